@@ -1,0 +1,36 @@
+# Each target makes its own virtual environment in .venv; Python 3.11 or newer is all that is needed.
+PYTHON ?= python3
+BIN := .venv/bin
+
+.PHONY: demo test lint slow clean
+
+demo: .venv/installed
+	$(BIN)/python -m experiments.demo
+
+test: .venv/installed-test
+	$(MAKE) --no-print-directory lint
+	$(BIN)/python -m pytest -n 2
+
+lint: .venv/installed-test
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports
+	$(BIN)/basedpyright
+
+slow: .venv/installed-test
+	$(BIN)/python -m pytest -m slow
+
+.venv/bin/python:
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "jdfl needs Python 3.11 or newer, found " + sys.version)'
+	$(PYTHON) -m venv .venv
+
+.venv/installed: .venv/bin/python pyproject.toml
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e .
+	@touch $@
+
+.venv/installed-test: .venv/installed
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[test]'
+	@touch $@
+
+clean:
+	rm -rf .venv runs out

@@ -1,0 +1,74 @@
+"""Checks of what a person passes in: each raises `ValueError` naming the argument, the value and the remedy.
+
+They run on the host, on concrete values, before anything is compiled.
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+
+def _refuse(expected: str, name: str, value: object, remedy: str) -> None:
+    raise ValueError(f"Expected {expected}, got {name} = {value!r}." + (f" {remedy}" if remedy else ""))
+
+
+def positive(remedy: str = "", **named: Any) -> None:
+    """Every named number (or every entry of a named array) is finite and > 0."""
+    for name, value in named.items():
+        array = np.asarray(value)
+        if not (np.all(np.isfinite(array)) and np.all(array > 0)):
+            _refuse(f"{name} > 0 and finite", name, value, remedy)
+
+
+def not_negative(remedy: str = "", **named: Any) -> None:
+    """Every named number (or every entry of a named array) is finite and >= 0."""
+    for name, value in named.items():
+        array = np.asarray(value)
+        if not (np.all(np.isfinite(array)) and np.all(array >= 0)):
+            _refuse(f"{name} >= 0 and finite", name, value, remedy)
+
+
+def whole(least: int = 1, most: int | None = None, remedy: str = "", **named: Any) -> None:
+    """Every named value is an integer (not a bool) in [least, most]."""
+    for name, value in named.items():
+        integral = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
+        if not integral or value < least or (most is not None and value > most):
+            top = "" if most is None else f" and <= {most}"
+            _refuse(f"a whole number {name} >= {least}{top}", name, value, remedy)
+
+
+def fraction(remedy: str = "", **named: Any) -> None:
+    """Every named number lies in (0, 1]."""
+    for name, value in named.items():
+        array = np.asarray(value)
+        if not (np.all(array > 0) and np.all(array <= 1)):
+            _refuse(f"{name} in (0, 1]", name, value, remedy)
+
+
+def one_of(choices: Iterable[object], remedy: str = "", **named: object) -> None:
+    """Every named value is one of `choices`."""
+    known = list(choices)
+    for name, value in named.items():
+        if value not in known:
+            _refuse(f"{name} to be one of {', '.join(map(repr, known))}", name, value, remedy)
+
+
+def finite(remedy: str = "", **named: Any) -> None:
+    """Every named array holds finite numbers only; the message gives the first bad position."""
+    for name, value in named.items():
+        array = np.asarray(value)
+        bad = ~np.isfinite(array)
+        if bad.any():
+            where = tuple(int(i) for i in np.argwhere(bad)[0])
+            message = f"Expected finite numbers in {name}, got {array[where]} at index {where}"
+            raise ValueError(f"{message} ({int(bad.sum())} such entries). {remedy}".rstrip())
+
+
+def shape(expected: tuple[int | None, ...], remedy: str = "", **named: Any) -> None:
+    """Every named array has the given shape; None matches any length."""
+    for name, value in named.items():
+        found = np.shape(value)
+        if len(found) != len(expected) or any(e is not None and e != f for e, f in zip(expected, found)):
+            wanted = "(" + ", ".join("any" if e is None else str(e) for e in expected) + ")"
+            raise ValueError(f"Expected {name} of shape {wanted}, got {found}. {remedy}".rstrip())
