@@ -1,0 +1,123 @@
+"""Who hears whom: the padded table of in-neighbours, and sums over it.
+
+Axes: m nodes, d slots (the largest in-degree, padded), n parameters.
+"""
+
+from typing import Literal, Protocol
+
+import jax
+import jax.numpy as jnp
+from flax import struct
+from jax import Array, lax
+from jax.experimental import sparse
+
+from jdfl import ops
+
+Format = Literal["padded", "dense", "bcoo"]
+_SAMPLE = 1  # purpose of the sampling keys
+
+
+@struct.dataclass
+class Graph:
+    """The network of one round. Row i lists the nodes that node i hears; a padded slot holds i itself, weight 0."""
+
+    senders: Array  # [m, d] int32 in-neighbours, without the node itself
+    mask: Array  # [m, d] bool, False = padding
+    weight: Array  # [m, d] float32 mixing weight W[i, senders[i, j]], 0 = padding
+    self_weight: Array  # [m] float32 W[i, i]
+    out_degree: Array  # [m] int32 number of nodes that hear node i
+    format: Format = struct.field(pytree_node=False, default="padded")  # how `mix` multiplies
+
+    @property
+    def m(self) -> int:
+        """The number of nodes."""
+        return self.senders.shape[0]
+
+    @property
+    def in_degree(self) -> Array:
+        """[m] int32 number of nodes that node i hears, itself not counted."""
+        return jnp.sum(self.mask, axis=1, dtype=jnp.int32)
+
+
+class Network(Protocol):
+    """Gives the graph of every round: fixed, periodic, or drawn anew."""
+
+    @property
+    def m(self) -> int:
+        """The number of nodes."""
+        ...
+
+    def at(self, k: Array, key: Array) -> Graph:
+        """The graph of round `k` (int32 []); `key` is that round's randomness."""
+        ...
+
+
+@struct.dataclass
+class Static:
+    """The same graph in every round."""
+
+    graph: Graph
+    name: str = struct.field(pytree_node=False, default="network")
+
+    @property
+    def m(self) -> int:
+        """The number of nodes."""
+        return self.graph.m
+
+    def at(self, k: Array, key: Array) -> Graph:
+        """The one graph, whatever the round."""
+        return self.graph
+
+
+def gather_sum(senders: Array, weight: Array, x: Array) -> Array:
+    """sum_j weight[:, j] x[senders[:, j]]: tables [b, d], rows x [m, n] -> [b, n], never an array [b, d, n]."""
+    weight = weight.astype(x.dtype)
+
+    def slot(j: Array, total: Array) -> Array:
+        return total + weight[:, j, None] * x[senders[:, j]]
+
+    start = jnp.zeros((senders.shape[0], x.shape[1]), x.dtype)
+    return lax.fori_loop(0, senders.shape[1], slot, start, unroll=min(8, max(1, senders.shape[1])))
+
+
+def as_dense(graph: Graph) -> Array:
+    """The mixing matrix W [m, m] float32."""
+    row = jnp.arange(graph.m)[:, None]
+    off_diagonal = jnp.zeros((graph.m, graph.m), graph.weight.dtype).at[row, graph.senders].add(graph.weight)
+    return off_diagonal + jnp.diag(graph.self_weight)
+
+
+def as_bcoo(graph: Graph) -> sparse.BCOO:
+    """The mixing matrix W [m, m] in JAX's BCOO format; padded slots stay as explicit zeros."""
+    m, d = graph.senders.shape
+    row = jnp.broadcast_to(jnp.arange(m, dtype=graph.senders.dtype)[:, None], (m, d + 1))
+    column = jnp.concatenate([graph.senders, row[:, :1]], axis=1)
+    value = jnp.concatenate([graph.weight, graph.self_weight[:, None]], axis=1)
+    return sparse.BCOO((value.reshape(-1), jnp.stack([row, column], axis=-1).reshape(-1, 2)), shape=(m, m))
+
+
+def mix(graph: Graph, x: Array) -> Array:
+    """W x for rows x [m, n]: each node's weighted sum of its own row and of its in-neighbours' rows."""
+    if graph.format == "dense":
+        return jnp.dot(as_dense(graph).astype(x.dtype), x, precision=ops.HIGHEST)
+    if graph.format == "bcoo":
+        matrix = as_bcoo(graph)
+        matrix = sparse.BCOO((matrix.data.astype(x.dtype), matrix.indices), shape=matrix.shape)
+        return sparse.bcoo_dot_general(
+            matrix, x, dimension_numbers=(((1,), (0,)), ((), ())), precision=ops.HIGHEST
+        )
+    return graph.self_weight.astype(x.dtype)[:, None] * x + gather_sum(graph.senders, graph.weight, x)
+
+
+def sample_neighbours(key: Array, graph: Graph, node: Array, count: Array) -> Array:
+    """Choose count[i] of node i's in-neighbours uniformly without replacement: bool [m, d], exact counts.
+
+    A node with fewer in-neighbours than asked for gets all of them. Slots are ranked by random bits of the node's
+    own key, so the choice does not depend on padding or on the place of the node.
+    """
+    d = graph.senders.shape[1]
+    keys = ops.node_keys(key, _SAMPLE, node)
+    bits = jax.vmap(lambda one: jax.random.bits(one, (d,), jnp.uint32))(keys)
+    order = jnp.lexsort((bits, ~graph.mask), axis=1)  # padding last, then by bits
+    rank = jnp.argsort(order, axis=1).astype(jnp.int32)
+    return graph.mask & (rank < count[:, None])

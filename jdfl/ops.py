@@ -1,0 +1,100 @@
+"""Functions of arrays only: projection, work on a few rows, keys, exact totals.
+
+Axes: m nodes, n parameters, d slots of the neighbour table, b rows of a block.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array, lax
+
+HIGHEST = lax.Precision.HIGHEST  # TF32 or bf16 products would lose mass in mixing and accuracy in decoding
+
+
+def node_keys(key: Array, purpose: int, node: Array) -> Array:
+    """One key per node [m]: depends on the node's global id, not on its place, the device or the batch."""
+    return jax.vmap(jax.random.fold_in, (None, 0))(jax.random.fold_in(key, purpose), node)
+
+
+def node_normal(key: Array, purpose: int, node: Array, shape: tuple[int, ...], dtype: Any) -> Array:
+    """Standard normal noise [m, *shape], each row from its own node's key."""
+    return jax.vmap(lambda one: jax.random.normal(one, shape, dtype))(node_keys(key, purpose, node))
+
+
+def top_s(x: Array, s: int) -> Array:
+    """P_s: keep the `s` entries of each row largest in magnitude, set the rest to zero.
+
+    Exactly `s` entries are kept, the lower index first among equals (as `lax.top_k`). A NaN counts as largest and
+    so stays visible. Shape [..., n] -> [..., n].
+    """
+    n = x.shape[-1]
+    if s >= n:
+        return x
+    kept = lax.top_k(jnp.abs(x), s)[1]
+    rows = x.reshape(-1, n)
+    kept = kept.reshape(-1, s)
+    line = jnp.arange(rows.shape[0])[:, None]
+    return jnp.zeros_like(rows).at[line, kept].set(jnp.take_along_axis(rows, kept, axis=1)).reshape(x.shape)
+
+
+def support(x: Array, s: int) -> tuple[Array, Array]:
+    """Indices [s] int32 and values [s] of the `s` entries of the vector x [n] largest in magnitude."""
+    index = lax.top_k(jnp.abs(x), s)[1]
+    return index, x[index]
+
+
+def for_rows(wanted: Array, block: int, update: Callable[[Array, Any], Any], carry: Any) -> Any:
+    """Run `update(rows [block], carry) -> carry` over the rows with `wanted` [m] true, `block` rows at a time.
+
+    The number of blocks follows the number of wanted rows, so nothing is spent on the others and no burst is too
+    large. A last block that is not full is filled with the row m, which lies out of range: gathers of it clip, so
+    scatter with `mode="drop"`.
+    """
+    m = wanted.shape[0]
+    order = jnp.nonzero(wanted, size=-(-m // block) * block, fill_value=m)[0]
+    blocks = (jnp.sum(wanted, dtype=jnp.int32) + (block - 1)) // block
+
+    def one_block(b: Array, carry: Any) -> Any:
+        return update(lax.dynamic_slice(order, (b * block,), (block,)), carry)
+
+    return lax.fori_loop(0, blocks, one_block, carry)
+
+
+def limbs(count: Array) -> Array:
+    """The exact sum of non-negative int32 counts [m] as four partial sums [4], one per byte (m below 8 million)."""
+    shift = jnp.arange(4, dtype=jnp.int32)[:, None] * 8
+    return jnp.sum((count[None, :] >> shift) & 255, axis=1, dtype=jnp.int32)
+
+
+def from_limbs(partial: np.ndarray) -> int:
+    """The Python int behind `limbs` (on the host; no overflow)."""
+    return sum(int(part) << (8 * place) for place, part in enumerate(np.asarray(partial)))
+
+
+def largest_eigenvalue(apply: Callable[[Array], Array], start: Array, steps: int) -> Array:
+    """lambda_max of a symmetric positive semidefinite map on vectors [n], by Lanczos with full reorthogonalisation.
+
+    `start` [n] is any nonzero vector, `steps` the size of the Krylov space (20-40 give four digits or more).
+    """
+    n = start.shape[0]
+    steps = min(steps, n)
+
+    def step(j: Array, carry: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
+        basis, alpha, beta = carry
+        r = apply(basis[j])
+        alpha = alpha.at[j].set(jnp.vdot(basis[j], r))
+        for _ in range(2):  # twice is enough
+            r = r - jnp.dot(jnp.dot(basis, r, precision=HIGHEST), basis, precision=HIGHEST)
+        norm = jnp.linalg.norm(r)
+        alive = norm > 1e-6 * jnp.abs(alpha[0])
+        beta = beta.at[j].set(jnp.where(alive, norm, 0.0))
+        return basis.at[j + 1].set(jnp.where(alive, r / norm, jnp.zeros_like(r)), mode="drop"), alpha, beta
+
+    zeros = jnp.zeros((steps,), start.dtype)
+    basis = jnp.zeros((steps, n), start.dtype).at[0].set(start / jnp.linalg.norm(start))
+    _, alpha, beta = lax.fori_loop(0, steps, step, (basis, zeros, zeros))
+    tridiagonal = jnp.diag(alpha) + jnp.diag(beta[:-1], 1) + jnp.diag(beta[:-1], -1)
+    return jnp.linalg.eigvalsh(tridiagonal)[-1]
