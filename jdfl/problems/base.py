@@ -7,17 +7,18 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from flax import struct
 from jax import Array
 
-from jdfl import ops
+from jdfl import checks, ops
 
 
 @struct.dataclass
 class Problem:
     """f_i(w) = sum_t weight[i,t] loss(w, data[i,t]) / sum_t weight[i,t] + regulariser(w).
 
-    A subclass gives `n` and `loss` of one example, and may give `regulariser` and `predict`.
+    A subclass gives `n` and `loss` of one example, and may give `regulariser` and `scores`.
     """
 
     data: Any  # pytree of arrays [m, q, ...]
@@ -60,7 +61,7 @@ class Problem:
         return jnp.dot(losses, weight, precision=ops.HIGHEST) / jnp.sum(weight) + self.regulariser(w)
 
     def gradient(self, w: Array, data: Any, weight: Array) -> Array:
-        """grad f_i(w) [n] from one node's data and weights."""
+        """The gradient of f_i at w [n] from one node's data and weights."""
         return jax.grad(self.value)(w, data, weight)
 
     def example_gradients(self, w: Array, data: Any) -> Array:
@@ -69,7 +70,9 @@ class Problem:
 
     def minibatch(self, key: Array, data: Any, weight: Array, size: int) -> tuple[Any, Array]:
         """`size` of one node's examples, uniformly with replacement among those with positive weight."""
-        chosen = jax.random.categorical(key, jnp.where(weight > 0, 0.0, -jnp.inf), shape=(size,))
+        real = jnp.cumsum(weight > 0, dtype=jnp.int32)  # [q], rises by one at every example that counts
+        nth = jax.random.randint(key, (size,), 0, real[-1])
+        chosen = jnp.searchsorted(real, nth, side="right")
         return jax.tree.map(lambda leaf: leaf[chosen], (data, weight))
 
     def values(self, w: Array) -> Array:
@@ -77,7 +80,7 @@ class Problem:
         return jax.vmap(self.value)(w, self.data, self.weight)
 
     def gradients(self, w: Array) -> Array:
-        """grad f_i(w_i) [m, n] for stacked parameters [m, n]."""
+        """The gradient of every f_i at w_i [m, n] for stacked parameters [m, n]."""
         return jax.vmap(self.gradient)(w, self.data, self.weight)
 
     def values_at(self, w: Array) -> Array:
@@ -87,3 +90,72 @@ class Problem:
     def scores(self, w: Array, features: Array) -> Array:
         """What a classifier decides by: [N] (or [N, classes]) scores of examples for parameters [n]."""
         raise TypeError(f"{type(self).__name__} is not a classification problem, so it has no scores")
+
+
+def check_problem(problem: Problem) -> None:
+    """Refuse a problem that would train on nonsense: ValueError naming the leaf, the node and the example.
+
+    Every leaf of `data` starts with [m, q] and is finite, padding included (0 times NaN is NaN); weights are >= 0 and
+    every node has some; `curvature`, `truth` and `test` fit and are finite. For concrete arrays: the work is done
+    where they lie, and only a bad one is copied to the host.
+    """
+    checks.shape((None, None), weight=problem.weight)
+    m, q = problem.weight.shape
+    if m == 0 or q == 0:
+        raise ValueError(f"Expected at least one node and one example, got weight of shape {(m, q)}.")
+    _check_finite("weight", problem.weight)
+    weight = np.asarray(problem.weight)
+    if (weight < 0).any():
+        i, t = np.argwhere(weight < 0)[0]
+        raise ValueError(f"Expected weight >= 0, got {weight[i, t]} at node {i}, example {t}.")
+    empty = np.flatnonzero(weight.sum(axis=1) <= 0)
+    if empty.size:
+        raise ValueError(f"Expected examples at every node, got total weight 0 at node {empty[0]}.")
+
+    leaves = jax.tree_util.tree_leaves_with_path(problem.data)
+    if not leaves:
+        raise ValueError("Expected data with at least one array, got none.")
+    for path, leaf in leaves:
+        name = "data" + jax.tree_util.keystr(path)
+        if np.shape(leaf)[:2] != (m, q):
+            raise ValueError(f"Expected {name} of shape {(m, q)} + an example's, got {np.shape(leaf)}.")
+        _check_finite(name, leaf)
+    checks.shape((m,), curvature=problem.curvature)
+    _check_finite("curvature", problem.curvature)
+    checks.not_negative(curvature=problem.curvature)
+    if problem.truth is not None:
+        checks.shape((problem.n,), truth=problem.truth)
+        checks.finite(truth=problem.truth)
+    if problem.test is not None:
+        _check_test(problem)
+
+
+def _check_test(problem: Problem) -> None:
+    """The test set has the structure of the data, without the node axis, and is finite."""
+    shapes = [np.shape(leaf)[2:] for leaf in jax.tree.leaves(problem.data)]
+    if jax.tree.structure(problem.test) != jax.tree.structure(problem.data):
+        raise ValueError("Expected test with the same structure as data, got another one.")
+    leaves = jax.tree_util.tree_leaves_with_path(problem.test)
+    rows = np.shape(leaves[0][1])[:1]
+    for (path, leaf), shape in zip(leaves, shapes):
+        name = "test" + jax.tree_util.keystr(path)
+        if np.shape(leaf) != (*rows, *shape):
+            raise ValueError(f"Expected {name} of shape {(*rows, *shape)}, got {np.shape(leaf)}.")
+        if not bool(_all_finite(leaf)):
+            checks.finite(f"See {name}.", test=leaf)
+
+
+@jax.jit
+def _all_finite(x: Array) -> Array:
+    return jnp.all(jnp.isfinite(x))
+
+
+def _check_finite(name: str, leaf: Array) -> None:
+    """ValueError with the first node and example of `leaf` [m, ...] that is not finite."""
+    if bool(_all_finite(leaf)):
+        return
+    array = np.asarray(leaf)
+    where = tuple(int(k) for k in np.argwhere(~np.isfinite(array))[0])
+    place = f"node {where[0]}" + (f", example {where[1]}" if len(where) > 1 else "")
+    place += f", entry {where[2:]}" if len(where) > 2 else ""
+    raise ValueError(f"Expected finite numbers in {name}, got {array[where]} at {place}.")

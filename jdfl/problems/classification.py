@@ -1,0 +1,96 @@
+"""From a data set to a problem: hold out a test set, give every node its part, build.
+
+Axes: N examples, m nodes, p features.
+"""
+
+from typing import Literal
+
+import jax.numpy as jnp
+import numpy as np
+from jax.typing import DTypeLike
+
+from jdfl import checks
+from jdfl.problems import partition as split
+from jdfl.problems.datasets import Dataset, load
+from jdfl.problems.logistic import LogisticRegression, SoftmaxRegression, logistic_regression, softmax_regression
+
+Partition = Literal["iid", "dirichlet", "shards"]
+
+
+def classification(
+    data: str | Dataset,
+    m: int,
+    *,
+    partition: Partition = "iid",
+    penalty: float = 1e-3,
+    alpha: float = 0.5,
+    test_fraction: float = 0.2,
+    seed: int = 0,
+    intercept: bool = False,
+    binary: bool = False,
+    dtype: DTypeLike = jnp.float32,
+) -> LogisticRegression | SoftmaxRegression:
+    """Logistic (two classes) or softmax (more) regression of a data set over `m` nodes.
+
+    A data set without a test set gives up about `test_fraction` of every class (0: none; see `holdout`); one that has
+    a test set keeps it. `alpha` belongs to the Dirichlet partition, `binary` to digits (see `load`). ValueError for
+    more nodes than examples, FileNotFoundError for a file that is not there.
+    """
+    checks.one_of(("iid", "dirichlet", "shards"), partition=partition)
+    dataset = load(data, binary=binary) if isinstance(data, str) else data
+    features, labels = dataset.features, dataset.labels
+    test = None
+    if dataset.test_features is not None and dataset.test_labels is not None:
+        test = (dataset.test_features, dataset.test_labels)
+    elif test_fraction != 0:
+        held = holdout(features, labels, test_fraction, seed=seed)
+        test = (features[held], labels[held])
+        features, labels = features[~held], labels[~held]
+
+    if partition == "iid":
+        index = split.iid(len(labels), m, seed=seed)
+    elif partition == "dirichlet":
+        index = split.dirichlet(labels, m, alpha=alpha, seed=seed)
+    else:
+        index = split.shards(labels, m, seed=seed)
+    parts = [(features[rows], labels[rows]) for rows in index]
+    if dataset.classes <= 2:
+        return logistic_regression(
+            parts, penalty=penalty, test=test, intercept=intercept, name=dataset.name, dtype=dtype
+        )
+    return softmax_regression(
+        parts,
+        classes=dataset.classes,
+        penalty=penalty,
+        test=test,
+        intercept=intercept,
+        name=dataset.name,
+        dtype=dtype,
+    )
+
+
+def holdout(features: np.ndarray, labels: np.ndarray, fraction: float, *, seed: int = 0) -> np.ndarray:
+    """Which examples to hold out for testing: a bool array [N], true for about `fraction` of every class.
+
+    Rows of `features` [N, p] that are equal are kept together, so that no test example has been trained on; a group
+    counts for the class of its first row. Groups are taken in random order, and one that would overshoot the share of
+    its class is passed over. ValueError for a fraction outside [0, 1) and for a split that leaves either side empty.
+    """
+    checks.not_negative(fraction=fraction)
+    if fraction >= 1:
+        raise ValueError(f"Expected fraction < 1, got fraction = {fraction}.")
+    groups: dict[bytes, list[int]] = {}
+    for row, key in enumerate(np.ascontiguousarray(features)):
+        groups.setdefault(key.tobytes(), []).append(row)
+    room = {label: round(fraction * count) for label, count in zip(*np.unique(labels, return_counts=True))}
+    held = np.zeros(len(labels), bool)
+    members = list(groups.values())
+    for k in np.random.default_rng(seed).permutation(len(members)):
+        rows = members[k]
+        label = labels[rows[0]]
+        if len(rows) <= room[label]:
+            held[rows] = True
+            room[label] -= len(rows)
+    if fraction > 0 and (held.all() or not held.any()):
+        raise ValueError(f"Expected examples on both sides of the split, got {held.sum()} of {len(held)} held out.")
+    return held

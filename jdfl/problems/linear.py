@@ -1,0 +1,118 @@
+"""Least squares, and the sparse instance of the CEPS paper's Example 1.
+
+S. Sha, S. Zhou, L. Kong, G. Y. Li, "Sparse Decentralized Federated Learning" (CEPS), section V.A.
+Axes: m nodes, q examples per node (padded with weight 0), n parameters.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from flax import struct
+from jax import Array
+from jax.typing import ArrayLike, DTypeLike
+
+from jdfl import checks, ops
+from jdfl.problems.base import Problem
+from jdfl.problems.stack import floating, gram_eigenvalues, stack
+
+Arrays = Array | np.ndarray | Sequence[ArrayLike]
+
+
+@struct.dataclass
+class LinearRegression(Problem):
+    """f_i(w) = ||A_i w - b_i||^2 / (2 q_i); data = (features A [m, q, n], targets b [m, q])."""
+
+    @property
+    def n(self) -> int:
+        """The number of parameters, one per feature."""
+        return self.data[0].shape[-1]
+
+    def loss(self, w: Array, example: Any) -> Array:
+        """(<a, w> - b)^2 / 2 [] of one example (a [n], b [])."""
+        a, b = example
+        return 0.5 * jnp.square(jnp.dot(a, w, precision=ops.HIGHEST) - b)
+
+
+def linear_regression(
+    features: Arrays,
+    targets: Arrays,
+    *,
+    truth: ArrayLike | None = None,
+    test: tuple[ArrayLike, ArrayLike] | None = None,
+    name: str = "linear regression",
+    dtype: DTypeLike = jnp.float32,
+) -> LinearRegression:
+    """Least squares from the nodes' features and targets.
+
+    `features` is a list of m arrays [q_i, n], or one array [m, q, n]; `targets` correspondingly [q_i] or [m, q].
+    `truth` [n] are the generating parameters, `test` = (features [N, n], targets [N]). ValueError for shapes that do
+    not fit together.
+    """
+    kind = floating(dtype)
+    if len(features) != len(targets):
+        raise ValueError(f"Expected targets of {len(features)} nodes, got {len(targets)}.")
+    parts = [(np.asarray(A), np.asarray(b)) for A, b in zip(features, targets)]
+    for i, (A, b) in enumerate(parts):
+        checks.shape((None, None), f"See node {i}.", features=A)
+        checks.shape((len(A),), f"See node {i}.", targets=b)
+    data, weight = stack(parts, (kind, kind))
+    n = data[0].shape[-1]
+    if truth is not None:
+        checks.shape((n,), truth=truth)
+    if test is not None:
+        checks.shape((None, n), "See the test set.", features=test[0])
+        checks.shape(np.shape(test[0])[:1], "See the test set.", targets=test[1])
+    return _build(data, weight, truth, test, name, kind)
+
+
+def _build(data: Any, weight: Any, truth: Any, test: Any, name: str, kind: np.dtype) -> LinearRegression:
+    data, weight = tuple(jnp.asarray(array, kind) for array in data), jnp.asarray(weight, kind)
+    return LinearRegression(
+        data=data,
+        weight=weight,
+        curvature=gram_eigenvalues(data[0], weight),
+        truth=None if truth is None else jnp.array(truth, kind),
+        test=None if test is None else tuple(jnp.array(array, kind) for array in test),
+        name=name,
+    )
+
+
+def example1(
+    m: int = 32,
+    n: int = 1000,
+    s: int = 10,
+    rows: tuple[int, int] = (250, 750),
+    noise: float = 0.5,
+    seed: int = 0,
+    dtype: DTypeLike = jnp.float32,
+) -> LinearRegression:
+    """Example 1 of the CEPS paper (section V.A): b_i = A_i w* + noise e_i, A_i and e_i standard normal.
+
+    Node i holds m_i examples, m_i uniform on the whole numbers of `rows` (both ends included); w* has `s` nonzeros at
+    random places, uniform on [-2, -0.5] and [0.5, 2]. q is always rows[1], so that instances of different seeds share
+    shapes and compiled code. Drawn on the host, in float32 for every dtype; w* and node i's data depend on the seed
+    only, not on m. f(w*) is about noise^2 / 2.
+    """
+    kind = floating(dtype)
+    checks.whole(m=m, n=n)
+    checks.whole(least=0, most=n, s=s)
+    checks.not_negative(noise=noise)
+    low, high = rows
+    checks.whole(remedy="rows = (fewest, largest).", fewest=low)
+    checks.whole(least=low, remedy="rows = (fewest, largest).", largest=high)
+    first, *nodes = np.random.default_rng(seed).spawn(m + 1)
+
+    truth = np.zeros(n)
+    places = first.choice(n, size=s, replace=False)
+    truth[places] = first.uniform(0.5, 2.0, size=s) * first.choice([-1.0, 1.0], size=s)
+
+    A, b, weight = np.zeros((m, high, n), kind), np.zeros((m, high), kind), np.zeros((m, high), kind)
+    for i, rng in enumerate(nodes):
+        m_i = int(rng.integers(low, high, endpoint=True))
+        A_i = rng.standard_normal((m_i, n), np.float32)
+        A[i, :m_i] = A_i
+        b[i, :m_i] = A_i[:, places].astype(np.float64) @ truth[places] + noise * rng.standard_normal(m_i, np.float32)
+        weight[i, :m_i] = 1
+    return _build((A, b), weight, truth, None, "example1", kind)

@@ -1,0 +1,221 @@
+"""The centralised yardsticks: what all data in one place would reach. Host only, float64.
+
+Everything minimises mean_i f_i(w). Axes: m nodes, N examples of all nodes, p features, n parameters.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.optimize import minimize
+from scipy.special import expit, logsumexp, softmax, xlogy
+
+from jdfl import checks
+from jdfl.problems.base import Problem
+from jdfl.problems.linear import LinearRegression
+from jdfl.problems.logistic import LogisticRegression, SoftmaxRegression
+
+
+@dataclass(frozen=True)
+class Optimum:
+    """Parameters and their objective mean_i f_i(w)."""
+
+    w: np.ndarray  # [n] float64
+    value: float
+
+
+def optimum(problem: Problem, *, tolerance: float = 1e-6) -> Optimum:
+    """The minimiser of mean_i f_i: normal equations for least squares, L-BFGS for logistic and softmax.
+
+    Least squares with fewer examples than parameters gives the minimiser of least norm. RuntimeError if the gradient
+    norm of the result exceeds `tolerance` (as for separable classes with penalty 0), TypeError for other problems.
+    """
+    return _objective(problem).minimise(np.arange(problem.n), tolerance)
+
+
+def sparse_optimum(
+    problem: Problem,
+    s: int,
+    *,
+    start: ArrayLike | None = None,
+    steps: int = 1000,
+    tolerance: float = 1e-6,
+) -> Optimum:
+    """A sparse point that all data in one place would reach: iterative hard thresholding with debiasing.
+
+    From w, the minimiser on its support, try P_s(w - t grad) for t = 2^15/L, 2^14/L, ..., 1/L, each replaced by the
+    minimiser on its own support, and move to the first that is lower; done when none is. Starts at `start` [n], else
+    at the problem's truth, else at zero. The result is a stationary point of min mean_i f_i subject to
+    ||w||_0 <= s (a thresholding step of length 1/L keeps its support); nothing proves it to be the global minimum.
+    RuntimeError if the support still changes after `steps` moves.
+    """
+    checks.whole(most=problem.n, s=s)
+    checks.whole(steps=steps)
+    smooth = _objective(problem)
+    first = problem.truth if start is None else start
+    w = np.zeros(problem.n) if first is None else np.array(first, dtype=np.float64)
+    checks.shape((problem.n,), start=w)
+    L = float(np.mean(np.asarray(problem.curvature, np.float64))) + _penalty(problem) or 1.0  # 0: constant
+    free = _support(w, s)
+    best = smooth.minimise(free, tolerance) if free.size else Optimum(w, smooth.value(w))
+    for _ in range(steps):
+        gradient = smooth.gradient(best.w)
+        tried = {tuple(_support(best.w, s))}
+        for t in 2.0 ** np.arange(15, -1, -1) / L:
+            free = _support(best.w - t * gradient, s)
+            if tuple(free) in tried or not free.size:
+                continue
+            tried.add(tuple(free))
+            found = smooth.minimise(free, tolerance)
+            if found.value < best.value - 1e-12 * abs(best.value):
+                best = found
+                break
+        else:
+            return best
+    raise RuntimeError(f"The support still changed after steps = {steps}. Allow more steps.")
+
+
+def value_at(problem: Problem, w: ArrayLike) -> float:
+    """mean_i f_i(w) in float64, for parameters [n]."""
+    point = np.asarray(w, dtype=np.float64)
+    checks.shape((problem.n,), w=point)
+    return sum(float(c @ _losses(problem, point, X, y)) for X, y, c in _nodes(problem)) + _ridge(problem, point)
+
+
+def value_at_truth(problem: Problem) -> float:
+    """mean_i f_i at the generating parameters, in float64; ValueError where they are not known."""
+    if problem.truth is None:
+        raise ValueError(f"Expected a problem with known truth, got none in {problem.name!r}.")
+    return value_at(problem, np.asarray(problem.truth))
+
+
+def base_rate(problem: Problem) -> float:
+    """The objective of always predicting the classes' frequencies: the entropy of the labels in nats, no penalty.
+
+    A classifier that is not below it has learnt nothing. Every node counts 1/m, as in mean_i f_i. TypeError for a
+    problem without classes.
+    """
+    if not isinstance(problem, LogisticRegression | SoftmaxRegression):
+        raise TypeError(f"Expected a classification problem, got {type(problem).__name__}.")
+    classes = problem.classes if isinstance(problem, SoftmaxRegression) else 2
+    share = np.zeros(classes)
+    for _, y, c in _nodes(problem):
+        share += np.bincount(y.astype(np.int64), weights=c, minlength=classes)
+    return -float(xlogy(share, share).sum())
+
+
+def _support(w: np.ndarray, s: int) -> np.ndarray:
+    """The places of the nonzeros among the `s` entries of w [n] largest in magnitude, ascending."""
+    kept = np.argsort(-np.abs(w), kind="stable")[:s]
+    return np.sort(kept[w[kept] != 0])
+
+
+def _nodes(problem: Problem) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+    """Each node's features [q_i, p], targets [q_i] and coefficients [q_i] in mean_i f_i, float64, without padding."""
+    for features, targets, weight in zip(*(np.asarray(leaf) for leaf in (*problem.data, problem.weight))):
+        real = weight > 0
+        c = weight[real].astype(np.float64)
+        yield features[real].astype(np.float64), targets[real].astype(np.float64), c / (c.sum() * problem.m)
+
+
+def _ridge(problem: Problem, w: np.ndarray) -> float:
+    return 0.5 * _penalty(problem) * float(w @ w)
+
+
+def _penalty(problem: Problem) -> float:
+    return float(problem.penalty) if isinstance(problem, LogisticRegression | SoftmaxRegression) else 0.0
+
+
+def _losses(problem: Problem, w: np.ndarray, X: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """The losses [N] of examples (X [N, p], y [N])."""
+    if isinstance(problem, LinearRegression):
+        return 0.5 * (X @ w - y) ** 2
+    if isinstance(problem, LogisticRegression):
+        z = X @ w
+        return np.logaddexp(0, z) - y * z
+    if isinstance(problem, SoftmaxRegression):
+        Z = X @ w.reshape(-1, problem.classes)
+        return logsumexp(Z, axis=1) - Z[np.arange(len(y)), y.astype(np.int64)]
+    raise TypeError(f"Expected a linear, logistic or softmax regression, got {type(problem).__name__}.")
+
+
+class _Quadratic:
+    """Least squares through its normal equations: w^T H w / 2 - g^T w + c."""
+
+    def __init__(self, problem: LinearRegression) -> None:
+        n = problem.n
+        self.H, self.g, self.c = np.zeros((n, n)), np.zeros(n), 0.0
+        for X, y, c in _nodes(problem):
+            self.H += X.T @ (c[:, None] * X)
+            self.g += X.T @ (c * y)
+            self.c += 0.5 * float(c @ (y * y))
+
+    def value(self, w: np.ndarray) -> float:
+        return 0.5 * float(w @ self.H @ w) - float(self.g @ w) + self.c
+
+    def gradient(self, w: np.ndarray) -> np.ndarray:
+        return self.H @ w - self.g
+
+    def minimise(self, free: np.ndarray, tolerance: float) -> Optimum:
+        scale, basis = np.linalg.eigh(self.H[np.ix_(free, free)])
+        kept = scale > scale[-1] * len(free) * np.finfo(np.float64).eps
+        basis = basis[:, kept]
+        w = np.zeros(len(self.g))
+        w[free] = basis @ ((basis.T @ self.g[free]) / scale[kept])
+        _converged(self.gradient(w)[free], tolerance, "the normal equations")
+        return Optimum(w, self.value(w))
+
+
+class _Linked:
+    """Logistic or softmax regression through its scores."""
+
+    def __init__(self, problem: LogisticRegression | SoftmaxRegression) -> None:
+        X, y, c = zip(*_nodes(problem))
+        self.X, self.y, self.c = np.concatenate(X), np.concatenate(y), np.concatenate(c)
+        self.problem, self.penalty = problem, _penalty(problem)
+        self.scores = problem.classes if isinstance(problem, SoftmaxRegression) else 1  # per example
+
+    def value(self, w: np.ndarray, X: np.ndarray | None = None) -> float:
+        X = self.X if X is None else X
+        return float(self.c @ _losses(self.problem, w, X, self.y)) + _ridge(self.problem, w)
+
+    def gradient(self, w: np.ndarray, X: np.ndarray | None = None) -> np.ndarray:
+        X = self.X if X is None else X
+        if isinstance(self.problem, SoftmaxRegression):
+            slope = softmax(X @ w.reshape(-1, self.scores), axis=1)
+            slope[np.arange(len(self.y)), self.y.astype(np.int64)] -= 1
+            return (X.T @ (self.c[:, None] * slope)).ravel() + self.penalty * w
+        return X.T @ (self.c * (expit(X @ w) - self.y)) + self.penalty * w
+
+    def minimise(self, free: np.ndarray, tolerance: float) -> Optimum:
+        used = np.unique(free // self.scores)  # only these features matter while the other parameters are zero
+        X = self.X[:, used]
+        at = np.searchsorted(used, free // self.scores) * self.scores + free % self.scores
+        small = np.zeros(X.shape[1] * self.scores)
+
+        def both(v: np.ndarray) -> tuple[float, np.ndarray]:
+            small[at] = v
+            return self.value(small, X), self.gradient(small, X)[at]
+
+        options = {"maxiter": 20_000, "maxfun": 40_000, "ftol": 0.0, "gtol": tolerance / np.sqrt(len(at)), "maxcor": 30}
+        found = minimize(both, np.zeros(len(at)), jac=True, method="L-BFGS-B", options=options)
+        value, gradient = both(found.x)
+        _converged(gradient, tolerance, "L-BFGS")
+        w = np.zeros(self.problem.n)
+        w[free] = found.x
+        return Optimum(w, value)
+
+
+def _objective(problem: Problem) -> _Quadratic | _Linked:
+    if isinstance(problem, LinearRegression):
+        return _Quadratic(problem)
+    if isinstance(problem, LogisticRegression | SoftmaxRegression):
+        return _Linked(problem)
+    raise TypeError(f"Expected a linear, logistic or softmax regression, got {type(problem).__name__}.")
+
+
+def _converged(gradient: np.ndarray, tolerance: float, method: str) -> None:
+    norm = float(np.linalg.norm(gradient))
+    if not norm <= tolerance:
+        raise RuntimeError(f"Expected a gradient norm <= {tolerance:g}, got {norm:g} from {method}: no minimum found.")

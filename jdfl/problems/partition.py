@@ -1,0 +1,97 @@
+"""Which examples each node holds: lists of indices, drawn on the host, every example used exactly once.
+
+Axes: N examples, m nodes. Every function returns m sorted arrays of int64 indices, the same for the same seed.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from jdfl import checks
+
+
+def iid(n_examples: int, m: int, *, seed: int = 0) -> list[np.ndarray]:
+    """A uniformly random split into m parts whose sizes differ by at most one.
+
+    ValueError for more nodes than examples.
+    """
+    _enough(n_examples, m, 1)
+    return _sorted(np.array_split(np.random.default_rng(seed).permutation(n_examples), m))
+
+
+def by_size(sizes: Sequence[int] | np.ndarray, n_examples: int, *, seed: int = 0) -> list[np.ndarray]:
+    """A uniformly random split in which node i gets `sizes[i]` >= 1 examples.
+
+    ValueError unless the sizes add up to `n_examples`.
+    """
+    counts = list(sizes)
+    for i, count in enumerate(counts):
+        checks.whole(remedy=f"See node {i}.", sizes=count)
+    if sum(counts) != n_examples:
+        raise ValueError(f"Expected sizes that add up to n_examples = {n_examples}, got {int(sum(counts))} in total.")
+    cuts = np.cumsum(counts, dtype=np.int64)[:-1]
+    return _sorted(np.split(np.random.default_rng(seed).permutation(n_examples), cuts))
+
+
+def shards(labels: ArrayLike, m: int, *, shards_per_node: int = 2, seed: int = 0) -> list[np.ndarray]:
+    """Sort by label [N], cut into m * shards_per_node pieces, deal the pieces out at random.
+
+    The split of McMahan et al. (2017), "Communication-efficient learning of deep networks from decentralized data",
+    section 3: with two shards a node sees about two classes. Within a class the order is random. ValueError for more
+    shards than examples.
+    """
+    classes = _labels(labels)
+    checks.whole(shards_per_node=shards_per_node)
+    _enough(len(classes), m, shards_per_node)
+    rng = np.random.default_rng(seed)
+    order = rng.permutation(len(classes))
+    order = order[np.argsort(classes[order], kind="stable")]
+    pieces = np.array_split(order, m * shards_per_node)
+    dealt = rng.permutation(len(pieces)).reshape(m, shards_per_node)
+    return _sorted([np.concatenate([pieces[k] for k in row]) for row in dealt])
+
+
+def dirichlet(labels: ArrayLike, m: int, *, alpha: float, seed: int = 0, least: int = 1) -> list[np.ndarray]:
+    """Split every class over the nodes in proportions drawn from Dirichlet(alpha, ..., alpha).
+
+    The split of Hsu, Qi and Brown (2019), "Measuring the effects of non-identical data distribution for federated
+    visual classification", in its per-class form: a small `alpha` gives nodes of few classes and unequal sizes, a
+    large one approaches `iid`. A node left with fewer than `least` examples takes random ones from the node that has
+    most at that moment, so the draw never has to be repeated. ValueError for alpha <= 0 and for m * least > N.
+    """
+    classes = _labels(labels)
+    checks.positive(alpha=alpha)
+    checks.not_negative(least=least)
+    _enough(len(classes), m, least)
+    rng = np.random.default_rng(seed)
+    held: list[list[int]] = [[] for _ in range(m)]
+    for label in np.unique(classes):
+        members = rng.permutation(np.flatnonzero(classes == label))
+        share = rng.dirichlet(np.full(m, float(alpha)))
+        cuts = np.rint(np.cumsum(share)[:-1] * len(members)).astype(np.int64)
+        for own, piece in zip(held, np.split(members, cuts)):
+            own.extend(piece.tolist())
+    for own in held:
+        while len(own) < least:
+            donor = max(held, key=len)
+            own.append(donor.pop(int(rng.integers(len(donor)))))
+    return _sorted([np.array(own, dtype=np.int64) for own in held])
+
+
+def _labels(labels: ArrayLike) -> np.ndarray:
+    array = np.asarray(labels)
+    checks.shape((None,), labels=array)
+    return array
+
+
+def _enough(n_examples: int, m: int, each: int) -> None:
+    checks.whole(m=m)
+    checks.whole(least=0, n_examples=n_examples)
+    if m * each > n_examples:
+        needed = f"{m} nodes x {each}" if each != 1 else f"{m} nodes"
+        raise ValueError(f"Expected at least {m * each} examples for {needed}, got n_examples = {n_examples}.")
+
+
+def _sorted(parts: list[np.ndarray]) -> list[np.ndarray]:
+    return [np.sort(part).astype(np.int64) for part in parts]

@@ -1,0 +1,186 @@
+"""Files of examples into arrays, on the host: LIBSVM text and the QSAR oral toxicity table, compressed or not.
+
+Whatever is wrong with a file is an error that names the file, the place in it and the remedy: FileNotFoundError for a
+missing one, ValueError for one that is damaged, cut short, in another format, or holds NaN or infinite numbers.
+"""
+
+import bz2
+import gzip
+import hashlib
+import lzma
+import os
+import zipfile
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any, cast
+
+import numpy as np
+from scipy.sparse import csr_matrix
+from sklearn.datasets import load_svmlight_file
+
+PathLike = str | os.PathLike[str]
+
+_MAGIC = {".gz": b"\x1f\x8b", ".bz2": b"BZh", ".xz": b"\xfd7zXZ\x00", ".zip": b"PK"}
+_OPEN = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
+_DAMAGE = (EOFError, OSError, zlib.error, lzma.LZMAError, zipfile.BadZipFile)
+_AGAIN = "Download it again."
+
+# SHA-256 of the files as they are distributed with the studies of this package, by name, compression included.
+CHECKSUMS = {
+    "a9a.bz2": "492b39d646a679f2863b6c7afd6cdde55b13817e8cdbfc3195cbd7e212326271",
+    "a9a.t.bz2": "50c35f1d7edeb870cc8619f6f672d6b83448842ea91fe615f12ead1347837d08",
+    "mushrooms.bz2": "0fa7decbc4c5ae45aeb2b1bf369b442346d12d42d928bc50efd41009be93317c",
+    "phishing.bz2": "fbd3fe0041593182665e92f8249b8f332eec31fdbf07ce44c6e8686621648e2f",
+    "w8a.bz2": "c4e690b953cb3b3d94a96a31869dad5301de9d60945a66012db6f80ea285029e",
+    "qsar_oral_toxicity.zip": "f8c31d6ac9a886dd5a6712a6cffcf8ef8498304f9f19cb8d624077a88417dca6",
+}
+
+
+def verify_checksum(path: PathLike) -> None:
+    """ValueError if `path` bears the name of a file in `CHECKSUMS` but other content; unknown names pass."""
+    path = Path(path)
+    expected = CHECKSUMS.get(path.name)
+    if expected is None:
+        return
+    with path.open("rb") as file:
+        found = hashlib.file_digest(file, "sha256").hexdigest()
+    if found != expected:
+        raise ValueError(
+            f"Expected {path} with SHA-256 {expected}, got {found}: the file is damaged or another release of the "
+            f"data. {_AGAIN.rstrip('.')}, or pass verify=False to read it as it is."
+        )
+
+
+def read_libsvm(
+    path: PathLike, *, n_features: int | None = None, binary: bool = True, verify: bool = True
+) -> tuple[csr_matrix, np.ndarray]:
+    """Read LIBSVM text (`label index:value ...`, indices from 1), plain, .gz, .bz2 or .xz.
+
+    Returns features [N, n_features] as float32 CSR and labels [N]: int32 in {0, 1} in the order of the two values
+    found, or with `binary=False` the float64 values of the file. `n_features` defaults to the largest index; give it
+    for a test file, which may not mention the last features.
+    """
+    path = _existing(path)
+    if verify:
+        verify_checksum(path)
+    with _opened(path) as stream:
+        lines = _Lines(stream)
+        try:
+            parse = cast(Any, load_svmlight_file)
+            X, y = parse(lines, n_features=n_features, dtype=np.float32, zero_based=False)
+        except (ValueError, IndexError) as error:
+            if n_features is not None and "n_features" in str(error):
+                raise ValueError(f"Expected at most {n_features} features in {path}: {error}.") from error
+            raise ValueError(f"Expected LIBSVM text in {path}, line {lines.count}: {error}. {_AGAIN}") from error
+    if X.shape[0] == 0:
+        raise ValueError(f"Expected examples in {path}, got an empty file. {_AGAIN}")
+    bad = np.flatnonzero(~np.isfinite(X.data))
+    if bad.size:
+        row = int(np.searchsorted(X.indptr, bad[0], side="right")) - 1
+        column = int(X.indices[bad[0]]) + 1
+        raise ValueError(f"Expected finite numbers in {path}, got {X.data[bad[0]]} in row {row + 1}, column {column}.")
+    if not np.isfinite(y).all():
+        row = int(np.flatnonzero(~np.isfinite(y))[0])
+        raise ValueError(f"Expected finite labels in {path}, got {y[row]} in row {row + 1}.")
+    return X, _to_binary(y, path) if binary else y
+
+
+def read_qsar(path: PathLike, *, verify: bool = True) -> tuple[np.ndarray, np.ndarray]:
+    """Read the UCI QSAR oral toxicity table: the csv (plain, .gz, .bz2, .xz) or the zip that holds it.
+
+    Every line has 1,024 bits and `positive` or `negative`, separated by `;`. Returns the bits as float32 [N, 1024] and
+    int32 labels [N], 1 = positive.
+    """
+    path = _existing(path)
+    if verify:
+        verify_checksum(path)
+    bits, labels = [], []
+    with _opened(path) as stream:
+        for number, line in enumerate(stream, start=1):
+            if line.strip():
+                row, label = _qsar_line(line.strip(), f"{path}, line {number}")
+                bits.append(row)
+                labels.append(label)
+    if not bits:
+        raise ValueError(f"Expected examples in {path}, got an empty file. {_AGAIN}")
+    return np.stack(bits).astype(np.float32), np.array(labels, dtype=np.int32)
+
+
+def _qsar_line(line: bytes, place: str, n: int = 1024) -> tuple[np.ndarray, bool]:
+    body, _, word = line.rpartition(b";")
+    characters = np.frombuffer(body, np.uint8)
+    bits = characters[::2] - np.uint8(ord("0"))  # below "0" wraps round to a large number
+    if len(characters) != 2 * n - 1 or (bits > 1).any() or (characters[1::2] != ord(";")).any():
+        columns = line.split(b";")
+        if len(columns) != n + 1:
+            raise ValueError(f"Expected {n + 1} columns in {place}, got {len(columns)}. {_AGAIN}")
+        column = next(k for k, text in enumerate(columns) if text not in (b"0", b"1"))
+        raise ValueError(f"Expected 0 or 1 in {place}, column {column + 1}, got {columns[column].decode('latin-1')!r}.")
+    if word not in (b"positive", b"negative"):
+        got = word.decode("latin-1")
+        raise ValueError(f"Expected positive or negative in {place}, column {n + 1}, got {got!r}.")
+    return bits, word == b"positive"
+
+
+def _to_binary(values: np.ndarray, path: Path) -> np.ndarray:
+    found = np.unique(values)
+    if len(found) != 2:
+        shown = ", ".join(f"{value:g}" for value in found[:5]) + (", ..." if len(found) > 5 else "")
+        raise ValueError(f"Expected two classes in {path}, got {len(found)}: {shown}. Pass binary=False to keep them.")
+    return (values == found[1]).astype(np.int32)
+
+
+class _Lines:
+    """The lines of a stream, counted, so that an error can name the line."""
+
+    def __init__(self, stream: IO[bytes]) -> None:
+        self.count = 0
+        self._stream = stream
+
+    def read(self, size: int = -1) -> bytes:
+        return self._stream.read(size)
+
+    def __iter__(self) -> Iterator[bytes]:
+        for line in self._stream:
+            self.count += 1
+            yield line
+
+
+def _existing(path: PathLike) -> Path:
+    path = Path(path)
+    if not path.is_file():
+        raise FileNotFoundError(f"Expected a file at {path}, found none. Check the path, or download the data there.")
+    return path
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[IO[bytes]]:
+    """The decompressed content of `path` as a stream of bytes; ValueError for what is not what its name says."""
+    with path.open("rb") as file:
+        head = file.read(6)
+    kind = next((suffix for suffix, magic in _MAGIC.items() if head.startswith(magic)), "")
+    named = path.suffix if path.suffix in _MAGIC else ""
+    if kind != named:
+        said = f"{named} data" if named else "plain text"
+        got = f"{kind} data" if kind else "something else"
+        raise ValueError(f"Expected {said} in {path}, as its name says, got {got}. Rename it, or download it again.")
+    try:
+        if kind == ".zip":
+            with zipfile.ZipFile(path) as archive, archive.open(_only_table(archive, path)) as stream:
+                yield stream
+        else:
+            with cast(IO[bytes], _OPEN.get(kind, open)(path, "rb")) as stream:
+                yield stream
+    except _DAMAGE as error:
+        raise ValueError(
+            f"Expected a whole {kind or 'text'} file at {path}: {error}. It is damaged. {_AGAIN}"
+        ) from error
+
+
+def _only_table(archive: zipfile.ZipFile, path: Path) -> str:
+    tables = [name for name in archive.namelist() if name.endswith(".csv")]
+    if len(tables) != 1:
+        raise ValueError(f"Expected one .csv in {path}, got {len(tables)}.")
+    return tables[0]
