@@ -64,14 +64,13 @@ def for_rows(wanted: Array, block: int, update: Callable[[Array, Any], Any], car
 
 
 def limbs(count: Array) -> Array:
-    """The exact sum of non-negative int32 counts [m] as four partial sums [4], one per byte (m below 8 million)."""
-    shift = jnp.arange(4, dtype=jnp.int32)[:, None] * 8
-    return jnp.sum((count[None, :] >> shift) & 255, axis=1, dtype=jnp.int32)
+    """The exact sum of non-negative int32 counts [m] as partial sums [8], one per 4 bits (m up to 143 million)."""
+    return jnp.stack([jnp.sum((count >> shift) & 15, dtype=jnp.int32) for shift in range(0, 32, 4)])
 
 
 def from_limbs(partial: np.ndarray) -> int:
     """The Python int behind `limbs` (on the host; no overflow)."""
-    return sum(int(part) << (8 * place) for place, part in enumerate(np.asarray(partial)))
+    return sum(int(part) << (4 * place) for place, part in enumerate(np.asarray(partial)))
 
 
 def largest_eigenvalue(apply: Callable[[Array], Array], start: Array, steps: int) -> Array:

@@ -1,0 +1,131 @@
+"""CEPS paper, Table III: the four variants on Example 1 over m, epsilon and r; objective, time, iterations.
+
+Run `python -m experiments.ceps_table3 [--quick] [--seeds N] [--out DIR]`. The "study" figures are an independent numpy
+re-implementation's rounds for the same readings of the paper; the paper's own code is not public.
+"""
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import matplotlib.pyplot as plt
+import numpy as np
+
+import jdfl
+from experiments.common import Options, Row, options, row, save, show
+
+NAME = "ceps_table3"
+VARIANTS = ("DP-1BCS", "NoDP-1BCS", "DP-Perf", "NoDP-Perf")
+
+
+@dataclass(frozen=True)
+class Case:
+    """One column of Table III: its setting, and per variant the paper's and the study's numbers."""
+
+    m: int
+    epsilon: float
+    rate: float
+    rounds: tuple[int, int, int, int]
+    study: tuple[float, float, float, float]
+    objective: tuple[float, float, float, float]
+    time: tuple[float, float, float, float]
+
+    def __str__(self) -> str:
+        """The setting."""
+        return f"m={self.m} eps={self.epsilon:g} r={self.rate:g}"
+
+
+CASES = (
+    Case(32, 0.5, 0.2, (32, 29, 28, 27), (29.5, 28, 29.5, 28), (0.127, 0.126, 0.127, 0.126), (1.225, 1.105, 0.269, 0.286)),
+    Case(64, 0.5, 0.2, (30, 29, 28, 25), (29.3, 27.7, 29.3, 27), (0.125, 0.125, 0.125, 0.125), (3.689, 3.551, 0.587, 0.589)),
+    Case(128, 0.5, 0.2, (30, 29, 28, 27), (28, 27, 28, 27), (0.125, 0.125, 0.125, 0.125), (14.20, 13.72, 1.211, 1.195)),
+    Case(32, 0.25, 0.2, (30, 29, 28, 27), (29, 28, 29, 28), (0.129, 0.127, 0.129, 0.127), (1.101, 1.095, 0.290, 0.283)),
+    Case(32, 0.75, 0.2, (35, 29, 32, 27), (31, 28, 31, 28), (0.126, 0.126, 0.126, 0.125), (1.432, 1.179, 0.300, 0.304)),
+    Case(32, 0.5, 0.5, (30, 29, 28, 27), (28, 26.5, 28, 26.5), (0.127, 0.126, 0.130, 0.126), (2.412, 2.292, 0.290, 0.291)),
+    Case(32, 0.5, 0.8, (26, 23, 24, 21), (24.5, 23, 24.5, 23), (0.129, 0.130, 0.131, 0.133), (2.713, 2.607, 0.287, 0.291)),
+)
+
+
+def run_variant(case: Case, variant: str, seed: int, problem: jdfl.problems.Problem) -> jdfl.Result:
+    """One cell and seed. The table of neighbours is padded to m - 1 slots, so that all seeds share one compilation."""
+    network = jdfl.network.erdos_renyi(case.m, 0.45, seed=seed)
+    network = network.replace(graph=jdfl.network.pad(network.graph, case.m - 1))
+    private = variant.startswith("DP")
+    algorithm = jdfl.CEPS.paper(
+        10, rate=case.rate, epsilon=case.epsilon if private else None, one_bit=variant.endswith("1BCS")
+    )
+    stop = jdfl.consensus_below(0.0025 / case.epsilon if private else 0.005, per=10)
+    metrics = ["objective", "support_recovery"]
+    return jdfl.run(algorithm, problem, network, key=seed, steps=200, every=200, chunk=200, stop=stop, metrics=metrics)
+
+
+def collect(cases: Sequence[Case], seeds: int) -> list[Row]:
+    """All cells over all seeds."""
+    rows: list[Row] = []
+    for case in cases:
+        found: dict[str, list[jdfl.Result]] = {variant: [] for variant in VARIANTS}
+        optimum = []
+        for seed in range(seeds):
+            problem = jdfl.problems.example1(m=case.m, seed=seed)
+            optimum.append(jdfl.problems.value_at_truth(problem))
+            for variant in VARIANTS:
+                found[variant].append(run_variant(case, variant, seed, problem))
+        for v, variant in enumerate(VARIANTS):
+            results = found[variant]
+            name = f"{case} {variant}"
+            rows += [
+                row(name, "rounds", case.rounds[v], [result.rounds for result in results]),
+                row(name, "rounds, study", case.study[v], [result.rounds for result in results]),
+                row(name, "objective", case.objective[v], [result.final["objective"] for result in results]),
+                row(name, "above f(w*)", None, [r.final["objective"] - f for r, f in zip(results, optimum)]),
+                row(name, "support", None, [result.final["support_recovery"] for result in results]),
+                row(name, "seconds", case.time[v], [result.seconds for result in results]),
+                row(name, "true kB", None, [result.totals.bytes / 1e3 for result in results]),
+            ]
+    return rows
+
+
+def verdict(rows: Sequence[Row]) -> str:
+    """How far the rounds and the objective are from what this table must reach."""
+    off = {one.case: one.mean - one.paper for one in rows if one.column == "rounds, study" and one.paper is not None}
+    above = {one.case: one.mean for one in rows if one.column == "above f(w*)"}
+    rounds = {one.case: one.mean for one in rows if one.column == "rounds"}
+    gap = {case: abs(value - rounds[case.replace("1BCS", "Perf")]) for case, value in rounds.items() if "1BCS" in case}
+    worst = max(off, key=lambda case: abs(off[case]))
+    return (
+        f"largest |rounds - study|: {abs(off[worst]):.1f} ({worst}; goal 3)\n"
+        f"largest f(average) - f(w*): {max(above.values()):.4f} ({max(above, key=lambda c: above[c])}; goal 0.01)\n"
+        f"largest |1BCS - Perf|: {max(gap.values()):.1f} rounds ({max(gap, key=lambda c: gap[c])}; goal 2)"
+    )
+
+
+def figure(rows: Sequence[Row], chosen: Options) -> None:
+    """Rounds of paper, study and ours, case by case."""
+    ours = [one for one in rows if one.column == "rounds"]
+    study = [one.paper for one in rows if one.column == "rounds, study"]
+    place = np.arange(len(ours))
+    fig, axis = plt.subplots(figsize=(max(6.0, 0.42 * len(ours)), 4.8), layout="constrained")
+    axis.errorbar(place, [one.mean for one in ours], [one.sd for one in ours], fmt="o", color="#0072B2", label="jdfl ± sd")
+    axis.plot(place, [one.paper for one in ours], "x", color="#D55E00", label="paper")
+    axis.plot(place, study, "_", color="#009E73", markersize=12, label="study")
+    axis.set_xticks(place, [one.case for one in ours], rotation=60, ha="right", fontsize=8)
+    axis.set_ylabel("rounds to consensus")
+    axis.set_title("CEPS, Table III")
+    axis.legend(frameon=False)
+    fig.savefig(chosen.out / f"{NAME}.png", dpi=150)
+    plt.close(fig)
+
+
+def main(arguments: Sequence[str] | None = None) -> list[Row]:
+    """The whole table, or its first column with `--quick`."""
+    chosen = options("CEPS paper, Table III, beside ours", arguments=arguments)
+    rows = collect(CASES[:1] if chosen.quick else CASES, chosen.seeds)
+    show("CEPS, Table III (Example 1)", rows)
+    print(verdict(rows))
+    print("written:", save(rows, chosen.out, NAME), chosen.out / f"{NAME}.png")
+    figure(rows, chosen)
+    return rows
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

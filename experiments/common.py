@@ -1,0 +1,93 @@
+"""The contract of every experiment: `python -m experiments.NAME [--quick] [--seeds N] [--out DIR]`.
+
+It prints the paper's numbers beside ours and writes DIR/NAME.json, a list of rows (case, column, paper, mean, sd,
+seeds), and DIR/NAME.png.
+"""
+
+import argparse
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the command line said."""
+
+    quick: bool
+    seeds: int
+    out: Path
+
+
+@dataclass(frozen=True)
+class Row:
+    """One number of a table: the paper's and ours."""
+
+    case: str
+    column: str
+    paper: float | None
+    mean: float
+    sd: float
+    seeds: int
+
+
+def options(description: str, *, seeds: int = 5, arguments: Sequence[str] | None = None) -> Options:
+    """Read the command line that all experiments share."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.ArgumentDefaultsHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="a small version that ends in about a minute")
+    parser.add_argument("--seeds", type=int, default=seeds, help="number of seeds")
+    parser.add_argument("--out", type=Path, default=Path("out"), help="folder for the JSON and the figure")
+    given = parser.parse_args(arguments)
+    if given.seeds < 1:
+        parser.error(f"Expected --seeds >= 1, got {given.seeds}.")
+    given.out.mkdir(parents=True, exist_ok=True)
+    return Options(given.quick, given.seeds, given.out)
+
+
+def row(case: str, column: str, paper: float | None, values: Sequence[float]) -> Row:
+    """Mean and sample standard deviation of one number over seeds (0 for a single seed)."""
+    array = np.asarray(values, dtype=float)
+    sd = float(array.std(ddof=1)) if len(array) > 1 else 0.0
+    return Row(case, column, paper, float(array.mean()), sd, len(array))
+
+
+def save(rows: Sequence[Row], out: Path, name: str) -> Path:
+    """Write DIR/NAME.json."""
+    path = out / f"{name}.json"
+    path.write_text(json.dumps([asdict(one) for one in rows], indent=1) + "\n")
+    return path
+
+
+def show(title: str, rows: Sequence[Row]) -> None:
+    """Print a table: a line per case, per column the paper's number and ours (wide; it does not wrap)."""
+    columns = list(dict.fromkeys(one.column for one in rows))
+    table = Table(title=title, caption="each cell: paper | ours, mean ± sd over seeds")
+    table.add_column("case", no_wrap=True)
+    for column in columns:
+        table.add_column(column, justify="right", no_wrap=True)
+    cells = {(one.case, one.column): one for one in rows}
+    for case in dict.fromkeys(one.case for one in rows):
+        table.add_row(case, *(_cell(cells.get((case, column))) for column in columns))
+    console = Console()
+    console.width = max(console.width, Console(width=1000).measure(table).maximum)
+    console.print(table)
+
+
+def _cell(one: Row | None) -> str:
+    if one is None:
+        return ""
+    paper = "–" if one.paper is None else f"{one.paper:g}"
+    return f"{paper} | {number(one.mean)}" + (f" ± {number(one.sd)}" if one.seeds > 1 else "")
+
+
+def number(value: float) -> str:
+    """Three significant digits, without an exponent where it fits."""
+    if value == 0 or not math.isfinite(value):
+        return f"{value:g}"
+    return f"{value:.3g}" if 1e-3 <= abs(value) < 1e3 else f"{value:.3g}" if abs(value) < 1e-3 else f"{value:,.0f}"

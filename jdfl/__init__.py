@@ -1,0 +1,42 @@
+"""jdfl: decentralized federated learning, all nodes at once.
+
+    result = jdfl.run(jdfl.CEPS.paper(s=10), jdfl.problems.example1(m=32), jdfl.network.erdos_renyi(32), steps=200,
+                      stop=jdfl.consensus_below(5e-3, per=10))
+"""
+
+from jdfl import network, problems
+from jdfl.algorithms import CEPS
+from jdfl.base import Algorithm, Info, Round
+from jdfl.batch import repeat, sweep
+from jdfl.codecs import Dense, OneBit, Sparse
+from jdfl.privacy import Gaussian, Guarantee, classical_gaussian
+from jdfl.result import Result, Totals
+from jdfl.runner import Snapshot, run
+from jdfl.stopping import all_of, consensus_below, gradient_below, objective_below
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "CEPS",
+    "Algorithm",
+    "Dense",
+    "Gaussian",
+    "Guarantee",
+    "Info",
+    "OneBit",
+    "Result",
+    "Round",
+    "Snapshot",
+    "Sparse",
+    "Totals",
+    "all_of",
+    "classical_gaussian",
+    "consensus_below",
+    "gradient_below",
+    "network",
+    "objective_below",
+    "problems",
+    "repeat",
+    "run",
+    "sweep",
+]

@@ -1,0 +1,227 @@
+"""CEPS: Communication-Efficient and Private method for Sparse decentralized federated learning.
+
+Sha, Zhou, Kong, Li: Sparse Decentralized Federated Learning (Algorithms 1 and 2, section V).
+
+    k in K_i = {kappa_i, 2 kappa_i, ...}:                                                                         (3)
+        wbar_i = mean of z_j over N_i^k,   z_j = what arrives of w_j,   N_i^k a random subset of N_i that contains i
+        u_i = sigma_i |N_i^k| wbar_i - grad f_i(wbar_i)
+        w_i = P_s((u_i + xi_i) / (sigma_i |N_i^k|)),   xi_i ~ N(0, rho_i I)
+    otherwise:                                                                                                    (4)
+        w_i = P_s((u_i + mu w_i) / (sigma_i m_i + mu)),   u_i and m_i as they were
+
+The four variants of the paper (Table II) are values of one class: `codec=OneBit()` is 1BCS and `codec=Dense()` is
+Perf; `mechanism=None` is NoDP.
+
+As printed, the noise is not stored in u: rounds (4) wash it out, and the next message is an almost exact function of
+the data. `noise="kept"`, the default, stores u + xi, also in the first u, so that everything sent is post-processing
+of noisy gradients; `noise="literal"` is the paper's.
+
+Axes: m nodes, n parameters, d slots of the neighbour table, b rows of a block.
+"""
+
+from typing import Any, Literal
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import struct
+from jax import Array
+
+from jdfl import checks, ops
+from jdfl.base import Info, Round
+from jdfl.codecs import Codec, Dense, OneBit, round_trip, transmit
+from jdfl.codecs.base import node_codec
+from jdfl.network.graph import Network, gather_sum, sample_neighbours
+from jdfl.privacy import NO_NOISE, Guarantee, Mechanism, classical_gaussian
+from jdfl.problems import Problem
+
+_PERIOD, _NOISE, _CODE = 21, 22, 23  # purposes of the keys
+
+
+@struct.dataclass
+class State:
+    """What the next round needs."""
+
+    w: Array  # [m, n] s-sparse parameters
+    u: Array  # [m, n] last combination of neighbours and gradient
+    count: Array  # [m] m_i, the number of nodes in it, as a float
+
+
+@struct.dataclass
+class CEPS:
+    """CEPS with the readings of its paper as options; `CEPS.paper(...)` is the preset that reproduces its tables.
+
+    Raises ValueError (from `check`) for settings out of range.
+    """
+
+    s: int = struct.field(pytree_node=False, default=10)  # nonzeros of w
+    rate: Any = 0.2  # r in (0, 1]: node i combines ceil(r |N_i|) of the nodes N_i, itself among them
+    mu: Any = 0.1  # proximal weight of the rounds between communications
+    codec: Codec = Dense()  # noqa: RUF009 (frozen)
+    mechanism: Mechanism | None = None  # noise on u; None: NoDP
+    sensitivity: Any = 0.1  # u_i: the l2 sensitivity that the noise is scaled by; nothing enforces it yet
+    noise: Literal["kept", "literal"] = struct.field(pytree_node=False, default="kept")
+    periods: tuple[int, int] = struct.field(pytree_node=False, default=(10, 15))  # kappa_i ~ U{low..high}
+    period: Any = None  # [m] int32 kappa_i itself, instead of drawing it
+    sigma: Any = None  # [m] sigma_i itself, instead of the paper's constant
+    sigma_rows: Literal["samples", "half_n"] = struct.field(pytree_node=False, default="samples")  # its d_i
+    first: Literal["period", "zero"] = struct.field(pytree_node=False, default="period")  # first k that communicates
+    own: Literal["exact", "coded"] = struct.field(pytree_node=False, default="exact")  # z_i: w_i, or sent to itself
+    phi: Literal["sender", "receiver"] = struct.field(pytree_node=False, default="sender")  # whose codec is used
+    block: int | None = struct.field(pytree_node=False, default=None)  # rows at a time; None: by backend
+
+    @classmethod
+    def paper(cls, s: int = 10, *, rate: float = 0.2, epsilon: float | None = None, one_bit: bool = True) -> "CEPS":
+        """Section V's settings: DP if `epsilon` is given (delta = .5, u_i = .1), 1BCS if `one_bit`, else Perf.
+
+        The noise is literal and Algorithm 2 is taken word for word, so nothing here is private.
+        """
+        return cls(
+            s=s,
+            rate=rate,
+            codec=OneBit(inverse="paper") if one_bit else Dense(),
+            mechanism=None if epsilon is None else classical_gaussian(epsilon, 0.5),
+            noise="literal",
+        )
+
+    def check(self, problem: Problem, network: Network) -> None:
+        """Refuse settings out of range, naming them."""
+        m, n = problem.m, problem.n
+        checks.whole(1, n, "s is the number of nonzeros kept of n parameters.", s=self.s)
+        checks.fraction("It is the share of its neighbours that a node listens to.", rate=self.rate)
+        checks.positive(mu=self.mu)
+        checks.whole(1, **{"periods[0]": self.periods[0]})
+        checks.whole(self.periods[0], remedy="Give (low, high).", **{"periods[1]": self.periods[1]})
+        if self.period is not None:
+            checks.shape((m,), "One period for every node.", period=self.period)
+            if not np.issubdtype(np.asarray(self.period).dtype, np.integer) or np.min(np.asarray(self.period)) < 1:
+                raise ValueError(f"Expected whole numbers period >= 1, got period = {self.period!r}.")
+        if self.sigma is not None:
+            checks.shape((m,), "One constant for every node.", sigma=self.sigma)
+            checks.positive(sigma=self.sigma)
+        checks.one_of(("kept", "literal"), noise=self.noise)
+        checks.one_of(("samples", "half_n"), sigma_rows=self.sigma_rows)
+        checks.one_of(("period", "zero"), first=self.first)
+        checks.one_of(("exact", "coded"), own=self.own)
+        checks.one_of(("sender", "receiver"), phi=self.phi)
+        if self.block is not None:
+            checks.whole(1, block=self.block)
+        self.codec.check(n)
+        if self.mechanism is not None:
+            self.mechanism.check()
+            checks.positive(sensitivity=self.sensitivity)
+
+    def prepare(self, problem: Problem, round: Round) -> "CEPS":
+        """Draw kappa_i, compute sigma_i (section V.B), and let the codec draw what it shares."""
+        period, sigma = self.period, self.sigma
+        if period is None:
+            low, high = self.periods
+            keys = ops.node_keys(round.key, _PERIOD, round.node)
+            period = jax.vmap(lambda key: jax.random.randint(key, (), low, high + 1, jnp.int32))(keys)
+        if sigma is None:
+            # lambda_max(A_i^T A_i) / (m (2 r + 0.1) d_i); a problem's curvature is that lambda_max over its samples
+            sigma = problem.curvature / (problem.m * (2 * self.rate + 0.1))
+            if self.sigma_rows == "half_n":
+                sigma = sigma * jnp.sum(problem.weight, axis=1) / (problem.n / 2)
+        codec = self.codec.prepare(round.key, round.node, problem.n, self.s, problem.dtype)
+        return self.replace(period=period, sigma=sigma, codec=codec)  # pyright: ignore[reportAttributeAccessIssue]
+
+    def init(self, problem: Problem, round: Round) -> tuple[State, Info]:
+        """w = 0, u = -grad f(0), m_i = |N_i|."""
+        w = jnp.zeros((problem.m, problem.n), problem.dtype)
+        u = -problem.gradients(w)
+        releases = jnp.zeros((problem.m,), jnp.int32)
+        if self.noise == "kept" and self.mechanism is not None:
+            u = jax.vmap(self.mechanism.add, (0, 0, None))(self._noise_keys(round), u, self.sensitivity)
+            releases = releases + 1
+        count = (round.graph.in_degree + 1).astype(problem.dtype)
+        zero = jnp.zeros((problem.m,), jnp.int32)
+        return State(w, u, count), Info({"model": zero}, zero + 1, releases, zero)
+
+    def step(self, state: State, problem: Problem, round: Round) -> tuple[State, Info]:
+        """One round: (4) for every node, then (3) for the nodes that communicate, a block at a time."""
+        w, u, sigma, mu, s = state.w, state.u, self.sigma[:, None], self.mu, self.s
+        talks = (round.k % self.period == 0) & ((round.k > 0) | (self.first == "zero"))  # [m] k in K_i
+        size = self._sample_size(round)  # [m] |N_i^k|
+        chosen = sample_neighbours(round.key, round.graph, round.node, size - 1) & talks[:, None]  # [m, d] without i
+        received = self._receive(w, chosen, talks, round)
+        noise_keys = self._noise_keys(round)
+        block = min(problem.m, self.block or (1 if jax.default_backend() == "cpu" else 64))
+
+        def communicate(rows: Array, new: State) -> State:
+            m_i = size.at[rows].get(mode="clip").astype(w.dtype)[:, None]
+            wbar = received(rows) / m_i
+            u_i = sigma[rows] * m_i * wbar - jax.vmap(problem.gradient)(wbar, *problem.local(rows))
+            noisy = u_i
+            if self.mechanism is not None:
+                noisy = jax.vmap(self.mechanism.add, (0, 0, None))(noise_keys[rows], u_i, self.sensitivity)
+            w_i = ops.top_s(noisy / (sigma[rows] * m_i), s)  # (3)
+            return State(
+                new.w.at[rows].set(w_i, mode="drop"),
+                new.u.at[rows].set(noisy if self.noise == "kept" else u_i, mode="drop"),
+                new.count.at[rows].set(m_i[:, 0], mode="drop"),
+            )
+
+        count = state.count[:, None]
+        alone = State(ops.top_s((u + mu * w) / (sigma * count + mu), s), u, state.count)  # (4)
+        new = ops.for_rows(talks, block, communicate, alone)
+
+        talks_count = talks.astype(jnp.int32)
+        asked = jnp.zeros((problem.m,), jnp.int32).at[round.graph.senders].add(chosen.astype(jnp.int32))
+        releases = talks_count if self.mechanism is not None else jnp.zeros_like(talks_count)
+        return new, Info({"model": asked}, talks_count, releases, talks_count)
+
+    def _sample_size(self, round: Round) -> Array:
+        """|N_i^k| = ceil(r |N_i|) [m] int32, node i counted on both sides."""
+        all_of_them = (round.graph.in_degree + 1).astype(jnp.float32)
+        return jnp.maximum(jnp.ceil(self.rate * all_of_them - 1e-4), 1.0).astype(jnp.int32)  # 0.2 * 15 is 3, not 4
+
+    def _noise_keys(self, round: Round) -> Array:
+        return ops.node_keys(round.key, _NOISE, round.node)
+
+    def _receive(self, w: Array, chosen: Array, talks: Array, round: Round) -> Any:
+        """A function rows [b] -> sum of z_j over N_i^k [b, n]."""
+        graph, m, d = round.graph, *chosen.shape
+        keys = ops.node_keys(round.key, _CODE, round.node)
+        lanes = min(m, self.block or (4 if jax.default_backend() == "cpu" else 256))
+
+        if self.phi == "sender":  # every neighbour decodes the same thing: once per sender
+            wanted = jnp.zeros((m,), jnp.bool_).at[graph.senders].max(chosen)
+            z = transmit(self.codec, keys, w, wanted | (talks & (self.own == "coded")), lanes)
+            mine = z if self.own == "coded" else w
+            return lambda rows: mine[rows] + gather_sum(graph.senders[rows], chosen[rows], z)
+
+        def pairs(rows: Array, total: Array) -> Array:  # once per pair (i, j), by the receiver's codec
+            i, j = rows // d, graph.senders.reshape(-1)[rows]
+            z = jax.vmap(lambda i, j: round_trip(node_codec(self.codec, i), keys[i], w[j]))(jnp.minimum(i, m - 1), j)
+            return total.at[i].add(z, mode="drop")
+
+        mine = transmit(self.codec, keys, w, talks, lanes) if self.own == "coded" else w
+        total = ops.for_rows(chosen.reshape(-1), lanes, pairs, mine)
+        return lambda rows: total[rows]
+
+    def params(self, state: State) -> Array:
+        """w [m, n]."""
+        return state.w
+
+    def message_bits(self, problem: Problem) -> dict[str, int]:
+        """One channel, the codec's size."""
+        return {"model": self.codec.bits(problem.n)}
+
+    def privacy(self, problem: Problem) -> Guarantee:
+        """Nothing is claimed: gradients are not clipped, so nothing bounds what one record changes."""
+        if self.mechanism is None:
+            return NO_NOISE
+        reason = "gradients are not clipped, so nothing enforces the sensitivity that the noise is scaled by"
+        if self.noise == "literal":
+            reason += "; the noise is not stored in u and the first message has none"
+        return Guarantee("record", "replace-one", "all messages", float(self.sensitivity), None, False, reason)
+
+
+def paper_volume(rounds: float, *, m: int, n: int, rate: float, period: float = 12.5, d: int | None = None) -> float:
+    """The CEPS paper's "data transmission volume", as its Table V has it: a formula, not a count.
+
+    rounds / period * r * m * (m / 2) messages, of 4 n bytes each, or for one-bit messages of d + 64 units, which are
+    bits but were added up as bytes.
+    """
+    return rounds / period * rate * m * (m / 2) * (4 * n if d is None else d + 64)

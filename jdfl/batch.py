@@ -1,0 +1,116 @@
+"""Many runs of one setting: seeds and values of float hyper-parameters as lanes of one compiled program."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jdfl import checks, loop
+from jdfl.base import Algorithm
+from jdfl.metrics import Metric, default_metrics, resolve
+from jdfl.network.graph import Network
+from jdfl.problems import Problem
+from jdfl.result import Result, Tally
+from jdfl.runner import Clock, as_chunk, assemble, check_counters, check_run, typed_key
+from jdfl.stopping import StopRule
+
+
+def repeat(
+    algorithm: Algorithm, problem: Problem, network: Network, *, keys: Sequence[int], steps: int, **options: Any
+) -> list[Result]:
+    """The same run with every seed of `keys`, compiled once; options as for `sweep`."""
+    return sweep(algorithm, problem, network, over={}, keys=keys, steps=steps, **options)
+
+
+def sweep(
+    algorithm: Algorithm,
+    problem: Problem,
+    network: Network,
+    *,
+    over: Mapping[str, Sequence[float]],
+    keys: Sequence[int] = (0,),
+    steps: int,
+    every: int = 1,
+    stop: StopRule | None = None,
+    metrics: Sequence[str | Metric] | None = None,
+    batch: int | None = None,
+) -> list[Result]:
+    """One run per value and seed, compiled once: floats of an algorithm are leaves, so new values compile nothing.
+
+    `over` maps dotted fields of the algorithm ("mu", "codec.gamma") to values; several fields go side by side, one
+    value of each per run (itertools.product makes a grid). Runs come out value by value, seed by seed, with their
+    `labels`; their `state` is None and their `algorithm` is the given one with the point's values. `batch` runs go side
+    by side by vmap, the batches in turn (None: all at once on an accelerator, one at a time on CPU, where loops of
+    different lengths wait for one another); results do not depend on it. `seconds` is the whole program's time divided
+    by its runs.
+
+    Raises ValueError for a field that is unknown or not a float, for lists of different lengths, and as `run` does.
+    """
+    points = _points(algorithm, over)
+    settings = [
+        loop.setting(_at(algorithm, point), problem, network, stop, typed_key(seed))
+        for point in points
+        for seed in keys
+    ]
+    labels = [{"seed": seed, **point} for point in points for seed in keys]
+    if not settings:
+        raise ValueError(f"Expected at least one seed and one value, got keys = {list(keys)!r}, over = {dict(over)!r}.")
+    for point in points:
+        check_run(_at(algorithm, point), problem, network, steps, every, stop)
+    check_counters(network, steps)
+    chosen = default_metrics(problem) if metrics is None else resolve(metrics, problem)
+    if batch is None:
+        batch = 1 if jax.default_backend() == "cpu" else len(settings)
+    checks.whole(1, batch=batch)
+
+    values = {path: jnp.asarray([label[path] for label in labels], problem.dtype) for path in over}
+    keys_of_lanes = jax.random.wrap_key_data(jnp.stack([jax.random.key_data(one.key) for one in settings]))
+    records = -(-steps // every)
+    with Clock() as clock:
+        lanes = jax.block_until_ready(
+            loop.lanes(
+                settings[0], keys_of_lanes, values, jnp.int32(steps), every, records, chosen, min(batch, len(settings))
+            )
+        )
+    prepared = jax.eval_shape(lambda setting: loop.start(setting, ()), settings[0])[0].algorithm
+    clock.seconds /= len(settings)
+    results = []
+    for i, (setting, label) in enumerate(zip(settings, labels)):
+        params, carry, first, rest = jax.tree.map(lambda leaf: leaf[i], lanes)  # noqa: B023
+        tally = Tally(prepared.message_bits(problem))
+        tally.add(*as_chunk(first))
+        tally.base = {}  # a lane's counters run on from the start
+        tally.add(rest.rounds, rest.metrics, rest.counts)
+        result = assemble(setting, params, carry, tally, clock, problem, network, steps)
+        results.append(replace(result, labels=label))
+    return results
+
+
+def _points(algorithm: Algorithm, over: Mapping[str, Sequence[float]]) -> list[dict[str, float]]:
+    """The values of every run; one point without fields when nothing is swept."""
+    lengths = {path: len(values) for path, values in over.items()}
+    if len(set(lengths.values())) > 1:
+        raise ValueError(f"Expected lists of one length in over, got {lengths}. They go side by side, not as a grid.")
+    for path in over:
+        target: Any = algorithm
+        for name in path.split("."):
+            if not hasattr(target, name):
+                raise ValueError(f"Expected a field of {type(algorithm).__name__} in over, got {path!r}.")
+            target = getattr(target, name)
+        if isinstance(target, bool) or not isinstance(target, (float, np.floating)):
+            raise ValueError(
+                f"Expected a float field in over, got {path!r} = {target!r}. Sizes and flags change the compiled "
+                "program; run them one by one."
+            )
+    if not over:
+        return [{}]
+    return [dict(zip(over, map(float, row))) for row in zip(*over.values())]
+
+
+def _at(algorithm: Algorithm, point: Mapping[str, float]) -> Algorithm:
+    for path, value in point.items():
+        algorithm = loop.with_field(algorithm, path, value)
+    return algorithm

@@ -1,0 +1,177 @@
+"""The device part of a run: jitted start, and chunks of rounds whose state is donated.
+
+The stop rule is a condition of the inner loop, so the state after the loop is the state of the round that stopped, and
+no round is computed in vain. Metrics are evaluated where records are made.
+
+Axes: m nodes, n parameters.
+"""
+
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from flax import struct
+from jax import Array, lax
+
+from jdfl import metrics as metrics_module
+from jdfl import ops
+from jdfl.base import Algorithm, Info, Round
+from jdfl.network.graph import Network
+from jdfl.problems import Problem
+from jdfl.stopping import StopRule, View
+
+_START, _ROUND = 1, 2  # purposes of the run's key
+NOWHERE = -1
+
+
+@struct.dataclass
+class Carry:
+    """Everything that goes from one round to the next."""
+
+    state: Any
+    rounds: Array  # int32 [] rounds done
+    stopped: Array  # bool [] the stop rule fired
+    bad_node: Array  # int32 [] the first node with a non-finite parameter, or NOWHERE
+    counts: Info  # sums since the last `fresh_counts`
+    communications: Array  # [m] int32 since the start
+
+
+@struct.dataclass
+class Record:
+    """What is reported of one moment; the counts are exact sums over nodes (`ops.limbs`)."""
+
+    rounds: Array
+    metrics: dict[str, Array]
+    counts: dict[str, Array]
+
+
+@struct.dataclass
+class Setting:
+    """What a run is about; every array and every float of it is traced, so none of them recompiles."""
+
+    algorithm: Algorithm
+    problem: Problem
+    network: Network
+    stop: StopRule | None
+    key: Array
+    node: Array  # [m] int32 global ids
+
+
+def setting(
+    algorithm: Algorithm, problem: Problem, network: Network, stop: StopRule | None, key: Array
+) -> Setting:
+    """A setting without the names of problem and network: they are static, and a name must not recompile."""
+    node = jnp.arange(problem.m, dtype=jnp.int32)
+    return Setting(algorithm, nameless(problem), nameless(network), stop, key, node)
+
+
+def nameless(named: Any) -> Any:
+    """The same value with an empty `name`, where it has one."""
+    return named.replace(name="") if hasattr(named, "name") else named
+
+
+def fresh_counts(counts: Info) -> Info:
+    """The same counters at zero."""
+    return jax.tree.map(jnp.zeros_like, counts)
+
+
+def _evaluate(carry: Carry, setting: Setting, metrics: tuple[metrics_module.Metric, ...]) -> dict[str, Array]:
+    w = setting.algorithm.params(carry.state)
+    return {metric.__name__: jnp.asarray(metric(w, setting.problem), w.dtype) for metric in metrics}
+
+
+def _record(carry: Carry, values: dict[str, Array]) -> Record:
+    counts = {f"sent_{channel}": ops.limbs(count) for channel, count in carry.counts.sent.items()}
+    counts |= {name: ops.limbs(getattr(carry.counts, name)) for name in ("grads", "releases", "communications")}
+    return Record(carry.rounds, values, counts)
+
+
+def _first_bad(w: Array) -> Array:
+    """The first node [] with a non-finite parameter, or NOWHERE."""
+    bad = ~jnp.all(jnp.isfinite(w), axis=1)
+    return jnp.where(jnp.any(bad), jnp.argmax(bad).astype(jnp.int32), jnp.int32(NOWHERE))
+
+
+def _start(setting: Setting, metrics: tuple[metrics_module.Metric, ...]) -> tuple[Setting, Carry, Record]:
+    key = jax.random.fold_in(setting.key, _START)
+    k = jnp.int32(0)
+    begin = Round(k, key, setting.network.at(k, key), setting.node)
+    algorithm = setting.algorithm.prepare(setting.problem, begin)
+    state, info = algorithm.init(setting.problem, begin)
+    setting = setting.replace(algorithm=algorithm)  # pyright: ignore[reportAttributeAccessIssue]
+    bad = _first_bad(algorithm.params(state))
+    carry = Carry(state, k, jnp.bool_(False), bad, info, info.communications)
+    return setting, carry, _record(carry, _evaluate(carry, setting, metrics))
+
+
+def _advance(
+    carry: Carry, setting: Setting, end: Array, every: int, records: int, metrics: tuple[metrics_module.Metric, ...]
+) -> tuple[Carry, Record]:
+    """Up to `records` times `every` rounds, to round `end` at most; a record after each stretch."""
+    algorithm, problem, stop = setting.algorithm, setting.problem, setting.stop
+    round_key = jax.random.fold_in(setting.key, _ROUND)
+
+    def goes_on(carry: Carry, until: Array) -> Array:
+        return (carry.rounds < until) & ~carry.stopped & (carry.bad_node == NOWHERE)
+
+    def one_round(carry: Carry) -> Carry:
+        key = jax.random.fold_in(round_key, carry.rounds)
+        round = Round(carry.rounds, key, setting.network.at(carry.rounds, key), setting.node)
+        state, info = algorithm.step(carry.state, problem, round)
+        w = algorithm.params(state)
+        communications = carry.communications + info.communications
+        rounds = carry.rounds + 1
+        stopped = jnp.bool_(False) if stop is None else stop(View(rounds, w, communications, problem))
+        counts = jax.tree.map(jnp.add, carry.counts, info)
+        return Carry(state, rounds, stopped, _first_bad(w), counts, communications)
+
+    def stretch(carry: Carry, _: None) -> tuple[Carry, Record]:
+        # Records fall on multiples of `every`, wherever a chunk begins.
+        until = jnp.minimum((carry.rounds // every + 1) * every, end)
+        before = carry.rounds
+        carry = lax.while_loop(lambda c: goes_on(c, until), one_round, carry)
+        nothing = {metric.__name__: jnp.zeros((), algorithm.params(carry.state).dtype) for metric in metrics}
+        values = lax.cond(carry.rounds > before, lambda: _evaluate(carry, setting, metrics), lambda: nothing)
+        return carry, _record(carry, values)
+
+    return lax.scan(stretch, carry, length=records)
+
+
+start = partial(jax.jit, static_argnames=("metrics",))(_start)
+advance = partial(jax.jit, static_argnames=("every", "records", "metrics"), donate_argnames=("carry",))(_advance)
+
+
+@partial(jax.jit, static_argnames=("every", "records", "metrics", "batch"))
+def lanes(
+    setting: Setting,
+    keys: Array,
+    values: dict[str, Array],
+    end: Array,
+    every: int,
+    records: int,
+    metrics: tuple[metrics_module.Metric, ...],
+    batch: int,
+) -> tuple[Array, Carry, Record, Record]:
+    """Whole runs of one setting, lane l with key keys[l] and with values[path][l] in the algorithm's field at `path`.
+
+    `batch` lanes run side by side by vmap, batches in turn. Returns parameters [l, m, n], the last counters, the record
+    of the start and those of the rounds, all with a leading lane axis.
+    """
+
+    def one(lane: tuple[Array, dict[str, Array]]) -> tuple[Array, Carry, Record, Record]:
+        key, fields = lane
+        algorithm = setting.algorithm
+        for path, value in fields.items():
+            algorithm = with_field(algorithm, path, value)
+        here, carry, first = _start(setting.replace(algorithm=algorithm, key=key), metrics)  # pyright: ignore[reportAttributeAccessIssue]
+        carry, rest = _advance(carry, here, end, every, records, metrics)
+        return here.algorithm.params(carry.state), carry.replace(state=None), first, rest  # pyright: ignore[reportAttributeAccessIssue]
+
+    return lax.map(one, (keys, values), batch_size=batch)
+
+
+def with_field(algorithm: Any, path: str, value: Any) -> Any:
+    """The algorithm with the field at a dotted path ("codec.gamma") replaced."""
+    name, _, rest = path.partition(".")
+    return algorithm.replace(**{name: with_field(getattr(algorithm, name), rest, value) if rest else value})

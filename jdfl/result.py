@@ -1,0 +1,112 @@
+"""What a run gives back: plain host data, with sums as exact Python ints.
+
+Axes: m nodes, n parameters.
+"""
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+import pandas as pd
+from jax import Array
+
+from jdfl.ops import from_limbs
+from jdfl.privacy import Guarantee
+
+Ending = Literal["steps", "stop rule", "diverged", "interrupted"]
+
+
+@dataclass(frozen=True)
+class Totals:
+    """Exact totals over nodes and rounds, the start included."""
+
+    messages: dict[str, int]  # by channel
+    message_bits: dict[str, int]  # size of one message, by channel
+    gradients: int
+    communications: int
+    releases: int
+
+    @property
+    def bits(self) -> int:
+        """Bits that crossed the wires."""
+        return sum(count * self.message_bits[channel] for channel, count in self.messages.items())
+
+    @property
+    def bytes(self) -> float:
+        """Bytes that crossed the wires; bits / 8, since messages are counted in bits."""
+        return self.bits / 8
+
+
+@dataclass(frozen=True)
+class Result:
+    """A finished run."""
+
+    algorithm: Any  # with its per-node constants filled in
+    problem_name: str
+    network_name: str
+    params: Array  # [m, n] the nodes' parameters at the end
+    state: Any  # the algorithm's last state; None for runs made side by side
+    history: pd.DataFrame  # a row per record: round, metrics, and totals so far
+    rounds: int
+    ending: Ending
+    reason: str  # the ending in words
+    diverged: tuple[int, int] | None  # (round, node) of the first non-finite parameter
+    totals: Totals
+    communication_rounds: np.ndarray  # [m] how often each node combined messages
+    guarantee: Guarantee
+    seconds: float  # wall time without compilation
+    compile_seconds: float
+    labels: dict[str, Any] = field(default_factory=dict)  # seed and swept values
+
+    @property
+    def final(self) -> dict[str, float]:
+        """The last finite record: metric -> value (NaN where there is none)."""
+        last = self.history.ffill().iloc[-1]
+        return {str(name): float(value) for name, value in last.items()}
+
+
+class Tally:
+    """Adds up the device's partial sums into history rows and totals."""
+
+    def __init__(self, message_bits: dict[str, int]) -> None:
+        self.message_bits = message_bits
+        self.base: dict[str, int] = {}
+        self.rows: list[dict[str, Any]] = []
+
+    def add(self, rounds: Any, metrics: dict[str, Any], counts: dict[str, Any]) -> None:
+        """Append the records of a chunk (arrays with a leading record axis); a record without progress is dropped."""
+        sums: dict[str, int] = {}
+        for i, done in enumerate(np.asarray(rounds).tolist()):
+            sums = {name: self.base.get(name, 0) + from_limbs(np.asarray(part)[i]) for name, part in counts.items()}
+            if self.rows and done <= self.rows[-1]["round"]:
+                continue
+            values = {name: float(np.asarray(value)[i]) for name, value in metrics.items()}
+            self.rows.append({"round": done, **values, **self._totals_row(sums)})
+        self.base = sums
+
+    def _totals_row(self, sums: dict[str, int]) -> dict[str, Any]:
+        totals = self._totals(sums)
+        return {
+            "messages": sum(totals.messages.values()),
+            "bytes": totals.bytes,
+            "gradients": totals.gradients,
+            "communications": totals.communications,
+            "releases": totals.releases,
+        }
+
+    def _totals(self, sums: dict[str, int]) -> Totals:
+        return Totals(
+            {name.removeprefix("sent_"): value for name, value in sums.items() if name.startswith("sent_")},
+            self.message_bits,
+            sums["grads"],
+            sums["communications"],
+            sums["releases"],
+        )
+
+    def totals(self) -> Totals:
+        """The totals so far."""
+        return self._totals(self.base)
+
+    def history(self) -> pd.DataFrame:
+        """The rows so far."""
+        return pd.DataFrame(self.rows)

@@ -1,0 +1,164 @@
+"""When to stop: rules evaluated on the device after every round, so that the reported round is exact.
+
+A rule is a frozen pytree with `__call__(view) -> bool []`, `check()` and a `reason` in words. Tolerances are leaves.
+Rules on agreement and rules on progress are told apart: nodes may agree long before they have learnt anything.
+"""
+
+from typing import Any, Protocol
+
+import jax
+import jax.numpy as jnp
+from flax import struct
+from jax import Array, lax
+
+from jdfl import checks, metrics
+from jdfl.problems import Problem
+
+
+@struct.dataclass
+class View:
+    """What a rule may look at after a round."""
+
+    rounds: Array  # int32 [] rounds done
+    w: Array  # [m, n] parameters
+    communications: Array  # [m] int32 how often each node has combined messages so far
+    problem: Problem
+
+
+class StopRule(Protocol):
+    """Decides whether the run ends here."""
+
+    def check(self) -> None:
+        """Raise ValueError if the settings make no sense."""
+        ...
+
+    def __call__(self, view: View) -> Array:
+        """True [] to stop after this round."""
+        ...
+
+    @property
+    def reason(self) -> str:
+        """What it means when this rule fired, in words."""
+        ...
+
+
+@struct.dataclass
+class ConsensusBelow:
+    """(1/m) sum_i ||w_i - average||^2 <= tolerance * per, once all nodes have communicated and `after` rounds are done.
+
+    With per = s this is the CEPS paper's test. Before every node has communicated the nodes agree trivially.
+    """
+
+    tolerance: Any
+    per: Any = 1.0
+    after: Any = 0
+
+    def check(self) -> None:
+        """Refuse a tolerance that is not positive."""
+        checks.positive(tolerance=self.tolerance, per=self.per)
+        checks.not_negative(after=self.after)
+
+    def __call__(self, view: View) -> Array:
+        """Consensus, but not before it means something."""
+        ready = jnp.all(view.communications > 0) & (view.rounds >= self.after)
+        return ready & (metrics.consensus(view.w, view.problem) <= self.tolerance * self.per)
+
+    @property
+    def reason(self) -> str:
+        """Agreement says nothing about progress."""
+        return "the nodes agree (consensus); that says nothing about progress"
+
+
+@struct.dataclass
+class ObjectiveBelow:
+    """mean_i f_i at the average <= value, looked at every `every` rounds."""
+
+    value: Any
+    every: int = struct.field(pytree_node=False, default=1)
+
+    def check(self) -> None:
+        """Refuse a value that is not finite."""
+        checks.finite(value=self.value)
+        checks.whole(1, every=self.every)
+
+    def __call__(self, view: View) -> Array:
+        """The objective is low enough."""
+        return _every(self.every, view, lambda: metrics.objective(view.w, view.problem) <= self.value)
+
+    @property
+    def reason(self) -> str:
+        """Progress."""
+        return "the objective fell below its target"
+
+
+@struct.dataclass
+class GradientBelow:
+    """||mean_i grad f_i|| at the average <= tolerance, looked at every `every` rounds; for dense methods."""
+
+    tolerance: Any
+    every: int = struct.field(pytree_node=False, default=1)
+
+    def check(self) -> None:
+        """Refuse a tolerance that is not positive."""
+        checks.positive(tolerance=self.tolerance)
+        checks.whole(1, every=self.every)
+
+    def __call__(self, view: View) -> Array:
+        """The average is nearly stationary."""
+
+        def small() -> Array:
+            gradient = jax.grad(lambda w: jnp.mean(view.problem.values_at(w)))(metrics.average(view.w))
+            return jnp.linalg.norm(gradient) <= self.tolerance
+
+        return _every(self.every, view, small)
+
+    @property
+    def reason(self) -> str:
+        """Progress."""
+        return "the gradient at the average fell below its tolerance"
+
+
+@struct.dataclass
+class AllOf:
+    """Stops where every one of its rules would."""
+
+    rules: tuple[StopRule, ...]
+
+    def check(self) -> None:
+        """Check every rule."""
+        for rule in self.rules:
+            rule.check()
+
+    def __call__(self, view: View) -> Array:
+        """All at once."""
+        return jnp.all(jnp.stack([rule(view) for rule in self.rules]))
+
+    @property
+    def reason(self) -> str:
+        """All reasons."""
+        return ", and ".join(rule.reason for rule in self.rules)
+
+
+def consensus_below(tolerance: float, *, per: float = 1.0, after: int = 0) -> ConsensusBelow:
+    """Stop on agreement: (1/m) ||W - average||^2 <= tolerance * per (the CEPS paper's rule with per = s)."""
+    return ConsensusBelow(tolerance, per, after)
+
+
+def objective_below(value: float, *, every: int = 1) -> ObjectiveBelow:
+    """Stop on progress: the objective at the average reaches `value`."""
+    return ObjectiveBelow(value, every)
+
+
+def gradient_below(tolerance: float, *, every: int = 1) -> GradientBelow:
+    """Stop on progress: the average is nearly stationary."""
+    return GradientBelow(tolerance, every)
+
+
+def all_of(*rules: StopRule) -> AllOf:
+    """Stop when all rules hold in the same round."""
+    return AllOf(rules)
+
+
+def _every(every: int, view: View, test: Any) -> Array:
+    """Evaluate an expensive test only in rounds that are multiples of `every`."""
+    return lax.cond(view.rounds % every == 0, test, lambda: jnp.bool_(False))

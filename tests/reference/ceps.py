@@ -1,0 +1,102 @@
+"""CEPS (Sha, Zhou, Kong, Li; Algorithms 1 and 2) as plain loops over nodes, written from the paper.
+
+What is random is handed in: who is chosen, the noise, the sensing matrices.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from tests.reference.gpsp import gpsp, keep_largest
+
+
+def one_bit(w: np.ndarray, phi: np.ndarray, s: int, gamma: float = 5.0, exact: bool = False, **decoder) -> np.ndarray:
+    """Algorithm 2: what a receiver makes of w [n] sent through phi [d, n]; `exact` finds the scale first."""
+    norm = np.linalg.norm(w)
+    x = np.sign(w) * np.log1p(np.abs(w)) / np.log(gamma)
+    c = np.where(phi @ x > 0, 1.0, -1.0).astype(phi.dtype)
+    v = gpsp(phi, c, s, **decoder)
+    if norm == 0 or not v.any():
+        return np.zeros_like(w)
+    t = 1.0
+    if exact:
+        low, high = 0.0, np.log1p(norm) / np.log(gamma) / np.abs(v).max()
+        for _ in range(100):
+            t = (low + high) / 2
+            if np.linalg.norm(gamma ** (t * np.abs(v)) - 1) < norm:
+                low = t
+            else:
+                high = t
+    v = np.sign(v) * (gamma ** (t * np.abs(v)) - 1)
+    return norm / np.linalg.norm(v) * v
+
+
+@dataclass
+class Trace:
+    """The course of a run."""
+
+    w: list[np.ndarray] = field(default_factory=list)  # [m, n] after every round
+    sent: np.ndarray | None = None  # [m] messages that each node sent
+    decodings: int = 0
+
+
+def ceps(
+    gradient: Callable[[int, np.ndarray], np.ndarray],
+    neighbours: Sequence[Sequence[int]],
+    n: int,
+    *,
+    s: int,
+    rate: float,
+    mu: float,
+    sigma: np.ndarray,
+    period: np.ndarray,
+    rounds: int,
+    choose: Callable[[int, int, int], Sequence[int]],
+    send: Callable[[int, np.ndarray], np.ndarray],
+    noise: Callable[[int, int], np.ndarray] | None = None,
+    kept: bool = False,
+    dtype: type = np.float64,
+    until: Callable[[np.ndarray, int], bool] | None = None,
+) -> Trace:
+    """Algorithm 1 on m nodes.
+
+    `gradient(i, w)`, `choose(k, i, size)` other nodes of N_i, `send(j, w_j)` what arrives of node j's parameters (asked
+    once per sender and round), `noise(k, i)` with k = -1 for the first u. `neighbours[i]` does not list i. `kept` stores
+    the noise in u; `until(w, k)` ends the run after round k.
+    """
+    m = len(neighbours)
+    w = np.zeros((m, n), dtype)
+    u = np.stack([-gradient(i, w[i]) for i in range(m)])
+    if noise is not None and kept:
+        u = u + np.stack([noise(-1, i) for i in range(m)])
+    size = np.array([len(neighbours[i]) + 1 for i in range(m)], dtype)
+    trace = Trace(sent=np.zeros(m, int))
+    assert trace.sent is not None
+    for k in range(rounds):
+        new = np.empty_like(w)
+        arrived: dict[int, np.ndarray] = {}
+        for i in range(m):
+            if k > 0 and k % period[i] == 0:
+                size[i] = np.ceil(np.round(rate * (len(neighbours[i]) + 1), 6))
+                chosen = choose(k, i, int(size[i]) - 1)
+                total = w[i].copy()
+                for j in chosen:
+                    trace.sent[j] += 1
+                    if j not in arrived:
+                        arrived[j] = send(j, w[j])
+                        trace.decodings += 1
+                    total += arrived[j]
+                mean = total / size[i]
+                u[i] = sigma[i] * size[i] * mean - gradient(i, mean)
+                perturbed = u[i] if noise is None else u[i] + noise(k, i)
+                if kept:
+                    u[i] = perturbed
+                new[i] = keep_largest(perturbed / (sigma[i] * size[i]), s)  # (3)
+            else:
+                new[i] = keep_largest((u[i] + mu * w[i]) / (sigma[i] * size[i] + mu), s)  # (4)
+        w = new
+        trace.w.append(w)
+        if until is not None and until(w, k):
+            break
+    return trace
