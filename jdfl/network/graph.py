@@ -3,7 +3,7 @@
 Axes: m nodes, d slots (the largest in-degree, padded), n parameters.
 """
 
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -71,7 +71,8 @@ class Static:
 
 def gather_sum(senders: Array, weight: Array, x: Array) -> Array:
     """sum_j weight[:, j] x[senders[:, j]]: tables [b, d], rows x [m, n] -> [b, n], never an array [b, d, n]."""
-    weight = weight.astype(x.dtype)
+    senders, x = jnp.asarray(senders), jnp.asarray(x)
+    weight = jnp.asarray(weight).astype(x.dtype)
 
     def slot(j: Array, total: Array) -> Array:
         return total + weight[:, j, None] * x[senders[:, j]]
@@ -97,15 +98,22 @@ def as_bcoo(graph: Graph) -> sparse.BCOO:
 
 
 def mix(graph: Graph, x: Array) -> Array:
-    """W x for rows x [m, n]: each node's weighted sum of its own row and of its in-neighbours' rows."""
+    """W x for rows x [m, n]: each node's weighted sum of its own row and of its in-neighbours' rows.
+
+    The result has the dtype of `x`. Raises `ValueError` for whole numbers, in which weights below one are all zero.
+    """
+    x = jnp.asarray(x)
+    if not jnp.issubdtype(x.dtype, jnp.inexact):
+        raise ValueError(
+            f"Expected floating-point rows x, got dtype {x.dtype}. Convert them with x.astype(jnp.float32)."
+        )
     if graph.format == "dense":
         return jnp.dot(as_dense(graph).astype(x.dtype), x, precision=ops.HIGHEST)
     if graph.format == "bcoo":
         matrix = as_bcoo(graph)
         matrix = sparse.BCOO((matrix.data.astype(x.dtype), matrix.indices), shape=matrix.shape)
-        return sparse.bcoo_dot_general(
-            matrix, x, dimension_numbers=(((1,), (0,)), ((), ())), precision=ops.HIGHEST
-        )
+        product: Any = sparse.bcoo_dot_general  # annotated too narrowly: it takes a precision
+        return product(matrix, x, dimension_numbers=(((1,), (0,)), ((), ())), precision=ops.HIGHEST)
     return graph.self_weight.astype(x.dtype)[:, None] * x + gather_sum(graph.senders, graph.weight, x)
 
 

@@ -1,0 +1,170 @@
+"""What a network is like, on the host: its spectral gap and a summary for a person to read."""
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Literal
+
+import numpy as np
+import scipy.sparse as sp
+import scipy.sparse.linalg as spla
+
+from jdfl.network.arcs import Arcs, arcs_of, components, graph_of
+from jdfl.network.graph import Format, Graph, Network, Static
+from jdfl.network.tables import to_scipy
+from jdfl.network.weights import SUM_TOLERANCE
+
+Stochastic = Literal["doubly", "row", "column", "neither"]
+
+DENSE_UP_TO = 1500  # nodes: all eigenvalues of a dense matrix
+DIAMETER_UP_TO = 2000  # nodes
+_RESTARTS = 30  # of the Krylov methods
+
+
+def spectral_gap(network: Graph | Network) -> float:
+    """1 - |second largest eigenvalue of W| in modulus: the larger, the faster plain averaging agrees.
+
+    One node has gap 1, a network in several parts 0. Raises `ValueError` for a network that changes from round to
+    round, `ArithmeticError` if the iteration for a large asymmetric W does not converge.
+    """
+    W: Any = to_scipy(graph_of(network))
+    m = W.shape[0]
+    if m == 1:
+        return 1.0
+    rows_sum = _stochastic(W) in ("doubly", "row")
+    if rows_sum:  # undo the float32 rounding of the diagonal, which would hide small gaps
+        W = W + sp.diags_array(1 - np.asarray(W.sum(axis=1)))
+    symmetric = abs(W - W.T).max() < 1e-9
+    if m <= DENSE_UP_TO:
+        dense = W.toarray()
+        values = np.linalg.eigvalsh(dense) if symmetric else np.linalg.eigvals(dense)
+        second = np.sort(np.abs(values))[-2]
+    else:
+        second = _second_symmetric(W) if symmetric and rows_sum else _second(W)
+    return float(1 - second)
+
+
+def _second_symmetric(W: Any) -> float:
+    """The second eigenvalue in modulus of a symmetric W whose rows sum to one, so that W 1 = 1 can be taken out."""
+    m = W.shape[0]
+    start = np.random.default_rng(0).standard_normal(m)
+    one = np.ones((m, 1))
+    rest = spla.aslinearoperator(W) - spla.aslinearoperator(one) @ spla.aslinearoperator(one.T / m)
+    try:
+        return float(abs(spla.eigsh(rest, k=1, v0=start, maxiter=_RESTARTS, return_eigenvectors=False)[0]))
+    except spla.ArpackNoConvergence:
+        # Slow convergence means a small gap, hence a network that is easy to cut: a factorisation fills in little.
+        near: Any = partial(spla.eigsh, W, v0=start, return_eigenvectors=False)
+        top, bottom = near(k=2, sigma=1 + 1e-9), near(k=1, sigma=-1 - 1e-9, tol=1e-3)
+        return float(max(abs(top.min()), abs(bottom[0])))
+
+
+def _second(W: Any) -> float:
+    start = np.random.default_rng(0).standard_normal(W.shape[0])
+    try:
+        values = spla.eigs(W, k=2, v0=start, ncv=40, maxiter=_RESTARTS, return_eigenvectors=False)
+    except spla.ArpackNoConvergence as error:
+        raise ArithmeticError(
+            f"The second eigenvalue of the asymmetric mixing matrix (m = {W.shape[0]}) did not converge in {_RESTARTS} "
+            "restarts; its spectral gap is probably very small."
+        ) from error
+    return float(np.abs(values).min())
+
+
+def _stochastic(W: Any) -> Stochastic:
+    row, column = (bool(np.all(np.abs(np.asarray(W.sum(axis=a)) - 1) <= SUM_TOLERANCE)) for a in (1, 0))
+    return "doubly" if row and column else "row" if row else "column" if column else "neither"
+
+
+def _diameter(links: Arcs) -> int:
+    """The longest of the shortest paths of a connected network.
+
+    Powers of I + A by doubling, then bisection: about 2 log2(diameter) products of 0/1 matrices, whatever the density.
+    """
+
+    def times(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+        return (a @ b > 0).astype(np.float32)
+
+    if links.m == 1:
+        return 0
+    reach = np.eye(links.m, dtype=np.float32)
+    reach[links.receiver, links.sender] = 1
+    powers = [reach]  # powers[k]: within 2^k steps
+    while not powers[-1].all():
+        powers.append(times(powers[-1], powers[-1]))
+    length, within = 0, np.eye(links.m, dtype=np.float32)  # the longest walk length that does not reach everyone
+    for k in reversed(range(len(powers) - 1)):
+        further = times(within, powers[k])
+        if not further.all():
+            length, within = length + 2**k, further
+    return length + 1
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What `summary` found; `str` gives it in a few lines."""
+
+    name: str
+    nodes: int
+    edges: int  # links if every one runs both ways, arcs if directed
+    directed: bool
+    degree_min: int  # of the in-degree, the node itself not counted
+    degree_mean: float
+    degree_max: int
+    density: float  # arcs over m (m - 1)
+    padding_ratio: float  # share of the table's slots that hold no neighbour
+    connected: bool  # strongly, if directed
+    diameter: int | None  # None: not connected, or too large a network to compute it
+    stochastic: Stochastic  # which sums of W are one
+    spectral_gap: float | None  # None: did not converge
+    format: Format
+
+    def __str__(self) -> str:
+        kind = "directed arcs" if self.directed else "links"
+        if self.diameter is not None:
+            diameter = str(self.diameter)
+        else:
+            diameter = f"not computed above {DIAMETER_UP_TO} nodes" if self.connected else "infinite"
+        stochastic = {"doubly": "doubly stochastic", "row": "row-stochastic", "column": "column-stochastic"}
+        gap = "not computed (no convergence)" if self.spectral_gap is None else f"{self.spectral_gap:.4g}"
+        lines = [
+            ("nodes", f"{self.nodes:,}"),
+            ("edges", f"{self.edges:,} {kind} (density {self.density:.3g})"),
+            ("degree", f"min {self.degree_min}, mean {self.degree_mean:.4g}, max {self.degree_max}"),
+            ("connected", f"{'yes' if self.connected else 'NO'}, diameter {diameter}"),
+            ("weights", f"{stochastic.get(self.stochastic, 'not stochastic')}, spectral gap {gap}"),
+            ("format", f"{self.format}, {self.padding_ratio:.1%} of the table is padding"),
+        ]
+        return "\n".join([self.name, *(f"  {label:<10} {text}" for label, text in lines)])
+
+
+def summary(network: Graph | Network) -> Summary:
+    """Size, degrees, connectivity, weights and cost of a fixed network.
+
+    The diameter is computed up to 2000 nodes. Raises `ValueError` for a network that changes from round to round.
+    """
+    graph = graph_of(network)
+    links = arcs_of(graph)
+    degree = np.bincount(links.receiver, minlength=graph.m)
+    directed = not links.symmetric
+    connected = components(links)[0] == 1
+    try:
+        gap = spectral_gap(graph)
+    except ArithmeticError:
+        gap = None
+    arcs = links.sender.size
+    return Summary(
+        name=network.name if isinstance(network, Static) else "graph",
+        nodes=graph.m,
+        edges=arcs if directed else arcs // 2,
+        directed=directed,
+        degree_min=int(degree.min()),
+        degree_mean=float(degree.mean()),
+        degree_max=int(degree.max()),
+        density=arcs / max(1, graph.m * (graph.m - 1)),
+        padding_ratio=1 - arcs / graph.senders.size,
+        connected=connected,
+        diameter=_diameter(links) if connected and graph.m <= DIAMETER_UP_TO else None,
+        stochastic=_stochastic(to_scipy(graph)),
+        spectral_gap=gap,
+        format=graph.format,
+    )

@@ -1,0 +1,113 @@
+"""A `Graph` on the host: read it as a matrix, check it, widen it, renumber its nodes.
+
+Axes: m nodes, d slots of the table.
+"""
+
+from dataclasses import replace
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+import scipy.sparse as sp
+
+from jdfl import checks
+from jdfl.network.arcs import graph_of
+from jdfl.network.graph import Graph, Network
+from jdfl.network.weights import rows_sum_to_one
+
+
+def to_scipy(network: Graph | Network) -> sp.csr_array:
+    """The mixing matrix W [m, m], float64, its diagonal included; no entry is stored for a padded slot.
+
+    `from_scipy(to_scipy(graph), weights="given")` gives the graph back, its slots sorted by sender.
+    """
+    graph = graph_of(network)
+    receiver, slot = np.nonzero(np.asarray(graph.mask))
+    node = np.arange(graph.m)
+    row = np.concatenate([receiver, node])
+    column = np.concatenate([np.asarray(graph.senders)[receiver, slot], node])
+    value = np.concatenate([np.asarray(graph.weight)[receiver, slot], np.asarray(graph.self_weight)])
+    return sp.csr_array((value.astype(np.float64), (row, column)), shape=(graph.m, graph.m))
+
+
+def pad(graph: Graph, d: int) -> Graph:
+    """The same graph in a table with `d` slots; new slots hold the node itself with weight 0.
+
+    Raises `ValueError` if the table is already wider.
+    """
+    width = graph.senders.shape[1]
+    checks.whole(least=width, remedy=f"The table has {width} slots already; pad cannot narrow it.", d=d)
+    node = jnp.arange(graph.m, dtype=graph.senders.dtype)[:, None]
+    more = ((0, 0), (0, d - width))
+    return replace(
+        graph,
+        senders=jnp.concatenate([graph.senders, jnp.broadcast_to(node, (graph.m, d - width))], axis=1),
+        mask=jnp.pad(graph.mask, more),
+        weight=jnp.pad(graph.weight, more),
+    )
+
+
+def relabel(graph: Graph, order: Any) -> Graph:
+    """The same graph with its nodes in another order [m]: the new node r is the old node order[r]; slots stay in place.
+
+    Mixing commutes with it: mix(relabel(graph, order), x[order]) = mix(graph, x)[order]. Raises `ValueError` if `order`
+    is not a permutation of 0 .. m-1.
+    """
+    order = np.asarray(order)
+    checks.shape((graph.m,), "Pass one old node id per node.", order=order)
+    if not np.array_equal(np.sort(order), np.arange(graph.m)):
+        raise ValueError(f"Expected order to name every node from 0 to {graph.m - 1} once, got {order}.")
+    new_id = np.empty(graph.m, np.int32)
+    new_id[order] = np.arange(graph.m)
+    return replace(
+        graph,
+        senders=jnp.asarray(new_id)[graph.senders[order]],
+        mask=graph.mask[order],
+        weight=graph.weight[order],
+        self_weight=graph.self_weight[order],
+        out_degree=graph.out_degree[order],
+    )
+
+
+def check_graph(graph: Graph) -> None:
+    """Check a graph that was put together by hand; connectivity is not asked for (`summary` tells it).
+
+    Raises `ValueError` unless shapes and dtypes are those of `Graph`, ids lie in range, no slot holds the node itself
+    or a neighbour twice, padded slots hold the node itself with weight 0, weights are finite, every row of W sums to
+    one (within 1e-5), and `out_degree` counts the arcs.
+    """
+    senders, mask, weight = (np.asarray(part) for part in (graph.senders, graph.mask, graph.weight))
+    checks.shape((None, None), "Rows are nodes, columns are slots.", senders=senders)
+    m, d = senders.shape
+    checks.whole(remedy="Pass at least one node, and one slot even without neighbours.", m=m, d=d)
+    checks.shape((m, d), mask=mask, weight=weight)
+    checks.shape((m,), self_weight=graph.self_weight, out_degree=graph.out_degree)
+    wanted = {"senders": "int32", "mask": "bool", "weight": "float32", "self_weight": "float32", "out_degree": "int32"}
+    for name, dtype in wanted.items():
+        found = np.asarray(getattr(graph, name)).dtype
+        if found != dtype:
+            raise ValueError(f"Expected {name} of dtype {dtype}, got {found}.")
+    _refuse_slots((senders < 0) | (senders >= m), senders, f"node ids from 0 to {m - 1}")
+    node = np.arange(m)[:, None]
+    _refuse_slots(mask & (senders == node), senders, "no node among its own neighbours; its weight is self_weight")
+    _refuse_slots(~mask & (senders != node), senders, "padded slots to hold the node itself")
+    _refuse_slots(~mask & (weight != 0), weight, "padded slots of weight 0", "weight")
+    checks.finite(weight=weight, self_weight=graph.self_weight)
+    neighbour = np.sort(np.where(mask, senders, m + np.arange(d)), axis=1)  # padding made distinct
+    _refuse_slots(np.diff(neighbour, axis=1) == 0, neighbour, "every neighbour once in its row", "sorted senders")
+    total = weight.sum(axis=1, dtype=np.float64) + np.asarray(graph.self_weight, np.float64)
+    rows_sum_to_one(total, "Set self_weight to 1 minus the sum of the row's weights.")
+    heard = np.bincount(senders[mask], minlength=m)
+    wrong = np.flatnonzero(heard != np.asarray(graph.out_degree))
+    if wrong.size:
+        i = wrong[0]
+        raise ValueError(
+            f"Expected out_degree[{i}] = {heard[i]}, the number of nodes that hear node {i}, got {graph.out_degree[i]} "
+            f"({wrong.size} such nodes)."
+        )
+
+
+def _refuse_slots(bad: np.ndarray, table: np.ndarray, expected: str, name: str = "senders") -> None:
+    if bad.any():
+        i, j = (int(axis) for axis in np.argwhere(bad)[0])
+        raise ValueError(f"Expected {expected}, got {name}[{i}, {j}] = {table[i, j]} ({int(bad.sum())} such slots).")

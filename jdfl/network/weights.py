@@ -1,0 +1,224 @@
+"""From a host structure (edge list, networkx graph, SciPy or NumPy matrix) to a `Graph`, and back to networkx.
+
+Everything here is NumPy on the host; the arrays reach JAX in `table`, the last step.
+
+The rules for the mixing matrix W, with deg the number of neighbours of a node:
+
+    metropolis   W_ij = 1 / (1 + max(deg_i, deg_j))     symmetric, doubly stochastic
+    laplacian    W = I - L / (1 + max_i deg_i)          symmetric, doubly stochastic; the maximum-degree rule
+    uniform      W_ij = 1 / (1 + deg_i)                 rows sum to one; the average over itself and its neighbours
+
+Sources: L. Xiao, S. Boyd, "Fast linear iterations for distributed averaging", 2004 (maximum degree); L. Xiao, S. Boyd,
+S. Lall, "A scheme for robust distributed sensor fusion based on average consensus", 2005 (Metropolis).
+"""
+
+from typing import Any, Literal, get_args
+
+import jax
+import jax.numpy as jnp
+import networkx as nx
+import numpy as np
+import scipy.sparse as sp
+
+from jdfl import checks
+from jdfl.network.arcs import Arcs, arcs, arcs_of, components, graph_of
+from jdfl.network.graph import Format, Graph, Network, Static
+
+Weights = Literal["metropolis", "uniform", "laplacian"]
+FormatChoice = Literal["auto", "padded", "dense", "bcoo"]
+
+DENSE_FROM = {"cpu": 0.5}  # density of W from which one matrix product beats the gathers, per backend
+DENSE_FROM_ACCELERATOR = 0.04
+DENSE_UP_TO = 8192  # nodes: W is built again in each round, 256 MiB at this size
+SUM_TOLERANCE = 1e-5  # of a row of W that a person gives, in float32
+
+_ACCEPT = "or connected=False to accept the network as it is"
+
+
+def _connected(links: Arcs, remedy: str) -> None:
+    count, largest = components(links)
+    if count > 1:
+        kind = "connected" if links.symmetric else "strongly connected"
+        found = f"{count} components, the largest with {largest} of {links.m} nodes"
+        raise ValueError(f"Expected a {kind} network, got {found}. {remedy}")
+
+
+def _mixing(links: Arcs, weights: Weights) -> np.ndarray:
+    """The weight [e] of every arc, by the rules at the top of this file."""
+    degree = np.bincount(links.receiver, minlength=links.m)
+    if weights == "uniform":
+        return 1 / (1 + degree[links.receiver])
+    if not links.symmetric:
+        raise ValueError(
+            f"Expected weights = 'uniform' for a directed network, got weights = {weights!r}, which needs every link "
+            "to run both ways. Pass weights='uniform', or an undirected graph."
+        )
+    if weights == "metropolis":
+        return 1 / (1 + np.maximum(degree[links.receiver], degree[links.sender]))
+    return np.full(links.sender.size, 1 / (1 + degree.max()))
+
+
+def _format(links: Arcs, choice: FormatChoice) -> Format:
+    """How `mix` multiplies: the choice, or for "auto" by density, size and backend."""
+    if choice != "auto":
+        return choice
+    density = (links.sender.size + links.m) / links.m**2
+    enough = DENSE_FROM.get(jax.default_backend(), DENSE_FROM_ACCELERATOR)
+    return "dense" if links.m <= DENSE_UP_TO and density > enough else "padded"
+
+
+def table(links: Arcs, weight: np.ndarray, self_weight: np.ndarray | None, format: FormatChoice = "auto") -> Graph:
+    """The padded table with the weights [e] of the arcs.
+
+    Without `self_weight` [m] the diagonal is what the float32 weights of a row leave to one, so that their rounding
+    does not add up over the rounds.
+    """
+    m, receiver, sender = links
+    weight = weight.astype(np.float32)
+    if self_weight is None:
+        self_weight = 1 - np.bincount(receiver, weights=weight, minlength=m)
+    degree = np.bincount(receiver, minlength=m)
+    slot = np.arange(receiver.size) - (np.cumsum(degree) - degree)[receiver]
+    d = max(1, int(degree.max()))
+    senders = np.repeat(np.arange(m, dtype=np.int32)[:, None], d, axis=1)
+    senders[receiver, slot] = sender
+    weights = np.zeros((m, d), np.float32)
+    weights[receiver, slot] = weight
+    return Graph(
+        senders=jnp.asarray(senders),
+        mask=jnp.asarray(np.arange(d) < degree[:, None]),
+        weight=jnp.asarray(weights),
+        self_weight=jnp.asarray(self_weight, jnp.float32),
+        out_degree=jnp.asarray(np.bincount(sender, minlength=m), jnp.int32),
+        format=_format(links, format),
+    )
+
+
+def build(
+    links: Arcs, weights: Weights, format: FormatChoice, name: str, *, connected: bool = True, remedy: str = ""
+) -> Static:
+    """Check the choices and the connectivity (unless `connected` is False), weigh the arcs, fill the table."""
+    checks.one_of(get_args(Weights), weights=weights)
+    checks.one_of(get_args(FormatChoice), format=format)
+    if connected:
+        _connected(links, remedy or f"Pass a connected graph, {_ACCEPT}.")
+    return Static(table(links, _mixing(links, weights), None, format), name)
+
+
+def from_edges(
+    edges: Any,
+    m: int | None = None,
+    *,
+    weights: Weights = "metropolis",
+    directed: bool = False,
+    format: FormatChoice = "auto",
+    name: str = "network",
+    connected: bool = True,
+) -> Static:
+    """The network of an edge list: integers [e, 2], nodes 0 .. m-1.
+
+    An edge (u, v) joins u and v; if `directed`, v hears u and not the reverse. Repeats count once, loops are
+    dropped. Without `m` the largest id sets it. With `connected=False` a network in several parts is accepted.
+
+    Raises `ValueError` for ids that are not whole numbers in 0 .. m-1, a network that is not connected, or weights
+    that a directed network cannot have.
+    """
+    pairs = np.asarray(edges)
+    if pairs.size == 0:
+        pairs = np.zeros((0, 2), np.int64)
+    checks.shape((None, 2), "Pass one row (u, v) per edge.", edges=pairs)
+    if not np.issubdtype(pairs.dtype, np.integer):
+        raise ValueError(f"Expected edges of whole numbers, got dtype {pairs.dtype}. Number the nodes 0 .. m-1.")
+    if m is None:
+        m = int(pairs.max()) + 1 if pairs.size else 0
+    checks.whole(most=np.iinfo(np.int32).max, remedy="Pass m, the number of nodes.", m=m)
+    outside = np.flatnonzero(((pairs < 0) | (pairs >= m)).any(axis=1))
+    if outside.size:
+        first = tuple(int(i) for i in pairs[outside[0]])
+        raise ValueError(
+            f"Expected node ids from 0 to {m - 1} (m = {m}), got edges[{outside[0]}] = {first} "
+            f"({outside.size} such edges). Raise m, or number the nodes 0 .. m-1."
+        )
+    sender, receiver = pairs.astype(np.int64).T
+    if not directed:
+        sender, receiver = np.concatenate([sender, receiver]), np.concatenate([receiver, sender])
+    return build(arcs(receiver, sender, int(m)), weights, format, name, connected=connected)
+
+
+def from_networkx(
+    graph: nx.Graph,
+    *,
+    weights: Weights = "metropolis",
+    format: FormatChoice = "auto",
+    name: str | None = None,
+    connected: bool = True,
+) -> Static:
+    """The network of a networkx graph; node i is the i-th of `graph.nodes`, whatever its label.
+
+    An edge u -> v of a DiGraph means that v hears u. Parallel edges count once; loops and edge attributes are ignored.
+    The name is the graph's own, unless given. Raises `ValueError` as `from_edges`.
+    """
+    index = {node: i for i, node in enumerate(graph.nodes)}
+    return from_edges(
+        [(index[u], index[v]) for u, v in graph.edges()],
+        len(index),
+        weights=weights,
+        directed=graph.is_directed(),
+        format=format,
+        name=name or graph.name or "network",
+        connected=connected,
+    )
+
+
+def from_scipy(
+    adjacency: Any,
+    *,
+    weights: Weights | Literal["given"] = "metropolis",
+    format: FormatChoice = "auto",
+    name: str = "network",
+    connected: bool = True,
+) -> Static:
+    """The network of a square matrix A [m, m], SciPy sparse or dense: A[i, j] != 0 means that i hears j.
+
+    With `weights="given"` the values are the mixing matrix itself, diagonal included. Otherwise values and diagonal are
+    ignored. Raises `ValueError` for a matrix that is not square or not finite, for given rows that do not sum to one
+    (within 1e-5), and as `from_edges`.
+    """
+    checks.one_of([*get_args(Weights), "given"], weights=weights)
+    checks.one_of(get_args(FormatChoice), format=format)
+    sparse = adjacency if sp.issparse(adjacency) else np.asarray(adjacency)
+    m = sparse.shape[0] if sparse.ndim else 0
+    checks.shape((m, m), "Pass a square matrix with one row per node.", adjacency=sparse)
+    checks.whole(most=np.iinfo(np.int32).max, remedy="Pass at least one node.", m=m)
+    matrix = sp.csr_array(sparse, dtype=np.float64)
+    matrix.sum_duplicates()
+    matrix.eliminate_zeros()
+    checks.finite(adjacency_values=matrix.data)
+    entries = matrix.tocoo()
+    receiver, sender = (np.asarray(axis, np.int64) for axis in entries.coords)
+    links = arcs(receiver, sender, m)
+    if weights != "given":
+        return build(links, weights, format, name, connected=connected)
+    rows_sum_to_one(np.asarray(matrix.sum(axis=1)), "Divide each row by its sum, or choose another weights=.")
+    if connected:
+        _connected(links, f"Pass a connected graph, {_ACCEPT}.")
+    return Static(table(links, entries.data[receiver != sender], matrix.diagonal(), format), name)
+
+
+def rows_sum_to_one(total: np.ndarray, remedy: str) -> None:
+    """Raise `ValueError` unless every sum of a row [m] is one, within 1e-5."""
+    bad = np.flatnonzero(~(np.abs(total - 1) <= SUM_TOLERANCE))
+    if bad.size:
+        raise ValueError(
+            f"Expected rows of the mixing matrix that sum to 1, got {float(total[bad[0]]):.6g} in row {bad[0]} "
+            f"({bad.size} such rows). {remedy}"
+        )
+
+
+def to_networkx(network: Graph | Network) -> nx.Graph:
+    """The network as a networkx graph on nodes 0 .. m-1, without weights: a DiGraph if a link runs one way only."""
+    links = arcs_of(graph_of(network))
+    result = nx.Graph() if links.symmetric else nx.DiGraph()
+    result.add_nodes_from(range(links.m))
+    result.add_edges_from(zip(links.sender.tolist(), links.receiver.tolist()))
+    return result

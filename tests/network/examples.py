@@ -1,0 +1,51 @@
+"""Networks for the laws of this folder. Few sizes and one table width, so that each jitted function compiles seldom."""
+
+import jax
+import numpy as np
+from hypothesis import strategies as st
+
+from jdfl import network as nw
+
+SIZES = (1, 2, 5, 9)
+WIDTH = 8  # slots: enough for 9 nodes
+FORMATS = ("padded", "dense", "bcoo")
+SYMMETRIC = ("metropolis", "laplacian")
+
+mix = jax.jit(nw.mix)
+sample = jax.jit(nw.sample_neighbours)
+
+
+@st.composite
+def edge_lists(draw, directed=False):
+    """(m, edges [e, 2]) of a connected network: a random tree, or a cycle if directed, and some more edges."""
+    m = draw(st.sampled_from(SIZES))
+    node = st.integers(0, m - 1)
+    if directed:
+        order = draw(st.permutations(range(m)))
+        edges = [(order[i - 1], order[i]) for i in range(m)]
+    else:
+        edges = [(draw(st.integers(0, i - 1)), i) for i in range(1, m)]
+    edges += draw(st.lists(st.tuples(node, node), max_size=12))
+    return m, np.array(edges, np.int64).reshape(-1, 2)
+
+
+@st.composite
+def graphs(draw, weights=("metropolis", "uniform", "laplacian"), directed=None):
+    """A connected graph in the padded format with WIDTH slots."""
+    if directed is None:
+        directed = "uniform" in weights and draw(st.booleans())
+    rule = "uniform" if directed else draw(st.sampled_from(weights))
+    m, edges = draw(edge_lists(directed))
+    made = nw.from_edges(edges, m, weights=rule, directed=directed, format="padded")
+    return nw.pad(made.graph, WIDTH)
+
+
+def rows(m, n=3, seed=0):
+    """Rows [m, n] to mix."""
+    return np.random.default_rng(seed).uniform(-1, 1, (m, n)).astype(np.float32)
+
+
+def same(left, right):
+    """Whether two graphs are equal in every array and in format."""
+    leaves = zip(jax.tree.leaves(left), jax.tree.leaves(right), strict=True)
+    return left.format == right.format and all(np.array_equal(a, b) for a, b in leaves)
