@@ -29,7 +29,8 @@ def optimum(problem: Problem, *, tolerance: float = 1e-6) -> Optimum:
     """The minimiser of mean_i f_i: normal equations for least squares, L-BFGS for logistic and softmax.
 
     Least squares with fewer examples than parameters gives the minimiser of least norm. RuntimeError if the gradient
-    norm of the result exceeds `tolerance` (as for separable classes with penalty 0), TypeError for other problems.
+    norm of the result exceeds `tolerance`, TypeError for other problems. With penalty 0 and separable classes there
+    is no minimiser, only points of ever smaller gradient: the result is one of them.
     """
     return _objective(problem).minimise(np.arange(problem.n), tolerance)
 

@@ -1,0 +1,161 @@
+"""Data sets by name, the split into training and test, and the problems made of them."""
+
+import bz2
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jdfl.problems import (
+    NAMES,
+    Dataset,
+    LogisticRegression,
+    SoftmaxRegression,
+    check_problem,
+    classification,
+    data_folder,
+    holdout,
+    load,
+)
+
+
+def test_data_folder(tmp_path, monkeypatch):
+    monkeypatch.delenv("JDFL_DATA", raising=False)
+    with pytest.raises(FileNotFoundError, match="export JDFL_DATA"):
+        data_folder()
+    monkeypatch.setenv("JDFL_DATA", str(tmp_path / "none"))
+    with pytest.raises(FileNotFoundError, match="none"):
+        data_folder()
+    monkeypatch.setenv("JDFL_DATA", str(tmp_path))
+    assert data_folder() == tmp_path
+
+
+def test_unknown_and_missing(tmp_path, monkeypatch):
+    with pytest.raises(ValueError, match=r"'qsar', 'a9a'.*got name = 'a9b'"):
+        load("a9b")
+    monkeypatch.setenv("JDFL_DATA", str(tmp_path))
+    with pytest.raises(FileNotFoundError, match=r"w8a, w8a\.bz2.*https://www\.csie"):
+        load("w8a")
+    with pytest.raises(FileNotFoundError, match=r"qsar_oral_toxicity\.zip.*https://archive\.ics"):
+        load("qsar")
+
+
+@pytest.mark.parametrize(("ending", "pack"), [("", bytes), (".bz2", bz2.compress)])
+def test_libsvm_names_take_any_form(tmp_path, monkeypatch, ending, pack):
+    (tmp_path / "libsvm").mkdir()
+    for name in ("a9a", "a9a.t"):
+        (tmp_path / "libsvm" / (name + ending)).write_bytes(pack(b"-1 1:1 5:1\n+1 2:1\n"))
+    monkeypatch.setenv("JDFL_DATA", str(tmp_path))
+    dataset = load("a9a", verify=False)
+    assert dataset.features.shape == dataset.test_features.shape == (2, 123)
+    assert dataset.features.dtype == np.float32
+    np.testing.assert_array_equal(dataset.test_labels, [0, 1])
+
+
+def test_bundled_sets():
+    cancer = load("breast_cancer")
+    assert cancer.features.shape == (569, 30)
+    assert cancer.labels.sum() == 357
+    np.testing.assert_allclose(cancer.features.mean(axis=0), 0, atol=1e-5)
+    np.testing.assert_allclose(cancer.features.var(axis=0), 1, rtol=1e-4)
+    digits, odd = load("digits"), load("digits", binary=True)
+    assert digits.features.shape == (1797, 64)
+    assert (digits.features.min(), digits.features.max()) == (0, 1)
+    assert (digits.classes, odd.classes) == (10, 2)
+    np.testing.assert_array_equal(odd.labels, np.isin(digits.labels, [1, 3, 5, 7, 9]))
+
+
+@given(st.integers(0, 2**31), st.sampled_from([0.1, 0.25, 0.5]), st.integers(2, 40))
+def test_holdout_keeps_duplicates_together(seed, fraction, distinct):
+    rng = np.random.default_rng(seed)
+    features = rng.integers(0, distinct, (120, 1)).astype(np.float32)
+    features[:40] = np.arange(100, 140)[:, None]  # some rows occur once
+    labels = rng.integers(0, 2, 120)
+    held = holdout(features, labels, fraction, seed=seed)
+    assert not set(features[held, 0]) & set(features[~held, 0])
+    assert 0 < held.sum() < 120
+    assert held.sum() <= np.ceil(fraction * 120) + 1
+
+
+def test_holdout_is_stratified_and_seeded():
+    features, labels = np.arange(300.0)[:, None], np.repeat([0, 1, 2], [30, 90, 180])
+    held = holdout(features, labels, 0.2, seed=1)
+    np.testing.assert_array_equal(np.bincount(labels[held]), [6, 18, 36])
+    np.testing.assert_array_equal(held, holdout(features, labels, 0.2, seed=1))
+    assert not np.array_equal(held, holdout(features, labels, 0.2, seed=2))
+    for fraction in (-0.1, 1.0):
+        with pytest.raises(ValueError, match="fraction"):
+            holdout(features, labels, fraction)
+    with pytest.raises(ValueError, match="both sides"):
+        holdout(np.ones((10, 2)), np.arange(10) % 2, 0.2)
+
+
+@pytest.mark.parametrize("partition", ["iid", "dirichlet", "shards"])
+def test_classification_uses_every_example_once(partition):
+    dataset = load("breast_cancer")
+    problem = classification(dataset, 5, partition=partition, intercept=True, seed=3)
+    check_problem(problem)
+    assert isinstance(problem, LogisticRegression)
+    assert (problem.m, problem.n) == (5, 31)
+    real = np.asarray(problem.weight) > 0
+    rows = np.concatenate([np.asarray(problem.data[0])[real], np.asarray(problem.test[0])])[:, :-1]
+    labels = np.concatenate([np.asarray(problem.data[1])[real], np.asarray(problem.test[1])])
+    order, expected = np.lexsort(rows.T), np.lexsort(dataset.features.T)
+    np.testing.assert_array_equal(rows[order], dataset.features[expected])
+    np.testing.assert_array_equal(labels[order], dataset.labels[expected])
+    assert abs(len(problem.test[1]) / 569 - 0.2) < 0.01
+
+
+def test_classification_of_digits():
+    problem = classification("digits", 4, penalty=0.5)
+    assert isinstance(problem, SoftmaxRegression)
+    assert (problem.n, problem.classes, float(problem.penalty)) == (640, 10, 0.5)
+    assert isinstance(classification("digits", 4, binary=True), LogisticRegression)
+
+
+def test_classification_options():
+    small = Dataset("small", np.eye(6, dtype=np.float32), np.arange(6) % 2, np.ones((1, 6), np.float32), np.ones(1))
+    problem = classification(small, 6)
+    assert problem.data[0].shape == (6, 1, 6)
+    np.testing.assert_array_equal(problem.test[0], np.ones((1, 6)))
+    assert classification("breast_cancer", 3, test_fraction=0).test is None
+    with pytest.raises(ValueError, match="partition"):
+        classification(small, 2, partition="even")
+    with pytest.raises(ValueError, match="at least 7 examples"):
+        classification(small, 7)
+
+
+FACTS = {
+    "qsar": (8992, 1024, 741, None),
+    "a9a": (32561, 123, 7841, 16281),
+    "w8a": (49749, 300, 1479, None),
+    "mushrooms": (8124, 112, 3916, None),
+    "phishing": (11055, 68, 6157, None),
+}
+
+
+@pytest.mark.parametrize("name", FACTS)
+def test_real_data(data_dir, name):
+    n_examples, p, positive, n_test = FACTS[name]
+    dataset = load(name)
+    assert dataset.features.shape == (n_examples, p)
+    assert dataset.labels.sum() == positive
+    assert dataset.classes == 2
+    assert (None if dataset.test_labels is None else len(dataset.test_labels)) == n_test
+    assert dataset.source.startswith(("https://", "D. Ballabio"))
+
+
+def test_qsar_duplicates_stay_on_one_side(data_dir):
+    dataset = load("qsar")
+    held = holdout(dataset.features, dataset.labels, 0.2)
+    keys = [row.tobytes() for row in np.packbits(dataset.features.astype(bool), axis=1)]
+    assert len(keys) - len(set(keys)) == 488
+    test, training = ({key for key, side in zip(keys, held) if side == value} for value in (True, False))
+    assert not test & training
+    assert abs(held.mean() - 0.2) < 0.002
+    assert abs(dataset.labels[held].mean() - 741 / 8992) < 0.003
+
+
+def test_every_name_is_tested():
+    assert set(NAMES) == {*FACTS, "breast_cancer", "digits"}

@@ -1,0 +1,137 @@
+"""Centralised optima against independent solutions."""
+
+import itertools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from sklearn.linear_model import LogisticRegression as Reference
+
+from jdfl.problems import (
+    base_rate,
+    classification,
+    example1,
+    linear_regression,
+    logistic_regression,
+    optimum,
+    softmax_regression,
+    sparse_optimum,
+    value_at,
+    value_at_truth,
+)
+from jdfl.problems.base import Problem
+
+
+def small(classes=2, sizes=(20, 20, 20), p=4, seed=0):
+    """Overlapping classes, equally large nodes, so that mean_i f_i is the mean over all examples."""
+    rng = np.random.default_rng(seed)
+    parts = []
+    for q in sizes:
+        labels = rng.integers(0, classes, q)
+        parts.append((rng.normal(size=(q, p)) + 0.5 * labels[:, None] * np.arange(p), labels))
+    return parts
+
+
+def test_least_squares_gradient_vanishes():
+    rng = np.random.default_rng(0)
+    sizes = (4, 30, 11)  # unequal nodes: mean_i f_i is not the mean over all examples
+    A, b = [rng.normal(size=(q, 6)) for q in sizes], [rng.normal(size=q) for q in sizes]
+    with jax.enable_x64(True):
+        problem = linear_regression(A, b, dtype="float64")
+        found = optimum(problem)
+        w = jnp.broadcast_to(found.w, (3, 6))
+        np.testing.assert_allclose(problem.gradients(w).mean(axis=0), 0, atol=1e-12)
+        np.testing.assert_allclose(found.value, problem.values(w).mean(), rtol=1e-12)
+    rows = np.concatenate([A_i / np.sqrt(len(A_i)) for A_i in A])
+    targets = np.concatenate([b_i / np.sqrt(len(b_i)) for b_i in b])
+    np.testing.assert_allclose(found.w, np.linalg.lstsq(rows, targets, rcond=None)[0], rtol=1e-9)
+    np.testing.assert_allclose(value_at(problem, found.w), found.value, rtol=1e-12)
+
+
+def test_least_squares_without_enough_examples_has_least_norm():
+    rng = np.random.default_rng(1)
+    A, b = rng.normal(size=(5, 9)).astype(np.float32), rng.normal(size=5).astype(np.float32)
+    found = optimum(linear_regression([A], [b]))
+    np.testing.assert_allclose(found.w, np.linalg.pinv(A.astype(float)) @ b, rtol=1e-6, atol=1e-8)
+    assert abs(found.value) < 1e-12
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_logistic_and_softmax_agree_with_scikit_learn(classes):
+    parts, penalty = small(classes), 0.05
+    build = logistic_regression if classes == 2 else softmax_regression
+    with jax.enable_x64(True):
+        problem = build(parts, penalty=penalty, dtype="float64")
+        found = optimum(problem, tolerance=1e-8)
+        gradient = problem.gradients(jnp.broadcast_to(found.w, (3, problem.n))).mean(axis=0)
+        assert np.linalg.norm(gradient) < 1e-8
+    X, y = np.concatenate([X for X, _ in parts]), np.concatenate([y for _, y in parts])
+    reference = Reference(C=1 / (penalty * len(y)), fit_intercept=False, tol=1e-10, max_iter=10_000).fit(X, y)
+    w = reference.coef_[0] if classes == 2 else reference.coef_.T.ravel()
+    np.testing.assert_allclose(found.w, w, atol=1e-5)
+    np.testing.assert_allclose(found.value, value_at(problem, w), rtol=1e-9)
+
+
+def test_gradient_norm_is_checked():
+    with pytest.raises(RuntimeError, match="gradient norm <= 1e-30"):
+        optimum(logistic_regression(small()), tolerance=1e-30)
+    other = Problem(data=(jnp.ones((1, 1)),), weight=jnp.ones((1, 1)), curvature=jnp.ones(1))
+    with pytest.raises(TypeError, match="got Problem"):
+        optimum(other)
+
+
+def test_sparse_optimum_recovers_example1():
+    problem = example1(m=6, n=120, s=5, rows=(80, 120))
+    support = np.flatnonzero(problem.truth)
+    from_truth, from_zero = sparse_optimum(problem, 5), sparse_optimum(problem, 5, start=np.zeros(120))
+    for found in (from_truth, from_zero):
+        np.testing.assert_array_equal(np.flatnonzero(found.w), support)
+        np.testing.assert_allclose(found.value, value_at(problem, found.w), rtol=1e-9)
+    assert optimum(problem).value < from_truth.value < value_at_truth(problem)
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_sparse_optimum_is_close_to_the_best_support(classes):
+    parts = small(classes, p=4, seed=3)
+    build = logistic_regression if classes == 2 else softmax_regression
+    problem = build(parts, penalty=0.01)
+    found = sparse_optimum(problem, 2)
+    assert np.count_nonzero(found.w) <= 2
+    np.testing.assert_allclose(found.value, value_at(problem, found.w), rtol=1e-12)
+    best = min(
+        sparse_optimum(problem, 2, start=np.isin(np.arange(problem.n), pair)).value
+        for pair in itertools.combinations(range(problem.n), 2)
+    )
+    assert best <= found.value < base_rate(problem)
+    assert found.value < best * 1.02
+    assert sparse_optimum(problem, problem.n).value == pytest.approx(optimum(problem).value, abs=1e-9)
+
+
+def test_sparse_optimum_refuses():
+    problem = example1(m=2, n=20, s=3, rows=(10, 10))
+    with pytest.raises(ValueError, match="s >= 1"):
+        sparse_optimum(problem, 0)
+    with pytest.raises(ValueError, match="start of shape"):
+        sparse_optimum(problem, 2, start=np.zeros(3))
+    with pytest.raises(ValueError, match="known truth"):
+        value_at_truth(linear_regression([np.ones((1, 2))], [np.ones(1)]))
+
+
+def test_base_rate_is_the_best_constant():
+    parts = [(np.ones((4, 1)), np.array([1, 0, 0, 0])), (np.ones((2, 1)), np.array([1, 0]))]
+    share = (1 / 4 + 1 / 2) / 2  # each node counts once, whatever its size
+    entropy = -share * np.log(share) - (1 - share) * np.log(1 - share)
+    problem = logistic_regression(parts, penalty=0.0)
+    assert base_rate(problem) == pytest.approx(entropy)
+    assert optimum(problem).value == pytest.approx(entropy)  # the only feature is constant
+    assert base_rate(softmax_regression(parts, classes=3)) == pytest.approx(entropy)
+    with pytest.raises(TypeError, match="LinearRegression"):
+        base_rate(example1(m=1, n=2, s=1, rows=(2, 2)))
+
+
+def test_qsar_yardsticks(data_dir):
+    problem = classification("qsar", 32, test_fraction=0)
+    assert base_rate(problem) == pytest.approx(0.2846, abs=2e-4)
+    assert optimum(problem).value == pytest.approx(0.1675, abs=2e-3)
+    assert 0.1675 < sparse_optimum(problem, 10).value < 0.273  # what 4,000 rounds of the paper's method reach
