@@ -75,9 +75,9 @@ def test_missing_file_is_named(tmp_path):
 def test_cut_or_changed_archives_are_named(tmp_path, ending):
     rng = np.random.default_rng(0)
     whole = PACK[ending](b"".join(b"%d 1:%.17f\n" % (k % 2, x) for k, x in enumerate(rng.normal(size=2000))))
-    changed = bytearray(whole)
-    changed[len(whole) // 2] ^= 0xFF
-    for name, content in (("cut", whole[: len(whole) * 2 // 3]), ("changed", bytes(changed))):
+    inside = whole[: len(whole) // 2] + b"\0\0" + whole[len(whole) // 2 + 2 :]
+    at_start = whole[:10] + b"\xff" + whole[11:]
+    for name, content in (("cut", whole[: len(whole) * 2 // 3]), ("inside", inside), ("at_start", at_start)):
         with pytest.raises(ValueError, match=name + ending):
             read_libsvm(write(tmp_path, name + ending, content))
     assert read_libsvm(write(tmp_path, "whole" + ending, whole))[0].shape == (2000, 1)
