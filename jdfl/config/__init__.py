@@ -1,0 +1,96 @@
+"""A whole run as one frozen value: what the command line sets, what YAML stores, and what `build` turns into objects.
+
+Every class mirrors the arguments of the function or class of the library that its own `build` calls, and takes its
+defaults from there. Arrays (one period per node, say) are for Python only. A new member of a family is one class here
+and one name in the annotation of the field that may hold it.
+"""
+
+from dataclasses import dataclass
+
+from jdfl import runner
+from jdfl.base import Algorithm
+from jdfl.config import yaml_text
+from jdfl.config.algorithm import CEPS, CEPSPaper, Dense, Gaussian, OneBit, Sparse
+from jdfl.config.defaults import defaults
+from jdfl.config.network import Circulant, Complete, EdgeListFile, ErdosRenyi, KRegular, Ring
+from jdfl.config.problem import Classification, Example1
+from jdfl.config.stop import ConsensusStop, GradientStop, ObjectiveStop
+from jdfl.config.yaml_text import members
+from jdfl.network import Static
+from jdfl.problems import Problem
+from jdfl.stopping import StopRule
+
+__all__ = [
+    "CEPS",
+    "CEPSPaper",
+    "Circulant",
+    "Classification",
+    "Complete",
+    "ConsensusStop",
+    "Dense",
+    "EdgeListFile",
+    "ErdosRenyi",
+    "Example1",
+    "Gaussian",
+    "GradientStop",
+    "KRegular",
+    "ObjectiveStop",
+    "OneBit",
+    "Ring",
+    "RunConfig",
+    "Sparse",
+    "build",
+    "from_yaml",
+    "members",
+    "to_yaml",
+]
+
+_run = defaults(runner.run)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunConfig:
+    """Everything that decides a run."""
+
+    problem: Example1 | Classification = Example1()  # noqa: RUF009 (frozen)
+    """What the nodes learn."""
+    network: ErdosRenyi | Ring | Circulant | Complete | KRegular | EdgeListFile = ErdosRenyi()  # noqa: RUF009 (frozen)
+    """Who hears whom."""
+    algorithm: CEPS | CEPSPaper = CEPS()  # noqa: RUF009 (frozen)
+    """What the nodes do in a round."""
+    stop: ConsensusStop | ObjectiveStop | GradientStop | None = ConsensusStop()  # noqa: RUF009 (frozen)
+    """When the run ends before its last round."""
+    steps: int = 200
+    """Most rounds."""
+    every: int = _run.every
+    """Rounds between two records of the metrics."""
+    seed: int = _run.key
+    """Seed of the algorithm's randomness (problem and network have their own)."""
+    metrics: tuple[str, ...] = ()
+    """Names of the metrics to record; empty: all that the problem can give."""
+    chunk: int = _run.chunk
+    """Rounds between two returns from the device; decides how often progress is shown, never the results."""
+
+
+def to_yaml(config: RunConfig) -> str:
+    """The configuration as YAML that `from_yaml` reads back to an equal value."""
+    return yaml_text.dump(config)
+
+
+def from_yaml(text: str) -> RunConfig:
+    """The configuration behind YAML; keys that are not there take their defaults.
+
+    ValueError for an unknown key, an unknown kind, a value of the wrong type or a key given twice, naming it.
+    """
+    return yaml_text.load(RunConfig, text)
+
+
+def build(config: RunConfig) -> tuple[Algorithm, Problem, Static, StopRule | None]:
+    """The objects that `jdfl.run` takes; the network has as many nodes as the problem.
+
+    ValueError for values that make no sense, FileNotFoundError for files that are not there.
+    """
+    problem = config.problem.build()
+    algorithm = config.algorithm.build()
+    stop = None if config.stop is None else config.stop.build(algorithm)
+    return algorithm, problem, config.network.build(problem.m), stop

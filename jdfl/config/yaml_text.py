@@ -1,0 +1,138 @@
+"""Frozen dataclasses to YAML and back, exactly.
+
+A dataclass is a mapping of its fields; where a field may hold one of several dataclasses, the mapping begins with the
+`kind` of the one it holds. Reading is strict: an unknown key or kind or a value of another type is a ValueError that
+names the key, the value and what would have been right. A key that is not there takes its default.
+"""
+
+import dataclasses
+import re
+from types import NoneType, UnionType
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+
+import yaml
+
+Config = TypeVar("Config")
+
+
+class _Dumper(yaml.SafeDumper):
+    pass
+
+
+class _Loader(yaml.SafeLoader):
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        keys = [self.construct_object(key, deep=True) for key, _ in node.value]  # pyright: ignore[reportUnknownMemberType]
+        repeated = next((key for key in keys if keys.count(key) > 1), None)
+        if repeated is not None:
+            line = node.start_mark.line + 1
+            raise ValueError(f"Expected every key once, got {repeated!r} twice in line {line} or below. Drop one.")
+        return super().construct_mapping(node, deep)
+
+
+_FLOAT = re.compile(r"^[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?$")
+for _class in (_Dumper, _Loader):  # 5e-3 is a number, as in YAML 1.2; PyYAML reads it as text
+    _class.add_implicit_resolver("tag:yaml.org,2002:float", _FLOAT, list("-+.0123456789"))
+
+
+def dump(config: Any) -> str:
+    """A dataclass as YAML."""
+    return yaml.dump(plain(config), Dumper=_Dumper, sort_keys=False, allow_unicode=True)
+
+
+def load(kind: type[Config], text: str) -> Config:
+    """The dataclass of type `kind` behind `text`; ValueError for anything that does not fit it."""
+    try:
+        data = yaml.load(text, Loader=_Loader)
+    except yaml.YAMLError as error:
+        raise ValueError(f"Expected YAML, got {' '.join(str(error).split())}.") from error
+    return _dataclass(kind, {} if data is None else data, "")
+
+
+def plain(value: Any) -> Any:
+    """Dictionaries, lists and scalars for a dataclass, its `kind` first where it has one."""
+    if dataclasses.is_dataclass(value):
+        named = {"kind": getattr(value, "kind")} if hasattr(value, "kind") else {}  # noqa: B009 (a type checker's view)
+        return named | {field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
+    return [plain(item) for item in value] if isinstance(value, tuple) else value
+
+
+def members(annotation: Any) -> dict[str, type]:
+    """The dataclasses that a field may hold, by their `kind`; empty where it holds none."""
+    options = get_args(annotation) if get_origin(annotation) in (Union, UnionType) else (annotation,)
+    return {option.kind: option for option in options if dataclasses.is_dataclass(option)}  # pyright: ignore
+
+
+def _dataclass(kind: type[Config], data: Any, where: str) -> Config:
+    """One dataclass from a mapping."""
+    if not isinstance(data, dict):
+        raise ValueError(_refusal("a mapping of settings", where or "the configuration", data))
+    types = get_type_hints(kind)
+    fields = {field.name: field for field in dataclasses.fields(kind)}  # pyright: ignore[reportArgumentType]
+    values = {}
+    for key, value in data.items():
+        if key not in fields:
+            name = getattr(kind, "kind", "")
+            of = f" of {where} ({name})" if name else ""
+            raise ValueError(f"Unknown key {_join(where, key)} = {value!r}. Known{of}: {', '.join(fields)}.")
+        values[key] = _value(types[key], value, _join(where, key), fields[key].default)
+    for name, field in fields.items():
+        if name not in values and field.default is field.default_factory is dataclasses.MISSING:
+            raise ValueError(f"Expected a value for {_join(where, name)}, which has no default, got none. Add it.")
+    return kind(**values)
+
+
+def _value(annotation: Any, data: Any, where: str, default: Any = None) -> Any:
+    """One value of a field with this annotation."""
+    choices = members(annotation)
+    origin, options = get_origin(annotation), get_args(annotation)
+    if origin in (Union, UnionType):
+        if data is None and NoneType in options:
+            return None
+        if choices:
+            return _member(choices, data, where, default)
+        (annotation,) = (option for option in options if option is not NoneType)
+        origin, options = get_origin(annotation), get_args(annotation)
+    if origin is Literal:
+        if not any(data == option and type(data) is type(option) for option in options):
+            raise ValueError(_refusal(f"one of {', '.join(map(repr, options))}", where, data))
+        return data
+    if origin is tuple:
+        return _items(options, data, where)
+    if annotation is float and type(data) is int:
+        return float(data)
+    if type(data) is not annotation:
+        raise ValueError(_refusal(_WORDS[annotation], where, data))
+    return data
+
+
+def _member(choices: dict[str, type], data: Any, where: str, default: Any) -> Any:
+    """One of several dataclasses: a mapping with its kind, or without one if the default's is meant, or a bare kind."""
+    if isinstance(data, str):
+        data = {"kind": data}
+    if not isinstance(data, dict):
+        raise ValueError(_refusal(f"a mapping with a kind ({', '.join(choices)})", where, data))
+    kind = data.get("kind", getattr(default, "kind", None))
+    if not isinstance(kind, str) or kind not in choices:
+        raise ValueError(f"Unknown kind {where}.kind = {kind!r}. Known: {', '.join(choices)}.")
+    return _dataclass(choices[kind], {key: value for key, value in data.items() if key != "kind"}, where)
+
+
+def _items(options: tuple[Any, ...], data: Any, where: str) -> tuple[Any, ...]:
+    if not isinstance(data, list):
+        raise ValueError(_refusal("a list", where, data))
+    if options[-1] is Ellipsis:
+        options = (options[0],) * len(data)
+    if len(data) != len(options):
+        raise ValueError(_refusal(f"a list of {len(options)}", where, data))
+    return tuple(_value(option, item, f"{where}[{i}]") for i, (option, item) in enumerate(zip(options, data)))
+
+
+_WORDS = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
+
+
+def _refusal(expected: str, where: str, value: Any) -> str:
+    return f"Expected {expected} for {where}, got {value!r}."
+
+
+def _join(where: str, key: Any) -> str:
+    return f"{where}.{key}" if where else str(key)

@@ -1,0 +1,87 @@
+"""A result in numbers and words."""
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from jdfl.result import Result
+
+
+def summary(result: Result) -> dict[str, Any]:
+    """A result in numbers and words, as plain data for JSON; numbers that are not finite become None."""
+    counts = ("round", "messages", "bytes", "gradients", "communications", "releases")
+    totals, communications = result.totals, result.communication_rounds
+    m, n = result.params.shape
+    return {
+        "run": _sentence(result),
+        "nodes": m,
+        "parameters": n,
+        "labels": dict(result.labels),
+        "rounds": result.rounds,
+        "ending": result.ending,
+        "reason": result.reason,
+        "diverged": None if result.diverged is None else dict(zip(("round", "node"), result.diverged)),
+        "metrics": {
+            name: value if math.isfinite(value) else None
+            for name, value in sorted(result.final.items())
+            if name not in counts
+        },
+        "messages": dict(totals.messages),
+        "message_bits": dict(totals.message_bits),
+        "bytes": totals.bytes,
+        "gradients": totals.gradients,
+        "communication_rounds": {
+            "min": int(communications.min()),
+            "mean": float(communications.mean()),
+            "max": int(communications.max()),
+        },
+        "seconds": result.seconds,
+        "compile_seconds": result.compile_seconds,
+        "privacy": {
+            "releases": totals.releases,
+            "releases_per_node": totals.releases / m,
+            "claimed": result.guarantee.claimed,
+            "reason": result.guarantee.reason,
+        },
+    }
+
+
+def summary_text(told: Mapping[str, Any]) -> str:
+    """A `summary` in words, as Markdown."""
+    ended = f"Ended after {told['rounds']} rounds ({told['ending']}): {told['reason']}."
+    if told["ending"] == "diverged":
+        ended = f"Diverged: {told['reason']}."
+    talk = told["communication_rounds"]
+    lines = [told["run"], "", ended, "", "| final metric | value |", "| --- | ---: |"]
+    lines += [f"| {name} | {'none' if value is None else f'{value:.6g}'} |" for name, value in told["metrics"].items()]
+    lines.append("")
+    for channel, count in told["messages"].items():
+        bits = told["message_bits"][channel]
+        lines.append(f"- messages ({channel}): {count:,} of {bits:,} bits ({bits / 8:,g} bytes)")
+    lines += [
+        f"- bytes sent, all nodes: {told['bytes']:,.1f}",
+        f"- gradient evaluations, all nodes: {told['gradients']:,}",
+        f"- communication rounds of a node: least {talk['min']}, mean {talk['mean']:.1f}, most {talk['max']}",
+        f"- time: {told['seconds']:.2f} s, and {told['compile_seconds']:.2f} s of compilation",
+        f"- privacy: {_privacy(told)}",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _privacy(told: Mapping[str, Any]) -> str:
+    private = told["privacy"]
+    made = f"{private['releases']:,} noisy releases in all, {private['releases_per_node']:.1f} by a node on average"
+    claim = "a guarantee is claimed" if private["claimed"] else "no guarantee is claimed"
+    return f"{made if private['releases'] else 'no noisy releases'}; {claim}: {private['reason']}"
+
+
+def _sentence(result: Result) -> str:
+    algorithm = result.algorithm
+    m, n = result.params.shape
+    parts = [type(algorithm).__name__]
+    if hasattr(algorithm, "codec"):
+        parts.append(f"with {type(algorithm.codec).__name__} messages")
+    if hasattr(algorithm, "mechanism"):
+        noise = "no" if algorithm.mechanism is None else type(algorithm.mechanism).__name__
+        parts.append(f"and {noise} noise")
+    return f"{' '.join(parts)} on {result.problem_name} (m = {m} nodes, n = {n} parameters) over {result.network_name}."
