@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import EngFormatter
+from matplotlib.ticker import EngFormatter, MaxNLocator
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")  # Okabe, Ito, 2008
 _DASHES = ("-", "--", ":", "-.")
@@ -46,6 +46,8 @@ def figure(histories: Mapping[str, pd.DataFrame], path: str | Path) -> Path:
     ends = np.array([run["bytes"].max() for run in runs.values() if "bytes" in run and len(run)], float)
     if _wide(ends):
         axes[-1][1].set_xscale("log")
+    else:
+        axes[-1][1].xaxis.set_major_locator(MaxNLocator(4))
     axes[-1][1].xaxis.set_major_formatter(EngFormatter(unit="B"))
     if any(runs):
         drawing.legend(*axes[0][0].get_legend_handles_labels(), loc="outside upper left", ncols=3, frameon=False)
@@ -67,9 +69,10 @@ def _line(axis: Axes, x: np.ndarray, y: np.ndarray, label: str, i: int) -> None:
 
 
 def _wide(values: np.ndarray) -> bool:
-    """Whether all finite values are positive and span more than an ordinary axis shows."""
+    """Whether no finite value is negative and the positive ones span more than an ordinary axis shows."""
     values = values[np.isfinite(values)]
-    return bool(values.size and values.min() > 0 and values.max() > _WIDE * values.min())
+    positive = values[values > 0]
+    return bool(positive.size and values.min() >= 0 and positive.max() > _WIDE * positive.min())
 
 
 @dataclass(frozen=True)

@@ -79,7 +79,7 @@ class Gaussian:
 
 @dataclass(frozen=True, kw_only=True)
 class CEPS:
-    """CEPS: sparse models, few communications, one-bit messages, optional noise."""
+    """Sparse models, few communications, one-bit messages, optional noise."""
 
     kind: ClassVar[str] = "ceps"
     s: int = algorithms.CEPS.s
@@ -119,7 +119,7 @@ class CEPS:
 
 @dataclass(frozen=True, kw_only=True)
 class CEPSPaper:
-    """CEPS word for word as in section V of its paper, for reproducing its tables; nothing here is private."""
+    """CEPS word for word as in section V of its paper, to reproduce its tables; nothing here is private."""
 
     kind: ClassVar[str] = "ceps-paper"
     s: int = _paper.s
