@@ -1,7 +1,7 @@
 """jdfl: decentralized federated learning, all nodes at once.
 
-    result = jdfl.run(jdfl.CEPS.paper(s=10), jdfl.problems.example1(m=32), jdfl.network.erdos_renyi(32), steps=200,
-                      stop=jdfl.consensus_below(5e-3, per=10))
+result = jdfl.run(jdfl.CEPS.paper(s=10), jdfl.problems.example1(m=32), jdfl.network.erdos_renyi(32), steps=200,
+stop=jdfl.consensus_below(5e-3, per=10))
 """
 
 from jdfl import network, problems

@@ -58,9 +58,7 @@ class Setting:
     node: Array  # [m] int32 global ids
 
 
-def setting(
-    algorithm: Algorithm, problem: Problem, network: Network, stop: StopRule | None, key: Array
-) -> Setting:
+def setting(algorithm: Algorithm, problem: Problem, network: Network, stop: StopRule | None, key: Array) -> Setting:
     """A setting without the names of problem and network: they are static, and a name must not recompile."""
     node = jnp.arange(problem.m, dtype=jnp.int32)
     return Setting(algorithm, nameless(problem), nameless(network), stop, key, node)

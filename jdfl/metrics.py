@@ -99,7 +99,9 @@ def resolve(metrics: Sequence[str | Metric], problem: Problem) -> tuple[Metric, 
         if metric in _NEEDS_TRUTH and problem.truth is None:
             raise ValueError(f"The metric {metric.__name__!r} needs generating parameters, which {problem.name} lacks.")
         if metric in _NEEDS_CLASSES and (problem.test is None or not classifies(problem)):
-            raise ValueError(f"The metric {metric.__name__!r} needs labelled test examples, which {problem.name} lacks.")
+            raise ValueError(
+                f"The metric {metric.__name__!r} needs labelled test examples, which {problem.name} lacks."
+            )
         found.append(metric)
     return tuple(found)
 

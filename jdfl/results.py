@@ -13,7 +13,6 @@ A directory with its final name is whole: everything is written to a hidden fold
 """
 
 import json
-import os
 import platform
 import shutil
 from collections.abc import Callable, Mapping
@@ -119,12 +118,12 @@ def _put_in_place(partial: Path, folder: Path) -> None:
     aside = None
     if folder.exists():
         aside = partial.with_name(partial.name + ".old")
-        os.rename(folder, aside)
+        folder.rename(aside)
     try:
-        os.rename(partial, folder)
+        partial.rename(folder)
     except BaseException:
         if aside is not None:
-            os.rename(aside, folder)
+            aside.rename(folder)
         raise
     if aside is not None:
         shutil.rmtree(aside, ignore_errors=True)

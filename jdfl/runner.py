@@ -87,7 +87,7 @@ def run(
     check_run(algorithm, problem, network, steps, every, stop)
     chosen = default_metrics(problem) if metrics is None else resolve(metrics, problem)
     setting = loop.setting(algorithm, problem, network, stop, typed_key(key))
-    records = max(1, min(chunk, steps) // every)
+    records = max(1, chunk // every)
     check_counters(network, records * every)
     interrupted = False
     with Clock() as clock:
@@ -109,7 +109,9 @@ def run(
         except KeyboardInterrupt:
             interrupted = True
         jax.block_until_ready(carry)
-    return assemble(setting, setting.algorithm.params(carry.state), carry, tally, clock, problem, network, steps, interrupted)
+    return assemble(
+        setting, setting.algorithm.params(carry.state), carry, tally, clock, problem, network, steps, interrupted
+    )
 
 
 def as_chunk(record: loop.Record) -> tuple[Array, dict[str, Array], dict[str, Array]]:

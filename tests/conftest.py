@@ -20,3 +20,20 @@ def data_dir() -> Path:
     if not folder:
         pytest.skip("JDFL_DATA is not set: no real data on this machine")
     return Path(folder)
+
+
+_compiled = 0
+
+
+def _listen(event: str, duration: float, **_: object) -> None:
+    global _compiled
+    _compiled += event == "/jax/core/compile/backend_compile_duration"
+
+
+jax.monitoring.register_event_duration_secs_listener(_listen)
+
+
+@pytest.fixture
+def compilations():
+    """A function that says how many programs have been compiled so far."""
+    return lambda: _compiled

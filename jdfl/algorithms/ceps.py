@@ -3,7 +3,7 @@
 Sha, Zhou, Kong, Li: Sparse Decentralized Federated Learning (Algorithms 1 and 2, section V).
 
     k in K_i = {kappa_i, 2 kappa_i, ...}:                                                                         (3)
-        wbar_i = mean of z_j over N_i^k,   z_j = what arrives of w_j,   N_i^k a random subset of N_i that contains i
+        wbar_i = mean of z_j over N_i^k,   z_j = what arrives of w_j,   N_i^k a random subset of N_i
         u_i = sigma_i |N_i^k| wbar_i - grad f_i(wbar_i)
         w_i = P_s((u_i + xi_i) / (sigma_i |N_i^k|)),   xi_i ~ N(0, rho_i I)
     otherwise:                                                                                                    (4)
@@ -35,7 +35,7 @@ from jdfl.network.graph import Network, gather_sum, sample_neighbours
 from jdfl.privacy import NO_NOISE, Guarantee, Mechanism, classical_gaussian
 from jdfl.problems import Problem
 
-_PERIOD, _NOISE, _CODE = 21, 22, 23  # purposes of the keys
+_PERIOD, _NOISE, _CODE, _OWN = 21, 22, 23, 24  # purposes of the keys
 
 
 @struct.dataclass
@@ -55,9 +55,9 @@ class CEPS:
     """
 
     s: int = struct.field(pytree_node=False, default=10)  # nonzeros of w
-    rate: Any = 0.2  # r in (0, 1]: node i combines ceil(r |N_i|) of the nodes N_i, itself among them
+    rate: Any = 0.2  # r in (0, 1]: node i combines ceil(r |N_i|) of the nodes N_i
     mu: Any = 0.1  # proximal weight of the rounds between communications
-    codec: Codec = Dense()  # noqa: RUF009 (frozen)
+    codec: Codec = Dense()
     mechanism: Mechanism | None = None  # noise on u; None: NoDP
     sensitivity: Any = 0.1  # u_i: the l2 sensitivity that the noise is scaled by; nothing enforces it yet
     noise: Literal["kept", "literal"] = struct.field(pytree_node=False, default="kept")
@@ -66,7 +66,8 @@ class CEPS:
     sigma: Any = None  # [m] sigma_i itself, instead of the paper's constant
     sigma_rows: Literal["samples", "half_n"] = struct.field(pytree_node=False, default="samples")  # its d_i
     first: Literal["period", "zero"] = struct.field(pytree_node=False, default="period")  # first k that communicates
-    own: Literal["exact", "coded"] = struct.field(pytree_node=False, default="exact")  # z_i: w_i, or sent to itself
+    own: Literal["absent", "sampled", "always"] = struct.field(pytree_node=False, default="absent")  # i in N_i, N_i^k
+    own_coded: bool = struct.field(pytree_node=False, default=False)  # z_i through the codec, instead of w_i itself
     phi: Literal["sender", "receiver"] = struct.field(pytree_node=False, default="sender")  # whose codec is used
     block: int | None = struct.field(pytree_node=False, default=None)  # rows at a time; None: by backend
 
@@ -102,7 +103,8 @@ class CEPS:
         checks.one_of(("kept", "literal"), noise=self.noise)
         checks.one_of(("samples", "half_n"), sigma_rows=self.sigma_rows)
         checks.one_of(("period", "zero"), first=self.first)
-        checks.one_of(("exact", "coded"), own=self.own)
+        checks.one_of(("absent", "sampled", "always"), own=self.own)
+        checks.one_of((False, True), own_coded=self.own_coded)
         checks.one_of(("sender", "receiver"), phi=self.phi)
         if self.block is not None:
             checks.whole(1, block=self.block)
@@ -127,14 +129,14 @@ class CEPS:
         return self.replace(period=period, sigma=sigma, codec=codec)  # pyright: ignore[reportAttributeAccessIssue]
 
     def init(self, problem: Problem, round: Round) -> tuple[State, Info]:
-        """w = 0, u = -grad f(0), m_i = |N_i|."""
+        """W = 0, u = -grad f(0), m_i = |N_i|."""
         w = jnp.zeros((problem.m, problem.n), problem.dtype)
         u = -problem.gradients(w)
         releases = jnp.zeros((problem.m,), jnp.int32)
         if self.noise == "kept" and self.mechanism is not None:
             u = jax.vmap(self.mechanism.add, (0, 0, None))(self._noise_keys(round), u, self.sensitivity)
             releases = releases + 1
-        count = (round.graph.in_degree + 1).astype(problem.dtype)
+        count = self._neighbourhood(round).astype(problem.dtype)
         zero = jnp.zeros((problem.m,), jnp.int32)
         return State(w, u, count), Info({"model": zero}, zero + 1, releases, zero)
 
@@ -142,9 +144,8 @@ class CEPS:
         """One round: (4) for every node, then (3) for the nodes that communicate, a block at a time."""
         w, u, sigma, mu, s = state.w, state.u, self.sigma[:, None], self.mu, self.s
         talks = (round.k % self.period == 0) & ((round.k > 0) | (self.first == "zero"))  # [m] k in K_i
-        size = self._sample_size(round)  # [m] |N_i^k|
-        chosen = sample_neighbours(round.key, round.graph, round.node, size - 1) & talks[:, None]  # [m, d] without i
-        received = self._receive(w, chosen, talks, round)
+        size, mine, chosen = self._sample(talks, round)
+        received = self._receive(w, mine, chosen, round)
         noise_keys = self._noise_keys(round)
         block = min(problem.m, self.block or (1 if jax.default_backend() == "cpu" else 64))
 
@@ -171,37 +172,54 @@ class CEPS:
         releases = talks_count if self.mechanism is not None else jnp.zeros_like(talks_count)
         return new, Info({"model": asked}, talks_count, releases, talks_count)
 
-    def _sample_size(self, round: Round) -> Array:
-        """|N_i^k| = ceil(r |N_i|) [m] int32, node i counted on both sides."""
-        all_of_them = (round.graph.in_degree + 1).astype(jnp.float32)
-        return jnp.maximum(jnp.ceil(self.rate * all_of_them - 1e-4), 1.0).astype(jnp.int32)  # 0.2 * 15 is 3, not 4
+    def _neighbourhood(self, round: Round) -> Array:
+        """|N_i| [m] int32; a node without neighbours has itself."""
+        degree = round.graph.in_degree
+        return jnp.maximum(degree, 1) if self.own == "absent" else degree + 1
+
+    def _sample(self, talks: Array, round: Round) -> tuple[Array, Array, Array]:
+        """N_i^k: its size ceil(r |N_i|) [m] int32, whether i is in it [m], and the others [m, d]; empty where silent."""
+        everyone = self._neighbourhood(round)
+        wanted = jnp.asarray(self.rate, jnp.float32) * everyone.astype(jnp.float32)
+        size = jnp.clip(jnp.ceil(wanted - 1e-4).astype(jnp.int32), 1, everyone)  # 0.2 * 15 is 3, though not in floats
+        if self.own == "absent":
+            mine = round.graph.in_degree == 0
+        elif self.own == "always":
+            mine = jnp.ones_like(talks)
+        else:  # a uniform subset holds i with probability size / |N_i|
+            draw = jax.vmap(lambda key: jax.random.uniform(key, (), jnp.float32))
+            share = size.astype(jnp.float32) / everyone.astype(jnp.float32)
+            mine = draw(ops.node_keys(round.key, _OWN, round.node)) < share
+        others = sample_neighbours(round.key, round.graph, round.node, size - mine.astype(jnp.int32))
+        return size, mine & talks, others & talks[:, None]
 
     def _noise_keys(self, round: Round) -> Array:
         return ops.node_keys(round.key, _NOISE, round.node)
 
-    def _receive(self, w: Array, chosen: Array, talks: Array, round: Round) -> Any:
-        """A function rows [b] -> sum of z_j over N_i^k [b, n]."""
+    def _receive(self, w: Array, mine: Array, chosen: Array, round: Round) -> Any:
+        """A function rows [b] -> sum of z_j over N_i^k [b, n]; every message is decoded once."""
         graph, m, d = round.graph, *chosen.shape
         keys = ops.node_keys(round.key, _CODE, round.node)
         lanes = min(m, self.block or (4 if jax.default_backend() == "cpu" else 256))
+        coded_self = mine & self.own_coded
 
-        if self.phi == "sender":  # every neighbour decodes the same thing: once per sender
-            wanted = jnp.zeros((m,), jnp.bool_).at[graph.senders].max(chosen)
-            z = transmit(self.codec, keys, w, wanted | (talks & (self.own == "coded")), lanes)
-            mine = z if self.own == "coded" else w
-            return lambda rows: mine[rows] + gather_sum(graph.senders[rows], chosen[rows], z)
+        if self.phi == "sender":  # all neighbours of j decode the same thing: once per sender
+            asked = jnp.zeros((m,), jnp.bool_).at[graph.senders].max(chosen)
+            z = transmit(self.codec, keys, w, asked | coded_self, lanes)
+            z_own = jnp.where(mine[:, None], z if self.own_coded else w, 0.0)
+            return lambda rows: z_own[rows] + gather_sum(graph.senders[rows], chosen[rows], z)
 
         def pairs(rows: Array, total: Array) -> Array:  # once per pair (i, j), by the receiver's codec
             i, j = rows // d, graph.senders.reshape(-1)[rows]
             z = jax.vmap(lambda i, j: round_trip(node_codec(self.codec, i), keys[i], w[j]))(jnp.minimum(i, m - 1), j)
             return total.at[i].add(z, mode="drop")
 
-        mine = transmit(self.codec, keys, w, talks, lanes) if self.own == "coded" else w
-        total = ops.for_rows(chosen.reshape(-1), lanes, pairs, mine)
+        z_own = transmit(self.codec, keys, w, coded_self, lanes) if self.own_coded else w
+        total = ops.for_rows(chosen.reshape(-1), lanes, pairs, jnp.where(mine[:, None], z_own, 0.0))
         return lambda rows: total[rows]
 
     def params(self, state: State) -> Array:
-        """w [m, n]."""
+        """W [m, n]."""
         return state.w
 
     def message_bits(self, problem: Problem) -> dict[str, int]:

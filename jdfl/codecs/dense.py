@@ -27,7 +27,7 @@ class Dense:
         return self
 
     def encode(self, key: Array, x: Array) -> Array:
-        """x [n] in the wire's precision; a receiver computes in the type it got."""
+        """X [n] in the wire's precision; a receiver computes in the type it got."""
         return x if x.dtype == jnp.dtype(self.precision) else x.astype(self.precision).astype(x.dtype)
 
     def decode(self, key: Array, payload: Array, n: int) -> Array:
@@ -39,7 +39,7 @@ class Dense:
         return 8 * np.dtype(self.precision).itemsize * n
 
     def pack(self, payload: Array, n: int) -> bytes:
-        """n little-endian floats."""
+        """N little-endian floats."""
         return packing.join(packing.from_floats(np.asarray(payload), self.precision))
 
     def unpack(self, data: bytes, n: int) -> np.ndarray:

@@ -33,18 +33,17 @@ class Sparse:
         return self.s
 
     def encode(self, key: Array, x: Array) -> tuple[Array, Array]:
-        """Indices [s] int32, ascending, and values [s] float32."""
+        """Indices [s] int32, ascending, and values [s] rounded to float32."""
         index = jnp.sort(ops.support(x, self._size())[0])
-        return index, x[index].astype(jnp.float32)
+        return index, x[index].astype(jnp.float32).astype(x.dtype)
 
     def decode(self, key: Array, payload: tuple[Array, Array], n: int) -> Array:
         """The entries in their places, zero elsewhere."""
         index, value = payload
-        value = value.astype(jnp.result_type(float))
         return jnp.zeros((n,), value.dtype).at[index].set(value)
 
     def bits(self, n: int) -> int:
-        """s (32 + ceil(log2 n))."""
+        """S (32 + ceil(log2 n))."""
         return self._size() * (32 + index_width(n))
 
     def pack(self, payload: tuple[Array, Array], n: int) -> bytes:

@@ -1,6 +1,6 @@
 """GPSP, the one-bit decoder of Zhou, Luo, Xiu and Li (IEEE TSP 2022), as a plain float64 loop.
 
-    minimise ||A x + y - e||^2 + eta ||x||^2   with ||x||_0 <= s and at most k positive entries of y,   A = diag(c) Phi
+minimise ||A x + y - e||^2 + eta ||x||^2   with ||x||_0 <= s and at most k positive entries of y,   A = diag(c) Phi
 """
 
 import numpy as np
@@ -81,7 +81,7 @@ def gpsp(
             z = np.linalg.solve(At.T @ At + eta * np.eye(len(T)), margin * At.sum(0))
             xn = np.zeros(n, phi.dtype)
             xn[T] = z
-            yn = np.where(rows, 0, np.minimum(margin - A @ xn, 0)) 
+            yn = np.where(rows, 0, np.minimum(margin - A @ xn, 0))
             value = objective(xn, yn)
             if value < best:
                 x, y, best = xn, yn, value

@@ -1,0 +1,192 @@
+"""The laws that every registered algorithm keeps."""
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jdfl
+from jdfl import loop
+from jdfl.algorithms import REGISTRY
+from tests.contract.table import TABLE, Row
+
+M, N, S, Q = 6, 20, 3, 8
+rows = pytest.mark.parametrize("row", TABLE, ids=str)
+
+
+def make_problem(noise: float = 0.1, extra: int = 0, dtype=np.float32) -> jdfl.problems.LinearRegression:
+    """A small sparse regression; `extra` adds padded examples."""
+    draw = np.random.default_rng(5)
+    w = np.zeros(N)
+    w[:S] = [1.0, -2.0, 0.5]
+    A = draw.standard_normal((M, Q, N))
+    b = A @ w + noise * draw.standard_normal((M, Q))
+    problem = jdfl.problems.linear_regression(list(A), list(b), truth=w, dtype=dtype)
+    if not extra:
+        return problem
+    wide = [(0, 0), (0, extra)]
+    features, target = (np.pad(leaf, wide + [(0, 0)] * (leaf.ndim - 2)) for leaf in problem.data)
+    return problem.replace(
+        data=(jnp.asarray(features), jnp.asarray(target)), weight=jnp.asarray(np.pad(problem.weight, wide))
+    )
+
+
+def make_network() -> jdfl.network.Static:
+    """A connected graph with unequal degrees."""
+    return jdfl.network.from_edges([(0, 1), (1, 2), (2, 3), (3, 4), (4, 5), (5, 0), (0, 2), (0, 3)], M)
+
+
+@partial(jax.jit, static_argnames=("consensus_state",))
+def trace(algorithm, problem, network, node, ks, w, consensus_state):
+    """The prepared algorithm, parameters [rounds, m, n] and summed counts over the rounds `ks`."""
+
+    def at(k, purpose):
+        key = jax.random.fold_in(jax.random.fold_in(jax.random.key(3), purpose), k)
+        return jdfl.Round(k, key, network.at(k, key), node)
+
+    algorithm = algorithm.prepare(problem, at(jnp.int32(0), 0))
+    state, total = algorithm.init(problem, at(jnp.int32(0), 1))
+    if consensus_state is not None:
+        state = consensus_state(algorithm, problem, w)
+
+    def one(carry, k):
+        state, info = algorithm.step(carry[0], problem, at(k, 2))
+        return (state, jax.tree.map(jnp.add, carry[1], info)), algorithm.params(state)
+
+    (_, total), params = jax.lax.scan(one, (state, total), ks)
+    return algorithm, params, total
+
+
+def play(algorithm, problem, network, node, rounds: int = 13, w=None, consensus_state=None):
+    """`trace` of the first rounds; arrays of one shape share one compilation."""
+    ks = jnp.arange(rounds, dtype=jnp.int32)
+    return trace(algorithm, loop.nameless(problem), loop.nameless(network), node, ks, w, consensus_state)
+
+
+def test_every_registered_algorithm_has_a_row():
+    assert set(REGISTRY) == {row.name for row in TABLE}
+    assert all(isinstance(row.algorithm, REGISTRY[row.name]) for row in TABLE)
+
+
+@rows
+def test_consensus_at_the_solution_is_a_fixed_point(row: Row):
+    problem, network = make_problem(noise=0.0), make_network()
+    if row.algorithm.mechanism is not None or not row.algorithm.codec.free:
+        codec = jdfl.Dense()  # the law is about the step; noise and lossy codecs have their own
+        row = Row(
+            row.name, row.algorithm.replace(mechanism=None, codec=codec), row.consensus_state, row.count, row.swept
+        )
+    assert problem.truth is not None
+    node = jnp.arange(M, dtype=jnp.int32)
+    _, params, _ = play(row.algorithm, problem, network, node, 13, problem.truth, row.consensus_state)
+    np.testing.assert_allclose(params, np.broadcast_to(problem.truth, (13, M, N)), atol=2e-6)
+
+
+@rows
+def test_chunks_equal_the_unbroken_run_bit_for_bit(row: Row):
+    problem, network = make_problem(), make_network()
+    whole, parts = (
+        jdfl.run(row.algorithm, problem, network, key=1, steps=11, every=2, chunk=chunk) for chunk in (100, 3)
+    )
+    np.testing.assert_array_equal(whole.params, parts.params)
+    assert whole.history.equals(parts.history)
+    assert whole.totals == parts.totals
+    assert whole.history["round"].tolist() == [0, 2, 4, 6, 8, 10, 11]
+
+
+@rows
+def test_seeds_side_by_side_equal_one_after_another(row: Row):
+    problem, network = make_problem(), make_network()
+    together = jdfl.repeat(row.algorithm, problem, network, keys=[4, 5], steps=9, batch=2)
+    for result, seed in zip(together, (4, 5)):
+        alone = jdfl.run(row.algorithm, problem, network, key=seed, steps=9)
+        np.testing.assert_allclose(result.params, alone.params, rtol=1e-4, atol=1e-5)
+        assert result.totals == alone.totals
+        assert result.rounds == alone.rounds
+
+
+@rows
+def test_new_floats_seeds_and_data_compile_nothing(row: Row, compilations):
+    problem, network = make_problem(), make_network()
+    jdfl.run(row.algorithm, problem, network, key=0, steps=5)
+    other = make_problem(noise=0.3)
+    value = 1.3 * getattr(row.algorithm, row.swept)
+    before = compilations()
+    changed = jdfl.run(row.algorithm.replace(**{row.swept: value}), other, network, key=9, steps=4)
+    assert compilations() == before
+    assert changed.rounds == 4
+
+
+@rows
+def test_sweep_values_matter_and_compile_once(row: Row, compilations):
+    problem, network = make_problem(), make_network()
+    value = getattr(row.algorithm, row.swept)
+    first = jdfl.sweep(row.algorithm, problem, network, over={row.swept: [value, 9 * value]}, steps=7)
+    before = compilations()
+    again = jdfl.sweep(row.algorithm, problem, network, over={row.swept: [2 * value, 5 * value]}, steps=7)
+    assert compilations() == before
+    assert not np.array_equal(first[0].params, first[1].params)
+    assert again[1].labels == {"seed": 0, row.swept: 5 * value}
+
+
+@rows
+def test_relabelled_nodes_do_the_same(row: Row):
+    order = np.array([3, 0, 5, 1, 4, 2])
+    problem, network = make_problem(), make_network()
+    moved = problem.replace(
+        data=jax.tree.map(lambda leaf: leaf[order], problem.data),
+        weight=problem.weight[order],
+        curvature=problem.curvature[order],
+    )
+    relabelled = network.replace(graph=jdfl.network.relabel(network.graph, order))
+    _, here, counts = play(row.algorithm, problem, network, jnp.arange(M, dtype=jnp.int32))
+    _, there, moved_counts = play(row.algorithm, moved, relabelled, jnp.asarray(order, jnp.int32))
+    np.testing.assert_allclose(there, here[:, order], rtol=1e-4, atol=1e-5)
+    for one, other in zip(jax.tree.leaves(counts), jax.tree.leaves(moved_counts)):
+        np.testing.assert_array_equal(other, one[order])
+
+
+@rows
+def test_padding_changes_nothing(row: Row):
+    node = jnp.arange(M, dtype=jnp.int32)
+    problem, network = make_problem(), make_network()
+    wide = network.replace(graph=jdfl.network.pad(network.graph, 9))
+    _, here, counts = play(row.algorithm, problem, network, node)
+    _, there, wide_counts = play(row.algorithm, make_problem(extra=5), wide, node)
+    np.testing.assert_allclose(there, here, rtol=1e-4, atol=1e-5)
+    for one, other in zip(jax.tree.leaves(counts), jax.tree.leaves(wide_counts)):
+        np.testing.assert_array_equal(other, one)
+
+
+@rows
+def test_counts_are_those_made_by_hand(row: Row):
+    problem, network = make_problem(), make_network()
+    rounds = 13
+    prepared, _, total = play(row.algorithm, problem, network, jnp.arange(M, dtype=jnp.int32), rounds)
+    adjacency = np.asarray(jdfl.network.to_scipy(network.graph).todense())
+    np.fill_diagonal(adjacency, 0)
+    expected = row.count(prepared, adjacency, rounds)
+    np.testing.assert_array_equal(sum(np.asarray(sent) for sent in total.sent.values()), expected["sent"])
+    for name in ("communications", "grads", "releases"):
+        np.testing.assert_array_equal(getattr(total, name), expected[name], err_msg=name)
+
+    result = jdfl.run(row.algorithm, problem, network, key=0, steps=rounds)
+    by_hand = row.count(result.algorithm, adjacency, rounds)
+    assert sum(result.totals.messages.values()) == by_hand["sent"].sum()
+    assert result.totals.bits == by_hand["sent"].sum() * row.algorithm.replace(codec=result.algorithm.codec).codec.bits(
+        N
+    )
+    assert result.totals.gradients == by_hand["grads"].sum()
+    assert result.totals.releases == by_hand["releases"].sum()
+    np.testing.assert_array_equal(result.communication_rounds, by_hand["communications"])
+
+
+@rows
+def test_everything_stays_finite_and_sparse(row: Row):
+    result = jdfl.run(row.algorithm, make_problem(), make_network(), key=2, steps=40, every=10)
+    assert result.ending == "steps"
+    assert np.isfinite(result.history.to_numpy(dtype=float)).all()
+    assert np.isfinite(result.params).all()
+    assert (np.count_nonzero(result.params, axis=1) <= S).all()
