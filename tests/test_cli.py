@@ -1,0 +1,248 @@
+"""The command line in process, on tiny problems; the exit status and what is left on disk."""
+
+import ast
+import inspect
+import json
+import os
+import stat
+import subprocess
+import sys
+from itertools import pairwise
+from pathlib import Path
+from typing import get_type_hints
+
+import jax
+import pytest
+from rich.console import Console
+
+import jdfl
+from jdfl import cli
+from jdfl.cli import main
+from jdfl.config import KRegular, RunConfig, from_yaml, members
+from jdfl.progress import Progress
+from jdfl.results import read_run
+from jdfl.runner import Snapshot
+
+TINY = ["--problem.m", "4", "--problem.n", "20", "--problem.s", "2", "--problem.rows", "5", "9", "--algorithm.s", "2"]
+TINY += ["--algorithm.periods", "2", "3", "--network", "complete", "--steps", "6"]
+
+
+@pytest.fixture(autouse=True)
+def apart(monkeypatch, tmp_path):
+    """In an empty folder, without the cache and without data."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("JDFL_CACHE", "0")
+    monkeypatch.delenv("JDFL_DATA", raising=False)
+
+
+def folders(base: Path) -> list[Path]:
+    return sorted((base / "runs").iterdir()) if (base / "runs").exists() else []
+
+
+def test_version_help_and_list(capsys):
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out == f"jdfl {jdfl.__version__}\n"
+    assert main([]) == main(["--help"]) == main(["list", "--help"]) == 0
+    assert "jdfl run" in capsys.readouterr().out
+    assert main(["list"]) == 0
+    text = capsys.readouterr().out
+    for name in ("ceps", "example1", "qsar", "JDFL_DATA", "erdos-renyi", "one-bit", "consensus", "balanced_accuracy"):
+        assert name in text
+
+
+def test_list_says_where_data_is(capsys, tmp_path, monkeypatch):
+    (tmp_path / "libsvm").mkdir()
+    (tmp_path / "libsvm" / "a9a.bz2").touch()
+    monkeypatch.setenv("JDFL_DATA", str(tmp_path))
+    main(["list"])
+    text = capsys.readouterr().out
+    assert f"found: {tmp_path / 'libsvm' / 'a9a.bz2'}" in text
+    assert text.count("not found") == 4
+
+
+def test_help_teaches_the_settings_of_the_chosen_kinds(capsys):
+    assert main(["run", "--help"]) == 0
+    text = capsys.readouterr().out
+    assert "--algorithm.codec.d" in text
+    assert "--network.p" in text
+    assert "examples:" in text
+    assert main(["run", "--network", "k-regular", "--algorithm=ceps-paper", "--help"]) == 0
+    text = capsys.readouterr().out.split("examples:")[0]
+    assert "--network.degree" in text
+    assert "--algorithm.one-bit" in text
+    assert "--network.p " not in text
+    assert "--algorithm.codec" not in text
+
+
+def test_every_setting_has_a_sentence():
+    for kind in (RunConfig, cli.Options, *kinds(RunConfig)):
+        (body,) = ast.parse(inspect.getsource(kind)).body
+        for setting, after in pairwise([*body.body, None]):
+            if isinstance(setting, ast.AnnAssign) and setting.target.id != "kind":
+                assert ast.literal_eval(after.value).endswith("."), setting.target.id
+
+
+def kinds(config: type) -> list[type]:
+    """All classes that a configuration may hold, at any depth."""
+    found = [kind for hint in get_type_hints(config).values() for kind in members(hint).values()]
+    return found + [deeper for kind in found for deeper in kinds(kind)]
+
+
+def test_a_run_writes_its_folder_and_shows_its_summary(capsys, tmp_path):
+    assert main(["run", *TINY, "--out", "runs"]) == 0
+    shown = capsys.readouterr()
+    (folder,) = folders(tmp_path)
+    run = read_run(folder)
+    assert (folder / "figure.png").exists()
+    assert run.summary["rounds"] <= 6
+    assert "no guarantee is claimed" in shown.out
+    assert str(folder.name) in shown.out
+    assert "epsilon" not in shown.out.lower()
+    assert shown.err == ""
+    config = from_yaml(run.config_yaml)
+    assert (config.problem.m, config.steps, config.network.kind) == (4, 6, "complete")
+
+
+def test_a_run_repeats_from_its_own_configuration(capsys, tmp_path):
+    assert main(["run", *TINY, "--seed", "3", "--quiet"]) == 0
+    (first,) = folders(tmp_path)
+    assert capsys.readouterr().out.strip() == str(first.relative_to(tmp_path))
+    again = ["run", "--config", str(first / "config.yaml"), "--quiet"]
+    assert main([*again, "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["metrics"] == read_run(first).summary["metrics"]
+    assert main([*again, "--steps", "4", "--network", "ring", "--algorithm.codec=dense", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    config = from_yaml(read_run(Path(told["folder"])).config_yaml)
+    assert (config.steps, config.network.kind, config.seed, config.problem.n) == (4, "ring", 3, 20)
+    assert config.algorithm.codec.kind == "dense"
+
+
+def test_kinds_and_their_settings_come_in_any_order():
+    args = ["--network.degree", "2", "--steps=7", "--stop", "none", "--network", "k-regular"]
+    config, _ = cli._parse(args)
+    assert config == RunConfig(steps=7, stop=None, network=KRegular(degree=2))
+    config, _ = cli._parse(["--algorithm.mechanism", "gaussian", "--algorithm.mechanism.multiplier", "2"])
+    assert config.algorithm.mechanism.multiplier == 2.0
+
+
+def test_repeats_have_seeds_of_their_own(capsys, tmp_path):
+    assert main(["run", *TINY, "--seed", "5", "--repeats", "2", "--json", "--metrics", "objective"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert [from_yaml(read_run(Path(one["folder"])).config_yaml).seed for one in told] == [5, 6]
+    assert list(told[0]["metrics"]) == ["objective"]
+    assert told[0]["metrics"] != told[1]["metrics"]
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        (["walk"], "walk"),
+        (["list", "all"], "all"),
+        (["run", *TINY, "--algorithm.s", "21"], "s = 21"),
+        (["run", *TINY, "--algorithm.rate", "1.5"], "rate = 1.5"),
+        (["run", *TINY, "--steps", "0"], "steps = 0"),
+        (["run", *TINY, "--repeats", "0"], "repeats = 0"),
+        (["run", *TINY, "--metrics", "beauty"], "beauty"),
+        (["run", *TINY, "--network", "edge-list-file", "--network.path", "no"], "network.path"),
+        (["run", "--problem", "classification", "--problem.data", "qsar"], "JDFL_DATA"),
+        (["run", "--config", "no.yaml"], "no.yaml"),
+        (["run", "--config", "bad.yaml"], "stepz"),
+        (["run", *TINY, "--out", "bad.yaml"], "bad.yaml"),
+    ],
+)
+def test_a_mistake_is_one_line_and_status_2(args, words, capsys, tmp_path):
+    (tmp_path / "bad.yaml").write_text("stepz: 1\n")
+    assert main(args) == 2
+    err = capsys.readouterr().err
+    assert err.startswith("jdfl: error: ")
+    assert words in err
+    assert err.count("\n") == 1
+    assert folders(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("args", "words"),
+    [
+        (["--network", "star"], "star"),
+        (["--network.q", "1"], "--network.q"),
+        (["--steps", "x"], "--steps"),
+        (["--network", "k-regular"], "--network.degree"),
+        (["--algorithm", "ceps-paper", "--algorithm.codec", "dense"], "--algorithm.codec"),
+    ],
+)
+def test_a_wrong_flag_is_status_2(args, words, capsys):
+    assert main(["run", *args]) == 2
+    assert words in capsys.readouterr().err
+
+
+def test_traceback_on_demand(monkeypatch):
+    monkeypatch.setenv("JDFL_TRACEBACK", "1")
+    with pytest.raises(ValueError, match="walk"):
+        main(["walk"])
+
+
+def test_a_run_that_diverges_is_kept_and_status_3(capsys, tmp_path):
+    noise = ["--algorithm.mechanism", "gaussian", "--algorithm.mechanism.multiplier", "1e30"]
+    assert main(["run", *TINY, *noise, "--algorithm.sensitivity", "1e30"]) == 3
+    assert "non-finite" in capsys.readouterr().err
+    (folder,) = folders(tmp_path)
+    assert read_run(folder).summary["ending"] == "diverged"
+
+
+def test_an_interrupted_run_is_kept_and_status_130(capsys, tmp_path, monkeypatch):
+    def interrupt(self: Progress, snapshot: Snapshot) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Progress, "__call__", interrupt)
+    assert main(["run", *TINY, "--chunk", "2", "--repeats", "3", "--stop", "none"]) == 130
+    (folder,) = folders(tmp_path)
+    assert read_run(folder).summary["rounds"] == 2
+    assert "interrupted" in capsys.readouterr().err
+
+
+def test_an_interruption_before_the_first_round_leaves_nothing(capsys, tmp_path, monkeypatch):
+    def interrupt(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(jdfl, "run", interrupt)
+    assert main(["run", *TINY]) == 130
+    assert folders(tmp_path) == []
+
+
+def test_progress_shows_on_a_terminal_only(capsys):
+    console = Console(force_terminal=True, width=100, stderr=True)
+    with Progress(console=console) as progress:
+        for rounds in (5, 10):
+            progress(Snapshot(rounds, 10, {"objective": 0.125}, lambda: jax.numpy.zeros((1, 1))))
+    shown = capsys.readouterr().err
+    assert "10/10" in shown
+    assert "objective 0.125" in shown
+    with Progress() as progress:
+        progress(Snapshot(5, 10, {}, lambda: jax.numpy.zeros((1, 1))))
+    assert capsys.readouterr() == ("", "")
+
+
+def test_the_cache_is_for_this_user_only(tmp_path, monkeypatch):
+    settings = {}
+    monkeypatch.setattr(jax.config, "update", settings.__setitem__)
+    cli.use_cache()
+    assert settings == {}
+    monkeypatch.setenv("JDFL_CACHE", "1")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    cli.use_cache()
+    folder = Path(settings["jax_compilation_cache_dir"])
+    assert folder == tmp_path / "cache" / "jdfl" / "xla"
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    assert settings["jax_persistent_cache_min_compile_time_secs"] == 0
+    settings.clear()
+    monkeypatch.setattr(os, "getuid", lambda: folder.stat().st_uid + 1)
+    cli.use_cache()
+    assert settings == {}
+
+
+def test_python_m_jdfl():
+    here = str(Path(jdfl.__file__).parents[1])
+    command, env = [sys.executable, "-m", "jdfl", "--version"], {**os.environ, "PYTHONPATH": here}
+    done = subprocess.run(command, capture_output=True, text=True, env=env, timeout=120, check=False)
+    assert (done.returncode, done.stdout) == (0, f"jdfl {jdfl.__version__}\n")

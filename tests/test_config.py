@@ -1,0 +1,195 @@
+"""The configuration: exact YAML, errors that name the place, and objects from every kind."""
+
+import dataclasses
+import inspect
+from typing import Any, get_args, get_type_hints
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import given
+from hypothesis import strategies as st
+
+import jdfl
+from jdfl import config, runner
+from jdfl.config import RunConfig, build, from_yaml, members, to_yaml
+from jdfl.config.problem import DataName
+
+TYPES = get_type_hints(RunConfig)
+TINY = config.Example1(m=4, n=20, s=2, rows=(5, 9))
+TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
+SCALARS = {int: st.integers(), float: st.floats(allow_nan=False), bool: st.booleans(), str: TEXT}
+
+
+def values(annotation: Any) -> st.SearchStrategy[Any]:
+    """Values of any type that a configuration may hold."""
+    if dataclasses.is_dataclass(annotation):
+        types = get_type_hints(annotation)
+        fields = {field.name: values(types[field.name]) for field in dataclasses.fields(annotation)}
+        return st.builds(annotation, **fields)  # pyright: ignore
+    if annotation in SCALARS:
+        return SCALARS[annotation]
+    if annotation is type(None):
+        return st.none()
+    options = get_args(annotation)
+    if getattr(annotation, "__origin__", None) is tuple:
+        if options[-1] is Ellipsis:
+            return st.lists(values(options[0]), max_size=3).map(tuple)
+        return st.tuples(*map(values, options))
+    if dataclasses.is_dataclass(options[0]) or isinstance(options[0], type):
+        return st.one_of(*map(values, options))
+    return st.sampled_from(options)  # Literal
+
+
+@given(values(RunConfig))
+def test_yaml_round_trip_is_exact(run: RunConfig):
+    assert from_yaml(to_yaml(run)) == run
+
+
+def test_defaults_round_trip_and_missing_keys_take_them():
+    assert from_yaml(to_yaml(RunConfig())) == RunConfig() == from_yaml("")
+    assert from_yaml("steps: 3") == RunConfig(steps=3)
+    assert from_yaml("network: ring").network == config.Ring()
+    assert from_yaml("stop: {tolerance: 5e-3, per: 2}").stop == config.ConsensusStop(tolerance=0.005, per=2.0)
+    assert from_yaml("stop: null").stop is None
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("stepz: 3", ["stepz", "3", "known", "steps"]),
+        ("network: {kind: ring, p: 0.3}", ["network.p", "0.3", "ring", "weights"]),
+        ("network: {kind: star}", ["network.kind", "'star'", "ring"]),
+        ("network: 4", ["network", "4", "ring"]),
+        ("network: {kind: [1]}", ["network.kind", "ring"]),
+        ("network: circulant", ["network.offsets", "no default"]),
+        ("steps: many", ["steps", "'many'", "whole number"]),
+        ("steps: true", ["steps", "True", "whole number"]),
+        ("algorithm: {rate: yes}", ["algorithm.rate", "True", "number"]),
+        ("algorithm: {codec: {norm_bits: 33}}", ["algorithm.codec.norm_bits", "33", "32, 64"]),
+        ("algorithm: {codec: {norm_bits: 32.0}}", ["algorithm.codec.norm_bits", "32.0"]),
+        ("problem: {rows: [1, 2, 3]}", ["problem.rows", "list of 2"]),
+        ("problem: {rows: [1, x]}", ["problem.rows[1]", "'x'"]),
+        ("metrics: objective", ["metrics", "list", "'objective'"]),
+        ("steps: 1\nsteps: 2", ["steps", "twice"]),
+        ("- 1", ["mapping", "[1]"]),
+        ("a: [", ["YAML"]),
+    ],
+)
+def test_bad_yaml_names_the_place_and_the_value(text: str, words: list[str]):
+    with pytest.raises(ValueError) as error:
+        from_yaml(text)
+    for word in words:
+        assert word.lower() in str(error.value).lower()
+
+
+MIRRORS = [
+    (config.CEPS, jdfl.CEPS, {"period", "sigma"}),
+    (config.OneBit, jdfl.OneBit, {"matrix"}),
+    (config.Dense, jdfl.Dense, set()),
+    (config.Sparse, jdfl.Sparse, set()),
+    (config.Gaussian, jdfl.Gaussian, set()),
+]
+
+
+@pytest.mark.parametrize(("mirror", "original", "arrays"), MIRRORS)
+def test_every_setting_of_the_library_is_in_the_configuration(mirror, original, arrays):
+    here = {field.name: field for field in dataclasses.fields(mirror)}
+    there = {field.name: field for field in dataclasses.fields(original)}
+    assert set(here) == set(there) - arrays
+    mine, theirs = get_type_hints(mirror), get_type_hints(original)
+    for name in set(here) - {"codec", "mechanism"}:
+        assert here[name].default == there[name].default
+        assert theirs[name] in (Any, mine[name])
+
+
+@pytest.mark.parametrize(
+    ("mirror", "function", "left_out"),
+    [
+        (config.Example1, jdfl.problems.example1, set()),
+        (config.Classification, jdfl.problems.classification, set()),
+        (config.ErdosRenyi, jdfl.network.erdos_renyi, {"m", "connected"}),
+        (config.Ring, jdfl.network.ring, {"m"}),
+        (config.Circulant, jdfl.network.circulant, {"m", "connected"}),
+        (config.Complete, jdfl.network.complete, {"m"}),
+        (config.KRegular, jdfl.network.k_regular, {"m"}),
+        (config.CEPSPaper, jdfl.CEPS.paper, set()),
+    ],
+)
+def test_every_argument_of_the_library_is_in_the_configuration(mirror, function, left_out):
+    here = {field.name: field.default for field in dataclasses.fields(mirror)}
+    there = {name: p.default for name, p in inspect.signature(function).parameters.items()}
+    assert set(here) == set(there) - left_out
+    for name in set(here) - {"dtype"}:
+        assert there[name] is inspect.Parameter.empty or here[name] == there[name]
+
+
+def test_names_agree_with_the_library():
+    assert get_args(DataName) == jdfl.problems.NAMES
+    assert set(jdfl.algorithms.REGISTRY) <= set(members(TYPES["algorithm"]))
+    assert RunConfig().every == inspect.signature(runner.run).parameters["every"].default
+
+
+SMALL = {
+    "network": {
+        "circulant": {"offsets": (1,)},
+        "k-regular": {"degree": 3},
+        "edge-list-file": {"path": "links.txt"},
+    },
+    "stop": {"objective": {"value": 0.1}, "gradient": {"tolerance": 0.1}},
+    "problem": {"example1": dataclasses.asdict(TINY), "classification": {"m": 4}},
+    "algorithm": {
+        "ceps": {"s": 2, "mechanism": config.Gaussian(multiplier=1.0)},
+        "ceps-paper": {"s": 2, "epsilon": 0.5},
+    },
+}
+
+
+@pytest.mark.parametrize(
+    ("field", "kind"), [(f, k) for f in SMALL for k in members(TYPES[f])] + [("stop", None)], ids=str
+)
+def test_every_kind_builds(field, kind, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "links.txt").write_text("0 1\n1 2  # a comment\n\n2,3\n")
+    value = None if kind is None else members(TYPES[field])[kind](**SMALL[field].get(kind, {}))
+    algorithm, problem, network, stop = build(dataclasses.replace(RunConfig(problem=TINY), **{field: value}))
+    assert problem.m == network.m == 4
+    runner.check_run(algorithm.replace(s=2), problem, network, 1, 1, stop)
+    assert (stop is None) == (field == "stop" and kind is None)
+
+
+@pytest.mark.parametrize("kind", ["one-bit", "dense", "sparse"])
+def test_every_codec_builds(kind):
+    codec = members(get_type_hints(config.CEPS)["codec"])[kind]()
+    built = config.CEPS(codec=codec).build().codec
+    assert type(built).__name__ == type(codec).__name__
+
+
+def test_consensus_follows_the_sparsity_unless_told_otherwise():
+    assert config.ConsensusStop().build(jdfl.CEPS(s=7)).per == 7
+    assert config.ConsensusStop(per=2.0).build(jdfl.CEPS(s=7)).per == 2
+    assert config.ConsensusStop().build(object()).per == 1
+
+
+def test_a_matrix_file_is_a_network(tmp_path):
+    path = tmp_path / "ring.npz"
+    sp.save_npz(path, sp.csr_array(np.eye(4, k=1) + np.eye(4, k=-1)))
+    assert config.EdgeListFile(path=str(path)).build(4).m == 4
+    with pytest.raises(ValueError, match=r"adjacency of shape \(5, 5\), got \(4, 4\)"):
+        config.EdgeListFile(path=str(path)).build(5)
+    path.write_bytes(b"nothing")
+    with pytest.raises(ValueError, match=r"SciPy sparse matrix in .*ring.npz"):
+        config.EdgeListFile(path=str(path)).build(4)
+
+
+def test_a_bad_network_file_is_named_with_its_line(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"network\.path"):
+        config.EdgeListFile(path=str(tmp_path / "no")).build(4)
+    path = tmp_path / "links"
+    for line in ("0 x", "0 1 {}", "7"):
+        path.write_text(f"0 1\n{line}\n")
+        with pytest.raises(ValueError, match="line 2"):
+            config.EdgeListFile(path=str(path)).build(4)
+    path.write_text("0 1\n2 3\n")
+    with pytest.raises(ValueError, match="connected"):
+        config.EdgeListFile(path=str(path)).build(4)

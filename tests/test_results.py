@@ -1,0 +1,184 @@
+"""Run directories are whole or not there; summaries claim nothing; pages and figures are what they say."""
+
+import html.parser
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import jdfl
+from jdfl import report
+from jdfl.report import Section, Table
+from jdfl.results import FILES, new_run_folder, read_run, write_run
+from jdfl.summary import summary, summary_text
+
+
+@pytest.fixture(scope="module")
+def result() -> jdfl.Result:
+    algorithm = jdfl.CEPS(s=2, codec=jdfl.OneBit(), mechanism=jdfl.Gaussian(0.5), periods=(2, 3))
+    problem = jdfl.problems.example1(4, 20, 2, (5, 9))
+    return jdfl.run(
+        algorithm, problem, jdfl.network.ring(4), steps=12, every=4, stop=jdfl.consensus_below(1e9, after=8)
+    )
+
+
+def hidden(folder: Path) -> list[str]:
+    return [path.name for path in folder.iterdir() if path.name.startswith(".")]
+
+
+def test_a_run_directory_holds_everything(result, tmp_path):
+    folder = write_run(tmp_path / "a" / "run", "steps: 12\n", result, draw=report.figure)
+    assert sorted(path.name for path in folder.iterdir()) == sorted([*FILES, "figure.png"])
+    assert (folder / "figure.png").read_bytes().startswith(b"\x89PNG")
+    run = read_run(folder)
+    assert run.config_yaml == "steps: 12\n"
+    pd.testing.assert_frame_equal(run.history, result.history)
+    assert list(pd.read_csv(folder / "metrics.csv").columns) == list(result.history.columns)
+    np.testing.assert_array_equal(run.params, result.params)
+    assert {"python", "jax", "jaxlib", "numpy", "jdfl", "platform", "device", "x64", "date"} <= set(run.environment)
+    assert run.summary == json.loads(json.dumps(summary(result)))
+    assert hidden(folder.parent) == []
+
+
+def test_a_failure_leaves_no_directory(result, tmp_path):
+    def fail(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        write_run(tmp_path / "run", "", result, draw=fail)
+    assert list(tmp_path.iterdir()) == []
+    with pytest.raises(FileNotFoundError, match="run"):
+        read_run(tmp_path / "run")
+
+
+def test_an_occupied_directory_is_refused_or_replaced_whole(result, tmp_path):
+    folder = tmp_path / "run"
+    folder.mkdir()
+    write_run(folder, "first: 1\n", result)  # an empty one will do
+    with pytest.raises(FileExistsError, match="overwrite=True"):
+        write_run(folder, "second: 1\n", result)
+
+    def fail(*_: object) -> None:
+        raise RuntimeError("a full disk")
+
+    with pytest.raises(RuntimeError):
+        write_run(folder, "second: 1\n", result, draw=fail, overwrite=True)
+    assert read_run(folder).config_yaml == "first: 1\n"
+    write_run(folder, "second: 1\n", result, overwrite=True)
+    assert read_run(folder).config_yaml == "second: 1\n"
+    assert hidden(tmp_path) == []
+    with pytest.raises(FileExistsError, match="file"):
+        write_run(folder / "config.yaml", "", result)
+
+
+def test_a_rename_that_fails_puts_the_old_directory_back(result, tmp_path, monkeypatch):
+    folder = write_run(tmp_path / "run", "first: 1\n", result)
+    rename = Path.rename
+    calls = []
+
+    def second_fails(self, target):
+        calls.append(target)
+        if len(calls) == 2:
+            raise OSError("no")
+        return rename(self, target)
+
+    monkeypatch.setattr(Path, "rename", second_fails)
+    with pytest.raises(OSError, match="no"):
+        write_run(folder, "second: 1\n", result, overwrite=True)
+    assert read_run(folder).config_yaml == "first: 1\n"
+    assert hidden(tmp_path) == []
+
+
+def test_what_is_missing_is_named(result, tmp_path):
+    folder = write_run(tmp_path / "run", "", result)
+    (folder / "params.npz").unlink()
+    with pytest.raises(FileNotFoundError, match=r"params\.npz"):
+        read_run(folder)
+
+
+def test_run_folders_never_collide(tmp_path):
+    folders = [new_run_folder(tmp_path / "runs", "x") for _ in range(5)]
+    assert len(set(folders)) == 5
+    assert all(folder.is_dir() for folder in folders)
+
+
+def test_a_summary_counts_and_claims_nothing(result):
+    told = summary(result)
+    text = summary_text(told)
+    assert told["bytes"] == result.totals.messages["model"] * (10 + 64) / 8
+    assert told["communication_rounds"]["max"] == result.communication_rounds.max()
+    assert told["privacy"]["releases"] == result.totals.releases > 0
+    for words in ("no guarantee is claimed", result.guarantee.reason, "CEPS with OneBit messages and Gaussian noise"):
+        assert words in text
+    assert "epsilon" not in (text + json.dumps(told)).lower()
+
+
+def test_agreement_alone_is_not_called_convergence(result):
+    text = summary_text(summary(result))
+    assert result.ending == "stop rule"
+    assert result.reason in text
+    assert "converge" not in text.lower()
+
+
+def test_numbers_that_are_not_finite_are_no_json(result):
+    history = result.history.assign(objective=np.nan)
+    ended = replace(result, ending="diverged", diverged=(3, 1), reason="node 1 has ...", history=history)
+    told = summary(ended)
+    assert told["metrics"]["objective"] is None
+    assert told["diverged"] == {"round": 3, "node": 1}
+    json.dumps(told, allow_nan=False)
+    assert "Diverged: node 1" in summary_text(told)
+
+
+def test_figures_of_odd_histories(tmp_path):
+    rounds = np.arange(3)
+    wide = pd.DataFrame({"round": rounds, "bytes": [0.0, 10.0, 1e6], "objective": [1e4, 1.0, np.nan]})
+    short = pd.DataFrame({"round": [0], "bytes": [0.0], "consensus": [0.0]})
+    for runs in ({"": wide}, {"": short}, {"a": wide, "b": short}, {str(i): wide for i in range(9)}):
+        assert report.figure(runs, tmp_path / "figure.png").stat().st_size > 1000
+    with pytest.raises(ValueError, match="metric"):
+        report.figure({"": wide[["round", "bytes"]]}, tmp_path / "none.png")
+
+
+class Tags(html.parser.HTMLParser):
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.seen, self.text = [], []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        self.seen.append((tag, dict(attrs)))
+
+    def handle_data(self, data):
+        self.text.append(data)
+
+
+def test_a_page_is_one_file_with_all_text_escaped(tmp_path):
+    evil = '<script>alert("&")</script>'
+    image = tmp_path / "a.png"
+    image.write_bytes(b"\x89PNG...")
+    section = Section(evil, f"{evil}\n\nsecond", Table([evil, "n"], [[evil, 1.5]]), image, alt=f'"{evil}')
+    parsed = Tags(report.page(tmp_path / "page.html", evil, [section, Section("last")]).read_text(encoding="utf-8"))
+    names = [tag for tag, _ in parsed.seen]
+    assert "script" not in names
+    assert names.count("p") == 2
+    assert sum(evil in data for data in parsed.text) == 6  # title, h1, h2, p, th, td
+    (attributes,) = [attrs for tag, attrs in parsed.seen if tag == "img"]
+    assert attributes["src"].startswith("data:image/png;base64,")
+    assert attributes["alt"] == f'"{evil}'
+    assert not any("href" in attrs or attrs.get("src", "data:")[:5] != "data:" for _, attrs in parsed.seen)
+    assert ("td", {"class": "number"}) in parsed.seen
+
+
+def test_a_page_refuses_what_it_cannot_show(tmp_path):
+    path = tmp_path / "page.html"
+    with pytest.raises(FileNotFoundError, match=r"no\.png"):
+        report.page(path, "", [Section("a", image=tmp_path / "no.png")])
+    with pytest.raises(ValueError, match=r"no\.txt"):
+        report.page(path, "", [Section("a", image=tmp_path / "no.txt")])
+    with pytest.raises(ValueError, match="2 cells"):
+        report.page(path, "", [Section("a", table=Table(["x", "y"], [[1]]))])
+    assert not path.exists()
