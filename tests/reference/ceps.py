@@ -61,16 +61,16 @@ def ceps(
 ) -> Trace:
     """Algorithm 1 on m nodes.
 
-    `gradient(i, w)`, `choose(k, i, size)` other nodes of N_i, `send(j, w_j)` what arrives of node j's parameters (asked
-    once per sender and round), `noise(k, i)` with k = -1 for the first u. `neighbours[i]` does not list i. `kept` stores
-    the noise in u; `until(w, k)` ends the run after round k.
+    `neighbours[i]` is N_i, with or without i. `choose(k, i, size)` draws N_i^k from it; `send(j, w_j)` is what arrives of
+    node j's parameters, asked for once per sender and round, and a node knows its own exactly; `noise(k, i)` has
+    k = -1 for the first u. `kept` stores the noise in u; `until(w, k)` ends the run after round k.
     """
     m = len(neighbours)
     w = np.zeros((m, n), dtype)
     u = np.stack([-gradient(i, w[i]) for i in range(m)])
     if noise is not None and kept:
         u = u + np.stack([noise(-1, i) for i in range(m)])
-    size = np.array([len(neighbours[i]) + 1 for i in range(m)], dtype)
+    size = np.array([len(neighbours[i]) for i in range(m)], dtype)
     trace = Trace(sent=np.zeros(m, int))
     assert trace.sent is not None
     for k in range(rounds):
@@ -78,10 +78,12 @@ def ceps(
         arrived: dict[int, np.ndarray] = {}
         for i in range(m):
             if k > 0 and k % period[i] == 0:
-                size[i] = np.ceil(np.round(rate * (len(neighbours[i]) + 1), 6))
-                chosen = choose(k, i, int(size[i]) - 1)
-                total = w[i].copy()
-                for j in chosen:
+                size[i] = np.ceil(np.round(rate * len(neighbours[i]), 6))
+                total = np.zeros(n, dtype)
+                for j in choose(k, i, int(size[i])):
+                    if j == i:
+                        total += w[i]
+                        continue
                     trace.sent[j] += 1
                     if j not in arrived:
                         arrived[j] = send(j, w[j])

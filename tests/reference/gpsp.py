@@ -58,7 +58,9 @@ def gpsp(
 
     best = objective(x, y)
     T = np.array([], int)
-    for iteration in range(cap):
+    iteration = 0
+    while iteration < cap:
+        iteration += 1
         v = A @ x + y - margin
         g = A.T @ v + eta * x
         a = step / d
@@ -81,7 +83,7 @@ def gpsp(
             z = np.linalg.solve(At.T @ At + eta * np.eye(len(T)), margin * At.sum(0))
             xn = np.zeros(n, phi.dtype)
             xn[T] = z
-            yn = np.where(rows, 0, np.minimum(margin - A @ xn, 0))
+            yn = np.where(rows, 0, keep_flips(margin - A @ xn, flips))
             value = objective(xn, yn)
             if value < best:
                 x, y, best = xn, yn, value
@@ -90,4 +92,4 @@ def gpsp(
     x = keep_largest(x, s)
     norm = np.linalg.norm(x)
     x = x / norm if norm > 0 else x
-    return (x, iteration + 1) if return_iterations else x
+    return (x, iteration) if return_iterations else x

@@ -1,0 +1,205 @@
+"""CEPS against the loop written from the paper, and what its options mean."""
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jdfl
+from jdfl import loop, ops
+from jdfl.algorithms import ceps as module
+from tests.reference.ceps import ceps as reference
+from tests.reference.ceps import one_bit
+
+M, N, S, ROUNDS = 7, 40, 4, 60
+
+
+def example(dtype=np.float64) -> jdfl.problems.LinearRegression:
+    return jdfl.problems.example1(m=M, n=N, s=S, rows=(12, 20), seed=3, dtype=dtype)
+
+
+def gradient_of(problem):
+    """grad f_i(w) in numpy, for least squares."""
+    A, b = (np.asarray(leaf) for leaf in problem.data)
+    rows = np.asarray(problem.weight).sum(axis=1)
+    return lambda i, w: A[i].T @ (A[i] @ w - b[i] * (np.asarray(problem.weight)[i] > 0)) / rows[i]
+
+
+@partial(jax.jit, static_argnames=("rounds",))
+def course(algorithm, problem, network, key, rounds: int):
+    """Everything random that a run draws, and its parameters [rounds, m, n]."""
+    setting, carry, _ = loop._start(loop.setting(algorithm, problem, network, None, key), ())
+    algorithm = setting.algorithm
+    start_key = jax.random.fold_in(key, loop._START)
+    node = setting.node
+
+    def noise(round_key):
+        zero = jnp.zeros((M, N), problem.dtype)
+        if algorithm.mechanism is None:
+            return zero
+        keys = ops.node_keys(round_key, module._NOISE, node)
+        return jax.vmap(algorithm.mechanism.add, (0, 0, None))(keys, zero, algorithm.sensitivity)
+
+    def one(state, k):
+        round_key = jax.random.fold_in(jax.random.fold_in(key, loop._ROUND), k)
+        round = jdfl.Round(k, round_key, network.at(k, round_key), node)
+        talks = (k % algorithm.period == 0) & (k > 0)
+        _, mine, others = algorithm._sample(talks, round)
+        state, info = algorithm.step(state, problem, round)
+        return state, (algorithm.params(state), mine, others, noise(round_key), info.sent["model"])
+
+    _, drawn = jax.lax.scan(one, carry.state, jnp.arange(rounds, dtype=jnp.int32))
+    return algorithm, drawn, noise(start_key)
+
+
+def compare(algorithm, *, own="absent", send=None, tolerance=1e-9):
+    with jax.enable_x64(True):
+        problem = example()
+        network = jdfl.network.erdos_renyi(M, 0.5, seed=2)
+        algorithm = algorithm.replace(own=own)
+        bare = loop.nameless(network)
+        prepared, (w, mine, others, xi, sent), first = course(
+            algorithm, loop.nameless(problem), bare, jax.random.key(11), ROUNDS
+        )
+        w, mine, others, xi, first = (np.asarray(part) for part in (w, mine, others, xi, first))
+        senders = np.asarray(network.graph.senders)
+        mask = np.asarray(network.graph.mask)
+        neighbours = [[int(j) for j in senders[i][mask[i]]] for i in range(M)]
+
+        def choose(k, i, size):
+            chosen = [int(j) for j in senders[i][others[k, i]]] + [i] * int(mine[k, i])
+            assert len(chosen) == size, (k, i, chosen, size)
+            return chosen
+
+        if own != "absent":
+            neighbours = [near + [i] for i, near in enumerate(neighbours)]
+        private = algorithm.mechanism is not None
+        found = reference(
+            gradient_of(problem),
+            neighbours,
+            N,
+            s=S,
+            rate=algorithm.rate,
+            mu=algorithm.mu,
+            sigma=np.asarray(prepared.sigma),
+            period=np.asarray(prepared.period),
+            rounds=ROUNDS,
+            choose=choose,
+            send=(lambda j, x: x) if send is None else partial(send, prepared),
+            noise=(lambda k, i: first[i] if k < 0 else xi[k, i]) if private else None,
+            kept=algorithm.noise == "kept",
+        )
+        np.testing.assert_allclose(w, np.stack(found.w), rtol=0, atol=tolerance)
+        np.testing.assert_array_equal(np.asarray(sent).sum(axis=0), found.sent)
+        return prepared, problem
+
+
+BASE = jdfl.CEPS(s=S, rate=0.6, periods=(3, 5), codec=jdfl.Dense("float64"))
+
+
+@pytest.mark.parametrize("own", ["absent", "sampled", "always"])
+def test_perf_agrees_with_the_paper_loop_over_60_rounds(own):
+    compare(BASE, own=own)
+
+
+@pytest.mark.parametrize("noise", ["kept", "literal"])
+def test_noise_goes_where_it_is_said_to_go(noise):
+    compare(BASE.replace(mechanism=jdfl.Gaussian(0.7), noise=noise))
+
+
+@pytest.mark.parametrize("inverse", ["paper", "exact"])
+def test_one_bit_agrees_with_the_paper_loop(inverse):
+    def send(prepared, j, x):
+        phi = np.asarray(prepared.codec.matrix[j]).T
+        return one_bit(x, phi, S, exact=inverse == "exact", cap=12)
+
+    compare(BASE.replace(codec=jdfl.OneBit(d=60, inverse=inverse)), send=send, tolerance=1e-8)
+
+
+def test_sigma_is_the_papers_constant():
+    with jax.enable_x64(True):
+        prepared, problem = compare(BASE)
+        A = np.asarray(problem.data[0])
+        rows = np.asarray(problem.weight).sum(axis=1)
+        largest = np.array([np.linalg.eigvalsh(A[i].T @ A[i])[-1] for i in range(M)])
+        np.testing.assert_allclose(prepared.sigma, largest / (M * (2 * 0.6 + 0.1) * rows), rtol=1e-6)
+        half, _ = compare(BASE.replace(sigma_rows="half_n"))
+        np.testing.assert_allclose(half.sigma, largest / (M * (2 * 0.6 + 0.1) * N / 2), rtol=1e-6)
+
+
+def run(algorithm, steps=20, **options):
+    return jdfl.run(algorithm, example(np.float32), jdfl.network.erdos_renyi(M, 0.5, seed=2), steps=steps, **options)
+
+
+SMALL = jdfl.CEPS(s=S, rate=0.6, periods=(3, 5))
+
+
+def test_periods_are_drawn_from_their_range_and_can_be_given():
+    drawn = np.asarray(run(SMALL.replace(periods=(2, 9))).algorithm.period)
+    assert drawn.min() >= 2
+    assert drawn.max() <= 9
+    assert len(set(drawn.tolist())) > 1
+    given = np.arange(1, M + 1, dtype=np.int32)
+    result = run(SMALL.replace(period=given), steps=13)
+    np.testing.assert_array_equal(result.communication_rounds, [12 // p for p in given])
+
+
+def test_first_communication_at_zero_or_at_the_period():
+    assert run(SMALL, steps=1).totals.communications == 0
+    assert run(SMALL.replace(first="zero"), steps=1).totals.communications == M
+
+
+def test_blocks_do_not_matter():
+    small, large = (run(SMALL.replace(codec=jdfl.OneBit(d=60), block=block)) for block in (1, M))
+    np.testing.assert_allclose(small.params, large.params, rtol=1e-4, atol=1e-5)
+    assert small.totals == large.totals
+
+
+def test_own_parameters_through_the_codec():
+    exact, coded = (
+        run(SMALL.replace(codec=jdfl.OneBit(d=30), own="always", own_coded=own_coded)) for own_coded in (False, True)
+    )
+    assert not np.array_equal(exact.params, coded.params)
+    assert exact.totals == coded.totals  # nothing is sent to oneself
+    same = [run(SMALL.replace(own="always", own_coded=own_coded)).params for own_coded in (False, True)]
+    np.testing.assert_array_equal(*same)
+
+
+def test_kept_noise_stays_and_literal_noise_is_washed_out():
+    """Without communication after the first, literal noise leaves w within a few inner rounds (spec: 27 %, 1.7 %, .1 %)."""
+    base = SMALL.replace(mechanism=jdfl.Gaussian(2.0), sensitivity=0.1)
+    gap = {}
+    for noise in ("literal", "kept"):
+        noisy = run(base.replace(noise=noise, period=np.full(M, 3, np.int32)), steps=6)
+        clean = run(SMALL.replace(period=np.full(M, 3, np.int32)), steps=6)
+        gap[noise] = float(np.linalg.norm(noisy.params - clean.params))
+    assert gap["literal"] < 0.05 * gap["kept"]
+
+
+def test_a_node_without_neighbours_learns_alone():
+    problem = jdfl.problems.example1(m=1, n=N, s=S, rows=(30, 30), seed=0)
+    result = jdfl.run(SMALL.replace(periods=(2, 2), rate=1.0), problem, jdfl.network.complete(1), steps=60)
+    assert result.final["objective"] < 0.5 * result.history["objective"].iloc[0]
+    assert result.totals.bits == 0
+
+
+def test_preset_is_the_papers_setting():
+    preset = jdfl.CEPS.paper(10, rate=0.5, epsilon=0.25)
+    assert preset.noise == "literal"
+    assert preset.codec.inverse == "paper"
+    assert preset.mechanism is not None
+    noise_variance = (float(preset.mechanism.multiplier) * preset.sensitivity) ** 2
+    assert noise_variance == pytest.approx(2 * np.log(1.25 / 0.5) * 0.1**2 / 0.25**2)
+    assert jdfl.CEPS().noise == "kept"
+    assert jdfl.OneBit().inverse == "exact"
+    assert isinstance(jdfl.CEPS.paper(one_bit=False).codec, jdfl.Dense)
+
+
+def test_paper_volume_gives_table_5():
+    """Table V, NoDP-Perf and DP-Perf: 8.80 and 9.13 million at r = .5 after 27 and 28 rounds."""
+    volume = partial(module.paper_volume, m=64, n=1000, rate=0.5)
+    assert volume(27) / 1e6 == pytest.approx(8.80, rel=0.01)
+    assert volume(28) / 1e6 == pytest.approx(9.13, rel=0.01)
+    assert volume(28, d=500) / volume(28) == pytest.approx(564 / 4000)
