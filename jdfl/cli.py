@@ -14,17 +14,17 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_type_hints
 
-import jax
 import tyro
 
 import jdfl
 from jdfl import checks, report
+from jdfl.cache import use_cache
 from jdfl.catalogue import catalogue
 from jdfl.config import RunConfig, build, from_yaml, members, to_yaml
 from jdfl.progress import Progress
 from jdfl.result import Result
 from jdfl.results import new_run_folder, write_run
-from jdfl.summary import summary, summary_text
+from jdfl.summary import spread_text, summary, summary_text
 
 _HELP = """usage: jdfl COMMAND [OPTIONS]
 
@@ -81,6 +81,7 @@ class Options:
 def main(argv: Sequence[str] | None = None) -> int:
     """The command line; returns the exit status."""
     args = list(sys.argv[1:] if argv is None else argv)
+    status = 0
     command, rest = (args[0], args[1:]) if args else ("--help", [])
     try:
         if command in ("--help", "-h"):
@@ -94,9 +95,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         elif command == "list":
             print(catalogue(), end="")
         elif command == "run":
-            return _run(*_parse(rest))
+            status = _run(*_parse(rest))
         else:
             raise ValueError(f"Unknown command {command!r}. Known: run, list, --version, --help.")
+        sys.stdout.flush()
+    except BrokenPipeError:  # the reader, `head` say, has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
     except (ValueError, OSError) as error:
         if os.environ.get("JDFL_TRACEBACK", "") not in ("", "0"):
             raise
@@ -107,7 +112,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 130
     except SystemExit as stop:  # tyro's, after help or a complaint
         return stop.code if isinstance(stop.code, int) else 2
-    return 0
+    return status
 
 
 def _parse(args: list[str]) -> tuple[RunConfig, Options]:
@@ -228,6 +233,8 @@ def _run(config: RunConfig, options: Options) -> int:
         status = max(status, {"diverged": 3, "interrupted": 130}.get(result.ending, 0))
         if result.ending == "interrupted":
             break
+    if len(told) > 1 and not (options.json or options.quiet):
+        print(spread_text(told), end="")
     if options.json:
         print(json.dumps(told[0] if options.repeats == 1 else told, indent=2, allow_nan=False, default=str))
     return status
@@ -237,21 +244,4 @@ def _show(result: Result, folder: Path, options: Options) -> None:
     if not options.json:
         print(folder if options.quiet else f"{summary_text(summary(result))}- folder: {folder}\n")
     if result.ending in ("diverged", "interrupted"):
-        print(f"jdfl: {result.ending}: {result.reason}", file=sys.stderr)
-
-
-def use_cache() -> None:
-    """Keep compiled programs in a folder that only this user can enter, unless JDFL_CACHE=0 or it cannot be had."""
-    if os.environ.get("JDFL_CACHE", "") == "0":
-        return
-    folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "jdfl" / "xla"
-    try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if folder.is_symlink() or folder.stat().st_uid != os.getuid():
-            return  # somebody else's: its programs would be run as ours
-        folder.chmod(0o700)
-    except OSError:
-        return
-    jax.config.update("jax_compilation_cache_dir", str(folder))
-    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
-    jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
+        print(f"jdfl: {result.reason}", file=sys.stderr)

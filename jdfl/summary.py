@@ -1,7 +1,8 @@
 """A result in numbers and words."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from statistics import fmean, stdev
 from typing import Any
 
 from jdfl.result import Result
@@ -65,6 +66,20 @@ def summary_text(told: Mapping[str, Any]) -> str:
         f"- time: {told['seconds']:.2f} s, and {told['compile_seconds']:.2f} s of compilation",
         f"- privacy: {_privacy(told)}",
     ]
+    return "\n".join(lines) + "\n"
+
+
+def spread_text(told: Sequence[Mapping[str, Any]]) -> str:
+    """Several summaries of one setting in words: mean and standard deviation over the runs, as Markdown."""
+    rows = {"rounds": [one["rounds"] for one in told], "bytes": [one["bytes"] for one in told]}
+    for name in told[0]["metrics"]:
+        rows[name] = [one["metrics"][name] for one in told]
+    lines = ["| over runs | mean | standard deviation | runs |", "| --- | ---: | ---: | ---: |"]
+    for name, found in rows.items():
+        values = [value for value in found if value is not None]
+        mean = f"{fmean(values):.6g}" if values else "none"
+        spread = f"{stdev(values):.3g}" if len(values) > 1 else "none"
+        lines.append(f"| {name} | {mean} | {spread} | {len(values)} |")
     return "\n".join(lines) + "\n"
 
 

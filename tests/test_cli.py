@@ -17,6 +17,7 @@ from rich.console import Console
 
 import jdfl
 from jdfl import cli
+from jdfl.cache import use_cache
 from jdfl.cli import main
 from jdfl.config import KRegular, RunConfig, from_yaml, members
 from jdfl.progress import Progress
@@ -226,18 +227,18 @@ def test_progress_shows_on_a_terminal_only(capsys):
 def test_the_cache_is_for_this_user_only(tmp_path, monkeypatch):
     settings = {}
     monkeypatch.setattr(jax.config, "update", settings.__setitem__)
-    cli.use_cache()
+    use_cache()
     assert settings == {}
     monkeypatch.setenv("JDFL_CACHE", "1")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    cli.use_cache()
+    use_cache()
     folder = Path(settings["jax_compilation_cache_dir"])
     assert folder == tmp_path / "cache" / "jdfl" / "xla"
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
     assert settings["jax_persistent_cache_min_compile_time_secs"] == 0
     settings.clear()
     monkeypatch.setattr(os, "getuid", lambda: folder.stat().st_uid + 1)
-    cli.use_cache()
+    use_cache()
     assert settings == {}
 
 

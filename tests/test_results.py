@@ -13,7 +13,7 @@ import jdfl
 from jdfl import report
 from jdfl.report import Section, Table
 from jdfl.results import FILES, new_run_folder, read_run, write_run
-from jdfl.summary import summary, summary_text
+from jdfl.summary import spread_text, summary, summary_text
 
 
 @pytest.fixture(scope="module")
@@ -114,6 +114,14 @@ def test_a_summary_counts_and_claims_nothing(result):
     for words in ("no guarantee is claimed", result.guarantee.reason, "CEPS with OneBit messages and Gaussian noise"):
         assert words in text
     assert "epsilon" not in (text + json.dumps(told)).lower()
+
+
+def test_several_runs_have_a_mean_and_a_spread(result):
+    told = [summary(result) | {"rounds": rounds} for rounds in (8, 10)]
+    told[1] = told[1] | {"metrics": dict.fromkeys(told[1]["metrics"])}
+    text = spread_text(told)
+    assert "| rounds | 9 | 1.41 | 2 |" in text
+    assert "| none | 1 |" in text
 
 
 def test_agreement_alone_is_not_called_convergence(result):

@@ -34,6 +34,8 @@ class ErdosRenyi(_Links):
     """Seed of the links."""
     tries: int = _erdos_renyi.tries
     """Most draws until one is connected."""
+    connected: bool = _erdos_renyi.connected
+    """Refuse a network in several parts."""
 
     def build(self, m: int) -> Static:
         """The network of m nodes."""
@@ -58,6 +60,8 @@ class Circulant(_Links):
     kind: ClassVar[str] = "circulant"
     offsets: tuple[int, ...]
     """The offsets, each from 1 to m // 2."""
+    connected: bool = _erdos_renyi.connected
+    """Refuse a network in several parts."""
 
     def build(self, m: int) -> Static:
         """The network of m nodes."""
@@ -101,11 +105,14 @@ class EdgeListFile(_Links):
     """The file. In a matrix a nonzero entry (i, j) means that i hears j; its values are not used."""
     directed: bool = False
     """Edge list: v hears u, and u does not hear v."""
+    connected: bool = _erdos_renyi.connected
+    """Refuse a network in several parts."""
 
     def build(self, m: int) -> Static:
         """The network of m nodes; FileNotFoundError and ValueError name the file (and its line)."""
         path = Path(self.path)
-        options: dict[str, Any] = {"weights": self.weights, "format": self.format, "name": path.name}
+        options: dict[str, Any] = {"weights": self.weights, "format": self.format, "connected": self.connected}
+        options["name"] = path.name
         if not path.is_file():
             raise FileNotFoundError(f"Expected a file at network.path, got {self.path!r}. Check the path.")
         if path.suffix != ".npz":

@@ -36,7 +36,7 @@ for _class in (_Dumper, _Loader):  # 5e-3 is a number, as in YAML 1.2; PyYAML re
 
 def dump(config: Any) -> str:
     """A dataclass as YAML."""
-    return yaml.dump(plain(config), Dumper=_Dumper, sort_keys=False, allow_unicode=True)
+    return yaml.dump(plain(config), Dumper=_Dumper, sort_keys=False)  # ASCII: PyYAML loses U+0085 otherwise
 
 
 def load(kind: type[Config], text: str) -> Config:
