@@ -45,11 +45,12 @@ def sweep(
     `labels`; their `state` is None and their `algorithm` is the given one with the point's values. `batch` runs go side
     by side by vmap, the batches in turn (None: all at once on an accelerator, one at a time on CPU, where loops of
     different lengths wait for one another); results do not depend on it. `seconds` is the whole program's time divided
-    by its runs.
+    by its runs, `compile_seconds` the whole program's. The number of records is part of the compiled program: other
+    `steps` compile again.
 
     Raises ValueError for a field that is unknown or not a float, for lists of different lengths, and as `run` does.
     """
-    points = _points(algorithm, over)
+    points, keys = _points(algorithm, over), list(keys)
     settings = [
         loop.setting(_at(algorithm, point), problem, network, stop, typed_key(seed))
         for point in points
@@ -57,34 +58,37 @@ def sweep(
     ]
     labels = [{"seed": seed, **point} for point in points for seed in keys]
     if not settings:
-        raise ValueError(f"Expected at least one seed and one value, got keys = {list(keys)!r}, over = {dict(over)!r}.")
-    for point in points:
-        check_run(_at(algorithm, point), problem, network, steps, every, stop)
+        raise ValueError(f"Expected at least one seed and one value, got keys = {keys!r}, over = {dict(over)!r}.")
+    check_run(_at(algorithm, points[0]), problem, network, steps, every, stop)
+    for point in points[1:]:
+        _at(algorithm, point).check(problem, network)
     check_counters(network, steps)
+    steps, every = int(steps), int(every)
     chosen = default_metrics(problem) if metrics is None else resolve(metrics, problem)
     if batch is None:
         batch = 1 if jax.default_backend() == "cpu" else len(settings)
     checks.whole(1, batch=batch)
 
     values = {path: jnp.asarray([label[path] for label in labels], problem.dtype) for path in over}
-    keys_of_lanes = jax.random.wrap_key_data(jnp.stack([jax.random.key_data(one.key) for one in settings]))
+    keys_of_lanes = jnp.stack([setting.key for setting in settings])
     records = -(-steps // every)
     with Clock() as clock:
-        lanes = jax.block_until_ready(
+        params, *rest = jax.block_until_ready(
             loop.lanes(
                 settings[0], keys_of_lanes, values, jnp.int32(steps), every, records, chosen, min(batch, len(settings))
             )
         )
-    prepared = jax.eval_shape(lambda setting: loop.start(setting, ()), settings[0])[0].algorithm
+    host = jax.device_get(rest)
+    prepared = jax.eval_shape(lambda setting: loop.start(setting, ()), settings[0])[0]
     clock.seconds /= len(settings)
     results = []
     for i, (setting, label) in enumerate(zip(settings, labels)):
-        params, carry, first, rest = jax.tree.map(lambda leaf: leaf[i], lanes)  # noqa: B023
+        carry, first, later = jax.tree.map(lambda leaf: leaf[i], host)  # noqa: B023
         tally = Tally(prepared.message_bits(problem))
         tally.add(*as_chunk(first))
         tally.base = {}  # a lane's counters run on from the start
-        tally.add(rest.rounds, rest.metrics, rest.counts)
-        result = assemble(setting, params, carry, tally, clock, problem, network, steps)
+        tally.add(later.rounds, later.metrics, later.counts)
+        result = assemble(setting, params[i], carry, tally, clock, problem, network, steps)
         results.append(replace(result, labels=label))
     return results
 
@@ -102,8 +106,8 @@ def _points(algorithm: Algorithm, over: Mapping[str, Sequence[float]]) -> list[d
             target = getattr(target, name)
         if isinstance(target, bool) or not isinstance(target, (float, np.floating)):
             raise ValueError(
-                f"Expected a float field in over, got {path!r} = {target!r}. Sizes and flags change the compiled "
-                "program; run them one by one."
+                f"Expected a float field in over, got {path!r} = {target!r}. Write a number as a float (1.0, not 1); "
+                "sizes and flags change the compiled program, so run them one by one."
             )
     if not over:
         return [{}]

@@ -76,7 +76,11 @@ def fresh_counts(counts: Info) -> Info:
 
 def _evaluate(carry: Carry, setting: Setting, metrics: tuple[metrics_module.Metric, ...]) -> dict[str, Array]:
     w = setting.algorithm.params(carry.state)
-    return {metric.__name__: jnp.asarray(metric(w, setting.problem), w.dtype) for metric in metrics}
+    values = {metric.__name__: jnp.asarray(metric(w, setting.problem), w.dtype) for metric in metrics}
+    for name, value in values.items():  # shapes are known while tracing, before anything is compiled
+        if value.shape:
+            raise ValueError(f"Expected one number from the metric {name!r}, got an array of shape {value.shape}.")
+    return values
 
 
 def _record(carry: Carry, values: dict[str, Array]) -> Record:
@@ -136,7 +140,16 @@ def _advance(
     return lax.scan(stretch, carry, length=records)
 
 
-start = partial(jax.jit, static_argnames=("metrics",))(_start)
+@partial(jax.jit, static_argnames=("metrics",))
+def start(setting: Setting, metrics: tuple[metrics_module.Metric, ...]) -> tuple[Algorithm, Carry, Record]:
+    """The algorithm with its per-node constants, the carry before round 0, and the record of the start.
+
+    What a jitted function gives back is a copy, so the problem stays out of it: its data is the largest thing there is.
+    """
+    setting, carry, record = _start(setting, metrics)
+    return setting.algorithm, carry, record
+
+
 advance = partial(jax.jit, static_argnames=("every", "records", "metrics"), donate_argnames=("carry",))(_advance)
 
 

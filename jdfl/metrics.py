@@ -1,7 +1,7 @@
 """Numbers about the nodes' parameters: functions (w [m, n], problem) -> scalar, evaluated on the device.
 
 REGISTRY has them by name. A metric that needs what a problem lacks (a known truth, labels) raises ValueError from
-`check_metrics`, before anything is compiled.
+`resolve`, before anything is compiled.
 """
 
 from collections.abc import Callable, Sequence
@@ -37,13 +37,13 @@ def consensus(w: Array, problem: Problem) -> Array:
 
 def distance(w: Array, problem: Problem) -> Array:
     """||average - w*|| / ||w*|| for the generating parameters w*."""
-    assert problem.truth is not None  # check_metrics
+    assert problem.truth is not None  # resolve
     return jnp.linalg.norm(average(w) - problem.truth) / jnp.linalg.norm(problem.truth)
 
 
 def support_recovery(w: Array, problem: Problem) -> Array:
     """The share of w*'s support among as many largest entries of the average; NaN where w* is zero."""
-    assert problem.truth is not None  # check_metrics
+    assert problem.truth is not None  # resolve
     magnitude = jnp.abs(average(w))
     true = problem.truth != 0
     size = jnp.sum(true)
@@ -80,6 +80,7 @@ REGISTRY: dict[str, Metric] = {
     metric.__name__: metric
     for metric in (objective, objective_local, consensus, distance, support_recovery, accuracy, balanced_accuracy)
 }
+COUNTS = ("round", "messages", "bytes", "gradients", "communications", "releases")  # the history's other columns
 _NEEDS_TRUTH = (distance, support_recovery)
 _NEEDS_CLASSES = (accuracy, balanced_accuracy)
 
@@ -87,13 +88,22 @@ _NEEDS_CLASSES = (accuracy, balanced_accuracy)
 def resolve(metrics: Sequence[str | Metric], problem: Problem) -> tuple[Metric, ...]:
     """Metrics by name or as functions, checked against the problem.
 
-    Raises ValueError for an unknown name, a repeated one, or a metric that this problem cannot give.
+    Raises ValueError for an unknown name, a repeated one, one that a column of the history has already, or a metric
+    that this problem cannot give.
     """
+    if isinstance(metrics, str):
+        raise ValueError(f"Expected a list of metrics, got metrics = {metrics!r}. Write [{metrics!r}].")
     found: list[Metric] = []
     for metric in metrics:
         if isinstance(metric, str):
             checks.one_of(REGISTRY, metric=metric)
             metric = REGISTRY[metric]
+        if not callable(metric) or not hasattr(metric, "__name__"):
+            raise ValueError(f"Expected a name or a named function (w, problem) -> number, got {metric!r}. Use def.")
+        if metric.__name__ in COUNTS:
+            raise ValueError(
+                f"Expected another name than {metric.__name__!r}, which is a column of the history. Rename it."
+            )
         if metric.__name__ in [other.__name__ for other in found]:
             raise ValueError(f"Expected every metric once, got {metric.__name__!r} twice. Rename or drop one.")
         if metric in _NEEDS_TRUTH and problem.truth is None:

@@ -6,6 +6,7 @@ Axes: m nodes, n parameters.
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+import jax
 import numpy as np
 import pandas as pd
 from jax import Array
@@ -60,8 +61,9 @@ class Result:
 
     @property
     def final(self) -> dict[str, float]:
-        """The last finite record: metric -> value (NaN where there is none)."""
-        last = self.history.ffill().iloc[-1]
+        """The last finite value of every column of the history (NaN where there is none)."""
+        finite = self.history.astype(float)
+        last = finite.where(np.isfinite(finite)).ffill().iloc[-1]
         return {str(name): float(value) for name, value in last.items()}
 
 
@@ -75,12 +77,13 @@ class Tally:
 
     def add(self, rounds: Any, metrics: dict[str, Any], counts: dict[str, Any]) -> None:
         """Append the records of a chunk (arrays with a leading record axis); a record without progress is dropped."""
+        rounds, metrics, counts = jax.device_get((rounds, metrics, counts))  # one transfer
         sums: dict[str, int] = {}
-        for i, done in enumerate(np.asarray(rounds).tolist()):
-            sums = {name: self.base.get(name, 0) + from_limbs(np.asarray(part)[i]) for name, part in counts.items()}
+        for i, done in enumerate(rounds.tolist()):
+            sums = {name: self.base.get(name, 0) + from_limbs(part[i]) for name, part in counts.items()}
             if self.rows and done <= self.rows[-1]["round"]:
                 continue
-            values = {name: float(np.asarray(value)[i]) for name, value in metrics.items()}
+            values = {name: float(value[i]) for name, value in metrics.items()}
             self.rows.append({"round": done, **values, **self._totals_row(sums)})
         self.base = sums
 

@@ -1,5 +1,7 @@
 """Runs an algorithm: checks, a jitted start, chunks of rounds on the device, totals and words on the host."""
 
+import signal
+import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -19,13 +21,15 @@ from jdfl.problems import Problem, check_problem
 from jdfl.result import Ending, Result, Tally
 from jdfl.stopping import StopRule
 
+MOST_ROUNDS = 2**30  # rounds are counted in int32, and the next record is looked for ahead of them
+
 _compile_seconds = 0.0
 
 
-def _listen(event: str, duration: float, **_: Any) -> None:
+def _listen(event: str, duration_secs: float, **_: Any) -> None:
     global _compile_seconds
     if event.startswith("/jax/core/compile/"):
-        _compile_seconds += duration
+        _compile_seconds += duration_secs
 
 
 jax.monitoring.register_event_duration_secs_listener(_listen)
@@ -38,7 +42,7 @@ class Snapshot:
     rounds: int
     steps: int
     row: dict[str, Any]  # the last record
-    params: Callable[[], Array]  # [m, n]; call it during the callback, the state is donated afterwards
+    params: Callable[[], Array]  # a copy [m, n]; call it during the callback, the state is donated afterwards
 
 
 Callback = Callable[[Snapshot], None]
@@ -48,7 +52,7 @@ def check_run(
     algorithm: Algorithm, problem: Problem, network: Network, steps: int, every: int, stop: StopRule | None
 ) -> None:
     """Everything that can be refused before anything is compiled; raises ValueError."""
-    checks.whole(1, steps=steps, every=every)
+    checks.whole(1, MOST_ROUNDS, steps=steps, every=every)
     check_problem(problem)
     if network.m != problem.m:
         raise ValueError(
@@ -79,7 +83,8 @@ def run(
     `key` is a seed or a typed JAX key and decides all randomness. Every `every` rounds, and where the run ends, the
     `metrics` (names or functions; None: all that the problem can give) are recorded. `stop` is evaluated after every
     round. The device returns to Python about every `chunk` rounds, to call `callbacks`; results do not depend on it.
-    Ctrl-C ends the run at the next chunk and keeps what it has; so does a non-finite parameter, with its round and node.
+    Ctrl-C ends the run after the chunk under way and keeps what it has (a second one ends it at once, with nothing); so
+    does a non-finite parameter, with its round and node.
 
     Raises ValueError for settings that make no sense, before anything is compiled.
     """
@@ -87,36 +92,71 @@ def run(
     check_run(algorithm, problem, network, steps, every, stop)
     chosen = default_metrics(problem) if metrics is None else resolve(metrics, problem)
     setting = loop.setting(algorithm, problem, network, stop, typed_key(key))
-    records = max(1, chunk // every)
-    check_counters(network, records * every)
-    interrupted = False
+    steps, every = int(steps), int(every)
+    records = max(1, int(chunk) // every)
+    check_counters(network, min(records * every, steps))
     with Clock() as clock:
-        setting, carry, first = loop.start(setting, chosen)
-        tally = Tally(setting.algorithm.message_bits(problem))
+        algorithm, carry, first = loop.start(setting, chosen)
+        setting = setting.replace(algorithm=algorithm)  # pyright: ignore[reportAttributeAccessIssue]
+        tally = Tally(algorithm.message_bits(problem))
         tally.add(*as_chunk(first))
         carry = carry.replace(counts=loop.fresh_counts(carry.counts))  # pyright: ignore[reportAttributeAccessIssue]
         done, over = 0, int(carry.bad_node) != loop.NOWHERE
-        try:
-            while done < steps and not over:
+        with Interruption() as interruption:
+            while done < steps and not over and not interruption.asked:
                 carry, rows = loop.advance(carry, setting, jnp.int32(steps), every, records, chosen)
                 tally.add(rows.rounds, rows.metrics, rows.counts)
                 carry = carry.replace(counts=loop.fresh_counts(carry.counts))  # pyright: ignore[reportAttributeAccessIssue]
-                done = int(carry.rounds)
-                over = bool(carry.stopped) or int(carry.bad_node) != loop.NOWHERE
-                state = carry.state
-                for callback in callbacks:
-                    callback(Snapshot(done, steps, tally.rows[-1], lambda: setting.algorithm.params(state)))  # noqa: B023
-        except KeyboardInterrupt:
-            interrupted = True
+                done, stopped, bad = map(int, jax.device_get((carry.rounds, carry.stopped, carry.bad_node)))
+                over = bool(stopped) or bad != loop.NOWHERE
+                try:
+                    _call(callbacks, done, steps, tally.rows[-1], algorithm, carry.state)
+                except KeyboardInterrupt:
+                    interruption.asked = True
         jax.block_until_ready(carry)
     return assemble(
-        setting, setting.algorithm.params(carry.state), carry, tally, clock, problem, network, steps, interrupted
+        setting, algorithm.params(carry.state), carry, tally, clock, problem, network, steps, interruption.asked
     )
 
 
-def as_chunk(record: loop.Record) -> tuple[Array, dict[str, Array], dict[str, Array]]:
+def _call(
+    callbacks: Sequence[Callback], rounds: int, steps: int, row: dict[str, Any], algorithm: Algorithm, state: Any
+) -> None:
+    for callback in callbacks:
+        callback(Snapshot(rounds, steps, dict(row), lambda: jnp.array(algorithm.params(state), copy=True)))
+
+
+class Interruption:
+    """Notes Ctrl-C instead of raising it while a chunk is under way, whose donated state would be lost.
+
+    A second Ctrl-C is raised. Python takes signals in its main thread only; elsewhere, and where somebody handles
+    them already, nothing is changed.
+    """
+
+    def __init__(self) -> None:
+        self.asked = False
+
+    def __enter__(self) -> "Interruption":
+        main = threading.current_thread() is threading.main_thread()
+        self._replaced = main and signal.getsignal(signal.SIGINT) is signal.default_int_handler
+        if self._replaced:
+            signal.signal(signal.SIGINT, self._note)
+        return self
+
+    def _note(self, number: int, frame: Any) -> None:
+        if self.asked:
+            signal.default_int_handler(number, frame)
+        self.asked = True
+
+    def __exit__(self, *_: object) -> None:
+        if self._replaced:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def as_chunk(record: loop.Record) -> tuple[Any, dict[str, Any], dict[str, Any]]:
     """One record as a chunk of one, for `Tally.add`."""
-    rounds, metrics, counts = jax.tree.map(lambda leaf: leaf[None], (record.rounds, record.metrics, record.counts))
+    every = (record.rounds, record.metrics, record.counts)
+    rounds, metrics, counts = jax.tree.map(lambda leaf: leaf[None], jax.device_get(every))
     return rounds, metrics, counts
 
 
@@ -174,7 +214,7 @@ def check_counters(network: Network, rounds: int) -> None:
     busiest = int(np.max(np.asarray(graph.out_degree), initial=1)) * max(1, rounds)
     if busiest >= 2**31:
         raise ValueError(
-            f"Expected fewer than 2^31 messages of one node between two records, got up to {busiest} in {rounds} rounds. "
+            f"Expected fewer than 2^31 messages of one node between two records, got {busiest} in {rounds} rounds. "
             "Record more often (every=...), or use `run`, which adds up on the host after every chunk."
         )
 
@@ -182,8 +222,10 @@ def check_counters(network: Network, rounds: int) -> None:
 def typed_key(key: int | Array) -> Array:
     """A seed as a typed key; a typed key as it is."""
     if isinstance(key, Array) and jnp.issubdtype(key.dtype, jax.dtypes.prng_key):
+        checks.shape((), "Give one key for a run.", key=key)
         return key
-    checks.whole(0, key=key, remedy="Give a seed, or a typed key from jax.random.key.")
+    # JAX takes the low 32 bits of a seed, so that larger ones would repeat the runs of smaller ones.
+    checks.whole(0, 2**32 - 1, key=key, remedy="Give a seed, or a typed key from jax.random.key.")
     return jax.random.key(int(key))  # pyright: ignore[reportArgumentType]
 
 

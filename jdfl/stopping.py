@@ -56,7 +56,7 @@ class ConsensusBelow:
     def check(self) -> None:
         """Refuse a tolerance that is not positive."""
         checks.positive(tolerance=self.tolerance, per=self.per)
-        checks.not_negative(after=self.after)
+        checks.whole(0, after=self.after)
 
     def __call__(self, view: View) -> Array:
         """Consensus, but not before it means something."""
@@ -125,7 +125,9 @@ class AllOf:
     rules: tuple[StopRule, ...]
 
     def check(self) -> None:
-        """Check every rule."""
+        """Check every rule, and that there is one."""
+        if not self.rules:
+            raise ValueError("Expected at least one rule, got all_of(). Leave stop=None to run all steps.")
         for rule in self.rules:
             rule.check()
 
