@@ -61,10 +61,11 @@ class Result:
 
     @property
     def final(self) -> dict[str, float]:
-        """The last finite value of every column of the history (NaN where there is none)."""
-        finite = self.history.astype(float)
-        last = finite.where(np.isfinite(finite)).ffill().iloc[-1]
-        return {str(name): float(value) for name, value in last.items()}
+        """The last record; of a run that diverged, every column's last finite value (NaN where there is none)."""
+        rows = self.history.astype(float)
+        if self.diverged is not None:
+            rows = rows.where(np.isfinite(rows)).ffill()
+        return {str(name): float(value) for name, value in rows.iloc[-1].items()}
 
 
 class Tally:

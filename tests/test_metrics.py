@@ -1,0 +1,156 @@
+import functools
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jdfl
+from jdfl import metrics
+from tests.toy import M, N, regression
+
+problem = regression()
+truth = np.asarray(problem.truth, np.float64)
+w = np.random.default_rng(0).standard_normal((M, N)).astype(np.float32)
+
+
+def measure(name, w=w, problem=problem) -> float:
+    value = metrics.REGISTRY[name](jnp.asarray(w), problem)
+    assert value.shape == ()
+    return float(value)
+
+
+def loss(i: int, w) -> float:
+    A, b = (np.asarray(leaf, np.float64)[i] for leaf in problem.data)
+    return float(np.sum((A @ w - b) ** 2) / (2 * len(b)))
+
+
+def test_regression_metrics_are_their_formulas():
+    average = w.astype(np.float64).mean(axis=0)
+    assert measure("objective") == pytest.approx(np.mean([loss(i, average) for i in range(M)]), rel=1e-5)
+    assert measure("objective_local") == pytest.approx(np.mean([loss(i, w[i]) for i in range(M)]), rel=1e-5)
+    assert measure("consensus") == pytest.approx(np.mean(np.sum((w - average) ** 2, axis=1)), rel=1e-5)
+    assert measure("distance") == pytest.approx(
+        np.linalg.norm(average - truth) / np.linalg.norm(truth), rel=1e-5
+    )  # fmt: skip
+
+
+def test_at_the_truth_nothing_is_left():
+    solved = np.broadcast_to(truth.astype(np.float32), (M, N))
+    assert measure("support_recovery", solved) == 1
+    for name in ("objective", "objective_local", "consensus", "distance"):
+        assert measure(name, solved) == pytest.approx(0, abs=1e-10)
+
+
+@pytest.mark.parametrize(
+    ("entries", "share"),
+    [
+        ({0: 1.0, 1: 1.0, 2: 1.0}, 1),  # the support {0, 1, 2}, signs and sizes do not matter
+        ({0: -3.0, 1: 0.1, 7: 0.2, 9: 5.0}, 1 / 3),
+        ({1: 2.0}, 1 / 3),  # zeros are not found, though they stand first among equals
+        ({0: 1.0, 5: 1.0, 6: 1.0, 2: 1.0}, 2 / 3),  # of four equals the first three are taken: 0, 2, 5
+        ({7: 1.0, 8: 1.0, 9: 1.0, 0: 1.0, 1: 1.0}, 2 / 3),
+        ({}, 0),
+    ],
+)
+def test_support_recovery(entries, share):
+    w = np.zeros((M, N), np.float32)
+    for index, value in entries.items():
+        w[:, index] = value
+    assert measure("support_recovery", w) == pytest.approx(share)
+
+
+def test_there_is_no_support_to_recover_of_zero():
+    assert np.isnan(measure("support_recovery", problem=problem.replace(truth=jnp.zeros_like(problem.truth))))
+
+
+def classifier(labels, test, classes=None):
+    """Three features, four examples at every node; `test` = (features, labels)."""
+    features = np.random.default_rng(1).standard_normal((2, 4, 3)).astype(np.float32)
+    parts = [(features[i], np.asarray(labels)) for i in range(2)]
+    if classes is None:
+        return jdfl.problems.logistic_regression(parts, test=test)
+    return jdfl.problems.softmax_regression(parts, classes=classes, test=test)
+
+
+def balanced(predicted, labels) -> float:
+    return float(np.mean([np.mean(predicted[labels == c] == c) for c in np.unique(labels)]))
+
+
+def test_accuracies_of_two_classes():
+    draw = np.random.default_rng(2)
+    features, labels = draw.standard_normal((50, 3)), (draw.random(50) < 0.1).astype(int)
+    w = draw.standard_normal((2, 3)).astype(np.float32)
+    problem = classifier([0, 1, 0, 1], (features, labels))
+    predicted = (features @ w.mean(axis=0) > 0).astype(int)
+    assert measure("accuracy", w, problem) == pytest.approx(np.mean(predicted == labels))
+    assert measure("balanced_accuracy", w, problem) == pytest.approx(balanced(predicted, labels))
+    assert balanced(predicted, labels) != pytest.approx(np.mean(predicted == labels), abs=0.01)
+
+
+def test_accuracies_of_more_classes_of_which_one_is_absent():
+    draw = np.random.default_rng(3)
+    features, labels = draw.standard_normal((60, 3)), draw.choice([0, 1, 3], size=60, p=[0.8, 0.1, 0.1])
+    w = draw.standard_normal((2, 12)).astype(np.float32)
+    problem = classifier([0, 1, 2, 3], (features, labels), classes=4)
+    predicted = (features @ w.mean(axis=0).reshape(3, 4)).argmax(axis=1)
+    assert (predicted == 2).any()
+    assert measure("accuracy", w, problem) == pytest.approx(np.mean(predicted == labels))
+    assert measure("balanced_accuracy", w, problem) == pytest.approx(balanced(predicted, labels))
+
+
+def test_one_class_alone_is_no_division_by_zero():
+    features = np.ones((3, 3))
+    problem = classifier([0, 1, 0, 1], (features, np.array([1, 1, 1])))
+    assert measure("balanced_accuracy", np.ones((2, 3), np.float32), problem) == 1
+    assert measure("balanced_accuracy", -np.ones((2, 3), np.float32), problem) == 0
+
+
+def test_defaults_are_what_the_problem_can_give():
+    tested = classifier([0, 1, 0, 1], (np.ones((2, 3)), np.array([0, 1])))
+    always = {"objective", "objective_local", "consensus"}
+    assert {m.__name__ for m in metrics.default_metrics(problem)} == always | {"distance", "support_recovery"}
+    assert {m.__name__ for m in metrics.default_metrics(tested)} == always | {"accuracy", "balanced_accuracy"}
+    assert {m.__name__ for m in metrics.default_metrics(tested.replace(test=None))} == always
+    for any_problem in (problem, tested):
+        chosen = metrics.default_metrics(any_problem)
+        assert metrics.resolve([m.__name__ for m in chosen], any_problem) == chosen
+
+
+def own(w, problem):
+    return jnp.max(w)
+
+
+def test_metrics_come_by_name_and_as_functions():
+    assert metrics.resolve(["consensus", own], problem) == (metrics.consensus, own)
+    assert metrics.resolve([], problem) == ()
+
+
+def renamed(name):
+    def metric(w, problem):
+        return jnp.max(w)
+
+    metric.__name__ = name
+    return metric
+
+
+@pytest.mark.parametrize(
+    ("asked", "words"),
+    [
+        (["consensuss"], r"metric to be one of 'objective', .*got metric = 'consensuss'"),
+        (["consensus", metrics.consensus], "'consensus' twice"),
+        ([own, renamed("own")], "'own' twice"),
+        (["accuracy"], r"'accuracy' needs labelled test examples, which linear regression lacks"),
+        ("objective", r"Write \['objective'\]"),
+        ([functools.partial(own)], "named function"),
+        ([3], "named function"),
+        ([renamed("bytes")], "'bytes', which is a column"),
+    ],
+)
+def test_metrics_that_cannot_be_given_are_refused(asked, words):
+    with pytest.raises(ValueError, match=words):
+        metrics.resolve(asked, problem)
+
+
+def test_a_metric_that_needs_the_truth_is_refused_without_it():
+    with pytest.raises(ValueError, match="'distance' needs generating parameters"):
+        metrics.resolve(["distance"], problem.replace(truth=None))

@@ -1,0 +1,107 @@
+"""What a run costs: programs, copies, time, and counters that do not overflow."""
+
+import time
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import jdfl
+from jdfl import loop
+from jdfl.result import Tally
+from tests.toy import FEW, SLOW, Gossip, M, network, problem, regression, ring, run
+
+
+def test_names_compile_nothing(compilations):
+    run()
+    before = compilations()
+    renamed = run(problem=problem.replace(name="other"), network=network.replace(name="another"), steps=11)
+    assert compilations() == before
+    assert (renamed.problem_name, renamed.network_name) == ("other", "another")
+
+
+def test_state_is_donated_and_data_is_not_copied():
+    setting = loop.setting(Gossip(), problem, network, None, jax.random.key(0))
+    algorithm, carry, first = loop.start(setting, ())
+    data = {leaf.shape for leaf in jax.tree.leaves(problem.data)}
+    assert not data & {leaf.shape for leaf in jax.tree.leaves((algorithm, carry, first))}
+    setting = setting.replace(algorithm=algorithm)
+    later, _ = loop.advance(carry, setting, jnp.int32(5), 1, 5, ())
+    assert all(leaf.is_deleted() for leaf in jax.tree.leaves(carry))
+    assert not any(leaf.is_deleted() for leaf in jax.tree.leaves((later, setting)))
+
+
+_intervals: list[tuple[float, float]] = []
+
+
+def _listen(event: str, duration_secs: float, **_: str | int) -> None:
+    if event.startswith("/jax/core/compile/"):
+        end = time.perf_counter()
+        _intervals.append((end - duration_secs, end))
+
+
+jax.monitoring.register_event_duration_secs_listener(_listen)
+
+
+def test_compilation_is_timed_apart_and_once():
+    shape = {"problem": regression(5, 9), "network": ring(5)}
+    _intervals.clear()
+    began = time.perf_counter()
+    cold = run(**shape)
+    wall = time.perf_counter() - began
+    covered, until = 0.0, 0.0
+    for begin, end in sorted(_intervals):
+        covered += max(0.0, end - max(begin, until))
+        until = max(until, end)
+    assert 0 < cold.compile_seconds <= sum(end - begin for begin, end in _intervals)
+    assert cold.compile_seconds <= covered * 1.001  # events that contain one another would add up to more
+    assert cold.compile_seconds + cold.seconds <= wall
+    warm = run(**shape, key=1)
+    assert warm.compile_seconds < 0.02 * cold.compile_seconds
+    assert warm.seconds > 0
+
+
+def test_counters_beyond_an_int32():
+    result = run(Gossip(messages=2**29), chunk=1)
+    assert result.totals.messages == {"model": 12 * M * 2**29}
+    assert result.history["messages"].tolist() == [k * M * 2**29 for k in range(13)]
+
+
+def test_totals_beyond_a_float():
+    tally = Tally({"a": 2**60 + 1, "b": 3})
+    limbs = np.full((1, 8), 2**31 - 1, np.int32)
+    counts = dict.fromkeys(("sent_a", "sent_b", "grads", "communications", "releases"), limbs)
+    for k in range(4):
+        tally.add(np.array([k]), {"objective": np.array([0.5], np.float32)}, counts)
+    each = (2**31 - 1) * sum(16**place for place in range(8))
+    totals = tally.totals()
+    assert totals.messages == {"a": 4 * each, "b": 4 * each}
+    assert totals.bits == 4 * each * (2**60 + 4)
+    assert float(totals.bits) != totals.bits  # no float holds it
+    assert totals.gradients == totals.communications == totals.releases == 4 * each
+    assert tally.history()["messages"].tolist() == [2 * k * each for k in range(1, 5)]
+
+
+def test_a_record_without_progress_is_dropped_but_not_its_counts():
+    tally = Tally({"a": 1})
+    limbs = np.zeros((3, 8), np.int32)
+    limbs[:, 0] = [2, 5, 5]
+    counts = dict.fromkeys(("sent_a", "grads", "communications", "releases"), limbs)
+    tally.add(np.array([4, 6, 6]), {}, counts)
+    tally.add(np.array([7, 7, 7]), {}, counts)
+    assert tally.history()["round"].tolist() == [4, 6, 7]
+    assert tally.history()["messages"].tolist() == [2, 5, 7]
+    assert tally.totals().gradients == 10
+
+
+def test_everything_runs_in_float64():
+    with jax.enable_x64(True):
+        rules = jdfl.all_of(jdfl.consensus_below(1e-30), jdfl.objective_below(-1.0, every=2), jdfl.gradient_below(1e-9))
+        wide = regression(dtype=np.float64)
+        options = {"problem": wide, "metrics": None, "steps": np.int64(6), "every": np.int64(4), "stop": rules}
+        result = run(SLOW, **options)
+        assert result.params.dtype == np.float64
+        assert result.history["round"].tolist() == [0, 4, 6]
+        assert np.isfinite(result.history.to_numpy(dtype=float)).all()
+        lane = jdfl.sweep(SLOW, wide, network, over={"rate": [0.05]}, keys=[0], steps=6, metrics=FEW)[0]
+        np.testing.assert_allclose(lane.params, run(SLOW, problem=wide, steps=6).params, rtol=1e-12)

@@ -1,0 +1,115 @@
+"""What a run refuses, and when."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jdfl
+from tests.toy import SLOW, Gossip, M, problem, ring, run
+
+
+def test_a_seed_is_its_typed_key():
+    seed, wide, typed, other = (run(SLOW, key=key).params for key in (5, np.int64(5), jax.random.key(5), 6))
+    np.testing.assert_array_equal(seed, typed)
+    np.testing.assert_array_equal(seed, wide)
+    assert not np.isclose(seed, other).any()
+
+
+@pytest.mark.parametrize("key", [-1, "0", 0.0, None, True, 2**32, jnp.zeros(2, jnp.uint32), jax.random.key(0)[None]])
+def test_what_is_no_key_is_refused(key):
+    with pytest.raises(ValueError, match=r"key.*Give"):
+        run(key=key)
+
+
+broken = problem.data[0].at[4, 2, 7].set(jnp.nan)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"steps": 0}, "steps = 0"),
+        ({"steps": True}, "steps = True"),
+        ({"steps": 2.0}, "steps = 2.0"),
+        ({"steps": 2**31}, "steps = 2147483648"),
+        ({"every": 0}, "every = 0"),
+        ({"chunk": 0}, "chunk = 0"),
+        ({"chunk": True}, "chunk = True"),
+        ({"network": ring(5)}, "network.m = 5 and problem.m = 6"),
+        ({"problem": problem.replace(data=(broken, problem.data[1]))}, r"data\[0\], got nan at node 4, example 2"),
+        ({"metrics": ["nothing"]}, "metric = 'nothing'"),
+        ({"metrics": ["accuracy"]}, "'accuracy' needs labelled"),
+        ({"stop": jdfl.consensus_below(-1.0)}, "tolerance = -1.0"),
+        ({"algorithm": Gossip(rate=-1.0)}, "rate = -1.0"),
+    ],
+)
+def test_settings_that_make_no_sense_are_refused(options, words, compilations):
+    run()  # the checks themselves are compiled by now
+    before = compilations()
+    with pytest.raises(ValueError, match=words):
+        run(**options)
+    assert compilations() <= before + ("problem" in options)  # finding the entry that is not finite
+
+
+def by_node(w, problem):
+    return jnp.sum(w, axis=1)
+
+
+def test_a_metric_that_is_no_number_is_refused():
+    with pytest.raises(ValueError, match=r"one number from the metric 'by_node', got an array of shape \(6,\)"):
+        run(metrics=["objective", by_node])
+
+
+ones = np.ones(M)
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"s": 21}, "s >= 1 and <= 20, got s = 21. s is the number of nonzeros"),
+        ({"s": 0}, "s = 0"),
+        ({"s": 2.0}, "s = 2.0"),
+        ({"s": True}, "s = True"),
+        ({"rate": 0.0}, r"rate in \(0, 1\], got rate = 0.0. It is the share"),
+        ({"rate": 1.5}, "rate = 1.5"),
+        ({"rate": float("nan")}, "rate = nan"),
+        ({"mu": 0.0}, "mu > 0 and finite, got mu = 0.0"),
+        ({"mu": -1.0}, "mu = -1.0"),
+        ({"mu": float("inf")}, "mu = inf"),
+        ({"periods": (0, 3)}, r"periods\[0\] = 0"),
+        ({"periods": (4, 3)}, r"periods\[1\] >= 4, got periods\[1\] = 3. Give \(low, high\)"),
+        ({"period": np.array([1, 2, 0, 1, 1, 1])}, "period >= 1, got period = "),
+        ({"period": ones}, "whole numbers period"),
+        ({"period": np.ones(5, int)}, r"period of shape \(6\), got \(5,\). One period for every node"),
+        ({"period": 3}, r"period of shape \(6\), got \(\)"),
+        ({"sigma": np.ones((6, 1))}, r"sigma of shape \(6\), got \(6, 1\). One constant for every node"),
+        ({"sigma": 0 * ones}, "sigma > 0 and finite"),
+        ({"sigma": np.nan * ones}, "sigma > 0 and finite"),
+        ({"noise": "keep"}, "noise to be one of 'kept', 'literal', got noise = 'keep'"),
+        ({"sigma_rows": "n"}, "sigma_rows to be one of"),
+        ({"first": "one"}, "first to be one of"),
+        ({"own": "never"}, "own to be one of"),
+        ({"own_coded": "yes"}, "own_coded to be one of"),
+        ({"phi": "both"}, "phi to be one of"),
+        ({"block": 0}, "block = 0"),
+        ({"codec": jdfl.OneBit(d=0)}, "d = 0. One sign is the least"),
+        ({"codec": jdfl.OneBit(d=8, gamma=1.0)}, "gamma > 1, got gamma = 1.0"),
+        ({"codec": jdfl.OneBit(d=8, gamma=float("nan"))}, "gamma = nan"),
+        ({"codec": jdfl.OneBit(d=8, s=21)}, "s = 21"),
+        ({"codec": jdfl.OneBit(d=8, flips=9)}, "flips = 9"),
+        ({"codec": jdfl.OneBit(d=8, inverse="log")}, "inverse to be one of"),
+        ({"codec": jdfl.OneBit(d=8, norm_bits=16)}, "norm_bits to be one of"),
+        ({"codec": jdfl.Sparse(s=0)}, "s = 0"),
+        ({"codec": jdfl.Dense("float16")}, "precision to be one of"),
+        ({"mechanism": jdfl.Gaussian(0.0)}, "multiplier = 0.0. Use mechanism=None"),
+        ({"mechanism": jdfl.Gaussian(1.0), "sensitivity": 0.0}, "sensitivity > 0 and finite, got sensitivity = 0.0"),
+        ({"mechanism": jdfl.Gaussian(1.0), "sensitivity": -1.0}, "sensitivity = -1.0"),
+    ],
+    ids=lambda value: "" if isinstance(value, str) else ",".join(value),
+)
+def test_ceps_refuses_settings_before_anything_is_compiled(fields, words, compilations):
+    run()
+    before = compilations()
+    with pytest.raises(ValueError, match=words):
+        run(jdfl.CEPS(**{"s": 3, **fields}))
+    assert compilations() == before

@@ -1,0 +1,222 @@
+"""How a run goes and where it ends."""
+
+import signal
+import threading
+
+import numpy as np
+import pytest
+
+import jdfl
+from jdfl import loop, metrics
+from tests.toy import SLOW, Gossip, M, N, problem, run
+
+
+@pytest.fixture(scope="module")
+def one_by_one():
+    """The parameters and communications after each of 30 rounds, a round at a time."""
+    params, communications = [], []
+
+    def keep(snapshot):
+        params.append(snapshot.params())
+        communications.append(snapshot.row["communications"])
+
+    result = run(SLOW, steps=30, chunk=1, callbacks=[keep])
+    return params, communications, result
+
+
+# ---------------------------------------------------------------- where a run ends
+
+
+@pytest.mark.parametrize("tolerance", [1e9, 20.0, 1.0, 0.3])
+@pytest.mark.parametrize(("every", "chunk"), [(1, 1), (1, 50), (7, 50), (7, 3)])
+def test_the_stop_rule_ends_the_run_in_the_very_round(one_by_one, tolerance, every, chunk):
+    params, _, _ = one_by_one
+    period = np.asarray(SLOW.period)
+    first = next(
+        k for k in range(1, 31) if (k >= period).all() and float(metrics.consensus(params[k - 1], problem)) <= tolerance
+    )
+    result = run(SLOW, steps=30, every=every, chunk=chunk, stop=jdfl.consensus_below(tolerance))
+    assert (result.rounds, result.ending) == (first, "stop rule")
+    np.testing.assert_array_equal(result.params, params[first - 1])
+    np.testing.assert_array_equal(result.communication_rounds, first // period)
+    assert result.history["round"].tolist() == [*range(0, first, every), first]
+    assert "agree" in result.reason
+
+
+def test_agreement_counts_only_after_every_node_has_communicated():
+    assert run(SLOW, steps=30, stop=jdfl.consensus_below(1e9)).rounds == 4
+
+
+@pytest.mark.parametrize(
+    ("steps", "every", "chunk", "rounds"),
+    [
+        (12, 5, 50, [0, 5, 10, 12]),
+        (12, 5, 1, [0, 5, 10, 12]),
+        (12, 4, 6, [0, 4, 8, 12]),
+        (3, 1, 2, [0, 1, 2, 3]),
+        (2, 10**9, 50, [0, 2]),
+        (np.int64(3), np.int32(2), np.int64(2), [0, 2, 3]),
+    ],
+)
+def test_records_fall_on_multiples_and_on_the_last_round(one_by_one, steps, every, chunk, rounds):
+    result = run(SLOW, steps=steps, every=every, chunk=chunk)
+    assert result.history["round"].tolist() == rounds
+    assert (result.ending, result.reason) == ("steps", f"all {steps} rounds are done")
+    np.testing.assert_array_equal(result.params, one_by_one[0][steps - 1])
+    whole = one_by_one[2].history.set_index("round").loc[rounds].reset_index()
+    np.testing.assert_allclose(result.history.to_numpy(), whole.to_numpy(), rtol=1e-6)
+
+
+def test_a_rule_that_never_fires_is_mentioned():
+    assert "the stop rule never fired" in run(stop=jdfl.objective_below(-1.0)).reason
+
+
+def test_the_counts_are_those_of_the_algorithm(one_by_one):
+    _, communications, result = one_by_one
+    period = np.asarray(SLOW.period)
+    assert communications == [int((k // period).sum()) for k in range(1, 31)]
+    assert result.totals.messages == {"model": 30 * M}
+    assert result.totals.message_bits == {"model": 32 * N}
+    assert result.totals.bits == 30 * M * 32 * N
+    assert result.totals.bytes == 30 * M * 4 * N
+    assert (result.totals.gradients, result.totals.releases) == (31 * M, 30 * M)
+    assert result.totals.communications == communications[-1]
+    assert all(type(value) is int for value in (result.totals.bits, result.totals.gradients, result.totals.releases))
+
+
+# ---------------------------------------------------------------- callbacks and interruption
+
+
+def test_callbacks_see_every_chunk():
+    seen = []
+
+    def look(snapshot):
+        seen.append((snapshot.rounds, snapshot.steps, snapshot.row["round"], snapshot.params()))
+        snapshot.row["objective"] = None  # a callback's own copy
+
+    result = run(chunk=5, callbacks=[look])
+    assert [entry[:3] for entry in seen] == [(5, 12, 5), (10, 12, 10), (12, 12, 12)]
+    for rounds, _, _, params in seen:  # still there after later chunks
+        np.testing.assert_array_equal(params, run(steps=rounds).params)
+    assert np.isfinite(result.history["objective"]).all()
+
+
+def check_interrupted(result, rounds):
+    whole = run(steps=rounds)
+    assert (result.ending, result.rounds) == ("interrupted", rounds)
+    assert f"after round {rounds}" in result.reason
+    assert result.history["round"].tolist() == list(range(rounds + 1))
+    assert result.totals == whole.totals
+    np.testing.assert_array_equal(result.params, whole.params)
+
+
+def test_a_callback_may_interrupt():
+    def stop(snapshot):
+        if snapshot.rounds == 6:
+            raise KeyboardInterrupt
+
+    check_interrupted(run(chunk=3, callbacks=[stop]), 6)
+
+
+def test_an_interruption_of_the_last_chunk_changes_nothing():
+    def stop(snapshot):
+        if snapshot.rounds == 12:
+            raise KeyboardInterrupt
+
+    assert run(chunk=3, callbacks=[stop]).ending == "steps"
+
+
+@pytest.fixture
+def ctrl_c(monkeypatch):
+    """Python's own handling of Ctrl-C, and a way to press it while a chunk's donated state is in nobody's hands."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    advance = loop.advance
+
+    def press(times):
+        def pressed(carry, *rest):
+            result = advance(carry, *rest)
+            for _ in range(times):
+                signal.raise_signal(signal.SIGINT)
+            return result
+
+        monkeypatch.setattr(loop, "advance", pressed)
+
+    yield press
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    signal.signal(signal.SIGINT, before)
+
+
+def test_ctrl_c_waits_for_the_chunk_under_way(ctrl_c):
+    ctrl_c(1)
+    check_interrupted(run(chunk=3), 3)
+
+
+def test_a_second_ctrl_c_does_not_wait(ctrl_c):
+    ctrl_c(2)
+    with pytest.raises(KeyboardInterrupt):
+        run(chunk=3)
+
+
+def test_other_errors_of_a_callback_are_raised():
+    def fail(snapshot):
+        raise RuntimeError("disk full")
+
+    with pytest.raises(RuntimeError, match="disk full"):
+        run(callbacks=[fail])
+
+
+def test_runs_in_other_threads():
+    found = []
+    thread = threading.Thread(target=lambda: found.append(run(key=3)))
+    thread.start()
+    thread.join()
+    np.testing.assert_array_equal(found[0].params, run(key=3).params)
+
+
+# ---------------------------------------------------------------- divergence
+
+
+@pytest.mark.parametrize(("every", "chunk"), [(1, 1), (5, 50), (1, 3)])
+def test_a_run_ends_with_the_first_node_that_is_not_finite(every, chunk):
+    result = run(Gossip(fails=((6, 4), (6, 2), (8, 0))), every=every, chunk=chunk, stop=jdfl.consensus_below(1e-9))
+    assert (result.ending, result.rounds, result.diverged) == ("diverged", 7, (7, 2))
+    assert "node 2" in result.reason
+    assert "after round 7" in result.reason
+    assert result.history["round"].tolist() == [*range(0, 7, every), 7]
+    assert not np.isfinite(result.history["objective"].iloc[-1])
+    assert np.isfinite(result.history["objective"].iloc[:-1]).all()
+    assert result.final["objective"] == result.history["objective"].iloc[-2]
+    assert result.final["round"] == 7
+    assert result.totals.messages == {"model": 7 * M}
+    assert np.isfinite(np.delete(np.asarray(result.params), [2, 4], axis=0)).all()
+
+
+def test_a_start_that_is_not_finite_is_no_run():
+    result = run(Gossip(fails=((-1, 3),)))
+    assert (result.ending, result.rounds, result.diverged) == ("diverged", 0, (0, 3))
+    assert result.history["round"].tolist() == [0]
+    assert np.isnan(result.final["objective"])
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [{"sigma": np.full(M, 1e-30)}, {"mechanism": jdfl.Gaussian(1e38), "sensitivity": 10.0}],
+    ids=["sigma", "noise"],
+)
+def test_ceps_that_diverges_keeps_what_was_finite(fields):
+    result = run(jdfl.CEPS(s=3, periods=(2, 3), **fields), steps=100)
+    assert result.ending == "diverged"
+    assert result.diverged is not None
+    assert result.diverged[0] == result.rounds == result.history["round"].iloc[-1] < 100
+    node = result.diverged[1]
+    finite = np.isfinite(result.params).all(axis=1)
+    assert finite[:node].all()
+    assert not finite[node]
+    assert all(np.isfinite(value) for value in result.final.values())  # infinity is not a final value either
+
+
+def test_a_metric_that_overflows_is_told_as_it_is():
+    result = run(Gossip(mechanism=jdfl.Gaussian(1e25)))
+    assert (result.ending, result.diverged) == ("steps", None)
+    assert result.final["objective"] == np.inf
+    assert np.isfinite(result.params).all()

@@ -1,0 +1,94 @@
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jdfl
+from jdfl.stopping import View
+from tests.toy import M, N, regression
+
+problem = regression()
+assert problem.truth is not None
+solved = jnp.broadcast_to(problem.truth, (M, N))
+
+
+def view(w=solved, rounds: int = 6, communications=None) -> View:
+    talked = jnp.ones((M,), jnp.int32) if communications is None else jnp.asarray(communications, jnp.int32)
+    return View(jnp.int32(rounds), w, talked, problem)
+
+
+def apart(size: float):
+    """Parameters with consensus error size^2 whose average is the truth."""
+    return solved.at[0, 0].add(size * (M / 2) ** 0.5).at[1, 0].add(-size * (M / 2) ** 0.5)
+
+
+@pytest.mark.parametrize(("size", "fires"), [(0.0, True), (0.099, True), (0.101, False)])
+def test_consensus_below_its_tolerance(size, fires):
+    assert bool(jdfl.consensus_below(0.01)(view(apart(size)))) is fires
+    assert bool(jdfl.consensus_below(0.001, per=10)(view(apart(size)))) is fires
+
+
+def test_consensus_waits_until_every_node_has_communicated():
+    rule = jdfl.consensus_below(0.01)
+    assert rule(view(communications=[1, 2, 3, 1, 1, 1]))
+    assert not rule(view(communications=[1, 2, 3, 0, 1, 1]))
+
+
+@pytest.mark.parametrize(("rounds", "fires"), [(8, False), (9, True), (10, True)])
+def test_consensus_waits_for_its_round(rounds, fires):
+    assert bool(jdfl.consensus_below(0.01, after=9)(view(rounds=rounds))) is fires
+
+
+def test_objective_below_its_value():
+    w = solved + 0.1
+    value = float(np.mean(np.asarray(problem.values_at(w[0]))))
+    assert jdfl.objective_below(value * 1.001)(view(w))
+    assert not jdfl.objective_below(value * 0.999)(view(w))
+
+
+def test_gradient_below_its_tolerance():
+    w = solved + 0.1
+    size = float(np.linalg.norm(np.mean(np.asarray(problem.gradients(w)), axis=0)))
+    assert jdfl.gradient_below(size * 1.001)(view(w))
+    assert not jdfl.gradient_below(size * 0.999)(view(w))
+
+
+@pytest.mark.parametrize("rule", [jdfl.objective_below(1.0, every=4), jdfl.gradient_below(1.0, every=4)])
+def test_costly_rules_look_every_few_rounds(rule):
+    assert [bool(rule(view(rounds=rounds))) for rounds in range(1, 9)] == [rounds % 4 == 0 for rounds in range(1, 9)]
+
+
+def test_all_of_needs_all():
+    yes, no = jdfl.objective_below(1.0), jdfl.objective_below(-1.0)
+    assert jdfl.all_of(yes, yes)(view())
+    assert not jdfl.all_of(yes, no)(view())
+    assert not jdfl.all_of(no, yes)(view())
+    assert jdfl.all_of(yes, jdfl.consensus_below(1.0)).reason == f"{yes.reason}, and {jdfl.consensus_below(1.0).reason}"
+
+
+@pytest.mark.parametrize("bad", [jnp.nan, jnp.inf])
+def test_no_rule_fires_on_parameters_that_are_not_finite(bad):
+    w = solved.at[2, 3].set(bad)
+    rules = [jdfl.consensus_below(1e30), jdfl.objective_below(1e30), jdfl.gradient_below(1e30)]
+    assert not any(bool(rule(view(w))) for rule in [*rules, jdfl.all_of(*rules)])
+
+
+@pytest.mark.parametrize(
+    ("rule", "words"),
+    [
+        (jdfl.consensus_below(0.0), "tolerance = 0.0"),
+        (jdfl.consensus_below(float("nan")), "tolerance = nan"),
+        (jdfl.consensus_below(1.0, per=-1), "per = -1"),
+        (jdfl.consensus_below(1.0, after=-2), "after = -2"),
+        (jdfl.consensus_below(1.0, after=2.5), "after = 2.5"),
+        (jdfl.objective_below(float("inf")), "value"),
+        (jdfl.objective_below(1.0, every=0), "every = 0"),
+        (jdfl.gradient_below(-1e-3), "tolerance = -0.001"),
+        (jdfl.gradient_below(1e-3, every=True), "every = True"),
+        (jdfl.all_of(), "at least one rule"),
+        (jdfl.all_of(jdfl.objective_below(1.0), jdfl.consensus_below(0.0)), "tolerance = 0.0"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_settings_that_make_no_sense_are_refused(rule, words):
+    with pytest.raises(ValueError, match=words):
+        rule.check()

@@ -1,0 +1,86 @@
+"""A small algorithm that compiles in no time, for tests of the runner; its counts and failures are known by hand."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import struct
+from jax import Array
+
+import jdfl
+from jdfl import checks, ops
+from jdfl.privacy import NO_NOISE
+
+M, N, Q = 6, 20, 8
+
+
+@struct.dataclass
+class Gossip:
+    """w_i <- sum_j W_ij w_j (in rounds k with (k + 1) % period_i = 0) - rate grad f_i(w_i), with noise where asked."""
+
+    rate: Any = 0.05
+    mechanism: Any = None
+    period: Any = None  # [m] int32
+    messages: int = struct.field(pytree_node=False, default=1)  # counted per node and round
+    fails: tuple[tuple[int, int], ...] = struct.field(pytree_node=False, default=())  # (k, node) that become infinite
+
+    def check(self, problem: Any, network: Any) -> None:
+        checks.positive("Steps go downhill.", rate=self.rate)
+
+    def prepare(self, problem: Any, round: jdfl.Round) -> "Gossip":
+        period = jnp.ones((problem.m,), jnp.int32) if self.period is None else self.period
+        return self.replace(period=period)  # pyright: ignore[reportAttributeAccessIssue]
+
+    def init(self, problem: Any, round: jdfl.Round) -> tuple[Array, jdfl.Info]:
+        zero = jnp.zeros((problem.m,), jnp.int32)
+        w = ops.node_normal(round.key, 7, round.node, (problem.n,), problem.dtype)
+        for k, node in self.fails:
+            if k < 0:
+                w = w.at[node].set(jnp.nan)
+        return w, jdfl.Info({"model": zero}, zero + 1, zero, zero)
+
+    def step(self, w: Array, problem: Any, round: jdfl.Round) -> tuple[Array, jdfl.Info]:
+        talks = (round.k + 1) % self.period == 0
+        new = jnp.where(talks[:, None], jdfl.network.mix(round.graph, w), w) - self.rate * problem.gradients(w)
+        if self.mechanism is not None:
+            new = jax.vmap(self.mechanism.add, (0, 0, None))(ops.node_keys(round.key, 8, round.node), new, 1.0)
+        for k, node in self.fails:
+            new = jnp.where(((round.k == k) & (round.node == node))[:, None], jnp.inf, new)
+        one = jnp.ones((problem.m,), jnp.int32)
+        noisy = one if self.mechanism is not None else 0 * one
+        return new, jdfl.Info({"model": self.messages * one}, one, noisy, talks.astype(jnp.int32))
+
+    def params(self, state: Array) -> Array:
+        return state
+
+    def message_bits(self, problem: Any) -> dict[str, int]:
+        return {"model": 32 * problem.n}
+
+    def privacy(self, problem: Any) -> jdfl.Guarantee:
+        return NO_NOISE
+
+
+def regression(m: int = M, n: int = N, dtype: Any = np.float32) -> jdfl.problems.LinearRegression:
+    """A small sparse regression, well conditioned enough for `Gossip`'s default rate."""
+    draw = np.random.default_rng(5)
+    w = np.zeros(n)
+    w[:3] = [1.0, -2.0, 0.5]
+    A = draw.standard_normal((m, Q, n))
+    return jdfl.problems.linear_regression(list(A), list(A @ w), truth=w, dtype=dtype)
+
+
+def ring(m: int = M) -> jdfl.network.Static:
+    """The network of most tests."""
+    return jdfl.network.ring(m)
+
+
+problem, network = regression(), ring()
+SLOW = Gossip(period=np.array([1, 2, 3, 1, 2, 4], np.int32), mechanism=jdfl.Gaussian(1e-3))
+FEW = ["objective", "consensus"]
+
+
+def run(algorithm: Any = None, *, steps: int = 12, **options: Any) -> jdfl.Result:
+    """`jdfl.run` on the common problem; the same settings share compiled code."""
+    given = {"problem": problem, "network": network, "metrics": FEW, **options}
+    return jdfl.run(Gossip() if algorithm is None else algorithm, steps=steps, **given)
