@@ -1,0 +1,1 @@
+"""Speed: one script per question, every figure a ratio or a median in one run."""

@@ -1,0 +1,1 @@
+"""The papers' tables and figures, one script each."""

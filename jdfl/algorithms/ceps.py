@@ -19,6 +19,7 @@ of noisy gradients; `noise="literal"` is the paper's.
 Axes: m nodes, n parameters, d slots of the neighbour table, b rows of a block.
 """
 
+from dataclasses import replace
 from typing import Any, Literal
 
 import jax
@@ -91,8 +92,9 @@ class CEPS:
         checks.whole(1, n, "s is the number of nonzeros kept of n parameters.", s=self.s)
         checks.fraction("It is the share of its neighbours that a node listens to.", rate=self.rate)
         checks.positive(mu=self.mu)
-        checks.whole(1, **{"periods[0]": self.periods[0]})
-        checks.whole(self.periods[0], remedy="Give (low, high).", **{"periods[1]": self.periods[1]})
+        low, high = self.periods
+        checks.whole(1, remedy="periods is (low, high).", low=low)
+        checks.whole(low, remedy="periods is (low, high).", high=high)
         if self.period is not None:
             checks.shape((m,), "One period for every node.", period=self.period)
             if not np.issubdtype(np.asarray(self.period).dtype, np.integer) or np.min(np.asarray(self.period)) < 1:
@@ -126,7 +128,7 @@ class CEPS:
             if self.sigma_rows == "half_n":
                 sigma = sigma * jnp.sum(problem.weight, axis=1) / (problem.n / 2)
         codec = self.codec.prepare(round.key, round.node, problem.n, self.s, problem.dtype)
-        return self.replace(period=period, sigma=sigma, codec=codec)  # pyright: ignore[reportAttributeAccessIssue]
+        return replace(self, period=period, sigma=sigma, codec=codec)
 
     def init(self, problem: Problem, round: Round) -> tuple[State, Info]:
         """W = 0, u = -grad f(0), m_i = |N_i|."""
@@ -178,7 +180,7 @@ class CEPS:
         return jnp.maximum(degree, 1) if self.own == "absent" else degree + 1
 
     def _sample(self, talks: Array, round: Round) -> tuple[Array, Array, Array]:
-        """N_i^k: its size ceil(r |N_i|) [m] int32, whether i is in it [m], and the others [m, d]; empty where silent."""
+        """N_i^k: its size ceil(r |N_i|) [m] int32, whether i is in it [m], the others in it [m, d]; empty if silent."""
         everyone = self._neighbourhood(round)
         wanted = jnp.asarray(self.rate, jnp.float32) * everyone.astype(jnp.float32)
         size = jnp.clip(jnp.ceil(wanted - 1e-4).astype(jnp.int32), 1, everyone)  # 0.2 * 15 is 3, though not in floats

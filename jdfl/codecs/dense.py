@@ -44,4 +44,5 @@ class Dense:
 
     def unpack(self, data: bytes, n: int) -> np.ndarray:
         """The floats."""
-        return packing.to_floats(*packing.split(data, self.bits(n)), self.precision)
+        (floats,) = packing.split(data, self.bits(n))
+        return packing.to_floats(floats, self.precision)

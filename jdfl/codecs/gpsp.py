@@ -24,7 +24,7 @@ TOLERANCE = 0.1  # stop when the support repeats and the objective fell by less 
 class Decoding(NamedTuple):
     """The unit vector found, in sparse form, and the number of iterations."""
 
-    index: Array  # [s] int32
+    support: Array  # [s] int32
     value: Array  # [s]
     iterations: Array  # int32 []
 
@@ -53,7 +53,9 @@ def _keep_flips(y: Array, flips: int) -> Array:
     return negative + ops.top_s(jnp.maximum(y, 0.0), flips) if flips else negative
 
 
-def gpsp(phi_t: Array, c: Array, s: int, *, flips: int, margin: Array, eta: Array, cap: int) -> Decoding:
+def gpsp(
+    phi_t: Array, c: Array, s: int, *, flips: int, margin: Array | float, eta: Array | float, cap: int
+) -> Decoding:
     """Find x with ||x|| = 1, ||x||_0 <= s and sign(Phi x) ~ c from Phi^T [n, d] and signs c [d] of +-1.
 
     `margin` is e, `eta` the ridge, `flips` the number of signs that may be wrong, `cap` the most iterations.
@@ -90,15 +92,16 @@ def gpsp(phi_t: Array, c: Array, s: int, *, flips: int, margin: Array, eta: Arra
         point, iterations, _ = carry
         v = point.Ax + point.y - margin
         g = jnp.dot(phi_t, c * v, precision=ops.HIGHEST).at[point.T].add(eta * point.x, mode="drop")
-        first = jnp.asarray(STEP / d, dtype)
 
         def rises(trial: tuple[_Point, Array, Array]) -> Array:
             return (trial[0].objective >= point.objective) & (trial[2] < HALVINGS)
 
         def halve(trial: tuple[_Point, Array, Array]) -> tuple[_Point, Array, Array]:
-            return projected(point, v, g, trial[1] / 2), trial[1] / 2, trial[2] + 1
+            a = trial[1] / 2
+            return projected(point, v, g, a), a, trial[2] + 1
 
-        trial = lax.while_loop(rises, halve, (projected(point, v, g, first), first, jnp.int32(1)))[0]
+        untried = (point, jnp.asarray(2 * STEP / d, dtype), jnp.int32(0))
+        trial = lax.while_loop(rises, halve, untried)[0]
         moved = better(trial, point)
         repeats = jnp.all(trial.T == point.T)
         polished = better(newton(moved), moved)

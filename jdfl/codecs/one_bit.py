@@ -1,5 +1,6 @@
 """One-bit compressed sensing of sparse vectors: d signs and one norm (CEPS paper, Algorithm 2)."""
 
+from dataclasses import replace
 from typing import Any, ClassVar, Literal
 
 import jax.numpy as jnp
@@ -59,9 +60,7 @@ class OneBit:
         if matrix is None:
             matrix = ops.node_normal(key, _MATRIX, node, (n, d), dtype)
         spread = {name: jnp.broadcast_to(jnp.asarray(getattr(self, name), dtype), (m,)) for name in _PER_NODE}
-        return self.replace(  # pyright: ignore[reportAttributeAccessIssue]
-            d=d, s=sparsity if self.s is None else self.s, matrix=matrix, **spread
-        )
+        return replace(self, d=d, s=sparsity if self.s is None else self.s, matrix=matrix, **spread)
 
     def encode(self, key: Array, x: Array) -> tuple[Array, Array]:
         """Signs [d] bool (True is +1) and the norm ||x|| []."""
@@ -79,7 +78,7 @@ class OneBit:
         size = jnp.expm1(scale * v * jnp.log(self.gamma))
         length = jnp.linalg.norm(size)
         size = size * jnp.where(length > 0, norm / jnp.where(length > 0, length, 1.0), 0.0)
-        return jnp.zeros((n,), size.dtype).at[found.index].set(jnp.sign(found.value) * size)
+        return jnp.zeros((n,), size.dtype).at[found.support].set(jnp.sign(found.value) * size)
 
     def _sizes(self, n: int) -> tuple[int, int]:
         return self.norm_bits, max(1, n // 2) if self.d is None else self.d

@@ -1,5 +1,6 @@
 """The s entries largest in magnitude: plain indices and float32 values."""
 
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import jax.numpy as jnp
@@ -25,7 +26,7 @@ class Sparse:
 
     def prepare(self, key: Array, node: Array, n: int, sparsity: int, dtype: Any) -> "Sparse":
         """Take over the number of nonzeros."""
-        return self.replace(s=sparsity if self.s is None else self.s)  # pyright: ignore[reportAttributeAccessIssue]
+        return replace(self, s=sparsity if self.s is None else self.s)
 
     def _size(self) -> int:
         if self.s is None:

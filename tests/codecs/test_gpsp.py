@@ -33,7 +33,7 @@ def test_agrees_with_the_reference_loop(n, d, s, flips):
             expected, iterations = reference.gpsp(phi, c, s, flips=flips, cap=12, return_iterations=True)
             found = decode(jnp.asarray(phi.T), jnp.asarray(c), s, flips=flips, margin=0.01, eta=1e-4, cap=12)
             x = np.zeros(n)
-            x[np.asarray(found.index)] = np.asarray(found.value)
+            x[np.asarray(found.support)] = np.asarray(found.value)
             np.testing.assert_allclose(x, expected, rtol=0, atol=1e-9)
             assert int(found.iterations) == iterations
 
@@ -58,7 +58,7 @@ def test_sign_flip_of_all_measurements_flips_the_answer():
         )
         for sign in (1, -1)
     )
-    np.testing.assert_array_equal(one.index, other.index)
+    np.testing.assert_array_equal(one.support, other.support)
     np.testing.assert_allclose(one.value, -other.value, rtol=1e-5)
     np.testing.assert_allclose(jnp.linalg.norm(one.value), 1.0, rtol=1e-5)
 

@@ -61,8 +61,8 @@ def ceps(
 ) -> Trace:
     """Algorithm 1 on m nodes.
 
-    `neighbours[i]` is N_i, with or without i. `choose(k, i, size)` draws N_i^k from it; `send(j, w_j)` is what arrives of
-    node j's parameters, asked for once per sender and round, and a node knows its own exactly; `noise(k, i)` has
+    `neighbours[i]` is N_i, with or without i. `choose(k, i, size)` draws N_i^k from it; `send(j, w_j)` is what arrives
+    of node j's parameters, asked for once per sender and round, and a node knows its own exactly; `noise(k, i)` has
     k = -1 for the first u. `kept` stores the noise in u; `until(w, k)` ends the run after round k.
     """
     m = len(neighbours)

@@ -1,0 +1,254 @@
+"""CEPS: against the plain numpy loop, against doing the communication work of all nodes, and what compiling costs.
+
+Run `python -m benchmarks.ceps [--quick] [--out DIR]`; about four minutes on two cores.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import struct
+from jax import Array
+
+import jdfl
+from benchmarks.common import Row, interleaved, options, ratios, report, row
+from jdfl import loop, ops
+from jdfl.algorithms import ceps as module
+from jdfl.base import Info, Round
+from jdfl.codecs import gpsp
+from jdfl.network.graph import gather_sum
+from tests.reference.ceps import ceps as reference
+from tests.reference.ceps import one_bit
+
+NAME = "ceps"
+S, RATE, EPSILON = 10, 0.2, 0.5
+
+
+@dataclass(frozen=True)
+class Setup:
+    """Example 1 with its network."""
+
+    problem: jdfl.problems.LinearRegression
+    network: jdfl.network.Static
+
+
+def setup(m: int, n: int) -> Setup:
+    return Setup(
+        jdfl.problems.example1(m=m, n=n, s=S, rows=(n // 4, 3 * n // 4)), jdfl.network.erdos_renyi(m, 0.45, seed=0)
+    )
+
+
+def rounds_of(algorithm: Any, here: Setup, rounds: int, stop: Any = None) -> tuple[Any, Any]:
+    """A function that runs the rounds alone: drawing matrices and compiling are done before."""
+    setting = loop.setting(algorithm, here.problem, here.network, stop, jax.random.key(0))
+    prepared, carry, _ = loop.start(setting, ())
+    setting = replace(setting, algorithm=prepared)
+
+    def work() -> Any:
+        fresh = jax.tree.map(jnp.copy, carry)
+        return loop.advance(fresh, setting, jnp.int32(rounds), rounds, 1, ())[0]
+
+    return work, setting
+
+
+class NumpyRun:
+    """The reference loop on the same data, matrices, periods and constants; its draws are numpy's own."""
+
+    def __init__(self, here: Setup, setting: Any, dtype: type) -> None:
+        A, b = (np.asarray(leaf) for leaf in here.problem.data)
+        rows = np.asarray(here.problem.weight).sum(axis=1).astype(int)
+        self.A = [A[i, :count].astype(dtype) for i, count in enumerate(rows)]
+        self.b = [b[i, :count].astype(dtype) for i, count in enumerate(rows)]
+        graph = here.network.graph
+        self.neighbours = [
+            list(map(int, row[mask])) for row, mask in zip(np.asarray(graph.senders), np.asarray(graph.mask))
+        ]
+        codec = setting.algorithm.codec
+        self.phi = np.ascontiguousarray(np.swapaxes(np.asarray(codec.matrix), 1, 2)).astype(dtype)
+        self.sigma = np.asarray(setting.algorithm.sigma).astype(dtype)
+        self.period = np.asarray(setting.algorithm.period)
+        self.scale = float(setting.algorithm.mechanism.multiplier) * float(setting.algorithm.sensitivity)
+        self.dtype, self.n = dtype, here.problem.n
+
+    def __call__(self) -> np.ndarray:
+        """A whole run; the last parameters [m, n]."""
+        draw = np.random.default_rng(0)
+
+        def gradient(i: int, w: np.ndarray) -> np.ndarray:
+            return self.A[i].T @ (self.A[i] @ w - self.b[i]) / len(self.b[i])
+
+        trace = reference(
+            gradient,
+            self.neighbours,
+            self.n,
+            s=S,
+            rate=RATE,
+            mu=0.1,
+            sigma=self.sigma,
+            period=self.period,
+            rounds=200,
+            choose=lambda k, i, size: draw.choice(self.neighbours[i], size, replace=False).tolist(),
+            send=lambda j, w: one_bit(w, self.phi[j], S, cap=12),
+            noise=lambda k, i: (self.scale * draw.standard_normal(self.n)).astype(self.dtype),
+            dtype=self.dtype,
+            until=self.agree,
+        )
+        self.rounds = len(trace.w)
+        return trace.w[-1]
+
+    def agree(self, w: np.ndarray, k: int) -> bool:
+        """The paper's stop rule; every node has communicated after round 15."""
+        return k >= 15 and ((w - w.mean(axis=0)) ** 2).sum() / (S * len(w)) <= 0.0025 / EPSILON
+
+
+@struct.dataclass
+class Masked(jdfl.CEPS):
+    """The same rounds with the communication work done by all nodes in every round, and thrown away by most."""
+
+    def step(self, state: module.State, problem: jdfl.problems.Problem, round: Round) -> tuple[module.State, Info]:
+        """Rounds (3) and (4) for every node, then a choice."""
+        w, u, sigma = state.w, state.u, self.sigma[:, None]
+        talks = (round.k % self.period == 0) & (round.k > 0)
+        everyone = jnp.ones_like(talks)
+        size, mine, chosen = self._sample(everyone, round)
+        m_i = size.astype(w.dtype)[:, None]
+        graph = round.graph
+        wbar = (jnp.where(mine[:, None], w, 0.0) + gather_sum(graph.senders, chosen, w)) / m_i
+        new_u = sigma * m_i * wbar - problem.gradients(wbar)
+        alone = ops.top_s((u + self.mu * w) / (sigma * state.count[:, None] + self.mu), self.s)
+        together = ops.top_s(new_u / (sigma * m_i), self.s)
+        pick = talks[:, None]
+        new = module.State(
+            jnp.where(pick, together, alone), jnp.where(pick, new_u, u), jnp.where(talks, m_i[:, 0], state.count)
+        )
+        count = talks.astype(jnp.int32)
+        asked = jnp.zeros((problem.m,), jnp.int32).at[graph.senders].add((chosen & pick).astype(jnp.int32))
+        return new, Info({"model": asked}, count, jnp.zeros_like(count), count)
+
+
+def against_numpy(m: int, n: int, repeats: int) -> list[Row]:
+    here = setup(m, n)
+    algorithm = jdfl.CEPS.paper(S, rate=RATE, epsilon=EPSILON)
+    work, setting = rounds_of(algorithm, here, 200, jdfl.consensus_below(0.0025 / EPSILON, per=S))
+    double, single = NumpyRun(here, setting, np.float64), NumpyRun(here, setting, np.float32)
+    seconds = interleaved({"jdfl": work, "numpy float64": double, "numpy float32": single}, repeats)
+    case = f"DP-1BCS m={m} n={n}"
+    goal = ">= 1.5"
+    return [
+        row(case, "jdfl, all rounds", seconds["jdfl"], "s"),
+        row(case, "numpy float64, all rounds", seconds["numpy float64"], "s"),
+        row(case, "numpy float32, all rounds", seconds["numpy float32"], "s"),
+        row(case, "numpy float64 / jdfl", ratios(seconds["numpy float64"], seconds["jdfl"]), "x", goal),
+        row(case, "numpy float32 / jdfl", ratios(seconds["numpy float32"], seconds["jdfl"]), "x", goal),
+        Row(case, "rounds, jdfl", int(work().rounds), ""),
+        Row(case, "rounds, numpy (its own draws)", double.rounds, ""),
+    ]
+
+
+def against_masked(m: int, n: int, repeats: int, rounds: int = 60) -> list[Row]:
+    here = setup(m, n)
+    algorithm = jdfl.CEPS.paper(S, rate=RATE, one_bit=False)
+    masked = Masked(**{name: getattr(algorithm, name) for name in algorithm.__dataclass_fields__})
+    blocks, setting = rounds_of(algorithm, here, rounds)
+    everything, _ = rounds_of(masked, here, rounds)
+    same = np.allclose(blocks().state.w, everything().state.w, rtol=1e-3, atol=1e-4)
+    seconds = interleaved({"blocks": blocks, "masked": everything}, repeats)
+    period = np.asarray(setting.algorithm.period)
+    share = np.mean([(k % period == 0).mean() for k in range(1, rounds)])
+    case = f"CEPS-Perf m={m} n={n}"
+    return [
+        row(case, f"communicating nodes only, {rounds} rounds", seconds["blocks"], "s"),
+        row(case, f"all nodes masked, {rounds} rounds", seconds["masked"], "s"),
+        row(case, "communicating / masked", ratios(seconds["blocks"], seconds["masked"]), "x", "<= 0.35"),
+        Row(case, "share of nodes that communicate in a round", float(share), ""),
+        Row(case, "both end at the same parameters", float(same), "", ">= 1", same),
+    ]
+
+
+def decoder(n: int, d: int, repeats: int, vectors: int = 32) -> list[Row]:
+    """Time of one decoding, and the bytes of Phi it reads against what a plain sum reads in the same time."""
+    here = jax.random.normal(jax.random.key(0), (vectors, n, d))
+    x = jax.vmap(lambda key: ops.top_s(jax.random.normal(key, (n,)), S))(jax.random.split(jax.random.key(1), vectors))
+    c = jnp.where(jnp.einsum("ind,in->id", here, x) > 0, 1.0, -1.0)
+
+    @jax.jit
+    def decode(phi: Array, c: Array) -> Any:
+        lanes = 4
+        groups = phi.reshape(-1, lanes, n, d), c.reshape(-1, lanes, d)
+        one = jax.vmap(lambda phi, c: gpsp(phi, c, S, flips=0, margin=0.01, eta=1e-4, cap=12))
+        return jax.lax.map(lambda group: one(*group), groups)
+
+    @jax.jit
+    def total(phi: Array) -> Array:
+        return jnp.sum(phi)
+
+    found = decode(here, c)
+    passes = float(jnp.sum(jnp.max(found.iterations, axis=1)) * 4)
+    seconds = interleaved({"decode": lambda: decode(here, c), "sum": lambda: total(here)}, repeats)
+    rate = [passes * n * d * 4 / time / 1e9 for time in seconds["decode"]]
+    plain = [here.nbytes / time / 1e9 for time in seconds["sum"]]
+    case = f"GPSP n={n} d={d} s={S}"
+    return [
+        row(case, "one decoding", [1e3 * time / vectors for time in seconds["decode"]], "ms"),
+        Row(case, "iterations of a decoding", float(jnp.mean(found.iterations)), ""),
+        row(case, "Phi read", rate, "GB/s"),
+        row(case, "Phi read / plain sum over all Phi", ratios(rate, plain), "x"),
+    ]
+
+
+_ONE_RUN = """
+import json, jdfl
+result = jdfl.run(
+    jdfl.CEPS.paper(10, epsilon=0.5), jdfl.problems.example1(m={m}, n={n}), jdfl.network.erdos_renyi({m}), steps=200,
+    stop=jdfl.consensus_below(0.005, per=10), metrics=["objective"], every=10)
+print(json.dumps(result.compile_seconds))
+"""
+
+
+def compiling(m: int, n: int, repeats: int) -> list[Row]:
+    """Fresh processes with an empty and with a filled compilation cache."""
+    cold, warm = [], []
+    for _ in range(repeats):
+        with tempfile.TemporaryDirectory() as cache:
+            environment = os.environ | {
+                "JAX_COMPILATION_CACHE_DIR": cache,
+                "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+                "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
+            }
+            for times in (cold, warm):
+                command = [sys.executable, "-c", _ONE_RUN.format(m=m, n=n)]
+                done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+                times.append(json.loads(done.stdout.splitlines()[-1]))
+    case = f"DP-1BCS m={m} n={n}"
+    return [
+        row(case, "tracing and compiling, cold", cold, "s", "< 10"),
+        row(case, "tracing and compiling, warm cache", warm, "s", "< 1"),
+    ]
+
+
+def main(arguments: Sequence[str] | None = None) -> list[Row]:
+    chosen = options("CEPS speed", arguments)
+    if chosen.quick:
+        sizes, repeats = {"numpy": (8, 100), "masked": (16, 100), "decoder": (100, 50), "compile": (8, 100)}, 2
+    else:
+        sizes, repeats = {"numpy": (128, 1000), "masked": (512, 1000), "decoder": (1000, 500), "compile": (32, 1000)}, 5
+    rows = [
+        *compiling(*sizes["compile"], 1 if chosen.quick else 3),
+        *decoder(*sizes["decoder"], repeats),
+        *against_numpy(*sizes["numpy"], repeats),
+        *against_masked(*sizes["masked"], repeats),
+    ]
+    report(f"CEPS on {jax.devices()[0].device_kind}, {os.cpu_count()} cores", rows, chosen.out, NAME)
+    return rows
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

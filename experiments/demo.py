@@ -1,0 +1,136 @@
+"""The main job in a minute: CEPS, all four variants, on its paper's Example 1 and on a real data set.
+
+Run `python -m experiments.demo [--quick] [--seeds N] [--out DIR]`. Prints a table with the paper's numbers beside ours
+and writes DIR/demo.json, DIR/demo.png and DIR/demo.html. The real data is QSAR oral toxicity where JDFL_DATA names a
+folder that has it, otherwise scikit-learn's breast_cancer, which is always there.
+"""
+
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pandas as pd
+
+import jdfl
+from experiments.ceps_table3 import CASES, VARIANTS, collect, run_variant, verdict
+from experiments.common import Options, Row, number, options, row, save, show
+from jdfl.problems import base_rate, sparse_optimum
+from jdfl.report import Section, Table, figure, page
+
+NAME = "demo"
+
+
+def real_problem(seed: int, quick: bool) -> tuple[jdfl.problems.Problem, int, int]:
+    """A logistic regression on real data, the sparsity to learn with, and the signs of a one-bit message."""
+    folder = os.environ.get("JDFL_DATA")
+    if folder and not quick and (Path(folder) / "qsar_oral_toxicity").is_dir():
+        return jdfl.problems.classification("qsar", 32, seed=seed), 50, 1024
+    return jdfl.problems.classification("breast_cancer", 16, seed=seed), 10, 120
+
+
+def real_data(seeds: int, quick: bool) -> tuple[list[Row], dict[str, pd.DataFrame]]:
+    """CEPS without noise on real data, beside always predicting the base rate and a centralised sparse optimum."""
+    histories: dict[str, pd.DataFrame] = {}
+    found: dict[str, list[jdfl.Result]] = {}
+    lines: dict[str, list[float]] = {"always the base rate": [], "centralised, same sparsity": []}
+    name = ""
+    for seed in range(seeds):
+        problem, s, d = real_problem(seed, quick)
+        name = problem.name
+        lines["always the base rate"].append(base_rate(problem))
+        lines["centralised, same sparsity"].append(sparse_optimum(problem, s).value)
+        network = jdfl.network.erdos_renyi(problem.m, 0.45, seed=seed)
+        network = replace(network, graph=jdfl.network.pad(network.graph, problem.m - 1))
+        for label, codec in {
+            "NoDP-1BCS": jdfl.OneBit(d=d),
+            "NoDP-sparse": jdfl.Sparse(),
+            "NoDP-Perf": jdfl.Dense(),
+        }.items():
+            algorithm = jdfl.CEPS(s=s, rate=0.2, codec=codec)
+            result = jdfl.run(algorithm, problem, network, key=seed, steps=300, every=10, chunk=300)
+            found.setdefault(label, []).append(result)
+            histories.setdefault(label, result.history)
+    rows: list[Row] = []
+    for label, results in found.items():
+        case = f"{name} {label}"
+        for column in ("objective", "balanced_accuracy"):
+            rows.append(row(case, column.replace("_", " "), None, [result.final[column] for result in results]))
+        rows.append(row(case, "true kB", None, [result.totals.bytes / 1e3 for result in results]))
+        rows.append(
+            row(case, "bytes a message", None, [r.totals.bits / 8 / sum(r.totals.messages.values()) for r in results])
+        )
+    rows += [row(f"{name} {label}", "objective", None, values) for label, values in lines.items()]
+    return rows, histories
+
+
+def example1_histories(quick: bool) -> dict[str, pd.DataFrame]:
+    """One seed of every variant, recorded in every round."""
+    problem = jdfl.problems.example1(m=CASES[0].m, seed=0)
+    variants = VARIANTS[:2] if quick else VARIANTS
+    return {variant: run_variant(CASES[0], variant, 0, problem, every=1).history for variant in variants}
+
+
+def html_table(rows: Sequence[Row]) -> Table:
+    """The rows as a table of the page."""
+    columns = list(dict.fromkeys(one.column for one in rows))
+    cells = {(one.case, one.column): one for one in rows}
+
+    def cell(one: Row | None) -> str:
+        if one is None:
+            return ""
+        ours = number(one.mean) + (f" ± {number(one.sd)}" if one.seeds > 1 else "")
+        return ours if one.paper is None else f"{one.paper:g} | {ours}"
+
+    cases = dict.fromkeys(one.case for one in rows)
+    return Table(
+        ["case", *columns], [[case, *(cell(cells.get((case, column))) for column in columns)] for case in cases]
+    )
+
+
+def write_page(chosen: Options, example: Sequence[Row], real: Sequence[Row]) -> Path:
+    """DIR/demo.html: tables and figures in one file."""
+    return page(
+        chosen.out / f"{NAME}.html",
+        "jdfl: CEPS on Example 1 and on real data",
+        [
+            Section(
+                "Example 1, paper | ours",
+                "Four variants of CEPS (Sha, Zhou, Kong, Li; Table III, first column). A run ends when the nodes "
+                "agree, by the paper's rule. 'study' is an independent numpy re-implementation. The variants with DP "
+                "use the paper's noise, which does not make them private; no guarantee is claimed.",
+                table=html_table(example),
+            ),
+            Section("Example 1, one seed", image=chosen.out / f"{NAME}.png", alt="Metrics against rounds and bytes"),
+            Section(
+                "Real data",
+                "CEPS without noise, 300 rounds. The objective of always predicting the base rate and that of a "
+                "centralised solver with the same number of nonzeros are the lines to be measured against.",
+                table=html_table(real),
+            ),
+            Section(
+                "Real data, one seed", image=chosen.out / f"{NAME}_real.png", alt="Metrics against rounds and bytes"
+            ),
+        ],
+    )
+
+
+def main(arguments: Sequence[str] | None = None) -> list[Row]:
+    """Both parts, the figures and the page."""
+    chosen = options("CEPS in a minute", seeds=3, arguments=arguments)
+    example = collect(CASES[:1], chosen.seeds)
+    show("Example 1 (CEPS paper, Table III, first column)", example)
+    print(verdict(example))
+    real, histories = real_data(1 if chosen.quick else chosen.seeds, chosen.quick)
+    show("Real data, 300 rounds", real)
+    save([*example, *real], chosen.out, NAME)
+    figure(example1_histories(chosen.quick), chosen.out / f"{NAME}.png")
+    figure(histories, chosen.out / f"{NAME}_real.png")
+    print(f"figure:  {(chosen.out / NAME).resolve()}.png")
+    print(f"report:  {write_page(chosen, example, real).resolve()}")
+    return [*example, *real]
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
