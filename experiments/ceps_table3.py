@@ -7,6 +7,7 @@ re-implementation's rounds for the same readings of the paper; the paper's own c
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -61,18 +62,28 @@ CASES = (
 )
 
 
-def run_variant(case: Case, variant: str, seed: int, problem: jdfl.problems.Problem, every: int = 200) -> jdfl.Result:
-    """One cell and seed. The table of neighbours is padded to m - 1 slots, so that all seeds share one compilation."""
+def run_variant(
+    case: Case, variant: str, seed: int, problem: jdfl.problems.Problem, *, every: int = 200, **fields: Any
+) -> jdfl.Result:
+    """One cell and seed of the preset, or of the preset with other `fields`.
+
+    The table of neighbours is padded to m - 1 slots, so that all seeds share one compilation.
+    """
     network = jdfl.network.erdos_renyi(case.m, 0.45, seed=seed)
     network = replace(network, graph=jdfl.network.pad(network.graph, case.m - 1))
-    private = variant.startswith("DP")
-    algorithm = jdfl.CEPS.paper(
-        10, rate=case.rate, epsilon=case.epsilon if private else None, one_bit=variant.endswith("1BCS")
-    )
-    stop = jdfl.consensus_below(0.0025 / case.epsilon if private else 0.005, per=10)
-    metrics = ["objective", "support_recovery"]
+    epsilon = case.epsilon if variant.startswith("DP") else None
+    algorithm = jdfl.CEPS.paper(10, rate=case.rate, epsilon=epsilon, one_bit=variant.endswith("1BCS"))
+    stop = jdfl.consensus_below(0.005 if epsilon is None else 0.0025 / epsilon, per=10)
     return jdfl.run(
-        algorithm, problem, network, key=seed, steps=200, every=every, chunk=200, stop=stop, metrics=metrics
+        replace(algorithm, **fields),
+        problem,
+        network,
+        key=seed,
+        steps=200,
+        every=every,
+        chunk=200,
+        stop=stop,
+        metrics=["objective", "support_recovery"],
     )
 
 
