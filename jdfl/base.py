@@ -2,7 +2,7 @@
 
 Implementing an algorithm
 - Write one file in `jdfl/algorithms`: a frozen `flax.struct.dataclass` of hyper-parameters (floats are leaves, sizes
-  and flags static fields), a State with the shapes of its arrays, and the five methods of `Algorithm` below.
+  and flags static fields), a State with the shapes of its arrays, and the methods of `Algorithm` below.
 - `init` and `step` are pure and speak of all m nodes at once. All randomness comes from `round.key`; what belongs to
   one node comes from `ops.node_keys(round.key, PURPOSE, round.node)`.
 - Return what the next step needs as State and what a person wants to know as Info: counts, never bits or losses.
@@ -71,6 +71,10 @@ class Algorithm(Protocol):
 
     def message_bits(self, problem: Problem) -> dict[str, int]:
         """Bits of one message on every channel."""
+        ...
+
+    def published_bytes(self, problem: Problem, rounds: int) -> float | None:
+        """What the paper's own formula for transmitted data says; None where the paper has none."""
         ...
 
     def privacy(self, problem: Problem) -> Guarantee:

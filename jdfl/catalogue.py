@@ -36,10 +36,8 @@ def about(named: Mapping[str, Any]) -> dict[str, str]:
 
 def data_status(name: str) -> str:
     """Where a data set comes from: its file, scikit-learn, or what is missing."""
-    if name in datasets._BUNDLED:
-        return "comes with scikit-learn"
-    folder, stem = ("qsar_oral_toxicity",) * 2 if name == "qsar" else ("libsvm", name)
     try:
-        return f"found: {datasets._find(folder, stem, '')}"
+        path = datasets.locate(name)
     except FileNotFoundError as error:
         return "not found: " + str(error).split(". ")[0].removesuffix(" Download it from ")
+    return "comes with scikit-learn" if path is None else f"found: {path}"

@@ -228,6 +228,13 @@ class CEPS:
         """One channel, the codec's size."""
         return {"model": self.codec.bits(problem.n)}
 
+    def published_bytes(self, problem: Problem, rounds: int) -> float | None:
+        """`paper_volume` of this run; None for codecs that the paper does not have."""
+        if not isinstance(self.codec, (Dense, OneBit)):
+            return None
+        d = self.codec.d if isinstance(self.codec, OneBit) else None
+        return paper_volume(rounds, m=problem.m, n=problem.n, rate=float(self.rate), period=sum(self.periods) / 2, d=d)
+
     def privacy(self, problem: Problem) -> Guarantee:
         """Nothing is claimed: gradients are not clipped, so nothing bounds what one record changes."""
         if self.mechanism is None:

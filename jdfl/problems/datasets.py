@@ -51,6 +51,16 @@ def data_folder() -> Path:
     return folder
 
 
+def locate(name: str) -> Path | None:
+    """The file of a data set of `NAMES`, None if scikit-learn brings it; FileNotFoundError if it is missing."""
+    checks.one_of(NAMES, name=name)
+    if name in _BUNDLED:
+        return None
+    return (
+        _find("qsar_oral_toxicity", "qsar_oral_toxicity", _QSAR) if name == "qsar" else _find("libsvm", name, _LIBSVM)
+    )
+
+
 def load(name: str, *, binary: bool = False, verify: bool = True) -> Dataset:
     """The data set of that name, dense: one of `NAMES`.
 
@@ -89,11 +99,11 @@ def _bundled(name: str, binary: bool) -> Dataset:
 
 
 def _find(folder: str, stem: str, source: str) -> Path:
-    """The first existing form of `stem` in JDFL_DATA/folder."""
+    """The first existing form of `stem` in JDFL_DATA/folder, or in JDFL_DATA itself."""
     endings = (".csv", ".zip", ".csv.gz", ".csv.xz") if folder != "libsvm" else ("", ".bz2", ".gz", ".xz")
     place = data_folder() / folder
-    for ending in endings:
-        if (place / (stem + ending)).is_file():
-            return place / (stem + ending)
+    for path in (at / (stem + ending) for at in (place, place.parent) for ending in endings):
+        if path.is_file():
+            return path
     forms = ", ".join(stem + ending for ending in endings)
     raise FileNotFoundError(f"Expected one of {forms} in {place}, found none. Download it from {source}")
