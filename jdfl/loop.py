@@ -33,7 +33,7 @@ class Carry:
     rounds: Array  # int32 [] rounds done
     stopped: Array  # bool [] the stop rule fired
     bad_node: Array  # int32 [] the first node with a non-finite parameter, or NOWHERE
-    counts: Info  # sums since the last `fresh_counts`
+    counts: Info  # sums since the start, or since this chunk began
     communications: Array  # [m] int32 since the start
 
 
@@ -67,11 +67,6 @@ def setting(algorithm: Algorithm, problem: Problem, network: Network, stop: Stop
 def nameless(named: Any) -> Any:
     """The same value with an empty `name`, where it has one."""
     return named.replace(name="") if hasattr(named, "name") else named
-
-
-def fresh_counts(counts: Info) -> Info:
-    """The same counters at zero."""
-    return jax.tree.map(jnp.zeros_like, counts)
 
 
 def _evaluate(carry: Carry, setting: Setting, metrics: tuple[metrics_module.Metric, ...]) -> dict[str, Array]:
@@ -150,7 +145,13 @@ def start(setting: Setting, metrics: tuple[metrics_module.Metric, ...]) -> tuple
     return setting.algorithm, carry, record
 
 
-advance = partial(jax.jit, static_argnames=("every", "records", "metrics"), donate_argnames=("carry",))(_advance)
+@partial(jax.jit, static_argnames=("every", "records", "metrics"), donate_argnames=("carry",))
+def advance(
+    carry: Carry, setting: Setting, end: Array, every: int, records: int, metrics: tuple[metrics_module.Metric, ...]
+) -> tuple[Carry, Record]:
+    """`_advance` with the counters from zero: a chunk's counts fit int32, a run's need not."""
+    fresh = carry.replace(counts=jax.tree.map(jnp.zeros_like, carry.counts))  # pyright: ignore[reportAttributeAccessIssue]
+    return _advance(fresh, setting, end, every, records, metrics)
 
 
 @partial(jax.jit, static_argnames=("every", "records", "metrics", "batch"))

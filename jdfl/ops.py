@@ -70,7 +70,7 @@ def limbs(count: Array) -> Array:
 
 def from_limbs(partial: np.ndarray) -> int:
     """The Python int behind `limbs` (on the host; no overflow)."""
-    return sum(int(part) << (4 * place) for place, part in enumerate(np.asarray(partial)))
+    return sum(part << (4 * place) for place, part in enumerate(np.asarray(partial).tolist()))
 
 
 def largest_eigenvalue(apply: Callable[[Array], Array], start: Array, steps: int) -> Array:

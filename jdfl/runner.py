@@ -100,13 +100,11 @@ def run(
         setting = setting.replace(algorithm=algorithm)  # pyright: ignore[reportAttributeAccessIssue]
         tally = Tally(algorithm.message_bits(problem))
         tally.add(*as_chunk(first))
-        carry = carry.replace(counts=loop.fresh_counts(carry.counts))  # pyright: ignore[reportAttributeAccessIssue]
         done, over = 0, int(carry.bad_node) != loop.NOWHERE
         with Interruption() as interruption:
             while done < steps and not over and not interruption.asked:
                 carry, rows = loop.advance(carry, setting, jnp.int32(steps), every, records, chosen)
                 tally.add(rows.rounds, rows.metrics, rows.counts)
-                carry = carry.replace(counts=loop.fresh_counts(carry.counts))  # pyright: ignore[reportAttributeAccessIssue]
                 done, stopped, bad = map(int, jax.device_get((carry.rounds, carry.stopped, carry.bad_node)))
                 over = bool(stopped) or bad != loop.NOWHERE
                 try:
