@@ -57,6 +57,9 @@ class Gossip:
     def message_bits(self, problem: Any) -> dict[str, int]:
         return {"model": 32 * problem.n}
 
+    def published_bytes(self, problem: Any, rounds: int) -> float | None:
+        return None
+
     def privacy(self, problem: Any) -> jdfl.Guarantee:
         return NO_NOISE
 
