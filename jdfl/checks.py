@@ -4,19 +4,29 @@ They run on the host, on concrete values, before anything is compiled.
 """
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
 
-def _refuse(expected: str, name: str, value: object, remedy: str) -> None:
+def _refuse(expected: str, name: str, value: object, remedy: str) -> NoReturn:
     raise ValueError(f"Expected {expected}, got {name} = {value!r}." + (f" {remedy}" if remedy else ""))
+
+
+def _numbers(name: str, value: Any, remedy: str) -> np.ndarray:
+    """The value as an array of floats; text, None and the like are refused in words."""
+    if value is None or isinstance(value, (str, bytes, bool)):
+        _refuse(f"{name} to be a number", name, value, remedy)
+    try:
+        return np.asarray(value, dtype=float)
+    except (TypeError, ValueError):
+        return _refuse(f"{name} to be a number", name, value, remedy)
 
 
 def positive(remedy: str = "", **named: Any) -> None:
     """Every named number (or every entry of a named array) is finite and > 0."""
     for name, value in named.items():
-        array = np.asarray(value)
+        array = _numbers(name, value, remedy)
         if not (np.all(np.isfinite(array)) and np.all(array > 0)):
             _refuse(f"{name} > 0 and finite", name, value, remedy)
 
@@ -24,7 +34,7 @@ def positive(remedy: str = "", **named: Any) -> None:
 def not_negative(remedy: str = "", **named: Any) -> None:
     """Every named number (or every entry of a named array) is finite and >= 0."""
     for name, value in named.items():
-        array = np.asarray(value)
+        array = _numbers(name, value, remedy)
         if not (np.all(np.isfinite(array)) and np.all(array >= 0)):
             _refuse(f"{name} >= 0 and finite", name, value, remedy)
 
@@ -41,7 +51,7 @@ def whole(least: int = 1, most: int | None = None, remedy: str = "", **named: An
 def fraction(remedy: str = "", **named: Any) -> None:
     """Every named number lies in (0, 1]."""
     for name, value in named.items():
-        array = np.asarray(value)
+        array = _numbers(name, value, remedy)
         if not (np.all(array > 0) and np.all(array <= 1)):
             _refuse(f"{name} in (0, 1]", name, value, remedy)
 

@@ -35,6 +35,7 @@ class Carry:
     bad_node: Array  # int32 [] the first node with a non-finite parameter, or NOWHERE
     counts: Info  # sums since the start, or since this chunk began
     communications: Array  # [m] int32 since the start
+    releases: Array  # [m] int32 since the start
 
 
 @struct.dataclass
@@ -98,7 +99,7 @@ def _start(setting: Setting, metrics: tuple[metrics_module.Metric, ...]) -> tupl
     state, info = algorithm.init(setting.problem, begin)
     setting = setting.replace(algorithm=algorithm)  # pyright: ignore[reportAttributeAccessIssue]
     bad = _first_bad(algorithm.params(state))
-    carry = Carry(state, k, jnp.bool_(False), bad, info, info.communications)
+    carry = Carry(state, k, jnp.bool_(False), bad, info, info.communications, info.releases)
     return setting, carry, _record(carry, _evaluate(carry, setting, metrics))
 
 
@@ -121,7 +122,7 @@ def _advance(
         rounds = carry.rounds + 1
         stopped = jnp.bool_(False) if stop is None else stop(View(rounds, w, communications, problem))
         counts = jax.tree.map(jnp.add, carry.counts, info)
-        return Carry(state, rounds, stopped, _first_bad(w), counts, communications)
+        return Carry(state, rounds, stopped, _first_bad(w), counts, communications, carry.releases + info.releases)
 
     def stretch(carry: Carry, _: None) -> tuple[Carry, Record]:
         # Records fall on multiples of `every`, wherever a chunk begins.

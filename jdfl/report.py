@@ -12,9 +12,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import EngFormatter, MaxNLocator
 
+from jdfl.metrics import COUNTS
+
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")  # Okabe, Ito, 2008
 _DASHES = ("-", "--", ":", "-.")
-_COUNTS = ("round", "messages", "bytes", "gradients", "communications", "releases")  # columns that are no metrics
 _WIDE = 20.0  # ratio of values from which a logarithmic axis shows more
 
 
@@ -25,7 +26,7 @@ def figure(histories: Mapping[str, pd.DataFrame], path: str | Path) -> Path:
     not finite are left out. Returns the path. ValueError if there is no metric to draw.
     """
     runs = dict(histories)
-    metrics = list(dict.fromkeys(str(name) for run in runs.values() for name in run.columns if name not in _COUNTS))
+    metrics = list(dict.fromkeys(str(name) for run in runs.values() for name in run.columns if name not in COUNTS))
     if not metrics:
         raise ValueError(f"Expected a history with at least one metric, got {len(runs)} without any.")
     drawing = Figure(figsize=(8.0, 1.0 + 2.1 * len(metrics)), layout="constrained")

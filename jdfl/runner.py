@@ -185,6 +185,8 @@ def assemble(
         diverged=None if bad_node == loop.NOWHERE else (rounds, bad_node),
         totals=tally.totals(),
         communication_rounds=np.asarray(carry.communications),
+        releases=np.asarray(carry.releases),
+        published_bytes=setting.algorithm.published_bytes(problem, rounds),
         guarantee=setting.algorithm.privacy(problem),
         seconds=clock.seconds,
         compile_seconds=clock.compile_seconds,

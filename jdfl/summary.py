@@ -5,12 +5,12 @@ from collections.abc import Mapping, Sequence
 from statistics import fmean, stdev
 from typing import Any
 
+from jdfl.metrics import COUNTS
 from jdfl.result import Result
 
 
 def summary(result: Result) -> dict[str, Any]:
     """A result in numbers and words, as plain data for JSON; numbers that are not finite become None."""
-    counts = ("round", "messages", "bytes", "gradients", "communications", "releases")
     totals, communications = result.totals, result.communication_rounds
     m, n = result.params.shape
     return {
@@ -25,11 +25,12 @@ def summary(result: Result) -> dict[str, Any]:
         "metrics": {
             name: value if math.isfinite(value) else None
             for name, value in sorted(result.final.items())
-            if name not in counts
+            if name not in COUNTS
         },
         "messages": dict(totals.messages),
         "message_bits": dict(totals.message_bits),
         "bytes": totals.bytes,
+        "bytes_by_the_papers_formula": result.published_bytes,
         "gradients": totals.gradients,
         "communication_rounds": {
             "min": int(communications.min()),
@@ -40,7 +41,7 @@ def summary(result: Result) -> dict[str, Any]:
         "compile_seconds": result.compile_seconds,
         "privacy": {
             "releases": totals.releases,
-            "releases_per_node": totals.releases / m,
+            "releases_per_node": {"min": int(result.releases.min()), "max": int(result.releases.max())},
             "claimed": result.guarantee.claimed,
             "reason": result.guarantee.reason,
         },
@@ -61,12 +62,18 @@ def summary_text(told: Mapping[str, Any]) -> str:
         lines.append(f"- messages ({channel}): {count:,} of {bits:,} bits ({bits / 8:,g} bytes)")
     lines += [
         f"- bytes sent, all nodes: {told['bytes']:,.1f}",
+        *_published(told),
         f"- gradient evaluations, all nodes: {told['gradients']:,}",
         f"- communication rounds of a node: least {talk['min']}, mean {talk['mean']:.1f}, most {talk['max']}",
         f"- time: {told['seconds']:.2f} s, and {told['compile_seconds']:.2f} s of compilation",
         f"- privacy: {_privacy(told)}",
     ]
     return "\n".join(lines) + "\n"
+
+
+def _published(told: Mapping[str, Any]) -> list[str]:
+    published = told["bytes_by_the_papers_formula"]
+    return [] if published is None else [f"- by the paper's formula, which counts no messages: {published:,.0f}"]
 
 
 def spread_text(told: Sequence[Mapping[str, Any]]) -> str:
@@ -85,7 +92,9 @@ def spread_text(told: Sequence[Mapping[str, Any]]) -> str:
 
 def _privacy(told: Mapping[str, Any]) -> str:
     private = told["privacy"]
-    made = f"{private['releases']:,} noisy releases in all, {private['releases_per_node']:.1f} by a node on average"
+    low, high = private["releases_per_node"]["min"], private["releases_per_node"]["max"]
+    each = f"{low}" if low == high else f"{low} to {high}"
+    made = f"every node made {each} noisy releases, {private['releases']:,} in all"
     claim = "a guarantee is claimed" if private["claimed"] else "no guarantee is claimed"
     return f"{made if private['releases'] else 'no noisy releases'}; {claim}: {private['reason']}"
 

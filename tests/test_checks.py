@@ -52,3 +52,10 @@ def test_shapes():
     for found in (np.zeros((5, 4)), np.zeros(3), np.zeros((1, 5, 3))):
         with pytest.raises(ValueError, match=r"Expected A of shape \(any, 3\), got"):
             checks.shape((None, 3), A=found)
+
+
+@pytest.mark.parametrize("check", [checks.positive, checks.not_negative, checks.fraction])
+@pytest.mark.parametrize("value", ["0.2", None, True, object(), [1.0, "x"]])
+def test_what_is_no_number_is_refused_in_words(check, value):
+    with pytest.raises(ValueError, match="Expected rate to be a number"):
+        check(rate=value)

@@ -102,6 +102,12 @@ class CEPS:
         if self.sigma is not None:
             checks.shape((m,), "One constant for every node.", sigma=self.sigma)
             checks.positive(sigma=self.sigma)
+        elif not np.all(np.asarray(problem.curvature) > 0):
+            flat = int(np.argmin(np.asarray(problem.curvature)))
+            raise ValueError(
+                f"Expected data that curve every node's loss, got curvature 0 at node {flat}: all its features are "
+                "zero. Leave that node out, or give sigma."
+            )
         checks.one_of(("kept", "literal"), noise=self.noise)
         checks.one_of(("samples", "half_n"), sigma_rows=self.sigma_rows)
         checks.one_of(("period", "zero"), first=self.first)
@@ -128,6 +134,7 @@ class CEPS:
             if self.sigma_rows == "half_n":
                 sigma = sigma * jnp.sum(problem.weight, axis=1) / (problem.n / 2)
         codec = self.codec.prepare(round.key, round.node, problem.n, self.s, problem.dtype)
+        period, sigma = jnp.asarray(period, jnp.int32), jnp.asarray(sigma, problem.dtype)
         return replace(self, period=period, sigma=sigma, codec=codec)
 
     def init(self, problem: Problem, round: Round) -> tuple[State, Info]:

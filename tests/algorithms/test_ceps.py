@@ -203,3 +203,14 @@ def test_paper_volume_gives_table_5():
     assert volume(27) / 1e6 == pytest.approx(8.80, rel=0.01)
     assert volume(28) / 1e6 == pytest.approx(9.13, rel=0.01)
     assert volume(28, d=500) / volume(28) == pytest.approx(564 / 4000)
+
+
+def test_a_node_whose_features_are_all_zero_is_named():
+    problem = example(np.float32)
+    features, target = problem.data
+    flat = problem.replace(data=(features.at[3].set(0.0), target), curvature=problem.curvature.at[3].set(0.0))
+    network = jdfl.network.erdos_renyi(M, 0.5, seed=2)
+    with pytest.raises(ValueError, match="curvature 0 at node 3"):
+        jdfl.run(SMALL, flat, network, steps=3)
+    given = SMALL.replace(sigma=[1.0] * M, period=[2] * M)  # lists will do
+    assert jdfl.run(given, flat, network, steps=3).ending == "steps"
