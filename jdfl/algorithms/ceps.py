@@ -199,8 +199,8 @@ class CEPS:
             draw = jax.vmap(lambda key: jax.random.uniform(key, (), jnp.float32))
             share = size.astype(jnp.float32) / everyone.astype(jnp.float32)
             mine = draw(ops.node_keys(round.key, _OWN, round.node)) < share
-        others = sample_neighbours(round.key, round.graph, round.node, size - mine.astype(jnp.int32))
-        return size, mine & talks, others & talks[:, None]
+        others = sample_neighbours(round.key, round.graph, round.node, size - mine.astype(jnp.int32), talks)
+        return size, mine & talks, others
 
     def _noise_keys(self, round: Round) -> Array:
         return ops.node_keys(round.key, _NOISE, round.node)

@@ -15,6 +15,7 @@ from jdfl import ops
 
 Format = Literal["padded", "dense", "bcoo"]
 _SAMPLE = 1  # purpose of the sampling keys
+_SAMPLE_BLOCK = 32  # nodes that draw at a time
 
 
 @struct.dataclass
@@ -117,15 +118,23 @@ def mix(graph: Graph, x: Array) -> Array:
     return graph.self_weight.astype(x.dtype)[:, None] * x + gather_sum(graph.senders, graph.weight, x)
 
 
-def sample_neighbours(key: Array, graph: Graph, node: Array, count: Array) -> Array:
+def sample_neighbours(key: Array, graph: Graph, node: Array, count: Array, wanted: Array | None = None) -> Array:
     """Choose count[i] of node i's in-neighbours uniformly without replacement: bool [m, d], exact counts.
 
     A node with fewer in-neighbours than asked for gets all of them. Slots are ranked by random bits of the node's
-    own key, so the choice does not depend on padding or on the place of the node.
+    own key, so the choice does not depend on padding or on the place of the node. With `wanted` [m] only those nodes
+    draw, and only they cost anything; the others get nobody.
     """
-    d = graph.senders.shape[1]
+    m, d = graph.senders.shape
     keys = ops.node_keys(key, _SAMPLE, node)
-    bits = jax.vmap(lambda one: jax.random.bits(one, (d,), jnp.uint32))(keys)
-    order = jnp.lexsort((bits, ~graph.mask), axis=1)  # padding last, then by bits
-    rank = jnp.argsort(order, axis=1).astype(jnp.int32)
-    return graph.mask & (rank < count[:, None])
+
+    def draw(rows: Array, chosen: Array) -> Array:
+        bits = jax.vmap(lambda one: jax.random.bits(one, (d,), jnp.uint32))(keys[rows])
+        order = jnp.lexsort((bits, ~graph.mask[rows]), axis=1)  # padding last, then by bits
+        rank = jnp.argsort(order, axis=1).astype(jnp.int32)
+        return chosen.at[rows].set(graph.mask[rows] & (rank < count[rows][:, None]), mode="drop")
+
+    nobody = jnp.zeros((m, d), jnp.bool_)
+    if wanted is None:
+        return draw(jnp.arange(m), nobody)
+    return ops.for_rows(wanted, min(m, _SAMPLE_BLOCK), draw, nobody)

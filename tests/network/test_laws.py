@@ -159,3 +159,12 @@ def test_a_static_network_gives_its_graph_in_every_round():
     assert net.m == 5
     for k in (0, 9):
         assert same(net.at(jnp.int32(k), jax.random.key(k)), net.graph)
+
+
+@given(st.lists(st.booleans(), min_size=12, max_size=12))
+def test_sampling_for_some_nodes_is_sampling_for_all_and_nobody_else(wanted):
+    graph, node = nw.circulant(12, [1, 2, 5]).graph, jnp.arange(12, dtype=jnp.int32)
+    count, key = jnp.arange(12, dtype=jnp.int32) % 5, jax.random.key(2)
+    some = sample(key, graph, node, count, jnp.asarray(wanted))
+    everyone = sample(key, graph, node, count)
+    np.testing.assert_array_equal(some, np.asarray(everyone) & np.asarray(wanted)[:, None])
