@@ -23,6 +23,14 @@ def _numbers(name: str, value: Any, remedy: str) -> np.ndarray:
         return _refuse(f"{name} to be a number", name, value, remedy)
 
 
+def able(methods: Iterable[str], expected: str, remedy: str = "", **named: object) -> None:
+    """Every named value is an object (not a class) with all of `methods`; `expected` says what it should be."""
+    wanted = list(methods)
+    for name, value in named.items():
+        if isinstance(value, type) or not all(hasattr(value, method) for method in wanted):
+            _refuse(f"{name} to be {expected}", name, value, remedy)
+
+
 def positive(remedy: str = "", **named: Any) -> None:
     """Every named number (or every entry of a named array) is finite and > 0."""
     for name, value in named.items():

@@ -53,6 +53,12 @@ def check_run(
 ) -> None:
     """Everything that can be refused before anything is compiled; raises ValueError."""
     checks.whole(1, MOST_ROUNDS, steps=steps, every=every)
+    checks.able(("step", "init", "params"), "an algorithm", "For example jdfl.CEPS().", algorithm=algorithm)
+    checks.able(("data", "weight", "value"), "a problem", "jdfl.problems builds one.", problem=problem)
+    remedy = "jdfl.network builds one, also from_networkx, from_scipy and from_edges."
+    checks.able(("at", "m"), "a network", remedy, network=network)
+    if stop is not None:
+        checks.able(("check", "reason"), "a stop rule", "For example jdfl.consensus_below(5e-3).", stop=stop)
     check_problem(problem)
     if network.m != problem.m:
         raise ValueError(

@@ -2,6 +2,7 @@
 
 import jax
 import jax.numpy as jnp
+import networkx as nx
 import numpy as np
 import pytest
 
@@ -113,3 +114,24 @@ def test_ceps_refuses_settings_before_anything_is_compiled(fields, words, compil
     with pytest.raises(ValueError, match=words):
         run(jdfl.CEPS(**{"s": 3, **fields}))
     assert compilations() == before
+
+
+@pytest.mark.parametrize(
+    ("place", "wrong", "words"),
+    [
+        ("algorithm", jdfl.CEPS, "algorithm to be an algorithm"),
+        ("algorithm", "ceps", "algorithm to be an algorithm"),
+        ("algorithm", jdfl.CEPS(s=3, codec="one-bit"), "codec to be a codec"),
+        ("algorithm", jdfl.CEPS(s=3, mechanism=0.5), "mechanism to be a noise mechanism"),
+        ("algorithm", jdfl.CEPS(s=3, periods=5), "periods = 5"),
+        ("algorithm", jdfl.CEPS(s=3, own="always", rate=0.1), "only ever listen to itself"),
+        ("problem", "qsar", "problem to be a problem"),
+        ("network", nx.cycle_graph(6), "network to be a network"),
+        ("stop", 5e-3, "stop to be a stop rule"),
+    ],
+)
+def test_things_of_the_wrong_kind_are_named(place, wrong, words):
+    given = {"algorithm": jdfl.CEPS(s=3), "problem": jdfl.problems.example1(m=6, n=20, s=3, rows=(8, 9)), "stop": None}
+    given |= {"network": jdfl.network.ring(6), place: wrong}
+    with pytest.raises(ValueError, match=words):
+        jdfl.run(given["algorithm"], given["problem"], given["network"], steps=2, stop=given["stop"])

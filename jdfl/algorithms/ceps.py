@@ -91,7 +91,15 @@ class CEPS:
         m, n = problem.m, problem.n
         checks.whole(1, n, "s is the number of nonzeros kept of n parameters.", s=self.s)
         checks.fraction("It is the share of its neighbours that a node listens to.", rate=self.rate)
+        degree = int(np.asarray(network.at(jnp.int32(0), jax.random.key(0)).mask).sum(axis=1).max())
+        if self.own == "always" and degree and self.rate * (degree + 1) <= 1:
+            raise ValueError(
+                f"Expected a rate above {1 / (degree + 1):.3g} with own = 'always', got rate = {self.rate!r}. A node "
+                "would only ever listen to itself, and nothing would be sent."
+            )
         checks.positive(mu=self.mu)
+        if not isinstance(self.periods, tuple) or len(self.periods) != 2:
+            raise ValueError(f"Expected periods = (low, high), got periods = {self.periods!r}.")
         low, high = self.periods
         checks.whole(1, remedy="periods is (low, high).", low=low)
         checks.whole(low, remedy="periods is (low, high).", high=high)
@@ -116,8 +124,11 @@ class CEPS:
         checks.one_of(("sender", "receiver"), phi=self.phi)
         if self.block is not None:
             checks.whole(1, block=self.block)
+        checks.able(("encode", "decode"), "a codec", "Use Dense(), Sparse() or OneBit().", codec=self.codec)
         self.codec.check(n)
         if self.mechanism is not None:
+            remedy = "Use Gaussian(multiplier), or None for no noise."
+            checks.able(("add", "event"), "a noise mechanism", remedy, mechanism=self.mechanism)
             self.mechanism.check()
             checks.positive(sensitivity=self.sensitivity)
 

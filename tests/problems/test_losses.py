@@ -201,7 +201,7 @@ def test_intercept_appends_ones_everywhere():
         (lambda: linear_regression([np.ones((2, 3))], [np.ones(2)] * 2), "targets of 1 nodes"),
         (lambda: linear_regression([np.ones((2, 3))], [np.ones(2)], truth=np.ones(4)), "truth"),
         (lambda: linear_regression([np.ones((2, 3))], [np.ones(2)], dtype="float64"), "jax_enable_x64"),
-        (lambda: linear_regression([np.ones((2, 3))], [np.ones(2)], dtype="int32"), "floating"),
+        (lambda: linear_regression([np.ones((2, 3))], [np.ones(2)], dtype="int32"), "float32 or float64"),
         (lambda: linear_regression([np.ones((2, 3))], [np.ones(2)], test=(np.ones((2, 4)), np.ones(2))), "test set"),
     ],
 )
