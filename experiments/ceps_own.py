@@ -7,12 +7,9 @@ perfect communication, under the three readings of `CEPS.own`, the paper's numbe
 import sys
 from collections.abc import Sequence
 
-import matplotlib.pyplot as plt
-import numpy as np
-
 import jdfl
 from experiments.ceps_table3 import CASES, VARIANTS, run_variant
-from experiments.common import Options, Row, options, row, save, show
+from experiments.common import Row, beside, options, row, save, show
 
 NAME = "ceps_own"
 READINGS = ("absent", "sampled", "always")
@@ -33,28 +30,12 @@ def collect(seeds: int, quick: bool) -> list[Row]:
     return rows
 
 
-def figure(rows: Sequence[Row], chosen: Options) -> None:
-    """Objective at agreement under the three readings, and the paper's."""
-    ours = [one for one in rows if one.column == "objective"]
-    place = np.arange(len(ours))
-    fig, axis = plt.subplots(figsize=(max(6.0, 0.5 * len(ours)), 4.8), layout="constrained")
-    axis.errorbar(
-        place, [one.mean for one in ours], [one.sd for one in ours], fmt="o", color="#0072B2", label="jdfl ± sd"
-    )
-    axis.plot(place, [one.paper or np.nan for one in ours], "x", color="#D55E00", label="paper")
-    axis.set_xticks(place, [one.case for one in ours], rotation=60, ha="right", fontsize=8)
-    axis.set_ylabel("objective at agreement")
-    axis.legend(frameon=False)
-    fig.savefig(chosen.out / f"{NAME}.png", dpi=150)
-    plt.close(fig)
-
-
 def main(arguments: Sequence[str] | None = None) -> list[Row]:
     """Three columns of the table, or one with `--quick`."""
     chosen = options("CEPS: is a node one of its own neighbours?", arguments=arguments)
     rows = collect(chosen.seeds, chosen.quick)
     show("CEPS, Table III, by reading of N_i", rows)
-    figure(rows, chosen)
+    beside(rows, "objective", "objective at agreement", chosen.out / f"{NAME}.png")
     print("written:", save(rows, chosen.out, NAME), chosen.out / f"{NAME}.png")
     return rows
 

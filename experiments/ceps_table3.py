@@ -9,11 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import matplotlib.pyplot as plt
-import numpy as np
-
 import jdfl
-from experiments.common import Options, Row, options, row, save, show
+from experiments.common import Row, beside, options, row, save, show
 
 NAME = "ceps_table3"
 VARIANTS = ("DP-1BCS", "NoDP-1BCS", "DP-Perf", "NoDP-Perf")
@@ -128,25 +125,6 @@ def verdict(rows: Sequence[Row]) -> str:
     )
 
 
-def figure(rows: Sequence[Row], chosen: Options) -> None:
-    """Rounds of paper, study and ours, case by case."""
-    ours = [one for one in rows if one.column == "rounds"]
-    study = [one.paper or np.nan for one in rows if one.column == "rounds, study"]
-    place = np.arange(len(ours))
-    fig, axis = plt.subplots(figsize=(max(6.0, 0.42 * len(ours)), 4.8), layout="constrained")
-    axis.errorbar(
-        place, [one.mean for one in ours], [one.sd for one in ours], fmt="o", color="#0072B2", label="jdfl ± sd"
-    )
-    axis.plot(place, [one.paper or np.nan for one in ours], "x", color="#D55E00", label="paper")
-    axis.plot(place, study, "_", color="#009E73", markersize=12, label="study")
-    axis.set_xticks(place, [one.case for one in ours], rotation=60, ha="right", fontsize=8)
-    axis.set_ylabel("rounds to consensus")
-    axis.set_title("CEPS, Table III")
-    axis.legend(frameon=False)
-    fig.savefig(chosen.out / f"{NAME}.png", dpi=150)
-    plt.close(fig)
-
-
 def main(arguments: Sequence[str] | None = None) -> list[Row]:
     """The whole table, or its first column with `--quick`."""
     chosen = options("CEPS paper, Table III, beside ours", arguments=arguments)
@@ -154,7 +132,7 @@ def main(arguments: Sequence[str] | None = None) -> list[Row]:
     show("CEPS, Table III (Example 1)", rows)
     print(verdict(rows))
     print("written:", save(rows, chosen.out, NAME), chosen.out / f"{NAME}.png")
-    figure(rows, chosen)
+    beside(rows, "rounds", "rounds to agreement", chosen.out / f"{NAME}.png", study="rounds, study")
     return rows
 
 

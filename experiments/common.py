@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
+from matplotlib.figure import Figure
 from rich.console import Console
 from rich.table import Table
 
@@ -79,6 +80,28 @@ def show(title: str, rows: Sequence[Row]) -> None:
     console.print(table)
 
 
+def beside(rows: Sequence[Row], column: str, label: str, path: Path, *, study: str = "") -> None:
+    """Draw one column case by case: ours with its deviation, the paper's, and the column `study` where there is one."""
+    ours = [one for one in rows if one.column == column]
+    place = np.arange(len(ours))
+    fig = Figure(figsize=(max(6.0, 0.45 * len(ours)), 4.8), layout="constrained")
+    axis = fig.subplots()
+    means, deviations = [one.mean for one in ours], [one.sd for one in ours]
+    axis.errorbar(place, means, deviations, fmt="o", color="#0072B2", label="jdfl ± sd")
+    axis.plot(place, [_or_nan(one.paper) for one in ours], "x", color="#D55E00", label="paper")
+    if study:
+        others = [_or_nan(one.paper) for one in rows if one.column == study]
+        axis.plot(place, others, "_", color="#009E73", markersize=12, label="study")
+    axis.set_xticks(place, [one.case for one in ours], rotation=60, ha="right", fontsize=8)
+    axis.set_ylabel(label)
+    fig.legend(loc="outside upper center", ncols=3, frameon=False)
+    fig.savefig(path, dpi=150)
+
+
+def _or_nan(value: float | None) -> float:
+    return math.nan if value is None else value
+
+
 def _cell(one: Row | None) -> str:
     if one is None:
         return ""
@@ -90,4 +113,4 @@ def number(value: float) -> str:
     """Three significant digits, without an exponent where it fits."""
     if value == 0 or not math.isfinite(value):
         return f"{value:g}"
-    return f"{value:.3g}" if 1e-3 <= abs(value) < 1e3 else f"{value:.3g}" if abs(value) < 1e-3 else f"{value:,.0f}"
+    return f"{value:.3g}" if abs(value) < 1e3 else f"{value:,.0f}"

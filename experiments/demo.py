@@ -119,9 +119,11 @@ def write_page(chosen: Options, example: Sequence[Row], real: Sequence[Row]) -> 
 def main(arguments: Sequence[str] | None = None) -> list[Row]:
     """Both parts, the figures and the page."""
     chosen = options("CEPS in a minute", seeds=3, arguments=arguments)
+    print(f"Example 1: 32 nodes, 4 variants, {chosen.seeds} seeds ...", flush=True)
     example = collect(CASES[:1], chosen.seeds)
     show("Example 1 (CEPS paper, Table III, first column)", example)
     print(verdict(example))
+    print("Real data ...", flush=True)
     real, histories = real_data(1 if chosen.quick else chosen.seeds, chosen.quick)
     show("Real data, 300 rounds", real)
     save([*example, *real], chosen.out, NAME)

@@ -4,7 +4,7 @@ They run on the host, on concrete values, before anything is compiled.
 """
 
 from collections.abc import Iterable
-from typing import Any, NoReturn
+from typing import Any, Literal, NoReturn, get_args, get_origin, get_type_hints
 
 import numpy as np
 
@@ -70,6 +70,13 @@ def one_of(choices: Iterable[object], remedy: str = "", **named: object) -> None
     for name, value in named.items():
         if value not in known:
             _refuse(f"{name} to be one of {', '.join(map(repr, known))}", name, value, remedy)
+
+
+def literals(settings: object) -> None:
+    """Every field of a dataclass that is annotated as a `Literal` holds one of its values."""
+    for name, annotation in get_type_hints(type(settings)).items():
+        if get_origin(annotation) is Literal:
+            one_of(get_args(annotation), **{name: getattr(settings, name)})
 
 
 def finite(remedy: str = "", **named: Any) -> None:

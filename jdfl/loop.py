@@ -181,7 +181,7 @@ def lanes(
         carry, rest = _advance(carry, here, end, every, records, metrics)
         return here.algorithm.params(carry.state), carry.replace(state=None), first, rest  # pyright: ignore[reportAttributeAccessIssue]
 
-    return lax.map(one, (keys, values), batch_size=batch)
+    return lax.map(one, (keys, values), batch_size=None if batch == 1 else batch)
 
 
 def with_field(algorithm: Any, path: str, value: Any) -> Any:

@@ -30,8 +30,7 @@ from jax import Array
 
 from jdfl import checks, ops
 from jdfl.base import Info, Round
-from jdfl.codecs import Codec, Dense, OneBit, round_trip, transmit
-from jdfl.codecs.base import node_codec
+from jdfl.codecs import Codec, Dense, OneBit, receive, transmit
 from jdfl.network.graph import Network, gather_sum, sample_neighbours
 from jdfl.privacy import NO_NOISE, Guarantee, Mechanism, classical_gaussian
 from jdfl.problems import Problem
@@ -116,12 +115,8 @@ class CEPS:
                 f"Expected data that curve every node's loss, got curvature 0 at node {flat}: all its features are "
                 "zero. Leave that node out, or give sigma."
             )
-        checks.one_of(("kept", "literal"), noise=self.noise)
-        checks.one_of(("samples", "half_n"), sigma_rows=self.sigma_rows)
-        checks.one_of(("period", "zero"), first=self.first)
-        checks.one_of(("absent", "sampled", "always"), own=self.own)
+        checks.literals(self)
         checks.one_of((False, True), own_coded=self.own_coded)
-        checks.one_of(("sender", "receiver"), phi=self.phi)
         if self.block is not None:
             checks.whole(1, block=self.block)
         checks.able(("encode", "decode"), "a codec", "Use Dense(), Sparse() or OneBit().", codec=self.codec)
@@ -218,7 +213,7 @@ class CEPS:
 
     def _receive(self, w: Array, mine: Array, chosen: Array, round: Round) -> Any:
         """A function rows [b] -> sum of z_j over N_i^k [b, n]; every message is decoded once."""
-        graph, m, d = round.graph, *chosen.shape
+        graph, m = round.graph, round.m
         keys = ops.node_keys(round.key, _CODE, round.node)
         lanes = min(m, self.block or (4 if jax.default_backend() == "cpu" else 256))
         coded_self = mine & self.own_coded
@@ -229,13 +224,8 @@ class CEPS:
             z_own = jnp.where(mine[:, None], z if self.own_coded else w, 0.0)
             return lambda rows: z_own[rows] + gather_sum(graph.senders[rows], chosen[rows], z)
 
-        def pairs(rows: Array, total: Array) -> Array:  # once per pair (i, j), by the receiver's codec
-            i, j = rows // d, graph.senders.reshape(-1)[rows]
-            z = jax.vmap(lambda i, j: round_trip(node_codec(self.codec, i), keys[i], w[j]))(jnp.minimum(i, m - 1), j)
-            return total.at[i].add(z, mode="drop")
-
         z_own = transmit(self.codec, keys, w, coded_self, lanes) if self.own_coded else w
-        total = ops.for_rows(chosen.reshape(-1), lanes, pairs, jnp.where(mine[:, None], z_own, 0.0))
+        total = jnp.where(mine[:, None], z_own, 0.0) + receive(self.codec, keys, w, graph.senders, chosen, lanes)
         return lambda rows: total[rows]
 
     def params(self, state: State) -> Array:
@@ -243,7 +233,7 @@ class CEPS:
         return state.w
 
     def message_bits(self, problem: Problem) -> dict[str, int]:
-        """One channel, the codec's size."""
+        """One channel, the codec's size. The short request that a message answers is not counted, as in the paper."""
         return {"model": self.codec.bits(problem.n)}
 
     def published_bytes(self, problem: Problem, rounds: int) -> float | None:

@@ -1,9 +1,9 @@
 """Wire formats: dense, sparse, and one-bit with its decoder."""
 
-from jdfl.codecs.base import Codec, round_trip, transmit
+from jdfl.codecs.base import Codec, receive, round_trip, transmit
 from jdfl.codecs.dense import Dense
 from jdfl.codecs.gpsp import gpsp
 from jdfl.codecs.one_bit import OneBit
 from jdfl.codecs.sparse import Sparse
 
-__all__ = ["Codec", "Dense", "OneBit", "Sparse", "gpsp", "round_trip", "transmit"]
+__all__ = ["Codec", "Dense", "OneBit", "Sparse", "gpsp", "receive", "round_trip", "transmit"]

@@ -78,3 +78,18 @@ def transmit(codec: Codec, keys: Array, x: Array, wanted: Array, lanes: int) -> 
         return received.at[rows].set(jax.vmap(coded)(rows), mode="drop")
 
     return ops.for_rows(wanted, lanes, block, jnp.zeros_like(x))
+
+
+def receive(codec: Codec, keys: Array, x: Array, senders: Array, chosen: Array, lanes: int) -> Array:
+    """Sums [m, n] of what node i makes of the rows x[senders[i, j]] over the chosen slots [m, d], by ITS codec.
+
+    Every pair of nodes is coded on its own, `lanes` at a time; `keys` [m] are the receivers' keys.
+    """
+    m, d = chosen.shape
+
+    def pairs(rows: Array, total: Array) -> Array:
+        i, j = rows // d, senders.reshape(-1)[rows]
+        z = jax.vmap(lambda i, j: round_trip(node_codec(codec, i), keys[i], x[j]))(jnp.minimum(i, m - 1), j)
+        return total.at[i].add(z, mode="drop")
+
+    return ops.for_rows(chosen.reshape(-1), lanes, pairs, jnp.zeros_like(x))

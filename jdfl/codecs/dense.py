@@ -20,7 +20,7 @@ class Dense:
 
     def check(self, n: int) -> None:
         """Refuse a precision that is not a float type of the wire format."""
-        checks.one_of(("float32", "float64"), precision=self.precision)
+        checks.literals(self)
 
     def prepare(self, key: Array, node: Array, n: int, sparsity: int, dtype: Any) -> "Dense":
         """Nothing is shared."""

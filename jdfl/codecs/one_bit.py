@@ -34,7 +34,7 @@ class OneBit:
     eta: Any = 1e-4  # GPSP's ridge
     cap: int = struct.field(pytree_node=False, default=12)  # most GPSP iterations
     norm_bits: Literal[32, 64] = struct.field(pytree_node=False, default=64)  # the paper sends a double
-    matrix: Any = None  # [m, n, d] Phi^T of every node, once prepared
+    matrix: Any = None  # [m, n, d] Phi^T of every node; None: drawn in prepare
     free: ClassVar[bool] = False
 
     def check(self, n: int) -> None:
@@ -47,18 +47,16 @@ class OneBit:
             raise ValueError(f"Expected gamma > 1, got gamma = {self.gamma!r}. It is the base of a logarithm.")
         checks.positive(margin=self.margin)
         checks.not_negative(eta=self.eta)
-        checks.one_of(("exact", "paper"), inverse=self.inverse)
-        checks.one_of((32, 64), norm_bits=self.norm_bits)
+        checks.literals(self)
+        if self.matrix is not None:
+            checks.shape((None, n, self._sizes(n)[1]), "It is Phi^T of every node, [m, n, d].", matrix=self.matrix)
         checks.whole(1, cap=self.cap)
         checks.whole(0, self.d if self.d is not None else n // 2, flips=self.flips)
 
     def prepare(self, key: Array, node: Array, n: int, sparsity: int, dtype: Any) -> "OneBit":
         """Draw every node's sensing matrix from its own key."""
-        d = max(1, n // 2) if self.d is None else self.d
-        m = node.shape[0]
-        matrix = self.matrix
-        if matrix is None:
-            matrix = ops.node_normal(key, _MATRIX, node, (n, d), dtype)
+        m, d = node.shape[0], max(1, n // 2) if self.d is None else self.d
+        matrix = ops.node_normal(key, _MATRIX, node, (n, d), dtype) if self.matrix is None else self.matrix
         spread = {name: jnp.broadcast_to(jnp.asarray(getattr(self, name), dtype), (m,)) for name in _PER_NODE}
         return replace(self, d=d, s=sparsity if self.s is None else self.s, matrix=matrix, **spread)
 
