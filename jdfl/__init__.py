@@ -10,8 +10,8 @@ from jdfl.base import Algorithm, Info, Round
 from jdfl.batch import repeat, sweep
 from jdfl.codecs import Dense, OneBit, Sparse
 from jdfl.privacy import Gaussian, Guarantee, classical_gaussian
-from jdfl.result import Result, Totals
-from jdfl.runner import Snapshot, run
+from jdfl.result import Result, Snapshot, Totals
+from jdfl.runner import run
 from jdfl.stopping import all_of, consensus_below, gradient_below, objective_below
 
 __version__ = "0.1.0"

@@ -17,11 +17,11 @@ from jax import Array, lax
 from jdfl import metrics as metrics_module
 from jdfl import ops
 from jdfl.base import Algorithm, Info, Round
-from jdfl.network.graph import Network
+from jdfl.network.graph import Graph, Network
 from jdfl.problems import Problem
 from jdfl.stopping import StopRule, View
 
-_START, _ROUND = 1, 2  # purposes of the run's key
+_START, _ROUND, _NETWORK = 1, 2, 3  # purposes of the run's key, and of a round's
 NOWHERE = -1
 
 
@@ -91,10 +91,15 @@ def _first_bad(w: Array) -> Array:
     return jnp.where(jnp.any(bad), jnp.argmax(bad).astype(jnp.int32), jnp.int32(NOWHERE))
 
 
+def _graph(setting: Setting, k: Array, key: Array) -> Graph:
+    """The network of a round, drawn from a key of its own."""
+    return setting.network.at(k, jax.random.fold_in(key, _NETWORK))
+
+
 def _start(setting: Setting, metrics: tuple[metrics_module.Metric, ...]) -> tuple[Setting, Carry, Record]:
     key = jax.random.fold_in(setting.key, _START)
     k = jnp.int32(0)
-    begin = Round(k, key, setting.network.at(k, key), setting.node)
+    begin = Round(k, key, _graph(setting, k, key), setting.node)
     algorithm = setting.algorithm.prepare(setting.problem, begin)
     state, info = algorithm.init(setting.problem, begin)
     setting = setting.replace(algorithm=algorithm)  # pyright: ignore[reportAttributeAccessIssue]
@@ -115,7 +120,7 @@ def _advance(
 
     def one_round(carry: Carry) -> Carry:
         key = jax.random.fold_in(round_key, carry.rounds)
-        round = Round(carry.rounds, key, setting.network.at(carry.rounds, key), setting.node)
+        round = Round(carry.rounds, key, _graph(setting, carry.rounds, key), setting.node)
         state, info = algorithm.step(carry.state, problem, round)
         w = algorithm.params(state)
         communications = carry.communications + info.communications

@@ -6,15 +6,16 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as Bar
 
-from jdfl.runner import Snapshot
+from jdfl.result import Snapshot
 
 
 class Progress:
     """A callback of `jdfl.run` that shows rounds done, rounds per second, the objective and the time left.
 
-        with Progress() as progress:
+        with Progress("my run") as progress:
             result = jdfl.run(..., callbacks=[progress])
 
+    `jdfl.run(..., progress=True)` does the same.
     Elsewhere than on a terminal it writes nothing.
     """
 

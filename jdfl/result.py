@@ -3,6 +3,7 @@
 Axes: m nodes, n parameters.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -68,6 +69,19 @@ class Result:
         if self.diverged is not None:
             rows = rows.where(np.isfinite(rows)).ffill()
         return {str(name): float(value) for name, value in rows.iloc[-1].items()}
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """What a callback sees after a chunk of rounds."""
+
+    rounds: int
+    steps: int
+    row: dict[str, Any]  # the last record
+    params: Callable[[], Array]  # a copy [m, n]; call it during the callback, the state is donated afterwards
+
+
+Callback = Callable[[Snapshot], None]
 
 
 class Tally:

@@ -3,8 +3,8 @@
 import signal
 import threading
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import jax
@@ -18,7 +18,8 @@ from jdfl.metrics import Metric, default_metrics, resolve
 from jdfl.network import check_graph
 from jdfl.network.graph import Network
 from jdfl.problems import Problem, check_problem
-from jdfl.result import Ending, Result, Tally
+from jdfl.progress import Progress
+from jdfl.result import Callback, Ending, Result, Snapshot, Tally
 from jdfl.stopping import StopRule
 
 MOST_ROUNDS = 2**30  # rounds are counted in int32, and the next record is looked for ahead of them
@@ -33,19 +34,6 @@ def _listen(event: str, duration_secs: float, **_: Any) -> None:
 
 
 jax.monitoring.register_event_duration_secs_listener(_listen)
-
-
-@dataclass(frozen=True)
-class Snapshot:
-    """What a callback sees after a chunk of rounds."""
-
-    rounds: int
-    steps: int
-    row: dict[str, Any]  # the last record
-    params: Callable[[], Array]  # a copy [m, n]; call it during the callback, the state is donated afterwards
-
-
-Callback = Callable[[Snapshot], None]
 
 
 def check_run(
@@ -82,13 +70,15 @@ def run(
     stop: StopRule | None = None,
     metrics: Sequence[str | Metric] | None = None,
     callbacks: Sequence[Callback] = (),
+    progress: bool = False,
     chunk: int = 50,
 ) -> Result:
     """Run `algorithm` on `problem` over `network` for up to `steps` rounds.
 
     `key` is a seed or a typed JAX key and decides all randomness. Every `every` rounds, and where the run ends, the
     `metrics` (names or functions; None: all that the problem can give) are recorded. `stop` is evaluated after every
-    round. The device returns to Python about every `chunk` rounds, to call `callbacks`; results do not depend on it.
+    round. The device returns to Python about every `chunk` rounds, to call `callbacks`; results do not depend on it. `progress`
+    shows a bar where stderr is a terminal.
     Ctrl-C ends the run after the chunk under way and keeps what it has (a second one ends it at once, with nothing); so
     does a non-finite parameter, with its round and node.
 
@@ -101,7 +91,8 @@ def run(
     steps, every = int(steps), int(every)
     records = max(1, int(chunk) // every)
     check_counters(network, min(records * every, steps))
-    with Clock() as clock:
+    with Clock() as clock, Progress() if progress else nullcontext() as bar:
+        callbacks = [*callbacks, bar] if bar else callbacks
         algorithm, carry, first = loop.start(setting, chosen)
         setting = setting.replace(algorithm=algorithm)  # pyright: ignore[reportAttributeAccessIssue]
         tally = Tally(algorithm.message_bits(problem))

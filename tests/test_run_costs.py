@@ -105,3 +105,13 @@ def test_everything_runs_in_float64():
         assert np.isfinite(result.history.to_numpy(dtype=float)).all()
         lane = jdfl.sweep(SLOW, wide, network, over={"rate": [0.05]}, keys=[0], steps=6, metrics=FEW)[0]
         np.testing.assert_allclose(lane.params, run(SLOW, problem=wide, steps=6).params, rtol=1e-12)
+
+
+def test_a_progress_bar_changes_nothing_and_follows_the_rounds(monkeypatch):
+    seen = []
+    from jdfl import runner
+
+    monkeypatch.setattr(runner.Progress, "__call__", lambda self, snapshot: seen.append(snapshot.rounds))
+    with_bar, without = (run(steps=9, chunk=4, progress=progress) for progress in (True, False))
+    assert seen == [4, 8, 9]
+    np.testing.assert_array_equal(with_bar.params, without.params)
