@@ -77,8 +77,9 @@ def run(
 
     `key` is a seed or a typed JAX key and decides all randomness. Every `every` rounds, and where the run ends, the
     `metrics` (names or functions; None: all that the problem can give) are recorded. `stop` is evaluated after every
-    round. The device returns to Python about every `chunk` rounds, to call `callbacks`; results do not depend on it. `progress`
-    shows a bar where stderr is a terminal.
+    round. The device returns to Python about every `chunk` rounds, to call `callbacks`; results do not depend on it.
+    `progress` shows a bar where stderr is a terminal.
+
     Ctrl-C ends the run after the chunk under way and keeps what it has (a second one ends it at once, with nothing); so
     does a non-finite parameter, with its round and node.
 
