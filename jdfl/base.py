@@ -42,7 +42,7 @@ class Info:
 
     sent: dict[str, Array]  # channel -> int32 [m] messages that the node sent
     grads: Array  # int32 [m] gradients of its own loss, over all its examples
-    releases: Array  # int32 [m] noisy functions of its data that became visible to others
+    releases: Array  # int32 [m] noisy functions of its data that others may come to see
     communications: Array  # int32 [m] 1 where the node combined what it received
 
 

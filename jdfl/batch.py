@@ -1,6 +1,6 @@
 """Many runs of one setting: seeds and values of float hyper-parameters as lanes of one compiled program."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -50,6 +50,8 @@ def sweep(
 
     Raises ValueError for a field that is unknown or not a float, for lists of different lengths, and as `run` does.
     """
+    if not isinstance(keys, Iterable) or isinstance(keys, str | Mapping):
+        raise ValueError(f"Expected a list of seeds, got keys = {keys!r}. For one seed give [{keys!r}].")
     points, keys = _points(algorithm, over), list(keys)
     settings = [
         loop.setting(_at(algorithm, point), problem, network, stop, typed_key(seed))
@@ -95,6 +97,9 @@ def sweep(
 
 def _points(algorithm: Algorithm, over: Mapping[str, Sequence[float]]) -> list[dict[str, float]]:
     """The values of every run; one point without fields when nothing is swept."""
+    for path, values in over.items():
+        if not isinstance(values, Sequence | np.ndarray | jax.Array):
+            raise ValueError(f"Expected a list of values for {path!r} in over, got {values!r}.")
     lengths = {path: len(values) for path, values in over.items()}
     if len(set(lengths.values())) > 1:
         raise ValueError(f"Expected lists of one length in over, got {lengths}. They go side by side, not as a grid.")

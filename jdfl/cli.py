@@ -10,6 +10,7 @@ import dataclasses
 import json
 import os
 import sys
+import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_type_hints
@@ -50,7 +51,7 @@ for example: jdfl run --network k-regular --help"""
 
 _EXAMPLES = """examples:
   jdfl run                                             CEPS with one-bit messages on its Example 1
-  jdfl run --problem.m 64 --network ring --seed 7      more nodes, on a ring
+  jdfl run --problem.m 64 --network ring --algorithm.sigma-rule safe --steps 300    more nodes, on a ring
   jdfl run --problem classification --problem.data digits --algorithm.s 60 --stop none
   jdfl run --algorithm.codec dense --repeats 5         whole vectors on the wires, seeds 0 to 4
   jdfl run --algorithm ceps-paper --algorithm.no-one-bit
@@ -95,7 +96,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         elif command == "list":
             print(catalogue(), end="")
         elif command == "run":
-            status = _run(*_parse(rest))
+            with warnings.catch_warnings():
+                warnings.showwarning = lambda message, *_: print(f"jdfl: warning: {message}", file=sys.stderr)
+                status = _run(*_parse(rest))
         else:
             raise ValueError(f"Unknown command {command!r}. Known: run, list, --version, --help.")
         sys.stdout.flush()

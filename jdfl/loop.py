@@ -102,6 +102,7 @@ def _start(setting: Setting, metrics: tuple[metrics_module.Metric, ...]) -> tupl
     begin = Round(k, key, _graph(setting, k, key), setting.node)
     algorithm = setting.algorithm.prepare(setting.problem, begin)
     state, info = algorithm.init(setting.problem, begin)
+    state = lax.optimization_barrier(state)  # or XLA computes with its constant zeros at compile time
     setting = setting.replace(algorithm=algorithm)  # pyright: ignore[reportAttributeAccessIssue]
     bad = _first_bad(algorithm.params(state))
     carry = Carry(state, k, jnp.bool_(False), bad, info, info.communications, info.releases)

@@ -55,7 +55,7 @@ class Result:
     diverged: tuple[int, int] | None  # (round, node) of the first non-finite parameter
     totals: Totals
     communication_rounds: np.ndarray  # [m] how often each node combined messages
-    releases: np.ndarray  # [m] how many noisy functions of its data each node made visible
+    releases: np.ndarray  # [m] how many noisy functions of its data of each node others may come to see
     published_bytes: float | None  # what the paper's own formula says of these rounds; None where it has none
     guarantee: Guarantee
     seconds: float  # wall time without compilation

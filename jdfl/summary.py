@@ -39,6 +39,7 @@ def summary(result: Result) -> dict[str, Any]:
         },
         "seconds": result.seconds,
         "compile_seconds": result.compile_seconds,
+        "warnings": _warnings(result),
         "privacy": {
             "releases": totals.releases,
             "releases_per_node": {"min": int(result.releases.min()), "max": int(result.releases.max())},
@@ -54,6 +55,7 @@ def summary_text(told: Mapping[str, Any]) -> str:
     if told["ending"] == "diverged":
         ended = f"Diverged: {told['reason']}."
     talk = told["communication_rounds"]
+    ended += "".join(f"\n\nWarning: {warning}." for warning in told["warnings"])
     lines = [told["run"], "", ended, "", "| final metric | value |", "| --- | ---: |"]
     lines += [f"| {name} | {'none' if value is None else f'{value:.6g}'} |" for name, value in told["metrics"].items()]
     lines.append("")
@@ -69,6 +71,16 @@ def summary_text(told: Mapping[str, Any]) -> str:
         f"- privacy: {_privacy(told)}",
     ]
     return "\n".join(lines) + "\n"
+
+
+def _warnings(result: Result) -> list[str]:
+    """What a reader must not overlook."""
+    if "objective" not in result.history:
+        return []
+    first, last = float(result.history["objective"].iloc[0]), result.final["objective"]
+    if last <= first:
+        return []
+    return [f"the objective ended at {last:.4g}, above the {first:.4g} that it began with; nothing was learnt"]
 
 
 def _published(told: Mapping[str, Any]) -> list[str]:

@@ -53,11 +53,11 @@ def test_version_help_and_list(capsys):
 
 def test_list_says_where_data_is(capsys, tmp_path, monkeypatch):
     (tmp_path / "libsvm").mkdir()
-    (tmp_path / "libsvm" / "a9a.bz2").touch()
+    (tmp_path / "libsvm" / "w8a.bz2").touch()
     monkeypatch.setenv("JDFL_DATA", str(tmp_path))
     main(["list"])
     text = capsys.readouterr().out
-    assert f"found: {tmp_path / 'libsvm' / 'a9a.bz2'}" in text
+    assert f"found: {tmp_path / 'libsvm' / 'w8a.bz2'}" in text
     assert text.count("not found") == 4
 
 

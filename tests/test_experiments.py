@@ -47,9 +47,9 @@ def test_table3_quick_writes_its_rows_and_figure(tmp_path):
     written = json.loads((tmp_path / "ceps_table3.json").read_text())
     assert [set(one) for one in written] == [EXPERIMENT_ROW] * len(rows)
     assert (tmp_path / "ceps_table3.png").stat().st_size > 10_000
-    rounds = {one["case"]: one["mean"] for one in written if one["column"] == "rounds"}
-    assert len(rounds) == 4
-    assert all(20 <= value <= 40 for value in rounds.values())
+    study = [one for one in written if one["column"] == "rounds, study"]
+    assert len(study) == 4
+    assert all(abs(one["mean"] - one["paper"]) <= 5 for one in study)  # one seed; the slow test takes five
 
 
 def test_benchmark_rows_are_held_against_their_goals(tmp_path, capsys):

@@ -87,7 +87,7 @@ ones = np.ones(M)
         ({"sigma": 0 * ones}, "sigma > 0 and finite"),
         ({"sigma": np.nan * ones}, "sigma > 0 and finite"),
         ({"noise": "keep"}, "noise to be one of 'kept', 'literal', got noise = 'keep'"),
-        ({"sigma_rows": "n"}, "sigma_rows to be one of"),
+        ({"sigma_rule": "n"}, "sigma_rule to be one of"),
         ({"first": "one"}, "first to be one of"),
         ({"own": "never"}, "own to be one of"),
         ({"own_coded": "yes"}, "own_coded to be one of"),

@@ -12,13 +12,18 @@ Sha, Zhou, Kong, Li: Sparse Decentralized Federated Learning (Algorithms 1 and 2
 The four variants of the paper (Table II) are values of one class: `codec=OneBit()` is 1BCS and `codec=Dense()` is
 Perf; `mechanism=None` is NoDP.
 
-As printed, the noise is not stored in u: rounds (4) wash it out, and the next message is an almost exact function of
-the data. `noise="kept"`, the default, stores u + xi, also in the first u, so that everything sent is post-processing
-of noisy gradients; `noise="literal"` is the paper's.
+As printed, the noise is not stored in u: rounds (4) wash most of it out, and the next message is an almost exact
+function of the data. `noise="kept"`, the default, stores u + xi, also in the first u; `noise="literal"` is the paper's.
+Neither is private yet: gradients are not clipped, and the paper's sigma_i is itself computed from the data.
+
+(3) is a gradient step of length 1 / (sigma_i |N_i^k|). The paper's sigma_i makes that m (2 r + 0.1) / (|N_i^k| L_i):
+about 5 / L_i in its dense networks, with Gaussian data, but more the fewer of the m nodes a node combines, until CEPS
+diverges (`check` warns). `sigma_rule="safe"` makes steps of 1 / L_i.
 
 Axes: m nodes, n parameters, d slots of the neighbour table, b rows of a block.
 """
 
+import warnings
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -36,6 +41,7 @@ from jdfl.privacy import NO_NOISE, Guarantee, Mechanism, classical_gaussian
 from jdfl.problems import Problem
 
 _PERIOD, _NOISE, _CODE, _OWN = 21, 22, 23, 24  # purposes of the keys
+LONG_STEP = 10.0  # steps, in units of 1 / L_i, from which `check` warns; the paper's own are about 5
 
 
 @struct.dataclass
@@ -63,8 +69,8 @@ class CEPS:
     noise: Literal["kept", "literal"] = struct.field(pytree_node=False, default="kept")
     periods: tuple[int, int] = struct.field(pytree_node=False, default=(10, 15))  # kappa_i ~ U{low..high}
     period: Any = None  # [m] int32 kappa_i itself, instead of drawing it
-    sigma: Any = None  # [m] sigma_i itself, instead of the paper's constant
-    sigma_rows: Literal["samples", "half_n"] = struct.field(pytree_node=False, default="samples")  # its d_i
+    sigma: Any = None  # [m] sigma_i itself, instead of the rule
+    sigma_rule: Literal["paper", "half_n", "safe"] = struct.field(pytree_node=False, default="paper")  # see `prepare`
     first: Literal["period", "zero"] = struct.field(pytree_node=False, default="period")  # first k that communicates
     own: Literal["absent", "sampled", "always"] = struct.field(pytree_node=False, default="absent")  # i in N_i, N_i^k
     own_coded: bool = struct.field(pytree_node=False, default=False)  # z_i through the codec, instead of w_i itself
@@ -90,13 +96,15 @@ class CEPS:
         m, n = problem.m, problem.n
         checks.whole(1, n, "s is the number of nonzeros kept of n parameters.", s=self.s)
         checks.fraction("It is the share of its neighbours that a node listens to.", rate=self.rate)
-        degree = int(np.asarray(network.at(jnp.int32(0), jax.random.key(0)).mask).sum(axis=1).max())
-        if self.own == "always" and degree and self.rate * (degree + 1) <= 1:
-            raise ValueError(
-                f"Expected a rate above {1 / (degree + 1):.3g} with own = 'always', got rate = {self.rate!r}. A node "
-                "would only ever listen to itself, and nothing would be sent."
-            )
+        checks.shape((), "It is one number for all nodes.", rate=self.rate, mu=self.mu, sensitivity=self.sensitivity)
         checks.positive(mu=self.mu)
+        checks.literals(self)
+        degrees = np.asarray(network.at(jnp.int32(0), jax.random.key(0)).mask).sum(axis=1)
+        if self.own == "always" and degrees.max() and self.rate * (degrees.max() + 1) <= 1:
+            raise ValueError(
+                f"Expected a rate above {1 / (degrees.max() + 1):.3g} with own = 'always', got rate = {self.rate!r}. A "
+                "node would only ever listen to itself, and nothing would be sent."
+            )
         if not isinstance(self.periods, tuple) or len(self.periods) != 2:
             raise ValueError(f"Expected periods = (low, high), got periods = {self.periods!r}.")
         low, high = self.periods
@@ -115,30 +123,42 @@ class CEPS:
                 f"Expected data that curve every node's loss, got curvature 0 at node {flat}: all its features are "
                 "zero. Leave that node out, or give sigma."
             )
-        checks.literals(self)
         checks.one_of((False, True), own_coded=self.own_coded)
         if self.block is not None:
             checks.whole(1, block=self.block)
         checks.able(("encode", "decode"), "a codec", "Use Dense(), Sparse() or OneBit().", codec=self.codec)
-        self.codec.check(n)
+        self.codec.check(n, m)
         if self.mechanism is not None:
             remedy = "Use Gaussian(multiplier), or None for no noise."
             checks.able(("add", "event"), "a noise mechanism", remedy, mechanism=self.mechanism)
             self.mechanism.check()
             checks.positive(sensitivity=self.sensitivity)
+        if self.sigma is None and self.sigma_rule != "safe":
+            step = m * (2 * self.rate + 0.1) / max(1.0, np.ceil(self.rate * np.median(degrees)))
+            if step > LONG_STEP:
+                warnings.warn(
+                    f"The paper's sigma_i makes steps of about {step:.0f} / L_i here, since nodes combine few of the "
+                    f'm = {m} nodes; CEPS often diverges so. Use sigma_rule="safe", or a denser network.',
+                    stacklevel=4,
+                )
 
     def prepare(self, problem: Problem, round: Round) -> "CEPS":
-        """Draw kappa_i, compute sigma_i (section V.B), and let the codec draw what it shares."""
+        """Draw kappa_i, compute sigma_i, and let the codec draw what it shares.
+
+        sigma_i is lambda_max(A_i^T A_i) / (m (2 r + 0.1) d_i) (section V.B) with d_i the number of samples ("paper") or
+        n / 2 ("half_n"), or L_i / |N_i^k| ("safe").
+        """
         period, sigma = self.period, self.sigma
         if period is None:
             low, high = self.periods
             keys = ops.node_keys(round.key, _PERIOD, round.node)
             period = jax.vmap(lambda key: jax.random.randint(key, (), low, high + 1, jnp.int32))(keys)
         if sigma is None:
-            # lambda_max(A_i^T A_i) / (m (2 r + 0.1) d_i); a problem's curvature is that lambda_max over its samples
-            sigma = problem.curvature / (problem.m * (2 * self.rate + 0.1))
-            if self.sigma_rows == "half_n":
+            sigma = problem.curvature / (problem.m * (2 * self.rate + 0.1))  # curvature: lambda_max over the samples
+            if self.sigma_rule == "half_n":
                 sigma = sigma * jnp.sum(problem.weight, axis=1) / (problem.n / 2)
+            if self.sigma_rule == "safe":
+                sigma = problem.curvature / self._sizes(round)[1].astype(problem.dtype)
         codec = self.codec.prepare(round.key, round.node, problem.n, self.s, problem.dtype)
         period, sigma = jnp.asarray(period, jnp.int32), jnp.asarray(sigma, problem.dtype)
         return replace(self, period=period, sigma=sigma, codec=codec)
@@ -151,7 +171,7 @@ class CEPS:
         if self.noise == "kept" and self.mechanism is not None:
             u = jax.vmap(self.mechanism.add, (0, 0, None))(self._noise_keys(round), u, self.sensitivity)
             releases = releases + 1
-        count = self._neighbourhood(round).astype(problem.dtype)
+        count = self._sizes(round)[0].astype(problem.dtype)
         zero = jnp.zeros((problem.m,), jnp.int32)
         return State(w, u, count), Info({"model": zero}, zero + 1, releases, zero)
 
@@ -182,21 +202,22 @@ class CEPS:
         alone = State(ops.top_s((u + mu * w) / (sigma * count + mu), s), u, state.count)  # (4)
         new = ops.for_rows(talks, block, communicate, alone)
 
-        talks_count = talks.astype(jnp.int32)
+        evaluated = talks.astype(jnp.int32)
+        combined = jnp.any(chosen, axis=1).astype(jnp.int32)  # a node may have drawn nobody but itself
         asked = jnp.zeros((problem.m,), jnp.int32).at[round.graph.senders].add(chosen.astype(jnp.int32))
-        releases = talks_count if self.mechanism is not None else jnp.zeros_like(talks_count)
-        return new, Info({"model": asked}, talks_count, releases, talks_count)
+        releases = evaluated if self.mechanism is not None else jnp.zeros_like(evaluated)
+        return new, Info({"model": asked}, evaluated, releases, combined)
 
-    def _neighbourhood(self, round: Round) -> Array:
-        """|N_i| [m] int32; a node without neighbours has itself."""
+    def _sizes(self, round: Round) -> tuple[Array, Array]:
+        """|N_i| and |N_i^k| = ceil(r |N_i|), both [m] int32; a node without neighbours has itself."""
         degree = round.graph.in_degree
-        return jnp.maximum(degree, 1) if self.own == "absent" else degree + 1
+        everyone = jnp.maximum(degree, 1) if self.own == "absent" else degree + 1
+        wanted = jnp.asarray(self.rate, jnp.float32) * everyone.astype(jnp.float32)
+        return everyone, jnp.clip(jnp.ceil(wanted - 1e-4).astype(jnp.int32), 1, everyone)  # 0.2 * 15 is 3, not 4
 
     def _sample(self, talks: Array, round: Round) -> tuple[Array, Array, Array]:
-        """N_i^k: its size ceil(r |N_i|) [m] int32, whether i is in it [m], the others in it [m, d]; empty if silent."""
-        everyone = self._neighbourhood(round)
-        wanted = jnp.asarray(self.rate, jnp.float32) * everyone.astype(jnp.float32)
-        size = jnp.clip(jnp.ceil(wanted - 1e-4).astype(jnp.int32), 1, everyone)  # 0.2 * 15 is 3, though not in floats
+        """N_i^k: its size [m] int32, whether i is in it [m], the others in it [m, d]; empty where a node is silent."""
+        everyone, size = self._sizes(round)
         if self.own == "absent":
             mine = round.graph.in_degree == 0
         elif self.own == "always":
@@ -241,15 +262,19 @@ class CEPS:
         if not isinstance(self.codec, (Dense, OneBit)):
             return None
         d = self.codec.d if isinstance(self.codec, OneBit) else None
-        return paper_volume(rounds, m=problem.m, n=problem.n, rate=float(self.rate), period=sum(self.periods) / 2, d=d)
+        period = sum(self.periods) / 2 if self.period is None else float(np.mean(np.asarray(self.period)))
+        return paper_volume(rounds, m=problem.m, n=problem.n, rate=float(self.rate), period=period, d=d)
 
     def privacy(self, problem: Problem) -> Guarantee:
         """Nothing is claimed: gradients are not clipped, so nothing bounds what one record changes."""
         if self.mechanism is None:
             return NO_NOISE
-        reason = "gradients are not clipped, so nothing enforces the sensitivity that the noise is scaled by"
+        reason = (
+            "gradients are not clipped, so nothing enforces the sensitivity that the noise is scaled by; "
+            "sigma_i is computed from the data without noise"
+        )
         if self.noise == "literal":
-            reason += "; the noise is not stored in u and the first message has none"
+            reason += "; the noise is not stored in u, so that messages may have none, and the first has none"
         return Guarantee("record", "replace-one", "all messages", float(self.sensitivity), None, False, reason)
 
 

@@ -20,8 +20,8 @@ class Codec(Protocol):
 
     free: ClassVar[bool]  # coding every row costs less than choosing the rows that are asked for
 
-    def check(self, n: int) -> None:
-        """Raise ValueError if the settings make no sense for vectors of n entries."""
+    def check(self, n: int, m: int) -> None:
+        """Raise ValueError if the settings make no sense for m nodes with vectors of n entries."""
         ...
 
     def prepare(self, key: Array, node: Array, n: int, sparsity: int, dtype: Any) -> Self:

@@ -18,7 +18,7 @@ class Dense:
     precision: Literal["float32", "float64"] = struct.field(pytree_node=False, default="float32")
     free: ClassVar[bool] = True
 
-    def check(self, n: int) -> None:
+    def check(self, n: int, m: int) -> None:
         """Refuse a precision that is not a float type of the wire format."""
         checks.literals(self)
 

@@ -37,7 +37,7 @@ class OneBit:
     matrix: Any = None  # [m, n, d] Phi^T of every node; None: drawn in prepare
     free: ClassVar[bool] = False
 
-    def check(self, n: int) -> None:
+    def check(self, n: int, m: int) -> None:
         """Refuse settings out of range."""
         if self.d is not None:
             checks.whole(1, None, "One sign is the least that can be sent.", d=self.d)
@@ -49,7 +49,11 @@ class OneBit:
         checks.not_negative(eta=self.eta)
         checks.literals(self)
         if self.matrix is not None:
-            checks.shape((None, n, self._sizes(n)[1]), "It is Phi^T of every node, [m, n, d].", matrix=self.matrix)
+            checks.shape((m, n, self._sizes(n)[1]), "It is Phi^T of every node, [m, n, d].", matrix=self.matrix)
+            checks.finite(matrix=self.matrix)
+        for name in _PER_NODE:
+            if np.ndim(getattr(self, name)):
+                checks.shape((m,), "Give one number, or one for every node.", **{name: getattr(self, name)})
         checks.whole(1, cap=self.cap)
         checks.whole(0, self.d if self.d is not None else n // 2, flips=self.flips)
 
@@ -63,7 +67,10 @@ class OneBit:
     def encode(self, key: Array, x: Array) -> tuple[Array, Array]:
         """Signs [d] bool (True is +1) and the norm ||x|| []."""
         logarithm = jnp.sign(x) * jnp.log1p(jnp.abs(x)) / jnp.log(self.gamma)
-        return jnp.dot(logarithm, self.matrix, precision=ops.HIGHEST) > 0, jnp.linalg.norm(x)
+        norm = jnp.linalg.norm(x)
+        if self.norm_bits == 32:
+            norm = norm.astype(jnp.float32).astype(x.dtype)  # as it will be on the wire
+        return jnp.dot(logarithm, self.matrix, precision=ops.HIGHEST) > 0, norm
 
     def decode(self, key: Array, payload: tuple[Array, Array], n: int) -> Array:
         """GPSP, then the inverse of the logarithm, then the norm; the zero vector for norm zero."""

@@ -19,7 +19,7 @@ class Sparse:
     s: int | None = struct.field(pytree_node=False, default=None)  # None: as many as the vectors are known to have
     free: ClassVar[bool] = False
 
-    def check(self, n: int) -> None:
+    def check(self, n: int, m: int) -> None:
         """Refuse s outside [1, n]."""
         if self.s is not None:
             checks.whole(1, n, "A message cannot hold more entries than the vector has.", s=self.s)

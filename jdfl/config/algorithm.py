@@ -98,7 +98,7 @@ class CEPS:
     """kept: the noise stays in all that follows; literal: the paper's, which later rounds wash out."""
     periods: tuple[int, int] = algorithms.CEPS.periods
     """Shortest and longest period between communications; every node draws its own."""
-    sigma_rows: Literal["samples", "half_n"] = algorithms.CEPS.sigma_rows
+    sigma_rule: Literal["paper", "half_n", "safe"] = algorithms.CEPS.sigma_rule
     """The d_i in the paper's constant sigma_i: a node's examples, or n / 2."""
     first: Literal["period", "zero"] = algorithms.CEPS.first
     """First round that communicates: that of the node's period, or round 0."""

@@ -41,7 +41,8 @@ class Gaussian:
     multiplier: Any
 
     def check(self) -> None:
-        """Refuse a multiplier that is not positive."""
+        """Refuse a multiplier that is not one positive number."""
+        checks.shape((), "It is one number for all nodes.", multiplier=self.multiplier)
         checks.positive("Use mechanism=None for a run without noise.", multiplier=self.multiplier)
 
     def add(self, key: Array, x: Array, sensitivity: Any) -> Array:

@@ -47,6 +47,12 @@ def classification(
         test = (features[held], labels[held])
         features, labels = features[~held], labels[~held]
 
+    if dataset.standardise:  # by the training examples alone
+        mean, deviation = features.mean(axis=0, dtype=float), features.std(axis=0, dtype=float)
+        deviation = np.where(deviation > 0, deviation, 1.0)
+        features = (features - mean) / deviation
+        test = None if test is None else ((test[0] - mean) / deviation, test[1])
+
     if partition == "iid":
         index = split.iid(len(labels), m, seed=seed)
     elif partition == "dirichlet":

@@ -97,7 +97,7 @@ def example1(
     """
     kind = floating(dtype)
     checks.whole(m=m, n=n)
-    checks.whole(least=0, most=n, s=s)
+    checks.whole(least=1, most=n, s=s)
     checks.not_negative(noise=noise)
     low, high = rows
     checks.whole(remedy="rows = (fewest, largest).", fewest=low)

@@ -1,5 +1,7 @@
 """CEPS against the loop written from the paper, and what its options mean."""
 
+import math
+from fractions import Fraction
 from functools import partial
 
 import jax
@@ -125,7 +127,7 @@ def test_sigma_is_the_papers_constant():
         rows = np.asarray(problem.weight).sum(axis=1)
         largest = np.array([np.linalg.eigvalsh(A[i].T @ A[i])[-1] for i in range(M)])
         np.testing.assert_allclose(prepared.sigma, largest / (M * (2 * 0.6 + 0.1) * rows), rtol=1e-6)
-        half, _ = compare(BASE.replace(sigma_rows="half_n"))
+        half, _ = compare(BASE.replace(sigma_rule="half_n"))
         np.testing.assert_allclose(half.sigma, largest / (M * (2 * 0.6 + 0.1) * N / 2), rtol=1e-6)
 
 
@@ -183,6 +185,69 @@ def test_a_node_without_neighbours_learns_alone():
     result = jdfl.run(SMALL.replace(periods=(2, 2), rate=1.0), problem, jdfl.network.complete(1), steps=60)
     assert result.final["objective"] < 0.5 * result.history["objective"].iloc[0]
     assert result.totals.bits == 0
+
+
+@partial(jax.jit, static_argnames=("rounds",))
+def draws(algorithm, network, key, rounds: int):
+    """N_i^k of every round when all nodes communicate: sizes [k, m], i in it [k, m], others [k, m, d]."""
+    m = network.graph.m
+    node, talks = jnp.arange(m, dtype=jnp.int32), jnp.ones(m, jnp.bool_)
+
+    def one(k):
+        round_key = jax.random.fold_in(key, k)
+        return algorithm._sample(talks, jdfl.Round(k, round_key, network.at(k, round_key), node))
+
+    return jax.lax.map(one, jnp.arange(rounds, dtype=jnp.int32))
+
+
+@pytest.mark.parametrize("own", ["absent", "sampled", "always"])
+def test_every_member_of_the_neighbourhood_is_drawn_equally_often(own):
+    network, rounds = loop.nameless(jdfl.network.circulant(9, [1, 2, 3])), 2000
+    size, mine, others = map(np.asarray, draws(SMALL.replace(own=own, rate=0.5), network, jax.random.key(4), rounds))
+    members = 6 if own == "absent" else 7
+    assert (size == -(-members // 2)).all()
+    np.testing.assert_array_equal(mine + others.sum(axis=2), size)
+    share = size[0, 0] / members
+    sd = np.sqrt(share * (1 - share) / rounds)
+    if own == "sampled":
+        np.testing.assert_allclose(mine.mean(axis=0), share, atol=5 * sd)
+    else:
+        assert (mine == (own == "always")).all()
+    expected = (size[0, 0] - mine.mean()) / 6
+    np.testing.assert_allclose(others.mean(axis=0), expected, atol=5 * sd)
+
+
+def test_draws_differ_between_rounds_nodes_and_seeds():
+    network = loop.nameless(jdfl.network.complete(9))
+    others = [np.asarray(draws(SMALL.replace(rate=0.5), network, jax.random.key(seed), 40)[2]) for seed in (0, 1)]
+    assert len({one.tobytes() for one in others[0]}) == 40  # rounds
+    assert len({one.tobytes() for one in others[0].transpose(1, 0, 2)}) == 9  # nodes
+    assert not (others[0] == others[1]).all(axis=(1, 2)).any()  # seeds
+
+
+@pytest.mark.parametrize("own", ["absent", "always"])
+def test_sample_sizes_are_exact_ceilings(own):
+    """ceil(r |N_i|) in exact fractions, for degrees 1 to 60 and rates .05, .10, ..., 1."""
+    degree = np.arange(1, 61)
+    mask = degree[:, None] > np.arange(60)[None, :]
+    senders = np.where(mask, (np.arange(60)[:, None] + 1 + np.arange(60)[None, :]) % 61, 0).astype(np.int32)
+    blank = jnp.zeros((60, 60), jnp.float32)
+    graph = jdfl.network.Graph(senders, jnp.asarray(mask), blank, jnp.ones(60), jnp.zeros(60, jnp.int32))
+    network = jdfl.network.Static(graph, "")
+    for percent in range(5, 101, 5):
+        size = np.asarray(draws(SMALL.replace(own=own, rate=percent / 100), network, jax.random.key(0), 1)[0])[0]
+        exact = [math.ceil(Fraction(percent, 100) * (int(d) + (own == "always"))) for d in degree]
+        assert size.tolist() == exact, percent
+
+
+def test_a_node_that_draws_only_itself_has_not_communicated():
+    network = jdfl.network.from_edges([(0, 1), (1, 2), (2, 3), (3, 4), (4, 5), (5, 6), (0, 2), (0, 3), (0, 4)])
+    result = jdfl.run(SMALL.replace(own="always", rate=0.3), example(np.float32), network, steps=20)
+    alone = np.asarray(network.graph.mask).sum(axis=1) < 3  # ceil(.3 * 3) = 1
+    assert alone.any()
+    assert not result.communication_rounds[alone].any()
+    assert result.communication_rounds[~alone].all()
+    assert result.totals.gradients > M + result.totals.communications
 
 
 def test_preset_is_the_papers_setting():

@@ -155,10 +155,44 @@ def test_exact_inverse_undoes_the_logarithm_and_the_papers_does_not():
 )
 def test_settings_out_of_range_are_refused_by_name(codec, word):
     with pytest.raises(ValueError, match=word.replace(".", r"\.")):
-        codec.check(N)
+        codec.check(N, M)
 
 
 @given(st.lists(st.integers(0, 2**11 - 1), min_size=1, max_size=9), st.integers(11, 16))
 def test_packed_integers_come_back(values, width):
     bits = packing.from_integers(np.array(values), width)
     assert packing.to_integers(packing.split(packing.join(bits), len(bits))[0], width).tolist() == values
+
+
+def test_sensing_matrices_are_gaussian_and_every_node_has_its_own():
+    matrix = np.asarray(prepare(jdfl.OneBit(d=80)).matrix)
+    entries = matrix.reshape(M, -1)
+    assert np.abs(np.corrcoef(entries) - np.eye(M)).max() < 5 / np.sqrt(entries.shape[1])
+    assert np.abs(entries.mean(axis=1)).max() < 5 / np.sqrt(entries.shape[1])
+    np.testing.assert_allclose((entries**2).mean(axis=1), 1.0, atol=5 * np.sqrt(2 / entries.shape[1]))
+    np.testing.assert_allclose((entries**4).mean(axis=1), 3.0, atol=5 * np.sqrt(96 / entries.shape[1]))
+
+
+def test_what_is_received_is_what_was_packed_in_64_bits_too():
+    with jax.enable_x64(True):
+        x = jnp.asarray(np.asarray(sparse_rows(3)[0], np.float64) / 3)
+        for codec in (jdfl.OneBit(d=80, norm_bits=32), jdfl.OneBit(d=80), jdfl.Sparse(), jdfl.Dense()):
+            ready = codec.prepare(jax.random.key(1), NODE, N, S, jnp.float64)
+            payload = node_codec(ready, jnp.int32(0)).encode(jax.random.key(0), x)
+            back = ready.unpack(ready.pack(payload, N), N)
+            for one, other in zip(jax.tree.leaves(payload), jax.tree.leaves(back)):
+                np.testing.assert_array_equal(np.asarray(one), np.asarray(other, np.asarray(one).dtype))
+
+
+@pytest.mark.parametrize(
+    ("codec", "word"),
+    [
+        (jdfl.OneBit(d=8, matrix=np.zeros((1, N, 8))), "matrix of shape"),
+        (jdfl.OneBit(d=8, matrix=np.full((M, N, 8), np.nan)), "finite numbers in matrix"),
+        (jdfl.OneBit(d=8, gamma=np.full(M + 1, 5.0)), "gamma of shape"),
+        (jdfl.OneBit(d=8, margin=np.full(M + 1, 0.1)), "margin of shape"),
+    ],
+)
+def test_arrays_that_do_not_fit_the_nodes_are_refused(codec, word):
+    with pytest.raises(ValueError, match=word):
+        codec.check(N, M)

@@ -1,6 +1,7 @@
 """Data sets by name, the split into training and test, and the problems made of them."""
 
 import bz2
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -57,8 +58,7 @@ def test_bundled_sets():
     cancer = load("breast_cancer")
     assert cancer.features.shape == (569, 30)
     assert cancer.labels.sum() == 357
-    np.testing.assert_allclose(cancer.features.mean(axis=0), 0, atol=1e-5)
-    np.testing.assert_allclose(cancer.features.var(axis=0), 1, rtol=1e-4)
+    assert cancer.standardise
     digits, odd = load("digits"), load("digits", binary=True)
     assert digits.features.shape == (1797, 64)
     assert (digits.features.min(), digits.features.max()) == (0, 1)
@@ -93,7 +93,7 @@ def test_holdout_is_stratified_and_seeded():
 
 @pytest.mark.parametrize("partition", ["iid", "dirichlet", "shards"])
 def test_classification_uses_every_example_once(partition):
-    dataset = load("breast_cancer")
+    dataset = replace(load("breast_cancer"), standardise=False)
     problem = classification(dataset, 5, partition=partition, intercept=True, seed=3)
     check_problem(problem)
     assert isinstance(problem, LogisticRegression)
@@ -105,6 +105,15 @@ def test_classification_uses_every_example_once(partition):
     np.testing.assert_array_equal(rows[order], dataset.features[expected])
     np.testing.assert_array_equal(labels[order], dataset.labels[expected])
     assert abs(len(problem.test[1]) / 569 - 0.2) < 0.01
+
+
+def test_standardising_looks_at_training_examples_alone():
+    problem = classification("breast_cancer", 5, seed=3)
+    real = np.asarray(problem.weight) > 0
+    rows = np.asarray(problem.data[0])[real]
+    np.testing.assert_allclose(rows.mean(axis=0), 0, atol=1e-5)
+    np.testing.assert_allclose(rows.var(axis=0), 1, rtol=1e-4)
+    assert np.abs(np.asarray(problem.test[0]).mean(axis=0)).max() > 0.01
 
 
 def test_classification_of_digits():
