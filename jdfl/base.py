@@ -2,11 +2,15 @@
 
 Implementing an algorithm
 - Write one file in `jdfl/algorithms`: a frozen `flax.struct.dataclass` of hyper-parameters (floats are leaves, sizes
-  and flags static fields), a State with the shapes of its arrays, and the methods of `Algorithm` below.
+  and flags static fields), a State with the shapes of its arrays, and all methods of `Algorithm` below.
 - `init` and `step` are pure and speak of all m nodes at once. All randomness comes from `round.key`; what belongs to
-  one node comes from `ops.node_keys(round.key, PURPOSE, round.node)`.
+  one node comes from `ops.node_keys(round.key, PURPOSE, round.node)` with a PURPOSE of your own from 100 up.
+- W x is `network.mix(round.graph, x)`. What arrives through a codec is `codecs.transmit(...)`, the codec having been
+  through its `prepare` in yours; own rows and received ones are mixed with `graph.self_weight` and
+  `network.gather_sum`.
 - Return what the next step needs as State and what a person wants to know as Info: counts, never bits or losses.
-- Add one line to `jdfl.algorithms.REGISTRY` and one row to the table of `tests/contract`.
+- Add one line to `jdfl.algorithms.REGISTRY` and one row to the table of `tests/contract`; a class in
+  `jdfl.config.algorithm` gives it flags on the command line.
 
 Axes: m nodes, n parameters.
 """

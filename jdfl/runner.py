@@ -83,7 +83,8 @@ def run(
     Ctrl-C ends the run after the chunk under way and keeps what it has (a second one ends it at once, with nothing); so
     does a non-finite parameter, with its round and node.
 
-    Raises ValueError for settings that make no sense, before anything is compiled.
+    Raises ValueError for settings that make no sense, before anything is compiled; of a network that changes, the graph
+    of round 0 is looked at.
     """
     checks.whole(1, chunk=chunk)
     check_run(algorithm, problem, network, steps, every, stop)
