@@ -15,7 +15,7 @@ from jdfl import ops
 class Codec(Protocol):
     """Encode and decode one vector, with the number of bits in between.
 
-    A run simulates encode and decode and counts `bits`; `pack` and `unpack` make the bytes that tests compare with them.
+    A run encodes and decodes and counts `bits`; `pack` and `unpack` make the bytes that tests compare with them.
     Both ends hold the same `key` (common randomness from a seed costs no bits) and the same codec after `prepare`.
     """
 
