@@ -247,3 +247,10 @@ def test_python_m_jdfl():
     command, env = [sys.executable, "-m", "jdfl", "--version"], {**os.environ, "PYTHONPATH": here}
     done = subprocess.run(command, capture_output=True, text=True, env=env, timeout=120, check=False)
     assert (done.returncode, done.stdout) == (0, f"jdfl {jdfl.__version__}\n")
+
+
+@pytest.mark.filterwarnings("default")
+def test_warnings_are_one_line(capsys):
+    flags = "--problem.m 24 --problem.n 20 --problem.s 3 --problem.rows 8 9 --network ring --stop none --steps 2"
+    assert main(["run", *flags.split()]) == 0
+    assert capsys.readouterr().err.startswith("jdfl: warning: The paper's sigma_i makes steps of about 12 / L_i here")

@@ -190,3 +190,12 @@ def test_a_page_refuses_what_it_cannot_show(tmp_path):
     with pytest.raises(ValueError, match="2 cells"):
         report.page(path, "", [Section("a", table=Table(["x", "y"], [[1]]))])
     assert not path.exists()
+
+
+def test_a_run_that_ends_above_its_start_says_so(result):
+    history = pd.DataFrame({"round": [0, 10], "objective": [2.0, 3.0], "bytes": [0, 1]})
+    worse = summary(replace(result, history=history))
+    assert worse["warnings"] == ["the objective ended at 3, above the 2 that it began with; nothing was learnt"]
+    assert "Warning: the objective ended" in summary_text(worse)
+    better = summary(replace(result, history=history.assign(objective=[2.0, 1.0])))
+    assert better["warnings"] == []

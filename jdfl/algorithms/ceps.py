@@ -274,7 +274,7 @@ class CEPS:
             "sigma_i is computed from the data without noise"
         )
         if self.noise == "literal":
-            reason += "; the noise is not stored in u, so that messages may have none, and the first has none"
+            reason += "; the noise is not stored in u, so that messages may have none, and the first message has none"
         return Guarantee("record", "replace-one", "all messages", float(self.sensitivity), None, False, reason)
 
 

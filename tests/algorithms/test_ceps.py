@@ -279,3 +279,14 @@ def test_a_node_whose_features_are_all_zero_is_named():
         jdfl.run(SMALL, flat, network, steps=3)
     given = SMALL.replace(sigma=[1.0] * M, period=[2] * M)  # lists will do
     assert jdfl.run(given, flat, network, steps=3).ending == "steps"
+
+
+def test_long_steps_are_announced_and_the_safe_rule_makes_short_ones():
+    problem, ring = jdfl.problems.example1(m=24, n=N, s=S, rows=(12, 20), seed=3), jdfl.network.ring(24)
+    paper = jdfl.CEPS(s=S, periods=(3, 5))
+    with pytest.warns(UserWarning, match="steps of about 12 / L_i"):
+        long = jdfl.run(paper, problem, ring, steps=80, every=80, metrics=["objective"])
+    safe = jdfl.run(paper.replace(sigma_rule="safe"), problem, ring, steps=80, every=80, metrics=["objective"])
+    np.testing.assert_allclose(safe.algorithm.sigma, problem.curvature, rtol=1e-6)  # |N_i^k| = 1
+    assert safe.final["objective"] < 0.2 * safe.history["objective"].iloc[0]
+    assert long.final["objective"] > safe.final["objective"]

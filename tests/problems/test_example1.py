@@ -55,7 +55,7 @@ def test_seeds_and_nodes():
 
 
 def test_refusals():
-    with pytest.raises(ValueError, match="s >= 0 and <= 5"):
+    with pytest.raises(ValueError, match="s >= 1 and <= 5"):
         example1(n=5, s=6)
     with pytest.raises(ValueError, match="rows"):
         example1(rows=(9, 8))
