@@ -164,7 +164,7 @@ class CEPS:
         return replace(self, period=period, sigma=sigma, codec=codec)
 
     def init(self, problem: Problem, round: Round) -> tuple[State, Info]:
-        """W = 0, u = -grad f(0), m_i = |N_i|."""
+        """Start from w = 0, u = -grad f(0), m_i = |N_i|."""
         w = jnp.zeros((problem.m, problem.n), problem.dtype)
         u = -problem.gradients(w)
         releases = jnp.zeros((problem.m,), jnp.int32)
@@ -250,7 +250,7 @@ class CEPS:
         return lambda rows: total[rows]
 
     def params(self, state: State) -> Array:
-        """W [m, n]."""
+        """The parameters w [m, n]."""
         return state.w
 
     def message_bits(self, problem: Problem) -> dict[str, int]:
@@ -261,7 +261,7 @@ class CEPS:
         """`paper_volume` of this run; None for codecs that the paper does not have."""
         if not isinstance(self.codec, (Dense, OneBit)):
             return None
-        d = self.codec.d if isinstance(self.codec, OneBit) else None
+        d = self.codec.bits(problem.n) - self.codec.norm_bits if isinstance(self.codec, OneBit) else None
         period = sum(self.periods) / 2 if self.period is None else float(np.mean(np.asarray(self.period)))
         return paper_volume(rounds, m=problem.m, n=problem.n, rate=float(self.rate), period=period, d=d)
 

@@ -27,7 +27,7 @@ class Dense:
         return self
 
     def encode(self, key: Array, x: Array) -> Array:
-        """X [n] in the wire's precision; a receiver computes in the type it got."""
+        """The vector x [n] in the wire's precision; a receiver computes in the type it got."""
         return x if x.dtype == jnp.dtype(self.precision) else x.astype(self.precision).astype(x.dtype)
 
     def decode(self, key: Array, payload: Array, n: int) -> Array:

@@ -89,7 +89,7 @@ class OneBit:
         return self.norm_bits, max(1, n // 2) if self.d is None else self.d
 
     def bits(self, n: int) -> int:
-        """D + 64 (or d + 32)."""
+        """One bit a measurement and the norm: d + 64 (or d + 32)."""
         return sum(self._sizes(n))
 
     def pack(self, payload: tuple[Array, Array], n: int) -> bytes:

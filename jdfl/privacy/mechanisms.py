@@ -26,7 +26,7 @@ class Mechanism(Protocol):
         ...
 
     def add(self, key: Array, x: Array, sensitivity: Any) -> Array:
-        """X [n] with noise."""
+        """The vector x [n] with noise."""
         ...
 
     def event(self) -> Any:
@@ -46,7 +46,7 @@ class Gaussian:
         checks.positive("Use mechanism=None for a run without noise.", multiplier=self.multiplier)
 
     def add(self, key: Array, x: Array, sensitivity: Any) -> Array:
-        """X [n] with noise of standard deviation multiplier * sensitivity."""
+        """The vector x [n] with noise of standard deviation multiplier * sensitivity."""
         return x + self.multiplier * sensitivity * jax.random.normal(key, x.shape, x.dtype)
 
     def event(self) -> GaussianEvent:

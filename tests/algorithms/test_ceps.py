@@ -117,7 +117,7 @@ def test_one_bit_agrees_with_the_paper_loop(inverse):
         phi = np.asarray(prepared.codec.matrix[j]).T
         return one_bit(x, phi, S, exact=inverse == "exact", cap=12)
 
-    compare(BASE.replace(codec=jdfl.OneBit(d=60, inverse=inverse)), send=send, tolerance=1e-8)
+    compare(BASE.replace(codec=jdfl.OneBit(d=60, inverse=inverse)), send=send)
 
 
 def test_sigma_is_the_papers_constant():
@@ -279,6 +279,16 @@ def test_a_node_whose_features_are_all_zero_is_named():
         jdfl.run(SMALL, flat, network, steps=3)
     given = SMALL.replace(sigma=[1.0] * M, period=[2] * M)  # lists will do
     assert jdfl.run(given, flat, network, steps=3).ending == "steps"
+
+
+def test_the_papers_formula_is_the_same_for_runs_side_by_side():
+    """A sweep's algorithms have not been prepared; d = None still means n // 2 signs."""
+    coded = SMALL.replace(codec=jdfl.OneBit(), period=np.full(M, 4, np.int32))
+    alone = run(coded, steps=6)
+    together = jdfl.repeat(coded, example(np.float32), jdfl.network.erdos_renyi(M, 0.5, seed=2), keys=[0], steps=6)[0]
+    expected = module.paper_volume(6, m=M, n=N, rate=0.6, period=4, d=N // 2)
+    assert alone.published_bytes == pytest.approx(expected)  # a prepared rate is a float32
+    assert together.published_bytes == pytest.approx(expected)
 
 
 def test_long_steps_are_announced_and_the_safe_rule_makes_short_ones():
