@@ -11,6 +11,7 @@ from typing import Any
 
 import jdfl
 from experiments.common import Row, beside, options, row, save, show
+from jdfl.stopping import StopRule
 
 NAME = "ceps_table3"
 VARIANTS = ("DP-1BCS", "NoDP-1BCS", "DP-Perf", "NoDP-Perf")
@@ -59,28 +60,45 @@ CASES = (
 )
 
 
-def run_variant(
-    case: Case, variant: str, seed: int, problem: jdfl.problems.Problem, *, every: int = 200, **fields: Any
-) -> jdfl.Result:
-    """One cell and seed of the preset, or of the preset with other `fields`.
-
-    The table of neighbours is padded to m - 1 slots, so that all seeds share one compilation.
-    """
-    network = jdfl.network.erdos_renyi(case.m, 0.45, seed=seed)
-    network = replace(network, graph=jdfl.network.pad(network.graph, case.m - 1))
+def algorithm_of(case: Case, variant: str) -> jdfl.CEPS:
+    """The paper's preset of one variant."""
     epsilon = case.epsilon if variant.startswith("DP") else None
-    algorithm = jdfl.CEPS.paper(10, rate=case.rate, epsilon=epsilon, one_bit=variant.endswith("1BCS"))
-    stop = jdfl.consensus_below(0.005 if epsilon is None else 0.0025 / epsilon, per=10)
+    return jdfl.CEPS.paper(10, rate=case.rate, epsilon=epsilon, one_bit=variant.endswith("1BCS"))
+
+
+def network_of(case: Case, seed: int, p: float = 0.45) -> jdfl.network.Static:
+    """Erdos-Renyi; its table of neighbours is padded to m - 1 slots, so that all seeds share one compilation."""
+    network = jdfl.network.erdos_renyi(case.m, p, seed=seed)
+    return replace(network, graph=jdfl.network.pad(network.graph, case.m - 1))
+
+
+def tolerance(case: Case, variant: str) -> float:
+    """Of the paper's stop rule."""
+    return 0.0025 / case.epsilon if variant.startswith("DP") else 0.005
+
+
+def run_variant(
+    case: Case,
+    variant: str,
+    seed: int,
+    problem: jdfl.problems.Problem,
+    *,
+    every: int = 200,
+    network: jdfl.network.Static | None = None,
+    stop: StopRule | None = None,
+    **fields: Any,
+) -> jdfl.Result:
+    """One cell and seed of the preset, or of the preset with other `fields` or on another network."""
     return jdfl.run(
-        replace(algorithm, **fields),
+        replace(algorithm_of(case, variant), **fields),
         problem,
-        network,
+        network_of(case, seed) if network is None else network,
         key=seed,
         steps=200,
         every=every,
         chunk=200,
-        stop=stop,
-        metrics=["objective", "support_recovery"],
+        stop=jdfl.consensus_below(tolerance(case, variant), per=10) if stop is None else stop,
+        metrics=["objective", "objective_local", "support_recovery"],
     )
 
 

@@ -18,7 +18,7 @@ Neither is private yet: gradients are not clipped, and the paper's sigma_i is it
 
 (3) is a gradient step of length 1 / (sigma_i |N_i^k|). The paper's sigma_i makes that m (2 r + 0.1) / (|N_i^k| L_i):
 about 5 / L_i in its dense networks, with Gaussian data, but more the fewer of the m nodes a node combines, until CEPS
-diverges (`check` warns). `sigma_rule="safe"` makes steps of 1 / L_i.
+diverges (`check` warns). `sigma_rule="safe"` makes steps of 1 / L_i; `step_scale` stretches the steps of any rule.
 
 Axes: m nodes, n parameters, d slots of the neighbour table, b rows of a block.
 """
@@ -71,6 +71,7 @@ class CEPS:
     period: Any = None  # [m] int32 kappa_i itself, instead of drawing it
     sigma: Any = None  # [m] sigma_i itself, instead of the rule
     sigma_rule: Literal["paper", "half_n", "safe"] = struct.field(pytree_node=False, default="paper")  # see `prepare`
+    step_scale: Any = 1.0  # steps this many times as long as by the rule: sigma_i divided by it (ours, not the paper's)
     first: Literal["period", "zero"] = struct.field(pytree_node=False, default="period")  # first k that communicates
     own: Literal["absent", "sampled", "always"] = struct.field(pytree_node=False, default="absent")  # i in N_i, N_i^k
     own_coded: bool = struct.field(pytree_node=False, default=False)  # z_i through the codec, instead of w_i itself
@@ -96,8 +97,9 @@ class CEPS:
         m, n = problem.m, problem.n
         checks.whole(1, n, "s is the number of nonzeros kept of n parameters.", s=self.s)
         checks.fraction("It is the share of its neighbours that a node listens to.", rate=self.rate)
-        checks.shape((), "It is one number for all nodes.", rate=self.rate, mu=self.mu, sensitivity=self.sensitivity)
-        checks.positive(mu=self.mu)
+        one = {"rate": self.rate, "mu": self.mu, "sensitivity": self.sensitivity, "step_scale": self.step_scale}
+        checks.shape((), "It is one number for all nodes.", **one)
+        checks.positive(mu=self.mu, step_scale=self.step_scale)
         checks.literals(self)
         degrees = np.asarray(network.at(jnp.int32(0), jax.random.key(0)).mask).sum(axis=1)
         if self.own == "always" and degrees.max() and self.rate * (degrees.max() + 1) <= 1:
@@ -127,14 +129,14 @@ class CEPS:
         if self.block is not None:
             checks.whole(1, block=self.block)
         checks.able(("encode", "decode"), "a codec", "Use Dense(), Sparse() or OneBit().", codec=self.codec)
-        self.codec.check(n, m)
+        self.codec.check(n, m, self.s)
         if self.mechanism is not None:
             remedy = "Use Gaussian(multiplier), or None for no noise."
             checks.able(("add", "event"), "a noise mechanism", remedy, mechanism=self.mechanism)
             self.mechanism.check()
             checks.positive(sensitivity=self.sensitivity)
         if self.sigma is None and self.sigma_rule != "safe":
-            step = m * (2 * self.rate + 0.1) / max(1.0, np.ceil(self.rate * np.median(degrees)))
+            step = self.step_scale * m * (2 * self.rate + 0.1) / max(1.0, np.ceil(self.rate * np.median(degrees)))
             if step > LONG_STEP:
                 warnings.warn(
                     f"The paper's sigma_i makes steps of about {step:.0f} / L_i here, since nodes combine few of the "
@@ -146,7 +148,7 @@ class CEPS:
         """Draw kappa_i, compute sigma_i, and let the codec draw what it shares.
 
         sigma_i is lambda_max(A_i^T A_i) / (m (2 r + 0.1) d_i) (section V.B) with d_i the number of samples ("paper") or
-        n / 2 ("half_n"), or L_i / |N_i^k| ("safe").
+        n / 2 ("half_n"), or L_i / |N_i^k| ("safe"), each divided by `step_scale`.
         """
         period, sigma = self.period, self.sigma
         if period is None:
@@ -159,6 +161,7 @@ class CEPS:
                 sigma = sigma * jnp.sum(problem.weight, axis=1) / (problem.n / 2)
             if self.sigma_rule == "safe":
                 sigma = problem.curvature / self._sizes(round)[1].astype(problem.dtype)
+            sigma = sigma / self.step_scale
         codec = self.codec.prepare(round.key, round.node, problem.n, self.s, problem.dtype)
         period, sigma = jnp.asarray(period, jnp.int32), jnp.asarray(sigma, problem.dtype)
         return replace(self, period=period, sigma=sigma, codec=codec)
@@ -236,17 +239,17 @@ class CEPS:
         """A function rows [b] -> sum of z_j over N_i^k [b, n]; every message is decoded once."""
         graph, m = round.graph, round.m
         keys = ops.node_keys(round.key, _CODE, round.node)
-        lanes = min(m, self.block or (4 if jax.default_backend() == "cpu" else 256))
         coded_self = mine & self.own_coded
 
-        if self.phi == "sender":  # all neighbours of j decode the same thing: once per sender
+        if self.phi == "sender" and not self.codec.pairwise:  # all neighbours decode the same thing: once per sender
             asked = jnp.zeros((m,), jnp.bool_).at[graph.senders].max(chosen)
-            z = transmit(self.codec, keys, w, asked | coded_self, lanes)
+            z = transmit(self.codec, keys, w, asked | coded_self, self.block)
             z_own = jnp.where(mine[:, None], z if self.own_coded else w, 0.0)
             return lambda rows: z_own[rows] + gather_sum(graph.senders[rows], chosen[rows], z)
 
-        z_own = transmit(self.codec, keys, w, coded_self, lanes) if self.own_coded else w
-        total = jnp.where(mine[:, None], z_own, 0.0) + receive(self.codec, keys, w, graph.senders, chosen, lanes)
+        z_own = transmit(self.codec, keys, w, coded_self, self.block) if self.own_coded else w
+        others = receive(self.codec, keys, w, graph.senders, chosen, self.block, by_receiver=self.phi == "receiver")
+        total = jnp.where(mine[:, None], z_own, 0.0) + others
         return lambda rows: total[rows]
 
     def params(self, state: State) -> Array:

@@ -1,43 +1,56 @@
 """What travels on a wire, and how many bits it costs.
 
-Axes: m nodes, n parameters. A codec speaks of ONE vector; callers lift it over nodes.
+Axes: m nodes, b messages that are worked on side by side, n parameters.
 """
 
 from typing import Any, ClassVar, Protocol, Self
 
-import jax
 import jax.numpy as jnp
-from jax import Array
+from jax import Array, lax
 
 from jdfl import ops
 
 
 class Codec(Protocol):
-    """Encode and decode one vector, with the number of bits in between.
+    """Encode and decode b vectors at once, with the number of bits in between.
 
     A run encodes and decodes and counts `bits`; `pack` and `unpack` make the bytes that tests compare with them.
-    Both ends hold the same `key` (common randomness from a seed costs no bits) and the same codec after `prepare`.
+    Both ends hold the same keys (common randomness from a seed costs no bits) and the same codec after `prepare`.
     """
 
     free: ClassVar[bool]  # coding every row costs less than choosing the rows that are asked for
 
-    def check(self, n: int, m: int) -> None:
-        """Raise ValueError if the settings make no sense for m nodes with vectors of n entries."""
+    @property
+    def pairwise(self) -> bool:
+        """Whether what arrives depends on who receives it."""
+        ...
+
+    @property
+    def lanes(self) -> int:
+        """How many messages are best decoded side by side on this backend."""
+        ...
+
+    def check(self, n: int, m: int, sparsity: int) -> None:
+        """Raise ValueError if the settings make no sense for m nodes with vectors of n entries, `sparsity` nonzero."""
         ...
 
     def prepare(self, key: Array, node: Array, n: int, sparsity: int, dtype: Any) -> Self:
-        """Draw what sender and receiver share: every array field gains a leading node axis [m].
+        """Draw what sender and receiver share.
 
         `node` [m] holds the global ids, `sparsity` the number of nonzeros that the vectors are known to have.
         """
         ...
 
-    def encode(self, key: Array, x: Array) -> Any:
-        """The message for a vector x [n]: a pytree of arrays."""
+    def rows(self, i: Array) -> Self:
+        """A prepared codec's arrays for the nodes i [b] alone; ids out of range clip."""
         ...
 
-    def decode(self, key: Array, payload: Any, n: int) -> Array:
-        """The receiver's estimate [n] of the vector behind a message."""
+    def encode(self, key: Array, x: Array) -> Any:
+        """The messages for vectors x [b, n], keys [b]: a pytree of arrays [b, ...]."""
+        ...
+
+    def decode(self, key: Array, payload: Any, n: int, side: Array | None = None) -> Array:
+        """The receivers' estimates [b, n]; `side` [b, n] is what each receiver has itself, if it is pairwise."""
         ...
 
     def bits(self, n: int) -> int:
@@ -45,52 +58,49 @@ class Codec(Protocol):
         ...
 
     def pack(self, payload: Any, n: int) -> bytes:
-        """The message as real bytes, ceil(bits(n) / 8) of them (on the host)."""
+        """One message (no axis b) as real bytes, ceil(bits(n) / 8) of them; ValueError if it is none (on the host)."""
         ...
 
     def unpack(self, data: bytes, n: int) -> Any:
-        """The message behind `pack` (on the host)."""
+        """The message behind `pack`; ValueError where the bytes cannot be one (on the host)."""
         ...
 
 
-def node_codec(codec: Codec, i: Array) -> Codec:
-    """The codec of node i: row i of every array of a prepared codec; an out-of-range i clips."""
-    return jax.tree.map(lambda leaf: leaf[i], codec)
+def round_trip(codec: Codec, key: Array, x: Array, side: Array | None = None) -> Array:
+    """What receivers make of the vectors x [b, n], keys [b]."""
+    payload = lax.optimization_barrier(codec.encode(key, x))  # nothing but the message passes from one to the other
+    return codec.decode(key, payload, x.shape[1], side).astype(x.dtype)
 
 
-def round_trip(codec: Codec, key: Array, x: Array) -> Array:
-    """What a receiver makes of the vector x [n]."""
-    return codec.decode(key, codec.encode(key, x), x.shape[0])
-
-
-def transmit(codec: Codec, keys: Array, x: Array, wanted: Array, lanes: int) -> Array:
+def transmit(codec: Codec, keys: Array, x: Array, wanted: Array, lanes: int | None = None) -> Array:
     """What receivers make of the rows of x [m, n] that are `wanted` [m]; each is coded once, `lanes` at a time.
 
     `keys` [m] are the senders' keys. Rows that nobody wants are zero, or whatever costs nothing.
     """
-
-    def coded(i: Array) -> Array:
-        return round_trip(node_codec(codec, i), keys[i], x[i])
-
+    m = x.shape[0]
     if codec.free:
-        return jax.vmap(coded)(jnp.arange(x.shape[0]))
+        return round_trip(codec.rows(jnp.arange(m)), keys, x)
 
     def block(rows: Array, received: Array) -> Array:
-        return received.at[rows].set(jax.vmap(coded)(rows), mode="drop")
+        return received.at[rows].set(round_trip(codec.rows(rows), keys[rows], x[rows]), mode="drop")
 
-    return ops.for_rows(wanted, lanes, block, jnp.zeros_like(x))
+    return ops.for_rows(wanted, min(m, lanes or codec.lanes), block, jnp.zeros_like(x))
 
 
-def receive(codec: Codec, keys: Array, x: Array, senders: Array, chosen: Array, lanes: int) -> Array:
-    """Sums [m, n] of what node i makes of the rows x[senders[i, j]] over the chosen slots [m, d], by ITS codec.
+def receive(
+    codec: Codec, keys: Array, x: Array, senders: Array, chosen: Array, lanes: int | None = None, *, by_receiver: bool
+) -> Array:
+    """Sums [m, n] of what node i makes of the rows x[senders[i, j]] over the chosen slots [m, d], x[i] at its side.
 
-    Every pair of nodes is coded on its own, `lanes` at a time; `keys` [m] are the receivers' keys.
+    Every pair of nodes is coded on its own, `lanes` at a time, by the codec and key (of keys [m]) of the receiver, or
+    of the sender.
     """
     m, d = chosen.shape
 
     def pairs(rows: Array, total: Array) -> Array:
         i, j = rows // d, senders.reshape(-1)[rows]
-        z = jax.vmap(lambda i, j: round_trip(node_codec(codec, i), keys[i], x[j]))(jnp.minimum(i, m - 1), j)
+        owner = jnp.minimum(i, m - 1) if by_receiver else j
+        z = round_trip(codec.rows(owner), keys[owner], x[j], x[jnp.minimum(i, m - 1)])
         return total.at[i].add(z, mode="drop")
 
-    return ops.for_rows(chosen.reshape(-1), lanes, pairs, jnp.zeros_like(x))
+    return ops.for_rows(chosen.reshape(-1), min(m, lanes or codec.lanes), pairs, jnp.zeros_like(x))

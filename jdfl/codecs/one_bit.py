@@ -1,44 +1,73 @@
 """One-bit compressed sensing of sparse vectors: d signs and one norm (CEPS paper, Algorithm 2)."""
 
+import warnings
 from dataclasses import replace
 from typing import Any, ClassVar, Literal
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import struct
 from jax import Array, lax
 
 from jdfl import checks, ops
-from jdfl.codecs import packing
+from jdfl.codecs import packing, sensing
+from jdfl.codecs.dense import rounded
 from jdfl.codecs.gpsp import gpsp
 
 _MATRIX = 11  # purpose of the sensing matrices' keys
+# Share of the support that GPSP recovers with Gaussian Phi, by d / (s ln(n / s)); measured by experiments.gpsp_quality.
+RECOVERY = ((1.1, 0.25), (2.2, 0.51), (3.3, 0.73), (4.3, 0.89), (5.4, 0.95), (6.5, 0.97), (8.7, 0.98), (10.9, 0.99))
+POOR = 0.93  # recovery below which `check` warns
 
 
 @struct.dataclass
 class OneBit:
     """c = sign(Phi x), x = sign(w) log_gamma(1 + |w|), sent with ||w||; GPSP finds x, then w is rebuilt.
 
-    Phi is Gaussian, one per node, drawn in `prepare` and stored (4 n d bytes a node). `inverse` says how w follows
-    from the unit vector v: "paper" (Step 6-7) exponentiates v as it is and rescales, which errs by a few per cent even
-    when v is perfect, since log_gamma(1 + |w|) was normalised before; "exact" first finds the scale t with
-    ||gamma^(t |v|) - 1|| = ||w||, at no extra bits.
+    Phi comes from `ensemble` (see `jdfl.codecs.sensing`): "gaussian" is stored, 4 n d bytes a node, or once for all
+    nodes if `shared`; "rademacher" is drawn from its seed wherever it is needed, and "hadamard" never exists as a
+    matrix. "sparse", the paper's suggestion with a share `density` of nonzeros, fails: most measurements see none of x.
+    With `side` the decoder starts from the parameters that the receiver has itself, so that d may be much smaller;
+    then every receiver decodes on its own.
+
+    `inverse` says how w follows from the unit vector v: "paper" (Step 6-7) exponentiates v as it is and rescales, which
+    errs by a few per cent even when v is perfect, since log_gamma(1 + |w|) was normalised before; "exact" first finds
+    the scale t with ||gamma^(t |v|) - 1|| = ||w||, at no extra bits.
     """
 
     d: int | None = struct.field(pytree_node=False, default=None)  # measurements; None: n // 2
     s: int | None = struct.field(pytree_node=False, default=None)  # nonzeros; None: as many as are known to be there
     gamma: Any = 5.0  # base of the logarithm, > 1; [m] for one per node
     inverse: Literal["exact", "paper"] = struct.field(pytree_node=False, default="exact")
+    ensemble: sensing.Ensemble = struct.field(pytree_node=False, default="gaussian")
+    shared: bool = struct.field(pytree_node=False, default=False)  # one Phi for all nodes
+    density: float = struct.field(pytree_node=False, default=0.05)  # of "sparse"
+    side: bool = struct.field(pytree_node=False, default=False)  # the decoder starts from what the receiver has
     flips: int = struct.field(pytree_node=False, default=0)  # signs that may be wrong (GPSP's k)
     margin: Any = 0.01  # GPSP's e
     eta: Any = 1e-4  # GPSP's ridge
     cap: int = struct.field(pytree_node=False, default=12)  # most GPSP iterations
     norm_bits: Literal[32, 64] = struct.field(pytree_node=False, default=64)  # the paper sends a double
-    matrix: Any = None  # [m, n, d] Phi^T of every node; None: drawn in prepare
+    matrix: Any = None  # Phi^T, [m, n, d] or shared [n, d]; None: made in prepare where the ensemble is stored
+    seed: Any = None  # keys [m] or shared [] of the ensembles that are not stored; made in prepare
+    order: Any = None  # [d] rows of the Hadamard transforms; made in prepare
     free: ClassVar[bool] = False
 
-    def check(self, n: int, m: int) -> None:
-        """Refuse settings out of range."""
+    @property
+    def pairwise(self) -> bool:
+        """With side information every receiver decodes on its own."""
+        return self.side
+
+    @property
+    def lanes(self) -> int:
+        """Few where every message reads a matrix of its own, so that it stays in cache; many where they share work."""
+        if jax.default_backend() != "cpu":
+            return 256
+        return 32 if self.shared or self.ensemble == "hadamard" else 4
+
+    def check(self, n: int, m: int, sparsity: int) -> None:
+        """Refuse settings out of range; warn where the decoder cannot recover what it is asked for."""
         if self.d is not None:
             checks.whole(1, None, "One sign is the least that can be sent.", d=self.d)
         if self.s is not None:
@@ -48,42 +77,124 @@ class OneBit:
         checks.positive(margin=self.margin)
         checks.not_negative(eta=self.eta)
         checks.literals(self)
+        checks.one_of((False, True), shared=self.shared, side=self.side)
+        checks.fraction("It is the share of Phi that is not zero.", density=self.density)
+        d = self._sizes(n)[1]
         if self.matrix is not None:
-            checks.shape((m, n, self._sizes(n)[1]), "It is Phi^T of every node, [m, n, d].", matrix=self.matrix)
+            if self.ensemble not in ("gaussian", "sparse"):
+                raise ValueError(
+                    f"Expected ensemble = 'gaussian' with a matrix of your own, got ensemble = {self.ensemble!r}. Its "
+                    "entries should have mean 0 and variance 1."
+                )
+            wanted = (n, d) if self.shared else (m, n, d)
+            checks.shape(wanted, "It is Phi^T, [n, d] if shared, else [m, n, d].", matrix=self.matrix)
             checks.finite(matrix=self.matrix)
         for name in _PER_NODE:
             if np.ndim(getattr(self, name)):
                 checks.shape((m,), "Give one number, or one for every node.", **{name: getattr(self, name)})
         checks.whole(1, cap=self.cap)
-        checks.whole(0, self.d if self.d is not None else n // 2, flips=self.flips)
+        checks.whole(0, d, flips=self.flips)
+        self._warn(n, d, sparsity if self.s is None else self.s)
+
+    def _warn(self, n: int, d: int, s: int) -> None:
+        if self.ensemble == "sparse":
+            blind = (1 - self.density) ** s
+            warnings.warn(
+                f"A sparse Phi fails: {blind:.0%} of its measurements see none of {s} nonzeros with density = "
+                f'{self.density:g}. Use ensemble="hadamard", which needs no storage either.',
+                stacklevel=6,
+            )
+            return
+        expected = recovery(n, d, s)
+        if expected < POOR and not self.side:
+            least = int(np.ceil(6.5 * s * np.log(max(n / s, np.e))))
+            warnings.warn(
+                f"With d = {d} signs GPSP recovers about {expected:.0%} of the support of s = {s} nonzeros among "
+                f"n = {n} (measured). Use d >= {least} or a smaller s, or side=True.",
+                stacklevel=6,
+            )
 
     def prepare(self, key: Array, node: Array, n: int, sparsity: int, dtype: Any) -> "OneBit":
-        """Draw every node's sensing matrix from its own key."""
-        m, d = node.shape[0], max(1, n // 2) if self.d is None else self.d
-        matrix = ops.node_normal(key, _MATRIX, node, (n, d), dtype) if self.matrix is None else self.matrix
+        """Draw the sensing matrices, or the keys they come from: every node's own, or one for all."""
+        m, d = node.shape[0], self._sizes(n)[1]
+        matrix, seed, order = self.matrix, None, None
+        if self.ensemble in ("gaussian", "sparse"):
+            if matrix is None and self.shared:
+                matrix = self._draw(jax.random.fold_in(key, _MATRIX), n, d, dtype)
+            elif matrix is None:
+                matrix = jax.vmap(lambda one: self._draw(one, n, d, dtype))(ops.node_keys(key, _MATRIX, node))
+        else:
+            seed = jax.random.fold_in(key, _MATRIX) if self.shared else ops.node_keys(key, _MATRIX, node)
+        if self.ensemble == "hadamard":
+            order = sensing.hadamard_rows(jax.random.fold_in(key, _MATRIX), n, d)
         spread = {name: jnp.broadcast_to(jnp.asarray(getattr(self, name), dtype), (m,)) for name in _PER_NODE}
-        return replace(self, d=d, s=sparsity if self.s is None else self.s, matrix=matrix, **spread)
+        s = sparsity if self.s is None else self.s
+        return replace(self, d=d, s=s, matrix=matrix, seed=seed, order=order, **spread)
+
+    def _draw(self, key: Array, n: int, d: int, dtype: Any) -> Array:
+        """Phi^T [n, d]."""
+        entries = jax.random.normal(key, (n, d), dtype)
+        if self.ensemble == "gaussian":
+            return entries
+        there = jax.random.uniform(jax.random.fold_in(key, 1), (n, d), jnp.float32) < self.density
+        return jnp.where(there, entries / np.sqrt(self.density), 0.0)
+
+    def rows(self, i: Array) -> "OneBit":
+        """What belongs to the nodes i [b]; what is shared stays."""
+        own = {name: getattr(self, name)[i] for name in _PER_NODE}
+        if not self.shared:
+            own |= {name: getattr(self, name)[i] for name in ("matrix", "seed") if getattr(self, name) is not None}
+        return replace(self, **own)
+
+    def _sensing(self, n: int, b: int, dtype: Any) -> sensing.Sensing:
+        """The matrices of b messages."""
+        if self.ensemble in ("gaussian", "sparse"):
+            return sensing.Shared(self.matrix) if self.shared else sensing.Stored(self.matrix)
+        assert self.d is not None  # set by prepare
+        if self.ensemble == "rademacher":
+            draw = lambda key: sensing.signs(key, (n, self.d), dtype)  # noqa: E731
+            return sensing.Shared(draw(self.seed)) if self.shared else sensing.Stored(jax.vmap(draw)(self.seed))
+        N = sensing.hadamard_size(n)
+        shape = (2, -(-self.d // N), N)
+        if self.shared:
+            signs = jnp.broadcast_to(sensing.signs(self.seed, shape, dtype), (b, *shape))
+        else:
+            signs = jax.vmap(lambda key: sensing.signs(key, shape, dtype))(self.seed)
+        return sensing.Hadamard(signs, self.order, n)
+
+    def _logarithm(self, x: Array) -> Array:
+        return jnp.sign(x) * jnp.log1p(jnp.abs(x)) / jnp.log(self.gamma)[:, None]
 
     def encode(self, key: Array, x: Array) -> tuple[Array, Array]:
-        """Signs [d] bool (True is +1) and the norm ||x|| []."""
-        logarithm = jnp.sign(x) * jnp.log1p(jnp.abs(x)) / jnp.log(self.gamma)
-        norm = jnp.linalg.norm(x)
+        """Signs [b, d] bool (True is +1) and the norms ||x|| [b]."""
+        norm = jnp.linalg.norm(x, axis=1)
         if self.norm_bits == 32:
-            norm = norm.astype(jnp.float32).astype(x.dtype)  # as it will be on the wire
-        return jnp.dot(logarithm, self.matrix, precision=ops.HIGHEST) > 0, norm
+            norm = rounded(norm, "float32")
+        return self._sensing(x.shape[1], x.shape[0], x.dtype).measure(self._logarithm(x)) > 0, norm
 
-    def decode(self, key: Array, payload: tuple[Array, Array], n: int) -> Array:
+    def decode(self, key: Array, payload: tuple[Array, Array], n: int, side: Array | None = None) -> Array:
         """GPSP, then the inverse of the logarithm, then the norm; the zero vector for norm zero."""
         positive, norm = payload
         assert self.s is not None  # set by prepare
-        c = jnp.where(positive, 1.0, -1.0).astype(self.matrix.dtype)
-        found = gpsp(self.matrix, c, self.s, flips=self.flips, margin=self.margin, eta=self.eta, cap=self.cap)
+        b, dtype = positive.shape[0], self.margin.dtype
+        found = gpsp(
+            self._sensing(n, b, dtype),
+            jnp.where(positive, 1.0, -1.0).astype(dtype),
+            self.s,
+            n,
+            flips=self.flips,
+            margin=self.margin,
+            eta=self.eta,
+            cap=self.cap,
+            start=self._logarithm(side) if self.side and side is not None else None,
+        )
         v = jnp.abs(found.value)
         scale = _exact_scale(v, norm, self.gamma) if self.inverse == "exact" else jnp.ones_like(norm)
-        size = jnp.expm1(scale * v * jnp.log(self.gamma))
-        length = jnp.linalg.norm(size)
-        size = size * jnp.where(length > 0, norm / jnp.where(length > 0, length, 1.0), 0.0)
-        return jnp.zeros((n,), size.dtype).at[found.support].set(jnp.sign(found.value) * size)
+        size = jnp.expm1(v * (scale * jnp.log(self.gamma))[:, None])
+        length = jnp.linalg.norm(size, axis=1)
+        size = size * jnp.where(length > 0, norm / jnp.where(length > 0, length, 1.0), 0.0)[:, None]
+        lane = jnp.arange(b)[:, None]
+        return jnp.zeros((b, n), dtype).at[lane, found.support].set(jnp.sign(found.value) * size, mode="drop")
 
     def _sizes(self, n: int) -> tuple[int, int]:
         return self.norm_bits, max(1, n // 2) if self.d is None else self.d
@@ -94,27 +205,37 @@ class OneBit:
 
     def pack(self, payload: tuple[Array, Array], n: int) -> bytes:
         """The norm, then the signs."""
-        positive, norm = payload
-        return packing.join(packing.from_floats(np.asarray(norm)[None], f"float{self.norm_bits}"), np.asarray(positive))
+        positive, norm = (np.asarray(part) for part in payload)
+        checks.shape(self._sizes(n)[1:], "Pack one message at a time.", signs=positive)
+        return packing.join(packing.from_floats(norm[None], f"float{self.norm_bits}"), positive)
 
     def unpack(self, data: bytes, n: int) -> tuple[np.ndarray, np.ndarray]:
         """Signs and norm."""
-        norm, signs = packing.split(data, *self._sizes(n))
-        return signs.astype(bool), packing.to_floats(norm, f"float{self.norm_bits}")[0]
+        bits, signs = packing.split(data, *self._sizes(n))
+        norm = packing.to_floats(bits, f"float{self.norm_bits}")[0]
+        if not norm >= 0:
+            raise ValueError(f"Expected a norm >= 0 in a message, got {norm}. {packing.DAMAGED}")
+        return signs.astype(bool), norm
+
+
+def recovery(n: int, d: int, s: int) -> float:
+    """The share of a support of s among n that GPSP is measured to recover from d Gaussian signs (`RECOVERY`)."""
+    ratio, share = zip(*RECOVERY)
+    return float(np.interp(d / (s * np.log(max(n / s, np.e))), ratio, share))
 
 
 _PER_NODE = ("gamma", "margin", "eta")
 
 
 def _exact_scale(v: Array, norm: Array, gamma: Array) -> Array:
-    """The t >= 0 with ||gamma^(t v) - 1|| = norm for v [s] >= 0, by bisection (the left side grows with t)."""
-    largest = jnp.max(v)
+    """The t >= 0 [b] with ||gamma^(t v) - 1|| = norm for v [b, s] >= 0, by bisection (the left side grows with t)."""
+    largest = jnp.max(v, axis=1)
     top = jnp.log1p(norm) / (jnp.log(gamma) * jnp.where(largest > 0, largest, 1.0))  # the largest entry alone suffices
 
     def halve(_: int, bracket: tuple[Array, Array]) -> tuple[Array, Array]:
         low, high = bracket
         middle = (low + high) / 2
-        short = jnp.linalg.norm(jnp.expm1(middle * v * jnp.log(gamma))) < norm
+        short = jnp.linalg.norm(jnp.expm1(v * (middle * jnp.log(gamma))[:, None]), axis=1) < norm
         return jnp.where(short, middle, low), jnp.where(short, high, middle)
 
     low, high = lax.fori_loop(0, 60 if v.dtype == jnp.float64 else 30, halve, (jnp.zeros_like(top), top))

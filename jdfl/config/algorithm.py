@@ -4,6 +4,8 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from jdfl import algorithms, codecs, privacy
+from jdfl.codecs.sensing import Ensemble
+from jdfl.codecs.subsets import Index
 from jdfl.config.defaults import defaults, fields
 
 _paper = defaults(algorithms.CEPS.paper)
@@ -22,6 +24,14 @@ class OneBit:
     """Base of the logarithm that evens out the magnitudes, > 1."""
     inverse: Literal["exact", "paper"] = codecs.OneBit.inverse
     """How the logarithm is undone: at the right scale, or as the paper's Algorithm 2 prints it."""
+    ensemble: Ensemble = codecs.OneBit.ensemble
+    """How sensing matrices are made: gaussian is stored, rademacher and hadamard need no storage, sparse fails."""
+    shared: bool = codecs.OneBit.shared
+    """One sensing matrix for all nodes instead of one for each."""
+    density: float = codecs.OneBit.density
+    """Share of nonzeros of sparse sensing matrices."""
+    side: bool = codecs.OneBit.side
+    """The decoder starts from the receiver's own parameters, so that d may be much smaller."""
     flips: int = codecs.OneBit.flips
     """Signs that the decoder may take for wrong."""
     margin: float = codecs.OneBit.margin
@@ -43,7 +53,7 @@ class Dense:
     """The whole vector, every entry as one float."""
 
     kind: ClassVar[str] = "dense"
-    precision: Literal["float32", "float64"] = codecs.Dense.precision
+    precision: Literal["float32", "float64", "float16", "bfloat16"] = codecs.Dense.precision
     """Type of the floats."""
 
     def build(self) -> codecs.Codec:
@@ -53,11 +63,15 @@ class Dense:
 
 @dataclass(frozen=True, kw_only=True)
 class Sparse:
-    """The largest entries, each as an index and a float32."""
+    """The largest entries: their places and their values."""
 
     kind: ClassVar[str] = "sparse"
     s: int | None = codecs.Sparse.s
     """Entries in a message; None: the nonzeros of the algorithm."""
+    value: Literal["float32", "float16", "bfloat16", "int8", "int4"] = codecs.Sparse.value
+    """Type of the values; integers are levels of one scale."""
+    index: Index = codecs.Sparse.index
+    """How places are written: plain numbers, or the number of their subset, which is shortest."""
 
     def build(self) -> codecs.Codec:
         """The codec."""
@@ -100,6 +114,8 @@ class CEPS:
     """Shortest and longest period between communications; every node draws its own."""
     sigma_rule: Literal["paper", "half_n", "safe"] = algorithms.CEPS.sigma_rule
     """The d_i in the paper's constant sigma_i: a node's examples, or n / 2."""
+    step_scale: float = algorithms.CEPS.step_scale
+    """Steps this many times as long as by the rule (sigma_i divided by it)."""
     first: Literal["period", "zero"] = algorithms.CEPS.first
     """First round that communicates: that of the node's period, or round 0."""
     own: Literal["absent", "sampled", "always"] = algorithms.CEPS.own

@@ -90,6 +90,7 @@ def compare(algorithm, *, own="absent", send=None, tolerance=1e-9):
             rounds=ROUNDS,
             choose=choose,
             send=(lambda j, x: x) if send is None else partial(send, prepared),
+            pairwise=algorithm.phi == "receiver" or algorithm.codec.pairwise,
             noise=(lambda k, i: first[i] if k < 0 else xi[k, i]) if private else None,
             kept=algorithm.noise == "kept",
         )
@@ -118,6 +119,27 @@ def test_one_bit_agrees_with_the_paper_loop(inverse):
         return one_bit(x, phi, S, exact=inverse == "exact", cap=12)
 
     compare(BASE.replace(codec=jdfl.OneBit(d=60, inverse=inverse)), send=send)
+
+
+@pytest.mark.parametrize(("phi", "side"), [("receiver", False), ("sender", True), ("receiver", True)])
+def test_decoding_that_depends_on_the_receiver_agrees_with_the_paper_loop(phi, side):
+    def send(prepared, j, x, i, own):
+        matrix = np.asarray(prepared.codec.matrix[i if phi == "receiver" else j]).T
+        return one_bit(x, matrix, S, exact=True, cap=12, side=own if side else None)
+
+    compare(BASE.replace(codec=jdfl.OneBit(d=60, side=side), phi=phi), send=send)
+
+
+def test_one_shared_matrix_agrees_with_the_paper_loop():
+    def send(prepared, j, x):
+        return one_bit(x, np.asarray(prepared.codec.matrix).T, S, exact=True, cap=12)
+
+    compare(BASE.replace(codec=jdfl.OneBit(d=60, shared=True)), send=send)
+
+
+def test_steps_are_as_many_times_longer_as_asked():
+    one, three = (run(SMALL.replace(step_scale=scale)).algorithm.sigma for scale in (1.0, 3.0))
+    np.testing.assert_allclose(one, 3 * np.asarray(three), rtol=1e-6)
 
 
 def test_sigma_is_the_papers_constant():
@@ -161,7 +183,7 @@ def test_blocks_do_not_matter():
 
 def test_own_parameters_through_the_codec():
     exact, coded = (
-        run(SMALL.replace(codec=jdfl.OneBit(d=30), own="always", own_coded=own_coded)) for own_coded in (False, True)
+        run(SMALL.replace(codec=jdfl.OneBit(d=60), own="always", own_coded=own_coded)) for own_coded in (False, True)
     )
     assert not np.array_equal(exact.params, coded.params)
     assert exact.totals == coded.totals  # nothing is sent to oneself
@@ -281,6 +303,7 @@ def test_a_node_whose_features_are_all_zero_is_named():
     assert jdfl.run(given, flat, network, steps=3).ending == "steps"
 
 
+@pytest.mark.filterwarnings("ignore:With d = ")
 def test_the_papers_formula_is_the_same_for_runs_side_by_side():
     """A sweep's algorithms have not been prepared; d = None still means n // 2 signs."""
     coded = SMALL.replace(codec=jdfl.OneBit(), period=np.full(M, 4, np.int32))

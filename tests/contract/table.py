@@ -78,6 +78,10 @@ TABLE = (
     _ceps("CEPS-Perf, self always in", 32 * 20, own="always", sigma_rule="safe"),
     _ceps("CEPS-sparse", 3 * (32 + 5), codec=jdfl.Sparse()),
     _ceps("CEPS-1BCS", 40 + 64, codec=jdfl.OneBit(d=40)),
+    _ceps("CEPS-int8", 3 * 8 + 32 + 11, codec=jdfl.Sparse(value="int8", index="enumerative")),
+    _ceps("CEPS-1BCS, shared Phi", 40 + 64, codec=jdfl.OneBit(d=40, shared=True)),
+    _ceps("CEPS-1BCS, Hadamard", 40 + 64, codec=jdfl.OneBit(d=40, ensemble="hadamard")),
+    _ceps("CEPS-1BCS, side information", 40 + 64, codec=jdfl.OneBit(d=40, side=True)),
     _ceps("CEPS-1BCS, receiver's Phi", 40 + 64, codec=jdfl.OneBit(d=40), phi="receiver"),
     _ceps("DP-CEPS, kept", 32 * 20, mechanism=jdfl.Gaussian(0.5)),
     _ceps(

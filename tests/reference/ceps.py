@@ -11,10 +11,23 @@ import numpy as np
 from tests.reference.gpsp import gpsp, keep_largest
 
 
-def one_bit(w: np.ndarray, phi: np.ndarray, s: int, gamma: float = 5.0, exact: bool = False, **decoder) -> np.ndarray:
-    """Algorithm 2: what a receiver makes of w [n] sent through phi [d, n]; `exact` finds the scale first."""
+def one_bit(
+    w: np.ndarray,
+    phi: np.ndarray,
+    s: int,
+    gamma: float = 5.0,
+    exact: bool = False,
+    side: np.ndarray | None = None,
+    **decoder,
+) -> np.ndarray:
+    """Algorithm 2: what a receiver makes of w [n] sent through phi [d, n]; `exact` finds the scale first.
+
+    With `side` [n], its own parameters, the decoder starts from their logarithm.
+    """
     norm = np.linalg.norm(w)
     x = np.sign(w) * np.log1p(np.abs(w)) / np.log(gamma)
+    if side is not None:
+        decoder["start"] = np.sign(side) * np.log1p(np.abs(side)) / np.log(gamma)
     c = np.where(phi @ x > 0, 1.0, -1.0).astype(phi.dtype)
     v = gpsp(phi, c, s, **decoder)
     if norm == 0 or not v.any():
@@ -53,17 +66,19 @@ def ceps(
     period: np.ndarray,
     rounds: int,
     choose: Callable[[int, int, int], Sequence[int]],
-    send: Callable[[int, np.ndarray], np.ndarray],
+    send: Callable[..., np.ndarray],
     noise: Callable[[int, int], np.ndarray] | None = None,
     kept: bool = False,
     dtype: type = np.float64,
     until: Callable[[np.ndarray, int], bool] | None = None,
+    pairwise: bool = False,
 ) -> Trace:
     """Algorithm 1 on m nodes.
 
     `neighbours[i]` is N_i, with or without i. `choose(k, i, size)` draws N_i^k from it; `send(j, w_j)` is what arrives
     of node j's parameters, asked for once per sender and round, and a node knows its own exactly; `noise(k, i)` has
-    k = -1 for the first u. `kept` stores the noise in u; `until(w, k)` ends the run after round k.
+    k = -1 for the first u. `kept` stores the noise in u; `until(w, k)` ends the run after round k. With `pairwise` what
+    arrives depends on the receiver: `send(j, w_j, i, w_i)`, asked for once per pair.
     """
     m = len(neighbours)
     w = np.zeros((m, n), dtype)
@@ -85,6 +100,9 @@ def ceps(
                         total += w[i]
                         continue
                     trace.sent[j] += 1
+                    if pairwise:
+                        total += send(j, w[j], i, w[i])
+                        continue
                     if j not in arrived:
                         arrived[j] = send(j, w[j])
                         trace.decodings += 1

@@ -44,9 +44,10 @@ def gpsp(
     cap: int = 20,
     halvings: int = 10,
     tolerance: float = 0.1,
+    start: np.ndarray | None = None,
     return_iterations: bool = False,
 ):
-    """The unit vector x [n] with sign(phi x) ~ c; phi [d, n], c [d] of +-1."""
+    """The unit vector x [n] with sign(phi x) ~ c; phi [d, n], c [d] of +-1; `start` [n] is near it, unless zero."""
     d, n = phi.shape
     work = working_sparsity(n, d, s)
     A = c[:, None] * phi
@@ -56,8 +57,13 @@ def gpsp(
         v = A @ x + y - margin
         return v @ v + eta * (x @ x)
 
-    best = objective(x, y)
     T = np.array([], int)
+    if start is not None and start.any():
+        x = keep_largest(start, work)
+        x *= 2 * margin / np.linalg.norm(x)
+        y = keep_flips(margin - A @ x, flips)
+        T = np.sort(np.argsort(-np.abs(start), kind="stable")[:work])
+    best = objective(x, y)
     iteration = 0
     while iteration < cap:
         iteration += 1

@@ -1,0 +1,100 @@
+"""CEPS paper, Figures 1 to 3: the objective against rounds for the four variants, over m, epsilon and r.
+
+Run `python -m experiments.ceps_figures_1_to_3 [--quick] [--seeds N] [--out DIR]`. Lines are means over seeds, bands one
+standard deviation, dots the mean round at which the paper's stop rule ends a run. The curves go on after it, which the
+paper's do not. The paper gives no numbers with its figures but those of Table III, which are shown beside.
+"""
+
+import sys
+from collections.abc import Sequence
+
+import numpy as np
+from matplotlib.figure import Figure
+
+import jdfl
+from experiments.ceps_table3 import CASES, VARIANTS, Case, algorithm_of, network_of, tolerance
+from experiments.common import Options, Row, options, row, save, show
+
+NAME = "ceps_figures_1_to_3"
+ROUNDS = 40
+FIGURES = {  # cases of Table III, by what changes
+    "Fig. 1: m": (CASES[0], CASES[1], CASES[2]),
+    "Fig. 2: epsilon": (CASES[3], CASES[0], CASES[4]),
+    "Fig. 3: r": (CASES[0], CASES[5], CASES[6]),
+}
+COLOURS = {"DP-1BCS": "#0072B2", "NoDP-1BCS": "#009E73", "DP-Perf": "#D55E00", "NoDP-Perf": "#CC79A7"}
+
+
+def curves(case: Case, variant: str, seeds: int) -> tuple[np.ndarray, list[int]]:
+    """The objective [seeds, rounds + 1], and the rounds after which the paper's rule stops."""
+    objectives, stops = [], []
+    for seed in range(seeds):
+        problem = jdfl.problems.example1(m=case.m, seed=seed)
+        result = jdfl.run(
+            algorithm_of(case, variant),
+            problem,
+            network_of(case, seed),
+            key=seed,
+            steps=ROUNDS,
+            chunk=ROUNDS,
+            metrics=["objective", "consensus"],
+        )
+        history = result.history
+        objectives.append(history["objective"].to_numpy())
+        every = int(np.max(np.asarray(result.algorithm.period))) + 1  # by then all nodes have communicated
+        agreed = (history["round"] >= every) & (history["consensus"] <= 10 * tolerance(case, variant))
+        stops.append(int(history["round"][agreed].min()) if agreed.any() else ROUNDS)
+    return np.stack(objectives), stops
+
+
+def collect(figures: dict[str, tuple[Case, ...]], seeds: int) -> tuple[list[Row], dict[tuple[str, str], np.ndarray]]:
+    """Rounds and objective at the stop, and at rounds 10, 20, 30, 40; and the curves."""
+    rows: list[Row] = []
+    found: dict[tuple[str, str], np.ndarray] = {}
+    for case in dict.fromkeys(case for cases in figures.values() for case in cases):
+        for v, variant in enumerate(VARIANTS):
+            objective, stops = curves(case, variant, seeds)
+            name = f"{case} {variant}"
+            found[str(case), variant] = np.vstack([objective, np.full(ROUNDS + 1, np.mean(stops))])
+            at_stop = [float(line[stop]) for line, stop in zip(objective, stops)]
+            rows.append(row(name, "rounds", case.rounds[v], stops))
+            rows.append(row(name, "objective at the stop", case.objective[v], at_stop))
+            rows += [row(name, f"objective, round {k}", None, objective[:, k].tolist()) for k in (10, 20, 30, 40)]
+    return rows, found
+
+
+def draw(figures: dict[str, tuple[Case, ...]], found: dict[tuple[str, str], np.ndarray], chosen: Options) -> None:
+    """DIR/NAME.png: one line of panels per figure of the paper."""
+    fig = Figure(figsize=(12, 3.4 * len(figures)), layout="constrained")
+    panels = fig.subplots(len(figures), 3, sharex=True, sharey=True, squeeze=False)
+    for line, (title, cases) in zip(panels, figures.items()):
+        for axis, case in zip(line, cases):
+            for variant, colour in COLOURS.items():
+                *objective, stop = found[str(case), variant]
+                mean, sd = np.mean(objective, axis=0), np.std(objective, axis=0)
+                axis.plot(mean, color=colour, label=variant)
+                axis.fill_between(np.arange(ROUNDS + 1), mean - sd, mean + sd, color=colour, alpha=0.2, linewidth=0)
+                axis.plot(stop[0], mean[round(stop[0])], "o", color=colour)
+            axis.set_yscale("log")
+            axis.set_title(f"{title}   ({case})", fontsize=10)
+            axis.grid(alpha=0.3, which="both")
+        line[0].set_ylabel("objective")
+    for axis in panels[-1]:
+        axis.set_xlabel("round")
+    fig.legend(*panels[0, 0].get_legend_handles_labels(), loc="outside upper center", ncols=4, frameon=False)
+    fig.savefig(chosen.out / f"{NAME}.png", dpi=150)
+
+
+def main(arguments: Sequence[str] | None = None) -> list[Row]:
+    """All three figures, or the second with `--quick`."""
+    chosen = options("CEPS paper, Figures 1 to 3", seeds=3, arguments=arguments)
+    figures = {"Fig. 2: epsilon": FIGURES["Fig. 2: epsilon"]} if chosen.quick else FIGURES
+    rows, found = collect(figures, chosen.seeds)
+    show("CEPS, Figures 1 to 3 (Example 1)", rows)
+    draw(figures, found, chosen)
+    print("written:", save(rows, chosen.out, NAME), chosen.out / f"{NAME}.png")
+    return rows
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

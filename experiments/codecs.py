@@ -1,0 +1,148 @@
+"""Every wire format in the full loop of CEPS: bytes a message against error, rounds and objective.
+
+Run `python -m experiments.codecs [--quick] [--seeds N] [--out DIR]`: Example 1 with m = 32, n = 1000, s = 10, r = 0.2, no
+noise, until the nodes agree by the paper's rule. The relative error is that of one message whose vector is drawn as
+Example 1 draws its truth, d is the number of signs of a one-bit message, and side means that the decoder starts from
+what the receiver has (the error is that of a decoder that has nothing). The "paper" column holds the bytes of the
+study that this table repeats, where it has them, and the paper's rounds.
+"""
+
+import sys
+import warnings
+from collections.abc import Sequence
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from matplotlib.figure import Figure
+
+import jdfl
+from experiments.ceps_table3 import CASES, run_variant
+from experiments.common import Options, Row, options, row, save, show
+from jdfl import ops
+from jdfl.codecs import Codec, transmit
+
+NAME = "codecs"
+N, S, SIGNS = 1000, 10, 500
+DENSE = {f"dense {kind}": jdfl.Dense(kind) for kind in ("float32", "float16", "bfloat16")}
+SPARSE = {
+    f"sparse {value}, {index}": jdfl.Sparse(value=value, index=index)
+    for value in ("float32", "float16", "int8", "int4")
+    for index in ("plain", "enumerative")
+}
+ONE_BIT = {
+    "one-bit d=500, paper's inverse": jdfl.OneBit(d=500, inverse="paper"),
+    "one-bit d=500": jdfl.OneBit(d=500),
+    "one-bit d=500, shared Phi": jdfl.OneBit(d=500, shared=True),
+    "one-bit d=500, Rademacher": jdfl.OneBit(d=500, ensemble="rademacher"),
+    "one-bit d=500, Hadamard": jdfl.OneBit(d=500, ensemble="hadamard"),
+    "one-bit d=500, sparse Phi 5 %": jdfl.OneBit(d=500, ensemble="sparse"),
+    "one-bit d=300": jdfl.OneBit(d=300),
+    "one-bit d=300, Hadamard": jdfl.OneBit(d=300, ensemble="hadamard"),
+    "one-bit d=150": jdfl.OneBit(d=150),
+    "one-bit d=150, side": jdfl.OneBit(d=150, side=True),
+    "one-bit d=150, side, Hadamard": jdfl.OneBit(d=150, ensemble="hadamard", side=True),
+    "one-bit d=100, side": jdfl.OneBit(d=100, side=True),
+}
+QUICK = ("dense float32", "sparse int8, enumerative", "one-bit d=300", "one-bit d=150, side")
+STUDY_BYTES = {
+    "one-bit d=500": 70.5,
+    "sparse float32, enumerative": 49.8,
+    "sparse float16, enumerative": 29.8,
+    "sparse int8, enumerative": 23.8,
+    "sparse int4, enumerative": 18.8,
+    "one-bit d=150, side": 26.8,
+}
+
+
+def vectors(count: int, seed: int) -> np.ndarray:
+    """Sparse vectors [count, N] as Example 1 draws its truth."""
+    draw = np.random.default_rng(seed)
+    rows = np.zeros((count, N), np.float32)
+    for one in rows:
+        one[draw.choice(N, S, replace=False)] = draw.uniform(0.5, 2, S) * draw.choice([-1, 1], S)
+    return rows
+
+
+@jax.jit
+def arrived(codec: Codec, rows: jax.Array) -> jax.Array:
+    """What receivers make of the rows, every node sending one of them."""
+    key, node = jax.random.key(7), jnp.arange(rows.shape[0], dtype=jnp.int32)
+    ready = codec.prepare(key, node, rows.shape[1], S, rows.dtype)
+    return transmit(ready, ops.node_keys(key, 0, node), rows, jnp.ones(rows.shape[0], bool))
+
+
+def error(codec: Codec, seed: int, count: int = 32) -> float:
+    """The mean relative error of a message."""
+    rows = vectors(count, seed)
+    received = np.asarray(arrived(codec, jnp.asarray(rows)))
+    return float((np.linalg.norm(received - rows, axis=1) / np.linalg.norm(rows, axis=1)).mean())
+
+
+def collect(codecs: dict[str, Codec], seeds: int) -> list[Row]:
+    """All codecs over all seeds."""
+    problems = [jdfl.problems.example1(m=32, seed=seed) for seed in range(seeds)]
+    rows: list[Row] = []
+    for name, codec in codecs.items():
+        variant, v = ("NoDP-1BCS", 1) if isinstance(codec, jdfl.OneBit) else ("NoDP-Perf", 3)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="With d = |A sparse Phi")  # what they say is shown here
+            results = [run_variant(CASES[0], variant, seed, problems[seed], codec=codec) for seed in range(seeds)]
+        size = [result.totals.message_bits["model"] / 8 for result in results]
+        rows += [
+            row(name, "bytes a message", STUDY_BYTES.get(name), size),
+            row(name, "relative error", None, [error(codec, seed) for seed in range(seeds)]),
+            row(name, "rounds", CASES[0].rounds[v], [result.rounds for result in results]),
+            row(name, "objective", CASES[0].objective[v], [result.final["objective"] for result in results]),
+            row(name, "total kB", None, [result.totals.bytes / 1e3 for result in results]),
+            row(name, "agreed", None, [float(result.ending == "stop rule") for result in results]),
+            row(name, "seconds", None, [result.seconds for result in results]),
+        ]
+    return rows
+
+
+def draw(rows: Sequence[Row], chosen: Options) -> None:
+    """DIR/codecs.png: bytes a message against its error, and against the bytes of a whole run."""
+    cells = {(one.case, one.column): one.mean for one in rows}
+    fig = Figure(figsize=(11, 4.6), layout="constrained")
+    for axis, column in zip(fig.subplots(1, 2), ("relative error", "total kB")):
+        for family, colour in (("dense", "#0072B2"), ("sparse", "#009E73"), ("one-bit", "#D55E00")):
+            cases = [case for case in dict.fromkeys(one.case for one in rows) if case.startswith(family)]
+            for works in (True, False):
+                here = [case for case in cases if (cells[case, "agreed"] == 1) == works]
+                x = [cells[case, "bytes a message"] for case in here]
+                y = [max(cells[case, column], 1e-5) for case in here]
+                axis.scatter(x, y, color=colour, marker="o" if works else "x", label=family if works else None)
+        axis.set(xscale="log", yscale="log", xlabel="bytes a message", ylabel=column)
+        axis.grid(alpha=0.3, which="both")
+    fig.legend(*fig.axes[0].get_legend_handles_labels(), loc="outside upper center", ncols=3, frameon=False)
+    fig.supxlabel("crosses: the nodes did not agree within 200 rounds; no error is drawn at 1e-5", fontsize=9)
+    fig.savefig(chosen.out / f"{NAME}.png", dpi=150)
+
+
+def verdict(rows: Sequence[Row]) -> str:
+    """What the table must show."""
+    cells = {(one.case, one.column): one.mean for one in rows}
+    dense, int8 = cells["dense float32", "rounds"], "sparse int8, enumerative"
+    return (
+        f"sparse int8 with its places: {cells[int8, 'bytes a message']:g} bytes (goal < 30), "
+        f"{cells[int8, 'rounds']:g} rounds against {dense:g} of dense (goal: the same)\n"
+        f"one-bit at d = 300: {cells['one-bit d=300', 'rounds']:g} rounds (goal {dense:g} +- 2)\n"
+        f"one-bit at d = 150 with side information: {cells['one-bit d=150, side', 'rounds']:g} rounds (goal <= 33)"
+    )
+
+
+def main(arguments: Sequence[str] | None = None) -> list[Row]:
+    """All codecs, or those with a goal with `--quick`."""
+    chosen = options("Wire formats in the full loop of CEPS", arguments=arguments)
+    codecs: dict[str, Codec] = {**DENSE, **SPARSE, **ONE_BIT}
+    rows = collect({name: codecs[name] for name in QUICK} if chosen.quick else codecs, chosen.seeds)
+    show("CEPS with every codec (Example 1, m = 32)", rows)
+    print(verdict(rows))
+    draw(rows, chosen)
+    print("written:", save(rows, chosen.out, NAME), chosen.out / f"{NAME}.png")
+    return rows
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

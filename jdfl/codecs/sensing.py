@@ -1,0 +1,186 @@
+"""Sensing matrices Phi [d, n] whose entries have mean 0 and variance 1, as the products that coding needs.
+
+    gaussian     entries N(0, 1), stored
+    rademacher   entries +-1, drawn again from the seed for every block of messages
+    hadamard     d rows of H D2 H D1 / sqrt(N): H the N x N Hadamard matrix of +-1, N >= n a power of two, D1 and D2
+                 random signs; more than N rows come from several such matrices. Nothing is stored, and a product takes
+                 N log N operations
+    sparse       Gaussian entries, all but a share of them zero, stored
+
+Axes: b messages side by side, n entries, d measurements, t places of a support.
+"""
+
+from typing import Literal, Protocol
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import struct
+from jax import Array, lax
+
+from jdfl import ops
+
+Ensemble = Literal["gaussian", "rademacher", "hadamard", "sparse"]
+
+
+class Sensing(Protocol):
+    """The matrices Phi of b messages, or one for all of them."""
+
+    def measure(self, x: Array) -> Array:
+        """Phi x [b, d] for x [b, n]."""
+        ...
+
+    def combine(self, T: Array, x: Array) -> Array:
+        """Phi_T x [b, d] for supports T [b, t] and values x [b, t]; places out of range clip."""
+        ...
+
+    def columns(self, T: Array) -> Array:
+        """Phi_T^T [b, t, d]."""
+        ...
+
+    def adjoint(self, v: Array) -> Array:
+        """Phi^T v [b, n] for v [b, d]."""
+        ...
+
+    def take(self, lane: Array) -> "Sensing":
+        """The matrices of some of the messages."""
+        ...
+
+
+@struct.dataclass
+class Stored:
+    """Phi^T of every message, so that Phi_T is a gather of rows."""
+
+    matrix: Array  # [b, n, d]
+
+    def measure(self, x: Array) -> Array:
+        """Phi x."""
+        return jnp.einsum("bn,bnd->bd", x, self.matrix, precision=ops.HIGHEST)
+
+    def combine(self, T: Array, x: Array) -> Array:
+        """Phi_T x."""
+        return jnp.einsum("bt,btd->bd", x, self.columns(T), precision=ops.HIGHEST)
+
+    def columns(self, T: Array) -> Array:
+        """Phi_T^T."""
+        return self.matrix[jnp.arange(T.shape[0])[:, None], T]
+
+    def adjoint(self, v: Array) -> Array:
+        """Phi^T v."""
+        return jnp.einsum("bnd,bd->bn", self.matrix, v, precision=ops.HIGHEST)
+
+    def take(self, lane: Array) -> "Stored":
+        """The matrices of some of the messages."""
+        return Stored(self.matrix[lane])
+
+
+@struct.dataclass
+class Shared:
+    """One Phi^T for all messages: products with it are matrix products."""
+
+    matrix: Array  # [n, d]
+
+    def measure(self, x: Array) -> Array:
+        """Phi x."""
+        return jnp.dot(x, self.matrix, precision=ops.HIGHEST)
+
+    def combine(self, T: Array, x: Array) -> Array:
+        """Phi_T x."""
+        return jnp.einsum("bt,btd->bd", x, self.matrix[T], precision=ops.HIGHEST)
+
+    def columns(self, T: Array) -> Array:
+        """Phi_T^T."""
+        return self.matrix[T]
+
+    def adjoint(self, v: Array) -> Array:
+        """Phi^T v."""
+        return jnp.dot(v, self.matrix.T, precision=ops.HIGHEST)
+
+    def take(self, lane: Array) -> "Shared":
+        """The same one."""
+        return self
+
+
+@struct.dataclass
+class Hadamard:
+    """The rows `row` of H D2 H D1 / sqrt(N), one pair D1, D2 per message and per N rows."""
+
+    signs: Array  # [b, 2, blocks, N] of +-1: D1 and D2
+    row: Array  # [d] int32 in 0 .. blocks N - 1
+    n: int = struct.field(pytree_node=False)
+
+    def measure(self, x: Array) -> Array:
+        """Phi x."""
+        N = self.signs.shape[-1]
+        wide = jnp.pad(x, ((0, 0), (0, N - self.n)))
+        return self._rows(transform(wide[:, None] * self.signs[:, 0]))
+
+    def _rows(self, y: Array) -> Array:
+        """Rows [b, ..., d] of H D2 y / sqrt(N) for y [b, ..., blocks, N]."""
+        second = self.signs[:, 1].reshape(-1, *(1,) * (y.ndim - 3), *self.signs.shape[2:])
+        z = transform(y * second) / np.sqrt(y.shape[-1])
+        return z.reshape(*z.shape[:-2], -1)[..., self.row]
+
+    def combine(self, T: Array, x: Array) -> Array:
+        """Phi_T x."""
+        lane = jnp.arange(T.shape[0])[:, None]
+        return self.measure(jnp.zeros((T.shape[0], self.n), x.dtype).at[lane, T].set(x, mode="drop"))
+
+    def columns(self, T: Array) -> Array:
+        """Phi_T^T."""
+        N = self.signs.shape[-1]
+        common = lax.population_count(T[:, :, None] & jnp.arange(N, dtype=T.dtype)[None, None, :])
+        column = (1 - 2 * (common & 1)).astype(self.signs.dtype)  # H[:, T]: -1 for an odd number of common ones
+        first = jnp.take_along_axis(self.signs[:, 0], T[:, None, :], axis=2, mode="clip")  # [b, blocks, t]
+        return self._rows(jnp.swapaxes(first, 1, 2)[..., None] * column[:, :, None])
+
+    def adjoint(self, v: Array) -> Array:
+        """Phi^T v."""
+        b, _, blocks, N = self.signs.shape
+        z = jnp.zeros((b, blocks * N), v.dtype).at[:, self.row].set(v).reshape(b, blocks, N)
+        z = transform(transform(z) * self.signs[:, 1]) * self.signs[:, 0]
+        return jnp.sum(z, axis=1)[:, : self.n] / np.sqrt(N)
+
+    def take(self, lane: Array) -> "Hadamard":
+        """The matrices of some of the messages."""
+        return self.replace(signs=self.signs[lane])  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def transform(x: Array) -> Array:
+    """H x for the last axis of x [..., N], N a power of two: as products with Hadamard matrices of at most 64 rows."""
+    N = x.shape[-1]
+    bits = N.bit_length() - 1
+    factors = max(1, -(-bits // 6))
+    sizes = [2 ** ((bits + place) // factors) for place in range(factors)]
+    y = x.reshape(-1, *sizes)
+    for _ in sizes:  # every product moves the axis that it used to the end, so that all are used in turn
+        y = jnp.tensordot(y, _hadamard(y.shape[1], x.dtype), axes=((1,), (0,)), precision=ops.HIGHEST)
+    return y.reshape(x.shape)
+
+
+def _hadamard(size: int, dtype: jnp.dtype) -> Array:
+    place = np.arange(size)
+    common = np.bitwise_count(place[:, None] & place)
+    return jnp.asarray(1 - 2 * (common & 1).astype(np.int8), dtype)
+
+
+def signs(key: Array, shape: tuple[int, ...], dtype: jnp.dtype) -> Array:
+    """Random signs +-1 of that shape, 32 from every random word."""
+    size = int(np.prod(shape))
+    words = jax.random.bits(key, (-(-size // 32),), jnp.uint32)
+    bit = (words[:, None] >> jnp.arange(32, dtype=jnp.uint32)[None, :]) & 1
+    return (1 - 2 * bit.astype(jnp.int32)).astype(dtype).reshape(-1)[:size].reshape(shape)
+
+
+def hadamard_rows(key: Array, n: int, d: int) -> Array:
+    """Which d rows of the stacked transforms are used [d]; at most N of each, at random."""
+    N = hadamard_size(n)
+    blocks = -(-d // N)
+    keys = jax.random.split(key, blocks)
+    order = jax.vmap(lambda one: jax.random.permutation(one, N))(keys) + N * jnp.arange(blocks)[:, None]
+    return order.T.reshape(-1)[:d].astype(jnp.int32) if blocks > 1 else order[0, :d].astype(jnp.int32)
+
+
+def hadamard_size(n: int) -> int:
+    """The power of two N >= n."""
+    return 1 << max(1, (n - 1).bit_length())
