@@ -1,8 +1,8 @@
 """CEPS: what each reading of its paper does to rounds and objective, with the paper's values as lines.
 
 Run `python -m experiments.ceps_ambiguities [--quick] [--seeds N] [--out DIR]`: the first column of Table III (m = 32,
-eps = 0.5, r = 0.2) under the preset `CEPS.paper`, and with one reading changed at a time. "objective" is mean_i f_i at the
-average of the nodes' parameters, as the preset reads it; "objective, own" is mean_i f_i(w_i), the other reading.
+eps = 0.5, r = 0.2) under the preset `CEPS.paper`, and with one reading changed at a time. "objective" is mean_i f_i at
+the average of the nodes' parameters, as the preset reads it; "objective, own" is mean_i f_i(w_i), the other reading.
 """
 
 import sys

@@ -39,11 +39,10 @@ def curves(case: Case, variant: str, seeds: int) -> tuple[np.ndarray, list[int]]
             chunk=ROUNDS,
             metrics=["objective", "consensus"],
         )
-        history = result.history
-        objectives.append(history["objective"].to_numpy())
+        objectives.append(result.history["objective"].to_numpy())
         every = int(np.max(np.asarray(result.algorithm.period))) + 1  # by then all nodes have communicated
-        agreed = (history["round"] >= every) & (history["consensus"] <= 10 * tolerance(case, variant))
-        stops.append(int(history["round"][agreed].min()) if agreed.any() else ROUNDS)
+        agreed = np.flatnonzero(result.history["consensus"].to_numpy() <= 10 * tolerance(case, variant))
+        stops.append(int(min([k for k in agreed if k >= every], default=ROUNDS)))
     return np.stack(objectives), stops
 
 

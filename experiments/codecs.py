@@ -1,7 +1,7 @@
 """Every wire format in the full loop of CEPS: bytes a message against error, rounds and objective.
 
-Run `python -m experiments.codecs [--quick] [--seeds N] [--out DIR]`: Example 1 with m = 32, n = 1000, s = 10, r = 0.2, no
-noise, until the nodes agree by the paper's rule. The relative error is that of one message whose vector is drawn as
+Run `python -m experiments.codecs [--quick] [--seeds N] [--out DIR]`: Example 1 with m = 32, n = 1000, s = 10, r = 0.2,
+no noise, until the nodes agree by the paper's rule. The relative error is that of one message whose vector is drawn as
 Example 1 draws its truth, d is the number of signs of a one-bit message, and side means that the decoder starts from
 what the receiver has (the error is that of a decoder that has nothing). The "paper" column holds the bytes of the
 study that this table repeats, where it has them, and the paper's rounds.
@@ -44,6 +44,7 @@ ONE_BIT = {
     "one-bit d=150, side, Hadamard": jdfl.OneBit(d=150, ensemble="hadamard", side=True),
     "one-bit d=100, side": jdfl.OneBit(d=100, side=True),
 }
+ALL: dict[str, Codec] = {**DENSE, **SPARSE, **ONE_BIT}
 QUICK = ("dense float32", "sparse int8, enumerative", "one-bit d=300", "one-bit d=150, side")
 STUDY_BYTES = {
     "one-bit d=500": 70.5,
@@ -135,8 +136,7 @@ def verdict(rows: Sequence[Row]) -> str:
 def main(arguments: Sequence[str] | None = None) -> list[Row]:
     """All codecs, or those with a goal with `--quick`."""
     chosen = options("Wire formats in the full loop of CEPS", arguments=arguments)
-    codecs: dict[str, Codec] = {**DENSE, **SPARSE, **ONE_BIT}
-    rows = collect({name: codecs[name] for name in QUICK} if chosen.quick else codecs, chosen.seeds)
+    rows = collect({name: ALL[name] for name in QUICK} if chosen.quick else ALL, chosen.seeds)
     show("CEPS with every codec (Example 1, m = 32)", rows)
     print(verdict(rows))
     draw(rows, chosen)

@@ -35,7 +35,9 @@ def about(named: Mapping[str, Any]) -> dict[str, str]:
 
 
 def data_status(name: str) -> str:
-    """Where a data set comes from: its file, scikit-learn, or what is missing."""
+    """Where a data set comes from: its file, a generator, scikit-learn, or what is missing."""
+    if name in datasets.GENERATED:
+        return "generated"
     try:
         path = datasets.locate(name)
     except FileNotFoundError as error:

@@ -1,4 +1,4 @@
-"""Functions of arrays only: projection, work on a few rows, keys, exact totals.
+"""Functions of arrays only: projection (`top_s`, `support`), work on a few rows, keys, exact totals.
 
 Axes: m nodes, n parameters, d slots of the neighbour table, b rows of a block.
 """
@@ -11,6 +11,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
+from jdfl.projection import support as support
+from jdfl.projection import top_s as top_s
+
 HIGHEST = lax.Precision.HIGHEST  # TF32 or bf16 products would lose mass in mixing and accuracy in decoding
 
 
@@ -22,28 +25,6 @@ def node_keys(key: Array, purpose: int, node: Array) -> Array:
 def node_normal(key: Array, purpose: int, node: Array, shape: tuple[int, ...], dtype: Any) -> Array:
     """Standard normal noise [m, *shape], each row from its own node's key."""
     return jax.vmap(lambda one: jax.random.normal(one, shape, dtype))(node_keys(key, purpose, node))
-
-
-def top_s(x: Array, s: int) -> Array:
-    """P_s: keep the `s` entries of each row largest in magnitude, set the rest to zero.
-
-    Exactly `s` entries are kept, the lower index first among equals (as `lax.top_k`). A NaN counts as largest and
-    so stays visible. Shape [..., n] -> [..., n].
-    """
-    n = x.shape[-1]
-    if s >= n:
-        return x
-    kept = lax.top_k(jnp.abs(x), s)[1]
-    rows = x.reshape(-1, n)
-    kept = kept.reshape(-1, s)
-    line = jnp.arange(rows.shape[0])[:, None]
-    return jnp.zeros_like(rows).at[line, kept].set(jnp.take_along_axis(rows, kept, axis=1)).reshape(x.shape)
-
-
-def support(x: Array, s: int) -> tuple[Array, Array]:
-    """Indices [s] int32 and values [s] of the `s` entries of the vector x [n] largest in magnitude."""
-    index = lax.top_k(jnp.abs(x), s)[1]
-    return index, x[index]
 
 
 def for_rows(wanted: Array, block: int, update: Callable[[Array, Any], Any], carry: Any) -> Any:

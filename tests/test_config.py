@@ -2,7 +2,8 @@
 
 import dataclasses
 import inspect
-from typing import Any, get_args, get_type_hints
+from types import UnionType
+from typing import Any, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
 import pytest
@@ -36,7 +37,7 @@ def values(annotation: Any) -> st.SearchStrategy[Any]:
         if options[-1] is Ellipsis:
             return st.lists(values(options[0]), max_size=3).map(tuple)
         return st.tuples(*map(values, options))
-    if dataclasses.is_dataclass(options[0]) or isinstance(options[0], type):
+    if get_origin(annotation) in (Union, UnionType):
         return st.one_of(*map(values, options))
     return st.sampled_from(options)  # Literal
 
@@ -59,7 +60,7 @@ def test_defaults_round_trip_and_missing_keys_take_them():
     [
         ("stepz: 3", ["stepz", "3", "known", "steps"]),
         ("network: {kind: ring, p: 0.3}", ["network.p", "0.3", "ring", "weights"]),
-        ("network: {kind: star}", ["network.kind", "'star'", "ring"]),
+        ("network: {kind: moon}", ["network.kind", "'moon'", "ring"]),
         ("network: 4", ["network", "4", "ring"]),
         ("network: {kind: [1]}", ["network.kind", "ring"]),
         ("network: circulant", ["network.offsets", "no default"]),
@@ -85,7 +86,7 @@ def test_bad_yaml_names_the_place_and_the_value(text: str, words: list[str]):
 
 MIRRORS = [
     (config.CEPS, jdfl.CEPS, {"period", "sigma"}),
-    (config.OneBit, jdfl.OneBit, {"matrix"}),
+    (config.OneBit, jdfl.OneBit, {"matrix", "seed", "order"}),
     (config.Dense, jdfl.Dense, set()),
     (config.Sparse, jdfl.Sparse, set()),
     (config.Gaussian, jdfl.Gaussian, set()),
@@ -113,6 +114,16 @@ def test_every_setting_of_the_library_is_in_the_configuration(mirror, original, 
         (config.Circulant, jdfl.network.circulant, {"m"}),
         (config.Complete, jdfl.network.complete, {"m"}),
         (config.KRegular, jdfl.network.k_regular, {"m"}),
+        (config.Torus, jdfl.network.torus, {"m"}),
+        (config.Star, jdfl.network.star, {"m"}),
+        (config.KIn, jdfl.network.k_in, {"m"}),
+        (config.WattsStrogatz, jdfl.network.watts_strogatz, {"m"}),
+        (config.BarabasiAlbert, jdfl.network.barabasi_albert, {"m"}),
+        (config.RandomGeometric, jdfl.network.random_geometric, {"m"}),
+        (config.RandomLinks, jdfl.network.random_links, set()),
+        (config.ErdosRenyiRounds, jdfl.network.random_links, {"base"}),
+        (config.RandomNeighbours, jdfl.network.random_neighbours, {"m"}),
+        (config.RandomMatching, jdfl.network.random_matching, {"m"}),
         (config.CEPSPaper, jdfl.CEPS.paper, set()),
     ],
 )
@@ -134,6 +145,12 @@ SMALL = {
     "network": {
         "circulant": {"offsets": (1,)},
         "k-regular": {"degree": 3},
+        "k-in": {"degree": 2},
+        "watts-strogatz": {"degree": 2},
+        "barabasi-albert": {"links": 1},
+        "random-geometric": {"radius": 0.8, "spread": 0.5},
+        "random-links": {"p": 0.5},
+        "random-neighbours": {"degree": 2},
         "edge-list-file": {"path": "links.txt"},
     },
     "stop": {"objective": {"value": 0.1}, "gradient": {"tolerance": 0.1}},
@@ -145,6 +162,7 @@ SMALL = {
 }
 
 
+@pytest.mark.filterwarnings("ignore:With d = ")
 @pytest.mark.parametrize(
     ("field", "kind"), [(f, k) for f in SMALL for k in members(TYPES[f])] + [("stop", None)], ids=str
 )

@@ -25,8 +25,7 @@ class Codec(Protocol):
         """Whether what arrives depends on who receives it."""
         ...
 
-    @property
-    def lanes(self) -> int:
+    def lanes(self, n: int) -> int:
         """How many messages are best decoded side by side on this backend."""
         ...
 
@@ -84,7 +83,7 @@ def transmit(codec: Codec, keys: Array, x: Array, wanted: Array, lanes: int | No
     def block(rows: Array, received: Array) -> Array:
         return received.at[rows].set(round_trip(codec.rows(rows), keys[rows], x[rows]), mode="drop")
 
-    return ops.for_rows(wanted, min(m, lanes or codec.lanes), block, jnp.zeros_like(x))
+    return ops.for_rows(wanted, min(m, lanes or codec.lanes(x.shape[1])), block, jnp.zeros_like(x))
 
 
 def receive(
@@ -103,4 +102,4 @@ def receive(
         z = round_trip(codec.rows(owner), keys[owner], x[j], x[jnp.minimum(i, m - 1)])
         return total.at[i].add(z, mode="drop")
 
-    return ops.for_rows(chosen.reshape(-1), min(m, lanes or codec.lanes), pairs, jnp.zeros_like(x))
+    return ops.for_rows(chosen.reshape(-1), min(m, lanes or codec.lanes(x.shape[1])), pairs, jnp.zeros_like(x))

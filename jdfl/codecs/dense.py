@@ -20,8 +20,15 @@ class Dense:
 
     precision: Literal["float32", "float64", "float16", "bfloat16"] = struct.field(pytree_node=False, default="float32")
     free: ClassVar[bool] = True
-    pairwise: ClassVar[bool] = False
-    lanes: ClassVar[int] = 1
+
+    @property
+    def pairwise(self) -> bool:
+        """All receivers get the same."""
+        return False
+
+    def lanes(self, n: int) -> int:
+        """Everything is coded at once, whatever is asked for."""
+        return 1
 
     def check(self, n: int, m: int, sparsity: int) -> None:
         """Refuse a precision that is not a float type of the wire format."""

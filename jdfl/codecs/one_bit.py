@@ -13,11 +13,12 @@ from jax import Array, lax
 from jdfl import checks, ops
 from jdfl.codecs import packing, sensing
 from jdfl.codecs.dense import rounded
-from jdfl.codecs.gpsp import gpsp
+from jdfl.codecs.gpsp import gpsp, working_sparsity
 
 _MATRIX = 11  # purpose of the sensing matrices' keys
 # Share of the support that GPSP recovers with Gaussian Phi, by d / (s ln(n / s)); measured by experiments.gpsp_quality.
 RECOVERY = ((1.1, 0.25), (2.2, 0.51), (3.3, 0.73), (4.3, 0.89), (5.4, 0.95), (6.5, 0.97), (8.7, 0.98), (10.9, 0.99))
+MOST_COLUMNS = 2**24  # numbers that columns of sensing matrices made on the way may take, 64 MB
 POOR = 0.93  # recovery below which `check` warns
 
 
@@ -59,12 +60,16 @@ class OneBit:
         """With side information every receiver decodes on its own."""
         return self.side
 
-    @property
-    def lanes(self) -> int:
+    def lanes(self, n: int) -> int:
         """Few where every message reads a matrix of its own, so that it stays in cache; many where they share work."""
         if jax.default_backend() != "cpu":
-            return 256
-        return 32 if self.shared or self.ensemble == "hadamard" else 4
+            wide = 256
+        else:
+            wide = 32 if self.shared or self.ensemble == "hadamard" else 4
+        if self.ensemble == "hadamard":  # whose columns are made on the way, t N numbers a message
+            t = working_sparsity(n, self._sizes(n)[1], self.s or 1)
+            wide = min(wide, max(1, MOST_COLUMNS // (t * sensing.hadamard_size(n))))
+        return wide
 
     def check(self, n: int, m: int, sparsity: int) -> None:
         """Refuse settings out of range; warn where the decoder cannot recover what it is asked for."""
@@ -152,14 +157,16 @@ class OneBit:
             return sensing.Shared(self.matrix) if self.shared else sensing.Stored(self.matrix)
         assert self.d is not None  # set by prepare
         if self.ensemble == "rademacher":
-            draw = lambda key: sensing.signs(key, (n, self.d), dtype)  # noqa: E731
-            return sensing.Shared(draw(self.seed)) if self.shared else sensing.Stored(jax.vmap(draw)(self.seed))
+            shape = n, self.d
+            if self.shared:
+                return sensing.Shared(sensing.signs(self.seed, shape, dtype))
+            return sensing.Stored(jax.vmap(lambda key: sensing.signs(key, shape, dtype))(self.seed))
         N = sensing.hadamard_size(n)
-        shape = (2, -(-self.d // N), N)
+        wide = 2, -(-self.d // N), N
         if self.shared:
-            signs = jnp.broadcast_to(sensing.signs(self.seed, shape, dtype), (b, *shape))
+            signs = jnp.broadcast_to(sensing.signs(self.seed, wide, dtype), (b, *wide))
         else:
-            signs = jax.vmap(lambda key: sensing.signs(key, shape, dtype))(self.seed)
+            signs = jax.vmap(lambda key: sensing.signs(key, wide, dtype))(self.seed)
         return sensing.Hadamard(signs, self.order, n)
 
     def _logarithm(self, x: Array) -> Array:

@@ -1,7 +1,7 @@
 """The s entries largest in magnitude: which they are, and their values, as floats or as levels of one scale."""
 
 from dataclasses import replace
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, Literal
 
 import jax.numpy as jnp
 import numpy as np
@@ -16,7 +16,8 @@ _LEVELS = {"int8": 127, "int4": 7}  # largest level; levels are symmetric about 
 MOST_INT4 = 2**16  # entries that may share one scale of 7 levels
 
 
-class Message(NamedTuple):
+@struct.dataclass
+class Message:
     """What a sparse codec sends."""
 
     index: Array  # [b, s] int32, ascending
@@ -39,8 +40,15 @@ class Sparse:
     )
     index: subsets.Index = struct.field(pytree_node=False, default="plain")
     free: ClassVar[bool] = False
-    pairwise: ClassVar[bool] = False
-    lanes: ClassVar[int] = 16
+
+    @property
+    def pairwise(self) -> bool:
+        """All receivers get the same."""
+        return False
+
+    def lanes(self, n: int) -> int:
+        """Messages are small."""
+        return 16
 
     def check(self, n: int, m: int, sparsity: int) -> None:
         """Refuse s outside [1, n], and int4 for more entries than one scale can serve."""
@@ -81,9 +89,9 @@ class Sparse:
 
     def decode(self, key: Array, payload: Message, n: int, side: Array | None = None) -> Array:
         """The entries in their places, zero elsewhere [b, n]; levels give float32."""
-        index, value, scale = payload
-        if scale is not None:
-            value = value.astype(jnp.float32) * scale[:, None]
+        index, value = payload.index, payload.value
+        if payload.scale is not None:
+            value = value.astype(jnp.float32) * payload.scale[:, None]
         return jnp.zeros((index.shape[0], n), value.dtype).at[jnp.arange(index.shape[0])[:, None], index].set(value)
 
     def _sizes(self, n: int) -> tuple[int, int, int]:

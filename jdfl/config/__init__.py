@@ -12,16 +12,40 @@ from jdfl.base import Algorithm
 from jdfl.config import yaml_text
 from jdfl.config.algorithm import CEPS, CEPSPaper, Dense, Gaussian, OneBit, Sparse
 from jdfl.config.defaults import defaults
-from jdfl.config.network import Circulant, Complete, EdgeListFile, ErdosRenyi, KRegular, Ring
+from jdfl.config.network import (
+    BarabasiAlbert,
+    Circulant,
+    Complete,
+    EdgeListFile,
+    ErdosRenyi,
+    KIn,
+    KRegular,
+    RandomGeometric,
+    Ring,
+    Star,
+    Torus,
+    WattsStrogatz,
+)
 from jdfl.config.problem import Classification, Example1
+from jdfl.config.sequences import (
+    Changing,
+    ErdosRenyiRounds,
+    Fixed,
+    Periodic,
+    RandomChoice,
+    RandomLinks,
+    RandomMatching,
+    RandomNeighbours,
+)
 from jdfl.config.stop import ConsensusStop, GradientStop, ObjectiveStop
 from jdfl.config.yaml_text import members
-from jdfl.network import Static
+from jdfl.network import Network
 from jdfl.problems import Problem
 from jdfl.stopping import StopRule
 
 __all__ = [
     "CEPS",
+    "BarabasiAlbert",
     "CEPSPaper",
     "Circulant",
     "Classification",
@@ -30,15 +54,26 @@ __all__ = [
     "Dense",
     "EdgeListFile",
     "ErdosRenyi",
+    "ErdosRenyiRounds",
     "Example1",
     "Gaussian",
     "GradientStop",
+    "KIn",
     "KRegular",
     "ObjectiveStop",
     "OneBit",
+    "Periodic",
+    "RandomChoice",
+    "RandomGeometric",
+    "RandomLinks",
+    "RandomMatching",
+    "RandomNeighbours",
     "Ring",
     "RunConfig",
     "Sparse",
+    "Star",
+    "Torus",
+    "WattsStrogatz",
     "build",
     "from_yaml",
     "members",
@@ -54,7 +89,7 @@ class RunConfig:
 
     problem: Example1 | Classification = Example1()  # noqa: RUF009 (frozen)
     """What the nodes learn."""
-    network: ErdosRenyi | Ring | Circulant | Complete | KRegular | EdgeListFile = ErdosRenyi()  # noqa: RUF009 (frozen)
+    network: Fixed | Changing = ErdosRenyi()  # noqa: RUF009 (frozen)
     """Who hears whom."""
     algorithm: CEPS | CEPSPaper = CEPS()  # noqa: RUF009 (frozen)
     """What the nodes do in a round."""
@@ -85,7 +120,7 @@ def from_yaml(text: str) -> RunConfig:
     return yaml_text.load(RunConfig, text)
 
 
-def build(config: RunConfig) -> tuple[Algorithm, Problem, Static, StopRule | None]:
+def build(config: RunConfig) -> tuple[Algorithm, Problem, Network, StopRule | None]:
     """The objects that `jdfl.run` takes; the network has as many nodes as the problem.
 
     ValueError for values that make no sense, FileNotFoundError for files that are not there.

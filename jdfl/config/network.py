@@ -12,28 +12,36 @@ from jdfl.config.defaults import defaults, fields
 from jdfl.network import FormatChoice, Static, Weights
 
 _erdos_renyi = defaults(network.erdos_renyi)
-_k_regular = defaults(network.k_regular)
+_torus = defaults(network.torus)
+_watts_strogatz = defaults(network.watts_strogatz)
+_random_geometric = defaults(network.random_geometric)
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Links:
-    weights: Weights = _erdos_renyi.weights
-    """Rule for the mixing weights."""
+    weights: Weights | None = _erdos_renyi.weights
+    """Rule for the mixing weights; None: metropolis, or uniform if links run one way."""
     format: FormatChoice = _erdos_renyi.format
-    """How sums over neighbours are computed; auto looks at density and backend."""
+    """How sums over neighbours are computed; auto looks at density, degrees and backend."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class ErdosRenyi(_Links):
+class _Drawn(_Links):
+    seed: int = _erdos_renyi.seed
+    """Seed of the links."""
+    tries: int = _erdos_renyi.tries
+    """Most draws until one is connected."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ErdosRenyi(_Drawn):
     """Every link is there with probability p, redrawn until the network is connected."""
 
     kind: ClassVar[str] = "erdos-renyi"
     p: float = _erdos_renyi.p
     """Probability of a link."""
-    seed: int = _erdos_renyi.seed
-    """Seed of the links."""
-    tries: int = _erdos_renyi.tries
-    """Most draws until one is connected."""
+    directed: bool = _erdos_renyi.directed
+    """Draw every direction of a link apart."""
     connected: bool = _erdos_renyi.connected
     """Refuse a network in several parts."""
 
@@ -47,6 +55,8 @@ class Ring(_Links):
     """A cycle: each node hears the one before and the one after it."""
 
     kind: ClassVar[str] = "ring"
+    directed: bool = _erdos_renyi.directed
+    """Hear the one before only."""
 
     def build(self, m: int) -> Static:
         """The network of m nodes."""
@@ -55,11 +65,13 @@ class Ring(_Links):
 
 @dataclass(frozen=True, kw_only=True)
 class Circulant(_Links):
-    """Node i hears i + o and i - o (mod m) for every offset o."""
+    """Node i hears i - o and i + o (mod m) for every offset o."""
 
     kind: ClassVar[str] = "circulant"
     offsets: tuple[int, ...]
-    """The offsets, each from 1 to m // 2."""
+    """The offsets, each from 1 to m // 2; to m - 1 if directed."""
+    directed: bool = _erdos_renyi.directed
+    """Hear i - o only."""
     connected: bool = _erdos_renyi.connected
     """Refuse a network in several parts."""
 
@@ -80,20 +92,104 @@ class Complete(_Links):
 
 
 @dataclass(frozen=True, kw_only=True)
-class KRegular(_Links):
-    """A connected random network in which every node hears `degree` others."""
+class Torus(_Links):
+    """A grid whose opposite sides touch: each node hears the one above, below, left and right."""
+
+    kind: ClassVar[str] = "torus"
+    rows: int | None = _torus.rows
+    """Rows of the grid, a divisor of m; None: as square as m allows."""
+    directed: bool = _torus.directed
+    """Hear the ones above and left only."""
+
+    def build(self, m: int) -> Static:
+        """The network of m nodes."""
+        return network.torus(m, **fields(self))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Star(_Links):
+    """Node 0 and each other node hear one another."""
+
+    kind: ClassVar[str] = "star"
+
+    def build(self, m: int) -> Static:
+        """The network of m nodes."""
+        return network.star(m, **fields(self))
+
+
+@dataclass(frozen=True, kw_only=True)
+class KRegular(_Drawn):
+    """A connected random network in which every node hears `degree` others, both ways."""
 
     kind: ClassVar[str] = "k-regular"
     degree: int
     """Neighbours of a node."""
-    seed: int = _k_regular.seed
-    """Seed of the links."""
-    tries: int = _k_regular.tries
-    """Most draws until one is connected."""
 
     def build(self, m: int) -> Static:
         """The network of m nodes."""
         return network.k_regular(m, **fields(self))
+
+
+@dataclass(frozen=True, kw_only=True)
+class KIn(_Drawn):
+    """A directed network in which every node hears `degree` others chosen at random."""
+
+    kind: ClassVar[str] = "k-in"
+    degree: int
+    """Nodes that a node hears."""
+    connected: bool = _erdos_renyi.connected
+    """Refuse a network that is not strongly connected."""
+
+    def build(self, m: int) -> Static:
+        """The network of m nodes."""
+        return network.k_in(m, **fields(self))
+
+
+@dataclass(frozen=True, kw_only=True)
+class WattsStrogatz(_Drawn):
+    """A small world: a ring of `degree` nearest neighbours whose links are moved with probability p."""
+
+    kind: ClassVar[str] = "watts-strogatz"
+    degree: int
+    """Neighbours of a node before links are moved, an even number."""
+    p: float = _watts_strogatz.p
+    """Probability that a link is moved."""
+
+    def build(self, m: int) -> Static:
+        """The network of m nodes."""
+        return network.watts_strogatz(m, **fields(self))
+
+
+@dataclass(frozen=True, kw_only=True)
+class BarabasiAlbert(_Links):
+    """A network with hubs: nodes come one by one and join earlier ones, the likelier the more links these have."""
+
+    kind: ClassVar[str] = "barabasi-albert"
+    links: int
+    """Links that a new node makes."""
+    seed: int = _erdos_renyi.seed
+    """Seed of the links."""
+
+    def build(self, m: int) -> Static:
+        """The network of m nodes."""
+        return network.barabasi_albert(m, **fields(self))
+
+
+@dataclass(frozen=True, kw_only=True)
+class RandomGeometric(_Drawn):
+    """Nodes at random places in the unit square hear those in whose range they lie."""
+
+    kind: ClassVar[str] = "random-geometric"
+    radius: float
+    """The range of a node."""
+    spread: float = _random_geometric.spread
+    """Ranges differ by up to this share of the radius, which makes the network directed."""
+    connected: bool = _erdos_renyi.connected
+    """Refuse a network in several parts."""
+
+    def build(self, m: int) -> Static:
+        """The network of m nodes."""
+        return network.random_geometric(m, **fields(self))
 
 
 @dataclass(frozen=True, kw_only=True)

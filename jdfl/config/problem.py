@@ -8,7 +8,21 @@ from jdfl.config.defaults import defaults, fields
 from jdfl.problems import Problem
 
 Precision = Literal["float32", "float64"]
-DataName = Literal["qsar", "a9a", "w8a", "mushrooms", "phishing", "breast_cancer", "digits"]
+DataName = Literal[
+    "qsar",
+    "a9a",
+    "w8a",
+    "mushrooms",
+    "phishing",
+    "news20",
+    "real-sim",
+    "mnist",
+    "fashion_mnist",
+    "cifar10",
+    "breast_cancer",
+    "digits",
+    "realsim_like",
+]
 
 _example1 = defaults(problems.example1)
 _classification = defaults(problems.classification)
@@ -45,7 +59,8 @@ class Classification:
 
     kind: ClassVar[str] = "classification"
     data: DataName = "breast_cancer"
-    """The data set. breast_cancer and digits are always there, JDFL_DATA names the folder of the others' files."""
+    """The data set. breast_cancer, digits and realsim_like are always there, JDFL_DATA names the folder of the others'
+    files."""
     m: int = _example1.m
     """Number of nodes."""
     partition: Literal["iid", "dirichlet", "shards"] = _classification.partition
@@ -62,6 +77,8 @@ class Classification:
     """Add a constant feature."""
     binary: bool = _classification.binary
     """Digits: odd against even instead of ten classes."""
+    sparse: bool | None = _classification.sparse
+    """Keep rows sparse; none: as the data set has them, which is sparse for text."""
     dtype: Precision = "float32"
     """Type of all numbers; float64 needs JAX_ENABLE_X64=1."""
 

@@ -1,6 +1,7 @@
 """Networks: who hears whom in a round, with which weights, and the sums over it."""
 
-from jdfl.network.families import circulant, complete, erdos_renyi, k_regular, ring
+from jdfl.network.families import circulant, complete, ring, star, torus
+from jdfl.network.gossip import RandomMatching, RandomNeighbours, random_matching, random_neighbours
 from jdfl.network.graph import (
     Format,
     Graph,
@@ -8,24 +9,41 @@ from jdfl.network.graph import (
     Static,
     as_bcoo,
     as_dense,
-    gather_sum,
     mix,
     sample_neighbours,
 )
+from jdfl.network.random_families import (
+    barabasi_albert,
+    erdos_renyi,
+    k_in,
+    k_regular,
+    random_geometric,
+    watts_strogatz,
+)
+from jdfl.network.sequences import Periodic, RandomChoice, RandomLinks, periodic, random_choice, random_links
 from jdfl.network.spectral import Summary, spectral_gap, summary
-from jdfl.network.tables import check_graph, pad, relabel, to_scipy
+from jdfl.network.sums import Buckets, gather_sum
+from jdfl.network.tables import bucketed, check_graph, pad, relabel, to_scipy
 from jdfl.network.weights import FormatChoice, Weights, from_edges, from_networkx, from_scipy, to_networkx
 
 __all__ = [
+    "Buckets",
     "Format",
     "FormatChoice",
     "Graph",
     "Network",
+    "Periodic",
+    "RandomChoice",
+    "RandomLinks",
+    "RandomMatching",
+    "RandomNeighbours",
     "Static",
     "Summary",
     "Weights",
     "as_bcoo",
     "as_dense",
+    "barabasi_albert",
+    "bucketed",
     "check_graph",
     "circulant",
     "complete",
@@ -34,14 +52,24 @@ __all__ = [
     "from_networkx",
     "from_scipy",
     "gather_sum",
+    "k_in",
     "k_regular",
     "mix",
     "pad",
+    "periodic",
+    "random_choice",
+    "random_geometric",
+    "random_links",
+    "random_matching",
+    "random_neighbours",
     "relabel",
     "ring",
     "sample_neighbours",
     "spectral_gap",
+    "star",
     "summary",
     "to_networkx",
     "to_scipy",
+    "torus",
+    "watts_strogatz",
 ]

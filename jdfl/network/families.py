@@ -1,158 +1,118 @@
-"""Families of networks by name: Erdos-Renyi, ring, circulant, complete, random regular.
+"""Families of networks by name, without randomness: ring, circulant, torus, star, complete.
 
-All are undirected, take `weights` and `format` as `from_edges` does, and raise `ValueError` for arguments out of range.
+All take `weights` and `format` as `from_edges` does and raise `ValueError` for arguments out of range. With
+`directed=True` every link runs one way only, and the weights are uniform.
 """
 
+import math
 from collections.abc import Sequence
 
-import networkx as nx
 import numpy as np
 
 from jdfl import checks
-from jdfl.network.arcs import Arcs, arcs, components
+from jdfl.network.arcs import arcs
 from jdfl.network.graph import Static
 from jdfl.network.weights import FormatChoice, Weights, build, from_edges
 
-_MOST = np.iinfo(np.int32).max
+MOST_NODES = np.iinfo(np.int32).max
 
 
-def erdos_renyi(
-    m: int,
-    p: float = 0.45,
-    *,
-    seed: int = 0,
-    tries: int = 1000,
-    weights: Weights = "metropolis",
-    format: FormatChoice = "auto",
-    connected: bool = True,
-) -> Static:
-    """G(m, p): each of the m (m-1) / 2 links is there with probability `p`, redrawn until the network is connected.
-
-    The cost is that of the links drawn, not of the pairs (V. Batagelj, U. Brandes, "Efficient generation of large
-    random networks", 2005). With `connected=False` the first draw is taken. Raises `ValueError` if none of `tries`
-    draws is connected, or at once if that is all but certain.
-    """
-    checks.whole(most=_MOST, m=m)
-    checks.fraction(p=p)
-    checks.whole(least=0, seed=seed)
-    checks.whole(tries=tries)
-    rng = np.random.default_rng(seed)
-    name = f"Erdos-Renyi(m={m}, p={p:g}, seed={seed})"
-    if not connected:
-        return build(_random_arcs(rng, m, p), weights, format, name, connected=False)
-    remedy = (
-        f"Raise p (connected draws become likely above ln(m)/m = {np.log(m) / m:.2g}), raise tries, "
-        "or connected=False to accept any draw."
-    )
-    # The number of isolated nodes is near Poisson, so no draw has none with probability below tries exp(-alone).
-    alone = m * (1 - p) ** (m - 1)
-    if alone > np.log(tries) + 20:
-        raise ValueError(
-            f"Expected p large enough for a connected network, got p = {p:g} with m = {m}: about {alone:.0f} nodes "
-            f"without any neighbour in every draw. {remedy}"
-        )
-    count, largest = 0, 0
-    for _ in range(tries):
-        links = _random_arcs(rng, m, p)
-        count, largest = components(links)
-        if count == 1:
-            return build(links, weights, format, name, connected=False)
-    raise ValueError(
-        f"Expected a connected draw, got none in tries = {tries} with m = {m}, p = {p:g}; the last had {count} "
-        f"components, the largest with {largest} of {m} nodes. {remedy}"
-    )
-
-
-def _random_arcs(rng: np.random.Generator, m: int, p: float) -> Arcs:
-    """One draw of G(m, p): the pairs i > j stand in one line, and the steps from link to link are geometric."""
-    pairs = m * (m - 1) // 2
-    batch = int(pairs * p + 6 * np.sqrt(pairs * p) + 16)
-    places, last = [], -1
-    while last < pairs:
-        steps = np.minimum(rng.geometric(p, batch), pairs + 1)
-        places.append(last + np.cumsum(steps))
-        last = int(places[-1][-1])
-    place = np.concatenate(places)
-    place = place[place < pairs]
-    i = ((1 + np.sqrt(1 + 8 * place.astype(np.float64))) / 2).astype(np.int64)  # may be off by one from rounding
-    i -= i * (i - 1) // 2 > place
-    i += i * (i + 1) // 2 <= place
-    j = place - i * (i - 1) // 2
-    return arcs(np.concatenate([i, j]), np.concatenate([j, i]), m)
-
-
-def ring(m: int, *, weights: Weights = "metropolis", format: FormatChoice = "auto") -> Static:
-    """A cycle: each node hears the one before and the one after it."""
-    checks.whole(most=_MOST, m=m)
+def ring(m: int, *, directed: bool = False, weights: Weights | None = None, format: FormatChoice = "auto") -> Static:
+    """A cycle: each node hears the one before and the one after it; if `directed`, only the one before."""
+    checks.whole(most=MOST_NODES, m=m)
     node = np.arange(m)
-    return from_edges(np.stack([node, (node + 1) % m], axis=1), m, weights=weights, format=format, name=f"ring(m={m})")
+    edges = np.stack([node, (node + 1) % m], axis=1)
+    name = f"{kind(directed)}ring(m={m})"
+    return from_edges(edges, m, weights=weights, directed=directed, format=format, name=name)
 
 
 def circulant(
     m: int,
     offsets: Sequence[int],
     *,
-    weights: Weights = "metropolis",
+    directed: bool = False,
+    weights: Weights | None = None,
     format: FormatChoice = "auto",
     connected: bool = True,
 ) -> Static:
-    """Node i hears i + o and i - o (mod m) for every o in `offsets`, each from 1 to m // 2.
+    """Node i hears i - o and i + o (mod m) for every o in `offsets`, each from 1 to m // 2.
 
+    If `directed`, it hears i - o only, and offsets reach to m - 1; the powers of two below m then give the exponential
+    graph (M. Assran, N. Loizou, N. Ballas, M. Rabbat, "Stochastic gradient push for distributed deep learning", 2019).
     Raises `ValueError` if the offsets leave the network in parts, which is if they and m share a divisor.
     """
-    checks.whole(most=_MOST, m=m)
+    checks.whole(most=MOST_NODES, m=m)
     steps = list(offsets)
+    most, far = (m - 1, "to the node before") if directed else (m // 2, "half way round")
     for place, offset in enumerate(steps):
-        checks.whole(
-            most=m // 2, remedy=f"An offset reaches at most half way round (m = {m}).", **{f"offsets[{place}]": offset}
-        )
-    node = np.tile(np.arange(m), 2 * len(steps))
-    step = np.repeat(np.array([s for o in steps for s in (o, -o)], np.int64), m)
+        checks.whole(most=most, remedy=f"An offset reaches at most {far} (m = {m}).", **{f"offsets[{place}]": offset})
+    steps_heard = [-o for o in steps] if directed else [s for o in steps for s in (o, -o)]
+    node = np.tile(np.arange(m), len(steps_heard))
+    links = arcs(node, (node + np.repeat(np.array(steps_heard, np.int64), m)) % m, m)
     shown = ", ".join(str(int(o)) for o in steps)
     remedy = "Add offset 1, or connected=False to accept the network as it is."
-    links = arcs(node, (node + step) % m, m)
-    return build(links, weights, format, f"circulant(m={m}, offsets=[{shown}])", connected=connected, remedy=remedy)
+    name = f"{kind(directed)}circulant(m={m}, offsets=[{shown}])"
+    return build(links, weights, format, name, connected=connected, remedy=remedy)
 
 
-def complete(m: int, *, weights: Weights = "metropolis", format: FormatChoice = "auto") -> Static:
+def torus(
+    m: int,
+    rows: int | None = None,
+    *,
+    directed: bool = False,
+    weights: Weights | None = None,
+    format: FormatChoice = "auto",
+) -> Static:
+    """A grid of rows x columns whose opposite sides touch: each node hears the one above, below, left and right.
+
+    Node r * columns + c is in row r and column c. Without `rows` the grid is as square as m allows. If `directed`, a
+    node hears the ones above and left only. Raises `ValueError` if `rows` does not divide m, or for a prime m without
+    `rows`.
+    """
+    checks.whole(most=MOST_NODES, m=m)
+    if rows is None:
+        rows = _short_side(m)
+        if rows == 1 and m > 1:
+            near = next(size for size in range(m + 1, 2 * m + 3) if _short_side(size) > 1)
+            side = _short_side(near)
+            raise ValueError(
+                f"Expected m that is not a prime, got m = {m}, which makes no grid. Take m = {near} ({side} x "
+                f"{near // side}), or ring."
+            )
+    checks.whole(most=m, rows=rows)
+    if m % rows:
+        raise ValueError(f"Expected rows that divide m, got rows = {rows} with m = {m}. Change one of them.")
+    columns = m // rows
+    r, c = np.divmod(np.arange(m), columns)
+    right, below = r * columns + (c + 1) % columns, (r + 1) % rows * columns + c
+    edges = np.stack([np.tile(np.arange(m), 2), np.concatenate([right, below])], axis=1)
+    name = f"{kind(directed)}torus({rows} x {columns})"
+    return from_edges(edges, m, weights=weights, directed=directed, format=format, name=name)
+
+
+def _short_side(m: int) -> int:
+    """The largest divisor of m that is at most its square root."""
+    return next(side for side in range(math.isqrt(m), 0, -1) if m % side == 0)
+
+
+def star(m: int, *, weights: Weights | None = None, format: FormatChoice = "auto") -> Static:
+    """Node 0 and each other node hear one another: a server and its clients.
+
+    The table of neighbours is as wide as the hub's m - 1, 9 m (m - 1) bytes.
+    """
+    checks.whole(most=MOST_NODES, m=m)
+    rest = np.arange(1, m)
+    edges = np.stack([np.zeros_like(rest), rest], axis=1)
+    return from_edges(edges, m, weights=weights, format=format, name=f"star(m={m})")
+
+
+def complete(m: int, *, weights: Weights | None = None, format: FormatChoice = "auto") -> Static:
     """Every node hears every other one."""
-    checks.whole(most=_MOST, m=m)
+    checks.whole(most=MOST_NODES, m=m)
     receiver, sender = np.divmod(np.arange(m * m), m)
     return build(arcs(receiver, sender, m), weights, format, f"complete(m={m})")
 
 
-def k_regular(
-    m: int,
-    degree: int,
-    *,
-    seed: int = 0,
-    tries: int = 1000,
-    weights: Weights = "metropolis",
-    format: FormatChoice = "auto",
-) -> Static:
-    """A connected random network in which every node hears `degree` others (networkx draws it).
-
-    A draw is connected almost surely for degree >= 3, seldom for degree 2 and large m (use `ring`). Raises `ValueError`
-    if no such network exists, or none of `tries` draws is connected.
-    """
-    checks.whole(most=_MOST, m=m)
-    checks.whole(least=0, most=m - 1, remedy=f"A node has m - 1 = {m - 1} others to hear.", degree=degree)
-    checks.whole(least=0, seed=seed)
-    checks.whole(tries=tries)
-    if m * degree % 2:
-        raise ValueError(f"Expected m * degree even, got m = {m}, degree = {degree}. Change one of them by one.")
-    if degree < min(2, m - 1):
-        raise ValueError(
-            f"Expected degree >= 2 for a connected network, got degree = {degree} with m = {m}. Raise degree."
-        )
-    rng = np.random.default_rng(seed)
-    for _ in range(tries):
-        drawn = nx.random_regular_graph(degree, m, seed=int(rng.integers(2**31)))
-        if nx.is_connected(drawn):
-            edges = np.array(drawn.edges(), np.int64)
-            name = f"random regular(m={m}, degree={degree}, seed={seed})"
-            return from_edges(edges, m, weights=weights, format=format, name=name)
-    raise ValueError(
-        f"Expected a connected draw, got none in tries = {tries} with m = {m}, degree = {degree}. "
-        "Raise degree or tries."
-    )
+def kind(directed: bool) -> str:
+    """What comes before the name of a family."""
+    return "directed " if directed else ""

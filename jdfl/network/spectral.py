@@ -117,6 +117,7 @@ class Summary:
     stochastic: Stochastic  # which sums of W are one
     spectral_gap: float | None  # None: did not converge
     format: Format
+    mix_slots: int  # slots that one `mix` in this format goes through
 
     def __str__(self) -> str:
         kind = "directed arcs" if self.directed else "links"
@@ -134,6 +135,8 @@ class Summary:
             ("weights", f"{stochastic.get(self.stochastic, 'not stochastic')}, spectral gap {gap}"),
             ("format", f"{self.format}, {self.padding_ratio:.1%} of the table is padding"),
         ]
+        if self.format == "buckets":
+            lines.append(("", f"mixing goes through {self.mix_slots:,} slots"))
         return "\n".join([self.name, *(f"  {label:<10} {text}" for label, text in lines)])
 
 
@@ -152,6 +155,9 @@ def summary(network: Graph | Network) -> Summary:
     except ArithmeticError:
         gap = None
     arcs = links.sender.size
+    slots = graph.m**2 if graph.format == "dense" else graph.senders.size
+    if graph.format == "buckets" and graph.buckets is not None:
+        slots = graph.buckets.slots
     return Summary(
         name=network.name if isinstance(network, Static) else "graph",
         nodes=graph.m,
@@ -167,4 +173,5 @@ def summary(network: Graph | Network) -> Summary:
         stochastic=_stochastic(to_scipy(graph)),
         spectral_gap=gap,
         format=graph.format,
+        mix_slots=slots,
     )

@@ -1,4 +1,4 @@
-"""A `Graph` on the host: read it as a matrix, check it, widen it, renumber its nodes.
+"""A `Graph` on the host: read it as a matrix, check it, widen it, group its rows, renumber its nodes.
 
 Axes: m nodes, d slots of the table.
 """
@@ -13,6 +13,7 @@ import scipy.sparse as sp
 from jdfl import checks
 from jdfl.network.arcs import graph_of
 from jdfl.network.graph import Graph, Network
+from jdfl.network.sums import Buckets, group
 from jdfl.network.weights import rows_sum_to_one
 
 
@@ -47,6 +48,21 @@ def pad(graph: Graph, d: int) -> Graph:
     )
 
 
+def bucketed(graph: Graph) -> Graph:
+    """The same graph in the format "buckets", in which `mix` costs about the number of links.
+
+    The table stays as it is, and the buckets read it: weights may change afterwards and neighbours may be masked, but
+    no slot may come into use beyond the last one that a row uses now.
+    """
+    return replace(graph, format="buckets", buckets=group(_used(graph), graph.senders.shape[1]))
+
+
+def _used(graph: Graph) -> np.ndarray:
+    """The number of slots [m] up to the last one that is not padding."""
+    mask = np.asarray(graph.mask)
+    return np.max(mask * np.arange(1, mask.shape[1] + 1), axis=1)
+
+
 def relabel(graph: Graph, order: Any) -> Graph:
     """The same graph with its nodes in another order [m]: the new node r is the old node order[r]; slots stay in place.
 
@@ -66,7 +82,13 @@ def relabel(graph: Graph, order: Any) -> Graph:
         weight=graph.weight[order],
         self_weight=graph.self_weight[order],
         out_degree=graph.out_degree[order],
+        buckets=graph.buckets and _relabelled(graph.buckets, order, new_id),
     )
+
+
+def _relabelled(buckets: Buckets, order: np.ndarray, new_id: np.ndarray) -> Buckets:
+    rows = tuple(jnp.asarray(new_id)[part] for part in buckets.rows)
+    return replace(buckets, rows=rows, place=buckets.place[order])
 
 
 def check_graph(graph: Graph) -> None:
@@ -74,7 +96,7 @@ def check_graph(graph: Graph) -> None:
 
     Raises `ValueError` unless shapes and dtypes are those of `Graph`, ids lie in range, no slot holds the node itself
     or a neighbour twice, padded slots hold the node itself with weight 0, weights are finite, every row of W sums to
-    one (within 1e-5), and `out_degree` counts the arcs.
+    one (within 1e-5), `out_degree` counts the arcs, and buckets, where there are some, hold every row in full.
     """
     senders, mask, weight = (np.asarray(part) for part in (graph.senders, graph.mask, graph.weight))
     checks.shape((None, None), "Rows are nodes, columns are slots.", senders=senders)
@@ -104,6 +126,27 @@ def check_graph(graph: Graph) -> None:
         raise ValueError(
             f"Expected out_degree[{i}] = {heard[i]}, the number of nodes that hear node {i}, got {graph.out_degree[i]} "
             f"({wrong.size} such nodes)."
+        )
+    if graph.format == "buckets" or graph.buckets is not None:
+        _check_buckets(graph)
+
+
+def _check_buckets(graph: Graph) -> None:
+    remedy = "Pass the graph through jdfl.network.bucketed."
+    if graph.buckets is None:
+        raise ValueError(f"Expected buckets in a graph with format = 'buckets', got buckets = None. {remedy}")
+    rows = np.concatenate([np.zeros(0, np.int32), *map(np.asarray, graph.buckets.rows)])
+    place = np.asarray(graph.buckets.place)
+    if rows.size != graph.m or not np.array_equal(rows.take(place, mode="clip"), np.arange(graph.m)):
+        raise ValueError(f"Expected every row from 0 to {graph.m - 1} once, at its place, in buckets.rows. {remedy}")
+    width = np.repeat(graph.buckets.widths, [part.shape[0] for part in graph.buckets.rows])
+    used = _used(graph)[rows]
+    narrow = np.flatnonzero(used > width)
+    if narrow.size:
+        e = narrow[0]
+        raise ValueError(
+            f"Expected a bucket with at least {used[e]} slots for row {rows[e]}, got width {width[e]} "
+            f"({narrow.size} such rows). {remedy}"
         )
 
 

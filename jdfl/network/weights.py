@@ -8,6 +8,9 @@ The rules for the mixing matrix W, with deg the number of neighbours of a node:
     laplacian    W = I - L / (1 + max_i deg_i)          symmetric, doubly stochastic; the maximum-degree rule
     uniform      W_ij = 1 / (1 + deg_i)                 rows sum to one; the average over itself and its neighbours
 
+Without a choice (None) a network whose links all run both ways has metropolis weights, a directed one uniform weights,
+which are the only ones here that it can have.
+
 Sources: L. Xiao, S. Boyd, "Fast linear iterations for distributed averaging", 2004 (maximum degree); L. Xiao, S. Boyd,
 S. Lall, "A scheme for robust distributed sensor fusion based on average consensus", 2005 (Metropolis).
 """
@@ -23,13 +26,16 @@ import scipy.sparse as sp
 from jdfl import checks
 from jdfl.network.arcs import Arcs, arcs, arcs_of, components, graph_of
 from jdfl.network.graph import Format, Graph, Network, Static
+from jdfl.network.sums import bucket_widths, group
 
 Weights = Literal["metropolis", "uniform", "laplacian"]
-FormatChoice = Literal["auto", "padded", "dense", "bcoo"]
+FormatChoice = Literal["auto", "padded", "dense", "bcoo", "buckets"]
 
 DENSE_FROM = {"cpu": 0.5}  # density of W from which one matrix product beats the gathers, per backend
 DENSE_FROM_ACCELERATOR = 0.04
 DENSE_UP_TO = 8192  # nodes: W is built again in each round, 256 MiB at this size
+BUCKETS_FROM = 4  # times the work of buckets that the padded table must be for them to win, beside the reordering
+MOST_SLOTS = 2**31  # of a table: 19 GB
 SUM_TOLERANCE = 1e-5  # of a row of W that a person gives, in float32
 
 _ACCEPT = "or connected=False to accept the network as it is"
@@ -43,9 +49,11 @@ def _connected(links: Arcs, remedy: str) -> None:
         raise ValueError(f"Expected a {kind} network, got {found}. {remedy}")
 
 
-def _mixing(links: Arcs, weights: Weights) -> np.ndarray:
+def _mixing(links: Arcs, weights: Weights | None) -> np.ndarray:
     """The weight [e] of every arc, by the rules at the top of this file."""
     degree = np.bincount(links.receiver, minlength=links.m)
+    if weights is None:
+        weights = "metropolis" if links.symmetric else "uniform"
     if weights == "uniform":
         return 1 / (1 + degree[links.receiver])
     if not links.symmetric:
@@ -59,19 +67,24 @@ def _mixing(links: Arcs, weights: Weights) -> np.ndarray:
 
 
 def _format(links: Arcs, choice: FormatChoice) -> Format:
-    """How `mix` multiplies: the choice, or for "auto" by density, size and backend."""
+    """How `mix` multiplies: the choice, or for "auto" by density, size, backend and how much the table is padded."""
     if choice != "auto":
         return choice
     density = (links.sender.size + links.m) / links.m**2
     enough = DENSE_FROM.get(jax.default_backend(), DENSE_FROM_ACCELERATOR)
-    return "dense" if links.m <= DENSE_UP_TO and density > enough else "padded"
+    if links.m <= DENSE_UP_TO and density > enough:
+        return "dense"
+    degree = np.bincount(links.receiver, minlength=links.m)
+    d = max(1, int(degree.max()))
+    slots = int(bucket_widths(degree, d).sum())
+    return "buckets" if links.m * d > BUCKETS_FROM * (slots + links.m) else "padded"
 
 
 def table(links: Arcs, weight: np.ndarray, self_weight: np.ndarray | None, format: FormatChoice = "auto") -> Graph:
     """The padded table with the weights [e] of the arcs.
 
     Without `self_weight` [m] the diagonal is what the float32 weights of a row leave to one, so that their rounding
-    does not add up over the rounds.
+    does not add up over the rounds. Raises `ValueError` for a table too large for any machine's memory.
     """
     m, receiver, sender = links
     weight = weight.astype(np.float32)
@@ -80,6 +93,12 @@ def table(links: Arcs, weight: np.ndarray, self_weight: np.ndarray | None, forma
     degree = np.bincount(receiver, minlength=m)
     slot = np.arange(receiver.size) - (np.cumsum(degree) - degree)[receiver]
     d = max(1, int(degree.max()))
+    if m * d > MOST_SLOTS:
+        raise ValueError(
+            f"Expected a table of at most 2^31 slots, got m = {m} rows of {d}, the largest number of neighbours: "
+            f"{9e-9 * m * d:.0f} GB. Take fewer nodes, or a network without such hubs."
+        )
+    form = _format(links, format)
     senders = np.repeat(np.arange(m, dtype=np.int32)[:, None], d, axis=1)
     senders[receiver, slot] = sender
     weights = np.zeros((m, d), np.float32)
@@ -90,15 +109,16 @@ def table(links: Arcs, weight: np.ndarray, self_weight: np.ndarray | None, forma
         weight=jnp.asarray(weights),
         self_weight=jnp.asarray(self_weight, jnp.float32),
         out_degree=jnp.asarray(np.bincount(sender, minlength=m), jnp.int32),
-        format=_format(links, format),
+        format=form,
+        buckets=group(degree, d) if form == "buckets" else None,
     )
 
 
 def build(
-    links: Arcs, weights: Weights, format: FormatChoice, name: str, *, connected: bool = True, remedy: str = ""
+    links: Arcs, weights: Weights | None, format: FormatChoice, name: str, *, connected: bool = True, remedy: str = ""
 ) -> Static:
     """Check the choices and the connectivity (unless `connected` is False), weigh the arcs, fill the table."""
-    checks.one_of(get_args(Weights), weights=weights)
+    checks.one_of([*get_args(Weights), None], weights=weights)
     checks.one_of(get_args(FormatChoice), format=format)
     if connected:
         _connected(links, remedy or f"Pass a connected graph, {_ACCEPT}.")
@@ -109,7 +129,7 @@ def from_edges(
     edges: Any,
     m: int | None = None,
     *,
-    weights: Weights = "metropolis",
+    weights: Weights | None = None,
     directed: bool = False,
     format: FormatChoice = "auto",
     name: str = "network",
@@ -148,7 +168,7 @@ def from_edges(
 def from_networkx(
     graph: nx.Graph,
     *,
-    weights: Weights = "metropolis",
+    weights: Weights | None = None,
     format: FormatChoice = "auto",
     name: str | None = None,
     connected: bool = True,
@@ -173,7 +193,7 @@ def from_networkx(
 def from_scipy(
     adjacency: Any,
     *,
-    weights: Weights | Literal["given"] = "metropolis",
+    weights: Weights | Literal["given"] | None = None,
     format: FormatChoice = "auto",
     name: str = "network",
     connected: bool = True,
@@ -184,7 +204,7 @@ def from_scipy(
     ignored. Raises `ValueError` for a matrix that is not square or not finite, for given rows that do not sum to one
     (within 1e-5), and as `from_edges`.
     """
-    checks.one_of([*get_args(Weights), "given"], weights=weights)
+    checks.one_of([*get_args(Weights), "given", None], weights=weights)
     checks.one_of(get_args(FormatChoice), format=format)
     sparse = adjacency if sp.issparse(adjacency) else np.asarray(adjacency)
     m = sparse.shape[0] if sparse.ndim else 0

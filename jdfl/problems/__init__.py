@@ -2,21 +2,28 @@
 
 from jdfl.problems import partition
 from jdfl.problems.base import Problem, check_problem
+from jdfl.problems.cifar import read_cifar10
 from jdfl.problems.classification import classification, holdout
-from jdfl.problems.datasets import NAMES, Dataset, data_folder, load
+from jdfl.problems.dataset import Dataset
+from jdfl.problems.datasets import NAMES, data_folder, load
+from jdfl.problems.generated import realsim_like
+from jdfl.problems.images import Images, read_idx, read_mnist
 from jdfl.problems.linear import LinearRegression, example1, linear_regression
 from jdfl.problems.logistic import LogisticRegression, SoftmaxRegression, logistic_regression, softmax_regression
 from jdfl.problems.optimum import Optimum, base_rate, optimum, sparse_optimum, value_at, value_at_truth
 from jdfl.problems.readers import read_libsvm, read_qsar
+from jdfl.problems.sparse import SparseLogisticRegression, sparse_logistic_regression
 
 __all__ = [
     "NAMES",
     "Dataset",
+    "Images",
     "LinearRegression",
     "LogisticRegression",
     "Optimum",
     "Problem",
     "SoftmaxRegression",
+    "SparseLogisticRegression",
     "base_rate",
     "check_problem",
     "classification",
@@ -28,9 +35,14 @@ __all__ = [
     "logistic_regression",
     "optimum",
     "partition",
+    "read_cifar10",
+    "read_idx",
     "read_libsvm",
+    "read_mnist",
     "read_qsar",
+    "realsim_like",
     "softmax_regression",
+    "sparse_logistic_regression",
     "sparse_optimum",
     "value_at",
     "value_at_truth",

@@ -55,10 +55,14 @@ class Problem:
         """Node i's data (leaves [q, ...]) and weights [q]; an out-of-range i clips."""
         return jax.tree.map(lambda leaf: leaf[i], (self.data, self.weight))
 
+    def losses(self, w: Array, data: Any) -> Array:
+        """The loss of every example of one node's data [q]."""
+        return jax.vmap(self.loss, (None, 0))(w, data)
+
     def value(self, w: Array, data: Any, weight: Array) -> Array:
         """f_i(w) [] from one node's data and weights, as `local` gives them."""
-        losses = jax.vmap(self.loss, (None, 0))(w, data)
-        return jnp.dot(losses, weight, precision=ops.HIGHEST) / jnp.sum(weight) + self.regulariser(w)
+        mean = jnp.dot(self.losses(w, data), weight, precision=ops.HIGHEST) / jnp.sum(weight)
+        return mean + self.regulariser(w)
 
     def gradient(self, w: Array, data: Any, weight: Array) -> Array:
         """The gradient of f_i at w [n] from one node's data and weights."""
@@ -71,9 +75,13 @@ class Problem:
     def minibatch(self, key: Array, data: Any, weight: Array, size: int) -> tuple[Any, Array]:
         """`size` of one node's examples, uniformly with replacement among those with positive weight."""
         real = jnp.cumsum(weight > 0, dtype=jnp.int32)  # [q], rises by one at every example that counts
-        nth = jax.random.randint(key, (size,), 0, real[-1])
+        nth = jax.random.randint(key, (size,), 0, real[-1], jnp.int32)
         chosen = jnp.searchsorted(real, nth, side="right")
-        return jax.tree.map(lambda leaf: leaf[chosen], (data, weight))
+        return self.take(data, chosen), weight[chosen]
+
+    def take(self, data: Any, chosen: Array) -> Any:
+        """The examples `chosen` [b] of one node's data."""
+        return jax.tree.map(lambda leaf: leaf[chosen], data)
 
     def values(self, w: Array) -> Array:
         """f_i(w_i) [m] for stacked parameters [m, n]."""
@@ -91,19 +99,45 @@ class Problem:
         """What a classifier decides by: [N] (or [N, classes]) scores of examples for parameters [n]."""
         raise TypeError(f"{type(self).__name__} is not a classification problem, so it has no scores")
 
+    def check_data(self) -> None:
+        """Refuse data that is not leaves [m, q, ...] of finite numbers; a problem with another layout has its own."""
+        m, q = self.weight.shape
+        leaves = jax.tree_util.tree_leaves_with_path(self.data)
+        if not leaves:
+            raise ValueError("Expected data with at least one array, got none.")
+        for path, leaf in leaves:
+            name = "data" + jax.tree_util.keystr(path)
+            if np.shape(leaf)[:2] != (m, q):
+                raise ValueError(f"Expected {name} of shape {(m, q)} + an example's, got {np.shape(leaf)}.")
+            check_finite(name, leaf)
+
+    def check_test(self) -> None:
+        """Refuse a test set without the data's structure, less the node axis, or with numbers that are not finite."""
+        shapes = [np.shape(leaf)[2:] for leaf in jax.tree.leaves(self.data)]
+        if jax.tree.structure(self.test) != jax.tree.structure(self.data):
+            raise ValueError("Expected test with the same structure as data, got another one.")
+        leaves = jax.tree_util.tree_leaves_with_path(self.test)
+        rows = np.shape(leaves[0][1])[:1]
+        for (path, leaf), shape in zip(leaves, shapes):
+            name = "test" + jax.tree_util.keystr(path)
+            if np.shape(leaf) != (*rows, *shape):
+                raise ValueError(f"Expected {name} of shape {(*rows, *shape)}, got {np.shape(leaf)}.")
+            if not bool(_all_finite(leaf)):
+                checks.finite(f"See {name}.", test=leaf)
+
 
 def check_problem(problem: Problem) -> None:
     """Refuse a problem that would train on nonsense: ValueError naming the leaf, the node and the example.
 
-    Every leaf of `data` starts with [m, q] and is finite, padding included (0 times NaN is NaN); weights are >= 0 and
-    every node has some; `curvature`, `truth` and `test` fit and are finite. For concrete arrays: the work is done
-    where they lie, and only a bad one is copied to the host.
+    `data` is laid out as its `check_data` wants it ([m, q, ...]) and finite, padding included (0 times NaN is NaN);
+    weights are >= 0 and every node has some; `curvature`, `truth` and `test` fit and are finite. For concrete arrays:
+    the work is done where they lie, and only a bad one is copied to the host.
     """
     checks.shape((None, None), weight=problem.weight)
     m, q = problem.weight.shape
     if m == 0 or q == 0:
         raise ValueError(f"Expected at least one node and one example, got weight of shape {(m, q)}.")
-    _check_finite("weight", problem.weight)
+    check_finite("weight", problem.weight)
     weight = np.asarray(problem.weight)
     if (weight < 0).any():
         i, t = np.argwhere(weight < 0)[0]
@@ -112,37 +146,15 @@ def check_problem(problem: Problem) -> None:
     if empty.size:
         raise ValueError(f"Expected examples at every node, got total weight 0 at node {empty[0]}.")
 
-    leaves = jax.tree_util.tree_leaves_with_path(problem.data)
-    if not leaves:
-        raise ValueError("Expected data with at least one array, got none.")
-    for path, leaf in leaves:
-        name = "data" + jax.tree_util.keystr(path)
-        if np.shape(leaf)[:2] != (m, q):
-            raise ValueError(f"Expected {name} of shape {(m, q)} + an example's, got {np.shape(leaf)}.")
-        _check_finite(name, leaf)
+    problem.check_data()
     checks.shape((m,), curvature=problem.curvature)
-    _check_finite("curvature", problem.curvature)
+    check_finite("curvature", problem.curvature)
     checks.not_negative(curvature=problem.curvature)
     if problem.truth is not None:
         checks.shape((problem.n,), truth=problem.truth)
         checks.finite(truth=problem.truth)
     if problem.test is not None:
-        _check_test(problem)
-
-
-def _check_test(problem: Problem) -> None:
-    """The test set has the structure of the data, without the node axis, and is finite."""
-    shapes = [np.shape(leaf)[2:] for leaf in jax.tree.leaves(problem.data)]
-    if jax.tree.structure(problem.test) != jax.tree.structure(problem.data):
-        raise ValueError("Expected test with the same structure as data, got another one.")
-    leaves = jax.tree_util.tree_leaves_with_path(problem.test)
-    rows = np.shape(leaves[0][1])[:1]
-    for (path, leaf), shape in zip(leaves, shapes):
-        name = "test" + jax.tree_util.keystr(path)
-        if np.shape(leaf) != (*rows, *shape):
-            raise ValueError(f"Expected {name} of shape {(*rows, *shape)}, got {np.shape(leaf)}.")
-        if not bool(_all_finite(leaf)):
-            checks.finite(f"See {name}.", test=leaf)
+        problem.check_test()
 
 
 @jax.jit
@@ -150,8 +162,8 @@ def _all_finite(x: Array) -> Array:
     return jnp.all(jnp.isfinite(x))
 
 
-def _check_finite(name: str, leaf: Array) -> None:
-    """ValueError with the first node and example of `leaf` [m, ...] that is not finite."""
+def check_finite(name: str, leaf: Array) -> None:
+    """ValueError naming the first node and example of `leaf` [m, ...] that is not finite."""
     if bool(_all_finite(leaf)):
         return
     array = np.asarray(leaf)

@@ -3,16 +3,21 @@
 Axes: N examples, m nodes, p features.
 """
 
-from typing import Literal
+from collections.abc import Iterator
+from typing import Any, Literal
 
 import jax.numpy as jnp
 import numpy as np
 from jax.typing import DTypeLike
+from scipy.sparse import csr_matrix, issparse
 
 from jdfl import checks
 from jdfl.problems import partition as split
-from jdfl.problems.datasets import Dataset, load
+from jdfl.problems.dataset import Dataset, Features
+from jdfl.problems.datasets import load
+from jdfl.problems.jagged import canonical
 from jdfl.problems.logistic import LogisticRegression, SoftmaxRegression, logistic_regression, softmax_regression
+from jdfl.problems.sparse import sparse_logistic_regression
 
 Partition = Literal["iid", "dirichlet", "shards"]
 
@@ -28,20 +33,25 @@ def classification(
     seed: int = 0,
     intercept: bool = False,
     binary: bool = False,
+    sparse: bool | None = None,
     dtype: DTypeLike = jnp.float32,
 ) -> LogisticRegression | SoftmaxRegression:
     """Logistic (two classes) or softmax (more) regression of a data set over `m` nodes.
 
     A data set without a test set gives up about `test_fraction` of every class (0: none; see `holdout`); one that has
-    a test set keeps it. `alpha` belongs to the Dirichlet partition, `binary` to digits (see `load`). ValueError for
-    more nodes than examples, FileNotFoundError for a file that is not there.
+    a test set keeps it. `alpha` belongs to the Dirichlet partition, `binary` to digits (see `load`). `sparse` rows stay
+    so on the device (`SparseLogisticRegression`); None takes the rows as the data set has them. ValueError for more
+    nodes than examples and for sparse rows of more than two classes or of columns to be standardised,
+    FileNotFoundError for a file that is not there.
     """
     checks.one_of(("iid", "dirichlet", "shards"), partition=partition)
     dataset = load(data, binary=binary) if isinstance(data, str) else data
-    features, labels = dataset.features, dataset.labels
+    features, labels = _stored(dataset.features, sparse), dataset.labels
+    if issparse(features):
+        _check_sparse(dataset, sparse)
     test = None
     if dataset.test_features is not None and dataset.test_labels is not None:
-        test = (dataset.test_features, dataset.test_labels)
+        test = (_stored(dataset.test_features, issparse(features)), dataset.test_labels)
     elif test_fraction != 0:
         held = holdout(features, labels, test_fraction, seed=seed)
         test = (features[held], labels[held])
@@ -60,6 +70,10 @@ def classification(
     else:
         index = split.shards(labels, m, seed=seed)
     parts = [(features[rows], labels[rows]) for rows in index]
+    if issparse(features):
+        return sparse_logistic_regression(
+            parts, penalty=penalty, test=test, intercept=intercept, name=dataset.name, dtype=dtype
+        )
     if dataset.classes <= 2:
         return logistic_regression(
             parts, penalty=penalty, test=test, intercept=intercept, name=dataset.name, dtype=dtype
@@ -75,19 +89,20 @@ def classification(
     )
 
 
-def holdout(features: np.ndarray, labels: np.ndarray, fraction: float, *, seed: int = 0) -> np.ndarray:
+def holdout(features: Features, labels: np.ndarray, fraction: float, *, seed: int = 0) -> np.ndarray:
     """Which examples to hold out for testing: a bool array [N], true for about `fraction` of every class.
 
-    Rows of `features` [N, p] that are equal are kept together, so that no test example has been trained on; a group
-    counts for the class of its first row. Groups are taken in random order, and one that would overshoot the share of
-    its class is passed over. ValueError for a fraction outside [0, 1) and for a split that leaves either side empty.
+    Rows of `features` [N, p], dense or CSR, that are equal are kept together, so that no test example has been trained
+    on; a group counts for the class of its first row. Groups are taken in random order, and one that would overshoot
+    the share of its class is passed over. ValueError for a fraction outside [0, 1) and for a split that leaves either
+    side empty.
     """
     checks.not_negative(fraction=fraction)
     if fraction >= 1:
         raise ValueError(f"Expected fraction < 1, got fraction = {fraction}.")
     groups: dict[bytes, list[int]] = {}
-    for row, key in enumerate(np.ascontiguousarray(features)):
-        groups.setdefault(key.tobytes(), []).append(row)
+    for row, key in enumerate(_keys(features)):
+        groups.setdefault(key, []).append(row)
     room = {label: round(fraction * count) for label, count in zip(*np.unique(labels, return_counts=True))}
     held = np.zeros(len(labels), bool)
     members = list(groups.values())
@@ -100,3 +115,32 @@ def holdout(features: np.ndarray, labels: np.ndarray, fraction: float, *, seed: 
     if fraction > 0 and (held.all() or not held.any()):
         raise ValueError(f"Expected examples on both sides of the split, got {held.sum()} of {len(held)} held out.")
     return held
+
+
+def _keys(features: Features) -> Iterator[bytes]:
+    """Bytes that are equal for equal rows."""
+    if not issparse(features):
+        yield from (row.tobytes() for row in np.ascontiguousarray(features))
+        return
+    rows = canonical(features)
+    for low, high in zip(rows.indptr[:-1], rows.indptr[1:]):
+        yield rows.indices[low:high].tobytes() + rows.data[low:high].tobytes()
+
+
+def _stored(features: Any, sparse: bool | None) -> Any:
+    """Features as CSR, as a dense array, or (None) as they are."""
+    if sparse is None or issparse(features) == sparse:
+        return features
+    return csr_matrix(features) if sparse else features.toarray()
+
+
+def _check_sparse(dataset: Dataset, sparse: bool | None) -> None:
+    if dataset.standardise:
+        raise ValueError(
+            f"Expected dense rows of {dataset.name}, whose columns are to be standardised and then have no zeros, got "
+            f"sparse = {sparse}. Use sparse=False."
+        )
+    if dataset.classes > 2:
+        raise ValueError(
+            f"Expected two classes for sparse rows, got {dataset.classes} in {dataset.name}. Use sparse=False."
+        )

@@ -1,10 +1,10 @@
-"""Data sets by name: where their files are, what they are, and where they come from. Host only, NumPy arrays.
+"""Data sets by name: where their files are, what they are, and where they come from. Host only, NumPy arrays and CSR.
 
-Files are looked for in the folder that the environment variable JDFL_DATA names; two sets come with scikit-learn.
+Files are looked for in the folder that the environment variable JDFL_DATA names; two sets come with scikit-learn, and
+one is generated.
 """
 
 import os
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
@@ -12,33 +12,31 @@ import numpy as np
 from sklearn.datasets import load_breast_cancer, load_digits
 
 from jdfl import checks
+from jdfl.problems.cifar import SOURCE as _CIFAR
+from jdfl.problems.cifar import find_cifar10, read_cifar10
+from jdfl.problems.dataset import Dataset
+from jdfl.problems.generated import realsim_like
+from jdfl.problems.images import find_part, pixels, read_mnist
 from jdfl.problems.readers import read_libsvm, read_qsar
 
 _LIBSVM = "https://www.csie.ntu.edu.tw/~cjlin/libsvmtools/datasets/binary.html"
 _QSAR = "https://archive.ics.uci.edu/dataset/508/qsar+oral+toxicity"
 _WIDTH = {"a9a": 123, "w8a": 300, "mushrooms": 112, "phishing": 68}  # features, also where a file misses the last
+_TEXT = {"news20": "news20_binary_20958", "real-sim": "real-sim"}  # file names of what stays sparse
+_WORDS = 20_958  # features of both
+_NEWS = "20 newsgroups, http://qwone.com/~jason/20Newsgroups, as binary tf-idf text"
 _QSAR_STEMS = ("qsar_oral_toxicity", "qsar+oral+toxicity")  # the file's name, and the name UCI gives the archive
+_MNIST = "Y. LeCun, C. Cortes, C. Burges, CC BY-SA 3.0, http://yann.lecun.com/exdb/mnist"
+_FASHION = "H. Xiao, K. Rasul, R. Vollgraf, 2017, MIT licence, https://github.com/zalandoresearch/fashion-mnist"
+_IMAGES = {  # folders that the files may be in, the source
+    "mnist": (("mnist", "MNIST/raw"), _MNIST),
+    "fashion_mnist": (("fashion_mnist", "FashionMNIST/raw"), _FASHION),
+    "cifar10": (("cifar10", ".", "cifar10_jpeg"), f"A. Krizhevsky, 2009, no licence stated, {_CIFAR}"),
+}
 _BUNDLED = ("breast_cancer", "digits")
 
-NAMES = ("qsar", *_WIDTH, *_BUNDLED)
-
-
-@dataclass(frozen=True)
-class Dataset:
-    """Examples for classification. Axes: N examples, M test examples, p features."""
-
-    name: str
-    features: np.ndarray  # [N, p] float32
-    labels: np.ndarray  # [N] int32, 0..classes-1
-    test_features: np.ndarray | None = None  # [M, p] float32, where the source has a test set
-    test_labels: np.ndarray | None = None  # [M] int32
-    source: str = ""  # who made it and where it can be had
-    standardise: bool = False  # columns of very different scales: use mean 0, variance 1 of the training examples
-
-    @property
-    def classes(self) -> int:
-        """The number of classes."""
-        return int(self.labels.max()) + 1
+GENERATED = ("realsim_like",)
+NAMES = ("qsar", *_WIDTH, *_TEXT, *_IMAGES, *_BUNDLED, *GENERATED)
 
 
 def data_folder() -> Path:
@@ -54,10 +52,14 @@ def data_folder() -> Path:
 
 
 def locate(name: str) -> Path | None:
-    """The file of a data set of `NAMES`, None if scikit-learn brings it; FileNotFoundError if it is missing."""
+    """The file of a data set of `NAMES`, None if it needs none; FileNotFoundError if it is missing."""
     checks.one_of(NAMES, name=name)
-    if name in _BUNDLED:
+    if name in (*_BUNDLED, *GENERATED):
         return None
+    if name in _TEXT:
+        return _text_file(name)
+    if name in _IMAGES:
+        return _images_at(name)
     if name == "qsar":
         return _find("qsar_oral_toxicity", _QSAR_STEMS, _QSAR)
     if name == "a9a":
@@ -66,10 +68,15 @@ def locate(name: str) -> Path | None:
 
 
 def load(name: str, *, binary: bool = False, verify: bool = True) -> Dataset:
-    """The data set of that name, dense: one of `NAMES`.
+    """The data set of that name: one of `NAMES`. Text is CSR, the others are dense.
 
-    qsar, a9a, w8a, mushrooms and phishing are read from `data_folder()` as distributed. breast_cancer (as
-    measured, to be standardised) and digits (pixels in [0, 1], ten classes) come with scikit-learn.
+    qsar, a9a, w8a, mushrooms, phishing and real-sim are read from `data_folder()` as distributed, news20 (20 newsgroups
+    in two classes, as wide as real-sim and a stand-in for it) as it comes with the studies of this package.
+    breast_cancer (as measured, to be standardised) and digits (pixels in [0, 1], ten classes) come with scikit-learn.
+    realsim_like is generated, with its defaults.
+    mnist, fashion_mnist (784 pixels in [0, 1], row after row) and cifar10 (3,072 numbers in [0, 1], pixel after pixel,
+    the three colours of a pixel together) have ten classes and a test set. cifar10 is read from the original batches,
+    or from JPEG files as they come with the studies of this package, and then named "CIFAR-10 (JPEG q75)".
     `binary` turns digits into even (0) against odd (1). `verify` compares files of known names with their checksums.
     FileNotFoundError says what to download; ValueError for an unknown name or a damaged file.
     """
@@ -79,6 +86,13 @@ def load(name: str, *, binary: bool = False, verify: bool = True) -> Dataset:
         return Dataset(name, features, labels, source=f"D. Ballabio et al., 2019, CC BY 4.0, {_QSAR}")
     if name in _BUNDLED:
         return _bundled(name, binary)
+    if name in GENERATED:
+        return realsim_like()
+    if name in _TEXT:
+        features, labels = read_libsvm(_text_file(name), n_features=_WORDS, verify=verify)
+        return Dataset(_TEXT[name], features, labels, source=_LIBSVM if name == "real-sim" else _NEWS)
+    if name in _IMAGES:
+        return _images(name, verify)
     features, labels = _libsvm(name, name, verify)
     test_features, test_labels = _libsvm(name, "a9a.t", verify) if name == "a9a" else (None, None)
     return Dataset(name, features, labels, test_features, test_labels, source=_LIBSVM)
@@ -87,6 +101,34 @@ def load(name: str, *, binary: bool = False, verify: bool = True) -> Dataset:
 def _libsvm(name: str, file: str, verify: bool) -> tuple[np.ndarray, np.ndarray]:
     features, labels = read_libsvm(_find("libsvm", (file,), _LIBSVM), n_features=_WIDTH[name], verify=verify)
     return features.toarray(), labels
+
+
+def _text_file(name: str) -> Path:
+    how = f"It is {_NEWS}, and comes with the studies of this package" if name == "news20" else ""
+    return _find("libsvm", (_TEXT[name],), _LIBSVM, how)
+
+
+def _images_at(name: str) -> Path:
+    """The file or folder a set of images is read from, as JDFL_DATA has it."""
+    root, folders = data_folder(), _IMAGES[name][0]
+    find = find_cifar10 if name == "cifar10" else find_part
+    errors = []
+    for folder in folders:
+        try:
+            return find(root / folder)
+        except FileNotFoundError as error:
+            errors.append(error)
+    raise errors[0]
+
+
+def _images(name: str, verify: bool) -> Dataset:
+    place, source = _images_at(name), _IMAGES[name][1]
+    if name == "cifar10":
+        found = read_cifar10(place, verify=verify)
+    else:
+        found = read_mnist(place.parent, known=name if verify else "")
+    name = "CIFAR-10 (JPEG q75)" if found.lossy else name
+    return Dataset(name, pixels(found.images), found.labels, pixels(found.test_images), found.test_labels, source)
 
 
 def _bundled(name: str, binary: bool) -> Dataset:
@@ -103,7 +145,7 @@ def _bundled(name: str, binary: bool) -> Dataset:
     return Dataset(name, features.astype(np.float32), labels.astype(np.int32), source=source, standardise=standardise)
 
 
-def _find(folder: str, stems: tuple[str, ...], source: str) -> Path:
+def _find(folder: str, stems: tuple[str, ...], source: str, how: str = "") -> Path:
     """The first existing form of one of `stems` in JDFL_DATA/folder, or in JDFL_DATA itself."""
     endings = ("", ".bz2", ".gz", ".xz") if folder == "libsvm" else (".csv", ".zip", ".csv.gz", ".csv.bz2", ".csv.xz")
     place, names = data_folder() / folder, [stem + ending for stem in stems for ending in endings]
@@ -111,4 +153,4 @@ def _find(folder: str, stems: tuple[str, ...], source: str) -> Path:
         if path.is_file():
             return path
     forms = ", ".join(names)
-    raise FileNotFoundError(f"Expected one of {forms} in {place}, found none. Download it from {source}")
+    raise FileNotFoundError(f"Expected one of {forms} in {place}, found none. {how or f'Download it from {source}'}")

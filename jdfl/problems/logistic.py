@@ -14,6 +14,7 @@ import numpy as np
 from flax import struct
 from jax import Array
 from jax.typing import ArrayLike, DTypeLike
+from scipy.sparse import issparse
 
 from jdfl import checks, ops
 from jdfl.problems.base import Problem
@@ -97,7 +98,7 @@ def logistic_regression(
     """
     kind = floating(dtype)
     held, held_test = _arrays(parts, test, intercept)
-    _check_labels([*held, held_test] if held_test else held, 2, "Map the two classes to 0 and 1.")
+    check_labels([*held, held_test] if held_test else held, 2, "Map the two classes to 0 and 1.")
     checks.not_negative(penalty=penalty)
     data, weight = stack(held, (kind, kind))
     features, weight = jnp.asarray(data[0]), jnp.asarray(weight)
@@ -131,7 +132,7 @@ def softmax_regression(
     if classes is None:
         classes = 1 + int(max((np.max(labels, initial=1) for _, labels in everything), default=1))
     checks.whole(least=2, classes=classes)
-    _check_labels(everything, classes, "Number the classes from 0.")
+    check_labels(everything, classes, "Number the classes from 0.")
     checks.not_negative(penalty=penalty)
     data, weight = stack(held, (kind, np.dtype(np.int32)))
     features, weight = jnp.asarray(data[0]), jnp.asarray(weight)
@@ -150,6 +151,8 @@ def _arrays(parts: Sequence[Part], test: Part | None, intercept: bool) -> tuple[
     """Everything as checked numpy arrays, the column of ones appended where it is asked for."""
 
     def one(part: Part, where: str) -> tuple[np.ndarray, np.ndarray]:
+        if issparse(part[0]):
+            raise ValueError(f"Expected dense features at {where}, got scipy.sparse. Use sparse_logistic_regression.")
         features, labels = np.asarray(part[0]), np.asarray(part[1])
         checks.shape((None, None), f"See {where}.", features=features)
         checks.shape((len(features),), f"See {where}.", labels=labels)
@@ -164,7 +167,8 @@ def _arrays(parts: Sequence[Part], test: Part | None, intercept: bool) -> tuple[
     return held, held_test
 
 
-def _check_labels(parts: list[Any], classes: int, remedy: str) -> None:
+def check_labels(parts: Sequence[Any], classes: int, remedy: str) -> None:
+    """ValueError unless the labels of every (features, labels) are among 0..classes-1."""
     for i, (_, labels) in enumerate(parts):
         good = np.isin(labels, np.arange(classes))
         if not good.all():

@@ -5,16 +5,20 @@ Everything minimises mean_i f_i(w). Axes: m nodes, N examples of all nodes, p fe
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.optimize import minimize
+from scipy.sparse import issparse, vstack
 from scipy.special import expit, logsumexp, softmax, xlogy
 
 from jdfl import checks
 from jdfl.problems.base import Problem
+from jdfl.problems.jagged import to_csr
 from jdfl.problems.linear import LinearRegression
 from jdfl.problems.logistic import LogisticRegression, SoftmaxRegression
+from jdfl.problems.sparse import SparseLogisticRegression
 
 
 @dataclass(frozen=True)
@@ -112,12 +116,18 @@ def _support(w: np.ndarray, s: int) -> np.ndarray:
     return np.sort(kept[w[kept] != 0])
 
 
-def _nodes(problem: Problem) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-    """Each node's features [q_i, p], targets [q_i] and coefficients [q_i] in mean_i f_i, float64, without padding."""
-    for features, targets, weight in zip(*(np.asarray(leaf) for leaf in (*problem.data, problem.weight))):
+def _nodes(problem: Problem) -> Iterator[tuple[Any, np.ndarray, np.ndarray]]:
+    """Each node's features [q_i, p], targets [q_i] and coefficients [q_i] in mean_i f_i, float64, without padding.
+
+    The features are a numpy array, or a scipy CSR array where the problem keeps them sparse.
+    """
+    features, targets, weights = problem.data[0], np.asarray(problem.data[1]), np.asarray(problem.weight)
+    dense = None if isinstance(problem, SparseLogisticRegression) else np.asarray(features)
+    for i, (target, weight) in enumerate(zip(targets, weights)):
+        X = to_csr(features, i, problem.n) if dense is None else dense[i]
         real = weight > 0
         c = weight[real].astype(np.float64)
-        yield features[real].astype(np.float64), targets[real].astype(np.float64), c / (c.sum() * problem.m)
+        yield X[real].astype(np.float64), target[real].astype(np.float64), c / (c.sum() * problem.m)
 
 
 def _ridge(problem: Problem, w: np.ndarray) -> float:
@@ -128,7 +138,7 @@ def _penalty(problem: Problem) -> float:
     return float(problem.penalty) if isinstance(problem, LogisticRegression | SoftmaxRegression) else 0.0
 
 
-def _losses(problem: Problem, w: np.ndarray, X: np.ndarray, y: np.ndarray) -> np.ndarray:
+def _losses(problem: Problem, w: np.ndarray, X: Any, y: np.ndarray) -> np.ndarray:
     """The losses [N] of examples (X [N, p], y [N])."""
     if isinstance(problem, LinearRegression):
         return 0.5 * (X @ w - y) ** 2
@@ -173,15 +183,16 @@ class _Linked:
 
     def __init__(self, problem: LogisticRegression | SoftmaxRegression) -> None:
         X, y, c = zip(*_nodes(problem))
-        self.X, self.y, self.c = np.concatenate(X), np.concatenate(y), np.concatenate(c)
+        self.X: Any = vstack(X, format="csc") if issparse(X[0]) else np.concatenate(X)  # csc: columns are taken
+        self.y, self.c = np.concatenate(y), np.concatenate(c)
         self.problem, self.penalty = problem, _penalty(problem)
         self.scores = problem.classes if isinstance(problem, SoftmaxRegression) else 1  # per example
 
-    def value(self, w: np.ndarray, X: np.ndarray | None = None) -> float:
+    def value(self, w: np.ndarray, X: Any = None) -> float:
         X = self.X if X is None else X
         return float(self.c @ _losses(self.problem, w, X, self.y)) + _ridge(self.problem, w)
 
-    def gradient(self, w: np.ndarray, X: np.ndarray | None = None) -> np.ndarray:
+    def gradient(self, w: np.ndarray, X: Any = None) -> np.ndarray:
         X = self.X if X is None else X
         if isinstance(self.problem, SoftmaxRegression):
             slope = softmax(X @ w.reshape(-1, self.scores), axis=1)

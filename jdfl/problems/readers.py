@@ -24,17 +24,30 @@ PathLike = str | os.PathLike[str]
 
 _MAGIC = {".gz": b"\x1f\x8b", ".bz2": b"BZh", ".xz": b"\xfd7zXZ\x00", ".zip": b"PK"}
 _OPEN = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
-_DAMAGE = (EOFError, OSError, zlib.error, lzma.LZMAError, zipfile.BadZipFile)
+DAMAGE = (EOFError, OSError, zlib.error, lzma.LZMAError, zipfile.BadZipFile)
 _AGAIN = "Download it again."
 
-# SHA-256 of the files as they are distributed with the studies of this package, by name, compression included.
+# SHA-256 of the files as they are distributed with the studies of this package, by name, compression included;
+# those of the MNIST family, which share file names and come compressed in several ways, by set and part, decompressed.
 CHECKSUMS = {
     "a9a.bz2": "492b39d646a679f2863b6c7afd6cdde55b13817e8cdbfc3195cbd7e212326271",
     "a9a.t.bz2": "50c35f1d7edeb870cc8619f6f672d6b83448842ea91fe615f12ead1347837d08",
     "mushrooms.bz2": "0fa7decbc4c5ae45aeb2b1bf369b442346d12d42d928bc50efd41009be93317c",
+    "news20_binary_20958.bz2": "bb838b6c0e7d1a21167809726c857dbd877a7c86690156f1711a2001af020df6",
     "phishing.bz2": "fbd3fe0041593182665e92f8249b8f332eec31fdbf07ce44c6e8686621648e2f",
     "w8a.bz2": "c4e690b953cb3b3d94a96a31869dad5301de9d60945a66012db6f80ea285029e",
     "qsar_oral_toxicity.zip": "f8c31d6ac9a886dd5a6712a6cffcf8ef8498304f9f19cb8d624077a88417dca6",
+    "mnist/train-images": "ba891046e6505d7aadcbbe25680a0738ad16aec93bde7f9b65e87a2fc25776db",
+    "mnist/train-labels": "65a50cbbf4e906d70832878ad85ccda5333a97f0f4c3dd2ef09a8a9eef7101c5",
+    "mnist/t10k-images": "0fa7898d509279e482958e8ce81c8e77db3f2f8254e26661ceb7762c4d494ce7",
+    "mnist/t10k-labels": "ff7bcfd416de33731a308c3f266cc351222c34898ecbeaf847f06e48f7ec33f2",
+    "fashion_mnist/train-images": "c59f468a2f672dc815687fe0f83887768d799fd8a3f3276145d20f83aa44d888",
+    "fashion_mnist/train-labels": "bad3541b69d912435c50bb6ba87bec294ff4f6a2e1246121d8633921760443d9",
+    "fashion_mnist/t10k-images": "5b4141f0afbad91edebe8549f8fcffe087ea10ca49f1dbef5c9a5cd8815ce37b",
+    "fashion_mnist/t10k-labels": "0402a96d92fd2663957122ceb108a494c5af83dab82d92729df917d7dec38c34",
+    "cifar10_jpeg_train_0.npz": "9e0c42b8077c8f5cb9fec1a173eadf14902740462b4f2a7f0b75f076bf21dcc0",
+    "cifar10_jpeg_train_1.npz": "438ed0caa4b023ed913706c87dfd9e816c44bc59eab44e73b7176dc07d958527",
+    "cifar10_jpeg_test.npz": "029bd89d389754a0939cec9114564797711063d5e0e959daf057a459c496b049",
 }
 
 
@@ -62,10 +75,10 @@ def read_libsvm(
     found, or with `binary=False` the float64 values of the file. `n_features` defaults to the largest index; give it
     for a test file, which may not mention the last features.
     """
-    path = _existing(path)
+    path = existing(path)
     if verify:
         verify_checksum(path)
-    with _opened(path) as stream:
+    with opened(path) as stream:
         lines = _Lines(stream)
         try:
             parse = cast(Any, load_svmlight_file)
@@ -93,11 +106,11 @@ def read_qsar(path: PathLike, *, verify: bool = True) -> tuple[np.ndarray, np.nd
     Every line has 1,024 bits and `positive` or `negative`, separated by `;`. Returns the bits as float32 [N, 1024] and
     int32 labels [N], 1 = positive.
     """
-    path = _existing(path)
+    path = existing(path)
     if verify:
         verify_checksum(path)
     bits, labels = [], []
-    with _opened(path) as stream:
+    with opened(path) as stream:
         for number, line in enumerate(stream, start=1):
             if line.strip():
                 row, label = _qsar_line(line.strip(), f"{path}, line {number}")
@@ -148,7 +161,8 @@ class _Lines:
             yield line
 
 
-def _existing(path: PathLike) -> Path:
+def existing(path: PathLike) -> Path:
+    """The path of a file that is there; FileNotFoundError otherwise."""
     path = Path(path)
     if not path.is_file():
         raise FileNotFoundError(f"Expected a file at {path}, found none. Check the path, or download the data there.")
@@ -156,7 +170,7 @@ def _existing(path: PathLike) -> Path:
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[IO[bytes]]:
+def opened(path: Path) -> Iterator[IO[bytes]]:
     """The decompressed content of `path` as a stream of bytes; ValueError for what is not what its name says."""
     with path.open("rb") as file:
         head = file.read(6)
@@ -173,7 +187,7 @@ def _opened(path: Path) -> Iterator[IO[bytes]]:
         else:
             with cast(IO[bytes], _OPEN.get(kind, open)(path, "rb")) as stream:
                 yield stream
-    except _DAMAGE as error:
+    except DAMAGE as error:
         raise ValueError(
             f"Expected a whole {kind or 'text'} file at {path}: {error}. It is damaged. {_AGAIN}"
         ) from error

@@ -14,7 +14,7 @@ from jax.typing import DTypeLike
 
 from jdfl import ops
 
-_STEPS = 40  # size of the Krylov space: six digits or more on Gaussian matrices, whose spectrum ends without a gap
+EIGEN_STEPS = 40  # size of the Krylov space: six digits or more on Gaussian matrices, whose spectrum ends without a gap
 _BATCH = 4  # nodes worked on at once
 
 
@@ -68,7 +68,7 @@ def _shapes(part: tuple[np.ndarray, ...]) -> str:
 
 
 @partial(jax.jit, static_argnames=("steps", "batch"))
-def gram_eigenvalues(features: Array, weight: Array, steps: int = _STEPS, batch: int = _BATCH) -> Array:
+def gram_eigenvalues(features: Array, weight: Array, steps: int = EIGEN_STEPS, batch: int = _BATCH) -> Array:
     """lambda_max(A_i^T diag(weight_i) A_i) / sum_t weight[i,t] of every node [m], A_i = features[i] of [m, q, p].
 
     Lanczos from a random start through the products A x and A^T y: the matrix A^T A is never formed.

@@ -323,3 +323,18 @@ def test_long_steps_are_announced_and_the_safe_rule_makes_short_ones():
     np.testing.assert_allclose(safe.algorithm.sigma, problem.curvature, rtol=1e-6)  # |N_i^k| = 1
     assert safe.final["objective"] < 0.2 * safe.history["objective"].iloc[0]
     assert long.final["objective"] > safe.final["objective"]
+
+
+def test_one_shared_matrix_is_all_the_memory_that_coding_takes():
+    """Four times the nodes add no matrix: compiled temporaries and stored arrays stay below two of them."""
+    n, d = 100, 2000
+    matrix = 4 * n * d
+    for m in (8, 32):
+        problem, network = jdfl.problems.example1(m=m, n=n, s=S, rows=(5, 8)), jdfl.network.complete(m)
+        algorithm = jdfl.CEPS(s=S, codec=jdfl.OneBit(d=d, shared=True), block=4)
+        setting = loop.setting(algorithm, problem, network, None, jax.random.key(0))
+        prepared, carry, _ = loop.start(setting, ())
+        stored = sum(leaf.nbytes for leaf in jax.tree.leaves(prepared) if leaf.dtype == np.float32)
+        assert stored < 1.1 * matrix
+        lowered = loop.advance.lower(carry, setting.replace(algorithm=prepared), jnp.int32(9), 9, 1, ())
+        assert lowered.compile().memory_analysis().temp_size_in_bytes < 2 * matrix

@@ -93,6 +93,14 @@ def test_every_kind_of_matrix_gives_the_same_network(make, case):
     assert same(nw.from_scipy(make(A), weights="uniform").graph, expected)
 
 
+@given(case=edge_lists(), directed=edge_lists(directed=True))
+def test_without_a_choice_weights_are_metropolis_or_uniform(case, directed):
+    for (m, edges), oneway in ((case, False), (directed, True)):
+        net = nw.from_edges(edges, m, directed=oneway)
+        rule = "uniform" if nw.to_networkx(net).is_directed() else "metropolis"
+        assert same(nw.from_edges(edges, m, directed=oneway, weights=rule).graph, net.graph)
+
+
 def test_networkx_labels_order_loops_and_parallel_edges():
     graph = nx.MultiGraph(name="office")
     graph.add_nodes_from(["carol", ("b", 2), 7])
@@ -134,6 +142,7 @@ def test_auto_format_follows_density_and_backend(monkeypatch, backend, expected)
     assert nw.complete(40).graph.format == "dense"
     assert nw.ring(40 * 3).graph.format == "padded"
     assert nw.complete(40, format="bcoo").graph.format == "bcoo"
+    assert nw.star(200).graph.format == "buckets"
     monkeypatch.setattr(rules, "DENSE_UP_TO", 39)
     assert nw.complete(40).graph.format == "padded"
 
@@ -164,7 +173,10 @@ two_parts = [(0, 1), (1, 2), (3, 4)]
             r"a strongly connected network, got 3 components, the largest with 1 of 3 nodes",
         ),
         (lambda: nw.from_networkx(nx.Graph()), r"m >= 1.*got m = 0"),
-        (lambda: nw.from_networkx(nx.DiGraph([(0, 1), (1, 2), (2, 0)])), r"'uniform' for a directed.*'metropolis'"),
+        (
+            lambda: nw.from_networkx(nx.DiGraph([(0, 1), (1, 2), (2, 0)]), weights="metropolis"),
+            r"'uniform' for a directed.*'metropolis'",
+        ),
         (lambda: nw.from_scipy([[0, 1], [0, 0]], weights="laplacian", connected=False), r"directed.*'laplacian'"),
         (lambda: nw.from_edges([(0, 1)], weights="max"), r"weights to be one of 'metropolis'.*weights = 'max'"),
         (lambda: nw.from_edges([(0, 1)], weights="given"), r"weights to be one of"),

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.sparse import csr_matrix, issparse
 
 from jdfl.problems import (
     NAMES,
@@ -19,6 +20,7 @@ from jdfl.problems import (
     holdout,
     load,
 )
+from jdfl.problems.datasets import locate
 
 
 def test_data_folder(tmp_path, monkeypatch):
@@ -64,6 +66,32 @@ def test_bundled_sets():
     assert (digits.features.min(), digits.features.max()) == (0, 1)
     assert (digits.classes, odd.classes) == (10, 2)
     np.testing.assert_array_equal(odd.labels, np.isin(digits.labels, [1, 3, 5, 7, 9]))
+
+
+def test_text_stays_sparse(tmp_path, monkeypatch):
+    monkeypatch.setenv("JDFL_DATA", str(tmp_path))
+    with pytest.raises(FileNotFoundError, match=r"news20_binary_20958\.bz2.*20 newsgroups.*comes with the studies"):
+        load("news20")
+    with pytest.raises(FileNotFoundError, match=r"real-sim, real-sim\.bz2.*Download it from https://www\.csie"):
+        load("real-sim")
+    (tmp_path / "real-sim.bz2").write_bytes(bz2.compress(b"-1 1:1 5:1\n+1 2:1\n"))
+    dataset = load("real-sim")
+    assert issparse(dataset.features)
+    assert (dataset.name, dataset.features.shape, dataset.features.dtype) == ("real-sim", (2, 20_958), np.float32)
+    np.testing.assert_array_equal(dataset.labels, [0, 1])
+    assert str(locate("real-sim")).endswith("real-sim.bz2")
+    assert locate("realsim_like") is None
+
+
+def test_holdout_of_sparse_rows_is_that_of_dense_ones():
+    rng = np.random.default_rng(0)
+    dense = (rng.integers(0, 3, (90, 4)) * (rng.random((90, 4)) < 0.4)).astype(np.float32)
+    labels = rng.integers(0, 2, 90)
+    rows = csr_matrix(dense)
+    padded = csr_matrix((np.append(rows.data, 0.0), np.append(rows.indices, 3), np.append(rows.indptr, rows.nnz + 1)))
+    assert padded.shape == (91, 4)  # a row of one stored zero equals an empty one
+    expected = holdout(np.vstack([dense, np.zeros((1, 4), np.float32)]), np.append(labels, 1), 0.2, seed=3)
+    np.testing.assert_array_equal(holdout(padded, np.append(labels, 1), 0.2, seed=3), expected)
 
 
 @given(st.integers(0, 2**31), st.sampled_from([0.1, 0.25, 0.5]), st.integers(2, 40))
@@ -141,6 +169,7 @@ FACTS = {
     "w8a": (49749, 300, 1479, None),
     "mushrooms": (8124, 112, 3916, None),
     "phishing": (11055, 68, 6157, None),
+    "news20": (15933, 20958, 4790, None),
 }
 
 
@@ -152,7 +181,8 @@ def test_real_data(data_dir, name):
     assert dataset.labels.sum() == positive
     assert dataset.classes == 2
     assert (None if dataset.test_labels is None else len(dataset.test_labels)) == n_test
-    assert dataset.source.startswith(("https://", "D. Ballabio"))
+    assert dataset.source.startswith(("https://", "D. Ballabio", "20 newsgroups"))
+    assert issparse(dataset.features) == (name == "news20")
 
 
 def test_qsar_duplicates_stay_on_one_side(data_dir):
@@ -167,4 +197,5 @@ def test_qsar_duplicates_stay_on_one_side(data_dir):
 
 
 def test_every_name_is_tested():
-    assert set(NAMES) == {*FACTS, "breast_cancer", "digits"}
+    images = {"mnist", "fashion_mnist", "cifar10"}  # see test_images
+    assert set(NAMES) == {*FACTS, *images, "real-sim", "breast_cancer", "digits", "realsim_like"}

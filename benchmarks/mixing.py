@@ -1,0 +1,73 @@
+"""Mixing on networks with hubs: the padded table against buckets of rows and against JAX's sparse product.
+
+Run `python -m benchmarks.mixing [--quick] [--out DIR]`; half a minute on two cores.
+"""
+
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from benchmarks.common import Row, interleaved, options, ratios, report, row
+from jdfl import network as nw
+
+NAME = "mixing"
+MIXES = 10  # in one timing, one after the other as in a run
+MOST_BCOO = 5e7  # floats that the sparse product may make, one row of n per slot
+
+
+def one_case(network: nw.Static, n: int, repeats: int, hubs: bool) -> list[Row]:
+    """Milliseconds of a mix of rows [m, n] in every format, and what auto picked."""
+    graph = nw.bucketed(network.graph)
+    x = jnp.asarray(np.random.default_rng(0).standard_normal((graph.m, n)), jnp.float32)
+    formats: list[nw.Format] = ["padded", "buckets"]
+    if graph.senders.size * n <= MOST_BCOO:
+        formats.append("bcoo")
+    mix = jax.jit(lambda graph, x: lax.fori_loop(0, MIXES, lambda _, x: nw.mix(graph, x), x))
+    works = {form: partial(mix, replace(graph, format=form), x) for form in formats}
+    truth = np.asarray(works["padded"]())
+    same = all(np.allclose(work(), truth, rtol=1e-5, atol=1e-5) for work in works.values())
+    seconds = interleaved(works, repeats)
+    case = f"{network.name} n={n}"
+    picked = network.graph.format
+    right = picked == min(("padded", "buckets"), key=lambda form: float(np.median(seconds[form])))
+    links = int(np.asarray(graph.mask).sum())
+    return [
+        *(row(case, f"one mix, {form}", [1e3 * time / MIXES for time in seconds[form]], "ms") for form in formats),
+        row(case, "padded / buckets", ratios(seconds["padded"], seconds["buckets"]), "x", ">= 2" if hubs else ""),
+        Row(case, "slots of the table / links", graph.senders.size / links, "x"),
+        Row(case, "slots in the buckets / links", graph.buckets.slots / links if graph.buckets else 0.0, "x"),
+        Row(case, f"auto picked {picked}, the faster", float(right), ""),
+        Row(case, "all formats agree", float(same), "", ">= 1", same),
+    ]
+
+
+def main(arguments: Sequence[str] | None = None) -> list[Row]:
+    chosen = options("Mixing on networks with hubs", arguments)
+    repeats = 2 if chosen.quick else 9
+    if chosen.quick:
+        cases = [(nw.barabasi_albert(60, 2), 10, True), (nw.star(60), 10, True), (nw.ring(60), 10, False)]
+    else:
+        cases = [
+            *((nw.barabasi_albert(2000, 5), n, True) for n in (100, 1000)),
+            (nw.barabasi_albert(20_000, 5), 100, True),
+            *((nw.star(2000), n, True) for n in (100, 1000)),
+            *((nw.barabasi_albert(200, 3), n, False) for n in (100, 1000)),
+            (nw.erdos_renyi(2000, 0.01), 1000, False),
+            (nw.torus(2500), 1000, False),
+        ]
+    rows = [line for network, n, hubs in cases for line in one_case(network, n, repeats, hubs)]
+    if chosen.quick:
+        rows = [one if one.unit == "" else replace(one, goal="", met=None) for one in rows]  # goals are for real sizes
+    report(f"Mixing on {jax.devices()[0].device_kind}, {os.cpu_count()} cores", rows, chosen.out, NAME)
+    return rows
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

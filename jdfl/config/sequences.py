@@ -1,0 +1,122 @@
+"""Networks that change from round to round. The number of nodes is the problem's."""
+
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from jdfl import checks, network
+from jdfl.config.defaults import defaults, fields
+from jdfl.config.network import (
+    BarabasiAlbert,
+    Circulant,
+    Complete,
+    EdgeListFile,
+    ErdosRenyi,
+    KIn,
+    KRegular,
+    RandomGeometric,
+    Ring,
+    Star,
+    Torus,
+    WattsStrogatz,
+)
+from jdfl.network import Static, Weights
+
+Seeded = ErdosRenyi | KRegular | KIn | WattsStrogatz | BarabasiAlbert | RandomGeometric
+Fixed = Seeded | Ring | Circulant | Torus | Star | Complete | EdgeListFile
+
+_erdos_renyi = defaults(network.erdos_renyi)
+_random_links = defaults(network.random_links)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RandomLinks:
+    """Every link of a network is up with probability p, drawn anew in every round."""
+
+    kind: ClassVar[str] = "random-links"
+    base: Fixed = ErdosRenyi()  # noqa: RUF009 (frozen)
+    """The network whose links they are; its own weights are not used."""
+    p: float
+    """Probability that a link is up."""
+    weights: Weights | None = _random_links.weights
+    """Rule for the weights of the links that are up; None: metropolis, or uniform if links run one way."""
+
+    def build(self, m: int) -> network.RandomLinks:
+        """The network of m nodes."""
+        return network.random_links(self.base.build(m), self.p, weights=self.weights)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ErdosRenyiRounds:
+    """Every link is there with probability p, drawn anew in every round, connected or not."""
+
+    kind: ClassVar[str] = "erdos-renyi-rounds"
+    p: float = _erdos_renyi.p
+    """Probability of a link."""
+    weights: Weights | None = _random_links.weights
+    """Rule for the mixing weights; None: metropolis."""
+
+    def build(self, m: int) -> network.RandomLinks:
+        """The network of m nodes."""
+        return network.random_links(network.complete(m), self.p, weights=self.weights)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RandomNeighbours:
+    """Every node hears `degree` others, drawn anew in every round."""
+
+    kind: ClassVar[str] = "random-neighbours"
+    degree: int
+    """Nodes that a node hears."""
+
+    def build(self, m: int) -> network.RandomNeighbours:
+        """The network of m nodes."""
+        return network.random_neighbours(m, **fields(self))
+
+
+@dataclass(frozen=True, kw_only=True)
+class RandomMatching:
+    """Random pairs of nodes, drawn anew in every round."""
+
+    kind: ClassVar[str] = "random-matching"
+
+    def build(self, m: int) -> network.RandomMatching:
+        """The network of m nodes."""
+        return network.random_matching(m)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Periodic:
+    """Several draws of a random network in turn, one in every round."""
+
+    kind: ClassVar[str] = "periodic"
+    base: Seeded = ErdosRenyi()  # noqa: RUF009 (frozen)
+    """The first of them; the others have the seeds that follow."""
+    count: int = 10
+    """How many there are."""
+
+    def build(self, m: int) -> network.Periodic:
+        """The network of m nodes."""
+        return network.periodic(_draws(self.base, self.count, m))
+
+
+@dataclass(frozen=True, kw_only=True)
+class RandomChoice:
+    """Several draws of a random network, one of them chosen at random in every round."""
+
+    kind: ClassVar[str] = "random-choice"
+    base: Seeded = ErdosRenyi()  # noqa: RUF009 (frozen)
+    """The first of them; the others have the seeds that follow."""
+    count: int = 10
+    """How many there are."""
+
+    def build(self, m: int) -> network.RandomChoice:
+        """The network of m nodes."""
+        return network.random_choice(_draws(self.base, self.count, m))
+
+
+Changing = RandomLinks | ErdosRenyiRounds | RandomNeighbours | RandomMatching | Periodic | RandomChoice
+
+
+def _draws(base: Seeded, count: int, m: int) -> list[Static]:
+    checks.whole(count=count)
+    return [replace(base, seed=base.seed + i).build(m) for i in range(count)]

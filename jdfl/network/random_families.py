@@ -1,0 +1,220 @@
+"""Families of random networks, drawn once: Erdos-Renyi, regular, k-in, small-world, scale-free, geometric.
+
+All take `weights` and `format` as `from_edges` does and are redrawn from `seed` until connected (strongly, if
+directed). They raise `ValueError` for arguments out of range and if none of `tries` draws is connected.
+"""
+
+import networkx as nx
+import numpy as np
+from scipy.spatial import KDTree
+
+from jdfl import checks
+from jdfl.network.arcs import Arcs, arcs
+from jdfl.network.draws import arcs_from_networkx, both_ways, generator, new_seed, others, redrawn
+from jdfl.network.families import kind
+from jdfl.network.graph import Static
+from jdfl.network.weights import FormatChoice, Weights, build
+
+
+def erdos_renyi(
+    m: int,
+    p: float = 0.45,
+    *,
+    directed: bool = False,
+    seed: int = 0,
+    tries: int = 1000,
+    weights: Weights | None = None,
+    format: FormatChoice = "auto",
+    connected: bool = True,
+) -> Static:
+    """G(m, p): each of the m (m-1) / 2 links is there with probability `p`, redrawn until the network is connected.
+
+    If `directed`, each of the m (m-1) arcs is. The cost is that of the links drawn, not of the pairs (V. Batagelj,
+    U. Brandes, "Efficient generation of large random networks", 2005). With `connected=False` the first draw is taken.
+    """
+    checks.fraction(p=p)
+    rng = generator(m, seed, tries)
+    remedy = (
+        f"Raise p (connected draws become likely above ln(m)/m = {np.log(m) / m:.2g}), raise tries, "
+        "or connected=False to accept any draw."
+    )
+    links = redrawn(
+        lambda: _random_arcs(rng, m, p, directed),
+        tries if connected else None,
+        f"m = {m}, p = {p:g}",
+        remedy,
+        alone=m * (1 - p) ** (m - 1),
+    )
+    name = f"{kind(directed)}Erdos-Renyi(m={m}, p={p:g}, seed={seed})"
+    return build(links, weights, format, name, connected=False)
+
+
+def _random_arcs(rng: np.random.Generator, m: int, p: float, directed: bool) -> Arcs:
+    """One draw of G(m, p): the pairs (i > j, or all) stand in a line, and the steps from link to link are geometric."""
+    pairs = m * (m - 1) // (1 if directed else 2)
+    batch = int(pairs * p + 6 * np.sqrt(pairs * p) + 16)
+    places, last = [], -1
+    while last < pairs:
+        steps = np.minimum(rng.geometric(p, batch), pairs + 1)
+        places.append(last + np.cumsum(steps))
+        last = int(places[-1][-1])
+    place = np.concatenate(places)
+    place = place[place < pairs]
+    if directed:
+        i, j = np.divmod(place, max(1, m - 1))
+        return arcs(i, j + (j >= i), m)
+    i = ((1 + np.sqrt(1 + 8 * place.astype(np.float64))) / 2).astype(np.int64)  # may be off by one from rounding
+    i -= i * (i - 1) // 2 > place
+    i += i * (i + 1) // 2 <= place
+    return both_ways(i, place - i * (i - 1) // 2, m)
+
+
+def k_regular(
+    m: int,
+    degree: int,
+    *,
+    seed: int = 0,
+    tries: int = 1000,
+    weights: Weights | None = None,
+    format: FormatChoice = "auto",
+) -> Static:
+    """A connected random network in which every node hears `degree` others, both ways (networkx draws it).
+
+    A draw is connected almost surely for degree >= 3, seldom for degree 2 and large m (use `ring`). Raises `ValueError`
+    if no such network exists.
+    """
+    rng = generator(m, seed, tries)
+    others(m, degree, least=0)
+    if m * degree % 2:
+        raise ValueError(f"Expected m * degree even, got m = {m}, degree = {degree}. Change one of them by one.")
+    if degree < min(2, m - 1):
+        raise ValueError(
+            f"Expected degree >= 2 for a connected network, got degree = {degree} with m = {m}. Raise degree."
+        )
+    links = redrawn(
+        lambda: arcs_from_networkx(nx.random_regular_graph(degree, m, seed=new_seed(rng))),
+        tries,
+        f"m = {m}, degree = {degree}",
+        "Raise degree or tries.",
+    )
+    name = f"random regular(m={m}, degree={degree}, seed={seed})"
+    return build(links, weights, format, name, connected=False)
+
+
+def k_in(
+    m: int,
+    degree: int,
+    *,
+    seed: int = 0,
+    tries: int = 1000,
+    weights: Weights | None = None,
+    format: FormatChoice = "auto",
+    connected: bool = True,
+) -> Static:
+    """A directed network in which every node hears `degree` others, chosen at random; how many hear it differs.
+
+    Nobody hears a node with probability about exp(-degree), so that strongly connected draws need a degree near ln(m).
+    With `connected=False` the first draw is taken.
+    """
+    rng = generator(m, seed, tries)
+    others(m, degree, least=min(1, m - 1))
+
+    def draw() -> Arcs:
+        chosen = np.full((m, degree), -1)
+        for slot, last in enumerate(range(m - 1 - degree, m - 1)):  # R. W. Floyd's sampling without replacement
+            pick = rng.integers(0, last + 1, size=m)
+            taken = (chosen == pick[:, None]).any(axis=1)
+            chosen[:, slot] = np.where(taken, last, pick)
+        receiver = np.repeat(np.arange(m), degree)
+        return arcs(receiver, (chosen + (chosen >= np.arange(m)[:, None])).ravel(), m)
+
+    remedy = "Raise degree, raise tries, or connected=False to accept any draw."
+    alone = m * (1 - degree / max(1, m - 1)) ** (m - 1)
+    links = redrawn(draw, tries if connected else None, f"m = {m}, degree = {degree}", remedy, alone)
+    return build(links, weights, format, f"random k-in(m={m}, degree={degree}, seed={seed})", connected=False)
+
+
+def watts_strogatz(
+    m: int,
+    degree: int,
+    p: float = 0.1,
+    *,
+    seed: int = 0,
+    tries: int = 1000,
+    weights: Weights | None = None,
+    format: FormatChoice = "auto",
+) -> Static:
+    """A ring on which each node hears the `degree` nearest, then every link is moved at one end with probability `p`.
+
+    D. J. Watts, S. H. Strogatz, "Collective dynamics of 'small-world' networks", 1998 (networkx draws it). `degree` is
+    even; without moved links it is a `circulant`.
+    """
+    rng = generator(m, seed, tries)
+    checks.fraction("For p = 0 use circulant.", p=p)
+    others(m, degree, least=2)
+    if degree % 2:
+        raise ValueError(f"Expected an even degree, got degree = {degree}. Half of them are on either side.")
+    links = redrawn(
+        lambda: arcs_from_networkx(nx.watts_strogatz_graph(m, degree, p, seed=new_seed(rng))),
+        tries,
+        f"m = {m}, degree = {degree}, p = {p:g}",
+        "Raise degree or tries.",
+    )
+    name = f"Watts-Strogatz(m={m}, degree={degree}, p={p:g}, seed={seed})"
+    return build(links, weights, format, name, connected=False)
+
+
+def barabasi_albert(
+    m: int, links: int, *, seed: int = 0, weights: Weights | None = None, format: FormatChoice = "auto"
+) -> Static:
+    """Nodes come one by one, and each joins `links` earlier ones, the likelier the more links these have.
+
+    A.-L. Barabasi, R. Albert, "Emergence of scaling in random networks", 1999 (networkx draws it). Always connected,
+    with few hubs of many neighbours: the largest degree, and so the table's width, grows as sqrt(m).
+    """
+    rng = generator(m, seed, 1)
+    checks.whole(most=m - 1, remedy=f"A node has m - 1 = {m - 1} others to join.", links=links)
+    drawn = arcs_from_networkx(nx.barabasi_albert_graph(m, links, seed=new_seed(rng)))
+    return build(drawn, weights, format, f"Barabasi-Albert(m={m}, links={links}, seed={seed})", connected=False)
+
+
+def random_geometric(
+    m: int,
+    radius: float,
+    *,
+    spread: float = 0.0,
+    seed: int = 0,
+    tries: int = 1000,
+    weights: Weights | None = None,
+    format: FormatChoice = "auto",
+    connected: bool = True,
+) -> Static:
+    """Nodes at random places in the unit square; a node hears those in whose range it lies.
+
+    Every range is `radius`, or with `spread` > 0 uniform in radius (1 - spread) .. radius (1 + spread), which makes the
+    network directed. The cost is that of the links (and of those within the longest range), not of the pairs. With
+    `connected=False` the first draw is taken.
+    """
+    rng = generator(m, seed, tries)
+    checks.positive(radius=radius)
+    if spread != 0:
+        checks.fraction(spread=spread)
+
+    def draw() -> Arcs:
+        place = rng.random((m, 2))
+        reach = radius * (1 + spread * rng.uniform(-1, 1, m))
+        near = KDTree(place).query_pairs(reach.max(), output_type="ndarray")
+        near = np.concatenate([near, near[:, ::-1]])
+        receiver, sender = near[np.linalg.norm(place[near[:, 0]] - place[near[:, 1]], axis=1) <= reach[near[:, 1]]].T
+        return arcs(receiver, sender, m)
+
+    likely = np.sqrt(np.log(max(2, m)) / (np.pi * m))
+    remedy = (
+        f"Raise radius (connected draws become likely above sqrt(ln(m)/(pi m)) = {likely:.2g}), raise tries, "
+        "or connected=False to accept any draw."
+    )
+    widest = min(1.0, np.pi * (radius * (1 + spread)) ** 2)
+    given = f"m = {m}, radius = {radius:g}" + (f", spread = {spread:g}" if spread else "")
+    links = redrawn(draw, tries if connected else None, given, remedy, alone=m * (1 - widest) ** (m - 1))
+    shown = given.replace(" = ", "=")
+    return build(links, weights, format, f"random geometric({shown}, seed={seed})", connected=False)

@@ -1,0 +1,201 @@
+"""Networks that change from round to round by choosing among given graphs, or among the links of one.
+
+Every sequence is a frozen pytree with `m`, `name`, `at(k, key)` for traced k, and `largest_out_degree`, the most nodes
+that can hear one node in any round.
+
+Axes: m nodes, d slots of the table, p graphs.
+"""
+
+from collections.abc import Sequence
+from typing import get_args
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import struct
+from jax import Array
+
+from jdfl import checks, ops
+from jdfl.network.arcs import arcs_of, graph_of
+from jdfl.network.graph import Graph, Network, Static
+from jdfl.network.tables import pad
+from jdfl.network.weights import Weights
+
+_LINK = 2  # purpose of the links' keys
+
+
+@struct.dataclass
+class Periodic:
+    """Graph k mod p in round k."""
+
+    graphs: Graph  # every array with p in front
+    name: str = struct.field(pytree_node=False, default="network")
+
+    @property
+    def m(self) -> int:
+        """The number of nodes."""
+        return self.graphs.senders.shape[1]
+
+    def at(self, k: Array, key: Array) -> Graph:
+        """The graph whose turn it is."""
+        return _pick(self.graphs, k % self.graphs.senders.shape[0])
+
+    @property
+    def largest_out_degree(self) -> int:
+        """The most nodes that hear one node in any round (on the host)."""
+        return int(np.max(np.asarray(self.graphs.out_degree)))
+
+
+@struct.dataclass
+class RandomChoice:
+    """One of p graphs, drawn anew in every round."""
+
+    graphs: Graph  # every array with p in front
+    probability: Array  # [p] float32
+    name: str = struct.field(pytree_node=False, default="network")
+
+    @property
+    def m(self) -> int:
+        """The number of nodes."""
+        return self.graphs.senders.shape[1]
+
+    def at(self, k: Array, key: Array) -> Graph:
+        """The graph that this round's key draws."""
+        return _pick(self.graphs, jax.random.choice(key, self.probability.shape[0], p=self.probability))
+
+    @property
+    def largest_out_degree(self) -> int:
+        """The most nodes that hear one node in any round (on the host)."""
+        return int(np.max(np.asarray(self.graphs.out_degree)))
+
+
+@struct.dataclass
+class RandomLinks:
+    """Every link of a graph up with one probability in every round, weights by the links that are up."""
+
+    graph: Graph
+    p: Array  # float32 [] probability that a link is up
+    weights: Weights = struct.field(pytree_node=False)
+    directed: bool = struct.field(pytree_node=False)  # whether the two ways of a link are drawn apart
+    name: str = struct.field(pytree_node=False, default="network")
+
+    @property
+    def m(self) -> int:
+        """The number of nodes."""
+        return self.graph.m
+
+    def at(self, k: Array, key: Array) -> Graph:
+        """The links that are up. Both ends of a link draw with the same key, so nothing is stored or sent for it."""
+        graph, m = self.graph, self.m
+        node = jnp.arange(m, dtype=jnp.int32)
+        receiver = jnp.broadcast_to(node[:, None], graph.senders.shape)
+        one, other = receiver, graph.senders
+        if not self.directed:
+            one, other = jnp.minimum(one, other), jnp.maximum(one, other)
+        keys = jax.vmap(jax.vmap(jax.random.fold_in))(ops.node_keys(key, _LINK, node)[one], other)
+        draw = jax.vmap(jax.vmap(lambda link: jax.random.uniform(link, (), jnp.float32)))
+        up = graph.mask & (draw(keys) < self.p)
+        senders = jnp.where(up, graph.senders, receiver)
+        degree = jnp.sum(up, axis=1, dtype=jnp.int32)
+        weight = jnp.where(up, 1 / (1 + self._larger(degree, senders)), 0).astype(jnp.float32)
+        return graph.replace(  # pyright: ignore[reportAttributeAccessIssue]
+            senders=senders,
+            mask=up,
+            weight=weight,
+            self_weight=1 - jnp.sum(weight, axis=1),
+            out_degree=jnp.zeros((m,), jnp.int32).at[senders].add(up.astype(jnp.int32)) if self.directed else degree,
+        )
+
+    def _larger(self, degree: Array, senders: Array) -> Array:
+        """The degree [m, d] or [m, 1] that a weight is made of, as a float."""
+        degree = degree.astype(jnp.float32)
+        if self.weights == "metropolis":
+            return jnp.maximum(degree[:, None], degree[senders])
+        return degree[:, None] if self.weights == "uniform" else jnp.max(degree)[None, None]
+
+    @property
+    def largest_out_degree(self) -> int:
+        """The most nodes that can hear one node in a round (on the host)."""
+        return int(np.max(np.asarray(self.graph.out_degree)))
+
+
+def _pick(graphs: Graph, place: Array) -> Graph:
+    return jax.tree.map(lambda leaf: leaf[place], graphs)
+
+
+def periodic(networks: Sequence[Graph | Network]) -> Periodic:
+    """The given fixed networks in turn: network k mod p in round k.
+
+    Their tables are padded to the widest one; formats that differ, and buckets, give way to "padded". Raises
+    `ValueError` for no networks, for different numbers of nodes, and for a network that itself changes.
+    """
+    graphs, names = _stacked(networks)
+    return Periodic(graphs, f"periodic({names})")
+
+
+def random_choice(
+    networks: Sequence[Graph | Network], probability: Sequence[float] | np.ndarray | None = None
+) -> RandomChoice:
+    """One of the given fixed networks in every round, drawn with `probability` [p] (None: all alike).
+
+    Tables and formats as for `periodic`. Raises `ValueError` as `periodic`, and for probabilities that are negative or
+    do not sum to one.
+    """
+    graphs, names = _stacked(networks)
+    p = graphs.senders.shape[0]
+    chance = np.full(p, 1 / p) if probability is None else np.asarray(probability)
+    checks.shape((p,), "Give one probability per network.", probability=chance)
+    checks.not_negative(probability=chance)
+    if abs(chance.sum() - 1) > 1e-6:
+        raise ValueError(f"Expected a probability that sums to 1, got probability = {chance}. Divide it by its sum.")
+    return RandomChoice(graphs, jnp.asarray(chance, jnp.float32), f"random choice({names})")
+
+
+def _stacked(networks: Sequence[Graph | Network]) -> tuple[Graph, str]:
+    """The graphs as one with p in front of every array, and their names in a few words."""
+    if not isinstance(networks, Sequence):
+        raise ValueError(f"Expected a list of networks, got networks of type {type(networks).__name__}. Give a list.")
+    graphs = [graph_of(network) for network in networks]
+    if not graphs:
+        raise ValueError(f"Expected at least one network, got networks = {networks!r}.")
+    for i, graph in enumerate(graphs):
+        if graph.m != graphs[0].m:
+            raise ValueError(
+                f"Expected networks of the same size, got m = {graph.m} in networks[{i}] and m = {graphs[0].m} in "
+                "networks[0]. Build all for the same number of nodes m."
+            )
+    d = max(graph.senders.shape[1] for graph in graphs)
+    formats = {graph.format for graph in graphs} - {"buckets"}
+    form = formats.pop() if len(formats) == 1 and all(graph.format in formats for graph in graphs) else "padded"
+    alike = [
+        pad(graph, d).replace(format=form, buckets=None)  # pyright: ignore[reportAttributeAccessIssue]
+        for graph in graphs
+    ]
+    names = [network.name if isinstance(network, Static) else "graph" for network in networks]
+    shown = ", ".join(names) if len(names) <= 2 else f"{len(names)} networks, {names[0]}, ..., {names[-1]}"
+    return jax.tree.map(lambda *leaves: jnp.stack(leaves), *alike), shown
+
+
+def random_links(base: Graph | Network, p: float, *, weights: Weights | None = None) -> RandomLinks:
+    """Every link of `base` is up with probability `p`, drawn anew in every round and for every link.
+
+    Both directions of a link go together, unless the base is directed. `weights` (None: as `from_edges`) are computed
+    from the links that are up; the base's own are not used. With `base=complete(m)` this is an Erdos-Renyi network
+    drawn anew in every round. A round costs what all links of the base cost. A round's network need not be connected,
+    and a node may hear nobody: it then keeps its own row.
+
+    Raises `ValueError` for p outside (0, 1], weights that a directed network cannot have, and a base that changes.
+    """
+    graph = graph_of(base)
+    checks.fraction(p=p)
+    checks.shape((), "It is one number for all links.", p=p)
+    checks.one_of([*get_args(Weights), None], weights=weights)
+    directed = not arcs_of(graph).symmetric
+    if directed and weights not in ("uniform", None):
+        raise ValueError(
+            f"Expected weights = 'uniform' with a directed base, got weights = {weights!r}, which needs every link to "
+            "run both ways. Pass weights='uniform', or an undirected base."
+        )
+    rule: Weights = weights or ("uniform" if directed else "metropolis")
+    name = f"random links(p={p:g}) of {base.name if isinstance(base, Static) else 'graph'}"
+    return RandomLinks(graph, jnp.float32(p), rule, directed, name)

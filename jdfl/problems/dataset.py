@@ -1,0 +1,26 @@
+"""What a reader or a generator of examples gives back. Host only."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.sparse import csr_matrix
+
+Features = np.ndarray | csr_matrix
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """Examples for classification. Axes: N examples, M test examples, p features."""
+
+    name: str
+    features: Features  # [N, p] float32; text comes as CSR and stays so
+    labels: np.ndarray  # [N] int32, 0..classes-1
+    test_features: Features | None = None  # [M, p] float32, where the source has a test set
+    test_labels: np.ndarray | None = None  # [M] int32
+    source: str = ""  # who made it and where it can be had
+    standardise: bool = False  # columns of very different scales: use mean 0, variance 1 of the training examples
+
+    @property
+    def classes(self) -> int:
+        """The number of classes."""
+        return int(self.labels.max()) + 1

@@ -1,0 +1,129 @@
+"""Files of images into arrays, on the host: IDX, and the MNIST family that is distributed in it.
+
+Whatever is wrong with a file is an error that names the file, the place in it and the remedy, as in readers.py.
+Axes: N images, M test images, h rows and w columns of pixels, p = h w (times 3 for colours) pixels of an image.
+"""
+
+import hashlib
+import math
+from pathlib import Path
+from typing import IO, NamedTuple
+
+import numpy as np
+
+from jdfl.problems.readers import CHECKSUMS, PathLike, existing, opened
+
+_TYPES = {0x08: "u1", 0x09: "i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
+_PIECE = 1 << 20  # bytes read at once: a header that promises more than the file has must not cost memory
+_PARTS = ("train-images", "train-labels", "t10k-images", "t10k-labels")
+_AGAIN = "Download it again."
+
+
+class Images(NamedTuple):
+    """Images with their classes, and a test set."""
+
+    images: np.ndarray  # [N, h, w] or [N, h, w, 3] uint8
+    labels: np.ndarray  # [N] int32, 0..9
+    test_images: np.ndarray  # [M, h, w] or [M, h, w, 3] uint8
+    test_labels: np.ndarray  # [M] int32
+    lossy: bool = False  # decoded from JPEG: not the pixels of the original
+
+
+def pixels(images: np.ndarray) -> np.ndarray:
+    """Images [N, ...] uint8 as rows [N, p] float32 in [0, 1], the last axis fastest; no other copy is made."""
+    rows = images.reshape(len(images), -1)
+    return np.divide(rows, np.float32(255), out=np.empty(rows.shape, np.float32))
+
+
+def read_idx(path: PathLike) -> np.ndarray:
+    """Read an IDX file (plain, .gz, .bz2 or .xz) of any type and any number of dimensions, in native byte order.
+
+    Format: two zero bytes, the type, the number of dimensions, each dimension as a big-endian 32-bit integer, the
+    entries, big-endian, last axis fastest (http://yann.lecun.com/exdb/mnist). ValueError for another magic number, an
+    unknown type, and fewer or more entries than the header says.
+    """
+    return _read_idx(existing(path))[0]
+
+
+def read_mnist(folder: PathLike, *, known: str = "") -> Images:
+    """Read the four IDX files of MNIST, Fashion-MNIST or another set in their form.
+
+    File names as distributed: train-images-idx3-ubyte, train-labels-idx1-ubyte, t10k-..., also with a dot before idx,
+    plain or compressed. `known` = "mnist" or "fashion_mnist" compares the decompressed content with `CHECKSUMS`: the
+    two share file names. FileNotFoundError for a file that is missing, ValueError for images and labels that do not
+    belong together and for labels outside 0..9.
+    """
+    arrays, paths = {}, {}
+    for part in _PARTS:
+        path = paths[part] = find_part(Path(folder), part)
+        arrays[part], digest = _read_idx(path)
+        expected = CHECKSUMS.get(f"{known}/{part}", digest)
+        if digest != expected:
+            raise ValueError(
+                f"Expected {path} to hold the {part} of {known}, SHA-256 {expected} after decompression, got {digest}: "
+                f"it is another data set, another release or damaged. {_AGAIN.rstrip('.')}, or pass verify=False."
+            )
+    for images, labels in (_PARTS[:2], _PARTS[2:]):
+        if arrays[images].ndim != 3 or arrays[images].dtype != np.uint8:
+            shown = f"{arrays[images].ndim} dimensions of {arrays[images].dtype}"
+            raise ValueError(f"Expected images as 3 dimensions of uint8 in {paths[images]}, got {shown}. {_AGAIN}")
+        arrays[labels] = check_labels(arrays[labels], len(arrays[images]), str(paths[labels]))
+    size, test_size = (arrays[part].shape[1:] for part in (_PARTS[0], _PARTS[2]))
+    if size != test_size:
+        raise ValueError(f"Expected images of {size} pixels in {paths[_PARTS[2]]}, got {test_size}. {_AGAIN}")
+    return Images(*(arrays[part] for part in _PARTS))
+
+
+def find_part(folder: Path, part: str = _PARTS[0]) -> Path:
+    """The file of one part of an MNIST-like set; FileNotFoundError if it is in none of its forms there."""
+    kind = "idx3-ubyte" if part.endswith("images") else "idx1-ubyte"
+    names = [f"{part}{joint}{kind}{ending}" for joint in "-." for ending in (".gz", "", ".bz2", ".xz")]
+    for name in names:
+        if (folder / name).is_file():
+            return folder / name
+    raise FileNotFoundError(
+        f"Expected one of {', '.join(names)} in {folder}, found none. Download MNIST from "
+        "http://yann.lecun.com/exdb/mnist or Fashion-MNIST from https://github.com/zalandoresearch/fashion-mnist"
+    )
+
+
+def check_labels(labels: np.ndarray, count: int, place: str) -> np.ndarray:
+    """Labels [count] as int32; ValueError unless there is one of 0..9 for every image, and at least one."""
+    if labels.shape != (count,) or count == 0 or not np.issubdtype(labels.dtype, np.integer):
+        shown = f"{labels.dtype} {labels.shape}"
+        raise ValueError(f"Expected one label for each of {count} > 0 images in {place}, got {shown}. {_AGAIN}")
+    bad = np.flatnonzero((labels < 0) | (labels > 9))
+    if bad.size:
+        raise ValueError(f"Expected labels in 0..9 in {place}, got {labels[bad[0]]} for image {bad[0] + 1}. {_AGAIN}")
+    return labels.astype(np.int32)
+
+
+def read_bytes(stream: IO[bytes], count: int, place: str) -> bytearray:
+    """The next `count` bytes, in pieces: ValueError if there are fewer, before more memory than that is taken."""
+    content = bytearray()
+    while len(content) < count:
+        piece = stream.read(min(_PIECE, count - len(content)))
+        if not piece:
+            raise ValueError(f"Expected {count} bytes of {place}, got {len(content)}: the file is cut short. {_AGAIN}")
+        content += piece
+    return content
+
+
+def _read_idx(path: Path) -> tuple[np.ndarray, str]:
+    """The array, and the SHA-256 of the decompressed file."""
+    with opened(path) as stream:
+        head = read_bytes(stream, 4, f"the magic number of {path}")
+        if head[:2] != b"\0\0" or head[2] not in _TYPES:
+            raise ValueError(
+                f"Expected an IDX file at {path}, whose magic number is 00 00, one of "
+                f"{', '.join(f'{code:02x}' for code in _TYPES)}, and the dimensions, got {head.hex(' ')}. {_AGAIN}"
+            )
+        sizes = read_bytes(stream, 4 * head[3], f"the dimensions of {path}")
+        shape, dtype = tuple(np.frombuffer(sizes, ">u4").tolist()), np.dtype(_TYPES[head[2]])
+        content = read_bytes(stream, math.prod(shape) * dtype.itemsize, f"the entries {shape} of {path}")
+        if stream.read(1):
+            raise ValueError(f"Expected {len(content)} bytes of entries {shape} in {path}, got more. {_AGAIN}")
+    digest = hashlib.sha256(head + sizes)
+    digest.update(content)
+    entries = np.frombuffer(content, dtype).reshape(shape)
+    return entries.astype(dtype.newbyteorder("="), copy=False), digest.hexdigest()

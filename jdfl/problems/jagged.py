@@ -1,0 +1,157 @@
+"""Sparse rows of very different lengths as arrays of fixed shape, products with them by gathers alone.
+
+Every node's rows are sorted by length, the longest first, and their slots are cut into blocks; block b holds the rows
+that reach into it, c_b of them at the node that has most, so that little is padding. A product with the transpose goes
+through a second table, of columns: on CPU a scatter-add takes several times as long, and on a GPU it adds in an order
+that changes.
+
+Axes: m nodes, q rows and n columns of a node, block b of c_b lines and l_b slots.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from flax import struct
+from jax import Array
+from scipy.sparse import csr_array
+
+_BLOCK = 1024  # a further block costs about as much time as this many slots of a node,
+_SHARE = 1 / 64  # and it must save this share of all slots, or large data would take long to compile
+_EVERY = 64  # where a block may end: at every slot up to here, then in steps of 4 %
+
+Block = tuple[Array, Array]
+
+
+@struct.dataclass
+class Columns:
+    """The columns of sparse rows, those of most rows first."""
+
+    blocks: tuple[Block, ...]  # of (row int32 [m, c_b, l_b], value [m, c_b, l_b]); value 0 where a column is shorter
+    place: Array  # [m, n] int32 the line of every column; c_0 for one without entries
+
+
+@struct.dataclass
+class SparseRows:
+    """Sparse rows, the longest first; without the axis m for one node, and with scalar lines for one row."""
+
+    blocks: tuple[Block, ...]  # of (column int32 [m, c_b, l_b], value [m, c_b, l_b]); value 0 where a row is shorter
+    columns: Columns | None = None  # the same entries once more, for products with the transpose
+
+    def times(self, x: Array) -> Array:
+        """A x [q] of one node's rows A and x [n]."""
+        return _times(self.blocks, x)
+
+    def transposed_times(self, y: Array, n: int) -> Array:
+        """A^T y [n] of one node's rows A and y [q]."""
+        if self.columns is None:
+            sums = jnp.zeros((n,), y.dtype)
+            for column, value in self.blocks:
+                sums = sums.at[column].add(value * y[: column.shape[0], None])
+            return sums
+        return jnp.pad(_times(self.columns.blocks, y), (0, 1))[self.columns.place]
+
+    def scaled(self, y: Array, n: int) -> Array:
+        """diag(y) A as a dense array [q, n], for one node's rows A and y [q]."""
+        dense = jnp.zeros((*y.shape, n), y.dtype)
+        for column, value in self.blocks:
+            c = column.shape[0]
+            dense = dense.at[jnp.arange(c)[:, None], column].add(value * y[:c, None])
+        return dense
+
+    def take(self, chosen: Array) -> "SparseRows":
+        """The rows `chosen` [b] of one node without columns: every block has all b, zeros where a row is shorter."""
+        blocks = []
+        for column, value in self.blocks:
+            reaches = chosen < column.shape[0]
+            line = jnp.where(reaches, chosen, 0)
+            blocks.append((column[line], jnp.where(reaches[:, None], value[line], jnp.zeros((), value.dtype))))
+        return SparseRows(tuple(blocks))
+
+
+def sparse_rows(tables: Sequence[csr_array], q: int, n: int, dtype: np.dtype, *, columns: bool) -> SparseRows:
+    """Rows [q_i, n] of every node i, padded to `q`, on the device: in their order, which must be longest first."""
+    blocks = _blocks(tables, q, dtype)
+    if not columns:
+        return SparseRows(blocks)
+    turned = [csr_array(table.T) for table in tables]
+    orders = [longest_first(table) for table in turned]
+    most = max(1, *(int(np.count_nonzero(np.diff(table.indptr))) for table in turned))
+    place = np.full((len(tables), n), most, np.int32)
+    for line, order in zip(place, orders):
+        line[order[:most]] = np.arange(len(order[:most]))
+    held = [table[order[:most]] for table, order in zip(turned, orders)]
+    return SparseRows(blocks, Columns(_blocks(held, most, dtype), jnp.asarray(place)))
+
+
+def canonical(features: Any) -> csr_array:
+    """Any scipy.sparse matrix as CSR with sorted columns, every place stored once and no zero stored; a copy."""
+    rows = csr_array(features, copy=True)
+    rows.sum_duplicates()
+    rows.eliminate_zeros()
+    return rows
+
+
+def longest_first(table: csr_array) -> np.ndarray:
+    """The order [q] of the rows of a table by their number of entries, the longest first, equals as they come."""
+    return np.argsort(-np.diff(table.indptr), kind="stable")
+
+
+def to_csr(rows: SparseRows, i: int, n: int) -> csr_array:
+    """Node i's rows [q, n] on the host, in float64 and without stored zeros."""
+    found = []
+    for column, value in rows.blocks:
+        here = np.asarray(value[i], np.float64)
+        line, slot = np.nonzero(here)
+        found.append((here[line, slot], line, np.asarray(column[i])[line, slot]))
+    values, lines, columns = (np.concatenate(part) for part in zip(*found))
+    return csr_array((values, (lines, columns)), shape=(rows.blocks[0][0].shape[1], n))
+
+
+def _times(blocks: tuple[Block, ...], x: Array) -> Array:
+    """The products [c_0] of the lines with x; scalar lines give a scalar."""
+    parts = [jnp.sum(value * x[index], axis=-1) for index, value in blocks]
+    total = parts[0]
+    for part in parts[1:]:
+        total = total + (part if part.shape == total.shape else jnp.pad(part, (0, total.size - part.size)))
+    return total
+
+
+def _blocks(tables: Sequence[csr_array], lines: int, dtype: np.dtype) -> tuple[Block, ...]:
+    """Tables with the longest line first as blocks; the first block has all `lines`, also those without entries."""
+    lengths = [np.diff(table.indptr) for table in tables]
+    slots = max(1, *(int(length.max(initial=0)) for length in lengths))
+    reach = np.zeros(slots, np.int64)  # how many lines have an entry in a slot, at the node that has most
+    for length in lengths:
+        reach = np.maximum(reach, len(length) - np.cumsum(np.bincount(length, minlength=slots))[:slots])
+    reach[0] = lines
+    blocks = []
+    for low, high in _cut(reach):
+        index = np.zeros((len(tables), reach[low], high - low), np.int32)
+        value = np.zeros(index.shape, dtype)
+        for i, (table, length) in enumerate(zip(tables, lengths)):
+            slot = np.arange(table.nnz) - np.repeat(table.indptr[:-1], length)
+            here = (slot >= low) & (slot < high)
+            line = np.repeat(np.arange(len(length)), length)[here]
+            index[i, line, slot[here] - low] = table.indices[here]
+            value[i, line, slot[here] - low] = table.data[here]
+        blocks.append((jnp.asarray(index), jnp.asarray(value)))
+    return tuple(blocks)
+
+
+def _cut(reach: np.ndarray) -> list[tuple[int, int]]:
+    """The cheapest cut of the slots into blocks (low, high), each costing reach[low] (high - low) and a price."""
+    top, price = len(reach), max(_BLOCK, _SHARE * reach.sum())
+    further = (_EVERY * 1.04 ** np.arange(np.log(top) / np.log(1.04))).astype(np.int64)
+    ends = np.union1d(np.arange(_EVERY), further)
+    ends = np.append(ends[ends < top], top)
+    cost, start = np.zeros(len(ends)), np.zeros(len(ends), np.int64)
+    for k in range(1, len(ends)):
+        whole = cost[:k] + reach[ends[:k]] * (ends[k] - ends[:k]) + price
+        start[k], cost[k] = np.argmin(whole), whole.min()
+    cuts, k = [], len(ends) - 1
+    while k > 0:
+        cuts.append((int(ends[start[k]]), int(ends[k])))
+        k = start[k]
+    return cuts[::-1]

@@ -1,0 +1,152 @@
+"""P_s, the projection onto vectors with at most s nonzeros, exact for every type of number.
+
+Axes: n entries of a row, any leading axes [...]. "Largest" below orders the entries of a row by magnitude, the lower
+index first among equals. A NaN counts as larger than everything, 0.0 and -0.0 are equal, and subnormal numbers count
+as zero, as in the arithmetic of XLA on CPU; those of float16 count as what they are, for XLA computes it in float32.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array, lax
+
+# The share s / n up to which `lax.top_k` of float32 is used. On CPU it is a heap whose time grows with s, while the
+# search takes about the same time for every s (benchmarks/projection.py measures both). `top_k` of other types sorts
+# whole rows there and always loses. Indices cost more to get out of the search than values.
+FEW_VALUES = 1 / 200
+FEW_INDICES = 1 / 30
+SHORT = 128  # rows up to this length: `top_k` of float32 takes a few microseconds, and compiles in a third of the time
+_GPU_K, _GPU_N = 16, 1024  # on GPU `top_k` is one pass from this length and up to this many
+
+
+class _Bracket(NamedTuple):
+    """Two keys of every row [..., 1] and how many entries are not below them: n_low >= wanted > n_high."""
+
+    low: Array
+    high: Array
+    n_low: Array  # int32
+    n_high: Array  # int32
+
+
+def top_s(x: Array, s: int) -> Array:
+    """P_s: keep the `s` largest entries of each row, set the rest to zero. Shape [..., n] -> [..., n].
+
+    Exactly `s` entries are kept bit by bit, zeros among them where the row has too few others; `s >= n` keeps all.
+    Floating and integer types; gradients pass through the entries that are kept.
+    """
+    n = x.shape[-1]
+    if s >= n:
+        return x
+    return _by_index(x, s) if _few(x, s, FEW_VALUES) else jnp.where(_largest(x, s), x, jnp.zeros_like(x))
+
+
+def support(x: Array, s: int) -> tuple[Array, Array]:
+    """Indices [s] int32 and values [s] of the `s` largest entries of the vector x [n], s <= n.
+
+    In which order they come depends on the type, on n and on s: sort the indices where it matters.
+    """
+    index = _indices(x, s) if _few(x, s, FEW_INDICES) else jnp.nonzero(_largest(x, s), size=s)[0].astype(jnp.int32)
+    return index, x[index]
+
+
+def _few(x: Array, s: int, share: float) -> bool:
+    """Whether `top_k` is the faster way, or the only one: s out of range, or unsigned keys that cannot grow by one."""
+    n = x.shape[-1]
+    if not 1 <= s <= n or x.dtype in (jnp.uint32, jnp.uint64):
+        return True
+    one_pass = s <= _GPU_K and jax.default_backend() == "gpu"
+    return x.dtype == jnp.float32 and (one_pass or n <= SHORT or s <= share * n)
+
+
+def _key(x: Array) -> Array:
+    """The magnitude of every entry as an integer in the order of the magnitudes; unsigned if x holds integers.
+
+    The bits of a non-negative float, read as an integer, are in the order of the floats. All NaN get one key.
+    """
+    x = lax.stop_gradient(x)
+    if not jnp.issubdtype(x.dtype, jnp.floating):
+        return jnp.abs(x).astype(jnp.uint64 if x.dtype.itemsize == 8 else jnp.uint32)  # of -2^31 too, read so
+    kind = jnp.dtype(f"int{8 * x.dtype.itemsize}")
+    bits = lax.bitcast_convert_type(x, kind) & jnp.iinfo(kind).max
+    infinite = int(np.array(np.inf, x.dtype).view(kind))
+    normal = 0 if x.dtype == jnp.float16 else 1 << jnp.finfo(x.dtype).nmant
+    return jnp.where(bits < normal, 0, jnp.minimum(bits, infinite + 1))
+
+
+def _indices(x: Array, s: int) -> Array:
+    """The indices [..., s] of the largest entries, in order of magnitude."""
+    size, n = _key(x), x.shape[-1]
+    if jnp.issubdtype(x.dtype, jnp.floating):
+        size = lax.bitcast_convert_type(size, x.dtype)  # `top_k` is fast for float32 alone
+        if jax.default_backend() == "gpu" and s <= _GPU_K and n < _GPU_N:
+            size = jnp.pad(size, [(0, 0)] * (x.ndim - 1) + [(0, _GPU_N - n)], constant_values=-1)
+    return lax.top_k(size, s)[1]
+
+
+def _by_index(x: Array, s: int) -> Array:
+    rows = x.reshape(-1, x.shape[-1])
+    kept = _indices(rows, s)
+    line = jnp.arange(rows.shape[0])[:, None]
+    return jnp.zeros_like(rows).at[line, kept].set(jnp.take_along_axis(rows, kept, axis=1)).reshape(x.shape)
+
+
+def _largest(x: Array, s: int) -> Array:
+    """Which `s` entries of each row are the largest [..., n], by a search for the s-th largest key.
+
+    Entries that tie at the end of the search are told apart by a second one, over their places; it makes no pass
+    where nothing ties.
+    """
+    n, axis, key = x.shape[-1], x.ndim - 1, _key(x)
+    limits = jnp.iinfo(key.dtype)
+    ends = jnp.array(limits.max, key.dtype), jnp.array(limits.min, key.dtype)
+    low, high = lax.reduce((key, key), ends, lambda a, b: (jnp.minimum(a[0], b[0]), jnp.maximum(a[1], b[1])), (axis,))
+    low, high = jnp.expand_dims(low, axis), jnp.expand_dims(high, axis) + 1
+    none = jnp.zeros(low.shape, jnp.int32)
+    start = _Bracket(low, high, none + n, none)
+    if jnp.issubdtype(x.dtype, jnp.floating):  # most searches end within three octaves of the largest
+        octave = 1 << jnp.finfo(x.dtype).nmant
+        start = _cut(key, none + s, start, [jnp.maximum(high - part * octave // 2, low) for part in (6, 3, 1)])
+    low, high, n_low, n_high = _search(key, none + s, start)
+    # From n for the first entry of a row to 1 for the last; 0 for those outside the bracket.
+    place = jnp.where((key >= low) & (key < high), n - lax.broadcasted_iota(jnp.int32, x.shape, axis), 0)
+    first = _search(place, s - n_high, _Bracket(none + 1, none + (n + 1), n_low - n_high, none)).low
+    return (key >= high) | (place >= first)
+
+
+def _search(key: Array, wanted: Array, start: _Bracket) -> _Bracket:
+    """Quarter the bracket of every row until `n_low` is `wanted` [..., 1], or `high` is next to `low`."""
+
+    def is_open(here: _Bracket) -> Array:
+        return jnp.any((here.n_low != wanted) & (here.high - here.low > 1))
+
+    def quarter(here: _Bracket) -> _Bracket:
+        half, fourth = (here.high - here.low) >> 1, (here.high - here.low) >> 2
+        return _cut(key, wanted, here, [here.low + fourth, here.low + half, here.low + half + fourth])
+
+    return lax.while_loop(is_open, quarter, start)
+
+
+def _cut(key: Array, wanted: Array, here: _Bracket, cuts: Sequence[Array]) -> _Bracket:
+    """The part of every bracket between two neighbours of the ascending `cuts` [..., 1], all in [low, high)."""
+    low, high, n_low, n_high = here
+    for cut, count in zip(cuts, _counts(key, cuts)):
+        enough = count >= wanted
+        low, n_low = jnp.where(enough, cut, low), jnp.where(enough, count, n_low)
+        lower = ~enough & (cut < high)
+        high, n_high = jnp.where(lower, cut, high), jnp.where(lower, count, n_high)
+    return _Bracket(low, high, n_low, n_high)
+
+
+def _counts(key: Array, cuts: Sequence[Array]) -> Sequence[Array]:
+    """How many entries of each row are not below each of the cuts [..., 1].
+
+    One reduction with several results: XLA on CPU fuses the comparisons into it, but not into a plain sum.
+    """
+    axis = key.ndim - 1
+    reached = tuple((key >= cut).astype(jnp.int32) for cut in cuts)
+    zeros = (jnp.int32(0),) * len(cuts)
+    totals = lax.reduce(reached, zeros, lambda a, b: tuple(u + v for u, v in zip(a, b)), (axis,))
+    return [jnp.expand_dims(total, axis) for total in totals]

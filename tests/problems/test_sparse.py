@@ -1,0 +1,335 @@
+"""The sparse problem is the dense one on the same rows, whatever their lengths."""
+
+import tracemalloc
+from dataclasses import replace
+from functools import cache
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import jdfl
+from jdfl.problems import (
+    Dataset,
+    SparseLogisticRegression,
+    base_rate,
+    check_problem,
+    classification,
+    jagged,
+    logistic_regression,
+    optimum,
+    sparse_logistic_regression,
+    sparse_optimum,
+    value_at,
+)
+from jdfl.problems.jagged import canonical, longest_first, sparse_rows, to_csr
+
+N, PENALTY = 90, 0.25
+CASES = {  # nonzeros of every node's rows
+    "skewed": ((30, 5, 0, 1, 2, 2, 9), (3, 3, 1), (40, 1, 1, 1, 1, 0, 0)),
+    "one row each": ((4,), (0,), (17,)),
+    "a short node": ((1, 1, 2), (60, 80, 0, 3)),
+    "nothing at all": ((0, 0), (0,)),
+}
+cases = pytest.mark.parametrize("lengths", CASES.values(), ids=CASES.keys())
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _several_blocks():
+    """Blocks as narrow for a few rows as the library makes them for thousands."""
+    usual = jagged._BLOCK, jagged._SHARE
+    jagged._BLOCK, jagged._SHARE = 20, 0.0
+    yield
+    jagged._BLOCK, jagged._SHARE = usual
+
+
+def table(lengths, seed=0, n=N, dtype=np.float64):
+    """A random CSR matrix whose rows have the given numbers of nonzeros."""
+    rng = np.random.default_rng(seed)
+    columns = [np.sort(rng.choice(n, k, replace=False)) for k in lengths]
+    values = rng.normal(size=sum(lengths)).astype(dtype)
+    return sp.csr_matrix((values, np.concatenate(columns), np.cumsum([0, *lengths])), shape=(len(lengths), n))
+
+
+def parts_of(lengths, seed=0):
+    """One part per node; rows come in any order."""
+    rng = np.random.default_rng(seed)
+    return [(table(own, seed + i), rng.integers(0, 2, len(own))) for i, own in enumerate(lengths)]
+
+
+def ordered(part):
+    """A part in the sparse problem's order, dense."""
+    order = longest_first(part[0])
+    return part[0].toarray()[order], part[1][order]
+
+
+@cache
+def both(lengths, dtype="float64", intercept=False):
+    """The sparse and the dense problem of the same examples in the same order."""
+    parts = parts_of(lengths)
+    options = {"penalty": PENALTY, "intercept": intercept, "dtype": dtype}
+    sparse = sparse_logistic_regression(parts, test=parts[0], **options)
+    return sparse, logistic_regression([ordered(part) for part in parts], test=ordered(parts[0]), **options)
+
+
+def weights_for(problem, seed=1):
+    w = np.random.default_rng(seed).normal(size=(problem.m, problem.n))
+    return jnp.asarray(w, problem.dtype)
+
+
+@jax.jit
+def everything(problem, w):
+    """All that a problem computes, for stacked parameters [m, n]."""
+
+    def one(key, w, data, weight):
+        batch, drawn = problem.minibatch(key, data, weight, 5)
+        again, _ = problem.minibatch(key, batch, drawn, 3)  # a draw from a draw
+        return {
+            "gradient": problem.gradient(w, data, weight),
+            "by differentiation": jax.grad(problem.value)(w, data, weight),
+            "examples": problem.example_gradients(w, data),
+            "batch": problem.gradient(w, batch, drawn),
+            "batch examples": problem.example_gradients(w, batch),
+            "batch value": problem.value(w, batch, drawn),
+            "batch losses": jax.vmap(problem.loss, (None, 0))(w, batch),
+            "again": problem.gradient(w, again, drawn[:3]),
+        }
+
+    keys = jax.random.split(jax.random.key(0), problem.m)
+    return {
+        "values": problem.values(w),
+        "values_at": problem.values_at(w[0]),
+        "gradients": problem.gradients(w),
+        "scores": problem.scores(w[0], problem.test[0]),
+        "curvature": problem.curvature,
+        **jax.vmap(one)(keys, w, problem.data, problem.weight),
+    }
+
+
+@cases
+@pytest.mark.parametrize("intercept", [False, True], ids=["plain", "intercept"])
+def test_everything_is_as_in_the_dense_problem(lengths, intercept):
+    with jax.enable_x64(True):
+        sparse, dense = both(lengths, intercept=intercept)
+        check_problem(sparse)
+        assert (sparse.m, sparse.n, sparse.dtype) == (dense.m, dense.n, dense.dtype)
+        w = weights_for(sparse)
+        found, expected = everything(sparse, w), everything(dense, w)
+        for name, value in expected.items():
+            np.testing.assert_allclose(found[name], value, rtol=1e-9, atol=1e-9, err_msg=name)
+        np.testing.assert_array_equal(sparse.data[1], dense.data[1])
+        np.testing.assert_array_equal(sparse.weight, dense.weight)
+
+
+@settings(max_examples=20)
+@given(
+    st.lists(st.lists(st.integers(0, 40), min_size=1, max_size=6), min_size=1, max_size=3),
+    st.integers(1, 60),
+    st.integers(0, 3),
+)
+def test_products_for_any_lengths(lengths, n, spare):
+    lengths = [[min(k, n) for k in own] for own in lengths]
+    tables = [canonical(table(own, i, n)) for i, own in enumerate(lengths)]
+    tables = [one[longest_first(one)] for one in tables]
+    q = max(map(len, lengths)) + spare
+    with jax.enable_x64(True):
+        rows = sparse_rows(tables, q, n, np.dtype(float), columns=True)
+        x, y = np.random.default_rng(n).normal(size=n), np.random.default_rng(q).normal(size=q)
+        times, transposed = products(rows, jnp.asarray(x), jnp.asarray(y))
+    assert rows.blocks[0][0].shape[1] == q
+    for i, one in enumerate(tables):
+        lines = one.shape[0]
+        np.testing.assert_array_equal(to_csr(rows, i, n).toarray()[:lines], one.toarray())
+        np.testing.assert_allclose(times[i, :lines], one @ x, rtol=1e-9, atol=1e-12)
+        np.testing.assert_array_equal(times[i, lines:], 0.0)
+        np.testing.assert_allclose(transposed[i], one.T @ y[:lines], rtol=1e-9, atol=1e-12)
+
+
+@jax.jit
+def products(rows, x, y):
+    return jax.vmap(lambda own: (own.times(x), own.transposed_times(y, len(x))))(rows)
+
+
+def test_long_rows_are_cut_so_that_little_is_padding(monkeypatch):
+    monkeypatch.setattr(jagged, "_BLOCK", 100)
+    rng = np.random.default_rng(0)
+    lengths = np.maximum(1, np.exp(3 + rng.normal(size=400))).astype(int)
+    one = canonical(table(lengths, n=900))
+    rows = sparse_rows([one[longest_first(one)]], 400, 900, np.dtype(np.float32), columns=True)
+    assert lengths.max() * 400 > 8 * one.nnz  # what a table of one width would have
+    for blocks in (rows.blocks, rows.columns.blocks):
+        assert sum(value.size for _, value in blocks) < 1.3 * one.nnz
+        assert len(blocks) < 40
+
+
+def test_nodes_by_number_clip_and_move_with_their_data():
+    sparse, _ = both(CASES["skewed"], "float32")
+    w, order = weights_for(sparse), np.array([2, 0, 1])
+    all_gradients = jax.jit(lambda problem, w: problem.gradients(w))
+    gradients = all_gradients(sparse, w)
+    rows = jnp.array([1, 7])
+    some = jax.jit(lambda problem, w: jax.vmap(problem.gradient)(w, *problem.local(rows)))(sparse, w[rows])
+    np.testing.assert_allclose(some, gradients[jnp.array([1, 2])], rtol=1e-6, atol=1e-6)
+    moved = sparse.replace(data=jax.tree.map(lambda leaf: leaf[order], sparse.data), weight=sparse.weight[order])
+    np.testing.assert_allclose(all_gradients(moved, w[order]), gradients[order], rtol=1e-6, atol=1e-6)
+
+
+def test_a_run_is_that_of_the_dense_problem():
+    lengths = tuple(tuple(np.random.default_rng(i).integers(0, 14, 12)) for i in range(5))
+    with jax.enable_x64(True):
+        sparse, dense = both(lengths)
+        algorithm = jdfl.CEPS(s=4, rate=0.5, periods=(2, 3), sigma_rule="safe")
+        first, second = (
+            jdfl.run(algorithm, problem, jdfl.network.complete(5), steps=12, every=3) for problem in (sparse, dense)
+        )
+    np.testing.assert_allclose(first.params, second.params, rtol=1e-9, atol=1e-10)
+    assert np.count_nonzero(first.params)
+    assert {"accuracy", "balanced_accuracy", "objective"} <= set(first.history)
+    np.testing.assert_allclose(first.history.to_numpy(float), second.history.to_numpy(float), rtol=1e-9)
+
+
+def test_yardsticks_are_those_of_the_dense_problem():
+    sparse, dense = both(((30, 20, 25, 8), (12, 60, 1), (5, 0, 7, 9, 30)), "float32")
+    best = optimum(sparse)
+    assert best.value == pytest.approx(optimum(dense).value, abs=1e-9)
+    np.testing.assert_allclose(best.w, optimum(dense).w, atol=1e-5)
+    assert sparse_optimum(sparse, 5).value == pytest.approx(sparse_optimum(dense, 5).value, abs=1e-7)
+    assert base_rate(sparse) == pytest.approx(base_rate(dense), abs=1e-12)
+    assert value_at(sparse, best.w) == pytest.approx(value_at(dense, best.w), abs=1e-7)
+
+
+def intermediate_sizes(jaxpr):
+    """The number of entries of everything that a program computes."""
+    for equation in jaxpr.eqns:
+        yield from (np.prod(out.aval.shape, dtype=int) for out in equation.outvars)
+        for inner in jax.tree.leaves(equation.params, is_leaf=lambda leaf: hasattr(leaf, "jaxpr")):
+            if hasattr(inner, "jaxpr"):
+                yield from intermediate_sizes(inner.jaxpr)
+
+
+def test_nothing_dense_on_the_device_or_the_host():
+    rows, n = 1200, 20_000
+    rng = np.random.default_rng(0)
+    features = sp.random_array((rows, n), density=2e-4, format="csr", rng=rng, dtype=np.float32)
+    dataset = Dataset("wide", sp.csr_matrix(features), rng.integers(0, 2, rows))
+    dense_bytes = rows * n * 4
+    tracemalloc.start()
+    problem = classification(dataset, 3, seed=1)
+    check_problem(problem)
+    base_rate(problem)
+    value_at(problem, np.ones(n))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert isinstance(problem, SparseLogisticRegression)
+    assert peak < dense_bytes / 10
+    assert sum(leaf.nbytes for leaf in jax.tree.leaves((problem.data, problem.test))) < dense_bytes / 100
+    w = jnp.ones((3, n), jnp.float32)
+    for function in (problem.gradients, problem.values, jax.grad(lambda w: problem.values(w).mean())):
+        assert max(intermediate_sizes(jax.make_jaxpr(function)(w).jaxpr)) < 10 * 3 * n  # 3 n is the parameters
+
+
+def test_stored_zeros_and_repeated_places_are_the_same_row():
+    plain = sp.csr_matrix(np.array([[1.0, 0, 2.0], [0, 0, 3.0]]))
+    odd = sp.csr_matrix((np.array([2.0, 0.5, 0.5, 0.0, 3.0]), np.array([2, 0, 0, 1, 2]), np.array([0, 3, 5])), (2, 3))
+    labels = np.array([0, 1])
+    first, second = (sparse_logistic_regression([(X, labels)]) for X in (plain, odd))
+    for one, other in zip(jax.tree.leaves(first), jax.tree.leaves(second)):
+        np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda X: [], "at least one node"),
+        (lambda X: [(X.toarray(), np.zeros(3))], r"scipy\.sparse features at node 0, got ndarray.*logistic_regression"),
+        (lambda X: [(X, np.zeros(3)), (X[:0], np.zeros(0))], "none at node 1"),
+        (lambda X: [(X, np.zeros(3)), (X[:, :4], np.zeros(3))], r"\(any, 90\), got \(3, 4\).*node 1"),
+        (lambda X: [(X, np.zeros(2))], r"labels of shape \(3\), got \(2,\).*node 0"),
+        (lambda X: [(X, np.array([0, 1, -1]))], r"0\.\.1, got -1"),
+    ],
+)
+def test_bad_input_is_refused(make, message):
+    with pytest.raises(ValueError, match=message):
+        sparse_logistic_regression(make(table((3, 1, 0))))
+
+
+def test_wrong_places_for_sparse_rows_are_refused():
+    X, y = table((3, 1, 2)), np.array([0, 1, 0])
+    with pytest.raises(ValueError, match="penalty"):
+        sparse_logistic_regression([(X, y)], penalty=-1.0)
+    with pytest.raises(ValueError, match=r"\(any, 90\), got \(3, 4\).*test set"):
+        sparse_logistic_regression([(X, y)], test=(X[:, :4], y))
+    with pytest.raises(ValueError, match="sparse_logistic_regression"):
+        logistic_regression([(X, y)])
+    with pytest.raises(ValueError, match=r"breast_cancer.*sparse = True.*sparse=False"):
+        classification("breast_cancer", 3, sparse=True)
+    with pytest.raises(ValueError, match=r"two classes .* got 10 in digits.*sparse=False"):
+        classification("digits", 3, sparse=True)
+
+
+def test_check_problem_names_what_is_wrong():
+    problem, _ = both(CASES["skewed"], "float32")
+    rows, labels = problem.data
+    columns = rows.columns
+
+    def blocks(b, index=None, value=None):
+        old = rows.blocks[b]
+        new = (old[0] if index is None else index(old[0]), old[1] if value is None else value(old[1]))
+        return problem.replace(data=(rows.replace(blocks=(*rows.blocks[:b], new, *rows.blocks[b + 1 :])), labels))
+
+    test_rows, test_labels = problem.test
+    nan_at = lambda x: x.at[2, 0, 1].set(jnp.nan)  # noqa: E731
+    broken = {
+        r"finite numbers in data\[0\]\.blocks\[1\]\[1\], got nan at node 2, line 0, slot 1": blocks(1, value=nan_at),
+        r"0 to 89 in data\[0\]\.blocks\[0\]\[0\], got 90": blocks(0, index=lambda x: x.at[0, 0, 0].set(90)),
+        r"0 to 89 in data\[0\]\.blocks\[0\]\[0\], got -1": blocks(0, index=lambda x: x.at[0, 0, 0].set(-1)),
+        "whole numbers": blocks(0, index=lambda x: x.astype(jnp.float32)),
+        r"data\[0\]\.blocks\[0\] of shape \(3, 7, slots\)": blocks(0, lambda x: x[:, :-1], lambda x: x[:, :-1]),
+        r"data\[0\]\.blocks\[1\] of shape .* fewer lines": blocks(1, value=lambda x: x[:, :, :-1]),
+        "at least one block": problem.replace(data=(rows.replace(blocks=()), labels)),
+        r"data\[1\]": problem.replace(data=(rows, labels[:, :-1])),
+        "got nan at node 0, example 1": problem.replace(data=(rows, labels.at[0, 1].set(jnp.nan))),
+        "SparseRows, labels": problem.replace(data=labels),
+        r"columns\.place": problem.replace(
+            data=(rows.replace(columns=columns.replace(place=columns.place.at[0, 0].set(999))), labels)
+        ),
+        "node 1": problem.replace(weight=problem.weight.at[1].set(0.0)),
+        r"test\[0\]\.blocks\[0\] of shape \(6, slots\)": problem.replace(test=(test_rows, test_labels[:-1])),
+        r"finite numbers in test\[0\]\.blocks\[0\]\[1\], got inf at line 0": problem.replace(
+            test=(
+                jax.tree.map(
+                    lambda x: x.at[0, 0].set(jnp.inf) if jnp.issubdtype(x.dtype, jnp.floating) else x, test_rows
+                ),
+                test_labels,
+            )
+        ),
+        r"labels, got inf|See test\[1\]": problem.replace(test=(test_rows, test_labels.at[0].set(jnp.inf))),
+    }
+    for message, bad in broken.items():
+        with pytest.raises(ValueError, match=message):
+            check_problem(bad)
+
+
+def test_classification_takes_rows_as_they_are_or_as_told():
+    rng = np.random.default_rng(0)
+    dense = (rng.random((60, 8)) * (rng.random((60, 8)) < 0.3)).astype(np.float32)
+    stored = Dataset("text", sp.csr_matrix(dense), rng.integers(0, 2, 60))
+    plain = replace(stored, features=dense)
+    options = {"seed": 4, "intercept": True, "partition": "dirichlet"}
+    kept, made = classification(stored, 4, **options), classification(plain, 4, sparse=True, **options)
+    for one, other in zip(jax.tree.leaves(kept), jax.tree.leaves(made)):
+        np.testing.assert_array_equal(one, other)
+    unpacked = classification(stored, 4, sparse=False, **options)
+    assert not isinstance(unpacked, SparseLogisticRegression)
+    assert isinstance(kept, SparseLogisticRegression)
+    w = weights_for(kept)
+    assert kept.n == unpacked.n == 9
+    np.testing.assert_allclose(kept.gradients(w), unpacked.gradients(w), rtol=1e-5, atol=1e-6)
+    scores = np.sort(kept.scores(w[0], kept.test[0]))
+    np.testing.assert_allclose(scores, np.sort(unpacked.scores(w[0], unpacked.test[0])), rtol=1e-5, atol=1e-6)
+    with_test = replace(stored, test_features=dense[:5], test_labels=stored.labels[:5])
+    assert classification(with_test, 2).test[0].blocks[0][0].shape[0] == 5

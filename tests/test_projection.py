@@ -1,0 +1,187 @@
+"""P_s by both of its ways: against a stable sort, bit by bit, for every type of number."""
+
+from contextlib import nullcontext
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
+from jax import lax
+
+from jdfl import ops, projection
+
+N = 7
+NAMES = ("float32", "float64", "float16", "bfloat16", "int32")
+DTYPES = pytest.mark.parametrize("dtype", NAMES)
+by_index = jax.jit(projection._by_index, static_argnames="s")
+by_search = jax.jit(lambda x, s: jnp.where(projection._largest(x, s), x, jnp.zeros_like(x)), static_argnames="s")
+largest = jax.jit(projection._largest, static_argnames="s")
+top_s = jax.jit(ops.top_s, static_argnames="s")
+support = jax.jit(ops.support, static_argnames="s")
+
+
+def bits_of(dtype):
+    return np.dtype(f"uint{8 * jnp.dtype(dtype).itemsize}")
+
+
+def wide(dtype):
+    return jax.enable_x64(True) if jnp.dtype(dtype).itemsize == 8 else nullcontext()
+
+
+def rows_of(dtype):
+    """Rows [3, N]: few values with many ties, or any bit patterns (NaN, infinities, subnormal numbers, -2^31)."""
+    few = st.sampled_from([0.0, -0.0, 1.0, -1.0, 2.0, -2.0])
+    ties = arrays.arrays(np.float64, (3, N), elements=few).map(lambda x: x.astype(dtype))
+    return st.one_of(ties, arrays.arrays(bits_of(dtype), (3, N)).map(lambda x: x.view(dtype)))
+
+
+def order(x: np.ndarray) -> np.ndarray:
+    """The places of the entries of each row from the largest to the smallest, the lower one first among equals."""
+    size = np.abs(x.astype(np.float64))
+    if x.dtype in (np.float32, np.float64, jnp.bfloat16):
+        size[size < float(jnp.finfo(x.dtype).smallest_normal)] = 0
+    missing = np.isnan(size)
+    return np.lexsort((-np.where(missing, 0, size), ~missing), axis=-1)
+
+
+def oracle(x: np.ndarray, s: int) -> np.ndarray:
+    kept = order(x)[..., :s]
+    result = np.zeros_like(x)
+    np.put_along_axis(result, kept, np.take_along_axis(x, kept, -1), -1)
+    return result
+
+
+def assert_same_bits(found, expected):
+    """Equal in type and bits, except that a NaN is a NaN."""
+    found = np.asarray(found)
+    assert found.dtype == expected.dtype
+    missing = np.isnan(expected.astype(np.float64))
+    np.testing.assert_array_equal(np.isnan(found.astype(np.float64)), missing)
+    kind = bits_of(found.dtype)
+    np.testing.assert_array_equal(found.view(kind)[~missing], np.ascontiguousarray(expected).view(kind)[~missing])
+
+
+@DTYPES
+@given(data=st.data(), s=st.sampled_from([1, 3, N - 1]))
+def test_both_ways_keep_the_largest(dtype, data, s):
+    x = data.draw(rows_of(dtype))
+    with wide(dtype):
+        assert_same_bits(by_index(jnp.asarray(x), s=s), oracle(x, s))
+        assert_same_bits(by_search(jnp.asarray(x), s=s), oracle(x, s))
+        assert (np.asarray(largest(jnp.asarray(x), s=s)).sum(axis=1) == s).all()
+
+
+@DTYPES
+@given(data=st.data(), s=st.sampled_from([1, 3, N - 1, N, N + 2]))
+def test_top_s_and_support(dtype, data, s):
+    x = data.draw(rows_of(dtype))
+    with wide(dtype):
+        found = top_s(jnp.asarray(x), s=s)
+        assert_same_bits(found, oracle(x, s))
+        assert_same_bits(top_s(found, s=s), oracle(x, s))  # idempotent
+        if s <= N:
+            index, value = (np.asarray(part) for part in support(jnp.asarray(x[0]), s=s))
+            assert index.dtype == np.int32
+            np.testing.assert_array_equal(np.sort(index), np.sort(order(x)[0, :s]))
+            assert_same_bits(value, x[0][index])
+
+
+@given(st.integers(0, 2**31), st.sampled_from([1, 2, 30, 299]), st.sampled_from([1, 2, 20, 10**6]))
+def test_long_rows_with_any_number_of_ties(seed, s, levels):
+    rng = np.random.default_rng(seed)
+    x = (rng.integers(-levels, levels + 1, (4, 300)) * 10.0 ** rng.integers(-30, 30, (4, 1))).astype(np.float32)
+    assert_same_bits(by_search(jnp.asarray(x), s=s), oracle(x, s))
+    assert_same_bits(by_index(jnp.asarray(x), s=s), oracle(x, s))
+
+
+@given(st.integers(0, 2**31), st.sampled_from([3, 40]), st.integers(-20, 20))
+def test_scaling_and_permuting(seed, s, power):
+    rng = np.random.default_rng(seed)
+    x = rng.standard_normal((2, 300)).astype(np.float32)  # no ties
+    places = rng.permutation(300)
+    found = np.asarray(top_s(jnp.asarray(x), s=s))
+    np.testing.assert_array_equal(top_s(jnp.asarray(x[:, places]), s=s), found[:, places])
+    scale = np.float32(-(2.0**power))
+    np.testing.assert_array_equal(top_s(jnp.asarray(scale * x), s=s), scale * found)
+
+
+def test_the_way_is_chosen_by_the_share_and_the_type():
+    x = jnp.ones((400,), jnp.float32)
+    assert projection._few(x, 2, projection.FEW_VALUES)
+    assert not projection._few(x, 3, projection.FEW_VALUES)
+    assert projection._few(x, 3, projection.FEW_INDICES)
+    assert not projection._few(x.astype(jnp.bfloat16), 1, projection.FEW_VALUES)
+    assert projection._few(x[: projection.SHORT], 100, projection.FEW_VALUES)
+    for s, dtype in ((2, jnp.float32), (3, jnp.float32), (3, jnp.uint32)):
+        expected = (np.arange(400) < s).astype(dtype)
+        np.testing.assert_array_equal(top_s(x.astype(dtype), s=s), expected)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int32"])
+def test_nothing_is_kept_for_zero_and_a_negative_s_is_refused(dtype):
+    x = jnp.ones((2, N), dtype)
+    np.testing.assert_array_equal(ops.top_s(x, 0), np.zeros((2, N)))
+    with pytest.raises(ValueError, match="negative"):
+        ops.top_s(x, -1)
+    with pytest.raises(ValueError, match="k argument"):
+        ops.support(x[0], N + 1)
+
+
+def test_the_smallest_integer_is_the_largest_in_magnitude():
+    for dtype in ("int8", "int16", "int32"):
+        least = np.iinfo(dtype).min
+        x = np.array([[least + 1, 5, least, -(least + 1)]], dtype)
+        for way in (by_index, by_search):
+            np.testing.assert_array_equal(way(jnp.asarray(x), s=1), [[0, 0, least, 0]])
+            np.testing.assert_array_equal(way(jnp.asarray(x), s=2), [[least + 1, 0, least, 0]])
+
+
+def test_subnormal_numbers_count_as_zero_and_those_of_float16_do_not():
+    tiny = np.array([[0.0, 1e-40, -2e-40, 1.0]], np.float32)
+    half = np.array([[0.0, 6e-8, -1e-6, 1.0]], np.float16)
+    for way in (by_index, by_search):
+        assert_same_bits(way(jnp.asarray(tiny), s=3), np.array([[0, 1e-40, 0, 1]], np.float32))  # kept as it is
+        np.testing.assert_array_equal(way(jnp.asarray(half), s=2), np.array([[0, 0, -1e-6, 1]], np.float16))
+
+
+@pytest.mark.parametrize("s", [1, 3, N])
+def test_a_nan_stays_visible(s):
+    x = np.array([[5.0, np.nan, np.inf, 1.0, -np.inf, 0.0, 2.0]], np.float32)
+    for way in (top_s, by_index):
+        found = np.asarray(way(jnp.asarray(x), s=s))[0]
+        assert np.isnan(found[1])
+        assert np.isinf(found[[2, 4]]).sum() == min(2, s - 1)
+
+
+def test_leading_axes_vmap_scan_and_no_rows():
+    x = np.random.default_rng(0).standard_normal((2, 3, N)).astype(np.float32)
+    expected, s = oracle(x, 2), 2
+    rows = jnp.asarray(x)
+    np.testing.assert_array_equal(top_s(rows, s=s), expected)
+    np.testing.assert_array_equal(top_s(rows[0, 0], s=s), expected[0, 0])
+    np.testing.assert_array_equal(top_s(rows[:0], s=s), expected[:0])
+    one = partial(ops.top_s, s=s)
+    np.testing.assert_array_equal(jax.jit(jax.vmap(jax.vmap(one)))(rows), expected)
+    np.testing.assert_array_equal(jax.vmap(one, in_axes=1, out_axes=1)(rows), expected)
+    np.testing.assert_array_equal(lax.scan(lambda _, row: (None, one(row)), None, rows)[1], expected)
+    index, value = jax.jit(jax.vmap(lambda row: ops.support(row, s)))(rows[0])
+    np.testing.assert_array_equal(np.take_along_axis(x[0], np.asarray(index), 1), value)
+    np.testing.assert_array_equal(np.sort(index, axis=1), np.sort(order(x[0])[:, :s], axis=1))
+
+
+def test_gradients_pass_through_what_is_kept():
+    x = jnp.array([3.0, -1.0, 2.0, 0.5, -4.0], jnp.float32)
+    slope = jax.grad(lambda x: jnp.sum(jnp.square(ops.top_s(x, 3))))(x)
+    np.testing.assert_array_equal(slope, [6.0, 0.0, 4.0, 0.0, -8.0])
+
+
+@given(rows_of("float32"), st.sampled_from([1, 3]))
+def test_padding_for_gpus_changes_nothing(x, s):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(jax, "default_backend", lambda: "gpu")
+        assert f"{projection._GPU_N}" in str(jax.make_jaxpr(partial(projection._indices, s=s))(x))
+        assert_same_bits(projection._by_index(jnp.asarray(x), s), oracle(x, s))
