@@ -9,7 +9,7 @@ demo: .venv/installed
 
 test: .venv/installed-test
 	$(MAKE) --no-print-directory lint
-	$(BIN)/python -m pytest -n 2
+	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 lint: .venv/installed-test
 	$(BIN)/ruff check .

@@ -86,6 +86,7 @@ READINGS = (
     Reading("graph", "p = 0.35", p=0.35),
     Reading("graph", "p = 0.5", p=0.5),
 )
+TICKS = {"rounds": (15, 20, 30, 50, 100, 200), "objective": (0.125, 0.13, 0.14, 0.15, 0.2, 0.3, 0.4)}
 QUICK = ("preset", "first communication", "i in N_i")
 
 
@@ -126,7 +127,7 @@ def draw(rows: Sequence[Row], chosen: Options) -> None:
     fig = Figure(figsize=(11, 7.5), layout="constrained")
     panels = fig.subplots(2, 2, sharex="col", width_ratios=(3, 2), squeeze=False)
     for column, variant in enumerate(SHOWN):
-        for axis, measure in zip(panels[:, column], ("rounds", "objective")):
+        for axis, (measure, ticks) in zip(panels[:, column], TICKS.items()):
             here = [one for one in rows if one.case.startswith(variant + " |") and one.column == measure]
             place = np.arange(len(here))
             axis.errorbar(place, [o.mean for o in here], [o.sd for o in here], fmt="o", color="#0072B2")
@@ -135,7 +136,9 @@ def draw(rows: Sequence[Row], chosen: Options) -> None:
             axis.set_xticks(place, [one.case.split(" | ")[1] for one in here], rotation=60, ha="right", fontsize=8)
             axis.set_ylabel(measure)
             axis.set_yscale("log")
-            axis.grid(alpha=0.3, which="both")
+            axis.set_yticks(ticks, [f"{tick:g}" for tick in ticks])
+            axis.set_yticks([], minor=True)
+            axis.grid(alpha=0.3)
         panels[0, column].set_title(f"{variant}: jdfl ± sd (dots), paper (dashed)", fontsize=10)
     fig.savefig(chosen.out / f"{NAME}.png", dpi=150)
 

@@ -22,7 +22,7 @@ FIGURES = {  # cases of Table III, by what changes
     "Fig. 2: epsilon": (CASES[3], CASES[0], CASES[4]),
     "Fig. 3: r": (CASES[0], CASES[5], CASES[6]),
 }
-COLOURS = {"DP-1BCS": "#0072B2", "NoDP-1BCS": "#009E73", "DP-Perf": "#D55E00", "NoDP-Perf": "#CC79A7"}
+COLOURS = {"DP-Perf": "#D55E00", "NoDP-Perf": "#CC79A7", "DP-1BCS": "#0072B2", "NoDP-1BCS": "#009E73"}
 
 
 def curves(case: Case, variant: str, seeds: int) -> tuple[np.ndarray, list[int]]:
@@ -71,7 +71,7 @@ def draw(figures: dict[str, tuple[Case, ...]], found: dict[tuple[str, str], np.n
             for variant, colour in COLOURS.items():
                 *objective, stop = found[str(case), variant]
                 mean, sd = np.mean(objective, axis=0), np.std(objective, axis=0)
-                axis.plot(mean, color=colour, label=variant)
+                axis.plot(mean, color=colour, label=variant, linestyle="--" if "1BCS" in variant else "-")
                 axis.fill_between(np.arange(ROUNDS + 1), mean - sd, mean + sd, color=colour, alpha=0.2, linewidth=0)
                 axis.plot(stop[0], mean[round(stop[0])], "o", color=colour)
             axis.set_yscale("log")

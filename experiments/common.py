@@ -61,7 +61,7 @@ def row(case: str, column: str, paper: float | None, values: Sequence[float]) ->
 def save(rows: Sequence[Row], out: Path, name: str) -> Path:
     """Write DIR/NAME.json."""
     path = out / f"{name}.json"
-    path.write_text(json.dumps([asdict(one) for one in rows], indent=1) + "\n")
+    path.write_text(json.dumps([asdict(one) for one in rows], indent=1, allow_nan=False) + "\n")
     return path
 
 

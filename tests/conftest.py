@@ -37,3 +37,10 @@ jax.monitoring.register_event_duration_secs_listener(_listen)
 def compilations():
     """A function that says how many programs have been compiled so far."""
     return lambda: _compiled
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _forget_compiled_programs():
+    """Compiled programs are mapped memory, of which a process may have so much only; modules share few of them."""
+    yield
+    jax.clear_caches()

@@ -18,7 +18,7 @@ from jdfl.summary import spread_text, summary, summary_text
 
 @pytest.fixture(scope="module")
 def result() -> jdfl.Result:
-    algorithm = jdfl.CEPS(s=2, codec=jdfl.OneBit(), mechanism=jdfl.Gaussian(0.5), periods=(2, 3))
+    algorithm = jdfl.CEPS(s=2, codec=jdfl.OneBit(d=40), mechanism=jdfl.Gaussian(0.5), periods=(2, 3))
     problem = jdfl.problems.example1(4, 20, 2, (5, 9))
     return jdfl.run(
         algorithm, problem, jdfl.network.ring(4), steps=12, every=4, stop=jdfl.consensus_below(1e9, after=8)
@@ -108,7 +108,7 @@ def test_run_folders_never_collide(tmp_path):
 def test_a_summary_counts_and_claims_nothing(result):
     told = summary(result)
     text = summary_text(told)
-    assert told["bytes"] == result.totals.messages["model"] * (10 + 64) / 8
+    assert told["bytes"] == result.totals.messages["model"] * (40 + 64) / 8
     assert told["communication_rounds"]["max"] == result.communication_rounds.max()
     assert told["privacy"]["releases"] == result.totals.releases > 0
     for words in ("no guarantee is claimed", result.guarantee.reason, "CEPS with OneBit messages and Gaussian noise"):

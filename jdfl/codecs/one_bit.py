@@ -17,8 +17,10 @@ from jdfl.codecs.gpsp import gpsp, working_sparsity
 
 _MATRIX = 11  # purpose of the sensing matrices' keys
 # Share of the support that GPSP recovers with Gaussian Phi, by d / (s ln(n / s)); measured by experiments.gpsp_quality.
+# Where it works with no more entries than s, it needs more signs: 1 / NO_SPARE times as many.
 RECOVERY = ((1.1, 0.25), (2.2, 0.51), (3.3, 0.73), (4.3, 0.89), (5.4, 0.95), (6.5, 0.97), (8.7, 0.98), (10.9, 0.99))
 MOST_COLUMNS = 2**24  # numbers that columns of sensing matrices made on the way may take, 64 MB
+NO_SPARE = 0.72
 POOR = 0.93  # recovery below which `check` warns
 
 
@@ -62,10 +64,8 @@ class OneBit:
 
     def lanes(self, n: int) -> int:
         """Few where every message reads a matrix of its own, so that it stays in cache; many where they share work."""
-        if jax.default_backend() != "cpu":
-            wide = 256
-        else:
-            wide = 32 if self.shared or self.ensemble == "hadamard" else 4
+        together = self.shared or self.ensemble == "hadamard"
+        wide = 256 if jax.default_backend() != "cpu" else 32 if together else 4
         if self.ensemble == "hadamard":  # whose columns are made on the way, t N numbers a message
             t = working_sparsity(n, self._sizes(n)[1], self.s or 1)
             wide = min(wide, max(1, MOST_COLUMNS // (t * sensing.hadamard_size(n))))
@@ -112,7 +112,7 @@ class OneBit:
             return
         expected = recovery(n, d, s)
         if expected < POOR and not self.side:
-            least = int(np.ceil(6.5 * s * np.log(max(n / s, np.e))))
+            least = int(np.ceil(6.5 * _unit(n, d, s)))
             warnings.warn(
                 f"With d = {d} signs GPSP recovers about {expected:.0%} of the support of s = {s} nonzeros among "
                 f"n = {n} (measured). Use d >= {least} or a smaller s, or side=True.",
@@ -226,9 +226,15 @@ class OneBit:
 
 
 def recovery(n: int, d: int, s: int) -> float:
-    """The share of a support of s among n that GPSP is measured to recover from d Gaussian signs (`RECOVERY`)."""
+    """The share of a support of s among n that GPSP is measured to recover from d Gaussian signs, within about .06."""
     ratio, share = zip(*RECOVERY)
-    return float(np.interp(d / (s * np.log(max(n / s, np.e))), ratio, share))
+    return float(np.interp(d / _unit(n, d, s), ratio, share))
+
+
+def _unit(n: int, d: int, s: int) -> float:
+    """The number of signs that `RECOVERY` counts in."""
+    spare = working_sparsity(n, d, s) > s
+    return s * np.log(max(n / s, np.e)) / (1.0 if spare else NO_SPARE)
 
 
 _PER_NODE = ("gamma", "margin", "eta")
