@@ -19,7 +19,7 @@ _MATRIX = 11  # purpose of the sensing matrices' keys
 # Share of the support that GPSP recovers with Gaussian Phi, by d / (s ln(n / s)); measured by experiments.gpsp_quality.
 # Where it works with no more entries than s, it needs more signs: 1 / NO_SPARE times as many.
 RECOVERY = ((1.1, 0.25), (2.2, 0.51), (3.3, 0.73), (4.3, 0.89), (5.4, 0.95), (6.5, 0.97), (8.7, 0.98), (10.9, 0.99))
-MOST_COLUMNS = 2**24  # numbers that columns of sensing matrices made on the way may take, 64 MB
+MOST_COLUMNS = 2**24  # numbers that the columns gathered for messages side by side may take, 64 MB
 NO_SPARE = 0.72
 POOR = 0.93  # recovery below which `check` warns
 
@@ -66,10 +66,8 @@ class OneBit:
         """Few where every message reads a matrix of its own, so that it stays in cache; many where they share work."""
         together = self.shared or self.ensemble == "hadamard"
         wide = 256 if jax.default_backend() != "cpu" else 32 if together else 4
-        if self.ensemble == "hadamard":  # whose columns are made on the way, t N numbers a message
-            t = working_sparsity(n, self._sizes(n)[1], self.s or 1)
-            wide = min(wide, max(1, MOST_COLUMNS // (t * sensing.hadamard_size(n))))
-        return wide
+        d = self._sizes(n)[1]
+        return min(wide, max(1, MOST_COLUMNS // (d * working_sparsity(n, d, self.s or 1))))
 
     def check(self, n: int, m: int, sparsity: int) -> None:
         """Refuse settings out of range; warn where the decoder cannot recover what it is asked for."""
@@ -167,7 +165,7 @@ class OneBit:
             signs = jnp.broadcast_to(sensing.signs(self.seed, wide, dtype), (b, *wide))
         else:
             signs = jax.vmap(lambda key: sensing.signs(key, wide, dtype))(self.seed)
-        return sensing.Hadamard(signs, self.order, n)
+        return sensing.double_hadamard(signs, self.order, n)
 
     def _logarithm(self, x: Array) -> Array:
         return jnp.sign(x) * jnp.log1p(jnp.abs(x)) / jnp.log(self.gamma)[:, None]

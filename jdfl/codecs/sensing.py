@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import struct
-from jax import Array, lax
+from jax import Array
 
 from jdfl import ops
 
@@ -103,47 +103,52 @@ class Shared:
 
 @struct.dataclass
 class Hadamard:
-    """The rows `row` of H D2 H D1 / sqrt(N), one pair D1, D2 per message and per N rows."""
+    """The rows `row` of H D2 H D1 / sqrt(N), one pair D1, D2 per message and per N rows.
 
-    signs: Array  # [b, 2, blocks, N] of +-1: D1 and D2
+    Two columns of H have a third as their product, (-1)^(r.k) (-1)^(k.j) = (-1)^((r xor j).k), so that the entry (r, j)
+    is D1[j] (H D2)[r xor j] / sqrt(N): columns are gathered from one transform of D2.
+    """
+
+    first: Array  # [b, blocks, N] of +-1: D1
+    second: Array  # [b, blocks, N] of +-1: D2
+    spectrum: Array  # [b, blocks N] H D2 / sqrt(N)
     row: Array  # [d] int32 in 0 .. blocks N - 1
     n: int = struct.field(pytree_node=False)
 
     def measure(self, x: Array) -> Array:
         """Phi x."""
-        N = self.signs.shape[-1]
+        b, _, N = self.first.shape
         wide = jnp.pad(x, ((0, 0), (0, N - self.n)))
-        return self._rows(transform(wide[:, None] * self.signs[:, 0]))
-
-    def _rows(self, y: Array) -> Array:
-        """Rows [b, ..., d] of H D2 y / sqrt(N) for y [b, ..., blocks, N]."""
-        second = self.signs[:, 1].reshape(-1, *(1,) * (y.ndim - 3), *self.signs.shape[2:])
-        z = transform(y * second) / np.sqrt(y.shape[-1])
-        return z.reshape(*z.shape[:-2], -1)[..., self.row]
+        z = transform(transform(wide[:, None] * self.first) * self.second) / np.sqrt(N)
+        return z.reshape(b, -1)[:, self.row]
 
     def combine(self, T: Array, x: Array) -> Array:
         """Phi_T x."""
-        lane = jnp.arange(T.shape[0])[:, None]
-        return self.measure(jnp.zeros((T.shape[0], self.n), x.dtype).at[lane, T].set(x, mode="drop"))
+        return jnp.einsum("bt,btd->bd", x, self.columns(T), precision=ops.HIGHEST)
 
     def columns(self, T: Array) -> Array:
         """Phi_T^T."""
-        N = self.signs.shape[-1]
-        common = lax.population_count(T[:, :, None] & jnp.arange(N, dtype=T.dtype)[None, None, :])
-        column = (1 - 2 * (common & 1)).astype(self.signs.dtype)  # H[:, T]: -1 for an odd number of common ones
-        first = jnp.take_along_axis(self.signs[:, 0], T[:, None, :], axis=2, mode="clip")  # [b, blocks, t]
-        return self._rows(jnp.swapaxes(first, 1, 2)[..., None] * column[:, :, None])
+        lane = jnp.arange(T.shape[0])[:, None, None]
+        block = self.row[None, None, :] // self.first.shape[-1]
+        return self.first[lane, block, T[:, :, None]] * self.spectrum[lane, self.row[None, None, :] ^ T[:, :, None]]
 
     def adjoint(self, v: Array) -> Array:
         """Phi^T v."""
-        b, _, blocks, N = self.signs.shape
+        b, blocks, N = self.first.shape
         z = jnp.zeros((b, blocks * N), v.dtype).at[:, self.row].set(v).reshape(b, blocks, N)
-        z = transform(transform(z) * self.signs[:, 1]) * self.signs[:, 0]
+        z = transform(transform(z) * self.second) * self.first
         return jnp.sum(z, axis=1)[:, : self.n] / np.sqrt(N)
 
     def take(self, lane: Array) -> "Hadamard":
         """The matrices of some of the messages."""
-        return self.replace(signs=self.signs[lane])  # pyright: ignore[reportAttributeAccessIssue]
+        own = {name: getattr(self, name)[lane] for name in ("first", "second", "spectrum")}
+        return self.replace(**own)  # pyright: ignore[reportAttributeAccessIssue]
+
+
+def double_hadamard(signs: Array, row: Array, n: int) -> Hadamard:
+    """The matrices for D1 and D2 as signs [b, 2, blocks, N] and rows [d], on vectors with n <= N entries."""
+    spectrum = transform(signs[:, 1]) / np.sqrt(signs.shape[-1])
+    return Hadamard(signs[:, 0], signs[:, 1], spectrum.reshape(signs.shape[0], -1), row, n)
 
 
 def transform(x: Array) -> Array:

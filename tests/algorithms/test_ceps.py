@@ -176,14 +176,14 @@ def test_first_communication_at_zero_or_at_the_period():
 
 
 def test_blocks_do_not_matter():
-    small, large = (run(SMALL.replace(codec=jdfl.OneBit(d=60), block=block)) for block in (1, M))
+    small, large = (run(SMALL.replace(codec=jdfl.OneBit(d=100), block=block)) for block in (1, M))
     np.testing.assert_allclose(small.params, large.params, rtol=1e-4, atol=1e-5)
     assert small.totals == large.totals
 
 
 def test_own_parameters_through_the_codec():
     exact, coded = (
-        run(SMALL.replace(codec=jdfl.OneBit(d=60), own="always", own_coded=own_coded)) for own_coded in (False, True)
+        run(SMALL.replace(codec=jdfl.OneBit(d=100), own="always", own_coded=own_coded)) for own_coded in (False, True)
     )
     assert not np.array_equal(exact.params, coded.params)
     assert exact.totals == coded.totals  # nothing is sent to oneself

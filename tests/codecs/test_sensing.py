@@ -6,7 +6,15 @@ import numpy as np
 import pytest
 from scipy.linalg import hadamard
 
-from jdfl.codecs.sensing import Hadamard, Shared, Stored, hadamard_rows, hadamard_size, signs, transform
+from jdfl.codecs.sensing import (
+    Shared,
+    Stored,
+    double_hadamard,
+    hadamard_rows,
+    hadamard_size,
+    signs,
+    transform,
+)
 
 B, T = 3, 4
 
@@ -18,7 +26,7 @@ def make(kind: str, n: int, d: int):
     if kind == "shared":
         return Shared(jax.random.normal(key, (n, d), jnp.float64))
     N = hadamard_size(n)
-    return Hadamard(signs(key, (B, 2, -(-d // N), N), jnp.float64), hadamard_rows(key, n, d), n)
+    return double_hadamard(signs(key, (B, 2, -(-d // N), N), jnp.float64), hadamard_rows(key, n, d), n)
 
 
 def matrix_of(sensing, n: int) -> np.ndarray:
@@ -59,8 +67,8 @@ def test_two_hadamard_transforms_with_signs_between(n):
         assert n <= N
         assert len(set(sensing.row.tolist())) == d
         H = hadamard(N)
-        blocks = sensing.signs.shape[2]
-        first, second = np.asarray(sensing.signs[0])
+        first, second = np.asarray(sensing.first[0]), np.asarray(sensing.second[0])
+        blocks = len(first)
         phi = np.concatenate([H @ np.diag(second[k]) @ H @ np.diag(first[k]) for k in range(blocks)]) / np.sqrt(N)
         measured = np.asarray(sensing.measure(jnp.broadcast_to(jnp.eye(n, dtype=jnp.float64)[0], (B, n))))
         np.testing.assert_allclose(measured[0], phi[np.asarray(sensing.row), 0], atol=1e-12)
