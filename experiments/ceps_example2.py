@@ -209,19 +209,20 @@ def main(arguments: Sequence[str] | None = None) -> list[Row]:
     name = "QSAR" if has("qsar") and not quick else "breast_cancer"
     draw(histories, lines, chosen, name)
 
-    parts: list[list[Row]] = []
+    parts: list[tuple[Any, ...]] = []  # of `formats`
     text: dict[str, Any] = {"sigma_rule": "safe"}  # on text the paper's steps leave the nodes far apart
     if quick:
         small = jdfl.problems.classification(jdfl.problems.realsim_like(4000, 2000), M)
-        parts.append(formats(small, 50, 1536, 1, 60, **text))
+        parts.append((small, 50, 1536, 1, 60, text))
     else:
         if has("qsar"):
-            parts.append(formats(jdfl.problems.classification("qsar", M), 50, 1024, seeds, 1000, step_scale=2.0))
+            parts.append((jdfl.problems.classification("qsar", M), 50, 1024, seeds, 300, {"step_scale": 2.0}))
         if has("news20"):
             news = jdfl.problems.classification("news20", M)
-            parts += [formats(news, 50, 2800, seeds, 100, **text), formats(news, 200, None, seeds, 100, **text)]
-        parts.append(formats(jdfl.problems.classification("realsim_like", M), 50, 2800, seeds, 100, **text))
-    for part in parts:
+            parts += [(news, 50, 2800, seeds, 100, text), (news, 200, None, seeds, 100, text)]
+        parts.append((jdfl.problems.classification("realsim_like", M), 50, 2800, seeds, 100, text))
+    for *setting, fields in parts:
+        part = formats(*setting, **fields)
         show("CEPS by wire format, a fifth of the data held out", part)
         rows += part
     print("written:", save(rows, chosen.out, NAME), chosen.out / f"{NAME}.png")

@@ -63,9 +63,9 @@ class OneBit:
         return self.side
 
     def lanes(self, n: int) -> int:
-        """Few where every message reads a matrix of its own, so that it stays in cache; many where they share work."""
-        together = self.shared or self.ensemble == "hadamard"
-        wide = 256 if jax.default_backend() != "cpu" else 32 if together else 4
+        """Few on CPU, where a matrix of each stays in cache; rows that nobody asked for fill up the last block."""
+        together = self.shared and self.ensemble != "hadamard"
+        wide = 256 if jax.default_backend() != "cpu" else 16 if together else 4
         d = self._sizes(n)[1]
         return min(wide, max(1, MOST_COLUMNS // (d * working_sparsity(n, d, self.s or 1))))
 
