@@ -86,7 +86,7 @@ def test_bad_yaml_names_the_place_and_the_value(text: str, words: list[str]):
 
 MIRRORS = [
     (config.CEPS, jdfl.CEPS, {"period", "sigma"}),
-    (config.OneBit, jdfl.OneBit, {"matrix", "seed", "order"}),
+    (config.OneBit, jdfl.OneBit, {"matrix", "order"}),
     (config.Dense, jdfl.Dense, set()),
     (config.Sparse, jdfl.Sparse, set()),
     (config.Gaussian, jdfl.Gaussian, set()),

@@ -28,11 +28,12 @@ POOR = 0.93  # recovery below which `check` warns
 class OneBit:
     """c = sign(Phi x), x = sign(w) log_gamma(1 + |w|), sent with ||w||; GPSP finds x, then w is rebuilt.
 
-    Phi comes from `ensemble` (see `jdfl.codecs.sensing`): "gaussian" is stored, 4 n d bytes a node, or once for all
-    nodes if `shared`; "rademacher" is drawn from its seed wherever it is needed, and "hadamard" never exists as a
-    matrix. "sparse", the paper's suggestion with a share `density` of nonzeros, fails: most measurements see none of x.
-    With `side` the decoder starts from the parameters that the receiver has itself, so that d may be much smaller;
-    then every receiver decodes on its own.
+    Phi comes from `ensemble` (see `jdfl.codecs.sensing`). "gaussian" is stored, 4 n d bytes a node, or once for all
+    nodes if `shared`; it stays the same for a whole run, so a vector that it fails on is failed on again. "rademacher"
+    (unless shared) and "hadamard" come anew from the key of every message and need no storage; "hadamard" never exists
+    as a matrix. "sparse", the paper's suggestion with a share `density` of nonzeros, fails: most measurements see none
+    of x. With `side` the decoder starts from the parameters that the receiver has itself, so that d may be much
+    smaller; then every receiver decodes on its own.
 
     `inverse` says how w follows from the unit vector v: "paper" (Step 6-7) exponentiates v as it is and rescales, which
     errs by a few per cent even when v is perfect, since log_gamma(1 + |w|) was normalised before; "exact" first finds
@@ -52,8 +53,7 @@ class OneBit:
     eta: Any = 1e-4  # GPSP's ridge
     cap: int = struct.field(pytree_node=False, default=12)  # most GPSP iterations
     norm_bits: Literal[32, 64] = struct.field(pytree_node=False, default=64)  # the paper sends a double
-    matrix: Any = None  # Phi^T, [m, n, d] or shared [n, d]; None: made in prepare where the ensemble is stored
-    seed: Any = None  # keys [m] or shared [] of the ensembles that are not stored; made in prepare
+    matrix: Any = None  # Phi^T, [m, n, d] or shared [n, d]; None: drawn in prepare where it is stored
     order: Any = None  # [d] rows of the Hadamard transforms; made in prepare
     free: ClassVar[bool] = False
 
@@ -64,8 +64,7 @@ class OneBit:
 
     def lanes(self, n: int) -> int:
         """Few on CPU, where a matrix of each stays in cache; rows that nobody asked for fill up the last block."""
-        together = self.shared and self.ensemble != "hadamard"
-        wide = 256 if jax.default_backend() != "cpu" else 16 if together else 4
+        wide = 256 if jax.default_backend() != "cpu" else 16 if self.shared else 4
         d = self._sizes(n)[1]
         return min(wide, max(1, MOST_COLUMNS // (d * working_sparsity(n, d, self.s or 1))))
 
@@ -83,6 +82,11 @@ class OneBit:
         checks.one_of((False, True), shared=self.shared, side=self.side)
         checks.fraction("It is the share of Phi that is not zero.", density=self.density)
         d = self._sizes(n)[1]
+        if self.shared and self.ensemble == "hadamard":
+            raise ValueError(
+                "Expected shared = False with ensemble = 'hadamard', got shared = True. Nothing is stored, so "
+                "leave it out."
+            )
         if self.matrix is not None:
             if self.ensemble not in ("gaussian", "sparse"):
                 raise ValueError(
@@ -118,24 +122,23 @@ class OneBit:
             )
 
     def prepare(self, key: Array, node: Array, n: int, sparsity: int, dtype: Any) -> "OneBit":
-        """Draw the sensing matrices, or the keys they come from: every node's own, or one for all."""
+        """Draw the sensing matrices that are stored: every node's own, or one for all."""
         m, d = node.shape[0], self._sizes(n)[1]
-        matrix, seed, order = self.matrix, None, None
-        if self.ensemble in ("gaussian", "sparse"):
-            if matrix is None and self.shared:
-                matrix = self._draw(jax.random.fold_in(key, _MATRIX), n, d, dtype)
-            elif matrix is None:
-                matrix = jax.vmap(lambda one: self._draw(one, n, d, dtype))(ops.node_keys(key, _MATRIX, node))
-        else:
-            seed = jax.random.fold_in(key, _MATRIX) if self.shared else ops.node_keys(key, _MATRIX, node)
+        matrix, order = self.matrix, None
+        if matrix is None and self.shared:
+            matrix = self._draw(jax.random.fold_in(key, _MATRIX), n, d, dtype)
+        elif matrix is None and self.ensemble in ("gaussian", "sparse"):
+            matrix = jax.vmap(lambda one: self._draw(one, n, d, dtype))(ops.node_keys(key, _MATRIX, node))
         if self.ensemble == "hadamard":
             order = sensing.hadamard_rows(jax.random.fold_in(key, _MATRIX), n, d)
         spread = {name: jnp.broadcast_to(jnp.asarray(getattr(self, name), dtype), (m,)) for name in _PER_NODE}
         s = sparsity if self.s is None else self.s
-        return replace(self, d=d, s=s, matrix=matrix, seed=seed, order=order, **spread)
+        return replace(self, d=d, s=s, matrix=matrix, order=order, **spread)
 
     def _draw(self, key: Array, n: int, d: int, dtype: Any) -> Array:
         """Phi^T [n, d]."""
+        if self.ensemble == "rademacher":
+            return sensing.signs(key, (n, d), dtype)
         entries = jax.random.normal(key, (n, d), dtype)
         if self.ensemble == "gaussian":
             return entries
@@ -145,27 +148,19 @@ class OneBit:
     def rows(self, i: Array) -> "OneBit":
         """What belongs to the nodes i [b]; what is shared stays."""
         own = {name: getattr(self, name)[i] for name in _PER_NODE}
-        if not self.shared:
-            own |= {name: getattr(self, name)[i] for name in ("matrix", "seed") if getattr(self, name) is not None}
+        if self.matrix is not None and not self.shared:
+            own["matrix"] = self.matrix[i]
         return replace(self, **own)
 
-    def _sensing(self, n: int, b: int, dtype: Any) -> sensing.Sensing:
-        """The matrices of b messages."""
-        if self.ensemble in ("gaussian", "sparse"):
+    def _sensing(self, key: Array, n: int, dtype: Any) -> sensing.Sensing:
+        """The matrices of the messages with keys [b]."""
+        if self.matrix is not None:
             return sensing.Shared(self.matrix) if self.shared else sensing.Stored(self.matrix)
         assert self.d is not None  # set by prepare
-        if self.ensemble == "rademacher":
-            shape = n, self.d
-            if self.shared:
-                return sensing.Shared(sensing.signs(self.seed, shape, dtype))
-            return sensing.Stored(jax.vmap(lambda key: sensing.signs(key, shape, dtype))(self.seed))
         N = sensing.hadamard_size(n)
-        wide = 2, -(-self.d // N), N
-        if self.shared:
-            signs = jnp.broadcast_to(sensing.signs(self.seed, wide, dtype), (b, *wide))
-        else:
-            signs = jax.vmap(lambda key: sensing.signs(key, wide, dtype))(self.seed)
-        return sensing.double_hadamard(signs, self.order, n)
+        shape = (n, self.d) if self.ensemble == "rademacher" else (2, -(-self.d // N), N)
+        drawn = jax.vmap(lambda one: sensing.signs(one, shape, dtype))(key)
+        return sensing.Stored(drawn) if self.ensemble == "rademacher" else sensing.double_hadamard(drawn, self.order, n)
 
     def _logarithm(self, x: Array) -> Array:
         return jnp.sign(x) * jnp.log1p(jnp.abs(x)) / jnp.log(self.gamma)[:, None]
@@ -175,7 +170,7 @@ class OneBit:
         norm = jnp.linalg.norm(x, axis=1)
         if self.norm_bits == 32:
             norm = rounded(norm, "float32")
-        return self._sensing(x.shape[1], x.shape[0], x.dtype).measure(self._logarithm(x)) > 0, norm
+        return self._sensing(key, x.shape[1], x.dtype).measure(self._logarithm(x)) > 0, norm
 
     def decode(self, key: Array, payload: tuple[Array, Array], n: int, side: Array | None = None) -> Array:
         """GPSP, then the inverse of the logarithm, then the norm; the zero vector for norm zero."""
@@ -183,7 +178,7 @@ class OneBit:
         assert self.s is not None  # set by prepare
         b, dtype = positive.shape[0], self.margin.dtype
         found = gpsp(
-            self._sensing(n, b, dtype),
+            self._sensing(key, n, dtype),
             jnp.where(positive, 1.0, -1.0).astype(dtype),
             self.s,
             n,

@@ -25,7 +25,7 @@ class OneBit:
     inverse: Literal["exact", "paper"] = codecs.OneBit.inverse
     """How the logarithm is undone: at the right scale, or as the paper's Algorithm 2 prints it."""
     ensemble: Ensemble = codecs.OneBit.ensemble
-    """How sensing matrices are made: gaussian is stored, rademacher and hadamard need no storage, sparse fails."""
+    """How sensing matrices are made: gaussian is stored, rademacher and hadamard come from keys, sparse fails."""
     shared: bool = codecs.OneBit.shared
     """One sensing matrix for all nodes instead of one for each."""
     density: float = codecs.OneBit.density
