@@ -18,10 +18,10 @@ from jdfl.codecs.gpsp import gpsp, working_sparsity
 _MATRIX = 11  # purpose of the sensing matrices' keys
 # Share of the support that GPSP recovers with Gaussian Phi, by d / (s ln(n / s)); measured by experiments.gpsp_quality.
 # Where it works with no more entries than s, it needs more signs: 1 / NO_SPARE times as many.
-RECOVERY = ((1.1, 0.25), (2.2, 0.51), (3.3, 0.73), (4.3, 0.89), (5.4, 0.95), (6.5, 0.97), (8.7, 0.98), (10.9, 0.99))
+RECOVERY = ((0.6, 0.11), (1.1, 0.18), (2.2, 0.46), (3.3, 0.69), (4.3, 0.83), (5.4, 0.92), (6.5, 0.955), (8.7, 0.985))
+NO_SPARE = 0.8
+POOR = 0.9  # recovery below which `check` warns
 MOST_COLUMNS = 2**24  # numbers that the columns gathered for messages side by side may take, 64 MB
-NO_SPARE = 0.72
-POOR = 0.93  # recovery below which `check` warns
 
 
 @struct.dataclass
