@@ -17,7 +17,7 @@ from matplotlib.figure import Figure
 import jdfl
 from experiments.common import Options, Row, options, row, save, show
 from jdfl import ops
-from jdfl.codecs import transmit
+from jdfl.codecs import Codec, transmit
 from jdfl.codecs.one_bit import recovery
 
 NAME = "gpsp_quality"
@@ -45,7 +45,7 @@ NONZEROS = (5, 10, 20, 50)
 
 
 def vectors(s: int, seed: int) -> np.ndarray:
-    """Vectors [COUNT, N] with s nonzeros."""
+    """Vectors [COUNT, N] with s nonzeros as Example 1 draws its truth."""
     draw = np.random.default_rng(seed)
     rows = np.zeros((COUNT, N), np.float32)
     for one in rows:
@@ -54,10 +54,10 @@ def vectors(s: int, seed: int) -> np.ndarray:
 
 
 @jax.jit
-def arrived(codec: jdfl.OneBit, rows: jax.Array, key: jax.Array) -> jax.Array:
-    """What receivers make of the rows."""
+def arrived(codec: Codec, rows: jax.Array, key: jax.Array) -> jax.Array:
+    """What receivers make of the rows, every node sending one; the codec's own s is that of the rows."""
     node = jnp.arange(COUNT, dtype=jnp.int32)
-    ready = codec.prepare(key, node, N, codec.s or 1, rows.dtype)
+    ready = codec.prepare(key, node, N, N, rows.dtype)
     return transmit(ready, ops.node_keys(key, 0, node), rows, jnp.ones(COUNT, bool))
 
 

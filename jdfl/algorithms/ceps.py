@@ -128,7 +128,8 @@ class CEPS:
         checks.one_of((False, True), own_coded=self.own_coded)
         if self.block is not None:
             checks.whole(1, block=self.block)
-        checks.able(("encode", "decode"), "a codec", "Use Dense(), Sparse() or OneBit().", codec=self.codec)
+        parts = ("encode", "decode", "rows", "lanes", "pairwise", "free", "bits")
+        checks.able(parts, "a codec", "Use Dense(), Sparse() or OneBit().", codec=self.codec)
         self.codec.check(n, m, self.s)
         if self.mechanism is not None:
             remedy = "Use Gaussian(multiplier), or None for no noise."

@@ -3,12 +3,13 @@
 from dataclasses import replace
 from typing import Any, ClassVar, Literal
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import struct
-from jax import Array, lax
+from jax import Array
 
-from jdfl import checks
+from jdfl import checks, ops
 from jdfl.codecs import packing, subsets
 from jdfl.codecs.dense import rounded
 
@@ -77,7 +78,7 @@ class Sparse:
 
     def encode(self, key: Array, x: Array) -> Message:
         """Places and values of the largest entries of x [b, n]."""
-        index = jnp.sort(lax.top_k(jnp.abs(x), self._size())[1], axis=1)
+        index = jnp.sort(jax.vmap(lambda one: ops.support(one, self._size())[0])(x), axis=1)
         value = jnp.take_along_axis(x, index, axis=1)
         if self.value not in _LEVELS:
             return Message(index, rounded(value, self.value), None)
