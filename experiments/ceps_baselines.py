@@ -1,6 +1,4 @@
-"""The baselines that the CEPS paper compares with (section V.D), and what it leaves open about them.
-
-Run `python -m experiments.ceps_baselines [--quick] [--seeds N] [--out DIR]` for what every reading gives.
+"""The baselines that the CEPS paper compares with (section V.D), as the experiments run them.
 
 The paper says that all exchange messages every 10 iterations, that D-PSGD and D-PSGD-DN hear all neighbours and the
 others ceil(r |N_i|), and no more: no learning rates, momentum, weights, nor where noise comes in. The defaults here:
@@ -13,35 +11,22 @@ others ceil(r |N_i|), and no more: no learning rates, momentum, weights, nor whe
 - Metropolis weights; where neighbours are drawn, their mean with the node's own row. Momentum .8; rho = .01.
 - IHT-D-PSGD, which is not in the paper, stands beside them, since CEPS is told the true s and the baselines are dense.
 
-With these, rounds are within 10 of a numpy study's in all its eight cells (measured, two seeds), and about as far from
-the paper's as those are. What other readings do:
-
-- Noise in all gradients: of the ten cells at eps = 1 and 2, only the four of D-PSGD and D-PSGD-DN end. At eps = .5
-  none does, which is the nearest to the paper's "diverges"; with the default all end, before they have learnt.
-- The rule looks after the noisy step, not after the exchange: nothing ends. Noise mixed at once, with the exchange
-  after the noisy step: up to 15 rounds more or fewer.
-- An exchange of the zeros of round 0 counts as one: nearly everything "agrees" in round 1.
-- Uniform weights: D-PSGD and D-PSGD-DN end 5 to 15 rounds earlier, farther from the paper.
-- Momentum .9, the usual value: DFedAvgM does not end at eps = .5, and needs 146 rounds at 2 (paper 91, study 101).
-- rho = .1: DFedSAM needs 131 rounds at eps = 2 (paper 81, study 91).
+What other readings give: `experiments.ceps_readings`.
 """
 
-import sys
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 import jdfl
-from experiments.ceps_table3 import Case, network_of
-from experiments.common import Row, beside, number, options, row, save, show
+from experiments.common import Row, number, row
 from jdfl.algorithms.ceps import paper_volume
 from jdfl.algorithms.gradients import Gradients
 from jdfl.network.graph import Network
 from jdfl.problems import Problem
 
-NAME = "ceps_baselines"
 PERIOD, LIMIT = 10, 20  # iterations between exchanges; exchanges after which a run counts as never agreeing
 EVERYONE = ("D-PSGD", "D-PSGD-DN")  # those that hear all neighbours
 METHODS = (*EVERYONE, "D-PSGD-PC", "DFedAvgM", "DFedSAM", "IHT-D-PSGD")
@@ -234,92 +219,3 @@ def disagreements(rows: Sequence[Row], diverged: Iterable[str], target: float, a
 def _learnt(cell: dict[tuple[str, str], Row], case: str) -> str:
     learnt = cell.get((case, "rounds to learn"))
     return f"; objective f(w*) + {MARGIN:g} " + (f"after {learnt.mean:.0f}" if learnt else "never")
-
-
-def readings(problem: Problem, base: Network, bare: Network, epsilon: float) -> dict[tuple[str, str], Setting]:
-    """By method and reading; `bare` is `base` with uniform weights."""
-
-    def of(method: str, over: Network = base, **more: Any) -> Setting:
-        return setting(method, problem, over, epsilon=epsilon, rate=0.2, **more)
-
-    found = {(method, "default"): of(method) for method in METHODS}
-    found["D-PSGD", "uniform weights"] = of("D-PSGD", bare)
-    found["D-PSGD-DN", "uniform weights"] = of("D-PSGD-DN", weights="uniform")
-    found["D-PSGD-PC", "without the own row"] = of("D-PSGD-PC", own=False)
-    for theta in (0.5, 0.9):
-        found["DFedAvgM", f"momentum {theta:g}"] = of("DFedAvgM", theta=theta)
-    found["DFedSAM", "rho = .1"] = of("DFedSAM", rho=0.1)
-    for method in METHODS[:-1]:
-        found[method, "all gradients noisy"] = of(method, gradients=gradients(epsilon, "always"))
-    for method in ("D-PSGD", "D-PSGD-PC"):
-        plain = found[method, "default"]
-        exact = jdfl.DPSGD(lr=plain.algorithm.lr, gradients=gradients(epsilon), period=PERIOD, order="adapt first")
-        found[method, "noise mixed at once"] = Setting(exact, plain.network, False)
-        late = replace(exact, order="mix first")
-        found[method, "looked at after the noisy step"] = Setting(late, plain.network, False)
-    return found
-
-
-def collect(seeds: int, epsilons: Sequence[float], m: int = 64) -> list[Row]:
-    """All readings over all seeds; and what comes of counting an exchange of zeros."""
-    paths: dict[tuple[str, str, float], list[Path]] = {}
-    targets = []
-    for seed in range(seeds):
-        problem = jdfl.problems.example1(m=m, seed=seed)
-        targets.append(jdfl.problems.value_at_truth(problem) + MARGIN)
-        base = network_of(Case(m, 1, 0.2, *((0, 0, 0, 0),) * 4), seed)
-        uniform = jdfl.network.erdos_renyi(m, 0.45, seed=seed, weights="uniform")
-        bare = replace(uniform, graph=jdfl.network.pad(uniform.graph, m - 1))
-        for epsilon in epsilons:
-            for (method, words), given in readings(problem, base, bare, epsilon).items():
-                found = follow(given, problem, seed)
-                paths.setdefault((method, words, epsilon), []).append(found)
-                if words == "noise mixed at once":
-                    zeros = follow(given, problem, seed, start=True)
-                    paths.setdefault((method, "so, and round 0 counts", epsilon), []).append(zeros)
-    rows = []
-    for (method, words, epsilon), some in sorted(paths.items(), key=lambda one: METHODS.index(one[0][0])):
-        paper, study = TABLE4.get((method, epsilon)), STUDY.get((method, epsilon))
-        name = f"{method} eps={epsilon:g}: {words}"
-        rows += cells(name, some, 0.0025 / epsilon, targets, paper=paper, study=study)
-    return rows
-
-
-def verdict(rows: Sequence[Row]) -> str:
-    """How far every reading is from the paper and the study, where all its seeds agree."""
-    lines = ["mean |rounds - paper| and |rounds - study|, never counted as 10 * LIMIT + 1:"]
-    cell = {(one.case, one.column): one for one in rows}
-    for method, words in dict.fromkeys(_split(one.case) for one in rows):
-        shown = []
-        for label, source in (("paper", TABLE4), ("study", STUDY)):
-            gaps = []
-            for epsilon in EPSILONS:
-                case, given = f"{method} eps={epsilon:g}: {words}", source.get((method, epsilon))
-                if (case, "agreed") not in cell or given is None:
-                    continue
-                stopped = cell.get((case, "rounds"))
-                mean = PERIOD * LIMIT + 1.0 if stopped is None else stopped.mean
-                gaps.append(abs(mean - given[1 if source is TABLE4 else 0]))
-            shown.append(f"{label} {np.mean(gaps):.0f}" if gaps else f"{label} –")
-        lines.append(f"  {method}, {words}: {', '.join(shown)}")
-    return "\n".join(lines)
-
-
-def _split(case: str) -> tuple[str, str]:
-    head, _, words = case.partition(": ")
-    return head.split(" eps=")[0], words
-
-
-def main(arguments: Sequence[str] | None = None) -> list[Row]:
-    """All readings at all epsilons, or on 16 nodes at one epsilon with `--quick`."""
-    chosen = options("The baselines of the CEPS paper: what every reading gives", seeds=2, arguments=arguments)
-    rows = collect(1, (2.0,), 16) if chosen.quick else collect(chosen.seeds, EPSILONS)
-    show("Baselines on Example 1, r = 0.2, by reading", rows)
-    print(verdict(rows))
-    beside(rows, "rounds", "iterations to agreement", chosen.out / f"{NAME}.png", study="rounds, study")
-    print("written:", save(rows, chosen.out, NAME), chosen.out / f"{NAME}.png")
-    return rows
-
-
-if __name__ == "__main__":
-    main(sys.argv[1:])

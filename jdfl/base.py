@@ -12,7 +12,7 @@ Implementing an algorithm
 - Gradients from all examples or a few, clipped or noisy, are `jdfl.Gradients`; mixing through a codec is
   `algorithms.exchange`, steps by optax `algorithms.descent`.
 - Add one line to `jdfl.algorithms.REGISTRY` and one row to the table of `tests/contract`; a class in
-  `jdfl.config.algorithm` gives it flags on the command line.
+  `jdfl.config.family` gives it flags on the command line.
 
 Axes: m nodes, n parameters.
 """

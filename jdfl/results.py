@@ -78,20 +78,21 @@ def write_run(
     An empty folder may be there already. FileExistsError for one with content, unless `overwrite`, which replaces it.
     """
     folder = Path(folder)
-    _refuse_occupied(folder, overwrite)
+    refuse_occupied(folder, overwrite)
     folder.parent.mkdir(parents=True, exist_ok=True)
     partial = folder.parent / f".{folder.name}.{uuid4().hex[:12]}"
     partial.mkdir()
     try:
         _write(partial, config_yaml, result, draw)
-        _refuse_occupied(folder, overwrite)
-        _put_in_place(partial, folder)
+        refuse_occupied(folder, overwrite)
+        put_in_place(partial, folder)
     finally:
         shutil.rmtree(partial, ignore_errors=True)
     return folder
 
 
-def _refuse_occupied(folder: Path, overwrite: bool) -> None:
+def refuse_occupied(folder: Path, overwrite: bool) -> None:
+    """FileExistsError for a file, and unless `overwrite` for a folder with content."""
     if folder.is_dir():
         if not overwrite and any(folder.iterdir()):
             raise FileExistsError(f"Expected no folder or an empty one at {folder}, got one with content. "
@@ -113,7 +114,7 @@ def _write(folder: Path, config_yaml: str, result: Result, draw: Draw | None) ->
         draw({"": result.history}, folder / "figure.png")
 
 
-def _put_in_place(partial: Path, folder: Path) -> None:
+def put_in_place(partial: Path, folder: Path) -> None:
     """Rename; what stood there is moved aside first and put back if the rename fails."""
     aside = None
     if folder.exists():

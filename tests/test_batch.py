@@ -110,3 +110,23 @@ def test_dotted_paths_reach_the_codec():
 def test_settings_that_make_no_sense_are_refused(algorithm, options, words):
     with pytest.raises(ValueError, match=words):
         jdfl.sweep(algorithm, problem, network, **{"over": {}, "keys": [0], "steps": 4, **options})
+
+
+@pytest.mark.skipif(jax.default_backend() != "cpu", reason="on accelerators all runs go side by side")
+@pytest.mark.parametrize(
+    ("algorithm", "width"),
+    [
+        (jdfl.DPSGD(lr=0.1), 3),
+        (jdfl.DPSGD(lr=0.1, codec=jdfl.Sparse(share=0.5)), 1),
+        (jdfl.CEPS(s=3), 1),
+    ],
+    ids=["d-psgd", "rows that are coded one by one", "ceps"],
+)
+def test_runs_whose_loops_would_wait_for_one_another_go_one_at_a_time(monkeypatch, algorithm, width):
+    def noted(*arguments):
+        raise InterruptedError(arguments[-1])
+
+    monkeypatch.setattr(batch.loop, "lanes", noted)
+    with pytest.raises(InterruptedError) as seen:
+        jdfl.repeat(algorithm, problem, network, keys=[0, 1, 2], steps=2)
+    assert seen.value.args == (width,)

@@ -8,7 +8,7 @@ import pytest
 
 import jdfl
 from experiments import ceps_baselines as baselines
-from experiments import ceps_figure4, ceps_figures_5_to_7, ceps_table4, ceps_table5
+from experiments import ceps_figure4, ceps_figures_5_to_7, ceps_readings, ceps_table4, ceps_table5
 from experiments.common import row
 from jdfl.algorithms.ceps import paper_volume
 
@@ -183,7 +183,7 @@ def test_claims_of_figures_5_to_7_follow_from_the_numbers():
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize(
-    "script", [baselines, ceps_table4, ceps_figure4, ceps_figures_5_to_7], ids=lambda script: script.NAME
+    "script", [ceps_readings, ceps_table4, ceps_figure4, ceps_figures_5_to_7], ids=lambda script: script.NAME
 )
 def test_small_versions_write_rows_and_a_figure(script, tmp_path):
     rows = script.main(["--quick", "--seeds", "1", "--out", str(tmp_path)])

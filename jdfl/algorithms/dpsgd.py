@@ -20,11 +20,11 @@ from dataclasses import replace
 from typing import Any, ClassVar, Literal
 
 import jax.numpy as jnp
-from jax import Array, lax
+from jax import Array
 
 from jdfl import checks, struct
 from jdfl.algorithms import descent
-from jdfl.algorithms.exchange import check_codec, exchange, heard
+from jdfl.algorithms.exchange import check_codec, exchange_every, heard
 from jdfl.algorithms.gradients import Gradients
 from jdfl.base import Info, Round, counts
 from jdfl.codecs import Codec, Dense
@@ -79,8 +79,10 @@ class DPSGD:
         x, talks = state.x, round.k % self.period == 0
         g = self.gradients(x, problem, round, communicating=talks)
         move, optimizer = descent.update(self.optimizer, self.lr, g, state.optimizer, x)
-        mix_first = self.order == "mix first"
-        x = self._mixed(x, talks, round) + move if mix_first else self._mixed(x + move, talks, round)
+        if self.order == "mix first":
+            x = exchange_every(self.period, self.codec, x, round) + move
+        else:
+            x = exchange_every(self.period, self.codec, x + move, round)
 
         once = talks.astype(jnp.int32)
         done = counts(
@@ -91,11 +93,6 @@ class DPSGD:
             communications=once * heard(round.graph),
         )
         return State(x, optimizer), done
-
-    def _mixed(self, x: Array, talks: Array, round: Round) -> Array:
-        if self.period == 1:
-            return exchange(self.codec, x, round)
-        return lax.cond(talks, lambda x: exchange(self.codec, x, round), lambda x: x, x)
 
     def params(self, state: State) -> Array:
         """The parameters x [m, n]."""

@@ -42,12 +42,16 @@ def exchange(codec: Codec, x: Array, round: Round, purpose: int = _CODE) -> Arra
     if exact(codec, x):
         return mix(graph, x)
     z = received(codec, x, round, graph.out_degree > 0, purpose)
-    return mix_others(graph, x, z)
+    return mix(graph, z) + graph.self_weight.astype(x.dtype)[:, None] * (x - z)
 
 
-def mix_others(graph: Graph, own: Array, others: Array) -> Array:
-    """W_ii own_i + sum_{j != i} W_ij others_j, for rows [m, n]."""
-    return mix(graph, others) + graph.self_weight.astype(own.dtype)[:, None] * (own - others)
+def exchange_every(period: int, codec: Codec, x: Array, round: Round) -> Array:
+    """`exchange` in the rounds 0, period, 2 period, ...; x as it is in those between."""
+    if period == 1:
+        return exchange(codec, x, round)
+    return ops.skipped_unless(
+        round.k % period == 0, lambda codec, x, round: exchange(codec, x, round), x, codec, x, round
+    )
 
 
 def heard(graph: Graph) -> Array:

@@ -26,7 +26,8 @@ class Gradients:
     With `clip` every example's gradient is shortened to that l2 norm before the mean is taken, so that one example
     replaced changes a node's gradient by 2 clip max_t weight[i, t] / sum_t weight[i, t] at most (2 clip with `batch`,
     whose draws may all hit one example): that is what noise is then scaled by. Without `clip` the noise is scaled by an
-    assumed `sensitivity`, which nothing enforces. The regulariser is neither clipped nor counted: it holds no data.
+    assumed `sensitivity`, which nothing enforces. Where there is a clip, a gradient too long for its type counts as
+    zero, so that no example can spoil the others'. The regulariser is neither clipped nor counted: it holds no data.
     """
 
     batch: int | None = struct.field(pytree_node=False, default=None)  # drawn with replacement; None: all examples
@@ -137,6 +138,7 @@ def _clipped_means(problem: Problem, w: Array, data: Any, weight: Array, clip: A
         def one(w_i: Array, data_i: Any, weight_i: Array) -> Array:
             g = problem.example_gradients(w_i, problem.take(data_i, place))
             length = jnp.linalg.norm(g, axis=1)
+            g = jnp.where(jnp.isfinite(length)[:, None], g, 0.0)  # too long to be counted, one would spoil all others
             return jnp.dot(weight_i * jnp.where(length > clip, clip / length, 1.0), g, precision=ops.HIGHEST)
 
         return total + jax.vmap(one)(w, data, here)

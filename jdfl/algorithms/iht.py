@@ -14,11 +14,11 @@ from dataclasses import replace
 from typing import Any, ClassVar
 
 import jax.numpy as jnp
-from jax import Array, lax
+from jax import Array
 
 from jdfl import checks, ops, struct
 from jdfl.algorithms import descent
-from jdfl.algorithms.exchange import check_codec, exchange, heard
+from jdfl.algorithms.exchange import check_codec, exchange_every, heard
 from jdfl.algorithms.gradients import Gradients
 from jdfl.base import Info, Round, counts
 from jdfl.codecs import Codec, Sparse
@@ -58,10 +58,7 @@ class IHT:
         """One round."""
         talks = round.k % self.period == 0
         g = self.gradients(x, problem, round, communicating=talks)
-        if self.period == 1:
-            mixed = exchange(self.codec, x, round)
-        else:
-            mixed = lax.cond(talks, lambda x: exchange(self.codec, x, round), lambda x: x, x)
+        mixed = exchange_every(self.period, self.codec, x, round)
         once = talks.astype(jnp.int32)
         return ops.top_s(mixed - self.lr * g, self.s), counts(
             round.m,

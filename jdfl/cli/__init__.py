@@ -60,7 +60,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"jdfl: error: {' '.join(str(error).split())}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
-        print("jdfl: interrupted before the first round; only runs that were finished are kept", file=sys.stderr)
+        kept = "nothing is written" if command == "compare" else "only runs that were finished are kept"
+        print(f"jdfl: interrupted; {kept}", file=sys.stderr)
         return 130
     except SystemExit as stop:  # tyro's, after help or a complaint
         return stop.code if isinstance(stop.code, int) else 2

@@ -28,6 +28,7 @@ _EXAMPLES = """examples:
   jdfl run --problem classification --problem.data digits --algorithm.s 60 --stop none
   jdfl run --algorithm.codec dense --repeats 5         whole vectors on the wires, seeds 0 to 4
   jdfl run --algorithm ceps-paper --algorithm.no-one-bit
+  jdfl run --algorithm choco-sgd --algorithm.codec sparse --algorithm.codec.share 0.1 --algorithm.gamma 0.1
   jdfl run --config runs/NAME/config.yaml --steps 500  an earlier run, but longer
   jdfl run --json --quiet | jq .metrics.objective      for scripts
 

@@ -63,6 +63,10 @@ class Comparison:
         found.insert(0, "budget", budget)
         return found.rename_axis("label")
 
+    def equal_costs(self) -> pd.DataFrame:
+        """`at` for all amounts, each up to where all algorithms reach: rows (x, label)."""
+        return pd.concat({x: self.at(x) for x in axes_of(self.curves)}, names=["x"])
+
     def to_stop(self) -> pd.DataFrame:
         """Rounds until the stop rule fired, a row per label: `seeds` that stopped, `round` and `round_sd` over them."""
         ends = self.curves.groupby(["label", "seed"], sort=False).tail(1)
@@ -162,9 +166,9 @@ class Comparison:
     def write(self, folder: str | Path, config_yaml: str = "", *, overwrite: bool = False) -> Path:
         """Write everything into a folder, whole or not at all; returns its path.
 
-        curves.csv, curves.parquet, tuning.csv, table.txt, table.md, table.tex, figure.png, report.html,
-        environment.json, and config.yaml where one is given. An empty folder may be there already; FileExistsError for
-        one with content, unless `overwrite`, which replaces it.
+        curves.csv, curves.parquet, tuning.csv, table.txt, table.md, table.tex, equal_costs.csv, figure.png,
+        report.html, environment.json, and config.yaml where one is given. An empty folder may be there already;
+        FileExistsError for one with content, unless `overwrite`, which replaces it.
         """
         from jdfl.comparison.folder import write_comparison
 

@@ -7,6 +7,8 @@ from uuid import uuid4
 
 from jdfl import report, results
 from jdfl.comparison.comparison import Comparison
+from jdfl.comparison.curves import AXES
+from jdfl.comparison.table import Grid
 
 FILES = (
     "curves.csv",
@@ -15,6 +17,7 @@ FILES = (
     "table.txt",
     "table.md",
     "table.tex",
+    "equal_costs.csv",
     "figure.png",
     "report.html",
     "environment.json",
@@ -24,14 +27,14 @@ FILES = (
 def write_comparison(comparison: Comparison, folder: str | Path, config_yaml: str, *, overwrite: bool) -> Path:
     """Write FILES, and config.yaml where there is one, beside the folder first and then rename."""
     folder = Path(folder)
-    results._refuse_occupied(folder, overwrite)
+    results.refuse_occupied(folder, overwrite)
     folder.parent.mkdir(parents=True, exist_ok=True)
     partial = folder.parent / f".{folder.name}.{uuid4().hex[:12]}"
     partial.mkdir()
     try:
         _write(comparison, partial, config_yaml)
-        results._refuse_occupied(folder, overwrite)
-        results._put_in_place(partial, folder)
+        results.refuse_occupied(folder, overwrite)
+        results.put_in_place(partial, folder)
     finally:
         shutil.rmtree(partial, ignore_errors=True)
     return folder
@@ -44,6 +47,7 @@ def _write(comparison: Comparison, folder: Path, config_yaml: str) -> None:
     (folder / "table.txt").write_text(comparison.table("text"), encoding="utf-8")
     (folder / "table.md").write_text(comparison.table("markdown"), encoding="utf-8")
     (folder / "table.tex").write_text(comparison.table("latex"), encoding="utf-8")
+    comparison.equal_costs().to_csv(folder / "equal_costs.csv")
     comparison.figure(folder / "figure.png")
     environment = json.dumps(results.environment(), indent=2, allow_nan=False, default=str)
     (folder / "environment.json").write_text(environment + "\n", encoding="utf-8")
@@ -54,10 +58,12 @@ def _write(comparison: Comparison, folder: Path, config_yaml: str) -> None:
 
 def _page(comparison: Comparison, folder: Path) -> None:
     grid = comparison.grid()
-    marks = {"best": " (best)", "tie": " (within one sd of the best)", "": ""}
-    rows = [[cell.text + marks[cell.mark] for cell in row] for row in grid.rows]
-    sections = [
-        report.Section("Result", "\n\n".join(grid.caption), report.Table(grid.headers, rows)),
+    sections = [report.Section("Result", "\n\n".join(grid.caption), _table(grid))]
+    for x in ("round", "bytes", "gradients"):
+        if x != comparison.by:
+            other = comparison.grid(by=x)
+            sections.append(report.Section(f"At equal {AXES[x]}", other.caption[1], _table(other)))
+    sections += [
         report.Section(
             "Curves",
             "Mean over seeds and their range, by rounds and by what they cost. Seconds are the simulation's wall time, "
@@ -78,3 +84,8 @@ def _page(comparison: Comparison, folder: Path) -> None:
         )
         sections.append(report.Section("Tuning", about, report.Table(list(tuning.columns), cells)))
     report.page(folder / "report.html", f"Comparison on {comparison.setting}", sections)
+
+
+def _table(grid: Grid) -> report.Table:
+    marks = {"best": " (best)", "tie": " (within one sd of the best)", "": ""}
+    return report.Table(grid.headers, [[cell.text + marks[cell.mark] for cell in row] for row in grid.rows])

@@ -86,7 +86,7 @@ class Settings:
     extend: int = _tuning.extend
     """How often a grid may go on where its best point lies on its edge."""
     batch: int | None = _compare.batch
-    """Runs side by side; none: all on an accelerator, one at a time on CPU."""
+    """Tuning runs side by side; none: all where they do the same work in a round, else one at a time on CPU."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy.sparse import random_array
 
 import jdfl
 from tests.algorithms.play import M, N, example, gradient_of, network
@@ -72,6 +73,28 @@ def test_one_example_replaced_changes_a_clipped_gradient_by_no_more_than_its_sen
     norms = np.linalg.norm(np.asarray(change), axis=1)
     assert norms[i] <= 2 * CLIP / int(problem.sizes[i]) * (1 + 1e-4)
     assert norms.sum() == norms[i]
+
+
+@pytest.mark.parametrize("scale", [1e15, 1e25, 3e38])
+def test_no_example_is_too_large_to_be_clipped(scale):
+    A, b = problem.data
+    other = problem.replace(data=(A.at[2, 0].set(scale), b))
+    gradients = jdfl.Gradients(clip=CLIP)
+    change = evaluate(gradients, w, other, round_of()) - evaluate(gradients, w, problem, round_of())
+    assert np.linalg.norm(change[2]) <= 2 * CLIP / int(problem.sizes[2]) * (1 + 1e-4)
+
+
+def test_clipped_gradients_of_rows_that_stay_sparse():
+    draw = np.random.default_rng(0)
+    parts = [(random_array((9, 30), density=0.2, format="csr", rng=draw), draw.integers(0, 2, 9)) for _ in range(M)]
+    sparse = jdfl.problems.sparse_logistic_regression(parts)
+    dense = jdfl.problems.logistic_regression([(features.toarray(), labels) for features, labels in parts])
+    x = jnp.asarray(draw.standard_normal((M, 30)), jnp.float32)
+    order = [np.argsort(-np.diff(features.indptr), kind="stable") for features, _ in parts]
+    dense = dense.replace(data=tuple(jnp.stack([leaf[i][o] for i, o in enumerate(order)]) for leaf in dense.data))
+    for gradients in (jdfl.Gradients(clip=0.1), jdfl.Gradients(clip=0.1, batch=4)):
+        here = evaluate(gradients, x, sparse, round_of())
+        np.testing.assert_allclose(here, evaluate(gradients, x, dense, round_of()), rtol=1e-4, atol=1e-6)
 
 
 def test_the_noise_has_the_scale_that_is_said_and_is_everyones_own():

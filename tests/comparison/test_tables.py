@@ -159,6 +159,10 @@ def test_a_folder_is_whole(three, tmp_path):
     assert "50% {noise}" in page
     assert "<script" not in page
     assert 'src="http' not in page
+    for what in ("bytes", "gradient"):
+        assert f"At equal {what}" in page
+    equal = pd.read_csv(place / "equal_costs.csv", index_col=["x", "label"])
+    assert equal.loc["bytes", "objective"].tolist() == pytest.approx(three.at("bytes")["objective"].tolist())
     assert (place / "table.md").read_text() == three.table("markdown")
     with pytest.raises(FileExistsError, match="one"):
         three.write(place)
