@@ -27,6 +27,15 @@ def node_normal(key: Array, purpose: int, node: Array, shape: tuple[int, ...], d
     return jax.vmap(lambda one: jax.random.normal(one, shape, dtype))(node_keys(key, purpose, node))
 
 
+def length(x: Array, norm: str, axes: tuple[int, ...] = (-1,)) -> Array:
+    """The l1, l2 or linf norm of x over `axes`."""
+    if norm == "l1":
+        return jnp.sum(jnp.abs(x), axis=axes)
+    if norm == "linf":
+        return jnp.max(jnp.abs(x), axis=axes, initial=0.0)
+    return jnp.sqrt(jnp.sum(jnp.square(x), axis=axes))
+
+
 def for_rows(wanted: Array, block: int, update: Callable[[Array, Any], Any], carry: Any) -> Any:
     """Run `update(rows [block], carry) -> carry` over the rows with `wanted` [m] true, `block` rows at a time.
 

@@ -13,8 +13,10 @@ The four variants of the paper (Table II) are values of one class: `codec=OneBit
 Perf; `mechanism=None` is NoDP.
 
 As printed, the noise is not stored in u: rounds (4) wash most of it out, and the next message is an almost exact
-function of the data. `noise="kept"`, the default, stores u + xi, also in the first u; `noise="literal"` is the paper's.
-Neither is private yet: gradients are not clipped, and the paper's sigma_i is itself computed from the data.
+function of the data. `noise="kept"`, the default, stores u + xi, also in the first u, so that all that a node does is
+computed from noisy u's; `noise="literal"` is the paper's. With `clip` every example's gradient is shortened, which
+bounds what one record changes: then every u is a Gaussian release, the first included. The paper's gradients are not
+clipped, its u_i (`sensitivity`) is assumed, and its sigma_i is itself computed from the data: give `sigma`.
 
 (3) is a gradient step of length 1 / (sigma_i |N_i^k|). The paper's sigma_i makes that m (2 r + 0.1) / (|N_i^k| L_i):
 about 5 / L_i in its dense networks, with Gaussian data, but more the fewer of the m nodes a node combines, until CEPS
@@ -23,6 +25,7 @@ diverges (`check` warns). `sigma_rule="safe"` makes steps of 1 / L_i; `step_scal
 Axes: m nodes, n parameters, d slots of the neighbour table, b rows of a block.
 """
 
+import math
 import warnings
 from dataclasses import replace
 from typing import Any, ClassVar, Literal
@@ -33,13 +36,15 @@ import numpy as np
 from jax import Array
 
 from jdfl import checks, ops, struct
+from jdfl.algorithms.gradients import Gradients
 from jdfl.base import Info, Round
 from jdfl.codecs import Codec, Dense, OneBit, receive, transmit
 from jdfl.network.graph import Network, gather_sum, sample_neighbours
-from jdfl.privacy import NO_NOISE, Guarantee, Mechanism, classical_gaussian
+from jdfl.privacy import Gaussian, Guarantee, Mechanism, Published, classical_gaussian
 from jdfl.problems import Problem
 
 _PERIOD, _NOISE, _CODE, _OWN = 21, 22, 23, 24  # purposes of the keys
+PAPER_DELTA = 0.5  # of its noise (section V)
 LONG_STEP = 10.0  # steps, in units of 1 / L_i, from which `check` warns; the paper's own are about 5
 
 
@@ -64,11 +69,13 @@ class CEPS:
     mu: Any = 0.1  # proximal weight of the rounds between communications
     codec: Codec = Dense()
     mechanism: Mechanism | None = None  # noise on u; None: NoDP
-    sensitivity: Any = 0.1  # u_i: the l2 sensitivity that the noise is scaled by; nothing enforces it yet
+    clip: Any = None  # largest l2 norm of one example's gradient; bounds what the noise is scaled by
+    adjacency: Literal["replace-one", "add-remove"] = struct.field(pytree_node=False, default="replace-one")
+    sensitivity: Any = None  # the paper's u_i: an assumed bound instead of a clip; nothing enforces it
     noise: Literal["kept", "literal"] = struct.field(pytree_node=False, default="kept")
     periods: tuple[int, int] = struct.field(pytree_node=False, default=(10, 15))  # kappa_i ~ U{low..high}
     period: Any = None  # [m] int32 kappa_i itself, instead of drawing it
-    sigma: Any = None  # [m] sigma_i itself, instead of the rule
+    sigma: Any = None  # sigma_i itself, one number or [m], instead of the rule
     sigma_rule: Literal["paper", "half_n", "safe"] = struct.field(pytree_node=False, default="paper")  # see `prepare`
     step_scale: Any = 1.0  # steps this many times as long as by the rule: sigma_i divided by it (ours, not the paper's)
     first: Literal["period", "zero"] = struct.field(pytree_node=False, default="period")  # first k that communicates
@@ -76,6 +83,7 @@ class CEPS:
     own_coded: bool = struct.field(pytree_node=False, default=False)  # z_i through the codec, instead of w_i itself
     phi: Literal["sender", "receiver"] = struct.field(pytree_node=False, default="sender")  # whose codec is used
     block: int | None = struct.field(pytree_node=False, default=None)  # rows at a time; None: by backend
+    lengths: Any = None  # [m, q] of the examples' features; `prepare` fills it in
     tuned: ClassVar[tuple[str, ...]] = ("step_scale",)
     uneven: ClassVar[bool] = True
 
@@ -89,7 +97,8 @@ class CEPS:
             s=s,
             rate=rate,
             codec=OneBit(inverse="paper") if one_bit else Dense(),
-            mechanism=None if epsilon is None else classical_gaussian(epsilon, 0.5),
+            mechanism=None if epsilon is None else classical_gaussian(epsilon, PAPER_DELTA),
+            sensitivity=None if epsilon is None else 0.1,
             noise="literal",
         )
 
@@ -98,7 +107,7 @@ class CEPS:
         m, n = problem.m, problem.n
         checks.whole(1, n, "s is the number of nonzeros kept of n parameters.", s=self.s)
         checks.fraction("It is the share of its neighbours that a node listens to.", rate=self.rate)
-        one = {"rate": self.rate, "mu": self.mu, "sensitivity": self.sensitivity, "step_scale": self.step_scale}
+        one = {"rate": self.rate, "mu": self.mu, "step_scale": self.step_scale}
         checks.shape((), "It is one number for all nodes.", **one)
         checks.positive(mu=self.mu, step_scale=self.step_scale)
         checks.literals(self)
@@ -118,7 +127,9 @@ class CEPS:
             if not np.issubdtype(np.asarray(self.period).dtype, np.integer) or np.min(np.asarray(self.period)) < 1:
                 raise ValueError(f"Expected whole numbers period >= 1, got period = {self.period!r}.")
         if self.sigma is not None:
-            checks.shape((m,), "One constant for every node.", sigma=self.sigma)
+            checks.shape(
+                (m,) if np.ndim(self.sigma) else (), "One constant for every node, or for all.", sigma=self.sigma
+            )
             checks.positive(sigma=self.sigma)
         elif not np.all(np.asarray(problem.curvature) > 0):
             flat = int(np.argmin(np.asarray(problem.curvature)))
@@ -132,11 +143,7 @@ class CEPS:
         parts = ("encode", "decode", "rows", "lanes", "pairwise", "free", "bits")
         checks.able(parts, "a codec", "Use Dense(), Sparse() or OneBit().", codec=self.codec)
         self.codec.check(n, m, self.s)
-        if self.mechanism is not None:
-            remedy = "Use Gaussian(multiplier), or None for no noise."
-            checks.able(("add", "event"), "a noise mechanism", remedy, mechanism=self.mechanism)
-            self.mechanism.check()
-            checks.positive(sensitivity=self.sensitivity)
+        self.gradients.check(problem)
         if self.sigma is None and self.sigma_rule != "safe":
             step = self.step_scale * m * (2 * self.rate + 0.1) / max(1.0, np.ceil(self.rate * np.median(degrees)))
             if step > LONG_STEP:
@@ -145,6 +152,17 @@ class CEPS:
                     f'm = {m} nodes; CEPS often diverges so. Use sigma_rule="safe", or a denser network.',
                     stacklevel=4,
                 )
+
+    @property
+    def gradients(self) -> Gradients:
+        """How gradients are clipped, and what noise on them is scaled by; CEPS adds it to u instead."""
+        return Gradients(
+            clip=self.clip,
+            mechanism=self.mechanism,
+            sensitivity=self.sensitivity,
+            adjacency=self.adjacency,
+            lengths=self.lengths,
+        )
 
     def prepare(self, problem: Problem, round: Round) -> "CEPS":
         """Draw kappa_i, compute sigma_i, and let the codec draw what it shares.
@@ -166,15 +184,16 @@ class CEPS:
             sigma = sigma / self.step_scale
         codec = self.codec.prepare(round.key, round.node, problem.n, self.s, problem.dtype)
         period, sigma = jnp.asarray(period, jnp.int32), jnp.asarray(sigma, problem.dtype)
-        return replace(self, period=period, sigma=sigma, codec=codec)
+        sigma, lengths = jnp.broadcast_to(sigma, (problem.m,)), self.gradients.prepare(problem).lengths
+        return replace(self, period=period, sigma=sigma, codec=codec, lengths=lengths)
 
     def init(self, problem: Problem, round: Round) -> tuple[State, Info]:
         """Start from w = 0, u = -grad f(0), m_i = |N_i|."""
         w = jnp.zeros((problem.m, problem.n), problem.dtype)
-        u = -problem.gradients(w)
+        u = -self._gradient(self.gradients, problem, w)
         releases = jnp.zeros((problem.m,), jnp.int32)
         if self.noise == "kept" and self.mechanism is not None:
-            u = jax.vmap(self.mechanism.add, (0, 0, None))(self._noise_keys(round), u, self.sensitivity)
+            u = jax.vmap(self.mechanism.add)(self._noise_keys(round), u, self.gradients.sensitivities(problem))
             releases = releases + 1
         count = self._sizes(round)[0].astype(problem.dtype)
         zero = jnp.zeros((problem.m,), jnp.int32)
@@ -186,16 +205,16 @@ class CEPS:
         talks = (round.k % self.period == 0) & ((round.k > 0) | (self.first == "zero"))  # [m] k in K_i
         size, mine, chosen = self._sample(talks, round)
         received = self._receive(w, mine, chosen, round)
-        noise_keys = self._noise_keys(round)
+        noise_keys, sensitivity = self._noise_keys(round), self.gradients.sensitivities(problem)
         block = min(problem.m, self.block or (1 if jax.default_backend() == "cpu" else 64))
 
         def communicate(rows: Array, new: State) -> State:
             m_i = size.at[rows].get(mode="clip").astype(w.dtype)[:, None]
             wbar = received(rows) / m_i
-            u_i = sigma[rows] * m_i * wbar - jax.vmap(problem.gradient)(wbar, *problem.local(rows))
+            u_i = sigma[rows] * m_i * wbar - self._gradient(self.gradients.rows(rows), problem.nodes(rows), wbar)
             noisy = u_i
             if self.mechanism is not None:
-                noisy = jax.vmap(self.mechanism.add, (0, 0, None))(noise_keys[rows], u_i, self.sensitivity)
+                noisy = jax.vmap(self.mechanism.add)(noise_keys[rows], u_i, sensitivity[rows])
             w_i = ops.top_s(noisy / (sigma[rows] * m_i), s)  # (3)
             return State(
                 new.w.at[rows].set(w_i, mode="drop"),
@@ -233,6 +252,9 @@ class CEPS:
             mine = draw(ops.node_keys(round.key, _OWN, round.node)) < share
         others = sample_neighbours(round.key, round.graph, round.node, size - mine.astype(jnp.int32), talks)
         return size, mine & talks, others
+
+    def _gradient(self, gradients: Gradients, problem: Problem, w: Array) -> Array:
+        return gradients.exact(w, problem, problem.data, problem.weight, jnp.sum(problem.weight, axis=1))
 
     def _noise_keys(self, round: Round) -> Array:
         return ops.node_keys(round.key, _NOISE, round.node)
@@ -275,16 +297,35 @@ class CEPS:
         return paper_volume(rounds, m=problem.m, n=problem.n, rate=float(self.rate), period=period, d=d)
 
     def privacy(self, problem: Problem) -> Guarantee:
-        """Nothing is claimed: gradients are not clipped, so nothing bounds what one record changes."""
+        """That of the releases of u, if they are clipped and their noise is kept."""
+        told = self.gradients.guarantee(problem)
         if self.mechanism is None:
-            return NO_NOISE
-        reason = (
-            "gradients are not clipped, so nothing enforces the sensitivity that the noise is scaled by; "
-            "sigma_i is computed from the data without noise"
-        )
+            return told
+        if self.sigma is None:
+            told = replace(told, warnings=(*told.warnings, _OWN_SIGMA))
         if self.noise == "literal":
-            reason += "; the noise is not stored in u, so that messages may have none, and the first message has none"
-        return Guarantee("record", "replace-one", "all messages", float(self.sensitivity), None, False, reason)
+            reason = "the noise is not stored in u, so that later messages wash it out, and the first message has none"
+            told = replace(
+                told,
+                claimed=False,
+                reason=reason if told.claimed else f"{told.reason}; {reason}",
+                remedy=f'{"" if told.claimed else told.remedy} Use noise="kept".'.strip(),
+            )
+        elif told.claimed:
+            told = replace(
+                told, reason="every u is computed from clipped gradients and noisy, and w and messages from u"
+            )
+        if not isinstance(self.mechanism, Gaussian):
+            return told
+        epsilon = math.sqrt(2 * math.log(1.25 / PAPER_DELTA)) / float(self.mechanism.multiplier)
+        return replace(told, published=Published(epsilon, PAPER_DELTA, "CEPS, Theorem 3, at delta = 0.5", _UNSOUND))
+
+
+_OWN_SIGMA = "sigma_i is computed from the node's own data without noise; give sigma, a public constant"
+_UNSOUND = (
+    "that is one release by a formula for epsilon <= 1, a delta of a half allows anything in every second run, the "
+    "sensitivity is assumed, the noise is washed out of u, and the first message has none"
+)
 
 
 def paper_volume(rounds: float, *, m: int, n: int, rate: float, period: float = 12.5, d: int | None = None) -> float:

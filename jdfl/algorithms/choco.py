@@ -88,7 +88,7 @@ class CHOCO:
         checks.fraction(
             "It is the step towards the neighbours; with gamma = 0 nobody would hear anybody.", gamma=self.gamma
         )
-        self.gradients.check()
+        self.gradients.check(problem)
         checks.whole(1, local_steps=self.local_steps)
         checks.literals(self)
         check_codec("CHOCO-SGD", self.codec, problem.n, problem.m, problem.n)
@@ -109,8 +109,9 @@ class CHOCO:
             )
 
     def prepare(self, problem: Problem, round: Round) -> "CHOCO":
-        """Let the codec draw what it shares."""
-        return replace(self, codec=self.codec.prepare(round.key, round.node, problem.n, problem.n, problem.dtype))
+        """Let the codec draw what it shares, and the gradients prepare what they need."""
+        codec = self.codec.prepare(round.key, round.node, problem.n, problem.n, problem.dtype)
+        return replace(self, gradients=self.gradients.prepare(problem), codec=codec)
 
     def init(self, problem: Problem, round: Round) -> tuple[State, Info]:
         """Start from x = xhat = 0, which all neighbours know."""
@@ -156,7 +157,7 @@ class CHOCO:
 
     def privacy(self, problem: Problem) -> Guarantee:
         """That of the gradients: everything else is computed from them and from messages."""
-        return self.gradients.guarantee()
+        return self.gradients.guarantee(problem)
 
 
 def safe_gamma(network: Network, delta: float) -> float:

@@ -83,12 +83,13 @@ class DCD:
     def check(self, problem: Problem, network: Network) -> None:
         """Refuse settings, codecs and networks that the method cannot have, naming them."""
         descent.check_rate(self.lr)
-        self.gradients.check()
+        self.gradients.check(problem)
         check_replicas("DCD-PSGD", self.codec, problem, network)
 
     def prepare(self, problem: Problem, round: Round) -> "DCD":
-        """Let the codec draw what it shares."""
-        return replace(self, codec=self.codec.prepare(round.key, round.node, problem.n, problem.n, problem.dtype))
+        """Let the codec draw what it shares, and the gradients prepare what they need."""
+        codec = self.codec.prepare(round.key, round.node, problem.n, problem.n, problem.dtype)
+        return replace(self, gradients=self.gradients.prepare(problem), codec=codec)
 
     def init(self, problem: Problem, round: Round) -> tuple[State, Info]:
         """Start from x = 0, which all neighbours know."""
@@ -122,4 +123,4 @@ class DCD:
 
     def privacy(self, problem: Problem) -> Guarantee:
         """That of the gradients: everything else is computed from them and from messages."""
-        return self.gradients.guarantee()
+        return self.gradients.guarantee(problem)

@@ -80,14 +80,15 @@ class DFedAvgM:
             )
         checks.whole(1, local_steps=self.local_steps)
         checks.one_of((False, True), quantised=self.quantised)
-        self.gradients.check()
+        self.gradients.check(problem)
         check_codec("DFedAvgM", self.codec, problem.n, problem.m, problem.n)
         if self.quantised:
             check_replicas("quantised DFedAvgM", self.codec, problem, network)
 
     def prepare(self, problem: Problem, round: Round) -> "DFedAvgM":
-        """Let the codec draw what it shares."""
-        return replace(self, codec=self.codec.prepare(round.key, round.node, problem.n, problem.n, problem.dtype))
+        """Let the codec draw what it shares, and the gradients prepare what they need."""
+        codec = self.codec.prepare(round.key, round.node, problem.n, problem.n, problem.dtype)
+        return replace(self, gradients=self.gradients.prepare(problem), codec=codec)
 
     def init(self, problem: Problem, round: Round) -> tuple[State, Info]:
         """Start from x = xhat = 0, which all neighbours know."""
@@ -135,4 +136,4 @@ class DFedAvgM:
 
     def privacy(self, problem: Problem) -> Guarantee:
         """That of the gradients: everything else is computed from them and from messages."""
-        return self.gradients.guarantee()
+        return self.gradients.guarantee(problem)

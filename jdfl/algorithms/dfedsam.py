@@ -50,12 +50,13 @@ class DFedSAM:
         checks.shape((), "It is one number for all nodes.", rho=self.rho)
         checks.not_negative(rho=self.rho)
         checks.whole(1, local_steps=self.local_steps, gossip_steps=self.gossip_steps)
-        self.gradients.check()
+        self.gradients.check(problem)
         check_codec("DFedSAM", self.codec, problem.n, problem.m, problem.n)
 
     def prepare(self, problem: Problem, round: Round) -> "DFedSAM":
-        """Let the codec draw what it shares."""
-        return replace(self, codec=self.codec.prepare(round.key, round.node, problem.n, problem.n, problem.dtype))
+        """Let the codec draw what it shares, and the gradients prepare what they need."""
+        codec = self.codec.prepare(round.key, round.node, problem.n, problem.n, problem.dtype)
+        return replace(self, gradients=self.gradients.prepare(problem), codec=codec)
 
     def init(self, problem: Problem, round: Round) -> tuple[Array, Info]:
         """Start from x = 0."""
@@ -96,4 +97,4 @@ class DFedSAM:
 
     def privacy(self, problem: Problem) -> Guarantee:
         """That of the gradients: everything else is computed from them and from messages."""
-        return self.gradients.guarantee()
+        return self.gradients.guarantee(problem, looks=2)

@@ -60,14 +60,15 @@ class DPSGD:
     def check(self, problem: Problem, network: Network) -> None:
         """Refuse settings out of range, naming them."""
         descent.check_rate(self.lr, self.optimizer)
-        self.gradients.check()
+        self.gradients.check(problem)
         checks.whole(1, period=self.period)
         checks.literals(self)
         check_codec("D-PSGD", self.codec, problem.n, problem.m, problem.n)
 
     def prepare(self, problem: Problem, round: Round) -> "DPSGD":
-        """Let the codec draw what it shares."""
-        return replace(self, codec=self.codec.prepare(round.key, round.node, problem.n, problem.n, problem.dtype))
+        """Let the codec draw what it shares, and the gradients prepare what they need."""
+        codec = self.codec.prepare(round.key, round.node, problem.n, problem.n, problem.dtype)
+        return replace(self, gradients=self.gradients.prepare(problem), codec=codec)
 
     def init(self, problem: Problem, round: Round) -> tuple[State, Info]:
         """Start from x = 0."""
@@ -108,4 +109,4 @@ class DPSGD:
 
     def privacy(self, problem: Problem) -> Guarantee:
         """That of the gradients: everything else is computed from them and from messages."""
-        return self.gradients.guarantee()
+        return self.gradients.guarantee(problem)

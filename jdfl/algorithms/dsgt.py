@@ -62,13 +62,14 @@ class DSGT:
     def check(self, problem: Problem, network: Network) -> None:
         """Refuse settings out of range, and networks whose W is not doubly stochastic."""
         descent.check_rate(self.lr)
-        self.gradients.check()
+        self.gradients.check(problem)
         check_codec("DSGT", self.codec, problem.n, problem.m, problem.n)
         require(network, "DSGT", doubly_stochastic=True)
 
     def prepare(self, problem: Problem, round: Round) -> "DSGT":
-        """Let the codec draw what it shares."""
-        return replace(self, codec=self.codec.prepare(round.key, round.node, problem.n, problem.n, problem.dtype))
+        """Let the codec draw what it shares, and the gradients prepare what they need."""
+        codec = self.codec.prepare(round.key, round.node, problem.n, problem.n, problem.dtype)
+        return replace(self, gradients=self.gradients.prepare(problem), codec=codec)
 
     def init(self, problem: Problem, round: Round) -> tuple[State, Info]:
         """Start from x = 0 and y = g(0)."""
@@ -108,4 +109,4 @@ class DSGT:
 
     def privacy(self, problem: Problem) -> Guarantee:
         """That of the gradients: everything else is computed from them and from messages."""
-        return self.gradients.guarantee()
+        return self.gradients.guarantee(problem)

@@ -66,14 +66,15 @@ class EXTRA:
     def check(self, problem: Problem, network: Network) -> None:
         """Refuse settings out of range, networks that do not fit, and steps that diverge; warn of long steps."""
         descent.check_rate(self.lr)
-        self.gradients.check()
+        self.gradients.check(problem)
         check_codec("EXTRA", self.codec, problem.n, problem.m, problem.n)
         check_network(network, "EXTRA")
         check_step("EXTRA", self.lr, self.gradients, problem, network)
 
     def prepare(self, problem: Problem, round: Round) -> "EXTRA":
-        """Let the codec draw what it shares."""
-        return replace(self, codec=self.codec.prepare(round.key, round.node, problem.n, problem.n, problem.dtype))
+        """Let the codec draw what it shares, and the gradients prepare what they need."""
+        codec = self.codec.prepare(round.key, round.node, problem.n, problem.n, problem.dtype)
+        return replace(self, gradients=self.gradients.prepare(problem), codec=codec)
 
     def init(self, problem: Problem, round: Round) -> tuple[State, Info]:
         """Start from x = 0."""
@@ -109,4 +110,4 @@ class EXTRA:
 
     def privacy(self, problem: Problem) -> Guarantee:
         """That of the gradients: everything else is computed from them and from messages."""
-        return self.gradients.guarantee()
+        return self.gradients.guarantee(problem)

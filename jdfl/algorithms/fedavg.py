@@ -57,12 +57,13 @@ class FedAvg:
         checks.whole(1, local_steps=self.local_steps)
         checks.fraction("It is the share of the clients that take part in a round.", fraction=self.fraction)
         checks.literals(self)
-        self.gradients.check()
+        self.gradients.check(problem)
         check_codec("FedAvg", self.codec, problem.n, problem.m, problem.n)
 
     def prepare(self, problem: Problem, round: Round) -> "FedAvg":
-        """Let the codec draw what it shares."""
-        return replace(self, codec=self.codec.prepare(round.key, round.node, problem.n, problem.n, problem.dtype))
+        """Let the codec draw what it shares, and the gradients prepare what they need."""
+        codec = self.codec.prepare(round.key, round.node, problem.n, problem.n, problem.dtype)
+        return replace(self, gradients=self.gradients.prepare(problem), codec=codec)
 
     def init(self, problem: Problem, round: Round) -> tuple[Array, Info]:
         """Start from x = 0."""
@@ -78,7 +79,7 @@ class FedAvg:
         start = round_trip(codec, ops.node_keys(round.key, _DOWN, theirs.node), x[:size])
         y, _ = descent.local_steps(
             self.local_steps,
-            self.gradients,
+            self.gradients.rows(clients),
             self.optimizer,
             self.lr,
             start,
@@ -120,4 +121,4 @@ class FedAvg:
 
     def privacy(self, problem: Problem) -> Guarantee:
         """That of the gradients: everything else is computed from them and from messages."""
-        return self.gradients.guarantee()
+        return self.gradients.guarantee(problem)

@@ -3,15 +3,18 @@
 Axes: m nodes, q examples per node, b examples of one gradient, n parameters.
 """
 
+from dataclasses import replace
 from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
-from jax import Array, lax
+import numpy as np
+from jax import Array
 
 from jdfl import checks, ops, struct
+from jdfl.algorithms.clipping import clipped_sum
 from jdfl.base import Round
-from jdfl.privacy import NO_NOISE, Guarantee, Mechanism
+from jdfl.privacy import NO_NOISE, Guarantee, Mechanism, Sampling, check_mechanism, clipped, stretch
 from jdfl.problems import Problem
 
 _BATCH, _NOISE = 31, 32  # purposes of the keys
@@ -23,28 +26,50 @@ _AT_ONCE = 2**24  # numbers in the single-example gradients that are clipped at 
 class Gradients:
     """All examples, exactly, unless said otherwise.
 
-    With `clip` every example's gradient is shortened to that l2 norm before the mean is taken, so that one example
-    replaced changes a node's gradient by 2 clip max_t weight[i, t] / sum_t weight[i, t] at most (2 clip with `batch`,
-    whose draws may all hit one example): that is what noise is then scaled by. Without `clip` the noise is scaled by an
-    assumed `sensitivity`, which nothing enforces. Where there is a clip, a gradient too long for its type counts as
-    zero, so that no example can spoil the others'. The regulariser is neither clipped nor counted: it holds no data.
+    With `clip` every example's gradient is shortened to that length (`per="example"`), or the gradient of all that are
+    looked at (`per="batch"`), which protects a node's whole data. That bounds what neighbouring data change, and noise
+    is scaled by the bound (`sensitivities`). Without `clip` it is scaled by an assumed `sensitivity`, which nothing
+    enforces. Where there is a clip, a gradient too long for its type counts as zero, so that no example can spoil the
+    others'. The regulariser is neither clipped nor counted: it holds no data.
+
+    Samples of `batch` examples are drawn anew for every step: "replacement" draws each on its own; "subset" draws
+    different ones; "poisson" takes every example with probability batch / size, looks at all of them to do so, and
+    divides by the expected size. Only the last two, and single draws, make a guarantee stronger.
+
+    Neighbouring data sets differ in one record that is replaced, or (`adjacency="add-remove"`) in one whose gradients
+    count or are zero; what is divided by stays.
     """
 
-    batch: int | None = struct.field(pytree_node=False, default=None)  # drawn with replacement; None: all examples
-    clip: Any = None  # largest l2 norm of one example's gradient; None: as it is
+    batch: int | None = struct.field(pytree_node=False, default=None)  # examples of one gradient; None: all
+    sampling: Literal["replacement", "subset", "poisson"] = struct.field(pytree_node=False, default="replacement")
+    clip: Any = None  # largest length of a gradient; None: as it is
+    per: Literal["example", "batch"] = struct.field(pytree_node=False, default="example")  # whose gradient is clipped
+    norm: Literal["l1", "l2", "linf"] = struct.field(pytree_node=False, default="l2")  # in which its length is measured
     mechanism: Mechanism | None = None  # noise on the gradient
-    sensitivity: Any = None  # assumed l2 sensitivity of gradients that are not clipped
+    sensitivity: Any = None  # assumed sensitivity of gradients that are not clipped, in the mechanism's norm
+    adjacency: Literal["replace-one", "add-remove"] = struct.field(pytree_node=False, default="replace-one")
     noisy: Literal["always", "communicating"] = struct.field(pytree_node=False, default="always")  # which gradients
+    lengths: Any = None  # [m, q] of the examples' features; `prepare` fills it in
 
-    def check(self) -> None:
+    def check(self, problem: Problem) -> None:
         """Refuse settings out of range: ValueError naming them."""
+        checks.literals(self)
         if self.batch is not None:
             checks.whole(1, remedy="It is the number of examples of one gradient; None takes all.", batch=self.batch)
-        checks.literals(self)
+            fewest = int(np.min(np.asarray(problem.sizes)))
+            if self.sampling != "replacement" and self.batch > fewest:
+                raise ValueError(
+                    f"Expected batch <= {fewest}, the examples of the smallest node, with sampling = "
+                    f"{self.sampling!r}, got batch = {self.batch}."
+                )
+        elif self.sampling != "replacement":
+            raise ValueError(f"Expected a batch with sampling = {self.sampling!r}, got batch = None.")
         for name in ("clip", "sensitivity"):
             if getattr(self, name) is not None:
                 checks.shape((), "It is one number for all nodes.", **{name: getattr(self, name)})
                 checks.positive(**{name: getattr(self, name)})
+        if self.lengths is not None:
+            raise ValueError("Expected lengths = None: they are computed from the data when a run begins.")
         if self.mechanism is None:
             if self.sensitivity is not None:
                 raise ValueError(
@@ -52,14 +77,27 @@ class Gradients:
                     "Gaussian(multiplier), or leave sensitivity out."
                 )
             return
-        remedy = "Use Gaussian(multiplier), or None for no noise."
-        checks.able(("add", "event"), "a noise mechanism", remedy, mechanism=self.mechanism)
-        self.mechanism.check()
+        check_mechanism(self.mechanism)
         if (self.clip is None) == (self.sensitivity is None):
             raise ValueError(
                 f"Expected clip or sensitivity to scale the noise, got clip = {self.clip!r} and sensitivity = "
-                f"{self.sensitivity!r}. clip bounds what one example can change; sensitivity only assumes a bound."
+                f"{self.sensitivity!r}. Noise without clipping protects nobody: give clip, which bounds what one "
+                "example can change; sensitivity only assumes a bound, and nothing is claimed then."
             )
+
+    def prepare(self, problem: Problem) -> "Gradients":
+        """With the lengths of the features, where clipped gradients of all examples need them in every round."""
+        every = self.batch is None or self.sampling == "poisson"
+        if self.clip is None or self.per == "batch" or not every:
+            return self
+        data, _ = problem.local(0)
+        if jax.eval_shape(problem.slopes, jnp.zeros((problem.n,), problem.dtype), data) is None:
+            return self
+        return replace(self, lengths=jax.vmap(problem.feature_lengths, (0, None))(problem.data, self.norm))
+
+    def rows(self, nodes: Array) -> "Gradients":
+        """Those of some nodes [b] alone."""
+        return self if self.lengths is None else replace(self, lengths=self.lengths[nodes])
 
     def __call__(
         self,
@@ -76,30 +114,71 @@ class Gradients:
         `step` counts the gradient steps of a round. The looks (0, 1, ...) of one step see the same examples, with fresh
         noise. `communicating` is whether this step follows an exchange of messages.
         """
-        data, weight = problem.data, problem.weight
+        data, weight, total = problem.data, problem.weight, jnp.sum(problem.weight, axis=1)
         if self.batch is not None:
             keys = ops.node_keys(jax.random.fold_in(round.key, step), _BATCH, round.node)
-            data, weight = jax.vmap(problem.minibatch, (0, 0, 0, None))(keys, data, weight, self.batch)
-        if self.clip is None:
-            g = jax.vmap(problem.gradient)(w, data, weight)
-        else:
-            g = jax.vmap(jax.grad(problem.regulariser))(w) + _clipped_means(problem, w, data, weight, self.clip)
+            share = self.batch / problem.sizes.astype(weight.dtype)
+            if self.sampling == "poisson":
+                taken = jax.vmap(lambda key, p: jax.random.bernoulli(key, p, weight.shape[1:]))(keys, share)
+                weight, total = jnp.where(taken, weight, 0.0), total * share
+            else:
+                draw = problem.subset if self.sampling == "subset" else problem.minibatch
+                data, weight = jax.vmap(draw, (0, 0, 0, None))(keys, data, weight, self.batch)
+                total = jnp.sum(weight, axis=1) if self.sampling == "replacement" else total * share
+        g = self.exact(w, problem, data, weight, total)
         if self.mechanism is None:
             return g
         keys = ops.node_keys(jax.random.fold_in(round.key, step * _LOOKS + look), _NOISE, round.node)
-        noisy = jax.vmap(self.mechanism.add)(keys, g, self._sensitivity(weight))
+        noisy = jax.vmap(self.mechanism.add)(keys, g, self.sensitivities(problem))
         return noisy if self.noisy == "always" else jnp.where(communicating, noisy, g)
 
-    def _sensitivity(self, weight: Array) -> Array:
-        """What the noise of every node [m] is scaled by; weights [m, b] of the examples of a gradient."""
+    def exact(self, w: Array, problem: Problem, data: Any, weight: Array, total: Array) -> Array:
+        """Gradients [b, n] at w [b, n] of nodes with these data, weights [b, q] and divisors [b], without noise.
+
+        `lengths`, where there are any, must be of the same nodes (`rows`).
+        """
+        regulariser = jax.vmap(jax.grad(problem.regulariser))
+        chunk = max(1, min(weight.shape[1], _AT_ONCE // (weight.shape[0] * problem.n)))
+
+        def sums(w_i: Array, data_i: Any, weight_i: Array, lengths_i: Array | None) -> Array:
+            return clipped_sum(problem, w_i, data_i, weight_i, self.clip, self.norm, lengths_i, chunk)
+
+        if self.clip is not None and self.per == "example":
+            return regulariser(w) + jax.vmap(sums)(w, data, weight, self.lengths) / total[:, None]
+        # f_i divides by the sum of its weights, which is not what a sample is divided by, and may be zero
+        here = jnp.sum(weight, axis=1)
+        g = jax.vmap(problem.gradient)(w, data, jnp.where(here[:, None] > 0, weight, 1.0))
+        if self.batch is not None and self.sampling != "replacement":
+            g = regulariser(w) + (here / total)[:, None] * (g - regulariser(w))
         if self.clip is None:
-            return jnp.full(weight.shape[:1], self.sensitivity, weight.dtype)
-        share = jnp.max(weight, axis=1) / jnp.sum(weight, axis=1)
-        return 2 * self.clip * (share if self.batch is None else jnp.ones_like(share))
+            return g
+        return regulariser(w) + clipped(g - regulariser(w), self.norm, self.clip)
+
+    def sensitivities(self, problem: Problem) -> Array:
+        """What the noise of every node [m] is scaled by, in the mechanism's norm: assumed, or what `clip` enforces.
+
+        For a replaced record 2 clip w_t / divisor with the largest weight w_t of the node (2 clip for "replacement",
+        whose draws may all hit one record), for a replaced node 2 clip; half of that for add-remove; times the most
+        that lengths differ between the norm of the clip and that of the noise.
+        """
+        dtype = problem.dtype
+        if self.clip is None or self.mechanism is None:
+            return jnp.full((problem.m,), 0.0 if self.sensitivity is None else self.sensitivity, dtype)
+        largest, total = jnp.max(problem.weight, axis=1), jnp.sum(problem.weight, axis=1)
+        if self.per == "batch" or (self.batch is not None and self.sampling == "replacement"):
+            share = jnp.ones_like(total)
+        elif self.batch is not None:
+            share = largest * problem.sizes.astype(dtype) / (self.batch * total)
+        else:
+            share = largest / total
+        change = 2.0 if self.adjacency == "replace-one" else 1.0
+        return change * stretch(self.norm, self.mechanism.norm, problem.n) * self.clip * share
 
     def examples(self, problem: Problem) -> Array:
         """How many examples one gradient of every node looks at [m] int32."""
-        return problem.sizes if self.batch is None else jnp.full((problem.m,), self.batch, jnp.int32)
+        if self.batch is None or self.sampling == "poisson":
+            return problem.sizes
+        return jnp.full((problem.m,), self.batch, jnp.int32)
 
     def releases(self, evaluated: Array | int, communicating: Array | int) -> Array | int:
         """How many of a node's gradients were noisy: of all that it evaluated, or of those after an exchange."""
@@ -107,41 +186,47 @@ class Gradients:
             return 0
         return evaluated if self.noisy == "always" else communicating
 
-    def guarantee(self) -> Guarantee:
-        """What may be said of messages that depend on the data through these gradients alone."""
+    def guarantee(self, problem: Problem, looks: int = 1) -> Guarantee:
+        """What may be said of messages that depend on the data through these gradients alone.
+
+        `looks` gradients of a step see the same examples.
+        """
         if self.mechanism is None:
             return NO_NOISE
+        unit = "node" if self.per == "batch" and self.clip is not None else "record"
+        told = Guarantee(
+            unit=unit,
+            adjacency=self.adjacency,
+            observer="all messages",
+            sensitivity=float(np.max(np.asarray(self.sensitivities(problem)))),
+            enforced_by=None,
+            claimed=False,
+            reason="",
+            event=self.mechanism.event(),
+            sampling=self._sampling(looks) if unit == "record" else None,
+        )
         if self.clip is None:
-            reason = "gradients are not clipped, so nothing enforces the sensitivity that the noise is scaled by"
-            enforced, claimed = None, False
-        elif self.noisy == "communicating":
-            reason = "gradients between two exchanges of messages have no noise, and what is sent depends on them"
-            enforced, claimed = None, False
-        else:
-            reason = "every gradient is clipped per example and noisy; composing all releases gives epsilon"
-            enforced, claimed = "per-example clipping", True
-        assumed = self.sensitivity if self.clip is None else 2 * self.clip
-        return Guarantee("record", "replace-one", "all messages", float(assumed), enforced, claimed, reason)
+            return replace(
+                told,
+                reason="gradients are not clipped, so nothing enforces the sensitivity that the noise is scaled by",
+                remedy="Give clip instead of sensitivity.",
+            )
+        if self.noisy == "communicating":
+            return replace(
+                told,
+                reason="gradients between two exchanges of messages have no noise, and what is sent depends on them",
+                remedy='Use noisy="always".',
+            )
+        return replace(
+            told,
+            claimed=True,
+            enforced_by=f"{self.norm} clipping of every {'example' if unit == 'record' else 'node'}'s gradient to "
+            f"{float(self.clip):g}",
+            reason="every gradient is clipped and noisy, and everything else is computed from these and from messages",
+        )
 
-
-def _clipped_means(problem: Problem, w: Array, data: Any, weight: Array, clip: Array) -> Array:
-    """sum_t weight[i, t] min(1, clip / ||g_it||) g_it / sum_t weight[i, t], [m, n], some examples at a time."""
-    m, b = weight.shape
-    size = max(1, min(b, _AT_ONCE // (m * problem.n)))
-    chunks = -(-b // size)
-    weight = jnp.pad(weight, ((0, 0), (0, chunks * size - b)))  # the places of the last chunk beyond b weigh nothing
-
-    def add(c: Array, total: Array) -> Array:
-        place = jnp.minimum(c * size + jnp.arange(size, dtype=jnp.int32), b - 1)
-        here = lax.dynamic_slice_in_dim(weight, c * size, size, axis=1)
-
-        def one(w_i: Array, data_i: Any, weight_i: Array) -> Array:
-            g = problem.example_gradients(w_i, problem.take(data_i, place))
-            length = jnp.linalg.norm(g, axis=1)
-            g = jnp.where(jnp.isfinite(length)[:, None], g, 0.0)  # too long to be counted, one would spoil all others
-            return jnp.dot(weight_i * jnp.where(length > clip, clip / length, 1.0), g, precision=ops.HIGHEST)
-
-        return total + jax.vmap(one)(w, data, here)
-
-    total = lax.fori_loop(0, chunks, add, jnp.zeros_like(w))
-    return total / jnp.sum(weight, axis=1, keepdims=True)
+    def _sampling(self, looks: int) -> Sampling | None:
+        """What amplifies: samples without replacement, of which single draws are one."""
+        if self.batch is None or (self.sampling == "replacement" and self.batch > 1):
+            return None
+        return Sampling("poisson" if self.sampling == "poisson" else "subset", self.batch, looks)

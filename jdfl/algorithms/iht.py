@@ -42,13 +42,14 @@ class IHT:
         """Refuse settings out of range, naming them."""
         checks.whole(1, problem.n, "s is the number of nonzeros kept of n parameters.", s=self.s)
         descent.check_rate(self.lr)
-        self.gradients.check()
+        self.gradients.check(problem)
         checks.whole(1, period=self.period)
         check_codec("IHT-D-PSGD", self.codec, problem.n, problem.m, self.s)
 
     def prepare(self, problem: Problem, round: Round) -> "IHT":
-        """Let the codec draw what it shares."""
-        return replace(self, codec=self.codec.prepare(round.key, round.node, problem.n, self.s, problem.dtype))
+        """Let the codec draw what it shares, and the gradients prepare what they need."""
+        codec = self.codec.prepare(round.key, round.node, problem.n, self.s, problem.dtype)
+        return replace(self, gradients=self.gradients.prepare(problem), codec=codec)
 
     def init(self, problem: Problem, round: Round) -> tuple[Array, Info]:
         """Start from x = 0."""
@@ -82,4 +83,4 @@ class IHT:
 
     def privacy(self, problem: Problem) -> Guarantee:
         """That of the gradients: everything else is computed from them and from messages."""
-        return self.gradients.guarantee()
+        return self.gradients.guarantee(problem)

@@ -5,6 +5,7 @@
 Axes: m nodes, n parameters.
 """
 
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import jax.numpy as jnp
@@ -39,11 +40,11 @@ class LocalOnly:
     def check(self, problem: Problem, network: Network) -> None:
         """Refuse settings out of range, naming them."""
         descent.check_rate(self.lr, self.optimizer)
-        self.gradients.check()
+        self.gradients.check(problem)
 
     def prepare(self, problem: Problem, round: Round) -> "LocalOnly":
-        """There is nothing to prepare."""
-        return self
+        """Let the gradients prepare what they need."""
+        return replace(self, gradients=self.gradients.prepare(problem))
 
     def init(self, problem: Problem, round: Round) -> tuple[State, Info]:
         """Start from x = 0."""

@@ -53,13 +53,14 @@ class MATCHA:
         """Refuse settings out of range, and networks whose W is not doubly stochastic."""
         descent.check_rate(self.lr, self.optimizer)
         checks.whole(1, local_steps=self.local_steps)
-        self.gradients.check()
+        self.gradients.check(problem)
         check_codec("MATCHA", self.codec, problem.n, problem.m, problem.n)
         require(network, "MATCHA", doubly_stochastic=True)
 
     def prepare(self, problem: Problem, round: Round) -> "MATCHA":
-        """Let the codec draw what it shares."""
-        return replace(self, codec=self.codec.prepare(round.key, round.node, problem.n, problem.n, problem.dtype))
+        """Let the codec draw what it shares, and the gradients prepare what they need."""
+        codec = self.codec.prepare(round.key, round.node, problem.n, problem.n, problem.dtype)
+        return replace(self, gradients=self.gradients.prepare(problem), codec=codec)
 
     def init(self, problem: Problem, round: Round) -> tuple[State, Info]:
         """Start from x = 0."""
@@ -94,4 +95,4 @@ class MATCHA:
 
     def privacy(self, problem: Problem) -> Guarantee:
         """That of the gradients: everything else is computed from them and from messages."""
-        return self.gradients.guarantee()
+        return self.gradients.guarantee(problem)

@@ -38,8 +38,14 @@ class CEPS:
     """What travels on a wire."""
     mechanism: Gaussian | None = None
     """Noise on what is released; none: exact messages."""
-    sensitivity: float = algorithms.CEPS.sensitivity
-    """Assumed l2 sensitivity that scales the noise; nothing enforces it."""
+    clip: float | None = algorithms.CEPS.clip
+    """Largest l2 norm of one example's gradient; it bounds what the noise is scaled by. None: as it is."""
+    adjacency: Literal["replace-one", "add-remove"] = algorithms.CEPS.adjacency
+    """What neighbouring data sets differ in: a record replaced, or there or not."""
+    sensitivity: float | None = algorithms.CEPS.sensitivity
+    """An assumed sensitivity instead of a clip, as in the paper; nothing enforces it."""
+    sigma: float | None = algorithms.CEPS.sigma
+    """A public constant instead of a sigma_i from every node's own data."""
     noise: Literal["kept", "literal"] = algorithms.CEPS.noise
     """kept: the noise stays in all that follows; literal: the paper's, which later rounds wash out."""
     periods: tuple[int, int] = algorithms.CEPS.periods

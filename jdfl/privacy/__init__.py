@@ -1,6 +1,57 @@
-"""Noise mechanisms and what may be said of them."""
+"""Noise mechanisms, clipping, what may be claimed, and what releases add up to."""
 
-from jdfl.privacy.guarantee import NO_NOISE, Guarantee
-from jdfl.privacy.mechanisms import Gaussian, GaussianEvent, Mechanism, classical_gaussian
+from jdfl.privacy.accounting import (
+    Sampled,
+    epsilon,
+    epsilon_pure,
+    epsilon_rdp,
+    most_releases,
+    noise_multiplier,
+)
+from jdfl.privacy.analytic import analytic_gaussian, gaussian_delta, gaussian_epsilon
+from jdfl.privacy.clipping import clipped, factor, stretch
+from jdfl.privacy.guarantee import NO_NOISE, Guarantee, Published, Sampling
+from jdfl.privacy.ledger import Ledger
+from jdfl.privacy.mechanisms import (
+    Event,
+    Gaussian,
+    GaussianEvent,
+    Laplace,
+    LaplaceEvent,
+    Mechanism,
+    Norm,
+    check_mechanism,
+    classical_gaussian,
+)
+from jdfl.privacy.report import PrivacyReport, report
 
-__all__ = ["NO_NOISE", "Gaussian", "GaussianEvent", "Guarantee", "Mechanism", "classical_gaussian"]
+__all__ = [
+    "NO_NOISE",
+    "Event",
+    "Gaussian",
+    "GaussianEvent",
+    "Guarantee",
+    "Laplace",
+    "LaplaceEvent",
+    "Ledger",
+    "Mechanism",
+    "Norm",
+    "PrivacyReport",
+    "Published",
+    "Sampled",
+    "Sampling",
+    "analytic_gaussian",
+    "check_mechanism",
+    "classical_gaussian",
+    "clipped",
+    "epsilon",
+    "epsilon_pure",
+    "epsilon_rdp",
+    "factor",
+    "gaussian_delta",
+    "gaussian_epsilon",
+    "most_releases",
+    "noise_multiplier",
+    "report",
+    "stretch",
+]

@@ -1,7 +1,29 @@
-"""What a run may say about privacy, as a value."""
+"""What an algorithm may say about privacy, as a value, before anything is run."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
+
+from jdfl.privacy.accounting import Adjacency
+from jdfl.privacy.mechanisms import Event
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """Gradients look at fresh random samples of a node's records, which nobody else gets to know."""
+
+    kind: Literal["poisson", "subset"]  # each record by chance, or `batch` different ones
+    batch: int  # expected or exact size
+    looks: int = 1  # releases from one sample
+
+
+@dataclass(frozen=True)
+class Published:
+    """What a paper claims for these settings, and why that is not so."""
+
+    epsilon: float
+    delta: float
+    source: str
+    unsound: str
 
 
 @dataclass(frozen=True)
@@ -9,16 +31,21 @@ class Guarantee:
     """Who is protected against whom, and what enforces it.
 
     `claimed` is False as long as something between the data and the noise has no enforced bound; `reason` then says
-    what. No epsilon is derived from such a value.
+    what. No epsilon is derived from such a value but under the assumption that the bound holds, and labelled so.
     """
 
     unit: Literal["record", "node", "none"]  # what neighbouring data sets differ in
-    adjacency: Literal["replace-one", "add-remove", "none"]
+    adjacency: Adjacency | Literal["none"]
     observer: str  # who sees what
-    sensitivity: float | None  # the l2 sensitivity that the noise is scaled by, assumed or enforced
+    sensitivity: float | None  # largest of any node, in the mechanism's norm, assumed or enforced
     enforced_by: str | None  # what bounds it; None: nothing does
     claimed: bool
     reason: str
+    remedy: str = ""  # what to change so that something may be claimed
+    event: Event | None = None  # what one release adds
+    sampling: Sampling | None = None  # performed, and hidden from the observer
+    warnings: tuple[str, ...] = ()  # what is left out of the guarantee
+    published: Published | None = field(default=None)
 
     def as_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
@@ -33,4 +60,5 @@ NO_NOISE = Guarantee(
     enforced_by=None,
     claimed=False,
     reason="no noise is added",
+    remedy="Give a mechanism, for example Gaussian(multiplier), and a clip.",
 )

@@ -1,13 +1,19 @@
-"""Noise, and the event that it adds to a node's record of releases."""
+"""Noise, and the event that it adds to a node's record of releases.
+
+A mechanism scales its noise by a sensitivity: the most that what is released may change, in the norm that the noise
+goes by, when the data are replaced by neighbouring ones. What neighbouring means is said by whoever bounds the change.
+"""
 
 import math
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, ClassVar, Literal, Protocol
 
 import jax
 from jax import Array
 
 from jdfl import checks, struct
+
+Norm = Literal["l1", "l2", "linf"]
 
 
 @dataclass(frozen=True)
@@ -15,10 +21,25 @@ class GaussianEvent:
     """One release with Gaussian noise of `noise_multiplier` times the l2 sensitivity."""
 
     noise_multiplier: float
+    kind: ClassVar[str] = "gaussian"
+
+
+@dataclass(frozen=True)
+class LaplaceEvent:
+    """One release with Laplace noise of scale `noise_multiplier` times the l1 sensitivity."""
+
+    noise_multiplier: float
+    kind: ClassVar[str] = "laplace"
+
+
+Event = GaussianEvent | LaplaceEvent
 
 
 class Mechanism(Protocol):
     """Adds noise scaled by a sensitivity, and names the event that an accountant composes."""
+
+    multiplier: Any
+    norm: ClassVar[Norm]  # in which the sensitivity is measured
 
     def check(self) -> None:
         """Raise ValueError if the settings make no sense."""
@@ -28,21 +49,21 @@ class Mechanism(Protocol):
         """The vector x [n] with noise."""
         ...
 
-    def event(self) -> Any:
+    def event(self) -> Event:
         """What one release adds (on the host)."""
         ...
 
 
 @struct.dataclass
 class Gaussian:
-    """N(0, (multiplier * sensitivity)^2) on every entry."""
+    """N(0, (multiplier * sensitivity)^2) on every entry, for an l2 sensitivity."""
 
     multiplier: Any
+    norm: ClassVar[Norm] = "l2"
 
     def check(self) -> None:
         """Refuse a multiplier that is not one positive number."""
-        checks.shape((), "It is one number for all nodes.", multiplier=self.multiplier)
-        checks.positive("Use mechanism=None for a run without noise.", multiplier=self.multiplier)
+        _check(self.multiplier)
 
     def add(self, key: Array, x: Array, sensitivity: Any) -> Array:
         """The vector x [n] with noise of standard deviation multiplier * sensitivity."""
@@ -53,10 +74,43 @@ class Gaussian:
         return GaussianEvent(float(self.multiplier))
 
 
+@struct.dataclass
+class Laplace:
+    """Laplace noise of scale multiplier * sensitivity on every entry, for an l1 sensitivity: (1 / multiplier, 0)-DP."""
+
+    multiplier: Any
+    norm: ClassVar[Norm] = "l1"
+
+    def check(self) -> None:
+        """Refuse a multiplier that is not one positive number."""
+        _check(self.multiplier)
+
+    def add(self, key: Array, x: Array, sensitivity: Any) -> Array:
+        """The vector x [n] with noise of scale multiplier * sensitivity (standard deviation sqrt(2) times that)."""
+        return x + self.multiplier * sensitivity * jax.random.laplace(key, x.shape, x.dtype)
+
+    def event(self) -> LaplaceEvent:
+        """The release."""
+        return LaplaceEvent(float(self.multiplier))
+
+
+def check_mechanism(mechanism: Any) -> None:
+    """Refuse what is no noise mechanism, and a mechanism whose settings make no sense."""
+    remedy = "Use Gaussian(multiplier) or Laplace(multiplier), or None for no noise."
+    checks.able(("add", "event", "norm"), "a noise mechanism", remedy, mechanism=mechanism)
+    mechanism.check()
+
+
+def _check(multiplier: Any) -> None:
+    checks.shape((), "It is one number for all nodes.", multiplier=multiplier)
+    checks.positive("Use mechanism=None for a run without noise.", multiplier=multiplier)
+
+
 def classical_gaussian(epsilon: float, delta: float) -> Gaussian:
     """The textbook calibration sqrt(2 ln(1.25/delta)) / epsilon (CEPS paper, Eq. 13).
 
-    It is a guarantee for one release, epsilon <= 1 and an enforced sensitivity only; here it reproduces papers.
+    It is a guarantee for one release, epsilon <= 1 and an enforced sensitivity only; here it reproduces papers. For a
+    guarantee use `analytic_gaussian`, or `calibrate` for several releases.
     """
     checks.positive(epsilon=epsilon)
     if not 0 < delta < 1:

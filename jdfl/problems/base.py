@@ -9,7 +9,7 @@ from typing import Any, Self
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import Array
+from jax import Array, lax
 
 from jdfl import checks, ops, struct
 
@@ -82,11 +82,33 @@ class Problem:
         """The gradient of every single example's loss [q, n], regulariser not included."""
         return jax.vmap(jax.grad(self.loss), (None, 0))(w, data)
 
+    def slopes(self, w: Array, data: Any) -> Array | None:
+        """What the examples' gradients are made of, where example t's is the outer product a_t slopes[t], else None.
+
+        a_t are its features and slopes [q], or [q, classes], the loss's derivatives by its scores. Such gradients are
+        clipped without being formed: ||a_t slopes[t]|| = ||a_t|| ||slopes[t]|| in l1, l2 and linf.
+        """
+        return None
+
+    def feature_lengths(self, data: Any, norm: str) -> Array:
+        """||a_t|| [q] of one node's examples, for a problem that has `slopes`."""
+        raise TypeError(f"{type(self).__name__} has no slopes")
+
+    def spread(self, slopes: Array, data: Any) -> Array:
+        """sum_t a_t slopes[t] [n] over one node's examples, for a problem that has `slopes`."""
+        raise TypeError(f"{type(self).__name__} has no slopes")
+
     def minibatch(self, key: Array, data: Any, weight: Array, size: int) -> tuple[Any, Array]:
         """`size` of one node's examples, uniformly with replacement among those with positive weight."""
         real = jnp.cumsum(weight > 0, dtype=jnp.int32)  # [q], rises by one at every example that counts
         nth = jax.random.randint(key, (size,), 0, real[-1], jnp.int32)
         chosen = jnp.searchsorted(real, nth, side="right")
+        return self.take(data, chosen), weight[chosen]
+
+    def subset(self, key: Array, data: Any, weight: Array, size: int) -> tuple[Any, Array]:
+        """`size` different examples of one node with positive weight, every such set alike; it must have so many."""
+        bits = jnp.where(weight > 0, jax.random.uniform(key, weight.shape, jnp.float32), -1.0)
+        chosen = lax.top_k(bits, size)[1]
         return self.take(data, chosen), weight[chosen]
 
     def take(self, data: Any, chosen: Array) -> Any:

@@ -16,7 +16,7 @@ import numpy as np
 from jax import Array
 from scipy.sparse import csr_array
 
-from jdfl import struct
+from jdfl import ops, struct
 
 _BLOCK = 1024  # a further block costs about as much time as this many slots of a node,
 _SHARE = 1 / 64  # and it must save this share of all slots, or large data would take long to compile
@@ -52,6 +52,12 @@ class SparseRows:
                 sums = sums.at[column].add(value * y[: column.shape[0], None])
             return sums
         return jnp.pad(_times(self.columns.blocks, y), (0, 1))[self.columns.place]
+
+    def lengths(self, norm: str) -> Array:
+        """The l1, l2 or linf norms [q] of one node's rows."""
+        parts = [ops.length(value, norm) for _, value in self.blocks]
+        q = parts[0].shape[0]
+        return ops.length(jnp.stack([jnp.pad(part, (0, q - part.shape[0])) for part in parts]), norm, (0,))
 
     def scaled(self, y: Array, n: int) -> Array:
         """diag(y) A as a dense array [q, n], for one node's rows A and y [q]."""

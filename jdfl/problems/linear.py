@@ -33,6 +33,19 @@ class LinearRegression(Problem):
         a, b = example
         return 0.5 * jnp.square(jnp.dot(a, w, precision=ops.HIGHEST) - b)
 
+    def slopes(self, w: Array, data: Any) -> Array:
+        """<a_t, w> - b_t [q]."""
+        A, b = data
+        return jnp.dot(A, w, precision=ops.HIGHEST) - b
+
+    def feature_lengths(self, data: Any, norm: str) -> Array:
+        """||a_t|| [q]."""
+        return ops.length(data[0], norm)
+
+    def spread(self, slopes: Array, data: Any) -> Array:
+        """A^T slopes [n]."""
+        return jnp.dot(slopes, data[0], precision=ops.HIGHEST)
+
 
 def linear_regression(
     features: Arrays,

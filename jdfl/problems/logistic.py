@@ -50,6 +50,18 @@ class LogisticRegression(Problem):
         """<a, w> [N] of features [N, n]; positive means class 1."""
         return jnp.dot(features, w, precision=ops.HIGHEST)
 
+    def slopes(self, w: Array, data: Any) -> Array:
+        """1 / (1 + e^-<a_t, w>) - b_t [q]."""
+        return jax.nn.sigmoid(self.scores(w, data[0])) - data[1]
+
+    def feature_lengths(self, data: Any, norm: str) -> Array:
+        """||a_t|| [q]."""
+        return ops.length(data[0], norm)
+
+    def spread(self, slopes: Array, data: Any) -> Array:
+        """A^T slopes [n]."""
+        return jnp.dot(slopes, data[0], precision=ops.HIGHEST)
+
 
 @struct.dataclass
 class SoftmaxRegression(Problem):
@@ -79,6 +91,19 @@ class SoftmaxRegression(Problem):
     def scores(self, w: Array, features: Array) -> Array:
         """A W [N, classes] of features [N, p]; the largest decides."""
         return jnp.dot(features, w.reshape(-1, self.classes), precision=ops.HIGHEST)
+
+    def slopes(self, w: Array, data: Any) -> Array:
+        """The classes' probabilities, less one for the example's own [q, classes]."""
+        a, b = data
+        return jax.nn.softmax(self.scores(w, a), axis=1) - jax.nn.one_hot(b, self.classes, dtype=a.dtype)
+
+    def feature_lengths(self, data: Any, norm: str) -> Array:
+        """||a_t|| [q]."""
+        return ops.length(data[0], norm)
+
+    def spread(self, slopes: Array, data: Any) -> Array:
+        """A^T slopes [p, classes] as [n]."""
+        return jnp.dot(data[0].T, slopes, precision=ops.HIGHEST).ravel()
 
 
 def logistic_regression(

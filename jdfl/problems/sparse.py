@@ -60,6 +60,14 @@ class SparseLogisticRegression(LogisticRegression):
         rows, b = data
         return rows.scaled(jax.nn.sigmoid(rows.times(w)) - b, self.n)
 
+    def feature_lengths(self, data: Any, norm: str) -> Array:
+        """||a_t|| [q]."""
+        return data[0].lengths(norm)
+
+    def spread(self, slopes: Array, data: Any) -> Array:
+        """A^T slopes [n]."""
+        return data[0].transposed_times(slopes, self.n)
+
     def take(self, data: Any, chosen: Array) -> Any:
         """The examples `chosen` [b] of one node's data: the same blocks with b rows each, and no columns."""
         rows, b = data

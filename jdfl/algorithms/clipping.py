@@ -1,0 +1,45 @@
+"""Means of clipped gradients of single examples, without forming the gradients where that can be avoided.
+
+Axes: q examples of a node, n parameters.
+"""
+
+from typing import Any
+
+import jax.numpy as jnp
+from jax import Array, lax
+
+from jdfl import ops
+from jdfl.privacy import Norm, clipped, factor
+from jdfl.problems import Problem
+
+
+def clipped_sum(
+    problem: Problem, w: Array, data: Any, weight: Array, clip: Array, norm: Norm, lengths: Array | None, chunk: int
+) -> Array:
+    """sum_t weight[t] min(1, clip / ||g_t||) g_t [n] over one node's examples, g_t the loss's gradient at w [n].
+
+    `lengths` [q] are those of the features where the problem has slopes (None: computed). Other problems' gradients are
+    formed `chunk` at a time. An example whose gradient is not finite counts as 0.
+    """
+    slopes = problem.slopes(w, data)
+    if slopes is None:
+        return _chunks(problem, w, data, weight, clip, norm, chunk)
+    if lengths is None:
+        lengths = problem.feature_lengths(data, norm)
+    scale = factor(lengths * ops.length(slopes[:, None], norm, tuple(range(1, slopes.ndim + 1))), clip)
+    share = (weight * scale).reshape(-1, *[1] * (slopes.ndim - 1))
+    return problem.spread(jnp.where(share > 0, slopes, 0.0) * share, data)
+
+
+def _chunks(problem: Problem, w: Array, data: Any, weight: Array, clip: Array, norm: Norm, chunk: int) -> Array:
+    q = weight.shape[0]
+    count = -(-q // chunk)
+    weight = jnp.pad(weight, (0, count * chunk - q))  # the places of the last chunk beyond q weigh nothing
+
+    def add(c: Array, total: Array) -> Array:
+        place = jnp.minimum(c * chunk + jnp.arange(chunk, dtype=jnp.int32), q - 1)
+        here = lax.dynamic_slice_in_dim(weight, c * chunk, chunk)
+        g = clipped(problem.example_gradients(w, problem.take(data, place)), norm, clip)
+        return total + jnp.dot(here, g, precision=ops.HIGHEST)
+
+    return lax.fori_loop(0, count, add, jnp.zeros_like(w))

@@ -1,0 +1,300 @@
+"""What releases add up to, by dp-accounting; the one file that imports it.
+
+Privacy loss distributions (PLD) give the totals, Renyi differential privacy (RDP) the second opinion, and where noise
+is Laplace the pure epsilons are added up here, since dp-accounting has no delta = 0.
+
+Events are relative to the sensitivity under the neighbouring relation at hand, so that without sampling an event is the
+same pair of distributions under every relation. dp-accounting doubles the sensitivity of an event under REPLACE_ONE
+when it composes PLDs and does not when it composes RDP; nothing here leaves that to it.
+
+With sampling the relation matters:
+
+- Under add-remove and Poisson sampling with rate r the pair is N(0) and (1 - r) N(0) + r N(1): dp-accounting has it.
+- Under replace-one, for subsets of fixed size and for Poisson sampling alike, the hockey-stick divergence at order
+  e^eps, eps >= 0, is at most that of (1 - r) N(0) + r N(1) from N(0) with the replace-one sensitivity (Y. Zhu, J. Dong,
+  Y.-X. Wang: Optimal Accounting of Differential Privacy via Characteristic Function, 2022, Theorem 11). The relation
+  being symmetric, the divergences at eps < 0 follow, and both together are the profile of a pair that may be composed.
+  Its distribution is made pessimistic by dp-accounting's "connect the dots".
+"""
+
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+from types import SimpleNamespace
+from typing import Any, Literal
+
+import numpy as np
+from scipy.special import ndtr
+
+from jdfl import checks
+from jdfl.privacy.analytic import check_delta, check_target, gaussian_epsilon
+from jdfl.privacy.mechanisms import Event, GaussianEvent, LaplaceEvent
+
+Adjacency = Literal["replace-one", "add-remove"]
+_MOST_MU = 20.0  # above it e^epsilon leaves floating point, and the closed form, in logarithms, takes over
+_MOST_PURE = 300.0
+_LITTLE_NOISE = 0.2  # below it a sample is accounted as if it held everything
+
+
+@dataclass(frozen=True)
+class Sampled:
+    """Every release looks at a fresh random sample of the records, which nobody else gets to know.
+
+    `poisson`: each record with probability batch / records, independently; `subset`: `batch` different ones.
+    """
+
+    kind: Literal["poisson", "subset"]
+    batch: int
+    records: int
+    looks: int = 1  # releases from one sample
+
+    @property
+    def rate(self) -> float:
+        """The chance of a record to be in the sample."""
+        return self.batch / self.records
+
+    def check(self) -> None:
+        """Refuse sizes that make no sense."""
+        checks.one_of(("poisson", "subset"), kind=self.kind)
+        checks.whole(1, records=self.records, looks=self.looks)
+        checks.whole(1, self.records, "It is the number of records drawn of all.", batch=self.batch)
+
+
+def epsilon(
+    event: Event, releases: int, delta: float, *, sampled: Sampled | None = None, adjacency: Adjacency = "replace-one"
+) -> float:
+    """The epsilon at `delta` of so many releases together, by PLD.
+
+    The event's multiplier is relative to the sensitivity under `adjacency`. 0 for no releases. Raises ValueError for a
+    delta outside (0, 1), and for subsets under add-remove, whose size would tell.
+    """
+    _check(event, releases, sampled, adjacency)
+    check_delta(delta)
+    return _epsilon(event, releases, delta, sampled, adjacency)
+
+
+def epsilon_rdp(
+    event: Event, releases: int, delta: float, *, sampled: Sampled | None = None, adjacency: Adjacency = "replace-one"
+) -> float | None:
+    """The same by RDP, looser; None where dp-accounting has no bound for this event."""
+    _check(event, releases, sampled, adjacency)
+    check_delta(delta)
+    if releases == 0:
+        return 0.0
+    dp = _dp()
+    relation, one = dp.Neighbours.ADD_OR_REMOVE_ONE, _event(event, 1 if sampled is None else sampled.looks)
+    count = releases
+    if sampled is not None:
+        count = math.ceil(releases / sampled.looks)
+        if adjacency == "add-remove":
+            one = dp.PoissonSampledDpEvent(sampled.rate, one)
+        elif sampled.kind == "subset":
+            relation = dp.Neighbours.REPLACE_ONE  # RDP does not double the sensitivity, which is replace-one's already
+            one = dp.SampledWithoutReplacementDpEvent(sampled.records, sampled.batch, one)
+        else:
+            return None
+    accountant = dp.RdpAccountant(neighboring_relation=relation)
+    if not accountant.supports(one):
+        return None
+    return float(accountant.compose(one, count).get_epsilon(delta))
+
+
+def epsilon_pure(event: Event, releases: int, *, sampled: Sampled | None = None) -> float | None:
+    """The sum of the releases' epsilons at delta = 0; None for Gaussian noise, which has none."""
+    _check(event, releases, sampled, "replace-one")
+    if not isinstance(event, LaplaceEvent):
+        return None
+    if sampled is None:
+        return releases / event.noise_multiplier
+    one = math.log1p(sampled.rate * math.expm1(sampled.looks / event.noise_multiplier))
+    return math.ceil(releases / sampled.looks) * one
+
+
+def noise_multiplier(
+    kind: Literal["gaussian", "laplace"],
+    epsilon: float,
+    delta: float,
+    releases: int,
+    *,
+    sampled: Sampled | None = None,
+    adjacency: Adjacency = "replace-one",
+) -> float:
+    """The least noise, in units of the sensitivity, with which so many releases are (epsilon, delta)-DP together.
+
+    The function `epsilon` of the result is at most the target, and above it by less than 1e-4 less noise. Raises
+    ValueError for targets that make no sense.
+    """
+    checks.one_of(("gaussian", "laplace"), kind=kind)
+    check_target(epsilon, delta)
+    checks.whole(1, releases=releases)
+    make = GaussianEvent if kind == "gaussian" else LaplaceEvent
+
+    def enough(log_multiplier: float) -> bool:
+        event = make(math.exp(log_multiplier))
+        return _epsilon(event, releases, delta, sampled, adjacency) <= epsilon
+
+    _check(make(1.0), releases, sampled, adjacency)
+    low = high = math.log(math.sqrt(releases) / epsilon)
+    step = 1.0
+    while not enough(high):
+        low, high, step = high, high + step, 2 * step
+    step = 1.0
+    while low == high or enough(low):
+        high, low, step = min(high, low), low - step, 2 * step
+    while high - low > 1e-5:
+        middle = (low + high) / 2
+        low, high = (low, middle) if enough(middle) else (middle, high)
+    return math.exp(high)
+
+
+def most_releases(
+    event: Event,
+    epsilon: float,
+    delta: float,
+    *,
+    sampled: Sampled | None = None,
+    adjacency: Adjacency = "replace-one",
+    most: int = 2**30,
+) -> int:
+    """How many releases together stay within (epsilon, delta); at most `most`."""
+    _check(event, 1, sampled, adjacency)
+    check_target(epsilon, delta)
+
+    def fits(releases: int) -> bool:
+        return _epsilon(event, releases, delta, sampled, adjacency) <= epsilon
+
+    if not fits(1):
+        return 0
+    low, high = 1, 2
+    while fits(high):
+        if high >= most:
+            return most
+        low, high = high, 2 * high
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if fits(middle) else (low, middle)
+    return low
+
+
+def _check(event: Event, releases: int, sampled: Sampled | None, adjacency: Adjacency) -> None:
+    checks.positive(noise_multiplier=event.noise_multiplier)
+    checks.whole(0, releases=releases)
+    checks.one_of(("replace-one", "add-remove"), adjacency=adjacency)
+    if sampled is not None:
+        sampled.check()
+        if sampled.kind == "subset" and adjacency == "add-remove":
+            raise ValueError(
+                "Expected adjacency = 'replace-one' with samples of a fixed size, got adjacency = 'add-remove'. Use "
+                "Poisson sampling, or protect against a record that is replaced."
+            )
+
+
+@lru_cache(maxsize=4096)
+def _epsilon(event: Event, releases: int, delta: float, sampled: Sampled | None, adjacency: Adjacency) -> float:
+    if releases == 0:
+        return 0.0
+    if sampled is None:
+        return _all_epsilon(event, releases, delta)
+    # A sample serves `looks` releases, together one with less noise; and a sample tells no more than everything would.
+    steps, looks = math.ceil(releases / sampled.looks), min(releases, sampled.looks)
+    if isinstance(event, GaussianEvent):
+        one: Event = GaussianEvent(event.noise_multiplier / math.sqrt(looks))
+    else:
+        one = LaplaceEvent(event.noise_multiplier / looks)
+    everything = _all_epsilon(one, steps, delta)
+    if one.noise_multiplier < _LITTLE_NOISE:
+        return everything
+    return min(everything, _sampled_epsilon(one, steps, delta, sampled.rate, adjacency))
+
+
+def _all_epsilon(event: Event, releases: int, delta: float) -> float:
+    """Epsilon of releases that look at all records."""
+    pld = _dp().pld
+    if isinstance(event, GaussianEvent):
+        mu = math.sqrt(releases) / event.noise_multiplier
+        if mu > _MOST_MU:
+            return gaussian_epsilon(mu, delta)
+        one = pld.from_gaussian_mechanism(1 / mu, value_discretization_interval=_grid(mu))
+        return float(one.get_epsilon_for_delta(delta))
+    pure = releases / event.noise_multiplier
+    if pure > _MOST_PURE:
+        return pure
+    one = pld.from_laplace_mechanism(event.noise_multiplier, value_discretization_interval=_grid(pure / releases**0.5))
+    return min(pure, float(one.self_compose(releases).get_epsilon_for_delta(delta)))
+
+
+def _sampled_epsilon(event: Event, steps: int, delta: float, rate: float, adjacency: Adjacency) -> float:
+    """Epsilon of steps that look at a fresh sample each."""
+    pld, z, gaussian = _dp().pld, event.noise_multiplier, isinstance(event, GaussianEvent)
+    largest = (
+        (0.5 + 9.5 * z) / z**2 if gaussian else 1 / z
+    )  # loss of a record that is in the sample, as good as never more
+    most = math.log1p(rate * math.expm1(largest))
+    square = min(rate**2 * math.expm1(min(1 / z**2, 600.0)), rate * largest**2)  # of a step's loss, about
+    grid = max(_grid(math.sqrt(steps * square) + steps * square / 2), most / 2**20)
+    if adjacency == "add-remove":
+        make = pld.from_gaussian_mechanism if gaussian else pld.from_laplace_mechanism
+        one = make(z, value_discretization_interval=grid, sampling_prob=rate)
+    else:
+        one = _replaced_in_a_sample(gaussian, z, rate, grid, max(1, math.ceil(most / grid)))
+    return float(one.self_compose(steps).get_epsilon_for_delta(delta))
+
+
+def _dp() -> SimpleNamespace:
+    """dp-accounting, imported when it is needed: it takes half a second."""
+    import dp_accounting
+    from dp_accounting.pld import pld_pmf, privacy_loss_distribution
+    from dp_accounting.rdp import RdpAccountant
+
+    return SimpleNamespace(
+        GaussianDpEvent=dp_accounting.GaussianDpEvent,
+        LaplaceDpEvent=dp_accounting.LaplaceDpEvent,
+        PoissonSampledDpEvent=dp_accounting.PoissonSampledDpEvent,
+        SampledWithoutReplacementDpEvent=dp_accounting.SampledWithoutReplacementDpEvent,
+        Neighbours=dp_accounting.NeighboringRelation,
+        RdpAccountant=RdpAccountant,
+        pld=privacy_loss_distribution,
+        pmf=pld_pmf,
+    )
+
+
+def _event(event: Event, looks: int) -> object:
+    """dp-accounting's event of `looks` releases; those of Gaussian noise are one with less of it."""
+    dp = _dp()
+    if isinstance(event, GaussianEvent):
+        return dp.GaussianDpEvent(event.noise_multiplier / math.sqrt(looks))
+    return dp.LaplaceDpEvent(event.noise_multiplier / looks)
+
+
+def _grid(scale: float) -> float:
+    """The step of a grid on which losses of this size are resolved."""
+    return min(1e-2, max(1e-7, scale / 2000))
+
+
+def _replaced_in_a_sample(gaussian: bool, z: float, rate: float, grid: float, top: int) -> Any:
+    """The symmetric profile of the module's docstring as a distribution of losses: multiples of `grid` up to `top`."""
+    dp = _dp()
+    eps = grid * np.arange(top + 1)
+    # (1 - r) Q + r P exceeds e^eps Q where P / Q exceeds this ratio, so above a threshold.
+    ratio = np.log(np.expm1(eps) + rate) - math.log(rate)
+    if gaussian:
+        p, q = ndtr(0.5 / z - z * ratio), ndtr(-0.5 / z - z * ratio)
+    else:
+        p, q = _laplace_tail(z * ratio / 2 - 0.5, z), _laplace_tail(z * ratio / 2 + 0.5, z)
+        p, q = np.where(ratio < 1 / z, p, 0.0), np.where(ratio < 1 / z, q, 0.0)
+    delta = np.minimum.accumulate(np.clip(rate * p - (np.expm1(eps) + rate) * q, 0.0, 1.0))
+    below = -np.expm1(-eps[:0:-1]) + np.exp(-eps[:0:-1]) * delta[:0:-1]  # at -top grid, ..., -grid
+    both = np.minimum.accumulate(np.clip(np.concatenate([below, delta]), 0.0, 1.0))
+    return dp.pld.PrivacyLossDistribution(dp.pmf.create_pmf_pessimistic_connect_dots_fixed_gap(grid, -top, top, both))
+
+
+def _laplace_tail(x: np.ndarray, scale: float) -> np.ndarray:
+    """The chance of Laplace noise to exceed x."""
+    return np.where(x < 0, 1 - np.exp(-np.abs(x) / scale) / 2, np.exp(-np.abs(x) / scale) / 2)
+
+
+def closed_form(event: Event, releases: int, delta: float) -> float | None:
+    """Epsilon of so many Gaussian releases without dp-accounting, to compare with; None for other noise."""
+    if not isinstance(event, GaussianEvent) or releases == 0:
+        return None
+    return gaussian_epsilon(math.sqrt(releases) / event.noise_multiplier, delta)

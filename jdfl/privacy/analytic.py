@@ -1,0 +1,66 @@
+"""The Gaussian mechanism in closed form.
+
+B. Balle, Y.-X. Wang: Improving the Gaussian Mechanism for Differential Privacy: Analytical Calibration and Optimal
+Denoising, 2018 (Theorem 8). Releases with noise multipliers z_1, z_2, ... are together one with mu^2 = sum 1 / z_k^2.
+"""
+
+import math
+
+from scipy.optimize import brentq
+from scipy.special import log_ndtr
+
+from jdfl import checks
+from jdfl.privacy.mechanisms import Gaussian
+
+
+def gaussian_delta(mu: float, epsilon: float) -> float:
+    """The least delta at which noise of 1 / mu times the sensitivity is (epsilon, delta)-DP.
+
+    It is Phi(mu / 2 - epsilon / mu) - e^epsilon Phi(-mu / 2 - epsilon / mu).
+    """
+    checks.positive(mu=mu)
+    checks.not_negative(epsilon=epsilon)
+    first = log_ndtr(mu / 2 - epsilon / mu)
+    ratio = epsilon + log_ndtr(-mu / 2 - epsilon / mu) - first  # below 0
+    return float(math.exp(first) * -math.expm1(min(ratio, 0.0)))
+
+
+def gaussian_epsilon(mu: float, delta: float) -> float:
+    """The least epsilon >= 0 at this delta; 0 where mu is so small that no more is needed."""
+    check_delta(delta)
+    if gaussian_delta(mu, 0.0) <= delta:
+        return 0.0
+    above = 1.0
+    while gaussian_delta(mu, above) > delta:
+        above *= 2
+    return float(brentq(lambda e: gaussian_delta(mu, e) - delta, 0.0, above, xtol=1e-14, rtol=1e-12))
+
+
+def analytic_gaussian(epsilon: float, delta: float, releases: int = 1) -> Gaussian:
+    """The least Gaussian noise with which `releases` releases together are (epsilon, delta)-DP."""
+    check_target(epsilon, delta)
+    checks.whole(1, releases=releases)
+    low = high = 1.0  # of mu
+    while gaussian_delta(high, epsilon) < delta:
+        high *= 2
+    while gaussian_delta(low, epsilon) > delta:
+        low /= 2
+    mu = low if low == high else brentq(lambda x: gaussian_delta(x, epsilon) - delta, low, high, xtol=1e-15, rtol=1e-12)
+    return Gaussian(math.sqrt(releases) / mu)
+
+
+def check_delta(delta: float) -> None:
+    """Refuse a delta outside (0, 1)."""
+    checks.shape((), delta=delta)
+    if not 0 < delta < 1:
+        raise ValueError(
+            f"Expected delta in (0, 1), got delta = {delta!r}. It is the chance that the guarantee fails, below one "
+            "over the number of records."
+        )
+
+
+def check_target(epsilon: float, delta: float) -> None:
+    """Refuse an epsilon or a delta that is no target."""
+    checks.shape((), epsilon=epsilon)
+    checks.positive("It is what is to be guaranteed; 1 is usual, 10 protects little.", epsilon=epsilon)
+    check_delta(delta)

@@ -1,0 +1,42 @@
+"""Clipping in l1, l2 and linf, and what it bounds.
+
+A vector is shortened, its direction kept: x min(1, clip / ||x||). So the norm in which it is clipped need not be the
+one that a mechanism's noise goes by; `stretch` says what is lost between them.
+"""
+
+import math
+
+import jax.numpy as jnp
+from jax import Array
+
+from jdfl.ops import length
+from jdfl.privacy.mechanisms import Norm
+
+
+def factor(lengths: Array, clip: Array | float) -> Array:
+    """What vectors of these lengths are multiplied by; 0 for a length that is not finite.
+
+    A length too large for its type is not known, so that nothing but 0 bounds what such a vector contributes.
+    """
+    return jnp.where(jnp.isfinite(lengths), jnp.minimum(1.0, clip / jnp.where(lengths > clip, lengths, clip)), 0.0)
+
+
+def clipped(x: Array, norm: Norm, clip: Array | float) -> Array:
+    """The vectors x [..., n], each no longer than `clip`; a vector with an entry that is not finite becomes 0."""
+    scale = factor(length(x, norm), clip)[..., None]
+    return jnp.where(scale > 0, x, 0.0) * scale
+
+
+def stretch(clipped_in: Norm, measured_in: Norm, n: int) -> float:
+    """The most that a vector [n] of length 1 in one norm may measure in another."""
+    if clipped_in == measured_in:
+        return 1.0
+    longer = {  # ||x||_measured <= n^power ||x||_clipped
+        ("l1", "l2"): 0.0,
+        ("l1", "linf"): 0.0,
+        ("l2", "linf"): 0.0,
+        ("l2", "l1"): 0.5,
+        ("linf", "l2"): 0.5,
+        ("linf", "l1"): 1.0,
+    }
+    return math.pow(n, longer[clipped_in, measured_in])

@@ -1,0 +1,123 @@
+"""How often every node has released something: all that an accountant needs, in a form that can be stored.
+
+Axes: m nodes.
+"""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from jdfl.privacy.accounting import Adjacency, Sampled, epsilon, most_releases
+from jdfl.privacy.guarantee import Guarantee, Sampling
+from jdfl.privacy.mechanisms import Event, GaussianEvent, LaplaceEvent
+
+_EVENTS = {"gaussian": GaussianEvent, "laplace": LaplaceEvent}
+
+
+@dataclass(frozen=True)
+class Ledger:
+    """Releases of all nodes, which are alike but for their numbers and the sizes of the samples' pools."""
+
+    event: Event | None  # None: nothing noisy is released
+    adjacency: str
+    sampling: Sampling | None
+    releases: np.ndarray  # [m] whole numbers
+    records: np.ndarray  # [m] whole numbers: what samples are drawn from
+
+    @classmethod
+    def of(cls, guarantee: Guarantee, releases: np.ndarray, records: np.ndarray) -> "Ledger":
+        """What so many releases under this guarantee leave behind, be it claimed or not."""
+        counts = np.asarray(releases, np.int64), np.asarray(records, np.int64)
+        return cls(guarantee.event, guarantee.adjacency, guarantee.sampling, *counts)
+
+    def sampled(self, node: int) -> Sampled | None:
+        """The sampling of a node."""
+        if self.sampling is None:
+            return None
+        return Sampled(self.sampling.kind, self.sampling.batch, int(self.records[node]), self.sampling.looks)
+
+    def ranked(self) -> np.ndarray:
+        """The nodes from the least to the most exposed."""
+        if self.sampling is None:
+            return np.argsort(self.releases, kind="stable")
+        # Epsilon rises with releases and rate; between two nodes of which neither has both higher, this order is a
+        # guess, so `worst` looks at all that could be.
+        exposure = np.sqrt(self.releases) * self.sampling.batch / self.records
+        return np.argsort(exposure, kind="stable")
+
+    def worst(self, delta: float) -> tuple[int, float]:
+        """The most exposed node and its epsilon."""
+        found = {node: self.epsilon(node, delta) for node in self._candidates()}
+        node = max(found, key=found.__getitem__)
+        return node, found[node]
+
+    def epsilon(self, node: int, delta: float) -> float:
+        """The epsilon of a node's releases, by PLD."""
+        if self.event is None:
+            return np.inf
+        return epsilon(self.event, int(self.releases[node]), delta, sampled=self.sampled(node), adjacency=self.relation)
+
+    def limits(self, target: float, delta: float) -> np.ndarray:
+        """How many releases every node may make within (target, delta) [m]."""
+        if self.event is None:
+            return np.zeros_like(self.releases)
+        kinds, which = np.unique(self.records if self.sampling else np.zeros_like(self.records), return_inverse=True)
+        first = [int(np.argmax(which == i)) for i in range(len(kinds))]
+        found = [
+            most_releases(self.event, target, delta, sampled=self.sampled(node), adjacency=self.relation)
+            for node in first
+        ]
+        return np.array(found, np.int64)[which]
+
+    def check_same(self, other: "Ledger") -> None:
+        """Refuse to go on with other noise: ValueError naming what differs."""
+        for name in ("event", "adjacency", "sampling"):
+            mine, theirs = getattr(self, name), getattr(other, name)
+            if mine != theirs:
+                raise ValueError(
+                    f"Expected the noise of the run that is resumed, {name} = {mine!r}, got {theirs!r}. What was "
+                    "released stays released with the noise it had; resume with the same mechanism, or begin anew."
+                )
+        if not np.array_equal(self.records, other.records):
+            raise ValueError("Expected the records of the run that is resumed, got other numbers of them per node.")
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain data for JSON; `from_dict` reads it."""
+        return {
+            "event": None if self.event is None else {"kind": self.event.kind, **asdict(self.event)},
+            "adjacency": self.adjacency,
+            "sampling": None if self.sampling is None else asdict(self.sampling),
+            "releases": self.releases.tolist(),
+            "records": self.records.tolist(),
+        }
+
+    @classmethod
+    def from_dict(cls, told: Mapping[str, Any]) -> "Ledger":
+        """The ledger behind `as_dict`."""
+        event, sampling = told["event"], told["sampling"]
+        return cls(
+            None if event is None else _EVENTS[event["kind"]](event["noise_multiplier"]),
+            told["adjacency"],
+            None if sampling is None else Sampling(**sampling),
+            np.asarray(told["releases"], np.int64),
+            np.asarray(told["records"], np.int64),
+        )
+
+    @property
+    def relation(self) -> Adjacency:
+        """What neighbouring data sets differ in; where nothing is claimed, replace-one."""
+        return "add-remove" if self.adjacency == "add-remove" else "replace-one"
+
+    def _candidates(self) -> list[int]:
+        """Nodes that no other exceeds both in releases and in rate."""
+        if self.sampling is None:
+            return [int(np.argmax(self.releases))]
+        order = np.lexsort((self.records, -self.releases))  # most releases first, fewest records first among equals
+        kept, fewest = [], np.inf
+        for node in order.tolist():
+            if self.records[node] < fewest:
+                kept.append(node)
+                fewest = self.records[node]
+        return kept
