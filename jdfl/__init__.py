@@ -4,7 +4,8 @@ result = jdfl.run(jdfl.CEPS.paper(s=10), jdfl.problems.example1(m=32), jdfl.netw
 stop=jdfl.consensus_below(5e-3, per=10))
 """
 
-from jdfl import network, problems
+from jdfl import network, privacy, problems
+from jdfl.accountant import account, account_plan, calibrate, planned_releases
 from jdfl.algorithms import (
     CEPS,
     CHOCO,
@@ -21,12 +22,14 @@ from jdfl.algorithms import (
     FedAvg,
     Gradients,
     LocalOnly,
+    Updates,
 )
 from jdfl.base import Algorithm, Info, Round
 from jdfl.batch import repeat, sweep
+from jdfl.checkpoint import Checkpoint, read_checkpoint
 from jdfl.codecs import QSGD, Dense, LowRank, OneBit, RandomK, Sign, Sparse
 from jdfl.comparison import Comparison, Entry, Tuning, compare
-from jdfl.privacy import Gaussian, Guarantee, classical_gaussian
+from jdfl.privacy import Gaussian, Guarantee, Laplace, PrivacyReport, analytic_gaussian, classical_gaussian
 from jdfl.result import Result, Snapshot, Totals
 from jdfl.runner import run
 from jdfl.stopping import all_of, consensus_below, gradient_below, objective_below
@@ -45,6 +48,7 @@ __all__ = [
     "NIDS",
     "QSGD",
     "Algorithm",
+    "Checkpoint",
     "Comparison",
     "DFedAvgM",
     "DFedSAM",
@@ -56,9 +60,11 @@ __all__ = [
     "Gradients",
     "Guarantee",
     "Info",
+    "Laplace",
     "LocalOnly",
     "LowRank",
     "OneBit",
+    "PrivacyReport",
     "RandomK",
     "Result",
     "Round",
@@ -67,14 +73,22 @@ __all__ = [
     "Sparse",
     "Totals",
     "Tuning",
+    "Updates",
+    "account",
+    "account_plan",
     "all_of",
+    "analytic_gaussian",
+    "calibrate",
     "classical_gaussian",
     "compare",
     "consensus_below",
     "gradient_below",
     "network",
     "objective_below",
+    "planned_releases",
+    "privacy",
     "problems",
+    "read_checkpoint",
     "repeat",
     "run",
     "sweep",

@@ -93,7 +93,10 @@ def sweep(
         tally.add(*as_chunk(first))
         tally.base = {}  # a lane's counters run on from the start
         tally.add(later.rounds, later.metrics, later.counts)
-        result = assemble(setting, params[i], carry, tally, clock, problem, network, steps)
+        guarantee = setting.algorithm.privacy(
+            problem
+        )  # of the settings; what was prepared from data is not told from them
+        result = assemble(setting, params[i], carry, tally, clock, problem, network, steps, guarantee)
         results.append(replace(result, labels=label))
     return results
 

@@ -32,6 +32,7 @@ class Carry:
     rounds: Array  # int32 [] rounds done
     stopped: Array  # bool [] the stop rule fired
     bad_node: Array  # int32 [] the first node with a non-finite parameter, or NOWHERE
+    spent: Array  # bool [] the next round would release more than is allowed
     counts: Info  # sums since the start, or since this chunk began
     communications: Array  # [m] int32 since the start
     releases: Array  # [m] int32 since the start
@@ -56,12 +57,20 @@ class Setting:
     stop: StopRule | None
     key: Array
     node: Array  # [m] int32 global ids
+    limit: Array | None = None  # [m] int32 releases that every node may make in all
 
 
-def setting(algorithm: Algorithm, problem: Problem, network: Network, stop: StopRule | None, key: Array) -> Setting:
+def setting(
+    algorithm: Algorithm,
+    problem: Problem,
+    network: Network,
+    stop: StopRule | None,
+    key: Array,
+    limit: Array | None = None,
+) -> Setting:
     """A setting without the names of problem and network: they are static, and a name must not recompile."""
     node = jnp.arange(problem.m, dtype=jnp.int32)
-    return Setting(algorithm, nameless(problem), nameless(network), stop, key, node)
+    return Setting(algorithm, nameless(problem), nameless(network), stop, key, node, limit)
 
 
 def nameless(named: Any) -> Any:
@@ -105,7 +114,8 @@ def _start(setting: Setting, metrics: tuple[metrics_module.Metric, ...]) -> tupl
     state = lax.optimization_barrier(state)  # or XLA computes with its constant zeros at compile time
     setting = setting.replace(algorithm=algorithm)  # pyright: ignore[reportAttributeAccessIssue]
     bad = _first_bad(algorithm.params(state))
-    carry = Carry(state, k, jnp.bool_(False), bad, info, info.communications, info.releases)
+    no = jnp.bool_(False)
+    carry = Carry(state, k, no, bad, no, info, info.communications, info.releases)
     return setting, carry, _record(carry, setting, _evaluate(carry, setting, metrics))
 
 
@@ -117,7 +127,7 @@ def _advance(
     round_key = jax.random.fold_in(setting.key, _ROUND)
 
     def goes_on(carry: Carry, until: Array) -> Array:
-        return (carry.rounds < until) & ~carry.stopped & (carry.bad_node == NOWHERE)
+        return (carry.rounds < until) & ~carry.stopped & ~carry.spent & (carry.bad_node == NOWHERE)
 
     def one_round(carry: Carry) -> Carry:
         key = jax.random.fold_in(round_key, carry.rounds)
@@ -128,7 +138,14 @@ def _advance(
         rounds = carry.rounds + 1
         stopped = jnp.bool_(False) if stop is None else stop(View(rounds, w, communications, problem))
         counts = jax.tree.map(jnp.add, carry.counts, info)
-        return Carry(state, rounds, stopped, _first_bad(w), counts, communications, carry.releases + info.releases)
+        releases = carry.releases + info.releases
+        new = Carry(state, rounds, stopped, _first_bad(w), carry.spent, counts, communications, releases)
+        if setting.limit is None:
+            return new
+        # What the round would release has not been sent yet: nothing of it is kept where it is too much.
+        spent = jnp.any(releases > setting.limit)
+        kept = jax.tree.map(lambda one, other: jnp.where(spent, one, other), carry, new)
+        return kept.replace(spent=spent)
 
     def stretch(carry: Carry, _: None) -> tuple[Carry, Record]:
         # Records fall on multiples of `every`, wherever a chunk begins.
@@ -200,3 +217,22 @@ def with_field(algorithm: Any, path: str, value: Any) -> Any:
     """The algorithm with the field at a dotted path ("codec.gamma") replaced."""
     name, _, rest = path.partition(".")
     return algorithm.replace(**{name: with_field(getattr(algorithm, name), rest, value) if rest else value})
+
+
+@partial(jax.jit, static_argnames=("steps",))
+def releases(setting: Setting, steps: int) -> Array:
+    """How many releases every node [m] makes at the start and in `steps` rounds, whatever a stop rule would say.
+
+    What the counts do not depend on, and that is all of the work, is left out by the compiler.
+    """
+    setting, carry, _ = _start(setting, ())
+    round_key = jax.random.fold_in(setting.key, _ROUND)
+
+    def one(carry: tuple[Any, Array], k: Array) -> tuple[tuple[Any, Array], None]:
+        key = jax.random.fold_in(round_key, k)
+        round = Round(k, key, _graph(setting, k, key), setting.node)
+        state, info = setting.algorithm.step(carry[0], setting.problem, round)
+        return (state, carry[1] + info.releases), None
+
+    (_, total), _ = lax.scan(one, (carry.state, carry.releases), jnp.arange(steps, dtype=jnp.int32))
+    return total

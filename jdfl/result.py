@@ -15,7 +15,7 @@ from jax import Array
 from jdfl.ops import from_limbs
 from jdfl.privacy import Guarantee
 
-Ending = Literal["steps", "stop rule", "diverged", "interrupted"]
+Ending = Literal["steps", "stop rule", "diverged", "interrupted", "budget"]
 
 
 @dataclass(frozen=True)
@@ -59,6 +59,10 @@ class Result:
     releases: np.ndarray  # [m] how many noisy functions of its data of each node others may come to see
     published_bytes: float | None  # what the paper's own formula says of these rounds; None where it has none
     guarantee: Guarantee
+    records: np.ndarray  # [m] how many records of its own each node has
+    privacy_warnings: tuple[str, ...]  # what this run did that its guarantee does not cover
+    key: tuple[int, ...]  # data of the run's key
+    sums: dict[str, int]  # exact totals by counter, as `totals` has them
     seconds: float  # wall time without compilation
     compile_seconds: float
     labels: dict[str, Any] = field(default_factory=dict)  # seed and swept values

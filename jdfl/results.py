@@ -5,6 +5,7 @@
     metrics.csv        a row per record: round, metrics, totals so far
     metrics.parquet    the same
     params.npz         the final parameters, `params` [m, n]
+    state.npz          where the run stands, for resuming it; not of a run that diverged
     summary.json       totals, final metrics, times
     summary.md         the same in words
     figure.png         metrics against rounds and bytes, where a drawing function was given
@@ -28,6 +29,8 @@ import numpy as np
 import pandas as pd
 
 import jdfl
+from jdfl.checkpoint import Checkpoint
+from jdfl.privacy import Accounting
 from jdfl.result import Result
 from jdfl.summary import summary, summary_text
 
@@ -71,9 +74,18 @@ def new_run_folder(base: str | Path, label: str) -> Path:
 
 
 def write_run(
-    folder: str | Path, config_yaml: str, result: Result, *, draw: Draw | None = None, overwrite: bool = False
+    folder: str | Path,
+    config_yaml: str,
+    result: Result,
+    *,
+    draw: Draw | None = None,
+    overwrite: bool = False,
+    delta: float | None = None,
+    accounting: Accounting = "sound",
 ) -> Path:
     """Write the run directory `folder`, whole or not at all; `draw` (`jdfl.report.figure`) makes figure.png.
+
+    `delta` and `accounting` are as for `jdfl.account`.
 
     An empty folder may be there already. FileExistsError for one with content, unless `overwrite`, which replaces it.
     """
@@ -83,7 +95,7 @@ def write_run(
     partial = folder.parent / f".{folder.name}.{uuid4().hex[:12]}"
     partial.mkdir()
     try:
-        _write(partial, config_yaml, result, draw)
+        _write(partial, config_yaml, result, draw, delta, accounting)
         refuse_occupied(folder, overwrite)
         put_in_place(partial, folder)
     finally:
@@ -101,13 +113,22 @@ def refuse_occupied(folder: Path, overwrite: bool) -> None:
         raise FileExistsError(f"Expected a folder at {folder}, got a file. Choose another name.")
 
 
-def _write(folder: Path, config_yaml: str, result: Result, draw: Draw | None) -> None:
+def _write(
+    folder: Path,
+    config_yaml: str,
+    result: Result,
+    draw: Draw | None,
+    delta: float | None,
+    accounting: Accounting,
+) -> None:
     (folder / "config.yaml").write_text(config_yaml, encoding="utf-8")
     _write_json(folder / "environment.json", environment())
     result.history.to_csv(folder / "metrics.csv", index=False)
     result.history.to_parquet(folder / "metrics.parquet", index=False)
     np.savez_compressed(folder / "params.npz", params=np.asarray(result.params))
-    told = summary(result)
+    if result.state is not None and result.diverged is None:
+        Checkpoint.of(result).write(folder / "state.npz")
+    told = summary(result, delta=delta, accounting=accounting)
     _write_json(folder / "summary.json", told)
     (folder / "summary.md").write_text(summary_text(told), encoding="utf-8")
     if draw is not None:

@@ -14,13 +14,16 @@ from jax import Array
 
 from jdfl import checks, loop
 from jdfl.base import Algorithm
+from jdfl.checkpoint import Checkpoint
 from jdfl.metrics import Metric, default_metrics, resolve
 from jdfl.network import check_graph
 from jdfl.network.graph import Network
+from jdfl.privacy import Guarantee
 from jdfl.problems import Problem, check_problem
 from jdfl.progress import Progress
 from jdfl.result import Callback, Ending, Result, Snapshot, Tally
-from jdfl.stopping import StopRule
+from jdfl.spending import check_unspent, ledger_of, records_of, release_limits
+from jdfl.stopping import StopRule, reads_data
 
 MOST_ROUNDS = 2**30  # rounds are counted in int32, and the next record is looked for ahead of them
 
@@ -72,6 +75,9 @@ def run(
     callbacks: Sequence[Callback] = (),
     progress: bool = False,
     chunk: int = 50,
+    resume: Result | Checkpoint | None = None,
+    epsilon: float | None = None,
+    delta: float | None = None,
 ) -> Result:
     """Run `algorithm` on `problem` over `network` for up to `steps` rounds.
 
@@ -80,17 +86,30 @@ def run(
     round. The device returns to Python about every `chunk` rounds, to call `callbacks`; results do not depend on it.
     `progress` shows a bar where stderr is a terminal.
 
+    `resume` goes on from a finished run, or from what `read_checkpoint` gives, with the same key: the outcome is that
+    of a run that was never interrupted. `steps` counts all rounds.
+
+    `epsilon` is a budget: the run ends before the round whose releases would take some node beyond (epsilon, delta);
+    what went before is kept. `delta` is as for `account`.
+
     Ctrl-C ends the run after the chunk under way and keeps what it has (a second one ends it at once, with nothing); so
     does a non-finite parameter, with its round and node.
 
-    Raises ValueError for settings that make no sense, before anything is compiled; of a network that changes, the graph
-    of round 0 is looked at.
+    Raises ValueError for settings that make no sense, before anything is compiled (of a network that changes, the graph
+    of round 0 is looked at), for a budget where nothing can be claimed or that the first release would exceed, and for
+    a resumed run with other noise.
     """
     checks.whole(1, chunk=chunk)
     check_run(algorithm, problem, network, steps, every, stop)
     chosen = default_metrics(problem) if metrics is None else resolve(metrics, problem)
-    setting = loop.setting(algorithm, problem, network, stop, typed_key(key))
+    guarantee = algorithm.privacy(problem)
+    limit = None if epsilon is None else release_limits(algorithm, problem, epsilon=epsilon, delta=delta)
+    before = Checkpoint.of(resume) if isinstance(resume, Result) else resume
+    most = None if limit is None else jnp.asarray(np.minimum(limit, 2**31 - 1), jnp.int32)
+    setting = loop.setting(algorithm, problem, network, stop, typed_key(key), most)
     steps, every = int(steps), int(every)
+    if before is not None:
+        before.check(ledger_of(algorithm, problem), key_data(setting.key), steps)
     records = max(1, int(chunk) // every)
     check_counters(network, min(records * every, steps))
     with Clock() as clock, Progress() if progress else nullcontext() as bar:
@@ -98,22 +117,27 @@ def run(
         algorithm, carry, first = loop.start(setting, chosen)
         setting = setting.replace(algorithm=algorithm)  # pyright: ignore[reportAttributeAccessIssue]
         tally = Tally(algorithm.message_bits(problem))
-        tally.add(*as_chunk(first))
-        done, over = 0, int(carry.bad_node) != loop.NOWHERE
+        if before is None:
+            tally.add(*as_chunk(first))
+        else:
+            carry, tally = before.carry(carry), before.tally(algorithm.message_bits(problem), every)
+        if limit is not None and epsilon is not None:
+            check_unspent(np.asarray(carry.releases), limit, epsilon)
+        done, over = int(carry.rounds), int(carry.bad_node) != loop.NOWHERE
         with Interruption() as interruption:
             while done < steps and not over and not interruption.asked:
                 carry, rows = loop.advance(carry, setting, jnp.int32(steps), every, records, chosen)
                 tally.add(rows.rounds, rows.metrics, rows.counts)
-                done, stopped, bad = map(int, jax.device_get((carry.rounds, carry.stopped, carry.bad_node)))
-                over = bool(stopped) or bad != loop.NOWHERE
+                flags = (carry.rounds, carry.stopped, carry.spent, carry.bad_node)
+                done, stopped, spent, bad = map(int, jax.device_get(flags))
+                over = bool(stopped or spent) or bad != loop.NOWHERE
                 try:
                     _call(callbacks, done, steps, tally.rows[-1], algorithm, carry.state)
                 except KeyboardInterrupt:
                     interruption.asked = True
         jax.block_until_ready(carry)
-    return assemble(
-        setting, algorithm.params(carry.state), carry, tally, clock, problem, network, steps, interruption.asked
-    )
+    params, asked = algorithm.params(carry.state), interruption.asked
+    return assemble(setting, params, carry, tally, clock, problem, network, steps, guarantee, asked)
 
 
 def _call(
@@ -166,12 +190,14 @@ def assemble(
     problem: Problem,
     network: Network,
     steps: int,
+    guarantee: Guarantee,
     interrupted: bool = False,
 ) -> Result:
     """Everything about a finished run, on the host."""
     rounds, bad_node = int(carry.rounds), int(carry.bad_node)
     published = getattr(setting.algorithm, "published_bytes", None)
-    ending, reason = _ending(rounds, steps, bad_node, bool(carry.stopped), setting.stop, interrupted)
+    ending, reason = _ending(rounds, steps, carry, setting.stop, interrupted)
+    warns = ("the stop rule looks at data, and when it fired is public",) if reads_data(setting.stop) else ()
     return Result(
         algorithm=setting.algorithm,
         problem_name=problem.name,
@@ -187,15 +213,18 @@ def assemble(
         communication_rounds=np.asarray(carry.communications),
         releases=np.asarray(carry.releases),
         published_bytes=published(problem, rounds) if published else None,
-        guarantee=setting.algorithm.privacy(problem),
+        guarantee=guarantee,
+        records=records_of(problem),
+        privacy_warnings=warns,
+        key=tuple(key_data(setting.key)),
+        sums=dict(tally.base),
         seconds=clock.seconds,
         compile_seconds=clock.compile_seconds,
     )
 
 
-def _ending(
-    rounds: int, steps: int, bad_node: int, stopped: bool, stop: StopRule | None, interrupted: bool
-) -> tuple[Ending, str]:
+def _ending(rounds: int, steps: int, carry: loop.Carry, stop: StopRule | None, interrupted: bool) -> tuple[Ending, str]:
+    bad_node, stopped = int(carry.bad_node), bool(carry.stopped)
     if bad_node != loop.NOWHERE:
         return "diverged", (
             f"node {bad_node} has a non-finite parameter after round {rounds}; "
@@ -203,6 +232,8 @@ def _ending(
         )
     if stopped and stop is not None:
         return "stop rule", stop.reason
+    if bool(carry.spent):
+        return "budget", f"round {rounds + 1} would release more than the privacy budget allows; nothing of it is sent"
     if interrupted and rounds < steps:
         return "interrupted", f"interrupted after round {rounds}; everything up to there is kept"
     return "steps", f"all {steps} rounds are done" + (", the stop rule never fired" if stop is not None else "")
@@ -229,6 +260,11 @@ def typed_key(key: int | Array) -> Array:
     # JAX takes the low 32 bits of a seed, so that larger ones would repeat the runs of smaller ones.
     checks.whole(0, 2**32 - 1, key=key, remedy="Give a seed, or a typed key from jax.random.key.")
     return jax.random.key(int(key))  # pyright: ignore[reportArgumentType]
+
+
+def key_data(key: Array) -> list[int]:
+    """A typed key as numbers."""
+    return [int(word) for word in np.asarray(jax.random.key_data(key)).ravel()]
 
 
 class Clock:

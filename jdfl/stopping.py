@@ -5,7 +5,7 @@ Rules on agreement and rules on progress are told apart: nodes may agree long be
 """
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -26,7 +26,10 @@ class View:
 
 
 class StopRule(Protocol):
-    """Decides whether the run ends here."""
+    """Decides whether the run ends here.
+
+    A rule that looks at parameters alone may say `reads_data = False`; others make the end of a run depend on data.
+    """
 
     def check(self) -> None:
         """Raise ValueError if the settings make no sense."""
@@ -42,6 +45,11 @@ class StopRule(Protocol):
         ...
 
 
+def reads_data(stop: StopRule | None) -> bool:
+    """Whether the rule looks at more than parameters, or does not say that it does not."""
+    return stop is not None and getattr(stop, "reads_data", True)
+
+
 @struct.dataclass
 class ConsensusBelow:
     """(1/m) sum_i ||w_i - average||^2 <= tolerance * per, once all nodes have communicated and `after` rounds are done.
@@ -52,6 +60,7 @@ class ConsensusBelow:
     tolerance: Any
     per: Any = 1.0
     after: Any = 0
+    reads_data: ClassVar[bool] = False
 
     def check(self) -> None:
         """Refuse a tolerance that is not positive."""
@@ -127,6 +136,11 @@ class AllOf:
     """Stops where every one of its rules would."""
 
     rules: tuple[StopRule, ...]
+
+    @property
+    def reads_data(self) -> bool:
+        """Whether one of the rules does."""
+        return any(map(reads_data, self.rules))
 
     def check(self) -> None:
         """Check every rule, and that there is one."""

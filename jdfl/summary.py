@@ -5,12 +5,17 @@ from collections.abc import Mapping, Sequence
 from statistics import fmean, stdev
 from typing import Any
 
+from jdfl.accountant import account
 from jdfl.metrics import COUNTS
+from jdfl.privacy import Accounting
 from jdfl.result import Result
 
 
-def summary(result: Result) -> dict[str, Any]:
-    """A result in numbers and words, as plain data for JSON; numbers that are not finite become None."""
+def summary(result: Result, *, delta: float | None = None, accounting: Accounting = "sound") -> dict[str, Any]:
+    """A result in numbers and words, as plain data for JSON; numbers that are not finite become None.
+
+    `delta` and `accounting` are as for `jdfl.account`; where no epsilon can be given, the reason stands instead.
+    """
     totals, communications = result.totals, result.communication_rounds
     m, n = result.params.shape
     return {
@@ -46,6 +51,7 @@ def summary(result: Result) -> dict[str, Any]:
             "releases_per_node": {"min": int(result.releases.min()), "max": int(result.releases.max())},
             "claimed": result.guarantee.claimed,
             "reason": result.guarantee.reason,
+            **_account(result, delta, accounting),
         },
     }
 
@@ -70,7 +76,7 @@ def summary_text(told: Mapping[str, Any]) -> str:
         f"- gradient evaluations, all nodes: {told['gradients']:,}, of {examples:,} examples in all",
         f"- communication rounds of a node: least {talk['min']}, mean {talk['mean']:.1f}, most {talk['max']}",
         f"- time: {told['seconds']:.2f} s, and {told['compile_seconds']:.2f} s of compilation",
-        f"- privacy: {_privacy(told)}",
+        *told["privacy"]["statement"].splitlines(),
     ]
     return "\n".join(lines) + "\n"
 
@@ -104,13 +110,14 @@ def spread_text(told: Sequence[Mapping[str, Any]]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _privacy(told: Mapping[str, Any]) -> str:
-    private = told["privacy"]
-    low, high = private["releases_per_node"]["min"], private["releases_per_node"]["max"]
-    each = f"{low}" if low == high else f"{low} to {high}"
-    made = f"every node made {each} noisy releases, {private['releases']:,} in all"
-    claim = "a guarantee is claimed" if private["claimed"] else "no guarantee is claimed"
-    return f"{made if private['releases'] else 'no noisy releases'}; {claim}: {private['reason']}"
+def _account(result: Result, delta: float | None, accounting: Accounting) -> dict[str, Any]:
+    """The privacy report, or None and why there is none."""
+    noisy, guarantee = result.guarantee.event is not None, result.guarantee
+    if not guarantee.claimed and not (noisy and accounting == "paper"):
+        counted = f"; {result.totals.releases:,} noisy releases in all" if result.totals.releases else ""
+        return {"report": None, "statement": f"- privacy: no guarantee is claimed: {guarantee.reason}{counted}"}
+    report = account(result, delta=delta, accounting=accounting)
+    return {"report": report.as_dict(), "statement": report.statement()}
 
 
 def _sentence(result: Result) -> str:

@@ -18,7 +18,7 @@ from jdfl.summary import spread_text, summary, summary_text
 
 @pytest.fixture(scope="module")
 def result() -> jdfl.Result:
-    algorithm = jdfl.CEPS(s=2, codec=jdfl.OneBit(d=40), mechanism=jdfl.Gaussian(0.5), periods=(2, 3))
+    algorithm = jdfl.CEPS(s=2, codec=jdfl.OneBit(d=40), mechanism=jdfl.Gaussian(0.5), sensitivity=0.1, periods=(2, 3))
     problem = jdfl.problems.example1(4, 20, 2, (5, 9))
     return jdfl.run(
         algorithm, problem, jdfl.network.ring(4), steps=12, every=4, stop=jdfl.consensus_below(1e9, after=8)

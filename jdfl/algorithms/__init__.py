@@ -15,6 +15,7 @@ from jdfl.algorithms.iht import IHT
 from jdfl.algorithms.local_only import LocalOnly
 from jdfl.algorithms.matcha import MATCHA
 from jdfl.algorithms.nids import NIDS
+from jdfl.algorithms.updates import Updates
 
 REGISTRY = {
     "ceps": CEPS,
@@ -50,4 +51,5 @@ __all__ = [
     "FedAvg",
     "Gradients",
     "LocalOnly",
+    "Updates",
 ]

@@ -323,8 +323,8 @@ class CEPS:
 
 _OWN_SIGMA = "sigma_i is computed from the node's own data without noise; give sigma, a public constant"
 _UNSOUND = (
-    "that is one release by a formula for epsilon <= 1, a delta of a half allows anything in every second run, the "
-    "sensitivity is assumed, the noise is washed out of u, and the first message has none"
+    "in the paper that is for one release, by a formula for epsilon <= 1; its delta allows anything in every second "
+    "run, its sensitivity is assumed, its noise does not stay in u, and its first message has none"
 )
 
 

@@ -36,6 +36,7 @@ from jdfl.algorithms import descent
 from jdfl.algorithms.dcd import check_replicas
 from jdfl.algorithms.exchange import check_codec, exchange, heard, received
 from jdfl.algorithms.gradients import Gradients
+from jdfl.algorithms.updates import Updates, check_updates, guarantee, noisy_releases, released
 from jdfl.base import Info, Round, counts
 from jdfl.codecs import Codec, Dense
 from jdfl.network.graph import Network, mix
@@ -64,6 +65,7 @@ class DFedAvgM:
     theta: Any = 0.9  # momentum, in [0, 1)
     local_steps: int = struct.field(pytree_node=False, default=5)  # K
     gradients: Gradients = Gradients()
+    updates: Updates | None = None  # noise on what a node has learnt in a round, instead of on gradients
     codec: Codec = Dense()
     quantised: bool = struct.field(pytree_node=False, default=False)  # send the difference to what is known
     tuned: ClassVar[tuple[str, ...]] = ("lr",)
@@ -81,6 +83,7 @@ class DFedAvgM:
         checks.whole(1, local_steps=self.local_steps)
         checks.one_of((False, True), quantised=self.quantised)
         self.gradients.check(problem)
+        check_updates(self.updates, self.gradients)
         check_codec("DFedAvgM", self.codec, problem.n, problem.m, problem.n)
         if self.quantised:
             check_replicas("quantised DFedAvgM", self.codec, problem, network)
@@ -106,6 +109,7 @@ class DFedAvgM:
             return y - self.lr * g + self.theta * (y - before), y
 
         y, _ = lax.fori_loop(0, self.local_steps, local, (x, x))
+        y = released(self.updates, x, y, round)
         if hat is None:
             x = exchange(self.codec, y, round)
         else:
@@ -117,7 +121,7 @@ class DFedAvgM:
             round.m,
             {"model": graph.out_degree},
             grads=self.local_steps,
-            releases=self.gradients.releases(self.local_steps, 1),
+            releases=noisy_releases(self.updates, self.gradients.releases(self.local_steps, 1)),
             communications=heard(graph),
         )
         return State(x, hat), done
@@ -135,5 +139,5 @@ class DFedAvgM:
         return {"model": self.codec.bits(problem.n)}
 
     def privacy(self, problem: Problem) -> Guarantee:
-        """That of the gradients: everything else is computed from them and from messages."""
-        return self.gradients.guarantee(problem)
+        """That of the gradients or updates: everything else is computed from them and from messages."""
+        return guarantee(self.updates, self.gradients, problem)

@@ -23,6 +23,7 @@ from jdfl import checks, struct
 from jdfl.algorithms import descent
 from jdfl.algorithms.exchange import check_codec, exchange, heard
 from jdfl.algorithms.gradients import Gradients
+from jdfl.algorithms.updates import Updates, check_updates, guarantee, noisy_releases, released
 from jdfl.base import Info, Round, counts
 from jdfl.codecs import Codec, Dense
 from jdfl.network.graph import Network
@@ -41,6 +42,7 @@ class DFedSAM:
     local_steps: int = struct.field(pytree_node=False, default=5)  # K
     gossip_steps: int = struct.field(pytree_node=False, default=1)  # Q
     gradients: Gradients = Gradients()
+    updates: Updates | None = None  # noise on what a node has learnt in a round, instead of on gradients
     codec: Codec = Dense()
     tuned: ClassVar[tuple[str, ...]] = ("lr",)
 
@@ -51,6 +53,7 @@ class DFedSAM:
         checks.not_negative(rho=self.rho)
         checks.whole(1, local_steps=self.local_steps, gossip_steps=self.gossip_steps)
         self.gradients.check(problem)
+        check_updates(self.updates, self.gradients)
         check_codec("DFedSAM", self.codec, problem.n, problem.m, problem.n)
 
     def prepare(self, problem: Problem, round: Round) -> "DFedSAM":
@@ -72,6 +75,7 @@ class DFedSAM:
             return y - self.lr * self.gradients(y + e, problem, round, step=t, look=1, communicating=t == 0)
 
         y = lax.fori_loop(0, self.local_steps, local, x)
+        y = released(self.updates, x, y, round)
         for q in range(self.gossip_steps):
             y = exchange(self.codec, y, round, _GOSSIP + q)
 
@@ -79,7 +83,7 @@ class DFedSAM:
             round.m,
             {"model": self.gossip_steps * round.graph.out_degree},
             grads=2 * self.local_steps,
-            releases=self.gradients.releases(2 * self.local_steps, 2),
+            releases=noisy_releases(self.updates, self.gradients.releases(2 * self.local_steps, 2)),
             communications=self.gossip_steps * heard(round.graph),
         )
 
@@ -96,5 +100,5 @@ class DFedSAM:
         return {"model": self.codec.bits(problem.n)}
 
     def privacy(self, problem: Problem) -> Guarantee:
-        """That of the gradients: everything else is computed from them and from messages."""
-        return self.gradients.guarantee(problem, looks=2)
+        """That of the gradients or updates: everything else is computed from them and from messages."""
+        return guarantee(self.updates, self.gradients, problem, looks=2)

@@ -26,6 +26,7 @@ from jdfl import checks, struct
 from jdfl.algorithms import descent
 from jdfl.algorithms.exchange import check_codec, exchange_every, heard
 from jdfl.algorithms.gradients import Gradients
+from jdfl.algorithms.updates import Updates, check_updates, guarantee, noisy_releases
 from jdfl.base import Info, Round, counts
 from jdfl.codecs import Codec, Dense
 from jdfl.network.graph import Network
@@ -51,6 +52,7 @@ class DPSGD:
 
     lr: Any = 0.1  # length of the steps; not used by an optimizer that has its own
     gradients: Gradients = Gradients()
+    updates: Updates | None = None  # noise on what a node has learnt in a round, instead of on gradients
     optimizer: descent.Optimizer = struct.field(pytree_node=False, default=None)
     codec: Codec = Dense()
     period: int = struct.field(pytree_node=False, default=1)  # T: rounds from one exchange to the next
@@ -61,6 +63,7 @@ class DPSGD:
         """Refuse settings out of range, naming them."""
         descent.check_rate(self.lr, self.optimizer)
         self.gradients.check(problem)
+        check_updates(self.updates, self.gradients)
         checks.whole(1, period=self.period)
         checks.literals(self)
         check_codec("D-PSGD", self.codec, problem.n, problem.m, problem.n)
@@ -80,6 +83,7 @@ class DPSGD:
         x, talks = state.x, round.k % self.period == 0
         g = self.gradients(x, problem, round, communicating=talks)
         move, optimizer = descent.update(self.optimizer, self.lr, g, state.optimizer, x)
+        move = move if self.updates is None else self.updates(move, round)
         if self.order == "mix first":
             x = exchange_every(self.period, self.codec, x, round) + move
         else:
@@ -90,7 +94,7 @@ class DPSGD:
             round.m,
             {"model": once * round.graph.out_degree},
             grads=1,
-            releases=self.gradients.releases(1, once),
+            releases=noisy_releases(self.updates, self.gradients.releases(1, once)),
             communications=once * heard(round.graph),
         )
         return State(x, optimizer), done
@@ -108,5 +112,5 @@ class DPSGD:
         return {"model": self.codec.bits(problem.n)}
 
     def privacy(self, problem: Problem) -> Guarantee:
-        """That of the gradients: everything else is computed from them and from messages."""
-        return self.gradients.guarantee(problem)
+        """That of the gradients or updates: everything else is computed from them and from messages."""
+        return guarantee(self.updates, self.gradients, problem)

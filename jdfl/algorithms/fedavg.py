@@ -23,8 +23,9 @@ from jax import Array
 
 from jdfl import checks, ops, struct
 from jdfl.algorithms import descent
-from jdfl.algorithms.exchange import check_codec
+from jdfl.algorithms.exchange import check_codec, exact
 from jdfl.algorithms.gradients import Gradients
+from jdfl.algorithms.updates import Updates, check_updates, guarantee, noisy_releases, released
 from jdfl.base import Info, Round, counts
 from jdfl.codecs import Codec, Dense, round_trip
 from jdfl.network.graph import Network
@@ -47,6 +48,7 @@ class FedAvg:
     fraction: float = struct.field(pytree_node=False, default=1.0)  # C: share of the clients that take part in a round
     weighting: Literal["equal", "examples"] = struct.field(pytree_node=False, default="equal")
     gradients: Gradients = Gradients()
+    updates: Updates | None = None  # noise on what a node has learnt in a round, instead of on gradients
     optimizer: descent.Optimizer = struct.field(pytree_node=False, default=None)
     codec: Codec = Dense()
     tuned: ClassVar[tuple[str, ...]] = ("lr",)
@@ -58,6 +60,12 @@ class FedAvg:
         checks.fraction("It is the share of the clients that take part in a round.", fraction=self.fraction)
         checks.literals(self)
         self.gradients.check(problem)
+        check_updates(self.updates, self.gradients)
+        if self.updates is not None and self.updates.trust == "central":
+            remedy = 'The noise of a mean is in plain means alone; with these use trust="local".'
+            checks.one_of(("equal",), remedy, weighting=self.weighting)
+            if not exact(self.codec, jnp.zeros((1, 1), problem.dtype)):
+                raise ValueError(f"Expected codec = Dense() with trust = 'central', got {self.codec!r}. {remedy}")
         check_codec("FedAvg", self.codec, problem.n, problem.m, problem.n)
 
     def prepare(self, problem: Problem, round: Round) -> "FedAvg":
@@ -87,6 +95,7 @@ class FedAvg:
             mine,
             theirs,
         )
+        y = released(self.updates, start, y, theirs)
         y = round_trip(codec, ops.node_keys(round.key, _UP, theirs.node), y)
         share = (mine.sizes if self.weighting == "examples" else jnp.ones_like(mine.sizes)).astype(x.dtype)
         mean = jnp.dot(share / jnp.sum(share), y, precision=ops.HIGHEST)
@@ -96,7 +105,7 @@ class FedAvg:
             round.m,
             {"down": once, "up": once},
             grads=self.local_steps * once,
-            releases=self.gradients.releases(self.local_steps * once, once),
+            releases=noisy_releases(self.updates, self.gradients.releases(self.local_steps, 1)) * once,
             communications=once,
         )
 
@@ -120,5 +129,5 @@ class FedAvg:
         return {"down": self.codec.bits(problem.n), "up": self.codec.bits(problem.n)}
 
     def privacy(self, problem: Problem) -> Guarantee:
-        """That of the gradients: everything else is computed from them and from messages."""
-        return self.gradients.guarantee(problem)
+        """That of the gradients or updates: everything else is computed from them and from messages."""
+        return guarantee(self.updates, self.gradients, problem, server=True)

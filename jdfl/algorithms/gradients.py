@@ -193,12 +193,15 @@ class Gradients:
         """
         if self.mechanism is None:
             return NO_NOISE
+        assumed = self.sensitivity is not None
         unit = "node" if self.per == "batch" and self.clip is not None else "record"
         told = Guarantee(
             unit=unit,
             adjacency=self.adjacency,
             observer="all messages",
-            sensitivity=float(np.max(np.asarray(self.sensitivities(problem)))),
+            sensitivity=float(np.max(self.sensitivities(problem)))
+            if self.sensitivity is None
+            else float(self.sensitivity),
             enforced_by=None,
             claimed=False,
             reason="",

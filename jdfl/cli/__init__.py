@@ -1,13 +1,14 @@
-"""The command line: `jdfl run`, `jdfl compare`, `jdfl list`."""
+"""The command line: `jdfl run`, `jdfl compare`, `jdfl account`, `jdfl audit`, `jdfl list`."""
 
 import os
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import jdfl
 from jdfl.catalogue import catalogue
-from jdfl.cli import compare, run
+from jdfl.cli import account, audit, compare, run
 
 _HELP = """usage: jdfl COMMAND [OPTIONS]
 
@@ -16,16 +17,26 @@ Decentralized federated learning, all nodes at once.
 commands:
   run        run an algorithm on a problem over a network and keep the results
   compare    tune several algorithms alike, run them with the same seeds, and keep tables and curves
+  account    what a run's releases add up to, or how much noise a target needs; nothing is run
+  audit      attack the privacy that an algorithm reports
   list       what there is: algorithms, problems, data sets, networks, codecs, stop rules, metrics
 
   --version  the version
-  --help     this text; `jdfl run --help` and `jdfl compare --help` explain every setting
+  --help     this text; `jdfl COMMAND --help` explains every setting
 
 environment:
   JDFL_DATA       the folder of the data sets' files
   JDFL_CACHE      0 keeps compiled programs out of ~/.cache/jdfl
   JDFL_TRACEBACK  1 shows where an error comes from
 """
+
+
+_COMMANDS: dict[str, tuple[Callable[[list[str]], Any], Callable[..., int]]] = {
+    "run": (run.parse, run.run),
+    "compare": (compare.parse, compare.compare),
+    "account": (account.parse, account.account),
+    "audit": (audit.parse, audit.audit),
+}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -44,12 +55,14 @@ def main(argv: Sequence[str] | None = None) -> int:
             raise ValueError(f"Expected nothing after `jdfl list`, got {rest[0]!r}.")
         elif command == "list":
             print(catalogue(), end="")
-        elif command in ("run", "compare"):
+        elif command in _COMMANDS:
+            parse, do = _COMMANDS[command]
             with warnings.catch_warnings():
                 warnings.showwarning = lambda message, *_: print(f"jdfl: warning: {message}", file=sys.stderr)
-                status = run.run(*run.parse(rest)) if command == "run" else compare.compare(*compare.parse(rest))
+                status = do(*parse(rest))
         else:
-            raise ValueError(f"Unknown command {command!r}. Known: run, compare, list, --version, --help.")
+            known = ", ".join([*_COMMANDS, "list", "--version", "--help"])
+            raise ValueError(f"Unknown command {command!r}. Known: {known}.")
         sys.stdout.flush()
     except BrokenPipeError:  # the reader, `head` say, has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

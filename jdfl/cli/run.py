@@ -10,8 +10,9 @@ from typing import Any
 import jdfl
 from jdfl import checks, report
 from jdfl.cache import use_cache
+from jdfl.checkpoint import read_checkpoint
 from jdfl.cli import flags
-from jdfl.config import RunConfig, build, from_yaml, to_yaml
+from jdfl.config import RunConfig, build, from_yaml, settled, to_yaml
 from jdfl.progress import Progress
 from jdfl.result import Result
 from jdfl.results import new_run_folder, write_run
@@ -30,6 +31,8 @@ _EXAMPLES = """examples:
   jdfl run --algorithm ceps-paper --algorithm.no-one-bit
   jdfl run --algorithm choco-sgd --algorithm.codec sparse --algorithm.codec.share 0.1 --algorithm.gamma 0.1
   jdfl run --config runs/NAME/config.yaml --steps 500  an earlier run, but longer
+  jdfl run --resume runs/NAME --steps 500              the same run, from where it ended
+  jdfl run --algorithm.clip 30 --algorithm.sigma 0.1 --algorithm.mechanism gaussian --privacy.epsilon 4   private CEPS
   jdfl run --json --quiet | jq .metrics.objective      for scripts
 
 exit status: 0 done, 2 a mistake in the settings, 3 the run diverged, 130 interrupted (in both cases what there is
@@ -45,6 +48,8 @@ class Options:
     """A config.yaml to start from; other flags override it."""
     out: Path = Path("runs")
     """Where the run's new folder is made."""
+    resume: Path | None = None
+    """The folder of a run to go on with; its config.yaml is read unless --config names another."""
     repeats: int = 1
     """Runs to make, with the seeds `seed`, `seed` + 1, ...; each gets its own folder."""
     quiet: bool = False
@@ -55,7 +60,9 @@ class Options:
 
 def parse(args: list[str]) -> tuple[RunConfig, Options]:
     """The configuration and options behind the flags of `jdfl run`."""
-    named = flags.given(args, "config")
+    named, resumed = flags.given(args, "config"), flags.given(args, "resume")
+    if named is None and resumed is not None:
+        named = str(Path(resumed) / "config.yaml")
     start = RunConfig() if named is None else from_yaml(flags.read(named))
     parsed = flags.parse(args, start, Options(), prog="jdfl run", about=_ABOUT, examples=_EXAMPLES)
     return parsed.config, parsed.options
@@ -66,6 +73,12 @@ def run(config: RunConfig, options: Options) -> int:
     checks.whole(1, repeats=options.repeats)
     use_cache()
     algorithm, problem, network, stop = build(config)
+    config = settled(config, algorithm)
+    told_how: Any = {"delta": config.privacy.delta, "accounting": config.privacy.accounting}
+    resume = None
+    if options.resume is not None:
+        checks.one_of((1,), "A run is resumed with its own seed.", repeats=options.repeats)
+        resume = read_checkpoint(options.resume / "state.npz", algorithm, problem, network)
     told: list[dict[str, Any]] = []
     status = 0
     for seed in range(config.seed, config.seed + options.repeats):
@@ -84,14 +97,17 @@ def run(config: RunConfig, options: Options) -> int:
                     metrics=config.metrics or None,
                     callbacks=[] if options.quiet else [progress],
                     chunk=config.chunk,
+                    resume=resume,
+                    epsilon=config.privacy.epsilon,
+                    delta=config.privacy.delta,
                 )
-            write_run(folder, to_yaml(one), result, draw=report.figure)
+            write_run(folder, to_yaml(one), result, draw=report.figure, **told_how)
         except BaseException:
             with contextlib.suppress(OSError):
                 folder.rmdir()  # write_run leaves all or nothing
             raise
-        told.append({"folder": str(folder), **summary(result)})
-        _show(result, folder, options)
+        told.append({"folder": str(folder), **summary(result, **told_how)})
+        _show(result, told[-1], folder, options)
         status = max(status, {"diverged": 3, "interrupted": 130}.get(result.ending, 0))
         if result.ending == "interrupted":
             break
@@ -102,8 +118,8 @@ def run(config: RunConfig, options: Options) -> int:
     return status
 
 
-def _show(result: Result, folder: Path, options: Options) -> None:
+def _show(result: Result, told: dict[str, Any], folder: Path, options: Options) -> None:
     if not options.json:
-        print(folder if options.quiet else f"{summary_text(summary(result))}- folder: {folder}\n")
-    if result.ending in ("diverged", "interrupted"):
+        print(folder if options.quiet else f"{summary_text(told)}- folder: {folder}\n")
+    if result.ending in ("diverged", "interrupted", "budget"):
         print(f"jdfl: {result.reason}", file=sys.stderr)

@@ -5,12 +5,13 @@ defaults from there. Arrays (one period per node, say) are for Python only. A ne
 and one name in the annotation of the field that may hold it.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
-from jdfl import runner
+from jdfl import accountant, runner
 from jdfl.base import Algorithm
 from jdfl.config import yaml_text
-from jdfl.config.algorithm import CEPS, CEPSPaper, Gaussian
+from jdfl.config.algorithm import CEPS, CEPSPaper, Gaussian, Laplace
 from jdfl.config.codec import QSGD, Codecs, Dense, LowRank, OneBit, RandomK, Sign, Sparse
 from jdfl.config.defaults import defaults
 from jdfl.config.family import (
@@ -28,6 +29,7 @@ from jdfl.config.family import (
     Family,
     FedAvg,
     LocalOnly,
+    Updates,
 )
 from jdfl.config.network import (
     BarabasiAlbert,
@@ -44,6 +46,7 @@ from jdfl.config.network import (
     Torus,
     WattsStrogatz,
 )
+from jdfl.config.privacy import Privacy
 from jdfl.config.problem import Classification, Example1
 from jdfl.config.sequences import (
     Changing,
@@ -97,6 +100,7 @@ __all__ = [
     "GradientStop",
     "KIn",
     "KRegular",
+    "Laplace",
     "LinkLoss",
     "LocalOnly",
     "LowRank",
@@ -107,6 +111,7 @@ __all__ = [
     "OnePeerExponential",
     "PartialCommunication",
     "Periodic",
+    "Privacy",
     "RandomChoice",
     "RandomGeometric",
     "RandomK",
@@ -119,10 +124,12 @@ __all__ = [
     "Sparse",
     "Star",
     "Torus",
+    "Updates",
     "WattsStrogatz",
     "build",
     "from_yaml",
     "members",
+    "settled",
     "to_yaml",
 ]
 
@@ -141,6 +148,8 @@ class RunConfig:
     """What the nodes do in a round."""
     stop: AutoStop | ConsensusStop | ObjectiveStop | GradientStop | None = AutoStop()  # noqa: RUF009 (frozen)
     """When the run ends before its last round."""
+    privacy: Privacy = Privacy()  # noqa: RUF009 (frozen)
+    """What may be spent, and how it is reported."""
     steps: int = 200
     """Most rounds."""
     every: int = _run.every
@@ -172,6 +181,35 @@ def build(config: RunConfig) -> tuple[Algorithm, Problem, Network, StopRule | No
     ValueError for values that make no sense, FileNotFoundError for files that are not there.
     """
     problem = config.problem.build()
-    algorithm = config.algorithm.build()
+    algorithm, network = config.algorithm.build(), config.network.build(problem.m)
+    if _unknown_noise(config.algorithm):
+        spend = config.privacy
+        if spend.epsilon is None:
+            raise ValueError(
+                "Expected a multiplier of the noise, got none. Give the mechanism's multiplier, or privacy.epsilon, to "
+                "which it is then calibrated."
+            )
+        algorithm = accountant.calibrate(
+            algorithm, problem, network, steps=config.steps, key=config.seed, epsilon=spend.epsilon, delta=spend.delta
+        )
     stop = None if config.stop is None else config.stop.build(algorithm)
-    return algorithm, problem, config.network.build(problem.m), stop
+    return algorithm, problem, network, stop
+
+
+def settled(config: RunConfig, algorithm: Algorithm) -> RunConfig:
+    """The configuration with the multiplier of the noise that `build` found where it has none."""
+    if not _unknown_noise(config.algorithm):
+        return config
+    path = accountant.noise_place(algorithm).removeprefix("gradients.").split(".")
+    mechanism: Any = algorithm
+    for name in accountant.noise_place(algorithm).split("."):
+        mechanism = getattr(mechanism, name)
+    place: Any = config.algorithm if len(path) == 1 else getattr(config.algorithm, path[0])
+    found = replace(place, mechanism=replace(place.mechanism, multiplier=float(mechanism.multiplier)))
+    return replace(config, algorithm=found if len(path) == 1 else replace(config.algorithm, **{path[0]: found}))
+
+
+def _unknown_noise(config: object) -> bool:
+    """Whether a mechanism is without its multiplier."""
+    mechanisms = (getattr(config, "mechanism", None), getattr(getattr(config, "updates", None), "mechanism", None))
+    return any(one is not None and one.multiplier is None for one in mechanisms)

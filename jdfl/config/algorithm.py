@@ -15,12 +15,25 @@ class Gaussian:
     """Gaussian noise on every entry of what is released."""
 
     kind: ClassVar[str] = "gaussian"
-    multiplier: float
-    """Standard deviation of the noise in units of the sensitivity."""
+    multiplier: float | None = None
+    """Standard deviation of the noise in units of the l2 sensitivity; None: the least that privacy.epsilon allows."""
 
     def build(self) -> privacy.Mechanism:
-        """The mechanism."""
-        return privacy.Gaussian(**fields(self))
+        """The mechanism; of a multiplier that is still to be found it is 1."""
+        return privacy.Gaussian(1.0 if self.multiplier is None else self.multiplier)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Laplace:
+    """Laplace noise on every entry of what is released."""
+
+    kind: ClassVar[str] = "laplace"
+    multiplier: float | None = None
+    """Scale of the noise in units of the l1 sensitivity; None: the least that privacy.epsilon allows."""
+
+    def build(self) -> privacy.Mechanism:
+        """The mechanism; of a multiplier that is still to be found it is 1."""
+        return privacy.Laplace(1.0 if self.multiplier is None else self.multiplier)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,7 +49,7 @@ class CEPS:
     """Proximal weight of the rounds between communications."""
     codec: Codecs = OneBit()  # noqa: RUF009 (frozen)
     """What travels on a wire."""
-    mechanism: Gaussian | None = None
+    mechanism: Gaussian | Laplace | None = None
     """Noise on what is released; none: exact messages."""
     clip: float | None = algorithms.CEPS.clip
     """Largest l2 norm of one example's gradient; it bounds what the noise is scaled by. None: as it is."""

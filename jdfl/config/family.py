@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal
 import optax
 
 from jdfl import algorithms
-from jdfl.config.algorithm import Gaussian
+from jdfl.config.algorithm import Gaussian, Laplace
 from jdfl.config.codec import Codecs, Dense, Sparse
 
 _OPTIMIZERS = {
@@ -20,7 +20,31 @@ _OPTIMIZERS = {
     "adagrad": optax.adagrad,
     "rmsprop": optax.rmsprop,
 }
+_GRADIENTS = ("batch", "sampling", "clip", "per", "norm", "mechanism", "sensitivity", "adjacency", "noisy")
 Optimizer = Literal["sgd", "momentum", "nesterov", "adam", "adamw", "adagrad", "rmsprop"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Updates:
+    """A node's work of a round is clipped, and noisy: its whole data are protected."""
+
+    kind: ClassVar[str] = "clipped"
+    clip: float
+    """Largest length of an update."""
+    mechanism: Gaussian | Laplace | None = None
+    """Noise on updates; none: only clipped."""
+    norm: Literal["l1", "l2", "linf"] = algorithms.Updates.norm
+    """In which an update's length is measured."""
+    adjacency: Literal["replace-one", "add-remove"] = algorithms.Updates.adjacency
+    """What neighbouring data sets differ in: a node's data replaced, or its update there or zero."""
+    trust: Literal["local", "central"] = algorithms.Updates.trust
+    """local: every message hides the node; central: only means over all nodes do."""
+
+    def build(self) -> algorithms.Updates:
+        """The library's."""
+        given: dict[str, Any] = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        given |= {"mechanism": None if self.mechanism is None else self.mechanism.build()}
+        return algorithms.Updates(**given)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,24 +53,34 @@ class _Descent:
     lr: float = 0.1
     """Length of the steps."""
     batch: int | None = algorithms.Gradients.batch
-    """Examples of one gradient, drawn with replacement; None: all of the node's."""
+    """Examples of one gradient; None: all of the node's."""
+    sampling: Literal["replacement", "subset", "poisson"] = algorithms.Gradients.sampling
+    """How a batch is drawn: each example on its own, different ones, or every example by chance."""
     clip: float | None = algorithms.Gradients.clip
-    """Largest l2 norm of one example's gradient; None: as it is."""
-    mechanism: Gaussian | None = None
+    """Largest length of a gradient; None: as it is."""
+    per: Literal["example", "batch"] = algorithms.Gradients.per
+    """Whose gradient is clipped: every example's, or that of all that are looked at."""
+    norm: Literal["l1", "l2", "linf"] = algorithms.Gradients.norm
+    """In which a gradient's length is measured."""
+    mechanism: Gaussian | Laplace | None = None
     """Noise on gradients; none: exact ones."""
     sensitivity: float | None = algorithms.Gradients.sensitivity
-    """Assumed l2 sensitivity that scales the noise of gradients that are not clipped; nothing enforces it."""
+    """Assumed sensitivity that scales the noise of gradients that are not clipped; nothing enforces it."""
+    adjacency: Literal["replace-one", "add-remove"] = algorithms.Gradients.adjacency
+    """What neighbouring data sets differ in: a record replaced, or there or not."""
     noisy: Literal["always", "communicating"] = algorithms.Gradients.noisy
     """Which gradients are noisy: all, or those that follow an exchange of messages."""
 
     def build(self) -> Any:
         """The algorithm."""
         given = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
-        oracle = {name: given.pop(name) for name in ("batch", "clip", "mechanism", "sensitivity", "noisy")}
+        oracle = {name: given.pop(name) for name in _GRADIENTS}
         if self.mechanism is not None:
             oracle["mechanism"] = self.mechanism.build()
         if "codec" in given:
             given["codec"] = given["codec"].build()
+        if given.get("updates") is not None:
+            given["updates"] = given["updates"].build()
         if "optimizer" in given:
             given["optimizer"] = _OPTIMIZERS[given["optimizer"]]
         return self.algorithm(gradients=algorithms.Gradients(**oracle), **given)
@@ -70,6 +104,8 @@ class DPSGD(_Optimized):
 
     kind: ClassVar[str] = "d-psgd"
     algorithm: ClassVar[Any] = algorithms.DPSGD
+    updates: Updates | None = None
+    """Clipping and noise of what a node has learnt in a round, instead of noise on gradients."""
     period: int = algorithms.DPSGD.period
     """Rounds from one exchange of messages to the next."""
     order: Literal["mix first", "adapt first"] = algorithms.DPSGD.order
@@ -92,6 +128,8 @@ class DFedAvgM(_Messages):
 
     kind: ClassVar[str] = "dfedavgm"
     algorithm: ClassVar[Any] = algorithms.DFedAvgM
+    updates: Updates | None = None
+    """Clipping and noise of what a node has learnt in a round, instead of noise on gradients."""
     theta: float = algorithms.DFedAvgM.theta
     """Momentum of the local steps, which starts anew in every round."""
     local_steps: int = algorithms.DFedAvgM.local_steps
@@ -106,6 +144,8 @@ class DFedSAM(_Messages):
 
     kind: ClassVar[str] = "dfedsam"
     algorithm: ClassVar[Any] = algorithms.DFedSAM
+    updates: Updates | None = None
+    """Clipping and noise of what a node has learnt in a round, instead of noise on gradients."""
     rho: float = algorithms.DFedSAM.rho
     """How far up the gradient is taken."""
     local_steps: int = algorithms.DFedSAM.local_steps
@@ -198,6 +238,8 @@ class FedAvg(_Optimized):
 
     kind: ClassVar[str] = "fedavg"
     algorithm: ClassVar[Any] = algorithms.FedAvg
+    updates: Updates | None = None
+    """Clipping and noise of what a node has learnt in a round, instead of noise on gradients."""
     local_steps: int = algorithms.FedAvg.local_steps
     """Gradient steps of a client in a round."""
     fraction: float = algorithms.FedAvg.fraction

@@ -57,9 +57,9 @@ def plain(value: Any) -> Any:
 
 
 def members(annotation: Any) -> dict[str, type]:
-    """The dataclasses that a field may hold, by their `kind`; empty where it holds none."""
+    """The dataclasses that a field may hold, by their `kind`; empty where it holds none or one without a kind."""
     options = get_args(annotation) if get_origin(annotation) in (Union, UnionType) else (annotation,)
-    return {option.kind: option for option in options if dataclasses.is_dataclass(option)}  # pyright: ignore
+    return {option.kind: option for option in options if hasattr(option, "kind")}
 
 
 def _dataclass(kind: type[Config], data: Any, where: str) -> Config:
@@ -98,6 +98,8 @@ def _value(annotation: Any, data: Any, where: str, default: Any = None) -> Any:
         return data
     if origin is tuple:
         return _items(options, data, where)
+    if dataclasses.is_dataclass(annotation):
+        return _dataclass(annotation, data, where)  # pyright: ignore[reportArgumentType]
     if annotation is float and type(data) is int:
         return float(data)
     if type(data) is not annotation:

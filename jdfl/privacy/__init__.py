@@ -23,10 +23,11 @@ from jdfl.privacy.mechanisms import (
     check_mechanism,
     classical_gaussian,
 )
-from jdfl.privacy.report import PrivacyReport, report
+from jdfl.privacy.report import Accounting, PrivacyReport, report
 
 __all__ = [
     "NO_NOISE",
+    "Accounting",
     "Event",
     "Gaussian",
     "GaussianEvent",

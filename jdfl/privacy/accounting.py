@@ -12,9 +12,11 @@ With sampling the relation matters:
 - Under add-remove and Poisson sampling with rate r the pair is N(0) and (1 - r) N(0) + r N(1): dp-accounting has it.
 - Under replace-one, for subsets of fixed size and for Poisson sampling alike, the hockey-stick divergence at order
   e^eps, eps >= 0, is at most that of (1 - r) N(0) + r N(1) from N(0) with the replace-one sensitivity (Y. Zhu, J. Dong,
-  Y.-X. Wang: Optimal Accounting of Differential Privacy via Characteristic Function, 2022, Theorem 11). The relation
-  being symmetric, the divergences at eps < 0 follow, and both together are the profile of a pair that may be composed.
-  Its distribution is made pessimistic by dp-accounting's "connect the dots".
+  Y.-X. Wang: Optimal Accounting of Differential Privacy via Characteristic Function, 2022, Theorem 11). Poisson
+  sampling needs that a record that is left out changes no more than one that is replaced, as in sums of clipped
+  gradients, where it changes half as much. The relation being symmetric, the divergences at eps < 0 follow, and both
+  together are the profile of a pair that may be composed. Its distribution is made pessimistic by dp-accounting's
+  "connect the dots".
 """
 
 import math
@@ -33,6 +35,7 @@ from jdfl.privacy.mechanisms import Event, GaussianEvent, LaplaceEvent
 Adjacency = Literal["replace-one", "add-remove"]
 _MOST_MU = 20.0  # above it e^epsilon leaves floating point, and the closed form, in logarithms, takes over
 _MOST_PURE = 300.0
+_LEAST_DELTA = 1e-18  # below it what dp-accounting cuts off is not small, and the closed form takes over, too
 _LITTLE_NOISE = 0.2  # below it a sample is accounted as if it held everything
 
 
@@ -82,10 +85,9 @@ def epsilon_rdp(
     if releases == 0:
         return 0.0
     dp = _dp()
-    relation, one = dp.Neighbours.ADD_OR_REMOVE_ONE, _event(event, 1 if sampled is None else sampled.looks)
-    count = releases
+    count, looks = _steps(releases, sampled)
+    relation, one = dp.Neighbours.ADD_OR_REMOVE_ONE, _event(event, looks)
     if sampled is not None:
-        count = math.ceil(releases / sampled.looks)
         if adjacency == "add-remove":
             one = dp.PoissonSampledDpEvent(sampled.rate, one)
         elif sampled.kind == "subset":
@@ -104,10 +106,7 @@ def epsilon_pure(event: Event, releases: int, *, sampled: Sampled | None = None)
     _check(event, releases, sampled, "replace-one")
     if not isinstance(event, LaplaceEvent):
         return None
-    if sampled is None:
-        return releases / event.noise_multiplier
-    one = math.log1p(sampled.rate * math.expm1(sampled.looks / event.noise_multiplier))
-    return math.ceil(releases / sampled.looks) * one
+    return _pure(event, releases, sampled)
 
 
 def noise_multiplier(
@@ -195,16 +194,33 @@ def _epsilon(event: Event, releases: int, delta: float, sampled: Sampled | None,
         return 0.0
     if sampled is None:
         return _all_epsilon(event, releases, delta)
-    # A sample serves `looks` releases, together one with less noise; and a sample tells no more than everything would.
-    steps, looks = math.ceil(releases / sampled.looks), min(releases, sampled.looks)
+    everything = _all_epsilon(event, releases, delta)  # more than which no samples tell
+    if isinstance(event, LaplaceEvent):
+        everything = min(everything, _pure(event, releases, sampled))
+    steps, looks = _steps(releases, sampled)
     if isinstance(event, GaussianEvent):
         one: Event = GaussianEvent(event.noise_multiplier / math.sqrt(looks))
     else:
         one = LaplaceEvent(event.noise_multiplier / looks)
-    everything = _all_epsilon(one, steps, delta)
     if one.noise_multiplier < _LITTLE_NOISE:
         return everything
     return min(everything, _sampled_epsilon(one, steps, delta, sampled.rate, adjacency))
+
+
+def _steps(releases: int, sampled: Sampled | None) -> tuple[int, int]:
+    """The number of samples, and of the releases from each, which are together one with less noise."""
+    if sampled is None:
+        return releases, 1
+    return math.ceil(releases / sampled.looks), min(releases, sampled.looks)
+
+
+def _pure(event: LaplaceEvent, releases: int, sampled: Sampled | None) -> float:
+    everything = releases / event.noise_multiplier
+    if sampled is None or sampled.rate == 1 or releases == 0:
+        return everything
+    steps, looks = _steps(releases, sampled)
+    one = np.logaddexp(math.log1p(-sampled.rate), math.log(sampled.rate) + looks / event.noise_multiplier)
+    return min(everything, steps * float(one))
 
 
 def _all_epsilon(event: Event, releases: int, delta: float) -> float:
@@ -212,7 +228,7 @@ def _all_epsilon(event: Event, releases: int, delta: float) -> float:
     pld = _dp().pld
     if isinstance(event, GaussianEvent):
         mu = math.sqrt(releases) / event.noise_multiplier
-        if mu > _MOST_MU:
+        if mu > _MOST_MU or delta < _LEAST_DELTA:
             return gaussian_epsilon(mu, delta)
         one = pld.from_gaussian_mechanism(1 / mu, value_discretization_interval=_grid(mu))
         return float(one.get_epsilon_for_delta(delta))
@@ -236,8 +252,9 @@ def _sampled_epsilon(event: Event, steps: int, delta: float, rate: float, adjace
         make = pld.from_gaussian_mechanism if gaussian else pld.from_laplace_mechanism
         one = make(z, value_discretization_interval=grid, sampling_prob=rate)
     else:
-        one = _replaced_in_a_sample(gaussian, z, rate, grid, max(1, math.ceil(most / grid)))
-    return float(one.self_compose(steps).get_epsilon_for_delta(delta))
+        top = max(1, math.ceil(most / grid))
+        one = _replaced_in_a_sample(gaussian, z, rate, most / top, top)
+    return float((one if steps == 1 else one.self_compose(steps)).get_epsilon_for_delta(delta))
 
 
 def _dp() -> SimpleNamespace:

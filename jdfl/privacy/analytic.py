@@ -5,8 +5,9 @@ Denoising, 2018 (Theorem 8). Releases with noise multipliers z_1, z_2, ... are t
 """
 
 import math
+from collections.abc import Callable
 
-from scipy.optimize import brentq
+from scipy.optimize import root_scalar
 from scipy.special import log_ndtr
 
 from jdfl import checks
@@ -21,6 +22,8 @@ def gaussian_delta(mu: float, epsilon: float) -> float:
     checks.positive(mu=mu)
     checks.not_negative(epsilon=epsilon)
     first = log_ndtr(mu / 2 - epsilon / mu)
+    if first == -math.inf:
+        return 0.0
     ratio = epsilon + log_ndtr(-mu / 2 - epsilon / mu) - first  # below 0
     return float(math.exp(first) * -math.expm1(min(ratio, 0.0)))
 
@@ -33,7 +36,7 @@ def gaussian_epsilon(mu: float, delta: float) -> float:
     above = 1.0
     while gaussian_delta(mu, above) > delta:
         above *= 2
-    return float(brentq(lambda e: gaussian_delta(mu, e) - delta, 0.0, above, xtol=1e-14, rtol=1e-12))
+    return _root(lambda e: gaussian_delta(mu, e) - delta, 0.0, above)
 
 
 def analytic_gaussian(epsilon: float, delta: float, releases: int = 1) -> Gaussian:
@@ -45,18 +48,21 @@ def analytic_gaussian(epsilon: float, delta: float, releases: int = 1) -> Gaussi
         high *= 2
     while gaussian_delta(low, epsilon) > delta:
         low /= 2
-    mu = low if low == high else brentq(lambda x: gaussian_delta(x, epsilon) - delta, low, high, xtol=1e-15, rtol=1e-12)
+    mu = low if low == high else _root(lambda x: gaussian_delta(x, epsilon) - delta, low, high)
     return Gaussian(math.sqrt(releases) / mu)
+
+
+def _root(function: Callable[[float], float], low: float, high: float) -> float:
+    return float(root_scalar(function, bracket=(low, high), xtol=1e-15, rtol=1e-12).root)
 
 
 def check_delta(delta: float) -> None:
     """Refuse a delta outside (0, 1)."""
+    remedy = "It is the chance that the guarantee fails, below one over the number of records."
     checks.shape((), delta=delta)
-    if not 0 < delta < 1:
-        raise ValueError(
-            f"Expected delta in (0, 1), got delta = {delta!r}. It is the chance that the guarantee fails, below one "
-            "over the number of records."
-        )
+    checks.fraction(remedy, delta=delta)
+    if not delta < 1:
+        raise ValueError(f"Expected delta in (0, 1), got delta = {delta!r}. {remedy}")
 
 
 def check_target(epsilon: float, delta: float) -> None:

@@ -21,7 +21,7 @@ class GaussianEvent:
     """One release with Gaussian noise of `noise_multiplier` times the l2 sensitivity."""
 
     noise_multiplier: float
-    kind: ClassVar[str] = "gaussian"
+    kind: ClassVar[Literal["gaussian"]] = "gaussian"
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class LaplaceEvent:
     """One release with Laplace noise of scale `noise_multiplier` times the l1 sensitivity."""
 
     noise_multiplier: float
-    kind: ClassVar[str] = "laplace"
+    kind: ClassVar[Literal["laplace"]] = "laplace"
 
 
 Event = GaussianEvent | LaplaceEvent
@@ -38,7 +38,6 @@ Event = GaussianEvent | LaplaceEvent
 class Mechanism(Protocol):
     """Adds noise scaled by a sensitivity, and names the event that an accountant composes."""
 
-    multiplier: Any
     norm: ClassVar[Norm]  # in which the sensitivity is measured
 
     def check(self) -> None:

@@ -42,7 +42,7 @@ def course(algorithm, problem, network, key, rounds: int):
         if algorithm.mechanism is None:
             return zero
         keys = ops.node_keys(round_key, module._NOISE, node)
-        return jax.vmap(algorithm.mechanism.add, (0, 0, None))(keys, zero, algorithm.sensitivity)
+        return jax.vmap(algorithm.mechanism.add)(keys, zero, algorithm.gradients.sensitivities(problem))
 
     def one(state, k):
         round_key = jax.random.fold_in(jax.random.fold_in(key, loop._ROUND), k)
@@ -109,7 +109,7 @@ def test_perf_agrees_with_the_paper_loop_over_60_rounds(own):
 
 @pytest.mark.parametrize("noise", ["kept", "literal"])
 def test_noise_goes_where_it_is_said_to_go(noise):
-    compare(BASE.replace(mechanism=jdfl.Gaussian(0.7), noise=noise))
+    compare(BASE.replace(mechanism=jdfl.Gaussian(0.7), noise=noise, sensitivity=0.1))
 
 
 @pytest.mark.parametrize("inverse", ["paper", "exact"])

@@ -48,14 +48,6 @@ def test_all_examples_unless_said_otherwise():
     np.testing.assert_allclose(evaluate(jdfl.Gradients(), w, problem, round_of()), expected, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize("at_once", [2**24, 3 * M * N])
-def test_clipping_is_per_example_whatever_the_chunks(monkeypatch, at_once):
-    monkeypatch.setattr("jdfl.algorithms.gradients._AT_ONCE", at_once)
-    jax.clear_caches()
-    found = evaluate(jdfl.Gradients(clip=CLIP), w, problem, round_of())
-    np.testing.assert_allclose(found, clipped_by_hand(problem, CLIP), rtol=1e-4, atol=1e-6)
-
-
 def test_a_clip_that_is_never_reached_changes_nothing_also_of_the_regulariser():
     logistic = jdfl.problems.classification("breast_cancer", M)
     x = 0.1 * jnp.ones((M, logistic.n), logistic.dtype)
@@ -140,12 +132,15 @@ def test_noise_after_an_exchange_only():
 
 def test_a_guarantee_is_claimed_only_where_every_gradient_is_clipped_and_noisy():
     gaussian = jdfl.Gaussian(1.0)
-    assert not jdfl.Gradients().guarantee().claimed
-    assert not jdfl.Gradients(sensitivity=0.1, mechanism=gaussian).guarantee().claimed
-    assert not jdfl.Gradients(clip=1.0, mechanism=gaussian, noisy="communicating").guarantee().claimed
-    claimed = jdfl.Gradients(clip=1.0, mechanism=gaussian).guarantee()
+    assert not jdfl.Gradients().guarantee(problem).claimed
+    assert not jdfl.Gradients(sensitivity=0.1, mechanism=gaussian).guarantee(problem).claimed
+    assert not jdfl.Gradients(clip=1.0, mechanism=gaussian, noisy="communicating").guarantee(problem).claimed
+    claimed = jdfl.Gradients(clip=1.0, mechanism=gaussian).guarantee(problem)
     assert claimed.claimed
-    assert claimed.enforced_by == "per-example clipping"
+    assert claimed.enforced_by == "l2 clipping of every example's gradient to 1"
+    assert claimed.sensitivity == pytest.approx(2 / int(problem.sizes.min()))
+    assert (claimed.unit, claimed.event) == ("record", jdfl.Gaussian(1.0).event())
+    assert jdfl.Gradients(clip=1.0, per="batch", mechanism=gaussian).guarantee(problem).unit == "node"
 
 
 def test_example_gradients_are_counted():
@@ -168,6 +163,10 @@ def test_example_gradients_are_counted():
         (jdfl.Gradients(mechanism=jdfl.Gaussian(1.0)), ["clip or sensitivity", "None"]),
         (jdfl.Gradients(mechanism=jdfl.Gaussian(1.0), clip=1.0, sensitivity=1.0), ["clip or sensitivity", "1.0"]),
         (jdfl.Gradients(sensitivity=1.0), ["mechanism", "sensitivity = 1.0"]),
+        (jdfl.Gradients(sampling="poisson"), ["batch", "'poisson'", "None"]),
+        (jdfl.Gradients(sampling="subset", batch=10_000), ["batch", "10000", "smallest node"]),
+        (jdfl.Gradients(norm="l3"), ["norm", "'l3'"]),
+        (jdfl.Gradients(lengths=np.ones(3)), ["lengths", "computed"]),
         (jdfl.Gradients(noisy="never"), ["noisy", "'never'", "always"]),
     ],
     ids=str,

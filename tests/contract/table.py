@@ -75,7 +75,7 @@ def _ceps_count(algorithm: Any, adjacency: np.ndarray, rounds: int) -> dict[str,
 
 def _ceps(label: str, bits: int, **fields: Any) -> Row:
     algorithm = jdfl.CEPS(**({"s": 3, "rate": 1.0, "periods": (2, 4)} | fields))
-    exact = replace(algorithm, mechanism=None, codec=jdfl.Dense())
+    exact = replace(algorithm, mechanism=None, sensitivity=None, clip=None, codec=jdfl.Dense())
     return Row("ceps", algorithm, exact, {"model": bits}, 3, _ceps_consensus, _ceps_count, "mu", label)
 
 
@@ -174,11 +174,14 @@ def _plain_count(algorithm: Any, adjacency: np.ndarray, rounds: int) -> dict[str
     grads = np.full(m, looks * getattr(algorithm, "local_steps", 1) * rounds)
     noisy = algorithm.gradients.mechanism is not None
     always = algorithm.gradients.noisy == "always"
+    releases = noisy * (grads if always else np.full(m, looks * talks))
+    if getattr(algorithm, "updates", None) is not None:
+        releases = np.full(m, rounds)
     return {
         "sent": {"model": gossip * talks * (adjacency != 0).sum(axis=0)},
         "communications": np.full(m, gossip * talks),
         "grads": grads,
-        "releases": noisy * (grads if always else np.full(m, looks * talks)),
+        "releases": releases,
     }
 
 
@@ -220,6 +223,7 @@ def _plain(
     # Adam, and SAM's step up, make something of a gradient's rounding, however small it is.
     fields |= {"optimizer": None} if hasattr(algorithm, "optimizer") else {}
     fields |= {"rho": 0.0} if hasattr(algorithm, "rho") else {}
+    fields |= {"updates": None} if hasattr(algorithm, "updates") else {}
     exact = replace(algorithm, gradients=jdfl.Gradients(), **fields)
     return Row(
         name, algorithm, exact, {"model": 640} if sizes is None else sizes, nonzeros, consensus, count, "lr", label
@@ -238,12 +242,14 @@ TABLE = (
     _ceps("CEPS-1BCS, Hadamard", 40 + 64, codec=jdfl.OneBit(d=40, ensemble="hadamard")),
     _ceps("CEPS-1BCS, side information", 40 + 64, codec=jdfl.OneBit(d=40, side=True)),
     _ceps("CEPS-1BCS, receiver's Phi", 40 + 64, codec=jdfl.OneBit(d=40), phi="receiver"),
-    _ceps("DP-CEPS, kept", 32 * 20, mechanism=jdfl.Gaussian(0.5)),
+    _ceps("DP-CEPS, kept", 32 * 20, mechanism=jdfl.Gaussian(0.5), sensitivity=0.1),
+    _ceps("DP-CEPS, clipped", 32 * 20, mechanism=jdfl.Laplace(0.01), clip=5.0, sigma=1.0, adjacency="add-remove"),
     _ceps(
         "DP-CEPS-1BCS, literal",
         40 + 64,
         codec=jdfl.OneBit(d=40, inverse="paper"),
         mechanism=jdfl.Gaussian(0.5),
+        sensitivity=0.1,
         noise="literal",
     ),
     _exact("dsgt", jdfl.DSGT, _tracking_consensus, 1, "DSGT"),
@@ -318,6 +324,22 @@ TABLE = (
         "dfedsam",
         "DP-DFedSAM-MGS",
         jdfl.DFedSAM(lr=0.02, local_steps=2, gossip_steps=3, gradients=replace(_PRIVATE, noisy="communicating")),
+        _everywhere,
+    ),
+    _plain(
+        "d-psgd",
+        "D-PSGD, noisy updates of subsets",
+        jdfl.DPSGD(
+            lr=0.02,
+            gradients=jdfl.Gradients(batch=3, sampling="subset"),
+            updates=jdfl.Updates(clip=0.1, mechanism=jdfl.Gaussian(0.1)),
+        ),
+        _descending(dpsgd.State),
+    ),
+    _plain(
+        "dfedsam",
+        "DP-DFedSAM, Poisson samples",
+        jdfl.DFedSAM(lr=0.02, local_steps=2, gradients=replace(_PRIVATE, batch=3, sampling="poisson", norm="l1")),
         _everywhere,
     ),
     _plain("fedavg", "FedAvg", jdfl.FedAvg(lr=0.02), _everywhere, {"down": 640, "up": 640}, _server_count),

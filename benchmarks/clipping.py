@@ -1,0 +1,155 @@
+"""What clipping every example's gradient costs: beside plain gradients, and beside forming the gradients one by one.
+
+Run `python -m benchmarks.clipping [--quick] [--out DIR]`. One call is the gradients of all m nodes as a round takes
+them: everything is an argument, and the lengths of the features are there already, since a run computes them once.
+Both read the features twice, for the scores and for the sum; clipping adds work on [m, q] numbers only. The naive way
+writes and reads [m, q, n]. The clip is the median length, so that it shortens half of the examples.
+
+Axes: m nodes, q examples per node, n parameters.
+"""
+
+import os
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from scipy.sparse import csr_array, random_array
+
+import jdfl
+from benchmarks.common import Row, interleaved, options, ratios, report, row
+from benchmarks.dpsgd_overhead import of_jdfl
+from jdfl import loop
+from jdfl.privacy import clipped
+from jdfl.problems import Problem
+
+NAME = "clipping"
+GOAL = "<= 1.3"
+LR = 1e-3
+BURST = 5  # calls in a row that are timed together: in a run, too, a call finds the caches as the last one left them
+
+
+@jax.jit
+def gradients_of(gradients: jdfl.Gradients, x: Array, problem: Problem, round: jdfl.Round) -> Array:
+    """The gradients [m, n] of one round."""
+    return gradients(x, problem, round)
+
+
+@jax.jit
+def one_by_one(x: Array, problem: Problem, clip: Array) -> Array:
+    """The same clipped gradients [m, n], every example's formed first (the regulariser left out)."""
+
+    def node(x_i: Array, data: Any, weight: Array) -> Array:
+        return weight @ clipped(problem.example_gradients(x_i, data), "l2", clip) / jnp.sum(weight)
+
+    return jax.vmap(node)(x, problem.data, problem.weight)
+
+
+@jax.jit
+def median_length(x: Array, problem: Problem) -> Array:
+    """The median l2 length [] of node 0's examples' gradients."""
+    data, weight = problem.local(0)
+    slopes = jnp.asarray(problem.slopes(x[0], data)).reshape(weight.shape[0], -1)
+    return jnp.median(problem.feature_lengths(data, "l2") * jnp.linalg.norm(slopes, axis=1))
+
+
+def problems(m: int, q: int, n: int, wide: int) -> dict[str, Problem]:
+    """Problems of one size, features standard normal; rows of `sparse logistic` have about 50 of `wide` words."""
+    draw = np.random.default_rng(0)
+    A = draw.standard_normal((m, q, n), np.float32)
+    labels, digits = draw.integers(0, 2, (m, q)), draw.integers(0, 10, (m, q))
+    words = [csr_array(random_array((q, wide), density=50 / wide, format="csr", rng=draw)) for _ in range(m)]
+    return {
+        "linear": jdfl.problems.linear_regression(A, draw.standard_normal((m, q), np.float32)),
+        "logistic": jdfl.problems.logistic_regression(list(zip(A, labels))),
+        "softmax": jdfl.problems.softmax_regression(list(zip(A[:, :, : n // 10], digits)), classes=10),
+        "sparse logistic": jdfl.problems.sparse_logistic_regression(list(zip(words, labels))),
+    }
+
+
+def burst(call: Callable[[], Any]) -> Callable[[], None]:
+    """The call several times in turn, each waited for."""
+
+    def work() -> None:
+        for _ in range(BURST):
+            jax.block_until_ready(call())
+
+    return work
+
+
+def parameters(problem: Problem) -> Array:
+    """Some point [m, n] at which scores are of size 1."""
+    drawn = np.random.default_rng(1).standard_normal((problem.m, problem.n), np.float32)
+    return jnp.asarray(drawn / np.sqrt(problem.n))
+
+
+def of_gradients(name: str, problem: Problem, network: Any, repeats: int) -> list[Row]:
+    """Clipped beside plain, and beside one by one, which would leave the caches cold for the others."""
+    x = parameters(problem)
+    round = jdfl.Round(jnp.int32(0), jax.random.key(0), network.graph, jnp.arange(problem.m, dtype=jnp.int32))
+    clip = median_length(x, problem)
+    private = jdfl.Gradients(clip=clip).prepare(problem)
+    plain = partial(gradients_of, jdfl.Gradients(), x, problem, round)
+    private = partial(gradients_of, jdfl.Gradients(clip=clip).prepare(problem), x, problem, round)
+    case = f"{name} m={problem.m} q={problem.weight.shape[1]} n={problem.n}"
+    lines = pair(case, {"clipped": private, "plain": plain}, repeats, GOAL if name in ("linear", "logistic") else "")
+    if name != "sparse logistic":  # whose gradients, dense, are far larger than the data
+        formed = partial(one_by_one, x, problem, clip)
+        regulariser = jax.vmap(jax.grad(problem.regulariser))(x)
+        np.testing.assert_allclose(private() - regulariser, formed(), rtol=2e-3, atol=1e-4)
+        formed_lines = pair(case, {"one by one": formed, "clipped": private}, repeats)
+        lines += [formed_lines[0], formed_lines[2]]  # clipped is there already
+    return lines
+
+
+def pair(case: str, calls: dict[str, Callable[[], Any]], repeats: int, goal: str = "") -> list[Row]:
+    """Milliseconds of two ways, interleaved, and the first over the second."""
+    found = interleaved({way: burst(call) for way, call in calls.items()}, repeats)
+    lines = [row(case, f"{way}, all nodes", [1e3 * s / BURST for s in times], "ms") for way, times in found.items()]
+    over, under = calls
+    return [*lines, row(case, f"{over} / {under}", ratios(found[over], found[under]), "x", goal)]
+
+
+def of_rounds(name: str, problem: Problem, network: Any, rounds: int, repeats: int) -> list[Row]:
+    """Rounds of D-PSGD between two records: plain, clipped, and clipped with noise."""
+    clip = float(median_length(parameters(problem), problem))
+    ways = {
+        "plain": jdfl.Gradients(),
+        "clipped": jdfl.Gradients(clip=clip),
+        "clipped and noisy": jdfl.Gradients(clip=clip, mechanism=jdfl.Gaussian(1.0)),
+    }
+    calls = {
+        way: of_jdfl(
+            loop.setting(jdfl.DPSGD(lr=LR, gradients=gradients), problem, network, None, jax.random.key(0)), rounds
+        )
+        for way, gradients in ways.items()
+    }
+    seconds = interleaved(calls, repeats)
+    case = f"D-PSGD, {name} m={problem.m} q={problem.weight.shape[1]} n={problem.n}"
+    lines = [row(case, way, [rounds / s for s in times], "rounds/s") for way, times in seconds.items()]
+    lines.append(row(case, "a round, clipped / plain", ratios(seconds["clipped"], seconds["plain"]), "x", GOAL))
+    lines.append(row(case, "a round, noisy / clipped", ratios(seconds["clipped and noisy"], seconds["clipped"]), "x"))
+    return lines
+
+
+def main(arguments: Sequence[str] | None = None) -> list[Row]:
+    """All figures."""
+    chosen = options("Clipped gradients of single examples", arguments)
+    m, q, n, wide, rounds, repeats = (4, 20, 50, 200, 3, 2) if chosen.quick else (32, 500, 1000, 20_000, 10, 15)
+    network = jdfl.network.k_regular(m, min(8, m - 2), format="padded")
+    given = problems(m, q, n, wide)
+    rows = [line for name, problem in given.items() for line in of_gradients(name, problem, network, repeats)]
+    rows += [line for name in ("linear", "logistic") for line in of_rounds(name, given[name], network, rounds, repeats)]
+    if chosen.quick:
+        rows = [replace(one, goal="", met=None) for one in rows]  # goals are for real sizes
+    report(f"Clipping on {jax.devices()[0].device_kind}, {os.cpu_count()} cores", rows, chosen.out, NAME)
+    return rows
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,326 @@
+"""CEPS paper, Table III and Figure 2, at honest budgets: Example 1 with a guarantee over all that a node releases.
+
+Run `python -m experiments.ceps_privacy [--quick] [--seeds N] [--out DIR]`. Three kinds of noise:
+
+- private: every example's gradient is clipped, noise is kept in u, the first u included, sigma_i is public, and noise
+  is calibrated for (epsilon, DELTA) of one replaced record over all releases of a run of ROUNDS rounds; the report of
+  the worst node is shown. Messages, 1BCS or not, are computed from the noisy u alone.
+- literal, as published: noise for epsilon at delta = .5 in one release, u_i = .1 assumed. There is no guarantee.
+- assumed: that noise kept in u, gradients not clipped, ROUNDS rounds, since the paper's rule never fires. There is no
+  guarantee either. "study" is an independent re-implementation's objective.
+
+Beside the last two stands what three releases would compose to if u_i = .1 were true and the first u noisy, too.
+
+Public are the sizes q_i, that features are standard normal, and the noise of the targets: sigma_i comes from L_i =
+(1 + sqrt(n / q_i))^2, the edge of the Marchenko-Pastur law, and the clip is 4 noise sqrt(n): at w*, six examples in a
+hundred thousand are longer, and at 0 most are. Private runs are as long as was planned, without the paper's stop rule.
+"""
+
+import math
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from itertools import groupby
+from pathlib import Path
+
+import jax.numpy as jnp
+import numpy as np
+from matplotlib.figure import Figure
+
+import jdfl
+from experiments.ceps_table3 import CASES, network_of, run_variant
+from experiments.common import Row, options, row, save, show
+from jdfl.algorithms.ceps import PAPER_DELTA
+from jdfl.codecs import Codec
+from jdfl.privacy import gaussian_epsilon
+from jdfl.problems import Problem
+
+NAME = "ceps_privacy"
+DELTA = 1e-6
+ROUNDS = 30  # about where the paper's rule stops
+RELEASES = 3  # of a node in so many rounds, at most
+EPSILONS = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, math.inf)
+CLIP_EPSILONS, CLIPS = (4.0, 16.0), (0.35, 0.7, 1.4, 2.8)  # the clip's sweep, in multiples of the rule
+NO_NOISE = 1e-6  # the multiplier of epsilon = inf: below the rounding of u, and no program of its own
+NOISE = 0.5  # of Example 1's targets
+SHOWN = (
+    *("objective", "objective, study", "support", "rounds", "releases"),
+    *("guaranteed epsilon", "noise / sensitivity", "would be, at 1e-05"),
+)
+NEAR = 0.02  # of f(w*)
+LITERAL = {0.25: 0.129, 0.5: 0.127, 0.75: 0.126, 1.0: None, 2.0: None}  # the paper's objective of DP-Perf, m = 32
+COLOURS = ("#0072B2", "#56B4E9", "#009E73", "#E69F00", "#CC79A7", "#D55E00", "#000000")
+STUDY = {0.5: 0.326, 1.0: 0.128, 2.0: 0.126}
+
+
+@dataclass(frozen=True)
+class Series:
+    """One private setting, to be run at every epsilon."""
+
+    name: str
+    m: int
+    records: tuple[int, int]
+    rate: float = 0.2
+    stride: float = 1.0  # steps this many times as long as the paper's
+    rounds: int = ROUNDS
+    codec: Codec = field(default_factory=jdfl.Dense)
+    clips: tuple[float, ...] = ()
+    n: int = 1000
+    s: int = 10
+
+    def problem(self, seed: int) -> Problem:
+        """Example 1."""
+        return jdfl.problems.example1(m=self.m, n=self.n, s=self.s, rows=self.records, noise=NOISE, seed=seed)
+
+    def algorithm(self, problem: Problem) -> jdfl.CEPS:
+        """CEPS with public constants; its multiplier is yet to be calibrated."""
+        edge = (1 + np.sqrt(self.n / np.asarray(problem.sizes))) ** 2
+        return jdfl.CEPS(
+            s=self.s,
+            rate=self.rate,
+            codec=self.codec,
+            sigma=jnp.asarray(edge / (self.m * (2 * self.rate + 0.1) * self.stride), jnp.float32),
+            clip=4 * NOISE * math.sqrt(self.n),
+            mechanism=jdfl.Gaussian(1.0),
+        )
+
+
+PAPER = Series("32 nodes of 250-750 records", 32, (250, 750), clips=CLIPS)
+SERIES = (
+    PAPER,
+    replace(PAPER, name="... 1BCS", codec=jdfl.OneBit(), clips=()),
+    replace(PAPER, name="... 60 rounds", rounds=60, clips=()),
+    replace(PAPER, name="... r = 1, longer steps", rate=1.0, stride=2.0),  # the best of some that were tried here
+    Series("8 nodes of 1,000-3,000 records", 8, (1000, 3000)),
+    Series("8 nodes of 2,500-7,500 records", 8, (2500, 7500)),
+)
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One setting with what its seeds gave."""
+
+    kind: str  # "private", "literal" or "assumed"
+    series: str
+    epsilon: float
+    factor: float  # of the clip's rule
+    columns: dict[str, list[float]]
+    curves: list[np.ndarray]  # the objective after every round
+    paper: dict[str, float | None]
+
+    def __str__(self) -> str:
+        """The case of its rows."""
+        clip = "" if self.factor == 1 else f", clip x {self.factor:g}"
+        return f"{self.kind}, {self.series}{clip}, eps={self.epsilon:g}"
+
+
+def network_for(m: int, seed: int) -> jdfl.network.Static:
+    """Erdos-Renyi with p = .45, padded so that all seeds share one compilation."""
+    return network_of(replace(CASES[0], m=m), seed)
+
+
+def private(series: Series, seed: int, epsilons: Sequence[float], problem: Problem) -> list[Cell]:
+    """One seed of a series at every epsilon, and some of them with other clips."""
+    network, algorithm, rounds = network_for(series.m, seed), series.algorithm(problem), series.rounds
+
+    def enough(epsilon: float) -> float:
+        """The multiplier with which the run is (epsilon, DELTA)-DP."""
+        if math.isinf(epsilon):
+            return NO_NOISE
+        found = jdfl.calibrate(algorithm, problem, network, steps=rounds, epsilon=epsilon, delta=DELTA, key=seed)
+        return float(found.mechanism.multiplier)
+
+    points = [(epsilon, 1.0) for epsilon in epsilons]
+    points += [(epsilon, factor) for epsilon in CLIP_EPSILONS if epsilon in epsilons for factor in series.clips]
+    noise = {epsilon: enough(epsilon) for epsilon in epsilons}
+    results = jdfl.sweep(
+        algorithm,
+        problem,
+        network,
+        over={
+            "clip": [float(algorithm.clip) * factor for _, factor in points],
+            "mechanism.multiplier": [noise[epsilon] for epsilon, _ in points],
+        },
+        keys=[seed],
+        steps=rounds,
+        metrics=["objective", "support_recovery"],
+    )
+    cells = []
+    for (epsilon, factor), result in zip(points, results):
+        columns = measured(result, problem)
+        if math.isfinite(epsilon):
+            told = jdfl.account(result, delta=DELTA)
+            columns |= {"guaranteed epsilon": [told.epsilon], "noise / sensitivity": [told.noise_multiplier]}
+            columns["largest noise in an entry"] = [told.noise_multiplier * told.sensitivity]
+        curve = result.history["objective"].to_numpy()
+        cells.append(Cell("private", series.name, epsilon, factor, columns, [curve], {}))
+    return cells
+
+
+def measured(result: jdfl.Result, problem: Problem) -> dict[str, list[float]]:
+    """What every kind of noise is judged by; all of this looks at the data, and is not covered by any guarantee."""
+    zero = float(jnp.mean(problem.values_at(jnp.zeros((problem.n,), problem.dtype))))
+    return {
+        "objective": [result.final["objective"]],
+        "f(0)": [zero],
+        "f(w*)": [jdfl.problems.value_at_truth(problem)],
+        "support": [result.final["support_recovery"]],
+        "rounds": [float(result.rounds)],
+        "releases": [float(result.releases.max())],
+    }
+
+
+def published(seed: int, problem: Problem, literal: Sequence[float], assumed: Sequence[float]) -> list[Cell]:
+    """The paper's noise for its epsilon in one release: as printed, with its stop rule, and kept in u."""
+    runs = [
+        ("literal", epsilon, run_variant(replace(CASES[0], epsilon=epsilon), "DP-Perf", seed, problem))
+        for epsilon in literal
+    ]
+    for epsilon, result in zip(assumed, kept_noise(seed, problem, assumed) if assumed else []):
+        runs.append(("assumed", epsilon, result))
+    cells = []
+    for kind, epsilon, result in runs:
+        if result.guarantee.claimed:
+            raise RuntimeError(f"Expected no guarantee of {kind} noise, got {result.guarantee}.")
+        columns = measured(result, problem)
+        mu = math.sqrt(RELEASES) / float(jdfl.classical_gaussian(epsilon, PAPER_DELTA).multiplier)
+        columns |= {f"would be, at {delta:g}": [gaussian_epsilon(mu, delta)] for delta in (DELTA, 1e-5)}
+        told = {"objective": LITERAL.get(epsilon)} if kind == "literal" else {"objective, study": STUDY.get(epsilon)}
+        if kind == "assumed":
+            columns["objective, study"] = columns["objective"]
+        cells.append(Cell(kind, "NO GUARANTEE", epsilon, 1.0, columns, [], told))
+    return cells
+
+
+def kept_noise(seed: int, problem: Problem, epsilons: Sequence[float]) -> list[jdfl.Result]:
+    """The paper's CEPS with its noise kept in u."""
+    return jdfl.sweep(
+        replace(jdfl.CEPS.paper(10, epsilon=1.0, one_bit=False), noise="kept"),
+        problem,
+        network_for(problem.m, seed),
+        over={"mechanism.multiplier": [jdfl.classical_gaussian(one, PAPER_DELTA).multiplier for one in epsilons]},
+        keys=[seed],
+        steps=ROUNDS,
+        every=ROUNDS,
+        metrics=["objective", "support_recovery"],
+    )
+
+
+def collect(
+    series: Sequence[Series],
+    seeds: int,
+    epsilons: Sequence[float],
+    *,
+    literal: Sequence[float] = tuple(LITERAL),
+    assumed: Sequence[float] = tuple(STUDY),
+) -> list[Cell]:
+    """Everything over all seeds; the published kinds on the problems of the first series."""
+    found: dict[str, Cell] = {}
+    for seed in range(seeds):
+        for size, some in groupby(series, lambda one: (one.m, one.records)):  # one large data set at a time
+            group = list(some)
+            problem = group[0].problem(seed)
+            cells = [cell for one in group for cell in private(one, seed, epsilons, problem)]
+            if literal and size == (series[0].m, series[0].records):
+                cells += published(seed, problem, literal, assumed)
+            for cell in cells:
+                before = found.setdefault(str(cell), cell)
+                if before is not cell:
+                    for column, values in cell.columns.items():
+                        before.columns[column].extend(values)
+                    before.curves.extend(cell.curves)
+    return list(found.values())
+
+
+def table(cells: Sequence[Cell]) -> list[Row]:
+    """The rows of all cells."""
+    return [
+        row(str(cell), column, cell.paper.get(column), values)
+        for cell in cells
+        for column, values in cell.columns.items()
+    ]
+
+
+def verdict(cells: Sequence[Cell]) -> str:
+    """From which epsilon on a private run learns anything, and what stands behind the published figures."""
+    lines = [f"private: delta = {DELTA:g}, all releases of a node, one replaced record, every message observed"]
+    for name in dict.fromkeys(cell.series for cell in cells if cell.kind == "private"):
+        line = [cell for cell in cells if cell.kind == "private" and cell.series == name and cell.factor == 1]
+        mean = {
+            cell.epsilon: {column: float(np.mean(values)) for column, values in cell.columns.items()} for cell in line
+        }
+        half = [epsilon for epsilon, of in mean.items() if of["objective"] < of["f(0)"] / 2]
+        near = [epsilon for epsilon, of in mean.items() if of["objective"] <= of["f(w*)"] + NEAR]
+        one = mean[1.0]
+        lines.append(
+            f"  {name}: below f(0) / 2 from epsilon {_least(half)} on, within {NEAR:g} of f(w*) from {_least(near)} "
+            f"on; at 1 {one['objective']:.3g}, f(0) = {one['f(0)']:.3g}, {one['support']:.0%} of the support found"
+        )
+    for kind, words in (("literal", "as published"), ("assumed", "kept, not clipped")):
+        for cell in (cell for cell in cells if cell.kind == kind):
+            lines.append(
+                f"{words}, epsilon = {cell.epsilon:g} of one release at delta = .5: NO GUARANTEE; objective "
+                f"{np.mean(cell.columns['objective']):.3g}; if u_i = .1 were true, {RELEASES} such releases would be "
+                f"({np.mean(cell.columns['would be, at 1e-05']):.3g}, 1e-5)"
+            )
+    return "\n".join(lines)
+
+
+def _least(epsilons: Sequence[float]) -> str:
+    return f"{min(epsilons):g}" if epsilons else "none"
+
+
+def draw(cells: Sequence[Cell], path: Path) -> None:
+    """Objective and support over epsilon, and the objective over rounds of the first series."""
+    fig = Figure(figsize=(15, 5.4), layout="constrained")
+    over, support, rounds = fig.subplots(1, 3)
+    last = 2 * max((cell.epsilon for cell in cells if math.isfinite(cell.epsilon)), default=1.0)  # the place of inf
+    names = list(dict.fromkeys((cell.kind, cell.series) for cell in cells))
+    for (kind, name), colour in zip(names, COLOURS):
+        line = [cell for cell in cells if (cell.kind, cell.series, cell.factor) == (kind, name, 1)]
+        x = [min(cell.epsilon, last) for cell in line]
+        style = "o-" if kind == "private" else "x:"
+        for axis, column in ((over, "objective"), (support, "support")):
+            mean, sd = np.transpose([(np.mean(cell.columns[column]), np.std(cell.columns[column])) for cell in line])
+            low = np.minimum(sd, 0.9 * mean)  # bars that stay on a logarithmic axis
+            axis.errorbar(x, mean, [low, sd], fmt=style, color=colour, label=f"{kind}, {name}")
+    first = [cell for cell in cells if cell.series == cells[0].series and cell.factor == 1]
+    for k, cell in enumerate(first):
+        colour = str(0.8 - 0.8 * k / len(first))
+        rounds.semilogy(np.mean(cell.curves, axis=0), color=colour, label=f"eps = {cell.epsilon:g}")
+    for axis in (over, rounds):
+        for column, style in (("f(0)", "--"), ("f(w*)", "-.")):
+            axis.axhline(np.mean(cells[0].columns[column]), color="#999999", linestyle=style, label=column)
+    over.set_yscale("log")
+    for axis, label in ((over, "objective"), (support, "share of the support found")):
+        axis.set_xscale("log", base=2)
+        ticks = sorted({min(cell.epsilon, last) for cell in cells})
+        axis.set_xticks(ticks, ["inf" if tick == last else f"{tick:g}" for tick in ticks])
+        axis.minorticks_off()
+        axis.set_xlabel("epsilon: private: over the whole run; others: the paper's, of one release, no guarantee")
+        axis.set_ylabel(label)
+    rounds.set_xlabel("round")
+    rounds.set_title(f"private, {cells[0].series}", fontsize=10)
+    rounds.legend(fontsize=8)
+    fig.legend(*over.get_legend_handles_labels(), loc="outside upper center", ncols=3, frameon=False)
+    fig.savefig(path, dpi=150)
+
+
+def main(arguments: Sequence[str] | None = None) -> list[Row]:
+    """All series; with `--quick` the paper's nodes alone at three epsilons."""
+    chosen = options("CEPS at honest budgets", seeds=3, arguments=arguments)
+    if chosen.quick:
+        cells = collect([replace(PAPER, clips=())], chosen.seeds, (1.0, 8.0, 32.0), literal=(0.5, 2.0), assumed=())
+    else:
+        cells = collect(SERIES, chosen.seeds, EPSILONS)
+    rows = table(cells)
+    shown = [one for one in rows if one.column in SHOWN]
+    show("CEPS on Example 1 with noise that is private, and with the paper's", shown)
+    print(verdict(cells))
+    draw(cells, chosen.out / f"{NAME}.png")
+    print("written:", save(rows, chosen.out, NAME), chosen.out / f"{NAME}.png")
+    return rows
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

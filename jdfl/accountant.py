@@ -1,0 +1,122 @@
+"""Privacy of whole runs: what a finished or a planned one may say, and how much noise a target needs.
+
+Axes: m nodes.
+"""
+
+from typing import Any
+
+import numpy as np
+from jax import Array
+
+from jdfl import checks, loop
+from jdfl.base import Algorithm
+from jdfl.network.graph import Network
+from jdfl.privacy import Accounting, Ledger, PrivacyReport, noise_multiplier, report
+from jdfl.problems import Problem
+from jdfl.result import Result
+from jdfl.runner import check_run, typed_key
+from jdfl.spending import records_of
+
+_PLACES = ("mechanism", "gradients.mechanism", "updates.mechanism")  # where an algorithm may have its noise
+
+
+def planned_releases(
+    algorithm: Algorithm, problem: Problem, network: Network, *, steps: int, key: int | Array = 0
+) -> np.ndarray:
+    """How many releases every node [m] makes in `steps` rounds of this run; nothing of it is computed but the counts.
+
+    Raises ValueError for what `jdfl.run` refuses.
+    """
+    check_run(algorithm, problem, network, steps, 1, None)
+    setting = loop.setting(algorithm, problem, network, None, typed_key(key))
+    return np.asarray(loop.releases(setting, int(steps)), np.int64)
+
+
+def account(
+    result: Result, *, delta: float | None = None, accounting: Accounting = "sound", warnings: tuple[str, ...] = ()
+) -> PrivacyReport:
+    """What a finished run may say of its privacy, from the releases that it made.
+
+    `delta` None: the largest power of ten up to 1e-5 that is below a tenth of 1 / records. accounting="paper" also
+    reports what is claimed without being enforced, labelled so. Raises ValueError where no epsilon can be given: no
+    noise, no clipping, noise that does not stay, delta >= 1 / records.
+    """
+    return report(
+        result.guarantee,
+        result.releases,
+        result.records,
+        delta=delta,
+        accounting=accounting,
+        warnings=(*result.privacy_warnings, *warnings),
+    )
+
+
+def account_plan(
+    algorithm: Algorithm,
+    problem: Problem,
+    network: Network,
+    *,
+    steps: int,
+    key: int | Array = 0,
+    delta: float | None = None,
+    accounting: Accounting = "sound",
+) -> PrivacyReport:
+    """What a run of so many rounds would be able to say, without running it; raises as `account` does."""
+    releases = planned_releases(algorithm, problem, network, steps=steps, key=key)
+    return report(algorithm.privacy(problem), releases, records_of(problem), delta=delta, accounting=accounting)
+
+
+def calibrate(
+    algorithm: Algorithm,
+    problem: Problem,
+    network: Network,
+    *,
+    steps: int,
+    epsilon: float,
+    delta: float | None = None,
+    key: int | Array = 0,
+) -> Any:
+    """The algorithm with the least noise that makes `steps` rounds (epsilon, delta)-differentially private.
+
+    The multiplier of its mechanism is replaced, whatever it was; sampling is taken into account where it is performed.
+    Raises ValueError where nothing may be claimed, and for targets that make no sense.
+    """
+    checks.positive("It is what all rounds together may spend.", epsilon=epsilon)
+    place = noise_place(algorithm)
+    guarantee = algorithm.privacy(problem)
+    counts, records = planned_releases(algorithm, problem, network, steps=steps, key=key), records_of(problem)
+    told = report(guarantee, counts, records, delta=delta)  # refuses what cannot be claimed
+    ledger = Ledger.of(guarantee, counts, records)
+    assert guarantee.event is not None
+    needed = 0.0
+    for node in ledger.candidates():
+        if counts[node]:
+            needed = max(
+                needed,
+                noise_multiplier(
+                    guarantee.event.kind,
+                    epsilon,
+                    told.delta,
+                    int(counts[node]),
+                    sampled=ledger.sampled(node),
+                    adjacency=ledger.relation,
+                ),
+            )
+    if not needed:
+        raise ValueError(f"Expected steps in which something is released, got steps = {steps}: no noise is needed.")
+    needed = float(np.nextafter(np.float32(needed), np.float32(np.inf)))  # what a float32 run makes of it is no less
+    return loop.with_field(algorithm, f"{place}.multiplier", needed)
+
+
+def noise_place(algorithm: Any) -> str:
+    """The dotted path of the algorithm's noise mechanism; ValueError where it has none."""
+    for place in _PLACES:
+        value: Any = algorithm
+        for name in place.split("."):
+            value = getattr(value, name, None)
+        if value is not None:
+            return place
+    raise ValueError(
+        f"Expected an algorithm with noise, got {type(algorithm).__name__} without. Give it a mechanism, for example "
+        "Gaussian(1.0), and a clip."
+    )

@@ -1,0 +1,142 @@
+"""Telling two samples apart by a linear score, and what that proves about epsilon.
+
+The score is linear discriminant analysis, fitted on the first half of either sample. Everything that is reported is
+measured on the second halves, which had no part in the fit:
+
+- mu: the distance of the two means in units of the pooled standard deviation. For a Gaussian mechanism it estimates
+  from below the mu of N(0, 1) against N(mu, 1), because any score throws something away.
+- The area under the curve (AUC): the chance that a run of the second world scores above one of the first.
+- epsilon: a lower bound at the given confidence. With rates a (first world taken for second) and b (second for first),
+  (epsilon, delta)-differential privacy says 1 - delta - b <= e^epsilon a and 1 - delta - a <= e^epsilon b. Upper bounds
+  of both rates by C. Clopper, E. Pearson: The Use of Confidence or Fiducial Limits Illustrated in the Case of the
+  Binomial, 1934.
+
+Everything here is numpy on the host. Axes: N runs, p features.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.stats import beta, norm, rankdata
+
+from jdfl import checks
+
+_RIDGE = 1e-9  # of the mean variance; features are computed in float32, whose rounding is below it
+_THRESHOLDS = 1000  # most that are tried
+
+
+@dataclass(frozen=True)
+class Attack:
+    """How well two samples were told apart."""
+
+    mu: float
+    mu_low: float
+    mu_high: float
+    auc: float
+    epsilon: float  # lower bound
+    epsilon_most: float  # the bound that a faultless attack on so many runs would give
+
+
+def attack(zero: np.ndarray, one: np.ndarray, *, delta: float, confidence: float = 0.95) -> Attack:
+    """The attack on features [N, p] of the first world and of the second, either at least 8 runs.
+
+    Raises ValueError for too few runs and for features that are not finite.
+    """
+    for name, sample in {"zero": zero, "one": one}.items():
+        checks.shape((None, None), "See the features of the runs.", **{name: sample})
+        checks.whole(
+            8, remedy="Half of either sample is fitted to, half is judged by.", **{f"runs_{name}": len(sample)}
+        )
+        checks.finite("See the features of the runs.", **{name: sample})
+    half = len(zero) // 2, len(one) // 2
+    score = fit(zero[: half[0]], one[: half[1]])
+    fitted = zero[: half[0]] @ score, one[: half[1]] @ score
+    held = zero[half[0] :] @ score, one[half[1] :] @ score
+    mu, low, high = separation(*held, confidence)
+    above, below = errors(*held, best_threshold(*fitted, delta, confidence))
+    n0, n1 = len(held[0]), len(held[1])
+    return Attack(
+        mu=mu,
+        mu_low=low,
+        mu_high=high,
+        auc=area(*held),
+        epsilon=epsilon_bound(above, below, n0, n1, delta, confidence),
+        epsilon_most=epsilon_bound(0, 0, n0, n1, delta, confidence),
+    )
+
+
+def fit(zero: np.ndarray, one: np.ndarray) -> np.ndarray:
+    """The weights [p] of linear discriminant analysis on standardised features.
+
+    The covariance is that of both samples about their common mean: its inverse gives the same direction as the pooled
+    one, and also where the features of a world do not vary at all. A feature that never varies weighs nothing.
+    """
+    both = np.concatenate([zero, one])
+    scale = both.std(axis=0)
+    still = scale <= 1e-12 * np.abs(both).max(axis=0)
+    inverse = np.where(still, 0.0, 1 / np.where(still, 1.0, scale))
+    standard = (both - both.mean(axis=0)) * inverse
+    gap = standard[len(zero) :].mean(axis=0) - standard[: len(zero)].mean(axis=0)
+    covariance = standard.T @ standard / len(both)
+    return inverse * np.linalg.solve(covariance + _RIDGE * np.eye(len(gap)), gap)
+
+
+def separation(zero: np.ndarray, one: np.ndarray, confidence: float) -> tuple[float, float, float]:
+    """The distance of two means in pooled standard deviations, and an interval around it.
+
+    The interval is the normal approximation, with the variance 1 / n0 + 1 / n1 + mu^2 / (2 (n0 + n1)). Where scores do
+    not vary within the worlds, the distance is infinite, or 0 if the worlds are alike.
+    """
+    n0, n1 = len(zero), len(one)
+    gap = float(one.mean() - zero.mean())
+    pooled = math.sqrt((n0 * zero.var() + n1 * one.var()) / (n0 + n1 - 2))
+    if pooled <= 1e-12 * abs(gap) or pooled == 0:
+        mu = 0.0 if gap == 0 else math.copysign(math.inf, gap)
+        return mu, mu, mu
+    mu = gap / pooled
+    width = float(norm.ppf(0.5 + confidence / 2)) * math.sqrt(1 / n0 + 1 / n1 + mu**2 / (2 * (n0 + n1)))
+    return mu, mu - width, mu + width
+
+
+def area(zero: np.ndarray, one: np.ndarray) -> float:
+    """The chance that a score of the second world is above one of the first; equal ones count half."""
+    n0, n1 = len(zero), len(one)
+    ranks = rankdata(np.concatenate([zero, one]))[n0:].sum()
+    return float((ranks - n1 * (n1 + 1) / 2) / (n0 * n1))
+
+
+def errors(zero: np.ndarray, one: np.ndarray, threshold: float) -> tuple[int, int]:
+    """How many of the first world score above the threshold, and how many of the second do not."""
+    return int((zero > threshold).sum()), int((one <= threshold).sum())
+
+
+def best_threshold(zero: np.ndarray, one: np.ndarray, delta: float, confidence: float) -> float:
+    """The threshold with the largest bound on these scores."""
+    both = np.unique(np.concatenate([zero, one]))
+    middles = (both[1:] + both[:-1]) / 2 if len(both) > 1 else both
+    tried = middles[np.unique(np.linspace(0, len(middles) - 1, _THRESHOLDS).astype(int))]
+    above = len(zero) - np.searchsorted(np.sort(zero), tried, side="right")
+    below = np.searchsorted(np.sort(one), tried, side="right")
+    return float(tried[np.argmax(_bounds(above, below, len(zero), len(one), delta, confidence))])
+
+
+def epsilon_bound(above: int, below: int, n0: int, n1: int, delta: float, confidence: float) -> float:
+    """The epsilon >= 0 that so many errors in n0 and n1 runs exclude at this confidence, both ways together."""
+    return max(0.0, float(_bounds(np.array([above]), np.array([below]), n0, n1, delta, confidence)[0]))
+
+
+def _bounds(above: np.ndarray, below: np.ndarray, n0: int, n1: int, delta: float, confidence: float) -> np.ndarray:
+    # Either rate exceeds its bound with half of what confidence leaves, so that both inequalities hold together.
+    level = 1 - (1 - confidence) / 2
+    first, second = most_likely(above, n0, level), most_likely(below, n1, level)
+    with np.errstate(divide="ignore"):
+        one_way = np.log(np.maximum(1 - delta - second, 0)) - np.log(first)
+        other_way = np.log(np.maximum(1 - delta - first, 0)) - np.log(second)
+    return np.maximum(one_way, other_way)
+
+
+def most_likely(errors: np.ndarray, runs: int, level: float) -> np.ndarray:
+    """Clopper and Pearson's upper bound of a rate, which it exceeds with chance 1 - level at most."""
+    errors = np.asarray(errors)
+    return np.where(errors < runs, beta.ppf(level, errors + 1, np.maximum(runs - errors, 1)), 1.0)

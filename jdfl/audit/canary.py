@@ -1,0 +1,173 @@
+"""The record in which two neighbouring data sets differ: what an attacker would plant.
+
+A canary is only as good as its design. It has to change the clipped gradient by as much as clipping allows, in
+opposite directions in the two worlds, and where the algorithm shows it: an algorithm that reveals the s largest
+parameters hides what happens to the others.
+
+- Least squares: features A e_j, labels B and -B. With a clip, B is so large that no run gets near it; without one,
+  features and labels are as long as the largest in the data.
+- Logistic and softmax regression: features A e_j with any A and label, the pair being the one whose clipped gradients
+  are farthest apart on the path of a pilot run.
+- Where a record is there or not, the second world has features zero instead, whose gradient is zero.
+- Where whole nodes are protected, all of the node's records become the canary.
+
+Axes: q examples per node, f features, n parameters, K candidates, T points of a pilot run.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from jdfl import checks
+from jdfl.base import Algorithm
+from jdfl.privacy import Guarantee, Norm, clipped
+from jdfl.problems import LinearRegression, LogisticRegression, Problem, SoftmaxRegression
+
+_FAR = 1e3  # labels of least squares, in units of all that could meet them
+_SCALES = 12  # lengths of features that are tried, each twice the next
+_DIRECTIONS, _SIDE = 2, 0.2  # most that are looked along; the least share of the first one that another has
+
+
+@dataclass(frozen=True)
+class Limit:
+    """What shortens a gradient before noise is added."""
+
+    clip: float | None
+    norm: Norm
+
+    @classmethod
+    def of(cls, algorithm: Algorithm) -> "Limit":
+        """That of the algorithm's updates or gradients; None for a clip that it does not have."""
+        gradients, updates = getattr(algorithm, "gradients", None), getattr(algorithm, "updates", None)
+        owner = gradients if updates is None else updates
+        clip = getattr(owner, "clip", None)
+        return cls(None if clip is None else float(clip), getattr(owner, "norm", "l2"))
+
+    def __call__(self, gradients: Array) -> Array:
+        """Gradients [..., n] as they count."""
+        return gradients if self.clip is None else clipped(gradients, self.norm, self.clip)
+
+
+@dataclass(frozen=True)
+class Canary:
+    """Two neighbouring problems, and where to look for their difference."""
+
+    zero: Problem  # the first world
+    one: Problem  # the second
+    directions: Array  # [p, n] orthonormal
+    told: str  # in words
+
+
+def given(problem: Problem, pair: Any) -> tuple[Any, Any]:
+    """A person's own pair of examples, checked against the problem's data."""
+    if not isinstance(pair, tuple | list) or len(pair) != 2:
+        raise ValueError(
+            f"Expected canary = 'aligned', 'random' or a pair of examples, got {pair!r}. An example has the structure "
+            "of the data, without the axes of nodes and examples."
+        )
+    shapes = jax.tree.map(lambda leaf: np.shape(leaf)[2:], problem.data)
+    for name, example in zip(("canary[0]", "canary[1]"), pair):
+        if jax.tree.structure(example) != jax.tree.structure(problem.data):
+            raise ValueError(f"Expected {name} with the structure of the problem's data, got another one.")
+        for leaf, like in zip(jax.tree.leaves(example), jax.tree.leaves(problem.data)):
+            checks.shape(np.shape(like)[2:], f"The data's examples have leaves of shapes {shapes}.", **{name: leaf})
+            checks.finite(**{name: leaf})
+    return pair[0], pair[1]
+
+
+def designed(problem: Problem, kind: str, mean: Array, points: Array, limit: Limit, drop: bool, key: Array) -> Any:
+    """The pair of examples for a problem that one knows how to write a record of, and what it is in words.
+
+    `mean` [n] is the average parameter of a pilot run, `points` [T, n] its path; with `drop` the second example has
+    features zero. Raises ValueError for other problems.
+    """
+    if not isinstance(problem, LinearRegression | LogisticRegression | SoftmaxRegression):
+        raise ValueError(
+            f"Expected a pair of examples for {type(problem).__name__}, got canary = {kind!r}. A record is designed "
+            "for linear, logistic and softmax regression only; give canary = (example, other example)."
+        )
+    width, place = problem.data[0].shape[-1], int(jnp.argmax(jnp.abs(mean)))
+    if kind == "random":
+        along = jax.random.normal(key, (width,), problem.dtype)
+        along, where = along / jnp.linalg.norm(along), "a random direction"
+    else:
+        j = place // problem.classes if isinstance(problem, SoftmaxRegression) else place
+        along, where = jnp.zeros((width,), problem.dtype).at[j].set(1.0), f"feature {j}"
+    candidates = _candidates(problem, along, points, limit)
+    lengths, apart = _effects(problem, candidates, points, limit)
+    if drop:
+        example = problem.take(candidates, jnp.asarray(np.argmax(lengths)))
+        return (example, jax.tree.map(jnp.zeros_like, example)), f"a record along {where} that is there or not"
+    first, second = np.unravel_index(np.argmax(apart), apart.shape)
+    pair = tuple(problem.take(candidates, jnp.asarray(i)) for i in (first, second))
+    return pair, f"a record along {where} with opposite gradients"
+
+
+def planted(
+    problem: Problem, pair: tuple[Any, Any], node: int, guarantee: Guarantee, points: Array, limit: Limit, told: str
+) -> Canary:
+    """The two worlds: `problem` with the first or the second example in place of the node's heaviest record.
+
+    All else is as it was, `problem.curvature` too, so that constants computed from it are public. Raises ValueError for
+    examples whose gradients are the same on the path [T, n].
+    """
+    gaps = [limit(jax.vmap(jax.grad(problem.loss), (0, None))(points, _typed(problem, example))) for example in pair]
+    gap = np.asarray(gaps[0] - gaps[1], np.float64)
+    if not np.all(np.isfinite(gap)) or not np.any(gap):
+        raise ValueError(
+            "Expected two examples with finite and different gradients, got a canary that changes nothing. Give a pair "
+            "of examples that pull the parameters in opposite directions."
+        )
+    _, size, rows = np.linalg.svd(gap, full_matrices=False)
+    directions = rows[:_DIRECTIONS][size[:_DIRECTIONS] >= _SIDE * size[0]]
+    weight = np.asarray(problem.weight[node])
+    places = np.flatnonzero(weight > 0) if guarantee.unit == "node" else np.array([np.argmax(weight)])
+    whole = " in all its records" if guarantee.unit == "node" else ""
+    zero, one = (_with(problem, node, places, example) for example in pair)
+    return Canary(zero, one, jnp.asarray(directions, problem.dtype), f"at node {node}{whole}, {told}")
+
+
+def _effects(problem: Problem, candidates: Any, points: Array, limit: Limit) -> tuple[np.ndarray, np.ndarray]:
+    """The mean length [K] of the candidates' gradients over the points, and their mean distances [K, K]."""
+    lengths, apart = [], []
+    for w in points:
+        g = np.asarray(limit(problem.example_gradients(w, candidates)), np.float64)
+        products = g @ g.T
+        square = np.diagonal(products)
+        lengths.append(np.sqrt(square))
+        apart.append(np.sqrt(np.maximum(square[:, None] + square[None] - 2 * products, 0.0)))
+    return np.mean(lengths, axis=0), np.mean(apart, axis=0)
+
+
+def _with(problem: Problem, node: int, places: np.ndarray, example: Any) -> Problem:
+    data = jax.tree.map(lambda leaf, new: leaf.at[node, places].set(new), problem.data, _typed(problem, example))
+    return replace(problem, data=data)
+
+
+def _typed(problem: Problem, example: Any) -> Any:
+    return jax.tree.map(lambda leaf, new: jnp.asarray(new, leaf.dtype), problem.data, example)
+
+
+def _candidates(problem: Problem, along: Array, points: Array, limit: Limit) -> tuple[Array, Array]:
+    """Features [K, f] along a direction, and labels [K], that an attacker might write."""
+    features, labels = problem.data
+    longest = float(jnp.max(jnp.linalg.norm(features, axis=-1)))
+    if isinstance(problem, LinearRegression):
+        length, label = longest, float(jnp.max(jnp.abs(labels)))
+        if limit.clip is not None:
+            length = max(float(jnp.sqrt(jnp.mean(jnp.square(features)))), 1e-3)
+            label = _FAR * (label + length * float(jnp.max(jnp.linalg.norm(points, axis=-1))) + limit.clip / length)
+        return length * jnp.stack([along, along]), jnp.asarray([label, -label], labels.dtype)
+    top = longest if limit.clip is None else 1.2 * 2.0 ** (_SCALES - 2) * limit.clip
+    lengths = top * 2.0 ** -np.arange(_SCALES)
+    known = [0, 1]
+    if isinstance(problem, SoftmaxRegression):  # classes that weigh most on the features in question
+        pull = jnp.abs(along @ jnp.mean(points, axis=0).reshape(len(along), -1))
+        known = np.argsort(-np.asarray(pull))[: max(2, 64 // _SCALES)].tolist()
+    signed = [(sign * length, label) for length in lengths for sign in (1.0, -1.0) for label in known]
+    scales = jnp.asarray([length for length, _ in signed], features.dtype)
+    return scales[:, None] * along[None], jnp.asarray([label for _, label in signed], labels.dtype)

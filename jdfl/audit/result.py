@@ -1,0 +1,67 @@
+"""What an audit found."""
+
+import math
+from dataclasses import asdict, dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Audit:
+    """How well an attack told two neighbouring data sets apart, beside what is accounted for.
+
+    `mu` is the distance of N(0, 1) from N(mu, 1): the one number that decides how well Gaussian releases can be told
+    apart. `epsilon_lower` is a bound at `confidence`; `epsilon_most` is what a faultless attack on so many runs would
+    have shown, so that a larger accounted epsilon cannot be refuted by them.
+    """
+
+    algorithm: str
+    runs: int  # of both worlds together
+    releases: int  # of the canary's node, in the run with most
+    confidence: float
+    delta: float
+    epsilon_accounted: float
+    mu_accounted: float | None  # None for noise that is not Gaussian, and for gradients of samples
+    claimed: bool  # whether the algorithm claims it, or it would follow if what is assumed held
+    epsilon_lower: float
+    epsilon_most: float
+    mu_hat: float
+    mu_low: float
+    mu_high: float
+    auc: float
+    violated: bool  # epsilon_lower > epsilon_accounted
+    canary: str
+    seconds: float
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain data for JSON; numbers that are not finite become None."""
+        told = asdict(self)
+        return {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in told.items()}
+
+    def statement(self) -> str:
+        """The audit in words, as Markdown list items."""
+        accounted = f"({self.epsilon_accounted:.4g}, {self.delta:g})"
+        basis = "claimed" if self.claimed else "not claimed: what would follow if all that is assumed held"
+        if self.violated:
+            verdict = (
+                f"audit: VIOLATED: {self.algorithm} is accounted for as {accounted}-differentially private ({basis}), "
+                f"but the attack shows epsilon >= {self.epsilon_lower:.4g} at {100 * self.confidence:g} % confidence"
+            )
+        else:
+            verdict = (
+                f"audit: not refuted: the attack on {self.algorithm} shows epsilon >= {self.epsilon_lower:.4g} at "
+                f"{100 * self.confidence:g} % confidence, of an accounted {accounted} ({basis}). An audit can refute "
+                "and not prove: another attack may be better"
+            )
+        mu = "" if self.mu_accounted is None else f", of an accounted {self.mu_accounted:.4g}"
+        lines = [
+            verdict,
+            f"mu: {self.mu_hat:.4g} ({self.mu_low:.4g} to {self.mu_high:.4g}){mu}; AUC {self.auc:.4g}",
+            f"attack: {self.runs} runs, {self.releases} releases of the node, canary {self.canary}; "
+            f"{self.seconds:.1f} s",
+        ]
+        if not self.violated and self.epsilon_accounted > self.epsilon_most:
+            lines.append(
+                f"so many runs can show epsilon >= {self.epsilon_most:.4g} at most: more are needed to refute "
+                f"{self.epsilon_accounted:.4g}"
+            )
+        return "\n".join(f"- {line}" for line in lines) + "\n"

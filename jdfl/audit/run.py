@@ -1,0 +1,220 @@
+"""`jdfl.audit`: an attack on the privacy that an algorithm reports.
+
+Half of many runs see one data set, half a neighbouring one; a linear score of what the canary's node shows tells them
+apart, and how well it does bounds epsilon from below. A lower bound above the reported epsilon refutes the report. One
+below it proves nothing: another attack may be better.
+
+The attacker knows all settings, what `prepare` draws, all other records, and what the node and those it hears show in
+every round (see `jdfl.audit.observe`).
+
+Axes: m nodes.
+"""
+
+import math
+import time
+import warnings
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from jdfl import checks, loop
+from jdfl.audit.attack import attack
+from jdfl.audit.canary import Canary, Limit, designed, given, planted
+from jdfl.audit.observe import check_visible, observe, pilot
+from jdfl.audit.result import Audit
+from jdfl.base import Algorithm
+from jdfl.network.graph import Network
+from jdfl.privacy import GaussianEvent, Guarantee, Ledger, PrivacyReport, report
+from jdfl.problems import Problem
+from jdfl.runner import check_run, typed_key
+
+_ZERO, _ONE, _PILOT, _PUBLIC, _DIRECTION = 1, 2, 3, 4, 5  # purposes of the keys
+_PILOTS, _POINTS = 4, 5  # pilot runs, and points on the path of each
+_FEW = 20  # runs per weight of the score
+_MOST_LANES, _MOST_NUMBERS = 256, 2**20  # runs side by side; parameters in them
+
+
+def audit(
+    algorithm: Algorithm,
+    problem: Problem,
+    network: Network,
+    *,
+    steps: int,
+    runs: int = 4000,
+    node: int = 0,
+    canary: Any = "aligned",
+    delta: float | None = None,
+    key: int | Array = 0,
+    batch: int | None = None,
+    confidence: float = 0.95,
+) -> Audit:
+    """Attack the privacy of node `node` in `runs` runs of `steps` rounds, half of them in either world.
+
+    `canary` is "aligned" with what a pilot run shows most of, "random" (a direction at random, for comparison), or a
+    pair of examples with the structure of the problem's data. `delta` None takes that of the privacy report; `batch`
+    runs go side by side (None: as memory allows). The more runs, the larger the bound that can be shown: about
+    ln(runs / 15) at most.
+
+    sigma of CEPS, where it is not given, comes from `problem.curvature`, which stays that of the problem without the
+    canary: constants computed from data are audited as if they were public.
+
+    Raises ValueError for an algorithm without noise, for settings that make no sense, for a problem that needs a pair
+    of examples, and for runs that do not stay finite.
+    """
+    began = time.perf_counter()
+    check_run(algorithm, problem, network, steps, 1, None)
+    guarantee = _check(algorithm, problem, runs, node, canary, delta, batch, confidence)
+    check_visible(algorithm, problem, network)
+    seed = typed_key(key)
+    setting = loop.nameless(problem), loop.nameless(network)
+    public = jax.random.fold_in(seed, _PUBLIC)
+    place = jnp.int32(node)
+    found = _canary(algorithm, *setting, int(steps), node, canary, guarantee, seed, public)
+    batch = _lanes(algorithm, problem) if batch is None else int(batch)
+    half = int(runs) // 2
+    seen, counts = [], []
+    for world, purpose in ((found.zero, _ZERO), (found.one, _ONE)):
+        keys = jax.random.split(jax.random.fold_in(seed, purpose), half)
+        features, releases = observe(
+            algorithm,
+            world,
+            setting[1],
+            found.directions,
+            place,
+            public,
+            keys,
+            steps=int(steps),
+            batch=min(batch, half),
+        )
+        seen.append(np.asarray(features, np.float64).reshape(half, -1))
+        counts.append(int(np.max(np.asarray(releases))))
+    _check_features(seen)
+    releases = max(counts)
+    accounted, epsilon = _accounted(guarantee, problem, releases, node, delta)
+    met = attack(*seen, delta=accounted.delta, confidence=confidence)
+    return Audit(
+        algorithm=type(algorithm).__name__,
+        runs=2 * half,
+        releases=releases,
+        confidence=float(confidence),
+        delta=accounted.delta,
+        epsilon_accounted=epsilon,
+        mu_accounted=_mu(guarantee, releases),
+        claimed=guarantee.claimed,
+        epsilon_lower=met.epsilon,
+        epsilon_most=met.epsilon_most,
+        mu_hat=met.mu,
+        mu_low=met.mu_low,
+        mu_high=met.mu_high,
+        auc=met.auc,
+        violated=met.epsilon > epsilon,
+        canary=found.told,
+        seconds=time.perf_counter() - began,
+    )
+
+
+def _check(
+    algorithm: Algorithm,
+    problem: Problem,
+    runs: int,
+    node: int,
+    canary: Any,
+    delta: float | None,
+    batch: int | None,
+    confidence: float,
+) -> Guarantee:
+    """Everything that can be refused before anything is run; what the algorithm says of its privacy."""
+    checks.whole(100, remedy="Half of the runs see either world, and half of these are judged by.", runs=runs)
+    checks.whole(0, problem.m - 1, "It is one of the problem's nodes.", node=node)
+    if batch is not None:
+        checks.whole(1, batch=batch)
+    checks.positive(confidence=confidence)
+    if not confidence < 1:
+        raise ValueError(f"Expected confidence < 1, got confidence = {confidence!r}. 0.95 is usual.")
+    if isinstance(canary, str):
+        checks.one_of(("aligned", "random"), "Or give a pair of examples.", canary=canary)
+    axes = problem.weight.shape
+    if any(np.shape(leaf)[:2] != axes for leaf in jax.tree.leaves(problem.data)):
+        raise ValueError(
+            f"Expected data with the axes of nodes and examples {axes} in front, got {type(problem).__name__}. "
+            "A record is replaced in dense data only; use the dense problem of the same loss."
+        )
+    if not isinstance(canary, str):
+        given(problem, canary)
+    guarantee = algorithm.privacy(problem)
+    if guarantee.event is None:
+        remedy = guarantee.remedy or "Give a mechanism and a clip."
+        raise ValueError(f"Expected an algorithm with noise to audit, got none: {guarantee.reason}. {remedy}")
+    _accounted(guarantee, problem, 1, node, delta)
+    return guarantee
+
+
+def _accounted(
+    guarantee: Guarantee, problem: Problem, releases: int, node: int, delta: float | None
+) -> tuple[PrivacyReport, float]:
+    """The report of so many releases of every node, under its assumptions where nothing is claimed; node's epsilon."""
+    records = np.asarray(problem.sizes)
+    each = np.full(problem.m, releases)
+    accounting = "sound" if guarantee.claimed else "paper"
+    told = report(guarantee, each, records, delta=delta, accounting=accounting)
+    return told, Ledger.of(guarantee, each, records).epsilon(node, told.delta)
+
+
+def _mu(guarantee: Guarantee, releases: int) -> float | None:
+    """Mu of so many Gaussian releases that look at all records; None for others."""
+    if not isinstance(guarantee.event, GaussianEvent) or guarantee.sampling is not None:
+        return None
+    return math.sqrt(releases) / guarantee.event.noise_multiplier
+
+
+def _canary(
+    algorithm: Algorithm,
+    problem: Problem,
+    network: Network,
+    steps: int,
+    node: int,
+    canary: Any,
+    guarantee: Guarantee,
+    seed: Array,
+    public: Array,
+) -> Canary:
+    """The two worlds, from a few runs without a canary."""
+    keys = jax.random.split(jax.random.fold_in(seed, _PILOT), _PILOTS)
+    mean, paths = pilot(algorithm, problem, network, jnp.int32(node), public, keys, steps=steps, points=_POINTS)
+    points, limit = paths.reshape(-1, problem.n), Limit.of(algorithm)
+    if not bool(jnp.all(jnp.isfinite(points))):
+        raise ValueError("Expected runs that stay finite, got some that diverge. Lower the step length or the noise.")
+    if isinstance(canary, str):
+        direction = jax.random.fold_in(seed, _DIRECTION)
+        drop = guarantee.adjacency == "add-remove"
+        pair, told = designed(problem, canary, mean, points, limit, drop, direction)
+    else:
+        pair, told = given(problem, canary), "the given pair of examples"
+    return planted(problem, pair, node, guarantee, points, limit, told)
+
+
+def _lanes(algorithm: Algorithm, problem: Problem) -> int:
+    """Runs side by side; one on CPU where decoders of different lengths would wait for one another."""
+    if jax.default_backend() == "cpu" and not getattr(getattr(algorithm, "codec", None), "free", True):
+        return 1
+    return max(1, min(_MOST_LANES, _MOST_NUMBERS // (problem.m * problem.n)))
+
+
+def _check_features(seen: list[np.ndarray]) -> None:
+    """Refuse runs that did not stay finite; warn where there are too few of them for so many features."""
+    wrong = sum(int((~np.isfinite(features)).any(axis=1).sum()) for features in seen)
+    runs, weights = sum(map(len, seen)), seen[0].shape[1]
+    if wrong:
+        raise ValueError(
+            f"Expected runs that stay finite, got {wrong} of {runs} that do not. Lower the step length or the noise, "
+            "or give a canary that pulls less."
+        )
+    if weights * _FEW > runs:
+        warnings.warn(
+            f"The score has {weights} weights and {runs} runs: the attack is weaker than it could be. Give more runs, "
+            "or fewer steps.",
+            stacklevel=3,
+        )

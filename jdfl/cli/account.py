@@ -1,0 +1,143 @@
+"""`jdfl account`: privacy without a run, of releases, of a planned run, or of a finished one with another delta."""
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any, Literal
+
+import jdfl
+from jdfl import checks
+from jdfl.checkpoint import read_checkpoint
+from jdfl.cli import flags
+from jdfl.config import RunConfig, build, from_yaml
+from jdfl.privacy import (
+    GaussianEvent,
+    LaplaceEvent,
+    Sampled,
+    epsilon,
+    epsilon_pure,
+    epsilon_rdp,
+    noise_multiplier,
+    report,
+)
+
+_ABOUT = """What releases add up to, and how much noise a target needs; nothing is run.
+
+With --releases: so many releases of a mechanism with --multiplier, or the multiplier for --epsilon. With --run: a
+finished run, from the ledger in its folder. Otherwise: the run that the flags of `jdfl run` describe."""
+
+_EXAMPLES = """examples:
+  jdfl account --releases 3 --multiplier 6.46 --delta 1e-5              the epsilon of three Gaussian releases
+  jdfl account --releases 3 --epsilon 1 --delta 1e-5                    the noise that three releases need
+  jdfl account --releases 1000 --multiplier 1 --sampling poisson --batch 32 --records 5000 --adjacency add-remove
+  jdfl account --algorithm.clip 30 --algorithm.sigma 0.1 --algorithm.mechanism gaussian --privacy.epsilon 4 --steps 60
+  jdfl account --run runs/NAME --privacy.delta 1e-6
+  jdfl account --algorithm ceps-paper --algorithm.epsilon 2 --privacy.accounting paper     labelled as no guarantee
+
+exit status: 0 done, 2 a mistake in the settings, or nothing can be claimed
+"""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Options:
+    """What is said besides a run's configuration."""
+
+    config: Path | None = None
+    """A config.yaml of a run to account for; other flags override it."""
+    run: Path | None = None
+    """The folder of a finished run."""
+    releases: int | None = None
+    """Number of releases; everything about a run is then left aside."""
+    noise: Literal["gaussian", "laplace"] = "gaussian"
+    """With --releases: kind of noise."""
+    multiplier: float | None = None
+    """With --releases: noise in units of the sensitivity."""
+    epsilon: float | None = None
+    """With --releases: a target, instead of a multiplier."""
+    delta: float = 1e-5
+    """With --releases: the chance that the guarantee fails."""
+    sampling: Literal["none", "poisson", "subset"] = "none"
+    """With --releases: whether every release looks at a fresh secret sample."""
+    batch: int | None = None
+    """With --sampling: records in a sample, expected or exact."""
+    records: int | None = None
+    """With --sampling: records that samples are drawn from."""
+    adjacency: Literal["replace-one", "add-remove"] = "replace-one"
+    """With --releases: what neighbouring data sets differ in; the sensitivity is meant under it."""
+    json: bool = False
+    """Print JSON."""
+
+
+def parse(args: list[str]) -> tuple[RunConfig, Options]:
+    """The configuration and options behind the flags of `jdfl account`."""
+    named, run = flags.given(args, "config"), flags.given(args, "run")
+    if named is None and run is not None:
+        named = str(Path(run) / "config.yaml")
+    start = RunConfig() if named is None else from_yaml(flags.read(named))
+    parsed = flags.parse(args, start, Options(), prog="jdfl account", about=_ABOUT, examples=_EXAMPLES)
+    return parsed.config, parsed.options
+
+
+def account(config: RunConfig, options: Options) -> int:
+    """Account and print; returns the exit status."""
+    if options.releases is not None:
+        told = _releases(options)
+        text = "".join(f"{name}: {value}\n" for name, value in told.items() if value is not None)
+    else:
+        found = _of_a_run(config, options)
+        told, text = found.as_dict(), found.statement()
+    print(json.dumps(told, indent=2, allow_nan=False) if options.json else text, end="\n" if options.json else "")
+    return 0
+
+
+def _of_a_run(config: RunConfig, options: Options) -> jdfl.PrivacyReport:
+    algorithm, problem, network, _ = build(config)
+    spend = config.privacy
+    if options.run is None:
+        return jdfl.account_plan(
+            algorithm,
+            problem,
+            network,
+            steps=config.steps,
+            key=config.seed,
+            delta=spend.delta,
+            accounting=spend.accounting,
+        )
+    ledger = read_checkpoint(options.run / "state.npz", algorithm, problem, network).ledger
+    guarantee = algorithm.privacy(problem)
+    return report(guarantee, ledger.releases, ledger.records, delta=spend.delta, accounting=spend.accounting)
+
+
+def _releases(options: Options) -> dict[str, Any]:
+    count, sampled = options.releases, None
+    checks.whole(1, releases=count)
+    assert count is not None
+    if options.sampling != "none":
+        checks.whole(remedy="Samples need --batch and --records.", batch=options.batch, records=options.records)
+        assert options.batch is not None
+        assert options.records is not None
+        sampled = Sampled(options.sampling, options.batch, options.records)
+    if (options.multiplier is None) == (options.epsilon is None):
+        raise ValueError(
+            f"Expected --multiplier or --epsilon with --releases, got multiplier = {options.multiplier!r} and "
+            f"epsilon = {options.epsilon!r}. One of them is computed from the other."
+        )
+    how: Any = {"sampled": sampled, "adjacency": options.adjacency}
+    multiplier = options.multiplier
+    if multiplier is None:
+        assert options.epsilon is not None
+        multiplier = noise_multiplier(options.noise, options.epsilon, options.delta, count, **how)
+    event = GaussianEvent(multiplier) if options.noise == "gaussian" else LaplaceEvent(multiplier)
+    return {
+        "noise": options.noise,
+        "multiplier": multiplier,
+        "releases": count,
+        "adjacency": options.adjacency,
+        "sampling": None if sampled is None else f"{sampled.kind} of {sampled.batch} among {sampled.records} records",
+        "delta": options.delta,
+        "epsilon": epsilon(event, count, options.delta, **how),
+        "epsilon by RDP": epsilon_rdp(event, count, options.delta, **how),
+        "epsilon without sampling": None if sampled is None else epsilon(event, count, options.delta),
+        "epsilon at delta = 0": epsilon_pure(event, count, sampled=sampled),
+        "epsilon of one release": epsilon(event, 1, options.delta, **how),
+    }

@@ -1,0 +1,76 @@
+"""`jdfl audit`: an attack on the privacy of the run that a configuration describes."""
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Literal
+
+from jdfl.audit import audit as attacked
+from jdfl.cache import use_cache
+from jdfl.cli import flags
+from jdfl.config import RunConfig, build, from_yaml
+from jdfl.config.defaults import defaults
+
+_ABOUT = """Attack the privacy that an algorithm reports: many runs on two neighbouring data sets are told apart.
+
+The run is described by the flags of `jdfl run`. Its stop rule, budget, metrics and records play no part: every run
+makes all steps, so keep them few. A lower bound above the accounted epsilon refutes it; one below proves nothing."""
+
+_EXAMPLES = """examples:
+  jdfl audit --algorithm d-psgd --algorithm.clip 2 --algorithm.mechanism gaussian --algorithm.mechanism.multiplier 4
+             --problem.m 8 --problem.n 50 --steps 8
+  jdfl audit --config runs/NAME/config.yaml --steps 20 --runs 10000 --node 3
+  jdfl audit --config runs/NAME/config.yaml --steps 20 --json | jq .epsilon_lower
+
+exit status: 0 not refuted, 2 a mistake in the settings, or nothing to audit, 4 refuted
+"""
+
+_audit = defaults(attacked)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Options:
+    """What is said besides a run's configuration."""
+
+    config: Path | None = None
+    """A config.yaml of a run to audit; other flags override it."""
+    runs: int = _audit.runs
+    """Runs of both data sets together; with more of them larger bounds can be shown."""
+    node: int = _audit.node
+    """The node whose record is the canary."""
+    canary: Literal["aligned", "random"] = _audit.canary
+    """aligned: along what a pilot run shows most of; random: along anything, for comparison."""
+    delta: float | None = _audit.delta
+    """Of the epsilons that are compared; none: privacy.delta."""
+    confidence: float = _audit.confidence
+    """Of the lower bound, and of the interval of mu."""
+    json: bool = False
+    """Print JSON."""
+
+
+def parse(args: list[str]) -> tuple[RunConfig, Options]:
+    """The configuration and options behind the flags of `jdfl audit`."""
+    named = flags.given(args, "config")
+    start = RunConfig() if named is None else from_yaml(flags.read(named))
+    parsed = flags.parse(args, start, Options(), prog="jdfl audit", about=_ABOUT, examples=_EXAMPLES)
+    return parsed.config, parsed.options
+
+
+def audit(config: RunConfig, options: Options) -> int:
+    """Attack and print what was found; returns the exit status."""
+    use_cache()
+    algorithm, problem, network, _ = build(config)
+    found = attacked(
+        algorithm,
+        problem,
+        network,
+        steps=config.steps,
+        key=config.seed,
+        runs=options.runs,
+        node=options.node,
+        canary=options.canary,
+        delta=config.privacy.delta if options.delta is None else options.delta,
+        confidence=options.confidence,
+    )
+    print(json.dumps(found.as_dict(), indent=2, allow_nan=False) if options.json else found.statement().rstrip("\n"))
+    return 4 if found.violated else 0

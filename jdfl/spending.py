@@ -1,0 +1,42 @@
+"""What an algorithm may release on a problem's data, and what it has released.
+
+Axes: m nodes.
+"""
+
+import jax
+import numpy as np
+
+from jdfl.base import Algorithm
+from jdfl.privacy import Ledger, report
+from jdfl.problems import Problem
+
+
+def records_of(problem: Problem) -> np.ndarray:
+    """The number of every node's records [m]."""
+    return np.asarray(jax.device_get(problem.sizes), np.int64)
+
+
+def ledger_of(algorithm: Algorithm, problem: Problem) -> Ledger:
+    """The ledger of a run that has not begun."""
+    return Ledger.of(algorithm.privacy(problem), np.zeros(problem.m, np.int64), records_of(problem))
+
+
+def release_limits(algorithm: Algorithm, problem: Problem, *, epsilon: float, delta: float | None) -> np.ndarray:
+    """How many releases every node [m] may make within (epsilon, delta).
+
+    Raises ValueError where nothing may be claimed, as `jdfl.privacy.report` does, and for targets that make no sense.
+    """
+    ledger = ledger_of(algorithm, problem)
+    told = report(algorithm.privacy(problem), ledger.releases, ledger.records, delta=delta)
+    return ledger.limits(epsilon, told.delta)
+
+
+def check_unspent(releases: np.ndarray, limit: np.ndarray, epsilon: float) -> None:
+    """Refuse a budget that is spent before the first round: ValueError naming the node."""
+    over = np.flatnonzero(releases > limit)
+    if over.size:
+        node = int(over[0])
+        raise ValueError(
+            f"Expected a budget for the {int(releases[node])} releases of node {node} before the first round, got "
+            f"epsilon = {epsilon!r}, which allows {int(limit[node])}. Give a larger epsilon, or more noise."
+        )

@@ -1,0 +1,109 @@
+"""Noise on what a node has learnt in a round: its size, what it protects, and where it may be claimed."""
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+import jdfl
+from tests.algorithms.play import M, N, course, example, network
+
+CLIP, NOISE = 0.05, 0.6
+problem = example(np.float32)
+UPDATES = jdfl.Updates(clip=CLIP, mechanism=jdfl.Gaussian(NOISE))
+METHODS = {
+    "d-psgd": jdfl.DPSGD(lr=0.1),
+    "d-psgd, adam": jdfl.DPSGD(lr=0.1, optimizer=optax.adam, order="adapt first"),
+    "dfedavgm": jdfl.DFedAvgM(lr=0.05, local_steps=2),
+    "dfedsam": jdfl.DFedSAM(lr=0.05, local_steps=2),
+    "fedavg": jdfl.FedAvg(lr=0.05, local_steps=2),
+}
+
+
+@partial(jax.jit, static_argnames=("count",))
+def noise_of(updates, size: int | None, key, count: int = M):
+    node = jnp.arange(count, dtype=jnp.int32)
+    graph = network().graph
+    return updates(jnp.zeros((count, N)), jdfl.Round(jnp.int32(0), key, graph, node))
+
+
+@pytest.mark.parametrize(("trust", "share"), [("local", 1.0), ("central", 1 / np.sqrt(M))])
+def test_noise_has_the_size_that_the_clip_asks_for(trust, share):
+    updates = UPDATES.replace(trust=trust)
+    found = np.asarray(jax.vmap(lambda key: noise_of(updates, None, key))(jax.random.split(jax.random.key(0), 400)))
+    assert found.std() == pytest.approx(2 * CLIP * NOISE * share, rel=5 / np.sqrt(2 * found.size))
+    mean = found.mean(axis=1)
+    if trust == "central":  # the mean has the noise of one release of the mean, which one node changes by 2 clip / m
+        assert mean.std() == pytest.approx(2 * CLIP / M * NOISE, rel=5 / np.sqrt(2 * mean.size))
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_another_nodes_data_change_its_update_by_the_sensitivity_at_most(name):
+    """From the same public state: nothing else of the node's is ever sent."""
+    algorithm = METHODS[name].replace(updates=jdfl.Updates(clip=CLIP))
+    A, b = problem.data
+    other = problem.replace(data=(A.at[2].multiply(-1.0), b.at[2].multiply(50.0)))
+    net = jdfl.network.from_edges([], M, connected=False)  # nobody mixes, so that the update is all that happens
+    w, v = (np.asarray(course(algorithm, world, net, rounds=1)[0][0]) for world in (problem, other))
+    change = np.linalg.norm(w - v, axis=1)
+    if name == "fedavg":
+        assert change.max() <= 2 * CLIP / M * (1 + 1e-4)
+        assert change.min() > CLIP / M
+    else:
+        assert CLIP < change[2] <= 2 * CLIP * (1 + 1e-4)
+        assert not np.delete(change, 2).any()
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_every_round_is_one_release_of_a_whole_nodes_data(name):
+    algorithm = METHODS[name].replace(updates=UPDATES)
+    result = jdfl.run(algorithm, problem, network(), steps=3, metrics=["consensus"])
+    assert result.releases.tolist() == [3] * M
+    told = jdfl.account(result)
+    assert (told.unit, told.adjacency, told.sound) == ("node", "replace-one", True)
+    assert told.epsilon == pytest.approx(jdfl.privacy.gaussian_epsilon(np.sqrt(3) / NOISE, told.delta), rel=1e-3)
+    assert told.sensitivity == pytest.approx(2 * CLIP)
+    assert "a whole node's data" in told.statement()
+
+
+def test_clipping_alone_releases_nothing_noisy():
+    result = jdfl.run(jdfl.DPSGD(lr=0.1, updates=jdfl.Updates(clip=CLIP)), problem, network(), steps=3)
+    assert not result.releases.any()
+    with pytest.raises(ValueError, match="noise"):
+        jdfl.account(result)
+
+
+def test_central_noise_is_claimed_behind_a_server_only():
+    central = UPDATES.replace(trust="central")
+    behind = jdfl.FedAvg(updates=central).privacy(problem)
+    assert behind.claimed
+    assert "trusted" in behind.observer
+    among = jdfl.DPSGD(updates=central).privacy(problem)
+    assert not among.claimed
+    assert 'trust="local"' in among.remedy
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "words"),
+    [
+        (jdfl.DPSGD(updates=jdfl.Updates()), ["clip", "None"]),
+        (jdfl.DPSGD(updates=jdfl.Updates(clip=0.0)), ["clip", "0.0"]),
+        (jdfl.DPSGD(updates=0.5), ["updates", "0.5", "Updates"]),
+        (jdfl.DPSGD(updates=UPDATES.replace(norm="l0")), ["norm", "'l0'"]),
+        (jdfl.DPSGD(updates=UPDATES.replace(mechanism=1.0)), ["mechanism", "1.0"]),
+        (
+            jdfl.DPSGD(updates=UPDATES, gradients=jdfl.Gradients(clip=1.0, mechanism=jdfl.Laplace(1.0))),
+            ["both", "Laplace", "Gaussian"],
+        ),
+        (jdfl.FedAvg(updates=UPDATES.replace(trust="central"), weighting="examples"), ["weighting", "'examples'"]),
+        (jdfl.FedAvg(updates=UPDATES.replace(trust="central"), codec=jdfl.Sign()), ["codec", "Sign", "trust"]),
+    ],
+    ids=["no clip", "clip 0", "no updates", "norm", "mechanism", "both", "weighting", "codec"],
+)
+def test_mistakes_are_named(algorithm, words):
+    with pytest.raises(ValueError) as error:
+        algorithm.check(problem, network())
+    assert all(word in str(error.value) for word in words), error.value

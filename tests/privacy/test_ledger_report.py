@@ -1,0 +1,239 @@
+"""The ledger finds the most exposed node, comes back from JSON, and the report says no more than is so."""
+
+import json
+import math
+from dataclasses import fields, replace
+
+import numpy as np
+import pytest
+
+from jdfl.privacy import (
+    NO_NOISE,
+    GaussianEvent,
+    Guarantee,
+    LaplaceEvent,
+    Ledger,
+    Published,
+    Sampling,
+    epsilon,
+    epsilon_pure,
+    epsilon_rdp,
+    report,
+)
+from jdfl.privacy.report import ASSUMPTIONS, default_delta
+
+SAMPLING = Sampling("subset", 10)
+CLAIMED = Guarantee(
+    unit="record",
+    adjacency="replace-one",
+    observer="all messages",
+    sensitivity=0.02,
+    enforced_by="l2 clipping of every example's gradient to 1",
+    claimed=True,
+    reason="every gradient is clipped and noisy",
+    event=GaussianEvent(3.0),
+)
+UNCLAIMED = replace(CLAIMED, claimed=False, enforced_by=None, reason="nothing is clipped", remedy="Give clip.")
+RELEASES, RECORDS = np.array([4, 9, 0]), np.array([100, 200, 50])
+
+
+def ledger(sampling: Sampling | None = SAMPLING, releases=RELEASES, records=RECORDS, **changes):
+    return Ledger.of(replace(CLAIMED, sampling=sampling, **changes), releases, records)
+
+
+def report_of(guarantee=CLAIMED, releases=RELEASES, records=RECORDS, **options):
+    return report(guarantee, releases, records, **options)
+
+
+@pytest.mark.parametrize("sampling", [None, SAMPLING, Sampling("poisson", 5, 2)], ids=["all", "subset", "looks"])
+@pytest.mark.parametrize("seed", [0, 1])
+def test_the_worst_node_is_the_worst_of_all(sampling, seed):
+    rng = np.random.default_rng(seed)
+    told = ledger(sampling, rng.integers(0, 30, 8), rng.choice([20, 40, 80], 8))
+    every = [told.epsilon(node, 1e-5) for node in range(8)]
+    node, found = told.worst(1e-5)
+    assert found == max(every) == every[node]
+    assert min(every) < found
+
+
+def test_few_releases_from_few_records_may_be_the_worst():
+    told = ledger(SAMPLING, np.array([100, 20]), np.array([1000, 20]))
+    assert told.worst(1e-5)[0] == 1
+    assert ledger(None, np.array([100, 20]), np.array([1000, 20])).worst(1e-5)[0] == 0
+
+
+def test_the_ledger_counts_for_a_node_what_the_accountant_does():
+    told = ledger()
+    for node in range(3):
+        sampled = told.sampled(node)
+        assert sampled is not None
+        assert (sampled.kind, sampled.batch, sampled.records) == ("subset", 10, RECORDS[node])
+        assert told.epsilon(node, 1e-5) == epsilon(GaussianEvent(3.0), int(RELEASES[node]), 1e-5, sampled=sampled)
+    assert told.epsilon(2, 1e-5) == 0.0
+    assert ledger(event=None).epsilon(0, 1e-5) == math.inf
+
+
+def test_limits_are_the_last_number_of_releases_that_fits():
+    told = ledger(Sampling("subset", 40), records=np.array([50, 100, 50]))
+    limits = told.limits(2.0, 1e-3)
+    assert limits[0] == limits[2] < limits[1]
+    at, beyond = replace(told, releases=limits), replace(told, releases=limits + 1)
+    assert all(at.epsilon(node, 1e-3) <= 2.0 < beyond.epsilon(node, 1e-3) for node in range(3))
+    np.testing.assert_array_equal(ledger(event=None).limits(1.0, 1e-5), 0)
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        ledger(),
+        ledger(None),
+        ledger(Sampling("poisson", 3, 2), event=LaplaceEvent(0.1), adjacency="add-remove"),
+        Ledger.of(NO_NOISE, RELEASES, RECORDS),
+    ],
+    ids=["subset", "all", "poisson", "silent"],
+)
+def test_a_ledger_comes_back_from_json(told):
+    back = Ledger.from_dict(json.loads(json.dumps(told.as_dict())))
+    for field in fields(Ledger):
+        mine, theirs = getattr(told, field.name), getattr(back, field.name)
+        assert type(mine) is type(theirs)
+        np.testing.assert_array_equal(mine, theirs)
+    told.check_same(back)
+    assert back.relation == told.relation
+    if told.event is not None:
+        assert back.worst(1e-5) == told.worst(1e-5)
+
+
+@pytest.mark.parametrize(
+    ("other", "words"),
+    [
+        (ledger(event=GaussianEvent(2.0)), r"event = GaussianEvent\(noise_multiplier=3.0\), got .*2.0"),
+        (ledger(event=LaplaceEvent(3.0)), "event = .*LaplaceEvent"),
+        (ledger(adjacency="add-remove"), "adjacency = 'replace-one', got 'add-remove'"),
+        (ledger(None), "sampling = .*got None"),
+        (ledger(Sampling("subset", 10, 2)), "sampling = "),
+        (ledger(records=RECORDS + 1), "records"),
+        (ledger(records=RECORDS[:2], releases=RELEASES[:2]), "records"),
+    ],
+    ids=["noise", "law", "adjacency", "all", "looks", "records", "nodes"],
+)
+def test_going_on_with_other_noise_is_refused(other, words):
+    with pytest.raises(ValueError, match=words):
+        ledger().check_same(other)
+    ledger().check_same(ledger(releases=RELEASES + 5))
+
+
+def test_a_report_is_what_the_accountants_say_of_the_worst_node():
+    guarantee = replace(CLAIMED, sampling=SAMPLING)
+    told, worst = report_of(guarantee, delta=1e-6), ledger().sampled(0)
+    assert told.sound
+    assert (told.releases["worst_node"], told.epsilon) == ledger().worst(1e-6)
+    assert told.releases["worst_node"] == 0
+    assert told.epsilon_rdp == epsilon_rdp(GaussianEvent(3.0), 4, 1e-6, sampled=worst)
+    assert told.epsilon_unamplified == epsilon(GaussianEvent(3.0), 4, 1e-6) > told.epsilon
+    assert told.epsilon_one_release == epsilon(GaussianEvent(3.0), 1, 1e-6) < told.epsilon_unamplified
+    assert told.epsilon_nodes["least"] == 0.0
+    assert told.epsilon_pure is None
+    assert (told.releases["least"], told.releases["median"], told.releases["most"]) == (0, 4.0, 9)
+    assert (told.releases["total"], told.records) == (13, {"least": 50, "total": 350})
+    assert told.sampling == {"kind": "subset", "batch": 10, "rate": 0.1}
+
+
+def test_laplace_noise_has_a_pure_epsilon_in_its_report():
+    told = report_of(replace(CLAIMED, event=LaplaceEvent(3.0)))
+    assert told.epsilon_pure == epsilon_pure(LaplaceEvent(3.0), 9) == 3.0
+    assert told.epsilon <= 3.0
+    assert "pure 3" in told.statement()
+
+
+def test_a_sound_report_states_its_guarantee():
+    told = report_of()
+    assert told.statement().startswith(f"- privacy: ({told.epsilon:.4g}, 1e-05)-differential privacy of one record")
+    for words in ("replace-one", "all messages", "enforced by l2 clipping", "0 to 9", "(node 1)", *ASSUMPTIONS):
+        assert words in told.statement()
+    assert "NO GUARANTEE" not in told.statement()
+    assert "a whole node's data" in report_of(replace(CLAIMED, unit="node")).statement()
+
+
+@pytest.mark.parametrize("delta", [1 / 350, 0.01, 0.5])
+def test_a_delta_that_publishes_a_record_is_refused(delta):
+    with pytest.raises(ValueError, match=r"delta < 1 / records = 0.00286.*1e-05 would do"):
+        report_of(delta=delta)
+
+
+def test_where_nodes_are_protected_their_number_counts():
+    nodes = replace(CLAIMED, unit="node")
+    with pytest.raises(ValueError, match=r"1 / nodes = 0\.333"):
+        report_of(nodes, delta=0.4)
+    assert report_of(nodes, delta=0.01).warnings == ()
+
+
+@pytest.mark.parametrize(("delta", "warned"), [(0.0999 / 350, False), (0.1 / 350, True), (0.99 / 350, True)])
+def test_a_delta_near_one_over_the_records_is_warned_of(delta, warned):
+    told = report_of(replace(CLAIMED, warnings=("sigma is not public",)), delta=delta, warnings=("a step was skipped",))
+    assert any("a tenth of 1 / records" in warning for warning in told.warnings) == warned
+    assert {"sigma is not public", "a step was skipped"} < {*told.warnings, ""}
+    assert all(f"warning: {warning}" in told.statement() for warning in told.warnings)
+
+
+@pytest.mark.parametrize(
+    ("records", "power"), [(1, -5), (9_999, -5), (10_000, -6), (10_001, -6), (100_000, -7), (10**9, -11)]
+)
+def test_the_default_delta_is_a_power_of_ten_below_a_tenth_of_one_over_the_records(records, power):
+    assert default_delta(records) == pytest.approx(10.0**power)
+    assert default_delta(records) < 0.1 / records
+    told = report_of(records=np.array([records, 1, 1]), releases=np.ones(3))
+    assert told.delta == default_delta(records + 2)
+    assert told.warnings == ()
+
+
+def test_what_is_not_claimed_is_refused_with_its_remedy():
+    with pytest.raises(ValueError, match=r"No epsilon can be given: nothing is clipped. Give clip. .*'paper'"):
+        report_of(UNCLAIMED)
+
+
+@pytest.mark.parametrize("accounting", ["sound", "paper"])
+def test_a_run_without_noise_has_no_report(accounting):
+    with pytest.raises(ValueError, match=r"no noise is added.*Give a mechanism"):
+        report_of(NO_NOISE, accounting=accounting)
+
+
+def test_a_paper_s_accounting_is_labelled_unsound():
+    told = report_of(UNCLAIMED, accounting="paper")
+    assert not told.sound
+    assert told.statement().startswith("- privacy: NO GUARANTEE: nothing is clipped\n")
+    assert "if what is assumed held, it would be" in told.statement()
+    assert "which nothing enforces" in told.statement()
+    assert "\n- privacy: (" not in told.statement()
+    assert told.epsilon == report_of().epsilon
+
+
+def test_a_paper_s_accounting_of_a_sound_run_is_labelled_unsound_too():
+    told = report_of(accounting="paper")
+    assert not told.sound
+    assert "NO GUARANTEE: accounting = 'paper'" in told.statement()
+    published = Published(2.0, 0.5, "Theorem 3", "half of all runs may tell everything")
+    told = report_of(replace(CLAIMED, published=published), accounting="paper")
+    assert "NO GUARANTEE: half of all runs" in told.statement()
+    assert "as published, unsound: epsilon = 2 at delta = 0.5 (Theorem 3)" in told.statement()
+
+
+@pytest.mark.parametrize("accounting", ["sound", "paper"])
+@pytest.mark.parametrize("event", [GaussianEvent(3.0), LaplaceEvent(3.0)], ids=["gaussian", "laplace"])
+def test_a_report_is_plain_data(event, accounting):
+    guarantee = replace(CLAIMED, event=event, sampling=SAMPLING, published=Published(math.inf, 0.5, "T", "vacuous"))
+    told = report_of(guarantee, accounting=accounting).as_dict()
+    back = json.loads(json.dumps(told, allow_nan=False))
+    assert back == json.loads(json.dumps(told))
+    assert back["published"]["epsilon"] is None
+    assert back["sound"] == (accounting == "sound")
+    assert isinstance(back["epsilon"], float)
+    assert isinstance(back["releases"]["worst_node"], int)
+    assert "epsilon" not in json.dumps(UNCLAIMED.as_dict())
+
+
+def test_settings_out_of_range_are_refused():
+    with pytest.raises(ValueError, match="accounting = 'loose'"):
+        report_of(accounting="loose")
+    with pytest.raises(ValueError, match=r"delta = 0\.0"):
+        report_of(delta=0.0)

@@ -1,0 +1,327 @@
+"""A run that is resumed is the run that was never interrupted, and is refused where it would be another."""
+
+import json
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jdfl
+from jdfl.checkpoint import Checkpoint, read_checkpoint
+from jdfl.privacy import Ledger
+from jdfl.results import write_run
+from tests.contract.table import GOSSIP, TABLE, Row
+from tests.toy import FEW, SLOW, Gossip, network, problem, regression, ring, run
+
+LAST = {row.name: row.label for row in TABLE}  # of every algorithm
+QUICK = {*LAST.values(), "DP-CEPS, clipped", "DP-D-PSGD, every third round, minibatches, Adam"}
+ROWS = [pytest.param(row, marks=[] if row.label in QUICK else pytest.mark.slow) for row in TABLE]
+
+
+@pytest.fixture(scope="module", params=[*ROWS, GOSSIP], ids=str)
+def row(request):
+    """A row of the table; programs are not shared with the next."""
+    yield request.param
+    jax.clear_caches()
+
+
+def go(algorithm: Any, steps: int, **options: Any) -> jdfl.Result:
+    given = {"key": 3, "every": 2, "metrics": FEW, "chunk": 100, **options}
+    return jdfl.run(algorithm, problem, network, steps=steps, **given)
+
+
+def check_same(one: jdfl.Result, other: jdfl.Result) -> None:
+    """The same in everything but time."""
+    np.testing.assert_array_equal(one.params, other.params)
+    for leaf, like in zip(jax.tree.leaves(one.state), jax.tree.leaves(other.state), strict=True):
+        np.testing.assert_array_equal(leaf, like)
+    assert one.history.equals(other.history)
+    assert one.history.dtypes.equals(other.history.dtypes)
+    assert (one.totals, one.sums) == (other.totals, other.sums)
+    np.testing.assert_array_equal(one.releases, other.releases)
+    np.testing.assert_array_equal(one.communication_rounds, other.communication_rounds)
+    assert (one.rounds, one.ending, one.reason, one.key) == (other.rounds, other.ending, other.reason, other.key)
+    assert one.guarantee == other.guarantee
+
+
+def test_a_resumed_run_is_the_unbroken_one_bit_for_bit(row: Row, tmp_path):
+    whole, part = go(row.algorithm, 11), go(row.algorithm, 5)
+    assert part.history["round"].tolist() == [0, 2, 4, 5]
+    path = Checkpoint.of(part).write(tmp_path / "state.npz")
+    check_same(go(row.algorithm, 11, resume=part), whole)
+    check_same(go(row.algorithm, 11, resume=read_checkpoint(path, row.algorithm, problem, network)), whole)
+
+
+# ---------------------------------------------------------------- how a run goes on
+
+
+def test_a_run_may_be_resumed_often_and_from_the_same_place():
+    whole, first = run(SLOW, steps=12), run(SLOW, steps=1)
+    kept = np.array(first.params)
+    for _ in range(2):  # what the first run left is not used up
+        result = first
+        for steps in (2, 5, 6, 12):
+            result = run(SLOW, steps=steps, resume=result, chunk=4)
+        check_same(result, whole)
+    np.testing.assert_array_equal(first.params, kept)
+
+
+def test_an_interrupted_run_goes_on():
+    def stop(snapshot):
+        if snapshot.rounds == 6:
+            raise KeyboardInterrupt
+
+    part = run(SLOW, chunk=3, every=4, callbacks=[stop])
+    assert (part.ending, part.rounds) == ("interrupted", 6)
+    check_same(run(SLOW, every=4, resume=part), run(SLOW, every=4))
+
+
+def test_a_run_goes_on_after_its_stop_rule_fired():
+    part = run(SLOW, steps=30, stop=jdfl.consensus_below(1e9))
+    assert (part.ending, part.rounds) == ("stop rule", 4)
+    check_same(run(SLOW, steps=12, resume=part), run(SLOW, steps=12))
+    again = run(SLOW, steps=12, resume=part, stop=jdfl.consensus_below(1e9))
+    assert (again.ending, again.rounds) == ("stop rule", 5)
+
+
+def test_noise_after_resuming_is_fresh():
+    still = replace(SLOW, rate=1e-30, period=np.full(problem.m, 1000, np.int32))  # parameters change by noise alone
+    seen = [np.asarray(run(still, steps=1).params)]
+    result = run(still, steps=1)
+    for steps in range(2, 9):
+        result = run(still, steps=steps, resume=result)
+        seen.append(np.asarray(result.params))
+    noise = np.diff(seen, axis=0).reshape(7, -1)
+    likeness = np.corrcoef(noise)
+    assert np.abs(likeness[~np.eye(7, dtype=bool)]).max() < 0.4  # 120 numbers each: 1 / sqrt(120) is .09
+    np.testing.assert_array_equal(seen[-1], run(still, steps=8).params)
+
+
+def test_a_file_is_the_run_wherever_it_is_read(tmp_path):
+    part = go(PRIVATE, 4)
+    folder = write_run(tmp_path / "run", "", part)
+    told = read_checkpoint(folder / "state.npz", PRIVATE, problem, network)
+    assert told.ledger.as_dict() == Ledger.of(part.guarantee, part.releases, part.records).as_dict()
+    assert told.ledger.releases.tolist() == [4] * problem.m
+    assert (told.rounds, tuple(told.key), told.sums) == (4, part.key, part.sums)
+    assert told.history.equals(part.history)
+    np.testing.assert_array_equal(told.communications, part.communication_rounds)
+
+
+def test_optimizers_in_half_precision_come_back(tmp_path):
+    def halves(learning_rate: Any) -> Any:
+        import optax
+
+        init = optax.trace(0.5, accumulator_dtype=jnp.bfloat16).init
+        turned = optax.scale_by_learning_rate(learning_rate)
+
+        def update(updates, state, params=None):
+            state = jax.tree.map(lambda old, new: 0.5 * old + new.astype(old.dtype), state.trace, updates)
+            step, _ = turned.update(state.astype(updates.dtype), turned.init(params))
+            return step, optax.TraceState(state)
+
+        return optax.GradientTransformation(init, update)
+
+    algorithm = jdfl.DPSGD(lr=0.02, optimizer=halves)
+    part, whole = go(algorithm, 3), go(algorithm, 6)
+    assert jnp.bfloat16 in [leaf.dtype for leaf in jax.tree.leaves(part.state)]
+    path = Checkpoint.of(part).write(tmp_path / "state.npz")
+    check_same(go(algorithm, 6, resume=read_checkpoint(path, algorithm, problem, network)), whole)
+
+
+def test_noise_may_have_been_rounded_by_a_float():
+    algorithm = replace(PRIVATE, gradients=replace(PRIVATE.gradients, mechanism=jdfl.Gaussian(0.3)))
+    rounded = replace(
+        algorithm, gradients=replace(algorithm.gradients, mechanism=jdfl.Gaussian(float(np.float32(0.3))))
+    )
+    assert rounded.gradients.mechanism.multiplier != 0.3
+    check_same(
+        replace(go(algorithm, 5, resume=go(rounded, 3)), guarantee=None), replace(go(algorithm, 5), guarantee=None)
+    )
+
+
+# ---------------------------------------------------------------- what is refused
+
+NOISY = jdfl.Gradients(clip=1.0, mechanism=jdfl.Gaussian(0.5), batch=3, sampling="poisson")
+PRIVATE = jdfl.DPSGD(lr=0.02, gradients=NOISY)
+
+
+@pytest.fixture(scope="module")
+def part() -> jdfl.Result:
+    return go(PRIVATE, 5)
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"mechanism": jdfl.Gaussian(0.6)}, "event = GaussianEvent.*0.5.*got GaussianEvent.*0.6.*resume with the same"),
+        ({"mechanism": jdfl.Gaussian(0.50001)}, "event"),
+        ({"mechanism": jdfl.Laplace(0.5)}, "event.*got LaplaceEvent"),
+        ({"mechanism": None}, "event.*got None"),
+        ({"adjacency": "add-remove"}, "adjacency = 'replace-one', got 'add-remove'"),
+        ({"batch": 4}, "sampling = .*batch=3.*got .*batch=4"),
+        ({"sampling": "subset"}, "sampling = .*poisson.*got .*subset"),
+        ({"batch": None, "sampling": "replacement"}, "sampling = .*got None"),
+    ],
+    ids=["multiplier", "multiplier-slightly", "mechanism", "no-noise", "adjacency", "batch", "sampling", "no-sampling"],
+)
+def test_other_noise_is_refused_by_name(part, fields, words):
+    other = replace(PRIVATE, gradients=replace(NOISY, **fields))
+    with pytest.raises(ValueError, match=words):
+        go(other, 11, resume=part)
+    with pytest.raises(ValueError, match="event|adjacency|sampling"):  # nor the other way round
+        replace(Checkpoint.of(part), ledger=Ledger.of(other.privacy(problem), part.releases, part.records)).check(
+            Ledger.of(PRIVATE.privacy(problem), part.releases, part.records), list(part.key), 11
+        )
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ({"per": "example"}, {"per": "batch"}),
+        ({"noisy": "communicating"}, {"noisy": "always"}),
+        ({"clip": None, "sensitivity": 1.0}, {}),
+    ],
+    ids=["whose-data", "silent-rounds", "not-clipped"],
+)
+def test_a_weaker_past_is_refused(before, after):
+    """What is told at the end is told of all rounds, so that the first must have been protected alike."""
+    whole = jdfl.Gradients(clip=1.0, mechanism=jdfl.Gaussian(0.5))
+    part = go(jdfl.DPSGD(lr=0.02, gradients=replace(whole, **before)), 2)
+    with pytest.raises(ValueError, match=r"Expected the noise of the run that is resumed"):
+        go(jdfl.DPSGD(lr=0.02, gradients=replace(whole, **after)), 4, resume=part)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"key": 4}, r"\[0, 3\], got \[0, 4\]. Leave key"),
+        ({"steps": 5}, "steps > 5, the rounds that are done, got steps = 5. It counts all rounds"),
+        ({"steps": 4}, "steps = 4"),
+    ],
+    ids=["key", "no-more-steps", "fewer-steps"],
+)
+def test_another_key_and_too_few_steps_are_refused(part, options, words):
+    with pytest.raises(ValueError, match=words):
+        go(PRIVATE, **({"steps": 11} | options), resume=part)
+
+
+def test_runs_without_a_state_are_refused():
+    (lane,) = jdfl.repeat(SLOW, problem, network, keys=[0], steps=3, metrics=FEW)
+    with pytest.raises(ValueError, match="side by side, whose states are not kept"):
+        run(SLOW, steps=9, resume=lane)
+    with pytest.raises(ValueError, match="diverged: node 2"):
+        run(steps=9, resume=run(Gossip(fails=((1, 2),)), steps=9))
+
+
+def test_another_runs_state_is_refused(part, tmp_path):
+    path = Checkpoint.of(part).write(tmp_path / "state.npz")
+
+    def refused(words: str, algorithm: Any = PRIVATE, there: Any = problem, over: Any = network, memory: Any = part):
+        with pytest.raises(ValueError, match=words):
+            jdfl.run(algorithm, there, over, key=3, steps=11, every=2, metrics=FEW, resume=memory)
+        with pytest.raises(ValueError, match=words):
+            at_rest = read_checkpoint(path, algorithm, there, over)
+            jdfl.run(algorithm, there, over, key=3, steps=11, every=2, metrics=FEW, resume=at_rest)
+
+    refused(r"float32\[6, 9\], got float32\[6, 20\].*Resume with the algorithm", there=regression(n=9))
+    refused("records|float32", there=regression(m=7), over=ring(7))
+    fewer = problem.replace(weight=problem.weight.at[2, 0].set(0.0))
+    refused("other numbers of them per node", there=fewer)
+    with jax.enable_x64(True):
+        refused(r"float64\[6, 20\], got float32", there=regression(dtype=np.float64))
+
+
+def test_another_algorithms_state_is_refused(tmp_path):
+    quiet = go(jdfl.DPSGD(lr=0.02), 3)
+    path = Checkpoint.of(quiet).write(tmp_path / "state.npz")
+    for other in (
+        jdfl.LocalOnly(lr=0.02),  # no messages
+        jdfl.DPSGD(lr=0.02, codec=jdfl.Dense("float16")),  # messages of another size
+        jdfl.DSGT(lr=0.02),  # more arrays
+        jdfl.DFedSAM(lr=0.02),  # as many arrays of the same shape
+    ):
+        with pytest.raises(ValueError, match="Resume with the algorithm"):
+            go(other, 6, resume=quiet)
+    for other in (jdfl.LocalOnly(lr=0.02), jdfl.DSGT(lr=0.02)):
+        with pytest.raises(ValueError, match="Resume with the algorithm"):
+            go(other, 6, resume=read_checkpoint(path, other, problem, network))
+
+
+# ---------------------------------------------------------------- files
+
+
+def read(path: Path) -> Checkpoint:
+    return read_checkpoint(path, PRIVATE, problem, network)
+
+
+def test_files_that_are_none_are_told(part, tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"none\.npz, found none. Give the state\.npz"):
+        read(tmp_path / "none.npz")
+    with pytest.raises(FileNotFoundError, match="found none"):
+        read(tmp_path)
+    path, array = tmp_path / "state.npz", tmp_path / "array.npy"
+    np.save(array, np.zeros(3))
+    np.savez(tmp_path / "params.npz", params=np.zeros(3))
+    for content in (b"", b"rounds: 5\n", b"PK\x03\x04", array.read_bytes(), (tmp_path / "params.npz").read_bytes()):
+        path.write_bytes(content)
+        with pytest.raises(ValueError, match=r"state\.npz, got a file that cannot be read"):
+            read(path)
+
+
+def test_a_damaged_file_is_told_or_the_same(part, tmp_path):
+    path = Checkpoint.of(part).write(tmp_path / "state.npz")
+    whole, good = path.read_bytes(), read(path)
+    for length in range(0, len(whole), max(1, len(whole) // 20)):
+        path.write_bytes(whole[:length])
+        with pytest.raises(ValueError, match="cannot be read"):
+            read(path)
+    told = 0
+    for place in range(0, len(whole), max(1, len(whole) // 60)):
+        path.write_bytes(whole[:place] + bytes([whole[place] ^ 0xFF]) + whole[place + 1 :])
+        try:
+            found = read(path)
+        except ValueError:
+            told += 1
+            continue
+        for leaf, like in zip(jax.tree.leaves(found.state), jax.tree.leaves(good.state), strict=True):
+            np.testing.assert_array_equal(leaf, like)
+        assert found.history.equals(good.history)
+        assert (found.ledger.as_dict(), found.key, found.sums) == (good.ledger.as_dict(), good.key, good.sums)
+    assert told > 30
+
+
+def test_another_format_is_told(part, tmp_path):
+    path = Checkpoint.of(part).write(tmp_path / "state.npz")
+    with np.load(path) as arrays:
+        held = dict(arrays)
+    told = json.loads(held["told"].tobytes())
+    for change, words in (({"format": 2}, "format 1, got 2. Use the same jdfl"), ({"key": None}, "cannot be read")):
+        held["told"] = np.frombuffer(json.dumps(told | change).encode(), np.uint8)
+        np.savez(path, **held)
+        with pytest.raises(ValueError, match=words):
+            read(path)
+
+
+@pytest.mark.parametrize("fails", ["writing", "renaming"])
+def test_a_file_is_whole_or_the_one_before(part, tmp_path, monkeypatch, fails):
+    path = Checkpoint.of(part).write(tmp_path / "state.npz")
+    before = path.read_bytes()
+
+    def full(file, *_: Any, **__: Any) -> None:
+        if fails == "writing":
+            file.write(b"PK")
+        raise OSError("no space left")
+
+    monkeypatch.setattr(*((np, "savez") if fails == "writing" else (os, "replace")), full)
+    with pytest.raises(OSError, match="no space"):
+        Checkpoint.of(part).write(path)
+    with pytest.raises(OSError, match="no space"):
+        Checkpoint.of(part).write(tmp_path / "new.npz")
+    assert path.read_bytes() == before
+    assert [one.name for one in tmp_path.iterdir()] == ["state.npz"]
