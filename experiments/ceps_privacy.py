@@ -20,7 +20,7 @@ import math
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from itertools import groupby
+from itertools import cycle, groupby
 from pathlib import Path
 
 import jax.numpy as jnp
@@ -49,7 +49,8 @@ SHOWN = (
 )
 NEAR = 0.02  # of f(w*)
 LITERAL = {0.25: 0.129, 0.5: 0.127, 0.75: 0.126, 1.0: None, 2.0: None}  # the paper's objective of DP-Perf, m = 32
-COLOURS = ("#0072B2", "#56B4E9", "#009E73", "#E69F00", "#CC79A7", "#D55E00", "#000000")
+COLOURS = ("#0072B2", "#56B4E9", "#009E73", "#999933", "#E69F00", "#CC79A7")
+WARNING = {"literal": "#D55E00", "assumed": "#000000"}
 STUDY = {0.5: 0.326, 1.0: 0.128, 2.0: 0.126}
 
 
@@ -173,7 +174,7 @@ def measured(result: jdfl.Result, problem: Problem) -> dict[str, list[float]]:
 def published(seed: int, problem: Problem, literal: Sequence[float], assumed: Sequence[float]) -> list[Cell]:
     """The paper's noise for its epsilon in one release: as printed, with its stop rule, and kept in u."""
     runs = [
-        ("literal", epsilon, run_variant(replace(CASES[0], epsilon=epsilon), "DP-Perf", seed, problem))
+        ("literal", epsilon, run_variant(replace(CASES[0], m=problem.m, epsilon=epsilon), "DP-Perf", seed, problem))
         for epsilon in literal
     ]
     for epsilon, result in zip(assumed, kept_noise(seed, problem, assumed) if assumed else []):
@@ -187,7 +188,7 @@ def published(seed: int, problem: Problem, literal: Sequence[float], assumed: Se
         columns |= {f"would be, at {delta:g}": [gaussian_epsilon(mu, delta)] for delta in (DELTA, 1e-5)}
         told = {"objective": LITERAL.get(epsilon)} if kind == "literal" else {"objective, study": STUDY.get(epsilon)}
         if kind == "assumed":
-            columns["objective, study"] = columns["objective"]
+            columns["objective, study"] = list(columns["objective"])
         cells.append(Cell(kind, "NO GUARANTEE", epsilon, 1.0, columns, [], told))
     return cells
 
@@ -275,15 +276,15 @@ def draw(cells: Sequence[Cell], path: Path) -> None:
     fig = Figure(figsize=(15, 5.4), layout="constrained")
     over, support, rounds = fig.subplots(1, 3)
     last = 2 * max((cell.epsilon for cell in cells if math.isfinite(cell.epsilon)), default=1.0)  # the place of inf
-    names = list(dict.fromkeys((cell.kind, cell.series) for cell in cells))
-    for (kind, name), colour in zip(names, COLOURS):
+    names = sorted(dict.fromkeys((cell.kind, cell.series) for cell in cells), key=lambda one: one[0] != "private")
+    for (kind, name), colour in zip(names, cycle(COLOURS)):
         line = [cell for cell in cells if (cell.kind, cell.series, cell.factor) == (kind, name, 1)]
         x = [min(cell.epsilon, last) for cell in line]
         style = "o-" if kind == "private" else "x:"
         for axis, column in ((over, "objective"), (support, "support")):
             mean, sd = np.transpose([(np.mean(cell.columns[column]), np.std(cell.columns[column])) for cell in line])
             low = np.minimum(sd, 0.9 * mean)  # bars that stay on a logarithmic axis
-            axis.errorbar(x, mean, [low, sd], fmt=style, color=colour, label=f"{kind}, {name}")
+            axis.errorbar(x, mean, [low, sd], fmt=style, color=WARNING.get(kind, colour), label=f"{kind}, {name}")
     first = [cell for cell in cells if cell.series == cells[0].series and cell.factor == 1]
     for k, cell in enumerate(first):
         colour = str(0.8 - 0.8 * k / len(first))
@@ -297,7 +298,7 @@ def draw(cells: Sequence[Cell], path: Path) -> None:
         ticks = sorted({min(cell.epsilon, last) for cell in cells})
         axis.set_xticks(ticks, ["inf" if tick == last else f"{tick:g}" for tick in ticks])
         axis.minorticks_off()
-        axis.set_xlabel("epsilon: private: over the whole run; others: the paper's, of one release, no guarantee")
+        axis.set_xlabel(f"epsilon (private: of the run, at {DELTA:g};\nelse the paper's, of one release, at .5)")
         axis.set_ylabel(label)
     rounds.set_xlabel("round")
     rounds.set_title(f"private, {cells[0].series}", fontsize=10)

@@ -7,7 +7,7 @@ state tells the shapes; there is no code in it. The ledger of releases is part o
 import io
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,6 +20,7 @@ import pandas as pd
 
 from jdfl import loop
 from jdfl.base import Algorithm
+from jdfl.metrics import COUNTS
 from jdfl.network.graph import Network
 from jdfl.privacy import Ledger
 from jdfl.problems import Problem
@@ -41,6 +42,7 @@ class Checkpoint:
     key: list[int]  # data of the run's key
     sums: dict[str, int]  # exact totals by counter
     message_bits: dict[str, int]  # size of one message, by channel
+    warnings: tuple[str, ...]  # what these rounds did that a guarantee does not cover
     history: pd.DataFrame
     seconds: float
     compile_seconds: float
@@ -61,13 +63,14 @@ class Checkpoint:
             list(result.key),
             dict(result.sums),
             dict(result.totals.message_bits),
+            tuple(dict.fromkeys((*result.guarantee.warnings, *result.privacy_warnings))),
             result.history,
             result.seconds,
             result.compile_seconds,
         )
 
-    def check(self, ledger: Ledger, key: list[int], steps: int) -> None:
-        """Refuse to go on with other noise or randomness, or to where the run has been: ValueError."""
+    def check(self, ledger: Ledger, key: list[int], steps: int, metrics: Sequence[str] | None = None) -> None:
+        """Refuse to go on with other noise, randomness or metrics, or to where the run has been: ValueError."""
         self.ledger.check_same(ledger)
         if key != self.key:
             raise ValueError(
@@ -77,6 +80,12 @@ class Checkpoint:
         if steps <= self.rounds:
             raise ValueError(
                 f"Expected steps > {self.rounds}, the rounds that are done, got steps = {steps}. It counts all rounds."
+            )
+        recorded = sorted(set(map(str, self.history.columns)) - set(COUNTS))
+        if metrics is not None and sorted(metrics) != recorded:
+            raise ValueError(
+                f"Expected the metrics of the run that is resumed, {recorded}, got {sorted(metrics)}. A history has "
+                "the same columns in all its rows."
             )
 
     def carry(self, fresh: loop.Carry) -> loop.Carry:
@@ -129,6 +138,7 @@ class Checkpoint:
             "key": self.key,
             "sums": {name: str(value) for name, value in self.sums.items()},
             "message_bits": self.message_bits,
+            "warnings": list(self.warnings),
             "seconds": self.seconds,
             "compile_seconds": self.compile_seconds,
         }
@@ -156,7 +166,7 @@ def read_checkpoint(path: str | Path, algorithm: Algorithm, problem: Problem, ne
         raise FileNotFoundError(f"Expected a checkpoint at {path}, found none. Give the state.npz of a run's folder.")
     setting = loop.setting(algorithm, problem, network, None, jax.random.key(0))
     state = jax.eval_shape(lambda setting: loop.start(setting, ()), setting)[1].state
-    with _reading(path), np.load(path, allow_pickle=False) as arrays:
+    with _reading(path), path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
         held = {name: arrays[name] for name in arrays.files}
         told = dict(json.loads(held["told"].tobytes()))
     if told.get("format") != _FORMAT:
@@ -172,6 +182,7 @@ def read_checkpoint(path: str | Path, algorithm: Algorithm, problem: Problem, ne
             [int(word) for word in told["key"]],
             {name: int(value) for name, value in told["sums"].items()},
             {name: int(value) for name, value in told["message_bits"].items()},
+            tuple(str(warning) for warning in told["warnings"]),
             pd.read_parquet(io.BytesIO(held["history"].tobytes())),
             float(told["seconds"]),
             float(told["compile_seconds"]),

@@ -76,9 +76,9 @@ def test_an_interrupted_run_goes_on():
         if snapshot.rounds == 6:
             raise KeyboardInterrupt
 
-    part = run(SLOW, chunk=3, every=4, callbacks=[stop])
+    part = run(SLOW, chunk=3, callbacks=[stop])
     assert (part.ending, part.rounds) == ("interrupted", 6)
-    check_same(run(SLOW, every=4, resume=part), run(SLOW, every=4))
+    check_same(run(SLOW, resume=part), run(SLOW))
 
 
 def test_a_run_goes_on_after_its_stop_rule_fired():
@@ -174,7 +174,7 @@ def test_other_noise_is_refused_by_name(part, fields, words):
     other = replace(PRIVATE, gradients=replace(NOISY, **fields))
     with pytest.raises(ValueError, match=words):
         go(other, 11, resume=part)
-    with pytest.raises(ValueError, match="event|adjacency|sampling"):  # nor the other way round
+    with pytest.raises(ValueError, match=r"event|adjacency|sampling"):  # nor the other way round
         replace(Checkpoint.of(part), ledger=Ledger.of(other.privacy(problem), part.releases, part.records)).check(
             Ledger.of(PRIVATE.privacy(problem), part.releases, part.records), list(part.key), 11
         )
@@ -185,16 +185,40 @@ def test_other_noise_is_refused_by_name(part, fields, words):
     [
         ({"per": "example"}, {"per": "batch"}),
         ({"noisy": "communicating"}, {"noisy": "always"}),
-        ({"clip": None, "sensitivity": 1.0}, {}),
+        ({"clip": None, "sensitivity": 1.0}, {"clip": 1.0}),
     ],
     ids=["whose-data", "silent-rounds", "not-clipped"],
 )
-def test_a_weaker_past_is_refused(before, after):
+def test_a_weaker_past_is_refused(part, before, after):
     """What is told at the end is told of all rounds, so that the first must have been protected alike."""
-    whole = jdfl.Gradients(clip=1.0, mechanism=jdfl.Gaussian(0.5))
-    part = go(jdfl.DPSGD(lr=0.02, gradients=replace(whole, **before)), 2)
-    with pytest.raises(ValueError, match=r"Expected the noise of the run that is resumed"):
-        go(jdfl.DPSGD(lr=0.02, gradients=replace(whole, **after)), 4, resume=part)
+    weak, strong = (
+        jdfl.DPSGD(lr=0.02, gradients=jdfl.Gradients(**({"clip": 1.0, "mechanism": jdfl.Gaussian(0.5)} | fields)))
+        for fields in (before, after)
+    )
+    past = replace(part, algorithm=weak, guarantee=weak.privacy(problem))
+    with pytest.raises(ValueError, match="Expected the noise of the run that is resumed"):
+        go(strong, 11, resume=past)
+
+
+def test_a_past_with_other_observers_is_refused(part):
+    updates = jdfl.Updates(clip=0.1, mechanism=jdfl.Gaussian(0.5), trust="central")
+    central, local = (jdfl.FedAvg(updates=replace(updates, trust=trust)) for trust in ("central", "local"))
+    with pytest.raises(ValueError, match=r"observer = .*server.*got 'all messages'"):
+        go(local, 11, resume=replace(part, guarantee=central.privacy(problem)))
+
+
+def test_warnings_of_the_past_stay(tmp_path):
+    """A rule that read data ended the first rounds, and their sigma_i was made of data."""
+    ceps = jdfl.CEPS(s=3, periods=(2, 3), clip=1.0, mechanism=jdfl.Gaussian(0.5))
+    part = go(ceps, 4, stop=jdfl.objective_below(-1.0))
+    path = Checkpoint.of(part).write(tmp_path / "state.npz")
+    said = jdfl.account(part).warnings
+    assert len(said) == 2
+    later = replace(ceps, sigma=part.algorithm.sigma)
+    for before in (part, read_checkpoint(path, ceps, problem, network)):
+        assert jdfl.account(go(ceps, 5, resume=before)).warnings == said
+        assert set(jdfl.account(go(later, 5, resume=before)).warnings) == set(said)
+    assert jdfl.account(go(later, 5)).warnings == ()
 
 
 @pytest.mark.parametrize(
@@ -211,6 +235,11 @@ def test_another_key_and_too_few_steps_are_refused(part, options, words):
         go(PRIVATE, **({"steps": 11} | options), resume=part)
 
 
+def test_other_metrics_are_refused(part):
+    with pytest.raises(ValueError, match=r"metrics .*\['consensus', 'objective'\], got \['objective'\]"):
+        go(PRIVATE, 11, resume=part, metrics=["objective"])
+
+
 def test_runs_without_a_state_are_refused():
     (lane,) = jdfl.repeat(SLOW, problem, network, keys=[0], steps=3, metrics=FEW)
     with pytest.raises(ValueError, match="side by side, whose states are not kept"):
@@ -225,7 +254,7 @@ def test_another_runs_state_is_refused(part, tmp_path):
     def refused(words: str, algorithm: Any = PRIVATE, there: Any = problem, over: Any = network, memory: Any = part):
         with pytest.raises(ValueError, match=words):
             jdfl.run(algorithm, there, over, key=3, steps=11, every=2, metrics=FEW, resume=memory)
-        with pytest.raises(ValueError, match=words):
+        with pytest.raises(ValueError, match=words):  # noqa: PT012 (one or the other)
             at_rest = read_checkpoint(path, algorithm, there, over)
             jdfl.run(algorithm, there, over, key=3, steps=11, every=2, metrics=FEW, resume=at_rest)
 

@@ -86,7 +86,7 @@ def test_bad_yaml_names_the_place_and_the_value(text: str, words: list[str]):
 
 
 MIRRORS = [
-    (config.CEPS, jdfl.CEPS, {"period", "sigma"}),
+    (config.CEPS, jdfl.CEPS, {"period", "lengths"}),
     (config.OneBit, jdfl.OneBit, {"matrix", "order"}),
     (config.Dense, jdfl.Dense, set()),
     (config.Sparse, jdfl.Sparse, set()),
@@ -94,7 +94,6 @@ MIRRORS = [
     (config.QSGD, jdfl.QSGD, set()),
     (config.Sign, jdfl.Sign, set()),
     (config.LowRank, jdfl.LowRank, set()),
-    (config.Gaussian, jdfl.Gaussian, set()),
 ]
 
 
@@ -152,11 +151,47 @@ def test_every_setting_of_the_family_is_in_the_configuration(mirror):
     assert jdfl.algorithms.REGISTRY[mirror.kind] is original
     here = {field.name: field.default for field in dataclasses.fields(mirror)}
     there = {field.name: field.default for field in dataclasses.fields(original) if field.name != "gradients"}
-    there |= {field.name: field.default for field in dataclasses.fields(jdfl.Gradients)}
+    there |= {field.name: field.default for field in dataclasses.fields(jdfl.Gradients) if field.name != "lengths"}
     assert set(here) == set(there)
     assert mirror().build() == original()
     built = dataclasses.replace(mirror(), batch=3, clip=0.5, mechanism=config.Gaussian(multiplier=2.0)).build()
     assert built.gradients == jdfl.Gradients(batch=3, clip=0.5, mechanism=jdfl.Gaussian(2.0))
+
+
+@pytest.mark.parametrize("kind", ["gaussian", "laplace"])
+def test_noise_is_built_with_its_multiplier_or_calibrated(kind):
+    mirror = {"gaussian": config.Gaussian, "laplace": config.Laplace}[kind]
+    original = {"gaussian": jdfl.Gaussian, "laplace": jdfl.Laplace}[kind]
+    assert mirror(multiplier=2.5).build() == original(2.5)
+    algorithm = config.DPSGD(clip=1.0, mechanism=mirror())
+    with pytest.raises(ValueError, match=r"multiplier.*privacy\.epsilon"):
+        build(RunConfig(problem=TINY, algorithm=algorithm))
+    spend = config.Privacy(epsilon=3.0, delta=1e-6)
+    run = RunConfig(problem=TINY, network=config.Ring(), algorithm=algorithm, privacy=spend, steps=7)
+    made, problem, network, _ = build(run)
+    assert isinstance(made.gradients.mechanism, original)
+    told = jdfl.account_plan(made, problem, network, steps=7, delta=1e-6)
+    assert 2.99 < told.epsilon <= 3.0
+    settled = config.settled(run, made)
+    assert settled.algorithm.mechanism.multiplier == pytest.approx(float(made.gradients.mechanism.multiplier))
+    assert config.settled(settled, made) == settled == from_yaml(config.to_yaml(settled))
+
+
+def test_updates_of_the_configuration_are_the_librarys():
+    mirror = config.Updates(clip=2.0, mechanism=config.Laplace(multiplier=3.0), norm="l1", trust="central")
+    built = config.FedAvg(updates=mirror).build()
+    assert built.updates == jdfl.Updates(clip=2.0, mechanism=jdfl.Laplace(3.0), norm="l1", trust="central")
+    names = {field.name for field in dataclasses.fields(jdfl.Updates)}
+    assert {field.name for field in dataclasses.fields(mirror)} == names
+    calibrated = RunConfig(
+        problem=TINY,
+        network=config.Ring(),
+        algorithm=config.DFedAvgM(updates=config.Updates(clip=1.0, mechanism=config.Gaussian())),
+        privacy=config.Privacy(epsilon=2.0),
+        steps=3,
+    )
+    found = config.settled(calibrated, build(calibrated)[0])
+    assert found.algorithm.updates.mechanism.multiplier > 0
 
 
 @pytest.mark.parametrize("name", get_args(config.family.Optimizer))
@@ -191,7 +226,7 @@ SMALL = {
     "stop": {"objective": {"value": 0.1}, "gradient": {"tolerance": 0.1}},
     "problem": {"example1": dataclasses.asdict(TINY), "classification": {"m": 4}},
     "algorithm": {
-        "ceps": {"s": 2, "mechanism": config.Gaussian(multiplier=1.0)},
+        "ceps": {"s": 2, "mechanism": config.Gaussian(multiplier=1.0), "clip": 1.0},
         "ceps-paper": {"s": 2, "epsilon": 0.5},
         "choco-sgd": {"gamma": 1.0},
     },

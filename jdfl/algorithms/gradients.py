@@ -199,9 +199,7 @@ class Gradients:
             unit=unit,
             adjacency=self.adjacency,
             observer="all messages",
-            sensitivity=float(np.max(self.sensitivities(problem)))
-            if self.sensitivity is None
-            else float(self.sensitivity),
+            sensitivity=float(self.sensitivity) if assumed else float(np.max(self.sensitivities(problem))),
             enforced_by=None,
             claimed=False,
             reason="",

@@ -20,6 +20,7 @@ from jdfl.privacy import (
     noise_multiplier,
     report,
 )
+from jdfl.spending import ledger_of
 
 _ABOUT = """What releases add up to, and how much noise a target needs; nothing is run.
 
@@ -84,14 +85,26 @@ def account(config: RunConfig, options: Options) -> int:
         told = _releases(options)
         text = "".join(f"{name}: {value}\n" for name, value in told.items() if value is not None)
     else:
+        _refuse_unused(options)
         found = _of_a_run(config, options)
         told, text = found.as_dict(), found.statement()
     print(json.dumps(told, indent=2, allow_nan=False) if options.json else text, end="\n" if options.json else "")
     return 0
 
 
+def _refuse_unused(options: Options) -> None:
+    """Refuse settings of releases where a run is accounted for, which has its own: ValueError naming the flag."""
+    for name in ("noise", "multiplier", "epsilon", "delta", "sampling", "batch", "records", "adjacency"):
+        value = getattr(options, name)
+        if value != getattr(Options, name):
+            raise ValueError(
+                f"Expected --{name} with --releases only, got {name} = {value!r}. A run has its own: "
+                "--privacy.epsilon, --privacy.delta, and the flags of its algorithm."
+            )
+
+
 def _of_a_run(config: RunConfig, options: Options) -> jdfl.PrivacyReport:
-    algorithm, problem, network, _ = build(config)
+    algorithm, problem, network, stop = build(config)
     spend = config.privacy
     if options.run is None:
         return jdfl.account_plan(
@@ -100,12 +113,16 @@ def _of_a_run(config: RunConfig, options: Options) -> jdfl.PrivacyReport:
             network,
             steps=config.steps,
             key=config.seed,
+            stop=stop,
             delta=spend.delta,
             accounting=spend.accounting,
         )
-    ledger = read_checkpoint(options.run / "state.npz", algorithm, problem, network).ledger
-    guarantee = algorithm.privacy(problem)
-    return report(guarantee, ledger.releases, ledger.records, delta=spend.delta, accounting=spend.accounting)
+    found = read_checkpoint(options.run / "state.npz", algorithm, problem, network)
+    found.ledger.check_same(ledger_of(algorithm, problem))
+    guarantee, ledger = algorithm.privacy(problem), found.ledger
+    warnings = tuple(warning for warning in found.warnings if warning not in guarantee.warnings)
+    how: Any = {"delta": spend.delta, "accounting": spend.accounting, "warnings": warnings}
+    return report(guarantee, ledger.releases, ledger.records, **how)
 
 
 def _releases(options: Options) -> dict[str, Any]:

@@ -247,7 +247,7 @@ def _sampled_epsilon(event: Event, steps: int, delta: float, rate: float, adjace
     )  # loss of a record that is in the sample, as good as never more
     most = math.log1p(rate * math.expm1(largest))
     square = min(rate**2 * math.expm1(min(1 / z**2, 600.0)), rate * largest**2)  # of a step's loss, about
-    grid = max(_grid(math.sqrt(steps * square) + steps * square / 2), most / 2**20)
+    grid = max(_grid(math.sqrt(steps * square) + steps * square / 2), most / 2**16)
     if adjacency == "add-remove":
         make = pld.from_gaussian_mechanism if gaussian else pld.from_laplace_mechanism
         one = make(z, value_discretization_interval=grid, sampling_prob=rate)

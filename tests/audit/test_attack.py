@@ -1,0 +1,130 @@
+"""The statistics of an attack alone, on samples whose truth is known."""
+
+import math
+
+import numpy as np
+import pytest
+from scipy.stats import binom, norm
+
+from jdfl.audit.attack import area, attack, best_threshold, epsilon_bound, errors, fit, most_likely, separation
+from jdfl.privacy import gaussian_epsilon
+
+DELTA = 1e-5
+
+
+def _rng(*seed: int) -> np.random.Generator:
+    return np.random.default_rng(seed)
+
+
+@pytest.mark.parametrize("mu", [0.0, 0.7, 2.5])
+def test_the_interval_of_mu_covers_as_often_as_it_says(mu):
+    rng, covered = _rng(1), 0
+    for _ in range(1000):
+        estimate, low, high = separation(rng.normal(size=150), mu + rng.normal(size=250), 0.9)
+        assert low < estimate < high
+        covered += low <= mu <= high
+    # 1000 tosses of a coin that comes up in 90 of 100: four standard deviations are 38
+    assert abs(covered - 900) < 40
+
+
+@pytest.mark.parametrize("rate", [0.001, 0.03, 0.5, 0.97])
+def test_a_rate_is_below_its_upper_bound_as_often_as_it_says_exactly(rate):
+    runs, level = 60, 0.975
+    errors = np.arange(runs + 1)
+    missed = binom.pmf(errors, runs, rate)[most_likely(errors, runs, level) < rate].sum()
+    assert missed <= 1 - level
+    assert most_likely(np.array([runs]), runs, level) == 1
+    assert np.isclose(most_likely(np.array([0]), runs, level)[0], 1 - (1 - level) ** (1 / runs))
+
+
+@pytest.mark.parametrize("mu", [0.0, 0.5, 1.5])
+def test_the_bound_exceeds_the_true_epsilon_as_rarely_as_it_says(mu):
+    rng, above, found, runs = _rng(2), 0, [], 2000
+    true = gaussian_epsilon(mu, DELTA) if mu else 0.0
+    for _ in range(200):
+        told = attack(rng.normal(size=(runs, 2)), rng.normal(size=(runs, 2)) + [mu, 0.0], delta=DELTA, confidence=0.8)
+        found.append(told.epsilon)
+        above += told.epsilon > true
+    assert above <= 0.2 * 200
+    # With the best threshold and the errors that are expected at it:
+    half = runs // 2
+    rates = [(norm.sf(t), norm.cdf(t - mu)) for t in np.linspace(-4, 6, 201)]
+    best = max(epsilon_bound(round(half * a), round(half * b), half, half, DELTA, 0.8) for a, b in rates)
+    assert np.mean(found) >= 0.75 * best
+
+
+def test_the_bound_comes_close_where_the_best_test_is_known():
+    """Randomised response: a bit that is flipped with chance 1 / (1 + e) has epsilon 1 exactly."""
+    rng, runs, found = _rng(3), 20_000, []
+    for _ in range(50):
+        flipped = rng.random((2, runs)) < 1 / (1 + math.e)
+        zero, one = flipped[0].astype(float), 1 - flipped[1].astype(float)
+        threshold = best_threshold(zero[::2], one[::2], 0.0, 0.95)
+        above, below = errors(zero[1::2], one[1::2], threshold)
+        found.append(epsilon_bound(above, below, runs // 2, runs // 2, 0.0, 0.95))
+    assert np.sum(np.array(found) > 1) <= 6  # 2.5 expected at most
+    assert 0.9 < np.mean(found) < 1
+
+
+def test_the_bound_works_in_both_directions_and_with_delta():
+    # Few of the second world are below the threshold, but many of the first above it.
+    one_way, other = epsilon_bound(500, 0, 1000, 1000, 0.0, 0.95), epsilon_bound(0, 500, 1000, 1000, 0.0, 0.95)
+    assert np.isclose(one_way, other)
+    level = 1 - 0.025
+    by_hand = math.log(1 - most_likely(np.array([500]), 1000, level)[0]) - math.log(
+        most_likely(np.array([0]), 1000, level)[0]
+    )
+    assert np.isclose(one_way, by_hand)
+    assert epsilon_bound(500, 0, 1000, 1000, 0.2, 0.95) < one_way
+    assert epsilon_bound(500, 500, 1000, 1000, 0.0, 0.95) == 0
+
+
+def test_the_area_counts_pairs():
+    rng = _rng(4)
+    zero, one = rng.integers(0, 6, 40).astype(float), rng.integers(2, 8, 30).astype(float)
+    pairs = (one[:, None] > zero).mean() + (one[:, None] == zero).mean() / 2
+    assert np.isclose(area(zero, one), pairs)
+    sample = rng.normal(size=(2, 20_000))
+    assert abs(area(sample[0], sample[1] + 1) - norm.cdf(1 / math.sqrt(2))) < 0.01
+
+
+def test_the_score_takes_away_what_is_common():
+    """Two features that share a large part: their difference tells what neither does alone."""
+    rng, runs = _rng(5), 4000
+
+    def world(mu: float) -> np.ndarray:
+        common = 100 * rng.normal(size=runs)
+        return np.stack([common + mu + rng.normal(size=runs), common, np.full(runs, 7.0), common], axis=1)
+
+    zero, one = world(0.0), world(1.5)
+    assert attack(zero[:, :1], one[:, :1], delta=DELTA).mu < 0.1
+    told = attack(zero, one, delta=DELTA)
+    assert told.mu_low < 1.5 < told.mu_high
+    assert told.mu > 1.4
+    scaled = attack(zero * [1e3, 1e-3, 1, 5], one * [1e3, 1e-3, 1, 5], delta=DELTA)
+    assert np.isclose(scaled.mu, told.mu, rtol=1e-6)
+    score = fit(zero, one)
+    assert score[2] == 0
+    assert score[0] > 0 > score[1]
+
+
+def test_worlds_without_noise_are_told_apart_for_certain():
+    rng = _rng(6)
+    noise = rng.normal(size=(2, 1000, 1))
+    fixed = np.ones((1000, 1))
+    told = attack(np.hstack([noise[0], fixed]), np.hstack([noise[1], fixed + 1e-3]), delta=DELTA)
+    assert told.auc == 1
+    assert told.mu > 1e3
+    assert told.epsilon == told.epsilon_most > 4
+    alike = attack(np.hstack([fixed, fixed]), np.hstack([fixed, fixed]), delta=DELTA)
+    assert (alike.mu, alike.auc, alike.epsilon) == (0, 0.5, 0)
+
+
+def test_bad_features_are_refused():
+    good = _rng(7).normal(size=(20, 2))
+    with pytest.raises(ValueError, match="runs_one >= 8, got runs_one = 3"):
+        attack(good, good[:3], delta=DELTA)
+    with pytest.raises(ValueError, match=r"finite numbers in zero.*\(2, 1\)"):
+        attack(np.where(np.arange(40).reshape(20, 2) == 5, np.inf, good), good, delta=DELTA)
+    with pytest.raises(ValueError, match=r"one of shape \(any, any\)"):
+        attack(good, good[:, 0], delta=DELTA)
