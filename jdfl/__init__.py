@@ -24,6 +24,7 @@ from jdfl.algorithms import (
     LocalOnly,
     Updates,
 )
+from jdfl.audit import Audit, audit
 from jdfl.base import Algorithm, Info, Round
 from jdfl.batch import repeat, sweep
 from jdfl.checkpoint import Checkpoint, read_checkpoint
@@ -48,6 +49,7 @@ __all__ = [
     "NIDS",
     "QSGD",
     "Algorithm",
+    "Audit",
     "Checkpoint",
     "Comparison",
     "DFedAvgM",
@@ -78,6 +80,7 @@ __all__ = [
     "account_plan",
     "all_of",
     "analytic_gaussian",
+    "audit",
     "calibrate",
     "classical_gaussian",
     "compare",

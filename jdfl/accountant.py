@@ -15,8 +15,7 @@ from jdfl.privacy import Accounting, Ledger, PrivacyReport, noise_multiplier, re
 from jdfl.problems import Problem
 from jdfl.result import Result
 from jdfl.runner import check_run, typed_key
-from jdfl.spending import records_of, warnings_of
-from jdfl.stopping import StopRule
+from jdfl.spending import ledger_of, records_of
 
 _PLACES = ("mechanism", "gradients.mechanism", "updates.mechanism")  # where an algorithm may have its noise
 
@@ -52,6 +51,14 @@ def account(
     )
 
 
+def check_account(algorithm: Algorithm, problem: Problem, *, delta: float | None, accounting: Accounting) -> None:
+    """Refuse before a run what `account` would refuse after it, where anything may be said at all: ValueError."""
+    guarantee = algorithm.privacy(problem)
+    if guarantee.claimed or (guarantee.event is not None and accounting == "paper"):
+        ledger = ledger_of(algorithm, problem)
+        report(guarantee, ledger.releases, ledger.records, delta=delta, accounting=accounting)
+
+
 def account_plan(
     algorithm: Algorithm,
     problem: Problem,
@@ -59,17 +66,12 @@ def account_plan(
     *,
     steps: int,
     key: int | Array = 0,
-    stop: StopRule | None = None,
     delta: float | None = None,
     accounting: Accounting = "sound",
 ) -> PrivacyReport:
-    """What a run of so many rounds would be able to say, without running it; raises as `account` does.
-
-    A `stop` rule may end it earlier, of which nothing is known yet; one that looks at data gives a warning.
-    """
-    releases, records = planned_releases(algorithm, problem, network, steps=steps, key=key), records_of(problem)
-    how: Any = {"delta": delta, "accounting": accounting, "warnings": warnings_of(stop)}
-    return report(algorithm.privacy(problem), releases, records, **how)
+    """What a run of so many rounds would be able to say, without running it; raises as `account` does."""
+    releases = planned_releases(algorithm, problem, network, steps=steps, key=key)
+    return report(algorithm.privacy(problem), releases, records_of(problem), delta=delta, accounting=accounting)
 
 
 def calibrate(

@@ -9,8 +9,9 @@ Implementing an algorithm
   through its `prepare` in yours; own rows and received ones are mixed with `graph.self_weight` and
   `network.gather_sum`.
 - Return what the next step needs as State and what a person wants to know as Info: counts, never bits or losses.
-- Gradients from all examples or a few, clipped or noisy, are `jdfl.Gradients`; mixing through a codec is
-  `algorithms.exchange`, steps by optax `algorithms.descent`.
+- Gradients from all examples or a few, clipped or noisy, are `jdfl.Gradients`, noise on a node's work of a round is
+  `jdfl.Updates`; both say what may be claimed. Count every noisy function of data in Info.releases.
+- Mixing through a codec is `algorithms.exchange`, steps by optax `algorithms.descent`.
 - Add one line to `jdfl.algorithms.REGISTRY` and one row to the table of `tests/contract`; a class in
   `jdfl.config.family` gives it flags on the command line.
 
@@ -76,8 +77,10 @@ class Algorithm(Protocol):
     """A decentralized algorithm: what the nodes do in one round.
 
     It may also have two ClassVars, `tuned` with the names of the float fields that a comparison tunes, and `uneven`,
-    which is true where rounds differ in how much there is to compute, and a method
-    `published_bytes(problem, rounds) -> float | None`, its paper's own formula for transmitted data.
+    which is true where rounds differ in how much there is to compute, a method
+    `published_bytes(problem, rounds) -> float | None`, its paper's own formula for transmitted data, and a method
+    `visible(state) -> Array` [m, k], what others may have seen of every node after a round, where that is more than its
+    parameters: what `jdfl.audit` attacks; k is a multiple of n.
     """
 
     def check(self, problem: Problem, network: Network) -> None:

@@ -110,7 +110,7 @@ class Checkpoint:
         )
 
     def tally(self, message_bits: dict[str, int], every: int) -> Tally:
-        """The records so far, less one that was made because the run ended there.
+        """The records so far; one that was made because the run ended there is dropped when a later one comes.
 
         Raises ValueError where messages had other sizes, which would be added up wrongly.
         """
@@ -119,9 +119,10 @@ class Checkpoint:
                 f"Expected the messages of the run that is resumed, {self.message_bits} bits, got {message_bits}. "
                 f"{_REMEDY}"
             )
-        tally = Tally(message_bits)
-        tally.base = dict(self.sums)
-        tally.rows = [dict(row) for row in self.history.to_dict("records") if row["round"] % every == 0]
+        tally = _Onward(message_bits)
+        tally.every, tally.base = every, dict(self.sums)
+        tally.rows = [dict(row) for row in self.history.to_dict("records")]
+        tally.sift()
         return tally
 
     def write(self, path: str | Path) -> Path:
@@ -157,6 +158,21 @@ class Checkpoint:
         finally:
             partial.unlink(missing_ok=True)
         return path
+
+
+class _Onward(Tally):
+    """Records that go on where others end."""
+
+    every = 1
+
+    def add(self, rounds: Any, metrics: dict[str, Any], counts: dict[str, Any]) -> None:
+        """Append the records of a chunk, and drop what is then no longer the end."""
+        super().add(rounds, metrics, counts)
+        self.sift()
+
+    def sift(self) -> None:
+        """Leave records of multiples of `every`, and the last."""
+        self.rows = [row for row in self.rows[:-1] if row["round"] % self.every == 0] + self.rows[-1:]
 
 
 def read_checkpoint(path: str | Path, algorithm: Algorithm, problem: Problem, network: Network) -> Checkpoint:

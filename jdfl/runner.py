@@ -197,7 +197,7 @@ def assemble(
     rounds, bad_node = int(carry.rounds), int(carry.bad_node)
     published = getattr(setting.algorithm, "published_bytes", None)
     ending, reason = _ending(rounds, steps, carry, setting.stop, interrupted)
-    warns = ("the stop rule looks at data, and when it fired is public",) if reads_data(setting.stop) else ()
+    warns = _privacy_warnings(setting.stop, ending)
     return Result(
         algorithm=setting.algorithm,
         problem_name=problem.name,
@@ -221,6 +221,15 @@ def assemble(
         seconds=clock.seconds,
         compile_seconds=clock.compile_seconds,
     )
+
+
+def _privacy_warnings(stop: StopRule | None, ending: Ending) -> tuple[str, ...]:
+    """What the end of a run tells that its guarantee does not cover."""
+    if stop is None or ending != "stop rule":
+        return ()
+    if reads_data(stop):
+        return ("the stop rule looks at the data themselves, and when it fired is seen by all",)
+    return ("the stop rule looks at all nodes' true parameters, which no node knows; they follow from noisy releases",)
 
 
 def _ending(rounds: int, steps: int, carry: loop.Carry, stop: StopRule | None, interrupted: bool) -> tuple[Ending, str]:

@@ -9,17 +9,11 @@ import numpy as np
 from jdfl.base import Algorithm
 from jdfl.privacy import Ledger, report
 from jdfl.problems import Problem
-from jdfl.stopping import StopRule, reads_data
 
 
 def records_of(problem: Problem) -> np.ndarray:
     """The number of every node's records [m]."""
     return np.asarray(jax.device_get(problem.sizes), np.int64)
-
-
-def warnings_of(stop: StopRule | None) -> tuple[str, ...]:
-    """What a guarantee does not cover where this rule ends the run."""
-    return ("the stop rule looks at data, and when it fired is public",) if reads_data(stop) else ()
 
 
 def ledger_of(algorithm: Algorithm, problem: Problem) -> Ledger:

@@ -22,7 +22,6 @@ ALGORITHMS = {
     "DP-D-PSGD": DPSGD,
     "DP-CEPS": CEPS,
     "FedAvg, half of the clients": FEDAVG,
-    "DP-DSGT": jdfl.DSGT(lr=0.01, gradients=NOISY),
     "DP-DFedSAM": jdfl.DFedSAM(lr=0.02, local_steps=2, gradients=replace(NOISY, noisy="communicating")),
     "D-PSGD": jdfl.DPSGD(lr=0.02),
 }
@@ -61,13 +60,15 @@ def test_a_plan_is_counted_without_the_work(name):
     """Its program neither reads the examples nor multiplies matrices."""
     setting = loop.setting(ALGORITHMS[name], problem, network, None, jax.random.key(0))
     compiled = loop.releases.lower(setting, 1000).compile()
-    algorithm, carry, _ = loop.start(setting, ())
-    setting = setting.replace(algorithm=algorithm)
-    work = loop.advance.lower(carry, setting, jnp.int32(1000), 1, 100, ()).compile()
     data = sum(leaf.nbytes for leaf in jax.tree.leaves(problem.data))
-    assert compiled.memory_analysis().argument_size_in_bytes < data < work.memory_analysis().argument_size_in_bytes
+    assert compiled.memory_analysis().argument_size_in_bytes < data / 10
     assert " dot(" not in compiled.as_text()
-    assert " dot(" in work.as_text()
+    if name == "DP-D-PSGD":  # the sign of work is there in a run
+        algorithm, carry, _ = loop.start(setting, ())
+        setting = setting.replace(algorithm=algorithm)
+        work = loop.advance.lower(carry, setting, jnp.int32(1000), 1, 100, ()).compile()
+        assert work.memory_analysis().argument_size_in_bytes > data
+        assert " dot(" in work.as_text()
 
 
 @pytest.mark.parametrize("name", ["DP-D-PSGD", "DP-CEPS", "FedAvg, half of the clients"])
@@ -143,13 +144,6 @@ def test_noise_is_for_the_delta_that_is_asked_for():
 def test_noise_for_nothing_that_may_be_claimed_is_refused(algorithm, options, words):
     with pytest.raises(ValueError, match=words):
         jdfl.calibrate(algorithm, problem, network, **({"steps": STEPS, "epsilon": 1.0} | options))
-
-
-def test_nothing_released_needs_no_noise():
-    rare = replace(CEPS, noise="kept", periods=(50, 60))
-    assert planned(rare).max() == 1  # the first u
-    silent = replace(FEDAVG, fraction=1e-9)  # one client in every round
-    assert planned(silent, steps=1).sum() == 1
 
 
 # ---------------------------------------------------------------- budgets
@@ -239,23 +233,28 @@ def test_a_budget_below_one_release_in_a_round_ends_before_it():
 # ---------------------------------------------------------------- warnings
 
 
-def test_rules_that_read_data_are_warned_of():
-    looks = "the stop rule looks at data, and when it fired is public"
-    agree, learnt = jdfl.consensus_below(1e-9), jdfl.objective_below(-1.0)
-    rules = ((None, ()), (agree, ()), (learnt, (looks,)), (jdfl.all_of(agree, learnt), (looks,)))
-    for stop, said in rules:
-        assert jdfl.account(go(DPSGD, 3, stop=stop)).warnings == said
-        assert plan(DPSGD, stop=stop).warnings == said
-    (lane,) = jdfl.repeat(DPSGD, problem, network, keys=[3], steps=3, metrics=FEW, stop=learnt)
-    assert jdfl.account(lane).warnings == (looks,)
+def test_rules_that_end_a_run_are_warned_of():
+    """What they look at is no message; a rule that did not fire ended nothing."""
+    said = {}
+    for name, rule in (("agree", jdfl.consensus_below), ("learnt", jdfl.objective_below)):
+        said[name] = jdfl.account(go(DPSGD, 3, stop=rule(1e9))).warnings
+        assert jdfl.account(go(DPSGD, 3, stop=rule(1e-9))).warnings == ()
+    assert [len(one) for one in said.values()] == [1, 1]
+    assert "all nodes' true parameters" in said["agree"][0]
+    assert "looks at the data" in said["learnt"][0]
+    both = jdfl.all_of(jdfl.consensus_below(1e9), jdfl.objective_below(1e9))
+    assert jdfl.account(go(DPSGD, 3, stop=both)).warnings == said["learnt"]
 
 
 def test_a_sigma_of_the_nodes_own_is_warned_of():
     own = replace(CEPS, sigma=None)
-    for algorithm, said in ((own, 1), (CEPS, 0), (replace(own, sigma=np.ones(problem.m, np.float32)), 0)):
-        (lane,) = jdfl.repeat(algorithm, problem, network, keys=[3], steps=4, metrics=FEW)
-        for told in (jdfl.account(go(algorithm, 4)), jdfl.account(lane), plan(algorithm, steps=4)):
-            assert [("sigma_i is computed from" in one) for one in told.warnings] == [True] * said
+    (lane,) = jdfl.repeat(own, problem, network, keys=[3], steps=4, metrics=FEW)
+    for told in (jdfl.account(go(own, 4)), jdfl.account(lane), plan(own, steps=4)):
+        assert len(told.warnings) == 1
+        assert told.warnings[0].startswith("sigma_i is computed from the node's own data")
+        assert "warning: sigma_i" in told.statement()
+    for told in (jdfl.account(go(CEPS, 4)), plan(CEPS, steps=4)):
+        assert told.warnings == ()
 
 
 def test_lanes_have_the_noise_of_their_own():
@@ -267,9 +266,9 @@ def test_lanes_have_the_noise_of_their_own():
 
 
 def test_what_has_no_noise_has_no_account():
-    with pytest.raises(ValueError, match="got none: no noise is added. Give a mechanism"):
+    with pytest.raises(ValueError, match=r"got none: no noise is added\. Give a mechanism"):
         jdfl.account(run())
-    literal = go(replace(CEPS, noise="literal"), 4)
+    literal = replace(go(CEPS, 4), guarantee=replace(CEPS, noise="literal").privacy(problem))
     with pytest.raises(ValueError, match="No epsilon can be given"):
         jdfl.account(literal)
     told = jdfl.account(literal, accounting="paper")

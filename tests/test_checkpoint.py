@@ -16,7 +16,7 @@ from jdfl.checkpoint import Checkpoint, read_checkpoint
 from jdfl.privacy import Ledger
 from jdfl.results import write_run
 from tests.contract.table import GOSSIP, TABLE, Row
-from tests.toy import FEW, SLOW, Gossip, network, problem, regression, ring, run
+from tests.toy import FEW, SLOW, network, problem, regression, ring, run
 
 LAST = {row.name: row.label for row in TABLE}  # of every algorithm
 QUICK = {*LAST.values(), "DP-CEPS, clipped", "DP-D-PSGD, every third round, minibatches, Adam"}
@@ -66,7 +66,7 @@ def test_a_run_may_be_resumed_often_and_from_the_same_place():
     for _ in range(2):  # what the first run left is not used up
         result = first
         for steps in (2, 5, 6, 12):
-            result = run(SLOW, steps=steps, resume=result, chunk=4)
+            result = run(SLOW, steps=steps, resume=result)
         check_same(result, whole)
     np.testing.assert_array_equal(first.params, kept)
 
@@ -85,7 +85,7 @@ def test_a_run_goes_on_after_its_stop_rule_fired():
     part = run(SLOW, steps=30, stop=jdfl.consensus_below(1e9))
     assert (part.ending, part.rounds) == ("stop rule", 4)
     check_same(run(SLOW, steps=12, resume=part), run(SLOW, steps=12))
-    again = run(SLOW, steps=12, resume=part, stop=jdfl.consensus_below(1e9))
+    again = run(SLOW, steps=30, resume=part, stop=jdfl.consensus_below(1e9))
     assert (again.ending, again.rounds) == ("stop rule", 5)
 
 
@@ -207,18 +207,17 @@ def test_a_past_with_other_observers_is_refused(part):
         go(local, 11, resume=replace(part, guarantee=central.privacy(problem)))
 
 
-def test_warnings_of_the_past_stay(tmp_path):
-    """A rule that read data ended the first rounds, and their sigma_i was made of data."""
-    ceps = jdfl.CEPS(s=3, periods=(2, 3), clip=1.0, mechanism=jdfl.Gaussian(0.5))
-    part = go(ceps, 4, stop=jdfl.objective_below(-1.0))
-    path = Checkpoint.of(part).write(tmp_path / "state.npz")
-    said = jdfl.account(part).warnings
-    assert len(said) == 2
-    later = replace(ceps, sigma=part.algorithm.sigma)
-    for before in (part, read_checkpoint(path, ceps, problem, network)):
-        assert jdfl.account(go(ceps, 5, resume=before)).warnings == said
-        assert set(jdfl.account(go(later, 5, resume=before)).warnings) == set(said)
-    assert jdfl.account(go(later, 5)).warnings == ()
+def test_warnings_of_the_past_stay(part, tmp_path):
+    """What the first rounds did stays said, be it of the algorithm or of the stop rule that ended them."""
+    path = tmp_path / "state.npz"
+    past = replace(part, guarantee=replace(part.guarantee, warnings=("a",)), privacy_warnings=("b",))
+    assert jdfl.account(past).warnings == ("a", "b")
+    Checkpoint.of(past).write(path)
+    for before in (past, read_checkpoint(path, PRIVATE, problem, network)):
+        result = go(PRIVATE, 6, resume=before)
+        assert jdfl.account(result).warnings == ("a", "b")
+        assert jdfl.account(go(PRIVATE, 7, resume=result)).warnings == ("a", "b")
+    assert jdfl.account(part).warnings == ()
 
 
 @pytest.mark.parametrize(
@@ -244,41 +243,42 @@ def test_runs_without_a_state_are_refused():
     (lane,) = jdfl.repeat(SLOW, problem, network, keys=[0], steps=3, metrics=FEW)
     with pytest.raises(ValueError, match="side by side, whose states are not kept"):
         run(SLOW, steps=9, resume=lane)
+    lost = replace(run(SLOW, steps=3), ending="diverged", diverged=(3, 2), reason="node 2 has a non-finite parameter")
     with pytest.raises(ValueError, match="diverged: node 2"):
-        run(steps=9, resume=run(Gossip(fails=((1, 2),)), steps=9))
+        run(SLOW, steps=9, resume=lost)
 
 
 def test_another_runs_state_is_refused(part, tmp_path):
     path = Checkpoint.of(part).write(tmp_path / "state.npz")
-
-    def refused(words: str, algorithm: Any = PRIVATE, there: Any = problem, over: Any = network, memory: Any = part):
-        with pytest.raises(ValueError, match=words):
-            jdfl.run(algorithm, there, over, key=3, steps=11, every=2, metrics=FEW, resume=memory)
-        with pytest.raises(ValueError, match=words):  # noqa: PT012 (one or the other)
-            at_rest = read_checkpoint(path, algorithm, there, over)
-            jdfl.run(algorithm, there, over, key=3, steps=11, every=2, metrics=FEW, resume=at_rest)
-
-    refused(r"float32\[6, 9\], got float32\[6, 20\].*Resume with the algorithm", there=regression(n=9))
-    refused("records|float32", there=regression(m=7), over=ring(7))
+    small, shapes = regression(n=9), r"float32\[6, 9\], got float32\[6, 20\].*Resume with the algorithm"
+    with pytest.raises(ValueError, match=shapes):
+        jdfl.run(PRIVATE, small, network, key=3, steps=11, metrics=FEW, resume=part)
+    with pytest.raises(ValueError, match=shapes):
+        read_checkpoint(path, PRIVATE, small, network)
+    with pytest.raises(ValueError, match=r"float32\[7, 20\], got float32\[6, 20\]"):
+        read_checkpoint(path, PRIVATE, regression(m=7), ring(7))
+    with jax.enable_x64(True), pytest.raises(ValueError, match=r"float64\[6, 20\], got float32\[6, 20\]"):
+        read_checkpoint(path, PRIVATE, regression(dtype=np.float64), network)
     fewer = problem.replace(weight=problem.weight.at[2, 0].set(0.0))
-    refused("other numbers of them per node", there=fewer)
-    with jax.enable_x64(True):
-        refused(r"float64\[6, 20\], got float32", there=regression(dtype=np.float64))
+    for memory in (part, read_checkpoint(path, PRIVATE, fewer, network)):
+        with pytest.raises(ValueError, match="other numbers of them per node"):
+            jdfl.run(PRIVATE, fewer, network, key=3, steps=11, metrics=FEW, resume=memory)
 
 
 def test_another_algorithms_state_is_refused(tmp_path):
     quiet = go(jdfl.DPSGD(lr=0.02), 3)
     path = Checkpoint.of(quiet).write(tmp_path / "state.npz")
+    words = r"the run that is resumed|Resume with the algorithm"
     for other in (
         jdfl.LocalOnly(lr=0.02),  # no messages
         jdfl.DPSGD(lr=0.02, codec=jdfl.Dense("float16")),  # messages of another size
         jdfl.DSGT(lr=0.02),  # more arrays
         jdfl.DFedSAM(lr=0.02),  # as many arrays of the same shape
     ):
-        with pytest.raises(ValueError, match="Resume with the algorithm"):
+        with pytest.raises(ValueError, match=words):
             go(other, 6, resume=quiet)
     for other in (jdfl.LocalOnly(lr=0.02), jdfl.DSGT(lr=0.02)):
-        with pytest.raises(ValueError, match="Resume with the algorithm"):
+        with pytest.raises(ValueError, match=words):
             go(other, 6, resume=read_checkpoint(path, other, problem, network))
 
 

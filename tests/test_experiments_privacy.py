@@ -13,7 +13,7 @@ from experiments import ceps_privacy as privacy
 from experiments.common import save
 from tests.test_experiments import BENCHMARK_ROW, EXPERIMENT_ROW
 
-TINY = privacy.Series("tiny", 6, (20, 40), rounds=12, clips=(0.5, 2.0), n=40, s=3)
+TINY = privacy.Series("tiny", 6, (20, 40), rounds=12, clips=(0.5, 2.0), curve=True, n=40, s=3)
 EPSILONS = (1.0, 4.0, math.inf)
 
 
@@ -66,7 +66,7 @@ def test_public_constants_need_the_sizes_alone():
     """Other data of the same sizes, the same sigma_i and clip."""
     problem = TINY.problem(0)
     A, b = problem.data
-    other = problem.replace(data=(3.0 * A, -b), curvature=9.0 * problem.curvature)
+    other = replace(problem, data=(3.0 * A, -b), curvature=9.0 * problem.curvature)
     one, two = TINY.algorithm(problem), TINY.algorithm(other)
     np.testing.assert_array_equal(one.sigma, two.sigma)
     assert one.clip == two.clip
@@ -124,6 +124,8 @@ def test_verdict_says_from_where_on_something_is_learnt():
     assert "within 0.02 of f(w*) from none on" in privacy.verdict([cell(1.0, 8.0)])
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(600)
 def test_clipping_benchmark_writes_its_rows(tmp_path):
     rows = clipping.main(["--quick", "--out", str(tmp_path)])
     written = json.loads((tmp_path / "clipping.json").read_text())

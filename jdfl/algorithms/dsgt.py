@@ -98,6 +98,10 @@ class DSGT:
         """The parameters x [m, n]."""
         return state.x
 
+    def visible(self, state: State) -> Array:
+        """x and y [m, 2 n]: both are sent."""
+        return jnp.concatenate([state.x, state.y], axis=1)
+
     def examples(self, problem: Problem) -> Array:
         """Those of a gradient."""
         return self.gradients.examples(problem)

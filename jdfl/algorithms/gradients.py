@@ -22,6 +22,12 @@ _LOOKS = 4  # most gradients of one step
 _AT_ONCE = 2**24  # numbers in the single-example gradients that are clipped at a time
 
 
+_REPEATED = (
+    "samples are drawn with replacement and may hold a record several times, so they make nothing stronger; "
+    'sampling = "subset" or "poisson" does'
+)
+
+
 @struct.dataclass
 class Gradients:
     """All examples, exactly, unless said otherwise.
@@ -205,6 +211,7 @@ class Gradients:
             reason="",
             event=self.mechanism.event(),
             sampling=self._sampling(looks) if unit == "record" else None,
+            warnings=(_REPEATED,) if self.batch not in (None, 1) and self.sampling == "replacement" else (),
         )
         if self.clip is None:
             return replace(

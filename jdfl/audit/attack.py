@@ -23,6 +23,7 @@ from scipy.stats import beta, norm, rankdata
 from jdfl import checks
 
 _RIDGE = 1e-9  # of the mean variance; features are computed in float32, whose rounding is below it
+_CAUTION = 50  # that much less often a threshold's bound may be wrong when thresholds are compared
 _THRESHOLDS = 1000  # most that are tried
 
 
@@ -112,7 +113,11 @@ def errors(zero: np.ndarray, one: np.ndarray, threshold: float) -> tuple[int, in
 
 
 def best_threshold(zero: np.ndarray, one: np.ndarray, delta: float, confidence: float) -> float:
-    """The threshold with the largest bound on these scores."""
+    """The threshold with the largest bound on these scores.
+
+    The bound is one at a higher confidence, which is less taken in by a threshold that few scores happen to be beyond.
+    """
+    confidence = 1 - (1 - confidence) / _CAUTION
     both = np.unique(np.concatenate([zero, one]))
     middles = (both[1:] + both[:-1]) / 2 if len(both) > 1 else both
     tried = middles[np.unique(np.linspace(0, len(middles) - 1, _THRESHOLDS).astype(int))]

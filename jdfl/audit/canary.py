@@ -115,8 +115,9 @@ def planted(
     All else is as it was, `problem.curvature` too, so that constants computed from it are public. Raises ValueError for
     examples whose gradients are the same on the path [T, n].
     """
-    gaps = [limit(jax.vmap(jax.grad(problem.loss), (0, None))(points, _typed(problem, example))) for example in pair]
-    gap = np.asarray(gaps[0] - gaps[1], np.float64)
+    gradients = jax.jit(lambda example: limit(jax.vmap(jax.grad(problem.loss), (0, None))(points, example)))
+    first, second = (gradients(_typed(problem, example)) for example in pair)
+    gap = np.asarray(first - second, np.float64)
     if not np.all(np.isfinite(gap)) or not np.any(gap):
         raise ValueError(
             "Expected two examples with finite and different gradients, got a canary that changes nothing. Give a pair "
@@ -134,8 +135,9 @@ def planted(
 def _effects(problem: Problem, candidates: Any, points: Array, limit: Limit) -> tuple[np.ndarray, np.ndarray]:
     """The mean length [K] of the candidates' gradients over the points, and their mean distances [K, K]."""
     lengths, apart = [], []
+    gradients = jax.jit(lambda w: limit(problem.example_gradients(w, candidates)))
     for w in points:
-        g = np.asarray(limit(problem.example_gradients(w, candidates)), np.float64)
+        g = np.asarray(gradients(w), np.float64)
         products = g @ g.T
         square = np.diagonal(products)
         lengths.append(np.sqrt(square))

@@ -30,6 +30,7 @@ class Audit:
     auc: float
     violated: bool  # epsilon_lower > epsilon_accounted
     canary: str
+    left_out: tuple[str, ...]  # what the guarantee leaves out; constants from data are taken as public
     seconds: float
 
     def as_dict(self) -> dict[str, Any]:
@@ -59,6 +60,12 @@ class Audit:
             f"attack: {self.runs} runs, {self.releases} releases of the node, canary {self.canary}; "
             f"{self.seconds:.1f} s",
         ]
+        lines += [f"not attacked, taken as public: {one}" for one in self.left_out]
+        if not self.violated and self.mu_accounted is not None and self.mu_low > self.mu_accounted:
+            lines.append(
+                "warning: mu is above the accounted one, beyond what chance explains: look for a mistake, or give "
+                "more runs"
+            )
         if not self.violated and self.epsilon_accounted > self.epsilon_most:
             lines.append(
                 f"so many runs can show epsilon >= {self.epsilon_most:.4g} at most: more are needed to refute "

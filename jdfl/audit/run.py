@@ -58,6 +58,9 @@ def audit(
     runs go side by side (None: as memory allows). The more runs, the larger the bound that can be shown: about
     ln(runs / 15) at most.
 
+    Algorithms whose state does not keep what was sent (DFedAvgM, DFedSAM, MATCHA, D-PSGD that adapts first) are seen
+    through averages only; over a network without links a node shows what it would have sent.
+
     sigma of CEPS, where it is not given, comes from `problem.curvature`, which stays that of the problem without the
     canary: constants computed from data are audited as if they were public.
 
@@ -112,6 +115,7 @@ def audit(
         auc=met.auc,
         violated=met.epsilon > epsilon,
         canary=found.told,
+        left_out=guarantee.warnings,
         seconds=time.perf_counter() - began,
     )
 
@@ -146,8 +150,8 @@ def _check(
         given(problem, canary)
     guarantee = algorithm.privacy(problem)
     if guarantee.event is None:
-        remedy = guarantee.remedy or "Give a mechanism and a clip."
-        raise ValueError(f"Expected an algorithm with noise to audit, got none: {guarantee.reason}. {remedy}")
+        told = f"Expected an algorithm with noise to audit, got none: {guarantee.reason}. {guarantee.remedy}"
+        raise ValueError(told.strip())
     _accounted(guarantee, problem, 1, node, delta)
     return guarantee
 

@@ -104,7 +104,7 @@ def _refuse_unused(options: Options) -> None:
 
 
 def _of_a_run(config: RunConfig, options: Options) -> jdfl.PrivacyReport:
-    algorithm, problem, network, stop = build(config)
+    algorithm, problem, network, _ = build(config)
     spend = config.privacy
     if options.run is None:
         return jdfl.account_plan(
@@ -113,7 +113,6 @@ def _of_a_run(config: RunConfig, options: Options) -> jdfl.PrivacyReport:
             network,
             steps=config.steps,
             key=config.seed,
-            stop=stop,
             delta=spend.delta,
             accounting=spend.accounting,
         )

@@ -143,6 +143,8 @@ def report(
         )
     if delta >= 0.1 / total:
         warnings = (f"delta = {delta:g} is not below a tenth of 1 / {unit} = {1 / total:.3g}", *warnings)
+    if guarantee.published is not None and guarantee.published.epsilon > 1:
+        warnings = (*warnings, f"the published formula asks for epsilon <= 1, here {guarantee.published.epsilon:.4g}")
     reason = "" if guarantee.claimed else guarantee.reason
     if accounting == "paper" and guarantee.claimed:
         reason = guarantee.published.unsound if guarantee.published else "accounting = 'paper' was asked for"

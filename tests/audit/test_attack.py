@@ -42,7 +42,8 @@ def test_the_bound_exceeds_the_true_epsilon_as_rarely_as_it_says(mu):
     rng, above, found, runs = _rng(2), 0, [], 2000
     true = gaussian_epsilon(mu, DELTA) if mu else 0.0
     for _ in range(200):
-        told = attack(rng.normal(size=(runs, 2)), rng.normal(size=(runs, 2)) + [mu, 0.0], delta=DELTA, confidence=0.8)
+        zero, one = rng.normal(size=(2, runs, 2))
+        told = attack(zero, one + np.array([mu, 0.0]), delta=DELTA, confidence=0.8)
         found.append(told.epsilon)
         above += told.epsilon > true
     assert above <= 0.2 * 200
@@ -90,19 +91,22 @@ def test_the_area_counts_pairs():
 
 def test_the_score_takes_away_what_is_common():
     """Two features that share a large part: their difference tells what neither does alone."""
-    rng, runs = _rng(5), 4000
+    rng, runs = _rng(5), 2000
 
     def world(mu: float) -> np.ndarray:
         common = 100 * rng.normal(size=runs)
         return np.stack([common + mu + rng.normal(size=runs), common, np.full(runs, 7.0), common], axis=1)
 
-    zero, one = world(0.0), world(1.5)
-    assert attack(zero[:, :1], one[:, :1], delta=DELTA).mu < 0.1
-    told = attack(zero, one, delta=DELTA)
-    assert told.mu_low < 1.5 < told.mu_high
-    assert told.mu > 1.4
+    found, alone = [], []
+    for _ in range(40):
+        zero, one = world(0.0), world(1.5)
+        found.append(attack(zero, one, delta=DELTA).mu)
+        alone.append(attack(zero[:, :1], one[:, :1], delta=DELTA).mu)
+    # The standard deviation of an estimate is 0.05, so 0.008 of the mean of 40.
+    assert abs(np.mean(found) - 1.5) < 0.035
+    assert abs(np.mean(alone)) < 0.05
     scaled = attack(zero * [1e3, 1e-3, 1, 5], one * [1e3, 1e-3, 1, 5], delta=DELTA)
-    assert np.isclose(scaled.mu, told.mu, rtol=1e-6)
+    assert np.isclose(scaled.mu, found[-1], rtol=1e-6)
     score = fit(zero, one)
     assert score[2] == 0
     assert score[0] > 0 > score[1]

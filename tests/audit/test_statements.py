@@ -1,0 +1,99 @@
+"""What an audit says, and `jdfl audit` in process."""
+
+import json
+import math
+from dataclasses import replace
+
+import pytest
+
+from jdfl.audit import Audit
+from jdfl.cli import audit as command
+
+FOUND = Audit(
+    algorithm="DPSGD",
+    runs=4000,
+    releases=6,
+    confidence=0.95,
+    delta=1e-5,
+    epsilon_accounted=2.5,
+    mu_accounted=0.61,
+    claimed=True,
+    epsilon_lower=0.7,
+    epsilon_most=5.6,
+    mu_hat=0.58,
+    mu_low=0.53,
+    mu_high=0.63,
+    auc=0.66,
+    violated=False,
+    canary="at node 0, a record along feature 3 with opposite gradients",
+    left_out=(),
+    seconds=1.0,
+)
+
+
+def test_a_statement_says_what_an_audit_can_and_cannot_show():
+    told = FOUND.statement()
+    for words in ("not refuted", "epsilon >= 0.7", "(2.5, 1e-05) (claimed)", "can refute and not prove", "feature 3"):
+        assert words in told
+    assert "VIOLATED" not in told
+    assert "warning" not in told
+    assert "at most" not in told
+
+
+def test_a_statement_says_plainly_that_a_guarantee_does_not_hold():
+    told = replace(FOUND, violated=True, epsilon_lower=4.13, claimed=False).statement()
+    assert "VIOLATED" in told
+    assert "shows epsilon >= 4.13 at 95 % confidence" in told
+    assert "not claimed: what would follow" in told
+
+
+def test_a_statement_says_when_the_runs_are_too_few_and_when_mu_is_too_large():
+    assert "can show epsilon >= 5.6 at most" in replace(FOUND, epsilon_accounted=9.0).statement()
+    assert "warning: mu is above" in replace(FOUND, mu_hat=0.8, mu_low=0.7, mu_high=0.9).statement()
+
+
+def test_a_statement_says_what_was_taken_as_public():
+    told = replace(FOUND, left_out=("sigma_i is computed from data",)).statement()
+    assert "not attacked, taken as public: sigma_i is computed from data" in told
+
+
+def test_an_audit_is_plain_data():
+    told = replace(FOUND, mu_hat=math.inf).as_dict()
+    assert told["mu_hat"] is None
+    assert json.loads(json.dumps(told, allow_nan=False)) == told | {"left_out": []}
+
+
+SMALL = [
+    *("--problem.m", "4", "--problem.n", "10", "--problem.s", "3", "--problem.rows", "8", "12"),
+    *("--network", "complete", "--steps", "4", "--runs", "1000"),
+]
+NOISY = ["--algorithm.clip", "2", "--algorithm.mechanism", "gaussian", "--algorithm.mechanism.multiplier", "4"]
+
+
+@pytest.fixture(autouse=True)
+def apart(monkeypatch):
+    """Without the cache."""
+    monkeypatch.setenv("JDFL_CACHE", "0")
+
+
+def test_the_command_audits_the_run_of_its_flags(capsys):
+    args = [*SMALL, "--algorithm", "d-psgd", *NOISY, "--node", "2", "--delta", "1e-4", "--json"]
+    config, options = command.parse(args)
+    assert (config.steps, options.runs, options.node, options.canary) == (4, 1000, 2, "aligned")
+    assert command.audit(config, options) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["algorithm"], told["runs"], told["releases"], told["delta"]) == ("DPSGD", 1000, 4, 1e-4)
+    assert "node 2" in told["canary"]
+    assert not told["violated"]
+
+
+def test_the_command_fails_where_a_report_is_refuted(capsys):
+    args = [*SMALL, "--algorithm", "ceps-paper", "--algorithm.s", "3", "--algorithm.no-one-bit", "--algorithm.epsilon"]
+    status = command.audit(*command.parse([*args, "2"]))
+    assert status == 4
+    assert "VIOLATED" in capsys.readouterr().out
+
+
+def test_the_command_refuses_what_has_no_noise():
+    with pytest.raises(ValueError, match="noise to audit"):
+        command.audit(*command.parse([*SMALL, "--algorithm", "d-psgd"]))
