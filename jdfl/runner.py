@@ -109,7 +109,8 @@ def run(
     setting = loop.setting(algorithm, problem, network, stop, typed_key(key), most)
     steps, every = int(steps), int(every)
     if before is not None:
-        before.check(ledger_of(algorithm, problem), key_data(setting.key), steps)
+        names = [metric.__name__ for metric in chosen]
+        before.check(ledger_of(algorithm, problem), key_data(setting.key), steps, names)
     records = max(1, int(chunk) // every)
     check_counters(network, min(records * every, steps))
     with Clock() as clock, Progress() if progress else nullcontext() as bar:
@@ -137,7 +138,11 @@ def run(
                     interruption.asked = True
         jax.block_until_ready(carry)
     params, asked = algorithm.params(carry.state), interruption.asked
-    return assemble(setting, params, carry, tally, clock, problem, network, steps, guarantee, asked)
+    warned = () if before is None else before.warnings
+    if before is not None:
+        clock.seconds += before.seconds
+        clock.compile_seconds += before.compile_seconds
+    return assemble(setting, params, carry, tally, clock, problem, network, steps, guarantee, asked, warned)
 
 
 def _call(
@@ -192,12 +197,13 @@ def assemble(
     steps: int,
     guarantee: Guarantee,
     interrupted: bool = False,
+    warned: tuple[str, ...] = (),
 ) -> Result:
-    """Everything about a finished run, on the host."""
+    """Everything about a finished run, on the host; `warned` holds what was to be said of the rounds before it."""
     rounds, bad_node = int(carry.rounds), int(carry.bad_node)
     published = getattr(setting.algorithm, "published_bytes", None)
     ending, reason = _ending(rounds, steps, carry, setting.stop, interrupted)
-    warns = _privacy_warnings(setting.stop, ending)
+    warns = dict.fromkeys((*warned, *_privacy_warnings(setting.stop, ending)))
     return Result(
         algorithm=setting.algorithm,
         problem_name=problem.name,
@@ -215,7 +221,7 @@ def assemble(
         published_bytes=published(problem, rounds) if published else None,
         guarantee=guarantee,
         records=records_of(problem),
-        privacy_warnings=warns,
+        privacy_warnings=tuple(warning for warning in warns if warning not in guarantee.warnings),
         key=tuple(key_data(setting.key)),
         sums=dict(tally.base),
         seconds=clock.seconds,
@@ -225,10 +231,10 @@ def assemble(
 
 def _privacy_warnings(stop: StopRule | None, ending: Ending) -> tuple[str, ...]:
     """What the end of a run tells that its guarantee does not cover."""
+    if reads_data(stop):  # that it did not fire tells something too
+        return ("the stop rule looks at the data themselves, and all see when it fires",)
     if stop is None or ending != "stop rule":
         return ()
-    if reads_data(stop):
-        return ("the stop rule looks at the data themselves, and when it fired is seen by all",)
     return ("the stop rule looks at all nodes' true parameters, which no node knows; they follow from noisy releases",)
 
 

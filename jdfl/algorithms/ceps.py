@@ -77,7 +77,7 @@ class CEPS:
     period: Any = None  # [m] int32 kappa_i itself, instead of drawing it
     sigma: Any = None  # sigma_i itself, one number or [m], instead of the rule
     sigma_rule: Literal["paper", "half_n", "safe"] = struct.field(pytree_node=False, default="paper")  # see `prepare`
-    step_scale: Any = 1.0  # steps this many times as long as by the rule: sigma_i divided by it (ours, not the paper's)
+    step_scale: Any = 1.0  # steps so many times as long: sigma_i divided by it (ours, not the paper's)
     first: Literal["period", "zero"] = struct.field(pytree_node=False, default="period")  # first k that communicates
     own: Literal["absent", "sampled", "always"] = struct.field(pytree_node=False, default="absent")  # i in N_i, N_i^k
     own_coded: bool = struct.field(pytree_node=False, default=False)  # z_i through the codec, instead of w_i itself
@@ -168,7 +168,7 @@ class CEPS:
         """Draw kappa_i, compute sigma_i, and let the codec draw what it shares.
 
         sigma_i is lambda_max(A_i^T A_i) / (m (2 r + 0.1) d_i) (section V.B) with d_i the number of samples ("paper") or
-        n / 2 ("half_n"), or L_i / |N_i^k| ("safe"), each divided by `step_scale`.
+        n / 2 ("half_n"), or L_i / |N_i^k| ("safe"), each, or the given `sigma`, divided by `step_scale`.
         """
         period, sigma = self.period, self.sigma
         if period is None:
@@ -181,11 +181,10 @@ class CEPS:
                 sigma = sigma * jnp.sum(problem.weight, axis=1) / (problem.n / 2)
             if self.sigma_rule == "safe":
                 sigma = problem.curvature / self._sizes(round)[1].astype(problem.dtype)
-            sigma = sigma / self.step_scale
         codec = self.codec.prepare(round.key, round.node, problem.n, self.s, problem.dtype)
-        period, sigma = jnp.asarray(period, jnp.int32), jnp.asarray(sigma, problem.dtype)
+        period, sigma = jnp.asarray(period, jnp.int32), jnp.asarray(sigma, problem.dtype) / self.step_scale
         sigma, lengths = jnp.broadcast_to(sigma, (problem.m,)), self.gradients.prepare(problem).lengths
-        return replace(self, period=period, sigma=sigma, codec=codec, lengths=lengths)
+        return replace(self, period=period, sigma=sigma, step_scale=1.0, codec=codec, lengths=lengths)
 
     def init(self, problem: Problem, round: Round) -> tuple[State, Info]:
         """Start from w = 0, u = -grad f(0), m_i = |N_i|."""

@@ -99,7 +99,7 @@ class DSGT:
         return state.x
 
     def visible(self, state: State) -> Array:
-        """x and y [m, 2 n]: both are sent."""
+        """Both x and y [m, 2 n], as both are sent."""
         return jnp.concatenate([state.x, state.y], axis=1)
 
     def examples(self, problem: Problem) -> Array:

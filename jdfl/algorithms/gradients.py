@@ -74,8 +74,6 @@ class Gradients:
             if getattr(self, name) is not None:
                 checks.shape((), "It is one number for all nodes.", **{name: getattr(self, name)})
                 checks.positive(**{name: getattr(self, name)})
-        if self.lengths is not None:
-            raise ValueError("Expected lengths = None: they are computed from the data when a run begins.")
         if self.mechanism is None:
             if self.sensitivity is not None:
                 raise ValueError(
@@ -93,12 +91,14 @@ class Gradients:
 
     def prepare(self, problem: Problem) -> "Gradients":
         """With the lengths of the features, where clipped gradients of all examples need them in every round."""
-        every = self.batch is None or self.sampling == "poisson"
-        if self.clip is None or self.per == "batch" or not every:
-            return self
-        data, _ = problem.local(0)
-        if jax.eval_shape(problem.slopes, jnp.zeros((problem.n,), problem.dtype), data) is None:
-            return self
+        every, data = self.batch is None or self.sampling == "poisson", problem.local(0)[0]
+        if (
+            self.clip is None
+            or self.per == "batch"
+            or not every
+            or jax.eval_shape(problem.slopes, jnp.zeros((problem.n,), problem.dtype), data) is None
+        ):
+            return replace(self, lengths=None)
         return replace(self, lengths=jax.vmap(problem.feature_lengths, (0, None))(problem.data, self.norm))
 
     def rows(self, nodes: Array) -> "Gradients":

@@ -22,7 +22,7 @@ commands:
   list       what there is: algorithms, problems, data sets, networks, codecs, stop rules, metrics
 
   --version  the version
-  --help     this text; `jdfl COMMAND --help` explains every setting
+  --help     this text; `jdfl run --help`, and so for the others, explains every setting
 
 environment:
   JDFL_DATA       the folder of the data sets' files

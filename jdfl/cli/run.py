@@ -9,6 +9,7 @@ from typing import Any
 
 import jdfl
 from jdfl import checks, report
+from jdfl.accountant import check_account
 from jdfl.cache import use_cache
 from jdfl.checkpoint import read_checkpoint
 from jdfl.cli import flags
@@ -75,6 +76,7 @@ def run(config: RunConfig, options: Options) -> int:
     algorithm, problem, network, stop = build(config)
     config = settled(config, algorithm)
     told_how: Any = {"delta": config.privacy.delta, "accounting": config.privacy.accounting}
+    check_account(algorithm, problem, **told_how)
     resume = None
     if options.resume is not None:
         checks.one_of((1,), "A run is resumed with its own seed.", repeats=options.repeats)

@@ -26,12 +26,16 @@ class Ledger:
     sampling: Sampling | None
     releases: np.ndarray  # [m] whole numbers
     records: np.ndarray  # [m] whole numbers: what samples are drawn from
+    unit: str  # whose data the noise hides
+    observer: str  # from whom
+    claimed: bool  # whether something enforces it
 
     @classmethod
     def of(cls, guarantee: Guarantee, releases: np.ndarray, records: np.ndarray) -> "Ledger":
         """What so many releases under this guarantee leave behind, be it claimed or not."""
         counts = np.asarray(releases, np.int64), np.asarray(records, np.int64)
-        return cls(guarantee.event, guarantee.adjacency, guarantee.sampling, *counts)
+        terms = guarantee.unit, guarantee.observer, guarantee.claimed
+        return cls(guarantee.event, guarantee.adjacency, guarantee.sampling, *counts, *terms)
 
     def sampled(self, node: int) -> Sampled | None:
         """The sampling of a node."""
@@ -74,7 +78,7 @@ class Ledger:
 
     def check_same(self, other: "Ledger") -> None:
         """Refuse to go on with other noise: ValueError naming what differs."""
-        for name in ("event", "adjacency", "sampling"):
+        for name in ("event", "adjacency", "sampling", "unit", "observer", "claimed"):
             mine, theirs = getattr(self, name), getattr(other, name)
             if mine != theirs and not _nearly(mine, theirs):
                 raise ValueError(
@@ -92,6 +96,9 @@ class Ledger:
             "sampling": None if self.sampling is None else asdict(self.sampling),
             "releases": self.releases.tolist(),
             "records": self.records.tolist(),
+            "unit": self.unit,
+            "observer": self.observer,
+            "claimed": self.claimed,
         }
 
     @classmethod
@@ -104,6 +111,9 @@ class Ledger:
             None if sampling is None else Sampling(**sampling),
             np.asarray(told["releases"], np.int64),
             np.asarray(told["records"], np.int64),
+            str(told["unit"]),
+            str(told["observer"]),
+            bool(told["claimed"]),
         )
 
     @property

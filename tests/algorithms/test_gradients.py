@@ -166,7 +166,6 @@ def test_example_gradients_are_counted():
         (jdfl.Gradients(sampling="poisson"), ["batch", "'poisson'", "None"]),
         (jdfl.Gradients(sampling="subset", batch=10_000), ["batch", "10000", "smallest node"]),
         (jdfl.Gradients(norm="l3"), ["norm", "'l3'"]),
-        (jdfl.Gradients(lengths=np.ones(3)), ["lengths", "computed"]),
         (jdfl.Gradients(noisy="never"), ["noisy", "'never'", "always"]),
     ],
     ids=str,

@@ -66,6 +66,25 @@ def test_clipped_ceps_follows_the_papers_equations_with_clipped_gradients():
             np.testing.assert_allclose(later.w[k], w, rtol=0, atol=1e-9)
 
 
+def test_steps_are_stretched_also_where_sigma_is_given_and_once_only():
+    problem = example(np.float32)
+    key, scaled = jax.random.key(1), PRIVATE.replace(mechanism=None, step_scale=2.0)
+    by_hand = scaled.replace(sigma=2.5, step_scale=1.0)
+    one, other = (states(algorithm, problem, key, 6)[1].w for algorithm in (scaled, by_hand))
+    np.testing.assert_array_equal(one, other)
+    result = jdfl.run(scaled, problem, network(), steps=6)
+    again = jdfl.run(result.algorithm, problem, network(), steps=6)
+    np.testing.assert_array_equal(result.params, again.params)
+
+
+def test_lengths_of_other_data_are_never_used():
+    """An algorithm that was prepared on one problem is prepared anew on another."""
+    small = jdfl.Gradients(clip=CLIP).prepare(example(np.float32))
+    A, b = example(np.float32).data
+    large = example(np.float32).replace(data=(100 * A, b))
+    np.testing.assert_allclose(small.prepare(large).lengths, 100 * small.lengths, rtol=1e-5)
+
+
 @pytest.mark.parametrize("scale", [1.0, 1e6, 1e25])
 def test_one_record_changes_the_first_u_by_the_sensitivity_at_most(scale):
     problem = example(np.float32)
