@@ -10,6 +10,7 @@ import pytest
 import jdfl
 from benchmarks import clipping
 from experiments import ceps_privacy as privacy
+from experiments import privacy_audit
 from experiments.common import save
 from tests.test_experiments import BENCHMARK_ROW, EXPERIMENT_ROW
 
@@ -164,3 +165,21 @@ def test_small_version_writes_rows_and_a_figure(tmp_path):
     private = [value for case, value in objective.items() if case.startswith("private")]
     assert private == sorted(private, reverse=True)  # epsilon 1, 8, 32
     assert private[0] > 1 > private[-1]
+
+
+def test_every_algorithm_that_sends_something_is_attacked():
+    names = {name.split(",")[0] for name in privacy_audit.attacked()}
+    assert names == set(jdfl.algorithms.REGISTRY) - {"local-only"}
+    problem = privacy_audit.problem(0)
+    for one in privacy_audit.attacked().values():
+        one.algorithm.check(problem, one.network)
+        if one.claims:
+            assert one.algorithm.privacy(problem).claimed
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_what_is_claimed_stands_and_what_is_broken_is_caught(tmp_path):
+    rows = privacy_audit.main(["--quick", "--out", str(tmp_path)])
+    assert privacy_audit.verdict(rows) == ["claimed and not refuted: 2 of 2", "broken and caught: 3 of 3"]
+    assert (tmp_path / "privacy_audit.png").stat().st_size > 10_000

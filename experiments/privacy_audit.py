@@ -1,0 +1,188 @@
+"""Every registered private algorithm under attack, and the ways in which noise protects nobody.
+
+Run `python -m experiments.privacy_audit [--quick] [--seeds N] [--out DIR]`.
+
+Least squares at 8 nodes with 200 parameters; one record of node 0 is the canary, its label at either end. In the first
+table an algorithm claims its epsilon, and the attack must not show more. In the second it claims nothing, and the
+attack must show more than the noise would buy if what is assumed held:
+
+- literal: CEPS as printed, whose noise is not stored in u;
+- unclipped: CEPS with the paper's kind of assumed sensitivity, and a record whose gradient is as long as it likes;
+- between messages: D-PSGD whose gradients are noisy after an exchange only;
+- with a tenth of the noise it reports: an audit that could not fail would not notice.
+
+MATCHA, DFedAvgM and DFedSAM do not keep what they send; they are attacked over a network without links, where their
+parameters are what they would send. FedAvg is seen through its averages alone, so that little can be shown of it.
+"""
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import jax.numpy as jnp
+import numpy as np
+from matplotlib.figure import Figure
+
+import jdfl
+from experiments.common import Row, options, row, save, show
+from jdfl import struct
+from jdfl.network import Network
+from jdfl.privacy import GaussianEvent, Norm
+
+NAME = "privacy_audit"
+M, N, RECORDS, STEPS = 8, 200, 240, 6
+LARGE = 3  # entries of w* that matter
+NOISE, CLIP, ASSUMED = 4.0, 3.0, 0.1  # the last is the paper's u_i
+
+
+@struct.dataclass
+class Pretender:
+    """Gaussian noise of a tenth of what it reports."""
+
+    multiplier: float = NOISE
+    norm: ClassVar[Norm] = "l2"
+
+    def check(self) -> None:
+        """Nothing to refuse."""
+
+    def add(self, key: Any, x: Any, sensitivity: Any) -> Any:
+        """The vector with too little noise."""
+        return jdfl.Gaussian(self.multiplier / 10).add(key, x, sensitivity)
+
+    def event(self) -> GaussianEvent:
+        """What it says that it adds."""
+        return GaussianEvent(float(self.multiplier))
+
+
+@dataclass(frozen=True)
+class Attacked:
+    """An algorithm on its network, and whether it claims what the audit holds it to."""
+
+    algorithm: Any
+    network: Network
+    claims: bool = True
+
+
+def problem(seed: int) -> jdfl.problems.LinearRegression:
+    """Least squares with few large coefficients, at features that are longer than the others."""
+    draw, truth = np.random.default_rng(seed), np.zeros(N)
+    truth[draw.choice(N, LARGE, replace=False)] = [4.0, -3.0, 3.5]
+    A = draw.standard_normal((M, RECORDS, N)) * np.where(truth != 0, 1.0, 0.1)
+    return jdfl.problems.linear_regression(A, A @ truth + 0.1 * draw.standard_normal((M, RECORDS)))
+
+
+def attacked() -> dict[str, Attacked]:
+    """By name; every registered algorithm but LocalOnly, which sends nothing, is there."""
+    linked, alone = jdfl.network.complete(M), jdfl.network.from_edges([], M, connected=False)
+    noisy = jdfl.Gradients(clip=CLIP, mechanism=jdfl.Gaussian(NOISE))
+    period = jnp.full((M,), 2, jnp.int32)
+    ceps = jdfl.CEPS(
+        s=LARGE, rate=1.0, codec=jdfl.Dense(), sigma=1.0, period=period, clip=CLIP, mechanism=jdfl.Gaussian(2.5)
+    )
+    sound = {
+        "ceps": Attacked(ceps, linked),
+        "choco-sgd": Attacked(jdfl.CHOCO(lr=0.1, gradients=noisy), linked),
+        "d-psgd": Attacked(jdfl.DPSGD(lr=0.1, gradients=noisy), linked),
+        "d-psgd, samples": Attacked(
+            jdfl.DPSGD(lr=0.1, gradients=replace(noisy, batch=60, sampling="poisson", adjacency="add-remove")), linked
+        ),
+        "d-psgd, updates": Attacked(
+            jdfl.DPSGD(lr=0.1, updates=jdfl.Updates(clip=0.5, mechanism=jdfl.Gaussian(NOISE))), linked
+        ),
+        "dcd-psgd": Attacked(jdfl.DCD(lr=0.1, gradients=noisy), linked),
+        "dfedavgm": Attacked(jdfl.DFedAvgM(lr=0.1, local_steps=1, gradients=noisy), alone),
+        "dfedsam": Attacked(jdfl.DFedSAM(lr=0.1, local_steps=1, gradients=noisy), alone),
+        "dsgt": Attacked(jdfl.DSGT(lr=0.05, gradients=noisy), linked),
+        "exact-diffusion": Attacked(jdfl.ExactDiffusion(lr=0.05, gradients=noisy), linked),
+        "extra": Attacked(jdfl.EXTRA(lr=0.05, gradients=noisy), linked),
+        "fedavg": Attacked(jdfl.FedAvg(lr=0.1, local_steps=1, gradients=noisy), linked),
+        "iht-d-psgd": Attacked(jdfl.IHT(s=LARGE, lr=0.1, gradients=noisy), linked),
+        "matcha": Attacked(jdfl.MATCHA(lr=0.1, gradients=noisy), alone),
+        "nids": Attacked(jdfl.NIDS(lr=0.05, gradients=noisy), linked),
+    }
+    assumed = replace(ceps, clip=None, sensitivity=ASSUMED)
+    short = replace(noisy, noisy="communicating")
+    return sound | {
+        "ceps, literal": Attacked(replace(ceps, noise="literal"), linked, False),
+        "ceps, unclipped": Attacked(assumed, linked, False),
+        "d-psgd, noise between messages only": Attacked(jdfl.DPSGD(lr=0.1, period=3, gradients=short), linked, False),
+        "d-psgd, a tenth of the noise": Attacked(
+            jdfl.DPSGD(lr=0.1, gradients=replace(noisy, mechanism=Pretender())), linked, False
+        ),
+    }
+
+
+def collect(seeds: int, runs: int, names: Sequence[str] | None = None) -> list[Row]:
+    """Accounted and shown, for all that is attacked."""
+    rows = []
+    for name, one in attacked().items():
+        if names is not None and name not in names:
+            continue
+        found = [
+            jdfl.audit(one.algorithm, problem(seed), one.network, steps=STEPS, runs=runs, delta=1e-5, key=seed)
+            for seed in range(seeds)
+        ]
+        told = {
+            "claims": [float(one.claims)] * seeds,
+            "releases": [float(audit.releases) for audit in found],
+            "accounted epsilon": [audit.epsilon_accounted for audit in found],
+            "shown epsilon": [audit.epsilon_lower for audit in found],
+            "accounted mu": [audit.mu_accounted for audit in found if audit.mu_accounted is not None],
+            "mu": [audit.mu_hat for audit in found],
+            "AUC": [audit.auc for audit in found],
+            "violated": [float(audit.violated) for audit in found],
+        }
+        rows += [row(name, column, None, values) for column, values in told.items() if values]
+    return rows
+
+
+def verdict(rows: Sequence[Row]) -> list[str]:
+    """What was refuted, and what should have been."""
+    cell = {(one.case, one.column): one.mean for one in rows}
+    names = list(dict.fromkeys(one.case for one in rows))
+    claimed = [name for name in names if cell[name, "claims"]]
+    broken = [name for name in names if not cell[name, "claims"]]
+    refuted = [name for name in claimed if cell[name, "violated"]]
+    missed = [name for name in broken if cell[name, "violated"] < 1]
+    return [
+        f"claimed and not refuted: {len(claimed) - len(refuted)} of {len(claimed)}"
+        + (f"; REFUTED: {', '.join(refuted)}" if refuted else ""),
+        f"broken and caught: {len(broken) - len(missed)} of {len(broken)}"
+        + (f"; MISSED: {', '.join(missed)}" if missed else ""),
+    ]
+
+
+def draw(rows: Sequence[Row], path: Any) -> None:
+    """Shown against accounted epsilon; what lies above the diagonal is refuted."""
+    cell = {(one.case, one.column): one for one in rows}
+    figure = Figure(figsize=(7, 5), layout="constrained")
+    axes = figure.subplots()
+    top = max(one.mean for one in rows if one.column.endswith("epsilon")) * 1.1
+    axes.fill_between([0, top], [0, top], top, color="0.93", label="refuted")
+    for name in dict.fromkeys(one.case for one in rows):
+        claims = bool(cell[name, "claims"].mean)
+        x, y = cell[name, "accounted epsilon"].mean, cell[name, "shown epsilon"].mean
+        axes.plot(x, y, "o" if claims else "X", color="C0" if claims else "C3")
+        axes.annotate(name, (x, y), (4, 3), textcoords="offset points", fontsize=7)
+    axes.set(xlabel="accounted epsilon", ylabel="shown by the attack", xlim=(0, top), ylim=(0, top))
+    axes.legend(loc="upper left")
+    figure.savefig(path, dpi=150)
+
+
+def main(arguments: Sequence[str] | None = None) -> list[Row]:
+    """All attacks, or with `--quick` a few of them."""
+    chosen = options("Reported privacy under attack", seeds=1, arguments=arguments)
+    few = ("ceps", "d-psgd", "ceps, literal", "ceps, unclipped", "d-psgd, a tenth of the noise")
+    rows = collect(chosen.seeds, 8000, few) if chosen.quick else collect(chosen.seeds, 16000)
+    claims = {one.case for one in rows if one.column == "claims" and one.mean}
+    for title, wanted in (("Claimed", True), ("Not claimed", False)):
+        show(f"{title}, delta = 1e-5", [one for one in rows if (one.case in claims) == wanted])
+    print("\n".join(verdict(rows)))
+    draw(rows, chosen.out / f"{NAME}.png")
+    print("written:", save(rows, chosen.out, NAME), chosen.out / f"{NAME}.png")
+    return rows
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
