@@ -154,19 +154,16 @@ def verdict(rows: Sequence[Row]) -> list[str]:
 
 
 def draw(rows: Sequence[Row], path: Any) -> None:
-    """Shown against accounted epsilon; what lies above the diagonal is refuted."""
-    cell = {(one.case, one.column): one for one in rows}
-    figure = Figure(figsize=(7, 5), layout="constrained")
+    """Bars of what was shown, and marks where the accounted epsilon is; what passes its mark is refuted."""
+    cell = {(one.case, one.column): one.mean for one in rows}
+    names = list(dict.fromkeys(one.case for one in rows))[::-1]
+    figure = Figure(figsize=(8, 0.32 * len(names) + 1.2), layout="constrained")
     axes = figure.subplots()
-    top = max(one.mean for one in rows if one.column.endswith("epsilon")) * 1.1
-    axes.fill_between([0, top], [0, top], top, color="0.93", label="refuted")
-    for name in dict.fromkeys(one.case for one in rows):
-        claims = bool(cell[name, "claims"].mean)
-        x, y = cell[name, "accounted epsilon"].mean, cell[name, "shown epsilon"].mean
-        axes.plot(x, y, "o" if claims else "X", color="C0" if claims else "C3")
-        axes.annotate(name, (x, y), (4, 3), textcoords="offset points", fontsize=7)
-    axes.set(xlabel="accounted epsilon", ylabel="shown by the attack", xlim=(0, top), ylim=(0, top))
-    axes.legend(loc="upper left")
+    shown = [cell[name, "shown epsilon"] for name in names]
+    colours = ["C0" if cell[name, "claims"] else "C1" for name in names]
+    axes.barh(names, shown, color=colours, height=0.6)
+    axes.scatter([cell[name, "accounted epsilon"] for name in names], names, marker="|", s=140, color="black", zorder=3)
+    axes.set(xlabel="epsilon: bar, shown by the attack; line, accounted (orange: claimed by nobody)", xlim=(0, None))
     figure.savefig(path, dpi=150)
 
 
