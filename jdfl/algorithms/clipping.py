@@ -6,6 +6,7 @@ Axes: q examples of a node, n parameters.
 from typing import Any
 
 import jax.numpy as jnp
+import numpy as np
 from jax import Array, lax
 
 from jdfl import ops
@@ -29,6 +30,24 @@ def clipped_sum(
     scale = factor(lengths * ops.length(slopes[:, None], norm, tuple(range(1, slopes.ndim + 1))), clip)
     share = (weight * scale).reshape(-1, *[1] * (slopes.ndim - 1))
     return problem.spread(jnp.where(share > 0, slopes, 0.0) * share, data)
+
+
+def check_slopes(problem: Problem) -> None:
+    """Refuse a problem whose slopes are not those of its loss, as of a class that inherits them: ValueError."""
+    data = problem.take(problem.local(0)[0], jnp.arange(1, dtype=jnp.int32))
+    w = jnp.asarray(np.random.default_rng(0).standard_normal(problem.n) / problem.n**0.5, problem.dtype)
+    slopes = problem.slopes(w, data)
+    if slopes is None:
+        return
+    g = np.asarray(problem.example_gradients(w, data)[0], np.float64)
+    made = np.asarray(problem.spread(slopes, data), np.float64)
+    length = float(problem.feature_lengths(data, "l2")[0]) * float(jnp.linalg.norm(slopes[0]))
+    size = np.linalg.norm(g)
+    if not (np.linalg.norm(made - g) <= 1e-3 * size + 1e-6 and abs(length - size) <= 1e-3 * size + 1e-6):
+        raise ValueError(
+            f"Expected slopes, feature_lengths and spread of {type(problem).__name__} that make the gradient of its "
+            "loss, got others. Give the class its own, or slopes that return None."
+        )
 
 
 def _chunks(problem: Problem, w: Array, data: Any, weight: Array, clip: Array, norm: Norm, chunk: int) -> Array:

@@ -12,7 +12,7 @@ import numpy as np
 from jax import Array
 
 from jdfl import checks, ops, struct
-from jdfl.algorithms.clipping import clipped_sum
+from jdfl.algorithms.clipping import check_slopes, clipped_sum
 from jdfl.base import Round
 from jdfl.privacy import NO_NOISE, Guarantee, Mechanism, Sampling, check_mechanism, clipped, stretch
 from jdfl.problems import Problem
@@ -74,6 +74,11 @@ class Gradients:
             if getattr(self, name) is not None:
                 checks.shape((), "It is one number for all nodes.", **{name: getattr(self, name)})
                 checks.positive(**{name: getattr(self, name)})
+        self._check_noise()
+        if self.clip is not None and self.per == "example":
+            check_slopes(problem)
+
+    def _check_noise(self) -> None:
         if self.mechanism is None:
             if self.sensitivity is not None:
                 raise ValueError(

@@ -31,7 +31,7 @@ _EXAMPLES = """examples:
   jdfl account --releases 3 --multiplier 6.46 --delta 1e-5              the epsilon of three Gaussian releases
   jdfl account --releases 3 --epsilon 1 --delta 1e-5                    the noise that three releases need
   jdfl account --releases 1000 --multiplier 1 --sampling poisson --batch 32 --records 5000 --adjacency add-remove
-  jdfl account --algorithm.clip 30 --algorithm.sigma 0.1 --algorithm.mechanism gaussian --privacy.epsilon 4 --steps 60
+  jdfl account --algorithm.clip 30 --algorithm.sigma 0.4 --algorithm.mechanism gaussian --privacy.epsilon 16 --steps 60
   jdfl account --run runs/NAME --privacy.delta 1e-6
   jdfl account --algorithm ceps-paper --algorithm.epsilon 2 --privacy.accounting paper     labelled as no guarantee
 

@@ -33,7 +33,7 @@ _EXAMPLES = """examples:
   jdfl run --algorithm choco-sgd --algorithm.codec sparse --algorithm.codec.share 0.1 --algorithm.gamma 0.1
   jdfl run --config runs/NAME/config.yaml --steps 500  an earlier run, but longer
   jdfl run --resume runs/NAME --steps 500              the same run, from where it ended
-  jdfl run --algorithm.clip 30 --algorithm.sigma 0.1 --algorithm.mechanism gaussian --privacy.epsilon 4   private CEPS
+  jdfl run --algorithm.clip 30 --algorithm.sigma 0.4 --algorithm.mechanism gaussian --privacy.epsilon 16   private CEPS
   jdfl run --json --quiet | jq .metrics.objective      for scripts
 
 exit status: 0 done, 2 a mistake in the settings, 3 the run diverged, 130 interrupted (in both cases what there is

@@ -98,6 +98,23 @@ def test_the_features_lengths_are_computed_once_and_only_where_they_help():
         assert gradients.prepare(PROBLEMS[name]).lengths is None
 
 
+@jdfl.struct.dataclass
+class Absolute(jdfl.problems.LinearRegression):
+    """Another loss, but the slopes of the squares."""
+
+    def loss(self, w, example):
+        a, b = example
+        return jnp.abs(jnp.dot(a, w) - b)
+
+
+def test_slopes_of_another_loss_are_refused():
+    p = PROBLEMS["linear"]
+    with pytest.raises(ValueError, match=r"slopes.*Absolute.*return None"):
+        jdfl.Gradients(clip=CLIP).check(Absolute(p.data, p.weight, p.curvature))
+    for problem in PROBLEMS.values():
+        jdfl.Gradients(clip=CLIP).check(problem)
+
+
 @pytest.mark.parametrize("at_once", [2**24, 3 * M * N])
 def test_chunks_change_nothing(monkeypatch, at_once):
     monkeypatch.setattr(module, "_AT_ONCE", at_once)
