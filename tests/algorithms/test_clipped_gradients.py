@@ -111,7 +111,8 @@ def test_slopes_of_another_loss_are_refused():
     p = PROBLEMS["linear"]
     with pytest.raises(ValueError, match=r"slopes.*Absolute.*return None"):
         jdfl.Gradients(clip=CLIP).check(Absolute(p.data, p.weight, p.curvature))
-    for problem in PROBLEMS.values():
+    huge = p.replace(data=(p.data[0].at[0, 0].set(3e38), p.data[1]))
+    for problem in [*PROBLEMS.values(), huge]:
         jdfl.Gradients(clip=CLIP).check(problem)
 
 
