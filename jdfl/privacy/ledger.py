@@ -14,6 +14,7 @@ from jdfl.privacy.accounting import Adjacency, Sampled, epsilon, most_releases
 from jdfl.privacy.guarantee import Guarantee, Sampling
 from jdfl.privacy.mechanisms import Event, GaussianEvent, LaplaceEvent
 
+_MOST_SEARCHES = 4
 _EVENTS = {"gaussian": GaussianEvent, "laplace": LaplaceEvent}
 
 
@@ -65,11 +66,17 @@ class Ledger:
         return epsilon(self.event, int(self.releases[node]), delta, sampled=self.sampled(node), adjacency=self.relation)
 
     def limits(self, target: float, delta: float) -> np.ndarray:
-        """How many releases every node may make within (target, delta) [m]."""
+        """How many releases every node may make within (target, delta) [m].
+
+        With samples from pools of many sizes all get what the smallest allows: a search takes seconds.
+        """
         if self.event is None:
             return np.zeros_like(self.releases)
-        kinds, which = np.unique(self.records if self.sampling else np.zeros_like(self.records), return_inverse=True)
-        first = [int(np.argmax(which == i)) for i in range(len(kinds))]
+        pools = self.records if self.sampling else np.zeros_like(self.records)
+        if len(np.unique(pools)) > _MOST_SEARCHES:
+            pools = np.full_like(pools, pools.min())
+        kinds, which = np.unique(pools, return_inverse=True)
+        first = [int(np.argmax(self.records == kind)) if self.sampling else 0 for kind in kinds]
         found = [
             most_releases(self.event, target, delta, sampled=self.sampled(node), adjacency=self.relation)
             for node in first

@@ -82,6 +82,15 @@ def test_limits_are_the_last_number_of_releases_that_fits():
     np.testing.assert_array_equal(ledger(event=None).limits(1.0, 1e-5), 0)
 
 
+def test_limits_of_many_sizes_are_those_of_the_smallest():
+    sizes = np.array([90, 50, 70, 60, 80])
+    many = ledger(Sampling("subset", 40), releases=np.zeros(5, int), records=sizes).limits(2.0, 1e-3)
+    one = ledger(Sampling("subset", 40), releases=np.zeros(1, int), records=np.array([50])).limits(2.0, 1e-3)
+    assert many.tolist() == [int(one[0])] * 5
+    alike = ledger(None, releases=np.zeros(5, int), records=sizes).limits(2.0, 1e-3)
+    assert len(set(alike.tolist())) == 1
+
+
 @pytest.mark.parametrize(
     "told",
     [
