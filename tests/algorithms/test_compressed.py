@@ -173,7 +173,7 @@ def test_messages_gradients_and_releases_are_counted(algorithm, grads, noisy, no
     assert result.totals.bits == rounds * degree.sum() * algorithm.codec.bits(N)
     assert result.totals.gradients == rounds * M * grads
     assert result.totals.releases == rounds * M * noisy[noise]
-    assert algorithm.privacy(problem) == gradients.guarantee()
+    assert algorithm.privacy(problem) == gradients.guarantee(problem)
 
 
 def test_safe_gamma_is_the_formula_and_one_for_exact_messages():

@@ -353,6 +353,6 @@ def test_releases_are_one_a_round_and_one_at_the_start():
     assert result.totals.releases == M * 7
     assert result.totals.gradients == M * 7
     guarantee = PRIVATE.privacy(problem)
-    assert guarantee.enforced_by == "per-example clipping"
+    assert guarantee.enforced_by == f"l2 clipping of every example's gradient to {CLIP:g}"
     assert jdfl.run(CLEAN, problem, network(), key=0, steps=6).totals.releases == 0
     assert jdfl.run(jdfl.NIDS(lr=0.05), problem, network(), key=0, steps=6).totals.gradients == M * 7
