@@ -1,14 +1,8 @@
 """Noise mechanisms, clipping, what may be claimed, and what releases add up to."""
 
-from jdfl.privacy.accounting import (
-    Sampled,
-    epsilon,
-    epsilon_pure,
-    epsilon_rdp,
-    most_releases,
-    noise_multiplier,
-)
+from jdfl.privacy.accounting import Sampled, epsilon, epsilon_pure, epsilon_rdp
 from jdfl.privacy.analytic import analytic_gaussian, gaussian_delta, gaussian_epsilon
+from jdfl.privacy.calibration import most_releases, noise_multiplier
 from jdfl.privacy.clipping import clipped, factor, stretch
 from jdfl.privacy.guarantee import NO_NOISE, Guarantee, Published, Sampling
 from jdfl.privacy.ledger import Ledger

@@ -29,7 +29,7 @@ import numpy as np
 from scipy.special import ndtr
 
 from jdfl import checks
-from jdfl.privacy.analytic import check_delta, check_target, gaussian_epsilon
+from jdfl.privacy.analytic import check_delta, gaussian_epsilon
 from jdfl.privacy.mechanisms import Event, GaussianEvent, LaplaceEvent
 
 Adjacency = Literal["replace-one", "add-remove"]
@@ -71,7 +71,7 @@ def epsilon(
     The event's multiplier is relative to the sensitivity under `adjacency`. 0 for no releases. Raises ValueError for a
     delta outside (0, 1), and for subsets under add-remove, whose size would tell.
     """
-    _check(event, releases, sampled, adjacency)
+    check_releases(event, releases, sampled, adjacency)
     check_delta(delta)
     return _epsilon(event, releases, delta, sampled, adjacency)
 
@@ -80,7 +80,7 @@ def epsilon_rdp(
     event: Event, releases: int, delta: float, *, sampled: Sampled | None = None, adjacency: Adjacency = "replace-one"
 ) -> float | None:
     """The same by RDP, looser; None where dp-accounting has no bound for this event."""
-    _check(event, releases, sampled, adjacency)
+    check_releases(event, releases, sampled, adjacency)
     check_delta(delta)
     if releases == 0:
         return 0.0
@@ -103,79 +103,14 @@ def epsilon_rdp(
 
 def epsilon_pure(event: Event, releases: int, *, sampled: Sampled | None = None) -> float | None:
     """The sum of the releases' epsilons at delta = 0; None for Gaussian noise, which has none."""
-    _check(event, releases, sampled, "replace-one")
+    check_releases(event, releases, sampled, "replace-one")
     if not isinstance(event, LaplaceEvent):
         return None
     return _pure(event, releases, sampled)
 
 
-def noise_multiplier(
-    kind: Literal["gaussian", "laplace"],
-    epsilon: float,
-    delta: float,
-    releases: int,
-    *,
-    sampled: Sampled | None = None,
-    adjacency: Adjacency = "replace-one",
-) -> float:
-    """The least noise, in units of the sensitivity, with which so many releases are (epsilon, delta)-DP together.
-
-    The function `epsilon` of the result is at most the target, and above it by less than 1e-4 less noise. Raises
-    ValueError for targets that make no sense.
-    """
-    checks.one_of(("gaussian", "laplace"), kind=kind)
-    check_target(epsilon, delta)
-    checks.whole(1, releases=releases)
-    make = GaussianEvent if kind == "gaussian" else LaplaceEvent
-
-    def enough(log_multiplier: float) -> bool:
-        event = make(math.exp(log_multiplier))
-        return _epsilon(event, releases, delta, sampled, adjacency) <= epsilon
-
-    _check(make(1.0), releases, sampled, adjacency)
-    low = high = math.log(math.sqrt(releases) / epsilon)
-    step = 1.0
-    while not enough(high):
-        low, high, step = high, high + step, 2 * step
-    step = 1.0
-    while low == high or enough(low):
-        high, low, step = min(high, low), low - step, 2 * step
-    while high - low > 1e-5:
-        middle = (low + high) / 2
-        low, high = (low, middle) if enough(middle) else (middle, high)
-    return math.exp(high)
-
-
-def most_releases(
-    event: Event,
-    epsilon: float,
-    delta: float,
-    *,
-    sampled: Sampled | None = None,
-    adjacency: Adjacency = "replace-one",
-    most: int = 2**30,
-) -> int:
-    """How many releases together stay within (epsilon, delta); at most `most`."""
-    _check(event, 1, sampled, adjacency)
-    check_target(epsilon, delta)
-
-    def fits(releases: int) -> bool:
-        return _epsilon(event, releases, delta, sampled, adjacency) <= epsilon
-
-    if not fits(1):
-        return 0
-    low, high = 1, 2
-    while fits(high):
-        if high >= most:
-            return most
-        low, high = high, 2 * high
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if fits(middle) else (low, middle)
-    return low
-
-
-def _check(event: Event, releases: int, sampled: Sampled | None, adjacency: Adjacency) -> None:
+def check_releases(event: Event, releases: int, sampled: Sampled | None, adjacency: Adjacency) -> None:
+    """Refuse what cannot be accounted for: ValueError naming it."""
     checks.positive(noise_multiplier=event.noise_multiplier)
     checks.whole(0, releases=releases)
     checks.one_of(("replace-one", "add-remove"), adjacency=adjacency)
@@ -308,10 +243,3 @@ def _replaced_in_a_sample(gaussian: bool, z: float, rate: float, grid: float, to
 def _laplace_tail(x: np.ndarray, scale: float) -> np.ndarray:
     """The chance of Laplace noise to exceed x."""
     return np.where(x < 0, 1 - np.exp(-np.abs(x) / scale) / 2, np.exp(-np.abs(x) / scale) / 2)
-
-
-def closed_form(event: Event, releases: int, delta: float) -> float | None:
-    """Epsilon of so many Gaussian releases without dp-accounting, to compare with; None for other noise."""
-    if not isinstance(event, GaussianEvent) or releases == 0:
-        return None
-    return gaussian_epsilon(math.sqrt(releases) / event.noise_multiplier, delta)

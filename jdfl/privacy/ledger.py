@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from jdfl.privacy.accounting import Adjacency, Sampled, epsilon, most_releases
+from jdfl.privacy.accounting import Adjacency, Sampled, epsilon
+from jdfl.privacy.calibration import most_releases
 from jdfl.privacy.guarantee import Guarantee, Sampling
 from jdfl.privacy.mechanisms import Event, GaussianEvent, LaplaceEvent
 
