@@ -15,7 +15,7 @@ from jdfl.privacy.ledger import Ledger
 
 Accounting = Literal["sound", "paper"]
 ASSUMPTIONS = (
-    "noise is drawn by JAX's generator, which is not cryptographic, and added in floating point",
+    "noise is drawn by JAX's generator, which is not cryptographic, and in floating point, where its tails end",
     "numbers of records, weights and all settings are public and were not chosen by looking at the data",
     "metrics, curves and summaries of this run are the experimenter's view and are not covered",
 )
