@@ -9,7 +9,8 @@ attack must show more than the noise would buy if what is assumed held:
 - literal: CEPS as printed, whose noise is not stored in u;
 - unclipped: CEPS with the paper's kind of assumed sensitivity, and a record whose gradient is as long as it likes;
 - between messages: D-PSGD whose gradients are noisy after an exchange only;
-- with a tenth of the noise it reports: an audit that could not fail would not notice.
+- with a tenth of the noise it reports: an audit that could not fail would not notice;
+- push-sum whose clip is in its report alone.
 
 MATCHA, DFedAvgM and DFedSAM do not keep what they send; they are attacked over a network without links, where their
 parameters are what they would send. FedAvg is seen through its averages alone, so that little can be shown of it.
@@ -34,6 +35,7 @@ NAME = "privacy_audit"
 M, N, RECORDS, STEPS = 8, 200, 240, 6
 LARGE = 3  # entries of w* that matter
 NOISE, CLIP, ASSUMED = 4.0, 3.0, 0.1  # the last is the paper's u_i
+SHARE = 0.5  # pure epsilon of a message of push-sum
 
 
 @struct.dataclass
@@ -53,6 +55,24 @@ class Pretender:
     def event(self) -> GaussianEvent:
         """What it says that it adds."""
         return GaussianEvent(float(self.multiplier))
+
+
+@struct.dataclass
+class Quiet(jdfl.DPPS):
+    """Push-sum whose messages have a tenth of the noise that it reports."""
+
+    def step(self, state: Any, eps: Any, round: jdfl.Round) -> Any:
+        """One round."""
+        return jdfl.DPPS.step(replace(self, noise_rate=self.noise_rate / 10), state, eps, round)
+
+
+@struct.dataclass
+class Unclipped(jdfl.SGP):
+    """SGP whose noise is planned for a clip that it does not have."""
+
+    def step(self, state: Any, problem: Any, round: jdfl.Round) -> Any:
+        """One round."""
+        return jdfl.SGP.step(replace(self, gradients=replace(self.gradients, clip=None)), state, problem, round)
 
 
 @dataclass(frozen=True)
@@ -76,6 +96,7 @@ def attacked() -> dict[str, Attacked]:
     """By name; every registered algorithm but LocalOnly, which sends nothing, is there."""
     linked, alone = jdfl.network.complete(M), jdfl.network.from_edges([], M, connected=False)
     noisy = jdfl.Gradients(clip=CLIP, mechanism=jdfl.Gaussian(NOISE))
+    steps, messages = jdfl.Gradients(clip=CLIP, per="batch", norm="l1"), jdfl.DPPS(b=SHARE, noise_rate=1.0)
     period = jnp.full((M,), 2, jnp.int32)
     ceps = jdfl.CEPS(
         s=LARGE, rate=1.0, codec=jdfl.Dense(), sigma=1.0, period=period, clip=CLIP, mechanism=jdfl.Gaussian(2.5)
@@ -100,6 +121,10 @@ def attacked() -> dict[str, Attacked]:
         "iht-d-psgd": Attacked(jdfl.IHT(s=LARGE, lr=0.1, gradients=noisy), linked),
         "matcha": Attacked(jdfl.MATCHA(lr=0.1, gradients=noisy), alone),
         "nids": Attacked(jdfl.NIDS(lr=0.05, gradients=noisy), linked),
+        "average-consensus": Attacked(jdfl.AverageConsensus(clip=CLIP, dpps=messages), linked),
+        "partpsp": Attacked(jdfl.PartPSP(gradients=steps, dpps=messages), linked),
+        "pedfl": Attacked(jdfl.PEDFL(gradients=steps, dpps=messages), linked),
+        "sgp": Attacked(jdfl.SGP(gradients=steps, dpps=messages), linked),
     }
     assumed = replace(ceps, clip=None, sensitivity=ASSUMED)
     short = replace(noisy, noisy="communicating")
@@ -109,6 +134,10 @@ def attacked() -> dict[str, Attacked]:
         "d-psgd, noise between messages only": Attacked(jdfl.DPSGD(lr=0.1, period=3, gradients=short), linked, False),
         "d-psgd, a tenth of the noise": Attacked(
             jdfl.DPSGD(lr=0.1, gradients=replace(noisy, mechanism=Pretender())), linked, False
+        ),
+        "sgp, unclipped": Attacked(Unclipped(gradients=steps, dpps=messages), linked, False),
+        "sgp, a tenth of the noise": Attacked(
+            jdfl.SGP(gradients=steps, dpps=Quiet(b=SHARE, noise_rate=1.0)), linked, False
         ),
     }
 

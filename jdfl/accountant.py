@@ -5,6 +5,7 @@ Axes: m nodes.
 
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
@@ -14,7 +15,7 @@ from jdfl.network.graph import Network
 from jdfl.privacy import Accounting, Ledger, PrivacyReport, noise_multiplier, report
 from jdfl.problems import Problem
 from jdfl.result import Result
-from jdfl.runner import check_run, typed_key
+from jdfl.runner import check_run, planned, typed_key
 from jdfl.spending import ledger_of, records_of
 
 _PLACES = ("mechanism", "gradients.mechanism", "updates.mechanism")  # where an algorithm may have its noise
@@ -27,9 +28,9 @@ def planned_releases(
 
     Raises ValueError for what `jdfl.run` refuses.
     """
-    check_run(algorithm, problem, network, steps, 1, None)
+    algorithm = check_run(algorithm, problem, network, steps, 1, None)
     setting = loop.setting(algorithm, problem, network, None, typed_key(key))
-    return np.asarray(loop.releases(setting, int(steps)), np.int64)
+    return np.asarray(loop.releases(setting, jnp.int32(steps)), np.int64)
 
 
 def account(
@@ -71,6 +72,7 @@ def account_plan(
 ) -> PrivacyReport:
     """What a run of so many rounds would be able to say, without running it; raises as `account` does."""
     releases = planned_releases(algorithm, problem, network, steps=steps, key=key)
+    algorithm = planned(algorithm, problem, network, steps)
     return report(algorithm.privacy(problem), releases, records_of(problem), delta=delta, accounting=accounting)
 
 

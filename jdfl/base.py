@@ -76,11 +76,15 @@ def counts(
 class Algorithm(Protocol):
     """A decentralized algorithm: what the nodes do in one round.
 
-    It may also have two ClassVars, `tuned` with the names of the float fields that a comparison tunes, and `uneven`,
-    which is true where rounds differ in how much there is to compute, a method
-    `published_bytes(problem, rounds) -> float | None`, its paper's own formula for transmitted data, and a method
-    `visible(state) -> Array` [m, k], what others may have seen of every node after a round, where that is more than its
-    parameters: what `jdfl.audit` attacks; k is a multiple of n.
+    It may also have these ClassVars: `tuned` with the names of the float fields that a comparison tunes; `uneven`, true
+    where rounds differ in how much there is to compute; `columns`, true where it is W's columns that must sum to one and
+    not its rows, as in push-sum; `planned` with the dotted fields that `plan` fills in. And these methods:
+
+    - `plan(problem, network, steps) -> Self`, on the host before a run: what follows from the network and the number of
+      rounds, such as a schedule of noise. More rounds must give the same beginning.
+    - `published_bytes(problem, rounds) -> float | None`, its paper's own formula for transmitted data.
+    - `visible(state) -> Array` [m, k], what others may have seen of every node after a round, where that is more than
+      its parameters: what `jdfl.audit` attacks; k is a multiple of n.
     """
 
     def check(self, problem: Problem, network: Network) -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from operator import attrgetter
 from typing import Any
 
 import jax
@@ -10,11 +11,12 @@ import numpy as np
 
 from jdfl import checks, loop
 from jdfl.base import Algorithm
+from jdfl.clock import Clock
 from jdfl.metrics import Metric, default_metrics, resolve
 from jdfl.network.graph import Network
 from jdfl.problems import Problem
 from jdfl.result import Result, Tally
-from jdfl.runner import Clock, as_chunk, assemble, check_counters, check_run, typed_key
+from jdfl.runner import as_chunk, assemble, check_counters, check_run, planned, typed_key
 from jdfl.stopping import StopRule
 
 MOST_NUMBERS = 2**26  # in the parameters of runs that go side by side: 256 MB in float32
@@ -55,17 +57,15 @@ def sweep(
     if not isinstance(keys, Iterable) or isinstance(keys, str | Mapping):
         raise ValueError(f"Expected a list of seeds, got keys = {keys!r}. For one seed give [{keys!r}].")
     points, keys = _points(algorithm, over), list(keys)
-    settings = [
-        loop.setting(_at(algorithm, point), problem, network, stop, typed_key(seed))
-        for point in points
-        for seed in keys
-    ]
     labels = [{"seed": seed, **point} for point in points for seed in keys]
-    if not settings:
+    if not labels:
         raise ValueError(f"Expected at least one seed and one value, got keys = {keys!r}, over = {dict(over)!r}.")
-    check_run(_at(algorithm, points[0]), problem, network, steps, every, stop)
+    made = [check_run(_at(algorithm, points[0]), problem, network, steps, every, stop)]
     for point in points[1:]:
-        _at(algorithm, point).check(problem, network)
+        other = _at(algorithm, point)
+        other.check(problem, network)
+        made.append(planned(other, problem, network, steps))
+    settings = [loop.setting(one, problem, network, stop, typed_key(seed)) for one in made for seed in keys]
     check_counters(network, steps)
     steps, every = int(steps), int(every)
     chosen = default_metrics(problem) if metrics is None else resolve(metrics, problem)
@@ -75,6 +75,7 @@ def sweep(
     checks.whole(1, batch=batch)
 
     values = {path: jnp.asarray([label[path] for label in labels], problem.dtype) for path in over}
+    values |= _plans(settings)
     keys_of_lanes = jnp.stack([setting.key for setting in settings])
     records = -(-steps // every)
     with Clock() as clock:
@@ -93,9 +94,8 @@ def sweep(
         tally.add(*as_chunk(first))
         tally.base = {}  # a lane's counters run on from the start
         tally.add(later.rounds, later.metrics, later.counts)
-        guarantee = setting.algorithm.privacy(
-            problem
-        )  # of the settings; what was prepared from data is not told from them
+        # Of the settings: what was prepared from data is not told from them.
+        guarantee = setting.algorithm.privacy(problem)
         result = assemble(setting, params[i], carry, tally, clock, problem, network, steps, guarantee)
         results.append(replace(result, labels=label))
     return results
@@ -128,6 +128,16 @@ def _points(algorithm: Algorithm, over: Mapping[str, Sequence[float]]) -> list[d
     if not over:
         return [{}]
     return [dict(zip(over, map(float, row))) for row in zip(*over.values())]
+
+
+def _plans(settings: Sequence[loop.Setting]) -> dict[str, Any]:
+    """What the algorithms planned for themselves, path by path, a row for every lane."""
+    found = {}
+    for path in getattr(settings[0].algorithm, "planned", ()):
+        rows = [attrgetter(path)(setting.algorithm) for setting in settings]
+        if rows[0] is not None:
+            found[path] = jnp.stack(rows)
+    return found
 
 
 def _at(algorithm: Algorithm, point: Mapping[str, float]) -> Algorithm:

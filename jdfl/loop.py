@@ -219,8 +219,8 @@ def with_field(algorithm: Any, path: str, value: Any) -> Any:
     return algorithm.replace(**{name: with_field(getattr(algorithm, name), rest, value) if rest else value})
 
 
-@partial(jax.jit, static_argnames=("steps",))
-def releases(setting: Setting, steps: int) -> Array:
+@jax.jit
+def releases(setting: Setting, steps: Array) -> Array:
     """How many releases every node [m] makes at the start and in `steps` rounds, whatever a stop rule would say.
 
     What the counts do not depend on, and that is all of the work, is left out by the compiler.
@@ -228,11 +228,10 @@ def releases(setting: Setting, steps: int) -> Array:
     setting, carry, _ = _start(setting, ())
     round_key = jax.random.fold_in(setting.key, _ROUND)
 
-    def one(carry: tuple[Any, Array], k: Array) -> tuple[tuple[Any, Array], None]:
+    def one(k: Array, carry: tuple[Any, Array]) -> tuple[Any, Array]:
         key = jax.random.fold_in(round_key, k)
         round = Round(k, key, _graph(setting, k, key), setting.node)
         state, info = setting.algorithm.step(carry[0], setting.problem, round)
-        return (state, carry[1] + info.releases), None
+        return state, carry[1] + info.releases
 
-    (_, total), _ = lax.scan(one, (carry.state, carry.releases), jnp.arange(steps, dtype=jnp.int32))
-    return total
+    return ops.in_turn(steps, one, (carry.state, carry.releases))[1]

@@ -1,15 +1,21 @@
 """Numbers about the nodes' parameters: functions (w [m, n], problem) -> scalar, evaluated on the device.
 
+Where a problem has parameters that stay with the nodes (`problem.shared`), the average is that of the parameters in
+common, and every node is judged with its own of the others.
+
 REGISTRY has them by name. A metric that needs what a problem lacks (a known truth, labels) raises ValueError from
 `resolve`, before anything is compiled.
 """
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
+import jax
 import jax.numpy as jnp
 from jax import Array
 
 from jdfl import checks
+from jdfl.ops import HIGHEST
 from jdfl.problems import Problem
 
 Metric = Callable[[Array, Problem], Array]
@@ -20,8 +26,16 @@ def average(w: Array) -> Array:
     return jnp.mean(w, axis=0)
 
 
+def personal(w: Array, problem: Problem) -> Array:
+    """Every node's parameters [m, n] with those in common replaced by their mean over the nodes."""
+    mean = jnp.broadcast_to(average(w)[None], w.shape)
+    return jnp.where(jnp.arange(problem.n)[None] < problem.n_shared, mean, w)
+
+
 def objective(w: Array, problem: Problem) -> Array:
     """mean_i f_i at the average of the nodes' parameters: what the papers call the objective."""
+    if problem.n_shared < problem.n:
+        return jnp.mean(problem.values(personal(w, problem)))
     return jnp.mean(problem.values_at(average(w)))
 
 
@@ -31,7 +45,8 @@ def objective_local(w: Array, problem: Problem) -> Array:
 
 
 def consensus(w: Array, problem: Problem) -> Array:
-    """(1/m) sum_i ||w_i - average||^2."""
+    """(1/m) sum_i ||w_i - average||^2, over the parameters in common."""
+    w = w[:, : problem.n_shared]
     return jnp.sum((w - average(w)[None, :]) ** 2) / w.shape[0]
 
 
@@ -52,33 +67,70 @@ def support_recovery(w: Array, problem: Problem) -> Array:
     return jnp.sum(found).astype(w.dtype) / size.astype(w.dtype)
 
 
-def _predictions(w: Array, problem: Problem) -> tuple[Array, Array]:
-    """Predicted and true classes of the test set at the average parameters."""
-    features, labels = problem.test  # pyright: ignore[reportGeneralTypeIssues]
-    scores = problem.scores(average(w), features)
-    predicted = jnp.argmax(scores, axis=1) if scores.ndim == 2 else scores > 0
-    return predicted.astype(jnp.int32), labels.astype(jnp.int32)
+def class_accuracies(w: Array, problem: Problem) -> tuple[Array, Array]:
+    """The share of every class's test examples classified correctly, and the classes' shares of the test set [classes].
+
+    The first is [k, classes] for the k different sets of parameters that there are: one, the average, or every node's
+    where some parameters stay with the nodes. A class without examples has accuracy 0.
+    """
+    labels = problem.test[1].astype(jnp.int32)  # pyright: ignore[reportOptionalSubscript]
+    classes = max(2, getattr(problem, "classes", 2))
+    label_is = (labels[None, :] == jnp.arange(classes, dtype=jnp.int32)[:, None]).astype(w.dtype)
+    size = jnp.sum(label_is, axis=1)
+
+    def one(w_i: Array, data: Any) -> Array:
+        right = (problem.predict(w_i, data) == labels).astype(w.dtype)
+        return jnp.dot(label_is, right, precision=HIGHEST) / jnp.maximum(size, 1.0)
+
+    if problem.n_shared < problem.n:
+        found = problem.each(one, personal(w, problem), problem.data)
+    else:
+        found = one(average(w), problem.local(0)[0])[None]
+    return found, size / jnp.sum(size)
 
 
 def accuracy(w: Array, problem: Problem) -> Array:
-    """The share of test examples that the average parameters classify correctly."""
-    predicted, labels = _predictions(w, problem)
-    return jnp.mean((predicted == labels).astype(w.dtype))
+    """The share of test examples classified correctly, at the average parameters or in the mean over the nodes."""
+    found, share = class_accuracies(w, problem)
+    return jnp.mean(jnp.dot(found, share, precision=HIGHEST))
 
 
 def balanced_accuracy(w: Array, problem: Problem) -> Array:
     """The mean over classes of the share of that class's test examples classified correctly."""
-    predicted, labels = _predictions(w, problem)
-    classes = max(2, getattr(problem, "classes", 2))
-    label_is = labels[None, :] == jnp.arange(classes, dtype=jnp.int32)[:, None]
-    size = jnp.sum(label_is, axis=1).astype(w.dtype)
-    right = jnp.sum(label_is & (predicted == labels)[None, :], axis=1).astype(w.dtype)
-    return jnp.sum(jnp.where(size > 0, right / jnp.maximum(size, 1.0), 0.0)) / jnp.sum((size > 0).astype(w.dtype))
+    found, share = class_accuracies(w, problem)
+    return jnp.sum(jnp.mean(found, axis=0)) / jnp.sum((share > 0).astype(w.dtype))
+
+
+def accuracy_own(w: Array, problem: Problem) -> Array:
+    """The accuracy on test examples in whose classes every node's own examples are distributed, mean over nodes.
+
+    The test set's classes are weighted by the labels of the node's training examples.
+    """
+    found, share = class_accuracies(w, problem)
+    mix = label_shares(problem, found.shape[1]) * (share > 0)
+    mix = mix / jnp.maximum(jnp.sum(mix, axis=1, keepdims=True), jnp.finfo(mix.dtype).tiny)
+    return jnp.mean(jnp.sum(found * mix, axis=1))
+
+
+def label_shares(problem: Problem, classes: int) -> Array:
+    """The share of every class among every node's examples [m, classes]."""
+    labels, here = problem.data[1].astype(jnp.int32), (problem.weight > 0).astype(problem.dtype)
+    count = jax.vmap(lambda label, one: jnp.zeros((classes,), one.dtype).at[label].add(one))(labels, here)
+    return count / jnp.sum(count, axis=1, keepdims=True)
 
 
 REGISTRY: dict[str, Metric] = {
     metric.__name__: metric
-    for metric in (objective, objective_local, consensus, distance, support_recovery, accuracy, balanced_accuracy)
+    for metric in (
+        objective,
+        objective_local,
+        consensus,
+        distance,
+        support_recovery,
+        accuracy,
+        balanced_accuracy,
+        accuracy_own,
+    )
 }
 COUNTS = (  # the history's other columns
     "round",
@@ -90,7 +142,7 @@ COUNTS = (  # the history's other columns
     "releases",
 )
 _NEEDS_TRUTH = (distance, support_recovery)
-_NEEDS_CLASSES = (accuracy, balanced_accuracy)
+_NEEDS_CLASSES = (accuracy, balanced_accuracy, accuracy_own)
 
 
 def resolve(metrics: Sequence[str | Metric], problem: Problem) -> tuple[Metric, ...]:
@@ -135,5 +187,5 @@ def default_metrics(problem: Problem) -> tuple[Metric, ...]:
     if problem.truth is not None:
         chosen += _NEEDS_TRUTH
     if problem.test is not None and classifies(problem):
-        chosen += _NEEDS_CLASSES
+        chosen += (accuracy, balanced_accuracy)
     return tuple(chosen)

@@ -4,6 +4,7 @@ Axes: m nodes, n parameters, d slots of the neighbour table, b rows of a block.
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import jax
@@ -27,13 +28,50 @@ def node_normal(key: Array, purpose: int, node: Array, shape: tuple[int, ...], d
     return jax.vmap(lambda one: jax.random.normal(one, shape, dtype))(node_keys(key, purpose, node))
 
 
+def permuted(key: Array, place: Array, size: Array) -> Array:
+    """Where a random permutation of 0 .. size-1, the key's own, puts the places [b]; the others are not computed.
+
+    A Feistel network of eight rounds over the next even number of bits, walked until the result is below `size` (J.
+    Black, P. Rogaway: Ciphers with Arbitrary Finite Domains, 2002).
+    """
+    size = size.astype(jnp.uint32)
+    half = (33 - lax.clz(jnp.maximum(size, 2) - 1)) // 2  # bits of a half
+    mask = (jnp.uint32(1) << half) - 1
+    salts = jax.random.bits(key, (8,), jnp.uint32)
+
+    def shuffle(x: Array) -> Array:
+        left, right = x >> half, x & mask
+        for salt in salts:
+            h = (right ^ salt) * jnp.uint32(0x85EBCA6B)
+            h = (h ^ (h >> 13)) * jnp.uint32(0xC2B2AE35)
+            left, right = right, (left ^ h ^ (h >> 16)) & mask
+        return (left << half) | right
+
+    def walk(x: Array) -> Array:
+        return jnp.where(x < size, x, shuffle(x))
+
+    x = lax.while_loop(lambda x: jnp.any(x >= size), walk, shuffle(place.astype(jnp.uint32)))
+    return x.astype(place.dtype)
+
+
 def length(x: Array, norm: str, axes: tuple[int, ...] = (-1,)) -> Array:
-    """The l1, l2 or linf norm of x over `axes`."""
+    """The l1, l2 or linf norm of x over `axes`; right for every size of numbers, as a clip has to rely on it.
+
+    Plain squares become 0 below 1e-19 in float32, and infinite above 1e19, so that small and large numbers are first
+    multiplied by a power of two. No division by the largest: compiled, it is a product with its reciprocal, which is 0
+    above 8e37. A length that is too large for its type is infinite, and that of a NaN is NaN.
+    """
     if norm == "l1":
         return jnp.sum(jnp.abs(x), axis=axes)
+    top = jnp.max(jnp.abs(x), axis=axes, initial=0.0)
     if norm == "linf":
-        return jnp.max(jnp.abs(x), axis=axes, initial=0.0)
-    return jnp.sqrt(jnp.sum(jnp.square(x), axis=axes))
+        return top
+    bits = int(jnp.finfo(x.dtype).maxexp)
+    small, large, shift = top < 2.0 ** (-bits // 4), top > 2.0 ** (bits // 4), 2.0 ** (5 * bits // 8)
+    one = jnp.ones_like(top)
+    up = jnp.where(small, shift, jnp.where(large, 1 / shift, one))
+    down = jnp.where(small, 1 / shift, jnp.where(large, shift, one))
+    return down * jnp.sqrt(jnp.sum(jnp.square(x * jnp.expand_dims(up, axes)), axis=axes))
 
 
 def for_rows(wanted: Array, block: int, update: Callable[[Array, Any], Any], carry: Any) -> Any:
@@ -51,6 +89,26 @@ def for_rows(wanted: Array, block: int, update: Callable[[Array, Any], Any], car
         return update(lax.dynamic_slice(order, (b * block,), (block,)), carry)
 
     return lax.fori_loop(0, blocks, one_block, carry)
+
+
+def in_turn(steps: Array, body: Callable[[Array, Any], Any], carry: Any) -> Any:
+    """`lax.fori_loop(0, steps, body, carry)`, for steps [] up to 2^30, without the work that nobody needs.
+
+    JAX leaves out of scans and conditions what no result depends on, of the carry also, but nothing of a loop whose
+    number of turns is traced. So these are scans of 32 turns in one another, where parts beyond `steps` are skipped.
+    """
+
+    def part(size: int, begin: Array, carry: Any) -> Any:
+        if size == 1:
+            return body(begin, carry)
+
+        def turn(carry: Any, i: Array) -> tuple[Any, None]:
+            k = begin + i * (size // 32)
+            return lax.cond(k < steps, partial(part, size // 32, k), lambda carry: carry, carry), None
+
+        return lax.scan(turn, carry, jnp.arange(32, dtype=jnp.int32))[0]
+
+    return part(32**6, jnp.int32(0), carry)
 
 
 def skipped_unless(predicate: Array, function: Callable[..., Any], otherwise: Any, *operands: Any) -> Any:

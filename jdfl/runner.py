@@ -1,8 +1,5 @@
 """Runs an algorithm: checks, a jitted start, chunks of rounds on the device, totals and words on the host."""
 
-import signal
-import threading
-import time
 from collections.abc import Sequence
 from contextlib import nullcontext
 from typing import Any
@@ -15,6 +12,8 @@ from jax import Array
 from jdfl import checks, loop
 from jdfl.base import Algorithm
 from jdfl.checkpoint import Checkpoint
+from jdfl.clock import Clock
+from jdfl.interruption import Interruption
 from jdfl.metrics import Metric, default_metrics, resolve
 from jdfl.network import check_graph
 from jdfl.network.graph import Network
@@ -27,22 +26,14 @@ from jdfl.stopping import StopRule, reads_data
 
 MOST_ROUNDS = 2**30  # rounds are counted in int32, and the next record is looked for ahead of them
 
-_compile_seconds = 0.0
-
-
-def _listen(event: str, duration_secs: float, **_: Any) -> None:
-    global _compile_seconds
-    if event.startswith("/jax/core/compile/"):
-        _compile_seconds += duration_secs
-
-
-jax.monitoring.register_event_duration_secs_listener(_listen)
-
 
 def check_run(
     algorithm: Algorithm, problem: Problem, network: Network, steps: int, every: int, stop: StopRule | None
-) -> None:
-    """Everything that can be refused before anything is compiled; raises ValueError."""
+) -> Algorithm:
+    """Everything that can be refused before anything is compiled; raises ValueError.
+
+    Returns the algorithm with what it plans for this network and so many rounds.
+    """
     checks.whole(1, MOST_ROUNDS, steps=steps, every=every)
     checks.able(("step", "init", "params"), "an algorithm", "For example jdfl.CEPS().", algorithm=algorithm)
     checks.able(("data", "weight", "value"), "a problem", "jdfl.problems builds one.", problem=problem)
@@ -56,10 +47,17 @@ def check_run(
             f"Expected a network and a problem of the same size, got network.m = {network.m} and "
             f"problem.m = {problem.m}. Build both for the same number of nodes m."
         )
-    check_graph(network.at(jnp.int32(0), jax.random.key(0)))
+    check_graph(network.at(jnp.int32(0), jax.random.key(0)), columns=getattr(algorithm, "columns", False))
     algorithm.check(problem, network)
     if stop is not None:
         stop.check()
+    return planned(algorithm, problem, network, steps)
+
+
+def planned(algorithm: Algorithm, problem: Problem, network: Network, steps: int) -> Algorithm:
+    """The algorithm with what it computes on the host before a run of so many rounds, such as a schedule of noise."""
+    plan = getattr(algorithm, "plan", None)
+    return algorithm if plan is None else plan(problem, network, int(steps))
 
 
 def run(
@@ -90,17 +88,22 @@ def run(
     of a run that was never interrupted. `steps` counts all rounds.
 
     `epsilon` is a budget: the run ends before the round whose releases would take some node beyond (epsilon, delta);
-    what went before is kept. `delta` is as for `account`.
+    what went before is kept. `delta` is as for `account`, and goes with `epsilon` only.
 
     Ctrl-C ends the run after the chunk under way and keeps what it has (a second one ends it at once, with nothing); so
     does a non-finite parameter, with its round and node.
 
     Raises ValueError for settings that make no sense, before anything is compiled (of a network that changes, the graph
-    of round 0 is looked at), for a budget where nothing can be claimed or that the first release would exceed, and for
-    a resumed run with other noise.
+    of round 0 is looked at), for a delta without epsilon, for a budget where nothing can be claimed or that the first
+    release would exceed, and for a resumed run with other noise.
     """
     checks.whole(1, chunk=chunk)
-    check_run(algorithm, problem, network, steps, every, stop)
+    if delta is not None and epsilon is None:
+        raise ValueError(
+            f"Expected epsilon beside delta = {delta!r}, got epsilon = None: without a budget, delta would do nothing. "
+            "Give epsilon, or give delta to `account` when the run is done."
+        )
+    algorithm = check_run(algorithm, problem, network, steps, every, stop)
     chosen = default_metrics(problem) if metrics is None else resolve(metrics, problem)
     guarantee = algorithm.privacy(problem)
     limit = None if epsilon is None else release_limits(algorithm, problem, epsilon=epsilon, delta=delta)
@@ -152,33 +155,6 @@ def _call(
         callback(Snapshot(rounds, steps, dict(row), lambda: jnp.array(algorithm.params(state), copy=True)))
 
 
-class Interruption:
-    """Notes Ctrl-C instead of raising it while a chunk is under way, whose donated state would be lost.
-
-    A second Ctrl-C is raised. Python takes signals in its main thread only; elsewhere, and where somebody handles
-    them already, nothing is changed.
-    """
-
-    def __init__(self) -> None:
-        self.asked = False
-
-    def __enter__(self) -> "Interruption":
-        main = threading.current_thread() is threading.main_thread()
-        self._replaced = main and signal.getsignal(signal.SIGINT) is signal.default_int_handler
-        if self._replaced:
-            signal.signal(signal.SIGINT, self._note)
-        return self
-
-    def _note(self, number: int, frame: Any) -> None:
-        if self.asked:
-            signal.default_int_handler(number, frame)
-        self.asked = True
-
-    def __exit__(self, *_: object) -> None:
-        if self._replaced:
-            signal.signal(signal.SIGINT, signal.default_int_handler)
-
-
 def as_chunk(record: loop.Record) -> tuple[Any, dict[str, Any], dict[str, Any]]:
     """One record as a chunk of one, for `Tally.add`."""
     every = (record.rounds, record.metrics, record.counts)
@@ -191,7 +167,7 @@ def assemble(
     params: Array,
     carry: loop.Carry,
     tally: Tally,
-    clock: "Clock",
+    clock: Clock,
     problem: Problem,
     network: Network,
     steps: int,
@@ -280,15 +256,3 @@ def typed_key(key: int | Array) -> Array:
 def key_data(key: Array) -> list[int]:
     """A typed key as numbers."""
     return [int(word) for word in np.asarray(jax.random.key_data(key)).ravel()]
-
-
-class Clock:
-    """Wall time of a block, with tracing and compilation apart."""
-
-    def __enter__(self) -> "Clock":
-        self._began, self._compiled = time.perf_counter(), _compile_seconds
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.compile_seconds = _compile_seconds - self._compiled
-        self.seconds = max(0.0, time.perf_counter() - self._began - self.compile_seconds)

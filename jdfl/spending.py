@@ -22,7 +22,7 @@ def ledger_of(algorithm: Algorithm, problem: Problem) -> Ledger:
 
 
 def release_limits(algorithm: Algorithm, problem: Problem, *, epsilon: float, delta: float | None) -> np.ndarray:
-    """How many releases every node [m] may make within (epsilon, delta).
+    """How many releases every node [m] may make within (epsilon, delta), by the guarantee's own neighbouring relation.
 
     Raises ValueError where nothing may be claimed, as `jdfl.privacy.report` does, and for targets that make no sense.
     """

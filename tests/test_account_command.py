@@ -199,6 +199,12 @@ def test_a_budget_that_is_spent_is_told_and_written(capsys, tmp_path):
     assert told["privacy"]["report"]["epsilon"] <= 2
 
 
+def test_a_delta_without_a_budget_is_the_reports(tell):
+    told = tell(f"run {DPSGD} --algorithm.mechanism.multiplier 3 --privacy.delta 1e-7")
+    assert (told["ending"], told["rounds"]) == ("steps", 6)
+    assert told["privacy"]["report"]["delta"] == 1e-7
+
+
 def test_what_cannot_be_reported_is_refused_before_the_run(refuse, tmp_path, monkeypatch):
     monkeypatch.setattr(jdfl, "run", lambda *_, **__: pytest.fail("it ran"))
     assert "delta < 1 / records" in refuse(f"run {DPSGD} --algorithm.mechanism.multiplier 3 --privacy.delta 0.5")

@@ -59,7 +59,7 @@ def test_a_plan_counts_what_a_run_releases(name):
 def test_a_plan_is_counted_without_the_work(name):
     """Its program neither reads the examples nor multiplies matrices."""
     setting = loop.setting(ALGORITHMS[name], problem, network, None, jax.random.key(0))
-    compiled = loop.releases.lower(setting, 1000).compile()
+    compiled = loop.releases.lower(setting, jnp.int32(1000)).compile()
     data = sum(leaf.nbytes for leaf in jax.tree.leaves(problem.data))
     assert compiled.memory_analysis().argument_size_in_bytes < data / 10
     assert " dot(" not in compiled.as_text()
@@ -69,6 +69,14 @@ def test_a_plan_is_counted_without_the_work(name):
         work = loop.advance.lower(carry, setting, jnp.int32(1000), 1, 100, ()).compile()
         assert work.memory_analysis().argument_size_in_bytes > data
         assert " dot(" in work.as_text()
+
+
+def test_plans_of_all_lengths_are_one_program(compilations):
+    assert planned(DPSGD, steps=1).tolist() == [1] * problem.m
+    before = compilations()
+    for steps in (2, 7, 10_000):
+        assert planned(DPSGD, steps=steps).tolist() == [steps] * problem.m
+    assert compilations() == before
 
 
 @pytest.mark.parametrize("name", ["DP-D-PSGD", "DP-CEPS", "FedAvg, half of the clients"])

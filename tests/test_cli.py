@@ -20,15 +20,19 @@ from jdfl import cli
 from jdfl.cache import use_cache
 from jdfl.cli import main
 from jdfl.config import (
+    DPPS,
+    SGP,
     KRegular,
     LinkLoss,
     Matcha,
     NodeParticipation,
+    PartPSP,
     RandomLinks,
     Ring,
     RunConfig,
     from_yaml,
     members,
+    to_yaml,
 )
 from jdfl.problems import NAMES
 from jdfl.progress import Progress
@@ -129,6 +133,39 @@ def test_a_run_repeats_from_its_own_configuration(capsys, tmp_path):
     config = from_yaml(read_run(Path(told["folder"])).config_yaml)
     assert (config.steps, config.network.kind, config.seed, config.problem.n) == (4, "ring", 3, 20)
     assert config.algorithm.codec.kind == "dense"
+
+
+PUSH = ["--problem.m", "4", "--problem.n", "6", "--problem.s", "2", "--problem.rows", "5", "9", "--steps", "3"]
+PUSH += ["--network", "complete", "--algorithm", "sgp", "--algorithm.clip", "1", "--algorithm.dpps.b", "0.5"]
+
+
+def test_noise_on_messages_has_its_settings():
+    args = [*PUSH, "--algorithm.batch", "2", "--algorithm.sampling", "in order", "--algorithm.milestones", "4", "9"]
+    config, _ = cli.run.parse([*args, "--algorithm.dpps.noise-rate", "0.1", "--algorithm.dpps.sensitivity", "real"])
+    assert config.algorithm == SGP(
+        clip=1.0,
+        batch=2,
+        sampling="in order",
+        milestones=(4, 9),
+        dpps=DPPS(b=0.5, noise_rate=0.1, sensitivity="real"),
+    )
+    assert from_yaml(to_yaml(config)) == config
+    args = ["--algorithm", "partpsp", "--algorithm.lr-shared", "0.2", "--algorithm.lr-local", "0.3"]
+    assert cli.run.parse(args)[0].algorithm == PartPSP(lr_shared=0.2, lr_local=0.3)
+
+
+@pytest.mark.parametrize("source", ["certified", "eq22"])
+def test_push_sum_tells_an_epsilon_of_a_certified_schedule_alone(source, capsys, tmp_path):
+    args = [*PUSH, "--algorithm.dpps.sensitivity", source, "--algorithm.dpps.noise-rate", "1"]
+    assert main(["run", *args]) == 0
+    shown = capsys.readouterr().out
+    (folder,) = folders(tmp_path)
+    assert (read_run(folder).summary["privacy"]["report"] is None) == (source == "eq22")
+    assert ("epsilon" in shown.lower()) == (source == "certified")
+    if source == "eq22":
+        assert "Eq. 22, which is no bound" in shown
+        assert main(["account", *args]) == 2
+        assert "certified" in capsys.readouterr().err
 
 
 def test_kinds_and_their_settings_come_in_any_order():
@@ -232,6 +269,18 @@ def test_an_interruption_before_the_first_round_leaves_nothing(capsys, tmp_path,
     monkeypatch.setattr(jdfl, "run", interrupt)
     assert main(["run", *TINY]) == 130
     assert folders(tmp_path) == []
+    assert capsys.readouterr().err == "jdfl: interrupted; only runs that were finished are kept\n"
+
+
+@pytest.mark.parametrize(("command", "work"), [("account", "account_plan"), ("audit", "attacked")])
+def test_what_writes_nothing_says_so_when_it_is_interrupted(command, work, capsys, tmp_path, monkeypatch):
+    def interrupt(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(jdfl if command == "account" else cli.audit, work, interrupt)
+    assert main([command, *TINY]) == 130
+    assert list(tmp_path.iterdir()) == []
+    assert capsys.readouterr().err == "jdfl: interrupted; nothing is written\n"
 
 
 def test_progress_shows_on_a_terminal_only(capsys):

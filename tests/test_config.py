@@ -145,17 +145,40 @@ def test_every_argument_of_the_library_is_in_the_configuration(mirror, function,
         assert there[name] is inspect.Parameter.empty or here[name] == there[name]
 
 
-@pytest.mark.parametrize("mirror", members(config.family.Family).values(), ids=lambda mirror: mirror.kind)
+def defaults_of(cls: Any, *left_out: str) -> dict[str, Any]:
+    """The default of every field of a dataclass that is a setting."""
+    return {field.name: field.default for field in dataclasses.fields(cls) if field.name not in left_out}
+
+
+ORACLE = defaults_of(jdfl.Gradients, "lengths", "order")
+
+
+@pytest.mark.parametrize("mirror", members(config.family.Gossiping).values(), ids=lambda mirror: mirror.kind)
 def test_every_setting_of_the_family_is_in_the_configuration(mirror):
     original = mirror.algorithm
     assert jdfl.algorithms.REGISTRY[mirror.kind] is original
-    here = {field.name: field.default for field in dataclasses.fields(mirror)}
-    there = {field.name: field.default for field in dataclasses.fields(original) if field.name != "gradients"}
-    there |= {field.name: field.default for field in dataclasses.fields(jdfl.Gradients) if field.name != "lengths"}
-    assert set(here) == set(there)
+    assert set(defaults_of(mirror)) == set(defaults_of(original, "gradients")) | set(ORACLE)
     assert mirror().build() == original()
     built = dataclasses.replace(mirror(), batch=3, clip=0.5, mechanism=config.Gaussian(multiplier=2.0)).build()
     assert built.gradients == jdfl.Gradients(batch=3, clip=0.5, mechanism=jdfl.Gaussian(2.0))
+
+
+@pytest.mark.parametrize("mirror", members(config.push_sum.Pushing).values(), ids=lambda mirror: mirror.kind)
+def test_every_setting_of_push_sum_is_in_the_configuration(mirror):
+    """Noise is on messages, so that there is none on gradients."""
+    original, noise = mirror.algorithm, {"mechanism", "sensitivity", "adjacency", "noisy"}
+    assert jdfl.algorithms.REGISTRY[mirror.kind] is original
+    oracle = set(ORACLE) - noise if "gradients" in defaults_of(original) else set()
+    assert set(defaults_of(mirror)) == set(defaults_of(original, "gradients")) | oracle
+    assert mirror().build() == original()
+    told = {"b": 2.0, "noise_rate": 0.5, "sensitivity": "eq22", "constant": 0.9, "contraction": 0.8, "failure": 1e-9}
+    built = dataclasses.replace(mirror(), clip=0.5, dpps=config.DPPS(**told, watch=True)).build()
+    assert built.dpps == jdfl.DPPS(**told, watch=True)
+    assert set(defaults_of(config.DPPS)) == set(defaults_of(jdfl.DPPS, "schedule", "scales"))
+    if oracle:
+        built = dataclasses.replace(mirror(), batch=3, sampling="epochs", milestones=(4, 9), decay=0.5).build()
+        assert built.gradients == jdfl.Gradients(batch=3, sampling="epochs", per="batch", norm="l1")
+        assert (built.milestones, built.decay) == ((4, 9), 0.5)
 
 
 @pytest.mark.parametrize("kind", ["gaussian", "laplace"])
@@ -163,6 +186,8 @@ def test_noise_is_built_with_its_multiplier_or_calibrated(kind):
     mirror = {"gaussian": config.Gaussian, "laplace": config.Laplace}[kind]
     original = {"gaussian": jdfl.Gaussian, "laplace": jdfl.Laplace}[kind]
     assert mirror(multiplier=2.5).build() == original(2.5)
+    with pytest.raises(ValueError, match=r"multiplier of the noise, got none\. Give the mechanism's multiplier"):
+        mirror().build()
     algorithm = config.DPSGD(clip=1.0, mechanism=mirror())
     with pytest.raises(ValueError, match=r"multiplier.*privacy\.epsilon"):
         build(RunConfig(problem=TINY, algorithm=algorithm))
@@ -192,6 +217,14 @@ def test_updates_of_the_configuration_are_the_librarys():
     )
     found = config.settled(calibrated, build(calibrated)[0])
     assert found.algorithm.updates.mechanism.multiplier > 0
+
+
+def test_noise_on_gradients_and_on_updates_is_refused_though_both_are_to_be_found():
+    both = config.DPSGD(
+        clip=1.0, mechanism=config.Gaussian(), updates=config.Updates(clip=1.0, mechanism=config.Laplace())
+    )
+    with pytest.raises(ValueError, match=r"gradients or on updates, got both"):
+        build(RunConfig(problem=TINY, network=config.Ring(), algorithm=both, privacy=config.Privacy(epsilon=2.0)))
 
 
 @pytest.mark.parametrize("name", get_args(config.family.Optimizer))
@@ -229,6 +262,8 @@ SMALL = {
         "ceps": {"s": 2, "mechanism": config.Gaussian(multiplier=1.0), "clip": 1.0},
         "ceps-paper": {"s": 2, "epsilon": 0.5},
         "choco-sgd": {"gamma": 1.0},
+        "partpsp": {"clip": 1.0, "dpps": config.DPPS(b=1.0), "milestones": (1,)},
+        "sgp": {"batch": 2, "sampling": "in order"},
     },
 }
 

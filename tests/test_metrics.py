@@ -154,3 +154,57 @@ def test_metrics_that_cannot_be_given_are_refused(asked, words):
 def test_a_metric_that_needs_the_truth_is_refused_without_it():
     with pytest.raises(ValueError, match="'distance' needs generating parameters"):
         metrics.resolve(["distance"], problem.replace(truth=None))
+
+
+def mixed(shared, labels=((0, 1, 1, 1), (2, 2, 0, 2))):
+    """Two nodes, three classes with unequal labels, 40 test examples; `shared` of nine parameters in common."""
+    draw = np.random.default_rng(4)
+    parts = [(draw.standard_normal((4, 3)), np.asarray(own)) for own in labels]
+    test = draw.standard_normal((40, 3)), draw.choice(3, size=40, p=[0.6, 0.3, 0.1])
+    problem = jdfl.problems.softmax_regression(parts, classes=3, penalty=0.0, test=test)
+    return problem.replace(shared=shared), draw.standard_normal((2, 9)).astype(np.float32)
+
+
+def judged(w, shared):
+    """What every node is judged with: the average of the first `shared` parameters, its own of the others."""
+    return [np.concatenate([w[:, :shared].mean(axis=0), row[shared:]]) for row in w]
+
+
+@pytest.mark.parametrize("shared", [0, 4, 9, None])
+def test_metrics_where_some_parameters_stay_with_the_nodes(shared):
+    problem, w = mixed(shared)
+    count = 9 if shared is None else shared
+    features, labels = (np.asarray(leaf) for leaf in problem.test)
+    right = np.stack([(features @ own.reshape(3, 3)).argmax(axis=1) == labels for own in judged(w, count)])
+    per_class = np.stack([right[:, labels == c].mean(axis=1) for c in range(3)], axis=1)  # [node, class]
+    own = np.array([[0.25, 0.75, 0], [0.25, 0, 0.75]])  # of the nodes' labels
+    assert measure("accuracy", w, problem) == pytest.approx(right.mean())
+    assert measure("balanced_accuracy", w, problem) == pytest.approx(per_class.mean())
+    assert measure("accuracy_own", w, problem) == pytest.approx((own * per_class).sum(axis=1).mean())
+    distance = w[:, :count] - w[:, :count].mean(axis=0)
+    assert measure("consensus", w, problem) == pytest.approx((distance**2).sum(axis=1).mean(), rel=1e-5, abs=1e-9)
+    held = [float(problem.value(jnp.asarray(one), *problem.local(i))) for i, one in enumerate(judged(w, count))]
+    assert measure("objective", w, problem) == pytest.approx(np.mean(held), rel=1e-5)
+    np.testing.assert_allclose(metrics.personal(jnp.asarray(w), problem), judged(w, count), rtol=1e-6)
+
+
+def test_accuracy_on_own_classes_leaves_out_those_that_no_test_example_has():
+    problem, w = mixed(4)
+    features, labels = (np.asarray(leaf) for leaf in problem.test)
+    few = problem.replace(test=tuple(jnp.asarray(leaf[labels != 1]) for leaf in (features, labels)))
+    features, labels = (np.asarray(leaf) for leaf in few.test)
+    right = np.stack([(features @ own.reshape(3, 3)).argmax(axis=1) == labels for own in judged(w, 4)])
+    per_class = np.stack([right[:, labels == c].mean(axis=1) for c in (0, 2)], axis=1)
+    own = np.array([[1.0, 0], [0.25, 0.75]])  # of what is left of the nodes' labels
+    assert measure("accuracy_own", w, few) == pytest.approx((own * per_class).sum(axis=1).mean())
+
+
+def test_shares_of_labels_leave_out_padding():
+    parts = [(np.ones((size, 2)), np.asarray(labels)) for size, labels in ((1, [2]), (4, [0, 0, 1, 2]))]
+    problem = jdfl.problems.softmax_regression(parts, classes=3)
+    np.testing.assert_allclose(metrics.label_shares(problem, 3), [[0, 0, 1], [0.5, 0.25, 0.25]])
+
+
+def test_accuracy_on_own_classes_needs_labelled_test_examples():
+    with pytest.raises(ValueError, match="'accuracy_own' needs labelled test examples"):
+        metrics.resolve(["accuracy_own"], problem)

@@ -1,3 +1,4 @@
+import math
 from functools import partial
 
 import jax
@@ -32,6 +33,37 @@ def test_for_rows_visits_the_wanted_rows_once(wanted, block):
     np.testing.assert_array_equal(count, wanted.astype(int))
     assert blocks == -(-wanted.sum() // block)  # the work follows the number of wanted rows
     assert widths == wanted.sum()
+
+
+@jax.jit
+def digits(steps):
+    """A number that depends on every turn and their order."""
+    return ops.in_turn(steps, lambda k, value: (31 * value + k) % 1009, jnp.int32(1))
+
+
+@pytest.mark.parametrize("steps", [0, 1, 2, 31, 32, 33, 1023, 1024, 1025, 40_000])
+def test_turns_are_made_in_their_order_and_no_more_of_them(steps, compilations):
+    digits(jnp.int32(5))
+    before, expected = compilations(), 1
+    for k in range(steps):
+        expected = (31 * expected + k) % 1009
+    assert int(digits(jnp.int32(steps))) == expected
+    assert compilations() == before
+
+
+def test_turns_leave_out_what_is_not_asked_for():
+    @jax.jit
+    def counts(steps, A):
+        def body(k, carry):
+            w, count, product = carry
+            return A @ w, count + k % 3, product * (count + 1)
+
+        return ops.in_turn(steps, body, (A[0], jnp.int32(0), jnp.int32(1)))[1]
+
+    compiled = counts.lower(jnp.int32(5), jnp.ones((50, 50))).compile()
+    assert compiled.memory_analysis().argument_size_in_bytes == 4  # of steps alone
+    assert " dot(" not in compiled.as_text()
+    assert int(counts(jnp.int32(100), jnp.ones((50, 50)))) == 99
 
 
 @pytest.mark.parametrize("block", [1, 3, N, N + 4])
@@ -69,6 +101,50 @@ def test_randomness_belongs_to_the_node_and_not_to_its_place():
     assert len(np.unique(np.concatenate([jax.random.key_data(one) for one in keys]), axis=0)) == 24
     assert abs(float(jnp.mean(every))) < 0.6
     assert 0.5 < float(jnp.std(every)) < 1.5
+
+
+@partial(jax.jit, static_argnames="room")
+def permutation(key, size, room):
+    """Where the places 0 .. room-1 go; those beyond `size` mean nothing."""
+    return ops.permuted(key, jnp.minimum(jnp.arange(room, dtype=jnp.int32), size - 1), size)
+
+
+@given(st.integers(1, 300), st.integers(0, 2**32 - 1))
+def test_every_size_is_permuted(size, seed):
+    found = np.asarray(permutation(jax.random.key(seed), jnp.int32(size), room=300))[:size]
+    assert found.dtype == np.int32
+    np.testing.assert_array_equal(np.sort(found), np.arange(size))
+
+
+@pytest.mark.parametrize("size", [2**16 - 1, 2**16, 2**16 + 1, 70_000])
+def test_large_sizes_are_permuted(size):
+    found = np.asarray(permutation(jax.random.key(1), jnp.int32(size), room=70_000))[:size]
+    np.testing.assert_array_equal(np.sort(found), np.arange(size))
+    assert abs(np.corrcoef(found, np.arange(size))[0, 1]) < 5 / np.sqrt(size)
+
+
+@jax.jit
+def permutations(keys, size):
+    return jax.vmap(lambda key: ops.permuted(key, jnp.minimum(jnp.arange(10, dtype=jnp.int32), size - 1), size))(keys)
+
+
+@pytest.mark.parametrize("size", [2, 3, 4, 10])
+def test_permutations_of_few_are_close_to_uniform(size):
+    count = 20_000
+    found = np.asarray(permutations(jax.random.split(jax.random.key(size), count), jnp.int32(size)))[:, :size]
+    share = np.stack([np.bincount(column, minlength=size) for column in found.T]) / count  # of values at every place
+    assert np.abs(share * size - 1).max() < 6 * np.sqrt(size / count)
+    if size <= 4:
+        _, orders = np.unique(found, axis=0, return_counts=True)
+        assert len(orders) == math.factorial(size)
+        assert np.abs(orders / count * len(orders) - 1).max() < 6 * np.sqrt(len(orders) / count)
+
+
+def test_a_part_of_a_permutation_is_that_part_of_the_whole():
+    key, size = jax.random.key(3), jnp.int32(100)
+    whole = np.asarray(permutation(key, size, room=100))
+    few = jnp.array([97, 3, 41], jnp.int32)
+    np.testing.assert_array_equal(ops.permuted(key, few, size), whole[np.asarray(few)])
 
 
 def largest_eigenvalue(matrix: np.ndarray, steps: int) -> float:

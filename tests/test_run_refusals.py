@@ -36,6 +36,7 @@ broken = problem.data[0].at[4, 2, 7].set(jnp.nan)
         ({"every": 0}, "every = 0"),
         ({"chunk": 0}, "chunk = 0"),
         ({"chunk": True}, "chunk = True"),
+        ({"delta": 1e-6}, "epsilon beside delta = 1e-06, got epsilon = None.*give delta to `account`"),
         ({"network": ring(5)}, "network.m = 5 and problem.m = 6"),
         ({"problem": problem.replace(data=(broken, problem.data[1]))}, r"data\[0\], got nan at node 4, example 2"),
         ({"metrics": ["nothing"]}, "metric = 'nothing'"),

@@ -2,9 +2,11 @@
 
 from jdfl.algorithms.ceps import CEPS
 from jdfl.algorithms.choco import CHOCO
+from jdfl.algorithms.consensus import AverageConsensus
 from jdfl.algorithms.dcd import DCD
 from jdfl.algorithms.dfedavgm import DFedAvgM
 from jdfl.algorithms.dfedsam import DFedSAM
+from jdfl.algorithms.dpps import DPPS
 from jdfl.algorithms.dpsgd import DPSGD
 from jdfl.algorithms.dsgt import DSGT
 from jdfl.algorithms.exact_diffusion import ExactDiffusion
@@ -15,9 +17,13 @@ from jdfl.algorithms.iht import IHT
 from jdfl.algorithms.local_only import LocalOnly
 from jdfl.algorithms.matcha import MATCHA
 from jdfl.algorithms.nids import NIDS
+from jdfl.algorithms.partpsp import PartPSP
+from jdfl.algorithms.pedfl import PEDFL
+from jdfl.algorithms.sgp import SGP
 from jdfl.algorithms.updates import Updates
 
 REGISTRY = {
+    "average-consensus": AverageConsensus,
     "ceps": CEPS,
     "choco-sgd": CHOCO,
     "d-psgd": DPSGD,
@@ -32,24 +38,32 @@ REGISTRY = {
     "local-only": LocalOnly,
     "matcha": MATCHA,
     "nids": NIDS,
+    "partpsp": PartPSP,
+    "pedfl": PEDFL,
+    "sgp": SGP,
 }
 
 __all__ = [
     "CEPS",
     "CHOCO",
     "DCD",
+    "DPPS",
     "DPSGD",
     "DSGT",
     "EXTRA",
     "IHT",
     "MATCHA",
     "NIDS",
+    "PEDFL",
     "REGISTRY",
+    "SGP",
+    "AverageConsensus",
     "DFedAvgM",
     "DFedSAM",
     "ExactDiffusion",
     "FedAvg",
     "Gradients",
     "LocalOnly",
+    "PartPSP",
     "Updates",
 ]

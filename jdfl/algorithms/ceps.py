@@ -183,12 +183,12 @@ class CEPS:
                 sigma = problem.curvature / self._sizes(round)[1].astype(problem.dtype)
         codec = self.codec.prepare(round.key, round.node, problem.n, self.s, problem.dtype)
         period, sigma = jnp.asarray(period, jnp.int32), jnp.asarray(sigma, problem.dtype) / self.step_scale
-        sigma, lengths = jnp.broadcast_to(sigma, (problem.m,)), self.gradients.prepare(problem).lengths
+        sigma, lengths = jnp.broadcast_to(sigma, (problem.m,)), self.gradients.prepare(problem, round).lengths
         return replace(self, period=period, sigma=sigma, step_scale=1.0, codec=codec, lengths=lengths)
 
     def init(self, problem: Problem, round: Round) -> tuple[State, Info]:
-        """Start from w = 0, u = -grad f(0), m_i = |N_i|."""
-        w = jnp.zeros((problem.m, problem.n), problem.dtype)
+        """Start from w = 0, or the largest entries of where the problem starts, u = -grad f(w), m_i = |N_i|."""
+        w = jax.vmap(ops.top_s, (0, None))(problem.begin(), self.s)
         u = -self._gradient(self.gradients, problem, w)
         releases = jnp.zeros((problem.m,), jnp.int32)
         if self.noise == "kept" and self.mechanism is not None:

@@ -32,7 +32,6 @@ import warnings
 from dataclasses import replace
 from typing import Any, ClassVar, Literal
 
-import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
@@ -111,12 +110,12 @@ class CHOCO:
     def prepare(self, problem: Problem, round: Round) -> "CHOCO":
         """Let the codec draw what it shares, and the gradients prepare what they need."""
         codec = self.codec.prepare(round.key, round.node, problem.n, problem.n, problem.dtype)
-        return replace(self, gradients=self.gradients.prepare(problem), codec=codec)
+        return replace(self, gradients=self.gradients.prepare(problem, round), codec=codec)
 
     def init(self, problem: Problem, round: Round) -> tuple[State, Info]:
-        """Start from x = xhat = 0, which all neighbours know."""
-        x = jnp.zeros((problem.m, problem.n), problem.dtype)
-        state = State(x, jnp.zeros_like(x), descent.begin(self.optimizer, self.lr, x))
+        """Start from x = xhat where the problem says, which all neighbours know."""
+        x = problem.begin()
+        state = State(x, x, descent.begin(self.optimizer, self.lr, x))
         return state, counts(problem.m, {"model": 0})
 
     def step(self, state: State, problem: Problem, round: Round) -> tuple[State, Info]:

@@ -15,16 +15,24 @@ from jdfl.problems import Problem
 
 
 def clipped_sum(
-    problem: Problem, w: Array, data: Any, weight: Array, clip: Array, norm: Norm, lengths: Array | None, chunk: int
+    problem: Problem,
+    w: Array,
+    data: Any,
+    weight: Array,
+    clip: Array,
+    norm: Norm,
+    lengths: Array | None,
+    chunk: int,
+    part: slice | None = None,
 ) -> Array:
     """sum_t weight[t] min(1, clip / ||g_t||) g_t [n] over one node's examples, g_t the loss's gradient at w [n].
 
     `lengths` [q] are those of the features where the problem has slopes (None: computed). Other problems' gradients are
-    formed `chunk` at a time. An example whose gradient is not finite counts as 0.
+    formed `chunk` at a time. An example whose gradient is not finite counts as 0. With `part` g_t is that part of it.
     """
-    slopes = problem.slopes(w, data)
+    slopes = problem.slopes(w, data) if part is None else None
     if slopes is None:
-        return _chunks(problem, w, data, weight, clip, norm, chunk)
+        return _chunks(problem, w, data, weight, clip, norm, chunk, slice(None) if part is None else part)
     if lengths is None:
         lengths = problem.feature_lengths(data, norm)
     scale = factor(lengths * ops.length(slopes[:, None], norm, tuple(range(1, slopes.ndim + 1))), clip)
@@ -52,7 +60,9 @@ def check_slopes(problem: Problem) -> None:
         )
 
 
-def _chunks(problem: Problem, w: Array, data: Any, weight: Array, clip: Array, norm: Norm, chunk: int) -> Array:
+def _chunks(
+    problem: Problem, w: Array, data: Any, weight: Array, clip: Array, norm: Norm, chunk: int, part: slice
+) -> Array:
     q = weight.shape[0]
     count = -(-q // chunk)
     weight = jnp.pad(weight, (0, count * chunk - q))  # the places of the last chunk beyond q weigh nothing
@@ -60,7 +70,7 @@ def _chunks(problem: Problem, w: Array, data: Any, weight: Array, clip: Array, n
     def add(c: Array, total: Array) -> Array:
         place = jnp.minimum(c * chunk + jnp.arange(chunk, dtype=jnp.int32), q - 1)
         here = lax.dynamic_slice_in_dim(weight, c * chunk, chunk)
-        g = clipped(problem.example_gradients(w, problem.take(data, place)), norm, clip)
+        g = clipped(problem.example_gradients(w, problem.take(data, place))[:, part], norm, clip)
         return total + jnp.dot(here, g, precision=ops.HIGHEST)
 
-    return lax.fori_loop(0, count, add, jnp.zeros_like(w))
+    return lax.fori_loop(0, count, add, jnp.zeros_like(w[part]))

@@ -89,11 +89,11 @@ class DCD:
     def prepare(self, problem: Problem, round: Round) -> "DCD":
         """Let the codec draw what it shares, and the gradients prepare what they need."""
         codec = self.codec.prepare(round.key, round.node, problem.n, problem.n, problem.dtype)
-        return replace(self, gradients=self.gradients.prepare(problem), codec=codec)
+        return replace(self, gradients=self.gradients.prepare(problem, round), codec=codec)
 
     def init(self, problem: Problem, round: Round) -> tuple[State, Info]:
-        """Start from x = 0, which all neighbours know."""
-        return State(jnp.zeros((problem.m, problem.n), problem.dtype)), counts(problem.m, {"model": 0})
+        """Start where the problem says, which all neighbours know."""
+        return State(problem.begin()), counts(problem.m, {"model": 0})
 
     def step(self, state: State, problem: Problem, round: Round) -> tuple[State, Info]:
         """One round."""

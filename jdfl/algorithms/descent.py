@@ -67,7 +67,7 @@ def local_steps(
 
     def step(t: Array, carry: tuple[Array, Any]) -> tuple[Array, Any]:
         y, state = carry
-        g = gradients(y, problem, round, step=t, communicating=t == 0)
+        g = gradients(y, problem, round, step=t, steps=count, communicating=t == 0)
         move, state = update(optimizer, lr, g, state, y)
         return y + move, state
 

@@ -91,12 +91,12 @@ class DFedAvgM:
     def prepare(self, problem: Problem, round: Round) -> "DFedAvgM":
         """Let the codec draw what it shares, and the gradients prepare what they need."""
         codec = self.codec.prepare(round.key, round.node, problem.n, problem.n, problem.dtype)
-        return replace(self, gradients=self.gradients.prepare(problem), codec=codec)
+        return replace(self, gradients=self.gradients.prepare(problem, round), codec=codec)
 
     def init(self, problem: Problem, round: Round) -> tuple[State, Info]:
-        """Start from x = xhat = 0, which all neighbours know."""
-        x = jnp.zeros((problem.m, problem.n), problem.dtype)
-        hat = jnp.zeros_like(x) if self.quantised else None
+        """Start from x = xhat where the problem says, which all neighbours know."""
+        x = problem.begin()
+        hat = x if self.quantised else None
         return State(x, hat), counts(problem.m, {"model": 0})
 
     def step(self, state: State, problem: Problem, round: Round) -> tuple[State, Info]:
@@ -105,7 +105,7 @@ class DFedAvgM:
 
         def local(t: Array, carry: tuple[Array, Array]) -> tuple[Array, Array]:
             y, before = carry
-            g = self.gradients(y, problem, round, step=t, communicating=t == 0)
+            g = self.gradients(y, problem, round, step=t, steps=self.local_steps, communicating=t == 0)
             return y - self.lr * g + self.theta * (y - before), y
 
         y, _ = lax.fori_loop(0, self.local_steps, local, (x, x))

@@ -14,6 +14,7 @@ Axes: m nodes, n parameters.
 """
 
 from dataclasses import replace
+from functools import partial
 from typing import Any, ClassVar
 
 import jax.numpy as jnp
@@ -59,20 +60,22 @@ class DFedSAM:
     def prepare(self, problem: Problem, round: Round) -> "DFedSAM":
         """Let the codec draw what it shares, and the gradients prepare what they need."""
         codec = self.codec.prepare(round.key, round.node, problem.n, problem.n, problem.dtype)
-        return replace(self, gradients=self.gradients.prepare(problem), codec=codec)
+        return replace(self, gradients=self.gradients.prepare(problem, round), codec=codec)
 
     def init(self, problem: Problem, round: Round) -> tuple[Array, Info]:
-        """Start from x = 0."""
-        return jnp.zeros((problem.m, problem.n), problem.dtype), counts(problem.m, {"model": 0})
+        """Start where the problem says."""
+        return problem.begin(), counts(problem.m, {"model": 0})
 
     def step(self, x: Array, problem: Problem, round: Round) -> tuple[Array, Info]:
         """One round."""
 
         def local(t: Array, y: Array) -> Array:
-            g = self.gradients(y, problem, round, step=t, communicating=t == 0)
+            here = {"step": t, "steps": self.local_steps, "communicating": t == 0}
+            gradients = partial(self.gradients, problem=problem, round=round, **here)
+            g = gradients(y)
             norm = jnp.linalg.norm(g, axis=1, keepdims=True)
             e = self.rho * g / jnp.where(norm > 0, norm, 1.0)
-            return y - self.lr * self.gradients(y + e, problem, round, step=t, look=1, communicating=t == 0)
+            return y - self.lr * gradients(y + e, look=1)
 
         y = lax.fori_loop(0, self.local_steps, local, x)
         y = released(self.updates, x, y, round)

@@ -69,11 +69,11 @@ class DSGT:
     def prepare(self, problem: Problem, round: Round) -> "DSGT":
         """Let the codec draw what it shares, and the gradients prepare what they need."""
         codec = self.codec.prepare(round.key, round.node, problem.n, problem.n, problem.dtype)
-        return replace(self, gradients=self.gradients.prepare(problem), codec=codec)
+        return replace(self, gradients=self.gradients.prepare(problem, round), codec=codec)
 
     def init(self, problem: Problem, round: Round) -> tuple[State, Info]:
-        """Start from x = 0 and y = g(0)."""
-        x = jnp.zeros((problem.m, problem.n), problem.dtype)
+        """Start from x where the problem says and y = g(x)."""
+        x = problem.begin()
         g = self.gradients(x, problem, round)
         none = {"model": 0, "tracker": 0}
         return State(x, g, g), counts(problem.m, none, grads=1, releases=self.gradients.releases(1, 1))

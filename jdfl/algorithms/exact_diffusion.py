@@ -72,11 +72,11 @@ class ExactDiffusion:
     def prepare(self, problem: Problem, round: Round) -> "ExactDiffusion":
         """Let the codec draw what it shares, and the gradients prepare what they need."""
         codec = self.codec.prepare(round.key, round.node, problem.n, problem.n, problem.dtype)
-        return replace(self, gradients=self.gradients.prepare(problem), codec=codec)
+        return replace(self, gradients=self.gradients.prepare(problem, round), codec=codec)
 
     def init(self, problem: Problem, round: Round) -> tuple[State, Info]:
-        """Start from x = psi = 0."""
-        x = jnp.zeros((problem.m, problem.n), problem.dtype)
+        """Start from x = psi where the problem says."""
+        x = problem.begin()
         return State(x, jnp.zeros_like(x)), counts(problem.m, {"model": 0})
 
     def step(self, state: State, problem: Problem, round: Round) -> tuple[State, Info]:

@@ -37,7 +37,7 @@ def received(codec: Codec, x: Array, round: Round, wanted: Array, purpose: int =
 
 
 def exchange(codec: Codec, x: Array, round: Round, purpose: int = _CODE) -> Array:
-    """W x for rows x [m, n], the rows of others being what arrives of them."""
+    """W x for rows x [m, n], the rows of others being what arrives of them; in synchronised rounds too."""
     graph = round.graph
     if exact(codec, x):
         return mix(graph, x)

@@ -74,11 +74,11 @@ class EXTRA:
     def prepare(self, problem: Problem, round: Round) -> "EXTRA":
         """Let the codec draw what it shares, and the gradients prepare what they need."""
         codec = self.codec.prepare(round.key, round.node, problem.n, problem.n, problem.dtype)
-        return replace(self, gradients=self.gradients.prepare(problem), codec=codec)
+        return replace(self, gradients=self.gradients.prepare(problem, round), codec=codec)
 
     def init(self, problem: Problem, round: Round) -> tuple[State, Info]:
-        """Start from x = 0."""
-        x = jnp.zeros((problem.m, problem.n), problem.dtype)
+        """Start where the problem says."""
+        x = problem.begin()
         return State(x, jnp.zeros_like(x)), counts(problem.m, {"model": 0})
 
     def step(self, state: State, problem: Problem, round: Round) -> tuple[State, Info]:

@@ -71,11 +71,11 @@ class FedAvg:
     def prepare(self, problem: Problem, round: Round) -> "FedAvg":
         """Let the codec draw what it shares, and the gradients prepare what they need."""
         codec = self.codec.prepare(round.key, round.node, problem.n, problem.n, problem.dtype)
-        return replace(self, gradients=self.gradients.prepare(problem), codec=codec)
+        return replace(self, gradients=self.gradients.prepare(problem, round), codec=codec)
 
     def init(self, problem: Problem, round: Round) -> tuple[Array, Info]:
-        """Start from x = 0."""
-        return jnp.zeros((problem.m, problem.n), problem.dtype), counts(problem.m, {"down": 0, "up": 0})
+        """Start where the problem says."""
+        return problem.begin(), counts(problem.m, {"down": 0, "up": 0})
 
     def step(self, x: Array, problem: Problem, round: Round) -> tuple[Array, Info]:
         """One round; only the clients that take part, b of the m, cost anything."""

@@ -17,7 +17,8 @@ from jdfl.base import Round
 from jdfl.privacy import NO_NOISE, Guarantee, Mechanism, Sampling, check_mechanism, clipped, stretch
 from jdfl.problems import Problem
 
-_BATCH, _NOISE = 31, 32  # purposes of the keys
+Sampler = Literal["replacement", "subset", "poisson", "epochs", "in order"]
+_BATCH, _NOISE, _ORDER, _VARIED = 31, 32, 34, 35  # purposes of the keys
 _LOOKS = 4  # most gradients of one step
 _AT_ONCE = 2**24  # numbers in the single-example gradients that are clipped at a time
 
@@ -26,6 +27,7 @@ _REPEATED = (
     "samples are drawn with replacement and may hold a record several times, so they make nothing stronger; "
     'sampling = "subset" or "poisson" does'
 )
+_PASSES = "a record counts in all of its node's releases, although a pass over the data looks at it in one of them"
 
 
 @struct.dataclass
@@ -40,14 +42,16 @@ class Gradients:
 
     Samples of `batch` examples are drawn anew for every step: "replacement" draws each on its own; "subset" draws
     different ones; "poisson" takes every example with probability batch / size, looks at all of them to do so, and
-    divides by the expected size. Only the last two, and single draws, make a guarantee stronger.
+    divides by the expected size. Only the last two, and single draws, make a guarantee stronger. "epochs" goes through
+    a node's examples in an order that is drawn anew for every pass, "in order" in that of the data, `batch` in a round;
+    after size // batch rounds a pass begins, and the last size % batch examples of the order are left out of it.
 
     Neighbouring data sets differ in one record that is replaced, or (`adjacency="add-remove"`) in one whose gradients
     count or are zero; what is divided by stays.
     """
 
     batch: int | None = struct.field(pytree_node=False, default=None)  # examples of one gradient; None: all
-    sampling: Literal["replacement", "subset", "poisson"] = struct.field(pytree_node=False, default="replacement")
+    sampling: Sampler = struct.field(pytree_node=False, default="replacement")
     clip: Any = None  # largest length of a gradient; None: as it is
     per: Literal["example", "batch"] = struct.field(pytree_node=False, default="example")  # whose gradient is clipped
     norm: Literal["l1", "l2", "linf"] = struct.field(pytree_node=False, default="l2")  # in which its length is measured
@@ -56,6 +60,7 @@ class Gradients:
     adjacency: Literal["replace-one", "add-remove"] = struct.field(pytree_node=False, default="replace-one")
     noisy: Literal["always", "communicating"] = struct.field(pytree_node=False, default="always")  # which gradients
     lengths: Any = None  # [m, q] of the examples' features; `prepare` fills it in
+    order: Any = None  # what the passes' orders are drawn from, a key; `prepare` fills it in
 
     def check(self, problem: Problem) -> None:
         """Refuse settings out of range: ValueError naming them."""
@@ -94,8 +99,13 @@ class Gradients:
                 "example can change; sensitivity only assumes a bound, and nothing is claimed then."
             )
 
-    def prepare(self, problem: Problem) -> "Gradients":
-        """With the lengths of the features, where clipped gradients of all examples need them in every round."""
+    def prepare(self, problem: Problem, round: Round) -> "Gradients":
+        """With the lengths of the features, where clipped gradients of all examples need them in every round.
+
+        And with the key of the orders of "epochs".
+        """
+        if self.sampling == "epochs":
+            return replace(self, order=round.key)
         every, data = self.batch is None or self.sampling == "poisson", problem.local(0)[0]
         if (
             self.clip is None
@@ -117,50 +127,85 @@ class Gradients:
         round: Round,
         *,
         step: Array | int = 0,
+        steps: int = 1,
         look: int = 0,
         communicating: Array | bool = True,
+        part: slice | None = None,
     ) -> Array:
-        """The gradient of every f_i at w_i [m, n] for stacked parameters [m, n].
+        """The gradient of every f_i at w_i [m, n] for stacked parameters [m, n], or a `part` of it, which is clipped.
 
-        `step` counts the gradient steps of a round. The looks (0, 1, ...) of one step see the same examples, with fresh
-        noise. `communicating` is whether this step follows an exchange of messages.
+        `step` counts the gradient steps of a round, which has `steps`. The looks (0, 1, ...) of one step see the same
+        examples, with fresh noise. `communicating` is whether this step follows an exchange of messages.
         """
         data, weight, total = problem.data, problem.weight, jnp.sum(problem.weight, axis=1)
         if self.batch is not None:
-            keys = ops.node_keys(jax.random.fold_in(round.key, step), _BATCH, round.node)
-            share = self.batch / problem.sizes.astype(weight.dtype)
-            if self.sampling == "poisson":
-                taken = jax.vmap(lambda key, p: jax.random.bernoulli(key, p, weight.shape[1:]))(keys, share)
-                weight, total = jnp.where(taken, weight, 0.0), total * share
-            else:
-                draw = problem.subset if self.sampling == "subset" else problem.minibatch
-                data, weight = jax.vmap(draw, (0, 0, 0, None))(keys, data, weight, self.batch)
-                total = jnp.sum(weight, axis=1) if self.sampling == "replacement" else total * share
-        g = self.exact(w, problem, data, weight, total)
+            data, weight, total = self._sample(problem, round, step, steps)
+            keys = ops.node_keys(jax.random.fold_in(round.key, step), _VARIED, round.node)
+            data = jax.vmap(problem.varied)(keys, data)
+        g = self.exact(w, problem, data, weight, total, part)
         if self.mechanism is None:
             return g
         keys = ops.node_keys(jax.random.fold_in(round.key, step * _LOOKS + look), _NOISE, round.node)
         noisy = jax.vmap(self.mechanism.add)(keys, g, self.sensitivities(problem))
         return noisy if self.noisy == "always" else jnp.where(communicating, noisy, g)
 
-    def exact(self, w: Array, problem: Problem, data: Any, weight: Array, total: Array) -> Array:
+    def _sample(self, problem: Problem, round: Round, step: Array | int, steps: int) -> tuple[Any, Array, Array]:
+        """The examples of every node that a step looks at, their weights [m, b], and what is divided by [m]."""
+        assert self.batch is not None
+        data, weight, total = problem.data, problem.weight, jnp.sum(problem.weight, axis=1)
+        keys = ops.node_keys(jax.random.fold_in(round.key, step), _BATCH, round.node)
+        share = self.batch / problem.sizes.astype(weight.dtype)
+        if self.sampling == "poisson":
+            taken = jax.vmap(lambda key, p: jax.random.bernoulli(key, p, weight.shape[1:]))(keys, share)
+            return data, jnp.where(taken, weight, 0.0), total * share
+        if self.sampling in ("epochs", "in order"):
+            place = self._turn(problem, round.k * steps + step, round)
+            data, weight = jax.vmap(problem.take)(data, place), jnp.take_along_axis(weight, place, axis=1)
+            return data, weight, jnp.sum(weight, axis=1)
+        draw = problem.subset if self.sampling == "subset" else problem.minibatch
+        data, weight = jax.vmap(draw, (0, 0, 0, None))(keys, data, weight, self.batch)
+        return data, weight, jnp.sum(weight, axis=1) if self.sampling == "replacement" else total * share
+
+    def _turn(self, problem: Problem, step: Array, round: Round) -> Array:
+        """The places [m, b] of the examples whose turn it is in a step, counted over all rounds."""
+        assert self.batch is not None
+        sizes = problem.sizes
+        rounds = sizes // self.batch  # of a pass
+        place = (step % rounds)[:, None] * self.batch + jnp.arange(self.batch, dtype=jnp.int32)[None]
+        if self.sampling == "epochs":
+            keys = jax.vmap(jax.random.fold_in)(ops.node_keys(self.order, _ORDER, round.node), step // rounds)
+            place = jax.vmap(ops.permuted)(keys, place, sizes)
+        return place
+
+    def exact(
+        self, w: Array, problem: Problem, data: Any, weight: Array, total: Array, part: slice | None = None
+    ) -> Array:
         """Gradients [b, n] at w [b, n] of nodes with these data, weights [b, q] and divisors [b], without noise.
+
+        With `part` they are [b, part's length]. What is not in it is not computed where the compiler sees that.
 
         `lengths`, where there are any, must be of the same nodes (`rows`).
         """
-        regulariser = jax.vmap(jax.grad(problem.regulariser))
+        here = slice(None) if part is None else part
+
+        def regulariser(w: Array) -> Array:
+            return jax.vmap(jax.grad(problem.regulariser))(w)[:, here]
+
+        def gradient(w_i: Array, data_i: Any, weight_i: Array) -> Array:
+            return problem.gradient(w_i, data_i, weight_i)[here]
+
         chunk = max(1, min(weight.shape[1], _AT_ONCE // (weight.shape[0] * problem.n)))
 
         def sums(w_i: Array, data_i: Any, weight_i: Array, lengths_i: Array | None) -> Array:
-            return clipped_sum(problem, w_i, data_i, weight_i, self.clip, self.norm, lengths_i, chunk)
+            return clipped_sum(problem, w_i, data_i, weight_i, self.clip, self.norm, lengths_i, chunk, part)
 
         if self.clip is not None and self.per == "example":
-            return regulariser(w) + jax.vmap(sums)(w, data, weight, self.lengths) / total[:, None]
+            return regulariser(w) + problem.each(sums, w, data, weight, self.lengths) / total[:, None]
         # f_i divides by the sum of its weights, which is not what a sample is divided by, and may be zero
-        here = jnp.sum(weight, axis=1)
-        g = jax.vmap(problem.gradient)(w, data, jnp.where(here[:, None] > 0, weight, 1.0))
-        if self.batch is not None and self.sampling != "replacement":
-            g = regulariser(w) + (here / total)[:, None] * (g - regulariser(w))
+        found = jnp.sum(weight, axis=1)
+        g = problem.each(gradient, w, data, jnp.where(found[:, None] > 0, weight, 1.0))
+        if self.sampling in ("subset", "poisson"):
+            g = regulariser(w) + (found / total)[:, None] * (g - regulariser(w))
         if self.clip is None:
             return g
         return regulariser(w) + clipped(g - regulariser(w), self.norm, self.clip)
@@ -178,6 +223,9 @@ class Gradients:
         largest, total = jnp.max(problem.weight, axis=1), jnp.sum(problem.weight, axis=1)
         if self.per == "batch" or (self.batch is not None and self.sampling == "replacement"):
             share = jnp.ones_like(total)
+        elif self.sampling in ("epochs", "in order"):
+            least = jnp.min(jnp.where(problem.weight > 0, problem.weight, jnp.inf), axis=1)
+            share = largest / (self.batch * least)
         elif self.batch is not None:
             share = largest * problem.sizes.astype(dtype) / (self.batch * total)
         else:
@@ -216,7 +264,7 @@ class Gradients:
             reason="",
             event=self.mechanism.event(),
             sampling=self._sampling(looks) if unit == "record" else None,
-            warnings=(_REPEATED,) if self.batch not in (None, 1) and self.sampling == "replacement" else (),
+            warnings=self._warnings(),
         )
         if self.clip is None:
             return replace(
@@ -238,8 +286,15 @@ class Gradients:
             reason="every gradient is clipped and noisy, and everything else is computed from these and from messages",
         )
 
+    def _warnings(self) -> tuple[str, ...]:
+        if self.batch not in (None, 1) and self.sampling == "replacement":
+            return (_REPEATED,)
+        return (_PASSES,) if self.sampling in ("epochs", "in order") else ()
+
     def _sampling(self, looks: int) -> Sampling | None:
         """What amplifies: samples without replacement, of which single draws are one."""
-        if self.batch is None or (self.sampling == "replacement" and self.batch > 1):
+        if self.batch is None or self.sampling in ("epochs", "in order"):
+            return None
+        if self.sampling == "replacement" and self.batch > 1:
             return None
         return Sampling("poisson" if self.sampling == "poisson" else "subset", self.batch, looks)

@@ -2,16 +2,19 @@
 
     x_i <- x_i - lr g_i(x_i)
 
+With `train="local"` the parameters that are meant to be shared (`problem.shared`) stay as they begin, and only the
+others learn: what sharing them must improve on.
+
 Axes: m nodes, n parameters.
 """
 
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import jax.numpy as jnp
 from jax import Array
 
-from jdfl import struct
+from jdfl import checks, struct
 from jdfl.algorithms import descent
 from jdfl.algorithms.gradients import Gradients
 from jdfl.base import Info, Round, counts
@@ -35,26 +38,35 @@ class LocalOnly:
     lr: Any = 0.1  # length of the steps; not used by an optimizer that has its own
     gradients: Gradients = Gradients()
     optimizer: descent.Optimizer = struct.field(pytree_node=False, default=None)
+    train: Literal["all", "local"] = struct.field(pytree_node=False, default="all")  # which parameters learn
     tuned: ClassVar[tuple[str, ...]] = ("lr",)
 
     def check(self, problem: Problem, network: Network) -> None:
         """Refuse settings out of range, naming them."""
         descent.check_rate(self.lr, self.optimizer)
         self.gradients.check(problem)
+        checks.literals(self)
+        if self.train == "local" and problem.n_shared == problem.n:
+            raise ValueError(
+                f"Expected parameters that stay with the nodes for train = 'local', got {problem.name}, all of whose "
+                "are shared. Give the problem a shared part, or train all."
+            )
 
     def prepare(self, problem: Problem, round: Round) -> "LocalOnly":
         """Let the gradients prepare what they need."""
-        return replace(self, gradients=self.gradients.prepare(problem))
+        return replace(self, gradients=self.gradients.prepare(problem, round))
 
     def init(self, problem: Problem, round: Round) -> tuple[State, Info]:
-        """Start from x = 0."""
-        x = jnp.zeros((problem.m, problem.n), problem.dtype)
+        """Start where the problem says."""
+        x = problem.begin()
         return State(x, descent.begin(self.optimizer, self.lr, x)), counts(problem.m, {})
 
     def step(self, state: State, problem: Problem, round: Round) -> tuple[State, Info]:
         """One round."""
         g = self.gradients(state.x, problem, round)
         move, optimizer = descent.update(self.optimizer, self.lr, g, state.optimizer, state.x)
+        if self.train == "local":
+            move = jnp.where(jnp.arange(problem.n)[None] < problem.n_shared, 0, move)
         return State(state.x + move, optimizer), counts(round.m, {}, grads=1)
 
     def params(self, state: State) -> Array:

@@ -15,7 +15,6 @@ Axes: m nodes, n parameters.
 from dataclasses import replace
 from typing import Any, ClassVar
 
-import jax.numpy as jnp
 from jax import Array
 
 from jdfl import checks, struct
@@ -60,11 +59,11 @@ class MATCHA:
     def prepare(self, problem: Problem, round: Round) -> "MATCHA":
         """Let the codec draw what it shares, and the gradients prepare what they need."""
         codec = self.codec.prepare(round.key, round.node, problem.n, problem.n, problem.dtype)
-        return replace(self, gradients=self.gradients.prepare(problem), codec=codec)
+        return replace(self, gradients=self.gradients.prepare(problem, round), codec=codec)
 
     def init(self, problem: Problem, round: Round) -> tuple[State, Info]:
-        """Start from x = 0."""
-        x = jnp.zeros((problem.m, problem.n), problem.dtype)
+        """Start where the problem says."""
+        x = problem.begin()
         return State(x, descent.begin(self.optimizer, self.lr, x)), counts(problem.m, {"model": 0})
 
     def step(self, state: State, problem: Problem, round: Round) -> tuple[State, Info]:

@@ -75,11 +75,11 @@ class NIDS:
     def prepare(self, problem: Problem, round: Round) -> "NIDS":
         """Let the codec draw what it shares, and the gradients prepare what they need."""
         codec = self.codec.prepare(round.key, round.node, problem.n, problem.n, problem.dtype)
-        return replace(self, gradients=self.gradients.prepare(problem), codec=codec)
+        return replace(self, gradients=self.gradients.prepare(problem, round), codec=codec)
 
     def init(self, problem: Problem, round: Round) -> tuple[State, Info]:
-        """Start from x^1 = -lr g(0), which costs a gradient."""
-        x = jnp.zeros((problem.m, problem.n), problem.dtype)
+        """Start from x^1 = x^0 - lr g(x^0), x^0 being where the problem starts; it costs a gradient."""
+        x = problem.begin()
         x = x - self.lr * self.gradients(x, problem, round)
         spent = counts(problem.m, {"model": 0}, grads=1, releases=self.gradients.releases(1, 1))
         return State(x, jnp.zeros_like(x)), spent

@@ -30,6 +30,12 @@ def visible(algorithm: Any, state: Any) -> Array:
     return algorithm.visible(state) if hasattr(algorithm, "visible") else algorithm.params(state)
 
 
+def watched(algorithm: Any) -> Any:
+    """The algorithm with a state that keeps the messages themselves, where it can: those of noisy push-sum."""
+    dpps = getattr(algorithm, "dpps", None)
+    return algorithm if dpps is None else algorithm.replace(dpps=dpps.replace(watch=True))
+
+
 def check_visible(algorithm: Algorithm, problem: Problem, network: Network) -> None:
     """Refuse what an algorithm shows unless it is [m, k] with k a multiple of n."""
 

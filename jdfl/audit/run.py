@@ -23,7 +23,7 @@ from jax import Array
 from jdfl import checks, loop
 from jdfl.audit.attack import attack
 from jdfl.audit.canary import Canary, Limit, designed, given, planted
-from jdfl.audit.observe import check_visible, observe, pilot
+from jdfl.audit.observe import check_visible, observe, pilot, watched
 from jdfl.audit.result import Audit
 from jdfl.base import Algorithm
 from jdfl.network.graph import Network
@@ -68,7 +68,7 @@ def audit(
     of examples, and for runs that do not stay finite.
     """
     began = time.perf_counter()
-    check_run(algorithm, problem, network, steps, 1, None)
+    algorithm = watched(check_run(algorithm, problem, network, steps, 1, None))
     guarantee = _check(algorithm, problem, runs, node, canary, delta, batch, confidence)
     check_visible(algorithm, problem, network)
     seed = typed_key(key)

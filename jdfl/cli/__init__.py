@@ -73,7 +73,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"jdfl: error: {' '.join(str(error).split())}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
-        kept = "nothing is written" if command == "compare" else "only runs that were finished are kept"
+        kept = "only runs that were finished are kept" if command == "run" else "nothing is written"
         print(f"jdfl: interrupted; {kept}", file=sys.stderr)
         return 130
     except SystemExit as stop:  # tyro's, after help or a complaint

@@ -9,7 +9,7 @@ import jdfl
 from jdfl import checks
 from jdfl.checkpoint import read_checkpoint
 from jdfl.cli import flags
-from jdfl.config import RunConfig, build, from_yaml
+from jdfl.config import RunConfig, build
 from jdfl.privacy import (
     GaussianEvent,
     LaplaceEvent,
@@ -20,6 +20,7 @@ from jdfl.privacy import (
     noise_multiplier,
     report,
 )
+from jdfl.runner import planned
 from jdfl.spending import ledger_of
 
 _ABOUT = """What releases add up to, and how much noise a target needs; nothing is run.
@@ -71,12 +72,7 @@ class Options:
 
 def parse(args: list[str]) -> tuple[RunConfig, Options]:
     """The configuration and options behind the flags of `jdfl account`."""
-    named, run = flags.given(args, "config"), flags.given(args, "run")
-    if named is None and run is not None:
-        named = str(Path(run) / "config.yaml")
-    start = RunConfig() if named is None else from_yaml(flags.read(named))
-    parsed = flags.parse(args, start, Options(), prog="jdfl account", about=_ABOUT, examples=_EXAMPLES)
-    return parsed.config, parsed.options
+    return flags.parse_run(args, Options(), prog="jdfl account", about=_ABOUT, examples=_EXAMPLES, folder="run")
 
 
 def account(config: RunConfig, options: Options) -> int:
@@ -116,6 +112,7 @@ def _of_a_run(config: RunConfig, options: Options) -> jdfl.PrivacyReport:
             delta=spend.delta,
             accounting=spend.accounting,
         )
+    algorithm = planned(algorithm, problem, network, config.steps)
     found = read_checkpoint(options.run / "state.npz", algorithm, problem, network)
     found.ledger.check_same(ledger_of(algorithm, problem))
     guarantee, ledger = algorithm.privacy(problem), found.ledger

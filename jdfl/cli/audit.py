@@ -8,7 +8,7 @@ from typing import Literal
 from jdfl.audit import audit as attacked
 from jdfl.cache import use_cache
 from jdfl.cli import flags
-from jdfl.config import RunConfig, build, from_yaml
+from jdfl.config import RunConfig, build
 from jdfl.config.defaults import defaults
 
 _ABOUT = """Attack the privacy that an algorithm reports: many runs on two neighbouring data sets are told apart.
@@ -50,10 +50,7 @@ class Options:
 
 def parse(args: list[str]) -> tuple[RunConfig, Options]:
     """The configuration and options behind the flags of `jdfl audit`."""
-    named = flags.given(args, "config")
-    start = RunConfig() if named is None else from_yaml(flags.read(named))
-    parsed = flags.parse(args, start, Options(), prog="jdfl audit", about=_ABOUT, examples=_EXAMPLES)
-    return parsed.config, parsed.options
+    return flags.parse_run(args, Options(), prog="jdfl audit", about=_ABOUT, examples=_EXAMPLES)
 
 
 def audit(config: RunConfig, options: Options) -> int:

@@ -8,13 +8,14 @@ the configuration that has them.
 import dataclasses
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_type_hints
+from typing import Annotated, Any, Literal, TypeVar, get_type_hints
 
 import tyro
 
-from jdfl.config import members
+from jdfl.config import RunConfig, from_yaml, members
 
 Field = tuple[str, Any, Any]  # of dataclasses.make_dataclass
+Options = TypeVar("Options")
 
 
 def parse(
@@ -42,6 +43,22 @@ def parse(
         if stop.code == 0:
             print(examples, end="")
         raise
+
+
+def parse_run(
+    args: list[str], options: Options, *, prog: str, about: str, examples: str, folder: str = ""
+) -> tuple[RunConfig, Options]:
+    """The configuration of a run and the options, as the flags set them.
+
+    They start from the file at --config, or else from the config.yaml in the run's folder that the flag `folder` names,
+    or else from the defaults. Raises SystemExit as `parse` does, ValueError and FileNotFoundError for such a file.
+    """
+    file, run = given(args, "config"), given(args, folder) if folder else None
+    if file is None and run is not None:
+        file = str(Path(run) / "config.yaml")
+    start = RunConfig() if file is None else from_yaml(read(file))
+    parsed = parse(args, start, options, prog=prog, about=about, examples=examples)
+    return parsed.config, parsed.options
 
 
 def several(name: str, classes: dict[str, type], text: str) -> Field:

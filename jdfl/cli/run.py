@@ -13,10 +13,11 @@ from jdfl.accountant import check_account
 from jdfl.cache import use_cache
 from jdfl.checkpoint import read_checkpoint
 from jdfl.cli import flags
-from jdfl.config import RunConfig, build, from_yaml, settled, to_yaml
+from jdfl.config import RunConfig, build, settled, to_yaml
 from jdfl.progress import Progress
 from jdfl.result import Result
 from jdfl.results import new_run_folder, write_run
+from jdfl.runner import planned
 from jdfl.summary import spread_text, summary, summary_text
 
 _ABOUT = """Run an algorithm on a problem over a network, and keep everything about it in a new folder.
@@ -61,12 +62,7 @@ class Options:
 
 def parse(args: list[str]) -> tuple[RunConfig, Options]:
     """The configuration and options behind the flags of `jdfl run`."""
-    named, resumed = flags.given(args, "config"), flags.given(args, "resume")
-    if named is None and resumed is not None:
-        named = str(Path(resumed) / "config.yaml")
-    start = RunConfig() if named is None else from_yaml(flags.read(named))
-    parsed = flags.parse(args, start, Options(), prog="jdfl run", about=_ABOUT, examples=_EXAMPLES)
-    return parsed.config, parsed.options
+    return flags.parse_run(args, Options(), prog="jdfl run", about=_ABOUT, examples=_EXAMPLES, folder="resume")
 
 
 def run(config: RunConfig, options: Options) -> int:
@@ -76,11 +72,13 @@ def run(config: RunConfig, options: Options) -> int:
     algorithm, problem, network, stop = build(config)
     config = settled(config, algorithm)
     told_how: Any = {"delta": config.privacy.delta, "accounting": config.privacy.accounting}
-    check_account(algorithm, problem, **told_how)
+    check_account(planned(algorithm, problem, network, config.steps), problem, **told_how)
     resume = None
     if options.resume is not None:
         checks.one_of((1,), "A run is resumed with its own seed.", repeats=options.repeats)
-        resume = read_checkpoint(options.resume / "state.npz", algorithm, problem, network)
+        resume = read_checkpoint(
+            options.resume / "state.npz", planned(algorithm, problem, network, config.steps), problem, network
+        )
     told: list[dict[str, Any]] = []
     status = 0
     for seed in range(config.seed, config.seed + options.repeats):
@@ -101,7 +99,7 @@ def run(config: RunConfig, options: Options) -> int:
                     chunk=config.chunk,
                     resume=resume,
                     epsilon=config.privacy.epsilon,
-                    delta=config.privacy.delta,
+                    delta=None if config.privacy.epsilon is None else config.privacy.delta,
                 )
             write_run(folder, to_yaml(one), result, draw=report.figure, **told_how)
         except BaseException:

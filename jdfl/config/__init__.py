@@ -6,6 +6,7 @@ and one name in the annotation of the field that may hold it.
 """
 
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from typing import Any
 
 from jdfl import accountant, runner
@@ -48,6 +49,7 @@ from jdfl.config.network import (
 )
 from jdfl.config.privacy import Privacy
 from jdfl.config.problem import Classification, Example1
+from jdfl.config.push_sum import DPPS, PEDFL, SGP, AverageConsensus, PartPSP
 from jdfl.config.sequences import (
     Changing,
     ErdosRenyiRounds,
@@ -71,14 +73,18 @@ __all__ = [
     "CEPS",
     "CHOCO",
     "DCD",
+    "DPPS",
     "DPSGD",
     "DSGT",
     "EXTRA",
     "IHT",
     "MATCHA",
     "NIDS",
+    "PEDFL",
     "QSGD",
+    "SGP",
     "AutoStop",
+    "AverageConsensus",
     "BarabasiAlbert",
     "CEPSPaper",
     "Circulant",
@@ -109,6 +115,7 @@ __all__ = [
     "ObjectiveStop",
     "OneBit",
     "OnePeerExponential",
+    "PartPSP",
     "PartialCommunication",
     "Periodic",
     "Privacy",
@@ -181,35 +188,45 @@ def build(config: RunConfig) -> tuple[Algorithm, Problem, Network, StopRule | No
     ValueError for values that make no sense, FileNotFoundError for files that are not there.
     """
     problem = config.problem.build()
-    algorithm, network = config.algorithm.build(), config.network.build(problem.m)
-    if _unknown_noise(config.algorithm):
-        spend = config.privacy
-        if spend.epsilon is None:
-            raise ValueError(
-                "Expected a multiplier of the noise, got none. Give the mechanism's multiplier, or privacy.epsilon, to "
-                "which it is then calibrated."
-            )
-        algorithm = accountant.calibrate(
-            algorithm, problem, network, steps=config.steps, key=config.seed, epsilon=spend.epsilon, delta=spend.delta
+    network, algorithm, spend = config.network.build(problem.m), config.algorithm, config.privacy
+    unknown = _unknown_noise(algorithm)
+    if unknown and spend.epsilon is not None:
+        for path in unknown:
+            algorithm = _with_noise(algorithm, path, 1.0)  # whatever it is, it is replaced
+        built = accountant.calibrate(
+            algorithm.build(),
+            problem,
+            network,
+            steps=config.steps,
+            key=config.seed,
+            epsilon=spend.epsilon,
+            delta=spend.delta,
         )
-    stop = None if config.stop is None else config.stop.build(algorithm)
-    return algorithm, problem, network, stop
+    else:
+        built = algorithm.build()
+    stop = None if config.stop is None else config.stop.build(built)
+    return built, problem, network, stop
 
 
 def settled(config: RunConfig, algorithm: Algorithm) -> RunConfig:
     """The configuration with the multiplier of the noise that `build` found where it has none."""
-    if not _unknown_noise(config.algorithm):
+    unknown = _unknown_noise(config.algorithm)
+    if not unknown:
         return config
-    path = accountant.noise_place(algorithm).removeprefix("gradients.").split(".")
-    mechanism: Any = algorithm
-    for name in accountant.noise_place(algorithm).split("."):
-        mechanism = getattr(mechanism, name)
-    place: Any = config.algorithm if len(path) == 1 else getattr(config.algorithm, path[0])
-    found = replace(place, mechanism=replace(place.mechanism, multiplier=float(mechanism.multiplier)))
-    return replace(config, algorithm=found if len(path) == 1 else replace(config.algorithm, **{path[0]: found}))
+    found = attrgetter(f"{accountant.noise_place(algorithm)}.multiplier")(algorithm)
+    return replace(config, algorithm=_with_noise(config.algorithm, unknown[0], float(found)))
 
 
-def _unknown_noise(config: object) -> bool:
-    """Whether a mechanism is without its multiplier."""
-    mechanisms = (getattr(config, "mechanism", None), getattr(getattr(config, "updates", None), "mechanism", None))
-    return any(one is not None and one.multiplier is None for one in mechanisms)
+def _unknown_noise(config: Any) -> list[str]:
+    """The dotted paths of an algorithm's mechanisms that are without their multiplier."""
+    places = {"mechanism": config, "updates.mechanism": getattr(config, "updates", None)}
+    mechanisms = {path: getattr(place, "mechanism", None) for path, place in places.items()}
+    return [path for path, one in mechanisms.items() if one is not None and one.multiplier is None]
+
+
+def _with_noise(config: Any, path: str, multiplier: float) -> Any:
+    """The configuration with the multiplier of the mechanism at a dotted path."""
+    name, _, rest = path.partition(".")
+    inner = getattr(config, name)
+    new = _with_noise(inner, rest, multiplier) if rest else replace(inner, multiplier=multiplier)
+    return replace(config, **{name: new})

@@ -10,17 +10,26 @@ from jdfl.config.defaults import defaults, fields
 _paper = defaults(algorithms.CEPS.paper)
 
 
+def _known(multiplier: float | None) -> float:
+    if multiplier is None:
+        raise ValueError(
+            "Expected a multiplier of the noise, got none. Give the mechanism's multiplier; a single run may have "
+            "privacy.epsilon instead, to which the multiplier is then calibrated."
+        )
+    return multiplier
+
+
 @dataclass(frozen=True, kw_only=True)
 class Gaussian:
     """Gaussian noise on every entry of what is released."""
 
     kind: ClassVar[str] = "gaussian"
     multiplier: float | None = None
-    """Standard deviation of the noise in units of the l2 sensitivity; None: the least that privacy.epsilon allows."""
+    """Standard deviation of the noise by the l2 sensitivity; None: the least that a run's privacy.epsilon allows."""
 
     def build(self) -> privacy.Mechanism:
-        """The mechanism; of a multiplier that is still to be found it is 1."""
-        return privacy.Gaussian(1.0 if self.multiplier is None else self.multiplier)
+        """The mechanism; ValueError where the multiplier is not known."""
+        return privacy.Gaussian(_known(self.multiplier))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,11 +38,11 @@ class Laplace:
 
     kind: ClassVar[str] = "laplace"
     multiplier: float | None = None
-    """Scale of the noise in units of the l1 sensitivity; None: the least that privacy.epsilon allows."""
+    """Scale of the noise by the l1 sensitivity; None: the least that a run's privacy.epsilon allows."""
 
     def build(self) -> privacy.Mechanism:
-        """The mechanism; of a multiplier that is still to be found it is 1."""
-        return privacy.Laplace(1.0 if self.multiplier is None else self.multiplier)
+        """The mechanism; ValueError where the multiplier is not known."""
+        return privacy.Laplace(_known(self.multiplier))
 
 
 @dataclass(frozen=True, kw_only=True)

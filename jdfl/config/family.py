@@ -10,6 +10,7 @@ import optax
 from jdfl import algorithms
 from jdfl.config.algorithm import Gaussian, Laplace
 from jdfl.config.codec import Codecs, Dense, Sparse
+from jdfl.config.push_sum import Pushing, Sampling
 
 _OPTIMIZERS = {
     "sgd": None,
@@ -54,8 +55,9 @@ class _Descent:
     """Length of the steps."""
     batch: int | None = algorithms.Gradients.batch
     """Examples of one gradient; None: all of the node's."""
-    sampling: Literal["replacement", "subset", "poisson"] = algorithms.Gradients.sampling
-    """How a batch is drawn: each example on its own, different ones, or every example by chance."""
+    sampling: Sampling = algorithms.Gradients.sampling
+    """How a batch is drawn: each example on its own, different ones, every example by chance, or all in turn, shuffled
+    for every pass or in the order of the data."""
     clip: float | None = algorithms.Gradients.clip
     """Largest length of a gradient; None: as it is."""
     per: Literal["example", "batch"] = algorithms.Gradients.per
@@ -120,6 +122,8 @@ class LocalOnly(_Descent):
     algorithm: ClassVar[Any] = algorithms.LocalOnly
     optimizer: Optimizer = "sgd"
     """Who makes steps of gradients; momentum is 0.9."""
+    train: Literal["all", "local"] = algorithms.LocalOnly.train
+    """Which parameters learn: all, or those that the problem does not mean to be shared."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -248,6 +252,7 @@ class FedAvg(_Optimized):
     """Whether clients count alike or by their numbers of examples."""
 
 
-Family = (
+Gossiping = (
     DPSGD | LocalOnly | DFedAvgM | DFedSAM | DCD | CHOCO | MATCHA | DSGT | EXTRA | NIDS | ExactDiffusion | IHT | FedAvg
 )
+Family = Gossiping | Pushing

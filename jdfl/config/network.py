@@ -20,7 +20,7 @@ _random_geometric = defaults(network.random_geometric)
 @dataclass(frozen=True, kw_only=True)
 class _Links:
     weights: Weights | None = _erdos_renyi.weights
-    """Rule for the mixing weights; None: metropolis, or uniform if links run one way."""
+    """Rule for the mixing weights; None: metropolis, or uniform if links run one way. out-degree is for push-sum."""
     format: FormatChoice = _erdos_renyi.format
     """How sums over neighbours are computed; auto looks at density, degrees and backend."""
 
@@ -91,6 +91,21 @@ class Exponential:
     def build(self, m: int) -> Static:
         """The network of m nodes."""
         return network.exponential(m, **fields(self))
+
+
+@dataclass(frozen=True, kw_only=True)
+class DOut:
+    """Node i sends to i, i + 1, ..., i + d - 1 (mod m), itself among them, with weight 1 / d each."""
+
+    kind: ClassVar[str] = "d-out"
+    d: int = 4
+    """Nodes that a node sends to, itself among them."""
+    format: FormatChoice = _erdos_renyi.format
+    """How sums over neighbours are computed; auto looks at density, degrees and backend."""
+
+    def build(self, m: int) -> Static:
+        """The network of m nodes."""
+        return network.d_out(m, **fields(self))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,7 +1,8 @@
 """Problems: what the nodes learn."""
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from pathlib import Path
+from typing import Any, ClassVar, Literal
 
 from jdfl import problems
 from jdfl.config.defaults import defaults, fields
@@ -23,9 +24,13 @@ DataName = Literal[
     "digits",
     "realsim_like",
 ]
+ImageName = Literal["digits", "mnist", "fashion_mnist", "cifar10"]
+ModelName = Literal["mlp", "cnn", "resnet18", "vit"]
+PartitionName = Literal["iid", "dirichlet", "shards", "clients"]
 
 _example1 = defaults(problems.example1)
 _classification = defaults(problems.classification)
+_neural = defaults(problems.neural_classification)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,10 +68,15 @@ class Classification:
     files."""
     m: int = _example1.m
     """Number of nodes."""
-    partition: Literal["iid", "dirichlet", "shards"] = _classification.partition
-    """How the nodes share the examples: evenly, by Dirichlet(alpha) shares of every class, or sorted by class."""
+    partition: PartitionName = _classification.partition
+    """How the nodes share the examples: evenly, by Dirichlet(alpha) shares of every class, sorted by class, or every
+    node those of one client."""
     alpha: float = _classification.alpha
     """Of the Dirichlet partition: small values give nodes of few classes."""
+    shards_per_node: int = _classification.shards_per_node
+    """Of the partition by class: pieces of one class, mostly, that a node gets."""
+    clients: str | None = _classification.clients
+    """Of the partition by clients: a text file with the client of every training example."""
     penalty: float = _classification.penalty
     """Weight of the squared norm in the objective (halved)."""
     test_fraction: float = _classification.test_fraction
@@ -84,4 +94,67 @@ class Classification:
 
     def build(self) -> Problem:
         """The problem; FileNotFoundError for a data set whose file is not there."""
-        return problems.classification(**fields(self))
+        given: dict[str, Any] = fields(self) | {"clients": _clients(self.clients)}
+        return problems.classification(**given)
+
+
+@dataclass(frozen=True, kw_only=True)
+class NeuralClassification:
+    """A neural network on images, its examples split over the nodes and its parameters shared or in part."""
+
+    kind: ClassVar[str] = "neural"
+    data: ImageName = "digits"
+    """The images. digits are always there, JDFL_DATA names the folder of the others' files."""
+    m: int = 10
+    """Number of nodes."""
+    model: ModelName = _neural.model
+    """The architecture, made for the images' shape."""
+    shared: str | None = _neural.shared
+    """The parameters that all nodes have in common: a preset (partpsp-1, partpsp-2, all) or patterns of their names,
+    separated by commas, as in layer1.*,layer2.*; none: all."""
+    partition: PartitionName = _neural.partition
+    """How the nodes share the examples: evenly, by Dirichlet(alpha) shares of every class, sorted by class, or every
+    node those of one client."""
+    alpha: float = _neural.alpha
+    """Of the Dirichlet partition: small values give nodes of few classes."""
+    shards_per_node: int = _neural.shards_per_node
+    """Of the partition by class: pieces of one class, mostly, that a node gets."""
+    clients: str | None = _neural.clients
+    """Of the partition by clients: a text file with the client of every training example."""
+    seed: int = _neural.seed
+    """Seed of the split."""
+    init_seed: int = _neural.init_seed
+    """Seed of the parameters that all nodes begin with."""
+    nodes_at_once: int | None = _neural.nodes_at_once
+    """Nodes computed side by side; none: all. It changes memory and time, never what is computed."""
+    dtype: Literal["float32", "bfloat16"] = _neural.dtype
+    """In which the network computes; its parameters are float32."""
+    penalty: float = _neural.penalty
+    """Weight of the squared norm in the objective (halved)."""
+    augment: Literal["flip-crop"] | None = _neural.augment
+    """How the images of a batch are varied: flipped and shifted at random, or not at all."""
+    standardise: bool | None = _neural.standardise
+    """Give every channel mean 0 and deviation 1; none: as the data set asks for."""
+    test_fraction: float = _neural.test_fraction
+    """Share of every class held out for testing, where the data set has no test set of its own."""
+    examples: int | None = _neural.examples
+    """Training images to use, drawn at random; none: all."""
+    test_examples: int | None = _neural.test_examples
+    """Test images to use, drawn at random; none: all."""
+
+    def build(self) -> Problem:
+        """The problem; FileNotFoundError for a data set whose file is not there."""
+        given: dict[str, Any] = fields(self) | {"shared": _part(self.shared), "clients": _clients(self.clients)}
+        return problems.neural_classification(**given)
+
+
+def _part(shared: str | None) -> str | tuple[str, ...] | None:
+    """A preset's name as it is, patterns as a tuple."""
+    if shared is None or not set(shared) & set("*?[.,"):
+        return shared
+    return tuple(pattern.strip() for pattern in shared.split(","))
+
+
+def _clients(file: str | None) -> list[str] | None:
+    """The words of a file; FileNotFoundError if it is not there."""
+    return None if file is None else Path(file).expanduser().read_text().split()

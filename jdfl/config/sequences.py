@@ -9,6 +9,7 @@ from jdfl.config.network import (
     BarabasiAlbert,
     Circulant,
     Complete,
+    DOut,
     EdgeListFile,
     ErdosRenyi,
     Exponential,
@@ -23,11 +24,13 @@ from jdfl.config.network import (
 from jdfl.network import Static, Weights
 
 Seeded = ErdosRenyi | KRegular | KIn | WattsStrogatz | BarabasiAlbert | RandomGeometric
-Fixed = Seeded | Ring | Circulant | Exponential | Torus | Star | Complete | EdgeListFile
+Fixed = Seeded | Ring | Circulant | Exponential | DOut | Torus | Star | Complete | EdgeListFile
 
 _erdos_renyi = defaults(network.erdos_renyi)
 _random_links = defaults(network.random_links)
 _matcha = defaults(network.matcha)
+_random_neighbours = defaults(network.random_neighbours)
+_one_peer = defaults(network.one_peer_exponential)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,6 +72,8 @@ class RandomNeighbours:
     kind: ClassVar[str] = "random-neighbours"
     degree: int
     """Nodes that a node hears."""
+    weights: network.NeighbourWeights = _random_neighbours.weights
+    """Rule for the mixing weights; out-degree is for push-sum."""
 
     def build(self, m: int) -> network.RandomNeighbours:
         """The network of m nodes."""
@@ -88,13 +93,15 @@ class RandomMatching:
 
 @dataclass(frozen=True, kw_only=True)
 class OnePeerExponential:
-    """Node i hears node i - 2^k (mod m) alone in round k, k in turn, and takes the mean of both."""
+    """Node i sends to node i + 2^k (mod m) alone in round k, k in turn, which takes the mean of both."""
 
     kind: ClassVar[str] = "one-peer-exponential"
+    hops: network.Hops = _one_peer.hops
+    """How many there are in turn: ceil(log2 m), ceil(log2(m - 1)) + 1, or floor(log2(m - 1)) + 1."""
 
     def build(self, m: int) -> network.Periodic:
         """The network of m nodes."""
-        return network.one_peer_exponential(m)
+        return network.one_peer_exponential(m, **fields(self))
 
 
 @dataclass(frozen=True, kw_only=True)

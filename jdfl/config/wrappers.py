@@ -1,4 +1,4 @@
-"""Networks in which something is missing: a share of the neighbours, messages, nodes."""
+"""Networks around others: a share of the neighbours, messages or nodes is missing, or all nodes meet now and then."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -66,4 +66,22 @@ class NodeParticipation:
         return network.node_participation(self.base.build(m), self.p, count=self.count)
 
 
-Wrapped = PartialCommunication | LinkLoss | NodeParticipation
+Partial = PartialCommunication | LinkLoss | NodeParticipation
+
+
+@dataclass(frozen=True, kw_only=True)
+class Synchronised:
+    """All nodes take the mean of all in every so many rounds."""
+
+    kind: ClassVar[str] = "synchronised"
+    base: Fixed | Changing | Partial = ErdosRenyi()  # noqa: RUF009 (frozen)
+    """The network of the rounds between."""
+    every: int = 4
+    """Rounds from one mean of all to the next; the first one is in round every - 1."""
+
+    def build(self, m: int) -> network.Synchronised:
+        """The network of m nodes."""
+        return network.synchronised(self.base.build(m), self.every)
+
+
+Wrapped = Partial | Synchronised

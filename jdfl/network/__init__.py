@@ -1,8 +1,15 @@
 """Networks: who hears whom in a round, with which weights, and the sums over it."""
 
-from jdfl.network.families import circulant, complete, exponential, ring, star, torus
+from jdfl.network.arcs import refuse_synchronised
+from jdfl.network.families import circulant, complete, d_out, exponential, ring, star, torus
 from jdfl.network.faults import LinkLoss, Missing, NodeParticipation, link_loss, node_participation
-from jdfl.network.gossip import RandomMatching, RandomNeighbours, random_matching, random_neighbours
+from jdfl.network.gossip import (
+    NeighbourWeights,
+    RandomMatching,
+    RandomNeighbours,
+    random_matching,
+    random_neighbours,
+)
 from jdfl.network.graph import (
     Format,
     Graph,
@@ -25,6 +32,7 @@ from jdfl.network.random_families import (
 )
 from jdfl.network.requirements import require
 from jdfl.network.sequences import (
+    Hops,
     Periodic,
     RandomChoice,
     RandomLinks,
@@ -36,6 +44,7 @@ from jdfl.network.sequences import (
 )
 from jdfl.network.spectral import Summary, spectral_gap, summary
 from jdfl.network.sums import Buckets, gather_sum
+from jdfl.network.synchronised import Synchronised, synchronised
 from jdfl.network.tables import bucketed, check_graph, pad, relabel, to_scipy
 from jdfl.network.weights import FormatChoice, Weights, from_edges, from_networkx, from_scipy, to_networkx
 
@@ -44,9 +53,11 @@ __all__ = [
     "Format",
     "FormatChoice",
     "Graph",
+    "Hops",
     "LinkLoss",
     "Matchings",
     "Missing",
+    "NeighbourWeights",
     "Network",
     "NodeParticipation",
     "PartialCommunication",
@@ -58,6 +69,7 @@ __all__ = [
     "Schedule",
     "Static",
     "Summary",
+    "Synchronised",
     "Weights",
     "as_bcoo",
     "as_dense",
@@ -66,6 +78,7 @@ __all__ = [
     "check_graph",
     "circulant",
     "complete",
+    "d_out",
     "erdos_renyi",
     "erdos_renyi_rounds",
     "exponential",
@@ -89,6 +102,7 @@ __all__ = [
     "random_links",
     "random_matching",
     "random_neighbours",
+    "refuse_synchronised",
     "relabel",
     "require",
     "ring",
@@ -96,6 +110,7 @@ __all__ = [
     "spectral_gap",
     "star",
     "summary",
+    "synchronised",
     "to_networkx",
     "to_scipy",
     "torus",

@@ -5,6 +5,8 @@ A network is a list of arcs (receiver, sender), sorted by receiver and then by s
 
 from typing import NamedTuple
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import scipy.sparse as sp
 from scipy.sparse import csgraph
@@ -60,7 +62,34 @@ def called(network: Graph | Network) -> str:
     return getattr(network, "name", "graph")
 
 
+def synchronised_now(graph: Graph) -> bool:
+    """Whether this is the graph of a synchronised round (on the host)."""
+    return graph.synchronised is not None and bool(graph.synchronised)
+
+
 def arcs_of(graph: Graph) -> Arcs:
-    """The arcs of a table."""
+    """The arcs of a table; in a synchronised round, all."""
+    if synchronised_now(graph):
+        receiver, sender = np.divmod(np.arange(graph.m**2), graph.m)
+        return arcs(receiver, sender, graph.m)
     receiver, slot = np.nonzero(np.asarray(graph.mask))
     return arcs(receiver, np.asarray(graph.senders)[receiver, slot], graph.m)
+
+
+def synchronises(network: Graph | Network) -> bool:
+    """Whether all nodes take the mean of all in some rounds, so that a table of neighbours is not all there is."""
+    if isinstance(network, Graph):
+        return network.synchronised is not None
+    return jax.eval_shape(network.at, jnp.int32(0), jax.random.key(0)).synchronised is not None
+
+
+def refuse_synchronised(network: Graph | Network, method: str) -> None:
+    """Refuse a network that synchronises, for a method that reads its tables of neighbours; `method` names it.
+
+    Raises `ValueError` that names the method, the network, and what to use.
+    """
+    if synchronises(network):
+        raise ValueError(
+            f"Expected a network without synchronised rounds for {method}, which goes by the table of neighbours, got "
+            f"{called(network)}. Use the network in it; jdfl.network.synchronised goes around other networks, last."
+        )

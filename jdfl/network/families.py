@@ -1,7 +1,8 @@
-"""Families of networks by name, without randomness: ring, circulant, exponential, torus, star, complete.
+"""Families of networks by name, without randomness: ring, circulant, exponential, d-out, torus, star, complete.
 
-All take `weights` and `format` as `from_edges` does and raise `ValueError` for arguments out of range. With
-`directed=True` every link runs one way only, and the weights are uniform.
+All take `weights` (but for those that say which they have) and `format` as `from_edges` does and raise `ValueError` for
+arguments out of range. With `directed=True` every link runs one way only, and the weights are uniform or out-degree,
+which are the same where every node is heard by as many as it hears.
 """
 
 import math
@@ -63,6 +64,18 @@ def exponential(m: int, *, format: FormatChoice = "auto") -> Static:
     2021: its spectral gap is 2 / (1 + ceil(log2 m)) for even m. Directed, and yet doubly stochastic.
     """
     return replace(circulant(m, exponential_offsets(m), directed=True, format=format), name=f"exponential(m={m})")
+
+
+def d_out(m: int, d: int, *, format: FormatChoice = "auto") -> Static:
+    """Node i sends to i, i + 1, ..., i + d - 1 (mod m), itself among them, with weight 1 / d each.
+
+    Directed and doubly stochastic: node i hears i - 1, ..., i - d + 1. With d = m it is complete averaging, with d = 1
+    nobody hears anybody. Raises `ValueError` unless 1 <= d <= m.
+    """
+    checks.whole(most=MOST_NODES, m=m)
+    checks.whole(most=m, remedy=f"A node sends to itself and at most m - 1 = {m - 1} others.", d=d)
+    drawn = circulant(m, range(1, d), directed=True, weights="uniform", format=format, connected=False)
+    return replace(drawn, name=f"{d}-out(m={m})")
 
 
 def exponential_offsets(m: int) -> list[int]:

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from jdfl import checks, ops, struct
-from jdfl.network.arcs import called
+from jdfl.network.arcs import called, refuse_synchronised
 from jdfl.network.graph import Graph, Network
 from jdfl.network.links import link_uniform, without
 
@@ -101,13 +101,14 @@ def largest_out_degree(network: Network) -> int:
 
 
 def base_is_network(base: Network) -> None:
-    """Refuse what is not a network."""
+    """Refuse what is not a network, and synchronised ones, of which the tables of neighbours are not all."""
     if isinstance(base, type) or not (hasattr(base, "m") and hasattr(base, "at")):
         found = base.__name__ if isinstance(base, type) else type(base).__name__
         raise ValueError(
             f"Expected base to be a network, got base = {found}. Take one from jdfl.network; Static(graph) makes one "
             "of a Graph."
         )
+    refuse_synchronised(base, "a network around it")
 
 
 def wrapped(base: Network) -> Network:
@@ -121,9 +122,10 @@ def link_loss(base: Network, p: Any, *, directed: bool = False, weights: Missing
     Both ways of a link are lost together; if `directed`, every message is lost apart from the others. The weight of
     what is missing goes to the node's own row ("own"), or all weights that are left are scaled up to sum to one
     ("rescale"; a node that is left without any keeps its row). With "own" and links lost both ways, symmetric doubly
-    stochastic weights stay so; the other choices leave rows that sum to one only. A lost message has been sent, so
-    `out_degree` counts it, and with it the bits of a run; algorithms that ask for messages count what they ask for,
-    which is what can be heard. Put link loss around other wrappers, not into them.
+    stochastic weights stay so; the other choices leave rows that sum to one only. Columns of "out-degree" weights no
+    longer sum to one, and push-sum refuses such a network. A lost message has been sent, so `out_degree` counts it, and
+    with it the bits of a run; algorithms that ask for messages count what they ask for, which is what can be heard. Put
+    link loss around other wrappers, not into them.
 
     Raises `ValueError` for p outside [0, 1) and an unknown rule for the weights.
     """
@@ -144,7 +146,8 @@ def node_participation(base: Network, p: Any = None, *, count: int | None = None
 
     A node that does not take part is neither heard nor hears; nothing is sent over its links. It goes on with its own
     row: it has self_weight 1, and what its algorithm does alone it still does. Symmetric doubly stochastic weights
-    stay so. Raises `ValueError` unless exactly one of p in (0, 1] and count from 1 to m is given.
+    stay so; columns of "out-degree" weights no longer sum to one. Raises `ValueError` unless exactly one of p in (0, 1]
+    and count from 1 to m is given.
     """
     base_is_network(base)
     if (p is None) == (count is None):

@@ -3,6 +3,8 @@
 Axes: m nodes, d slots of the table.
 """
 
+from typing import Literal, get_args
+
 import jax
 import jax.numpy as jnp
 from jax import Array, lax
@@ -11,6 +13,9 @@ from jdfl import checks, ops, struct
 from jdfl.network.draws import others
 from jdfl.network.families import MOST_NODES
 from jdfl.network.graph import Graph
+from jdfl.network.links import equal_shares
+
+NeighbourWeights = Literal["uniform", "out-degree"]
 
 _NEIGHBOURS, _MATCHING = 3, 4  # purposes of the nodes' keys
 
@@ -21,6 +26,7 @@ class RandomNeighbours:
 
     m: int = struct.field(pytree_node=False)
     degree: int = struct.field(pytree_node=False)
+    weights: NeighbourWeights = struct.field(pytree_node=False, default="uniform")
     name: str = struct.field(pytree_node=False, default="network")
 
     def at(self, k: Array, key: Array) -> Graph:
@@ -41,13 +47,15 @@ class RandomNeighbours:
 
         chosen = lax.fori_loop(0, degree, settle, jnp.full((degree, m), -1, jnp.int32)).T
         senders = jnp.where(chosen >= node[:, None], chosen + 1, chosen)
-        weight = jnp.full((m, degree), 1 / (1 + degree), jnp.float32)
+        sent = jnp.zeros((m,), jnp.int32).at[senders].add(1)
+        if self.weights == "out-degree":
+            share, own = equal_shares(sent)
+            weight = share[senders]
+        else:
+            weight = jnp.full((m, degree), 1 / (1 + degree), jnp.float32)
+            own = 1 - jnp.sum(weight, axis=1)
         return Graph(
-            senders=senders,
-            mask=jnp.ones((m, degree), jnp.bool_),
-            weight=weight,
-            self_weight=1 - jnp.sum(weight, axis=1),
-            out_degree=jnp.zeros((m,), jnp.int32).at[senders].add(1),
+            senders=senders, mask=jnp.ones((m, degree), jnp.bool_), weight=weight, self_weight=own, out_degree=sent
         )
 
     @property
@@ -86,17 +94,19 @@ class RandomMatching:
         return 1
 
 
-def random_neighbours(m: int, degree: int) -> RandomNeighbours:
+def random_neighbours(m: int, degree: int, *, weights: NeighbourWeights = "uniform") -> RandomNeighbours:
     """Every node hears `degree` distinct others in every round, drawn anew, each set being equally likely.
 
-    Weights are uniform, 1 / (1 + degree): rows sum to one, columns only on average. How many nodes hear a node differs.
+    Weights are uniform, 1 / (1 + degree): rows sum to one, columns only on average. How many nodes hear a node differs;
+    with weights "out-degree" a node's column is in equal parts for itself and those that hear it, and sums to one.
     A round takes m degree random numbers and memory for as many slots, so that a million nodes are well possible, and
     m degree^2 comparisons of integers, fewer than the products of one mix while degree < n. Raises `ValueError` unless
     1 <= degree <= m - 1.
     """
     checks.whole(least=2, most=MOST_NODES, m=m)
     others(m, degree)
-    return RandomNeighbours(m, degree, f"random neighbours(m={m}, degree={degree})")
+    checks.one_of(get_args(NeighbourWeights), weights=weights)
+    return RandomNeighbours(m, degree, weights, f"random neighbours(m={m}, degree={degree})")
 
 
 def random_matching(m: int) -> RandomMatching:

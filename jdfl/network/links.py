@@ -1,4 +1,4 @@
-"""What networks that draw links have in common: a random number for each link, and a graph with some taken out.
+"""What networks that draw links have in common: random numbers for links, weights for them, a graph without some.
 
 Axes: m nodes, d slots of the table.
 """
@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import jax
 import jax.numpy as jnp
-from jax import Array
+from jax import Array, lax
 
 from jdfl import ops
 from jdfl.network.graph import Graph
@@ -24,6 +24,18 @@ def link_uniform(key: Array, purpose: int, graph: Graph, *, directed: bool) -> A
         one, other = jnp.minimum(one, other), jnp.maximum(one, other)
     keys = jax.vmap(jax.vmap(jax.random.fold_in))(ops.node_keys(key, purpose, node)[one], other)
     return jax.vmap(jax.vmap(lambda link: jax.random.uniform(link, (), jnp.float32)))(keys)
+
+
+def equal_shares(count: Array) -> tuple[Array, Array]:
+    """A node's row in equal parts for itself and the `count` [m] int32 that hear it: their weight, its own, both [m].
+
+    The own one is 1 - count * weight without rounding while count < 4096: the weight is taken in two parts, whose
+    products with the count are exact in float32.
+    """
+    number = count.astype(jnp.float32)
+    weight = 1 / (1 + number)
+    short = lax.reduce_precision(weight, exponent_bits=8, mantissa_bits=11)
+    return weight, (1 - number * short) - number * (weight - short)
 
 
 def without(graph: Graph, up: Array) -> Graph:

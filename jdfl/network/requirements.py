@@ -1,14 +1,15 @@
 """What a method needs of its network, asked on the host before a run: a refusal names method, property and remedy."""
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jdfl.network.arcs import arcs_of, called
+from jdfl.network.arcs import Arcs, arcs, arcs_of, called, components, synchronises
 from jdfl.network.graph import Graph, Network, Static
+from jdfl.network.sequences import Periodic
 from jdfl.network.tables import to_scipy
 
 TOLERANCE = 1e-5  # of weights and of their sums, in float32
@@ -27,9 +28,16 @@ def _undirected(graph: Graph) -> bool:
     return arcs_of(graph).symmetric
 
 
+def _sum_to_one(graph: Graph, axis: int) -> bool:
+    return bool(np.all(np.abs(np.asarray(to_scipy(graph).sum(axis=axis)) - 1) <= TOLERANCE))
+
+
 def _doubly_stochastic(graph: Graph) -> bool:
-    W = to_scipy(graph)
-    return all(bool(np.all(np.abs(np.asarray(W.sum(axis=axis)) - 1) <= TOLERANCE)) for axis in (0, 1))
+    return _sum_to_one(graph, 0) and _sum_to_one(graph, 1)
+
+
+def _column_stochastic(graph: Graph) -> bool:
+    return _sum_to_one(graph, 0)
 
 
 def _symmetric_weights(graph: Graph) -> bool:
@@ -52,6 +60,13 @@ _PROPERTIES = {
         "has rows or columns of weights that do not sum to one",
         "Use weights='metropolis' on an undirected network, such as jdfl.network.erdos_renyi(m).",
     ),
+    "column_stochastic": _Property(
+        _column_stochastic,
+        "column-stochastic weights",
+        "which relies on mixing to keep the sum over all nodes",
+        "has columns of weights that do not sum to one",
+        "Use weights='out-degree', or jdfl.network.d_out(m, d).",
+    ),
     "symmetric_weights": _Property(
         _symmetric_weights,
         "symmetric weights",
@@ -69,14 +84,19 @@ def require(
     fixed: bool = False,
     undirected: bool = False,
     doubly_stochastic: bool = False,
+    column_stochastic: bool = False,
     symmetric_weights: bool = False,
+    connected: bool = False,
 ) -> None:
     """Refuse a network that lacks what a method needs; `method` is its name for the message.
 
     `fixed`: the same neighbours in every round and no lost message, which only a `Static` network promises.
-    `undirected`: every link runs both ways. `doubly_stochastic`: rows and columns of W sum to one.
-    `symmetric_weights`: W = W^T. The last three are tested on the graph, those with weights within 1e-5; of a network
-    that changes, on the graphs of its first three rounds, so that a rare exception may pass.
+    `undirected`: every link runs both ways. `doubly_stochastic`: rows and columns of W sum to one, `column_stochastic`:
+    columns do. `symmetric_weights`: W = W^T. These four are tested on the graph, those with weights within 1e-5; of a
+    network that changes, on the graphs of its first three rounds, so that a rare exception may pass.
+    `connected`: the links of all rounds of a fixed or periodic network together lead from every node to every other
+    one. Of wrappers the network in them is asked, of networks that are drawn anew in every round nothing; where all
+    nodes meet in synchronised rounds they are connected.
 
     Raises `ValueError` that names the method, the property, why it is needed, the network, and one that has it.
     """
@@ -86,7 +106,14 @@ def require(
             f"rounds, so that no message may be lost, got {called(network)}, which may change from round to round. Use "
             "a fixed one, such as jdfl.network.erdos_renyi(m), or D-PSGD, which takes any network."
         )
-    asked = {"undirected": undirected, "doubly_stochastic": doubly_stochastic, "symmetric_weights": symmetric_weights}
+    if connected:
+        _require_connected(network, method)
+    asked = {
+        "undirected": undirected,
+        "doubly_stochastic": doubly_stochastic,
+        "column_stochastic": column_stochastic,
+        "symmetric_weights": symmetric_weights,
+    }
     wanted = [_PROPERTIES[name] for name, needed in asked.items() if needed]
     if not wanted:
         return
@@ -100,3 +127,29 @@ def require(
                     f"Expected {need.need} for {method}, {need.why}, got {called(network)}, which {need.lack}{when}. "
                     f"{need.remedy}"
                 )
+
+
+def _require_connected(network: Network, method: str) -> None:
+    links = None if synchronises(network) else _links_of_all_rounds(network)
+    if links is None:
+        return
+    count, largest = components(links)
+    if count > 1:
+        raise ValueError(
+            f"Expected a strongly connected network for {method}, in which what one node knows comes to all others, "
+            f"got {called(network)}, whose links make {count} components, the largest with {largest} of {links.m} "
+            "nodes. Use a connected one, such as jdfl.network.d_out(m, 2) or jdfl.network.one_peer_exponential(m)."
+        )
+
+
+def _links_of_all_rounds(network: Any) -> Arcs | None:
+    """The links of a fixed or periodic network, wrapped or not; None for others, whose links are drawn at random."""
+    while hasattr(network, "base"):
+        network = network.base
+    if isinstance(network, Static):
+        return arcs_of(network.graph)
+    if not isinstance(network, Periodic):
+        return None
+    senders, mask = np.asarray(network.graphs.senders), np.asarray(network.graphs.mask)
+    turn, receiver, slot = np.nonzero(mask)
+    return arcs(receiver, senders[turn, receiver, slot], network.m)

@@ -8,7 +8,7 @@ Axes: m nodes, d slots of the table, p graphs.
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import get_args
+from typing import Literal, get_args
 
 import jax
 import jax.numpy as jnp
@@ -16,14 +16,15 @@ import numpy as np
 from jax import Array
 
 from jdfl import checks, struct
-from jdfl.network.arcs import arcs_of, graph_of
+from jdfl.network.arcs import arcs_of, graph_of, refuse_synchronised
 from jdfl.network.families import circulant, complete, exponential_offsets
 from jdfl.network.graph import Graph, Network, Static
-from jdfl.network.links import link_uniform
+from jdfl.network.links import equal_shares, link_uniform
 from jdfl.network.tables import pad
 from jdfl.network.weights import Weights
 
 _LINK = 2  # purpose of the links' keys
+Hops = Literal["minimal", "paper", "code"]
 
 
 @struct.dataclass
@@ -93,17 +94,23 @@ class RandomLinks:
         up = graph.mask & (link_uniform(key, _LINK, graph, directed=self.directed) < self.p)
         senders = jnp.where(up, graph.senders, receiver)
         degree = jnp.sum(up, axis=1, dtype=jnp.int32)
-        weight = jnp.where(up, 1 / (1 + self._larger(degree, senders)), 0).astype(jnp.float32)
+        sent = jnp.zeros((m,), jnp.int32).at[senders].add(up.astype(jnp.int32)) if self.directed else degree
+        if self.weights == "out-degree":
+            share, own = equal_shares(sent)
+            weight = jnp.where(up, share[senders], 0)
+        else:
+            weight = jnp.where(up, 1 / (1 + self._larger(degree, senders)), 0).astype(jnp.float32)
+            own = 1 - jnp.sum(weight, axis=1)
         return graph.replace(  # pyright: ignore[reportAttributeAccessIssue]
             senders=senders,
             mask=up,
             weight=weight,
-            self_weight=1 - jnp.sum(weight, axis=1),
-            out_degree=jnp.zeros((m,), jnp.int32).at[senders].add(up.astype(jnp.int32)) if self.directed else degree,
+            self_weight=own,
+            out_degree=sent,
         )
 
     def _larger(self, degree: Array, senders: Array) -> Array:
-        """The degree [m, d] or [m, 1] that a weight is made of, as a float."""
+        """The in-degree [m, d] or [m, 1] that a weight is made of, as a float."""
         degree = degree.astype(jnp.float32)
         if self.weights == "metropolis":
             return jnp.maximum(degree[:, None], degree[senders])
@@ -147,11 +154,18 @@ def random_choice(
     return RandomChoice(graphs, jnp.asarray(chance, jnp.float32), f"random choice({names})")
 
 
+def _table_of(network: Graph | Network) -> Graph:
+    """The one graph of a fixed network, refused where its table is not all there is to it."""
+    graph = graph_of(network)
+    refuse_synchronised(graph, "a network that chooses among graphs or their links")
+    return graph
+
+
 def _stacked(networks: Sequence[Graph | Network]) -> tuple[Graph, str]:
     """The graphs as one with p in front of every array, and their names in a few words."""
     if not isinstance(networks, Sequence):
         raise ValueError(f"Expected a list of networks, got networks of type {type(networks).__name__}. Give a list.")
-    graphs = [graph_of(network) for network in networks]
+    graphs = [_table_of(network) for network in networks]
     if not graphs:
         raise ValueError(f"Expected at least one network, got networks = {networks!r}.")
     for i, graph in enumerate(graphs):
@@ -182,15 +196,15 @@ def random_links(base: Graph | Network, p: float, *, weights: Weights | None = N
 
     Raises `ValueError` for p outside (0, 1], weights that a directed network cannot have, and a base that changes.
     """
-    graph = graph_of(base)
+    graph = _table_of(base)
     checks.fraction(p=p)
     checks.shape((), "It is one number for all links.", p=p)
     checks.one_of([*get_args(Weights), None], weights=weights)
     directed = not arcs_of(graph).symmetric
-    if directed and weights not in ("uniform", None):
+    if directed and weights not in ("uniform", "out-degree", None):
         raise ValueError(
-            f"Expected weights = 'uniform' with a directed base, got weights = {weights!r}, which needs every link to "
-            "run both ways. Pass weights='uniform', or an undirected base."
+            f"Expected weights = 'out-degree' or 'uniform' with a directed base, got weights = {weights!r}, which "
+            "needs every link to run both ways. Pass one of these two, or an undirected base."
         )
     rule: Weights = weights or ("uniform" if directed else "metropolis")
     name = f"random links(p={p:g}) of {base.name if isinstance(base, Static) else 'graph'}"
@@ -206,13 +220,24 @@ def erdos_renyi_rounds(m: int, p: float = 0.45, *, weights: Weights | None = Non
     return replace(drawn, name=f"Erdos-Renyi rounds(m={m}, p={p:g})")
 
 
-def one_peer_exponential(m: int) -> Periodic:
-    """Node i hears node i - 2^(k mod tau) alone in round k, tau = ceil(log2 m), and takes the mean of both.
+def one_peer_exponential(m: int, *, hops: Hops = "minimal") -> Periodic:
+    """Node i sends to node i + 2^(k mod tau) alone in round k, so that it hears i - 2^(k mod tau); means of the two.
 
     B. Ying, K. Yuan, Y. Chen, H. Hu, P. Pan, W. Yin, "Exponential graph is provably efficient for decentralized deep
-    training", 2021. Directed and doubly stochastic. Where m is a power of two, tau rounds give everyone the mean of all
-    exactly. One node hears nobody.
+    training", 2021. Directed and doubly stochastic. Ids are mod m, and `hops` says how many there are in turn:
+
+        minimal   tau = ceil(log2 m)                  every power of two below m
+        paper     tau = ceil(log2(m - 1)) + 1         as the paper of DPPS and PartPSP has it: 5 for m = 10
+        code      tau = floor(log2(m - 1)) + 1        as its published code has it: 4 for m = 10, always the minimal one
+
+    Where m is a power of two, tau rounds give everyone the mean of all exactly; the paper's last hop is then m itself
+    (but for m = 2), and all are alone in that round. One node hears nobody. Raises `ValueError` for other `hops`.
     """
+    checks.one_of(get_args(Hops), hops=hops)
     offsets = exponential_offsets(m)
-    turns = [circulant(m, [offset], directed=True, connected=False) for offset in offsets]
-    return replace(periodic(turns or [circulant(m, [])]), name=f"one-peer exponential(m={m})")
+    if hops == "paper" and m > 1:
+        tau = int(m - 2).bit_length() + 1
+        offsets = [2**t % m for t in range(tau)]
+    turns = [circulant(m, [offset] if offset else [], directed=True, connected=False) for offset in offsets]
+    name = f"one-peer exponential(m={m}{'' if hops == 'minimal' else f', hops={hops}'})"
+    return replace(periodic(turns or [circulant(m, [])]), name=name)

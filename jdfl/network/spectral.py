@@ -8,10 +8,10 @@ import numpy as np
 import scipy.sparse as sp
 import scipy.sparse.linalg as spla
 
-from jdfl.network.arcs import Arcs, arcs_of, components, graph_of
+from jdfl.network.arcs import Arcs, arcs_of, components, graph_of, synchronised_now
 from jdfl.network.graph import Format, Graph, Network, Static
 from jdfl.network.tables import to_scipy
-from jdfl.network.weights import SUM_TOLERANCE
+from jdfl.network.weights import SUM_TOLERANCE, table
 
 Stochastic = Literal["doubly", "row", "column", "neither"]
 
@@ -147,6 +147,8 @@ def summary(network: Graph | Network) -> Summary:
     """
     graph = graph_of(network)
     links = arcs_of(graph)
+    if synchronised_now(graph):
+        graph = table(links, np.full(links.sender.size, 1 / graph.m), None, "padded")
     degree = np.bincount(links.receiver, minlength=graph.m)
     directed = not links.symmetric
     connected = components(links)[0] == 1

@@ -11,10 +11,16 @@ import numpy as np
 import scipy.sparse as sp
 
 from jdfl import checks
-from jdfl.network.arcs import graph_of
+from jdfl.network.arcs import graph_of, synchronised_now
 from jdfl.network.graph import Graph, Network
 from jdfl.network.sums import Buckets, group
-from jdfl.network.weights import rows_sum_to_one
+from jdfl.network.weights import sum_to_one
+
+_ROWS = (
+    "Set self_weight to 1 minus the sum of the row's weights; take weights='uniform' or 'metropolis', or a push-sum "
+    "algorithm such as jdfl.SGP."
+)
+_COLUMNS = "Set self_weight to 1 minus the sum of the column's other weights; the networks take weights='out-degree'."
 
 
 def to_scipy(network: Graph | Network) -> sp.csr_array:
@@ -23,6 +29,8 @@ def to_scipy(network: Graph | Network) -> sp.csr_array:
     `from_scipy(to_scipy(graph), weights="given")` gives the graph back, its slots sorted by sender.
     """
     graph = graph_of(network)
+    if synchronised_now(graph):
+        return sp.csr_array(np.full((graph.m, graph.m), np.float32(1 / graph.m), np.float64))
     receiver, slot = np.nonzero(np.asarray(graph.mask))
     node = np.arange(graph.m)
     row = np.concatenate([receiver, node])
@@ -91,13 +99,14 @@ def _relabelled(buckets: Buckets, order: np.ndarray, new_id: np.ndarray) -> Buck
     return replace(buckets, rows=rows, place=buckets.place[order])
 
 
-def check_graph(graph: Graph) -> None:
+def check_graph(graph: Graph, *, columns: bool = False) -> None:
     """Check a graph that was put together by hand; connectivity is not asked for (`summary` tells it).
 
     Raises `ValueError` unless shapes and dtypes are those of `Graph`, ids lie in range, no slot holds the node itself
-    or a neighbour twice, padded slots hold the node itself with weight 0, weights are finite, every row of W sums to
-    one (within 1e-5), `out_degree` counts the arcs (in a lossy graph, the lost ones too), and buckets, where there are
-    some, hold every row in full.
+    or a neighbour twice, padded slots hold the node itself with weight 0, weights are finite, every row of W (with
+    `columns` every column, as push-sum needs) sums to one (within 1e-5), `out_degree` counts the arcs (in a lossy
+    graph, the lost ones too), and buckets, where there are some, hold every row in full. In a synchronised round
+    `self_weight` is to be 1 / m and `out_degree` m - 1.
     """
     senders, mask, weight = (np.asarray(part) for part in (graph.senders, graph.mask, graph.weight))
     checks.shape((None, None), "Rows are nodes, columns are slots.", senders=senders)
@@ -118,9 +127,17 @@ def check_graph(graph: Graph) -> None:
     checks.finite(weight=weight, self_weight=graph.self_weight)
     neighbour = np.sort(np.where(mask, senders, m + np.arange(d)), axis=1)  # padding made distinct
     _refuse_slots(np.diff(neighbour, axis=1) == 0, neighbour, "every neighbour once in its row", "sorted senders")
-    total = weight.sum(axis=1, dtype=np.float64) + np.asarray(graph.self_weight, np.float64)
-    rows_sum_to_one(total, "Set self_weight to 1 minus the sum of the row's weights.")
-    heard = np.bincount(senders[mask], minlength=m)
+    if graph.synchronised is not None:
+        checks.shape((), "It is one bool for all nodes.", synchronised=graph.synchronised)
+    together = synchronised_now(graph)
+    own = np.asarray(graph.self_weight, np.float64)
+    if together:
+        sum_to_one(m * own, "In a synchronised round every self_weight is 1 / m.")
+    elif columns:
+        sum_to_one(own + np.bincount(senders.ravel(), weight.ravel(), minlength=m), _COLUMNS, "column")
+    else:
+        sum_to_one(own + weight.sum(axis=1, dtype=np.float64), _ROWS)
+    heard = np.full(m, m - 1) if together else np.bincount(senders[mask], minlength=m)
     sent = np.asarray(graph.out_degree)
     wrong = np.flatnonzero((heard > sent) | (sent >= m) if graph.lossy else heard != sent)
     if wrong.size:

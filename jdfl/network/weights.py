@@ -7,12 +7,15 @@ The rules for the mixing matrix W, with deg the number of neighbours of a node:
     metropolis   W_ij = 1 / (1 + max(deg_i, deg_j))     symmetric, doubly stochastic
     laplacian    W = I - L / (1 + max_i deg_i)          symmetric, doubly stochastic; the maximum-degree rule
     uniform      W_ij = 1 / (1 + deg_i)                 rows sum to one; the average over itself and its neighbours
+    out-degree   W_ij = 1 / (1 + out_j)                 columns sum to one; a node's row in equal parts, for push-sum
 
-Without a choice (None) a network whose links all run both ways has metropolis weights, a directed one uniform weights,
-which are the only ones here that it can have.
+deg_i counts the nodes that i hears, out_j those that hear j; links that run one way tell them apart. Without a choice
+(None) a network whose links all run both ways has metropolis weights, a directed one uniform weights. Of the rules here
+a directed network can have these and out-degree.
 
 Sources: L. Xiao, S. Boyd, "Fast linear iterations for distributed averaging", 2004 (maximum degree); L. Xiao, S. Boyd,
-S. Lall, "A scheme for robust distributed sensor fusion based on average consensus", 2005 (Metropolis).
+S. Lall, "A scheme for robust distributed sensor fusion based on average consensus", 2005 (Metropolis); D. Kempe,
+A. Dobra, J. Gehrke, "Gossip-based computation of aggregate information", 2003 (push-sum).
 """
 
 from typing import Any, Literal, get_args
@@ -28,7 +31,7 @@ from jdfl.network.arcs import Arcs, arcs, arcs_of, components, graph_of
 from jdfl.network.graph import Format, Graph, Network, Static
 from jdfl.network.sums import bucket_widths, group
 
-Weights = Literal["metropolis", "uniform", "laplacian"]
+Weights = Literal["metropolis", "uniform", "laplacian", "out-degree"]
 FormatChoice = Literal["auto", "padded", "dense", "bcoo", "buckets"]
 
 DENSE_FROM = {"cpu": 0.5}  # density of W from which one matrix product beats the gathers, per backend
@@ -36,7 +39,7 @@ DENSE_FROM_ACCELERATOR = 0.04
 DENSE_UP_TO = 8192  # nodes: W is built again in each round, 256 MiB at this size
 BUCKETS_FROM = 4  # times the work of buckets that the padded table must be for them to win, beside the reordering
 MOST_SLOTS = 2**31  # of a table: 19 GB
-SUM_TOLERANCE = 1e-5  # of a row of W that a person gives, in float32
+SUM_TOLERANCE = 1e-5  # of a row or column of W that a person gives, in float32
 
 _ACCEPT = "or connected=False to accept the network as it is"
 
@@ -56,10 +59,12 @@ def _mixing(links: Arcs, weights: Weights | None) -> np.ndarray:
         weights = "metropolis" if links.symmetric else "uniform"
     if weights == "uniform":
         return 1 / (1 + degree[links.receiver])
+    if weights == "out-degree":
+        return 1 / (1 + np.bincount(links.sender, minlength=links.m)[links.sender])
     if not links.symmetric:
         raise ValueError(
-            f"Expected weights = 'uniform' for a directed network, got weights = {weights!r}, which needs every link "
-            "to run both ways. Pass weights='uniform', or an undirected graph."
+            f"Expected weights = 'out-degree' or 'uniform' for a directed network, got weights = {weights!r}, which "
+            "needs every link to run both ways. Pass one of these two, or an undirected graph."
         )
     if weights == "metropolis":
         return 1 / (1 + np.maximum(degree[links.receiver], degree[links.sender]))
@@ -80,16 +85,24 @@ def _format(links: Arcs, choice: FormatChoice) -> Format:
     return "buckets" if links.m * d > BUCKETS_FROM * (slots + links.m) else "padded"
 
 
-def table(links: Arcs, weight: np.ndarray, self_weight: np.ndarray | None, format: FormatChoice = "auto") -> Graph:
+def table(
+    links: Arcs,
+    weight: np.ndarray,
+    self_weight: np.ndarray | None,
+    format: FormatChoice = "auto",
+    *,
+    columns: bool = False,
+) -> Graph:
     """The padded table with the weights [e] of the arcs.
 
-    Without `self_weight` [m] the diagonal is what the float32 weights of a row leave to one, so that their rounding
-    does not add up over the rounds. Raises `ValueError` for a table too large for any machine's memory.
+    Without `self_weight` [m] the diagonal is what the float32 weights of a row, or with `columns` of a column, leave to
+    one, so that their rounding does not add up over the rounds. Raises `ValueError` for a table too large for any
+    machine's memory.
     """
     m, receiver, sender = links
     weight = weight.astype(np.float32)
     if self_weight is None:
-        self_weight = 1 - np.bincount(receiver, weights=weight, minlength=m)
+        self_weight = 1 - np.bincount(sender if columns else receiver, weights=weight, minlength=m)
     degree = np.bincount(receiver, minlength=m)
     slot = np.arange(receiver.size) - (np.cumsum(degree) - degree)[receiver]
     d = max(1, int(degree.max()))
@@ -122,7 +135,7 @@ def build(
     checks.one_of(get_args(FormatChoice), format=format)
     if connected:
         _connected(links, remedy or f"Pass a connected graph, {_ACCEPT}.")
-    return Static(table(links, _mixing(links, weights), None, format), name)
+    return Static(table(links, _mixing(links, weights), None, format, columns=weights == "out-degree"), name)
 
 
 def from_edges(
@@ -200,9 +213,9 @@ def from_scipy(
 ) -> Static:
     """The network of a square matrix A [m, m], SciPy sparse or dense: A[i, j] != 0 means that i hears j.
 
-    With `weights="given"` the values are the mixing matrix itself, diagonal included. Otherwise values and diagonal are
-    ignored. Raises `ValueError` for a matrix that is not square or not finite, for given rows that do not sum to one
-    (within 1e-5), and as `from_edges`.
+    With `weights="given"` the values are the mixing matrix itself, diagonal included; its rows or columns sum to one
+    (within 1e-5). Otherwise values and diagonal are ignored. Raises `ValueError` for a matrix that is not square or not
+    finite, for given values of another kind, and as `from_edges`.
     """
     checks.one_of([*get_args(Weights), "given", None], weights=weights)
     checks.one_of(get_args(FormatChoice), format=format)
@@ -219,19 +232,20 @@ def from_scipy(
     links = arcs(receiver, sender, m)
     if weights != "given":
         return build(links, weights, format, name, connected=connected)
-    rows_sum_to_one(np.asarray(matrix.sum(axis=1)), "Divide each row by its sum, or choose another weights=.")
+    if not np.all(np.abs(np.asarray(matrix.sum(axis=0)) - 1) <= SUM_TOLERANCE):
+        sum_to_one(np.asarray(matrix.sum(axis=1)), "Divide each row or column by its sum, or choose another weights=.")
     if connected:
         _connected(links, f"Pass a connected graph, {_ACCEPT}.")
     return Static(table(links, entries.data[receiver != sender], matrix.diagonal(), format), name)
 
 
-def rows_sum_to_one(total: np.ndarray, remedy: str) -> None:
-    """Raise `ValueError` unless every sum of a row [m] is one, within 1e-5."""
+def sum_to_one(total: np.ndarray, remedy: str, line: str = "row") -> None:
+    """Raise `ValueError` unless the sum [m] of every row (or what `line` says) is one, within 1e-5."""
     bad = np.flatnonzero(~(np.abs(total - 1) <= SUM_TOLERANCE))
     if bad.size:
         raise ValueError(
-            f"Expected rows of the mixing matrix that sum to 1, got {float(total[bad[0]]):.6g} in row {bad[0]} "
-            f"({bad.size} such rows). {remedy}"
+            f"Expected {line}s of the mixing matrix that sum to 1, got {float(total[bad[0]]):.6g} in {line} {bad[0]} "
+            f"({bad.size} such {line}s). {remedy}"
         )
 
 

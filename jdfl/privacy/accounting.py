@@ -1,7 +1,8 @@
 """What releases add up to, by dp-accounting; the one file that imports it.
 
-Privacy loss distributions (PLD) give the totals, Renyi differential privacy (RDP) the second opinion, and where noise
-is Laplace the pure epsilons are added up here, since dp-accounting has no delta = 0.
+Privacy loss distributions (PLD) give the totals, Renyi differential privacy (RDP) the second opinion. Where noise is
+Laplace, `jdfl.privacy.laplace` adds the pure epsilons up, since dp-accounting has no delta = 0, and noise that differs
+from release to release.
 
 Events are relative to the sensitivity under the neighbouring relation at hand, so that without sampling an event is the
 same pair of distributions under every relation. dp-accounting doubles the sensitivity of an event under REPLACE_ONE
@@ -29,12 +30,12 @@ import numpy as np
 from scipy.special import ndtr
 
 from jdfl import checks
+from jdfl.privacy import laplace
 from jdfl.privacy.analytic import check_delta, gaussian_epsilon
-from jdfl.privacy.mechanisms import Event, GaussianEvent, LaplaceEvent
+from jdfl.privacy.mechanisms import Event, GaussianEvent, LaplaceEvent, LaplaceSchedule
 
 Adjacency = Literal["replace-one", "add-remove"]
 _MOST_MU = 20.0  # above it e^epsilon leaves floating point, and the closed form, in logarithms, takes over
-_MOST_PURE = 300.0
 _LEAST_DELTA = 1e-18  # below it what dp-accounting cuts off is not small, and the closed form takes over, too
 _LITTLE_NOISE = 0.2  # below it a sample is accounted as if it held everything
 
@@ -79,11 +80,13 @@ def epsilon(
 def epsilon_rdp(
     event: Event, releases: int, delta: float, *, sampled: Sampled | None = None, adjacency: Adjacency = "replace-one"
 ) -> float | None:
-    """The same by RDP, looser; None where dp-accounting has no bound for this event."""
+    """The same by RDP, looser or equal; None where dp-accounting has no bound for this event."""
     check_releases(event, releases, sampled, adjacency)
     check_delta(delta)
     if releases == 0:
         return 0.0
+    if sampled is None and not isinstance(event, GaussianEvent):
+        return laplace.renyi_epsilon(event, releases, delta)
     dp = _dp()
     count, looks = _steps(releases, sampled)
     relation, one = dp.Neighbours.ADD_OR_REMOVE_ONE, _event(event, looks)
@@ -104,7 +107,7 @@ def epsilon_rdp(
 def epsilon_pure(event: Event, releases: int, *, sampled: Sampled | None = None) -> float | None:
     """The sum of the releases' epsilons at delta = 0; None for Gaussian noise, which has none."""
     check_releases(event, releases, sampled, "replace-one")
-    if not isinstance(event, LaplaceEvent):
+    if isinstance(event, GaussianEvent):
         return None
     return _pure(event, releases, sampled)
 
@@ -114,8 +117,15 @@ def check_releases(event: Event, releases: int, sampled: Sampled | None, adjacen
     checks.positive(noise_multiplier=event.noise_multiplier)
     checks.whole(0, releases=releases)
     checks.one_of(("replace-one", "add-remove"), adjacency=adjacency)
+    if isinstance(event, LaplaceSchedule):
+        laplace.check_releases(event, releases)
     if sampled is not None:
         sampled.check()
+        if isinstance(event, LaplaceSchedule):
+            raise ValueError(
+                f"Expected sampled = None with noise that follows a schedule, got sampled = {sampled!r}. What samples "
+                "buy is accounted for where all releases have the same noise."
+            )
         if sampled.kind == "subset" and adjacency == "add-remove":
             raise ValueError(
                 "Expected adjacency = 'replace-one' with samples of a fixed size, got adjacency = 'add-remove'. Use "
@@ -130,7 +140,7 @@ def _epsilon(event: Event, releases: int, delta: float, sampled: Sampled | None,
     if sampled is None:
         return _all_epsilon(event, releases, delta)
     everything = _all_epsilon(event, releases, delta)  # more than which no samples tell
-    if isinstance(event, LaplaceEvent):
+    if not isinstance(event, GaussianEvent):
         everything = min(everything, _pure(event, releases, sampled))
     steps, looks = _steps(releases, sampled)
     if isinstance(event, GaussianEvent):
@@ -149,8 +159,8 @@ def _steps(releases: int, sampled: Sampled | None) -> tuple[int, int]:
     return math.ceil(releases / sampled.looks), min(releases, sampled.looks)
 
 
-def _pure(event: LaplaceEvent, releases: int, sampled: Sampled | None) -> float:
-    everything = releases / event.noise_multiplier
+def _pure(event: LaplaceEvent | LaplaceSchedule, releases: int, sampled: Sampled | None) -> float:
+    everything = laplace.pure_epsilon(event, releases)
     if sampled is None or sampled.rate == 1 or releases == 0:
         return everything
     steps, looks = _steps(releases, sampled)
@@ -167,19 +177,14 @@ def _all_epsilon(event: Event, releases: int, delta: float) -> float:
             return gaussian_epsilon(mu, delta)
         one = pld.from_gaussian_mechanism(1 / mu, value_discretization_interval=_grid(mu))
         return float(one.get_epsilon_for_delta(delta))
-    pure = releases / event.noise_multiplier
-    if pure > _MOST_PURE:
-        return pure
-    one = pld.from_laplace_mechanism(event.noise_multiplier, value_discretization_interval=_grid(pure / releases**0.5))
-    return min(pure, float(one.self_compose(releases).get_epsilon_for_delta(delta)))
+    return laplace.epsilon(pld, event, releases, delta)
 
 
 def _sampled_epsilon(event: Event, steps: int, delta: float, rate: float, adjacency: Adjacency) -> float:
     """Epsilon of steps that look at a fresh sample each."""
     pld, z, gaussian = _dp().pld, event.noise_multiplier, isinstance(event, GaussianEvent)
-    largest = (
-        (0.5 + 9.5 * z) / z**2 if gaussian else 1 / z
-    )  # loss of a record that is in the sample, as good as never more
+    # The loss of a record that is in the sample is as good as never more than this.
+    largest = (0.5 + 9.5 * z) / z**2 if gaussian else 1 / z
     most = math.log1p(rate * math.expm1(largest))
     square = min(rate**2 * math.expm1(min(1 / z**2, 600.0)), rate * largest**2)  # of a step's loss, about
     grid = max(_grid(math.sqrt(steps * square) + steps * square / 2), most / 2**16)

@@ -7,7 +7,7 @@ from jdfl import checks
 from jdfl.privacy import accounting
 from jdfl.privacy.accounting import Adjacency, Sampled, check_releases
 from jdfl.privacy.analytic import check_target
-from jdfl.privacy.mechanisms import Event, GaussianEvent, LaplaceEvent
+from jdfl.privacy.mechanisms import Event, GaussianEvent, LaplaceEvent, LaplaceSchedule
 
 
 def noise_multiplier(
@@ -56,20 +56,22 @@ def most_releases(
     adjacency: Adjacency = "replace-one",
     most: int = 2**30,
 ) -> int:
-    """How many releases together stay within (epsilon, delta); at most `most`."""
+    """How many releases together stay within (epsilon, delta); at most `most`, and as many as a schedule is for."""
     check_releases(event, 1, sampled, adjacency)
     check_target(epsilon, delta)
+    if isinstance(event, LaplaceSchedule):
+        most = min(most, len(event.multipliers))
 
     def fits(releases: int) -> bool:
         return accounting.epsilon(event, releases, delta, sampled=sampled, adjacency=adjacency) <= epsilon
 
     if not fits(1):
         return 0
-    low, high = 1, 2
+    low, high = 1, min(2, most)
     while fits(high):
         if high >= most:
             return most
-        low, high = high, 2 * high
+        low, high = high, min(2 * high, most)
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (middle, high) if fits(middle) else (low, middle)

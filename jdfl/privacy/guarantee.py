@@ -6,6 +6,8 @@ from typing import Any, Literal
 from jdfl.privacy.accounting import Adjacency
 from jdfl.privacy.mechanisms import Event
 
+Unit = Literal["record", "node", "node-swap", "none"]  # node-swap: a node's answer, replaced by another node's
+
 
 @dataclass(frozen=True)
 class Sampling:
@@ -34,7 +36,7 @@ class Guarantee:
     what. No epsilon is derived from such a value but under the assumption that the bound holds, and labelled so.
     """
 
-    unit: Literal["record", "node", "none"]  # what neighbouring data sets differ in
+    unit: Unit  # what neighbouring data sets differ in
     adjacency: Adjacency | Literal["none"]
     observer: str  # who sees what
     sensitivity: float | None  # largest of any node, in the mechanism's norm, assumed or enforced
@@ -46,6 +48,8 @@ class Guarantee:
     sampling: Sampling | None = None  # performed, and hidden from the observer
     warnings: tuple[str, ...] = ()  # what is left out of the guarantee
     published: Published | None = field(default=None)
+    failure: float = 0.0  # chance that what enforces the sensitivity fails in a run; a part of delta
+    beside: tuple["Guarantee", ...] = ()  # the same run under other neighbouring relations
 
     def as_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""

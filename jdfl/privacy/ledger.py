@@ -13,7 +13,7 @@ import numpy as np
 from jdfl.privacy.accounting import Adjacency, Sampled, epsilon
 from jdfl.privacy.calibration import most_releases
 from jdfl.privacy.guarantee import Guarantee, Sampling
-from jdfl.privacy.mechanisms import Event, GaussianEvent, LaplaceEvent
+from jdfl.privacy.mechanisms import Event, GaussianEvent, LaplaceEvent, LaplaceSchedule
 
 _MOST_SEARCHES = 4
 _EVENTS = {"gaussian": GaussianEvent, "laplace": LaplaceEvent}
@@ -31,12 +31,13 @@ class Ledger:
     unit: str  # whose data the noise hides
     observer: str  # from whom
     claimed: bool  # whether something enforces it
+    failure: float = 0.0  # chance that what enforces it fails, a part of every delta
 
     @classmethod
     def of(cls, guarantee: Guarantee, releases: np.ndarray, records: np.ndarray) -> "Ledger":
         """What so many releases under this guarantee leave behind, be it claimed or not."""
         counts = np.asarray(releases, np.int64), np.asarray(records, np.int64)
-        terms = guarantee.unit, guarantee.observer, guarantee.claimed
+        terms = guarantee.unit, guarantee.observer, guarantee.claimed, guarantee.failure
         return cls(guarantee.event, guarantee.adjacency, guarantee.sampling, *counts, *terms)
 
     def sampled(self, node: int) -> Sampled | None:
@@ -61,17 +62,19 @@ class Ledger:
         return node, found[node]
 
     def epsilon(self, node: int, delta: float) -> float:
-        """The epsilon of a node's releases, by PLD."""
-        if self.event is None:
+        """The epsilon of a node's releases, by PLD; infinite where what enforces the sensitivity takes all of delta."""
+        if self.event is None or delta <= self.failure:
             return np.inf
-        return epsilon(self.event, int(self.releases[node]), delta, sampled=self.sampled(node), adjacency=self.relation)
+        count, left = int(self.releases[node]), delta - self.failure
+        return epsilon(self.event, count, left, sampled=self.sampled(node), adjacency=self.relation)
 
     def limits(self, target: float, delta: float) -> np.ndarray:
         """How many releases every node may make within (target, delta) [m].
 
-        With samples from pools of many sizes all get what the smallest allows: a search takes seconds.
+        With samples from pools of many sizes all get what the smallest allows: a search takes seconds. Where noise
+        follows a schedule, no more than it is long.
         """
-        if self.event is None:
+        if self.event is None or delta <= self.failure:
             return np.zeros_like(self.releases)
         pools = self.records if self.sampling else np.zeros_like(self.records)
         if len(np.unique(pools)) > _MOST_SEARCHES:
@@ -79,19 +82,20 @@ class Ledger:
         kinds, which = np.unique(pools, return_inverse=True)
         first = [int(np.argmax(self.records == kind)) if self.sampling else 0 for kind in kinds]
         found = [
-            most_releases(self.event, target, delta, sampled=self.sampled(node), adjacency=self.relation)
+            most_releases(self.event, target, delta - self.failure, sampled=self.sampled(node), adjacency=self.relation)
             for node in first
         ]
         return np.array(found, np.int64)[which]
 
     def check_same(self, other: "Ledger") -> None:
         """Refuse to go on with other noise: ValueError naming what differs."""
-        for name in ("event", "adjacency", "sampling", "unit", "observer", "claimed"):
+        for name in ("event", "adjacency", "sampling", "unit", "observer", "claimed", "failure"):
             mine, theirs = getattr(self, name), getattr(other, name)
             if mine != theirs and not _nearly(mine, theirs):
                 raise ValueError(
-                    f"Expected the noise of the run that is resumed, {name} = {mine!r}, got {theirs!r}. What was "
-                    "released stays released with the noise it had; resume with the same mechanism, or begin anew."
+                    f"Expected the noise of the run that is resumed, {name} = {mine!r}, got {theirs!r}"
+                    f"{_where(mine, theirs)}. What was released stays released with the noise it had; resume with the "
+                    "same mechanism, or begin anew."
                 )
         if not np.array_equal(self.records, other.records):
             raise ValueError("Expected the records of the run that is resumed, got other numbers of them per node.")
@@ -107,14 +111,15 @@ class Ledger:
             "unit": self.unit,
             "observer": self.observer,
             "claimed": self.claimed,
+            "failure": self.failure,
         }
 
     @classmethod
     def from_dict(cls, told: Mapping[str, Any]) -> "Ledger":
         """The ledger behind `as_dict`."""
-        event, sampling = told["event"], told["sampling"]
+        sampling = told["sampling"]
         return cls(
-            None if event is None else _EVENTS[event["kind"]](event["noise_multiplier"]),
+            _event(told["event"]),
             told["adjacency"],
             None if sampling is None else Sampling(**sampling),
             np.asarray(told["releases"], np.int64),
@@ -122,6 +127,7 @@ class Ledger:
             str(told["unit"]),
             str(told["observer"]),
             bool(told["claimed"]),
+            float(told.get("failure", 0.0)),
         )
 
     @property
@@ -142,8 +148,35 @@ class Ledger:
         return kept
 
 
+def _event(told: Mapping[str, Any] | None) -> Event | None:
+    if told is None:
+        return None
+    if "multipliers" in told:
+        return LaplaceSchedule(tuple(told["multipliers"]))
+    return _EVENTS[told["kind"]](told["noise_multiplier"])
+
+
 def _nearly(one: Any, other: Any) -> bool:
-    """Whether two events differ by the rounding of a float32 alone."""
-    if one is None or type(one) is not type(other) or type(one) not in _EVENTS.values():
+    """Whether two events differ by the rounding of a float32 alone, schedules as far as both go."""
+    if type(one) is not type(other):
         return False
-    return math.isclose(one.noise_multiplier, other.noise_multiplier, rel_tol=1e-6)
+    if isinstance(one, LaplaceSchedule):
+        return _first_difference(one, other) is None
+    return isinstance(one, tuple(_EVENTS.values())) and _close(one.noise_multiplier, other.noise_multiplier)
+
+
+def _close(one: float, other: float) -> bool:
+    return math.isclose(one, other, rel_tol=1e-6)
+
+
+def _first_difference(one: LaplaceSchedule, other: LaplaceSchedule) -> int | None:
+    pairs = enumerate(zip(one.multipliers, other.multipliers))  # the longer one's rest is to come
+    return next((i for i, (mine, theirs) in pairs if not _close(mine, theirs)), None)
+
+
+def _where(one: Any, other: Any) -> str:
+    """Where two schedules begin to differ, in words; nothing for other events."""
+    if not (isinstance(one, LaplaceSchedule) and isinstance(other, LaplaceSchedule)):
+        return ""
+    i = _first_difference(one, other)
+    return "" if i is None else f" (release {i + 1}: {one.multipliers[i]:.6g}, got {other.multipliers[i]:.6g})"

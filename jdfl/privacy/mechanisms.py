@@ -32,7 +32,42 @@ class LaplaceEvent:
     kind: ClassVar[Literal["laplace"]] = "laplace"
 
 
-Event = GaussianEvent | LaplaceEvent
+@dataclass(frozen=True, repr=False)
+class LaplaceSchedule:
+    """Successive releases with Laplace noise, each of a scale of its own in units of the l1 sensitivity.
+
+    A number of releases is that of the first ones. Raises ValueError for an empty schedule, and for a multiplier that
+    is not positive.
+    """
+
+    multipliers: tuple[float, ...]  # [k] in the order of release
+    kind: ClassVar[Literal["laplace"]] = "laplace"
+
+    def __post_init__(self) -> None:
+        told = tuple(float(z) for z in self.multipliers)
+        if not told:
+            raise ValueError("Expected multipliers of at least one release, got multipliers = ().")
+        bad = next((i for i, z in enumerate(told) if not 0 < z < math.inf), None)
+        if bad is not None:
+            raise ValueError(
+                f"Expected multipliers > 0 and finite, got multipliers[{bad}] = {told[bad]!r}. A release without noise "
+                "has no epsilon; one that is not made is left out."
+            )
+        object.__setattr__(self, "multipliers", told)
+
+    def __repr__(self) -> str:
+        some = self.multipliers if len(self.multipliers) < 5 else self.multipliers[:3]
+        rest = len(self.multipliers) - len(some)
+        told = ", ".join(f"{z:.6g}" for z in some) + (f", and {rest} more" if rest else "")
+        return f"LaplaceSchedule(multipliers=({told}))"
+
+    @property
+    def noise_multiplier(self) -> float:
+        """The smallest."""
+        return min(self.multipliers)
+
+
+Event = GaussianEvent | LaplaceEvent | LaplaceSchedule
 
 
 class Mechanism(Protocol):

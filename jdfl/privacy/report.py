@@ -9,9 +9,21 @@ import numpy as np
 
 from jdfl import checks
 from jdfl.privacy.accounting import epsilon, epsilon_pure, epsilon_rdp
-from jdfl.privacy.analytic import check_delta
 from jdfl.privacy.guarantee import Guarantee
 from jdfl.privacy.ledger import Ledger
+from jdfl.privacy.relation import (
+    beside,
+    check_claim,
+    check_relation,
+    counted,
+    default_delta,
+    failing,
+    noise,
+    one_release,
+    promise,
+    short,
+    span,
+)
 
 Accounting = Literal["sound", "paper"]
 ASSUMPTIONS = (
@@ -36,7 +48,7 @@ class PrivacyReport:
     adjacency: str
     observer: str
     mechanism: str  # kind of noise
-    noise_multiplier: float
+    noise_multiplier: float  # the smallest of the releases'
     sensitivity: float  # largest of any node
     enforced_by: str | None
     releases: dict[str, float]  # per node: least, median, most; total; node with the largest epsilon
@@ -46,12 +58,15 @@ class PrivacyReport:
     epsilon: float  # of the worst node, by PLD
     epsilon_nodes: dict[str, float]  # least and median over nodes
     epsilon_rdp: float | None  # of the worst node
-    epsilon_pure: float | None  # at delta = 0, Laplace noise only
+    epsilon_pure: float | None  # at delta = failure, Laplace noise only
     epsilon_unamplified: float  # without what sampling buys
-    epsilon_one_release: float
+    epsilon_one_release: float  # that tells most
     published: dict[str, Any] | None  # epsilon, delta, source, unsound
     warnings: tuple[str, ...]
     assumptions: tuple[str, ...] = ASSUMPTIONS
+    largest_multiplier: float | None = None  # of the releases, where they differ
+    failure: float = 0.0  # chance that what enforces the sensitivity fails, a part of delta
+    beside: tuple[dict[str, Any], ...] = ()  # the same releases under other neighbouring relations
 
     def as_dict(self) -> dict[str, Any]:
         """Plain data for JSON; numbers that are not finite become None."""
@@ -59,31 +74,26 @@ class PrivacyReport:
 
     def statement(self) -> str:
         """The report in words, as Markdown list items."""
-        releases, unit = self.releases, "a whole node's data" if self.unit == "node" else "one record"
-        number = (
-            f"({_short(self.epsilon)}, {self.delta:g})-differential privacy of {unit} ({self.adjacency}) against "
-            f"an observer of {self.observer}"
-        )
+        releases, number = self.releases, promise(self, self.delta, self.epsilon)
         lines = [f"privacy: {number}"] if self.sound else [f"privacy: NO GUARANTEE: {self.reason}"]
         if self.published is not None:
             told = self.published
             lines.append(
-                f"as published, unsound: epsilon = {_short(told['epsilon'])} at delta = {told['delta']:g} "
+                f"as published, unsound: epsilon = {short(told['epsilon'])} at delta = {told['delta']:g} "
                 f"({told['source']}); {told['unsound']}"
             )
         if not self.sound:
             lines.append(f"if what is assumed held, it would be {number}")
         each = _range(releases["least"], releases["most"])
-        bound = f"enforced by {self.enforced_by}" if self.enforced_by else "which nothing enforces"
+        largest = self.noise_multiplier if self.largest_multiplier is None else self.largest_multiplier
         lines += [
-            f"noise: {self.mechanism}, {self.noise_multiplier:.4g} times the sensitivity, at most "
-            f"{self.sensitivity:.4g}, {bound}",
+            noise(self.mechanism, self.noise_multiplier, largest, self.sensitivity, self.enforced_by),
             f"releases of a node: {each}, median {releases['median']:g}; epsilon of nodes: least "
-            f"{_short(self.epsilon_nodes['least'])}, median {_short(self.epsilon_nodes['median'])}, worst "
-            f"{_short(self.epsilon)} (node {int(releases['worst_node'])})",
-            "epsilon by PLD; "
+            f"{short(self.epsilon_nodes['least'])}, median {short(self.epsilon_nodes['median'])}, worst "
+            f"{short(self.epsilon)} (node {int(releases['worst_node'])})",
+            f"epsilon by {self._method()}; "
             + "; ".join(
-                f"{name} {_short(value)}"
+                f"{name} {short(value)}"
                 for name, value in (
                     ("by RDP", self.epsilon_rdp),
                     ("pure", self.epsilon_pure),
@@ -91,15 +101,22 @@ class PrivacyReport:
                     ("of one release", self.epsilon_one_release),
                 )
                 if value is not None
-            ),
+            )
+            + failing(self.failure),
         ]
         if self.sampling is not None:
             lines.append(
                 f"sampling: {self.sampling['kind']} of {self.sampling['batch']} records, at most "
                 f"{self.sampling['rate']:.3g} of a node's, drawn anew and kept secret"
             )
+        lines += [other["statement"] for other in self.beside]
         lines += [f"warning: {warning}" for warning in self.warnings]
         return "\n".join(f"- {line}" for line in lines) + f"\n- assumed: {'; '.join(self.assumptions)}\n"
+
+    def _method(self) -> str:
+        """Which of the bounds is the epsilon: the least of them."""
+        others = {"RDP": self.epsilon_rdp, "the sum of pure epsilons": self.epsilon_pure}
+        return next((name for name, value in others.items() if value == self.epsilon), "PLD")
 
 
 def report(
@@ -114,33 +131,22 @@ def report(
     """The report of `releases` [m] under a guarantee, for nodes with so many `records` [m].
 
     `delta` None: the largest power of ten that is at most 1e-5 and below .1 / records, records being those of all nodes
-    together (where whole nodes are protected, the nodes). accounting="paper" reports what is claimed without being
-    enforced, labelled so.
+    together (where whole nodes are protected, the nodes). It is the total, of which the chance that what enforces the
+    sensitivity fails is a part. accounting="paper" reports what is claimed without being enforced, labelled so.
 
-    Raises ValueError for delta >= 1 / records, for a run without noise, and, unless accounting is "paper", where
-    nothing is claimed: for noise without clipping, for a heuristic sensitivity, for gradients without noise.
+    Raises ValueError for delta >= 1 / records, for delta <= the chance of that failure, for a run without noise, and,
+    unless accounting is "paper", where nothing is claimed: for noise without clipping, for gradients without noise. For
+    a heuristic sensitivity there is no event to account for, and no epsilon in either accounting.
     """
     checks.one_of(("sound", "paper"), accounting=accounting)
-    ledger = Ledger.of(guarantee, releases, records)
-    unit = "nodes" if guarantee.unit == "node" else "records"
-    total = len(ledger.records) if unit == "nodes" else int(ledger.records.sum())
-    delta = default_delta(total) if delta is None else float(delta)
-    check_delta(delta)
-    if delta >= 1 / total:
-        raise ValueError(
-            f"Expected delta < 1 / {unit} = {1 / total:.3g}, got delta = {delta:g}. Publishing a {unit[:-1]} picked at "
-            f"random has such a delta; {default_delta(total):g} would do."
-        )
-    event = guarantee.event
-    if event is None or guarantee.sensitivity is None:
-        raise ValueError(
-            f"Expected noise for a privacy report, got none: {guarantee.reason}. {guarantee.remedy}".strip()
-        )
-    if not guarantee.claimed and accounting == "sound":
-        raise ValueError(
-            f"No epsilon can be given: {guarantee.reason}. {guarantee.remedy} accounting = 'paper' shows what would "
-            "follow if all that is assumed held.".replace("  ", " ")
-        )
+    ledger, event = Ledger.of(guarantee, releases, records), guarantee.event
+    every = [counted(one, ledger.records) for one in (guarantee, *guarantee.beside)]
+    delta = default_delta(max(total for _, total in every)) if delta is None else float(delta)
+    check_relation(guarantee, ledger.records, delta)
+    check_claim(guarantee, anyway=accounting == "paper")
+    assert event is not None
+    assert guarantee.sensitivity is not None
+    unit, total = every[0]
     if delta >= 0.1 / total:
         warnings = (f"delta = {delta:g} is not below a tenth of 1 / {unit} = {1 / total:.3g}", *warnings)
     if guarantee.published is not None and guarantee.published.epsilon > 1:
@@ -150,6 +156,7 @@ def report(
         reason = guarantee.published.unsound if guarantee.published else "accounting = 'paper' was asked for"
     node, worst = ledger.worst(delta)
     order, sampled, count = ledger.ranked(), ledger.sampled(node), int(ledger.releases[node])
+    left, (least, most) = delta - guarantee.failure, span(event, count)
     return PrivacyReport(
         accounting=accounting,
         sound=accounting == "sound",
@@ -158,7 +165,7 @@ def report(
         adjacency=guarantee.adjacency,
         observer=guarantee.observer,
         mechanism=event.kind,
-        noise_multiplier=event.noise_multiplier,
+        noise_multiplier=least,
         sensitivity=guarantee.sensitivity,
         enforced_by=guarantee.enforced_by,
         releases={
@@ -176,25 +183,18 @@ def report(
             "least": ledger.epsilon(int(order[0]), delta),
             "median": ledger.epsilon(int(order[len(order) // 2]), delta),
         },
-        epsilon_rdp=epsilon_rdp(event, count, delta, sampled=sampled, adjacency=ledger.relation),
+        epsilon_rdp=epsilon_rdp(event, count, left, sampled=sampled, adjacency=ledger.relation),
         epsilon_pure=epsilon_pure(event, count, sampled=sampled),
-        epsilon_unamplified=epsilon(event, count, delta),
-        epsilon_one_release=epsilon(event, min(count, 1), delta),
+        epsilon_unamplified=epsilon(event, count, left),
+        epsilon_one_release=one_release(event, count, left),
         published=None if guarantee.published is None else asdict(guarantee.published),
         warnings=(*guarantee.warnings, *warnings),
+        largest_multiplier=None if least == most else most,
+        failure=guarantee.failure,
+        beside=tuple(
+            beside(one, ledger.releases, ledger.records, delta, sound=accounting == "sound") for one in guarantee.beside
+        ),
     )
-
-
-def default_delta(records: int) -> float:
-    """The largest power of ten that is at most 1e-5 and below .1 / records."""
-    power = -5
-    while 10.0**power >= 0.1 / records:
-        power -= 1
-    return 10.0**power
-
-
-def _short(value: float) -> str:
-    return f"{value:.4g}"
 
 
 def _range(least: float, most: float) -> str:

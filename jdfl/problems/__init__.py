@@ -1,6 +1,7 @@
 """What the nodes learn: objectives over stacked data, ways to split examples, data sets, centralised optima."""
 
 from jdfl.problems import partition
+from jdfl.problems.averaging import Averaging, averaging
 from jdfl.problems.base import Problem, check_problem
 from jdfl.problems.cifar import read_cifar10
 from jdfl.problems.classification import classification, holdout
@@ -10,20 +11,25 @@ from jdfl.problems.generated import realsim_like
 from jdfl.problems.images import Images, read_idx, read_mnist
 from jdfl.problems.linear import LinearRegression, example1, linear_regression
 from jdfl.problems.logistic import LogisticRegression, SoftmaxRegression, logistic_regression, softmax_regression
+from jdfl.problems.neural import NeuralProblem
+from jdfl.problems.neural_classification import neural_classification
 from jdfl.problems.optimum import Optimum, base_rate, optimum, sparse_optimum, value_at, value_at_truth
 from jdfl.problems.readers import read_libsvm, read_qsar
 from jdfl.problems.sparse import SparseLogisticRegression, sparse_logistic_regression
 
 __all__ = [
     "NAMES",
+    "Averaging",
     "Dataset",
     "Images",
     "LinearRegression",
     "LogisticRegression",
+    "NeuralProblem",
     "Optimum",
     "Problem",
     "SoftmaxRegression",
     "SparseLogisticRegression",
+    "averaging",
     "base_rate",
     "check_problem",
     "classification",
@@ -33,6 +39,7 @@ __all__ = [
     "linear_regression",
     "load",
     "logistic_regression",
+    "neural_classification",
     "optimum",
     "partition",
     "read_cifar10",

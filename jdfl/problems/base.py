@@ -1,8 +1,9 @@
 """What the nodes learn: stacked data, the loss of one example, and everything that follows from it.
 
-Axes: m nodes, q examples per node (padded with weight 0), n parameters, N test examples.
+Axes: m nodes, q examples per node (padded with weight 0), n parameters, N test examples, B examples of a batch.
 """
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Self
 
@@ -18,7 +19,9 @@ from jdfl import checks, ops, struct
 class Problem:
     """f_i(w) = sum_t weight[i,t] loss(w, data[i,t]) / sum_t weight[i,t] + regulariser(w).
 
-    A subclass gives `n` and `loss` of one example, and may give `regulariser` and `scores`.
+    A subclass gives `n` and `loss` of one example, and may give `regulariser` and `scores`. The first
+    `shared` parameters are meant to be common to all nodes and the others to stay with every node; which of them an
+    algorithm sends is its own affair.
     """
 
     data: Any  # pytree of arrays [m, q, ...]
@@ -26,6 +29,8 @@ class Problem:
     curvature: Array  # [m] lambda_max of the data part of the Hessian of f_i (a bound on it where it varies)
     truth: Array | None = None  # [n] the generating parameters, where they are known
     test: Any | None = None  # pytree of arrays [N, ...] like `data` without its node axis
+    start: Array | None = None  # [n] the parameters that every node begins with; None: zeros
+    shared: int | None = struct.field(pytree_node=False, default=None)  # leading parameters in common; None: all
     name: str = struct.field(pytree_node=False, default="problem")
 
     @property
@@ -39,14 +44,28 @@ class Problem:
         raise TypeError(f"{type(self).__name__} does not say its number of parameters n")
 
     @property
+    def n_shared(self) -> int:
+        """The number of leading parameters that are common to all nodes."""
+        return self.n if self.shared is None else self.shared
+
+    @property
     def dtype(self) -> Any:
         """The floating type of the parameters."""
         return self.weight.dtype
+
+    def begin(self) -> Array:
+        """The parameters [m, n] that the nodes begin with, the same for all."""
+        start = jnp.zeros((self.n,), self.dtype) if self.start is None else self.start
+        return jnp.broadcast_to(start, (self.m, self.n))
 
     @property
     def sizes(self) -> Array:
         """[m] int32 every node's number of examples."""
         return jnp.sum(self.weight > 0, axis=1, dtype=jnp.int32)
+
+    def each(self, function: Callable[..., Any], *stacked: Any) -> Any:
+        """`function` of every node's rows of `stacked`, leaves [m, ...]: all nodes at once, or a few after another."""
+        return jax.vmap(function)(*stacked)
 
     def loss(self, w: Array, example: Any) -> Array:
         """The loss [] of the parameters w [n] on ONE example."""
@@ -115,21 +134,30 @@ class Problem:
         """The examples `chosen` [b] of one node's data."""
         return jax.tree.map(lambda leaf: leaf[chosen], data)
 
+    def varied(self, key: Array, data: Any) -> Any:
+        """A batch of one node's examples, leaves [B, ...], as a gradient is to see it: data augmentation, if any."""
+        return data
+
     def values(self, w: Array) -> Array:
         """f_i(w_i) [m] for stacked parameters [m, n]."""
-        return jax.vmap(self.value)(w, self.data, self.weight)
+        return self.each(self.value, w, self.data, self.weight)
 
     def gradients(self, w: Array) -> Array:
         """The gradient of every f_i at w_i [m, n] for stacked parameters [m, n]."""
-        return jax.vmap(self.gradient)(w, self.data, self.weight)
+        return self.each(self.gradient, w, self.data, self.weight)
 
     def values_at(self, w: Array) -> Array:
         """f_i(w) [m] of every node at the same parameters [n]."""
-        return jax.vmap(self.value, (None, 0, 0))(w, self.data, self.weight)
+        return self.each(lambda data, weight: self.value(w, data, weight), self.data, self.weight)
 
     def scores(self, w: Array, features: Array) -> Array:
         """What a classifier decides by: [N] (or [N, classes]) scores of examples for parameters [n]."""
         raise TypeError(f"{type(self).__name__} is not a classification problem, so it has no scores")
+
+    def predict(self, w: Array, data: Any) -> Array:
+        """The classes [N] int32 that parameters [n] give the test examples; `data` [q, ...] is the node's own."""
+        scores = self.scores(w, self.test[0])  # pyright: ignore[reportOptionalSubscript]
+        return (jnp.argmax(scores, axis=1) if scores.ndim == 2 else scores > 0).astype(jnp.int32)
 
     def check_data(self) -> None:
         """Refuse data that is not leaves [m, q, ...] of finite numbers; a problem with another layout has its own."""
@@ -185,6 +213,11 @@ def check_problem(problem: Problem) -> None:
     if problem.truth is not None:
         checks.shape((problem.n,), truth=problem.truth)
         checks.finite(truth=problem.truth)
+    if problem.start is not None:
+        checks.shape((problem.n,), "All nodes begin with the same parameters.", start=problem.start)
+        checks.finite(start=problem.start)
+    if problem.shared is not None:
+        checks.whole(0, problem.n, "It counts leading parameters; None shares all.", shared=problem.shared)
     if problem.test is not None:
         problem.check_test()
 

@@ -4,22 +4,20 @@ Axes: N examples, m nodes, p features.
 """
 
 from collections.abc import Iterator
-from typing import Any, Literal
+from typing import Any, get_args
 
 import jax.numpy as jnp
 import numpy as np
-from jax.typing import DTypeLike
+from jax.typing import ArrayLike, DTypeLike
 from scipy.sparse import csr_matrix, issparse
 
 from jdfl import checks
-from jdfl.problems import partition as split
 from jdfl.problems.dataset import Dataset, Features
 from jdfl.problems.datasets import load
 from jdfl.problems.jagged import canonical
 from jdfl.problems.logistic import LogisticRegression, SoftmaxRegression, logistic_regression, softmax_regression
+from jdfl.problems.partition import Partition, drawn
 from jdfl.problems.sparse import sparse_logistic_regression
-
-Partition = Literal["iid", "dirichlet", "shards"]
 
 
 def classification(
@@ -29,6 +27,8 @@ def classification(
     partition: Partition = "iid",
     penalty: float = 1e-3,
     alpha: float = 0.5,
+    shards_per_node: int = 2,
+    clients: ArrayLike | None = None,
     test_fraction: float = 0.2,
     seed: int = 0,
     intercept: bool = False,
@@ -39,12 +39,13 @@ def classification(
     """Logistic (two classes) or softmax (more) regression of a data set over `m` nodes.
 
     A data set without a test set gives up about `test_fraction` of every class (0: none; see `holdout`); one that has
-    a test set keeps it. `alpha` belongs to the Dirichlet partition, `binary` to digits (see `load`). `sparse` rows stay
-    so on the device (`SparseLogisticRegression`); None takes the rows as the data set has them. ValueError for more
-    nodes than examples and for sparse rows of more than two classes or of columns to be standardised,
-    FileNotFoundError for a file that is not there.
+    a test set keeps it. `alpha` belongs to the Dirichlet partition, `shards_per_node` to the one by shards (1: almost
+    one class per node), `clients` [N], the client of every training example, to the one by clients, `binary` to digits
+    (see `load`). `sparse` rows stay so on the device (`SparseLogisticRegression`); None takes the rows as the data set
+    has them. ValueError for more nodes than examples and for sparse rows of more than two classes or of columns to be
+    standardised, FileNotFoundError for a file that is not there.
     """
-    checks.one_of(("iid", "dirichlet", "shards"), partition=partition)
+    checks.one_of(get_args(Partition), partition=partition)
     dataset = load(data, binary=binary) if isinstance(data, str) else data
     features, labels = _stored(dataset.features, sparse), dataset.labels
     if issparse(features):
@@ -56,6 +57,7 @@ def classification(
         held = holdout(features, labels, test_fraction, seed=seed)
         test = (features[held], labels[held])
         features, labels = features[~held], labels[~held]
+        clients = kept(clients, ~held)
 
     if dataset.standardise:  # by the training examples alone
         mean, deviation = features.mean(axis=0, dtype=float), features.std(axis=0, dtype=float)
@@ -63,12 +65,7 @@ def classification(
         features = (features - mean) / deviation
         test = None if test is None else ((test[0] - mean) / deviation, test[1])
 
-    if partition == "iid":
-        index = split.iid(len(labels), m, seed=seed)
-    elif partition == "dirichlet":
-        index = split.dirichlet(labels, m, alpha=alpha, seed=seed)
-    else:
-        index = split.shards(labels, m, seed=seed)
+    index = drawn(partition, labels, m, alpha=alpha, shards_per_node=shards_per_node, clients=clients, seed=seed)
     parts = [(features[rows], labels[rows]) for rows in index]
     if issparse(features):
         return sparse_logistic_regression(
@@ -115,6 +112,16 @@ def holdout(features: Features, labels: np.ndarray, fraction: float, *, seed: in
     if fraction > 0 and (held.all() or not held.any()):
         raise ValueError(f"Expected examples on both sides of the split, got {held.sum()} of {len(held)} held out.")
     return held
+
+
+def kept(clients: ArrayLike | None, chosen: np.ndarray) -> np.ndarray | None:
+    """The clients of the chosen examples, a bool array [N] or indices; ValueError unless there is one for each."""
+    if clients is None:
+        return None
+    ids = np.asarray(clients)
+    if chosen.dtype == bool:
+        checks.shape(chosen.shape, "One client id for every training example.", clients=ids)
+    return ids[chosen]
 
 
 def _keys(features: Features) -> Iterator[bytes]:

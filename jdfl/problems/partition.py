@@ -4,11 +4,14 @@ Axes: N examples, m nodes. Every function returns m sorted arrays of int64 indic
 """
 
 from collections.abc import Sequence
+from typing import Literal, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from jdfl import checks
+
+Partition = Literal["iid", "dirichlet", "shards", "clients"]
 
 
 def iid(n_examples: int, m: int, *, seed: int = 0) -> list[np.ndarray]:
@@ -77,6 +80,53 @@ def dirichlet(labels: ArrayLike, m: int, *, alpha: float, seed: int = 0, least: 
             donor = max(held, key=len)
             own.append(donor.pop(int(rng.integers(len(donor)))))
     return _sorted([np.array(own, dtype=np.int64) for own in held])
+
+
+def by_client(clients: ArrayLike) -> list[np.ndarray]:
+    """The split that the data come with: node i holds the examples of the i-th client id in sorted order.
+
+    `clients` [N] are numbers or text, one for every example. ValueError for another shape.
+    """
+    ids = np.asarray(clients)
+    checks.shape((None,), "One client id for every example.", clients=ids)
+    _, place = np.unique(ids, return_inverse=True)
+    order = np.argsort(place, kind="stable")
+    return _sorted(np.split(order, np.cumsum(np.bincount(place))[:-1])) if len(ids) else []
+
+
+def drawn(
+    partition: Partition,
+    labels: ArrayLike,
+    m: int,
+    *,
+    alpha: float = 0.5,
+    shards_per_node: int = 2,
+    clients: ArrayLike | None = None,
+    seed: int = 0,
+) -> list[np.ndarray]:
+    """The partition of that name; `alpha`, `shards_per_node` and `clients` [N] belong to one each.
+
+    ValueError for an unknown name, for clients beside another partition or none for "clients", and for another number
+    of clients than m.
+    """
+    checks.one_of(get_args(Partition), partition=partition)
+    if (partition == "clients") != (clients is not None):
+        shown = "none" if clients is None else "some"
+        raise ValueError(
+            f"Expected clients with partition = 'clients' and with no other, got {shown} with {partition!r}. Give the "
+            "client id of every example, or leave clients out."
+        )
+    if clients is not None:
+        checks.shape(np.shape(labels), "One client id for every example.", clients=clients)
+        parts = by_client(clients)
+        if len(parts) != m:
+            raise ValueError(f"Expected m = {len(parts)}, the number of clients, got m = {m}.")
+        return parts
+    if partition == "iid":
+        return iid(len(_labels(labels)), m, seed=seed)
+    if partition == "dirichlet":
+        return dirichlet(labels, m, alpha=alpha, seed=seed)
+    return shards(labels, m, shards_per_node=shards_per_node, seed=seed)
 
 
 def _labels(labels: ArrayLike) -> np.ndarray:

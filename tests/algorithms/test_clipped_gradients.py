@@ -3,6 +3,7 @@
 from functools import partial
 from itertools import product
 
+import hypothesis
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -74,7 +75,7 @@ def by_hand(problem, w, clip, norm):
     return mean + np.asarray(jax.vmap(jax.grad(problem.regulariser))(w))
 
 
-@pytest.mark.parametrize(("name", "norm"), list(product(PROBLEMS, ORDER)), ids="-".join)
+@pytest.mark.parametrize(("name", "norm"), list(product(PROBLEMS, ORDER)))
 def test_clipping_is_per_example_in_every_norm_and_however_it_is_computed(name, norm):
     problem = PROBLEMS[name]
     w = point(problem)
@@ -172,6 +173,49 @@ def test_what_neighbouring_data_change_is_within_the_sensitivity(kind, slot, sca
     allowed = np.asarray(gradients.sensitivities(problem))
     assert size[i] <= allowed[i] * (1 + 1e-3) + 1e-6
     assert not np.delete(size, i).any()
+
+
+@pytest.mark.parametrize("norm", ORDER)
+@hypothesis.example(size=-19, slope=19.1, clip=1e-2)  # squares vanish, and the gradient is of size 1
+@hypothesis.example(size=-19, slope=19.1, clip=1e-1)
+@hypothesis.example(size=37.95, slope=-37, clip=1e-2)  # reciprocals vanish
+@given(size=st.floats(-37, 38.5), slope=st.floats(-37, 38.5), clip=st.sampled_from([1e-6, 1e-2, 1.0]))
+def test_no_record_slips_through_by_the_size_of_its_numbers(norm, size, slope, clip):
+    """Tiny features with a huge label, and the reverse: lengths must neither vanish nor be lost in between."""
+    problem, gradients = example(np.float32), jdfl.Gradients(clip=clip, norm=norm)
+    A, b = problem.data
+    other = problem.replace(data=(A.at[1, 2].set(10.0**size), b.at[1, 2].set(10.0**slope)))
+    w = jnp.zeros((M, N), A.dtype)
+    one, two = (np.asarray(evaluate(gradients, world, w, jax.random.key(0)), np.float64) for world in (problem, other))
+    change = np.linalg.norm((one - two)[1], ORDER[norm])
+    assert change <= 2 * clip / int(problem.sizes[1]) * (1 + 1e-3)
+
+
+@pytest.mark.parametrize("scale", [1e-35, 1e-25, 1e-19, 1.0, 1e19, 1e30, 1.1e38])
+@pytest.mark.parametrize("norm", ORDER)
+def test_lengths_are_right_for_every_size_of_numbers(norm, scale):
+    x = np.random.default_rng(0).uniform(-1, 1, (5, 3)).astype(np.float32)
+    x[:, 1] = 1.0
+    found = np.asarray(measure(scale * x, norm), np.float64) / scale
+    np.testing.assert_allclose(found, np.linalg.norm(x, ORDER[norm], axis=1), rtol=1e-6)
+
+
+def test_lengths_of_nothing_and_of_what_no_float_holds():
+    for norm in ORDER:
+        assert measure(np.zeros((1, 3)), norm) == 0
+        assert np.isinf(measure(np.array([[1.0, -np.inf]]), norm))
+        assert np.isnan(measure(np.array([[1.0, np.nan]]), norm))
+    assert np.isinf(measure(np.full((1, 3), 3e38), "l2"))
+
+
+@partial(jax.jit, static_argnames="norm")
+def length(x, norm):
+    return jdfl.ops.length(x, norm)
+
+
+def measure(x, norm):
+    """As in a run, where the compiler rewrites what it is given."""
+    return length(jnp.asarray(x, jnp.float32), norm)
 
 
 @pytest.mark.parametrize("kind", [KINDS[0], KINDS[1], KINDS[8]], ids=words)

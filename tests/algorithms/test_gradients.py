@@ -130,6 +130,46 @@ def test_noise_after_an_exchange_only():
     assert jdfl.Gradients().releases(5, 1) == 0
 
 
+PART = slice(2, 7)
+PARTS = {
+    "free": {},
+    "example": {"clip": 1e6, "batch": 3, "sampling": "epochs"},
+    "batch": {"clip": 1e6, "per": "batch", "batch": 3, "sampling": "poisson"},
+}
+
+
+@partial(jax.jit, static_argnames="bounds")
+def partly(gradients, w, problem, round, bounds=(PART.start, PART.stop)):
+    gradients = gradients.prepare(problem, round)
+    return gradients(w, problem, round, part=None if bounds is None else slice(*bounds))
+
+
+@pytest.mark.parametrize("kind", PARTS)
+def test_a_part_of_a_gradient_is_that_part_of_the_whole(kind):
+    gradients = jdfl.Gradients(**PARTS[kind])
+    whole = partly(gradients, w, problem, round_of(3), bounds=None)
+    found = partly(gradients, w, problem, round_of(3))
+    np.testing.assert_allclose(found, whole[:, PART], rtol=1e-4, atol=1e-4)
+
+
+def test_only_the_part_is_measured_and_clipped():
+    g = np.stack([gradient_of(problem)(i, np.asarray(w[i])) for i in range(M)])[:, PART]
+    length = np.linalg.norm(g, axis=1, keepdims=True)
+    clip = float(np.median(length))
+    found = partly(jdfl.Gradients(clip=clip, per="batch"), w, problem, round_of())
+    np.testing.assert_allclose(found, g * np.minimum(1, clip / length), rtol=1e-4, atol=1e-5)
+
+    A, b = (np.asarray(leaf, np.float64) for leaf in problem.data)
+    weight = np.asarray(problem.weight, np.float64)
+    each = ((A @ np.asarray(w, np.float64)[:, :, None])[:, :, 0] - b)[:, :, None] * A[:, :, PART]
+    length = np.linalg.norm(each, axis=2, keepdims=True)
+    clip = float(np.median(length[weight > 0]))
+    share = weight[:, :, None] * np.minimum(1, clip / np.maximum(length, 1e-30))
+    expected = (share * each).sum(axis=1) / weight.sum(axis=1, keepdims=True)
+    found = partly(jdfl.Gradients(clip=clip), w, problem, round_of())
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+
+
 def test_a_guarantee_is_claimed_only_where_every_gradient_is_clipped_and_noisy():
     gaussian = jdfl.Gaussian(1.0)
     assert not jdfl.Gradients().guarantee(problem).claimed
@@ -165,6 +205,12 @@ def test_example_gradients_are_counted():
         (jdfl.Gradients(sensitivity=1.0), ["mechanism", "sensitivity = 1.0"]),
         (jdfl.Gradients(sampling="poisson"), ["batch", "'poisson'", "None"]),
         (jdfl.Gradients(sampling="subset", batch=10_000), ["batch", "10000", "smallest node"]),
+        (
+            jdfl.Gradients(sampling="epochs", batch=int(problem.sizes.min()) + 1),
+            [f"batch <= {problem.sizes.min()}", "'epochs'"],
+        ),
+        (jdfl.Gradients(sampling="in order", batch=10_000), ["batch", "10000", "smallest node", "'in order'"]),
+        (jdfl.Gradients(sampling="epochs"), ["batch", "'epochs'", "None"]),
         (jdfl.Gradients(norm="l3"), ["norm", "'l3'"]),
         (jdfl.Gradients(noisy="never"), ["noisy", "'never'", "always"]),
     ],

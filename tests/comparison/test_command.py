@@ -119,6 +119,18 @@ def test_settings_that_make_no_sense(changes, words):
         assert word in str(error.value)
 
 
+@pytest.mark.parametrize("kind", ["gaussian", "laplace"])
+def test_noise_without_its_multiplier_is_refused(kind):
+    """A comparison has no budget that it could be found for."""
+    mechanism = {"gaussian": config.Gaussian, "laplace": config.Laplace}[kind]
+    known, unknown = (config.DPSGD(clip=1.0, mechanism=mechanism(multiplier=value)) for value in (2.0, None))
+    entries, *_ = build(dataclasses.replace(from_yaml(SMALL), algorithms=(known,)))
+    assert entries["d-psgd"].algorithm.gradients.mechanism.multiplier == 2
+    for one in (unknown, Entry(algorithm=unknown)):
+        with pytest.raises(ValueError, match=r"Expected a multiplier of the noise, got none\. Give the mechanism's"):
+            build(dataclasses.replace(from_yaml(SMALL), algorithms=(one,)))
+
+
 def test_every_setting_has_a_sentence():
     for kind in (Settings, CompareConfig, Entry, command.Options):
         (body,) = ast.parse(inspect.getsource(kind)).body
@@ -235,6 +247,7 @@ def test_an_interruption_leaves_nothing_and_is_status_130(monkeypatch, tmp_path,
     monkeypatch.setattr(jdfl, "compare", interrupt)
     assert main(["compare", "--config", "small.yaml"]) == 130
     assert list((tmp_path / "runs").iterdir()) == []
+    assert "interrupted; nothing is written" in capsys.readouterr().err
 
 
 @pytest.mark.filterwarnings("default")

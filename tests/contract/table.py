@@ -13,6 +13,7 @@ import jdfl
 from jdfl.algorithms import (
     ceps,
     choco,
+    consensus,
     dcd,
     descent,
     dfedavgm,
@@ -23,7 +24,10 @@ from jdfl.algorithms import (
     local_only,
     matcha,
     nids,
+    partpsp,
+    pedfl,
 )
+from jdfl.algorithms.dpps import PushSum
 from tests.toy import Gossip
 
 
@@ -42,6 +46,7 @@ class Row:
     ]  # (prepared, adjacency, rounds) -> sent by channel, counts [m]
     swept: str  # a float field that changes the result
     label: str = ""
+    shared: int | None = None  # leading parameters that the problem has in common; None: all
 
     def __str__(self) -> str:
         """Its test id."""
@@ -230,7 +235,65 @@ def _plain(
     )
 
 
+def _sums(problem: Any, x: Any) -> PushSum:
+    none = jnp.zeros((problem.m,), problem.dtype)
+    return PushSum(x, none + 1, none, none)
+
+
+def _sgp_consensus(algorithm: Any, problem: Any, w: Any) -> PushSum:
+    return _sums(problem, _everywhere(algorithm, problem, w))
+
+
+def _partpsp_consensus(algorithm: Any, problem: Any, w: Any) -> partpsp.State:
+    x, d = _everywhere(algorithm, problem, w), problem.n_shared
+    return partpsp.State(_sums(problem, x[:, :d]), x[:, d:])
+
+
+def _waiting(kind: Any) -> Callable[[Any, Any, Any], Any]:
+    """All nodes at w, with nothing to add before they send."""
+    return lambda algorithm, problem, w: kind(
+        _sgp_consensus(algorithm, problem, w), jnp.zeros((problem.m, problem.n), problem.dtype)
+    )
+
+
+def _pushing_count(looks: int, first: int) -> Callable[[Any, np.ndarray, int], dict[str, Any]]:
+    """A noisy message to every neighbour in every round, `looks` gradients, and `first` at the start."""
+
+    def count(algorithm: Any, adjacency: np.ndarray, rounds: int) -> dict[str, Any]:
+        every = np.full(len(adjacency), rounds)
+        sent = {"shared": rounds * (adjacency != 0).sum(axis=0)}
+        noisy = algorithm.dpps.b is not None
+        if noisy and algorithm.dpps.sensitivity == "eq22":
+            sent["sensitivity"] = (len(adjacency) - 1) * every
+        return {
+            "sent": sent,
+            "communications": every,
+            "grads": looks * every + first,
+            "releases": noisy * every,
+        }
+
+    return count
+
+
+def _pushing(
+    label: str, algorithm: Any, *, shared: int | None = None, swept: str = "lr", bits: dict[str, int] | None = None
+) -> Row:
+    name, state, looks, first = {
+        jdfl.SGP: ("sgp", _sgp_consensus, 1, 0),
+        jdfl.PartPSP: ("partpsp", _partpsp_consensus, 1 if shared is None else 2, 0),
+        jdfl.PEDFL: ("pedfl", _waiting(pedfl.State), 1, 0),
+        jdfl.AverageConsensus: ("average-consensus", _waiting(consensus.State), 0, 1),
+    }[type(algorithm)]
+    fields: dict[str, Any] = {"dpps": jdfl.DPPS()}
+    fields |= {"gradients": jdfl.Gradients()} if hasattr(algorithm, "gradients") else {"clip": None}
+    sizes = {"shared": 32 * ((20 if shared is None else shared) + 1)} | (bits or {})
+    count = _pushing_count(looks, first)
+    return Row(name, algorithm, replace(algorithm, **fields), sizes, 20, state, count, swept, label, shared)
+
+
 _PRIVATE = jdfl.Gradients(clip=1.0, mechanism=jdfl.Gaussian(0.5))
+_CLIPPED = jdfl.Gradients(clip=1.0, per="batch", norm="l1")
+_NOISY = jdfl.DPPS(b=1.0, noise_rate=1e-3)
 
 TABLE = (
     _ceps("CEPS-Perf", 32 * 20),
@@ -343,6 +406,28 @@ TABLE = (
         _everywhere,
     ),
     _plain("fedavg", "FedAvg", jdfl.FedAvg(lr=0.02), _everywhere, {"down": 640, "up": 640}, _server_count),
+    _pushing("SGP", jdfl.SGP(lr=0.02)),
+    _pushing("SGPDP", jdfl.SGP(lr=0.02, gradients=_CLIPPED, dpps=_NOISY)),
+    _pushing(
+        "SGPDP, Eq. 22",
+        jdfl.SGP(lr=0.02, gradients=_CLIPPED, dpps=replace(_NOISY, sensitivity="eq22")),
+        bits={"sensitivity": 32},
+    ),
+    _pushing(
+        "PartPSP, minibatches in turn",
+        jdfl.PartPSP(
+            lr_shared=0.02,
+            lr_local=0.05,
+            gradients=replace(_CLIPPED, batch=3, sampling="epochs"),
+            dpps=_NOISY,
+            milestones=(4, 7),
+        ),
+        shared=6,
+        swept="lr_shared",
+    ),
+    _pushing("PartPSP, true distances", jdfl.PartPSP(dpps=replace(_NOISY, sensitivity="real")), swept="lr_shared"),
+    _pushing("PEDFL", jdfl.PEDFL(lr=0.02, gradients=_CLIPPED, dpps=_NOISY)),
+    _pushing("average consensus", jdfl.AverageConsensus(clip=1.0, dpps=_NOISY), swept="dpps.b"),
 )
 
 # Not registered: an algorithm as a newcomer writes it, dense and without a codec, keeps the same laws.

@@ -8,6 +8,8 @@ METROPOLIS, UNIFORM = nw.star(5), nw.star(5, weights="uniform")
 ARCS, LINKS = nw.k_in(5, 2, connected=False, seed=1), nw.random_links(nw.ring(5), 0.5)
 LOSS = nw.link_loss(nw.complete(5), 0.5, directed=True)
 PART = nw.partial_communication(nw.ring(5), 0.5)
+PARTS = nw.from_edges([(0, 1), (2, 3)], connected=False, name="parts")
+TURNS = nw.periodic([PARTS, nw.from_edges([(1, 2)], 4, connected=False)])
 ALL = {"undirected": True, "doubly_stochastic": True, "symmetric_weights": True}
 
 
@@ -25,6 +27,12 @@ ALL = {"undirected": True, "doubly_stochastic": True, "symmetric_weights": True}
         (nw.node_participation(nw.ring(5), 0.5), ALL),
         (nw.exponential(6), {"fixed": True, "doubly_stochastic": True}),
         (nw.one_peer_exponential(6), {"doubly_stochastic": True}),
+        (METROPOLIS, {"column_stochastic": True, "connected": True}),
+        (nw.star(5, weights="out-degree"), {"column_stochastic": True, "connected": True}),
+        (nw.random_links(nw.k_in(5, 3), 0.5, weights="out-degree"), {"column_stochastic": True, "connected": True}),
+        (nw.one_peer_exponential(6), {"column_stochastic": True, "connected": True}),
+        (nw.link_loss(TURNS, 0.5), {"connected": True}),
+        (nw.random_links(PARTS, 0.5), {"connected": True}),
         (LOSS, {}),
         (PART, {}),
     ],
@@ -45,6 +53,14 @@ SUMS = r"doubly stochastic weights for M-1, .*mean of all nodes, got {}, which h
 ALIKE = r"symmetric weights for M-1, .*got {}, which has weights W with W_ij != W_ji{}\. Use weights='metropolis'"
 
 
+COLUMNS = (
+    r"column-stochastic weights for M-1, .*sum over all nodes, got {}, which has columns .*{}\. Use .*'out-degree'"
+)
+APART = (
+    r"strongly connected network for M-1, .*got {}, whose links make {} components, the largest with {} .*d_out\(m, 2"
+)
+
+
 @pytest.mark.parametrize(
     ("network", "needs", "message"),
     [
@@ -57,9 +73,32 @@ ALIKE = r"symmetric weights for M-1, .*got {}, which has weights W with W_ij != 
         (PART, "doubly_stochastic", SUMS.format(r"partial communication\(rate=0\.5\) of ring\(m=5\)", r"\(round \d\)")),
         (UNIFORM, "symmetric_weights", ALIKE.format(r"star\(m=5\)", "")),
         (nw.exponential(6), "symmetric_weights", ALIKE.format(r"exponential\(m=6\)", "")),
+        (UNIFORM, "column_stochastic", COLUMNS.format(r"star\(m=5\)", "")),
+        (LOSS, "column_stochastic", COLUMNS.format(r"link loss.*", r" \(round \d\)")),
+        (PARTS, "connected", APART.format("parts", 2, "2 of 4")),
+        (nw.node_participation(PARTS, 0.5), "connected", APART.format(r"participation\(p=0.5\) of parts", 2, "2 of 4")),
+        (nw.periodic([PARTS, PARTS]), "connected", APART.format(r"periodic\(parts, parts\)", 2, "2 of 4")),
+        (nw.d_out(5, 1), "connected", APART.format(r"1-out\(m=5\)", 5, "1 of 5")),
         (LOSS, "symmetric_weights", ALIKE.format(r"link loss\(each way, p=0\.5\) of .*", r" \(round \d\)")),
     ],
-    ids=["links", "loss", "arcs", "each way", "one peer", "sums", "part", "uniform", "exponential", "apart"],
+    ids=[
+        "links",
+        "loss",
+        "arcs",
+        "each way",
+        "one peer",
+        "sums",
+        "part",
+        "uniform",
+        "exponential",
+        "columns",
+        "loss columns",
+        "parts",
+        "wrapped parts",
+        "turns",
+        "alone",
+        "apart",
+    ],
 )
 def test_a_network_without_the_property_is_refused_in_words(network, needs, message):
     with pytest.raises(ValueError, match=message):

@@ -242,7 +242,7 @@ def test_a_summary_asks_for_one_round():
         (lambda: nw.random_links(nw.random_matching(4), 0.5), r"got RandomMatching"),
         (
             lambda: nw.random_links(nw.ring(4, directed=True), 0.5, weights="laplacian"),
-            r"weights = 'uniform' with a directed base, got weights = 'laplacian'",
+            r"weights = 'out-degree' or 'uniform' with a directed base, got weights = 'laplacian'.*one of these two",
         ),
         (lambda: nw.random_neighbours(1, 1), r"m >= 2.*got m = 1"),
         (lambda: nw.random_neighbours(5, 5), r"degree >= 1 and <= 4, got degree = 5.*4 others"),

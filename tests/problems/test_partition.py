@@ -53,6 +53,40 @@ def test_shards_give_few_classes_per_node():
     assert max(len(np.unique(labels[part])) for part in partition.iid(200, 10)) > 4
 
 
+@given(st.lists(st.sampled_from("cab"), min_size=1, max_size=40))
+def test_by_client(clients):
+    parts = partition.by_client(clients)
+    names = sorted(set(clients))
+    assert_exact_cover(parts, len(clients), len(names))
+    for name, part in zip(names, parts):
+        assert {clients[t] for t in part} == {name}
+        np.testing.assert_array_equal(part, np.sort(part))
+
+
+def test_clients_are_sorted_as_numbers_are():
+    found = partition.by_client(np.array([10, 9, 10, 2]))
+    assert [part.tolist() for part in found] == [[3], [1], [0, 2]]
+
+
+def test_one_shard_per_node_is_one_class_per_node():
+    labels = np.random.default_rng(0).permutation(np.repeat(np.arange(5), 8))
+    parts = partition.drawn("shards", labels, 10, shards_per_node=1)
+    assert all(len(np.unique(labels[part])) == 1 for part in parts)
+
+
+def test_partitions_by_name_are_those_of_the_functions():
+    labels, clients = np.arange(40) % 4, np.arange(40) // 8
+    for name, direct in {
+        "iid": partition.iid(40, 5, seed=3),
+        "dirichlet": partition.dirichlet(labels, 5, alpha=0.1, seed=3),
+        "shards": partition.shards(labels, 5, shards_per_node=3, seed=3),
+        "clients": partition.by_client(clients),
+    }.items():
+        given = clients if name == "clients" else None
+        found = partition.drawn(name, labels, 5, alpha=0.1, shards_per_node=3, clients=given, seed=3)
+        assert all(np.array_equal(one, other) for one, other in zip(found, direct, strict=True))
+
+
 def test_alpha_controls_how_unequal_the_nodes_are():
     labels = np.repeat(np.arange(5), 200)
 
@@ -91,6 +125,15 @@ def test_same_seed_same_split():
         (lambda: partition.shards([0, 1, 1], 2, shards_per_node=0), "shards_per_node"),
         (lambda: partition.by_size([2, 2], 5), "add up to n_examples = 5, got 4"),
         (lambda: partition.by_size([5, 0], 5), "See node 1"),
+        (lambda: partition.by_client([[1], [2]]), "clients of shape"),
+        (lambda: partition.drawn("clients", [0, 1], 2), "got none with 'clients'"),
+        (lambda: partition.drawn("iid", [0, 1], 2, clients=[0, 1]), "got some with 'iid'"),
+        (lambda: partition.drawn("clients", [0, 1, 1], 2, clients=[0, 1]), r"clients of shape \(3\)"),
+        (
+            lambda: partition.drawn("clients", [0, 1, 1], 3, clients=[0, 1, 1]),
+            "m = 2, the number of clients, got m = 3",
+        ),
+        (lambda: partition.drawn("even", [0, 1], 2), "one of 'iid'.*'even'"),
     ],
 )
 def test_bad_input_is_refused(draw, message):

@@ -1,0 +1,148 @@
+"""What the experiments of the DPPS paper share: its networks, methods and settings as its published code has them.
+
+Ten nodes, batches of 100 in a fixed order, 12 epochs, plain gradient descent with gamma_s = gamma_l = .1, gamma_n =
+.001, all three a tenth from epoch 5 and a hundredth from epoch 10 on (epochs counted from 0), everybody synchronised
+every 4th round, one network of layers for all methods: 784-10-784-10 with a residual connection at width 784. Pixels
+are scaled to [-1, 1]: of the usual scalings it is the one with which the study's accuracies come out. In [0, 1] private
+runs are 1 to 3 points worse, and standardised pixels make all runs, noiseless ones too, about 1 point better.
+
+Y. Zhou, K. Xue, E. Chen: Differentially Private Perturbed Push-Sum Protocol and Its Application in Non-Convex
+Optimization, section V.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import jdfl
+from jdfl import network
+from jdfl.models import Model
+from jdfl.problems import NeuralProblem, neural_classification
+
+NODES, BATCH, EPOCHS, SYNCHRONISED = 10, 100, 12, 4
+MILESTONES = (5, 10)  # epochs
+RATE, NOISE_RATE = 0.1, 1e-3
+SHARED = {"PartPSP-1": "partpsp-1", "PartPSP-2": "partpsp-2", "SGPDP": "all", "PEDFL": "all"}
+
+
+@dataclass(frozen=True)
+class Task:
+    """A model on data, and how long it is trained."""
+
+    title: str
+    data: str
+    model: Model
+    epochs: int = EPOCHS
+    examples: int | None = None
+    test_examples: int | None = None
+    lr_shared: float = RATE
+    clip: float | None = None
+    options: tuple[tuple[str, Any], ...] = ()  # of neural_classification
+
+
+def on_accelerator() -> bool:
+    """Whether the large networks can run in full."""
+    return jax.default_backend() != "cpu"
+
+
+def images(*names: str) -> str:
+    """The first of the data sets that is at hand; scikit-learn's digits where there are no files."""
+    for name in names:
+        try:
+            jdfl.problems.datasets.locate(name)
+        except (FileNotFoundError, ValueError):
+            continue
+        return name
+    return "digits"
+
+
+def mlp_task(*, quick: bool = False, **options: Any) -> Task:
+    """The paper's perceptron on MNIST (or on digits); `quick` takes 20,000 images and 4 epochs."""
+    data = images("mnist")
+    model = jdfl.models.mlp(shape=(8, 8, 1) if data == "digits" else (28, 28, 1))
+    few = {"epochs": 4, "examples": 20_000} if quick and data != "digits" else {}
+    size = "" if not few else ", 20,000 images, 4 epochs"
+    return Task(f"MLP/{data}{size}", data, model, **few, options=tuple(options.items()))
+
+
+@lru_cache(maxsize=8)
+def problem_of(task: Task, shared: str, m: int = NODES, seed: int = 0) -> NeuralProblem:
+    """The task over m nodes, the preset `shared` being common to them."""
+    made = neural_classification(
+        task.data,
+        m,
+        model=task.model,
+        shared=shared,
+        seed=seed,
+        init_seed=seed,
+        examples=task.examples,
+        test_examples=task.test_examples,
+        standardise=False,
+        **dict(task.options),
+    )
+    half = jnp.full((1,), 0.5, jnp.float32)
+    return replace(made, mean=half, deviation=half)
+
+
+def batch_of(problem: NeuralProblem) -> int:
+    """100, or what the smallest node has."""
+    return min(BATCH, int(np.min(np.asarray(problem.sizes))))
+
+
+def rounds_of(task: Task, problem: NeuralProblem) -> tuple[int, tuple[int, ...]]:
+    """All rounds, and those in which rates fall."""
+    epoch = int(np.max(np.asarray(problem.sizes))) // batch_of(problem)
+    return task.epochs * epoch, tuple(int(epoch * round(e * task.epochs / EPOCHS, 9)) for e in MILESTONES)
+
+
+def networks(m: int = NODES, *, every: int = SYNCHRONISED, hops: str = "code") -> Mapping[str, Any]:
+    """The paper's networks by name, synchronised every so many rounds."""
+    made: dict[str, Any] = {"EXP": network.one_peer_exponential(m, hops=hops)}  # pyright: ignore[reportArgumentType]
+    made |= {f"{d}-Out": network.d_out(m, d) for d in (2, 4, 6, 8, 10) if d <= m}
+    return {name: network.synchronised(one, every) for name, one in made.items()}
+
+
+def gradients(problem: NeuralProblem, clip: float | None = None) -> jdfl.Gradients:
+    """Batches in a fixed order, clipped as a whole in l1, or not at all."""
+    return jdfl.Gradients(batch=batch_of(problem), sampling="in order", clip=clip, per="batch", norm="l1")
+
+
+def method(name: str, task: Task, problem: NeuralProblem, dpps: jdfl.DPPS) -> Any:
+    """PartPSP-1, PartPSP-2, SGPDP or PEDFL with the published settings over the protocol."""
+    _, milestones = rounds_of(task, problem)
+    given: dict[str, Any] = {"gradients": gradients(problem, task.clip), "dpps": dpps, "milestones": milestones}
+    if name.startswith("PartPSP"):
+        return jdfl.PartPSP(lr_shared=task.lr_shared, lr_local=RATE, **given)
+    kind = {"SGPDP": jdfl.SGP, "PEDFL": jdfl.PEDFL}[name]
+    return kind(lr=task.lr_shared, **given)
+
+
+def alone(problem: NeuralProblem, task: Task, *, frozen: bool = False) -> tuple[Any, NeuralProblem]:
+    """Training without communication: everything, or all but the shared part; judged with the node's own parameters."""
+    import optax
+
+    _, milestones = rounds_of(task, problem)
+    schedule = optax.piecewise_constant_schedule(RATE, dict.fromkeys(milestones, 0.1))
+    descent = {"optimizer": optax.sgd(schedule), "gradients": gradients(problem)}
+    if frozen:
+        return jdfl.LocalOnly(train="local", **descent), problem
+    return jdfl.LocalOnly(**descent), replace(problem, shared=0)
+
+
+def trained(
+    algorithm: Any,
+    task: Task,
+    problem: NeuralProblem,
+    net: Any,
+    *,
+    key: int = 0,
+    metrics: tuple[str, ...] = ("accuracy",),
+) -> jdfl.Result:
+    """The whole run, measured at its end."""
+    steps, _ = rounds_of(task, problem)
+    return jdfl.run(algorithm, problem, net, steps=steps, every=steps, key=key, metrics=list(metrics))

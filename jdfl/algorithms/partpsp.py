@@ -1,0 +1,180 @@
+"""PartPSP: stochastic gradients over private push-sum, for models of which only a part is shared.
+
+Y. Zhou, K. Xue, E. Chen: Differentially Private Perturbed Push-Sum Protocol and Its Application in Non-Convex
+Optimization (Algorithm 2). With y_i the corrected shared parameters, l_i the local ones, and one batch per round:
+
+    l_i <- l_i - gamma_l grad_l f_i(y_i, l_i)
+    g_i  = grad_s f_i(y_i, l_i), clipped
+    DPPS with eps_i = -gamma_s g_i
+
+The shared part is the first `problem.n_shared` parameters. All three rates are multiplied by `decay` at every milestone,
+as in the published code. With everything shared and no noise this is SGP.
+
+A local part changes with every record of its node, so that clipping single examples bounds no more of what one record
+changes than clipping the node's whole gradient does: what is told of privacy is told of whole nodes.
+
+Axes: m nodes, n parameters, d of them shared, T rounds.
+"""
+
+from dataclasses import replace
+from typing import ClassVar
+
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from jdfl import checks, struct
+from jdfl.algorithms.dpps import DPPS, PushSum, decays
+from jdfl.algorithms.exchange import heard
+from jdfl.algorithms.gradients import Gradients
+from jdfl.base import Info, Round, counts
+from jdfl.network import Network
+from jdfl.privacy import Guarantee, clipped, stretch
+from jdfl.problems import Problem
+
+
+@struct.dataclass
+class State:
+    """What the next round needs."""
+
+    shared: PushSum
+    local: Array  # [m, n - d]
+
+
+@struct.dataclass
+class PartPSP:
+    """PartPSP. Raises ValueError (from `check` and `plan`) for settings out of range.
+
+    `gradients.clip` is that of the shared part's gradient: of the node's (`per="batch"`), or of every example's first.
+    """
+
+    lr_shared: float = 0.1  # gamma_s
+    lr_local: float = 0.1  # gamma_l
+    gradients: Gradients = Gradients(per="batch", norm="l1")
+    dpps: DPPS = DPPS()
+    milestones: tuple[int, ...] = struct.field(pytree_node=False, default=())  # rounds in which rates fall
+    decay: float = 0.1  # what rates are multiplied by at a milestone
+    tuned: ClassVar[tuple[str, ...]] = ("lr_shared", "lr_local")
+    columns: ClassVar[bool] = True  # what W's sums to one run over
+    planned: ClassVar[tuple[str, ...]] = ("dpps.schedule", "dpps.scales")  # what `plan` fills in
+
+    def check(self, problem: Problem, network: Network) -> None:
+        """Refuse settings out of range, naming them."""
+        checks.positive(lr_shared=self.lr_shared, lr_local=self.lr_local)
+        check_steps("PartPSP", self.gradients, self.dpps, self.milestones, self.decay, problem, network)
+        if problem.n_shared == 0:
+            raise ValueError("Expected a shared part, got shared = 0. Use LocalOnly, or share something.")
+
+    def plan(self, problem: Problem, network: Network, steps: int) -> "PartPSP":
+        """With the schedule of noise, on the host before a run."""
+        scales = decays(self.milestones, self.decay, steps)
+        bounds = step_bounds(self.gradients, self.lr_shared, scales, problem.n_shared)
+        start = float(np.sum(np.abs(np.asarray(problem.begin()[0, : problem.n_shared], np.float64))))
+        return replace(self, dpps=self.dpps.plan(network, bounds, scales, problem.n_shared, start))
+
+    def prepare(self, problem: Problem, round: Round) -> "PartPSP":
+        """Let the gradients prepare what they need."""
+        return replace(self, gradients=self.gradients.prepare(problem, round))
+
+    def init(self, problem: Problem, round: Round) -> tuple[State, Info]:
+        """Start where the problem says."""
+        x, d = problem.begin(), problem.n_shared
+        nothing = dict.fromkeys(self.dpps.message_bits(d, problem.dtype), 0)
+        return State(self.dpps.init(x[:, :d]), x[:, d:]), counts(problem.m, nothing)
+
+    def step(self, state: State, problem: Problem, round: Round) -> tuple[State, Info]:
+        """One round."""
+        d, y, local = problem.n_shared, state.shared.y, state.local
+        scale = jnp.asarray(self.dpps.scale(round.k), y.dtype)
+        if d < problem.n:
+            g = exact(self.gradients)(_whole(y, local), problem, round, part=slice(d, problem.n))
+            local = local - self.lr_local * scale * g
+        g = shared_gradient(self.gradients, _whole(y, local), problem, round, slice(0, d))
+        shared = self.dpps.step(state.shared, -self.lr_shared * scale * g, round)
+        return State(shared, local), counts(
+            round.m,
+            self.dpps.sent(round.graph),
+            grads=2 if d < problem.n else 1,
+            releases=0 if self.dpps.b is None else 1,
+            communications=heard(round.graph),
+        )
+
+    def params(self, state: State) -> Array:
+        """The corrected shared parameters and the local ones [m, n]."""
+        return _whole(state.shared.y, state.local)
+
+    def visible(self, state: State) -> Array:
+        """What others see of a state [m, n]: messages; zeros stand for the local parameters, which nobody sees."""
+        return _whole(state.shared.shown, jnp.zeros_like(state.local))
+
+    def examples(self, problem: Problem) -> Array:
+        """Those of a gradient."""
+        return self.gradients.examples(problem)
+
+    def message_bits(self, problem: Problem) -> dict[str, int]:
+        """Those of the protocol."""
+        return self.dpps.message_bits(problem.n_shared, problem.dtype)
+
+    def privacy(self, problem: Problem) -> Guarantee:
+        """That of the protocol: nothing else is sent, and the shared gradient is clipped last of all."""
+        return private(self.dpps, self.gradients, self.lr_shared, problem.n_shared)
+
+
+def _whole(shared: Array, local: Array) -> Array:
+    return jnp.concatenate([shared, local], axis=1)
+
+
+def exact(gradients: Gradients) -> Gradients:
+    """The same gradients as they are."""
+    return replace(gradients, clip=None)
+
+
+def shared_gradient(gradients: Gradients, w: Array, problem: Problem, round: Round, part: slice | None) -> Array:
+    """The gradients [m, d] that push-sum carries, regulariser and all no longer than the clip."""
+    oracle = exact(gradients) if gradients.per == "batch" else gradients
+    g = oracle(w, problem, round, part=part)
+    return g if gradients.clip is None else clipped(g, gradients.norm, gradients.clip)
+
+
+def check_steps(
+    method: str,
+    gradients: Gradients,
+    dpps: DPPS,
+    milestones: tuple[int, ...],
+    decay: float,
+    problem: Problem,
+    network: Network,
+) -> None:
+    """Refuse settings of gradient steps over the protocol that are out of range."""
+    checks.positive(decay=decay)
+    for milestone in milestones:
+        checks.whole(1, remedy="It is the round from which rates are lower.", milestones=milestone)
+    gradients.check(problem)
+    if gradients.mechanism is not None:
+        raise ValueError(
+            f"Expected gradients without noise for {method}, whose protocol adds it to messages, got mechanism = "
+            f"{gradients.mechanism!r}. Give dpps=DPPS(b=...) instead."
+        )
+    dpps.check(method, network)
+
+
+def step_bounds(gradients: Gradients, lr: float, scales: np.ndarray, d: int) -> np.ndarray | None:
+    """The largest l1 length of a perturbation -lr scale g [T]; None where nothing bounds it."""
+    if gradients.clip is None:
+        return None
+    return float(lr) * scales * stretch(gradients.norm, "l1", d) * float(gradients.clip)
+
+
+def private(dpps: DPPS, gradients: Gradients, lr: float, d: int, *, late: bool = False) -> Guarantee:
+    """The guarantee of clipped gradient steps over the protocol, which are sent at once or (`late`) a round after."""
+    scales = np.zeros(0) if dpps.scales is None else np.asarray(dpps.scales, float)
+    bounds = step_bounds(gradients, lr, scales, d)
+    if bounds is not None and late:
+        bounds = sent_late(bounds)
+    clip = "" if gradients.clip is None else f"{float(gradients.clip):g}"
+    return dpps.guarantee(bounds, f"{gradients.norm} clipping of every node's shared gradient to {clip}")
+
+
+def sent_late(bounds: np.ndarray) -> np.ndarray:
+    """Bounds [T] of steps that are sent in the round after theirs."""
+    return np.append(0.0, bounds)[:-1]

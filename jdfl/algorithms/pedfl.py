@@ -1,0 +1,105 @@
+"""PEDFL as the DPPS paper compares with it: D-PSGD whose messages have Laplace noise.
+
+    x_i <- sum_j W_ij (x_j + gamma_n Lap(0, S / b)) - lr g_i(x_i),   g_i clipped
+
+X. Chen et al., 2023, is an over-the-air method with (epsilon, delta)-guarantees; this is what Y. Zhou, K. Xue, E. Chen
+call by its name ("D-PSGD with the Laplace mechanism"). W's rows and columns sum to one. What is sent is that of DPPS
+with the steps of the round before as perturbations, so that S comes from the same sources.
+
+Axes: m nodes, n parameters.
+"""
+
+from dataclasses import replace
+from typing import ClassVar
+
+import jax.numpy as jnp
+from jax import Array
+
+from jdfl import checks, struct
+from jdfl.algorithms.dpps import DPPS, PushSum, decays
+from jdfl.algorithms.exchange import heard
+from jdfl.algorithms.gradients import Gradients
+from jdfl.algorithms.partpsp import check_steps, private, sent_late, shared_gradient, step_bounds
+from jdfl.base import Info, Round, counts
+from jdfl.network import Network, require
+from jdfl.privacy import Guarantee
+from jdfl.problems import Problem
+
+
+@struct.dataclass
+class State:
+    """What the next round needs."""
+
+    mixed: PushSum  # what came of the last messages
+    step: Array  # [m, n] what the node adds to it
+
+
+@struct.dataclass
+class PEDFL:
+    """Noisy D-PSGD. Raises ValueError (from `check` and `plan`) for settings out of range."""
+
+    lr: float = 0.1
+    gradients: Gradients = Gradients(per="batch", norm="l1")
+    dpps: DPPS = DPPS()
+    milestones: tuple[int, ...] = struct.field(pytree_node=False, default=())  # rounds in which rates fall
+    decay: float = 0.1  # what rates are multiplied by at a milestone
+    tuned: ClassVar[tuple[str, ...]] = ("lr",)
+    planned: ClassVar[tuple[str, ...]] = ("dpps.schedule", "dpps.scales")  # what `plan` fills in
+
+    def check(self, problem: Problem, network: Network) -> None:
+        """Refuse settings out of range, naming them."""
+        checks.positive(lr=self.lr)
+        require(network, "PEDFL", doubly_stochastic=True)
+        check_steps("PEDFL", self.gradients, self.dpps, self.milestones, self.decay, problem, network)
+
+    def plan(self, problem: Problem, network: Network, steps: int) -> "PEDFL":
+        """With the schedule of noise, on the host before a run."""
+        scales = decays(self.milestones, self.decay, steps)
+        bounds = step_bounds(self.gradients, self.lr, scales, problem.n)
+        if bounds is not None:
+            bounds = sent_late(bounds)
+        return replace(self, dpps=self.dpps.plan(network, bounds, scales, problem.n))
+
+    def prepare(self, problem: Problem, round: Round) -> "PEDFL":
+        """Let the gradients prepare what they need."""
+        return replace(self, gradients=self.gradients.prepare(problem, round))
+
+    def init(self, problem: Problem, round: Round) -> tuple[State, Info]:
+        """Start where the problem says."""
+        x = problem.begin()
+        return State(self.dpps.init(x), jnp.zeros_like(x)), counts(
+            problem.m, dict.fromkeys(self.message_bits(problem), 0)
+        )
+
+    def step(self, state: State, problem: Problem, round: Round) -> tuple[State, Info]:
+        """One round."""
+        g = shared_gradient(self.gradients, self.params(state), problem, round, None)
+        mixed = self.dpps.step(state.mixed, state.step, round)
+        step = -self.lr * self.dpps.scale(round.k).astype(g.dtype) * g
+        return State(mixed, step), counts(
+            round.m,
+            self.dpps.sent(round.graph),
+            grads=1,
+            releases=0 if self.dpps.b is None else 1,
+            communications=heard(round.graph),
+        )
+
+    def params(self, state: State) -> Array:
+        """The parameters x [m, n]."""
+        return state.mixed.s + state.step
+
+    def visible(self, state: State) -> Array:
+        """What others see of a state [m, n]: messages, without the step that is still to be sent."""
+        return state.mixed.shown
+
+    def examples(self, problem: Problem) -> Array:
+        """Those of a gradient."""
+        return self.gradients.examples(problem)
+
+    def message_bits(self, problem: Problem) -> dict[str, int]:
+        """Those of the protocol."""
+        return self.dpps.message_bits(problem.n, problem.dtype)
+
+    def privacy(self, problem: Problem) -> Guarantee:
+        """That of the protocol; the last step is not sent."""
+        return private(self.dpps, self.gradients, self.lr, problem.n, late=True)

@@ -1,0 +1,93 @@
+"""SGP: stochastic gradient push, over directed networks, all parameters shared.
+
+M. Assran, N. Loizou, N. Ballas, M. Rabbat: Stochastic Gradient Push for Distributed Deep Learning, 2019 (Algorithm 1).
+
+    h_i = x_i - lr g_i(x_i / a_i),   x_i <- sum_j P_ij h_j,   a_i <- sum_j P_ij a_j
+
+The columns of P sum to one. With `dpps=DPPS(b=...)` messages are noisy: SGPDP of the DPPS paper.
+
+Axes: m nodes, n parameters.
+"""
+
+from dataclasses import replace
+from typing import ClassVar
+
+import numpy as np
+from jax import Array
+
+from jdfl import checks, struct
+from jdfl.algorithms.dpps import DPPS, PushSum, decays
+from jdfl.algorithms.exchange import heard
+from jdfl.algorithms.gradients import Gradients
+from jdfl.algorithms.partpsp import check_steps, private, shared_gradient, step_bounds
+from jdfl.base import Info, Round, counts
+from jdfl.network import Network
+from jdfl.privacy import Guarantee
+from jdfl.problems import Problem
+
+
+@struct.dataclass
+class SGP:
+    """SGP, private where its protocol has noise. Raises ValueError (from `check` and `plan`) for bad settings."""
+
+    lr: float = 0.1
+    gradients: Gradients = Gradients(per="batch", norm="l1")
+    dpps: DPPS = DPPS()
+    milestones: tuple[int, ...] = struct.field(pytree_node=False, default=())  # rounds in which rates fall
+    decay: float = 0.1  # what rates are multiplied by at a milestone
+    tuned: ClassVar[tuple[str, ...]] = ("lr",)
+    columns: ClassVar[bool] = True  # what W's sums to one run over
+    planned: ClassVar[tuple[str, ...]] = ("dpps.schedule", "dpps.scales")  # what `plan` fills in
+
+    def check(self, problem: Problem, network: Network) -> None:
+        """Refuse settings out of range, naming them."""
+        checks.positive(lr=self.lr)
+        check_steps("SGP", self.gradients, self.dpps, self.milestones, self.decay, problem, network)
+
+    def plan(self, problem: Problem, network: Network, steps: int) -> "SGP":
+        """With the schedule of noise, on the host before a run."""
+        scales = decays(self.milestones, self.decay, steps)
+        bounds = step_bounds(self.gradients, self.lr, scales, problem.n)
+        start = float(np.sum(np.abs(np.asarray(problem.begin()[0], np.float64))))
+        return replace(self, dpps=self.dpps.plan(network, bounds, scales, problem.n, start))
+
+    def prepare(self, problem: Problem, round: Round) -> "SGP":
+        """Let the gradients prepare what they need."""
+        return replace(self, gradients=self.gradients.prepare(problem, round))
+
+    def init(self, problem: Problem, round: Round) -> tuple[PushSum, Info]:
+        """Start where the problem says."""
+        nothing = dict.fromkeys(self.message_bits(problem), 0)
+        return self.dpps.init(problem.begin()), counts(problem.m, nothing)
+
+    def step(self, state: PushSum, problem: Problem, round: Round) -> tuple[PushSum, Info]:
+        """One round."""
+        g = shared_gradient(self.gradients, state.y, problem, round, None)
+        state = self.dpps.step(state, -self.lr * self.dpps.scale(round.k).astype(g.dtype) * g, round)
+        return state, counts(
+            round.m,
+            self.dpps.sent(round.graph),
+            grads=1,
+            releases=0 if self.dpps.b is None else 1,
+            communications=heard(round.graph),
+        )
+
+    def params(self, state: PushSum) -> Array:
+        """The corrected parameters x / a [m, n]."""
+        return state.y
+
+    def visible(self, state: PushSum) -> Array:
+        """What others see of a state [m, n]: messages."""
+        return state.shown
+
+    def examples(self, problem: Problem) -> Array:
+        """Those of a gradient."""
+        return self.gradients.examples(problem)
+
+    def message_bits(self, problem: Problem) -> dict[str, int]:
+        """Those of the protocol."""
+        return self.dpps.message_bits(problem.n, problem.dtype)
+
+    def privacy(self, problem: Problem) -> Guarantee:
+        """That of the protocol."""
+        return private(self.dpps, self.gradients, self.lr, problem.n)

@@ -1,0 +1,66 @@
+"""How much memory the default device has left, and the refusal of what would not fit."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import jax
+
+_GIB = 2**30
+_MEMINFO = Path("/proc/meminfo")
+_GROUP = Path("/sys/fs/cgroup")
+
+
+def available() -> int | None:
+    """Bytes that can still be allocated on the default device; None where nothing tells.
+
+    For a GPU its limit less what is in use; for a CPU what Linux calls available, within its control group's limit.
+    """
+    device = jax.local_devices()[0]
+    if device.platform == "cpu":
+        return _host()
+    stats = device.memory_stats() or {}
+    if "bytes_limit" not in stats:
+        return None
+    return int(stats["bytes_limit"]) - int(stats.get("bytes_in_use", 0))
+
+
+def require(needed: Mapping[str, int], most: int, m: int, remedy: str, room: int | None) -> None:
+    """Refuse what needs more than `room` bytes (None: not known, nothing is refused): ValueError.
+
+    `needed` has bytes by what they are for, in words; `most` is the largest number of nodes that would fit.
+    """
+    total = sum(needed.values())
+    if room is None or total <= room:
+        return
+    parts = " + ".join(f"{_size(size)} ({what})" for what, size in needed.items())
+    fits = f"At most m = {most} nodes would fit" if most > 0 else "Not even one node would fit"
+    raise ValueError(
+        f"Expected at most {_size(room)} of memory, which the device has left, got m = {m} nodes that need about "
+        f"{parts} = {_size(total)}. {fits}. {remedy}"
+    )
+
+
+def _size(count: int) -> str:
+    return f"{count / _GIB:.3g} GiB" if count >= 0.01 * _GIB else f"{count / 2**20:.3g} MiB"
+
+
+def _host() -> int | None:
+    """Memory that Linux can give without swapping; None on other systems."""
+    try:
+        lines = _MEMINFO.read_text().splitlines()
+    except OSError:
+        return None
+    found = [int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:")]
+    limits = [*found, *_group()]
+    return min(limits) if limits else None
+
+
+def _group() -> list[int]:
+    """What is left of the control group's limit, where there is one; files that were read can be dropped."""
+    try:
+        limit = (_GROUP / "memory.max").read_text().strip()
+        used = int((_GROUP / "memory.current").read_text())
+        stat = dict(line.split() for line in (_GROUP / "memory.stat").read_text().splitlines())
+    except (OSError, ValueError):
+        return []
+    return [] if limit == "max" else [int(limit) - used + int(stat.get("inactive_file", 0))]

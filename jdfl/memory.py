@@ -1,0 +1,74 @@
+"""Whether a run fits into memory, estimated from shapes before anything is allocated.
+
+    bytes = state + prepared constants + 3 m n (gradient, noise, mixture) + activations of the nodes at work
+
+The data lie on the device already. What the compiler needs beyond that is not known, so a run that passes may still
+fail. Axes: m nodes, n parameters.
+"""
+
+from typing import Any
+
+import jax
+import numpy as np
+
+from jdfl import device_memory, loop
+from jdfl.base import Algorithm
+from jdfl.network.graph import Network
+from jdfl.problems import Problem
+
+_COPIES = 1000  # of [m, n], beside one per node, that no state is expected to exceed
+_REMEDY = "Use fewer nodes, fewer parameters or a device with more memory."
+
+
+def require_memory(algorithm: Algorithm, problem: Problem, network: Network) -> None:
+    """Refuse a run whose arrays would not fit into the default device's memory: ValueError.
+
+    The message has the terms of the sum, what is available and the largest number of nodes that fits. Where the
+    available memory is not known, and where it is plenty for any state, nothing is traced.
+    """
+    room = device_memory.available()
+    one = problem.m * problem.n * np.dtype(problem.dtype).itemsize
+    if room is None or one * (_COPIES + problem.m) + _activations(algorithm, problem) <= room:
+        return
+    needed = estimate(algorithm, problem, network)
+    most = int(problem.m * room // sum(needed.values()))  # all terms grow with the nodes
+    remedy = _REMEDY
+    if getattr(problem, "nodes_at_once", 0) is None:
+        most, remedy = max(most, 0), f"{_REMEDY} nodes_at_once makes the activations smaller."
+    device_memory.require(needed, most, problem.m, remedy, room)
+
+
+def estimate(algorithm: Algorithm, problem: Problem, network: Network) -> dict[str, int]:
+    """Bytes of a run by what they are for, in words, found by shapes alone."""
+    setting = loop.setting(algorithm, problem, network, None, jax.random.key(0))
+    prepared, carry, _ = jax.eval_shape(loop.start, setting, ())
+    one = problem.m * problem.n * np.dtype(problem.dtype).itemsize
+    return {
+        "the algorithm's state": _bytes(carry.state),
+        "its constants": _bytes(prepared),
+        f"3 x {problem.m} x {problem.n} numbers for gradient, noise and mixture": 3 * one,
+        "activations": _activations(algorithm, problem),
+    }
+
+
+def _activations(algorithm: Algorithm, problem: Problem) -> int:
+    """Bytes of a gradient's forward pass of all nodes that are at work together; 0 where a problem does not say."""
+    of_one = getattr(problem, "activation_bytes", None)
+    if of_one is None:
+        return 0
+    gradients: Any = getattr(algorithm, "gradients", None)
+    batch = getattr(gradients, "batch", None)
+    if getattr(gradients, "sampling", None) == "poisson":
+        batch = None
+    nodes = getattr(problem, "nodes_at_once", None) or problem.m
+    return of_one(batch or problem.weight.shape[1]) * min(nodes, problem.m)
+
+
+def _bytes(tree: Any) -> int:
+    """Of arrays or their shapes; keys count as their words."""
+
+    def of(leaf: Any) -> int:
+        size = int(np.prod(np.shape(leaf), dtype=np.int64))
+        return size * getattr(getattr(leaf, "dtype", np.dtype(np.float32)), "itemsize", 4)
+
+    return sum(of(leaf) for leaf in jax.tree.leaves(tree))

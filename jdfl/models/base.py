@@ -1,0 +1,188 @@
+"""A model: a pure pair (init, apply) on one flat vector of parameters, without anything else to carry.
+
+The algorithms see w alone. Its order is: the leaves that are shared first, then the local ones, and within each part
+the order in which the model creates them; so the first `n_shared` entries are what a node sends.
+
+A model has no arrays, it can be hashed, and it equals any other that was made of the same: as a static field of a
+jitted structure it never causes a second compilation.
+
+Batch normalisation keeps no running averages. In training the statistics are those of the batch; for a test they are
+those of a calibration batch, taken at the very parameters that are tested: the "precise" statistics of Y. Wu and
+J. Johnson, "Rethinking 'Batch' in BatchNorm", 2021, from one batch. With a node's own examples as that batch they are
+local statistics: they are never sent or averaged. (PyTorch's BatchNorm keeps running averages instead.)
+
+Axes: n parameters, B examples of a batch, classes; a leading node axis comes from vmap.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal, Self
+
+import jax
+import jax.numpy as jnp
+from jax import Array, lax
+
+from jdfl import checks
+from jdfl.models.split import Part, Presets, chosen, partition
+
+if TYPE_CHECKING:
+    from jdfl.models.graph import Layout
+
+Compute = Literal["float32", "bfloat16"]
+
+
+@dataclass(frozen=True)
+class Maker:
+    """`module(**options, rngs=rngs)`, comparable by the module's class and the options."""
+
+    module: Callable[..., Any]
+    options: tuple[tuple[str, Any], ...]
+
+    def __call__(self, rngs: Any) -> Any:
+        """A new module with random parameters from the nnx.Rngs."""
+        return self.module(**dict(self.options), rngs=rngs)
+
+
+@dataclass(frozen=True)
+class Model:
+    """A network for classification; made by `mlp`, `cnn`, `resnet18`, `vit` and `from_nnx`."""
+
+    name: str
+    make: Callable[[Any], Any]  # nnx.Rngs -> nnx.Module; equal makes make equal models
+    shape: tuple[int, ...]  # of one example
+    classes: int
+    presets: Presets = ()  # names of splits and the patterns of what they share
+    shared: tuple[str, ...] | None = None  # the paths of the shared leaves; None: all of them
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """The name of every leaf, such as "layer1.0.conv1.kernel", in the order of w."""
+        natural = self._layout.paths
+        if self.shared is None:
+            return natural
+        first = set(self.shared)
+        return (*self.shared, *(path for path in natural if path not in first))
+
+    @property
+    def shapes(self) -> tuple[tuple[int, ...], ...]:
+        """The shape of every leaf, in the order of w."""
+        known = dict(zip(self._layout.paths, self._layout.shapes))
+        return tuple(known[path] for path in self.paths)
+
+    @property
+    def n(self) -> int:
+        """The number of parameters."""
+        return sum(map(math.prod, self._layout.shapes))
+
+    @property
+    def n_shared(self) -> int:
+        """The number of shared parameters, the first ones of w."""
+        count = len(self.paths if self.shared is None else self.shared)
+        return sum(map(math.prod, self.shapes[:count]))
+
+    @property
+    def examples_mix(self) -> bool:
+        """Whether an example's scores depend on its batch (BatchNorm), so that single examples have no gradients."""
+        return self._layout.mixes
+
+    @property
+    def _layout(self) -> "Layout":
+        from jdfl.models import graph
+
+        return graph.layout(self.make)
+
+    def split(self, shared: Part, local: Part | None = None) -> Self:
+        """The same network with other shared parameters, and w in the order that follows.
+
+        Either part: the name of a preset, a tuple of patterns ("layer1.*", where * matches dots, too), or a function
+        that says of a path whether it is in. Without `local` the rest is local. ValueError for a preset that is not
+        known, a pattern that fits no parameter, a shared part without any, and, where `local` is given, for a parameter
+        in neither part or in both.
+        """
+        paths = self._layout.paths
+        first = chosen(paths, shared, self.presets, "shared", self.name)
+        if not first:
+            raise ValueError(f"Expected shared to choose at least one parameter, got none of {', '.join(paths)}.")
+        if local is not None:
+            partition(paths, first, chosen(paths, local, self.presets, "local", self.name))
+        return replace(self, shared=None if len(first) == len(paths) else first)
+
+    def init(self, seed: int) -> Array:
+        """Random parameters [n] float32; the same seed gives every leaf the same values in any split."""
+        checks.whole(0, 2**32 - 1, seed=seed)
+        return self.ravel(_leaves(self.make, jax.random.key(seed)))
+
+    def apply(self, w: Array, x: Array, calibration: Array | None = None) -> Array:
+        """Scores [B, classes] of the examples x [B, *shape] for parameters w [n], in w's dtype.
+
+        With a calibration batch [C, *shape], BatchNorm uses that batch's means and variances at w; without, those of x.
+        Other models ignore it. Raises ValueError for shapes that do not fit and examples that are not floating point.
+        """
+        checks.shape((self.n,), "One node's parameters; vmap gives the node axis.", w=w)
+        for name, batch in (("x", x), ("calibration", calibration)):
+            if batch is not None:
+                checks.shape((None, *self.shape), f"A batch of {self.name}'s examples.", **{name: batch})
+                if not jnp.issubdtype(batch.dtype, jnp.floating):
+                    raise ValueError(f"Expected {name} in floating point, got {batch.dtype}. Scale it, as to [0, 1].")
+        with _relaxed():
+            module = self._layout.module(self.unravel(w))
+            if calibration is not None and self.examples_mix:
+                module(calibration)
+                module.set_attributes(use_running_average=True, raise_if_not_found=False)
+            return module(x).astype(w.dtype)
+
+    def unravel(self, w: Array) -> dict[str, Array]:
+        """The leaves of w [..., n] by path, each [..., *its shape]."""
+        checks.shape((*w.shape[:-1], self.n), w=w)
+        sizes = [math.prod(shape) for shape in self.shapes]
+        leaves = lax.split(w, sizes, w.ndim - 1)  # one operation, whose transpose is one concatenation
+        return {path: leaf.reshape(*w.shape[:-1], *s) for path, leaf, s in zip(self.paths, leaves, self.shapes)}
+
+    def ravel(self, leaves: Mapping[str, Array]) -> Array:
+        """The vector w [..., n] of the leaves by path; ValueError if they are not exactly this model's."""
+        _same_names(self.paths, leaves)
+        lead = jnp.shape(leaves[self.paths[0]])[: -len(self.shapes[0]) or None]
+        for path, shape in zip(self.paths, self.shapes):
+            checks.shape((*lead, *shape), "", **{path: leaves[path]})
+        return jnp.concatenate([leaves[path].reshape(*lead, -1) for path in self.paths], axis=-1)
+
+
+def _same_names(paths: tuple[str, ...], found: Iterable[str]) -> None:
+    """ValueError naming a path that is missing or unknown."""
+    names = set(found)
+    for word, path in (
+        (w, p) for w, ps in (("no", set(paths) - names), ("unknown", names - set(paths))) for p in sorted(ps)
+    ):
+        raise ValueError(f"Expected the leaves {', '.join(paths)}, got {word} {path}.")
+
+
+def _relaxed() -> Any:
+    """The settings of Flax's layers, which promote ranks, and dtypes where they compute in bfloat16."""
+    stack = ExitStack()
+    stack.enter_context(jax.numpy_dtype_promotion("standard"))
+    stack.enter_context(jax.numpy_rank_promotion("allow"))
+    return stack
+
+
+@partial(jax.jit, static_argnums=0)
+def _leaves(make: Callable[[Any], Any], key: Array) -> dict[str, Array]:
+    """Random parameters by path; one program for all splits of a network."""
+    from jdfl.models import graph
+
+    with _relaxed():
+        return graph.leaves(make, key)
+
+
+def check_sizes(shape: tuple[int, ...], classes: int, rank: int | None = None) -> tuple[int, ...]:
+    """An example's shape as a tuple of whole numbers, of a given rank where there is one; at least two classes."""
+    sizes = tuple(shape)
+    if not sizes or (rank is not None and len(sizes) != rank):
+        wanted = "rows, columns and channels" if rank == 3 else "at least one axis"
+        raise ValueError(f"Expected shape with {wanted}, got shape = {shape!r}.")
+    for size in sizes:
+        checks.whole(remedy="It is an entry of shape.", size=size)
+    checks.whole(2, classes=classes)
+    return sizes

@@ -1,0 +1,112 @@
+"""The border to flax.nnx: modules taken apart into named leaves, and put together again.
+
+A module may have parameters (nnx.Param, float32) and the statistics of BatchNorm; nothing else that is an array, since
+nothing else would be carried along. Parameters that two layers share are one leaf.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+from jax import Array
+
+
+@dataclass(frozen=True, eq=False)
+class Layout:
+    """What a module is made of, without values."""
+
+    paths: tuple[str, ...]  # of the parameters, in the order in which the module creates them
+    shapes: tuple[tuple[int, ...], ...]
+    mixes: bool  # whether there is any BatchNorm
+    graphdef: Any
+    params: Any  # the tree of an nnx.State, whose leaves are ordered by flax
+    stats: Any  # nnx.State of shapes
+    order: tuple[str, ...]  # the paths in flax's order
+
+    def module(self, leaves: Mapping[str, Array]) -> Any:
+        """The module with these parameters, in training mode, BatchNorm set to take the statistics of one batch."""
+        state = jax.tree.unflatten(self.params, [leaves[path] for path in self.order])
+        stats = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), self.stats)  # never read
+        module = nnx.merge(self.graphdef, state, stats, copy=True)  # copy: also below vmap and grad
+        if self.mixes:
+            off = {"use_running_average": False, "raise_if_not_found": False}
+            module.set_attributes(nnx.BatchNorm, momentum=0.0, **off)
+        return module
+
+
+@lru_cache(maxsize=64)
+def layout(make: Callable[[nnx.Rngs], nnx.Module]) -> Layout:
+    """The layout of what `make` makes, found without computing; ValueError for arrays that could not be carried."""
+    found: dict[str, Any] = {}
+
+    def trace() -> tuple[Any, Any]:
+        module = make(nnx.Rngs(0))
+        nodes = dict(_walk(module, (), ()))
+        found["natural"] = {path: rank for rank, path in enumerate(nodes)}
+        found["graphdef"], params, stats, rest = nnx.split(module, nnx.Param, nnx.BatchStat, ...)
+        arrays = {path: node for path, node in nodes.items() if not isinstance(node, nnx.Variable)}
+        _refuse_others(_flat(rest) | arrays)
+        return params, stats
+
+    with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
+        params, stats = jax.eval_shape(trace)
+    leaves = _flat(params)
+    for path, leaf in leaves.items():
+        if leaf.dtype != jnp.float32:
+            raise ValueError(f"Expected parameters in float32, got {leaf.dtype} at {path}. See param_dtype.")
+    if not leaves:
+        raise ValueError(f"Expected a module with parameters, got none from {make!r}.")
+    natural = found["natural"]
+    paths = sorted(leaves, key=lambda path: natural.get(path, len(natural)))
+    return Layout(
+        paths=tuple(paths),
+        shapes=tuple(tuple(leaves[path].shape) for path in paths),
+        mixes=bool(jax.tree.leaves(stats)),
+        graphdef=found["graphdef"],
+        params=jax.tree.structure(params),
+        stats=stats,
+        order=tuple(leaves),
+    )
+
+
+def leaves(make: Callable[[nnx.Rngs], nnx.Module], key: Array) -> dict[str, Array]:
+    """The parameters by path of a module made with this key."""
+    return {path: leaf[...] for path, leaf in _flat(nnx.state(make(nnx.Rngs(key)), nnx.Param)).items()}
+
+
+def _flat(state: Any) -> dict[str, Any]:
+    """The variables of a state by dotted path."""
+    return {".".join(map(str, path)): leaf for path, leaf in nnx.to_flat_state(state)}
+
+
+def _refuse_others(others: Mapping[str, Any]) -> None:
+    """ValueError naming the first of the arrays that are neither parameters nor statistics."""
+    for path, leaf in others.items():
+        kind = type(leaf).__name__ if isinstance(leaf, nnx.Variable) else "an array"
+        raise ValueError(
+            f"Expected only parameters and BatchNorm's statistics in the module, got {kind} at {path}. "
+            "Leave out layers with random numbers or a state, and build constants in __call__."
+        )
+
+
+def _walk(node: Any, path: tuple[str, ...], above: tuple[int, ...]) -> Iterator[tuple[str, Any]]:
+    """The paths of all variables and arrays below a module, in the order in which its attributes were set."""
+    if isinstance(node, nnx.Variable | Array):
+        yield ".".join(path), node
+        return
+    if id(node) in above:
+        return
+    if isinstance(node, nnx.Module | nnx.Pytree):
+        children = vars(node).items()
+    elif isinstance(node, dict):
+        children = node.items()
+    elif isinstance(node, list | tuple):
+        children = enumerate(node)
+    else:
+        return
+    for name, child in children:
+        yield from _walk(child, (*path, str(name)), (*above, id(node)))

@@ -1,0 +1,40 @@
+"""Any flax.nnx network as a model."""
+
+from collections.abc import Callable, Hashable
+
+import jax
+import jax.numpy as jnp
+from flax import nnx
+
+from jdfl import checks
+from jdfl.models import graph
+from jdfl.models.base import Model, check_sizes
+from jdfl.models.split import Presets
+
+
+def from_nnx(
+    make: Callable[[nnx.Rngs], nnx.Module],
+    shape: tuple[int, ...],
+    classes: int,
+    name: str = "nnx",
+    presets: dict[str, tuple[str, ...]] | None = None,
+) -> Model:
+    """The model of the modules that `make` makes: `make(rngs)(x [B, *shape])` is the scores [B, classes].
+
+    Two models are equal where `make` is: hand over one function, or a `Maker`, which compares by its options, rather
+    than a new lambda each time. `presets`: names of splits, with the patterns of the paths that each shares. BatchNorm
+    is set to the batch's own statistics; other layers with a state or with random numbers (dropout) are refused.
+    ValueError for these, for parameters that are not float32, and for scores of another shape.
+    """
+    sizes = check_sizes(shape, classes)
+    if not callable(make) or not isinstance(make, Hashable):
+        raise ValueError(f"Expected make to be a function of nnx.Rngs that can be hashed, got make = {make!r}.")
+    named: Presets = tuple((key, tuple(patterns)) for key, patterns in (presets or {}).items())
+    model = Model(name, make, sizes, classes, named)
+    graph.layout(make)
+    w, x = jax.ShapeDtypeStruct((model.n,), jnp.float32), jax.ShapeDtypeStruct((3, *sizes), jnp.float32)
+    scores = jax.eval_shape(model.apply, w, x)
+    checks.shape((3, classes), f"These are {name}'s scores of three examples.", scores=scores)
+    for key in dict(named):
+        model.split(key)
+    return model

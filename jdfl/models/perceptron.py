@@ -1,0 +1,78 @@
+"""Two published multilayer perceptrons p-h-p-c, and the plain one: p inputs, h hidden units, c classes.
+
+    a = tanh(L1 x) [h],   b = tanh(L2 a) [p],   scores = L3 b [c]
+    "residual-784": b = tanh(L2 a) + x          (a residual connection at the width of the input)
+    "residual-10":  scores = L3 b + a           (at the width of the hidden layer, which needs h = c)
+    "plain":        neither
+
+They are the networks of the published code of PartPSP, which takes the second for one shared layer ("partpsp-1") and
+the first for two ("partpsp-2"); to compare the splits, use them on one wiring. With 784 inputs, h = c = 10 the layers
+have 7,850, 8,624 and 7,850 parameters. Initial values are uniform on +-1/sqrt(inputs), PyTorch's default for both the
+weights and the biases of a layer.
+"""
+
+import math
+from functools import partial
+from typing import Any, Literal
+
+import jax
+from flax import nnx
+from jax import Array
+
+from jdfl import checks
+from jdfl.models.base import Compute, Maker, Model, check_sizes
+
+Wiring = Literal["residual-784", "residual-10", "plain"]
+_PRESETS = (("partpsp-1", ("layer1.*",)), ("partpsp-2", ("layer1.*", "layer2.*")))
+
+
+class MLP(nnx.Module):
+    """The network on examples of any shape, flattened."""
+
+    def __init__(self, *, inputs: int, hidden: int, classes: int, wiring: Wiring, dtype: Compute, rngs: nnx.Rngs):
+        compute = None if dtype == "float32" else dtype
+        self.layer1 = _linear(inputs, hidden, compute, rngs)
+        self.layer2 = _linear(hidden, inputs, compute, rngs)
+        self.layer3 = _linear(inputs, classes, None, rngs)
+        self.wiring = wiring
+
+    def __call__(self, x: Array) -> Array:
+        """Scores [B, classes] of x [B, ...]."""
+        x = x.reshape(len(x), -1)
+        a = nnx.tanh(self.layer1(x))
+        b = nnx.tanh(self.layer2(a))
+        if self.wiring == "residual-784":
+            b = b + x
+        scores = self.layer3(b)
+        return scores + a if self.wiring == "residual-10" else scores
+
+
+def mlp(
+    wiring: Wiring = "residual-784",
+    shape: tuple[int, ...] = (28, 28, 1),
+    classes: int = 10,
+    hidden: int = 10,
+    dtype: Compute = "float32",
+) -> Model:
+    """The perceptron for examples of `shape`; "784" and "10" in a wiring's name stand for its p and h.
+
+    Presets: "partpsp-1" shares the first layer, "partpsp-2" the first two. ValueError for sizes below one, fewer than
+    two classes and a residual connection between unequal widths.
+    """
+    checks.one_of(("residual-784", "residual-10", "plain"), wiring=wiring)
+    checks.one_of(("float32", "bfloat16"), dtype=dtype)
+    sizes = check_sizes(shape, classes)
+    checks.whole(1, hidden=hidden)
+    if wiring == "residual-10":
+        checks.one_of((classes,), "The wiring 'residual-10' adds the hidden layer to the scores.", hidden=hidden)
+    options = {"inputs": math.prod(sizes), "hidden": hidden, "classes": classes, "wiring": wiring, "dtype": dtype}
+    return Model("mlp", Maker(MLP, tuple(options.items())), sizes, classes, _PRESETS)
+
+
+def _linear(inputs: int, outputs: int, dtype: Any, rngs: nnx.Rngs) -> nnx.Linear:
+    uniform = partial(_uniform, bound=1 / math.sqrt(inputs))
+    return nnx.Linear(inputs, outputs, dtype=dtype, kernel_init=uniform, bias_init=uniform, rngs=rngs)
+
+
+def _uniform(key: Array, shape: Any, dtype: Any, bound: float) -> Array:
+    return jax.random.uniform(key, shape, dtype, -bound, bound)

@@ -1,0 +1,158 @@
+"""What a run may say under one neighbouring relation: what is refused, and in which words the rest is told.
+
+Axes: m nodes.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from jdfl.privacy.accounting import epsilon, epsilon_pure
+from jdfl.privacy.analytic import check_delta
+from jdfl.privacy.guarantee import NO_NOISE, Guarantee
+from jdfl.privacy.ledger import Ledger
+from jdfl.privacy.mechanisms import Event, LaplaceEvent, LaplaceSchedule
+
+_PROTECTED = {
+    "record": "one record (%s)",
+    "node": "a whole node's data (%s)",
+    "node-swap": "one node's answer, swapped for another node's (node-swap, %s)",
+    "none": "nobody (%s)",
+}
+
+
+def default_delta(records: int) -> float:
+    """The largest power of ten that is at most 1e-5 and below .1 / records."""
+    power = -5
+    while 10.0**power >= 0.1 / records:
+        power -= 1
+    return 10.0**power
+
+
+def counted(guarantee: Guarantee, records: np.ndarray) -> tuple[str, int]:
+    """What delta is held against: records, or where more than one of a node's are protected the nodes, in all."""
+    nodes = guarantee.unit in ("node", "node-swap")
+    return ("nodes", len(records)) if nodes else ("records", int(records.sum()))
+
+
+def check_relation(guarantee: Guarantee, records: np.ndarray, delta: float) -> None:
+    """Refuse a delta that says nothing about these records [m], and one that is spent beforehand: ValueError."""
+    check_delta(delta)
+    unit, total = counted(guarantee, records)
+    if delta >= 1 / total:
+        raise ValueError(
+            f"Expected delta < 1 / {unit} = {1 / total:.3g}, got delta = {delta:g}. Publishing a {unit[:-1]} picked at "
+            f"random has such a delta; {default_delta(total):g} would do."
+        )
+    if guarantee.event is not None and delta <= guarantee.failure:
+        raise ValueError(
+            f"Expected delta > failure = {guarantee.failure:g}, got delta = {delta:g}. Failure is the chance that what "
+            f"enforces the sensitivity ({guarantee.enforced_by}) fails, and a part of delta; make it smaller, or give "
+            "a larger delta."
+        )
+
+
+def check_claim(guarantee: Guarantee, *, anyway: bool) -> None:
+    """Refuse a report where there is no event to account for, and where nothing is claimed, if not `anyway`."""
+    why = f"{guarantee.reason}. {guarantee.remedy}".strip()
+    if guarantee.reason == NO_NOISE.reason:
+        raise ValueError(f"Expected noise for a privacy report, got none: {why}")
+    if guarantee.event is None or guarantee.sensitivity is None:
+        raise ValueError(f"No epsilon can be given: {why}")
+    if not (guarantee.claimed or anyway):
+        raise ValueError(
+            f"No epsilon can be given: {why} accounting = 'paper' shows what would follow if all that is assumed held."
+        )
+
+
+def span(event: Event, releases: int) -> tuple[float, float]:
+    """The least and the most of the noise multipliers of the first releases; of all of them if there were none."""
+    if isinstance(event, LaplaceSchedule):
+        told = event.multipliers[:releases] or event.multipliers
+        return min(told), max(told)
+    return event.noise_multiplier, event.noise_multiplier
+
+
+def one_release(event: Event, releases: int, delta: float) -> float:
+    """The epsilon of that one of the first releases that tells most; 0 where there were none."""
+    if isinstance(event, LaplaceSchedule):
+        event = LaplaceEvent(span(event, releases)[0])
+    return epsilon(event, min(releases, 1), delta)
+
+
+def beside(
+    guarantee: Guarantee, releases: np.ndarray, records: np.ndarray, delta: float, *, sound: bool
+) -> dict[str, Any]:
+    """What the same releases [m] say under another relation, as plain data.
+
+    No epsilon is among it where nothing is claimed. `sound` False: the statement says that it holds if what is assumed
+    does. Raises ValueError for a delta that says nothing.
+    """
+    ledger, event = Ledger.of(guarantee, releases, records), guarantee.event
+    told = {
+        "unit": guarantee.unit,
+        "adjacency": guarantee.adjacency,
+        "observer": guarantee.observer,
+        "sensitivity": guarantee.sensitivity,
+        "enforced_by": guarantee.enforced_by,
+        "claimed": guarantee.claimed,
+        "reason": guarantee.reason,
+        "mechanism": None if event is None else event.kind,
+        "delta": delta,
+        "failure": guarantee.failure,
+    }
+    if event is None or guarantee.sensitivity is None or not guarantee.claimed:
+        numbers = ("noise_multiplier", "largest_multiplier", "epsilon", "epsilon_pure", "epsilon_one_release")
+        statement = f"beside it, of {protected(guarantee.unit, guarantee.adjacency)}: NO GUARANTEE: {guarantee.reason}"
+        return told | dict.fromkeys(numbers) | {"statement": statement}
+    check_relation(guarantee, records, delta)
+    node, total = ledger.worst(delta)
+    count, left = int(ledger.releases[node]), delta - guarantee.failure
+    least, most = span(event, count)
+    pure = epsilon_pure(event, count, sampled=ledger.sampled(node))
+    one = one_release(event, count, left)
+    parts = {"pure": pure, "of one release": one}
+    statement = (
+        f"beside it{'' if sound else ', if what is assumed held'}: {promise(guarantee, delta, total)}; "
+        f"{noise(event.kind, least, most, guarantee.sensitivity, guarantee.enforced_by)}; "
+        + "; ".join(f"{name} {short(value)}" for name, value in parts.items() if value is not None)
+        + failing(guarantee.failure)
+    )
+    return told | {
+        "noise_multiplier": least,
+        "largest_multiplier": None if least == most else most,
+        "epsilon": total,
+        "epsilon_pure": pure,
+        "epsilon_one_release": one,
+        "statement": statement,
+    }
+
+
+def protected(unit: str, adjacency: str) -> str:
+    """Who is protected, in words."""
+    return _PROTECTED[unit] % adjacency
+
+
+def promise(told: Any, delta: float, total: float) -> str:
+    """(epsilon, delta) of whom against whom, in words; `told` has unit, adjacency, observer."""
+    who = protected(told.unit, told.adjacency)
+    return f"({short(total)}, {delta:g})-differential privacy of {who} against an observer of {told.observer}"
+
+
+def noise(kind: str, least: float, most: float, sensitivity: float, enforced_by: str | None) -> str:
+    """The noise and what it is scaled by, in words."""
+    multiplier = short(least) if short(least) == short(most) else f"{short(least)} to {short(most)}"
+    bound = f"enforced by {enforced_by}" if enforced_by else "which nothing enforces"
+    return f"noise: {kind}, {multiplier} times the sensitivity, at most {short(sensitivity)}, {bound}"
+
+
+def failing(failure: float) -> str:
+    """What part of delta is no matter of noise, in words; nothing if none is."""
+    if not failure:
+        return ""
+    return f"; of delta, {failure:g} is the chance that what enforces the sensitivity fails, and pure epsilons with it"
+
+
+def short(value: float) -> str:
+    """A number in four digits."""
+    return f"{value:.4g}"

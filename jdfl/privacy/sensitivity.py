@@ -1,0 +1,179 @@
+"""How far apart the nodes' messages of a round may be: observed, estimated as published, and bounded by a schedule.
+
+Perturbed push-sum sends s_i + eps_i + gamma n_i, with Laplace noise n_i of scale S / b per entry, S being the largest
+l1 distance between two nodes' s_i + eps_i (Y. Zhou, K. Xue, E. Chen: Differentially Private Perturbed Push-Sum Protocol
+and Its Application in Non-Convex Optimization, Definition 5). Where S comes from decides what it is worth:
+
+- `real` looks at all nodes' true vectors: an oracle.
+- `published` is the paper's Eq. 22. Its proof cancels a matrix row (Eq. 13 to 14): it is no bound.
+- `certified` is public before the run and holds with probability 1 - failure over all rounds together. With the mixing
+  matrices W_t and P_{t,k} = W_{t-1} ... W_k, messages of round t are sum_k P_{t,k} (eps_k + gamma_k n_k), where
+  ||eps_k||_1 <= e_k is enforced by clipping. For two nodes i, j and c_k = row i minus row j of P_{t,k},
+
+      S_t = max_ij sum_{k<=t} e_k ||c_k||_1 + (1 + eta_t) d sqrt(2/pi) sqrt(2 sum_{k<t} (gamma_k S_k / b)^2 ||c_k||_2^2)
+
+  bounds the distance: an entry of the noise's part is symmetric with a log-concave density, so that its modulus is
+  below an exponential variable of the same mean in the convex order, and the mean is at most sqrt(2/pi) standard
+  deviations. Chernoff's bound for d of them gives eta_t - ln(1 + eta_t) = ln(pairs / failure_t) / d, with failure_t =
+  failure 6 / (pi (t+1))^2, which sums to `failure` over any number of rounds.
+
+Axes: m nodes, d entries of a vector, T rounds, K earlier rounds that still tell nodes apart.
+"""
+
+import math
+from collections.abc import Callable
+
+import jax.numpy as jnp
+import numpy as np
+from jax import Array, lax
+from scipy.optimize import brentq
+
+from jdfl import checks
+
+MOST_WORK = 3e11  # numbers that a schedule may take
+MOST = 1e18  # of a schedule, in float32
+_SAME = 1e-10  # what nodes do not share of a round; below it the round is followed no further
+
+
+def real(x: Array) -> Array:
+    """max_ij ||x_i - x_j||_1 [] over the rows of x [m, d]."""
+    return jnp.max(lax.map(lambda one: jnp.max(jnp.sum(jnp.abs(x - one[None]), axis=1)), x))
+
+
+def published(
+    before: Array, noise: Array, step: Array, start: Array, first: Array, *, constant: Array, contraction: Array
+) -> Array:
+    """The paper's S_i [m] (Eq. 22), no bound.
+
+    From S_i `before`, ||gamma_n n_i||_1 of the round before (`noise`), ||eps_i||_1 (`step`) and ||s_i^0||_1 (`start`),
+    all [m]; `first` [] is true in round 0. `constant` is C', `contraction` lambda.
+    """
+    begun = 2 * constant * (start + step)
+    return jnp.where(first, begun, contraction * before + 2 * constant * (step + contraction * noise))
+
+
+def certified(
+    mixing: Callable[[int], np.ndarray],
+    bounds: np.ndarray,
+    noise: np.ndarray,
+    d: int,
+    *,
+    failure: float,
+    start: float = 0.0,
+) -> np.ndarray:
+    """The schedule S_t [T].
+
+    `mixing(t)` is W_t [m, m], whose columns sum to one. `bounds` [T] are e_t, `noise` [T] are gamma_t / b, 0 for none.
+    All nodes start with the same vector, of l1 norm `start`, which matters where rows of W do not sum to one. Raises
+    ValueError for a network too large to be followed, and for noise that grows without end.
+    """
+    checks.positive(failure=failure)
+    follower = _Follower(mixing, len(bounds))
+    schedule = np.zeros(len(bounds))
+    for t, bound in enumerate(bounds):
+        length, square = follower.distances()
+        pairs = follower.m * (follower.m - 1) / 2
+        chance = failure * 6 / (math.pi * (t + 1)) ** 2
+        spread = (1 + _excess(math.log(max(pairs, 1) / chance) / d)) * d * math.sqrt(4 / math.pi)
+        apart = length + 2 * bound * (follower.m > 1) + start * follower.unequal()
+        schedule[t] = float(np.max(apart + spread * np.sqrt(square)))
+        if schedule[t] > MOST:
+            raise ValueError(
+                f"Expected a schedule of noise below {MOST:g}, got {schedule[t]:.3g} in round {t}: noise drives the "
+                "nodes apart, and so makes itself grow. Synchronise more often, share fewer parameters, take a network "
+                "with more neighbours, a smaller noise rate or a larger b."
+            )
+        follower.advance(t, bound, noise[t] * schedule[t])
+    return schedule
+
+
+def _excess(x: float) -> float:
+    """The eta > 0 with eta - ln(1 + eta) = x."""
+    return float(brentq(lambda eta: eta - math.log1p(eta) - x, 0.0, 2 * x + 2 * math.sqrt(x) + 1e-12))
+
+
+class _Follower:
+    """The rows of P_{t,k}, for every k that matters, and what was enforced and added in round k.
+
+    Where every W_t is circulant, so are their products: row 0 tells all others, and pairs (0, j) stand for all.
+
+    Mixing makes P_{t,k} the product a r^T of the masses a and a row r that all nodes share, with a difference D whose
+    entries' moduli sum to less and less: mixing by columns that sum to one lets that sum never grow. From _SAME on, r's
+    lengths and a bound on D stand for the round. Where rows of W sum to one, a is 1 and r tells no node from another.
+    """
+
+    def __init__(self, mixing: Callable[[int], np.ndarray], rounds: int) -> None:
+        self.mixing = mixing
+        known = {id(W): W for W in map(mixing, range(max(rounds, 1)))}
+        self.m = len(mixing(0))
+        self.circulant = all(_circulant(W) for W in known.values())
+        self.rows = np.zeros((0, 1 if self.circulant else self.m, self.m))
+        self.bound, self.scale = np.zeros(0), np.zeros(0)
+        self.shared_length = self.shared_square = 0.0  # of r, over rounds that are followed no further
+        self.kept_length = self.kept_square = 0.0  # of D, over the same
+        self.mass = np.ones(self.m)  # a, the row sums of P_{t,0}
+        self.left = MOST_WORK
+
+    def distances(self) -> tuple[np.ndarray, np.ndarray]:
+        """sum_k e_k ||c_k||_1 and sum_k scale_k^2 ||c_k||_2^2 over pairs, arrays of one shape."""
+        first = 1 if self.circulant else self.m
+        unequal = np.broadcast_to(self.unequal(), (first, self.m))
+        length = unequal * self.shared_length + self.kept_length
+        square = np.square(unequal * math.sqrt(self.shared_square) + math.sqrt(self.kept_square))
+        self.left -= len(self.rows) * first * self.m**2
+        if self.left < 0:
+            raise ValueError(
+                f"Expected a network of fewer nodes for a certified schedule, got m = {self.m}: all pairs of nodes are "
+                "followed through all rounds. Use a circulant network, such as jdfl.network.d_out, synchronise, or "
+                "take fewer nodes or rounds."
+            )
+        for rows, bound, scale in zip(self.rows, self.bound, self.scale):
+            every = _shifted(rows[0]) if self.circulant else rows
+            for i in range(first):
+                apart = np.abs(every[i] - every)
+                length[i] += bound * apart.sum(axis=1)
+                square[i] += scale**2 * np.square(apart).sum(axis=1)
+        return length, square
+
+    def unequal(self) -> np.ndarray | float:
+        """|a_i - a_j| over pairs."""
+        return 0.0 if self.circulant else np.abs(self.mass[:, None] - self.mass[None])
+
+    def advance(self, t: int, bound: float, scale: float) -> None:
+        """Mix with W_t what there was, and what round t adds."""
+        W = self.mixing(t)
+        self.mass = W @ self.mass
+        grown = max(1.0, float(W.sum(axis=0).max()))  # 1 up to rounding
+        self.kept_length, self.kept_square = self.kept_length * grown, self.kept_square * grown**2
+        identity = np.eye(self.m)[None, : self.rows.shape[1]]
+        self.rows = np.concatenate([self.rows, identity])
+        self.bound, self.scale = np.append(self.bound, bound), np.append(self.scale, scale)
+        self.rows = self.rows @ W if self.circulant else np.einsum("il,klj->kij", W, self.rows, optimize=True)
+        self._keep_what_agrees()
+
+    def _keep_what_agrees(self) -> None:
+        """Put away the rounds of which hardly more than r is left."""
+        if self.circulant:
+            shared = np.zeros((len(self.rows), self.m))  # all nodes have the same mass, so that r does not matter
+            left = self.m * (self.rows.max(axis=(1, 2)) - self.rows.min(axis=(1, 2)))  # >= ||c||_1
+        else:
+            shared = self.rows.sum(axis=1) / self.mass.sum()
+            left = np.abs(self.rows - self.mass[None, :, None] * shared[:, None]).sum(axis=(1, 2))
+        agree = left < _SAME
+        if agree.any():
+            shared, left, bound, scale = shared[agree], left[agree], self.bound[agree], self.scale[agree]
+            self.shared_length += float(bound @ np.abs(shared).sum(axis=1))
+            self.shared_square += float(np.square(scale) @ np.square(shared).sum(axis=1))
+            self.kept_length += float(bound @ left)
+            self.kept_square += float(np.square(scale * left).sum())
+            self.rows, self.bound, self.scale = self.rows[~agree], self.bound[~agree], self.scale[~agree]
+
+
+def _circulant(W: np.ndarray) -> bool:
+    return bool(np.array_equal(W, _shifted(W[0])))
+
+
+def _shifted(row: np.ndarray) -> np.ndarray:
+    """The circulant matrix of its row 0."""
+    place = np.arange(row.size)
+    return row[(place[None] - place[:, None]) % row.size]

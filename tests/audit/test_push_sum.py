@@ -1,0 +1,108 @@
+"""Push-sum with noise under attack: its messages hide what they are said to, its local parameters are nobody's affair."""
+
+from dataclasses import replace
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+import jdfl
+from experiments.privacy_audit import Quiet, Unclipped
+from jdfl import struct
+from jdfl.audit import Audit, audit
+from jdfl.audit.observe import watched
+from tests.audit.test_audit import NETWORK, PROBLEM, M, N
+
+STEPS, RUNS, SHARE = 4, 12_000, 0.5
+CLIPPED = jdfl.Gradients(clip=1.0, per="batch", norm="l1")
+NOISY = jdfl.DPPS(b=SHARE, noise_rate=1.0)
+AXIS = np.eye(N, dtype=np.float32)[3]
+PAIR = ((AXIS, 1e4), (AXIS, -1e4))
+
+
+def attacked(algorithm: Any, problem: Any = PROBLEM, **options: Any) -> Audit:
+    return audit(algorithm, problem, NETWORK, **({"steps": STEPS, "runs": RUNS} | options))
+
+
+def passes(told: Audit, least: float) -> None:
+    """Not refuted, and not by the attack's weakness."""
+    assert told.claimed
+    assert told.mu_accounted is None  # Laplace noise
+    assert not told.violated
+    assert told.epsilon_lower <= told.epsilon_accounted
+    assert told.epsilon_lower >= least * told.epsilon_accounted
+
+
+@pytest.mark.parametrize("kind", [jdfl.SGP, jdfl.PEDFL], ids=lambda kind: kind.__name__)
+def test_steps_over_noisy_messages_pass(kind):
+    """Over the complete network all distances are two steps, so that every message costs SHARE."""
+    algorithm = kind(gradients=CLIPPED, dpps=NOISY)
+    told = attacked(algorithm)
+    passes(told, 0.3)
+    assert told.releases == STEPS
+    sends = STEPS if kind is jdfl.SGP else STEPS - 1
+    pure = jdfl.account_plan(algorithm, PROBLEM, NETWORK, steps=STEPS).epsilon_pure
+    assert pure == pytest.approx(sends * SHARE, rel=1e-5)
+
+
+def test_average_consensus_tells_of_a_vector_once():
+    told = attacked(jdfl.AverageConsensus(clip=5.0, dpps=NOISY))
+    passes(told, 0.5)
+    assert told.epsilon_accounted == pytest.approx(SHARE, rel=1e-3)
+
+
+@struct.dataclass
+class Bare(jdfl.PartPSP):
+    """PartPSP that shows its local parameters."""
+
+    def visible(self, state: Any) -> Any:
+        """All parameters."""
+        return self.params(state)
+
+
+def test_local_parameters_are_not_shown():
+    """They are trained without noise: whoever saw them would tell the two worlds apart for certain."""
+    algorithm, problem = jdfl.PartPSP(gradients=CLIPPED, dpps=NOISY), PROBLEM.replace(shared=8)
+    told = attacked(algorithm, problem, canary=PAIR)
+    passes(told, 0.3)
+    assert attacked(Bare(gradients=CLIPPED, dpps=NOISY), problem, canary=PAIR, runs=4000).violated
+    planned = watched(algorithm.plan(problem, NETWORK, 3))
+    result = jdfl.run(planned, problem, NETWORK, steps=2, metrics=[])
+    shown = np.asarray(planned.visible(result.state))
+    assert shown.shape == (M, N)
+    assert not shown[:, 8:].any()
+    np.testing.assert_array_equal(shown[:, :8], result.state.shared.sent)
+    assert np.asarray(result.params)[:, 8:].any()
+
+
+def test_what_is_shown_are_the_messages():
+    planned = watched(jdfl.PEDFL(gradients=CLIPPED, dpps=NOISY).plan(PROBLEM, NETWORK, 3))
+    result = jdfl.run(planned, PROBLEM, NETWORK, steps=3, metrics=[])
+    W = np.asarray(jdfl.network.as_dense(NETWORK.graph))
+    shown = np.asarray(planned.visible(result.state))
+    np.testing.assert_allclose(W @ shown, result.state.mixed.s, rtol=1e-4, atol=1e-4)
+    assert watched(jdfl.DPSGD()) == jdfl.DPSGD()
+    unwatched = jdfl.run(jdfl.SGP(gradients=CLIPPED, dpps=NOISY), PROBLEM, NETWORK, steps=3, metrics=[])
+    assert jax.tree.leaves(unwatched.state.sent) == []
+
+
+@pytest.mark.parametrize(
+    "algorithm",
+    [
+        Unclipped(gradients=CLIPPED, dpps=NOISY),
+        jdfl.SGP(gradients=CLIPPED, dpps=Quiet(b=SHARE, noise_rate=1.0)),
+    ],
+    ids=["unclipped", "a tenth of the noise"],
+)
+def test_less_than_is_reported_is_caught(algorithm):
+    told = attacked(algorithm, runs=4000)
+    assert told.claimed
+    assert told.violated
+    assert "VIOLATED" in told.statement()
+
+
+@pytest.mark.parametrize("source", ["eq22", "real"])
+def test_what_claims_nothing_is_not_audited(source):
+    with pytest.raises(ValueError, match=r"noise to audit.*certified"):
+        attacked(jdfl.SGP(gradients=CLIPPED, dpps=replace(NOISY, sensitivity=source)), runs=400)

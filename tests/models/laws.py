@@ -1,0 +1,106 @@
+"""What holds for every network, each law a function of a compiled case."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+from flax import nnx
+from jax import Array
+from jax import numpy as jnp
+
+from jdfl.models import Model
+from tests.models.small import SMALL, examples, parameters
+
+M, B = 3, 4
+
+
+class Case(NamedTuple):
+    """A network, parameters and examples of M nodes, and the programs of all nodes at once."""
+
+    model: Model
+    w: Array  # [M, n]
+    x: Array  # [M, B, *shape]
+    scores: Callable[..., Any]
+    gradients: Callable[..., Any]
+
+
+def compiled(name: str) -> Case:
+    """The small network of that name; the laws share its two programs."""
+    model = SMALL[name]
+    gradients = jax.jit(jax.vmap(jax.value_and_grad(loss(model))))
+    return Case(model, parameters(model, M), examples(model, M, B), jax.jit(jax.vmap(model.apply)), gradients)
+
+
+def direct(model, w, x):
+    """The scores by hand: a fresh module whose parameters are set one by one."""
+    with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
+        module = nnx.eval_shape(lambda: model.make(nnx.Rngs(0)))
+        for path, leaf in model.unravel(w).items():
+            *way, last = path.split(".")
+            node = module
+            for step in way:
+                node = node[int(step)] if step.isdigit() else getattr(node, step)
+            getattr(node, last).set_value(leaf)
+        for _, node in nnx.iter_graph(module):
+            if isinstance(node, nnx.BatchNorm):
+                node.mean.set_value(jnp.zeros(node.num_features))
+                node.var.set_value(jnp.ones(node.num_features))
+        return module(x), module
+
+
+def loss(model):
+    """A smooth scalar of the scores, different for every example and class."""
+    return lambda w, x: jnp.sum(jnp.sin(model.apply(w, x)) * jnp.arange(1.0, 1 + x.shape[0])[:, None])
+
+
+def scores_are_the_modules(case):
+    model, w, x, scores, _ = case
+    found = scores(w, x)
+    assert found.dtype == jnp.float32
+    expected = jax.jit(jax.vmap(lambda w, x: direct(model, w, x)[0]))(w, x)
+    np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-6)
+    assert float(jnp.ptp(found, axis=1).min()) > 1e-4, "the examples are told apart"
+
+
+def nodes_do_not_see_one_another(case):
+    model, w, x, _, gradients = case
+    values, slopes = gradients(w, x)
+    size = float(jnp.abs(slopes).max())
+    assert np.isfinite(slopes).all()
+    for path, leaf in model.unravel(np.asarray(slopes)).items():
+        assert "key.bias" in path or np.abs(leaf).sum() > 0, path
+    for i in range(M):
+        same = gradients(jnp.broadcast_to(w[i], w.shape), jnp.broadcast_to(x[i], x.shape))
+        np.testing.assert_allclose(same[0], jnp.broadcast_to(values[i], M), rtol=1e-5)
+        np.testing.assert_allclose(same[1], jnp.broadcast_to(slopes[i], w.shape), rtol=1e-4, atol=1e-5 * size)
+
+
+def examples_mix_exactly_where_a_batch_norm_is(case):
+    model, w, x, scores, _ = case
+    moved = float(jnp.abs(scores(w, x)[:, 0] - scores(w, x.at[:, 1:].set(x[::-1, 1:] ** 2))[:, 0]).max())
+    assert (moved > 1e-3) if model.examples_mix else (moved < 1e-6)
+
+
+def the_gradient_is_the_slope_of_the_loss(case):
+    _, w, x, _, gradients = case
+    slope = gradients(w, x)[1][0]
+    direction = slope / jnp.linalg.norm(slope)
+    step = 1e-3
+    moved = jnp.stack([w[0] + step * direction, w[0] - step * direction, w[0]])
+    values, _ = gradients(moved, jnp.broadcast_to(x[0], x.shape))
+    np.testing.assert_allclose((values[0] - values[1]) / (2 * step), jnp.linalg.norm(slope), rtol=2e-2)
+
+
+def images_of_a_single_colour_have_finite_gradients(case):
+    _, w, x, _, gradients = case
+    assert np.isfinite(gradients(w, jnp.zeros_like(x))[1]).all()
+
+
+LAWS = [
+    scores_are_the_modules,
+    nodes_do_not_see_one_another,
+    examples_mix_exactly_where_a_batch_norm_is,
+    the_gradient_is_the_slope_of_the_loss,
+    images_of_a_single_colour_have_finite_gradients,
+]

@@ -1,0 +1,45 @@
+"""Networks small enough to compile in a moment, one of every kind, and parameters and examples for them."""
+
+from typing import Any
+
+import jax
+import numpy as np
+from jax import Array
+from jax import numpy as jnp
+
+from jdfl import models
+from jdfl.models import Model
+
+_OPTIONS = {
+    "mlp": {"shape": (4, 4, 1), "classes": 3, "hidden": 3},
+    "cnn": {"shape": (8, 8, 1), "classes": 3, "channels": (2, 3), "dense": 4},
+    "vit": {"shape": (4, 4, 2), "patch": 2, "layers": 1, "heads": 2, "width": 4, "mlp": 6, "classes": 3},
+    "batch": {"norm": "batch", "shape": (16, 16, 1), "classes": 3, "width": 2, "stem": "cifar"},
+    "group": {"norm": "group", "shape": (16, 16, 1), "classes": 3, "width": 4, "stem": "cifar"},
+}
+
+
+def small(name: str, **options: Any) -> Model:
+    """A new small network: of an architecture, or ResNet-18 with the norm of that name."""
+    kind = "resnet18" if "norm" in _OPTIONS[name] else name
+    return models.build(kind, **_OPTIONS[name] | options)
+
+
+SMALL = {name: small(name) for name in _OPTIONS}
+NAMES = list(SMALL)
+
+
+def parameters(model: Model, m: int, seed: int = 0) -> Array:
+    """Different parameters [m, n] with scales near one, so that no layer is switched off."""
+    rng = np.random.default_rng(seed)
+    rows = []
+    for path, shape in zip(model.paths, model.shapes):
+        spread = 1 / np.sqrt(max(1, np.prod(shape[:-1])))
+        centre = 1.0 if path.endswith("scale") else 0.0
+        rows.append((centre + spread * rng.standard_normal((m, *shape))).reshape(m, -1))
+    return jnp.asarray(np.concatenate(rows, 1), jnp.float32)
+
+
+def examples(model: Model, *lead: int, seed: int = 0) -> Array:
+    """Examples [*lead, *shape] uniform on [0, 1]."""
+    return jax.random.uniform(jax.random.key(seed), (*lead, *model.shape))

@@ -1,0 +1,114 @@
+"""BatchNorm without running averages: the batch's statistics in training, a calibration batch's for a test."""
+
+import jax
+import numpy as np
+import pytest
+from flax import nnx
+from jax import numpy as jnp
+
+from jdfl import models
+from tests.models.laws import direct
+from tests.models.small import SMALL, examples, parameters
+
+
+class Normed(nnx.Module):
+    """Two convolutions, each with a norm, and a head."""
+
+    def __init__(self, rngs: nnx.Rngs):
+        self.conv1 = nnx.Conv(1, 2, (3, 3), rngs=rngs)
+        self.norm1 = nnx.BatchNorm(2, momentum=0.0, rngs=rngs)
+        self.conv2 = nnx.Conv(2, 3, (2, 2), rngs=rngs)
+        self.norm2 = nnx.BatchNorm(3, momentum=0.0, rngs=rngs)
+        self.head = nnx.Linear(3, 3, rngs=rngs)
+
+    def __call__(self, x: jax.Array) -> jax.Array:
+        x = nnx.relu(self.norm1(self.conv1(x)))
+        return self.head(nnx.relu(self.norm2(self.conv2(x))).mean((1, 2)))
+
+
+@pytest.fixture(scope="module")
+def case():
+    """A network with BatchNorm, parameters, ten examples, six others to calibrate with, and its compiled scores."""
+    model = models.from_nnx(Normed, (3, 3, 1), 3)
+    return model, parameters(model, 1)[0], examples(model, 10), examples(model, 6, seed=1), jax.jit(model.apply)
+
+
+def norms(module):
+    """Every BatchNorm below a module."""
+    return [node for _, node in nnx.iter_graph(module) if isinstance(node, nnx.BatchNorm)]
+
+
+def test_calibration_is_the_module_with_the_statistics_of_that_batch(case):
+    model, w, x, other, scores = case
+
+    def by_hand(w, x, other):
+        _, module = direct(model, w, other)
+        for norm in norms(module):
+            norm.use_running_average = True
+        return module(x)
+
+    found, expected = scores(w, x, other), jax.jit(by_hand)(w, x, other)
+    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
+    assert float(jnp.abs(found - scores(w, x)).max()) > 1e-2
+
+
+def test_an_example_is_scored_alone_once_calibrated(case):
+    _, w, x, other, scores = case
+    together = scores(w, x, other)
+    alone = jnp.concatenate([scores(w, x[:5], other), scores(w, x[5:], other)])
+    np.testing.assert_allclose(together, alone, rtol=1e-5, atol=1e-5)
+    assert float(jnp.abs(scores(w, x[:5]) - scores(w, x)[:5]).max()) > 1e-2
+
+
+def test_calibrating_with_the_batch_itself_changes_nothing(case):
+    _, w, x, _, scores = case
+    np.testing.assert_allclose(scores(w, x, x), scores(w, x), rtol=1e-5, atol=1e-5)
+
+
+def test_scores_and_gradients_leave_nothing_behind(case):
+    model, w, x, other, scores = case
+    before = scores(w, x)
+    scores(w, x, other)
+    jax.eval_shape(jax.vmap(jax.grad(lambda w: model.apply(w, other).sum())), w[None])
+    assert jnp.array_equal(scores(w, x), before)
+
+
+def test_every_node_is_calibrated_by_its_own_examples(case):
+    model, _, _, _, scores = case
+    w, x, other = parameters(model, 3), examples(model, 3, 4), examples(model, 3, 6, seed=2)
+    nodes = jax.jit(jax.vmap(model.apply))
+    found = nodes(w, x, other)
+    loop = jnp.stack([scores(*row) for row in zip(w, x, other)])
+    np.testing.assert_allclose(found, loop, rtol=1e-4, atol=1e-5)
+    swapped = nodes(w, x, other[::-1])
+    assert float(jnp.abs(swapped - found).max()) > 1e-2
+
+
+@pytest.mark.parametrize("name", ["mlp", "vit"])
+def test_other_networks_ignore_the_calibration_batch(name):
+    model = SMALL[name]
+    w, x = parameters(model, 1)[0], examples(model, 4)
+    scores = jax.jit(model.apply)
+    assert jnp.array_equal(scores(w, x, 5 * x[:2]), scores(w, x))
+
+
+def test_a_norm_with_a_momentum_of_its_own_takes_the_same_statistics():
+    x, w = examples(models.mlp(shape=(4,)), 7), jnp.ones(4 + 8 + 2)
+    model = models.from_nnx(Momentum, (4,), 2)
+    h = x @ jnp.ones((4, 2))
+    centred = (h - h.mean(0, keepdims=True)) / jnp.sqrt(h.var(0, keepdims=True) + 1e-5)
+    leaves = model.unravel(w[: model.n])
+    assert set(leaves) == {"dense.kernel", "norm.scale", "norm.bias"}
+    for calibration in (None, x):
+        np.testing.assert_allclose(model.apply(w[: model.n], x, calibration), centred + 1, rtol=1e-4, atol=1e-5)
+
+
+class Momentum(nnx.Module):
+    """A dense layer and a norm that would keep running averages, and use them."""
+
+    def __init__(self, rngs: nnx.Rngs):
+        self.dense = nnx.Linear(4, 2, use_bias=False, rngs=rngs)
+        self.norm = nnx.BatchNorm(2, momentum=0.9, use_running_average=True, rngs=rngs)
+
+    def __call__(self, x: jax.Array) -> jax.Array:
+        return self.norm(self.dense(x))

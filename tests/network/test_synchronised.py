@@ -1,0 +1,194 @@
+"""Synchronised networks: the exact mean of all in every so many rounds, and the wrapped network between them."""
+
+import inspect
+from dataclasses import fields, replace
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jdfl
+from jdfl import network as nw
+from jdfl.algorithms.exchange import exchange, received
+from jdfl.base import Round
+from jdfl.config import sequences, wrappers
+from tests.network.examples import graph_of_round, matrices, mix, rounds, rows, same
+
+M, EVERY = 6, 3
+KEY = jax.random.key(9)
+KEYS = jax.random.split(KEY, 7)
+BASES = {
+    "ring": nw.ring(M),
+    "dense": nw.complete(M, format="dense"),
+    "bcoo": nw.torus(M, format="bcoo"),
+    "buckets": nw.star(M, format="buckets"),
+    "push-sum": nw.erdos_renyi(M, directed=True, weights="out-degree", format="padded"),
+    "turns": nw.one_peer_exponential(M),
+    "links": nw.random_links(nw.torus(M), 0.5),
+    "loss": nw.link_loss(nw.torus(M), 0.4),
+    "participation": nw.node_participation(nw.torus(M), count=3),
+}
+bases = pytest.mark.parametrize("name", BASES)
+
+
+def sync(net, every=EVERY):
+    return nw.synchronised(net, every)
+
+
+dense, sparse = jax.jit(nw.as_dense), jax.jit(nw.as_bcoo)
+
+
+@jax.jit
+def mixed(stacked, x):
+    """W x in every round [k, m, n]."""
+    return jax.lax.map(lambda graph: nw.mix(graph, x), stacked)
+
+
+@bases
+def test_all_meet_in_some_rounds_and_the_others_are_as_they_were(name):
+    base, x = BASES[name], rows(M)
+    net = sync(base)
+    stacked, before = rounds(net.replace(name=""), KEYS), rounds(base.replace(name=""), KEYS)
+    W, found = matrices(stacked), np.asarray(mixed(stacked, x))
+    np.testing.assert_array_equal(stacked.synchronised, [(k + 1) % EVERY == 0 for k in range(7)])
+    for k in range(7):
+        graph = graph_of_round(stacked, k)
+        nw.check_graph(graph, columns=name == "push-sum")
+        np.testing.assert_allclose(found[k], W[k] @ x, rtol=0, atol=1e-6)
+        np.testing.assert_array_equal(nw.to_scipy(graph).toarray(), W[k])
+        if k in (2, 5):
+            np.testing.assert_array_equal(W[k], np.full((M, M), np.float32(1 / M)))
+            np.testing.assert_array_equal(found[k], found[k, :1].repeat(M, axis=0))
+            np.testing.assert_allclose(found[k, 0], x.mean(axis=0, dtype=float), rtol=0, atol=1e-7)
+            assert (np.asarray(graph.in_degree) == M - 1).all()
+            assert (np.asarray(graph.out_degree) == M - 1).all()
+        else:
+            assert same(replace(graph, synchronised=None), graph_of_round(before, k))
+    assert net.largest_out_degree == M - 1
+
+
+@pytest.mark.parametrize("form", ["padded", "dense", "bcoo"])
+def test_every_format_has_the_matrix_of_the_mean(form):
+    base = nw.ring(M, format=form)
+    for k in (1, 2):
+        graph = sync(base).at(jnp.int32(k), KEY)
+        np.testing.assert_array_equal(sparse(graph).todense(), dense(graph))
+        np.testing.assert_allclose(mix(graph, rows(M)), dense(graph) @ rows(M), rtol=0, atol=1e-6)
+
+
+def test_runs_at_once_may_be_in_different_rounds():
+    net, x = sync(nw.ring(M)), rows(M)
+    ks = jnp.arange(6, dtype=jnp.int32)
+    found = jax.jit(jax.vmap(lambda k: nw.mix(net.at(k, KEY), x)))(ks)
+    np.testing.assert_allclose(found, [mix(net.at(k, KEY), x) for k in ks], rtol=0, atol=1e-7)
+
+
+def test_one_node_and_every_round():
+    alone = sync(nw.ring(1), 2).at(jnp.int32(1), KEY)
+    nw.check_graph(alone)
+    np.testing.assert_array_equal(nw.mix(alone, rows(1)), rows(1))
+    always = matrices(rounds(sync(nw.ring(M), 1), KEYS))
+    np.testing.assert_array_equal(always, np.full((7, M, M), np.float32(1 / M)))
+
+
+def test_requirements_look_at_the_mean():
+    for name in ("ring", "turns"):
+        nw.require(sync(BASES[name], 2), "M-1", doubly_stochastic=True, column_stochastic=True)
+    with pytest.raises(ValueError, match=r"doubly stochastic weights for M-1.*got synchronised\(every=2\) of Erdos"):
+        nw.require(sync(BASES["push-sum"].replace(name="Erdos"), 2), "M-1", doubly_stochastic=True)
+    nw.require(sync(BASES["push-sum"], 2), "M-1", column_stochastic=True, connected=True)
+    parts = nw.from_edges([(0, 1), (2, 3)], connected=False)
+    nw.require(sync(parts), "M-1", connected=True)
+    with pytest.raises(ValueError, match="undirected"):
+        nw.require(sync(BASES["turns"]), "M-1", undirected=True)
+    with pytest.raises(ValueError, match="fixed"):
+        nw.require(sync(BASES["ring"]), "M-1", fixed=True)
+
+
+def test_a_summary_of_a_synchronised_round_is_that_of_the_complete_network():
+    told = nw.summary(sync(nw.ring(M)).at(jnp.int32(2), KEY))
+    assert (told.edges, told.diameter, told.stochastic, told.padding_ratio) == (M * (M - 1) // 2, 1, "doubly", 0)
+    assert told.spectral_gap == pytest.approx(1, abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    "codec", [jdfl.Dense("float16"), jdfl.Sparse(share=0.5), jdfl.Dense()], ids=["float16", "sparse", "exact"]
+)
+def test_a_lossy_message_does_not_touch_the_own_row(codec):
+    net, x, n = sync(nw.ring(M)), jnp.asarray(rows(M, 8)), 8
+    node = jnp.arange(M, dtype=jnp.int32)
+    codec = codec.prepare(KEY, node, n, n, "float32")
+    for k in (1, 2):
+        round = Round(jnp.int32(k), KEY, net.at(jnp.int32(k), KEY), node)
+        z = np.asarray(received(codec, x, round, jnp.ones(M, jnp.bool_)), float)
+        W = np.asarray(nw.as_dense(round.graph), float)
+        own = np.diag(W)[:, None]
+        expected = W @ z + own * (np.asarray(x, float) - z)
+        np.testing.assert_allclose(exchange(codec, x, round), expected, rtol=0, atol=1e-6)
+
+
+def test_all_nodes_of_a_run_agree_after_a_synchronised_round():
+    problem = jdfl.problems.example1(m=4, n=6, s=2, rows=(4, 6))
+    algorithm = jdfl.DPSGD(lr=0.1, order="adapt first")
+    result = jdfl.run(algorithm, problem, sync(nw.ring(4)), steps=3, metrics=["consensus"])
+    spread = result.history["consensus"].to_numpy()  # before the first round and after each
+    assert spread[1:3].min() > 1e-4
+    assert np.ptp(np.asarray(result.params), axis=0).max() == 0
+    assert result.totals.messages["model"] == 4 * (2 + 2 + 3)
+
+
+def test_how_often_does_not_compile_anew(compilations):
+    rounds(sync(BASES["ring"], 2).replace(name=""), KEYS)
+    before = compilations()
+    rounds(sync(BASES["ring"].replace(name="another"), 5).replace(name=""), KEYS)
+    assert compilations() == before
+
+
+def test_names_and_the_configuration():
+    assert sync(nw.ring(4), 5).name == "synchronised(every=5) of ring(m=4)"
+    mirror = wrappers.Synchronised(base=wrappers.LinkLoss(base=sequences.RandomMatching(), p=0.5), every=5)
+    assert mirror.build(4).name == "synchronised(every=5) of link loss(p=0.5) of random matching(m=4)"
+    assert {field.name for field in fields(mirror)} == set(inspect.signature(nw.synchronised).parameters)
+
+
+def test_a_graph_that_is_wrongly_synchronised_is_found():
+    graph = sync(nw.ring(M)).at(jnp.int32(2), KEY)
+    with pytest.raises(ValueError, match=r"sum to 1, got 2 in row 1 .*every self_weight is 1 / m"):
+        nw.check_graph(replace(graph, self_weight=graph.self_weight.at[1].set(1 / 3)))
+    with pytest.raises(ValueError, match=r"out_degree\[0\] = 5, .*got 2"):
+        nw.check_graph(replace(graph, out_degree=graph.out_degree.at[0].set(2)))
+    with pytest.raises(ValueError, match=r"synchronised of shape \(\), got \(6,?\).*one bool"):
+        nw.check_graph(replace(graph, synchronised=graph.mask[:, 0]))
+
+
+SYNC = sync(nw.ring(4))
+MET = SYNC.at(jnp.int32(0), KEY)
+WHY = r"without synchronised rounds for {}, which goes by the table.*got {}\. Use the network in it; .*synchronised"
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: nw.refuse_synchronised(SYNC, "CEPS"), WHY.format("CEPS", r"synchronised\(every=3\) of ring\(m=4\)")),
+        (lambda: nw.link_loss(SYNC, 0.5), WHY.format("a network around it", "synchronised.*")),
+        (lambda: nw.node_participation(SYNC, 0.5), WHY.format("a network around it", "synchronised.*")),
+        (lambda: nw.partial_communication(SYNC, 0.5), WHY.format("a network around it", "synchronised.*")),
+        (lambda: sync(SYNC), WHY.format("a network around it", "synchronised.*")),
+        (lambda: nw.periodic([nw.ring(4).graph, MET]), WHY.format("a network that chooses .*", "graph")),
+        (lambda: nw.random_links(MET, 0.5), WHY.format("a network that chooses .*", "graph")),
+        (lambda: nw.periodic([SYNC]), r"a Graph or a Static network, got Synchronised"),
+        (lambda: sync(nw.ring(4), 0), r"every >= 1.*got every = 0\. It is the number of rounds"),
+        (lambda: sync(nw.ring(4), 2.5), r"whole number every.*got every = 2\.5"),
+        (lambda: sync(nw.ring(4).graph), r"base to be a network, got base = Graph"),
+    ],
+    ids=["method", "loss", "participation", "part", "twice", "turns", "links", "periodic", "zero", "half", "graph"],
+)
+def test_bad_input_is_refused_in_words(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()
+
+
+def test_other_networks_are_not_refused():
+    for net in (nw.ring(4), nw.ring(4).graph, *BASES.values()):
+        nw.refuse_synchronised(net, "CEPS")

@@ -1,0 +1,274 @@
+"""Distances between messages: the published estimate and its counterexample, the certified schedule and its laws."""
+
+import math
+from typing import Any
+
+import hypothesis
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import jdfl
+from jdfl import network as nw
+from jdfl.algorithms.dpps import matrices
+from jdfl.privacy import sensitivity as module
+from jdfl.privacy.sensitivity import certified
+from jdfl.summary import summary, summary_text
+from tests.reference import push_sum as reference
+from tests.reference.push_sum import farthest
+
+T = 24
+SCALAR = ("2-out", "two nodes", "star")  # networks on which one parameter is shared
+FAILURE = 1e-6
+
+
+def uneven(m: int) -> nw.Static:
+    """A directed ring with shortcuts from node 0 to every second node: out-degrees differ, and masses with them."""
+    edges = [((i + 1) % m, i) for i in range(m)] + [(i, 0) for i in range(2, m, 2)]
+    return nw.from_edges(edges, m, directed=True, weights="out-degree")
+
+
+NETWORKS: dict[str, Any] = {
+    "2-out": nw.d_out(10, 2),
+    "one peer": nw.one_peer_exponential(10, hops="paper"),
+    "3-out, synchronised": nw.synchronised(nw.d_out(8, 3), 4),
+    "uneven": uneven(8),
+    "uneven, synchronised": nw.synchronised(uneven(6), 5),
+    "star": nw.star(5, weights="out-degree"),
+    "late": nw.periodic([nw.complete(6)] * 9 + [uneven(6)]),
+    "two nodes": uneven(2),
+    "always": nw.synchronised(nw.d_out(4, 2), 1),
+}
+
+
+@jax.jit
+def distances(dpps: jdfl.DPPS, net: Any, s: Any, eps: Any, key: Any, chasing: Any) -> Any:
+    """True distances and S [T, 2] of planned rounds with perturbations eps [T, m, d].
+
+    With `chasing` every node goes away from the others' mean instead, along the entry in which it is farthest.
+    """
+
+    def one(state: Any, given: Any) -> Any:
+        k, step = given
+        round = jdfl.Round(k, jax.random.fold_in(key, k), net.at(k, key), jnp.arange(net.m, dtype=jnp.int32))
+        away = state.s - jnp.mean(state.s, axis=0, keepdims=True)
+        place = jnp.argmax(jnp.abs(away), axis=1)
+        sign = jnp.sign(jnp.take_along_axis(away, place[:, None], axis=1))
+        outward = sign * jax.nn.one_hot(place, s.shape[1], dtype=s.dtype)
+        length = jnp.sum(jnp.abs(step), axis=1, keepdims=True)
+        return dpps.step(state, jnp.where(chasing, length * outward, step), round), None
+
+    state, _ = jax.lax.scan(one, dpps.init(s), (jnp.arange(len(eps), dtype=jnp.int32), eps))
+    return state.seen
+
+
+def halves(m: int, d: int, rounds: int) -> Any:
+    """One half of the nodes goes up by 1 along entry 0, the other half down, in every round."""
+    sign = np.where(np.arange(m) < m // 2, 1.0, -1.0)
+    return np.broadcast_to(sign[None, :, None] * np.eye(1, d)[None], (rounds, m, d))
+
+
+def test_the_published_estimate_is_no_bound():
+    """2-out, ten nodes, C' = .78 and lambda = .55 as in the paper's experiments; noise of next to no length."""
+    net, eps = nw.d_out(10, 2), jnp.asarray(halves(10, 1, 5), jnp.float32)
+    dpps = jdfl.DPPS(b=1.0, noise_rate=1e-30, sensitivity="eq22", watch=True)
+    planned = dpps.plan(net, None, np.ones(5), 1)
+    seen = np.asarray(distances(planned, net, jnp.zeros((10, 1)), eps, jax.random.key(0), jnp.bool_(False)))
+    np.testing.assert_allclose(seen[:, 0], [2, 4, 6, 8, 10], rtol=1e-6)
+    by_hand = [1.56]
+    for _ in range(4):
+        by_hand.append(0.55 * by_hand[-1] + 1.56)
+    np.testing.assert_allclose(seen[:, 1], by_hand, rtol=1e-6)
+    assert np.round(seen[:, 1].astype(float), 2).tolist() == [1.56, 2.42, 2.89, 3.15, 3.29]
+    bound = dpps.replace(sensitivity="certified").plan(net, np.ones(5), np.ones(5), 1).schedule
+    assert (np.asarray(bound) >= seen[:, 0]).all()
+    np.testing.assert_allclose(bound, [2, 4, 6, 8, 10], rtol=1e-6)  # and attained
+
+
+def attack(kind: str, m: int, d: int, bounds: np.ndarray, draw: np.random.Generator) -> np.ndarray:
+    """Perturbations [T, m, d] of l1 length exactly the bounds."""
+    eps = halves(m, d, len(bounds)).copy()
+    if kind == "signs":  # another half in every round, another entry for every node
+        eps = draw.choice([-1.0, 1.0], (T, m, 1)) * np.eye(d)[draw.integers(0, d, (T, m))]
+    elif kind == "skewed":
+        eps = draw.exponential(size=(T, m, d)) ** 3 * draw.choice([-1.0, 1.0], (1, m, d))
+    elif kind == "one node":
+        eps = np.where(np.arange(m)[None, :, None] == 0, -1.0, 1.0) * np.eye(1, d)[None] + 0 * eps
+    return eps / np.abs(eps).sum(axis=2, keepdims=True) * bounds[:, None, None] * (1 - 1e-6)
+
+
+@hypothesis.settings(max_examples=60)
+@given(
+    name=st.sampled_from(sorted(NETWORKS)),
+    kind=st.sampled_from(["halves", "signs", "skewed", "one node", "chasing"]),
+    noise=st.sampled_from([0.0, 1e-3, 0.03, 0.1]),
+    start=st.sampled_from([0.0, 5.0]),
+    falls=st.booleans(),
+    seed=st.integers(0, 2**20),
+)
+@hypothesis.example(name="uneven, synchronised", kind="one node", noise=0.03, start=0.0, falls=False, seed=0)
+@hypothesis.example(name="late", kind="one node", noise=0.03, start=0.0, falls=False, seed=0)
+@hypothesis.example(name="always", kind="halves", noise=0.03, start=0.0, falls=False, seed=0)
+def test_the_certified_schedule_is_never_below_the_true_distance(name, kind, noise, start, falls, seed):
+    net, draw = NETWORKS[name], np.random.default_rng(seed)
+    d = 1 if name in SCALAR else 4
+    scales = np.where(np.arange(T) >= T // 2, 0.1, 1.0) if falls else np.ones(T)
+    bounds = 0.5 * scales
+    dpps = jdfl.DPPS(b=1.0, noise_rate=noise or 1e-30, watch=True, failure=FAILURE)
+    planned = dpps.plan(net, bounds, scales, d, start)
+    s = np.broadcast_to(start * draw.dirichlet(np.ones(d))[None], (net.m, d))
+    eps = attack(kind, net.m, d, bounds, draw)
+    given = (jnp.asarray(s, jnp.float32), jnp.asarray(eps, jnp.float32), jax.random.key(seed))
+    seen = np.asarray(distances(planned, net, *given, jnp.bool_(kind == "chasing")), float)
+    assert np.isfinite(seen).all()
+    np.testing.assert_array_equal(seen[:, 1], planned.schedule)
+    assert (seen[:, 0] <= seen[:, 1] * (1 + 1e-5) + 1e-5).all()
+    if kind in ("halves", "one node"):  # attained before there is noise
+        assert seen[0, 0] >= 0.999 * seen[0, 1]
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+@pytest.mark.parametrize("start", [0.0, 3.0])
+def test_the_schedule_is_its_formula(monkeypatch, name, start):
+    """Whatever is known of circulant products, and of rounds that hardly tell nodes apart any more."""
+    monkeypatch.setattr(module, "_SAME", 1e-7)
+    net, rounds = NETWORKS[name], 30
+    bounds = np.random.default_rng(0).uniform(0, 1, rounds)
+    noise = np.where(np.arange(rounds) < 20, 0.02, 0.002)
+    W = matrices(net, rounds)
+    found = certified(W, bounds, noise, 3, failure=FAILURE, start=start)
+    plain = reference.certified([W(t) for t in range(rounds)], bounds, noise, 3, failure=FAILURE, start=start)
+    assert (found >= plain * (1 - 1e-12)).all()
+    np.testing.assert_allclose(found, plain, rtol=1e-6)
+
+
+def test_matrices_are_those_of_the_rounds():
+    net = NETWORKS["uneven, synchronised"]
+    W = matrices(net, 12)
+    for t in range(12):
+        expected = np.full((6, 6), 1 / 6) if t % 5 == 4 else np.asarray(nw.as_dense(net.base.graph), float)
+        np.testing.assert_array_equal(W(t), expected)
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_the_beginning_of_a_schedule_does_not_depend_on_its_length(name):
+    few, many = (
+        jdfl.DPPS(b=1.0, noise_rate=0.02).plan(NETWORKS[name], np.ones(t), np.ones(t), 3).schedule for t in (7, T)
+    )
+    np.testing.assert_allclose(few, np.asarray(many)[:7], rtol=1e-6)
+
+
+def test_distances_and_the_estimate_by_hand():
+    x = np.random.default_rng(1).standard_normal((9, 4)).astype(np.float32)
+    assert float(module.real(jnp.asarray(x))) == pytest.approx(farthest(x), rel=1e-6)
+    told = {"constant": 0.5, "contraction": 0.25}
+    one = [jnp.asarray(v, jnp.float32) for v in ([2.0, 0.0], [4.0, 8.0], [1.0, 3.0], [10.0, 20.0])]
+    np.testing.assert_allclose(module.published(*one, jnp.bool_(True), **told), [11.0, 23.0])
+    np.testing.assert_allclose(module.published(*one, jnp.bool_(False), **told), [0.5 + 1 + 1, 0 + 3 + 2])
+
+
+def test_the_tail_of_the_noise_is_bounded():
+    for x in (1e-4, 0.1, 3.0, 40.0):
+        eta = module._excess(x)
+        assert eta - math.log1p(eta) == pytest.approx(x, rel=1e-9)
+
+
+PROBLEM = jdfl.problems.example1(m=6, n=4, s=2, rows=(5, 9))
+CLIPPED = jdfl.Gradients(clip=1.0, per="batch", norm="l1")
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "net", "words"),
+    [
+        (jdfl.SGP(dpps=jdfl.DPPS(b=1.0)), uneven(6), ["clip", "None", "Give gradients a clip"]),
+        (jdfl.AverageConsensus(dpps=jdfl.DPPS(b=1.0)), uneven(6), ["clip", "None"]),
+        (
+            jdfl.SGP(gradients=CLIPPED, dpps=jdfl.DPPS(b=1.0)),
+            nw.random_links(uneven(6), 0.5, weights="out-degree"),
+            ["random links", "known before the run", "drawn at random", "d_out"],
+        ),
+        (
+            jdfl.SGP(gradients=CLIPPED, dpps=jdfl.DPPS(b=1e-9, noise_rate=1.0)),
+            uneven(6),
+            ["below 1e+18", "round", "makes itself grow", "Synchronise"],
+        ),
+    ],
+    ids=["clip", "vector", "random", "explodes"],
+)
+def test_what_cannot_be_planned_is_refused_in_words(algorithm, net, words):
+    with pytest.raises(ValueError) as error:
+        jdfl.run(algorithm, PROBLEM, net, steps=30)
+    assert all(word in str(error.value) for word in words), error.value
+
+
+def test_networks_too_large_to_follow_are_refused(monkeypatch):
+    algorithm = jdfl.SGP(gradients=CLIPPED, dpps=jdfl.DPPS(b=1.0, noise_rate=1e-3))
+    monkeypatch.setattr(module, "MOST_WORK", 300.0)
+    with pytest.raises(ValueError, match=r"fewer nodes.*m = 6.*circulant"):
+        algorithm.plan(PROBLEM, uneven(6), 30)
+    algorithm.plan(PROBLEM, nw.d_out(6, 2), 3)
+    monkeypatch.setattr("jdfl.algorithms.dpps._AT_ONCE", 2)
+    with pytest.raises(ValueError, match=r"at most 32 entries.*1 rounds of 6 x 6"):
+        algorithm.plan(PROBLEM, uneven(6), 30)
+
+
+# ---------------------------------------------------------------- what is told of it
+
+
+def test_a_certified_run_names_both_relations_and_adds_its_schedule_up():
+    net, steps, delta = uneven(6), 5, 1e-3
+    dpps = jdfl.DPPS(b=40.0, noise_rate=1.0, failure=1e-6)
+    algorithm, problem = jdfl.PartPSP(gradients=CLIPPED, dpps=dpps, milestones=(3,)), PROBLEM.replace(shared=2)
+    result = jdfl.run(algorithm, problem, net, steps=steps, metrics=[])
+    told = jdfl.account(result, delta=delta)
+    scales = np.where(np.arange(steps) >= 3, 0.1, 1.0)
+    schedule = np.asarray(result.algorithm.dpps.schedule, float)
+    z = tuple((scales * schedule / 40 / (2 * 0.1 * scales)).tolist())
+    assert (told.unit, told.adjacency, told.observer) == ("node", "replace-one", "all messages")
+    assert told.sensitivity == pytest.approx(0.2)
+    assert told.epsilon_pure == pytest.approx(sum(1 / one for one in z), rel=1e-5)
+    assert told.epsilon == pytest.approx(jdfl.privacy.epsilon(jdfl.privacy.LaplaceSchedule(z), steps, delta), rel=1e-5)
+    (other,) = told.beside
+    assert (other["unit"], other["failure"]) == ("node-swap", 1e-6)
+    swap = jdfl.privacy.LaplaceSchedule(tuple((scales / 40).tolist()))
+    assert other["epsilon"] == pytest.approx(jdfl.privacy.epsilon(swap, steps, delta - 1e-6), rel=1e-5)
+    planned = jdfl.account_plan(algorithm, problem, net, steps=steps, delta=delta)
+    assert planned.epsilon == told.epsilon
+    text = told.statement()
+    assert "all messages" in text
+    assert "l1 clipping of every node's shared gradient to 1" in text
+
+
+@pytest.mark.parametrize("algorithm", [jdfl.PEDFL, jdfl.AverageConsensus], ids=lambda kind: kind.__name__)
+def test_rounds_that_send_nothing_new_cost_nothing(algorithm):
+    """PEDFL sends a step in the round after it, average consensus its vector in the first round alone."""
+    dpps, net = jdfl.DPPS(b=1.0, noise_rate=0.5), nw.d_out(6, 2)
+    clip = {"clip": 3.0} if algorithm is jdfl.AverageConsensus else {"gradients": CLIPPED}
+    planned = algorithm(dpps=dpps, **clip).plan(PROBLEM, net, 4)
+    event = planned.privacy(PROBLEM).event
+    counts = np.array(event.multipliers) < 1e9
+    assert counts.tolist() == ([True] + 3 * [False] if "clip" in clip else [False] + 3 * [True])
+    S = np.asarray(planned.dpps.schedule, float)
+    by_hand = 0.5 * S / (6.0 if "clip" in clip else 0.2)
+    np.testing.assert_allclose(np.array(event.multipliers)[counts], by_hand[counts], rtol=1e-6)
+
+
+@pytest.mark.parametrize("source", ["eq22", "real"])
+def test_no_epsilon_for_what_is_no_bound(source):
+    algorithm = jdfl.SGP(gradients=CLIPPED, dpps=jdfl.DPPS(b=1.0, sensitivity=source))
+    result = jdfl.run(algorithm, PROBLEM, uneven(6), steps=2, metrics=[])
+    assert result.guarantee.event is None
+    assert not result.guarantee.claimed
+    for accounting in ("sound", "paper"):
+        with pytest.raises(ValueError, match="certified"):
+            jdfl.account(result, accounting=accounting)
+        with pytest.raises(ValueError, match="certified"):
+            jdfl.account_plan(algorithm, PROBLEM, uneven(6), steps=2, accounting=accounting)
+        told = summary(result, accounting=accounting)
+        assert told["privacy"]["report"] is None
+        assert "epsilon" not in summary_text(told).lower()
+    with pytest.raises(ValueError, match="certified"):
+        jdfl.run(algorithm, PROBLEM, uneven(6), steps=2, metrics=[], epsilon=1.0)

@@ -1,0 +1,275 @@
+"""Neural problems: the formula, however it is cut into pieces, and what is kept apart from it."""
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import nnx
+from scipy.special import logsumexp
+
+import jdfl
+from jdfl import models
+from jdfl.problems import Dataset, NeuralProblem, check_problem, neural_classification
+
+CLASSES, SHAPE = 3, (4, 4, 1)
+CLIENTS = np.repeat([5, 2, 9], [7, 2, 13])  # sorted: 2 examples, 7, 13
+MLP = models.mlp(shape=SHAPE, classes=CLASSES, hidden=3)
+
+
+class Normed(nnx.Module):
+    """A layer, a batch normalisation, a layer."""
+
+    def __init__(self, rngs):
+        self.first = nnx.Linear(16, 4, rngs=rngs)
+        self.norm = nnx.BatchNorm(4, rngs=rngs)
+        self.head = nnx.Linear(4, CLASSES, rngs=rngs)
+
+    def __call__(self, x):
+        return self.head(nnx.tanh(self.norm(self.first(x.reshape(len(x), -1)))))
+
+
+def normed(rngs):
+    return Normed(rngs)
+
+
+MIXED = models.from_nnx(normed, SHAPE, CLASSES, name="normed")
+
+
+def pictures(count, seed=0):
+    return np.random.default_rng(seed).integers(0, 256, (count, *SHAPE), dtype=np.uint8)
+
+
+def tiny(**options):
+    """Three nodes with 2, 7 and 13 examples, 23 test images."""
+    labels = np.arange(len(CLIENTS), dtype=np.int32) % CLASSES
+    data = Dataset("tiny", pictures(len(CLIENTS)), labels, pictures(23, 1), np.arange(23, dtype=np.int32) % CLASSES)
+    given = {"model": MLP, "partition": "clients", "clients": CLIENTS} | options
+    return neural_classification(data, 3, **given)
+
+
+def point(problem, scale=0.3):
+    noise = np.random.default_rng(0).standard_normal((problem.m, problem.n))
+    return problem.begin() + jnp.asarray(scale * noise, jnp.float32)
+
+
+@jax.jit
+def values(problem, w):
+    return problem.values(w)
+
+
+@jax.jit
+def gradients(problem, w):
+    return problem.gradients(w)
+
+
+@partial(jax.jit, static_argnames="calibrated")
+def scores(problem, w, images, own=None, calibrated=False):
+    calibration = problem.inputs(own) if calibrated else None
+    return problem.model.apply(w, problem.inputs(images), calibration=calibration)
+
+
+accuracy = jax.jit(jdfl.metrics.accuracy)
+
+
+def cross_entropy(problem, w, images, labels):
+    z = np.asarray(scores(problem, w, images), np.float64)
+    return logsumexp(z, axis=1) - z[np.arange(len(labels)), labels]
+
+
+def test_the_value_is_the_mean_cross_entropy_and_the_penalty():
+    penalty = 0.5
+    problem = tiny(penalty=penalty)
+    w = point(problem)
+    images, labels = (np.asarray(leaf) for leaf in problem.data)
+    found, g = values(problem, w), gradients(problem, w)
+    step = 1e-2 * np.random.default_rng(3).standard_normal(w.shape).astype(np.float32)
+    change = np.asarray(values(problem, w + step)) - np.asarray(values(problem, w - step))
+    for i, size in enumerate((2, 7, 13)):
+        mean = cross_entropy(problem, w[i], images[i, :size], labels[i, :size]).mean()
+        norm = np.sum(np.asarray(w[i], np.float64) ** 2)
+        assert float(found[i]) == pytest.approx(mean + penalty / 2 * norm, rel=1e-5)
+        assert change[i] == pytest.approx(2 * np.dot(g[i], step[i]), rel=0.02, abs=1e-5)
+
+
+@pytest.mark.parametrize("at_once", [1, 5])
+def test_pieces_change_nothing_and_padding_counts_for_nothing(at_once):
+    whole = tiny()
+    w = point(whole)
+    rubbish = jnp.where((whole.weight > 0)[..., None, None, None], whole.data[0], jnp.uint8(200))
+    cut = whole.replace(at_once=at_once, data=(rubbish, jnp.where(whole.weight > 0, whole.data[1], 1)))
+    np.testing.assert_allclose(values(cut, w), values(whole, w), rtol=1e-5)
+    np.testing.assert_allclose(gradients(cut, w), gradients(whole, w), rtol=1e-4, atol=1e-6)
+
+
+def test_weights_are_respected_also_in_pieces():
+    problem = tiny()
+    weight = problem.weight * jnp.asarray(np.random.default_rng(0).uniform(0.5, 2, problem.weight.shape), jnp.float32)
+    uneven, w = problem.replace(weight=weight, at_once=5), point(problem)
+    images, labels = (np.asarray(leaf) for leaf in problem.data)
+    for i, found in enumerate(np.asarray(values(uneven, w))):
+        each = cross_entropy(problem, w[i], images[i], labels[i])
+        assert found == pytest.approx(np.average(each, weights=np.asarray(weight[i])), rel=1e-5)
+
+
+@pytest.mark.parametrize("nodes_at_once", [1, 2])
+def test_a_few_nodes_after_another_are_all_nodes_at_once(nodes_at_once):
+    together, apart = tiny(), tiny(nodes_at_once=nodes_at_once)
+    w = point(together)
+    np.testing.assert_allclose(gradients(apart, w), gradients(together, w), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(values(apart, w), values(together, w), rtol=1e-5)
+    np.testing.assert_allclose(accuracy(w, apart), accuracy(w, together), rtol=1e-6)
+
+
+def test_gradients_of_single_examples_add_up():
+    problem = tiny()
+    w = point(problem)
+    each = np.asarray(jax.jit(problem.example_gradients)(w[2], problem.local(2)[0]))
+    np.testing.assert_allclose(each.mean(axis=0), gradients(problem, w)[2], rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("test_batch", [5, 1000])
+def test_classes_do_not_depend_on_how_many_images_are_tested_at_a_time(test_batch):
+    problem = tiny().replace(test_batch=test_batch)
+    w = point(problem, 3.0)
+    expected = np.asarray(scores(problem, w[1], problem.test[0])).argmax(axis=1)
+    assert (expected[:-2] != expected[2:]).any()
+    found = jax.jit(problem.predict)(w[1], problem.local(1)[0])
+    assert found.dtype == jnp.int32
+    np.testing.assert_array_equal(found, expected)
+
+
+def test_bytes_stay_bytes_and_become_numbers_where_they_are_used():
+    problem = tiny()
+    assert problem.data[0].dtype == problem.test[0].dtype == jnp.uint8
+    expected = np.asarray(problem.test[0]) / 255
+    np.testing.assert_allclose(problem.inputs(problem.test[0]), expected, rtol=3e-7)
+
+
+@pytest.mark.parametrize("kind", ["bytes", "floats"])
+def test_standardised_channels_have_mean_zero_and_deviation_one(kind):
+    images = np.random.default_rng(0).integers(0, 200, (30, 4, 4, 3), dtype=np.uint8) // np.uint8([1, 2, 4])
+    images[..., 2] = 7  # a channel without deviation stays finite
+    data = Dataset("tiny", images if kind == "bytes" else images / 255, np.arange(30) % CLASSES)
+    model = models.mlp(shape=(4, 4, 3), classes=CLASSES, hidden=3)
+    problem = neural_classification(data, 3, model=model, standardise=True, test_fraction=0)
+    assert problem.data[0].dtype == (jnp.uint8 if kind == "bytes" else jnp.float32)
+    x = np.asarray(problem.inputs(problem.data[0].reshape(30, 4, 4, 3)), np.float64)
+    np.testing.assert_allclose(x.mean(axis=(0, 1, 2)), 0, atol=1e-5)
+    np.testing.assert_allclose(x.std(axis=(0, 1, 2)), [1, 1, 0], atol=1e-5)
+
+
+def test_grey_images_of_a_coloured_model_have_all_colours():
+    coloured = tiny(model=models.mlp(shape=(4, 4, 3), classes=CLASSES, hidden=3))
+    assert coloured.data[0].shape[2:] == SHAPE
+    x = np.asarray(coloured.inputs(coloured.test[0]))
+    np.testing.assert_allclose(x, np.repeat(np.asarray(coloured.test[0]) / 255, 3, axis=3), rtol=3e-7)
+    assert values(coloured, point(coloured)).shape == (3,)
+
+
+def versions(image):
+    """All that a flip and a shift into black can make of an image [rows, columns, 1]."""
+    rows, columns, _ = image.shape
+    wide = [np.pad(one, ((4, 4), (4, 4), (0, 0))) for one in (image, image[:, ::-1])]
+    return {one[r : r + rows, c : c + columns].tobytes() for one in wide for r in range(9) for c in range(9)}
+
+
+def test_augmentation_flips_and_shifts_every_image_on_its_own():
+    problem = tiny(augment="flip-crop")
+    image = np.arange(1, 17, dtype=np.uint8).reshape(SHAPE)
+    batch = jnp.broadcast_to(image, (600, *SHAPE)), jnp.arange(600, dtype=jnp.int32)
+    made, labels = jax.jit(problem.varied)(jax.random.key(0), batch)
+    np.testing.assert_array_equal(labels, batch[1])
+    found = [one.tobytes() for one in np.asarray(made)]
+    possible = versions(image)
+    assert set(found) <= possible
+    assert len(set(found)) > 0.9 * len(possible)
+    same = tiny()
+    assert same.varied(jax.random.key(0), batch) is batch
+
+
+def test_gradients_of_batches_see_varied_images():
+    graph, node = jdfl.network.complete(3).graph, jnp.arange(3, dtype=jnp.int32)
+    few = jdfl.Gradients(batch=2, sampling="in order")
+
+    @jax.jit
+    def evaluate(problem, key):
+        return few(problem.begin(), problem, jdfl.Round(jnp.int32(0), key, graph, node))
+
+    plain, varied = tiny(), tiny(augment="flip-crop")
+    one, other = (evaluate(plain, jax.random.key(k)) for k in range(2))
+    np.testing.assert_array_equal(one, other)
+    first, second = (evaluate(varied, jax.random.key(k)) for k in range(2))
+    assert not np.allclose(first, one)
+    assert not np.allclose(first, second)
+
+
+def test_batch_normalisation_has_no_gradients_of_single_examples():
+    problem, net = tiny(model=MIXED), jdfl.network.complete(3)
+    check_problem(problem)
+    jdfl.DPSGD(gradients=jdfl.Gradients(clip=1.0, per="batch")).check(problem, net)
+    with pytest.raises(ValueError, match=r'normed with batch normalisation.*norm="group".*per="batch"'):
+        jdfl.DPSGD(gradients=jdfl.Gradients(clip=1.0)).check(problem, net)
+    with pytest.raises(ValueError, match="do not mix"):
+        problem.example_gradients(problem.start, problem.local(0)[0])
+
+
+def test_what_weighs_nothing_is_not_in_the_statistics_of_a_batch():
+    problem = tiny(model=MIXED)
+    w = point(problem)
+    images, labels = (np.asarray(leaf) for leaf in problem.data)
+    found = np.asarray(values(problem, w))
+    assert found[2] == pytest.approx(cross_entropy(problem, w[2], images[2], labels[2]).mean(), rel=1e-5)
+    rubbish = jnp.where((problem.weight > 0)[..., None, None, None], problem.data[0], jnp.uint8(200))
+    np.testing.assert_array_equal(values(problem.replace(data=(rubbish, problem.data[1])), w), found)
+
+
+def test_batch_normalisation_is_tested_with_the_statistics_of_the_nodes_own_examples():
+    problem = tiny(model=MIXED).replace(test_batch=7)
+    assert problem.calibration == 2
+    w = point(problem)
+    predict = jax.jit(problem.predict)
+    for i in range(3):
+        own = problem.data[0][i, :2]
+        expected = np.asarray(scores(problem, w[i], problem.test[0], own, calibrated=True)).argmax(axis=1)
+        np.testing.assert_array_equal(predict(w[i], problem.local(i)[0]), expected)
+    others = [np.asarray(predict(w[0], problem.local(i)[0])) for i in range(3)]
+    assert any((others[0] != other).any() for other in others[1:])
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"model": MIXED, "calibration": 3}, "calibration = 3"),
+        ({"at_once": 0}, "at_once"),
+        ({"nodes_at_once": 0}, "nodes_at_once"),
+        ({"model": models.mlp(shape=(5, 4, 1), classes=CLASSES, hidden=3), "start": None}, r"shape \(5, 4, 1\)"),
+        ({"model": "mlp", "start": None}, "model"),
+    ],
+    ids=["calibration", "pieces", "nodes", "shape", "name"],
+)
+def test_a_problem_that_does_not_fit_is_refused(changes, words):
+    with pytest.raises(ValueError, match=words):
+        check_problem(tiny().replace(**changes))
+
+
+def test_there_is_no_curvature_to_take_steps_by():
+    with pytest.raises(ValueError, match="give sigma"):
+        jdfl.CEPS(s=5).check(tiny(), jdfl.network.complete(3))
+
+
+def test_activations_are_counted_for_a_piece_at_most():
+    problem = tiny()
+    few, more = problem.activation_bytes(4), problem.activation_bytes(8)
+    assert few < more < 2.5 * few
+    assert problem.replace(at_once=4).activation_bytes(8) == few
+
+
+def test_problems_of_equal_models_share_a_program(compilations):
+    first, second = tiny(seed=1), tiny(seed=2, model=models.mlp(shape=SHAPE, classes=CLASSES, hidden=3))
+    assert isinstance(first, NeuralProblem)
+    values(first, point(first))
+    w, before = point(second), compilations()
+    values(second, w)
+    assert compilations() == before

@@ -1,0 +1,190 @@
+"""From images to a neural problem: parts, shapes, refusals, and a run that learns."""
+
+import importlib
+import subprocess
+import sys
+from functools import partial
+
+import jax
+import numpy as np
+import pytest
+from scipy.sparse import csr_matrix
+
+import jdfl
+from jdfl import device_memory, models
+from jdfl.config import problem as config
+from jdfl.problems import Dataset, check_problem, load, neural_classification
+
+module = importlib.import_module("jdfl.problems.neural_classification")  # a function has its name
+digits = partial(neural_classification, "digits")
+SMALL = Dataset("small", np.arange(240, dtype=np.uint8).reshape(20, 12), np.arange(20, dtype=np.int32) % 2)
+
+
+def held(problem):
+    """Every node's images and labels without the padding."""
+    images, labels = (np.asarray(leaf) for leaf in problem.data)
+    sizes = np.asarray(problem.sizes)
+    return [(images[i, :size], labels[i, :size]) for i, size in enumerate(sizes)]
+
+
+def rows(images):
+    return sorted(image.tobytes() for image in np.asarray(images))
+
+
+def test_digits_are_eight_by_eight_and_each_is_at_one_node_or_in_the_test():
+    problem, data = digits(10), load("digits")
+    check_problem(problem)
+    parts = held(problem)
+    assert parts[0][0].shape[1:] == problem.model.shape == (8, 8, 1)
+    assert rows(np.concatenate([images for images, _ in parts] + [problem.test[0]])) == rows(data.features)
+    counts = np.bincount(np.concatenate([labels for _, labels in parts] + [problem.test[1]]))
+    np.testing.assert_array_equal(counts, np.bincount(data.labels))
+    sizes = [len(labels) for _, labels in parts]
+    assert max(sizes) - min(sizes) <= 1
+    assert not set(rows(problem.test[0])) & set(rows(np.concatenate([images for images, _ in parts])))
+
+
+def test_all_nodes_begin_with_the_models_parameters():
+    one, same, other = (digits(4, init_seed=seed) for seed in (1, 1, 2))
+    np.testing.assert_array_equal(one.begin(), np.broadcast_to(one.model.init(1), (4, one.n)))
+    np.testing.assert_array_equal(one.start, same.start)
+    assert not np.allclose(one.start, other.start)
+
+
+def test_what_is_shared_is_the_models_split():
+    assert digits(3).shared is None
+    assert digits(3, shared="all").n_shared == digits(3).n
+    by_preset, by_pattern = digits(3, shared="partpsp-1"), digits(3, shared=("layer1.*",))
+    assert by_preset.n_shared == by_pattern.n_shared == 64 * 10 + 10
+    split = models.mlp(shape=(8, 8, 1)).split(("layer3.*",))
+    assert digits(3, model=split).n_shared == split.n_shared < split.n
+    assert digits(3, model=split, shared="all").shared is None
+
+
+def test_partitions_follow_their_settings():
+    kinds = [
+        [len(np.unique(labels)) for _, labels in held(digits(10, partition="shards", shards_per_node=count))]
+        for count in (1, 3)
+    ]
+    assert max(kinds[0]) <= 3  # a piece as long as a class is large may hold the ends of two others
+    assert np.mean(kinds[0]) < 2 < np.mean(kinds[1])
+    unequal = np.asarray(digits(10, partition="dirichlet", alpha=0.1).sizes)
+    assert unequal.max() > 2 * unequal.min()
+
+
+def test_a_few_examples_are_drawn_at_random_and_keep_their_clients():
+    data = Dataset("own", SMALL.features, SMALL.labels, SMALL.features[:7], SMALL.labels[:7])
+    clients = np.arange(20) // 5
+    problem = neural_classification(data, 4, partition="clients", clients=clients, examples=15, test_examples=3, seed=1)
+    whole = np.asarray(data.features)
+    for client, (images, labels) in enumerate(held(problem)):
+        place = [int(np.flatnonzero((whole == image).all(axis=1))[0]) for image in images]
+        assert (clients[place] == client).all()
+        np.testing.assert_array_equal(labels, data.labels[place])
+    assert int(problem.sizes.sum()) == 15
+    assert len(problem.test[1]) == 3
+
+
+def test_clients_stay_with_their_examples_where_a_test_set_is_held_out():
+    clients = np.arange(20) // 10
+    for problem in (
+        neural_classification(SMALL, 2, partition="clients", clients=clients),
+        jdfl.problems.classification(SMALL, 2, partition="clients", clients=clients),
+    ):
+        for client, (images, _) in enumerate(held(problem)):
+            first = np.asarray(images)[:, 0].astype(int) // 12
+            assert set(clients[first]) == {client}
+        assert int(problem.sizes.sum()) == 16
+
+
+def test_images_become_what_the_model_takes():
+    square = SMALL.features.reshape(20, 4, 3)
+    flat = neural_classification(SMALL, 2)
+    assert flat.model.shape == (12,)
+    assert flat.data[0].dtype == np.uint8
+    grey = Dataset("grey", square, SMALL.labels)
+    assert neural_classification(grey, 2).model.shape == (4, 3, 1)
+    assert neural_classification(Dataset("x", square / 255, SMALL.labels), 2).data[0].dtype == np.float32
+    given = models.mlp(shape=(4, 3, 1), classes=2, hidden=2)
+    assert neural_classification(SMALL, 2, model=given).data[0].shape[2:] == (4, 3, 1)
+    coloured = module._model("resnet18", (28, 28, 1), 10, "float32")
+    assert (coloured.shape, coloured.n, coloured.examples_mix) == ((28, 28, 3), 11_181_642, False)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"m": 21}, r"at least 21 examples for 21 nodes, got n_examples = 16"),
+        ({"model": "mlpp"}, "'mlpp'"),
+        ({"model": 3}, "name or a model"),
+        ({"shared": "partpsp-9"}, "'partpsp-9'"),
+        ({"partition": "even"}, "'even'"),
+        ({"augment": "blur"}, "'blur'"),
+        ({"penalty": -1.0}, "penalty"),
+        ({"nodes_at_once": 0}, "nodes_at_once = 0.*None takes all"),
+        ({"examples": 17}, "examples = 17"),
+        ({"test_examples": 0}, "test_examples = 0"),
+        ({"clients": np.arange(19), "partition": "clients"}, r"clients of shape \(20\)"),
+        ({"dtype": "float16"}, "'float16'"),
+        ({"model": models.mlp(shape=(12,), classes=2, hidden=2), "dtype": "bfloat16"}, "Build the model with it"),
+        ({"model": models.mlp(shape=(13,), classes=2, hidden=2)}, r"images of shape \(12,\), got \(13,\)"),
+        ({"data": Dataset("text", csr_matrix(SMALL.features), SMALL.labels)}, "sparse ones in text"),
+        ({"data": Dataset("many", SMALL.features, SMALL.labels + 2), "model": models.mlp(shape=(12,), classes=2)}, "4"),
+        ({"data": "mnistt"}, "'mnistt'"),
+    ],
+    ids=lambda value: None if isinstance(value, dict) else "-".join(c for c in value if c.isalnum()),
+)
+def test_mistakes_are_named(options, words):
+    with pytest.raises(ValueError, match=words):
+        neural_classification(**{"data": SMALL, "m": 2} | options)
+
+
+def test_a_problem_too_large_for_the_memory_is_refused_before_it_is_built(monkeypatch):
+    problem = neural_classification(SMALL, 2)
+    monkeypatch.setattr(device_memory, "available", lambda: 2 * 4 * problem.n)
+    with pytest.raises(ValueError, match=rf"2 x {problem.n} parameters.*(At most m = 1 nodes would fit)"):
+        neural_classification(SMALL, 2)
+    monkeypatch.setattr(device_memory, "available", lambda: 10)
+    with pytest.raises(ValueError, match="Not even one node"):
+        neural_classification(SMALL, 2)
+
+
+def test_a_run_learns_the_digits():
+    problem = digits(5)
+    algorithm = jdfl.DPSGD(lr=0.5, gradients=jdfl.Gradients(batch=32, sampling="epochs"))
+    result = jdfl.run(algorithm, problem, jdfl.network.ring(5), steps=80, every=80, metrics=["accuracy"])
+    accuracy = result.history["accuracy"].to_numpy()
+    assert accuracy[0] < 0.3
+    assert accuracy[-1] > 0.85
+
+
+def test_the_configuration_builds_the_same_problem(tmp_path):
+    mirror = config.NeuralClassification(m=3, shared="layer1.*, layer2.*", examples=40, test_examples=9, penalty=0.25)
+    built = mirror.build()
+    direct = digits(3, shared=("layer1.*", "layer2.*"), examples=40, test_examples=9, penalty=0.25)
+    for one, other in zip(jax.tree.leaves(built), jax.tree.leaves(direct), strict=True):
+        np.testing.assert_array_equal(one, other)
+    assert jax.tree.structure(built) == jax.tree.structure(direct)
+    preset = config.NeuralClassification(m=3, shared="partpsp-1", examples=40).build()
+    assert preset.n_shared == 650
+    file = tmp_path / "clients.txt"
+    file.write_text("\n".join("ab"[k % 2] for k in range(len(load("digits").labels))))
+    parted = config.NeuralClassification(m=2, partition="clients", clients=str(file)).build()
+    assert parted.m == 2
+    with pytest.raises(FileNotFoundError):
+        config.NeuralClassification(m=2, partition="clients", clients=str(tmp_path / "no.txt")).build()
+
+
+def test_the_library_is_imported_without_flax():
+    told = "import sys, jdfl, jdfl.config; print('flax' in sys.modules)"
+    found = subprocess.run([sys.executable, "-c", told], capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == "False"
+
+
+@pytest.mark.parametrize("name", ["mnist", "fashion_mnist"])
+def test_real_images_are_kept_as_bytes(data_dir, name):
+    problem = neural_classification(name, 10, shared="partpsp-1")
+    assert problem.data[0].shape == (10, 6000, 28, 28, 1)
+    assert problem.data[0].dtype == np.uint8
+    assert (problem.n, problem.n_shared, len(problem.test[1])) == (24_324, 7_850, 10_000)
+    np.testing.assert_array_equal(problem.sizes, np.full(10, 6000))

@@ -1,0 +1,121 @@
+"""Runs that would not fit into memory are refused before anything is allocated."""
+
+import re
+
+import jax
+import numpy as np
+import pytest
+
+import jdfl
+from jdfl import device_memory, models
+from jdfl.memory import estimate, require_memory
+from jdfl.problems import Dataset, neural_classification
+from tests.toy import M, N, network, problem
+
+DPSGD = jdfl.DPSGD(lr=0.1, gradients=jdfl.Gradients(batch=2))
+
+
+def network_of(images=60, m=6, **options):
+    features = np.random.default_rng(0).integers(0, 256, (images, 4, 4, 1), dtype=np.uint8)
+    data = Dataset("tiny", features, np.arange(images, dtype=np.int32) % 3)
+    return neural_classification(data, m, model=models.mlp(shape=(4, 4, 1), classes=3, hidden=3), **options)
+
+
+def test_the_estimate_is_the_sum_of_what_a_run_holds():
+    needed = estimate(DPSGD, problem, network)
+    assert sum(needed.values()) >= 4 * (4 * M * N)  # w itself, and three arrays like it
+    state = jdfl.run(DPSGD, problem, network, steps=1, metrics=[]).state
+    assert needed["the algorithm's state"] == sum(leaf.nbytes for leaf in jax.tree.leaves(state))
+    assert needed["activations"] == 0
+    heavier = estimate(jdfl.CEPS(s=3), problem, network)
+    assert heavier["the algorithm's state"] >= 2 * needed["the algorithm's state"]
+
+
+def test_nothing_is_computed_or_allocated_for_an_estimate(compilations):
+    estimate(DPSGD, problem, network)  # whatever it needs once
+    before, arrays = compilations(), len(jax.live_arrays())
+    needed = estimate(jdfl.DPSGD(lr=0.2, gradients=jdfl.Gradients(batch=2)), problem, network)
+    assert compilations() == before
+    assert len(jax.live_arrays()) <= arrays + 1
+    assert sum(needed.values()) > 0
+
+
+def test_activations_grow_with_the_batch_and_the_nodes_at_work():
+    together, apart = network_of(), network_of(nodes_at_once=2)
+    ring = jdfl.network.ring(6)
+
+    def activations(problem, **options):
+        return estimate(jdfl.DPSGD(gradients=jdfl.Gradients(**options)), problem, ring)["activations"]
+
+    assert activations(together, batch=2) == 3 * activations(apart, batch=2) == 6 * together.activation_bytes(2)
+    assert activations(together, batch=2) < activations(together, batch=8) <= activations(together)
+    assert activations(together, batch=2, sampling="poisson") == activations(together)
+
+
+def test_a_run_that_does_not_fit_is_refused_with_the_numbers(monkeypatch):
+    needed = sum(estimate(DPSGD, problem, network).values())
+    monkeypatch.setattr(device_memory, "available", lambda: needed)
+    require_memory(DPSGD, problem, network)
+    monkeypatch.setattr(device_memory, "available", lambda: needed - 1)
+    with pytest.raises(ValueError) as error:
+        require_memory(DPSGD, problem, network)
+    told = str(error.value)
+    for words in (f"m = {M} nodes", f"3 x {M} x {N} numbers", "the algorithm's state", f"At most m = {M - 1} nodes"):
+        assert words in told
+    monkeypatch.setattr(device_memory, "available", lambda: needed // 2)
+    with pytest.raises(ValueError, match=f"At most m = {M // 2} nodes"):
+        require_memory(DPSGD, problem, network)
+    monkeypatch.setattr(device_memory, "available", lambda: needed // (2 * M))
+    with pytest.raises(ValueError, match="Not even one node would fit"):
+        require_memory(DPSGD, problem, network)
+
+
+def test_fewer_nodes_at_once_are_proposed_where_that_helps(monkeypatch):
+    ring = jdfl.network.ring(6)
+    monkeypatch.setattr(device_memory, "available", lambda: 10**9)
+    together, apart = network_of(), network_of(nodes_at_once=2)
+    monkeypatch.setattr(device_memory, "available", lambda: 1000)
+    with pytest.raises(ValueError, match="nodes_at_once makes the activations smaller"):
+        require_memory(DPSGD, together, ring)
+    with pytest.raises(ValueError, match=re.escape("more memory.") + "$"):
+        require_memory(DPSGD, apart, ring)
+
+
+def test_what_surely_fits_and_what_is_not_known_is_not_looked_at(monkeypatch):
+    monkeypatch.setattr(jdfl.loop, "start", None)  # not even traced
+    for room in (None, 10**12):
+        monkeypatch.setattr(device_memory, "available", lambda room=room: room)
+        require_memory(DPSGD, problem, network)
+
+
+class Device:
+    def __init__(self, platform, stats):
+        self.platform, self.stats = platform, stats
+
+    def memory_stats(self):
+        return self.stats
+
+
+@pytest.mark.parametrize(
+    ("stats", "left"),
+    [({"bytes_limit": 1000, "bytes_in_use": 300}, 700), ({"bytes_limit": 1000}, 1000), ({}, None), (None, None)],
+    ids=["used", "unused", "silent", "none"],
+)
+def test_a_gpu_says_what_it_has_left(monkeypatch, stats, left):
+    monkeypatch.setattr(jax, "local_devices", lambda: [Device("gpu", stats)])
+    assert device_memory.available() == left
+
+
+def test_a_cpu_has_what_the_system_and_its_control_group_leave(monkeypatch, tmp_path):
+    monkeypatch.setattr(jax, "local_devices", lambda: [Device("cpu", None)])
+    monkeypatch.setattr(device_memory, "_MEMINFO", tmp_path / "meminfo")
+    monkeypatch.setattr(device_memory, "_GROUP", tmp_path)
+    assert device_memory.available() is None
+    (tmp_path / "meminfo").write_text("MemTotal:       9000 kB\nMemAvailable:    700 kB\nBuffers: 3 kB\n")
+    assert device_memory.available() == 700 * 1024
+    (tmp_path / "memory.max").write_text("500000\n")
+    (tmp_path / "memory.current").write_text("300000\n")
+    (tmp_path / "memory.stat").write_text("anon 5\ninactive_file 100000\n")
+    assert device_memory.available() == 300_000
+    (tmp_path / "memory.max").write_text("max\n")
+    assert device_memory.available() == 700 * 1024
