@@ -28,6 +28,7 @@ NODES, BATCH, EPOCHS, SYNCHRONISED = 10, 100, 12, 4
 MILESTONES = (5, 10)  # epochs
 RATE, NOISE_RATE = 0.1, 1e-3
 SHARED = {"PartPSP-1": "partpsp-1", "PartPSP-2": "partpsp-2", "SGPDP": "all", "PEDFL": "all"}
+PARTS = {"1 layer": "partpsp-1", "2 layers": "partpsp-2", "all layers": "all"}  # of the perceptron
 
 
 @dataclass(frozen=True)
@@ -42,6 +43,8 @@ class Task:
     test_examples: int | None = None
     lr_shared: float = RATE
     clip: float | None = None
+    batch: int = BATCH
+    rounds: int | None = None  # with batches drawn with replacement; None: whole epochs, in the order of the data
     options: tuple[tuple[str, Any], ...] = ()  # of neural_classification
 
 
@@ -89,14 +92,17 @@ def problem_of(task: Task, shared: str, m: int = NODES, seed: int = 0) -> Neural
     return replace(made, mean=half, deviation=half)
 
 
-def batch_of(problem: NeuralProblem) -> int:
-    """100, or what the smallest node has."""
-    return min(BATCH, int(np.min(np.asarray(problem.sizes))))
+def batch_of(problem: NeuralProblem, task: Task | None = None) -> int:
+    """100 or the task's, or what the smallest node has; batches drawn with replacement fit any node."""
+    batch = BATCH if task is None else task.batch
+    return batch if task is not None and task.rounds else min(batch, int(np.min(np.asarray(problem.sizes))))
 
 
 def rounds_of(task: Task, problem: NeuralProblem) -> tuple[int, tuple[int, ...]]:
     """All rounds, and those in which rates fall."""
-    epoch = int(np.max(np.asarray(problem.sizes))) // batch_of(problem)
+    if task.rounds is not None:
+        return task.rounds, tuple(task.rounds * e // EPOCHS for e in MILESTONES)
+    epoch = int(np.max(np.asarray(problem.sizes))) // batch_of(problem, task)
     return task.epochs * epoch, tuple(int(epoch * round(e * task.epochs / EPOCHS, 9)) for e in MILESTONES)
 
 
@@ -107,15 +113,16 @@ def networks(m: int = NODES, *, every: int = SYNCHRONISED, hops: str = "code") -
     return {name: network.synchronised(one, every) for name, one in made.items()}
 
 
-def gradients(problem: NeuralProblem, clip: float | None = None) -> jdfl.Gradients:
+def gradients(problem: NeuralProblem, task: Task, clip: float | None = None) -> jdfl.Gradients:
     """Batches in a fixed order, clipped as a whole in l1, or not at all."""
-    return jdfl.Gradients(batch=batch_of(problem), sampling="in order", clip=clip, per="batch", norm="l1")
+    batch, sampling = batch_of(problem, task), "replacement" if task.rounds else "in order"
+    return jdfl.Gradients(batch=batch, sampling=sampling, clip=clip, per="batch", norm="l1")
 
 
 def method(name: str, task: Task, problem: NeuralProblem, dpps: jdfl.DPPS) -> Any:
     """PartPSP-1, PartPSP-2, SGPDP or PEDFL with the published settings over the protocol."""
     _, milestones = rounds_of(task, problem)
-    given: dict[str, Any] = {"gradients": gradients(problem, task.clip), "dpps": dpps, "milestones": milestones}
+    given: dict[str, Any] = {"gradients": gradients(problem, task, task.clip), "dpps": dpps, "milestones": milestones}
     if name.startswith("PartPSP"):
         return jdfl.PartPSP(lr_shared=task.lr_shared, lr_local=RATE, **given)
     kind = {"SGPDP": jdfl.SGP, "PEDFL": jdfl.PEDFL}[name]
@@ -128,7 +135,7 @@ def alone(problem: NeuralProblem, task: Task, *, frozen: bool = False) -> tuple[
 
     _, milestones = rounds_of(task, problem)
     schedule = optax.piecewise_constant_schedule(RATE, dict.fromkeys(milestones, 0.1))
-    descent = {"optimizer": optax.sgd(schedule), "gradients": gradients(problem)}
+    descent = {"optimizer": optax.sgd(schedule), "gradients": gradients(problem, task)}
     if frozen:
         return jdfl.LocalOnly(train="local", **descent), problem
     return jdfl.LocalOnly(**descent), replace(problem, shared=0)
@@ -146,3 +153,12 @@ def trained(
     """The whole run, measured at its end."""
     steps, _ = rounds_of(task, problem)
     return jdfl.run(algorithm, problem, net, steps=steps, every=steps, key=key, metrics=list(metrics))
+
+
+def watched(
+    task: Task, problem: NeuralProblem, net: Any, dpps: jdfl.DPPS, *, steps: int, key: int = 0
+) -> tuple[np.ndarray, float]:
+    """True distances and S of all rounds [steps, 2] of PartPSP, and its accuracy; NaN after a round that overflows."""
+    algorithm = method("PartPSP-1", task, problem, replace(dpps, watch=True))
+    result = jdfl.run(algorithm, problem, net, steps=steps, every=steps, key=key, metrics=["accuracy"])
+    return np.asarray(result.state.shared.seen, np.float64), result.final["accuracy"]

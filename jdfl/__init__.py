@@ -4,7 +4,7 @@ result = jdfl.run(jdfl.CEPS.paper(s=10), jdfl.problems.example1(m=32), jdfl.netw
 stop=jdfl.consensus_below(5e-3, per=10))
 """
 
-from jdfl import network, privacy, problems
+from jdfl import models, network, privacy, problems
 from jdfl.accountant import account, account_plan, calibrate, planned_releases
 from jdfl.algorithms import (
     CEPS,
@@ -96,6 +96,7 @@ __all__ = [
     "compare",
     "consensus_below",
     "gradient_below",
+    "models",
     "network",
     "objective_below",
     "planned_releases",

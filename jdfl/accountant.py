@@ -92,6 +92,11 @@ def calibrate(
     Raises ValueError where nothing may be claimed, and for targets that make no sense.
     """
     checks.positive("It is what all rounds together may spend.", epsilon=epsilon)
+    if hasattr(algorithm, "dpps"):
+        raise ValueError(
+            f"Expected an algorithm with one multiplier of its noise, got {type(algorithm).__name__}, whose noise follows "
+            "a schedule. Look for its b with jdfl.account_plan."
+        )
     place = noise_place(algorithm)
     guarantee = algorithm.privacy(problem)
     counts, records = planned_releases(algorithm, problem, network, steps=steps, key=key), records_of(problem)

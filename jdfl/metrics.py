@@ -71,7 +71,7 @@ def class_accuracies(w: Array, problem: Problem) -> tuple[Array, Array]:
     """The share of every class's test examples classified correctly, and the classes' shares of the test set [classes].
 
     The first is [k, classes] for the k different sets of parameters that there are: one, the average, or every node's
-    where some parameters stay with the nodes. A class without examples has accuracy 0.
+    where something stays with the nodes. A class without examples has accuracy 0.
     """
     labels = problem.test[1].astype(jnp.int32)  # pyright: ignore[reportOptionalSubscript]
     classes = max(2, getattr(problem, "classes", 2))
@@ -82,7 +82,7 @@ def class_accuracies(w: Array, problem: Problem) -> tuple[Array, Array]:
         right = (problem.predict(w_i, data) == labels).astype(w.dtype)
         return jnp.dot(label_is, right, precision=HIGHEST) / jnp.maximum(size, 1.0)
 
-    if problem.n_shared < problem.n:
+    if problem.personal:
         found = problem.each(one, personal(w, problem), problem.data)
     else:
         found = one(average(w), problem.local(0)[0])[None]
@@ -107,7 +107,7 @@ def accuracy_own(w: Array, problem: Problem) -> Array:
     The test set's classes are weighted by the labels of the node's training examples.
     """
     found, share = class_accuracies(w, problem)
-    mix = label_shares(problem, found.shape[1]) * (share > 0)
+    mix = jnp.where((share > 0)[None], label_shares(problem, found.shape[1]), 0.0)
     mix = mix / jnp.maximum(jnp.sum(mix, axis=1, keepdims=True), jnp.finfo(mix.dtype).tiny)
     return jnp.mean(jnp.sum(found * mix, axis=1))
 

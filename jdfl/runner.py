@@ -14,6 +14,7 @@ from jdfl.base import Algorithm
 from jdfl.checkpoint import Checkpoint
 from jdfl.clock import Clock
 from jdfl.interruption import Interruption
+from jdfl.memory import require_memory
 from jdfl.metrics import Metric, default_metrics, resolve
 from jdfl.network import check_graph
 from jdfl.network.graph import Network
@@ -51,6 +52,7 @@ def check_run(
     algorithm.check(problem, network)
     if stop is not None:
         stop.check()
+    require_memory(algorithm, problem, network)
     return planned(algorithm, problem, network, steps)
 
 

@@ -39,6 +39,7 @@ from jdfl import checks, ops, struct
 from jdfl.algorithms.gradients import Gradients
 from jdfl.base import Info, Round
 from jdfl.codecs import Codec, Dense, OneBit, receive, transmit
+from jdfl.network import refuse_synchronised
 from jdfl.network.graph import Network, gather_sum, sample_neighbours
 from jdfl.privacy import Gaussian, Guarantee, Mechanism, Published, classical_gaussian
 from jdfl.problems import Problem
@@ -111,6 +112,7 @@ class CEPS:
         checks.shape((), "It is one number for all nodes.", **one)
         checks.positive(mu=self.mu, step_scale=self.step_scale)
         checks.literals(self)
+        refuse_synchronised(network, "CEPS")
         degrees = np.asarray(network.at(jnp.int32(0), jax.random.key(0)).mask).sum(axis=1)
         if self.own == "always" and degrees.max() and self.rate * (degrees.max() + 1) <= 1:
             raise ValueError(
@@ -134,8 +136,8 @@ class CEPS:
         elif not np.all(np.asarray(problem.curvature) > 0):
             flat = int(np.argmin(np.asarray(problem.curvature)))
             raise ValueError(
-                f"Expected data that curve every node's loss, got curvature 0 at node {flat}: all its features are "
-                "zero. Leave that node out, or give sigma."
+                f"Expected a loss whose curvature is known and positive, got curvature 0 at node {flat}: all its "
+                "features are zero, or, as for a neural network, there is no bound. Leave that node out, or give sigma."
             )
         checks.one_of((False, True), own_coded=self.own_coded)
         if self.block is not None:

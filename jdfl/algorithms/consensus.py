@@ -2,9 +2,9 @@
 
     eps_i^0 = -grad f_i(x^0), clipped;   eps_i^k = 0 afterwards
 
-With f_i(x) = ||x - v_i||^2 / 2 (`problems.averaging`) and x^0 = 0 node i's vector is v_i. Without noise this is push-sum:
-D. Kempe, A. Dobra, J. Gehrke: Gossip-Based Computation of Aggregate Information, 2003. With noise every round adds to
-what the nodes agree on.
+With f_i(x) = ||x - v_i||^2 / 2 (`problems.averaging`) and x^0 = 0 node i's vector is v_i. Without noise this is
+push-sum: D. Kempe, A. Dobra, J. Gehrke: Gossip-Based Computation of Aggregate Information, 2003. With noise every round
+adds to what the nodes agree on.
 
 Axes: m nodes, n entries of a vector.
 """

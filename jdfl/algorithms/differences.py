@@ -41,6 +41,8 @@ def pull(codec: Codec, x: Array, round: Round, purpose: int) -> Array:
     z = x if exact(codec, x) else received(codec, x, round, (graph.out_degree > 0) | (graph.in_degree > 0), purpose)
     z = z - z[:1]  # the same for all nodes, which changes no difference: near agreement nothing is left to round
     total = graph.self_weight.astype(x.dtype) + jnp.sum(graph.weight.astype(x.dtype), axis=1)  # 1, up to its rounding
+    if graph.synchronised is not None:
+        total = jnp.where(graph.synchronised, 1, total)
     return mix(graph, z) - total[:, None] * z
 
 

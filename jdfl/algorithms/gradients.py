@@ -223,7 +223,7 @@ class Gradients:
         largest, total = jnp.max(problem.weight, axis=1), jnp.sum(problem.weight, axis=1)
         if self.per == "batch" or (self.batch is not None and self.sampling == "replacement"):
             share = jnp.ones_like(total)
-        elif self.sampling in ("epochs", "in order"):
+        elif self.batch is not None and self.sampling in ("epochs", "in order"):
             least = jnp.min(jnp.where(problem.weight > 0, problem.weight, jnp.inf), axis=1)
             share = largest / (self.batch * least)
         elif self.batch is not None:

@@ -7,8 +7,8 @@ Optimization (Algorithm 2). With y_i the corrected shared parameters, l_i the lo
     g_i  = grad_s f_i(y_i, l_i), clipped
     DPPS with eps_i = -gamma_s g_i
 
-The shared part is the first `problem.n_shared` parameters. All three rates are multiplied by `decay` at every milestone,
-as in the published code. With everything shared and no noise this is SGP.
+The shared part is the first `problem.n_shared` parameters. All three rates are multiplied by `decay` at every
+milestone, as in the published code. With everything shared and no noise this is SGP.
 
 A local part changes with every record of its node, so that clipping single examples bounds no more of what one record
 changes than clipping the node's whole gradient does: what is told of privacy is told of whole nodes.

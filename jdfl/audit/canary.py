@@ -45,7 +45,8 @@ class Limit:
         gradients, updates = getattr(algorithm, "gradients", None), getattr(algorithm, "updates", None)
         owner = gradients if updates is None else updates
         if owner is None and hasattr(algorithm, "dpps"):  # of a node's vector, in average consensus
-            return cls(None if algorithm.clip is None else float(algorithm.clip), "l1")
+            clip = getattr(algorithm, "clip", None)
+            return cls(None if clip is None else float(clip), "l1")
         clip = getattr(owner, "clip", None)
         return cls(None if clip is None else float(clip), getattr(owner, "norm", "l2"))
 

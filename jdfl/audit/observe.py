@@ -163,5 +163,7 @@ def _three(rows: Array, graph: Graph, node: Array) -> Array:
     """Of rows [m, f]: the node's own, W times rows there, and the mean of those it hears (0 for nobody) [3 f]."""
     own, heard = rows[node], rows[graph.senders[node]]
     mixed = graph.self_weight[node].astype(rows.dtype) * own + graph.weight[node].astype(rows.dtype) @ heard
+    if graph.synchronised is not None:
+        mixed = jnp.where(graph.synchronised, jnp.mean(rows, axis=0), mixed)
     mask = graph.mask[node].astype(rows.dtype)
     return jnp.concatenate([own, mixed, mask @ heard / jnp.maximum(jnp.sum(mask), 1.0)])

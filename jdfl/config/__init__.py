@@ -36,6 +36,7 @@ from jdfl.config.network import (
     BarabasiAlbert,
     Circulant,
     Complete,
+    DOut,
     EdgeListFile,
     ErdosRenyi,
     Exponential,
@@ -48,7 +49,7 @@ from jdfl.config.network import (
     WattsStrogatz,
 )
 from jdfl.config.privacy import Privacy
-from jdfl.config.problem import Classification, Example1
+from jdfl.config.problem import Classification, Example1, NeuralClassification
 from jdfl.config.push_sum import DPPS, PEDFL, SGP, AverageConsensus, PartPSP
 from jdfl.config.sequences import (
     Changing,
@@ -63,7 +64,7 @@ from jdfl.config.sequences import (
     RandomNeighbours,
 )
 from jdfl.config.stop import AutoStop, ConsensusStop, GradientStop, ObjectiveStop
-from jdfl.config.wrappers import LinkLoss, NodeParticipation, PartialCommunication, Wrapped
+from jdfl.config.wrappers import LinkLoss, NodeParticipation, PartialCommunication, Synchronised, Wrapped
 from jdfl.config.yaml_text import members
 from jdfl.network import Network
 from jdfl.problems import Problem
@@ -94,6 +95,7 @@ __all__ = [
     "ConsensusStop",
     "DFedAvgM",
     "DFedSAM",
+    "DOut",
     "Dense",
     "EdgeListFile",
     "ErdosRenyi",
@@ -111,6 +113,7 @@ __all__ = [
     "LocalOnly",
     "LowRank",
     "Matcha",
+    "NeuralClassification",
     "NodeParticipation",
     "ObjectiveStop",
     "OneBit",
@@ -130,6 +133,7 @@ __all__ = [
     "Sign",
     "Sparse",
     "Star",
+    "Synchronised",
     "Torus",
     "Updates",
     "WattsStrogatz",
@@ -147,7 +151,7 @@ _run = defaults(runner.run)
 class RunConfig:
     """Everything that decides a run."""
 
-    problem: Example1 | Classification = Example1()  # noqa: RUF009 (frozen)
+    problem: Example1 | Classification | NeuralClassification = Example1()  # noqa: RUF009 (frozen)
     """What the nodes learn."""
     network: Fixed | Changing | Wrapped = ErdosRenyi()  # noqa: RUF009 (frozen)
     """Who hears whom."""

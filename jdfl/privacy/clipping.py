@@ -16,9 +16,11 @@ from jdfl.privacy.mechanisms import Norm
 def factor(lengths: Array, clip: Array | float) -> Array:
     """What vectors of these lengths are multiplied by; 0 for a length that is not finite.
 
-    A length too large for its type is not known, so that nothing but 0 bounds what such a vector contributes.
+    A length too large for its type is not known, so that nothing but 0 bounds what such a vector contributes. Factors
+    too small for all of their digits are 0, too: rounded up they would not bound.
     """
-    return jnp.where(jnp.isfinite(lengths), jnp.minimum(1.0, clip / jnp.where(lengths > clip, lengths, clip)), 0.0)
+    scale = jnp.minimum(1.0, clip / jnp.where(lengths > clip, lengths, clip))
+    return jnp.where(jnp.isfinite(lengths) & (scale >= jnp.finfo(scale.dtype).tiny), scale, 0.0)
 
 
 def clipped(x: Array, norm: Norm, clip: Array | float) -> Array:

@@ -22,6 +22,7 @@ Axes: m nodes, d entries of a vector, T rounds, K earlier rounds that still tell
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
@@ -30,7 +31,7 @@ from scipy.optimize import brentq
 
 from jdfl import checks
 
-MOST_WORK = 3e11  # numbers that a schedule may take
+MOST_WORK = 2e10  # numbers that a schedule may take
 MOST = 1e18  # of a schedule, in float32
 _SAME = 1e-10  # what nodes do not share of a round; below it the round is followed no further
 
@@ -41,7 +42,7 @@ def real(x: Array) -> Array:
 
 
 def published(
-    before: Array, noise: Array, step: Array, start: Array, first: Array, *, constant: Array, contraction: Array
+    before: Array, noise: Array, step: Array, start: Array, first: Array, *, constant: Any, contraction: Any
 ) -> Array:
     """The paper's S_i [m] (Eq. 22), no bound.
 
@@ -89,7 +90,8 @@ def certified(
 
 def _excess(x: float) -> float:
     """The eta > 0 with eta - ln(1 + eta) = x."""
-    return float(brentq(lambda eta: eta - math.log1p(eta) - x, 0.0, 2 * x + 2 * math.sqrt(x) + 1e-12))
+    found: Any = brentq(lambda eta: eta - math.log1p(eta) - x, 0.0, 2 * x + 2 * math.sqrt(x) + 1e-12)
+    return float(found)
 
 
 class _Follower:

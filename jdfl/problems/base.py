@@ -49,6 +49,11 @@ class Problem:
         return self.n if self.shared is None else self.shared
 
     @property
+    def personal(self) -> bool:
+        """Whether what a node predicts depends on more than the parameters that are common to all."""
+        return self.n_shared < self.n
+
+    @property
     def dtype(self) -> Any:
         """The floating type of the parameters."""
         return self.weight.dtype

@@ -55,6 +55,11 @@ class NeuralProblem(Problem):
         """The number of classes."""
         return self.model.classes
 
+    @property
+    def personal(self) -> bool:
+        """Whether what a node predicts depends on its own parameters, or on its own examples' statistics."""
+        return self.n_shared < self.n or self.model.examples_mix
+
     def each(self, function: Callable[..., Any], *stacked: Any) -> Any:
         """`function` of every node's rows of `stacked`, leaves [m, ...], for `nodes_at_once` nodes side by side."""
         if self.nodes_at_once is None:

@@ -57,9 +57,13 @@ PROBLEMS = problems()
 
 @partial(jax.jit, static_argnames=("prepared",))
 def evaluate(gradients, problem, w, key, prepared=True):
-    gradients = gradients.prepare(problem) if prepared else gradients
-    net = network()
-    return gradients(w, problem, jdfl.Round(jnp.int32(0), key, net.graph, jnp.arange(M, dtype=jnp.int32)))
+    round = first_round(key)
+    gradients = gradients.prepare(problem, round) if prepared else gradients
+    return gradients(w, problem, round)
+
+
+def first_round(key):
+    return jdfl.Round(jnp.int32(0), key, network().graph, jnp.arange(M, dtype=jnp.int32))
 
 
 def point(problem):
@@ -88,15 +92,15 @@ def test_clipping_is_per_example_in_every_norm_and_however_it_is_computed(name, 
 
 
 def test_the_features_lengths_are_computed_once_and_only_where_they_help():
-    clip = jdfl.Gradients(clip=CLIP)
-    assert clip.prepare(PROBLEMS["linear"]).lengths.shape == PROBLEMS["linear"].weight.shape
+    clip, round = jdfl.Gradients(clip=CLIP), first_round(jax.random.key(0))
+    assert clip.prepare(PROBLEMS["linear"], round).lengths.shape == PROBLEMS["linear"].weight.shape
     for gradients, name in (
         (jdfl.Gradients(), "linear"),
         (clip, "opaque"),
         (jdfl.Gradients(clip=CLIP, batch=2), "linear"),
         (jdfl.Gradients(clip=CLIP, per="batch"), "linear"),
     ):
-        assert gradients.prepare(PROBLEMS[name]).lengths is None
+        assert gradients.prepare(PROBLEMS[name], round).lengths is None
 
 
 @jdfl.struct.dataclass

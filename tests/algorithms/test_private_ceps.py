@@ -79,10 +79,11 @@ def test_steps_are_stretched_also_where_sigma_is_given_and_once_only():
 
 def test_lengths_of_other_data_are_never_used():
     """An algorithm that was prepared on one problem is prepared anew on another."""
-    small = jdfl.Gradients(clip=CLIP).prepare(example(np.float32))
+    round = jdfl.Round(jnp.int32(0), jax.random.key(0), network().graph, jnp.arange(M, dtype=jnp.int32))
+    small = jdfl.Gradients(clip=CLIP).prepare(example(np.float32), round)
     A, b = example(np.float32).data
     large = example(np.float32).replace(data=(100 * A, b))
-    np.testing.assert_allclose(small.prepare(large).lengths, 100 * small.lengths, rtol=1e-5)
+    np.testing.assert_allclose(small.prepare(large, round).lengths, 100 * small.lengths, rtol=1e-5)
 
 
 @pytest.mark.parametrize("scale", [1.0, 1e6, 1e25])

@@ -100,7 +100,7 @@ def attack(kind: str, m: int, d: int, bounds: np.ndarray, draw: np.random.Genera
     return eps / np.abs(eps).sum(axis=2, keepdims=True) * bounds[:, None, None] * (1 - 1e-6)
 
 
-@hypothesis.settings(max_examples=60)
+@hypothesis.settings(max_examples=40)
 @given(
     name=st.sampled_from(sorted(NETWORKS)),
     kind=st.sampled_from(["halves", "signs", "skewed", "one node", "chasing"]),

@@ -1,0 +1,143 @@
+"""What a round of PartPSP costs beside a loop over the nodes in PyTorch, both on one core with one thread.
+
+Run `python -m benchmarks.partpsp_vs_loop [--quick] [--out DIR]`; PyTorch is the optional dependency "benchmarks". Both
+do the same work: PartPSP-1 on the perceptron 784-10-784-10 with a residual connection at width 784, batches of 100 in
+the order of the data, one gradient for the local part and one for the shared part, Laplace noise scaled by the real
+sensitivity on every message, a 4-Out network, synchronised every 4th round. Without noise they end with the same
+parameters, which is checked first.
+
+The loop is a list of modules, one after another, as code with PyTorch usually is; its images are numbers in memory
+already, and it takes the gradients it needs alone. The published code looks for the sensitivity pair by pair; the loop
+is timed with that and with one call of `torch.cdist`, and with both ways to draw the noise. It is held against the
+fastest.
+
+Axes: N nodes, d shared parameters.
+"""
+
+import os
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from itertools import product
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import jdfl
+from benchmarks.common import Row, interleaved, options, ratios, report, row
+from jdfl import loop
+from jdfl.problems import Dataset, NeuralProblem, datasets, neural_classification
+
+NAME = "partpsp_vs_loop"
+GOALS = {10: ">= 3", 40: ">= 5"}
+DEGREE, SYNCHRONISED = 4, 4
+BATCH, RATE, NOISE_RATE, B = 100, 0.1, 1e-3, 1.0
+CHECKED = 10  # rounds without noise after which parameters are compared
+
+
+def problem_of(m: int) -> NeuralProblem:
+    """MNIST over m nodes, pixels in [-1, 1], or random images of its size where there is no MNIST."""
+    half = jnp.full((1,), 0.5, jnp.float32)
+    made = neural_classification(data(), m, model="mlp", shared="partpsp-1", standardise=False)
+    return replace(made, mean=half, deviation=half)
+
+
+def data() -> str | Dataset:
+    """MNIST, or as many random images where it is not at hand."""
+    try:
+        datasets.locate("mnist")
+    except (FileNotFoundError, ValueError):
+        draw = np.random.default_rng(0)
+        images = draw.integers(0, 256, (60_000, 28, 28, 1), np.uint8)
+        return Dataset("random images", images, draw.integers(0, 10, 60_000, np.int32), images[:100], np.arange(100, dtype=np.int32) % 10)
+    return "mnist"
+
+
+def of_jdfl(problem: NeuralProblem, b: float | None, rounds: int) -> Callable[[], Any]:
+    """A function that goes `rounds` rounds on, as `jdfl.run` does between two records, and gives the parameters."""
+    network = jdfl.network.synchronised(jdfl.network.d_out(problem.m, DEGREE), SYNCHRONISED)
+    dpps = jdfl.DPPS(b=b, noise_rate=NOISE_RATE, sensitivity="real")
+    gradients = jdfl.Gradients(batch=BATCH, sampling="in order")
+    algorithm = jdfl.PartPSP(lr_shared=RATE, lr_local=RATE, gradients=gradients, dpps=dpps)
+    setting = loop.setting(algorithm, problem, network, None, jax.random.key(0))
+    algorithm, carry, _ = loop.start(setting, ())
+    setting = setting.replace(algorithm=algorithm)  # pyright: ignore[reportAttributeAccessIssue]
+    carries = [carry]
+
+    def work() -> Any:
+        carry, _ = loop.advance(carries.pop(), setting, jnp.int32(2**30), rounds, 1, ())
+        carries.append(carry)
+        return jax.block_until_ready(carry.state)
+
+    return work
+
+
+def of_torch(problem: NeuralProblem, b: float | None, rounds: int, apart: str, draw: str) -> Callable[[], Any]:
+    """The same rounds as a loop over modules."""
+    from benchmarks.torch_loop import Loop
+
+    nodes = Loop(problem, BATCH, DEGREE, SYNCHRONISED, RATE, NOISE_RATE, b)
+
+    def work() -> Any:
+        for _ in range(rounds):
+            nodes.round(apart, draw)
+        return nodes
+
+    return work
+
+
+def check(problem: NeuralProblem) -> None:
+    """Without noise both ways end with the same parameters: AssertionError where they differ."""
+    state = of_jdfl(problem, None, CHECKED)()
+    nodes = of_torch(problem, None, CHECKED, "pairs", "laplace")()
+    ours = np.concatenate([state.shared.y, state.local], axis=1)
+    assert np.abs(ours - np.asarray(problem.begin())).max() > 0.01, "nothing was learnt"
+    np.testing.assert_allclose(ours, nodes.parameters(problem.model), atol=1e-4, rtol=0)
+
+
+def figures(problem: NeuralProblem, rounds: int, repeats: int) -> list[Row]:
+    """Milliseconds of a round in every way, interleaved, and the loops over jdfl."""
+    check(problem)
+    loops = {f"{a}, {d}": (a, d) for a, d in product(("pairs", "cdist"), ("laplace", "exponential"))}
+    ways = {"jdfl": of_jdfl(problem, B, rounds)}
+    ways |= {name: of_torch(problem, B, rounds, *ways) for name, ways in loops.items()}
+    seconds = interleaved(ways, repeats)
+    case = f"N={problem.m} d={problem.n_shared} n={problem.n}"
+    lines = [row(case, f"a round, {name}", [1e3 * s / rounds for s in times], "ms") for name, times in seconds.items()]
+    best = min(loops, key=lambda name: float(np.median(seconds[name])))
+    for name in loops:
+        goal = GOALS.get(problem.m, "") if name == best else ""
+        lines.append(row(case, f"{name} / jdfl", ratios(seconds[name], seconds["jdfl"]), "x", goal))
+    return lines
+
+
+def main(arguments: Sequence[str] | None = None) -> list[Row]:
+    """All figures; none where PyTorch is not installed."""
+    chosen = options("Rounds of PartPSP against a loop over nodes in PyTorch", arguments)
+    try:
+        import torch
+    except ImportError:
+        print("PyTorch is not installed, so there is nothing to compare with: pip install 'jdfl[benchmarks]'.")
+        return []
+    cores = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, {max(cores)})  # of all threads that are started from here on
+    torch.set_num_threads(1)
+    try:
+        sizes, repeats = ((4,), 2) if chosen.quick else ((10, 40, 80), 15)
+        rows = []
+        for m in sizes:
+            problem = problem_of(m)
+            rows += figures(problem, 4 if chosen.quick else max(4, 120 // m // 4 * 4), repeats)
+    finally:
+        os.sched_setaffinity(0, cores)
+    if chosen.quick:
+        rows = [replace(one, goal="", met=None) for one in rows]  # goals are for real sizes
+    versions = f"jax {jax.__version__}, PyTorch {torch.__version__}"
+    report(f"PartPSP-1 on one core of {jax.devices()[0].device_kind}: {versions}", rows, chosen.out, NAME)
+    return rows
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

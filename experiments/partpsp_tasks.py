@@ -1,0 +1,89 @@
+"""The models and data of the DPPS paper's tables, in full or in a smaller form that says so in its name.
+
+The perceptron fits any machine. ResNet-18 (Fashion-MNIST, l1 clip 100) and the vision transformer (CIFAR-10) are run in
+full where there is an accelerator. Elsewhere, or in small versions, they are "reduced": a narrow network, few images,
+small batches, the same ten nodes.
+
+The published code has shared rates of 1e-5 to .1 for the ResNet: both ends are cases of their own. The published
+transformers start from weights trained on CIFAR-10 itself; these start at random. GroupNorm stands for BatchNorm.
+"""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import jdfl
+from experiments.partpsp_common import Task, images, mlp_task, on_accelerator
+from jdfl.problems.datasets import locate
+
+ROWS = ("mlp", "resnet", "vit")
+PAPER_TITLES = {"mlp": "MLP/MNIST", "resnet": "ResNet-18/FMNIST", "vit": "ViT/CIFAR-10"}
+RESNET_RATES = (0.1, 1e-5)
+RESNET_CLIP = 100.0
+_EPOCHS, _BATCH = 6, 20  # of the reduced forms
+
+
+def chosen_rows(arguments: Sequence[str] | None, default: Sequence[str] = ROWS) -> tuple[tuple[str, ...], list[str]]:
+    """What `--rows mlp,resnet,vit` chooses, and the other arguments; an unknown row ends with the usage."""
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument("--rows", default=",".join(default), help="some of mlp,resnet,vit")
+    known, rest = parser.parse_known_args(sys.argv[1:] if arguments is None else list(arguments))
+    rows = tuple(str(known.rows).split(","))
+    unknown = [one for one in rows if one not in ROWS]
+    if unknown:
+        parser.error(f"Expected --rows to name some of {', '.join(ROWS)}, got {', '.join(unknown)}.")
+    return rows, rest
+
+
+def tasks(row: str, *, quick: bool = False) -> list[Task]:
+    """The cases of a row of the paper's tables."""
+    if row == "mlp":
+        return [mlp_task(quick=quick)]
+    small = quick or not on_accelerator()
+    if row == "resnet":
+        return [resnet_task(rate, small=small) for rate in RESNET_RATES]
+    return [vit_task(small=small)]
+
+
+def resnet_task(rate: float, *, small: bool) -> Task:
+    """ResNet-18 on Fashion-MNIST with a shared rate; `small`: width 8 and 2,000 images."""
+    data = images("fashion_mnist")
+    shape = (8, 8, 3) if data == "digits" else (28, 28, 3)
+    model = jdfl.models.resnet18(shape=shape, width=8 if small else 64)
+    title = f"ResNet-18, gamma_s = {rate:g}/{data}"
+    if not small:
+        return Task(title, data, model, lr_shared=rate, clip=RESNET_CLIP)
+    return _reduced(f"{title}, width 8", data, model, rate, RESNET_CLIP)
+
+
+def vit_task(*, small: bool) -> Task:
+    """The vision transformer on CIFAR-10; `small`: one layer of width 32 and 2,000 images."""
+    data = images("cifar10")
+    shape = (8, 8, 1) if data == "digits" else (32, 32, 3)
+    sizes = {"layers": 1, "heads": 2, "width": 32, "mlp": 64} if small else {}
+    model = jdfl.models.vit(shape=shape, **sizes)
+    title = f"ViT/{_called(data)}"
+    return _reduced(f"{title}, 1 layer, width 32", data, model) if small else Task(title, data, model)
+
+
+def _reduced(title: str, data: str, model: jdfl.models.Model, rate: float = 0.1, clip: float | None = None) -> Task:
+    """2,000 images, batches of 20, six epochs; of the digits all that there are."""
+    few = {} if data == "digits" else {"examples": 2000, "test_examples": 1000}
+    size = "" if data == "digits" else ", 2,000 images"
+    title = f"reduced: {title}{size}, batch {_BATCH}, {_EPOCHS} epochs"
+    return Task(title, data, model, _EPOCHS, lr_shared=rate, clip=clip, batch=_BATCH, **few)
+
+
+def _called(data: str) -> str:
+    """The data set's name, with what its file has lost."""
+    place = locate(data) if data == "cifar10" else None
+    if place is None:
+        return data
+    lossy = Path(place).suffix == ".npz" or any(Path(place).glob("*.npz"))
+    return "CIFAR-10 (JPEG q75)" if lossy else "CIFAR-10"
+
+
+def reduced(task: Task) -> bool:
+    """Whether a case is a smaller form of what the paper has."""
+    return task.title.startswith("reduced")
