@@ -93,9 +93,8 @@ def of_gradients(name: str, problem: Problem, network: Any, repeats: int) -> lis
     x = parameters(problem)
     round = jdfl.Round(jnp.int32(0), jax.random.key(0), network.graph, jnp.arange(problem.m, dtype=jnp.int32))
     clip = median_length(x, problem)
-    private = jdfl.Gradients(clip=clip).prepare(problem)
     plain = partial(gradients_of, jdfl.Gradients(), x, problem, round)
-    private = partial(gradients_of, jdfl.Gradients(clip=clip).prepare(problem), x, problem, round)
+    private = partial(gradients_of, jdfl.Gradients(clip=clip).prepare(problem, round), x, problem, round)
     case = f"{name} m={problem.m} q={problem.weight.shape[1]} n={problem.n}"
     lines = pair(case, {"clipped": private, "plain": plain}, repeats, GOAL if name in ("linear", "logistic") else "")
     if name != "sparse logistic":  # whose gradients, dense, are far larger than the data

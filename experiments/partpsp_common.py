@@ -23,6 +23,7 @@ import jdfl
 from jdfl import network
 from jdfl.models import Model
 from jdfl.problems import NeuralProblem, neural_classification
+from jdfl.problems.datasets import locate
 
 NODES, BATCH, EPOCHS, SYNCHRONISED = 10, 100, 12, 4
 MILESTONES = (5, 10)  # epochs
@@ -57,7 +58,7 @@ def images(*names: str) -> str:
     """The first of the data sets that is at hand; scikit-learn's digits where there are no files."""
     for name in names:
         try:
-            jdfl.problems.datasets.locate(name)
+            locate(name)
         except (FileNotFoundError, ValueError):
             continue
         return name

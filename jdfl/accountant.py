@@ -94,8 +94,8 @@ def calibrate(
     checks.positive("It is what all rounds together may spend.", epsilon=epsilon)
     if hasattr(algorithm, "dpps"):
         raise ValueError(
-            f"Expected an algorithm with one multiplier of its noise, got {type(algorithm).__name__}, whose noise follows "
-            "a schedule. Look for its b with jdfl.account_plan."
+            f"Expected an algorithm with one multiplier of its noise, got {type(algorithm).__name__}, whose noise "
+            "follows a schedule. Look for its b with jdfl.account_plan."
         )
     place = noise_place(algorithm)
     guarantee = algorithm.privacy(problem)

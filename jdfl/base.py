@@ -77,7 +77,7 @@ class Algorithm(Protocol):
     """A decentralized algorithm: what the nodes do in one round.
 
     It may also have these ClassVars: `tuned` with the names of the float fields that a comparison tunes; `uneven`, true
-    where rounds differ in how much there is to compute; `columns`, true where it is W's columns that must sum to one and
+    where rounds differ in how much there is to compute; `columns`, true where it is W's columns that must sum to one,
     not its rows, as in push-sum; `planned` with the dotted fields that `plan` fills in. And these methods:
 
     - `plan(problem, network, steps) -> Self`, on the host before a run: what follows from the network and the number of
