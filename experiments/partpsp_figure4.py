@@ -6,7 +6,7 @@ images, however many nodes there are, so that what it learns from does not chang
 first rates: after as many of the 300 in `experiments.partpsp_figure3`, ratios between the degrees 2 to 8 are what they
 are at the end to 3 per cent.
 
-The paper's figure has no numbers. Its claim is that RAS hardly depends on N while d is far below N. Here that means: for
+The paper has no numbers for it. Its claim is that RAS hardly depends on N while d is far below N. Here that means: for
 N >= 4 d the largest mean RAS of a degree is at most 1.25 times the smallest. A largest distance over all pairs grows
 with the number of pairs, however alike the nodes are; and where d = N - 2 or so, all nodes hear almost the same.
 """

@@ -1,9 +1,9 @@
 """PartPSP under label skew: when sharing a layer helps, on everybody's classes and on a node's own.
 
-Run `python -m experiments.partpsp_skew [--quick] [--seeds N] [--out DIR]`. The perceptron of Table II on 4-Out, split at
-random, by Dirichlet(alpha) per class, and with one label per node (sorted by label, a piece for each). "global" is the
-accuracy on the test set, "own" that on test examples in whose classes a node's training examples are distributed, both
-in the mean over the nodes.
+Run `python -m experiments.partpsp_skew [--quick] [--seeds N] [--out DIR]`. The perceptron of Table II on 4-Out, split
+at random, by Dirichlet(alpha) per class, and with one label per node (sorted by label, a piece for each). "global" is
+the accuracy on the test set, "own" that on test examples in whose classes a node's training examples are distributed,
+both in the mean over the nodes.
 
 Nodes then have from a few to thousands of examples. For all splits alike, batches of 100 are drawn with replacement,
 which fits the smallest node too, and runs have 720 rounds, rates falling at the same ones as in Table II.

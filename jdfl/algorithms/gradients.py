@@ -13,12 +13,12 @@ from jax import Array
 
 from jdfl import checks, ops, struct
 from jdfl.algorithms.clipping import check_slopes, clipped_sum
+from jdfl.algorithms.sampling import Sampler, sample
 from jdfl.base import Round
 from jdfl.privacy import NO_NOISE, Guarantee, Mechanism, Sampling, check_mechanism, clipped, stretch
 from jdfl.problems import Problem
 
-Sampler = Literal["replacement", "subset", "poisson", "epochs", "in order"]
-_BATCH, _NOISE, _ORDER, _VARIED = 31, 32, 34, 35  # purposes of the keys
+_NOISE, _VARIED = 32, 35  # purposes of the keys
 _LOOKS = 4  # most gradients of one step
 _AT_ONCE = 2**24  # numbers in the single-example gradients that are clipped at a time
 
@@ -139,7 +139,7 @@ class Gradients:
         """
         data, weight, total = problem.data, problem.weight, jnp.sum(problem.weight, axis=1)
         if self.batch is not None:
-            data, weight, total = self._sample(problem, round, step, steps)
+            data, weight, total = sample(problem, round, self.sampling, self.batch, self.order, step, steps)
             keys = ops.node_keys(jax.random.fold_in(round.key, step), _VARIED, round.node)
             data = jax.vmap(problem.varied)(keys, data)
         g = self.exact(w, problem, data, weight, total, part)
@@ -148,34 +148,6 @@ class Gradients:
         keys = ops.node_keys(jax.random.fold_in(round.key, step * _LOOKS + look), _NOISE, round.node)
         noisy = jax.vmap(self.mechanism.add)(keys, g, self.sensitivities(problem))
         return noisy if self.noisy == "always" else jnp.where(communicating, noisy, g)
-
-    def _sample(self, problem: Problem, round: Round, step: Array | int, steps: int) -> tuple[Any, Array, Array]:
-        """The examples of every node that a step looks at, their weights [m, b], and what is divided by [m]."""
-        assert self.batch is not None
-        data, weight, total = problem.data, problem.weight, jnp.sum(problem.weight, axis=1)
-        keys = ops.node_keys(jax.random.fold_in(round.key, step), _BATCH, round.node)
-        share = self.batch / problem.sizes.astype(weight.dtype)
-        if self.sampling == "poisson":
-            taken = jax.vmap(lambda key, p: jax.random.bernoulli(key, p, weight.shape[1:]))(keys, share)
-            return data, jnp.where(taken, weight, 0.0), total * share
-        if self.sampling in ("epochs", "in order"):
-            place = self._turn(problem, round.k * steps + step, round)
-            data, weight = jax.vmap(problem.take)(data, place), jnp.take_along_axis(weight, place, axis=1)
-            return data, weight, jnp.sum(weight, axis=1)
-        draw = problem.subset if self.sampling == "subset" else problem.minibatch
-        data, weight = jax.vmap(draw, (0, 0, 0, None))(keys, data, weight, self.batch)
-        return data, weight, jnp.sum(weight, axis=1) if self.sampling == "replacement" else total * share
-
-    def _turn(self, problem: Problem, step: Array, round: Round) -> Array:
-        """The places [m, b] of the examples whose turn it is in a step, counted over all rounds."""
-        assert self.batch is not None
-        sizes = problem.sizes
-        rounds = sizes // self.batch  # of a pass
-        place = (step % rounds)[:, None] * self.batch + jnp.arange(self.batch, dtype=jnp.int32)[None]
-        if self.sampling == "epochs":
-            keys = jax.vmap(jax.random.fold_in)(ops.node_keys(self.order, _ORDER, round.node), step // rounds)
-            place = jax.vmap(ops.permuted)(keys, place, sizes)
-        return place
 
     def exact(
         self, w: Array, problem: Problem, data: Any, weight: Array, total: Array, part: slice | None = None

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import jdfl
+from jdfl.algorithms.sampling import sample
 from tests.algorithms.play import M, N, example, gradient_of, network
 
 CLIP = 0.8
@@ -33,7 +34,7 @@ def turns(sampling, batch, rounds, step=0, steps=1, key=0):
         round = jdfl.Round(
             k, jax.random.fold_in(jax.random.key(99), k), network().graph, jnp.arange(M, dtype=jnp.int32)
         )
-        (data,), _, total = prepared._sample(marked, round, step, steps)
+        (data,), _, total = sample(marked, round, sampling, batch, prepared.order, step, steps)
         return data, total
 
     data, total = jax.lax.map(one, jnp.arange(rounds, dtype=jnp.int32))

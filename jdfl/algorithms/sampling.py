@@ -1,0 +1,50 @@
+"""Which of its examples a node looks at in a step.
+
+Axes: m nodes, q examples per node, b examples of one gradient.
+"""
+
+from typing import Any, Literal
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from jdfl import ops
+from jdfl.base import Round
+from jdfl.problems import Problem
+
+Sampler = Literal["replacement", "subset", "poisson", "epochs", "in order"]
+_BATCH, _ORDER = 31, 34  # purposes of the keys
+
+
+def sample(
+    problem: Problem, round: Round, sampling: Sampler, batch: int, order: Any, step: Array | int, steps: int
+) -> tuple[Any, Array, Array]:
+    """Every node's examples of a step, leaves [m, b, ...], their weights [m, b], and what is divided by [m].
+
+    `step` is the step's number in a round of `steps`; `order` is the key of the passes' orders ("epochs").
+    """
+    data, weight, total = problem.data, problem.weight, jnp.sum(problem.weight, axis=1)
+    keys = ops.node_keys(jax.random.fold_in(round.key, step), _BATCH, round.node)
+    share = batch / problem.sizes.astype(weight.dtype)
+    if sampling == "poisson":
+        taken = jax.vmap(lambda key, p: jax.random.bernoulli(key, p, weight.shape[1:]))(keys, share)
+        return data, jnp.where(taken, weight, 0.0), total * share
+    if sampling in ("epochs", "in order"):
+        place = _turn(problem, round, batch, order if sampling == "epochs" else None, round.k * steps + step)
+        data, weight = jax.vmap(problem.take)(data, place), jnp.take_along_axis(weight, place, axis=1)
+        return data, weight, jnp.sum(weight, axis=1)
+    draw = problem.subset if sampling == "subset" else problem.minibatch
+    data, weight = jax.vmap(draw, (0, 0, 0, None))(keys, data, weight, batch)
+    return data, weight, jnp.sum(weight, axis=1) if sampling == "replacement" else total * share
+
+
+def _turn(problem: Problem, round: Round, batch: int, order: Any, step: Array) -> Array:
+    """The places [m, b] of the examples whose turn it is in a step, counted over all rounds."""
+    sizes = problem.sizes
+    rounds = sizes // batch  # of a pass
+    place = (step % rounds)[:, None] * batch + jnp.arange(batch, dtype=jnp.int32)[None]
+    if order is None:
+        return place
+    keys = jax.vmap(jax.random.fold_in)(ops.node_keys(order, _ORDER, round.node), step // rounds)
+    return jax.vmap(ops.permuted)(keys, place, sizes)
