@@ -51,7 +51,13 @@ def data() -> str | Dataset:
     except (FileNotFoundError, ValueError):
         draw = np.random.default_rng(0)
         images = draw.integers(0, 256, (60_000, 28, 28, 1), np.uint8)
-        return Dataset("random images", images, draw.integers(0, 10, 60_000, np.int32), images[:100], np.arange(100, dtype=np.int32) % 10)
+        return Dataset(
+            "random images",
+            images,
+            draw.integers(0, 10, 60_000, np.int32),
+            images[:100],
+            np.arange(100, dtype=np.int32) % 10,
+        )
     return "mnist"
 
 
@@ -102,7 +108,7 @@ def figures(problem: NeuralProblem, rounds: int, repeats: int) -> list[Row]:
     check(problem)
     loops = {f"{a}, {d}": (a, d) for a, d in product(("pairs", "cdist"), ("laplace", "exponential"))}
     ways = {"jdfl": of_jdfl(problem, B, rounds)}
-    ways |= {name: of_torch(problem, B, rounds, *ways) for name, ways in loops.items()}
+    ways |= {name: of_torch(problem, B, rounds, *choice) for name, choice in loops.items()}
     seconds = interleaved(ways, repeats)
     case = f"N={problem.m} d={problem.n_shared} n={problem.n}"
     lines = [row(case, f"a round, {name}", [1e3 * s / rounds for s in times], "ms") for name, times in seconds.items()]
@@ -117,7 +123,7 @@ def main(arguments: Sequence[str] | None = None) -> list[Row]:
     """All figures; none where PyTorch is not installed."""
     chosen = options("Rounds of PartPSP against a loop over nodes in PyTorch", arguments)
     try:
-        import torch
+        import torch  # pyright: ignore[reportMissingImports]
     except ImportError:
         print("PyTorch is not installed, so there is nothing to compare with: pip install 'jdfl[benchmarks]'.")
         return []

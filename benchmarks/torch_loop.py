@@ -8,9 +8,9 @@ from itertools import combinations
 from typing import Any
 
 import numpy as np
-import torch
-from torch import Tensor, nn
-from torch.nn.functional import cross_entropy
+import torch  # pyright: ignore[reportMissingImports]
+from torch import Tensor, nn  # pyright: ignore[reportMissingImports]
+from torch.nn.functional import cross_entropy  # pyright: ignore[reportMissingImports]
 
 
 class Perceptron(nn.Module):

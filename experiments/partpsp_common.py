@@ -132,14 +132,19 @@ def method(name: str, task: Task, problem: NeuralProblem, dpps: jdfl.DPPS) -> An
 
 def alone(problem: NeuralProblem, task: Task, *, frozen: bool = False) -> tuple[Any, NeuralProblem]:
     """Training without communication: everything, or all but the shared part; judged with the node's own parameters."""
-    import optax
-
     _, milestones = rounds_of(task, problem)
-    schedule = optax.piecewise_constant_schedule(RATE, dict.fromkeys(milestones, 0.1))
-    descent = {"optimizer": optax.sgd(schedule), "gradients": gradients(problem, task)}
+    descent = {"optimizer": _falling(milestones), "gradients": gradients(problem, task)}
     if frozen:
         return jdfl.LocalOnly(train="local", **descent), problem
     return jdfl.LocalOnly(**descent), replace(problem, shared=0)
+
+
+@lru_cache
+def _falling(milestones: tuple[int, ...]) -> Any:
+    """Descent whose rate falls; one object for all runs alike, which then share a compiled program."""
+    import optax
+
+    return optax.sgd(optax.piecewise_constant_schedule(RATE, dict.fromkeys(milestones, 0.1)))
 
 
 def trained(

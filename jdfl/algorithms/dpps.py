@@ -21,7 +21,7 @@ from typing import Any, Literal
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import Array
+from jax import Array, lax
 
 from jdfl import checks, ops, struct
 from jdfl.base import Round
@@ -32,6 +32,7 @@ from jdfl.privacy import NO_NOISE, Guarantee, LaplaceSchedule
 from jdfl.privacy.sensitivity import certified, published, real
 
 _NOISE = 41  # purpose of the keys
+_LONG = 2**12  # numbers of a row that take longer than its turn in a loop
 _AT_ONCE = 2**24  # numbers in mixing matrices that are looked at together
 
 
@@ -122,7 +123,7 @@ class DPPS:
         if self.b is not None:
             S, estimate = self._sensitivity(state, h, eps, round)
             keys = ops.node_keys(round.key, _NOISE, round.node)
-            added = rate * S / self.b * jax.vmap(lambda key: jax.random.laplace(key, h.shape[1:], h.dtype))(keys)
+            added = rate * S / self.b * _laplace(keys, h.shape[1], h.dtype)
             sent, length = h + added, jnp.sum(jnp.abs(added), axis=1)
             if seen is not None:
                 apart = S if self.sensitivity == "real" else real(h)
@@ -209,6 +210,16 @@ class DPPS:
         if bounds is None:
             return "nothing bounds what a node adds in a round"
         return "no schedule of noise has been made for these rounds"
+
+
+def _laplace(keys: Array, d: int, dtype: Any) -> Array:
+    """Laplace noise of scale 1 [m, d], row i from keys[i]."""
+
+    def row(key: Array) -> Array:
+        return jax.random.laplace(key, (d,), dtype)
+
+    in_turn = jax.default_backend() == "cpu" and d >= _LONG  # a row stays in the cache, and all of them would not
+    return lax.map(row, keys) if in_turn else jax.vmap(row)(keys)
 
 
 _NOTHING = 1e12  # the multiplier of a round in which data change nothing

@@ -126,7 +126,7 @@ class NeuralClassification:
     init_seed: int = _neural.init_seed
     """Seed of the parameters that all nodes begin with."""
     nodes_at_once: int | None = _neural.nodes_at_once
-    """Nodes computed side by side; none: all. It changes memory and time, never what is computed."""
+    """Nodes computed side by side; none: as suits the device. It changes memory and time, never what is computed."""
     dtype: Literal["float32", "bfloat16"] = _neural.dtype
     """In which the network computes; its parameters are float32."""
     penalty: float = _neural.penalty

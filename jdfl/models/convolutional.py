@@ -5,6 +5,7 @@ from jax import Array
 
 from jdfl import checks
 from jdfl.models.base import Compute, Maker, Model, check_sizes
+from jdfl.models.convolution import convolution, max_pool
 
 _PRESETS = (("partpsp-1", ("conv1.*",)), ("partpsp-2", ("conv1.*", "conv2.*")))
 
@@ -25,15 +26,15 @@ class CNN(nnx.Module):
         compute = None if dtype == "float32" else dtype
         rows, columns, colours = shape
         first, second = channels
-        self.conv1 = nnx.Conv(colours, first, (3, 3), dtype=compute, rngs=rngs)
-        self.conv2 = nnx.Conv(first, second, (3, 3), dtype=compute, rngs=rngs)
+        self.conv1 = nnx.Conv(colours, first, (3, 3), dtype=compute, conv_general_dilated=convolution, rngs=rngs)
+        self.conv2 = nnx.Conv(first, second, (3, 3), dtype=compute, conv_general_dilated=convolution, rngs=rngs)
         self.dense = nnx.Linear((rows // 4) * (columns // 4) * second, dense, dtype=compute, rngs=rngs)
         self.head = nnx.Linear(dense, classes, rngs=rngs)
 
     def __call__(self, x: Array) -> Array:
         """Scores [B, classes] of x [B, rows, columns, channels]."""
         for conv in (self.conv1, self.conv2):
-            x = nnx.max_pool(nnx.relu(conv(x)), (2, 2), (2, 2))
+            x = max_pool(nnx.relu(conv(x)), (2, 2), (2, 2))
         return self.head(nnx.relu(self.dense(x.reshape(len(x), -1))))
 
 

@@ -13,6 +13,7 @@ from jax import Array
 
 from jdfl import checks
 from jdfl.models.base import Compute, Maker, Model, check_sizes
+from jdfl.models.convolution import tiles
 
 _FIRST = ("patches.*", "token")
 _PRESETS = (("partpsp-1", _FIRST), ("partpsp-2", (*_FIRST, "encoder.*")))
@@ -70,7 +71,9 @@ class ViT(nnx.Module):
         compute: Any = None if dtype == "float32" else dtype
         rows, columns, colours = shape
         size = (patch, patch)
-        self.patches = nnx.Conv(colours, width, size, size, padding="VALID", dtype=compute, rngs=rngs)
+        self.patches = nnx.Conv(
+            colours, width, size, size, padding="VALID", dtype=compute, conv_general_dilated=tiles, rngs=rngs
+        )
         self.token = nnx.Param(jnp.zeros(width, jnp.float32))
         tokens = 1 + (rows // patch) * (columns // patch)
         self.encoder = Encoder(tokens, layers, width, heads, hidden, compute, rngs)

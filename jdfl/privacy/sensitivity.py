@@ -24,21 +24,44 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 from scipy.optimize import brentq
 
-from jdfl import checks
+from jdfl import checks, ops
 
 MOST_WORK = 2e10  # numbers that a schedule may take
 MOST = 1e18  # of a schedule, in float32
+_NUMBERS, _NUMBERS_ELSEWHERE = 2**16, 2**26  # that `real` looks at together, on a CPU and on other devices
 _SAME = 1e-10  # what nodes do not share of a round; below it the round is followed no further
 
 
 def real(x: Array) -> Array:
-    """max_ij ||x_i - x_j||_1 [] over the rows of x [m, d]."""
-    return jnp.max(lax.map(lambda one: jnp.max(jnp.sum(jnp.abs(x - one[None]), axis=1)), x))
+    """max_ij ||x_i - x_j||_1 [] over the rows of x [m, d].
+
+    Every pair is looked at once: rows j and j + 1, then j and j + 2, ..., up to m // 2. Entries are taken a piece at a
+    time that stays in a CPU's cache, and summed by a product with ones, which there is faster than a sum.
+    """
+    m, d = x.shape
+    most = _NUMBERS if jax.default_backend() == "cpu" else _NUMBERS_ELSEWHERE
+    pieces = -(-m * d // most)
+    size = -(-d // pieces)
+    cut = jnp.pad(x, ((0, 0), (0, pieces * size - d))).reshape(m, pieces, size)
+    ones = jnp.ones((size,), x.dtype)
+
+    def add(total: Array, piece: Array) -> tuple[Array, None]:
+        twice = jnp.concatenate([piece, piece])
+
+        def lengths(hop: Array) -> Array:
+            apart = jnp.abs(piece - lax.dynamic_slice_in_dim(twice, hop, m))
+            return jnp.dot(apart, ones, precision=ops.HIGHEST)
+
+        return total + lax.map(lengths, jnp.arange(1, m // 2 + 1, dtype=jnp.int32)), None
+
+    start = jnp.zeros((m // 2, m), x.dtype)
+    return jnp.max(lax.scan(add, start, jnp.swapaxes(cut, 0, 1))[0], initial=0.0)
 
 
 def published(

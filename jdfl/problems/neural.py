@@ -3,7 +3,9 @@
     f_i(w) = mean_t ln(sum_c e^z_tc) - z_t,b_t + penalty/2 ||w||^2,   z_t = model(w, x_t)
 
 Images are kept as they were read, in bytes where these are bytes, and become numbers where a batch is used. A pass over
-all of a node's examples takes them `at_once` at a time, a test `test_batch` images.
+all of a node's examples takes them `at_once` at a time, a test `test_batch` images. Nodes are computed `nodes_at_once`
+side by side; None is all of them, but one by one on a CPU where a node's batch and parameters are many numbers, since
+those of all nodes would leave its caches.
 
 There is no bound on the curvature of such a loss: `curvature` is zero, and whatever needs one refuses that.
 
@@ -25,6 +27,7 @@ from jdfl import checks, ops, struct
 from jdfl.problems.base import Problem
 
 Augment = Literal["flip-crop"]
+_CACHED = 2**15  # numbers of a node that a CPU keeps at hand while it computes with them
 _MARGIN = 4  # black pixels around an image that is cropped
 
 
@@ -40,7 +43,7 @@ class NeuralProblem(Problem):
     penalty: Any = None  # [] of the squared norm; None: there is none
     model: Any = struct.field(pytree_node=False, default=None)  # a jdfl.models.Model
     augment: Augment | None = struct.field(pytree_node=False, default=None)  # how batches are varied
-    nodes_at_once: int | None = struct.field(pytree_node=False, default=None)  # None: all, side by side
+    nodes_at_once: int | None = struct.field(pytree_node=False, default=None)  # None: as suits the device
     at_once: int = struct.field(pytree_node=False, default=500)  # examples of a node
     test_batch: int = struct.field(pytree_node=False, default=1000)
     calibration: int = struct.field(pytree_node=False, default=100)  # no more than the smallest node has
@@ -62,10 +65,17 @@ class NeuralProblem(Problem):
 
     def each(self, function: Callable[..., Any], *stacked: Any) -> Any:
         """`function` of every node's rows of `stacked`, leaves [m, ...], for `nodes_at_once` nodes side by side."""
-        if self.nodes_at_once is None:
+        leaves = jax.tree.leaves(stacked)
+        m, at_once = leaves[0].shape[0], self.nodes_at_once
+        if m == 1:  # products without an axis of one are laid out better
+            found = function(*jax.tree.map(lambda leaf: leaf[0], stacked))
+            return jax.tree.map(lambda leaf: leaf[None], found)
+        if at_once is None:
+            many = sum(leaf.size for leaf in leaves) > m * _CACHED
+            at_once = 1 if many and jax.default_backend() == "cpu" else m
+        if at_once >= m:
             return jax.vmap(function)(*stacked)
-        size = None if self.nodes_at_once == 1 else self.nodes_at_once
-        return lax.map(lambda rows: function(*rows), stacked, batch_size=size)
+        return lax.map(lambda rows: function(*rows), stacked, batch_size=None if at_once == 1 else at_once)
 
     def inputs(self, images: Array) -> Array:
         """What the model sees of images [B, ...]: bytes to [0, 1], less the mean, over the deviation."""
@@ -89,7 +99,8 @@ class NeuralProblem(Problem):
     def losses(self, w: Array, data: Any) -> Array:
         """The cross-entropy of every example of a batch [B]."""
         z, b = self.scores(w, data[0]), data[1].astype(jnp.int32)
-        return jax.nn.logsumexp(z, axis=1) - jnp.take_along_axis(z, b[:, None], axis=1)[:, 0]
+        own = jnp.arange(z.shape[1], dtype=jnp.int32)[None] == b[:, None]
+        return jax.nn.logsumexp(z, axis=1) - jnp.sum(jnp.where(own, z, 0.0), axis=1)
 
     def regulariser(self, w: Array) -> Array:
         """penalty/2 ||w||^2 []."""
@@ -103,8 +114,9 @@ class NeuralProblem(Problem):
 
     def gradient(self, w: Array, data: Any, weight: Array) -> Array:
         """The gradient of f_i at w [n] from one node's data and weights, a piece at a time."""
-        total = self._streamed(jax.grad(self._total), w, data, weight)
-        return total / jnp.sum(weight) + jax.grad(self.regulariser)(w)
+        # Shares of the weight, and no zeros to add: the compiler can then leave out what only other parts of g need.
+        g = self._streamed(jax.grad(self._total), w, data, weight / jnp.sum(weight))
+        return g if self.penalty is None else g + jax.grad(self.regulariser)(w)
 
     def slopes(self, w: Array, data: Any) -> None:
         """None: gradients of single examples have to be formed. ValueError where examples mix: there are none."""

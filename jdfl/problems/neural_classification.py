@@ -68,7 +68,7 @@ def neural_classification(
     `examples` and `test_examples` take so many at random. `standardise` subtracts the mean of every channel of the
     training images and divides by its deviation; None: as the data set asks for. `augment`: "flip-crop" flips the
     images of a batch at random and shifts them by up to 4 pixels. `nodes_at_once` sets how many nodes are computed side
-    by side (None: all), which changes memory and time alone.
+    by side (None: as suits the device), which changes memory and time alone.
 
     ValueError for sparse data, an unknown name, fewer examples than nodes, and where memory would not do,
     FileNotFoundError for a file that is not there.
@@ -77,7 +77,7 @@ def neural_classification(
     checks.one_of((None, *get_args(Augment)), augment=augment)
     checks.not_negative(penalty=penalty)
     if nodes_at_once is not None:
-        checks.whole(1, remedy="None takes all nodes at once.", nodes_at_once=nodes_at_once)
+        checks.whole(1, remedy="None takes as many as suit the device.", nodes_at_once=nodes_at_once)
     name, train, test, wants = _read(data, model)
     if test is None and test_fraction != 0:
         held = holdout(train.images, train.labels, test_fraction, seed=seed)

@@ -121,7 +121,7 @@ def test_images_become_what_the_model_takes():
         ({"partition": "even"}, "'even'"),
         ({"augment": "blur"}, "'blur'"),
         ({"penalty": -1.0}, "penalty"),
-        ({"nodes_at_once": 0}, "nodes_at_once = 0.*None takes all"),
+        ({"nodes_at_once": 0}, "nodes_at_once = 0.*None takes as many"),
         ({"examples": 17}, "examples = 17"),
         ({"test_examples": 0}, "test_examples = 0"),
         ({"clients": np.arange(19), "partition": "clients"}, r"clients of shape \(20\)"),

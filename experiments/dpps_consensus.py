@@ -1,0 +1,169 @@
+"""Average consensus by push-sum and by DPPS, over the directed networks of the library.
+
+Run `python -m experiments.dpps_consensus [--quick] [--seeds N] [--out DIR]`. Every node has a vector of n entries, at
+most 1 long in l1. Without noise all of them reach the mean, also where out-degrees are unequal: there the masses a_i
+that y = s / a is corrected by differ. With noise of a certified schedule every round adds to what they agree on. The
+table has, over seeds: the error (the root mean square distance of the nodes from the mean, over the mean's length), the
+least of all rounds and that of the last one; how far certified distances are above the true ones; and epsilon of the
+whole run at delta = 1e-5, of everything that is sent, when a node's vector is replaced, and when one node's messages
+are answered by another's. All of it depends on b and gamma_n by b / gamma_n alone.
+
+What it shows: a vector is said once, in round 0, whose noise alone hides it: epsilon = b / gamma_n. Anything useful
+takes hundreds. Where b / gamma_n is a few times n or less, noise drives nodes apart faster than mixing brings them
+together on networks of few neighbours; a schedule of noise that grows too large is refused. Synchronised nodes are
+alike after the first mean of all, so that noise ends there. Where out-degrees are unequal messages s_i never become
+alike, as a_i do not, and noise never ends. Distances are certified in exact arithmetic: once S is below what float32
+rounds a message to, true distances are those of rounding, and such rounds are counted on their own.
+Three seeds take 80 seconds of processor time.
+"""
+
+import sys
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from matplotlib.figure import Figure
+
+import jdfl
+from experiments.common import Options, Row, options, row, save, show
+from jdfl import network, privacy
+from jdfl.problems import Problem
+
+NAME = "dpps_consensus"
+NOISE_RATE, DELTA, NEAR = 1e-3, 1e-5, 1e-5
+B = (0.1, 0.3, 1.0, 3.0)
+ROUNDS, NOISY = 3000, 60
+ROUNDING = 4 * float(np.finfo(np.float32).eps)  # of the distance between two messages 1 long
+
+
+def apart(w: Array, problem: Problem) -> Array:
+    """Root mean square distance of the nodes' vectors from the mean, over the mean's length."""
+    assert problem.truth is not None
+    square = jnp.mean(jnp.sum(jnp.square(w - problem.truth[None]), axis=1))
+    return jnp.sqrt(square) / jnp.linalg.norm(problem.truth)
+
+
+def vectors(m: int, n: int, seed: int) -> np.ndarray:
+    """The nodes' vectors [m, n]: something in common and as much of their own, the longest of l1 length 1."""
+    rng = np.random.default_rng(seed)
+    drawn = rng.normal(size=(m, n)) + rng.normal(size=n)
+    return drawn / np.abs(drawn).sum(axis=1).max()
+
+
+def networks(m: int) -> dict[str, Any]:
+    """The directed networks by name."""
+    exp = partial(network.one_peer_exponential, m)
+    return {
+        "2-Out": network.d_out(m, 2),
+        "4-Out": network.d_out(m, 4),
+        "8-Out": network.d_out(m, 8),
+        "EXP, paper's hops": exp(hops="paper"),
+        "EXP, code's hops (one-peer)": exp(hops="code"),
+        "random directed": network.erdos_renyi(m, 3 / m, directed=True, weights="out-degree"),
+        "2-Out, synchronised": network.synchronised(network.d_out(m, 2), 4),
+    }
+
+
+class Noisy(NamedTuple):
+    """One run with noise."""
+
+    error: np.ndarray  # [rounds]
+    seen: np.ndarray  # [rounds, 2] true and certified distances
+    epsilon: tuple[float, float]  # a vector replaced, a node swapped
+
+
+def exact(problem: Problem, net: Any, rounds: int) -> tuple[np.ndarray, np.ndarray]:
+    """The error round by round, and the masses at the end [m], of a run without noise."""
+    result = jdfl.run(jdfl.AverageConsensus(), problem, net, steps=rounds, metrics=[apart])
+    return result.history["apart"].to_numpy(float)[1:], np.asarray(result.state.sums.a)
+
+
+def noisy(problem: Problem, net: Any, b: float, key: int) -> Noisy:
+    """A run with certified noise; ValueError where no schedule of it ends."""
+    dpps = jdfl.DPPS(b=b, noise_rate=NOISE_RATE, watch=True)
+    result = jdfl.run(jdfl.AverageConsensus(1.0, dpps), problem, net, steps=NOISY, key=key, metrics=[apart])
+    told = privacy.report(result.guarantee, result.releases, result.records, delta=DELTA)
+    return Noisy(
+        result.history["apart"].to_numpy(float)[1:],
+        np.asarray(result.state.sums.seen, np.float64),
+        (told.epsilon, told.beside[0]["epsilon"]),
+    )
+
+
+def lines(case: str, runs: Sequence[Noisy]) -> list[Row]:
+    """The rows of a network and a b."""
+    counted = [one.seen[one.seen[:, 1] > ROUNDING] for one in runs]
+    return [
+        row(case, "error, least", None, [one.error.min() for one in runs]),
+        row(case, "error, last", None, [one.error[-1] for one in runs]),
+        row(case, "certified / true, median", None, [np.median(s[:, 1] / s[:, 0]) for s in counted]),
+        row(case, "rounds with S too small", None, [int(np.sum(s[:, 0] > s[:, 1])) for s in counted]),
+        row(case, "rounds with S below rounding", None, [NOISY - len(s) for s in counted]),
+        row(case, "epsilon, vector replaced", None, [one.epsilon[0] for one in runs]),
+        row(case, "epsilon, nodes swapped", None, [one.epsilon[1] for one in runs]),
+    ]
+
+
+def measured(m: int, n: int, seeds: int) -> tuple[list[Row], dict[tuple[str, float], np.ndarray]]:
+    """All rows of m nodes, and the errors of the first seed by network and b (0: no noise)."""
+    problems = [jdfl.problems.averaging(vectors(m, n, seed)) for seed in range(seeds)]
+    rows, noise, curves = [], [], {}
+    for name, net in networks(m).items():
+        case = f"m={m} n={n} {name}"
+        found = [exact(problem, net, ROUNDS) for problem in problems]
+        curves[name, 0.0] = found[0][0]
+        near = [int(np.argmax(error <= NEAR)) + 1 if (error <= NEAR).any() else ROUNDS for error, _ in found]
+        rows.append(row(case, f"rounds to {NEAR:g}", None, near))
+        rows.append(row(case, "error, last", None, [error[-1] for error, _ in found]))
+        rows.append(row(case, "least mass", None, [a.min() for _, a in found]))
+        rows.append(row(case, "largest mass", None, [a.max() for _, a in found]))
+        for b in B:
+            noisy_case = f"{case}, b={b:g}"
+            try:
+                runs = [noisy(problem, net, b, seed) for seed, problem in enumerate(problems)]
+            except ValueError as error:
+                if "drives the nodes apart" not in str(error):
+                    raise
+                noise.append(row(noisy_case, "refused: S grows without end", None, [1]))
+                continue
+            noise += lines(noisy_case, runs)
+            curves[name, b] = runs[0].error
+    return rows + noise, curves
+
+
+def draw(curves: Mapping[tuple[str, float], np.ndarray], chosen: Options, title: str) -> None:
+    """DIR/NAME.png: errors over rounds without noise, and with the weakest noise but one."""
+    fig = Figure(figsize=(11, 5), layout="constrained")
+    panels = fig.subplots(1, 2)
+    for axis, b in zip(panels, (0.0, B[-2])):
+        for place, name in enumerate(dict.fromkeys(name for name, _ in curves)):
+            if (name, b) in curves:
+                error = curves[name, b]
+                axis.plot(np.arange(1, len(error) + 1), np.maximum(error, 1e-9), label=name, color=f"C{place}")
+        words = "no noise" if b == 0 else f"certified noise, b / gamma_n = {b / NOISE_RATE:g}"
+        axis.set(xscale="log", yscale="log", xlabel="round", ylabel="error", title=words)
+        axis.grid(alpha=0.3)
+    fig.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=4, frameon=False)
+    fig.suptitle(title)
+    fig.savefig(chosen.out / f"{NAME}.png", dpi=150)
+
+
+def main(arguments: Sequence[str] | None = None) -> list[Row]:
+    """10 nodes and 20 entries; without `--quick` also 32 nodes and 100 entries."""
+    chosen = options("Average consensus by push-sum and DPPS", seeds=3, arguments=arguments)
+    rows, curves, m = [], {}, 0
+    for m, n in ((10, 20),) if chosen.quick else ((10, 20), (32, 100)):
+        found, curves = measured(m, n, chosen.seeds)
+        rows += found
+    show("Push-sum without noise", [one for one in rows if ", b=" not in one.case])
+    show(f"DPPS with certified noise, gamma_n = {NOISE_RATE:g}", [one for one in rows if ", b=" in one.case])
+    draw(curves, chosen, f"distance from the mean, m = {m}")
+    print("written:", save(rows, chosen.out, NAME), chosen.out / f"{NAME}.png")
+    return rows
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
