@@ -39,9 +39,8 @@ CHECKED = 10  # rounds without noise after which parameters are compared
 
 def problem_of(m: int) -> NeuralProblem:
     """MNIST over m nodes, pixels in [-1, 1], or random images of its size where there is no MNIST."""
-    half = jnp.full((1,), 0.5, jnp.float32)
     made = neural_classification(data(), m, model="mlp", shared="partpsp-1", standardise=False)
-    return replace(made, mean=half, deviation=half)
+    return replace(made, mean=(0.5,), deviation=(0.5,))
 
 
 def data() -> str | Dataset:

@@ -16,7 +16,6 @@ from functools import lru_cache
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 import jdfl
@@ -89,8 +88,7 @@ def problem_of(task: Task, shared: str, m: int = NODES, seed: int = 0) -> Neural
         standardise=False,
         **dict(task.options),
     )
-    half = jnp.full((1,), 0.5, jnp.float32)
-    return replace(made, mean=half, deviation=half)
+    return replace(made, mean=(0.5,), deviation=(0.5,))
 
 
 def batch_of(problem: NeuralProblem, task: Task | None = None) -> int:

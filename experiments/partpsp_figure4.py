@@ -7,8 +7,11 @@ first rates: after as many of the 300 in `experiments.partpsp_figure3`, ratios b
 are at the end to 3 per cent.
 
 The paper has no numbers for it. Its claim is that RAS hardly depends on N while d is far below N. Here that means: for
-N >= 4 d the largest mean RAS of a degree is at most 1.25 times the smallest. A largest distance over all pairs grows
-with the number of pairs, however alike the nodes are; and where d = N - 2 or so, all nodes hear almost the same.
+N >= 4 d the largest mean RAS of a degree is at most 1.25 times the smallest. It is not so: RAS grows by about a quarter
+when nodes double. What a cycle of rounds makes of a distance hardly depends on N: on 2-Out, with the true distances as
+S, its median growth from the first to the last round is 8.7 with 10 nodes and 8.8 with 40; in the first cycle, where
+Eq. 22 begins with the length of the common start, RAS is 1,419 and 1,450. The gradients differ by more where more
+nodes are compared: after a synchronisation their largest distance is 12 with 10 nodes and 31 with 40.
 """
 
 import sys

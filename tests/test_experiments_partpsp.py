@@ -161,8 +161,8 @@ def test_papers_times_grow_with_the_degree_as_the_bytes_do():
 def test_one_label_per_node_hides_the_others():
     task = replace(partpsp_skew.task_of("one label", quick=True), rounds=24)
     found = partpsp_skew.measured("LocalOnly", task, 0)
-    assert found["global"] < 35
-    assert found["own"] > 80
+    assert found["global"] == pytest.approx(10, abs=2)  # a node's own label, whatever it is shown
+    assert found["own"] > 98
 
 
 @pytest.mark.parametrize(("gap", "word"), [(3.0, "better"), (-3.0, "worse"), (0.3, "as good")], ids=str)

@@ -137,17 +137,20 @@ class Gradients:
         `step` counts the gradient steps of a round, which has `steps`. The looks (0, 1, ...) of one step see the same
         examples, with fresh noise. `communicating` is whether this step follows an exchange of messages.
         """
-        data, weight, total = problem.data, problem.weight, jnp.sum(problem.weight, axis=1)
-        if self.batch is not None:
-            data, weight, total = sample(problem, round, self.sampling, self.batch, self.order, step, steps)
-            keys = ops.node_keys(jax.random.fold_in(round.key, step), _VARIED, round.node)
-            data = jax.vmap(problem.varied)(keys, data)
-        g = self.exact(w, problem, data, weight, total, part)
+        g = self.exact(w, problem, *self.sample(problem, round, step, steps), part)
         if self.mechanism is None:
             return g
         keys = ops.node_keys(jax.random.fold_in(round.key, step * _LOOKS + look), _NOISE, round.node)
         noisy = jax.vmap(self.mechanism.add)(keys, g, self.sensitivities(problem))
         return noisy if self.noisy == "always" else jnp.where(communicating, noisy, g)
+
+    def sample(self, problem: Problem, round: Round, step: Array | int = 0, steps: int = 1) -> tuple[Any, Array, Array]:
+        """What a step looks at: every node's data, their weights [m, b], and what is divided by [m]."""
+        if self.batch is None:
+            return problem.data, problem.weight, jnp.sum(problem.weight, axis=1)
+        data, weight, total = sample(problem, round, self.sampling, self.batch, self.order, step, steps)
+        keys = ops.node_keys(jax.random.fold_in(round.key, step), _VARIED, round.node)
+        return jax.vmap(problem.varied)(keys, data), weight, total
 
     def exact(
         self, w: Array, problem: Problem, data: Any, weight: Array, total: Array, part: slice | None = None

@@ -17,8 +17,9 @@ Axes: m nodes, n parameters, d of them shared, T rounds.
 """
 
 from dataclasses import replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
@@ -86,10 +87,7 @@ class PartPSP:
         """One round."""
         d, y, local = problem.n_shared, state.shared.y, state.local
         scale = jnp.asarray(self.dpps.scale(round.k), y.dtype)
-        if d < problem.n:
-            g = exact(self.gradients)(_whole(y, local), problem, round, part=slice(d, problem.n))
-            local = local - self.lr_local * scale * g
-        g = shared_gradient(self.gradients, _whole(y, local), problem, round, slice(0, d))
+        local, g = self._descent(y, local, scale, problem, round)
         shared = self.dpps.step(state.shared, -self.lr_shared * scale * g, round)
         return State(shared, local), counts(
             round.m,
@@ -98,6 +96,24 @@ class PartPSP:
             releases=0 if self.dpps.b is None else 1,
             communications=heard(round.graph),
         )
+
+    def _descent(self, y: Array, local: Array, scale: Array, problem: Problem, round: Round) -> tuple[Array, Array]:
+        """The local parts after their step [m, n - d], and the shared parts' gradients there [m, d].
+
+        A node that is computed alone does both while its batch is at hand.
+        """
+        d, gradients = problem.n_shared, self.gradients
+
+        def node(*rows: Any) -> tuple[Array, Array]:
+            y, local, sample, lengths = jax.tree.map(lambda leaf: leaf[None], rows)
+            if d < problem.n:
+                g = exact(gradients).exact(_whole(y, local), problem, *sample, slice(d, problem.n))
+                local = local - self.lr_local * scale * g
+            oracle = exact(gradients) if gradients.per == "batch" else replace(gradients, lengths=lengths)
+            return local[0], oracle.exact(_whole(y, local), problem, *sample, slice(0, d))[0]
+
+        local, g = problem.each(node, y, local, gradients.sample(problem, round), gradients.lengths)
+        return local, g if gradients.clip is None else clipped(g, gradients.norm, gradients.clip)
 
     def params(self, state: State) -> Array:
         """The corrected shared parameters and the local ones [m, n]."""

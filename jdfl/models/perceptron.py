@@ -17,7 +17,7 @@ from typing import Any, Literal
 
 import jax
 from flax import nnx
-from jax import Array
+from jax import Array, lax
 
 from jdfl import checks
 from jdfl.models.base import Compute, Maker, Model, check_sizes
@@ -31,9 +31,9 @@ class MLP(nnx.Module):
 
     def __init__(self, *, inputs: int, hidden: int, classes: int, wiring: Wiring, dtype: Compute, rngs: nnx.Rngs):
         compute = None if dtype == "float32" else dtype
-        self.layer1 = _linear(inputs, hidden, compute, rngs)
+        self.layer1 = _linear(inputs, hidden, compute, rngs, _narrow)
         self.layer2 = _linear(hidden, inputs, compute, rngs)
-        self.layer3 = _linear(inputs, classes, None, rngs)
+        self.layer3 = _linear(inputs, classes, None, rngs, _narrow)
         self.wiring = wiring
 
     def __call__(self, x: Array) -> Array:
@@ -69,9 +69,18 @@ def mlp(
     return Model("mlp", Maker(MLP, tuple(options.items())), sizes, classes, _PRESETS)
 
 
-def _linear(inputs: int, outputs: int, dtype: Any, rngs: nnx.Rngs) -> nnx.Linear:
+def _linear(inputs: int, outputs: int, dtype: Any, rngs: nnx.Rngs, dot: Any = lax.dot_general) -> nnx.Linear:
     uniform = partial(_uniform, bound=1 / math.sqrt(inputs))
-    return nnx.Linear(inputs, outputs, dtype=dtype, kernel_init=uniform, bias_init=uniform, rngs=rngs)
+    return nnx.Linear(inputs, outputs, dtype=dtype, kernel_init=uniform, bias_init=uniform, dot_general=dot, rngs=rngs)
+
+
+def _narrow(x: Array, kernel: Array, dimensions: Any, precision: Any = None, **options: Any) -> Array:
+    """Examples x [B, inputs] times a kernel [inputs, outputs] of few outputs, whose gradient is summed by outputs.
+
+    That takes a third of the time on a CPU. The barrier keeps the compiler from turning it round again.
+    """
+    turned = lax.optimization_barrier(kernel.T)
+    return lax.dot_general(x, turned, (((1,), (1,)), ((), ())), precision=precision, **options)
 
 
 def _uniform(key: Array, shape: Any, dtype: Any, bound: float) -> Array:

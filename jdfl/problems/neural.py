@@ -38,9 +38,9 @@ class NeuralProblem(Problem):
     `shape` is the model's, but for grey images [rows, columns, 1] of a model with three colours, which get all three.
     """
 
-    mean: Array | None = None  # [last axis] of the pixels, subtracted from them
-    deviation: Array | None = None  # [last axis], beside the mean; what they are then divided by
     penalty: Any = None  # [] of the squared norm; None: there is none
+    mean: tuple[float, ...] | None = struct.field(pytree_node=False, default=None)  # of channels, subtracted
+    deviation: tuple[float, ...] | None = struct.field(pytree_node=False, default=None)  # what they are then divided by
     model: Any = struct.field(pytree_node=False, default=None)  # a jdfl.models.Model
     augment: Augment | None = struct.field(pytree_node=False, default=None)  # how batches are varied
     nodes_at_once: int | None = struct.field(pytree_node=False, default=None)  # None: as suits the device
@@ -79,12 +79,12 @@ class NeuralProblem(Problem):
 
     def inputs(self, images: Array) -> Array:
         """What the model sees of images [B, ...]: bytes to [0, 1], less the mean, over the deviation."""
-        x = images.astype(self.dtype)
-        if images.dtype == jnp.uint8:
-            x = x / 255
-        if self.mean is not None and self.deviation is not None:
-            along = (1,) * (x.ndim - 1) + (-1,)
-            x = (x - self.mean.reshape(along)) / self.deviation.reshape(along)
+        x, along = images.astype(self.dtype), (1,) * (images.ndim - 1) + (-1,)
+        deviation = np.asarray(self.deviation or (1.0,)) * (255 if images.dtype == jnp.uint8 else 1)
+        x = x * jnp.asarray(1 / deviation, x.dtype).reshape(along)
+        if self.mean is not None:
+            shift = np.asarray(self.mean) / np.asarray(self.deviation or (1.0,))
+            x = x - jnp.asarray(shift, x.dtype).reshape(along)
         return jnp.broadcast_to(x, (len(x), *self.model.shape))
 
     def scores(self, w: Array, features: Array) -> Array:

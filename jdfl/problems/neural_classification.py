@@ -189,7 +189,7 @@ def _channels(images: np.ndarray) -> tuple[Any, Any]:
         axes = tuple(range(images.ndim - 1))
         mean, deviation = images.mean(axis=axes, dtype=float), images.std(axis=axes, dtype=float)
     deviation = np.where(deviation > 0, deviation, 1.0)
-    return jnp.asarray(mean, jnp.float32), jnp.asarray(deviation, jnp.float32)
+    return tuple(mean.tolist()), tuple(deviation.tolist())
 
 
 def _check_memory(model: Model, train: _Examples, test: _Examples | None, index: list[np.ndarray]) -> None:
