@@ -32,6 +32,7 @@ from jdfl.privacy import NO_NOISE, Guarantee, LaplaceSchedule
 from jdfl.privacy.sensitivity import certified, published, real
 
 _NOISE = 41  # purpose of the keys
+_ROUNDING = 2.0**-21  # of vectors in float32, four units in the last place
 _LONG = 2**12  # numbers of a row that take longer than its turn in a loop
 _AT_ONCE = 2**24  # numbers in mixing matrices that are looked at together
 
@@ -103,7 +104,8 @@ class DPPS:
                 "none, and guarantee nothing."
             )
         noise = float(self.noise_rate) / float(self.b) * np.asarray(scales, float)
-        found = certified(matrices(network, len(bounds)), bounds, noise, d, failure=self.failure, start=start)
+        known = {"failure": self.failure, "start": start, "rounding": _ROUNDING}
+        found = certified(matrices(network, len(bounds)), bounds, noise, d, **known)
         return replace(planned, schedule=jnp.asarray(np.nextafter(found.astype(np.float32), np.float32(np.inf))))
 
     def init(self, s: Array) -> PushSum:

@@ -84,23 +84,27 @@ def certified(
     *,
     failure: float,
     start: float = 0.0,
+    rounding: float = 0.0,
 ) -> np.ndarray:
     """The schedule S_t [T].
 
     `mixing(t)` is W_t [m, m], whose columns sum to one. `bounds` [T] are e_t, `noise` [T] are gamma_t / b, 0 for none.
-    All nodes start with the same vector, of l1 norm `start`, which matters where rows of W do not sum to one. Raises
-    ValueError for a network too large to be followed, and for noise that grows without end.
+    All nodes start with the same vector, of l1 norm `start`, which matters where rows of W do not sum to one.
+    `rounding` times the length that all nodes' vectors together may have by then is added: nodes that agree differ by
+    it. Raises ValueError for a network too large to be followed, and for noise that grows without end.
     """
     checks.positive(failure=failure)
     follower = _Follower(mixing, len(bounds))
-    schedule = np.zeros(len(bounds))
+    schedule, total = np.zeros(len(bounds)), follower.m * start
     for t, bound in enumerate(bounds):
         length, square = follower.distances()
         pairs = follower.m * (follower.m - 1) / 2
         chance = failure * 6 / (math.pi * (t + 1)) ** 2
-        spread = (1 + _excess(math.log(max(pairs, 1) / chance) / d)) * d * math.sqrt(4 / math.pi)
+        sums = (1 + _excess(math.log(max(pairs, 1) / chance) / d)) * d  # of exponential variables, at most
         apart = length + 2 * bound * (follower.m > 1) + start * follower.unequal()
-        schedule[t] = float(np.max(apart + spread * np.sqrt(square)))
+        total += follower.m * bound
+        schedule[t] = float(np.max(apart + math.sqrt(4 / math.pi) * sums * np.sqrt(square))) + rounding * total
+        total += follower.m * noise[t] * schedule[t] * sums
         if schedule[t] > MOST:
             raise ValueError(
                 f"Expected a schedule of noise below {MOST:g}, got {schedule[t]:.3g} in round {t}: noise drives the "

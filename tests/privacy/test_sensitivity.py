@@ -85,7 +85,7 @@ def test_the_published_estimate_is_no_bound():
     assert np.round(seen[:, 1].astype(float), 2).tolist() == [1.56, 2.42, 2.89, 3.15, 3.29]
     bound = dpps.replace(sensitivity="certified").plan(net, np.ones(5), np.ones(5), 1).schedule
     assert (np.asarray(bound) >= seen[:, 0]).all()
-    np.testing.assert_allclose(bound, [2, 4, 6, 8, 10], rtol=1e-6)  # and attained
+    np.testing.assert_allclose(bound, [2, 4, 6, 8, 10], rtol=1e-5)  # attained, but for what is allowed for rounding
 
 
 def attack(kind: str, m: int, d: int, bounds: np.ndarray, draw: np.random.Generator) -> np.ndarray:
@@ -125,7 +125,7 @@ def test_the_certified_schedule_is_never_below_the_true_distance(name, kind, noi
     seen = np.asarray(distances(planned, net, *given, jnp.bool_(kind == "chasing")), float)
     assert np.isfinite(seen).all()
     np.testing.assert_array_equal(seen[:, 1], planned.schedule)
-    assert (seen[:, 0] <= seen[:, 1] * (1 + 1e-5) + 1e-5).all()
+    assert (seen[:, 0] <= seen[:, 1]).all()
     if kind in ("halves", "one node"):  # attained before there is noise
         assert seen[0, 0] >= 0.999 * seen[0, 1]
 
