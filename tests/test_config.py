@@ -113,6 +113,9 @@ def test_every_setting_of_the_library_is_in_the_configuration(mirror, original, 
     [
         (config.Example1, jdfl.problems.example1, set()),
         (config.Classification, jdfl.problems.classification, set()),
+        (config.NeuralClassification, jdfl.problems.neural_classification, set()),
+        (config.DOut, jdfl.network.d_out, {"m"}),
+        (config.Synchronised, jdfl.network.synchronised, set()),
         (config.ErdosRenyi, jdfl.network.erdos_renyi, {"m"}),
         (config.Ring, jdfl.network.ring, {"m"}),
         (config.Circulant, jdfl.network.circulant, {"m"}),
@@ -257,7 +260,7 @@ SMALL = {
         "node-participation": {"count": 3},
     },
     "stop": {"objective": {"value": 0.1}, "gradient": {"tolerance": 0.1}},
-    "problem": {"example1": dataclasses.asdict(TINY), "classification": {"m": 4}},
+    "problem": {"example1": dataclasses.asdict(TINY), "classification": {"m": 4}, "neural": {"m": 4}},
     "algorithm": {
         "ceps": {"s": 2, "mechanism": config.Gaussian(multiplier=1.0), "clip": 1.0},
         "ceps-paper": {"s": 2, "epsilon": 0.5},
@@ -276,7 +279,9 @@ def test_every_kind_builds(field, kind, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "links.txt").write_text("0 1\n1 2  # a comment\n\n2,3\n")
     value = None if kind is None else members(TYPES[field])[kind](**SMALL[field].get(kind, {}))
-    algorithm, problem, network, stop = build(dataclasses.replace(RunConfig(problem=TINY), **{field: value}))
+    method = {"algorithm": config.DPSGD()} if kind in ("synchronised", "neural") else {}  # what CEPS cannot do
+    given = {field: value} | method
+    algorithm, problem, network, stop = build(dataclasses.replace(RunConfig(problem=TINY), **given))
     assert problem.m == network.m == 4
     sparse = {"s": 2} if hasattr(algorithm, "s") else {}
     runner.check_run(algorithm.replace(**sparse), problem, network, 1, 1, stop)
