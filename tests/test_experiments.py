@@ -59,6 +59,7 @@ def test_wrong_arguments_end_with_usage(arguments, tmp_path, capsys):
     assert "usage" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_table3_quick_writes_its_rows_and_figure(tmp_path):
     rows = ceps_table3.main(["--quick", "--seeds", "1", "--out", str(tmp_path)])
     written = json.loads((tmp_path / "ceps_table3.json").read_text())

@@ -75,6 +75,7 @@ def test_distances_of_a_clipped_run_are_certified(digits, tmp_path):
     assert partpsp_figure2.claims(cells | {(part, "2-Out", "certified"): [below]})[0].startswith("FALSE")
 
 
+@pytest.mark.slow
 def test_distances_fall_with_the_degree_and_hardly_with_the_nodes(digits):
     nets = partpsp_common.networks()
     settings = (digits, "partpsp-1")

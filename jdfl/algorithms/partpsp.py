@@ -107,10 +107,10 @@ class PartPSP:
         def node(*rows: Any) -> tuple[Array, Array]:
             y, local, sample, lengths = jax.tree.map(lambda leaf: leaf[None], rows)
             if d < problem.n:
-                g = exact(gradients).exact(_whole(y, local), problem, *sample, slice(d, problem.n))
+                g = exact(gradients).exact(_whole(y, local), problem, *sample, part=slice(d, problem.n))
                 local = local - self.lr_local * scale * g
             oracle = exact(gradients) if gradients.per == "batch" else replace(gradients, lengths=lengths)
-            return local[0], oracle.exact(_whole(y, local), problem, *sample, slice(0, d))[0]
+            return local[0], oracle.exact(_whole(y, local), problem, *sample, part=slice(0, d))[0]
 
         local, g = problem.each(node, y, local, gradients.sample(problem, round), gradients.lengths)
         return local, g if gradients.clip is None else clipped(g, gradients.norm, gradients.clip)

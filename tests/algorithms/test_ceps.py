@@ -175,12 +175,14 @@ def test_first_communication_at_zero_or_at_the_period():
     assert run(SMALL.replace(first="zero"), steps=1).totals.communications == M
 
 
+@pytest.mark.slow
 def test_blocks_do_not_matter():
     small, large = (run(SMALL.replace(codec=jdfl.OneBit(d=100), block=block)) for block in (1, M))
     np.testing.assert_allclose(small.params, large.params, rtol=1e-4, atol=1e-5)
     assert small.totals == large.totals
 
 
+@pytest.mark.slow
 def test_own_parameters_through_the_codec():
     exact, coded = (
         run(SMALL.replace(codec=jdfl.OneBit(d=100), own="always", own_coded=own_coded)) for own_coded in (False, True)
@@ -325,6 +327,7 @@ def test_long_steps_are_announced_and_the_safe_rule_makes_short_ones():
     assert long.final["objective"] > safe.final["objective"]
 
 
+@pytest.mark.slow
 def test_one_shared_matrix_is_all_the_memory_that_coding_takes():
     """Four times the nodes add no matrix: compiled temporaries and stored arrays stay below two of them."""
     n, d = 100, 2000

@@ -243,6 +243,7 @@ def test_sensing_matrices_are_gaussian_and_every_node_has_its_own():
     np.testing.assert_allclose((entries**4).mean(axis=1), 3.0, atol=5 * np.sqrt(96 / entries.shape[1]))
 
 
+@pytest.mark.slow
 def test_what_is_received_is_what_was_packed_in_64_bits_too():
     with jax.enable_x64(True):
         x = jnp.asarray(np.asarray(sparse_rows(3)[:1], np.float64) / 3)

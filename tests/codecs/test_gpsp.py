@@ -131,6 +131,7 @@ def quality(codec) -> tuple[float, float, float]:
     return float(np.mean(recovered)), float(np.mean(errors)), float(np.mean(cosines))
 
 
+@pytest.mark.slow
 def test_quality_at_the_papers_size():
     """d = 500: Algorithm 2 word for word, the exact inverse, and matrices that need no storage."""
     recovered, error, cosine = quality(jdfl.OneBit(d=500, inverse="paper"))
@@ -147,6 +148,7 @@ def test_quality_at_the_papers_size():
     assert abs(cosine - gaussian) <= 0.02
 
 
+@pytest.mark.slow
 def test_the_papers_sparse_matrices_fail():
     """5 per cent of nonzeros, and the 0.05 per cent that the paper's text has."""
     recovered, error, _ = quality(jdfl.OneBit(d=500, ensemble="sparse", density=0.05))

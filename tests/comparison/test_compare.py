@@ -101,6 +101,7 @@ def test_seconds_are_spread_evenly_over_all_rounds(compared):
         np.testing.assert_allclose(rates, rates.iloc[0])
 
 
+@pytest.mark.slow
 def test_equal_bytes_are_those_of_the_tuning_too():
     entries = {  # the second sends as much in one round as the first in four, the third nothing
         "silent": Entry(Gossip(messages=0), tune={"rate": RATES}),

@@ -19,7 +19,11 @@ M, N, S, Q = 6, 20, 3, 8
 SAME = {"every": 2, "metrics": ["objective", "consensus"]}  # one compiled program for most runs of a row
 
 
-@pytest.fixture(scope="module", params=[*TABLE, GOSSIP], ids=str)
+SLOW = {f"CEPS-1BCS, {kind}" for kind in ("Hadamard", "shared Phi", "side information", "receiver's Phi")}
+ROWS = [pytest.param(row, marks=pytest.mark.slow if str(row) in SLOW else ()) for row in (*TABLE, GOSSIP)]
+
+
+@pytest.fixture(scope="module", params=ROWS, ids=[str(row) for row in (*TABLE, GOSSIP)])
 def row(request) -> Iterator[Row]:
     """A row of the table; all laws are tested on one before the next, which shares no programs with it."""
     yield request.param

@@ -137,6 +137,7 @@ def test_qsar_yardsticks(data_dir):
     assert 0.1675 < sparse_optimum(problem, 10).value < 0.273  # what 4,000 rounds of the paper's method reach
 
 
+@pytest.mark.slow
 def test_news20_yardsticks(data_dir):
     problem = classification("news20", 32, test_fraction=0)
     assert (problem.name, problem.n) == ("news20_binary_20958", 20_958)
