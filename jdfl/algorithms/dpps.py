@@ -69,9 +69,7 @@ class DPPS:
     constant: Any = 0.78  # C' of Eq. 22
     contraction: Any = 0.55  # lambda of Eq. 22
     failure: float = struct.field(pytree_node=False, default=1e-6)  # chance that a certified S does not hold, ever
-    watch: bool = struct.field(
-        pytree_node=False, default=False
-    )  # keep messages, and true distances and S of all rounds
+    watch: bool = struct.field(pytree_node=False, default=False)  # keep messages, true distances and S
     schedule: Array | None = None  # [T] S_t, made by `plan`
     scales: Array | None = None  # [T] what rates are multiplied by, made by `plan`
 
