@@ -4,6 +4,7 @@ import inspect
 from collections.abc import Mapping
 from typing import Any, get_type_hints
 
+from jdfl import models
 from jdfl.config import CEPS, Codecs, RunConfig, members
 from jdfl.metrics import REGISTRY as METRICS
 from jdfl.problems import NAMES, datasets
@@ -16,6 +17,7 @@ def catalogue() -> str:
         "algorithms (--algorithm)": about(members(run["algorithm"])),
         "problems (--problem)": about(members(run["problem"])),
         "data sets (--problem classification --problem.data)": {name: data_status(name) for name in NAMES},
+        "models (--problem neural --problem.model)": about({name: getattr(models, name) for name in models.NAMES}),
         "networks (--network)": about(members(run["network"])),
         "codecs (--algorithm.codec)": about(members(Codecs)),
         "noise (--algorithm.mechanism)": about(members(ceps["mechanism"])),
