@@ -18,7 +18,7 @@ from matplotlib.figure import Figure
 
 import jdfl
 from experiments.common import Row, options, row, save, show
-from jdfl.algorithms.dpps import matrices
+from jdfl.network import matrices
 from jdfl.privacy.sensitivity import certified, published, real
 
 NAME = "lemma2_counterexample"
@@ -43,7 +43,7 @@ def distances(rounds: int = ROUNDS) -> tuple[np.ndarray, np.ndarray, np.ndarray]
         key = jax.random.key(t)
         round = jdfl.Round(jnp.int32(t), key, network.at(jnp.int32(t), key), jnp.arange(NODES, dtype=jnp.int32))
         state = protocol.step(state, eps, round)
-    bound = certified(matrices(network, rounds), np.ones(rounds), np.zeros(rounds), 1, failure=1e-6)
+    bound = certified(matrices(network, rounds, "a schedule"), np.ones(rounds), np.zeros(rounds), 1, failure=1e-6)
     return np.array(found), np.array(estimated), bound
 
 

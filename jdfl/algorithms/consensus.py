@@ -51,8 +51,8 @@ class AverageConsensus:
 
     def plan(self, problem: Problem, network: Network, steps: int) -> "AverageConsensus":
         """With the schedule of noise, on the host before a run."""
-        start = float(np.sum(np.abs(np.asarray(problem.begin()[0], np.float64))))
-        return replace(self, dpps=self.dpps.plan(network, self._bounds(steps), np.ones(steps), problem.n, start))
+        scales = np.ones(steps)
+        return replace(self, dpps=self.dpps.plan(network, self._bounds(steps), scales, problem.n, problem.start))
 
     def _bounds(self, steps: int) -> np.ndarray | None:
         return None if self.clip is None else np.where(np.arange(steps) == 0, float(self.clip), 0.0)

@@ -14,7 +14,6 @@ Eq. 22 ("eq22") is no bound, while broadcasting the S_i tells the length of the 
 Axes: m nodes, d shared parameters, T rounds.
 """
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -25,16 +24,15 @@ from jax import Array, lax
 
 from jdfl import checks, ops, struct
 from jdfl.base import Round
-from jdfl.network import Graph, Network, as_dense, mix, require
-from jdfl.network.arcs import called
-from jdfl.network.period import period_of
+from jdfl.network import Graph, Network, matrices, mix, require
 from jdfl.privacy import NO_NOISE, Guarantee, LaplaceSchedule
 from jdfl.privacy.sensitivity import certified, published, real
 
 _NOISE = 41  # purpose of the keys
 _ROUNDING = 2.0**-21  # of vectors in float32, four units in the last place
 _LONG = 2**12  # numbers of a row that take longer than its turn in a loop
-_AT_ONCE = 2**24  # numbers in mixing matrices that are looked at together
+_NOTHING = 1e12  # the multiplier of a round in which data change nothing
+_REMEDY = 'Use sensitivity="certified" and a clip.'
 
 
 @struct.dataclass
@@ -85,11 +83,11 @@ class DPPS:
         checks.fraction("Distances shrink by it in a round.", contraction=self.contraction)
 
     def plan(
-        self, network: Network, bounds: np.ndarray | None, scales: np.ndarray, d: int, start: float = 0.0
+        self, network: Network, bounds: np.ndarray | None, scales: np.ndarray, d: int, start: Array | None = None
     ) -> "DPPS":
         """With the rounds' numbers, on the host before a run: perturbations are at most `bounds` [T] long in l1.
 
-        `scales` [T] multiply the noise rate; all nodes start with the same vector [d], of l1 norm `start`. Raises
+        `scales` [T] multiply the noise rate; all nodes start with the same vector `start` [d] (None: zeros). Raises
         ValueError where nothing bounds the perturbations and S is to be certified, and for networks drawn at random.
         """
         planned = replace(self, scales=jnp.asarray(scales, jnp.float32))
@@ -102,8 +100,10 @@ class DPPS:
                 "none, and guarantee nothing."
             )
         noise = float(self.noise_rate) / float(self.b) * np.asarray(scales, float)
-        known = {"failure": self.failure, "start": start, "rounding": _ROUNDING}
-        found = certified(matrices(network, len(bounds)), bounds, noise, d, **known)
+        length = 0.0 if start is None else float(np.abs(np.asarray(start, np.float64)).sum())
+        known = {"failure": self.failure, "start": length, "rounding": _ROUNDING}
+        mixing = matrices(network, len(bounds), 'sensitivity = "certified"')
+        found = certified(mixing, bounds, noise, d, **known)
         return replace(planned, schedule=jnp.asarray(np.nextafter(found.astype(np.float32), np.float32(np.inf))))
 
     def init(self, s: Array) -> PushSum:
@@ -220,40 +220,3 @@ def _laplace(keys: Array, d: int, dtype: Any) -> Array:
 
     in_turn = jax.default_backend() == "cpu" and d >= _LONG  # a row stays in the cache, and all of them would not
     return lax.map(row, keys) if in_turn else jax.vmap(row)(keys)
-
-
-_NOTHING = 1e12  # the multiplier of a round in which data change nothing
-_REMEDY = 'Use sensitivity="certified" and a clip.'
-
-
-def decays(milestones: tuple[int, ...], factor: float, rounds: int) -> np.ndarray:
-    """What rates are multiplied by in every round [T]: by `factor` once more from every milestone on."""
-    past = np.sum(np.arange(rounds)[:, None] >= np.asarray(milestones, int).reshape(1, -1), axis=1)
-    return float(factor) ** past
-
-
-def matrices(network: Network, rounds: int) -> Callable[[int], np.ndarray]:
-    """W_t [m, m] float64 of every round below `rounds`, on the host.
-
-    Raises ValueError for a network that is drawn at random: its matrices are not known before the run.
-    """
-    m, period = network.m, period_of(network)
-    if period is None:
-        raise ValueError(
-            f"Expected a network that is known before the run for sensitivity = 'certified', got {called(network)}, "
-            "which is drawn at random. Use a fixed or a periodic one, such as jdfl.network.d_out."
-        )
-    count = min(period, rounds)
-    if count * m**2 > _AT_ONCE * 16:
-        raise ValueError(
-            f"Expected at most {_AT_ONCE * 16} entries of mixing matrices for a certified schedule, got {count} rounds "
-            f"of {m} x {m}. Take fewer nodes, or a network of a shorter period."
-        )
-    known: dict[bytes, np.ndarray] = {}
-    found: list[np.ndarray] = []
-    for t in range(count):
-        graph = network.at(jnp.int32(t), jax.random.key(0))
-        synchronised = graph.synchronised is not None and bool(graph.synchronised)
-        W = np.full((m, m), 1 / m) if synchronised else np.asarray(as_dense(graph), np.float64)
-        found.append(known.setdefault(W.tobytes(), W))
-    return lambda t: found[t % period]

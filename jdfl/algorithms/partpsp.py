@@ -21,16 +21,16 @@ from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import Array
 
 from jdfl import checks, struct
-from jdfl.algorithms.dpps import DPPS, PushSum, decays
+from jdfl.algorithms.dpps import DPPS, PushSum
 from jdfl.algorithms.exchange import heard
 from jdfl.algorithms.gradients import Gradients
+from jdfl.algorithms.push_descent import bounded, check_steps, decays, exact, oracle, private, step_bounds
 from jdfl.base import Info, Round, counts
 from jdfl.network import Network
-from jdfl.privacy import Guarantee, clipped, stretch
+from jdfl.privacy import Guarantee
 from jdfl.problems import Problem
 
 
@@ -70,7 +70,7 @@ class PartPSP:
         """With the schedule of noise, on the host before a run."""
         scales = decays(self.milestones, self.decay, steps)
         bounds = step_bounds(self.gradients, self.lr_shared, scales, problem.n_shared)
-        start = float(np.sum(np.abs(np.asarray(problem.begin()[0, : problem.n_shared], np.float64))))
+        start = None if problem.start is None else problem.start[: problem.n_shared]
         return replace(self, dpps=self.dpps.plan(network, bounds, scales, problem.n_shared, start))
 
     def prepare(self, problem: Problem, round: Round) -> "PartPSP":
@@ -98,22 +98,25 @@ class PartPSP:
         )
 
     def _descent(self, y: Array, local: Array, scale: Array, problem: Problem, round: Round) -> tuple[Array, Array]:
-        """The local parts after their step [m, n - d], and the shared parts' gradients there [m, d].
+        """The local parts after their step [m, n - d], and the shared parts' gradients there [m, d], clipped.
 
-        A node that is computed alone does both while its batch is at hand.
+        Both are taken of one node while its batch is at hand, but where examples are clipped: those are formed a few at
+        a time, counted over all nodes.
         """
         d, gradients = problem.n_shared, self.gradients
 
-        def node(*rows: Any) -> tuple[Array, Array]:
-            y, local, sample, lengths = jax.tree.map(lambda leaf: leaf[None], rows)
+        def both(y: Array, local: Array, sample: Any) -> tuple[Array, Array]:
             if d < problem.n:
                 g = exact(gradients).exact(_whole(y, local), problem, *sample, part=slice(d, problem.n))
                 local = local - self.lr_local * scale * g
-            oracle = exact(gradients) if gradients.per == "batch" else replace(gradients, lengths=lengths)
-            return local[0], oracle.exact(_whole(y, local), problem, *sample, part=slice(0, d))[0]
+            return local, oracle(gradients).exact(_whole(y, local), problem, *sample, part=slice(0, d))
 
-        local, g = problem.each(node, y, local, gradients.sample(problem, round), gradients.lengths)
-        return local, g if gradients.clip is None else clipped(g, gradients.norm, gradients.clip)
+        def node(*rows: Any) -> tuple[Array, Array]:
+            return jax.tree.map(lambda leaf: leaf[0], both(*jax.tree.map(lambda leaf: leaf[None], rows)))
+
+        rows = y, local, gradients.sample(problem, round)
+        local, g = both(*rows) if oracle(gradients).clip is not None else problem.each(node, *rows)
+        return local, bounded(gradients, g)
 
     def params(self, state: State) -> Array:
         """The corrected shared parameters and the local ones [m, n]."""
@@ -138,59 +141,3 @@ class PartPSP:
 
 def _whole(shared: Array, local: Array) -> Array:
     return jnp.concatenate([shared, local], axis=1)
-
-
-def exact(gradients: Gradients) -> Gradients:
-    """The same gradients as they are."""
-    return replace(gradients, clip=None)
-
-
-def shared_gradient(gradients: Gradients, w: Array, problem: Problem, round: Round, part: slice | None) -> Array:
-    """The gradients [m, d] that push-sum carries, regulariser and all no longer than the clip."""
-    oracle = exact(gradients) if gradients.per == "batch" else gradients
-    g = oracle(w, problem, round, part=part)
-    return g if gradients.clip is None else clipped(g, gradients.norm, gradients.clip)
-
-
-def check_steps(
-    method: str,
-    gradients: Gradients,
-    dpps: DPPS,
-    milestones: tuple[int, ...],
-    decay: float,
-    problem: Problem,
-    network: Network,
-) -> None:
-    """Refuse settings of gradient steps over the protocol that are out of range."""
-    checks.positive(decay=decay)
-    for milestone in milestones:
-        checks.whole(1, remedy="It is the round from which rates are lower.", milestones=milestone)
-    gradients.check(problem)
-    if gradients.mechanism is not None:
-        raise ValueError(
-            f"Expected gradients without noise for {method}, whose protocol adds it to messages, got mechanism = "
-            f"{gradients.mechanism!r}. Give dpps=DPPS(b=...) instead."
-        )
-    dpps.check(method, network)
-
-
-def step_bounds(gradients: Gradients, lr: float, scales: np.ndarray, d: int) -> np.ndarray | None:
-    """The largest l1 length of a perturbation -lr scale g [T]; None where nothing bounds it."""
-    if gradients.clip is None:
-        return None
-    return float(lr) * scales * stretch(gradients.norm, "l1", d) * float(gradients.clip)
-
-
-def private(dpps: DPPS, gradients: Gradients, lr: float, d: int, *, late: bool = False) -> Guarantee:
-    """The guarantee of clipped gradient steps over the protocol, which are sent at once or (`late`) a round after."""
-    scales = np.zeros(0) if dpps.scales is None else np.asarray(dpps.scales, float)
-    bounds = step_bounds(gradients, lr, scales, d)
-    if bounds is not None and late:
-        bounds = sent_late(bounds)
-    clip = "" if gradients.clip is None else f"{float(gradients.clip):g}"
-    return dpps.guarantee(bounds, f"{gradients.norm} clipping of every node's shared gradient to {clip}")
-
-
-def sent_late(bounds: np.ndarray) -> np.ndarray:
-    """Bounds [T] of steps that are sent in the round after theirs."""
-    return np.append(0.0, bounds)[:-1]

@@ -16,10 +16,10 @@ import jax.numpy as jnp
 from jax import Array
 
 from jdfl import checks, struct
-from jdfl.algorithms.dpps import DPPS, PushSum, decays
+from jdfl.algorithms.dpps import DPPS, PushSum
 from jdfl.algorithms.exchange import heard
 from jdfl.algorithms.gradients import Gradients
-from jdfl.algorithms.partpsp import check_steps, private, sent_late, shared_gradient, step_bounds
+from jdfl.algorithms.push_descent import check_steps, decays, private, sent_late, shared_gradient, step_bounds
 from jdfl.base import Info, Round, counts
 from jdfl.network import Network, require
 from jdfl.privacy import Guarantee
@@ -58,7 +58,7 @@ class PEDFL:
         bounds = step_bounds(self.gradients, self.lr, scales, problem.n)
         if bounds is not None:
             bounds = sent_late(bounds)
-        return replace(self, dpps=self.dpps.plan(network, bounds, scales, problem.n))
+        return replace(self, dpps=self.dpps.plan(network, bounds, scales, problem.n, problem.start))
 
     def prepare(self, problem: Problem, round: Round) -> "PEDFL":
         """Let the gradients prepare what they need."""
@@ -73,7 +73,7 @@ class PEDFL:
 
     def step(self, state: State, problem: Problem, round: Round) -> tuple[State, Info]:
         """One round."""
-        g = shared_gradient(self.gradients, self.params(state), problem, round, None)
+        g = shared_gradient(self.gradients, self.params(state), problem, round)
         mixed = self.dpps.step(state.mixed, state.step, round)
         step = -self.lr * self.dpps.scale(round.k).astype(g.dtype) * g
         return State(mixed, step), counts(

@@ -12,14 +12,13 @@ Axes: m nodes, n parameters.
 from dataclasses import replace
 from typing import ClassVar
 
-import numpy as np
 from jax import Array
 
 from jdfl import checks, struct
-from jdfl.algorithms.dpps import DPPS, PushSum, decays
+from jdfl.algorithms.dpps import DPPS, PushSum
 from jdfl.algorithms.exchange import heard
 from jdfl.algorithms.gradients import Gradients
-from jdfl.algorithms.partpsp import check_steps, private, shared_gradient, step_bounds
+from jdfl.algorithms.push_descent import check_steps, decays, private, shared_gradient, step_bounds
 from jdfl.base import Info, Round, counts
 from jdfl.network import Network
 from jdfl.privacy import Guarantee
@@ -48,8 +47,7 @@ class SGP:
         """With the schedule of noise, on the host before a run."""
         scales = decays(self.milestones, self.decay, steps)
         bounds = step_bounds(self.gradients, self.lr, scales, problem.n)
-        start = float(np.sum(np.abs(np.asarray(problem.begin()[0], np.float64))))
-        return replace(self, dpps=self.dpps.plan(network, bounds, scales, problem.n, start))
+        return replace(self, dpps=self.dpps.plan(network, bounds, scales, problem.n, problem.start))
 
     def prepare(self, problem: Problem, round: Round) -> "SGP":
         """Let the gradients prepare what they need."""
@@ -62,7 +60,7 @@ class SGP:
 
     def step(self, state: PushSum, problem: Problem, round: Round) -> tuple[PushSum, Info]:
         """One round."""
-        g = shared_gradient(self.gradients, state.y, problem, round, None)
+        g = shared_gradient(self.gradients, state.y, problem, round)
         state = self.dpps.step(state, -self.lr * self.dpps.scale(round.k).astype(g.dtype) * g, round)
         return state, counts(
             round.m,

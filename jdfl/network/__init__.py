@@ -22,6 +22,7 @@ from jdfl.network.graph import (
 )
 from jdfl.network.matcha import Matchings, Schedule, matcha, matchings
 from jdfl.network.partial import PartialCommunication, partial_communication
+from jdfl.network.period import matrices, period_of
 from jdfl.network.random_families import (
     barabasi_albert,
     erdos_renyi,
@@ -91,11 +92,13 @@ __all__ = [
     "link_loss",
     "matcha",
     "matchings",
+    "matrices",
     "mix",
     "node_participation",
     "one_peer_exponential",
     "pad",
     "partial_communication",
+    "period_of",
     "periodic",
     "random_choice",
     "random_geometric",

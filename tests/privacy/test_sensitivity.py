@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import jdfl
 from jdfl import network as nw
-from jdfl.algorithms.dpps import matrices
+from jdfl.network import matrices
 from jdfl.privacy import sensitivity as module
 from jdfl.privacy.sensitivity import certified
 from jdfl.summary import summary, summary_text
@@ -118,10 +118,11 @@ def test_the_certified_schedule_is_never_below_the_true_distance(name, kind, noi
     scales = np.where(np.arange(T) >= T // 2, 0.1, 1.0) if falls else np.ones(T)
     bounds = 0.5 * scales
     dpps = jdfl.DPPS(b=1.0, noise_rate=noise or 1e-30, watch=True, failure=FAILURE)
-    planned = dpps.plan(net, bounds, scales, d, start)
-    s = np.broadcast_to(start * draw.dirichlet(np.ones(d))[None], (net.m, d))
+    common = jnp.asarray(start * draw.dirichlet(np.ones(d)), jnp.float32)
+    planned = dpps.plan(net, bounds, scales, d, common)
+    s = jnp.broadcast_to(common[None], (net.m, d))
     eps = attack(kind, net.m, d, bounds, draw)
-    given = (jnp.asarray(s, jnp.float32), jnp.asarray(eps, jnp.float32), jax.random.key(seed))
+    given = (s, jnp.asarray(eps, jnp.float32), jax.random.key(seed))
     seen = np.asarray(distances(planned, net, *given, jnp.bool_(kind == "chasing")), float)
     assert np.isfinite(seen).all()
     np.testing.assert_array_equal(seen[:, 1], planned.schedule)
@@ -138,7 +139,7 @@ def test_the_schedule_is_its_formula(monkeypatch, name, start):
     net, rounds = NETWORKS[name], 30
     bounds = np.random.default_rng(0).uniform(0, 1, rounds)
     noise = np.where(np.arange(rounds) < 20, 0.02, 0.002)
-    W = matrices(net, rounds)
+    W = matrices(net, rounds, "a schedule")
     found = certified(W, bounds, noise, 3, failure=FAILURE, start=start)
     plain = reference.certified([W(t) for t in range(rounds)], bounds, noise, 3, failure=FAILURE, start=start)
     assert (found >= plain * (1 - 1e-12)).all()
@@ -147,7 +148,7 @@ def test_the_schedule_is_its_formula(monkeypatch, name, start):
 
 def test_matrices_are_those_of_the_rounds():
     net = NETWORKS["uneven, synchronised"]
-    W = matrices(net, 12)
+    W = matrices(net, 12, "a schedule")
     for t in range(12):
         expected = np.full((6, 6), 1 / 6) if t % 5 == 4 else np.asarray(nw.as_dense(net.base.graph), float)
         np.testing.assert_array_equal(W(t), expected)
@@ -210,7 +211,7 @@ def test_networks_too_large_to_follow_are_refused(monkeypatch):
     with pytest.raises(ValueError, match=r"fewer nodes.*m = 6.*circulant"):
         algorithm.plan(PROBLEM, uneven(6), 30)
     algorithm.plan(PROBLEM, nw.d_out(6, 2), 3)
-    monkeypatch.setattr("jdfl.algorithms.dpps._AT_ONCE", 2)
+    monkeypatch.setattr("jdfl.network.period._MOST_ENTRIES", 32)
     with pytest.raises(ValueError, match=r"at most 32 entries.*1 rounds of 6 x 6"):
         algorithm.plan(PROBLEM, uneven(6), 30)
 
