@@ -96,7 +96,7 @@ def _record(carry: Carry, setting: Setting, values: dict[str, Array]) -> Record:
 
 def _first_bad(w: Array) -> Array:
     """The first node [] with a non-finite parameter, or NOWHERE."""
-    bad = ~jnp.all(jnp.isfinite(w), axis=1)
+    bad = ~jnp.isfinite(jnp.sum(w * 0, axis=1))  # NaN where there is one or an infinity, in one pass
     return jnp.where(jnp.any(bad), jnp.argmax(bad).astype(jnp.int32), jnp.int32(NOWHERE))
 
 
