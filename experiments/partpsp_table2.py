@@ -26,7 +26,7 @@ from matplotlib.figure import Figure
 from rich import print as say
 
 import jdfl
-from experiments.common import Row, options, row, save, show
+from experiments.common import Row, row, save, show
 from experiments.partpsp_common import NOISE_RATE, SHARED, Task, alone, method, networks, problem_of, trained
 from experiments.partpsp_paper import ACCURACY, NETWORKS, STUDY, STUDY_ALONE, Cell
 from experiments.partpsp_tasks import chosen_rows, reduced, tasks
@@ -169,11 +169,7 @@ def draw(rows: Sequence[Row], path: str) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> list[Row]:
     """Print the tables and verdicts, write the JSON and the figure."""
-    models, rest = chosen_rows(arguments)
-    given = options(__doc__ or "", seeds=1, arguments=rest)
-    if given.quick and models != ("mlp",):
-        say("--quick: the perceptron alone.")
-        models = ("mlp",)
+    given, models = chosen_rows(__doc__ or "", arguments)
     made, bounded, verdicts = [], [], []
     for model in models:
         for task in tasks(model, quick=given.quick):

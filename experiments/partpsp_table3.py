@@ -18,7 +18,7 @@ from matplotlib.figure import Figure
 from rich import print as say
 
 import jdfl
-from experiments.common import Row, options, row, save, show
+from experiments.common import Row, row, save, show
 from experiments.partpsp_common import Task, method, networks, problem_of, trained
 from experiments.partpsp_paper import ESTIMATED
 from experiments.partpsp_tasks import chosen_rows, reduced, tasks
@@ -123,12 +123,9 @@ def draw(rows: Sequence[Row], path: str) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> list[Row]:
     """Print the table and the verdict, write the JSON and the figure."""
-    models, rest = chosen_rows(arguments, ("mlp", "resnet"))
-    given = options(__doc__ or "", seeds=1, arguments=rest)
-    if given.quick:
-        say("--quick: the perceptron on 2-Out alone.")
+    given, models = chosen_rows(__doc__ or "", arguments, ("mlp", "resnet"))
     made, verdicts = [], []
-    for model in ("mlp",) if given.quick else [one for one in models if one != "vit"]:
+    for model in models:
         task = tasks(model, quick=given.quick)[0]
         nets = ("2-Out",) if given.quick or reduced(task) else ("2-Out", "EXP")
         rows = collect(model, task, nets, given.seeds)

@@ -21,7 +21,7 @@ from matplotlib.figure import Figure
 from rich import print as say
 
 import jdfl
-from experiments.common import Row, options, row, save, show
+from experiments.common import Row, row, save, show
 from experiments.partpsp_common import NODES, SHARED, Task, method, networks, problem_of
 from experiments.partpsp_paper import NETWORKS, SECONDS, Cell
 from experiments.partpsp_tasks import chosen_rows, reduced, tasks
@@ -122,12 +122,9 @@ def draw(rows: Sequence[Row], path: str) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> list[Row]:
     """Print the table and the verdicts, write the JSON and the figure."""
-    models, rest = chosen_rows(arguments)
-    given = options(__doc__ or "", seeds=1, arguments=rest)
-    if given.quick:
-        say("--quick: the perceptron alone.")
+    given, models = chosen_rows(__doc__ or "", arguments)
     made, verdicts = [], []
-    for model in ("mlp",) if given.quick else models:
+    for model in models:
         task = tasks(model, quick=given.quick)[0]
         rounds = QUICK if given.quick else ROUNDS[model] if not reduced(task) and model != "mlp" else MEASURED[model]
         rows = collect(model, task, NETWORKS, rounds, given.seeds)

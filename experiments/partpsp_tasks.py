@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import jdfl
+from experiments.common import Options, options
 from experiments.partpsp_common import Task, images, mlp_task, on_accelerator
 from jdfl.problems.datasets import locate
 
@@ -24,16 +25,22 @@ RESNET_CLIP = 100.0
 _EPOCHS, _BATCH = 4, 20  # of the reduced forms
 
 
-def chosen_rows(arguments: Sequence[str] | None, default: Sequence[str] = ROWS) -> tuple[tuple[str, ...], list[str]]:
-    """What `--rows mlp,resnet,vit` chooses, and the other arguments; an unknown row ends with the usage."""
+def chosen_rows(
+    description: str, arguments: Sequence[str] | None, there: Sequence[str] = ROWS
+) -> tuple[Options, tuple[str, ...]]:
+    """What all experiments are asked, and what `--rows mlp,resnet,vit` chooses; an unknown row ends with the usage."""
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    parser.add_argument("--rows", default=",".join(default), help="some of mlp,resnet,vit")
+    parser.add_argument("--rows", default=",".join(there))
     known, rest = parser.parse_known_args(sys.argv[1:] if arguments is None else list(arguments))
     rows = tuple(str(known.rows).split(","))
-    unknown = [one for one in rows if one not in ROWS]
+    unknown = [one for one in rows if one not in there]
     if unknown:
-        parser.error(f"Expected --rows to name some of {', '.join(ROWS)}, got {', '.join(unknown)}.")
-    return rows, rest
+        parser.error(f"Expected --rows to name some of {', '.join(there)}, got {', '.join(unknown)}.")
+    given = options(description, seeds=1, arguments=rest)
+    if given.quick and rows != ("mlp",):
+        print("--quick: the perceptron alone.")
+        rows = ("mlp",)
+    return given, rows
 
 
 def tasks(row: str, *, quick: bool = False) -> list[Task]:

@@ -72,13 +72,16 @@ def test_tasks_say_what_they_are():
     assert rates == set(partpsp_tasks.RESNET_RATES)
 
 
-def test_rows_are_chosen_by_name(capsys):
-    assert partpsp_tasks.chosen_rows(["--rows", "vit,mlp", "--quick"]) == (("vit", "mlp"), ["--quick"])
-    assert partpsp_tasks.chosen_rows(["--seeds", "2"], ("mlp",)) == (("mlp",), ["--seeds", "2"])
-    with pytest.raises(SystemExit) as ended:
-        partpsp_tasks.chosen_rows(["--rows", "mlp,lstm"])
-    assert ended.value.code == 2
-    assert "lstm" in capsys.readouterr().err
+def test_rows_are_chosen_by_name(capsys, tmp_path):
+    out = ["--out", str(tmp_path)]
+    assert partpsp_tasks.chosen_rows("", ["--rows", "vit,mlp", *out])[1] == ("vit", "mlp")
+    given, rows = partpsp_tasks.chosen_rows("", ["--seeds", "2", "--quick", *out])
+    assert (given.seeds, given.quick, given.out, rows) == (2, True, tmp_path, ("mlp",))
+    for arguments, there in ((["--rows", "mlp,lstm"], partpsp_tasks.ROWS), (["--rows", "vit"], ("mlp", "resnet"))):
+        with pytest.raises(SystemExit) as ended:
+            partpsp_tasks.chosen_rows("", [*arguments, *out], there)
+        assert ended.value.code == 2
+        assert arguments[1].split(",")[-1] in capsys.readouterr().err
 
 
 def test_rounds_and_batches_follow_the_task():
