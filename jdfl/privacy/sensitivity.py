@@ -14,8 +14,8 @@ and Its Application in Non-Convex Optimization, Definition 5). Where S comes fro
 
   bounds the distance: an entry of the noise's part is symmetric with a log-concave density, so that its modulus is
   below an exponential variable of the same mean in the convex order, and the mean is at most sqrt(2/pi) standard
-  deviations. Chernoff's bound for d of them gives eta_t - ln(1 + eta_t) = ln(pairs / failure_t) / d, with failure_t =
-  failure 6 / (pi (t+1))^2, which sums to `failure` over any number of rounds.
+  deviations. Chernoff's bound for d of them gives eta_t - ln(1 + eta_t) = ln((m + pairs) / failure_t) / d, with
+  failure_t = failure 6 / (pi (t+1))^2, which sums to `failure` over any number of rounds.
 
 Axes: m nodes, d entries of a vector, T rounds, K earlier rounds that still tell nodes apart.
 """
@@ -91,20 +91,22 @@ def certified(
     `mixing(t)` is W_t [m, m], whose columns sum to one. `bounds` [T] are e_t, `noise` [T] are gamma_t / b, 0 for none.
     All nodes start with the same vector, of l1 norm `start`, which matters where rows of W do not sum to one.
     `rounding` times the length that all nodes' vectors together may have by then is added: nodes that agree differ by
-    it. Raises ValueError for a network too large to be followed, and for noise that grows without end.
+    it. The noise of that length is bounded as that of a distance is, a node's rows of P_{t,k} having squares that sum
+    to m at most over the nodes. Raises ValueError for a network too large to be followed, and for noise that grows
+    without end.
     """
     checks.positive(failure=failure)
     follower = _Follower(mixing, len(bounds))
-    schedule, total = np.zeros(len(bounds)), follower.m * start
+    m, schedule, total, total_square = follower.m, np.zeros(len(bounds)), start, 0.0
     for t, bound in enumerate(bounds):
         length, square = follower.distances()
-        pairs = follower.m * (follower.m - 1) / 2
         chance = failure * 6 / (math.pi * (t + 1)) ** 2
-        sums = (1 + _excess(math.log(max(pairs, 1) / chance) / d)) * d  # of exponential variables, at most
-        apart = length + 2 * bound * (follower.m > 1) + start * follower.unequal()
-        total += follower.m * bound
-        schedule[t] = float(np.max(apart + math.sqrt(4 / math.pi) * sums * np.sqrt(square))) + rounding * total
-        total += follower.m * noise[t] * schedule[t] * sums
+        vectors = m * (m + 1) / 2  # distances between two nodes, and the nodes' own
+        sums = (1 + _excess(math.log(vectors / chance) / d)) * d * math.sqrt(4 / math.pi)
+        apart = length + 2 * bound * (m > 1) + start * follower.unequal() + sums * np.sqrt(square)
+        total += bound
+        schedule[t] = float(np.max(apart)) + rounding * m * (total + sums * math.sqrt(total_square))
+        total_square += (noise[t] * schedule[t]) ** 2
         if schedule[t] > MOST:
             raise ValueError(
                 f"Expected a schedule of noise below {MOST:g}, got {schedule[t]:.3g} in round {t}: noise drives the "

@@ -140,8 +140,9 @@ def test_the_schedule_is_its_formula(monkeypatch, name, start):
     bounds = np.random.default_rng(0).uniform(0, 1, rounds)
     noise = np.where(np.arange(rounds) < 20, 0.02, 0.002)
     W = matrices(net, rounds, "a schedule")
-    found = certified(W, bounds, noise, 3, failure=FAILURE, start=start)
-    plain = reference.certified([W(t) for t in range(rounds)], bounds, noise, 3, failure=FAILURE, start=start)
+    known = {"failure": FAILURE, "start": start, "rounding": 1e-3}
+    found = certified(W, bounds, noise, 3, **known)
+    plain = reference.certified([W(t) for t in range(rounds)], bounds, noise, 3, **known)
     assert (found >= plain * (1 - 1e-12)).all()
     np.testing.assert_allclose(found, plain, rtol=1e-6)
 

@@ -159,7 +159,14 @@ def average_consensus(
 
 
 def certified(
-    W: Sequence[np.ndarray], bounds: np.ndarray, noise: np.ndarray, d: int, *, failure: float, start: float = 0.0
+    W: Sequence[np.ndarray],
+    bounds: np.ndarray,
+    noise: np.ndarray,
+    d: int,
+    *,
+    failure: float,
+    start: float = 0.0,
+    rounding: float = 0.0,
 ) -> np.ndarray:
     """S_t by its formula: all products P_{t,k} = W_{t-1} ... W_k, all pairs, all rounds k <= t."""
     m, schedule = len(W[0]), []
@@ -169,15 +176,17 @@ def certified(
             for later in range(k, t):
                 products[k] = W[later] @ products[k]
         chance = failure * 6 / (math.pi**2 * (t + 1) ** 2)
-        goal = math.log(max(1.0, m * (m - 1) / 2) / chance) / d
+        goal = math.log((m + m * (m - 1) / 2) / chance) / d
         eta = brentq(lambda x, goal: x - math.log1p(x) - goal, 1e-12, 10 + 4 * goal, args=(goal,))
+        spread = (1 + eta) * d * math.sqrt(2 / math.pi)
         most = 0.0
         for i, j in itertools.combinations(range(m), 2):
             c = [P[i] - P[j] for P in products]
             length = sum(bounds[k] * np.abs(c[k]).sum() for k in range(t + 1))
             begun = start * abs(products[0][i].sum() - products[0][j].sum())
             square = sum((noise[k] * schedule[k]) ** 2 * (c[k] ** 2).sum() for k in range(t))
-            spread = (1 + eta) * d * math.sqrt(2 / math.pi) * math.sqrt(2 * square)
-            most = max(most, length + begun + spread)
-        schedule.append(most)
+            most = max(most, length + begun + spread * math.sqrt(2 * square))
+        added = sum((noise[k] * schedule[k]) ** 2 for k in range(t))
+        every = m * (start + sum(bounds[: t + 1]) + spread * math.sqrt(2 * added))
+        schedule.append(most + rounding * every)
     return np.array(schedule)
