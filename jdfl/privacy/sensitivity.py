@@ -90,30 +90,30 @@ def certified(
 
     `mixing(t)` is W_t [m, m], whose columns sum to one. `bounds` [T] are e_t, `noise` [T] are gamma_t / b, 0 for none.
     All nodes start with the same vector, of l1 norm `start`, which matters where rows of W do not sum to one.
-    `rounding` times the length that all nodes' vectors together may have by then is added: nodes that agree differ by
-    it. The noise of that length is bounded as that of a distance is, a node's rows of P_{t,k} having squares that sum
-    to m at most over the nodes. Raises ValueError for a network too large to be followed, and for noise that grows
-    without end.
+    Rounding counts as one more perturbation in every round, `rounding` times as long as a node's vector may be by then.
+    Raises ValueError for a network too large to be followed, and for noise that grows without end.
     """
     checks.positive(failure=failure)
     follower = _Follower(mixing, len(bounds))
-    m, schedule, total, total_square = follower.m, np.zeros(len(bounds)), start, 0.0
+    m, schedule, total, square_total = follower.m, np.zeros(len(bounds)), start, 0.0
     for t, bound in enumerate(bounds):
         length, square = follower.distances()
         chance = failure * 6 / (math.pi * (t + 1)) ** 2
         vectors = m * (m + 1) / 2  # distances between two nodes, and the nodes' own
         sums = (1 + _excess(math.log(vectors / chance) / d)) * d * math.sqrt(4 / math.pi)
-        apart = length + 2 * bound * (m > 1) + start * follower.unequal() + sums * np.sqrt(square)
         total += bound
-        schedule[t] = float(np.max(apart)) + rounding * m * (total + sums * math.sqrt(total_square))
-        total_square += (noise[t] * schedule[t]) ** 2
+        step = bound + rounding * follower.row_sum * (total + sums * math.sqrt(square_total))
+        apart = length + 2 * step * (m > 1) + start * follower.unequal() + sums * np.sqrt(square)
+        schedule[t] = float(np.max(apart))
+        square_total += (noise[t] * schedule[t]) ** 2
+        step = bound + rounding * follower.row_sum * (total + sums * math.sqrt(square_total))
         if schedule[t] > MOST:
             raise ValueError(
                 f"Expected a schedule of noise below {MOST:g}, got {schedule[t]:.3g} in round {t}: noise drives the "
                 "nodes apart, and so makes itself grow. Synchronise more often, share fewer parameters, take a network "
                 "with more neighbours, a smaller noise rate or a larger b."
             )
-        follower.advance(t, bound, noise[t] * schedule[t])
+        follower.advance(t, step, noise[t] * schedule[t])
     return schedule
 
 
@@ -143,6 +143,7 @@ class _Follower:
         self.shared_length = self.shared_square = 0.0  # of r, over rounds that are followed no further
         self.kept_length = self.kept_square = 0.0  # of D, over the same
         self.mass = np.ones(self.m)  # a, the row sums of P_{t,0}
+        self.row_sum = 1.0  # which those of no P_{t,k} exceed
         self.left = MOST_WORK
 
     def distances(self) -> tuple[np.ndarray, np.ndarray]:
@@ -174,6 +175,7 @@ class _Follower:
         """Mix with W_t what there was, and what round t adds."""
         W = self.mixing(t)
         self.mass = W @ self.mass
+        self.row_sum = min(float(self.m), self.row_sum * max(1.0, float(W.sum(axis=1).max())))
         grown = max(1.0, float(W.sum(axis=0).max()))  # 1 up to rounding
         self.kept_length, self.kept_square = self.kept_length * grown, self.kept_square * grown**2
         identity = np.eye(self.m)[None, : self.rows.shape[1]]

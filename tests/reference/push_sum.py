@@ -169,7 +169,7 @@ def certified(
     rounding: float = 0.0,
 ) -> np.ndarray:
     """S_t by its formula: all products P_{t,k} = W_{t-1} ... W_k, all pairs, all rounds k <= t."""
-    m, schedule = len(W[0]), []
+    m, schedule, steps, row_sum = len(W[0]), [], [], 1.0
     for t in range(len(bounds)):
         products = [np.eye(m)] * (t + 1)
         for k in range(t):
@@ -179,14 +179,20 @@ def certified(
         goal = math.log((m + m * (m - 1) / 2) / chance) / d
         eta = brentq(lambda x, goal: x - math.log1p(x) - goal, 1e-12, 10 + 4 * goal, args=(goal,))
         spread = (1 + eta) * d * math.sqrt(2 / math.pi)
-        most = 0.0
+
+        def step(done: int, t: int = t, spread: float = spread, row_sum: float = row_sum) -> float:
+            """What is added in round t, rounding of vectors with the noise of so many rounds included."""
+            added = sum((noise[k] * schedule[k]) ** 2 for k in range(done))
+            return bounds[t] + rounding * row_sum * (start + sum(bounds[: t + 1]) + spread * math.sqrt(2 * added))
+
+        largest = 0.0
         for i, j in itertools.combinations(range(m), 2):
             c = [P[i] - P[j] for P in products]
-            length = sum(bounds[k] * np.abs(c[k]).sum() for k in range(t + 1))
+            length = sum(e * np.abs(one).sum() for e, one in zip([*steps, step(t)], c))
             begun = start * abs(products[0][i].sum() - products[0][j].sum())
             square = sum((noise[k] * schedule[k]) ** 2 * (c[k] ** 2).sum() for k in range(t))
-            most = max(most, length + begun + spread * math.sqrt(2 * square))
-        added = sum((noise[k] * schedule[k]) ** 2 for k in range(t))
-        every = m * (start + sum(bounds[: t + 1]) + spread * math.sqrt(2 * added))
-        schedule.append(most + rounding * every)
+            largest = max(largest, length + begun + spread * math.sqrt(2 * square))
+        schedule.append(largest)
+        steps.append(step(t + 1))
+        row_sum = min(m, row_sum * max(1.0, W[t].sum(axis=1).max()))
     return np.array(schedule)
