@@ -89,8 +89,10 @@ def test_distances_fall_with_the_degree_and_hardly_with_the_nodes(digits):
     assert rows["1 layer, 2-Out", "RAS / RAS of 2-Out"].mean == 1
     said = partpsp_figure3.claims(cells, compared=False)
     assert [line.split()[0] for line in said] == ["true", "true"]
-    few, more = (partpsp_figure4.mean_distance(m, 2, 0, quick=True) for m in (10, 20))
-    assert 1 / partpsp_figure4.MOST < few / more < partpsp_figure4.MOST
+    few, more = (partpsp_figure4.mean_distances(m, 2, 0, quick=True) for m in (10, 20))
+    for which in (partpsp_figure4.WHOLE, partpsp_figure4.BEGUN):
+        assert 1 / partpsp_figure4.MOST < few[which] / more[which] < partpsp_figure4.MOST
+    assert few[partpsp_figure4.BEGUN] > few[partpsp_figure4.WHOLE] > few[partpsp_figure4.ALIKE]
 
 
 def test_what_figure3_says_depends_on_its_numbers():
@@ -115,7 +117,7 @@ def test_spread_over_sizes_leaves_out_what_is_near(tmp_path):
     assert partpsp_figure4.spread(cells, 8, far=False) == pytest.approx(3)
     assert partpsp_figure4.spread(cells, 8, far=True) == 1  # neither 10 nor 20 is far above 8
     assert partpsp_figure4.claim(cells).startswith("true ")
-    assert partpsp_figure4.claim(cells | {(2, 20): [7.0]}).startswith("FALSE")
+    assert partpsp_figure4.claim(cells | {(2, 20): [7.0]}, partpsp_figure4.ALIKE).startswith("FALSE RAS, after a mean")
     partpsp_figure4.draw(cells, Options(True, 1, tmp_path), "title")
     assert (tmp_path / "partpsp_figure4.png").stat().st_size > 10_000
 
