@@ -95,25 +95,26 @@ def certified(
     """
     checks.positive(failure=failure)
     follower = _Follower(mixing, len(bounds))
-    m, schedule, total, square_total = follower.m, np.zeros(len(bounds)), start, 0.0
+    m, schedule, total = follower.m, np.zeros(len(bounds)), start
     for t, bound in enumerate(bounds):
         length, square = follower.distances()
         chance = failure * 6 / (math.pi * (t + 1)) ** 2
         vectors = m * (m + 1) / 2  # distances between two nodes, and the nodes' own
         sums = (1 + _excess(math.log(vectors / chance) / d)) * d * math.sqrt(4 / math.pi)
         total += bound
-        step = bound + rounding * follower.row_sum * (total + sums * math.sqrt(square_total))
+        added = follower.square()
+        step = bound + rounding * (follower.row_sum * total + sums * math.sqrt(added))
         apart = length + 2 * step * (m > 1) + start * follower.unequal() + sums * np.sqrt(square)
         schedule[t] = float(np.max(apart))
-        square_total += (noise[t] * schedule[t]) ** 2
-        step = bound + rounding * follower.row_sum * (total + sums * math.sqrt(square_total))
+        scale = noise[t] * schedule[t]
+        step = bound + rounding * (follower.row_sum * total + sums * math.sqrt(added + scale**2))
         if schedule[t] > MOST:
             raise ValueError(
                 f"Expected a schedule of noise below {MOST:g}, got {schedule[t]:.3g} in round {t}: noise drives the "
                 "nodes apart, and so makes itself grow. Synchronise more often, share fewer parameters, take a network "
                 "with more neighbours, a smaller noise rate or a larger b."
             )
-        follower.advance(t, step, noise[t] * schedule[t])
+        follower.advance(t, step, scale)
     return schedule
 
 
@@ -167,6 +168,12 @@ class _Follower:
                 square[i] += scale**2 * np.square(apart).sum(axis=1)
         return length, square
 
+    def square(self) -> float:
+        """sum_k scale_k^2 ||row of P_{t,k}||_2^2 of the node with the most."""
+        followed = np.einsum("k,kij->i", self.scale**2, self.rows**2)
+        kept = self.mass * math.sqrt(self.shared_square) + math.sqrt(self.kept_square)
+        return float(np.max(followed + kept**2))
+
     def unequal(self) -> np.ndarray | float:
         """|a_i - a_j| over pairs."""
         return 0.0 if self.circulant else np.abs(self.mass[:, None] - self.mass[None])
@@ -187,7 +194,7 @@ class _Follower:
     def _keep_what_agrees(self) -> None:
         """Put away the rounds of which hardly more than r is left."""
         if self.circulant:
-            shared = np.zeros((len(self.rows), self.m))  # all nodes have the same mass, so that r does not matter
+            shared = np.full((len(self.rows), self.m), 1 / self.m)
             left = self.m * (self.rows.max(axis=(1, 2)) - self.rows.min(axis=(1, 2)))  # >= ||c||_1
         else:
             shared = self.rows.sum(axis=1) / self.mass.sum()
