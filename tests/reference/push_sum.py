@@ -180,23 +180,17 @@ def certified(
         eta = brentq(lambda x, goal: x - math.log1p(x) - goal, 1e-12, 10 + 4 * goal, args=(goal,))
         spread = (1 + eta) * d * math.sqrt(2 / math.pi)
 
-        own = [sum((noise[k] * schedule[k]) ** 2 * (products[k][i] ** 2).sum() for k in range(t)) for i in range(m)]
-
-        def step(
-            last: float, t: int = t, spread: float = spread, row_sum: float = row_sum, own: list[float] = own
-        ) -> float:
-            """What is added in round t, rounding of vectors with noise up to that of the `last` scale included."""
-            noisy = spread * math.sqrt(2 * (max(own) + last**2))
-            return bounds[t] + rounding * (row_sum * (start + sum(bounds[: t + 1])) + noisy)
-
+        exact = row_sum * (start + sum(bounds[: t + 1]))  # the longest that a node's vector may be without noise
+        own = max(sum((noise[k] * schedule[k]) ** 2 * (products[k][i] ** 2).sum() for k in range(t)) for i in range(m))
+        step = bounds[t] + rounding * (exact + spread * math.sqrt(2 * own))
         largest = 0.0
         for i, j in itertools.combinations(range(m), 2):
             c = [P[i] - P[j] for P in products]
-            length = sum(e * np.abs(one).sum() for e, one in zip([*steps, step(0.0)], c))
+            length = sum(e * np.abs(one).sum() for e, one in zip([*steps, step], c))
             begun = start * abs(products[0][i].sum() - products[0][j].sum())
             square = sum((noise[k] * schedule[k]) ** 2 * (c[k] ** 2).sum() for k in range(t))
             largest = max(largest, length + begun + spread * math.sqrt(2 * square))
         schedule.append(largest)
-        steps.append(step(noise[t] * largest))
+        steps.append(bounds[t] + rounding * (exact + spread * math.sqrt(2 * (own + (noise[t] * largest) ** 2))))
         row_sum = min(m, row_sum * max(1.0, W[t].sum(axis=1).max()))
     return np.array(schedule)
