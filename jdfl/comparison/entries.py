@@ -49,8 +49,8 @@ class Tuning:
     grid go on there, with three more values in the same ratio, up to `extend` times.
 
     `grids` holds values by field, for all algorithms that tune it. Default grids: lr is 1/64 to 2 times 1 / L in powers
-    of 2, L the largest curvature of the nodes' losses; gamma .05 to 1; step_scale 1/4 to 8; others 1/8 to 8 times what
-    they are.
+    of 2, L the largest curvature of the nodes' losses, where there is a bound on it; gamma .05 to 1; step_scale 1/4 to
+    8; others 1/8 to 8 times what they are.
     """
 
     keys: Sequence[int] = (1_000_001, 1_000_002)
@@ -228,12 +228,10 @@ def _values(label: str, path: str, values: Any) -> tuple[float, ...]:
 def _default(label: str, path: str, present: Any, algorithm: Any, problem: Problem) -> tuple[float, ...]:
     remedy = f"Give its values: Entry(..., tune={{{path!r}: [...]}})."
     plain = getattr(algorithm, "optimizer", None) is None
-    if path == "lr" and plain:
-        steepest = float(np.max(np.asarray(problem.curvature)))
-        if not steepest > 0:
-            raise ValueError(f"Expected a positive curvature for the grid of lr of {label!r}, got {steepest}. {remedy}")
+    steepest = float(np.max(np.asarray(problem.curvature)))
+    if path == "lr" and plain and steepest > 0:
         return tuple(value / steepest for value in GRIDS[path])
-    if path in GRIDS and plain:
+    if path in GRIDS and path != "lr" and plain:
         return GRIDS[path]
     if present is None or not float(present) > 0:
         raise ValueError(f"Expected {path!r} > 0 to lay a grid around for {label!r}, got {present!r}. {remedy}")

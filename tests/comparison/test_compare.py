@@ -245,6 +245,10 @@ def test_default_grids_come_from_the_curvature_and_from_the_value():
     np.testing.assert_allclose(plan.grid["rate"], 0.05 * 2.0 ** np.arange(-3, 4))
     (plan,) = plans({"a": WithLr()}, problem, network, [0], 1, 1, None, Tuning(grids={"lr": [3, 1]})).values()
     assert plan.grid["lr"] == (1.0, 3.0)
+    unbounded = jdfl.problems.neural_classification("digits", network.m, model="mlp")  # there is no curvature to go by
+    (plan,) = plans({"a": WithLr()}, unbounded, network, [0], 1, 1, None, TUNE).values()
+    np.testing.assert_allclose(plan.grid["lr"], 0.3 * 2.0 ** np.arange(-3, 4))
+    assert plan.grid["gamma"] == GRIDS["gamma"]
     (plan,) = plans({"a": Entry(Tunable(), tune={})}, problem, network, [0], 1, 1, None, TUNE).values()
     assert plan.grid == {}
 
