@@ -22,7 +22,7 @@ from jdfl.problems.datasets import locate
 ROWS = ("mlp", "resnet", "vit")
 RESNET_RATES = (0.1, 1e-5)
 RESNET_CLIP = 100.0
-_EPOCHS, _BATCH = 4, 20  # of the reduced forms
+_BATCH = 20  # of the reduced forms
 
 
 def chosen_rows(
@@ -75,11 +75,11 @@ def vit_task(*, small: bool) -> Task:
 
 
 def _reduced(title: str, data: str, model: jdfl.models.Model, rate: float = 0.1, clip: float | None = None) -> Task:
-    """2,000 images, batches of 20, four epochs; of the digits all that there are."""
+    """2,000 images in batches of 20; of the digits all that there are."""
     few: dict[str, Any] = {} if data == "digits" else {"examples": 2000, "test_examples": 500}
     size = "" if data == "digits" else ", 2,000 images"
-    title = f"reduced: {title}{size}, batch {_BATCH}, {_EPOCHS} epochs"
-    return Task(title, data, model, _EPOCHS, lr_shared=rate, clip=clip, batch=_BATCH, **few)
+    title = f"reduced: {title}{size}, batch {_BATCH}"
+    return Task(title, data, model, lr_shared=rate, clip=clip, batch=_BATCH, **few)
 
 
 def _called(data: str) -> str:

@@ -26,8 +26,9 @@ _GROUPS = 32
 class Layers:
     """Convolutions and norms with the same settings."""
 
-    def __init__(self, norm: Norm, dtype: Compute, rngs: nnx.Rngs):
+    def __init__(self, norm: Norm, width: int, dtype: Compute, rngs: nnx.Rngs):
         self.norm_kind = norm
+        self.groups = min(_GROUPS, max(1, width // 2))
         self.dtype: Any = None if dtype == "float32" else dtype
         self.rngs = rngs
 
@@ -41,10 +42,14 @@ class Layers:
         )  # fmt: skip
 
     def norm(self, channels: int) -> nnx.Module:
-        """The norm of so many channels; in up to 32 groups of at least two channels, since one number norms to zero."""
+        """The norm of so many channels, in 32 groups or, of a narrow network, in as many as give the first layer pairs.
+
+        A layer's groups then have as many channels as in a network of full width. Of an image of one place they are all
+        that a group has: two numbers would norm to their signs, which nothing could be learnt through.
+        """
         if self.norm_kind == "batch":
             return nnx.BatchNorm(channels, momentum=0.0, epsilon=1e-5, dtype=self.dtype, rngs=self.rngs)
-        groups = math.gcd(_GROUPS, 1 if channels % 2 else channels // 2)
+        groups = math.gcd(self.groups, channels)
         return nnx.GroupNorm(channels, groups, epsilon=1e-5, dtype=self.dtype, rngs=self.rngs)
 
 
@@ -84,7 +89,7 @@ class ResNet18(nnx.Module):
     def __init__(
         self, *, colours: int, classes: int, width: int, norm: Norm, stem: Stem, dtype: Compute, rngs: nnx.Rngs
     ):
-        layers = Layers(norm, dtype, rngs)
+        layers = Layers(norm, width, dtype, rngs)
         self.stem = stem
         self.conv1 = layers.conv(colours, width, 7, 2) if stem == "imagenet" else layers.conv(colours, width, 3, 1)
         self.norm1 = layers.norm(width)
