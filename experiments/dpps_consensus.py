@@ -36,7 +36,7 @@ NAME = "dpps_consensus"
 NOISE_RATE, DELTA, NEAR = 1e-3, 1e-5, 1e-5
 B = (0.1, 0.3, 1.0, 3.0)
 ROUNDS, NOISY = 3000, 60
-APART = 1e-4  # of messages 1 long, far above their rounding
+DIFFERENT = 1e-4  # of messages 1 long, far above their rounding
 
 
 def apart(w: Array, problem: Problem) -> Array:
@@ -95,7 +95,7 @@ def noisy(problem: Problem, net: Any, b: float, key: int) -> Noisy:
 
 def lines(case: str, runs: Sequence[Noisy]) -> list[Row]:
     """The rows of a network and a b."""
-    counted = [one.seen[one.seen[:, 0] > APART] for one in runs]
+    counted = [one.seen[one.seen[:, 0] > DIFFERENT] for one in runs]
     return [
         row(case, "error, least", None, [one.error.min() for one in runs]),
         row(case, "error, last", None, [one.error[-1] for one in runs]),

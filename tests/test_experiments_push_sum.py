@@ -59,7 +59,7 @@ def test_distances_of_a_clipped_run_are_certified(digits, tmp_path):
     cells = {(part, "2-Out", source): [partpsp_figure2.seen(digits, part, net, source, 0)] for source in sources}
     (certified,), (estimated,) = cells[part, "2-Out", "certified"], cells[part, "2-Out", "Eq. 22, clipped"]
     first = 2 * partpsp_common.RATE * partpsp_figure2.SMALL_CLIP
-    assert first < certified.distances[0, 1] < (1 + 1e-3) * first  # nodes begin alike, but for rounding
+    assert first < certified.distances[0, 1] < (1 + 1e-4) * first  # nodes begin alike, but for rounding
     assert certified.violations == 0
     assert certified.ratio > 1
     assert certified.distances[0, 0] == pytest.approx(estimated.distances[0, 0], rel=1e-5)  # before there is noise

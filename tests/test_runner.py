@@ -3,6 +3,7 @@
 import signal
 import threading
 
+import jax
 import numpy as np
 import pytest
 
@@ -178,6 +179,14 @@ def test_runs_in_other_threads():
 
 
 # ---------------------------------------------------------------- divergence
+
+
+@pytest.mark.parametrize("bad", [[np.nan], [np.inf], [-np.inf], [np.inf, -np.inf]], ids=str)
+def test_every_number_that_is_not_finite_is_found(bad):
+    w = np.full((3, 5), np.finfo(np.float32).max, np.float32)  # finite, if only just
+    assert int(jax.jit(loop._first_bad)(w)) == loop.NOWHERE
+    w[1, 1 : 1 + len(bad)] = bad
+    assert int(jax.jit(loop._first_bad)(w)) == 1
 
 
 @pytest.mark.parametrize(("every", "chunk"), [(1, 1), (5, 50), (1, 3)])

@@ -228,10 +228,11 @@ def _values(label: str, path: str, values: Any) -> tuple[float, ...]:
 def _default(label: str, path: str, present: Any, algorithm: Any, problem: Problem) -> tuple[float, ...]:
     remedy = f"Give its values: Entry(..., tune={{{path!r}: [...]}})."
     plain = getattr(algorithm, "optimizer", None) is None
-    steepest = float(np.max(np.asarray(problem.curvature)))
-    if path == "lr" and plain and steepest > 0:
-        return tuple(value / steepest for value in GRIDS[path])
-    if path in GRIDS and path != "lr" and plain:
+    if path == "lr" and plain:
+        steepest = float(np.max(np.asarray(problem.curvature)))
+        if steepest > 0:
+            return tuple(value / steepest for value in GRIDS[path])
+    elif path in GRIDS and plain:
         return GRIDS[path]
     if present is None or not float(present) > 0:
         raise ValueError(f"Expected {path!r} > 0 to lay a grid around for {label!r}, got {present!r}. {remedy}")

@@ -45,7 +45,7 @@ def test_steps_over_noisy_messages_pass(kind):
     passes(told, sends)
     assert told.releases == STEPS
     pure = jdfl.account_plan(algorithm, PROBLEM, NETWORK, steps=STEPS).epsilon_pure
-    assert (1 - 2e-3) * sends * SHARE < pure < (1 + 1e-5) * sends * SHARE  # distances allow for rounding
+    assert (1 - 2e-4) * sends * SHARE < pure < (1 + 1e-5) * sends * SHARE  # distances allow for rounding
 
 
 def test_average_consensus_tells_of_a_vector_once():
