@@ -85,13 +85,18 @@ def calibrate(
     epsilon: float,
     delta: float | None = None,
     key: int | Array = 0,
+    accounting: Accounting = "sound",
 ) -> Any:
     """The algorithm with the least noise that makes `steps` rounds (epsilon, delta)-differentially private.
 
     The multiplier of its mechanism is replaced, whatever it was; sampling is taken into account where it is performed.
-    Raises ValueError where nothing may be claimed, and for targets that make no sense.
+    accounting="paper" takes the noise that the algorithm's paper asks for instead, whatever that is worth; `delta` is
+    not used then. Raises ValueError where nothing may be claimed, and for targets that make no sense.
     """
     checks.positive("It is what all rounds together may spend.", epsilon=epsilon)
+    checks.one_of(("sound", "paper"), accounting=accounting)
+    if accounting == "paper":
+        return _as_published(check_run(algorithm, problem, network, steps, 1, None), problem, epsilon)
     if hasattr(algorithm, "dpps"):
         raise ValueError(
             f"Expected an algorithm with one multiplier of its noise, got {type(algorithm).__name__}, whose noise "
@@ -121,6 +126,17 @@ def calibrate(
         raise ValueError(f"Expected steps in which something is released, got steps = {steps}: no noise is needed.")
     needed = float(np.nextafter(np.float32(needed), np.float32(np.inf)))  # what a float32 run makes of it is no less
     return loop.with_field(algorithm, f"{place}.multiplier", needed)
+
+
+def _as_published(algorithm: Any, problem: Problem, epsilon: float) -> Any:
+    """The algorithm with its paper's noise; ValueError where the paper has no formula for it."""
+    find = getattr(algorithm, "published_multiplier", None)
+    if find is None:
+        raise ValueError(
+            f"Expected an algorithm whose paper says how much noise an epsilon needs, got {type(algorithm).__name__}. "
+            "Use accounting='sound'."
+        )
+    return loop.with_field(algorithm, f"{noise_place(algorithm)}.multiplier", find(problem, epsilon))
 
 
 def noise_place(algorithm: Any) -> str:

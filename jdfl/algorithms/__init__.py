@@ -6,6 +6,7 @@ from jdfl.algorithms.consensus import AverageConsensus
 from jdfl.algorithms.dcd import DCD
 from jdfl.algorithms.dfedavgm import DFedAvgM
 from jdfl.algorithms.dfedsam import DFedSAM
+from jdfl.algorithms.doadp import DOADP
 from jdfl.algorithms.dpps import DPPS
 from jdfl.algorithms.dpsgd import DPSGD
 from jdfl.algorithms.dsgt import DSGT
@@ -20,6 +21,7 @@ from jdfl.algorithms.nids import NIDS
 from jdfl.algorithms.partpsp import PartPSP
 from jdfl.algorithms.pedfl import PEDFL
 from jdfl.algorithms.sgp import SGP
+from jdfl.algorithms.theorem1 import Theorem1
 from jdfl.algorithms.updates import Updates
 
 REGISTRY = {
@@ -30,6 +32,7 @@ REGISTRY = {
     "dcd-psgd": DCD,
     "dfedavgm": DFedAvgM,
     "dfedsam": DFedSAM,
+    "do-adp": DOADP,
     "dsgt": DSGT,
     "exact-diffusion": ExactDiffusion,
     "extra": EXTRA,
@@ -47,6 +50,7 @@ __all__ = [
     "CEPS",
     "CHOCO",
     "DCD",
+    "DOADP",
     "DPPS",
     "DPSGD",
     "DSGT",
@@ -65,5 +69,6 @@ __all__ = [
     "Gradients",
     "LocalOnly",
     "PartPSP",
+    "Theorem1",
     "Updates",
 ]

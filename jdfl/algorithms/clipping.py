@@ -10,7 +10,7 @@ import numpy as np
 from jax import Array, lax
 
 from jdfl import ops
-from jdfl.privacy import Norm, clipped, factor
+from jdfl.privacy import Clip, clipped, factor
 from jdfl.problems import Problem
 
 
@@ -20,18 +20,18 @@ def clipped_sum(
     data: Any,
     weight: Array,
     clip: Array,
-    norm: Norm,
+    norm: Clip,
     lengths: Array | None,
     chunk: int,
     part: slice | None = None,
 ) -> Array:
     """sum_t weight[t] min(1, clip / ||g_t||) g_t [n] over one node's examples, g_t the loss's gradient at w [n].
 
-    `lengths` [q] are those of the features where the problem has slopes (None: computed). Other problems' gradients are
-    formed `chunk` at a time. An example whose gradient is not finite counts as 0. With `part` g_t is that part of it.
+    `lengths` [q] are those of the features where the problem has slopes (None: computed). Other problems' gradients,
+    and those whose entries are clipped, are formed `chunk` at a time. An example whose gradient is not finite counts as 0. With `part` g_t is that part of it.
     """
-    slopes = problem.slopes(w, data) if part is None else None
-    if slopes is None:
+    slopes = problem.slopes(w, data) if part is None and norm != "entries" else None
+    if slopes is None or norm == "entries":
         return _chunks(problem, w, data, weight, clip, norm, chunk, slice(None) if part is None else part)
     if lengths is None:
         lengths = problem.feature_lengths(data, norm)
@@ -61,7 +61,7 @@ def check_slopes(problem: Problem) -> None:
 
 
 def _chunks(
-    problem: Problem, w: Array, data: Any, weight: Array, clip: Array, norm: Norm, chunk: int, part: slice
+    problem: Problem, w: Array, data: Any, weight: Array, clip: Array, norm: Clip, chunk: int, part: slice
 ) -> Array:
     q = weight.shape[0]
     count = -(-q // chunk)

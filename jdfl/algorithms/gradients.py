@@ -15,7 +15,7 @@ from jdfl import checks, ops, struct
 from jdfl.algorithms.clipping import check_slopes, clipped_sum
 from jdfl.algorithms.sampling import Sampler, sample
 from jdfl.base import Round
-from jdfl.privacy import NO_NOISE, Guarantee, Mechanism, Sampling, check_mechanism, clipped, stretch
+from jdfl.privacy import NO_NOISE, Clip, Guarantee, Mechanism, Sampling, check_mechanism, clipped, stretch
 from jdfl.problems import Problem
 
 _NOISE, _VARIED = 32, 35  # purposes of the keys
@@ -35,7 +35,7 @@ class Gradients:
     """All examples, exactly, unless said otherwise.
 
     With `clip` every example's gradient is shortened to that length (`per="example"`), or the gradient of all that are
-    looked at (`per="batch"`), which protects a node's whole data. That bounds what neighbouring data change, and noise
+    looked at (`per="batch"`), which protects a node's whole data; `norm="entries"` cuts off every entry instead. That bounds what neighbouring data change, and noise
     is scaled by the bound (`sensitivities`). Without `clip` it is scaled by an assumed `sensitivity`, which nothing
     enforces. Where there is a clip, a gradient too long for its type counts as zero, so that no example can spoil the
     others'. The regulariser is neither clipped nor counted: it holds no data.
@@ -54,7 +54,7 @@ class Gradients:
     sampling: Sampler = struct.field(pytree_node=False, default="replacement")
     clip: Any = None  # largest length of a gradient; None: as it is
     per: Literal["example", "batch"] = struct.field(pytree_node=False, default="example")  # whose gradient is clipped
-    norm: Literal["l1", "l2", "linf"] = struct.field(pytree_node=False, default="l2")  # in which its length is measured
+    norm: Clip = struct.field(pytree_node=False, default="l2")  # in which its length is measured
     mechanism: Mechanism | None = None  # noise on the gradient
     sensitivity: Any = None  # assumed sensitivity of gradients that are not clipped, in the mechanism's norm
     adjacency: Literal["replace-one", "add-remove"] = struct.field(pytree_node=False, default="replace-one")
@@ -110,6 +110,7 @@ class Gradients:
         if (
             self.clip is None
             or self.per == "batch"
+            or self.norm == "entries"
             or not every
             or jax.eval_shape(problem.slopes, jnp.zeros((problem.n,), problem.dtype), data) is None
         ):
@@ -256,8 +257,8 @@ class Gradients:
         return replace(
             told,
             claimed=True,
-            enforced_by=f"{self.norm} clipping of every {'example' if unit == 'record' else 'node'}'s gradient to "
-            f"{float(self.clip):g}",
+            enforced_by=f"{'entrywise' if self.norm == 'entries' else self.norm} clipping of every "
+            f"{'example' if unit == 'record' else 'node'}'s gradient to {float(self.clip):g}",
             reason="every gradient is clipped and noisy, and everything else is computed from these and from messages",
         )
 

@@ -24,7 +24,7 @@ from jax import Array
 
 from jdfl import checks
 from jdfl.base import Algorithm
-from jdfl.privacy import Guarantee, Norm, clipped
+from jdfl.privacy import Clip, Guarantee, clipped
 from jdfl.problems import LinearRegression, LogisticRegression, Problem, SoftmaxRegression
 
 _FAR = 1e3  # labels of least squares, in units of all that could meet them
@@ -37,7 +37,7 @@ class Limit:
     """What shortens a gradient before noise is added."""
 
     clip: float | None
-    norm: Norm
+    norm: Clip
 
     @classmethod
     def of(cls, algorithm: Algorithm) -> "Limit":

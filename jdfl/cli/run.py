@@ -70,6 +70,7 @@ def run(config: RunConfig, options: Options) -> int:
     checks.whole(1, repeats=options.repeats)
     use_cache()
     algorithm, problem, network, stop = build(config)
+    budget = config.privacy.epsilon if config.privacy.accounting == "sound" else None  # a paper's is no budget
     config = settled(config, algorithm)
     told_how: Any = {"delta": config.privacy.delta, "accounting": config.privacy.accounting}
     check_account(planned(algorithm, problem, network, config.steps), problem, **told_how)
@@ -98,8 +99,8 @@ def run(config: RunConfig, options: Options) -> int:
                     callbacks=[] if options.quiet else [progress],
                     chunk=config.chunk,
                     resume=resume,
-                    epsilon=config.privacy.epsilon,
-                    delta=None if config.privacy.epsilon is None else config.privacy.delta,
+                    epsilon=budget,
+                    delta=None if budget is None else config.privacy.delta,
                 )
             write_run(folder, to_yaml(one), result, draw=report.figure, **told_how)
         except BaseException:

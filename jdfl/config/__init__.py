@@ -18,6 +18,7 @@ from jdfl.config.defaults import defaults
 from jdfl.config.family import (
     CHOCO,
     DCD,
+    DOADP,
     DPSGD,
     DSGT,
     EXTRA,
@@ -64,7 +65,7 @@ from jdfl.config.sequences import (
     RandomNeighbours,
 )
 from jdfl.config.stop import AutoStop, ConsensusStop, GradientStop, ObjectiveStop
-from jdfl.config.wrappers import LinkLoss, NodeParticipation, PartialCommunication, Synchronised, Wrapped
+from jdfl.config.wrappers import Laplacian, LinkLoss, NodeParticipation, PartialCommunication, Synchronised, Wrapped
 from jdfl.config.yaml_text import members
 from jdfl.network import Network
 from jdfl.problems import Problem
@@ -74,6 +75,7 @@ __all__ = [
     "CEPS",
     "CHOCO",
     "DCD",
+    "DOADP",
     "DPPS",
     "DPSGD",
     "DSGT",
@@ -109,6 +111,7 @@ __all__ = [
     "KIn",
     "KRegular",
     "Laplace",
+    "Laplacian",
     "LinkLoss",
     "LocalOnly",
     "LowRank",
@@ -205,6 +208,7 @@ def build(config: RunConfig) -> tuple[Algorithm, Problem, Network, StopRule | No
             key=config.seed,
             epsilon=spend.epsilon,
             delta=spend.delta,
+            accounting=spend.accounting,
         )
     else:
         built = algorithm.build()

@@ -62,8 +62,8 @@ class _Descent:
     """Largest length of a gradient; None: as it is."""
     per: Literal["example", "batch"] = algorithms.Gradients.per
     """Whose gradient is clipped: every example's, or that of all that are looked at."""
-    norm: Literal["l1", "l2", "linf"] = algorithms.Gradients.norm
-    """In which a gradient's length is measured."""
+    norm: Literal["l1", "l2", "linf", "entries"] = algorithms.Gradients.norm
+    """In which a gradient's length is measured; entries: every entry is cut off at clip."""
     mechanism: Gaussian | Laplace | None = None
     """Noise on gradients; none: exact ones."""
     sensitivity: float | None = algorithms.Gradients.sensitivity
@@ -181,6 +181,30 @@ class CHOCO(_Optimized):
 
 
 @dataclass(frozen=True, kw_only=True)
+class DOADP(_Messages):
+    """Nodes wake at random, and send the largest changes of momentum SGD with noisy gradients."""
+
+    kind: ClassVar[str] = "do-adp"
+    algorithm: ClassVar[Any] = algorithms.DOADP
+    lr: float = algorithms.DOADP.lr
+    """Length of the steps."""
+    batch: int | None = 1
+    """Examples of one gradient; None: all of the node's."""
+    codec: Codecs = Sparse(share=0.3)  # noqa: RUF009 (frozen)
+    """What travels on a wire."""
+    gamma: float = algorithms.DOADP.gamma
+    """Step towards the neighbours' public copies, in (0, 1]."""
+    beta: float = algorithms.DOADP.beta
+    """Momentum, in [0, 1)."""
+    p: float = algorithms.DOADP.p
+    """Chance of a node to be active in a round, in (0, 1]."""
+    start: Literal["x", "zero"] = algorithms.DOADP.start
+    """Where the public copies start: at the parameters, or at zero."""
+    delta0: float = algorithms.DOADP.delta0
+    """Of the paper's Theorem 1: decides its noise and what it claims, with --privacy.accounting paper."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class MATCHA(_Optimized):
     """Decentralized SGD over random matchings; use it with --network matcha."""
 
@@ -253,6 +277,19 @@ class FedAvg(_Optimized):
 
 
 Gossiping = (
-    DPSGD | LocalOnly | DFedAvgM | DFedSAM | DCD | CHOCO | MATCHA | DSGT | EXTRA | NIDS | ExactDiffusion | IHT | FedAvg
+    DPSGD
+    | LocalOnly
+    | DFedAvgM
+    | DFedSAM
+    | DCD
+    | CHOCO
+    | DOADP
+    | MATCHA
+    | DSGT
+    | EXTRA
+    | NIDS
+    | ExactDiffusion
+    | IHT
+    | FedAvg
 )
 Family = Gossiping | Pushing

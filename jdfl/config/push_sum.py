@@ -49,8 +49,8 @@ class _Steps:
     """Largest length of the gradient that is shared; None: as it is."""
     per: Literal["example", "batch"] = _gradients.per
     """Whose gradient is clipped before the node's is: every example's, or none but the node's."""
-    norm: Literal["l1", "l2", "linf"] = _gradients.norm
-    """In which a gradient's length is measured."""
+    norm: Literal["l1", "l2", "linf", "entries"] = _gradients.norm
+    """In which a gradient's length is measured; entries: every entry is cut off at clip."""
     dpps: DPPS = DPPS()
     """Noise on messages."""
     milestones: tuple[int, ...] = algorithms.PartPSP.milestones

@@ -84,4 +84,19 @@ class Synchronised:
         return network.synchronised(self.base.build(m), self.every)
 
 
-Wrapped = Partial | Synchronised
+@dataclass(frozen=True, kw_only=True)
+class Laplacian:
+    """Every link weighs 1 / iota, the rest stays with the nodes: W = I - L / iota."""
+
+    kind: ClassVar[str] = "laplacian"
+    base: Fixed = ErdosRenyi()  # noqa: RUF009 (frozen)
+    """The network whose links they are; its own weights are not used."""
+    iota: float | None = None
+    """Larger than the largest number of neighbours; none: one more than it."""
+
+    def build(self, m: int) -> network.Static:
+        """The network of m nodes."""
+        return network.laplacian(self.base.build(m), self.iota)
+
+
+Wrapped = Partial | Synchronised | Laplacian

@@ -20,6 +20,7 @@ from jdfl.network.graph import (
     mix,
     sample_neighbours,
 )
+from jdfl.network.laplacian import laplacian
 from jdfl.network.matcha import Matchings, Schedule, matcha, matchings
 from jdfl.network.partial import PartialCommunication, partial_communication
 from jdfl.network.period import matrices, period_of
@@ -89,6 +90,7 @@ __all__ = [
     "gather_sum",
     "k_in",
     "k_regular",
+    "laplacian",
     "link_loss",
     "matcha",
     "matchings",

@@ -3,7 +3,7 @@
 from jdfl.privacy.accounting import Sampled, epsilon, epsilon_pure, epsilon_rdp
 from jdfl.privacy.analytic import analytic_gaussian, gaussian_delta, gaussian_epsilon
 from jdfl.privacy.calibration import most_releases, noise_multiplier
-from jdfl.privacy.clipping import clipped, factor, stretch
+from jdfl.privacy.clipping import Clip, clipped, factor, stretch
 from jdfl.privacy.guarantee import NO_NOISE, Guarantee, Published, Sampling
 from jdfl.privacy.ledger import Ledger
 from jdfl.privacy.mechanisms import (
@@ -23,6 +23,7 @@ from jdfl.privacy.report import Accounting, PrivacyReport, report
 __all__ = [
     "NO_NOISE",
     "Accounting",
+    "Clip",
     "Event",
     "Gaussian",
     "GaussianEvent",

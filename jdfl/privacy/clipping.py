@@ -1,16 +1,20 @@
-"""Clipping in l1, l2 and linf, and what it bounds.
+"""Clipping in l1, l2 and linf, or of every entry, and what it bounds.
 
 A vector is shortened, its direction kept: x min(1, clip / ||x||). So the norm in which it is clipped need not be the
-one that a mechanism's noise goes by; `stretch` says what is lost between them.
+one that a mechanism's noise goes by; `stretch` says what is lost between them. "entries" cuts every entry off at +-clip
+instead, which bounds what "linf" bounds, and turns the vector.
 """
 
 import math
+from typing import Literal
 
 import jax.numpy as jnp
 from jax import Array
 
 from jdfl.ops import length
 from jdfl.privacy.mechanisms import Norm
+
+Clip = Literal["l1", "l2", "linf", "entries"]
 
 
 def factor(lengths: Array, clip: Array | float) -> Array:
@@ -23,14 +27,18 @@ def factor(lengths: Array, clip: Array | float) -> Array:
     return jnp.where(jnp.isfinite(lengths) & (scale >= jnp.finfo(scale.dtype).tiny), scale, 0.0)
 
 
-def clipped(x: Array, norm: Norm, clip: Array | float) -> Array:
+def clipped(x: Array, norm: Clip, clip: Array | float) -> Array:
     """The vectors x [..., n], each no longer than `clip`; a vector with an entry that is not finite becomes 0."""
+    if norm == "entries":
+        whole = jnp.all(jnp.isfinite(x), axis=-1, keepdims=True)
+        return jnp.where(whole, jnp.clip(x, -clip, clip), 0.0)
     scale = factor(length(x, norm), clip)[..., None]
     return jnp.where(scale > 0, x, 0.0) * scale
 
 
-def stretch(clipped_in: Norm, measured_in: Norm, n: int) -> float:
+def stretch(clipped_in: Clip, measured_in: Norm, n: int) -> float:
     """The most that a vector [n] of length 1 in one norm may measure in another."""
+    clipped_in = "linf" if clipped_in == "entries" else clipped_in
     if clipped_in == measured_in:
         return 1.0
     longer = {  # ||x||_measured <= n^power ||x||_clipped

@@ -26,6 +26,7 @@ class Published:
     delta: float
     source: str
     unsound: str
+    conditions: tuple[str, ...] = ()  # what it asks for, with numbers, and whether that holds
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,11 @@ from typing import Any, Literal
 import numpy as np
 
 from jdfl import checks
-from jdfl.privacy.accounting import epsilon, epsilon_pure, epsilon_rdp
+from jdfl.privacy.accounting import Adjacency, Sampled, epsilon, epsilon_pure, epsilon_rdp
+from jdfl.privacy.calibration import noise_multiplier
 from jdfl.privacy.guarantee import Guarantee
 from jdfl.privacy.ledger import Ledger
+from jdfl.privacy.mechanisms import GaussianEvent
 from jdfl.privacy.relation import (
     beside,
     check_claim,
@@ -67,6 +69,7 @@ class PrivacyReport:
     largest_multiplier: float | None = None  # of the releases, where they differ
     failure: float = 0.0  # chance that what enforces the sensitivity fails, a part of delta
     beside: tuple[dict[str, Any], ...] = ()  # the same releases under other neighbouring relations
+    sound_multiplier: float | None = None  # accounting = "paper": what the published epsilon needs at `delta`
 
     def as_dict(self) -> dict[str, Any]:
         """Plain data for JSON; numbers that are not finite become None."""
@@ -82,6 +85,12 @@ class PrivacyReport:
                 f"as published, unsound: epsilon = {short(told['epsilon'])} at delta = {told['delta']:g} "
                 f"({told['source']}); {told['unsound']}"
             )
+            lines += [f"which asks for {condition}" for condition in told["conditions"]]
+            if self.sound_multiplier is not None:
+                lines.append(
+                    f"noise for epsilon = {short(told['epsilon'])}: as published {short(self.noise_multiplier)} times "
+                    f"the sensitivity; sound at delta = {self.delta:g}: {short(self.sound_multiplier)} times"
+                )
         if not self.sound:
             lines.append(f"if what is assumed held, it would be {number}")
         each = _range(releases["least"], releases["most"])
@@ -191,10 +200,23 @@ def report(
         warnings=(*guarantee.warnings, *warnings),
         largest_multiplier=None if least == most else most,
         failure=guarantee.failure,
+        sound_multiplier=_sound(guarantee, count, left, sampled, ledger.relation) if accounting == "paper" else None,
         beside=tuple(
             beside(one, ledger.releases, ledger.records, delta, sound=accounting == "sound") for one in guarantee.beside
         ),
     )
+
+
+def _sound(
+    guarantee: Guarantee, count: int, delta: float, sampled: Sampled | None, relation: Adjacency
+) -> float | None:
+    """The noise that the published epsilon needs; None where nothing is published, or nothing could be claimed."""
+    told, event = guarantee.published, guarantee.event
+    if told is None or not guarantee.claimed or not isinstance(event, GaussianEvent) or not count:
+        return None
+    if not 0 < told.epsilon < math.inf:
+        return None
+    return noise_multiplier("gaussian", told.epsilon, delta, count, sampled=sampled, adjacency=relation)
 
 
 def _range(least: float, most: float) -> str:

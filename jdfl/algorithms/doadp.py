@@ -1,0 +1,209 @@
+"""DO-ADP: decentralized momentum SGD whose nodes wake at random and send the largest changes of noisy parameters.
+
+W. Huo, C. Liu, K. Ding, K. H. Johansson, L. Shi: Decentralized Optimization with Amplified Privacy via Efficient
+Communication (Algorithm 1; Eq. 5). Every node is active in a round with probability p.
+
+    active:    m_i <- g_i(x_i) + theta_i + beta m_i                        (5a), theta_i ~ N(0, sigma^2) per entry
+               x_i <- x_i - lr m_i + gamma sum_j W_ij (xhat_j - xhat_i)    (5b)
+               s_i  = C(x_i - xhat_i), sent to all neighbours              (5c)
+               xhat_i <- xhat_i + s_i, at i and at all its neighbours      (5d)
+    inactive:  m_i <- beta m_i,   x_i <- x_i + gamma sum_j W_ij (xhat_j - xhat_i),   nothing is sent
+
+lr is the paper's alpha, C is `codec`: Top_k in the paper, with k / d its `share`. W is symmetric and doubly stochastic:
+the paper's I - L / iota, iota > d_max, is `weights="laplacian"` (iota = d_max + 1) or jdfl.network.laplacian(..., iota).
+g_i is a gradient of one example, clipped; the regulariser is added after clipping.
+
+Where the paper can be read in two ways:
+
+- Algorithm 1 starts from xhat_0 = 0 at any x_0; the proof of Lemma 3 wants x_0 = xhat_0. `start` is "x" for
+  xhat_0 = x_0, which all nodes know, or "zero". They are the same where x_0 is zero.
+- Assumption 2 bounds every entry of an example's gradient by G / sqrt(d), the text says "gradient clipping", which
+  bounds its length by G. `Gradients(clip=G)` is the latter, `Gradients(norm="entries", clip=G / sqrt(d))` the former.
+- p is in [1/2, 1] in the paper. Only a bound in its proof needs the 1/2 (Lemma 9); below it there is a warning.
+
+Without momentum and noise, with p = 1, it is CHOCO-SGD in the order of 2020. The average of the nodes moves by lr / m
+times the sum of the active nodes' momenta, and by nothing else, whatever the codec loses.
+
+Privacy: what is sent is computed from noisy clipped gradients, so that they are all that has to be accounted for, with
+their whole sensitivity. The paper asks for less noise by sqrt(k / d), since a message has only k of d entries; but which
+entries these are is chosen from the data, and what is left out is sent later. It asks for less by another factor p for
+nodes that are not active; but everybody sees who sends. `jdfl.algorithms.theorem1` has its formula and what it claims;
+`python -m experiments.theorem1_counterexample` shows an attack that the claim excludes.
+
+Axes: m nodes, n parameters (the paper's d).
+"""
+
+import warnings
+from dataclasses import replace
+from typing import Any, ClassVar, Literal
+
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from jdfl import checks, struct
+from jdfl.algorithms import descent
+from jdfl.algorithms.activation import active, check_activation
+from jdfl.algorithms.exchange import check_codec, heard, received
+from jdfl.algorithms.gradients import Gradients
+from jdfl.algorithms.theorem1 import SOURCE, UNSOUND, Theorem1, check_delta0
+from jdfl.base import Info, Round, counts
+from jdfl.codecs import Codec, Dense, Sparse
+from jdfl.network.graph import Network, mix
+from jdfl.network.requirements import require
+from jdfl.privacy import GaussianEvent, Guarantee, Published, stretch
+from jdfl.problems import Problem
+
+
+@struct.dataclass
+class State:
+    """What the next round needs."""
+
+    x: Array  # [m, n] parameters
+    hat: Array  # [m, n] public copies of them, the same at the node and at all its neighbours
+    momentum: Array  # [m, n]
+
+
+@struct.dataclass
+class DOADP:
+    """DO-ADP with any gradients and any codec that contracts.
+
+    Raises ValueError (from `check`) for settings out of range, a codec without a contraction, and a network that is not
+    fixed and undirected with symmetric doubly stochastic weights. Warns where p is below 1/2.
+    """
+
+    lr: Any = 0.001  # length of the steps, the paper's alpha
+    gamma: Any = 0.05  # step towards the neighbours' public copies, in (0, 1]
+    beta: Any = 0.15  # momentum, in [0, 1)
+    p: Any = 0.8  # chance of a node to be active in a round, in (0, 1]
+    gradients: Gradients = Gradients(batch=1)
+    codec: Codec = Sparse(share=0.3)
+    start: Literal["x", "zero"] = struct.field(pytree_node=False, default="x")  # xhat_0
+    delta0: Any = 1e-6  # of the paper's Theorem 1: what it would claim depends on it, and nothing else
+    steps: Any = None  # rounds of the run; `plan` fills it in
+    tuned: ClassVar[tuple[str, ...]] = ("lr", "gamma")
+    planned: ClassVar[tuple[str, ...]] = ("steps",)
+
+    def check(self, problem: Problem, network: Network) -> None:
+        """Refuse settings, codecs and networks that the method cannot have, naming them."""
+        descent.check_rate(self.lr)
+        checks.shape((), "It is one number for all nodes.", gamma=self.gamma, beta=self.beta)
+        checks.fraction(
+            "It is the step towards the neighbours; with gamma = 0 nobody would hear anybody.", gamma=self.gamma
+        )
+        checks.not_negative(beta=self.beta)
+        if not float(self.beta) < 1:
+            raise ValueError(f"Expected beta < 1, got beta = {self.beta!r}. Momentum of 1 or more never fades.")
+        check_activation(self.p)
+        checks.literals(self)
+        check_delta0(self.delta0)
+        self.gradients.check(problem)
+        check_codec("DO-ADP", self.codec, problem.n, problem.m, problem.n)
+        if self.codec.contraction(problem.n, problem.n) is None:
+            raise ValueError(
+                "Expected a codec of DO-ADP that contracts, E ||C(x) - x||^2 <= (1 - delta) ||x||^2 for every x and a "
+                f"delta > 0, got codec = {self.codec!r}, for which no delta is known. Use Sparse(share=0.3), or Dense()."
+            )
+        require(network, "DO-ADP", fixed=True, undirected=True, doubly_stochastic=True, symmetric_weights=True)
+        if float(self.p) < 0.5:
+            warnings.warn(
+                f"p = {float(self.p):g} is below 1/2, where the paper's proof of convergence does not hold; the method "
+                "works all the same.",
+                stacklevel=2,
+            )
+
+    def plan(self, problem: Problem, network: Network, steps: int) -> "DOADP":
+        """With the number of rounds, on which the noise of the paper's Theorem 1 depends."""
+        return replace(self, steps=float(steps))
+
+    def prepare(self, problem: Problem, round: Round) -> "DOADP":
+        """Let the codec draw what it shares, and the gradients prepare what they need."""
+        codec = self.codec.prepare(round.key, round.node, problem.n, problem.n, problem.dtype)
+        return replace(self, gradients=self.gradients.prepare(problem, round), codec=codec)
+
+    def init(self, problem: Problem, round: Round) -> tuple[State, Info]:
+        """Start from x where the problem says, and from public copies of it or of zero."""
+        x = problem.begin()
+        hat = x if self.start == "x" else jnp.zeros_like(x)
+        return State(x, hat, jnp.zeros_like(x)), counts(problem.m, {"model": 0})
+
+    def step(self, state: State, problem: Problem, round: Round) -> tuple[State, Info]:
+        """One round."""
+        on = active(self.p, round)
+        wakes = on[:, None]
+        g = self.gradients(state.x, problem, round)
+        momentum = jnp.where(wakes, g, 0.0) + self.beta * state.momentum  # (5a)
+        moved = jnp.where(wakes, state.x - self.lr * momentum, state.x)
+        x = moved + self.gamma * (mix(round.graph, state.hat) - state.hat)  # (5b)
+        s = received(self.codec, x - state.hat, round, on)  # (5c)
+        hat = jnp.where(wakes, state.hat + s, state.hat)  # (5d)
+
+        once = on.astype(jnp.int32)
+        done = counts(
+            round.m,
+            {"model": once * round.graph.out_degree},
+            grads=once,
+            releases=once * self.gradients.releases(1, 1),
+            communications=heard(round.graph),
+        )
+        return State(x, hat, momentum), done
+
+    def params(self, state: State) -> Array:
+        """The parameters x [m, n]."""
+        return state.x
+
+    def visible(self, state: State) -> Array:
+        """The public copies [m, n]: all that was ever sent."""
+        return state.hat
+
+    def examples(self, problem: Problem) -> Array:
+        """Those of a gradient."""
+        return self.gradients.examples(problem)
+
+    def message_bits(self, problem: Problem) -> dict[str, int]:
+        """One channel, the codec's size."""
+        return {"model": self.codec.bits(problem.n)}
+
+    def privacy(self, problem: Problem) -> Guarantee:
+        """That of the gradients, of the rounds in which a node is active; beside it what the paper would claim."""
+        told = self.gradients.guarantee(problem)
+        theorem = self.theorem(problem)
+        if theorem is None or not isinstance(told.event, GaussianEvent):
+            return told
+        sigma = told.event.noise_multiplier * 2 * theorem.clip
+        epsilon = theorem.epsilon(sigma)
+        claim = Published(epsilon, theorem.delta(epsilon), SOURCE, UNSOUND, theorem.conditions(epsilon))
+        return replace(told, published=claim)
+
+    def published_multiplier(self, problem: Problem, epsilon: float) -> float:
+        """The noise that the paper's Theorem 1 asks for, in units of the sensitivity; ValueError where it has none.
+
+        Warns where a condition of the theorem does not hold.
+        """
+        theorem = self.theorem(problem)
+        if theorem is None:
+            raise ValueError(
+                "Expected gradients of one example that are clipped one by one, records that are replaced, and "
+                "messages of k entries, of which Theorem 1 is, got others. Use Gradients(batch=1, clip=...) and "
+                "Sparse(share=...), or accounting='sound'."
+            )
+        multiplier = theorem.multiplier(epsilon)
+        for condition in theorem.conditions(epsilon):
+            if not condition.endswith(": holds"):
+                warnings.warn(f"Theorem 1 asks for {condition}.", stacklevel=2)
+        return multiplier
+
+    def theorem(self, problem: Problem) -> Theorem1 | None:
+        """The paper's Theorem 1 for this run; None where it says nothing of it.
+
+        It is of clipped gradients of one example, of records that are replaced, and of messages of k entries; the
+        number of rounds is known once a run is planned.
+        """
+        g, codec = self.gradients, self.codec
+        single = g.batch == 1 and g.clip is not None and g.per == "example" and g.adjacency == "replace-one"
+        if self.steps is None or not single or not isinstance(codec, Dense | Sparse):
+            return None
+        share = codec.size(problem.n, problem.n) / problem.n if isinstance(codec, Sparse) else 1.0
+        longest = float(g.clip) * stretch(g.norm, "l2", problem.n)
+        q = int(np.min(np.asarray(problem.sizes)))
+        return Theorem1(float(self.p), share, int(self.steps), q, longest, float(self.delta0))

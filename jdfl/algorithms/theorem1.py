@@ -1,0 +1,93 @@
+"""Theorem 1 of the DO-ADP paper: the noise that it asks for, what it then claims, and its conditions. On the host.
+
+W. Huo, C. Liu, K. Ding, K. H. Johansson, L. Shi: Decentralized Optimization with Amplified Privacy via Efficient
+Communication. For T rounds, nodes with q records that are active with chance p and look at one record then, gradients
+whose entries are at most G / sqrt(d), and messages of k of d entries,
+
+    sigma^2 >= 160 k p^2 T log(1.25 / delta_0) G^2 / (q^2 d epsilon^2),  epsilon in (0, 1],  T >= q^2 epsilon^2 / (4 p^2)
+
+is said to make all messages (epsilon, delta)-differentially private "for some constant delta". The delta of its proof is
+
+    delta = 1 - (1 - delta') (1 - p delta_0)^T,   delta' = sqrt(sum of epsilon'_t^2) = epsilon / sqrt(5)
+
+at the least noise: about .0045 at epsilon = .01, and .45 at epsilon = 1, whatever delta_0. (With its own lemma on
+subsampling the second factor would have p delta_0 / q; the larger delta, which claims less, is taken.)
+
+None of this is a guarantee: see `UNSOUND`.
+"""
+
+import math
+from dataclasses import dataclass
+
+from jdfl import checks
+
+SOURCE = "W. Huo et al., Theorem 1"
+UNSOUND = (
+    "a message's k entries are chosen from the data and those left out are sent later, so that the sensitivity is not "
+    "sqrt(k / d) of the whole; who is active is seen by all, so that p amplifies nothing"
+)
+
+
+@dataclass(frozen=True)
+class Theorem1:
+    """The theorem for one setting; ValueError for settings out of range."""
+
+    p: float  # chance of a node to be active in a round, in (0, 1]
+    share: float  # k / d, in (0, 1]
+    steps: int  # T, rounds
+    records: int  # q of a node, the fewest of any
+    clip: float  # G, largest l2 length of an example's gradient
+    delta0: float = 1e-6
+
+    def __post_init__(self) -> None:
+        checks.fraction("It is the chance of a node to be active in a round.", p=self.p)
+        checks.fraction("It is k / d, the part of its entries that a node sends.", share=self.share)
+        checks.whole(1, steps=self.steps, records=self.records)
+        checks.positive(clip=self.clip)
+        check_delta0(self.delta0)
+
+    def sigma(self, epsilon: float) -> float:
+        """The least noise for `epsilon`, a standard deviation per entry (7). ValueError for epsilon outside (0, 1]."""
+        checks.positive(epsilon=epsilon)
+        if epsilon > 1:
+            raise ValueError(
+                f"Expected epsilon in (0, 1], the range of Theorem 1, got epsilon = {epsilon!r}. Take a smaller one, or "
+                "jdfl.calibrate, which is sound for every epsilon."
+            )
+        return self._product() / epsilon
+
+    def epsilon(self, sigma: float) -> float:
+        """What the theorem claims for noise of standard deviation `sigma`; above 1 it claims nothing."""
+        checks.positive(sigma=sigma)
+        return self._product() / sigma
+
+    def delta(self, epsilon: float) -> float:
+        """The delta that its proof ends with, at the least noise for `epsilon`."""
+        checks.positive(epsilon=epsilon)
+        left = max(0.0, 1 - epsilon / math.sqrt(5))
+        return 1 - left * math.exp(self.steps * math.log1p(-self.p * min(self.delta0, 1 - 1e-16)))
+
+    def multiplier(self, epsilon: float) -> float:
+        """`sigma(epsilon)` in units of 2 G, what a record that is replaced changes: that of jdfl's mechanisms."""
+        return self.sigma(epsilon) / (2 * self.clip)
+
+    def conditions(self, epsilon: float) -> tuple[str, ...]:
+        """What the theorem asks for, with numbers, and whether it holds."""
+        least = (self.records * epsilon / (2 * self.p)) ** 2
+        told = {
+            f"epsilon = {epsilon:.4g} in (0, 1]": 0 < epsilon <= 1,
+            f"T = {self.steps} >= q^2 epsilon^2 / (4 p^2) = {least:.6g}": self.steps >= least,
+            f"p = {self.p:g} >= 1/2": self.p >= 0.5,
+        }
+        return tuple(f"{text}: {'holds' if holds else 'DOES NOT HOLD'}" for text, holds in told.items())
+
+    def _product(self) -> float:
+        """sigma times epsilon, which the theorem keeps constant."""
+        square = 160 * self.share * self.p**2 * self.steps * math.log(1.25 / self.delta0)
+        return math.sqrt(square) * self.clip / self.records
+
+
+def check_delta0(delta0: float) -> None:
+    """Refuse what is no delta_0: ValueError for a number outside (0, 1]."""
+    checks.shape((), delta0=delta0)
+    checks.fraction("It is the delta of a single release in the paper's Theorem 1.", delta0=delta0)
