@@ -28,7 +28,8 @@ def clipped_sum(
     """sum_t weight[t] min(1, clip / ||g_t||) g_t [n] over one node's examples, g_t the loss's gradient at w [n].
 
     `lengths` [q] are those of the features where the problem has slopes (None: computed). Other problems' gradients,
-    and those whose entries are clipped, are formed `chunk` at a time. An example whose gradient is not finite counts as 0. With `part` g_t is that part of it.
+    and those whose entries are clipped, are formed `chunk` at a time. An example whose gradient is not finite counts as
+    0. With `part` g_t is that part of it.
     """
     slopes = problem.slopes(w, data) if part is None and norm != "entries" else None
     if slopes is None or norm == "entries":

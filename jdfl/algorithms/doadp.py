@@ -9,9 +9,8 @@ Communication (Algorithm 1; Eq. 5). Every node is active in a round with probabi
                xhat_i <- xhat_i + s_i, at i and at all its neighbours      (5d)
     inactive:  m_i <- beta m_i,   x_i <- x_i + gamma sum_j W_ij (xhat_j - xhat_i),   nothing is sent
 
-lr is the paper's alpha, C is `codec`: Top_k in the paper, with k / d its `share`. W is symmetric and doubly stochastic:
-the paper's I - L / iota, iota > d_max, is `weights="laplacian"` (iota = d_max + 1) or jdfl.network.laplacian(..., iota).
-g_i is a gradient of one example, clipped; the regulariser is added after clipping.
+lr is the paper's alpha, C is `codec`: Top_k in the paper, with k / d its `share`. W is symmetric and doubly stochastic;
+the paper's I - L / iota, iota > d_max, is `weights="laplacian"` (iota = d_max + 1), or jdfl.network.laplacian. g_i is a gradient of one example, clipped; the regulariser is added after clipping.
 
 Where the paper can be read in two ways:
 
@@ -25,8 +24,8 @@ Without momentum and noise, with p = 1, it is CHOCO-SGD in the order of 2020. Th
 times the sum of the active nodes' momenta, and by nothing else, whatever the codec loses.
 
 Privacy: what is sent is computed from noisy clipped gradients, so that they are all that has to be accounted for, with
-their whole sensitivity. The paper asks for less noise by sqrt(k / d), since a message has only k of d entries; but which
-entries these are is chosen from the data, and what is left out is sent later. It asks for less by another factor p for
+their whole sensitivity. The paper asks for less noise by sqrt(k / d), since a message has k of d entries only; but
+which these are is chosen from the data, and what is left out is sent later. It asks for less by another factor p for
 nodes that are not active; but everybody sees who sends. `jdfl.algorithms.theorem1` has its formula and what it claims;
 `python -m experiments.theorem1_counterexample` shows an attack that the claim excludes.
 
@@ -102,7 +101,7 @@ class DOADP:
         if self.codec.contraction(problem.n, problem.n) is None:
             raise ValueError(
                 "Expected a codec of DO-ADP that contracts, E ||C(x) - x||^2 <= (1 - delta) ||x||^2 for every x and a "
-                f"delta > 0, got codec = {self.codec!r}, for which no delta is known. Use Sparse(share=0.3), or Dense()."
+                f"delta > 0, got codec = {self.codec!r}, for which none is known. Use Sparse(share=0.3), or Dense()."
             )
         require(network, "DO-ADP", fixed=True, undirected=True, doubly_stochastic=True, symmetric_weights=True)
         if float(self.p) < 0.5:

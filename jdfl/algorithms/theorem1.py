@@ -1,10 +1,11 @@
 """Theorem 1 of the DO-ADP paper: the noise that it asks for, what it then claims, and its conditions. On the host.
 
 W. Huo, C. Liu, K. Ding, K. H. Johansson, L. Shi: Decentralized Optimization with Amplified Privacy via Efficient
-Communication. For T rounds, nodes with q records that are active with chance p and look at one record then, gradients
-whose entries are at most G / sqrt(d), and messages of k of d entries,
+Communication. For T rounds, nodes with q records that are active with chance p and look at one record
+then, gradients whose entries are at most G / sqrt(d), and messages of k of d entries,
 
-    sigma^2 >= 160 k p^2 T log(1.25 / delta_0) G^2 / (q^2 d epsilon^2),  epsilon in (0, 1],  T >= q^2 epsilon^2 / (4 p^2)
+    sigma^2 >= 160 k p^2 T log(1.25 / delta_0) G^2 / (q^2 d epsilon^2)
+    epsilon in (0, 1],   T >= q^2 epsilon^2 / (4 p^2)
 
 is said to make all messages (epsilon, delta)-differentially private "for some constant delta". The delta of its proof is
 
@@ -51,8 +52,8 @@ class Theorem1:
         checks.positive(epsilon=epsilon)
         if epsilon > 1:
             raise ValueError(
-                f"Expected epsilon in (0, 1], the range of Theorem 1, got epsilon = {epsilon!r}. Take a smaller one, or "
-                "jdfl.calibrate, which is sound for every epsilon."
+                f"Expected epsilon in (0, 1], the range of Theorem 1, got epsilon = {epsilon!r}. Take a smaller one, "
+                "or jdfl.calibrate, which is sound for every epsilon."
             )
         return self._product() / epsilon
 
@@ -82,7 +83,7 @@ class Theorem1:
         return tuple(f"{text}: {'holds' if holds else 'DOES NOT HOLD'}" for text, holds in told.items())
 
     def _product(self) -> float:
-        """sigma times epsilon, which the theorem keeps constant."""
+        """The product of sigma and epsilon, which the theorem keeps constant."""
         square = 160 * self.share * self.p**2 * self.steps * math.log(1.25 / self.delta0)
         return math.sqrt(square) * self.clip / self.records
 

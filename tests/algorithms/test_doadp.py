@@ -10,6 +10,7 @@ import pytest
 import jdfl
 from jdfl import loop, ops
 from jdfl.algorithms import Theorem1
+from jdfl.algorithms.activation import active
 from tests.algorithms.play import ROUNDS, M, N, course, example, matrices, network
 from tests.reference import compressed
 from tests.reference.doadp import doadp as reference
@@ -53,7 +54,7 @@ def test_agrees_with_a_loop_over_nodes(start, p, norm, codec):
     }[codec]
     with jax.enable_x64(True):
         x0 = np.linspace(-1, 1, N)
-        problem = example(np.float64).replace(start=jnp.asarray(x0))
+        problem = replace(example(np.float64), start=jnp.asarray(x0))
         gradients = replace(NOISY, norm=norm)
         algorithm = jdfl.DOADP(lr=0.05, gamma=0.4, beta=0.3, p=p, gradients=gradients, codec=wire, start=start)
         params, _, _, infos = course(algorithm, problem, network(), KEY)
@@ -116,8 +117,9 @@ def test_what_arrives_of_top_k_is_what_its_messages_say():
     x = np.round(draw.standard_normal((6, 200)), 1).astype(np.float32)  # ties
     x[0, 5], x[1, 7], x[2], x[3, :100] = np.nan, -np.inf, 0.0, -0.0
     keys = ops.node_keys(jax.random.key(0), 5, jnp.arange(6, dtype=jnp.int32))
-    for share, value in ((0.3, "float32"), (0.3, "float16"), (0.01, "float32")):
-        made = jdfl.Sparse(share=share, value=value).prepare(keys[0], jnp.arange(6), 200, 200, x.dtype)
+    codecs = jdfl.Sparse(share=0.3), jdfl.Sparse(share=0.3, value="float16"), jdfl.Sparse(share=0.01)
+    for codec in codecs:
+        made = codec.prepare(keys[0], jnp.arange(6), 200, 200, x.dtype)
         decoded = jax.jit(lambda x, made=made: made.decode(keys, made.encode(keys, x), 200).astype(x.dtype))(x)
         np.testing.assert_array_equal(jax.jit(made.arrived)(x), decoded)
     assert jdfl.Sparse(s=3, value="int8").arrived(jnp.asarray(x)) is None
@@ -191,6 +193,7 @@ def test_published_noise_and_what_it_claims():
     assert told.gradients.mechanism.multiplier == pytest.approx(theorem.multiplier(0.5))
     report = jdfl.account_plan(told, problem, network(), steps=50, accounting="paper")
     assert not report.sound
+    assert report.published is not None
     assert report.published["epsilon"] == pytest.approx(0.5)
     assert report.published["delta"] == pytest.approx(theorem.delta(0.5))
     sound = jdfl.calibrate(algorithm, problem, network(), steps=50, epsilon=0.5, delta=report.delta)
@@ -224,6 +227,15 @@ def test_only_active_rounds_count_and_no_sparsity_amplifies():
     assert epsilons[0.6, 1] == epsilons[0.6, N] < epsilons[1.0, N]
 
 
+def test_relabelled_nodes_wake_in_the_same_rounds():
+    order = np.array([3, 0, 5, 1, 6, 4, 2])
+    node = jnp.arange(M, dtype=jnp.int32)
+    rounds = [jdfl.Round(jnp.int32(0), KEY, network().graph, ids) for ids in (node, node[order])]
+    here, there = (np.asarray(active(0.5, one)) for one in rounds)
+    assert 0 < here.sum() < M
+    np.testing.assert_array_equal(there, here[order])
+
+
 def test_iota_is_larger_than_every_degree():
     base = jdfl.network.circulant(20, (1, 2, 3))
     W = np.asarray(jdfl.network.as_dense(jdfl.network.laplacian(base, 8.0).graph))
@@ -237,4 +249,4 @@ def test_iota_is_larger_than_every_degree():
     with pytest.raises(ValueError, match="an undirected network"):
         jdfl.network.laplacian(jdfl.network.k_in(M, 2, seed=1))
     with pytest.raises(ValueError, match="a fixed network"):
-        jdfl.network.laplacian(jdfl.network.link_loss(network(), 0.1))
+        jdfl.network.laplacian(jdfl.network.link_loss(network(), 0.1))  # pyright: ignore[reportArgumentType]

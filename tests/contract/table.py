@@ -17,6 +17,7 @@ from jdfl.algorithms import (
     dcd,
     descent,
     dfedavgm,
+    doadp,
     dpsgd,
     dsgt,
     exact_diffusion,
@@ -150,6 +151,11 @@ def _choco_consensus(algorithm: Any, problem: Any, w: Any) -> choco.State:
     return choco.State(x, x + 0, descent.begin(algorithm.optimizer, algorithm.lr, x))
 
 
+def _doadp_consensus(algorithm: Any, problem: Any, w: Any) -> doadp.State:
+    x = _everywhere(algorithm, problem, w)
+    return doadp.State(x, x + 0, jnp.zeros_like(x))
+
+
 def _dcd_consensus(algorithm: Any, problem: Any, w: Any) -> dcd.State:
     return dcd.State(_everywhere(algorithm, problem, w))
 
@@ -163,6 +169,7 @@ def _compressed(label: str, algorithm: Any, bits: int, swept: str = "lr") -> Row
     name, consensus = {
         jdfl.CHOCO: ("choco-sgd", _choco_consensus),
         jdfl.DCD: ("dcd-psgd", _dcd_consensus),
+        jdfl.DOADP: ("do-adp", _doadp_consensus),
         jdfl.DFedAvgM: ("dfedavgm", _dfedavgm_consensus),
     }[type(algorithm)]
     exact = replace(algorithm, gradients=jdfl.Gradients(), codec=jdfl.Dense())
@@ -345,6 +352,11 @@ TABLE = (
     ),
     _compressed("DCD-PSGD, exact", jdfl.DCD(lr=0.01), 32 * 20),
     _compressed("DCD-PSGD, top 3", jdfl.DCD(lr=0.01, codec=jdfl.Sparse(s=3)), 3 * (32 + 5)),
+    _compressed(
+        "DO-ADP, top 3",  # always awake, which can be counted by hand
+        jdfl.DOADP(lr=0.01, gamma=0.1, p=1.0, codec=jdfl.Sparse(s=3), gradients=replace(_PRIVATE, batch=1)),
+        3 * (32 + 5),
+    ),
     _compressed("DFedAvgM", jdfl.DFedAvgM(lr=0.002), 32 * 20),
     _compressed(
         "DFedAvgM, quantised",

@@ -1,7 +1,7 @@
 """DO-ADP as a loop over nodes that keep their own copies of what they hear.
 
-W is the mixing matrix [m, m]; `gradient(k, i, x)` is node i's noisy gradient in round k, `active` [rounds, m] who wakes,
-`compress(z)` what arrives of z. Returns the parameters after each round [rounds, m, n].
+W is the mixing matrix [m, m]; `gradient(k, i, x)` is node i's noisy gradient in round k, `active` [rounds, m] who
+wakes, `compress(z)` what arrives of z. Returns the parameters after each round [rounds, m, n].
 """
 
 from collections.abc import Callable
@@ -38,7 +38,7 @@ def doadp(
                 new[i] = new[i] - lr * momentum[i]
             new[i] = new[i] + gamma * copies.pull(i)
         x = new
-        for i, s in [(i, compress(x[i] - copies.own(i))) for i in np.flatnonzero(awake)]:
+        for i, s in [(i, compress(x[i] - copies.own(i))) for i in np.flatnonzero(awake).tolist()]:
             copies.receive(i, s)
         course.append(x)
     return np.stack(course)
