@@ -124,6 +124,10 @@ def attacked() -> dict[str, Attacked]:
         "average-consensus": Attacked(jdfl.AverageConsensus(clip=CLIP, dpps=messages), linked),
         "partpsp": Attacked(jdfl.PartPSP(gradients=steps, dpps=messages), linked),
         "pedfl": Attacked(jdfl.PEDFL(gradients=steps, dpps=messages), linked),
+        "cpgt": Attacked(jdfl.CPGT(lr=0.05, gamma=0.5, noise_x=3.0, noise_y=24.0, gradients=steps), linked),
+        "do-adp": Attacked(jdfl.DOADP(lr=0.1, p=0.7, codec=jdfl.Sparse(share=0.3), gradients=noisy), linked),
+        "dp-dda": Attacked(jdfl.DPDDA(lr=0.1, p=1.0, gradients=noisy), linked),
+        "dpdo": Attacked(jdfl.DPDO(c=0.5, q=0.5, p=0.8, epsilon=3.0, gradients=steps), linked),
         "sgp": Attacked(jdfl.SGP(gradients=steps, dpps=messages), linked),
     }
     assumed = replace(ceps, clip=None, sensitivity=ASSUMED)

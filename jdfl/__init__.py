@@ -9,8 +9,11 @@ from jdfl.accountant import account, account_plan, calibrate, planned_releases
 from jdfl.algorithms import (
     CEPS,
     CHOCO,
+    CPGT,
     DCD,
     DOADP,
+    DPDDA,
+    DPDO,
     DPPS,
     DPSGD,
     DSGT,
@@ -46,8 +49,11 @@ __version__ = "0.1.0"
 __all__ = [
     "CEPS",
     "CHOCO",
+    "CPGT",
     "DCD",
     "DOADP",
+    "DPDDA",
+    "DPDO",
     "DPPS",
     "DPSGD",
     "DSGT",

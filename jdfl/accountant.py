@@ -97,10 +97,13 @@ def calibrate(
     checks.one_of(("sound", "paper"), accounting=accounting)
     if accounting == "paper":
         return _as_published(check_run(algorithm, problem, network, steps, 1, None), problem, epsilon)
-    if hasattr(algorithm, "dpps"):
+    remedy = (
+        "Look for its b with jdfl.account_plan." if hasattr(algorithm, "dpps") else getattr(algorithm, "noise_by", "")
+    )
+    if remedy:
         raise ValueError(
             f"Expected an algorithm with one multiplier of its noise, got {type(algorithm).__name__}, whose noise "
-            "follows a schedule. Look for its b with jdfl.account_plan."
+            f"follows a schedule. {remedy}"
         )
     place = noise_place(algorithm)
     guarantee = algorithm.privacy(problem)

@@ -74,7 +74,7 @@ def test_list_says_where_data_is(capsys, tmp_path, monkeypatch):
     main(["list"])
     text = capsys.readouterr().out
     assert f"found: {tmp_path / 'libsvm' / 'w8a.bz2'}" in text
-    assert text.count("not found") == len(NAMES) - 4  # w8a, one generated, two of scikit-learn
+    assert text.count("not found") == len(NAMES) - 5  # w8a, two generated, two of scikit-learn
 
 
 def test_help_teaches_the_settings_of_the_chosen_kinds(capsys):

@@ -3,10 +3,13 @@
 from jdfl.algorithms.ceps import CEPS
 from jdfl.algorithms.choco import CHOCO
 from jdfl.algorithms.consensus import AverageConsensus
+from jdfl.algorithms.cpgt import CPGT
 from jdfl.algorithms.dcd import DCD
 from jdfl.algorithms.dfedavgm import DFedAvgM
 from jdfl.algorithms.dfedsam import DFedSAM
 from jdfl.algorithms.doadp import DOADP
+from jdfl.algorithms.dp_dda import DPDDA
+from jdfl.algorithms.dpdo import DPDO
 from jdfl.algorithms.dpps import DPPS
 from jdfl.algorithms.dpsgd import DPSGD
 from jdfl.algorithms.dsgt import DSGT
@@ -28,11 +31,14 @@ REGISTRY = {
     "average-consensus": AverageConsensus,
     "ceps": CEPS,
     "choco-sgd": CHOCO,
+    "cpgt": CPGT,
     "d-psgd": DPSGD,
     "dcd-psgd": DCD,
     "dfedavgm": DFedAvgM,
     "dfedsam": DFedSAM,
     "do-adp": DOADP,
+    "dp-dda": DPDDA,
+    "dpdo": DPDO,
     "dsgt": DSGT,
     "exact-diffusion": ExactDiffusion,
     "extra": EXTRA,
@@ -49,8 +55,11 @@ REGISTRY = {
 __all__ = [
     "CEPS",
     "CHOCO",
+    "CPGT",
     "DCD",
     "DOADP",
+    "DPDDA",
+    "DPDO",
     "DPPS",
     "DPSGD",
     "DSGT",

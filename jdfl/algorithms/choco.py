@@ -99,13 +99,7 @@ class CHOCO:
                 "Dense()."
             )
         require(network, "CHOCO-SGD", fixed=True, undirected=True, doubly_stochastic=True, symmetric_weights=True)
-        gamma = float(self.gamma)
-        if isinstance(self.codec, _TIGHT) and gamma > _NEVER_DIVERGED * delta:
-            warnings.warn(
-                f"gamma = {gamma:g} is large for a codec whose contraction is delta = {delta:.3g}: the public copies "
-                f"may run away from the parameters. Try gamma <= {delta:.3g}, or send more.",
-                stacklevel=2,
-            )
+        warn_of_gamma(self.codec, float(self.gamma), delta)
 
     def prepare(self, problem: Problem, round: Round) -> "CHOCO":
         """Let the codec draw what it shares, and the gradients prepare what they need."""
@@ -157,6 +151,16 @@ class CHOCO:
     def privacy(self, problem: Problem) -> Guarantee:
         """That of the gradients: everything else is computed from them and from messages."""
         return self.gradients.guarantee(problem)
+
+
+def warn_of_gamma(codec: Codec, gamma: float, delta: float) -> None:
+    """Warn of a step towards public copies that is long for messages with the contraction delta."""
+    if isinstance(codec, _TIGHT) and gamma > _NEVER_DIVERGED * delta:
+        warnings.warn(
+            f"gamma = {gamma:g} is large for messages whose contraction is delta = {delta:.3g}: the public copies may "
+            f"run away from the parameters. Try gamma <= {delta:.3g}, or send more.",
+            stacklevel=3,
+        )
 
 
 def safe_gamma(network: Network, delta: float) -> float:

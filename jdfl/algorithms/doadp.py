@@ -10,7 +10,8 @@ Communication (Algorithm 1; Eq. 5). Every node is active in a round with probabi
     inactive:  m_i <- beta m_i,   x_i <- x_i + gamma sum_j W_ij (xhat_j - xhat_i),   nothing is sent
 
 lr is the paper's alpha, C is `codec`: Top_k in the paper, with k / d its `share`. W is symmetric and doubly stochastic;
-the paper's I - L / iota, iota > d_max, is `weights="laplacian"` (iota = d_max + 1), or jdfl.network.laplacian. g_i is a gradient of one example, clipped; the regulariser is added after clipping.
+the paper's I - L / iota, iota > d_max, is `weights="laplacian"` (iota = d_max + 1), or jdfl.network.laplacian. g_i is a
+gradient of one example, clipped; the regulariser is added after clipping.
 
 Where the paper can be read in two ways:
 
@@ -42,7 +43,8 @@ from jax import Array
 
 from jdfl import checks, struct
 from jdfl.algorithms import descent
-from jdfl.algorithms.activation import active, check_activation
+from jdfl.algorithms.activation import active, check_activation, gradients_of
+from jdfl.algorithms.choco import warn_of_gamma
 from jdfl.algorithms.exchange import check_codec, heard, received
 from jdfl.algorithms.gradients import Gradients
 from jdfl.algorithms.theorem1 import SOURCE, UNSOUND, Theorem1, check_delta0
@@ -67,6 +69,9 @@ class State:
 class DOADP:
     """DO-ADP with any gradients and any codec that contracts.
 
+    With `block` only the gradients of active nodes are computed, so many at a time, which saves work where p is small
+    and gradients look at many examples.
+
     Raises ValueError (from `check`) for settings out of range, a codec without a contraction, and a network that is not
     fixed and undirected with symmetric doubly stochastic weights. Warns where p is below 1/2.
     """
@@ -78,10 +83,16 @@ class DOADP:
     gradients: Gradients = Gradients(batch=1)
     codec: Codec = Sparse(share=0.3)
     start: Literal["x", "zero"] = struct.field(pytree_node=False, default="x")  # xhat_0
+    block: int | None = struct.field(pytree_node=False, default=None)  # active nodes at a time; None: all nodes at once
     delta0: Any = 1e-6  # of the paper's Theorem 1: what it would claim depends on it, and nothing else
     steps: Any = None  # rounds of the run; `plan` fills it in
     tuned: ClassVar[tuple[str, ...]] = ("lr", "gamma")
     planned: ClassVar[tuple[str, ...]] = ("steps",)
+
+    @property
+    def uneven(self) -> bool:
+        """Whether rounds differ in how much there is to compute."""
+        return self.block is not None
 
     def check(self, problem: Problem, network: Network) -> None:
         """Refuse settings, codecs and networks that the method cannot have, naming them."""
@@ -94,16 +105,20 @@ class DOADP:
         if not float(self.beta) < 1:
             raise ValueError(f"Expected beta < 1, got beta = {self.beta!r}. Momentum of 1 or more never fades.")
         check_activation(self.p)
+        if self.block is not None:
+            checks.whole(1, block=self.block)
         checks.literals(self)
         check_delta0(self.delta0)
         self.gradients.check(problem)
         check_codec("DO-ADP", self.codec, problem.n, problem.m, problem.n)
-        if self.codec.contraction(problem.n, problem.n) is None:
+        delta = self.codec.contraction(problem.n, problem.n)
+        if delta is None:
             raise ValueError(
                 "Expected a codec of DO-ADP that contracts, E ||C(x) - x||^2 <= (1 - delta) ||x||^2 for every x and a "
                 f"delta > 0, got codec = {self.codec!r}, for which none is known. Use Sparse(share=0.3), or Dense()."
             )
         require(network, "DO-ADP", fixed=True, undirected=True, doubly_stochastic=True, symmetric_weights=True)
+        warn_of_gamma(self.codec, float(self.gamma), float(self.p) * delta)
         if float(self.p) < 0.5:
             warnings.warn(
                 f"p = {float(self.p):g} is below 1/2, where the paper's proof of convergence does not hold; the method "
@@ -130,7 +145,7 @@ class DOADP:
         """One round."""
         on = active(self.p, round)
         wakes = on[:, None]
-        g = self.gradients(state.x, problem, round)
+        g = gradients_of(on, self.gradients, state.x, problem, round, self.block)
         momentum = jnp.where(wakes, g, 0.0) + self.beta * state.momentum  # (5a)
         moved = jnp.where(wakes, state.x - self.lr * momentum, state.x)
         x = moved + self.gamma * (mix(round.graph, state.hat) - state.hat)  # (5b)
@@ -199,8 +214,8 @@ class DOADP:
         number of rounds is known once a run is planned.
         """
         g, codec = self.gradients, self.codec
-        single = g.batch == 1 and g.clip is not None and g.per == "example" and g.adjacency == "replace-one"
-        if self.steps is None or not single or not isinstance(codec, Dense | Sparse):
+        single = g.batch == 1 and g.per == "example" and g.adjacency == "replace-one"
+        if self.steps is None or not single or g.clip is None or not isinstance(codec, Dense | Sparse):
             return None
         share = codec.size(problem.n, problem.n) / problem.n if isinstance(codec, Sparse) else 1.0
         longest = float(g.clip) * stretch(g.norm, "l2", problem.n)

@@ -36,9 +36,10 @@ class Gradients:
 
     With `clip` every example's gradient is shortened to that length (`per="example"`), or the gradient of all that are
     looked at (`per="batch"`), which protects a node's whole data; `norm="entries"` cuts off every entry instead. That
-    bounds what neighbouring data change, and noise is scaled by the bound (`sensitivities`). Without `clip` it is scaled by an assumed `sensitivity`, which nothing
-    enforces. Where there is a clip, a gradient too long for its type counts as zero, so that no example can spoil the
-    others'. The regulariser is neither clipped nor counted: it holds no data.
+    bounds what neighbouring data change, and noise is scaled by the bound (`sensitivities`). Without `clip` it is
+    scaled by an assumed `sensitivity`, which nothing enforces. Where there is a clip, a gradient too long for its type
+    counts as zero, so that no example can spoil the others'. The regulariser is neither clipped nor counted: it holds
+    no data.
 
     Samples of `batch` examples are drawn anew for every step: "replacement" draws each on its own; "subset" draws
     different ones; "poisson" takes every example with probability batch / size, looks at all of them to do so, and

@@ -7,7 +7,8 @@ then, gradients whose entries are at most G / sqrt(d), and messages of k of d en
     sigma^2 >= 160 k p^2 T log(1.25 / delta_0) G^2 / (q^2 d epsilon^2)
     epsilon in (0, 1],   T >= q^2 epsilon^2 / (4 p^2)
 
-is said to make all messages (epsilon, delta)-differentially private "for some constant delta". The delta of its proof is
+is said to make all messages (epsilon, delta)-differentially private "for some constant delta". The delta of its proof
+is
 
     delta = 1 - (1 - delta') (1 - p delta_0)^T,   delta' = sqrt(sum of epsilon'_t^2) = epsilon / sqrt(5)
 

@@ -15,7 +15,9 @@ Everything here is numpy on the host. Axes: N runs, p features.
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from scipy.stats import beta, norm, rankdata
@@ -37,12 +39,16 @@ class Attack:
     auc: float
     epsilon: float  # lower bound
     epsilon_most: float  # the bound that a faultless attack on so many runs would give
+    delta: float | None = None  # lower bound at an epsilon that was asked for
 
 
-def attack(zero: np.ndarray, one: np.ndarray, *, delta: float, confidence: float = 0.95) -> Attack:
+def attack(
+    zero: np.ndarray, one: np.ndarray, *, delta: float, confidence: float = 0.95, epsilon: float | None = None
+) -> Attack:
     """The attack on features [N, p] of the first world and of the second, either at least 8 runs.
 
-    Raises ValueError for too few runs and for features that are not finite.
+    With `epsilon` it also bounds the delta at it, by a threshold of its own. Raises ValueError for too few runs and for
+    features that are not finite.
     """
     for name, sample in {"zero": zero, "one": one}.items():
         checks.shape((None, None), "See the features of the runs.", **{name: sample})
@@ -55,8 +61,12 @@ def attack(zero: np.ndarray, one: np.ndarray, *, delta: float, confidence: float
     fitted = zero[: half[0]] @ score, one[: half[1]] @ score
     held = zero[half[0] :] @ score, one[half[1] :] @ score
     mu, low, high = separation(*held, confidence)
-    above, below = errors(*held, best_threshold(*fitted, delta, confidence))
     n0, n1 = len(held[0]), len(held[1])
+    above, below = errors(*held, best_threshold(*fitted, delta, confidence))
+    shown = None
+    if epsilon is not None:
+        bounds = partial(_deltas, epsilon=epsilon)
+        shown = delta_bound(*errors(*held, _best(*fitted, bounds, confidence)), n0, n1, epsilon, confidence)
     return Attack(
         mu=mu,
         mu_low=low,
@@ -64,6 +74,7 @@ def attack(zero: np.ndarray, one: np.ndarray, *, delta: float, confidence: float
         auc=area(*held),
         epsilon=epsilon_bound(above, below, n0, n1, delta, confidence),
         epsilon_most=epsilon_bound(0, 0, n0, n1, delta, confidence),
+        delta=shown,
     )
 
 
@@ -113,7 +124,12 @@ def errors(zero: np.ndarray, one: np.ndarray, threshold: float) -> tuple[int, in
 
 
 def best_threshold(zero: np.ndarray, one: np.ndarray, delta: float, confidence: float) -> float:
-    """The threshold with the largest bound on these scores.
+    """The threshold with the largest bound of epsilon on these scores, as `_best` finds it."""
+    return _best(zero, one, partial(_bounds, delta=delta), confidence)
+
+
+def _best(zero: np.ndarray, one: np.ndarray, bounds: Callable[..., np.ndarray], confidence: float) -> float:
+    """The threshold with the largest of `bounds` on these scores.
 
     The bound is one at a higher confidence, which is less taken in by a threshold that few scores happen to be beyond.
     """
@@ -123,18 +139,32 @@ def best_threshold(zero: np.ndarray, one: np.ndarray, delta: float, confidence: 
     tried = middles[np.unique(np.linspace(0, len(middles) - 1, _THRESHOLDS).astype(int))]
     above = len(zero) - np.searchsorted(np.sort(zero), tried, side="right")
     below = np.searchsorted(np.sort(one), tried, side="right")
-    return float(tried[np.argmax(_bounds(above, below, len(zero), len(one), delta, confidence))])
+    return float(tried[np.argmax(bounds(above, below, len(zero), len(one), confidence=confidence))])
 
 
 def epsilon_bound(above: int, below: int, n0: int, n1: int, delta: float, confidence: float) -> float:
     """The epsilon >= 0 that so many errors in n0 and n1 runs exclude at this confidence, both ways together."""
-    return max(0.0, float(_bounds(np.array([above]), np.array([below]), n0, n1, delta, confidence)[0]))
+    return max(0.0, float(_bounds(np.array([above]), np.array([below]), n0, n1, confidence, delta)[0]))
 
 
-def _bounds(above: np.ndarray, below: np.ndarray, n0: int, n1: int, delta: float, confidence: float) -> np.ndarray:
-    # Either rate exceeds its bound with half of what confidence leaves, so that both inequalities hold together.
+def delta_bound(above: int, below: int, n0: int, n1: int, epsilon: float, confidence: float) -> float:
+    """The delta >= 0 that so many errors exclude at this epsilon and confidence, both ways together."""
+    return max(0.0, float(_deltas(np.array([above]), np.array([below]), n0, n1, confidence, epsilon)[0]))
+
+
+def _rates(above: np.ndarray, below: np.ndarray, n0: int, n1: int, confidence: float) -> tuple[np.ndarray, np.ndarray]:
+    """Upper bounds of both rates; either is exceeded with half of what confidence leaves, so that both hold."""
     level = 1 - (1 - confidence) / 2
-    first, second = most_likely(above, n0, level), most_likely(below, n1, level)
+    return most_likely(above, n0, level), most_likely(below, n1, level)
+
+
+def _deltas(above: np.ndarray, below: np.ndarray, n0: int, n1: int, confidence: float, epsilon: float) -> np.ndarray:
+    first, second = _rates(above, below, n0, n1, confidence)
+    return np.maximum(1 - second - math.exp(epsilon) * first, 1 - first - math.exp(epsilon) * second)
+
+
+def _bounds(above: np.ndarray, below: np.ndarray, n0: int, n1: int, confidence: float, delta: float) -> np.ndarray:
+    first, second = _rates(above, below, n0, n1, confidence)
     with np.errstate(divide="ignore"):
         one_way = np.log(np.maximum(1 - delta - second, 0)) - np.log(first)
         other_way = np.log(np.maximum(1 - delta - first, 0)) - np.log(second)

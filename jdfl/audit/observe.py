@@ -7,7 +7,7 @@ and the plain mean of those it hears. A linear score can so take away what came 
 
 Constants that `prepare` draws (periods, the matrices of codecs) are public, and the same in all runs.
 
-Axes: N runs, m nodes, n parameters, c = k / n blocks, p directions, R = steps + 1 moments, T points.
+Axes: N runs, m nodes, n parameters, c = k / n blocks, p directions, R = looks + 1 moments, T points.
 """
 
 from functools import partial
@@ -15,6 +15,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array, lax
 
 from jdfl import ops
@@ -51,7 +52,7 @@ def check_visible(algorithm: Algorithm, problem: Problem, network: Network) -> N
         )
 
 
-@partial(jax.jit, static_argnames=("steps", "batch"))
+@partial(jax.jit, static_argnames=("steps", "batch", "looks"))
 def observe(
     algorithm: Algorithm,
     problem: Problem,
@@ -63,10 +64,12 @@ def observe(
     *,
     steps: int,
     batch: int,
+    looks: int,
 ) -> tuple[Array, Array]:
     """Features [N, R, 3 c p] of runs with these keys [N], and how often the node released something [N].
 
-    `directions` [p, n], `node` int32 [], `public` the key of what `prepare` draws; `batch` runs go side by side.
+    `directions` [p, n], `node` int32 [], `public` the key of what `prepare` draws; `batch` runs go side by side. Looked
+    at are the end and the beginnings of `looks` stretches of rounds, as long as one another up to a round.
     """
 
     def one(key: Array) -> tuple[Array, Array]:
@@ -78,16 +81,20 @@ def observe(
             rows = jnp.einsum("mcn,pn->mcp", blocks, directions, precision=ops.HIGHEST).reshape(shown.shape[0], -1)
             return _three(rows, graph, node)
 
-        def step(carry: tuple[Any, Array], k: Array) -> tuple[tuple[Any, Array], Array]:
-            state, releases = carry
-            round = _round(network, key, k, problem.m)
-            seen = look(state, round.graph)
-            state, info = prepared.step(state, problem, round)
-            return (state, releases + info.releases[node]), seen
+        def step(k: Array, carry: tuple[Any, Array]) -> tuple[Any, Array]:
+            state, info = prepared.step(carry[0], problem, _round(network, key, k, problem.m))
+            return state, carry[1] + info.releases[node]
 
-        rounds = jnp.arange(steps, dtype=jnp.int32)
-        (state, releases), seen = lax.scan(step, (state, info.releases[node]), rounds)
-        last = look(state, _round(network, key, rounds[-1], problem.m).graph)
+        def stretch(carry: tuple[Any, Array], ends: Array) -> tuple[tuple[Any, Array], Array]:
+            seen = look(carry[0], _round(network, key, ends[0], problem.m).graph)
+            if looks == steps:
+                return step(ends[0], carry), seen
+            return lax.fori_loop(ends[0], ends[1], step, carry), seen
+
+        ends = jnp.asarray(np.linspace(0, steps, looks + 1).round(), jnp.int32)
+        pairs = jnp.stack([ends[:-1], ends[1:]], axis=1)
+        (state, releases), seen = lax.scan(stretch, (state, info.releases[node]), pairs)
+        last = look(state, _round(network, key, jnp.int32(steps - 1), problem.m).graph)
         return jnp.concatenate([seen, last[None]]), releases
 
     count = keys.shape[0]

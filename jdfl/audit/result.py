@@ -32,6 +32,13 @@ class Audit:
     canary: str
     left_out: tuple[str, ...]  # what the guarantee leaves out; constants from data are taken as public
     seconds: float
+    published: tuple[float, float] | None = None  # epsilon and delta that the algorithm's paper claims
+    delta_lower: float | None = None  # bound on delta at that epsilon
+
+    @property
+    def refutes_published(self) -> bool:
+        """Whether the attack shows more than the paper's claim allows."""
+        return self.published is not None and self.delta_lower is not None and self.delta_lower > self.published[1]
 
     def as_dict(self) -> dict[str, Any]:
         """Plain data for JSON; numbers that are not finite become None."""
@@ -60,6 +67,12 @@ class Audit:
             f"attack: {self.runs} runs, {self.releases} releases of the node, canary {self.canary}; "
             f"{self.seconds:.1f} s",
         ]
+        if self.published is not None and self.delta_lower is not None:
+            told = "REFUTED" if self.refutes_published else "not refuted"
+            lines.append(
+                f"as published, {told}: epsilon = {self.published[0]:.4g} at delta = {self.published[1]:.4g}; the "
+                f"attack shows delta >= {self.delta_lower:.4g} there"
+            )
         lines += [f"not attacked, taken as public: {one}" for one in self.left_out]
         if not self.violated and self.mu_accounted is not None and self.mu_low > self.mu_accounted:
             lines.append(

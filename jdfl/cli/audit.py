@@ -42,6 +42,8 @@ class Options:
     """aligned: along what a pilot run shows most of; random: along anything, for comparison."""
     delta: float | None = _audit.delta
     """Of the epsilons that are compared; none: privacy.delta."""
+    looks: int | None = _audit.looks
+    """Moments that are looked at beside the end; none: before every round. Give few for runs of many rounds."""
     confidence: float = _audit.confidence
     """Of the lower bound, and of the interval of mu."""
     json: bool = False
@@ -67,6 +69,7 @@ def audit(config: RunConfig, options: Options) -> int:
         node=options.node,
         canary=options.canary,
         delta=config.privacy.delta if options.delta is None else options.delta,
+        looks=options.looks,
         confidence=options.confidence,
     )
     print(json.dumps(found.as_dict(), indent=2, allow_nan=False) if options.json else found.statement().rstrip("\n"))

@@ -18,7 +18,6 @@ from jdfl.config.defaults import defaults
 from jdfl.config.family import (
     CHOCO,
     DCD,
-    DOADP,
     DPSGD,
     DSGT,
     EXTRA,
@@ -50,6 +49,7 @@ from jdfl.config.network import (
     WattsStrogatz,
 )
 from jdfl.config.privacy import Privacy
+from jdfl.config.private import CPGT, DOADP, DPDDA, DPDO, Private
 from jdfl.config.problem import Classification, Example1, NeuralClassification
 from jdfl.config.push_sum import DPPS, PEDFL, SGP, AverageConsensus, PartPSP
 from jdfl.config.sequences import (
@@ -74,8 +74,11 @@ from jdfl.stopping import StopRule
 __all__ = [
     "CEPS",
     "CHOCO",
+    "CPGT",
     "DCD",
     "DOADP",
+    "DPDDA",
+    "DPDO",
     "DPPS",
     "DPSGD",
     "DSGT",
@@ -125,6 +128,7 @@ __all__ = [
     "PartialCommunication",
     "Periodic",
     "Privacy",
+    "Private",
     "RandomChoice",
     "RandomGeometric",
     "RandomK",
@@ -158,7 +162,7 @@ class RunConfig:
     """What the nodes learn."""
     network: Fixed | Changing | Wrapped = ErdosRenyi()  # noqa: RUF009 (frozen)
     """Who hears whom."""
-    algorithm: CEPS | CEPSPaper | Family = CEPS()  # noqa: RUF009 (frozen)
+    algorithm: CEPS | CEPSPaper | Family | Private = CEPS()  # noqa: RUF009 (frozen)
     """What the nodes do in a round."""
     stop: AutoStop | ConsensusStop | ObjectiveStop | GradientStop | None = AutoStop()  # noqa: RUF009 (frozen)
     """When the run ends before its last round."""

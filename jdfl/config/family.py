@@ -89,13 +89,15 @@ class _Descent:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Messages(_Descent):
+class Messages(_Descent):
+    """Gradients, and a codec."""
+
     codec: Codecs = Dense()  # noqa: RUF009 (frozen)
     """What travels on a wire."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Optimized(_Messages):
+class _Optimized(Messages):
     optimizer: Optimizer = "sgd"
     """Who makes steps of gradients; momentum is 0.9."""
 
@@ -127,7 +129,7 @@ class LocalOnly(_Descent):
 
 
 @dataclass(frozen=True, kw_only=True)
-class DFedAvgM(_Messages):
+class DFedAvgM(Messages):
     """Local steps with momentum, then mixing; quantised with public copies."""
 
     kind: ClassVar[str] = "dfedavgm"
@@ -143,7 +145,7 @@ class DFedAvgM(_Messages):
 
 
 @dataclass(frozen=True, kw_only=True)
-class DFedSAM(_Messages):
+class DFedSAM(Messages):
     """Sharpness-aware local steps, then mixing, once or several times."""
 
     kind: ClassVar[str] = "dfedsam"
@@ -159,7 +161,7 @@ class DFedSAM(_Messages):
 
 
 @dataclass(frozen=True, kw_only=True)
-class DCD(_Messages):
+class DCD(Messages):
     """D-PSGD that sends compressed differences to exact replicas."""
 
     kind: ClassVar[str] = "dcd-psgd"
@@ -181,30 +183,6 @@ class CHOCO(_Optimized):
 
 
 @dataclass(frozen=True, kw_only=True)
-class DOADP(_Messages):
-    """Nodes wake at random, and send the largest changes of momentum SGD with noisy gradients."""
-
-    kind: ClassVar[str] = "do-adp"
-    algorithm: ClassVar[Any] = algorithms.DOADP
-    lr: float = algorithms.DOADP.lr
-    """Length of the steps."""
-    batch: int | None = 1
-    """Examples of one gradient; None: all of the node's."""
-    codec: Codecs = Sparse(share=0.3)  # noqa: RUF009 (frozen)
-    """What travels on a wire."""
-    gamma: float = algorithms.DOADP.gamma
-    """Step towards the neighbours' public copies, in (0, 1]."""
-    beta: float = algorithms.DOADP.beta
-    """Momentum, in [0, 1)."""
-    p: float = algorithms.DOADP.p
-    """Chance of a node to be active in a round, in (0, 1]."""
-    start: Literal["x", "zero"] = algorithms.DOADP.start
-    """Where the public copies start: at the parameters, or at zero."""
-    delta0: float = algorithms.DOADP.delta0
-    """Of the paper's Theorem 1: decides its noise and what it claims, with --privacy.accounting paper."""
-
-
-@dataclass(frozen=True, kw_only=True)
 class MATCHA(_Optimized):
     """Decentralized SGD over random matchings; use it with --network matcha."""
 
@@ -215,7 +193,7 @@ class MATCHA(_Optimized):
 
 
 @dataclass(frozen=True, kw_only=True)
-class DSGT(_Messages):
+class DSGT(Messages):
     """Gradient tracking; clipped and noisy it is DP-DSGT."""
 
     kind: ClassVar[str] = "dsgt"
@@ -223,7 +201,7 @@ class DSGT(_Messages):
 
 
 @dataclass(frozen=True, kw_only=True)
-class EXTRA(_Messages):
+class EXTRA(Messages):
     """Exact first-order algorithm: the optimum itself with constant steps."""
 
     kind: ClassVar[str] = "extra"
@@ -231,7 +209,7 @@ class EXTRA(_Messages):
 
 
 @dataclass(frozen=True, kw_only=True)
-class NIDS(_Messages):
+class NIDS(Messages):
     """Exact, with steps whose length does not depend on the network."""
 
     kind: ClassVar[str] = "nids"
@@ -239,7 +217,7 @@ class NIDS(_Messages):
 
 
 @dataclass(frozen=True, kw_only=True)
-class ExactDiffusion(_Messages):
+class ExactDiffusion(Messages):
     """Exact: adapt, correct, combine."""
 
     kind: ClassVar[str] = "exact-diffusion"
@@ -247,7 +225,7 @@ class ExactDiffusion(_Messages):
 
 
 @dataclass(frozen=True, kw_only=True)
-class IHT(_Messages):
+class IHT(Messages):
     """D-PSGD that keeps the s largest entries: the sparse baseline for CEPS."""
 
     kind: ClassVar[str] = "iht-d-psgd"
@@ -277,19 +255,6 @@ class FedAvg(_Optimized):
 
 
 Gossiping = (
-    DPSGD
-    | LocalOnly
-    | DFedAvgM
-    | DFedSAM
-    | DCD
-    | CHOCO
-    | DOADP
-    | MATCHA
-    | DSGT
-    | EXTRA
-    | NIDS
-    | ExactDiffusion
-    | IHT
-    | FedAvg
+    DPSGD | LocalOnly | DFedAvgM | DFedSAM | DCD | CHOCO | MATCHA | DSGT | EXTRA | NIDS | ExactDiffusion | IHT | FedAvg
 )
 Family = Gossiping | Pushing

@@ -17,15 +17,17 @@ DataName = Literal[
     "phishing",
     "news20",
     "real-sim",
+    "epsilon",
     "mnist",
     "fashion_mnist",
     "cifar10",
     "breast_cancer",
     "digits",
     "realsim_like",
+    "epsilon_like",
 ]
 ImageName = Literal["digits", "mnist", "fashion_mnist", "cifar10"]
-ModelName = Literal["mlp", "cnn", "resnet18", "vit"]
+ModelName = Literal["mlp", "cnn", "resnet18", "vit", "cnn3"]
 PartitionName = Literal["iid", "dirichlet", "shards", "clients"]
 
 _example1 = defaults(problems.example1)
@@ -64,8 +66,8 @@ class Classification:
 
     kind: ClassVar[str] = "classification"
     data: DataName = "breast_cancer"
-    """The data set. breast_cancer, digits and realsim_like are always there, JDFL_DATA names the folder of the others'
-    files."""
+    """The data set. breast_cancer, digits, realsim_like, epsilon_like are always there, JDFL_DATA names the folder of
+    the others' files."""
     m: int = _example1.m
     """Number of nodes."""
     partition: PartitionName = _classification.partition

@@ -7,7 +7,7 @@ from jdfl.problems.cifar import read_cifar10
 from jdfl.problems.classification import classification, holdout
 from jdfl.problems.dataset import Dataset
 from jdfl.problems.datasets import NAMES, data_folder, load
-from jdfl.problems.generated import realsim_like
+from jdfl.problems.generated import epsilon_like, realsim_like
 from jdfl.problems.images import Images, read_idx, read_mnist
 from jdfl.problems.linear import LinearRegression, example1, linear_regression
 from jdfl.problems.logistic import LogisticRegression, SoftmaxRegression, logistic_regression, softmax_regression
@@ -34,6 +34,7 @@ __all__ = [
     "check_problem",
     "classification",
     "data_folder",
+    "epsilon_like",
     "example1",
     "holdout",
     "linear_regression",

@@ -1,7 +1,7 @@
 """Data sets by name: where their files are, what they are, and where they come from. Host only, NumPy arrays and CSR.
 
 Files are looked for in the folder that the environment variable JDFL_DATA names; two sets come with scikit-learn, and
-one is generated.
+two are generated.
 """
 
 import os
@@ -15,7 +15,7 @@ from jdfl import checks
 from jdfl.problems.cifar import SOURCE as _CIFAR
 from jdfl.problems.cifar import find_cifar10, read_cifar10
 from jdfl.problems.dataset import Dataset
-from jdfl.problems.generated import realsim_like
+from jdfl.problems.generated import epsilon_like, realsim_like
 from jdfl.problems.images import find_part, pixels, read_mnist
 from jdfl.problems.readers import read_libsvm, read_qsar
 
@@ -33,10 +33,11 @@ _IMAGES = {  # folders that the files may be in, the source
     "fashion_mnist": (("fashion_mnist", "FashionMNIST/raw"), _FASHION),
     "cifar10": (("cifar10", ".", "cifar10_jpeg"), f"A. Krizhevsky, 2009, no licence stated, {_CIFAR}"),
 }
+_EPSILON = {"epsilon_normalized": "epsilon", "epsilon_first100": "epsilon (first 100 rows)"}  # file names, the set's
 _BUNDLED = ("breast_cancer", "digits")
 
-GENERATED = ("realsim_like",)
-NAMES = ("qsar", *_WIDTH, *_TEXT, *_IMAGES, *_BUNDLED, *GENERATED)
+GENERATED = {"realsim_like": realsim_like, "epsilon_like": epsilon_like}
+NAMES = ("qsar", *_WIDTH, *_TEXT, "epsilon", *_IMAGES, *_BUNDLED, *GENERATED)
 
 
 def data_folder() -> Path:
@@ -60,6 +61,8 @@ def locate(name: str) -> Path | None:
         return _text_file(name)
     if name in _IMAGES:
         return _images_at(name)
+    if name == "epsilon":
+        return _epsilon_files()[0]
     if name == "qsar":
         return _find("qsar_oral_toxicity", _QSAR_STEMS, _QSAR)
     if name == "a9a":
@@ -72,8 +75,11 @@ def load(name: str, *, binary: bool = False, verify: bool = True) -> Dataset:
 
     qsar, a9a, w8a, mushrooms, phishing and real-sim are read from `data_folder()` as distributed, news20 (20 newsgroups
     in two classes, as wide as real-sim and a stand-in for it) as it comes with the studies of this package.
+    epsilon (2,000 numbers, rows of length 1, with a test set) is read from epsilon_normalized and epsilon_normalized.t
+    as distributed, which take 4 GB and several times that while they are read; where these are missing, from the pieces
+    that come with the studies of this package, and then named "epsilon (first 100 rows)".
     breast_cancer (as measured, to be standardised) and digits (pixels in [0, 1], ten classes) come with scikit-learn.
-    realsim_like is generated, with its defaults.
+    realsim_like and epsilon_like are generated, with their defaults.
     mnist, fashion_mnist (784 pixels in [0, 1], row after row) and cifar10 (3,072 numbers in [0, 1], pixel after pixel,
     the three colours of a pixel together) have ten classes and a test set. cifar10 is read from the original batches,
     or from JPEG files as they come with the studies of this package, and then named "CIFAR-10 (JPEG q75)".
@@ -87,10 +93,12 @@ def load(name: str, *, binary: bool = False, verify: bool = True) -> Dataset:
     if name in _BUNDLED:
         return _bundled(name, binary)
     if name in GENERATED:
-        return realsim_like()
+        return GENERATED[name]()
     if name in _TEXT:
         features, labels = read_libsvm(_text_file(name), n_features=_WORDS, verify=verify)
         return Dataset(_TEXT[name], features, labels, source=_LIBSVM if name == "real-sim" else _NEWS)
+    if name == "epsilon":
+        return _epsilon(verify)
     if name in _IMAGES:
         return _images(name, verify)
     features, labels = _libsvm(name, name, verify)
@@ -101,6 +109,21 @@ def load(name: str, *, binary: bool = False, verify: bool = True) -> Dataset:
 def _libsvm(name: str, file: str, verify: bool) -> tuple[np.ndarray, np.ndarray]:
     features, labels = read_libsvm(_find("libsvm", (file,), _LIBSVM), n_features=_WIDTH[name], verify=verify)
     return features.toarray(), labels
+
+
+def _epsilon_files() -> tuple[Path, Path]:
+    """The training and the test file of epsilon, whole or the first rows of both."""
+    path = _find("libsvm", tuple(_EPSILON), _LIBSVM)
+    stem = next(stem for stem in _EPSILON if path.name.startswith(stem))
+    return path, _find("libsvm", (f"{stem}.t",), _LIBSVM)
+
+
+def _epsilon(verify: bool) -> Dataset:
+    files = _epsilon_files()
+    (features, labels), test = (read_libsvm(file, n_features=2_000, verify=verify) for file in files)
+    name = next(name for stem, name in _EPSILON.items() if files[0].name.startswith(stem))
+    source = f"Pascal Large Scale Learning Challenge, 2008, no licence stated, {_LIBSVM}"
+    return Dataset(name, features.toarray(), labels, test[0].toarray(), test[1], source)
 
 
 def _text_file(name: str) -> Path:

@@ -32,6 +32,8 @@ _AGAIN = "Download it again."
 CHECKSUMS = {
     "a9a.bz2": "492b39d646a679f2863b6c7afd6cdde55b13817e8cdbfc3195cbd7e212326271",
     "a9a.t.bz2": "50c35f1d7edeb870cc8619f6f672d6b83448842ea91fe615f12ead1347837d08",
+    "epsilon_first100.bz2": "471a39d2776f83626e524edee67d055812e429e7d9a528f07afe6a7ec2453bbd",
+    "epsilon_first100.t.bz2": "c192c500ae2b3a19acd4b489ffd4da982da95a5e51567792c37a96efb0706782",
     "mushrooms.bz2": "0fa7decbc4c5ae45aeb2b1bf369b442346d12d42d928bc50efd41009be93317c",
     "news20_binary_20958.bz2": "bb838b6c0e7d1a21167809726c857dbd877a7c86690156f1711a2001af020df6",
     "phishing.bz2": "fbd3fe0041593182665e92f8249b8f332eec31fdbf07ce44c6e8686621648e2f",

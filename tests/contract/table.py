@@ -14,10 +14,13 @@ from jdfl.algorithms import (
     ceps,
     choco,
     consensus,
+    cpgt,
     dcd,
     descent,
     dfedavgm,
     doadp,
+    dp_dda,
+    dpdo,
     dpsgd,
     dsgt,
     exact_diffusion,
@@ -298,8 +301,61 @@ def _pushing(
     return Row(name, algorithm, replace(algorithm, **fields), sizes, 20, state, count, swept, label, shared)
 
 
+def _dpdo_consensus(algorithm: Any, problem: Any, w: Any) -> dpdo.State:
+    x = _everywhere(algorithm, problem, w)
+    return dpdo.State(x, x + 0)
+
+
+def _cpgt_consensus(algorithm: Any, problem: Any, w: Any) -> cpgt.State:
+    x = _everywhere(algorithm, problem, w)
+    return cpgt.State(x, jnp.zeros_like(x), problem.gradients(x), x + 0, jnp.zeros_like(x))
+
+
+def _laplace_count(
+    channels: tuple[str, ...], first: int, noise: str
+) -> Callable[[Any, np.ndarray, int], dict[str, Any]]:
+    """Messages to every neighbour and a gradient in every round, after `first` gradients at the start."""
+
+    def count(algorithm: Any, adjacency: np.ndarray, rounds: int) -> dict[str, Any]:
+        every = np.full(len(adjacency), rounds)
+        return {
+            "sent": dict.fromkeys(channels, rounds * (adjacency != 0).sum(axis=0)),
+            "communications": every,
+            "grads": every + first,
+            "releases": every * (getattr(algorithm, noise) is not None),
+        }
+
+    return count
+
+
+def _dpdo(label: str, **fields: Any) -> Row:
+    algorithm = jdfl.DPDO(c=0.02, **fields)
+    exact = replace(algorithm, epsilon=None, gradients=jdfl.Gradients(), codec=jdfl.Dense())
+    count = _laplace_count(("model",), 0, "epsilon")
+    return Row("dpdo", algorithm, exact, {"model": 640}, 20, _dpdo_consensus, count, "c", label)
+
+
+def _cpgt(label: str, bits: int = 640, **fields: Any) -> Row:
+    algorithm = jdfl.CPGT(lr=0.01, **fields)
+    exact = replace(algorithm, noise_x=None, noise_y=None, gradients=jdfl.Gradients(), codec=jdfl.Dense())
+    sizes, count = {"model": bits, "tracker": bits}, _laplace_count(("model", "tracker"), 1, "noise_x")
+    return Row("cpgt", algorithm, exact, sizes, 20, _cpgt_consensus, count, "lr", label)
+
+
+def _dda_consensus(algorithm: Any, problem: Any, w: Any) -> dp_dda.State:
+    x = _everywhere(algorithm, problem, w)
+    return dp_dda.State(jnp.zeros_like(x), x, x)
+
+
+def _dda(label: str, bits: int = 640, **fields: Any) -> Row:
+    algorithm = jdfl.DPDDA(**({"lr": 0.02, "p": 1.0, "gradients": jdfl.Gradients()} | fields))
+    exact = replace(algorithm, gradients=jdfl.Gradients(), codec=jdfl.Dense())
+    return Row("dp-dda", algorithm, exact, {"model": bits}, 20, _dda_consensus, _compressed_count(1), "lr", label)
+
+
 _PRIVATE = jdfl.Gradients(clip=1.0, mechanism=jdfl.Gaussian(0.5))
 _CLIPPED = jdfl.Gradients(clip=1.0, per="batch", norm="l1")
+_WHOLE = jdfl.Gradients(clip=1.0, per="batch")
 _NOISY = jdfl.DPPS(b=1.0, noise_rate=1e-3)
 
 TABLE = (
@@ -439,6 +495,27 @@ TABLE = (
     ),
     _pushing("PartPSP, true distances", jdfl.PartPSP(dpps=replace(_NOISY, sensitivity="real")), swept="lr_shared"),
     _pushing("PEDFL", jdfl.PEDFL(lr=0.02, gradients=_CLIPPED, dpps=_NOISY)),
+    _dda("DDA"),  # always awake, which can be counted by hand
+    _dda("DP-DDA, strongly convex, two nodes at a time", mu=0.1, block=2, order="adapt first", gradients=_PRIVATE),
+    _dda(
+        "DP-DDA, samples, float16",
+        320,
+        codec=jdfl.Dense("float16"),
+        gradients=replace(_PRIVATE, batch=2, sampling="subset"),
+    ),
+    _dpdo("DPDO"),
+    _dpdo("DPDO, noisy, in a ball", epsilon=100.0, radius=3.0, gradients=_WHOLE),
+    _cpgt("CPGT, exact"),
+    _cpgt(
+        "CPGT, noisy, top 3",
+        3 * (32 + 5),
+        gamma=0.2,
+        codec=jdfl.Sparse(s=3),
+        noise_x=0.01,
+        noise_y=0.1,
+        decay=0.99,
+        gradients=_WHOLE,
+    ),
     _pushing("average consensus", jdfl.AverageConsensus(clip=1.0, dpps=_NOISY), swept="dpps.b"),
 )
 

@@ -21,7 +21,14 @@ SAME = {"every": 2, "metrics": ["objective", "consensus"]}  # one compiled progr
 
 SLOW = {f"CEPS-1BCS, {kind}" for kind in ("Hadamard", "shared Phi", "side information", "receiver's Phi")}
 SLOW |= {"CEPS-int8", "CEPS-sparse", "CEPS-Perf, self always in", "DP-CEPS, kept", "DP-CEPS-1BCS, literal"}
-SLOW |= {"PartPSP, true distances", "SGPDP, Eq. 22"}  # their algorithms have other rows
+SLOW |= {
+    "PartPSP, true distances",
+    "SGPDP, Eq. 22",
+    "DPDO",
+    "CPGT, exact",
+    "DDA",
+    "DP-DDA, samples, float16",
+}  # their algorithms have other rows
 ROWS = [pytest.param(row, marks=pytest.mark.slow if str(row) in SLOW else ()) for row in (*TABLE, GOSSIP)]
 
 

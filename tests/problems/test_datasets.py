@@ -1,6 +1,7 @@
 """Data sets by name, the split into training and test, and the problems made of them."""
 
 import bz2
+import lzma
 from dataclasses import replace
 
 import numpy as np
@@ -20,7 +21,7 @@ from jdfl.problems import (
     holdout,
     load,
 )
-from jdfl.problems.datasets import locate
+from jdfl.problems.datasets import GENERATED, locate
 
 
 def test_data_folder(tmp_path, monkeypatch):
@@ -80,7 +81,33 @@ def test_text_stays_sparse(tmp_path, monkeypatch):
     assert (dataset.name, dataset.features.shape, dataset.features.dtype) == ("real-sim", (2, 20_958), np.float32)
     np.testing.assert_array_equal(dataset.labels, [0, 1])
     assert str(locate("real-sim")).endswith("real-sim.bz2")
-    assert locate("realsim_like") is None
+    assert locate("realsim_like") is locate("epsilon_like") is None
+
+
+def test_epsilon_is_read_whole_where_it_is_there_and_its_first_rows_otherwise(tmp_path, monkeypatch):
+    monkeypatch.setenv("JDFL_DATA", str(tmp_path))
+    with pytest.raises(FileNotFoundError, match=r"epsilon_normalized, epsilon_normalized\.bz2.*https://www\.csie"):
+        load("epsilon")
+    (tmp_path / "libsvm").mkdir()
+    first, whole = tmp_path / "libsvm" / "epsilon_first100.xz", tmp_path / "libsvm" / "epsilon_normalized.bz2"
+    first.write_bytes(lzma.compress(b"-1 1:1\n1 2:1\n"))
+    with pytest.raises(FileNotFoundError, match=r"epsilon_first100\.t,"):
+        load("epsilon")
+    (tmp_path / "libsvm" / "epsilon_first100.t").write_bytes(b"1 1:1\n-1 2:1\n1 2000:1\n")
+    piece = load("epsilon")
+    assert (piece.name, locate("epsilon")) == ("epsilon (first 100 rows)", first)
+    assert (piece.features.shape, piece.test_features.shape) == ((2, 2000), (3, 2000))
+    assert piece.features.dtype == piece.test_features.dtype == np.float32
+    np.testing.assert_array_equal(piece.test_labels, [1, 0, 1])
+    whole.write_bytes(bz2.compress(b"1 1:.6 2:.8\n-1 2000:1\n-1 1:1\n"))
+    with pytest.raises(FileNotFoundError, match=r"epsilon_normalized\.t,"):  # never the piece's test rows
+        load("epsilon")
+    (tmp_path / "libsvm" / "epsilon_normalized.t.bz2").write_bytes(bz2.compress(b"-1 2:1\n1 3:1\n"))
+    dataset = load("epsilon")
+    assert (dataset.name, locate("epsilon")) == ("epsilon", whole)
+    np.testing.assert_array_equal(dataset.labels, [1, 0, 0])
+    np.testing.assert_array_equal(dataset.features[0, :3], np.float32([0.6, 0.8, 0]))
+    np.testing.assert_array_equal(dataset.test_labels, [0, 1])
 
 
 def test_holdout_of_sparse_rows_is_that_of_dense_ones():
@@ -185,6 +212,18 @@ def test_real_data(data_dir, name):
     assert issparse(dataset.features) == (name == "news20")
 
 
+def test_real_rows_of_epsilon(data_dir):
+    dataset = load("epsilon")
+    if dataset.name == "epsilon (first 100 rows)":
+        assert dataset.features.shape == dataset.test_features.shape == (100, 2000)
+        assert (dataset.labels.sum(), dataset.test_labels.sum()) == (46, 36)
+    np.testing.assert_allclose(np.linalg.norm(dataset.features[:100].astype(float), axis=1), 1, rtol=1e-6)
+    np.testing.assert_allclose(np.linalg.norm(dataset.test_features[:100].astype(float), axis=1), 1, rtol=1e-6)
+    problem = classification(replace(dataset, features=dataset.features[:100], labels=dataset.labels[:100]), 4)
+    assert (problem.n, problem.name) == (2000, dataset.name)
+    np.testing.assert_array_equal(problem.test[1], dataset.test_labels)
+
+
 def test_qsar_duplicates_stay_on_one_side(data_dir):
     dataset = load("qsar")
     held = holdout(dataset.features, dataset.labels, 0.2)
@@ -198,4 +237,4 @@ def test_qsar_duplicates_stay_on_one_side(data_dir):
 
 def test_every_name_is_tested():
     images = {"mnist", "fashion_mnist", "cifar10"}  # see test_images
-    assert set(NAMES) == {*FACTS, *images, "real-sim", "breast_cancer", "digits", "realsim_like"}
+    assert set(NAMES) == {*FACTS, *images, "real-sim", "epsilon", "breast_cancer", "digits", *GENERATED}

@@ -1,0 +1,179 @@
+"""DP-DDA: distributed dual averaging, where some nodes at a time add noisy gradients and all nodes mix.
+
+C. Liu, K. H. Johansson, Y. Shi: Distributed empirical risk minimization with differential privacy, 2024. Every node is
+active in a round t = 0, 1, ... with probability p.
+
+    z_i <- sum_j W_ij z_j + (a_t / p) (g_i(x_i) + noise - mu x_i)    the second term where i is active
+    x_i <- argmin_x <z_i, x> + A_t mu / 2 ||x||^2 + ||x - x_0||^2 / (2 c_t),    A_t = a_0 + ... + a_t
+         = (x_0 - c_t z_i) / (1 + mu c_t A_t)
+
+    convex:            mu = 0,  a_t = 1,      c_t = lr / sqrt(t + 1)
+    strongly convex:   mu > 0,  a_t = t + 1,  c_t = lr / (t + 1)
+
+from z_i = 0, x_0 where the problem starts. W is doubly stochastic, so that the average of the z_i is the sum of what
+active nodes have added, over m. `order="adapt first"` mixes that, too, z_i <- sum_j W_ij (z_j + ...); on a complete
+network with p = 1 all nodes then make the steps of centralised dual averaging.
+
+Of the paper its abstract and introduction were at hand, and how others describe it: active nodes perturb stochastic
+subgradients of single samples, inactive ones send and mix all the same, all nodes share a regulariser h, sampling of
+nodes is said to amplify, and without noise the rate is O(1 / t). The rest is derived here and was not checked against
+it: the weights a_t and steps c_t, the division by p, which makes the sum right in expectation, and whether gradients
+are added before or after mixing (J. Duchi, A. Agarwal, M. Wainwright: Dual averaging for distributed optimization,
+2012, add them after, with c_t of the order of 1 / sqrt(t)). Without mu the division by p is a longer lr. With mu the
+argmin has the lower bound f(x_i) + <g, x - x_i> + mu / 2 ||x - x_i||^2 of a strongly convex f instead of a plane; where
+f has the regulariser h = mu / 2 ||x||^2 that is A_t h beside gradients of the data alone. Steps end as 2 / (mu t p),
+and none is longer than lr / p.
+
+Privacy: what is sent is computed from noisy gradients of active nodes, which are all that has to be accounted for. That
+a node is active now and then makes nothing stronger against those who see all messages: z_i minus the mixture of the
+last z_j is zero where i was not active. `amplified_epsilon` is what node sampling would buy if that could be hidden.
+
+Axes: m nodes, n parameters.
+"""
+
+import math
+from dataclasses import replace
+from typing import Any, ClassVar, Literal
+
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from jdfl import checks, struct
+from jdfl.algorithms import descent
+from jdfl.algorithms.activation import active, check_activation, gradients_of
+from jdfl.algorithms.exchange import check_codec, exchange, heard
+from jdfl.algorithms.gradients import Gradients
+from jdfl.base import Info, Round, counts
+from jdfl.codecs import Codec, Dense
+from jdfl.network.graph import Network
+from jdfl.network.requirements import require
+from jdfl.privacy import Guarantee, Sampled, epsilon
+from jdfl.problems import Problem
+
+_PARTS = 10**9  # of which a rate is a whole number, rounded up
+
+
+@struct.dataclass
+class State:
+    """What the next round needs."""
+
+    z: Array  # [m, n] duals: mixed sums of weighted gradients
+    x: Array  # [m, n] parameters
+    start: Array  # [m, n] x_0, where the proximal term is zero
+
+
+@struct.dataclass
+class DPDDA:
+    """DP-DDA with any gradients.
+
+    With `block` only the gradients of active nodes are computed, so many at a time, which saves work where p is small
+    and gradients look at many examples; without it all nodes' are, and those of inactive ones are dropped. Both give
+    the same but for rounding. Raises ValueError (from `check`) for settings out of range and for networks whose W is
+    not doubly stochastic.
+    """
+
+    lr: Any = 0.1  # c_0
+    p: Any = 0.25  # chance of a node to be active in a round
+    mu: Any = None  # modulus of strong convexity; None: weights and steps of the convex case
+    gradients: Gradients = Gradients(batch=1)
+    codec: Codec = Dense()
+    order: Literal["mix first", "adapt first"] = struct.field(pytree_node=False, default="mix first")
+    block: int | None = struct.field(pytree_node=False, default=None)  # active nodes at a time; None: all nodes at once
+    tuned: ClassVar[tuple[str, ...]] = ("lr",)
+
+    @property
+    def uneven(self) -> bool:
+        """Whether rounds differ in how much there is to compute."""
+        return self.block is not None
+
+    def check(self, problem: Problem, network: Network) -> None:
+        """Refuse settings out of range, and networks whose W is not doubly stochastic."""
+        descent.check_rate(self.lr)
+        check_activation(self.p)
+        if self.mu is not None:
+            checks.shape((), "It is one number for all nodes; None takes the losses as convex.", mu=self.mu)
+            checks.positive("None takes the losses as convex.", mu=self.mu)
+        if self.block is not None:
+            checks.whole(1, block=self.block)
+        checks.literals(self)
+        self.gradients.check(problem)
+        check_codec("DP-DDA", self.codec, problem.n, problem.m, problem.n)
+        require(network, "DP-DDA", doubly_stochastic=True)
+
+    def prepare(self, problem: Problem, round: Round) -> "DPDDA":
+        """Let the codec draw what it shares, and the gradients prepare what they need."""
+        codec = self.codec.prepare(round.key, round.node, problem.n, problem.n, problem.dtype)
+        return replace(self, gradients=self.gradients.prepare(problem, round), codec=codec)
+
+    def init(self, problem: Problem, round: Round) -> tuple[State, Info]:
+        """Start from z = 0, at x_0."""
+        x = problem.begin()
+        return State(jnp.zeros_like(x), x, x), counts(problem.m, {"model": 0})
+
+    def step(self, state: State, problem: Problem, round: Round) -> tuple[State, Info]:
+        """One round."""
+        a, c, pull = self._weights(round.k, state.x.dtype)
+        on = active(self.p, round)
+        g = gradients_of(on, self.gradients, state.x, problem, round, self.block)
+        g = g if self.mu is None else g - self.mu * state.x
+        added = jnp.where(on[:, None], a / self.p * g, 0.0)
+        if self.order == "mix first":
+            z = exchange(self.codec, state.z, round) + added
+        else:
+            z = exchange(self.codec, state.z + added, round)
+        x = (state.start - c * z) / (1 + pull)
+
+        evaluated = on.astype(jnp.int32)
+        return State(z, x, state.start), counts(
+            round.m,
+            {"model": round.graph.out_degree},
+            grads=evaluated,
+            releases=self.gradients.releases(evaluated, evaluated),
+            communications=heard(round.graph),
+        )
+
+    def _weights(self, k: Array, dtype: Any) -> tuple[Array, Array, Array]:
+        """a_t, c_t and mu c_t A_t [] of round t = k."""
+        t = k.astype(dtype)
+        if self.mu is None:
+            return jnp.ones_like(t), self.lr / jnp.sqrt(t + 1), jnp.zeros_like(t)
+        return t + 1, self.lr / (t + 1), self.mu * self.lr * (t + 2) / 2
+
+    def params(self, state: State) -> Array:
+        """The parameters x [m, n], which are z and what everybody knows."""
+        return state.x
+
+    def examples(self, problem: Problem) -> Array:
+        """Those of a gradient."""
+        return self.gradients.examples(problem)
+
+    def message_bits(self, problem: Problem) -> dict[str, int]:
+        """One channel, the codec's size."""
+        return {"model": self.codec.bits(problem.n)}
+
+    def privacy(self, problem: Problem) -> Guarantee:
+        """That of the gradients of the rounds in which a node is active, which all may know."""
+        return self.gradients.guarantee(problem)
+
+
+def amplified_epsilon(algorithm: DPDDA, problem: Problem, rounds: int, delta: float) -> float:
+    """What `rounds` rounds would add up to at `delta` if nobody could tell which nodes are active: no guarantee.
+
+    Every round then counts, active or not, as a release from a sample that holds a record with probability p times
+    that of the gradients' own sampling, at the smallest node. That needs more than silence about who is active: an
+    inactive node would have to send noise of the same size, which this method does not, and gradients of more than one
+    example tell by their length that there is one. Compare with the epsilon of a run's report, which does not assume
+    this. ValueError where nothing is claimed even so: without noise, or without a clip.
+    """
+    told = algorithm.gradients.guarantee(problem)
+    if told.event is None or not told.claimed or told.unit != "record" or told.adjacency == "none":
+        raise ValueError(
+            f"Expected clipped and noisy gradients of records, got gradients = {algorithm.gradients!r}. Use "
+            "Gradients(batch=1, clip=..., mechanism=Gaussian(...))."
+        )
+    rate = float(algorithm.p)
+    if told.sampling is not None:
+        rate *= told.sampling.batch / int(np.min(np.asarray(problem.sizes)))
+    sampled = Sampled("poisson", math.ceil(rate * _PARTS - 1e-3), _PARTS)
+    return epsilon(told.event, rounds, delta, sampled=sampled, adjacency=told.adjacency)

@@ -1,0 +1,258 @@
+"""DPDO: projected gradient steps and Laplace noise that both fade, for one epsilon over any number of rounds.
+
+Z. Huang, S. Mitra, N. Vaidya: Differentially Private Distributed Optimization, 2015 (arXiv 1401.2596).
+
+    y_i =  x_i + w_i,   w_i Laplace noise of scale b_t on every entry        (sent to all neighbours)
+    z_i =  sum_j W_ij y_j                                                    (the node's own noisy y_i among them)
+    x_i <- Proj_X(z_i - c q^t grad f_i(z_i)),                b_t = B p^t,    0 < q < p < 1
+
+X is the l2 ball of length `radius` about zero, or the whole space. W is doubly stochastic, and may change.
+
+Two worlds that differ in one node's whole cost are compared given all messages. Then the z_i are the same in both, and
+x_i is apart by one step alone: gradients no longer than G in l2 put it at most 2 G c q^t apart in l2, which a
+projection does not lengthen, and sqrt(n) times that in l1. So the message of round t + 1 spends a pure epsilon of
+2 G sqrt(n) c q^t / b_{t+1}; that of round 0, x_0 and noise, tells nothing. Summed over all rounds without end that is
+2 G sqrt(n) c / (B (p - q)), which is `epsilon` for
+
+    B = 2 G sqrt(n) c / (epsilon (p - q)).
+
+Gradients clipped in another norm, or without a projection, take what the norms allow in place of sqrt(n). The bound G
+is enforced by the clip, on a node's gradient as a whole, regulariser and all. The last x_i is never sent, and nothing
+is claimed of it. Of the paper only the abstract was at hand: the update is from memory, and B, which was derived here,
+was not compared with the paper's constant.
+
+Axes: m nodes, n parameters, T rounds.
+"""
+
+import math
+from dataclasses import replace
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from jdfl import checks, ops, struct
+from jdfl.algorithms.exchange import check_codec, exchange, heard
+from jdfl.algorithms.gradients import Gradients
+from jdfl.algorithms.push_descent import shared_gradient
+from jdfl.base import Info, Round, counts
+from jdfl.codecs import Codec, Dense
+from jdfl.network.graph import Network
+from jdfl.network.requirements import require
+from jdfl.privacy import NO_NOISE, Guarantee, Laplace, LaplaceSchedule, stretch
+from jdfl.problems import Problem
+
+_NOISE = 42  # purpose of the keys
+_NOTHING = 1e30  # the multiplier of a message in which data change nothing, and of one in which they change less
+_SLACK = 1 + 1e-12  # of noise: what rounding may add to a sum of epsilons
+
+
+@struct.dataclass
+class State:
+    """What the next round needs, and what others have seen."""
+
+    x: Array  # [m, n] parameters
+    sent: Array  # [m, n] messages of the last round
+
+
+@struct.dataclass
+class DPDO:
+    """The method with any gradients that need no noise of their own.
+
+    Raises ValueError (from `check` and `plan`) for settings out of range, noise without a clip, noise on gradients, and
+    networks whose W is not doubly stochastic. Steps too short for the parameters' type, and those whose noise would be
+    too small for it, are left out.
+    """
+
+    c: Any = 0.1  # length of the first step
+    q: Any = 0.99  # by which steps fade from round to round, in (0, 1]
+    p: Any = 0.995  # by which noise does, in (q, 1)
+    radius: Any = None  # of the ball that parameters stay in; None: they may be anything
+    epsilon: Any = None  # pure, of all rounds together, however many; None: no noise
+    gradients: Gradients = Gradients(per="batch")
+    codec: Codec = Dense()
+    lengths: Array | None = None  # [T] c q^t, made by `plan`
+    noise: Array | None = None  # [T] b_t, made by `plan`
+    tuned: ClassVar[tuple[str, ...]] = ("c",)
+    planned: ClassVar[tuple[str, ...]] = ("lengths", "noise")
+    noise_by: ClassVar[str] = "Give it epsilon itself, which all rounds together spend."
+
+    def check(self, problem: Problem, network: Network) -> None:
+        """Refuse settings out of range, naming them."""
+        one = "It is one number for all nodes."
+        checks.shape((), one, c=self.c, q=self.q, p=self.p)
+        checks.positive(c=self.c)
+        checks.fraction("Steps fade by it from round to round.", q=self.q)
+        checks.fraction("Noise fades by it from round to round.", p=self.p)
+        if self.radius is not None:
+            checks.shape((), one, radius=self.radius)
+            checks.positive("Use radius=None for no projection.", radius=self.radius)
+        check_gradients("DPDO", self.gradients, problem, "epsilon")
+        check_codec("DPDO", self.codec, problem.n, problem.m, problem.n)
+        require(network, "DPDO", doubly_stochastic=True)
+        if self.epsilon is not None:
+            self._check_noise()
+
+    def _check_noise(self) -> None:
+        checks.shape((), "It is one number for all nodes.", epsilon=self.epsilon)
+        checks.positive("Use epsilon=None for a run without noise.", epsilon=self.epsilon)
+        if not float(self.q) < float(self.p) < 1:
+            raise ValueError(
+                f"Expected q < p < 1 for noise, got q = {self.q!r} and p = {self.p!r}. Steps have to fade faster than "
+                "noise for a finite epsilon over all rounds, and noise has to fade."
+            )
+        if self.gradients.clip is None:
+            raise ValueError(
+                f"Expected a clip for noise with epsilon = {self.epsilon!r}, got clip = None: nothing bounds what a "
+                'node adds in a round. Use Gradients(clip=..., per="batch"), or epsilon=None for a run without noise.'
+            )
+
+    def plan(self, problem: Problem, network: Network, steps: int) -> "DPDO":
+        """With the lengths of all steps and their noise, on the host before a run."""
+        t, dtype = np.arange(int(steps) + 1), np.dtype(problem.dtype)
+        lengths = _downwards(float(self.c) * np.exp(t * math.log(float(self.q))), dtype)[:-1]
+        if self.epsilon is None:
+            return replace(self, lengths=jnp.asarray(lengths), noise=None)
+        first = self._change(problem.n) * float(self.c) / (float(self.epsilon) * (float(self.p) - float(self.q)))
+        noise = upwards(_SLACK * first * np.exp(t * math.log(float(self.p))), dtype)
+        if not np.isfinite(noise[0]):
+            raise ValueError(
+                f"Expected noise within the range of {dtype.name}, got a first scale of {first:.3g}. Give a larger "
+                "epsilon, a smaller c or clip, or a q farther below p."
+            )
+        lengths = np.where(noise[1:] < np.finfo(dtype).tiny, 0, lengths)  # noise that small is zero on a device
+        return replace(self, lengths=jnp.asarray(lengths), noise=jnp.asarray(noise[:-1]))
+
+    def prepare(self, problem: Problem, round: Round) -> "DPDO":
+        """Let the codec draw what it shares, and the gradients prepare what they need."""
+        codec = self.codec.prepare(round.key, round.node, problem.n, problem.n, problem.dtype)
+        return replace(self, gradients=self.gradients.prepare(problem, round), codec=codec)
+
+    def init(self, problem: Problem, round: Round) -> tuple[State, Info]:
+        """Start where the problem says."""
+        x = problem.begin()
+        return State(x, x), counts(problem.m, {"model": 0})
+
+    def step(self, state: State, problem: Problem, round: Round) -> tuple[State, Info]:
+        """One round."""
+        assert self.lengths is not None  # plan
+        y = noisy(state.x, self.noise, round, _NOISE)
+        z = exchange(self.codec, y, round)
+        x = z - at(self.lengths, round.k) * shared_gradient(self.gradients, z, problem, round)
+        return State(self._projected(x), y), counts(
+            round.m,
+            {"model": round.graph.out_degree},
+            grads=1,
+            releases=0 if self.noise is None else 1,
+            communications=heard(round.graph),
+        )
+
+    def _projected(self, x: Array) -> Array:
+        """The nearest points of X [m, n]; what is not finite stays so."""
+        if self.radius is None:
+            return x
+        long = ops.length(x, "l2")
+        return x * jnp.where(long > self.radius, self.radius / long, 1.0)[:, None]
+
+    def _change(self, n: int) -> float:
+        """The most that other data change a message in l1, for a step of length 1."""
+        norm = self.gradients.norm
+        longer = stretch(norm, "l1", n) if self.radius is None else stretch(norm, "l2", n) * stretch("l2", "l1", n)
+        return 2 * float(self.gradients.clip) * longer
+
+    def params(self, state: State) -> Array:
+        """The parameters x [m, n]."""
+        return state.x
+
+    def visible(self, state: State) -> Array:
+        """What others see of a state [m, n]: the last messages, without the step that is still to be sent."""
+        return state.sent
+
+    def examples(self, problem: Problem) -> Array:
+        """Those of a gradient."""
+        return self.gradients.examples(problem)
+
+    def message_bits(self, problem: Problem) -> dict[str, int]:
+        """One channel, the codec's size."""
+        return {"model": self.codec.bits(problem.n)}
+
+    def privacy(self, problem: Problem) -> Guarantee:
+        """That of all messages for a whole node's cost, replaced by another; pure where delta is zero."""
+        if self.epsilon is None:
+            return NO_NOISE
+        if self.gradients.clip is None or self.lengths is None or self.noise is None:
+            return unclaimed(self.gradients)
+        noise, change = np.asarray(self.noise, float), self._change(problem.n) * np.asarray(self.lengths, float)
+        change = np.append(0.0, change)[:-1]  # steps are sent in the round after theirs
+        multipliers = np.where(change > noise / _NOTHING, noise / np.where(change > 0, change, 1), _NOTHING)
+        return Guarantee(
+            unit="node",
+            adjacency="replace-one",
+            observer="all messages",
+            sensitivity=self._change(problem.n) * float(self.c),
+            enforced_by=f"{self.gradients.norm} clipping of every node's gradient to {float(self.gradients.clip):g}, "
+            "and the public lengths of the steps",
+            claimed=True,
+            reason="every message is noisy by a public schedule, and gradients are taken at what messages tell",
+            event=LaplaceSchedule(tuple(multipliers.tolist())),
+            warnings=faint(noise, change, np.dtype(problem.dtype)),
+        )
+
+
+def check_gradients(method: str, gradients: Gradients, problem: Problem, place: str) -> None:
+    """Refuse gradients out of range, and noise of their own beside that of the messages, which is set at `place`."""
+    gradients.check(problem)
+    if gradients.mechanism is not None:
+        raise ValueError(
+            f"Expected gradients without noise for {method}, which adds it to messages, got mechanism = "
+            f"{gradients.mechanism!r}. Give {place} instead."
+        )
+
+
+def at(schedule: Array, k: Array) -> Array:
+    """Row k of a schedule [T, ...]; the last one from there on."""
+    return schedule[jnp.minimum(k, schedule.shape[0] - 1)]
+
+
+def noisy(x: Array, scales: Array | None, round: Round, purpose: int) -> Array:
+    """The rows of x [m, n] with Laplace noise of this round's scale, of scales [T]; as they are without any."""
+    if scales is None:
+        return x
+    keys = ops.node_keys(round.key, purpose, round.node)
+    return jax.vmap(Laplace(at(scales, round.k)).add, (0, 0, None))(keys, x, 1.0)
+
+
+def upwards(x: np.ndarray, dtype: np.dtype[Any]) -> np.ndarray:
+    """The numbers in a narrower type, none of them smaller; infinite beyond its range."""
+    with np.errstate(over="ignore"):
+        found = x.astype(dtype)
+    return np.where(found.astype(float) < x, np.nextafter(found, dtype.type(np.inf)), found)
+
+
+def _downwards(x: np.ndarray, dtype: np.dtype[Any]) -> np.ndarray:
+    """The numbers in a narrower type, none of them larger; zero where they are too small for all of its digits."""
+    found = x.astype(dtype)
+    found = np.where(found.astype(float) > x, np.nextafter(found, dtype.type(0)), found)
+    return np.where(found < np.finfo(dtype).tiny, dtype.type(0), found)
+
+
+def unclaimed(gradients: Gradients) -> Guarantee:
+    """What may be said of noisy messages where nothing bounds them, or nothing is known of their noise."""
+    if gradients.clip is None:
+        reason = "gradients are not clipped, so nothing bounds what a node's data change in a message"
+        return replace(NO_NOISE, observer="all messages", reason=reason, remedy='Use Gradients(clip=..., per="batch").')
+    reason = "no schedule of noise has been made for these rounds"
+    return replace(NO_NOISE, observer="all messages", reason=reason, remedy="Call plan with the number of rounds.")
+
+
+def faint(noise: np.ndarray, change: np.ndarray, dtype: np.dtype[Any]) -> tuple[str, ...]:
+    """A warning where noise [..., T] of messages that depend on data is below what their type rounds."""
+    lost = np.flatnonzero(np.any((change > 0) & (noise < np.finfo(dtype).eps), axis=tuple(range(noise.ndim - 1))))
+    if not lost.size:
+        return ()
+    return (
+        f"from round {lost[0]} on the noise is below what {dtype.name} rounds of numbers around 1, and rounding itself "
+        "may tell of the data; make fewer rounds, or noise that fades more slowly",
+    )
