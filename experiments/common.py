@@ -113,4 +113,4 @@ def number(value: float) -> str:
     """Three significant digits, without an exponent where it fits."""
     if value == 0 or not math.isfinite(value):
         return f"{value:g}"
-    return f"{value:.3g}" if abs(value) < 1e3 else f"{value:,.0f}"
+    return f"{value:,.0f}" if 1e3 <= abs(value) < 1e7 else f"{value:.3g}"

@@ -4,8 +4,8 @@ W. Huo, C. Liu, K. Ding, K. H. Johansson, L. Shi, section VI.A: 20 nodes on the 
 with W = I - L / 7, logistic regression with the regulariser ||x||^2 / (2 q), alpha = .001, gamma = .05, beta = .15,
 single samples, six epochs of q rounds each. The paper has epsilon's 400,000 rows, q = 20,000 at a node and 120,000
 rounds; `--records` sets q, and 2,000 is the default: Theorem 1's variance times the number of rounds is the same for
-every q, so that noise adds up to the same. Rows are `epsilon_like`, of length 1, so that no gradient is longer than
-G = 1.
+every q, so that noise adds up to the same. `--data` takes real rows instead. Rows are `epsilon_like`, of length 1, so
+that no gradient is longer than G = 1.
 
 The paper does not give delta_0; here it is 1e-6, and delta of what is sound 1e-6, too. A record that is replaced is
 hidden from whoever sees all messages, under both; the paper's claim has the delta of its proof, epsilon / sqrt(5) and
@@ -17,8 +17,7 @@ Axes: m nodes.
 import argparse
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from functools import lru_cache
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -35,6 +34,7 @@ NODES, EPOCHS, PAPER_RECORDS = 20, 6, 20_000
 COLUMNS = ((1.0, 1.0), (0.8, 1.0), (1.0, 0.3), (0.8, 0.3))  # (p, k / d), from most to least communication
 COLOURS = ("#E69F00", "#009E73", "#0072B2", "#D55E00")
 LONGEST, DELTA = 1.0, 1e-6  # G; delta_0, and delta of what is sound
+REAL = ("epsilon", "a9a", "w8a")
 RECORDS, POINTS = 2_000, 24  # points of a curve
 
 
@@ -48,8 +48,8 @@ class Task:
 
     @property
     def records(self) -> int:
-        """Of a node."""
-        return int(self.problem.weight.shape[1])
+        """Of the node that has fewest."""
+        return int(np.min(np.asarray(self.problem.sizes)))
 
     @property
     def steps(self) -> int:
@@ -62,30 +62,45 @@ class Task:
         return max(1, self.steps // POINTS)
 
 
-def given(description: str, *, seeds: int = 5, arguments: Sequence[str] | None = None) -> tuple[Options, int]:
-    """The options of the command line, and q; with --quick 40 at a node unless it says otherwise."""
+def given(description: str, *, seeds: int = 5, arguments: Sequence[str] | None = None) -> tuple[Options, Task]:
+    """The options of the command line, and the task; with --quick 40 examples at a node unless it says otherwise."""
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.ArgumentDefaultsHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="a small version that ends in about a minute")
     parser.add_argument("--seeds", type=int, default=seeds, help="number of seeds")
     parser.add_argument("--out", type=Path, default=Path("out"), help="folder for the JSON and the figure")
-    parser.add_argument("--records", type=int, help=f"examples of a node; the paper has {PAPER_RECORDS:,}")
+    parser.add_argument("--records", type=int, help=f"of epsilon_like, at a node; the paper has {PAPER_RECORDS:,}")
+    parser.add_argument("--data", default="epsilon_like", choices=("epsilon_like", *REAL), help="the rows")
     found = parser.parse_args(arguments)
     records = (40 if found.quick else RECORDS) if found.records is None else found.records
     for name, value in (("--seeds", found.seeds), ("--records", records)):
         if value < 1:
             parser.error(f"Expected {name} >= 1, got {value}.")
+    if found.data in REAL and found.records is not None:
+        parser.error(f"Expected --records with --data epsilon_like only, got {found.data}, all rows of which are used.")
     found.out.mkdir(parents=True, exist_ok=True)
-    return Options(found.quick, 1 if found.quick else found.seeds, found.out), records
+    here = real(found.data) if found.data in REAL else task(records)
+    return Options(found.quick, 1 if found.quick else found.seeds, found.out), here
 
 
-@lru_cache(maxsize=1)
+def real(data: str) -> Task:
+    """Logistic regression on a data set of JDFL_DATA, gradients clipped to length 1 all the same."""
+    problem: Any = jdfl.problems.classification(data, NODES, penalty=1.0, test_fraction=0.0)
+    problem = replace(problem, penalty=problem.penalty / int(np.min(np.asarray(problem.sizes))))
+    return with_optimum(problem)
+
+
 def task(records: int, features: int = 2000) -> Task:
-    """Logistic regression with so many examples at every node."""
+    """Logistic regression with so many rows of epsilon_like at every node."""
     data = jdfl.problems.epsilon_like(NODES * records, features)
     rows = np.arange(NODES * records).reshape(NODES, records)
     parts = [(data.features[part], data.labels[part]) for part in rows]
     problem = jdfl.problems.logistic_regression(parts, penalty=1 / records, name=f"{data.name}, {records} a node")
-    zero = float(jdfl.problems.value_at(problem, np.zeros(features)))
+    return with_optimum(problem)
+
+
+def with_optimum(problem: LogisticRegression) -> Task:
+    """The task of a problem."""
+    zero = float(jdfl.problems.value_at(problem, np.zeros(problem.n)))
     return Task(problem, jdfl.problems.optimum(problem).value, zero)
 
 

@@ -1,6 +1,7 @@
 """At equal noise, how many entries DO-ADP sends has no effect on the average.
 
-Run `python -m experiments.doadp_equal_noise [--quick] [--seeds N] [--records Q] [--out DIR]`; a minute on two cores.
+Run `python -m experiments.doadp_equal_noise [--quick] [--seeds N] [--records Q | --data NAME] [--out DIR]`; a minute on
+two cores.
 
 The average of the nodes moves by the momenta of active nodes and by nothing else, whatever the codec drops. With the
 same noise, samples and activity, k / d changes the gradients alone, through how far nodes are apart. So what the paper
@@ -72,8 +73,7 @@ def draw(here: common.Task, curves: dict[float, list[Any]], path: Path) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> list[Row]:
     """Print the table and the verdict, write the JSON and the figure."""
-    chosen, records = common.given(__doc__ or "", seeds=3, arguments=arguments)
-    here = common.task(records)
+    chosen, here = common.given(__doc__ or "", seeds=3, arguments=arguments)
     rows, curves, largest = collect(here, chosen.seeds)
     show(f"{here.problem.name}: equal noise, p = {P:g} (study | ours)", rows)
     print(f"k/d changes the average by {largest:.2g} at most, relative: {'<=' if largest <= GOAL else '>'} {GOAL:g}")

@@ -1,7 +1,8 @@
 """Figure 2 of the DO-ADP paper: what the noise that its theorem asks for does to the objective.
 
-Run `python -m experiments.doadp_figure2 [--quick] [--seeds N] [--records Q] [--out DIR]`; ten minutes on two cores with
-2,000 records at a node, a quarter of an hour for one seed of the paper's 20,000 (--records 20000 --seeds 1).
+Run `python -m experiments.doadp_figure2 [--quick] [--seeds N] [--records Q | --data NAME] [--out DIR]`; ten minutes on
+two cores with 2,000 records at a node, a quarter of an hour for one seed of the paper's 20,000 (--records 20000 --seeds
+1).
 
 Under the paper's calibration, which gives sparser and sleepier columns less noise, suboptimality falls from column to
 column at small epsilon, and does not at epsilon = 1. At epsilon = .01 every column is worse than x = 0: the lines "do
@@ -32,9 +33,10 @@ Curves = dict[tuple[float | None, tuple[float, float]], list[Any]]  # by epsilon
 def collect(here: Task, seeds: int, accounting: Any) -> tuple[list[Row], Curves, list[str]]:
     """Table, curves and the conditions that do not hold, under a calibration."""
     rows, curves, broken = [], {}, {}
+    study: dict[float, tuple[float, ...]] = STUDY if here.problem.name.startswith("epsilon_like") else {}
     for epsilon in (*EPSILONS, None):
         case = "no noise" if epsilon is None else f"epsilon = {epsilon:g}"
-        for column, told in zip(COLUMNS, STUDY.get(epsilon or 0.0, (None,) * 4)):
+        for column, told in zip(COLUMNS, study.get(epsilon or 0.0, (None,) * 4)):
             multiplier = None
             if epsilon is not None:
                 multiplier, conditions = common.calibrated(here, *column, epsilon, accounting)
@@ -83,8 +85,7 @@ def draw(here: Task, curves: Curves, promise: str, path: Path) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> list[Row]:
     """Print the table and the verdicts, write the JSON and the figure."""
-    chosen, records = common.given(__doc__ or "", arguments=arguments)
-    here = common.task(records)
+    chosen, here = common.given(__doc__ or "", arguments=arguments)
     rows, curves, broken = collect(here, chosen.seeds, "paper")
     show(f"{here.problem.name}, Theorem 1's noise: f(average) - f* (study | ours)", rows)
     print("\n".join([*verdict(here, curves), *broken]))

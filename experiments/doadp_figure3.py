@@ -1,6 +1,7 @@
 """Figure 3 of the DO-ADP paper: DPDO, DP-DDA, CPGT and DO-ADP at one number epsilon that means different things.
 
-Run `python -m experiments.doadp_figure3 [--quick] [--seeds N] [--records Q] [--out DIR]`; four minutes on two cores.
+Run `python -m experiments.doadp_figure3 [--quick] [--seeds N] [--records Q | --data NAME] [--out DIR]`; four minutes on
+two cores.
 
 The paper compares all at epsilon = .01. What that protects differs, and every curve says it:
 
@@ -132,8 +133,7 @@ def draw(here: common.Task, curves: dict[str, tuple[Entry, list[Any]]], path: Pa
 
 def main(arguments: Sequence[str] | None = None) -> list[Row]:
     """Print the table and the verdicts, write the JSON and the figure."""
-    chosen, records = common.given(__doc__ or "", arguments=arguments)
-    here = common.task(records)
+    chosen, here = common.given(__doc__ or "", arguments=arguments)
     rows, curves = collect(here, chosen.seeds)
     show(f"{here.problem.name}: the methods at epsilon = {EPSILON:g}", rows)
     print("\n".join([*(entry.label for entry, _ in curves.values()), *verdict(rows)]))

@@ -1,6 +1,7 @@
 """DO-ADP with noise that is sound, beside the noise that its paper's theorem asks for.
 
-Run `python -m experiments.doadp_sound [--quick] [--seeds N] [--records Q] [--out DIR]`; ten minutes on two cores.
+Run `python -m experiments.doadp_sound [--quick] [--seeds N] [--records Q | --data NAME] [--out DIR]`; ten minutes on
+two cores.
 
 Sound: the whole sensitivity of a clipped gradient, whichever entries are sent; who is active is public, so that a node
 spends in the rounds in which it is; every release looks at one secret record of q; all of them composed by PLD. That
@@ -35,8 +36,7 @@ def levels(here: common.Task) -> list[Row]:
 
 def main(arguments: Sequence[str] | None = None) -> list[Row]:
     """Print the tables and the verdicts, write the JSON and the figure."""
-    chosen, records = common.given(__doc__ or "", arguments=arguments)
-    here = common.task(records)
+    chosen, here = common.given(__doc__ or "", arguments=arguments)
     noise = levels(here)
     show(f"{here.problem.name}: noise at the same epsilon", noise)
     ratios = [one.mean for one in noise if one.column == "Theorem 1 / sound"]

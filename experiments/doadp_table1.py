@@ -1,6 +1,6 @@
 """Table I of the DO-ADP paper with numbers: which methods save communication, and what that buys in privacy.
 
-Run `python -m experiments.doadp_table1 [--quick] [--records Q] [--out DIR]`; a minute on two cores.
+Run `python -m experiments.doadp_table1 [--quick] [--records Q | --data NAME] [--out DIR]`; a minute on two cores.
 
 Communication: bytes of real messages in a few rounds, over those of whole vectors to all neighbours. Privacy: the noise
 for epsilon = .01 over what the method needs that sends everything in every round (the smaller the better; 1: nothing is
@@ -104,8 +104,7 @@ def draw(rows: Sequence[Row], path: Path) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> list[Row]:
     """Print the table and the verdicts, write the JSON and the figure."""
-    chosen, records = common.given(__doc__ or "", seeds=1, arguments=arguments)
-    here = common.task(records)
+    chosen, here = common.given(__doc__ or "", seeds=1, arguments=arguments)
     rows = collect(here)
     show(f"{here.problem.name}: Table I with numbers (paper's tick | ours)", rows)
     print("\n".join(verdict(rows)))

@@ -134,6 +134,7 @@ def test_every_setting_of_the_library_is_in_the_configuration(mirror, original, 
         (config.Matcha, jdfl.network.matcha, set()),
         (config.PartialCommunication, jdfl.network.partial_communication, set()),
         (config.LinkLoss, jdfl.network.link_loss, set()),
+        (config.Laplacian, jdfl.network.laplacian, {"format"}),
         (config.NodeParticipation, jdfl.network.node_participation, set()),
         (config.RandomNeighbours, jdfl.network.random_neighbours, {"m"}),
         (config.RandomMatching, jdfl.network.random_matching, {"m"}),
@@ -164,6 +165,17 @@ def test_every_setting_of_the_family_is_in_the_configuration(mirror):
     assert mirror().build() == original()
     built = dataclasses.replace(mirror(), batch=3, clip=0.5, mechanism=config.Gaussian(multiplier=2.0)).build()
     assert built.gradients == jdfl.Gradients(batch=3, clip=0.5, mechanism=jdfl.Gaussian(2.0))
+
+
+@pytest.mark.parametrize("mirror", members(config.private.Private).values(), ids=lambda mirror: mirror.kind)
+def test_every_setting_of_private_methods_is_in_the_configuration(mirror):
+    """What `plan` fills in is no setting; noise on messages leaves none for gradients."""
+    original = mirror.algorithm
+    assert jdfl.algorithms.REGISTRY[mirror.kind] is original
+    settings = set(defaults_of(original, "gradients", *getattr(original, "planned", ())))
+    noise = set() if mirror in (config.DOADP, config.DPDDA) else {"mechanism", "sensitivity", "adjacency", "noisy"}
+    assert set(defaults_of(mirror)) == settings | (set(ORACLE) - noise)
+    assert mirror().build() == original()
 
 
 @pytest.mark.parametrize("mirror", members(config.push_sum.Pushing).values(), ids=lambda mirror: mirror.kind)

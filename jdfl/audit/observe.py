@@ -64,13 +64,15 @@ def observe(
     *,
     steps: int,
     batch: int,
-    looks: int,
+    looks: int | None = None,
 ) -> tuple[Array, Array]:
     """Features [N, R, 3 c p] of runs with these keys [N], and how often the node released something [N].
 
     `directions` [p, n], `node` int32 [], `public` the key of what `prepare` draws; `batch` runs go side by side. Looked
-    at are the end and the beginnings of `looks` stretches of rounds, as long as one another up to a round.
+    at are the end and the beginnings of `looks` stretches of rounds, as long as one another up to a round (None: of all
+    rounds).
     """
+    stretches = steps if looks is None else looks
 
     def one(key: Array) -> tuple[Array, Array]:
         prepared, state, info = _start(algorithm, problem, network, public, key)
@@ -87,11 +89,11 @@ def observe(
 
         def stretch(carry: tuple[Any, Array], ends: Array) -> tuple[tuple[Any, Array], Array]:
             seen = look(carry[0], _round(network, key, ends[0], problem.m).graph)
-            if looks == steps:
+            if stretches == steps:
                 return step(ends[0], carry), seen
             return lax.fori_loop(ends[0], ends[1], step, carry), seen
 
-        ends = jnp.asarray(np.linspace(0, steps, looks + 1).round(), jnp.int32)
+        ends = jnp.asarray(np.linspace(0, steps, stretches + 1).round(), jnp.int32)
         pairs = jnp.stack([ends[:-1], ends[1:]], axis=1)
         (state, releases), seen = lax.scan(stretch, (state, info.releases[node]), pairs)
         last = look(state, _round(network, key, jnp.int32(steps - 1), problem.m).graph)

@@ -229,6 +229,6 @@ def _check_features(seen: list[np.ndarray]) -> None:
     if weights * _FEW > runs:
         warnings.warn(
             f"The score has {weights} weights and {runs} runs: the attack is weaker than it could be. Give more runs, "
-            "or fewer steps.",
+            "or fewer steps or looks.",
             stacklevel=3,
         )

@@ -280,3 +280,21 @@ def test_odd_views_are_refused_and_few_runs_warned_of():
         audit(Odd(lr=0.1, gradients=_noisy()), PROBLEM, NETWORK, steps=3)
     with pytest.warns(UserWarning, match="weights and 100 runs"):
         audit(_PRIVATE, PROBLEM, NETWORK, steps=3, runs=100)
+
+
+def test_a_run_may_be_looked_at_now_and_then():
+    algorithm, directions = jdfl.DPSGD(gradients=_noisy()), jnp.eye(2, N)
+    keys, node = jax.random.split(jax.random.key(0), 2), jnp.int32(0)
+
+    def seen(looks: int) -> Any:
+        return observe(
+            algorithm, PROBLEM, NETWORK, directions, node, jax.random.key(1), keys, steps=7, batch=2, looks=looks
+        )
+
+    (every, releases), (some, same) = seen(7), seen(2)
+    assert every.shape[1] == 8
+    np.testing.assert_allclose(some, every[:, [0, 4, 7]], rtol=1e-5, atol=1e-6)
+    np.testing.assert_array_equal(same, releases)
+    for looks in (0, 8):
+        with pytest.raises(ValueError, match=f"looks.*got looks = {looks}"):
+            _audit(algorithm, 7, looks=looks, runs=100)

@@ -47,6 +47,16 @@ def test_a_statement_says_plainly_that_a_guarantee_does_not_hold():
     assert "not claimed: what would follow" in told
 
 
+def test_a_statement_holds_what_a_paper_claims_against_the_attack():
+    told = replace(FOUND, published=(1.0, 0.45), delta_lower=0.61)
+    assert told.refutes_published
+    assert "as published, REFUTED: epsilon = 1 at delta = 0.45; the attack shows delta >= 0.61" in told.statement()
+    held = replace(told, delta_lower=0.4)
+    assert not held.refutes_published
+    assert "as published, not refuted" in held.statement()
+    assert "as published" not in FOUND.statement()
+
+
 def test_a_statement_says_when_the_runs_are_too_few_and_when_mu_is_too_large():
     assert "can show epsilon >= 5.6 at most" in replace(FOUND, epsilon_accounted=9.0).statement()
     assert "warning: mu is above" in replace(FOUND, mu_hat=0.8, mu_low=0.7, mu_high=0.9).statement()

@@ -1,0 +1,130 @@
+"""DO-ADP at d = 2,000: rounds against the same with `lax.top_k`, the paper's 120,000 rounds, and their memory.
+
+Run `python -m benchmarks.doadp [--quick] [--out DIR]`; three minutes on two cores.
+
+20 nodes, messages of 600 entries, single samples of 500 at a node, Gaussian noise. The variants differ in how the 600
+largest entries are found. Memory is the peak of a process of its own, for few rounds and for ten times as many.
+"""
+
+import os
+import resource
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+import jdfl
+from benchmarks.common import Row, interleaved, options, ratios, report, row
+from benchmarks.projection import by_top_k
+from jdfl import loop, struct
+from jdfl.runner import typed_key
+
+NAME = "doadp"
+NODES, RECORDS, FEATURES, SHARE = 20, 500, 2000, 0.3
+PAPER_ROUNDS = 120_000
+ROUNDS = 300  # of a measurement
+
+
+@struct.dataclass
+class TopK(jdfl.Sparse):
+    """Messages of the largest entries, found by `lax.top_k`."""
+
+    def arrived(self, x: Array) -> Array:
+        """What is decoded of the vectors x [b, n]."""
+        return by_top_k(x, self.size(x.shape[1]))
+
+
+def setting(records: int) -> tuple[jdfl.DOADP, Any, Any]:
+    """Algorithm, problem and network of the paper, on random rows of length 1."""
+    draw = np.random.default_rng(0)
+    features = draw.standard_normal((NODES, records, FEATURES), dtype=np.float32)
+    features /= np.linalg.norm(features, axis=2, keepdims=True)
+    parts = list(zip(features, draw.integers(0, 2, (NODES, records))))
+    gradients = jdfl.Gradients(batch=1, clip=1.0, mechanism=jdfl.Gaussian(10.0))
+    algorithm = jdfl.DOADP(codec=jdfl.Sparse(share=SHARE), gradients=gradients)
+    problem = jdfl.problems.logistic_regression(parts, penalty=1 / records)
+    return algorithm, problem, jdfl.network.circulant(NODES, (1, 2, 3), weights="laplacian")
+
+
+def rounds(algorithm: Any, problem: Any, network: Any, count: int) -> Any:
+    """A function that makes `count` rounds and gives the last state."""
+    begin = loop.setting(algorithm.plan(problem, network, count), problem, network, None, typed_key(0))
+    prepared, carry, _ = loop.start(begin, ())
+    ready = begin.replace(algorithm=prepared)
+    held = [carry]
+
+    def work() -> Any:
+        again = held[0].replace(rounds=jnp.int32(0))
+        held[0], _ = loop.advance(again, ready, jnp.int32(count), count, 1, ())
+        return jax.tree.leaves(held[0].state)
+
+    return work
+
+
+def compared(records: int, count: int, repeats: int) -> list[Row]:
+    """Time of a round by every way of finding the largest entries."""
+    algorithm, problem, network = setting(records)
+    ways = {
+        "jdfl": algorithm,
+        "top_k": replace(algorithm, codec=TopK(share=SHARE)),
+        "k = d": replace(algorithm, codec=jdfl.Dense()),
+    }
+    work = {name: rounds(way, problem, network, count) for name, way in ways.items()}
+    seconds = interleaved(work, repeats)
+    case = f"[{NODES}, {FEATURES}], k = {round(SHARE * FEATURES)}"
+    lines = [
+        row(case, f"{name}, a round", [1e6 * time / count for time in times], "us") for name, times in seconds.items()
+    ]
+    lines.append(row(case, "top_k / jdfl", ratios(seconds["top_k"], seconds["jdfl"]), "x", ">= 5"))
+    return [*lines, row(case, "jdfl / k = d", ratios(seconds["jdfl"], seconds["k = d"]), "x")]
+
+
+def long_run(records: int, steps: int, goal: str) -> list[Row]:
+    """A whole run with 24 records of its metrics."""
+    algorithm, problem, network = setting(records)
+    every = steps // 24
+    result = jdfl.run(algorithm, problem, network, steps=steps, every=every, chunk=every, metrics=["consensus"])
+    case = f"{steps:,} rounds"
+    return [
+        row(case, "run", [result.seconds], "s", goal),
+        row(case, "compilation", [result.compile_seconds], "s"),
+    ]
+
+
+def peak(records: int, steps: int) -> float:
+    """The peak memory of a process that makes so many rounds, in MB."""
+    command = [sys.executable, "-m", "benchmarks.doadp", "--rounds", str(steps), str(records)]
+    return float(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+
+
+def memory(records: int, steps: int) -> list[Row]:
+    """Peak memory for two numbers of rounds."""
+    few, many = peak(records, steps), peak(records, 10 * steps)
+    case = f"{steps:,} and {10 * steps:,} rounds"
+    return [row(case, "peak memory", [few], "MB"), row(case, "of more / of fewer", [many / few], "x", "<= 1.02")]
+
+
+def main(arguments: Sequence[str] | None = None) -> list[Row]:
+    chosen = options("Speed and memory of DO-ADP", arguments)
+    records, count, repeats = (20, 20, 2) if chosen.quick else (RECORDS, ROUNDS, 9)
+    rows = compared(records, count, repeats)
+    rows += long_run(records, 240 if chosen.quick else PAPER_ROUNDS, "< 180")
+    rows += memory(records, 100 if chosen.quick else 2000)
+    if chosen.quick:
+        rows = [replace(one, goal="", met=None) for one in rows]  # goals are about the real sizes
+    report(f"DO-ADP on {jax.devices()[0].device_kind}, {os.cpu_count()} cores", rows, chosen.out, NAME)
+    return rows
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["--rounds"]:
+        long_run(int(sys.argv[3]), int(sys.argv[2]), "")
+        print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024)
+    else:
+        main(sys.argv[1:])
