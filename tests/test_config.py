@@ -172,7 +172,7 @@ def test_every_setting_of_private_methods_is_in_the_configuration(mirror):
     """What `plan` fills in is no setting; noise on messages leaves none for gradients."""
     original = mirror.algorithm
     assert jdfl.algorithms.REGISTRY[mirror.kind] is original
-    settings = set(defaults_of(original, "gradients", *getattr(original, "planned", ())))
+    settings = set(defaults_of(original, "gradients", "activity", *getattr(original, "planned", ())))
     noise = set() if mirror in (config.DOADP, config.DPDDA) else {"mechanism", "sensitivity", "adjacency", "noisy"}
     assert set(defaults_of(mirror)) == settings | (set(ORACLE) - noise)
     assert mirror().build() == original()

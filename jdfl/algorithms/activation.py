@@ -40,8 +40,11 @@ def gradients_of(on: Array, gradients: Gradients, x: Array, problem: Problem, ro
     return ops.for_rows(on, min(block, round.m), some, jnp.zeros_like(x))
 
 
-def active(p: Any, round: Round) -> Array:
-    """[m] bool: true with probability p [], independently over nodes and rounds; always where p = 1."""
+def active(p: Any, key: Array, round: Round) -> Array:
+    """[m] bool: true with probability p [], independently over nodes and rounds; always where p = 1.
+
+    Drawn from `key`, that of the run's public constants: everybody sees who is active, and an attacker reckons with it.
+    """
     share = jnp.asarray(p, jnp.float32)
     draw = jax.vmap(lambda key: jax.random.uniform(key, (), jnp.float32) < share)  # draws lie in [0, 1)
-    return draw(ops.node_keys(round.key, _ACTIVE, round.node))
+    return draw(ops.node_keys(jax.random.fold_in(key, round.k), _ACTIVE, round.node))

@@ -86,6 +86,7 @@ class DOADP:
     block: int | None = struct.field(pytree_node=False, default=None)  # active nodes at a time; None: all nodes at once
     delta0: Any = 1e-6  # of the paper's Theorem 1: what it would claim depends on it, and nothing else
     steps: Any = None  # rounds of the run; `plan` fills it in
+    activity: Any = None  # what decides who is active, a key; `prepare` fills it in
     tuned: ClassVar[tuple[str, ...]] = ("lr", "gamma")
     planned: ClassVar[tuple[str, ...]] = ("steps",)
 
@@ -131,9 +132,9 @@ class DOADP:
         return replace(self, steps=float(steps))
 
     def prepare(self, problem: Problem, round: Round) -> "DOADP":
-        """Let the codec draw what it shares, and the gradients prepare what they need."""
+        """Let the codec draw what it shares, and the gradients prepare what they need; with the key of the activity."""
         codec = self.codec.prepare(round.key, round.node, problem.n, problem.n, problem.dtype)
-        return replace(self, gradients=self.gradients.prepare(problem, round), codec=codec)
+        return replace(self, gradients=self.gradients.prepare(problem, round), codec=codec, activity=round.key)
 
     def init(self, problem: Problem, round: Round) -> tuple[State, Info]:
         """Start from x where the problem says, and from public copies of it or of zero."""
@@ -143,7 +144,7 @@ class DOADP:
 
     def step(self, state: State, problem: Problem, round: Round) -> tuple[State, Info]:
         """One round."""
-        on = active(self.p, round)
+        on = active(self.p, self.activity, round)
         wakes = on[:, None]
         g = gradients_of(on, self.gradients, state.x, problem, round, self.block)
         momentum = jnp.where(wakes, g, 0.0) + self.beta * state.momentum  # (5a)

@@ -80,6 +80,7 @@ class DPDDA:
     codec: Codec = Dense()
     order: Literal["mix first", "adapt first"] = struct.field(pytree_node=False, default="mix first")
     block: int | None = struct.field(pytree_node=False, default=None)  # active nodes at a time; None: all nodes at once
+    activity: Any = None  # what decides who is active, a key; `prepare` fills it in
     tuned: ClassVar[tuple[str, ...]] = ("lr",)
 
     @property
@@ -102,9 +103,9 @@ class DPDDA:
         require(network, "DP-DDA", doubly_stochastic=True)
 
     def prepare(self, problem: Problem, round: Round) -> "DPDDA":
-        """Let the codec draw what it shares, and the gradients prepare what they need."""
+        """Let the codec draw what it shares, and the gradients prepare what they need; with the key of the activity."""
         codec = self.codec.prepare(round.key, round.node, problem.n, problem.n, problem.dtype)
-        return replace(self, gradients=self.gradients.prepare(problem, round), codec=codec)
+        return replace(self, gradients=self.gradients.prepare(problem, round), codec=codec, activity=round.key)
 
     def init(self, problem: Problem, round: Round) -> tuple[State, Info]:
         """Start from z = 0, at x_0."""
@@ -114,7 +115,7 @@ class DPDDA:
     def step(self, state: State, problem: Problem, round: Round) -> tuple[State, Info]:
         """One round."""
         a, c, pull = self._weights(round.k, state.x.dtype)
-        on = active(self.p, round)
+        on = active(self.p, self.activity, round)
         g = gradients_of(on, self.gradients, state.x, problem, round, self.block)
         g = g if self.mu is None else g - self.mu * state.x
         added = jnp.where(on[:, None], a / self.p * g, 0.0)

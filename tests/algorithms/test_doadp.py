@@ -151,12 +151,14 @@ def test_settings_out_of_range_are_refused_in_words(changes, words):
 def test_networks_without_public_copies_are_refused():
     problem = example(np.float32)
     uneven = jdfl.network.from_edges([(i, 0) for i in range(1, M)], M, weights="uniform")
+    turned = 0.5 * np.eye(M) + 0.3 * np.roll(np.eye(M), 1, axis=1) + 0.2 * np.roll(np.eye(M), -1, axis=1)
     for net, why in (
+        (jdfl.network.from_scipy(turned, weights="given"), "symmetric weights"),
         (jdfl.network.link_loss(network(), 0.1), "a fixed"),
         (jdfl.network.k_in(M, 2, seed=1), "an undirected"),
         (uneven, "doubly stochastic"),
     ):
-        with pytest.raises(ValueError, match=f"Expected {why} .* for DO-ADP"):
+        with pytest.raises(ValueError, match=f"Expected {why} .*for DO-ADP"):
             jdfl.DOADP().check(problem, net)
 
 
@@ -231,7 +233,7 @@ def test_relabelled_nodes_wake_in_the_same_rounds():
     order = np.array([3, 0, 5, 1, 6, 4, 2])
     node = jnp.arange(M, dtype=jnp.int32)
     rounds = [jdfl.Round(jnp.int32(0), KEY, network().graph, ids) for ids in (node, node[order])]
-    here, there = (np.asarray(active(0.5, one)) for one in rounds)
+    here, there = (np.asarray(active(0.5, KEY, one)) for one in rounds)
     assert 0 < here.sum() < M
     np.testing.assert_array_equal(there, here[order])
 

@@ -41,7 +41,7 @@ def in_every_round(function) -> np.ndarray:
 @cache
 def activity() -> np.ndarray:
     """Who is active [rounds, m]."""
-    return in_every_round(lambda round: active(P, round))
+    return in_every_round(lambda round: active(P, jax.random.fold_in(KEY, loop._START), round))
 
 
 def noise() -> np.ndarray:
@@ -125,7 +125,7 @@ def test_nodes_are_active_as_often_as_p_says_and_each_on_its_own():
     ids, keys = jnp.arange(nodes, dtype=jnp.int32), jax.random.split(jax.random.key(3), count)
 
     def of(p, node=ids):
-        return np.asarray(jax.vmap(lambda key: active(p, jdfl.Round(jnp.int32(0), key, GRAPH, node)))(keys))
+        return np.asarray(jax.vmap(lambda key: active(p, key, jdfl.Round(jnp.int32(0), key, GRAPH, node)))(keys))
 
     on = of(0.3)
     assert on.mean() == pytest.approx(0.3, abs=4 * np.sqrt(0.21 / on.size))
