@@ -10,7 +10,7 @@ from jdfl.models.base import Maker, Model
 from jdfl.models.registry import NAMES, build
 
 if TYPE_CHECKING:
-    from jdfl.models.convolutional import cnn
+    from jdfl.models.convolutional import cnn, cnn3
     from jdfl.models.opening import from_nnx
     from jdfl.models.perceptron import mlp
     from jdfl.models.residual import resnet18
@@ -18,13 +18,14 @@ if TYPE_CHECKING:
 
 _MAKERS = {
     "cnn": "convolutional",
+    "cnn3": "convolutional",
     "from_nnx": "opening",
     "mlp": "perceptron",
     "resnet18": "residual",
     "vit": "transformer",
 }
 
-__all__ = ["NAMES", "Maker", "Model", "build", "cnn", "from_nnx", "mlp", "resnet18", "vit"]
+__all__ = ["NAMES", "Maker", "Model", "build", "cnn", "cnn3", "from_nnx", "mlp", "resnet18", "vit"]
 
 
 def __getattr__(name: str) -> Any:

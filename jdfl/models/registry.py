@@ -8,7 +8,13 @@ from typing import Any
 from jdfl import checks
 from jdfl.models.base import Model
 
-_FILES = {"mlp": "perceptron", "cnn": "convolutional", "resnet18": "residual", "vit": "transformer"}
+_FILES = {
+    "mlp": "perceptron",
+    "cnn": "convolutional",
+    "resnet18": "residual",
+    "vit": "transformer",
+    "cnn3": "convolutional",
+}
 NAMES = tuple(_FILES)
 
 

@@ -13,6 +13,7 @@ from jdfl.models import Model
 _OPTIONS = {
     "mlp": {"shape": (4, 4, 1), "classes": 3, "hidden": 3},
     "cnn": {"shape": (8, 8, 1), "classes": 3, "channels": (2, 3), "dense": 4},
+    "cnn3": {"shape": (7, 6, 1), "classes": 3, "channels": (2, 2, 3)},
     "vit": {"shape": (4, 4, 2), "patch": 2, "layers": 1, "heads": 2, "width": 4, "mlp": 6, "classes": 3},
     "batch": {"norm": "batch", "shape": (16, 16, 1), "classes": 3, "width": 2, "stem": "cifar"},
     "group": {"norm": "group", "shape": (16, 16, 1), "classes": 3, "width": 4, "stem": "cifar"},

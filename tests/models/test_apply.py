@@ -14,7 +14,7 @@ from tests.models.laws import LAWS, B, M, compiled, loss
 from tests.models.small import NAMES, SMALL, examples, parameters, small
 
 
-@pytest.fixture(scope="module", params=["mlp", "cnn", "vit"])
+@pytest.fixture(scope="module", params=["mlp", "cnn", "cnn3", "vit"])
 def case(request):
     """A network with its programs; the residual ones have a file of their own."""
     return compiled(request.param)
@@ -25,7 +25,7 @@ def test_law(law, case):
     law(case)
 
 
-@pytest.mark.parametrize("name", ["mlp", "cnn"])
+@pytest.mark.parametrize("name", ["mlp", "cnn", "cnn3"])
 def test_many_nodes_are_a_loop_over_one(name):
     model = SMALL[name]
     w, x = parameters(model, M), examples(model, M, B)
@@ -72,6 +72,21 @@ def test_the_wirings_are_the_published_formulas(wiring):
     w, x = parameters(model, 1)[0], examples(model, B)
     leaves = {path: np.asarray(leaf) for path, leaf in model.unravel(w).items()}
     np.testing.assert_allclose(model.apply(w, x), wiring_by_hand(wiring, leaves, x), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("activation", ["tanh", "relu"])
+def test_three_convolutions_and_a_head_are_the_formula(activation):
+    model = small("cnn3", activation=activation)
+    w, x = parameters(model, 1)[0], examples(model, B)
+    leaves, hidden = model.unravel(w), x
+    for name, stride in (("conv1", 2), ("conv2", 2), ("conv3", 1)):
+        images = ("NHWC", "HWIO", "NHWC")
+        kernel, bias = leaves[f"{name}.kernel"], leaves[f"{name}.bias"][None, None, None]
+        hidden = lax.conv_general_dilated(hidden, kernel, (stride,) * 2, "SAME", dimension_numbers=images) + bias
+        hidden = jnp.tanh(hidden) if activation == "tanh" else jnp.maximum(hidden, 0.0)
+    assert hidden.shape == (B, 2, 2, 3)
+    scores = hidden.reshape(B, -1) @ leaves["head.kernel"] + leaves["head.bias"][None]
+    np.testing.assert_allclose(model.apply(w, x), scores, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("name", ["vit"])

@@ -53,6 +53,16 @@ def test_the_small_convolutional_network_is_of_the_size_it_says():
     assert models.cnn().split("partpsp-1").n_shared == 3 * 3 * 16 + 16
 
 
+def test_three_convolutions_are_of_the_size_they_say():
+    model = models.cnn3()
+    assert model.n == 4_850
+    assert model.split("partpsp-2").n_shared == 9 * 4 + 4 + 9 * 4 * 8 + 8
+    w = jax.ShapeDtypeStruct((model.n,), jnp.float32)
+    scores = jax.eval_shape(model.apply, w, jax.ShapeDtypeStruct((5, 28, 28, 1), jnp.float32))
+    assert (scores.shape, scores.dtype) == ((5, 10), jnp.float32)
+    assert models.cnn3((8, 8, 1), 3, (2, 3, 4)).n == (9 * 2 + 2) + (18 * 3 + 3) + (27 * 4 + 4) + 2 * 2 * 4 * 3 + 3
+
+
 def test_the_natural_order_is_that_of_creation():
     assert models.resnet18().paths[:4] == ("conv1.kernel", "norm1.scale", "norm1.bias", "layer1.0.conv1.kernel")
     assert models.resnet18().paths[-2:] == ("head.kernel", "head.bias")
@@ -123,7 +133,7 @@ def test_splits_that_make_no_sense_are_refused(shared, local, words):
 @pytest.mark.parametrize(
     ("name", "options", "words"),
     [
-        ("lenet", {}, "'mlp', 'cnn', 'resnet18', 'vit'"),
+        ("lenet", {}, "'mlp', 'cnn', 'resnet18', 'vit', 'cnn3'"),
         ("mlp", {"depth": 3}, "'hidden'"),
         ("mlp", {"wiring": "residual"}, "'plain'"),
         ("mlp", {"wiring": "residual-10", "hidden": 8}, "hidden = 8"),
@@ -133,6 +143,10 @@ def test_splits_that_make_no_sense_are_refused(shared, local, words):
         ("mlp", {"dtype": "float16"}, "'float16'"),
         ("cnn", {"shape": (3, 8, 1)}, "rows = 3"),
         ("cnn", {"channels": (3,)}, "channels"),
+        ("cnn3", {"channels": (3, 3)}, "all three convolutions"),
+        ("cnn3", {"channels": (3, 0, 3)}, "second_channels = 0"),
+        ("cnn3", {"activation": "elu"}, "'tanh', 'relu'"),
+        ("cnn3", {"shape": (28, 28)}, "rows, columns and channels"),
         ("resnet18", {"norm": "layer"}, "'group', 'batch'"),
         ("resnet18", {"stem": "none"}, "'cifar'"),
         ("resnet18", {"shape": (28, 28)}, "rows, columns and channels"),
