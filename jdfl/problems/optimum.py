@@ -182,8 +182,16 @@ class _Linked:
     """Logistic or softmax regression through its scores."""
 
     def __init__(self, problem: LogisticRegression | SoftmaxRegression) -> None:
-        X, y, c = zip(*_nodes(problem))
-        self.X: Any = vstack(X, format="csc") if issparse(X[0]) else np.concatenate(X)  # csc: columns are taken
+        if isinstance(problem, SparseLogisticRegression):
+            X, y, c = zip(*_nodes(problem))
+            self.X: Any = vstack(X, format="csc")  # columns are taken
+        else:  # the features are the largest thing there is: once in float64, and no more
+            sizes = np.asarray(problem.sizes)
+            self.X, y, c = np.empty((sizes.sum(), problem.data[0].shape[-1])), [], []
+            for end, size, (rows, *rest) in zip(np.cumsum(sizes), sizes, _nodes(problem)):
+                self.X[end - size : end] = rows
+                y.append(rest[0])
+                c.append(rest[1])
         self.y, self.c = np.concatenate(y), np.concatenate(c)
         self.problem, self.penalty = problem, _penalty(problem)
         self.scores = problem.classes if isinstance(problem, SoftmaxRegression) else 1  # per example
@@ -202,7 +210,7 @@ class _Linked:
 
     def minimise(self, free: np.ndarray, tolerance: float) -> Optimum:
         used = np.unique(free // self.scores)  # only these features matter while the other parameters are zero
-        X = self.X[:, used]
+        X = self.X if len(used) == self.X.shape[1] else self.X[:, used]
         at = np.searchsorted(used, free // self.scores) * self.scores + free % self.scores
         small = np.zeros(X.shape[1] * self.scores)
 
