@@ -1,203 +1,54 @@
 """DO-ADP paper, Table II and Figure 4: a three-layer CNN on MNIST at 20 nodes, under the paper's noise and a sound one.
 
-Run `python -m experiments.doadp_figure4_table2 [--quick] [--seeds N] [--out DIR]`. W. Huo et al., Decentralized
-Optimization with Amplified Privacy via Efficient Communication, section VI.B. The paper gives the circulant graph with
-offsets 1, 2, 3, alpha = .01, gamma = .05, beta = .15, the columns (p, k/d), and epsilon. It does not give the network's
-layers, the clip G, delta_0, the batch or the number of rounds T. Ours are `jdfl.models.cnn3` (4,850 parameters, tanh),
-G = 1, delta_0 = 1e-5, one image a round as in Theorem 1, and T = 3,000 = q rounds, one epoch, from standardised
-pixels. They are the same in all columns. scikit-learn's digits stand in where MNIST has no files.
+Run `python -m experiments.doadp_figure4_table2 [--quick] [--seeds N] [--out DIR]`; half an hour on two cores. The
+settings, and which of them are the paper's, are in `experiments/doadp_cnn.py`.
 
 Every column is trained with the noise of Theorem 1 ("paper"), which falls with p sqrt(k / d), with noise that makes the
 run (epsilon, 1e-5)-differentially private ("sound"; a record replaced, activity public, one of q images drawn), which
 is the same for all k / d, and with none. "Do nothing" is the network as it begins.
 
-The paper's 89.58 % of (1, 1) at epsilon = 1 is out of reach with a delta_0 that says anything. Tried, one seed each:
-G = 1, 1.5, 2, 3 (76, 74, 69, 52 %); T = 1,500 (74 % at best, since signal and noise both grow with T); ReLU (70 %);
-(8, 16, 16) channels (74 %); at T = 1,500 ReLU and max-pooling (at most 56 %), the same with entrywise clipping (32 %);
-pixels in [0, 1] (no better). What remains is delta_0: 84.5 % at .1 and 89.3 % at 1, with G = 2 and 5, where the delta
-of Theorem 1 is 1.
-
-28 runs of 3,000 rounds a seed: 5 to 10 minutes on one core that others use too. `--quick`: digits, 60 rounds.
+The paper's 89.58 % of (1, 1) at epsilon = 1 is out of reach with a delta_0 that says anything. One seed each of other
+settings there: G = 1, 1.5, 2, 3 give 76, 74, 69, 52 %; T = 1,500 74 % at best, since signal and noise both grow with T;
+ReLU 70 %; (8, 16, 16) channels 74 %; entrywise clipping 32 %. What remains is delta_0: 84.5 % at .1 and 89.3 % at 1,
+with G = 2 and 5, where the delta of Theorem 1 is 1.
 """
 
 import sys
-import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
-import jax.numpy as jnp
 import numpy as np
 import pandas as pd
-from jax import Array
 from matplotlib.figure import Figure
 from rich import print as say
 
-import jdfl
 from experiments.common import Row, options, row, save, show
+from experiments.doadp_cnn import (
+    CLIP,
+    COLOURS,
+    COLUMNS,
+    DELTA,
+    NOISELESS,
+    STYLES,
+    Column,
+    Histories,
+    Key,
+    Noise,
+    Study,
+    ends,
+    kinds,
+    multipliers,
+    theorem_of,
+    trained,
+)
 from experiments.partpsp_common import images
-from jdfl import network
-from jdfl.codecs import Dense, Sparse
-from jdfl.metrics import average
-from jdfl.problems import NeuralProblem, neural_classification
 
 NAME = "doadp_figure4_table2"
-NODES, OFFSETS = 20, (1, 2, 3)
-RATE, STEP, MOMENTUM = 0.01, 0.05, 0.15  # alpha, gamma, beta
-CLIP, DELTA, ROUNDS = 1.0, 1e-5, 3000  # G, delta_0 and the delta of the sound runs, T
-LOOKED_AT = 100  # of every node's images, for the training loss
 PAPER: Mapping[float, tuple[float, ...]] = {
     1.0: (89.58, 90.26, 90.98, 93.35),
     0.9: (88.06, 90.11, 90.75, 91.27),
     0.8: (87.88, 87.91, 90.11, 90.37),
 }
-
-
-class Column(NamedTuple):
-    """Of Table II: the chance of a node to be active, and the share of its entries that it sends."""
-
-    p: float
-    share: float
-
-    def __str__(self) -> str:
-        """As in the table's head."""
-        return f"p = {self.p:g}, k/d = {self.share:g}"
-
-
-COLUMNS = (Column(1.0, 1.0), Column(0.8, 1.0), Column(1.0, 0.4), Column(0.8, 0.4))
-COLOURS = ("#E69F00", "#009E73", "#0072B2", "#D55E00")  # of the columns
-
-
-class Noise(NamedTuple):
-    """By which accounting, and for which epsilon; None and 0: there is none."""
-
-    accounting: str
-    epsilon: float
-
-    def __str__(self) -> str:
-        """The case of a table."""
-        return f"{self.accounting}, eps = {self.epsilon:g}" if self.epsilon else self.accounting
-
-
-NOISELESS = Noise("noiseless", 0.0)
-STYLES = {"paper": "-", "sound": "--", "noiseless": ":"}
-Key = tuple[Noise, Column]
-Histories = dict[Key, list[pd.DataFrame]]  # over seeds
-
-
-@dataclass(frozen=True)
-class Study:
-    """What is trained, and how long."""
-
-    data: str
-    rounds: int = ROUNDS
-    records: int = 10  # besides the start
-    levels: tuple[float, ...] = tuple(PAPER)
-    seeds: int = 5
-
-
-def training_loss(w: Array, problem: Any) -> Array:
-    """The mean loss of every node's first images at the average of the parameters [m, n]."""
-    few = [leaf[:, :LOOKED_AT].reshape(-1, *leaf.shape[2:]) for leaf in problem.data]
-    return jnp.mean(problem.losses(average(w), tuple(few)))
-
-
-@lru_cache(maxsize=1)
-def problem_of(study: Study, seed: int) -> NeuralProblem:
-    """The images over the nodes; the seed splits them and draws the network."""
-    return neural_classification(study.data, NODES, model="cnn3", standardise=True, seed=seed, init_seed=seed)
-
-
-def graph() -> Any:
-    """The paper's network, W = I - L / iota."""
-    return network.circulant(NODES, OFFSETS, weights="laplacian")
-
-
-def method(column: Column, *, noisy: bool = True) -> jdfl.DOADP:
-    """DO-ADP with the paper's settings and ours; its noise is yet to be calibrated."""
-    mechanism = jdfl.Gaussian(1.0) if noisy else None
-    return jdfl.DOADP(
-        lr=RATE,
-        gamma=STEP,
-        beta=MOMENTUM,
-        p=column.p,
-        codec=Dense() if column.share == 1 else Sparse(share=column.share, index="enumerative"),
-        gradients=jdfl.Gradients(batch=1, clip=CLIP, mechanism=mechanism),
-        delta0=DELTA,
-    )
-
-
-def multipliers(study: Study) -> dict[Key, float]:
-    """The noise of every column in units of 2 G, by both accountings.
-
-    What is sound depends on how often a node was active, and on nothing else of a column: the seed whose busiest node
-    was active most often decides.
-    """
-    problem, net, found = problem_of(study, 0), graph(), {}
-    for p in sorted({column.p for column in COLUMNS}):
-        alike = [column for column in COLUMNS if column.p == p]
-        plan = method(alike[0])
-        busy = [jdfl.planned_releases(plan, problem, net, steps=study.rounds, key=key).max() for key in seeds(study)]
-        for epsilon in study.levels:
-            target: dict[str, Any] = {"steps": study.rounds, "epsilon": epsilon}
-            sound = jdfl.calibrate(plan, problem, net, **target, delta=DELTA, key=int(np.argmax(busy)))
-            for column in alike:
-                with warnings.catch_warnings():  # `conditions` tells them
-                    warnings.simplefilter("ignore", UserWarning)
-                    paper = jdfl.calibrate(method(column), problem, net, **target, accounting="paper")
-                found[Noise("paper", epsilon), column] = float(paper.gradients.mechanism.multiplier)
-                found[Noise("sound", epsilon), column] = float(sound.gradients.mechanism.multiplier)
-    return found
-
-
-def seeds(study: Study) -> range:
-    """The seeds of runs, of splits and of networks."""
-    return range(study.seeds)
-
-
-def of_seed(study: Study, levels: Mapping[Key, float], seed: int) -> dict[Key, jdfl.Result]:
-    """All runs of a seed: four programs, since a codec and whether there is noise are part of one."""
-    problem, found = problem_of(study, seed), {}
-    given: dict[str, Any] = {"steps": study.rounds, "every": max(1, study.rounds // study.records), "batch": 1}
-    given |= {"metrics": ["accuracy", training_loss], "keys": [seed]}
-    for share in sorted({column.share for column in COLUMNS}):
-        quiet = [(NOISELESS, column) for column in COLUMNS if column.share == share]
-        noisy = [key for key in levels if key[1].share == share]
-        for keys in (noisy, quiet):
-            over: dict[str, Any] = {"p": [column.p for _, column in keys]}
-            if keys is noisy:
-                over["gradients.mechanism.multiplier"] = [levels[key] for key in keys]
-            plan = method(keys[0][1], noisy=keys is noisy)
-            found |= dict(zip(keys, jdfl.sweep(plan, problem, graph(), over=over, **given), strict=True))
-    return found
-
-
-def trained(study: Study, levels: Mapping[Key, float]) -> tuple[Histories, dict[Key, float]]:
-    """All runs, and the sound epsilon of the first seed's with the paper's noise, of the outer columns."""
-    found: Histories = {}
-    spent: dict[Key, float] = {}
-    for seed in seeds(study):
-        for key, result in of_seed(study, levels, seed).items():
-            found.setdefault(key, []).append(result.history)
-            if seed == 0 and key[0].accounting == "paper" and key[1] in (COLUMNS[0], COLUMNS[-1]):
-                spent[key] = jdfl.account(result, delta=DELTA).epsilon
-        means = (f"{noise} {ends(found, noise)[-1].mean():.1f} %" for noise in kinds(found))
-        say(f"seed {seed}, mean of the columns: " + "; ".join(means))
-    return found, spent
-
-
-def kinds(found: Histories) -> list[Noise]:
-    """The noises that there are, by accounting and falling epsilon."""
-    return sorted(
-        {noise for noise, _ in found}, key=lambda noise: (list(STYLES).index(noise.accounting), -noise.epsilon)
-    )
-
-
-def ends(found: Histories, noise: Noise, place: int = -1) -> np.ndarray:
-    """Test accuracies in per cent [seeds, columns] at the end, or at the start (place 0)."""
-    columns = [[100 * float(history["accuracy"].iloc[place]) for history in found[noise, c]] for c in COLUMNS]
-    return np.array(columns).T
 
 
 def accuracies(study: Study, found: Histories) -> list[Row]:
@@ -232,12 +83,6 @@ def promise(study: Study, noise: Noise, column: Column) -> str:
         return f"sound: ({noise.epsilon:g}, {DELTA:g}), record, replace-one"
     delta = theorem_of(study, column).delta(noise.epsilon)
     return f"paper: claims {noise.epsilon:g} at delta = {delta:.2f} of Theorem 1's proof, record, replace-one"
-
-
-def theorem_of(study: Study, column: Column) -> Any:
-    """Theorem 1 for a column."""
-    problem, net = problem_of(study, 0), graph()
-    return method(column).plan(problem, net, study.rounds).theorem(problem)
 
 
 def verdicts(found: Histories) -> list[str]:

@@ -10,8 +10,9 @@ import pytest
 from jax import numpy as jnp
 
 import jdfl
+from experiments import doadp_cnn as cnn
 from experiments import doadp_figure4_table2 as table2
-from experiments.doadp_figure4_table2 import COLUMNS, NOISELESS, Noise, Study
+from experiments.doadp_cnn import COLUMNS, NOISELESS, Noise, Study
 
 SMALL = Study("digits", rounds=30, records=2, levels=(1.0,), seeds=1)
 PAPER, SOUND = Noise("paper", 1.0), Noise("sound", 1.0)
@@ -28,7 +29,7 @@ def levels(monkeypatch):
         return replace(plan, gradients=replace(plan.gradients, mechanism=jdfl.Gaussian(plan.p)))
 
     monkeypatch.setattr(jdfl, "calibrate", shortcut)
-    return table2.multipliers(SMALL)
+    return cnn.multipliers(SMALL)
 
 
 def histories(accuracy):
@@ -41,15 +42,16 @@ def test_the_table_is_the_papers():
     assert [round(100 * column.p * column.share) for column in COLUMNS] == [100, 80, 40, 32]
     values = np.array(list(table2.PAPER.values()))
     assert (values[0, 0], values[0, -1], values[-1, 0], values[-1, -1]) == (89.58, 93.35, 87.88, 90.37)
+    assert tuple(table2.PAPER) == cnn.LEVELS
     assert (np.diff(values, axis=0) < 0).all()  # less epsilon, less accuracy
     assert (np.diff(values, axis=1) > 0).all()  # less communication, more accuracy
 
 
 def test_the_papers_noise_falls_with_p_and_the_root_of_the_share_and_a_sound_one_with_p_alone(levels):
-    problem = table2.problem_of(SMALL, 0)
+    problem = cnn.problem_of(SMALL, 0)
     q = int(np.min(np.asarray(problem.sizes)))
     for column in COLUMNS:
-        sigma = math.sqrt(160 * column.share * SMALL.rounds * math.log(1.25 / table2.DELTA)) * column.p / q
+        sigma = math.sqrt(160 * column.share * SMALL.rounds * math.log(1.25 / cnn.DELTA)) * column.p / q
         assert 2 * levels[PAPER, column] == pytest.approx(sigma, rel=1e-3)  # k is rounded
         assert levels[SOUND, column] == column.p
 
@@ -63,13 +65,13 @@ def test_the_seed_with_the_busiest_node_decides_on_sound_noise(monkeypatch):
 
     monkeypatch.setattr(jdfl, "planned_releases", lambda *_, key, **__: np.array(counts[key]))
     monkeypatch.setattr(jdfl, "calibrate", calibrate)
-    table2.multipliers(Study("digits", 8, levels=(1.0,), seeds=3))
+    cnn.multipliers(Study("digits", 8, levels=(1.0,), seeds=3))
     assert {key for accounting, key in asked if accounting == "sound"} == {1}
     assert len(asked) == 2 + len(COLUMNS)
 
 
 def test_a_small_run_has_every_line(levels, tmp_path):
-    found, spent = table2.trained(SMALL, levels)
+    found, spent = cnn.trained(SMALL, levels)
     assert set(found) == {(noise, column) for noise in (PAPER, SOUND, NOISELESS) for column in COLUMNS}
     made = {(one.case, one.column): one.mean for one in table2.accuracies(SMALL, found)}
     assert len(made) == 4 * len(COLUMNS)
@@ -80,7 +82,7 @@ def test_a_small_run_has_every_line(levels, tmp_path):
 
     paid = {(one.case, one.column): one.mean for one in table2.prices(SMALL, found, levels, spent)}
     sent = [paid["MB sent", str(column)] for column in COLUMNS]
-    problem = table2.problem_of(SMALL, 0)
+    problem = cnn.problem_of(SMALL, 0)
     assert sent[0] == pytest.approx(SMALL.rounds * 20 * 6 * 4 * problem.n / 1e6)  # six neighbours, float32
     assert 0.4 * sent[0] < sent[2] < 0.6 * sent[0]  # places cost bits too
     assert sent[3] < sent[2]
@@ -93,11 +95,11 @@ def test_a_small_run_has_every_line(levels, tmp_path):
 
 
 def test_the_training_loss_is_that_of_the_first_images(monkeypatch):
-    problem = table2.problem_of(SMALL, 0)
-    monkeypatch.setattr(table2, "LOOKED_AT", 2)
+    problem = cnn.problem_of(SMALL, 0)
+    monkeypatch.setattr(cnn, "LOOKED_AT", 2)
     w = jnp.stack([jnp.asarray(problem.start) + 0.1 * k for k in range(problem.m)])
     single = [problem.losses(w.mean(0), tuple(leaf[i, :2] for leaf in problem.data)).mean() for i in range(problem.m)]
-    assert table2.training_loss(w, problem) == pytest.approx(float(np.mean(single)), rel=1e-5)
+    assert cnn.training_loss(w, problem) == pytest.approx(float(np.mean(single)), rel=1e-5)
 
 
 def test_verdicts_count_pairs_rows_and_differences():
@@ -120,7 +122,7 @@ def test_verdicts_count_pairs_rows_and_differences():
 
 def test_every_curve_says_what_is_claimed_of_whom():
     paper, sound = (table2.promise(SMALL, noise, COLUMNS[0]) for noise in (PAPER, SOUND))
-    theorem = table2.theorem_of(SMALL, COLUMNS[0])
+    theorem = cnn.theorem_of(SMALL, COLUMNS[0])
     assert "record, replace-one" in paper
     assert f"claims 1 at delta = {theorem.delta(1.0):.2f} of" in paper
     assert theorem.delta(1.0) > 0.44  # which says next to nothing

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.optimize import minimize
-from scipy.sparse import issparse, vstack
+from scipy.sparse import vstack
 from scipy.special import expit, logsumexp, softmax, xlogy
 
 from jdfl import checks
