@@ -10,14 +10,16 @@ from jax import Array, lax
 
 from jdfl import ops
 
+_DIRECT_ROWS = 128  # vectors that are worked on together where no messages are formed
+
 
 class Codec(Protocol):
     """Encode and decode b vectors at once, with the number of bits in between.
 
     A run encodes and decodes and counts `bits`; `pack` and `unpack` make the bytes that tests compare with them.
     Both ends hold the same keys (common randomness from a seed costs no bits) and the same codec after `prepare`.
-    A codec may also have `arrived(x) -> Array | None`: what `decode` makes of `encode`, bit for bit, without a message,
-    where that is faster.
+    A codec that has a true `direct` also has `arrived(x)`: what `decode` makes of `encode`, bit for bit, without a
+    message, and faster.
     """
 
     free: ClassVar[bool]  # coding every row costs less than choosing the rows that are asked for
@@ -98,9 +100,8 @@ def transmit(codec: Codec, keys: Array, x: Array, wanted: Array, lanes: int | No
     `keys` [m] are the senders' keys. Rows that nobody wants are zero, or whatever costs nothing.
     """
     m = x.shape[0]
-    arrived = codec.arrived(x) if hasattr(codec, "arrived") else None  # pyright: ignore[reportAttributeAccessIssue]
-    if arrived is not None:
-        return arrived
+    if getattr(codec, "direct", False):
+        return _directly(codec, x, wanted)
     if codec.free:
         return round_trip(codec.rows(jnp.arange(m)), keys, x)
 
@@ -108,6 +109,17 @@ def transmit(codec: Codec, keys: Array, x: Array, wanted: Array, lanes: int | No
         return received.at[rows].set(round_trip(codec.rows(rows), keys[rows], x[rows]), mode="drop")
 
     return ops.for_rows(wanted, min(m, lanes or codec.lanes(x.shape[1])), block, jnp.zeros_like(x))
+
+
+def _directly(codec: Any, x: Array, wanted: Array) -> Array:
+    """`transmit` without messages; small networks are not worth a choice of rows."""
+    if x.shape[0] <= _DIRECT_ROWS:
+        return ops.skipped_unless(jnp.any(wanted), codec.arrived, jnp.zeros_like(x), x)
+
+    def block(rows: Array, received: Array) -> Array:
+        return received.at[rows].set(codec.arrived(x[rows]), mode="drop")
+
+    return ops.for_rows(wanted, _DIRECT_ROWS, block, jnp.zeros_like(x))
 
 
 def receive(

@@ -99,12 +99,17 @@ class Sparse:
             raise ValueError("Sparse() does not know its size yet: give s or share, or call prepare(...) first.")
         return size
 
-    def arrived(self, x: Array) -> Array | None:
-        """What is decoded of the vectors x [b, n], bit for bit, without messages; None for integers.
+    @property
+    def direct(self) -> bool:
+        """Whether `arrived` is there: for floats, which no scale goes along with."""
+        return self.value not in _LEVELS
+
+    def arrived(self, x: Array) -> Array:
+        """What is decoded of the vectors x [b, n], bit for bit, without messages.
 
         Places need not be told apart for it, which takes ten times as long as finding which entries are sent.
         """
-        return None if self.value in _LEVELS else rounded(ops.top_s(x, self.size(x.shape[1])), self.value)
+        return rounded(ops.top_s(x, self.size(x.shape[1])), self.value)
 
     def encode(self, key: Array, x: Array) -> Message:
         """Places and values of the largest entries of x [b, n]."""

@@ -11,6 +11,7 @@ import jdfl
 from jdfl import loop, ops
 from jdfl.algorithms import Theorem1
 from jdfl.algorithms.activation import active
+from jdfl.codecs import transmit
 from tests.algorithms.play import ROUNDS, M, N, course, example, matrices, network
 from tests.reference import compressed
 from tests.reference.doadp import doadp as reference
@@ -122,7 +123,17 @@ def test_what_arrives_of_top_k_is_what_its_messages_say():
         made = codec.prepare(keys[0], jnp.arange(6), 200, 200, x.dtype)
         decoded = jax.jit(lambda x, made=made: made.decode(keys, made.encode(keys, x), 200).astype(x.dtype))(x)
         np.testing.assert_array_equal(jax.jit(made.arrived)(x), decoded)
-    assert jdfl.Sparse(s=3, value="int8").arrived(jnp.asarray(x)) is None
+        assert made.direct
+    assert not jdfl.Sparse(s=3, value="int8").direct
+
+
+def test_many_nodes_are_worked_on_in_blocks_and_get_the_same():
+    codec, draw = jdfl.Sparse(s=2), np.random.default_rng(1)
+    x, wanted = jnp.asarray(draw.standard_normal((300, 7)), jnp.float32), jnp.asarray(draw.random(300) < 0.6)
+    keys = ops.node_keys(jax.random.key(0), 5, jnp.arange(300, dtype=jnp.int32))
+    found = transmit(codec, keys, x, wanted)
+    np.testing.assert_array_equal(found, jnp.where(wanted[:, None], codec.arrived(x), 0.0))
+    np.testing.assert_array_equal(transmit(codec, keys, x, jnp.zeros_like(wanted)), jnp.zeros_like(x))
 
 
 @pytest.mark.parametrize(
