@@ -67,6 +67,16 @@ class Quiet(jdfl.DPPS):
 
 
 @struct.dataclass
+class Faint(jdfl.DPDO):
+    """DPDO whose messages have a tenth of the noise that it reports."""
+
+    def step(self, state: Any, problem: Any, round: jdfl.Round) -> Any:
+        """One round."""
+        assert self.noise is not None
+        return jdfl.DPDO.step(replace(self, noise=self.noise / 10), state, problem, round)
+
+
+@struct.dataclass
 class Unclipped(jdfl.SGP):
     """SGP whose noise is planned for a clip that it does not have."""
 
@@ -139,6 +149,12 @@ def attacked() -> dict[str, Attacked]:
         "d-psgd, a tenth of the noise": Attacked(
             jdfl.DPSGD(lr=0.1, gradients=replace(noisy, mechanism=Pretender())), linked, False
         ),
+        "do-adp, a tenth of the noise": Attacked(
+            jdfl.DOADP(lr=0.1, p=0.7, codec=jdfl.Sparse(share=0.3), gradients=replace(noisy, mechanism=Pretender())),
+            linked,
+            False,
+        ),
+        "dpdo, a tenth of the noise": Attacked(Faint(c=0.5, q=0.5, p=0.8, epsilon=3.0, gradients=steps), linked, False),
         "sgp, unclipped": Attacked(Unclipped(gradients=steps, dpps=messages), linked, False),
         "sgp, a tenth of the noise": Attacked(
             jdfl.SGP(gradients=steps, dpps=Quiet(b=SHARE, noise_rate=1.0)), linked, False
