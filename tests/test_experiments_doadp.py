@@ -78,6 +78,7 @@ def test_every_curve_says_what_its_epsilon_protects(small):
     assert all("NO GUARANTEE" in entry.label for entry in found.values() if "published" in entry.name)
 
 
+@pytest.mark.slow
 def test_the_reduced_sensitivity_is_refuted():
     rows = {(one.case, one.column): one.mean for one in theorem1_counterexample.alone(40, 1000, 1)}
     for share in theorem1_counterexample.SHARES:

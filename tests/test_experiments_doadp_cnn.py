@@ -70,6 +70,7 @@ def test_the_seed_with_the_busiest_node_decides_on_sound_noise(monkeypatch):
     assert len(asked) == 2 + len(COLUMNS)
 
 
+@pytest.mark.slow
 def test_a_small_run_has_every_line(levels, tmp_path):
     found, spent = cnn.trained(SMALL, levels)
     assert set(found) == {(noise, column) for noise in (PAPER, SOUND, NOISELESS) for column in COLUMNS}
