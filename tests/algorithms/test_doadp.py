@@ -113,6 +113,22 @@ def test_sleeping_nodes_send_nothing_and_momentum_fades(whole):
     np.testing.assert_array_equal(infos.releases, infos.grads)
 
 
+def test_gradients_of_active_nodes_alone_give_the_same():
+    problem, gradients = example(np.float32), jdfl.Gradients(clip=0.5)
+    every, some = (
+        course(
+            jdfl.DOADP(lr=0.05, gamma=0.4, p=0.5, gradients=gradients, codec=jdfl.Sparse(s=N), block=block),
+            problem,
+            network(),
+        )
+        for block in (None, 2)
+    )
+    np.testing.assert_allclose(some[0], every[0], rtol=0, atol=1e-5)
+    np.testing.assert_array_equal(some[3].grads, every[3].grads)
+    with pytest.raises(ValueError, match="block >= 1, got block = 0"):
+        jdfl.DOADP(block=0).check(problem, network())
+
+
 def test_what_arrives_of_top_k_is_what_its_messages_say():
     draw = np.random.default_rng(0)
     x = np.round(draw.standard_normal((6, 200)), 1).astype(np.float32)  # ties
