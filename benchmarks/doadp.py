@@ -56,7 +56,7 @@ def rounds(algorithm: Any, problem: Any, network: Any, count: int) -> Any:
     """A function that makes `count` rounds and gives the last state."""
     begin = loop.setting(algorithm.plan(problem, network, count), problem, network, None, typed_key(0))
     prepared, carry, _ = loop.start(begin, ())
-    ready = begin.replace(algorithm=prepared)
+    ready = replace(begin, algorithm=prepared)
     held = [carry]
 
     def work() -> Any:
