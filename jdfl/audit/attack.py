@@ -1,7 +1,7 @@
 """Telling two samples apart by a linear score, and what that proves about epsilon.
 
-The score is linear discriminant analysis, fitted on the first half of either sample. Everything that is reported is
-measured on the second halves, which had no part in the fit:
+The score is linear discriminant analysis, fitted on a first part of either sample, half of it unless told. All that is
+reported is measured on the rest, which had no part in the fit:
 
 - mu: the distance of the two means in units of the pooled standard deviation. For a Gaussian mechanism it estimates
   from below the mu of N(0, 1) against N(mu, 1), because any score throws something away.
@@ -43,11 +43,18 @@ class Attack:
 
 
 def attack(
-    zero: np.ndarray, one: np.ndarray, *, delta: float, confidence: float = 0.95, epsilon: float | None = None
+    zero: np.ndarray,
+    one: np.ndarray,
+    *,
+    delta: float,
+    confidence: float = 0.95,
+    epsilon: float | None = None,
+    fitted: float = 0.5,
 ) -> Attack:
     """The attack on features [N, p] of the first world and of the second, either at least 8 runs.
 
-    With `epsilon` it also bounds the delta at it, by a threshold of its own. Raises ValueError for too few runs and for
+    With `epsilon` it also bounds the delta at it, by a threshold of its own. `fitted` is the share of the runs that the
+    score is fitted on. Raises ValueError for too few runs and for
     features that are not finite.
     """
     for name, sample in {"zero": zero, "one": one}.items():
@@ -56,17 +63,17 @@ def attack(
             8, remedy="Half of either sample is fitted to, half is judged by.", **{f"runs_{name}": len(sample)}
         )
         checks.finite("See the features of the runs.", **{name: sample})
-    half = len(zero) // 2, len(one) // 2
-    score = fit(zero[: half[0]], one[: half[1]])
-    fitted = zero[: half[0]] @ score, one[: half[1]] @ score
-    held = zero[half[0] :] @ score, one[half[1] :] @ score
+    part = int(len(zero) * fitted), int(len(one) * fitted)
+    score = fit(zero[: part[0]], one[: part[1]])
+    known = zero[: part[0]] @ score, one[: part[1]] @ score
+    held = zero[part[0] :] @ score, one[part[1] :] @ score
     mu, low, high = separation(*held, confidence)
     n0, n1 = len(held[0]), len(held[1])
-    above, below = errors(*held, best_threshold(*fitted, delta, confidence))
+    above, below = errors(*held, best_threshold(*known, delta, confidence))
     shown = None
     if epsilon is not None:
         bounds = partial(_deltas, epsilon=epsilon)
-        shown = delta_bound(*errors(*held, _best(*fitted, bounds, confidence)), n0, n1, epsilon, confidence)
+        shown = delta_bound(*errors(*held, _best(*known, bounds, confidence)), n0, n1, epsilon, confidence)
     return Attack(
         mu=mu,
         mu_low=low,

@@ -50,6 +50,7 @@ def audit(
     key: int | Array = 0,
     batch: int | None = None,
     looks: int | None = None,
+    fitted: float = 0.5,
     confidence: float = 0.95,
 ) -> Audit:
     """Attack the privacy of node `node` in `runs` runs of `steps` rounds, half of them in either world.
@@ -57,9 +58,10 @@ def audit(
     `canary` is "aligned" with what a pilot run shows most of, "random" (a direction at random, for comparison), or a
     pair of examples with the structure of the problem's data. `delta` None takes that of the privacy report; `batch`
     runs go side by side (None: as memory allows). What is shown is looked at before each of `looks` stretches of rounds
-    and at the end (None: before every round); a run of many rounds needs few, or the score has too many weights. Where
-    a paper claims something else for the same settings, that is held against the attack too. The more runs, the larger
-    the bound that can be shown: about ln(runs / 15) at most.
+    and at the end (None: before every round); a run of many rounds needs few, or the score has too many weights;
+    `fitted` is the share of the runs that it is fitted on. Where a paper claims something else for the same settings,
+    that is held against the attack too. The more runs, the larger the bound that can be shown: about ln(runs / 15) at
+    most.
 
     Algorithms whose state does not keep what was sent (DFedAvgM, DFedSAM, MATCHA, D-PSGD that adapts first) are seen
     through averages only; over a network without links a node shows what it would have sent.
@@ -73,6 +75,12 @@ def audit(
     began = time.perf_counter()
     algorithm = watched(check_run(algorithm, problem, network, steps, 1, None))
     guarantee = _check(algorithm, problem, runs, node, canary, delta, batch, confidence)
+    checks.fraction("It is the share of the runs that the score is fitted on.", fitted=fitted)
+    if int(runs // 2 * fitted) < 8 or int(runs // 2 * (1 - fitted)) < 8:
+        raise ValueError(
+            f"Expected fitted that leaves 8 runs of either world to fit on and 8 to judge by, got fitted = {fitted!r} "
+            f"of {runs} runs. 0.5 is usual; less where there are few looks."
+        )
     looks = int(steps) if looks is None else looks
     checks.whole(1, int(steps), "It is the number of stretches of rounds.", looks=looks)
     check_visible(algorithm, problem, network)
@@ -105,7 +113,8 @@ def audit(
     accounted, epsilon = _accounted(guarantee, problem, releases, node, delta)
     told = guarantee.published
     claim = None if told is None or not 0 <= told.epsilon < math.inf else (told.epsilon, told.delta)
-    met = attack(*seen, delta=accounted.delta, confidence=confidence, epsilon=None if claim is None else claim[0])
+    claimed = None if claim is None else claim[0]
+    met = attack(*seen, delta=accounted.delta, confidence=confidence, epsilon=claimed, fitted=fitted)
     return Audit(
         algorithm=type(algorithm).__name__,
         runs=2 * half,

@@ -295,6 +295,9 @@ def test_a_run_may_be_looked_at_now_and_then():
     assert every.shape[1] == 8
     np.testing.assert_allclose(some, every[:, [0, 4, 7]], rtol=1e-5, atol=1e-6)
     np.testing.assert_array_equal(same, releases)
+    for fitted in (0.0, 0.1, 0.95):
+        with pytest.raises(ValueError, match=f"fitted.*got fitted = {fitted}"):
+            _audit(algorithm, 7, fitted=fitted, runs=100)
     for looks in (0, 8):
         with pytest.raises(ValueError, match=f"looks.*got looks = {looks}"):
             _audit(algorithm, 7, looks=looks, runs=100)

@@ -29,6 +29,15 @@ SLOW |= {
     "DDA",
     "DP-DDA, samples, float16",
 }  # their algorithms have other rows
+SLOW |= {
+    "CHOCO-SGD, exact",
+    "DCD-PSGD, exact",
+    "D-PSGD, int8",
+    "DP-DFedSAM, Poisson samples",
+    "DP-DSGT, float16",
+    "SGP",
+}
+SLOW |= {"DP-IHT-D-PSGD, every second round", "D-PSGD, noisy updates of subsets"}
 ROWS = [pytest.param(row, marks=pytest.mark.slow if str(row) in SLOW else ()) for row in (*TABLE, GOSSIP)]
 
 
