@@ -1,6 +1,6 @@
 """DO-ADP at d = 2,000: rounds against the same with `lax.top_k`, the paper's 120,000 rounds, and their memory.
 
-Run `python -m benchmarks.doadp [--quick] [--out DIR]`; three minutes on two cores.
+Run `python -m benchmarks.doadp [--quick] [--out DIR]`; two minutes on two cores.
 
 20 nodes, messages of 600 entries, single samples of 500 at a node, Gaussian noise. The variants differ in how the 600
 largest entries are found. Memory is the peak of a process of its own, for few rounds and for ten times as many.

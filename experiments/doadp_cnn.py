@@ -21,12 +21,11 @@ from jax import Array
 from rich import print as say
 
 import jdfl
-from jdfl import network
+from experiments.doadp_common import NODES, busiest, network
 from jdfl.codecs import Dense, Sparse
 from jdfl.metrics import average
 from jdfl.problems import NeuralProblem, neural_classification
 
-NODES, OFFSETS = 20, (1, 2, 3)
 RATE, STEP, MOMENTUM = 0.01, 0.05, 0.15  # alpha, gamma, beta
 CLIP, DELTA, ROUNDS = 1.0, 1e-5, 6000  # G, delta_0 and the delta of the sound runs, T
 LOOKED_AT = 100  # of every node's images, for the training loss
@@ -46,7 +45,6 @@ class Column(NamedTuple):
 
 
 COLUMNS = (Column(1.0, 1.0), Column(0.8, 1.0), Column(1.0, 0.4), Column(0.8, 0.4))
-COLOURS = ("#E69F00", "#009E73", "#0072B2", "#D55E00")  # of the columns
 
 
 class Noise(NamedTuple):
@@ -89,11 +87,6 @@ def problem_of(study: Study, seed: int) -> NeuralProblem:
     return neural_classification(study.data, NODES, model="cnn3", standardise=True, seed=seed, init_seed=seed)
 
 
-def graph() -> Any:
-    """The paper's network, W = I - L / iota."""
-    return network.circulant(NODES, OFFSETS, weights="laplacian")
-
-
 def method(column: Column, *, noisy: bool = True) -> jdfl.DOADP:
     """DO-ADP with the paper's settings and ours; its noise is yet to be calibrated."""
     mechanism = jdfl.Gaussian(1.0) if noisy else None
@@ -114,14 +107,14 @@ def multipliers(study: Study) -> dict[Key, float]:
     What is sound depends on how often a node was active, and on nothing else of a column: the seed whose busiest node
     was active most often decides.
     """
-    problem, net, found = problem_of(study, 0), graph(), {}
+    problem, net, found = problem_of(study, 0), network(), {}
     for p in sorted({column.p for column in COLUMNS}):
         alike = [column for column in COLUMNS if column.p == p]
         plan = method(alike[0])
-        busy = [jdfl.planned_releases(plan, problem, net, steps=study.rounds, key=key).max() for key in seeds(study)]
+        key = busiest(plan, problem, study.rounds, study.seeds)
         for epsilon in study.levels:
             target: dict[str, Any] = {"steps": study.rounds, "epsilon": epsilon}
-            sound = jdfl.calibrate(plan, problem, net, **target, delta=DELTA, key=int(np.argmax(busy)))
+            sound = jdfl.calibrate(plan, problem, net, **target, delta=DELTA, key=key)
             for column in alike:
                 with warnings.catch_warnings():  # `conditions` tells them
                     warnings.simplefilter("ignore", UserWarning)
@@ -149,7 +142,7 @@ def of_seed(study: Study, levels: Mapping[Key, float], seed: int) -> dict[Key, j
             if keys is noisy:
                 over["gradients.mechanism.multiplier"] = [levels[key] for key in keys]
             plan = method(keys[0][1], noisy=keys is noisy)
-            found |= dict(zip(keys, jdfl.sweep(plan, problem, graph(), over=over, **given), strict=True))
+            found |= dict(zip(keys, jdfl.sweep(plan, problem, network(), over=over, **given), strict=True))
     return found
 
 
@@ -184,5 +177,5 @@ def ends(found: Histories, noise: Noise, place: int = -1) -> np.ndarray:
 
 def theorem_of(study: Study, column: Column) -> Any:
     """Theorem 1 for a column."""
-    problem, net = problem_of(study, 0), graph()
+    problem, net = problem_of(study, 0), network()
     return method(column).plan(problem, net, study.rounds).theorem(problem)

@@ -39,7 +39,7 @@ def collect(here: Task, seeds: int, accounting: Any) -> tuple[list[Row], Curves,
         for column, told in zip(COLUMNS, study.get(epsilon or 0.0, (None,) * 4)):
             multiplier = None
             if epsilon is not None:
-                multiplier, conditions = common.calibrated(here, *column, epsilon, accounting)
+                multiplier, conditions = common.calibrated(here, *column, epsilon, accounting, seeds)
                 broken |= dict.fromkeys(conditions)
                 rows.append(row(f"{case}: noise / 2 G", common.name(*column), None, [multiplier]))
             runs = [common.curve(here, common.method(*column, multiplier), seed) for seed in range(seeds)]

@@ -27,7 +27,6 @@ from rich import print as say
 from experiments.common import Row, options, row, save, show
 from experiments.doadp_cnn import (
     CLIP,
-    COLOURS,
     COLUMNS,
     DELTA,
     NOISELESS,
@@ -43,6 +42,7 @@ from experiments.doadp_cnn import (
     theorem_of,
     trained,
 )
+from experiments.doadp_common import COLOURS
 from experiments.partpsp_common import images
 
 NAME = "doadp_figure4_table2"

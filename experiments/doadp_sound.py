@@ -22,12 +22,12 @@ from experiments.doadp_figure2 import EPSILONS, collect, draw, verdict
 NAME = "doadp_sound"
 
 
-def levels(here: common.Task) -> list[Row]:
+def levels(here: common.Task, seeds: int) -> list[Row]:
     """Both noise levels side by side, for all columns."""
     rows = []
     for epsilon in EPSILONS:
         for column in COLUMNS:
-            paper, sound = (common.calibrated(here, *column, epsilon, how)[0] for how in ("paper", "sound"))
+            paper, sound = (common.calibrated(here, *column, epsilon, how, seeds)[0] for how in ("paper", "sound"))
             case = f"epsilon = {epsilon:g}, {common.name(*column)}"
             told = {"Theorem 1, noise / 2 G": paper, "sound, noise / 2 G": sound, "Theorem 1 / sound": paper / sound}
             rows += [row(case, name, None, [value]) for name, value in told.items()]
@@ -37,7 +37,7 @@ def levels(here: common.Task) -> list[Row]:
 def main(arguments: Sequence[str] | None = None) -> list[Row]:
     """Print the tables and the verdicts, write the JSON and the figure."""
     chosen, here = common.given(__doc__ or "", arguments=arguments)
-    noise = levels(here)
+    noise = levels(here, chosen.seeds)
     show(f"{here.problem.name}: noise at the same epsilon", noise)
     ratios = [one.mean for one in noise if one.column == "Theorem 1 / sound"]
     rows, curves, _ = collect(here, chosen.seeds, "sound")

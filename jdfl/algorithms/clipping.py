@@ -32,7 +32,7 @@ def clipped_sum(
     0. With `part` g_t is that part of it.
     """
     slopes = problem.slopes(w, data) if part is None and norm != "entries" else None
-    if slopes is None or norm == "entries":
+    if slopes is None:
         return _chunks(problem, w, data, weight, clip, norm, chunk, slice(None) if part is None else part)
     if lengths is None:
         lengths = problem.feature_lengths(data, norm)

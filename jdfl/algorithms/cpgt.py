@@ -39,9 +39,9 @@ from jax import Array
 from jdfl import checks, struct
 from jdfl.algorithms import descent
 from jdfl.algorithms.differences import check_network, pull
-from jdfl.algorithms.dpdo import check_gradients, faint, noisy, unclaimed, upwards
 from jdfl.algorithms.exchange import check_codec, heard, received
 from jdfl.algorithms.gradients import Gradients
+from jdfl.algorithms.noisy_messages import check_gradients, faint, noisy, unclaimed, upwards
 from jdfl.algorithms.push_descent import shared_gradient
 from jdfl.base import Info, Round, counts
 from jdfl.codecs import Codec, Dense

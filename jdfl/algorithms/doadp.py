@@ -73,7 +73,8 @@ class DOADP:
     and gradients look at many examples.
 
     Raises ValueError (from `check`) for settings out of range, a codec without a contraction, and a network that is not
-    fixed and undirected with symmetric doubly stochastic weights. Warns where p is below 1/2.
+    fixed and undirected with symmetric doubly stochastic weights. Warns where p is below 1/2, and of a gamma that is
+    large for what nodes send.
     """
 
     lr: Any = 0.001  # length of the steps, the paper's alpha
