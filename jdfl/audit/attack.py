@@ -54,8 +54,7 @@ def attack(
     """The attack on features [N, p] of the first world and of the second, either at least 8 runs.
 
     With `epsilon` it also bounds the delta at it, by a threshold of its own. `fitted` is the share of the runs that the
-    score is fitted on. Raises ValueError for too few runs and for
-    features that are not finite.
+    score is fitted on. Raises ValueError for too few runs and for features that are not finite.
     """
     for name, sample in {"zero": zero, "one": one}.items():
         checks.shape((None, None), "See the features of the runs.", **{name: sample})
