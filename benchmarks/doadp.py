@@ -23,7 +23,7 @@ import jdfl
 from benchmarks.common import Row, interleaved, options, ratios, report, row
 from benchmarks.projection import by_top_k
 from jdfl import loop, struct
-from jdfl.runner import typed_key
+from jdfl.keys import typed_key
 
 NAME = "doadp"
 NODES, RECORDS, FEATURES, SHARE = 20, 500, 2000, 0.3

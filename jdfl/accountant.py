@@ -11,11 +11,12 @@ from jax import Array
 
 from jdfl import checks, loop
 from jdfl.base import Algorithm
+from jdfl.keys import typed_key
 from jdfl.network.graph import Network
 from jdfl.privacy import Accounting, Ledger, PrivacyReport, noise_multiplier, report
 from jdfl.problems import Problem
 from jdfl.result import Result
-from jdfl.runner import check_run, planned, typed_key
+from jdfl.runner import check_run, planned
 from jdfl.spending import ledger_of, records_of
 
 _PLACES = ("mechanism", "gradients.mechanism", "updates.mechanism")  # where an algorithm may have its noise

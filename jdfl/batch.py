@@ -12,11 +12,12 @@ import numpy as np
 from jdfl import checks, loop
 from jdfl.base import Algorithm
 from jdfl.clock import Clock
+from jdfl.keys import typed_key
 from jdfl.metrics import Metric, default_metrics, resolve
 from jdfl.network.graph import Network
 from jdfl.problems import Problem
 from jdfl.result import Result, Tally
-from jdfl.runner import as_chunk, assemble, check_counters, check_run, planned, typed_key
+from jdfl.runner import as_chunk, assemble, check_counters, check_run, planned
 from jdfl.stopping import StopRule
 
 MOST_NUMBERS = 2**26  # in the parameters of runs that go side by side: 256 MB in float32

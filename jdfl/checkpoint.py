@@ -20,6 +20,7 @@ import pandas as pd
 
 from jdfl import loop
 from jdfl.base import Algorithm
+from jdfl.keys import typed_key
 from jdfl.metrics import COUNTS
 from jdfl.network.graph import Network
 from jdfl.privacy import Ledger
@@ -180,7 +181,7 @@ def read_checkpoint(path: str | Path, algorithm: Algorithm, problem: Problem, ne
     path = Path(path)
     if not path.is_file():
         raise FileNotFoundError(f"Expected a checkpoint at {path}, found none. Give the state.npz of a run's folder.")
-    setting = loop.setting(algorithm, problem, network, None, jax.random.key(0))
+    setting = loop.setting(algorithm, problem, network, None, typed_key(0))
     state = jax.eval_shape(lambda setting: loop.start(setting, ()), setting)[1].state
     with _reading(path), path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
         held = {name: arrays[name] for name in arrays.files}

@@ -13,6 +13,7 @@ import numpy as np
 
 from jdfl import device_memory, loop
 from jdfl.base import Algorithm
+from jdfl.keys import typed_key
 from jdfl.network.graph import Network
 from jdfl.problems import Problem
 
@@ -40,7 +41,7 @@ def require_memory(algorithm: Algorithm, problem: Problem, network: Network) -> 
 
 def estimate(algorithm: Algorithm, problem: Problem, network: Network) -> dict[str, int]:
     """Bytes of a run by what they are for, in words, found by shapes alone."""
-    setting = loop.setting(algorithm, problem, network, None, jax.random.key(0))
+    setting = loop.setting(algorithm, problem, network, None, typed_key(0))
     prepared, carry, _ = jax.eval_shape(loop.start, setting, ())
     one = problem.m * problem.n * np.dtype(problem.dtype).itemsize
     return {

@@ -14,6 +14,7 @@ from jdfl.base import Algorithm
 from jdfl.checkpoint import Checkpoint
 from jdfl.clock import Clock
 from jdfl.interruption import Interruption
+from jdfl.keys import typed_key
 from jdfl.memory import require_memory
 from jdfl.metrics import Metric, default_metrics, resolve
 from jdfl.network import check_graph
@@ -243,16 +244,6 @@ def check_counters(network: Network, rounds: int) -> None:
             f"Expected fewer than 2^31 messages of one node between two records, got {busiest} in {rounds} rounds. "
             "Record more often (every=...), or use `run`, which adds up on the host after every chunk."
         )
-
-
-def typed_key(key: int | Array) -> Array:
-    """A seed as a typed key; a typed key as it is."""
-    if isinstance(key, Array) and jnp.issubdtype(key.dtype, jax.dtypes.prng_key):
-        checks.shape((), "Give one key for a run.", key=key)
-        return key
-    # JAX takes the low 32 bits of a seed, so that larger ones would repeat the runs of smaller ones.
-    checks.whole(0, 2**32 - 1, key=key, remedy="Give a seed, or a typed key from jax.random.key.")
-    return jax.random.key(int(key))  # pyright: ignore[reportArgumentType]
 
 
 def key_data(key: Array) -> list[int]:

@@ -26,10 +26,11 @@ from jdfl.audit.canary import Canary, Limit, designed, given, planted
 from jdfl.audit.observe import check_visible, observe, pilot, watched
 from jdfl.audit.result import Audit
 from jdfl.base import Algorithm
+from jdfl.keys import typed_key
 from jdfl.network.graph import Network
 from jdfl.privacy import GaussianEvent, Guarantee, Ledger, PrivacyReport, report
 from jdfl.problems import Problem
-from jdfl.runner import check_run, typed_key
+from jdfl.runner import check_run
 
 _ZERO, _ONE, _PILOT, _PUBLIC, _DIRECTION = 1, 2, 3, 4, 5  # purposes of the keys
 _PILOTS, _POINTS = 4, 5  # pilot runs, and points on the path of each

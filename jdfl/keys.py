@@ -1,0 +1,90 @@
+"""Keys of runs: the random numbers of `jax.random` with threefry-2x32, in a form that XLA fuses on CPU.
+
+JAX compiles threefry for CPU as a loop, which leaves no fusion and takes three times as long. Here its twenty rounds
+are written out. A key and what is drawn from it are bit for bit those of `jax.random` with the same seed.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import Array, lax
+from jax.extend.random import define_prng_impl
+
+from jdfl import checks
+
+_ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
+_THREEFRY = "threefry2x32"  # JAX's name
+_COUNTERS = 2**32
+
+
+def typed_key(key: int | Array) -> Array:
+    """The key of a run: of a seed, or of a typed key, whose numbers remain the same. A key of rbg remains as it is."""
+    if isinstance(key, Array) and jnp.issubdtype(key.dtype, jax.dtypes.prng_key):
+        checks.shape((), "Give one key for a run.", key=key)
+    else:
+        # JAX takes the low 32 bits of a seed, so that larger ones would repeat the runs of smaller ones.
+        checks.whole(0, 2**32 - 1, key=key, remedy="Give a seed, or a typed key from jax.random.key.")
+        key = jax.random.key(int(key))  # pyright: ignore[reportArgumentType]
+    if str(jax.random.key_impl(key)) != _THREEFRY:
+        return key
+    return jax.random.wrap_key_data(jax.random.key_data(key), impl=_UNROLLED)
+
+
+def _threefry(key: Array, high: Array, low: Array) -> tuple[Array, Array]:
+    """The block cipher: two words for every pair of words (J. Salmon et al.: Parallel Random Numbers, 2011)."""
+    words = key[0], key[1], key[0] ^ key[1] ^ jnp.uint32(0x1BD11BDA)
+    x, y = high + words[0], low + words[1]
+    for step in range(5):
+        for turn in _ROTATIONS[step % 2]:
+            x = x + y
+            y = x ^ (y << turn | y >> (32 - turn))
+        x, y = x + words[(step + 1) % 3], y + words[(step + 2) % 3] + jnp.uint32(step + 1)
+    return x, y
+
+
+def _counted(key: Array, shape: Sequence[int]) -> tuple[Array, Array]:
+    """Two words for every place of an array."""
+    return _threefry(key, jnp.uint32(0), lax.iota(jnp.uint32, math.prod(shape)).reshape(shape))
+
+
+def _plain(key: Array) -> Array:
+    """JAX's own key, for arrays of more places than a counter of 32 bits has values."""
+    return jax.random.wrap_key_data(key, impl=_THREEFRY)
+
+
+def _seed(seed: Array) -> Array:
+    return jax.random.key_data(jax.random.key(seed, impl=_THREEFRY))
+
+
+def _split(key: Array, shape: Sequence[int]) -> Array:
+    if math.prod(shape) > _COUNTERS:
+        return jax.random.key_data(jax.random.split(_plain(key), tuple(shape)))
+    return jnp.stack(_counted(key, shape), axis=-1)
+
+
+def _fold_in(key: Array, data: int | Array) -> Array:
+    return jnp.stack(_threefry(key, jnp.uint32(0), jnp.asarray(data, jnp.uint32)))
+
+
+def _bits(key: Array, width: int, shape: Sequence[int]) -> Array:
+    kind: Any = f"uint{width}"
+    if math.prod(shape) > _COUNTERS:
+        return jax.random.bits(_plain(key), tuple(shape), kind)
+    high, low = _counted(key, shape)
+    if width == 64:
+        return high.astype(kind) << 32 | low.astype(kind)
+    return (high ^ low).astype(kind)
+
+
+_UNROLLED = define_prng_impl(
+    key_shape=(2,),
+    seed=_seed,
+    split=_split,
+    random_bits=_bits,
+    fold_in=_fold_in,
+    name="threefry2x32, unrolled",
+    tag="jdfl",
+)
