@@ -7,7 +7,7 @@ import pytest
 
 import jdfl
 from benchmarks import common as benchmark
-from benchmarks import mixing, projection
+from benchmarks import mixing, noise, projection
 from experiments import (
     capabilities,
     ceps_ambiguities,
@@ -220,7 +220,7 @@ def test_table1_is_found_by_trying(tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("script", [mixing, projection], ids=lambda script: script.NAME)
+@pytest.mark.parametrize("script", [mixing, noise, projection], ids=lambda script: script.NAME)
 def test_small_benchmarks_write_their_rows(script, tmp_path):
     rows = script.main(["--quick", "--out", str(tmp_path)])
     written = json.loads((tmp_path / f"{script.NAME}.json").read_text())

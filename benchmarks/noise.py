@@ -1,0 +1,49 @@
+"""Noise of every node from a key of its own: the keys of runs against JAX's, which draw the same numbers.
+
+Run `python -m benchmarks.noise [--quick] [--out DIR]`; half a minute on two cores.
+"""
+
+import os
+import sys
+from collections.abc import Sequence
+from functools import partial
+
+import jax
+import numpy as np
+from jax import Array
+
+from benchmarks.common import Row, interleaved, options, ratios, report, row
+from jdfl.keys import typed_key
+
+NAME = "noise"
+SAMPLERS = {"normal": jax.random.normal, "Laplace": jax.random.laplace}
+
+
+def compared(m: int, n: int, kind: str, repeats: int) -> list[Row]:
+    """Time of an entry with both kinds of keys, and the ratio."""
+
+    def draw(keys: Array) -> Array:
+        return jax.vmap(lambda key: SAMPLERS[kind](key, (n,)))(keys)
+
+    keys = {"jdfl": jax.random.split(typed_key(0), m), "jax": jax.random.split(jax.random.key(0), m)}
+    ways = {name: partial(jax.jit(draw), key) for name, key in keys.items()}
+    if not np.array_equal(*(np.asarray(way()) for way in ways.values())):
+        raise RuntimeError(f"The keys disagree for m = {m}, n = {n}, {kind}.")
+    seconds = interleaved(ways, repeats)
+    case = f"{kind} [{m}, {n}]"
+    lines = [
+        row(case, f"{name}, an entry", [1e9 * t / (m * n) for t in times], "ns") for name, times in seconds.items()
+    ]
+    return [*lines, row(case, "jax / jdfl", ratios(seconds["jax"], seconds["jdfl"]), "x")]
+
+
+def main(arguments: Sequence[str] | None = None) -> list[Row]:
+    chosen = options("Speed of noise", arguments)
+    sizes = ((3, 50),) if chosen.quick else ((20, 2000), (128, 1000), (4096, 1000), (10, 24_324))
+    rows = [line for kind in SAMPLERS for size in sizes for line in compared(*size, kind, 2 if chosen.quick else 31)]
+    report(f"Noise on {jax.devices()[0].device_kind}, {os.cpu_count()} cores", rows, chosen.out, NAME)
+    return rows
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
