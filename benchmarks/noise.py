@@ -27,14 +27,13 @@ def compared(m: int, n: int, kind: str, repeats: int) -> list[Row]:
 
     keys = {"jdfl": jax.random.split(typed_key(0), m), "jax": jax.random.split(jax.random.key(0), m)}
     ways = {name: partial(jax.jit(draw), key) for name, key in keys.items()}
-    if not np.array_equal(*(np.asarray(way()) for way in ways.values())):
+    ours, theirs = (np.asarray(way()) for way in ways.values())
+    if not np.array_equal(ours, theirs):
         raise RuntimeError(f"The keys disagree for m = {m}, n = {n}, {kind}.")
     seconds = interleaved(ways, repeats)
     case = f"{kind} [{m}, {n}]"
-    lines = [
-        row(case, f"{name}, an entry", [1e9 * t / (m * n) for t in times], "ns") for name, times in seconds.items()
-    ]
-    return [*lines, row(case, "jax / jdfl", ratios(seconds["jax"], seconds["jdfl"]), "x")]
+    each = {f"{name}, an entry": [1e9 * time / (m * n) for time in times] for name, times in seconds.items()}
+    return [*(row(case, *one, "ns") for one in each.items()), row(case, "jax / jdfl", ratios(seconds["jax"], seconds["jdfl"]), "x")]
 
 
 def main(arguments: Sequence[str] | None = None) -> list[Row]:
