@@ -33,7 +33,8 @@ def compared(m: int, n: int, kind: str, repeats: int) -> list[Row]:
     seconds = interleaved(ways, repeats)
     case = f"{kind} [{m}, {n}]"
     each = {f"{name}, an entry": [1e9 * time / (m * n) for time in times] for name, times in seconds.items()}
-    return [*(row(case, *one, "ns") for one in each.items()), row(case, "jax / jdfl", ratios(seconds["jax"], seconds["jdfl"]), "x")]
+    ratio = row(case, "jax / jdfl", ratios(seconds["jax"], seconds["jdfl"]), "x")
+    return [*(row(case, *one, "ns") for one in each.items()), ratio]
 
 
 def main(arguments: Sequence[str] | None = None) -> list[Row]:
