@@ -1,7 +1,8 @@
 """Keys of runs: the random numbers of `jax.random` with threefry-2x32, in a form that XLA fuses on CPU.
 
 JAX compiles threefry for CPU as a loop, which leaves no fusion and takes three times as long. Here its twenty rounds
-are written out. A key and what is drawn from it are bit for bit those of `jax.random` with the same seed.
+are written out. A key and what is drawn from it are bit for bit those of `jax.random` with the same seed. Derived keys
+are kept from fusing with what is drawn from them, which would compile, and compute, them again for every number.
 """
 
 import math
@@ -62,11 +63,11 @@ def _seed(seed: Array) -> Array:
 def _split(key: Array, shape: Sequence[int]) -> Array:
     if math.prod(shape) > _COUNTERS:
         return jax.random.key_data(jax.random.split(_plain(key), tuple(shape)))
-    return jnp.stack(_counted(key, shape), axis=-1)
+    return lax.optimization_barrier(jnp.stack(_counted(key, shape), axis=-1))
 
 
 def _fold_in(key: Array, data: int | Array) -> Array:
-    return jnp.stack(_threefry(key, jnp.uint32(0), jnp.asarray(data, jnp.uint32)))
+    return lax.optimization_barrier(jnp.stack(_threefry(key, jnp.uint32(0), jnp.asarray(data, jnp.uint32))))
 
 
 def _bits(key: Array, width: int, shape: Sequence[int]) -> Array:

@@ -116,7 +116,7 @@ class Gradients:
             or jax.eval_shape(problem.slopes, jnp.zeros((problem.n,), problem.dtype), data) is None
         ):
             return replace(self, lengths=None)
-        return replace(self, lengths=jax.vmap(problem.feature_lengths, (0, None))(problem.data, self.norm))
+        return replace(self, lengths=problem.each(lambda data: problem.feature_lengths(data, self.norm), problem.data))
 
     def rows(self, nodes: Array) -> "Gradients":
         """Those of some nodes [b] alone."""

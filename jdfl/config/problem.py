@@ -54,6 +54,8 @@ class Example1:
     """Seed of the data."""
     dtype: Precision = "float32"
     """Type of all numbers; float64 needs JAX_ENABLE_X64=1."""
+    storage: Literal["stored", "generated"] = _example1.storage
+    """Whether examples lie in memory or are drawn anew whenever they are looked at."""
 
     def build(self) -> Problem:
         """The problem."""

@@ -7,9 +7,11 @@ from jdfl.problems.cifar import read_cifar10
 from jdfl.problems.classification import classification, holdout
 from jdfl.problems.dataset import Dataset
 from jdfl.problems.datasets import NAMES, data_folder, load
+from jdfl.problems.drawn import DrawnRegression, drawn_regression
+from jdfl.problems.example1 import example1
 from jdfl.problems.generated import epsilon_like, realsim_like
 from jdfl.problems.images import Images, read_idx, read_mnist
-from jdfl.problems.linear import LinearRegression, example1, linear_regression
+from jdfl.problems.linear import LinearRegression, linear_regression
 from jdfl.problems.logistic import LogisticRegression, SoftmaxRegression, logistic_regression, softmax_regression
 from jdfl.problems.neural import NeuralProblem
 from jdfl.problems.neural_classification import neural_classification
@@ -21,6 +23,7 @@ __all__ = [
     "NAMES",
     "Averaging",
     "Dataset",
+    "DrawnRegression",
     "Images",
     "LinearRegression",
     "LogisticRegression",
@@ -34,6 +37,7 @@ __all__ = [
     "check_problem",
     "classification",
     "data_folder",
+    "drawn_regression",
     "epsilon_like",
     "example1",
     "holdout",

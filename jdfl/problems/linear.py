@@ -1,6 +1,5 @@
-"""Least squares, and the sparse instance of the CEPS paper's Example 1.
+"""Least squares.
 
-S. Sha, S. Zhou, L. Kong, G. Y. Li, "Sparse Decentralized Federated Learning" (CEPS), section V.A.
 Axes: m nodes, q examples per node (padded with weight 0), n parameters.
 """
 
@@ -76,10 +75,11 @@ def linear_regression(
     if test is not None:
         checks.shape((None, n), "See the test set.", features=test[0])
         checks.shape(np.shape(test[0])[:1], "See the test set.", targets=test[1])
-    return _build(data, weight, truth, test, name, kind)
+    return build(data, weight, truth, test, name, kind)
 
 
-def _build(data: Any, weight: Any, truth: Any, test: Any, name: str, kind: np.dtype) -> LinearRegression:
+def build(data: Any, weight: Any, truth: Any, test: Any, name: str, kind: np.dtype) -> LinearRegression:
+    """The problem of checked arrays, with the curvature of every node."""
     data, weight = tuple(jnp.asarray(array, kind) for array in data), jnp.asarray(weight, kind)
     return LinearRegression(
         data=data,
@@ -89,42 +89,3 @@ def _build(data: Any, weight: Any, truth: Any, test: Any, name: str, kind: np.dt
         test=None if test is None else tuple(jnp.array(array, kind) for array in test),
         name=name,
     )
-
-
-def example1(
-    m: int = 32,
-    n: int = 1000,
-    s: int = 10,
-    rows: tuple[int, int] = (250, 750),
-    noise: float = 0.5,
-    seed: int = 0,
-    dtype: DTypeLike = jnp.float32,
-) -> LinearRegression:
-    """Example 1 of the CEPS paper (section V.A): b_i = A_i w* + noise e_i, A_i and e_i standard normal.
-
-    Node i holds m_i examples, m_i uniform on the whole numbers of `rows` (both ends included); w* has `s` nonzeros at
-    random places, uniform on [-2, -0.5] and [0.5, 2]. q is always rows[1], so that instances of different seeds share
-    shapes and compiled code. Drawn on the host, in float32 for every dtype; w* and node i's data depend on the seed
-    only, not on m. f(w*) is about noise^2 / 2.
-    """
-    kind = floating(dtype)
-    checks.whole(m=m, n=n)
-    checks.whole(least=1, most=n, s=s)
-    checks.not_negative(noise=noise)
-    low, high = rows
-    checks.whole(remedy="rows = (fewest, largest).", fewest=low)
-    checks.whole(least=low, remedy="rows = (fewest, largest).", largest=high)
-    first, *nodes = np.random.default_rng(seed).spawn(m + 1)
-
-    truth = np.zeros(n)
-    places = first.choice(n, size=s, replace=False)
-    truth[places] = first.uniform(0.5, 2.0, size=s) * first.choice([-1.0, 1.0], size=s)
-
-    A, b, weight = np.zeros((m, high, n), kind), np.zeros((m, high), kind), np.zeros((m, high), kind)
-    for i, rng in enumerate(nodes):
-        m_i = int(rng.integers(low, high, endpoint=True))
-        A_i = rng.standard_normal((m_i, n), np.float32)
-        A[i, :m_i] = A_i
-        b[i, :m_i] = A_i[:, places].astype(np.float64) @ truth[places] + noise * rng.standard_normal(m_i, np.float32)
-        weight[i, :m_i] = 1
-    return _build((A, b), weight, truth, None, "example1", kind)

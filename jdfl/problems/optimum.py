@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.optimize import minimize
@@ -15,10 +16,13 @@ from scipy.special import expit, logsumexp, softmax, xlogy
 
 from jdfl import checks
 from jdfl.problems.base import Problem
+from jdfl.problems.drawn import DrawnRegression
 from jdfl.problems.jagged import to_csr
 from jdfl.problems.linear import LinearRegression
 from jdfl.problems.logistic import LogisticRegression, SoftmaxRegression
 from jdfl.problems.sparse import SparseLogisticRegression
+
+_DRAWN = 256  # nodes whose examples are drawn at a time
 
 
 @dataclass(frozen=True)
@@ -119,8 +123,14 @@ def _support(w: np.ndarray, s: int) -> np.ndarray:
 def _nodes(problem: Problem) -> Iterator[tuple[Any, np.ndarray, np.ndarray]]:
     """Each node's features [q_i, p], targets [q_i] and coefficients [q_i] in mean_i f_i, float64, without padding.
 
-    The features are a numpy array, or a scipy CSR array where the problem keeps them sparse.
+    The features are a numpy array, or a scipy CSR array where the problem keeps them sparse. Examples that are not
+    stored are drawn for some nodes at a time.
     """
+    if isinstance(problem, DrawnRegression):
+        for first in range(0, problem.m, _DRAWN):
+            part = problem.nodes(jnp.arange(first, min(problem.m, first + _DRAWN)))
+            yield from ((X, y, c * (part.m / problem.m)) for X, y, c in _nodes(part.stored()))
+        return
     features, targets, weights = problem.data[0], np.asarray(problem.data[1]), np.asarray(problem.weight)
     dense = None if isinstance(problem, SparseLogisticRegression) else np.asarray(features)
     for i, (target, weight) in enumerate(zip(targets, weights)):

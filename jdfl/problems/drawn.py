@@ -1,0 +1,163 @@
+"""Least squares whose examples are drawn from keys whenever somebody looks at them: only their weights are stored.
+
+Axes: m nodes, q examples per node (padded with weight 0), n parameters.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array, lax
+from jax.typing import ArrayLike, DTypeLike
+
+from jdfl import checks, ops, struct
+from jdfl.keys import typed_key
+from jdfl.problems.linear import LinearRegression
+from jdfl.problems.stack import EIGEN_STEPS, floating
+
+Draw = Callable[[Array], tuple[Array, Array]]  # key -> features [n] and target [] of one example
+_AT_ONCE = 2**20  # numbers in the features of the nodes that are worked on side by side
+_MOST = 2**32  # of nodes, and of examples of one: what a key takes
+
+
+@struct.dataclass
+class DrawnRegression(LinearRegression):
+    """The objective of `LinearRegression` on examples that are `draw(key)` of a key of their own.
+
+    data = node [m], the number of every node; example t of node i has the key fold_in(fold_in(key, i), t). Batches hold
+    (features, targets) as usual, and only what is in them is drawn. A pass over all examples draws them anew.
+    """
+
+    key: Any = None
+    draw: Any = None  # a pytree that can be called
+    features: int = struct.field(pytree_node=False, default=0)  # of one example
+
+    @property
+    def n(self) -> int:
+        """The number of parameters, one per feature."""
+        return self.features
+
+    def each(self, function: Callable[..., Any], *stacked: Any) -> Any:
+        """`function` of every node's rows of `stacked`, leaves [m, ...], for so many nodes side by side as fit."""
+        leaves = jax.tree.leaves(stacked)
+        m, size = leaves[0].shape[0], max(1, _AT_ONCE // (self.weight.shape[-1] * self.n))
+        if size >= m or not any(leaf.dtype == self.data.dtype for leaf in leaves):  # batches have been drawn
+            return jax.vmap(function)(*stacked)
+        return lax.map(lambda rows: function(*rows), stacked, batch_size=size)
+
+    def examples(self, node: Array, places: Array) -> tuple[Array, Array]:
+        """The examples of a node at some places [b]: features [b, n], targets [b]."""
+        own = jax.random.fold_in(self.key, node)
+        return jax.vmap(lambda t: self.draw(jax.random.fold_in(own, t)))(places)
+
+    def made(self, data: Any) -> tuple[Array, Array]:
+        """A batch as it is; all examples of a node, where `data` is its number."""
+        if isinstance(data, tuple):
+            return data
+        return self.examples(data, jnp.arange(self.weight.shape[-1], dtype=jnp.uint32))
+
+    def take(self, data: Any, chosen: Array) -> tuple[Array, Array]:
+        """The examples `chosen` [b] of one node, or of a batch."""
+        return super().take(data, chosen) if isinstance(data, tuple) else self.examples(data, chosen)
+
+    def losses(self, w: Array, data: Any) -> Array:
+        """The loss of every example [q]."""
+        return super().losses(w, self.made(data))
+
+    def example_gradients(self, w: Array, data: Any) -> Array:
+        """The gradient of every single example's loss [q, n]."""
+        return super().example_gradients(w, self.made(data))
+
+    def slopes(self, w: Array, data: Any) -> Array:
+        """<a_t, w> - b_t [q]."""
+        return super().slopes(w, self.made(data))
+
+    def feature_lengths(self, data: Any, norm: str) -> Array:
+        """||a_t|| [q]."""
+        return super().feature_lengths(self.made(data), norm)
+
+    def spread(self, slopes: Array, data: Any) -> Array:
+        """A^T slopes [n]."""
+        return super().spread(slopes, self.made(data))
+
+    def stored(self) -> LinearRegression:
+        """The same problem with its examples in memory, 4 m q n bytes or more; padding is zero."""
+        A, b = jax.jit(lambda problem: problem.each(problem.made, problem.data))(self)
+        real = self.weight > 0
+        data = jnp.where(real[:, :, None], A, 0), jnp.where(real, b, 0)
+        return LinearRegression(data, self.weight, self.curvature, self.truth, self.test, self.start, name=self.name)
+
+    def check_data(self) -> None:
+        """Refuse data that are not the numbers of nodes, and examples of the first and last node that are unfit."""
+        checks.shape((self.m,), "It has the numbers of the nodes.", data=self.data)
+        for i in (0, self.m - 1):
+            A, b = self.examples(self.data[i], jnp.arange(min(4, self.weight.shape[1]), dtype=jnp.uint32))
+            checks.finite(f"See what draw(key) gives for node {i}.", features=A, targets=b)
+
+
+def drawn_regression(
+    draw: Draw,
+    sizes: ArrayLike | Sequence[int],
+    *,
+    key: int | Array = 0,
+    truth: ArrayLike | None = None,
+    rows: int | None = None,
+    name: str = "drawn regression",
+    dtype: DTypeLike = jnp.float32,
+) -> DrawnRegression:
+    """Least squares on sizes[i] examples of node i, made by `draw(key) -> (features [n], target [])` and never stored.
+
+    `draw` is a pure function in JAX; what it captures is compiled in, unless it is a pytree that can be called, such as
+    a `jax.tree_util.Partial`. 4 bytes per example are stored, and the curvature of every node, for which all are drawn
+    once. `rows` is q, the largest size unless it is given. ValueError for sizes that are not whole numbers from 1, and
+    for draws of another shape or type.
+    """
+    kind = floating(dtype)
+    counts = np.asarray(sizes)
+    checks.shape((None,), "It has the number of examples of every node.", sizes=counts)
+    if counts.size == 0 or not np.issubdtype(counts.dtype, np.integer) or counts.min() < 1 or counts.max() >= _MOST:
+        raise ValueError(f"Expected sizes of whole numbers from 1, one for every node, got sizes = {sizes!r}.")
+    if not callable(draw):
+        raise ValueError(f"Expected draw to be a function of a key, got draw = {draw!r}.")
+    own = typed_key(key)
+    found: Any = jax.eval_shape(draw, own)
+    shapes = [(leaf.shape, leaf.dtype) for leaf in jax.tree.leaves(found)]
+    if not isinstance(found, tuple) or len(shapes) != 2 or [len(s) for s, _ in shapes] != [1, 0]:
+        raise ValueError(f"Expected draw(key) to give features [n] and a target [], got {found}.")
+    if any(given != kind for _, given in shapes):
+        raise ValueError(f"Expected draw(key) to give {kind}, got {[str(given) for _, given in shapes]}.")
+    n = shapes[0][0][0]
+    if truth is not None:
+        checks.shape((n,), truth=truth)
+    q = int(counts.max()) if rows is None else rows
+    checks.whole(int(counts.max()), remedy="It is the largest of the sizes or more.", rows=q)
+    problem = DrawnRegression(
+        data=jnp.arange(len(counts), dtype=jnp.uint32),
+        weight=jnp.asarray(np.arange(q)[None] < counts[:, None], kind),
+        curvature=jnp.zeros((len(counts),), kind),
+        truth=None if truth is None else jnp.array(truth, kind),
+        name=name,
+        key=own,
+        draw=draw if jax.tree.leaves(draw) != [draw] else jax.tree_util.Partial(draw),
+        features=n,
+    )
+    return replace(problem, curvature=_curvature(problem))
+
+
+@jax.jit
+def _curvature(problem: DrawnRegression) -> Array:
+    """lambda_max(A_i^T diag(weight_i) A_i) / sum_t weight[i,t] of every node [m]."""
+    start = jax.random.normal(jax.random.key(0), (problem.n,), problem.dtype)
+
+    def one(node: Array, weight: Array) -> Array:
+        A, _ = problem.made(node)
+
+        def gram(x: Array) -> Array:
+            return jnp.dot(weight * jnp.dot(A, x, precision=ops.HIGHEST), A, precision=ops.HIGHEST)
+
+        return ops.largest_eigenvalue(gram, start, EIGEN_STEPS) / jnp.sum(weight)
+
+    return problem.each(one, problem.data, problem.weight)
