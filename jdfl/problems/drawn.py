@@ -85,7 +85,7 @@ class DrawnRegression(LinearRegression):
 
     def stored(self) -> LinearRegression:
         """The same problem with its examples in memory, 4 m q n bytes or more; padding is zero."""
-        A, b = jax.jit(lambda problem: problem.each(problem.made, problem.data))(self)
+        A, b = _every_example(self)
         real = self.weight > 0
         data = jnp.where(real[:, :, None], A, 0), jnp.where(real, b, 0)
         return LinearRegression(data, self.weight, self.curvature, self.truth, self.test, self.start, name=self.name)
@@ -145,6 +145,12 @@ def drawn_regression(
         features=n,
     )
     return replace(problem, curvature=_curvature(problem))
+
+
+@jax.jit
+def _every_example(problem: DrawnRegression) -> tuple[Array, Array]:
+    """The examples of all nodes: features [m, q, n], targets [m, q]."""
+    return problem.each(problem.made, problem.data)
 
 
 @jax.jit
