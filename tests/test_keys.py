@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from jdfl.keys import typed_key
 
 SEEDS = st.integers(0, 2**32 - 1)
-SHAPES = st.lists(st.integers(0, 5), max_size=3).map(tuple)
+SHAPES = st.sampled_from([(), (0,), (5,), (2, 3), (4, 1, 2)])  # each is compiled
 
 
 def same(a, b):
@@ -22,7 +22,7 @@ def same(a, b):
     np.testing.assert_array_equal(a, b)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(SEEDS, SEEDS, SHAPES)
 def test_words_splits_and_folds_are_those_of_jax(seed, data, shape):
     ours, theirs = typed_key(seed), jax.random.key(seed)
