@@ -20,15 +20,16 @@ from jdfl.problems.stack import EIGEN_STEPS, floating
 
 Draw = Callable[[Array], tuple[Array, Array]]  # key -> features [n] and target [] of one example
 _AT_ONCE = 2**20  # numbers in the features of the nodes that are worked on side by side
-_MOST = 2**32  # of nodes, and of examples of one: what a key takes
+_MOST = 2**32  # examples of a node: as many numbers as a key takes
+_EXAMPLES = 36  # purpose of the key, so that a run with the same seed draws from other ones
 
 
 @struct.dataclass
 class DrawnRegression(LinearRegression):
     """The objective of `LinearRegression` on examples that are `draw(key)` of a key of their own.
 
-    data = node [m], the number of every node; example t of node i has the key fold_in(fold_in(key, i), t). Batches hold
-    (features, targets) as usual, and only what is in them is drawn. A pass over all examples draws them anew.
+    data = node [m], the number of every node; example t of node i has the key fold_in(fold_in(self.key, i), t). Batches
+    hold (features, targets) as usual, and only what is in them is drawn. A pass over all examples draws them anew.
     """
 
     key: Any = None
@@ -88,7 +89,8 @@ class DrawnRegression(LinearRegression):
         A, b = _every_example(self)
         real = self.weight > 0
         data = jnp.where(real[:, :, None], A, 0), jnp.where(real, b, 0)
-        return LinearRegression(data, self.weight, self.curvature, self.truth, self.test, self.start, name=self.name)
+        told = {"shared": self.shared, "name": self.name}
+        return LinearRegression(data, self.weight, self.curvature, self.truth, self.test, self.start, **told)
 
     def check_data(self) -> None:
         """Refuse data that are not the numbers of nodes, and examples of the first and last node that are unfit."""
@@ -122,7 +124,7 @@ def drawn_regression(
         raise ValueError(f"Expected sizes of whole numbers from 1, one for every node, got sizes = {sizes!r}.")
     if not callable(draw):
         raise ValueError(f"Expected draw to be a function of a key, got draw = {draw!r}.")
-    own = typed_key(key)
+    own = jax.random.fold_in(typed_key(key), _EXAMPLES)
     found: Any = jax.eval_shape(draw, own)
     shapes = [(leaf.shape, leaf.dtype) for leaf in jax.tree.leaves(found)]
     if not isinstance(found, tuple) or len(shapes) != 2 or [len(s) for s, _ in shapes] != [1, 0]:

@@ -21,6 +21,7 @@ def test_what_is_stored_is_the_weights():
     check_problem(stored)
     assert sum(leaf.size for leaf in jax.tree.leaves((drawn.data, drawn.weight, drawn.curvature))) < M * (9 + 3)
     assert stored.data[0].shape == (M, 9, N)
+    assert drawn.replace(shared=7).stored().n_shared == 7
     assert not np.asarray(stored.data[0])[np.asarray(stored.weight) == 0].any()
 
 
@@ -93,7 +94,7 @@ def test_a_draw_of_ones_own():
     problem = drawn_regression(draw, [2, 1, 4, 4], key=jax.random.key(5))
     assert (problem.m, problem.n, problem.weight.shape[1]) == (4, 3, 4)
     np.testing.assert_allclose(optimum(problem).w, [1, 0, 0], atol=1e-5)
-    key = jax.random.fold_in(jax.random.fold_in(jax.random.key(5), 2), 3)
+    key = jax.random.fold_in(jax.random.fold_in(jax.random.fold_in(jax.random.key(5), 36), 2), 3)
     np.testing.assert_array_equal(problem.stored().data[0][2, 3], draw(key)[0])
 
 
