@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import jax
@@ -19,6 +19,7 @@ from jax import Array
 
 import jdfl
 from benchmarks.common import Row, interleaved, options, ratios, report, row
+from benchmarks.machine import read_sum
 from jdfl import loop, ops, struct
 from jdfl.algorithms import ceps as module
 from jdfl.base import Info, Round
@@ -140,8 +141,8 @@ def against_numpy(m: int, n: int, repeats: int) -> list[Row]:
     paper = jdfl.CEPS.paper(S, rate=RATE, epsilon=EPSILON)
     kinds = {"Phi per sender": {}, "shared Phi": {"shared": True}, "double Hadamard": {"ensemble": "hadamard"}}
     runs, settings = {}, {}
-    for kind, fields in kinds.items():
-        codec = jdfl.OneBit(inverse="paper", **fields)
+    for kind, choice in kinds.items():
+        codec = jdfl.OneBit(inverse="paper", **choice)
         runs[kind], settings[kind] = rounds_of(replace(paper, codec=codec), here, 200, stop)
     double, single = (NumpyRun(here, settings["Phi per sender"], dtype) for dtype in (np.float64, np.float32))
     seconds = interleaved(runs | {"numpy float64": double, "numpy float32": single}, repeats)
@@ -164,7 +165,7 @@ def _stored(setting: Any) -> int:
 def against_masked(m: int, n: int, repeats: int, rounds: int = 60) -> list[Row]:
     here = setup(m, n)
     algorithm = jdfl.CEPS.paper(S, rate=RATE, one_bit=False)
-    masked = Masked(**{name: getattr(algorithm, name) for name in algorithm.__dataclass_fields__})
+    masked = Masked(**{one.name: getattr(algorithm, one.name) for one in fields(algorithm)})
     blocks, setting = rounds_of(algorithm, here, rounds)
     everything, _ = rounds_of(masked, here, rounds)
     same = np.allclose(blocks().state.w, everything().state.w, rtol=1e-5, atol=1e-6)
@@ -201,13 +202,9 @@ def decoder(n: int, d: int, repeats: int, vectors: int = 64) -> list[Row]:
         groups = phi.reshape(-1, 4, n, d), c.reshape(-1, 4, d)
         return jax.lax.map(lambda group: gpsp(Stored(group[0]), group[1], S, n), groups)
 
-    @jax.jit
-    def total(phi: Array) -> Array:
-        return jnp.sum(phi)
-
     found = decode(here, c)
     passes = float(jnp.sum(jnp.max(found.iterations, axis=1)) * 4)
-    seconds = interleaved({"decode": lambda: decode(here, c), "sum": lambda: total(here)}, repeats)
+    seconds = interleaved({"decode": lambda: decode(here, c), "sum": lambda: read_sum(here)}, repeats)
     rate = [passes * n * d * 4 / time / 1e9 for time in seconds["decode"]]
     plain = [here.nbytes / time / 1e9 for time in seconds["sum"]]
     case = f"GPSP n={n} d={d} s={S}"
@@ -266,7 +263,7 @@ def main(arguments: Sequence[str] | None = None) -> list[Row]:
     ]
     if chosen.quick:
         rows = [replace(one, goal="", met=None) for one in rows]  # goals are about the real sizes
-    report(f"CEPS on {jax.devices()[0].device_kind}, {os.cpu_count()} cores", rows, chosen.out, NAME)
+    report("CEPS", rows, chosen.out, NAME, chosen.quick)
     return rows
 
 

@@ -8,7 +8,6 @@ writes and reads [m, q, n]. The clip is the median length, so that it shortens h
 Axes: m nodes, q examples per node, n parameters.
 """
 
-import os
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -146,7 +145,7 @@ def main(arguments: Sequence[str] | None = None) -> list[Row]:
     rows += [line for name in ("linear", "logistic") for line in of_rounds(name, given[name], network, rounds, repeats)]
     if chosen.quick:
         rows = [replace(one, goal="", met=None) for one in rows]  # goals are for real sizes
-    report(f"Clipping on {jax.devices()[0].device_kind}, {os.cpu_count()} cores", rows, chosen.out, NAME)
+    report("Clipped gradients of single examples", rows, chosen.out, NAME, chosen.quick)
     return rows
 
 

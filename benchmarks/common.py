@@ -1,13 +1,24 @@
 """The contract of every benchmark: `python -m benchmarks.NAME [--quick] [--out DIR]`.
 
-It prints a table and writes DIR/NAME.json, a list of rows (case, measure, value, unit, goal, met). Variants that are
-compared run interleaved in one process, after compilation; the value is a median and the spread is shown beside it.
+It prints a table and writes DIR/NAME.json: the machine, and rows (case, measure, value, unit, goal, met, spread).
+Variants that are compared run interleaved in one process, after compilation; the value is a median and the spread is
+shown beside it.
+
+A benchmark is a file of this folder with
+
+    a docstring        its first line says what is measured, in lists and on the page
+    NAME = "..."       the file's own name
+    NEEDS = ("...",)   packages it imports that jdfl does not need, where there are any; it is skipped without them
+    main(arguments)    which ends with `report` and gives the rows
+
+and nothing else has to be told that it is there.
 """
 
 import argparse
+import ast
 import json
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -16,6 +27,10 @@ import jax
 import numpy as np
 from rich.console import Console
 from rich.table import Table
+
+from benchmarks.machine import Machine, describe
+
+FOLDER = Path(__file__).parent
 
 
 @dataclass(frozen=True)
@@ -37,6 +52,43 @@ class Row:
     goal: str = ""
     met: bool | None = None
     spread: str = ""
+
+    def cells(self) -> dict[str, str]:
+        """The fields as a table shows them."""
+        met = "" if self.met is None else "yes" if self.met else "NO"
+        return asdict(self) | {"value": f"{self.value:.3g}", "met": met}
+
+
+@dataclass(frozen=True)
+class Record:
+    """What a benchmark writes."""
+
+    machine: Machine
+    rows: tuple[Row, ...]
+
+
+@dataclass(frozen=True)
+class Benchmark:
+    """A benchmark as it can be known without running it."""
+
+    name: str
+    about: str
+    needs: tuple[str, ...] = ()
+
+
+def discover(folder: Path = FOLDER) -> dict[str, Benchmark]:
+    """All benchmarks of a folder in alphabetical order; their files are read, not imported."""
+    found = {}
+    for path in sorted(folder.glob("*.py")):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        values = {ast.unparse(node.targets[0]): node.value for node in tree.body if isinstance(node, ast.Assign)}
+        functions = {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
+        if "NAME" in values and "main" in functions:
+            name = ast.literal_eval(values["NAME"])
+            about = (ast.get_docstring(tree) or "").partition("\n")[0]
+            needs = ast.literal_eval(values["NEEDS"]) if "NEEDS" in values else ()
+            found[name] = Benchmark(name, about, tuple(needs))
+    return found
 
 
 def options(description: str, arguments: Sequence[str] | None = None) -> Options:
@@ -93,17 +145,30 @@ def compilations() -> int:
     return _compiled
 
 
-def report(title: str, rows: Sequence[Row], out: Path, name: str) -> None:
-    """Print the table and write DIR/NAME.json."""
-    table = Table(title=title)
-    for column in ("case", "measure", "value", "unit", "goal", "met", "spread"):
-        table.add_column(column, no_wrap=True)
-    for one in rows:
-        met = "" if one.met is None else "yes" if one.met else "NO"
-        table.add_row(one.case, one.measure, f"{one.value:.3g}", one.unit, one.goal, met, one.spread)
-    console = Console()
-    console.width = max(console.width, Console(width=1000).measure(table).maximum)
-    console.print(table)
+def report(title: str, rows: Sequence[Row], out: Path, name: str, quick: bool = False) -> None:
+    """Print the table and write DIR/NAME.json; `quick` measures the machine's bandwidth on little memory."""
+    show(title, [one.cells() for one in rows])
+    record = Record(describe(quick), tuple(rows))
+    print(record.machine)
     path = out / f"{name}.json"
-    path.write_text(json.dumps([asdict(one) for one in rows], indent=1) + "\n")
+    path.write_text(json.dumps(asdict(record), indent=1) + "\n", encoding="utf-8")
     print("written:", path)
+
+
+def read(path: Path) -> Record:
+    """What `report` wrote."""
+    told = json.loads(path.read_text(encoding="utf-8"))
+    return Record(Machine(**told["machine"]), tuple(Row(**one) for one in told["rows"]))
+
+
+def show(title: str, lines: Iterable[Mapping[str, str]]) -> None:
+    """Print a table of lines that have the same columns, as wide as it gets."""
+    lines = list(lines)
+    table = Table(title=title)
+    for column in lines[0] if lines else ():
+        table.add_column(column, no_wrap=True)
+    for line in lines:
+        table.add_row(*line.values())
+    console = Console(markup=False)  # [m, n] is no style
+    console.width = max(console.width, Console(width=1000, markup=False).measure(table).maximum)
+    console.print(table)

@@ -6,7 +6,6 @@ Run `python -m benchmarks.doadp [--quick] [--out DIR]`; two minutes on two cores
 largest entries are found. Memory is the peak of a process of its own, for few rounds and for ten times as many.
 """
 
-import os
 import resource
 import subprocess
 import sys
@@ -118,7 +117,7 @@ def main(arguments: Sequence[str] | None = None) -> list[Row]:
     rows += memory(records, 100 if chosen.quick else 2000)
     if chosen.quick:
         rows = [replace(one, goal="", met=None) for one in rows]  # goals are about the real sizes
-    report(f"DO-ADP on {jax.devices()[0].device_kind}, {os.cpu_count()} cores", rows, chosen.out, NAME)
+    report("DO-ADP", rows, chosen.out, NAME, chosen.quick)
     return rows
 
 

@@ -17,6 +17,7 @@ from jax import Array, lax
 
 import jdfl
 from benchmarks.common import interleaved, options, ratios, report, row
+from benchmarks.machine import read_max, read_sum
 from jdfl import loop
 
 NAME = "dpsgd_overhead"
@@ -37,18 +38,6 @@ def by_hand(x: Array, A: Array, b: Array, W: tuple[Array, Array, Array], rounds:
         return mixed - LR * g
 
     return lax.fori_loop(0, rounds, one, x)
-
-
-@jax.jit
-def read_sum(A: Array) -> Array:
-    """The features, read once."""
-    return jnp.sum(A)
-
-
-@jax.jit
-def read_max(A: Array) -> Array:
-    """The features, read once in another way."""
-    return jnp.max(A)
 
 
 def of_jdfl(setting: loop.Setting, rounds: int) -> Any:
@@ -106,7 +95,7 @@ def main(arguments: Sequence[str] | None = None) -> list[Any]:
         ]
     if chosen.quick:
         rows = [replace(one, goal="", met=None) for one in rows]  # goals are for real sizes
-    report("D-PSGD on least squares, full gradients, 8-regular network", rows, chosen.out, NAME)
+    report("D-PSGD on least squares, full gradients, 8-regular network", rows, chosen.out, NAME, chosen.quick)
     return rows
 
 

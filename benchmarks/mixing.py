@@ -3,7 +3,6 @@
 Run `python -m benchmarks.mixing [--quick] [--out DIR]`; half a minute on two cores.
 """
 
-import os
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
@@ -65,7 +64,7 @@ def main(arguments: Sequence[str] | None = None) -> list[Row]:
     rows = [line for network, n, hubs in cases for line in one_case(network, n, repeats, hubs)]
     if chosen.quick:
         rows = [one if one.unit == "" else replace(one, goal="", met=None) for one in rows]  # goals are for real sizes
-    report(f"Mixing on {jax.devices()[0].device_kind}, {os.cpu_count()} cores", rows, chosen.out, NAME)
+    report("Mixing on networks with hubs", rows, chosen.out, NAME, chosen.quick)
     return rows
 
 

@@ -3,7 +3,6 @@
 Run `python -m benchmarks.noise [--quick] [--out DIR]`; half a minute on two cores.
 """
 
-import os
 import sys
 from collections.abc import Sequence
 from functools import partial
@@ -41,7 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> list[Row]:
     chosen = options("Speed of noise", arguments)
     sizes = ((3, 50),) if chosen.quick else ((20, 2000), (128, 1000), (4096, 1000), (10, 24_324))
     rows = [line for kind in SAMPLERS for size in sizes for line in compared(*size, kind, 2 if chosen.quick else 31)]
-    report(f"Noise on {jax.devices()[0].device_kind}, {os.cpu_count()} cores", rows, chosen.out, NAME)
+    report("Noise", rows, chosen.out, NAME, chosen.quick)
     return rows
 
 

@@ -53,7 +53,7 @@ def main(arguments: Sequence[str] | None = None) -> list[Any]:
     ]
     if chosen.quick:
         rows = [replace(one, goal="", met=None) for one in rows]  # goals are for real sizes
-    report("A sweep as one program", rows, chosen.out, NAME)
+    report("A sweep as one program", rows, chosen.out, NAME, chosen.quick)
     return rows
 
 

@@ -130,7 +130,7 @@ def test_verdict_says_from_where_on_something_is_learnt():
 @pytest.mark.timeout(600)
 def test_clipping_benchmark_writes_its_rows(tmp_path):
     rows = clipping.main(["--quick", "--out", str(tmp_path)])
-    written = json.loads((tmp_path / "clipping.json").read_text())
+    written = json.loads((tmp_path / "clipping.json").read_text())["rows"]
     assert len(written) == len(rows)
     assert all(set(one) >= BENCHMARK_ROW for one in written)
     cases = {one.case.split(" m=")[0] for one in rows if one.measure == "clipped / plain"}

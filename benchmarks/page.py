@@ -1,0 +1,48 @@
+"""The page of figures in the documentation, made of benchmarks/results by `python -m benchmarks --page`."""
+
+from pathlib import Path
+
+from benchmarks.common import FOLDER, Benchmark, Record, discover, read
+
+RESULTS = FOLDER / "results"
+PAGE = FOLDER.parent / "docs" / "benchmarks.md"
+
+HEAD = """# Benchmarks
+
+<!-- Made by `python -m benchmarks --page` of the files in benchmarks/results: change those. -->
+
+Every figure is a median of runs in one process; what is compared takes turns, and a ratio is formed turn by turn, so
+that a machine that becomes slower does so for both. The spread is the least and the greatest, and of how many.
+`python -m benchmarks` measures all of it, `python -m benchmarks NAME ... --out benchmarks/results` some.
+"""
+
+
+def page(results: Path = RESULTS) -> str:
+    """The whole page in Markdown: a section for every benchmark that has figures, in alphabetical order."""
+    known = discover()
+    strange = sorted(path.name for path in results.glob("*.json") if path.stem not in known)
+    if strange:
+        raise ValueError(f"Expected figures of benchmarks in {results.name}, found {', '.join(strange)}.")
+    paths = {name: results / f"{name}.json" for name in known}
+    return "\n".join([HEAD, *(section(known[name], read(path)) for name, path in paths.items() if path.exists())])
+
+
+def section(benchmark: Benchmark, record: Record) -> str:
+    """What was asked, how it is run, where it was, and the figures."""
+    lines = [list(one.cells().values()) for one in record.rows]
+    heads = [list(record.rows[0].cells()), ["---"] * len(lines[0])]
+    table = ["| " + " | ".join(map(_plain, line)) + " |" for line in [*heads, *lines]]
+    about = f"{benchmark.about}\n\n`python -m benchmarks.{benchmark.name}`\n\n{record.machine}."
+    return f"## {benchmark.name}\n\n{about}\n\n" + "\n".join(table) + "\n"
+
+
+def _plain(text: str) -> str:
+    """Text that Markdown takes for nothing else."""
+    return "".join("\\" + letter if letter in r"\|*_[]" else letter for letter in text).replace("<", "&lt;")
+
+
+def write(path: Path = PAGE) -> Path:
+    """Write the page; its place."""
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(page(), encoding="utf-8")
+    return path

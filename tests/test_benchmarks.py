@@ -1,0 +1,187 @@
+"""The suite of benchmarks: what is found, run and skipped, what is written, and the page made of it."""
+
+import json
+import platform
+import subprocess
+import sys
+from dataclasses import asdict
+from types import SimpleNamespace
+
+import jax.numpy as jnp
+import pytest
+
+from benchmarks import __main__ as suite
+from benchmarks import common, machine, page
+from benchmarks.common import Benchmark, Record, Row
+from benchmarks.machine import Machine
+
+KNOWN = common.discover()
+GOOD = Row("a", "top_k / jdfl", 2.5, "x", ">= 2", True, "2–3 (of 3)")
+MISSED = Row("b", "jdfl / top_k", 3.0, "x", "< 2", False)
+FILE = '"""One line.\n\nMore."""\n\nimport nothing_of_this_name\n\nNAME = "new"\n%s\n\ndef main(arguments):\n    pass\n'
+
+
+def written(folder, name, *rows):
+    """A file as `report` writes it."""
+    (folder / f"{name}.json").write_text(json.dumps(asdict(Record(Machine(cpu="some", cores=2), rows))))
+
+
+@pytest.fixture
+def processes(monkeypatch):
+    """Stand-ins by name for what a benchmark's process does: a function of the folder that gives the exit code."""
+    doings, commands = {}, []
+
+    def run(command):
+        commands.append(command)
+        return SimpleNamespace(returncode=doings[command[3].removeprefix("benchmarks.")](command[5]))
+
+    monkeypatch.setattr(suite.subprocess, "run", run)
+    monkeypatch.setattr(suite, "discover", lambda: {name: Benchmark(name, "About.") for name in sorted(doings)})
+    return SimpleNamespace(doings=doings, commands=commands)
+
+
+@pytest.mark.parametrize("name", KNOWN)
+def test_every_benchmark_keeps_the_contract(name):
+    found = KNOWN[name]
+    path = common.FOLDER / f"{found.name}.py"
+    assert path.is_file(), "NAME is the file's name"
+    assert found.about.endswith(".")
+    assert f"python -m benchmarks.{name} [--quick] [--out DIR]" in path.read_text()
+
+
+def test_files_beside_the_benchmarks_are_none():
+    assert not {"common", "machine", "page", "torch_loop", "__main__"} & set(KNOWN)
+    assert list(KNOWN) == sorted(KNOWN)
+    assert KNOWN["partpsp_vs_loop"].needs == ("torch",)
+
+
+def test_a_new_file_is_found_without_being_imported(tmp_path):
+    (tmp_path / "new.py").write_text(FILE % 'NEEDS = ("nothing_of_this_name",)')
+    (tmp_path / "helper.py").write_text('"""No NAME."""\n')
+    assert common.discover(tmp_path) == {"new": Benchmark("new", "One line.", ("nothing_of_this_name",))}
+
+
+def test_names_are_run_once_in_the_documented_order():
+    assert suite.chosen([], "abc") == ["a", "b", "c"]
+    assert suite.chosen(["c", "a", "c"], "abc") == ["a", "c"]
+
+
+@pytest.mark.parametrize("arguments", [["noize"], ["--list", "noize"], ["--page", "noise"], ["--page", "--list"]])
+def test_wrong_arguments_end_with_usage(arguments, capsys):
+    with pytest.raises(SystemExit) as ended:
+        suite.main(arguments)
+    assert ended.value.code == 2
+    said = capsys.readouterr().err
+    assert "usage" in said
+    assert ("nearest is 'noise'" in said) == ("noize" in arguments)
+
+
+def test_the_list_says_what_every_benchmark_measures(capsys):
+    assert suite.main(["--list"]) == 0
+    said = capsys.readouterr().out
+    assert all(name in said and found.about in said for name, found in KNOWN.items())
+
+
+def test_a_goal_that_is_not_met_is_shown_and_no_crash(processes, tmp_path, capsys):
+    processes.doings["one"] = lambda _: written(tmp_path, "one", GOOD, MISSED, Row("c", "free", 1.0, "s")) or 0
+    assert suite.main(["--out", str(tmp_path)]) == 0
+    assert processes.commands == [[sys.executable, "-u", "-m", "benchmarks.one", "--out", str(tmp_path)]]
+    said = capsys.readouterr().out
+    assert ["NO" in line for line in said.splitlines() if line.startswith("│ one")] == [False, True]
+    assert "1 of 1 benchmarks measured, 1 of 2 goals met" in said
+    assert "free" not in said
+
+
+def test_a_crash_is_told_and_the_others_still_run(processes, tmp_path, capsys):
+    processes.doings |= {"a": lambda _: 3, "b": lambda _: written(tmp_path, "b", GOOD) or 0}
+    assert suite.main(["--quick", "--out", str(tmp_path)]) == 1
+    assert [command[-1] for command in processes.commands] == ["--quick", "--quick"]
+    said = capsys.readouterr().out
+    assert "a crashed with exit code 3" in said
+    assert "1 of 2 benchmarks measured" in said
+
+
+def test_figures_of_an_earlier_time_are_not_taken_for_new_ones(processes, tmp_path, capsys):
+    written(tmp_path, "quiet", GOOD)
+    processes.doings["quiet"] = lambda _: 0
+    assert suite.main(["--out", str(tmp_path)]) == 0
+    assert "quiet skipped: it wrote no figures" in capsys.readouterr().out
+
+
+def test_a_benchmark_without_its_packages_is_skipped_by_name(processes, tmp_path):
+    done = suite.measure(Benchmark("a", "About.", ("jax", "nothing_of_this_name")), False, tmp_path)
+    assert done.why == "skipped: nothing_of_this_name is not installed"
+    assert (done.crashed, processes.commands) == (False, [])
+
+
+def test_a_machine_is_described_without_its_name(monkeypatch):
+    monkeypatch.setattr(machine, "bandwidth", lambda quick: (70.0, 50.0))
+    here = machine.describe()
+    assert all(value is not None for value in asdict(here).values())
+    assert (here.backend, here.read_gb_per_s, here.copy_gb_per_s) == ("cpu", 70.0, 50.0)
+    assert not platform.node() or platform.node() not in json.dumps(asdict(here)).split('"')
+    assert str(here).endswith("reading 70 GB/s, copying 50 GB/s")
+
+
+def test_a_machine_says_what_is_known_of_it():
+    assert str(Machine(cpu="some", cores=1, jax="1.2")) == "some, 1 core, jax 1.2, bandwidth not recorded"
+    gpu = Machine(cpu="some", cores=16, memory_gb=127.6, backend="gpu", device="H200", devices=1, read_gb_per_s=4000.0)
+    assert str(gpu) == "some, 16 cores, 128 GB, 1 device H200, reading 4e+03 GB/s"
+
+
+def test_bandwidth_is_measured_in_memory_that_is_there_already(monkeypatch):
+    x, to = jnp.ones((64, 64), jnp.float32), jnp.zeros((64, 64), jnp.float32)
+    place = to.unsafe_buffer_pointer()
+    assert machine.negative(x, to).unsafe_buffer_pointer() == place
+    monkeypatch.setattr(machine, "QUICK", (64, 64))
+    assert all(rate > 0 for rate in machine.bandwidth(quick=True))
+
+
+def test_what_is_reported_is_read_back(monkeypatch, tmp_path, capsys):
+    monkeypatch.setattr(common, "describe", lambda quick: Machine(cpu="some", devices=2 if quick else 1))
+    common.report("title", [GOOD, MISSED], tmp_path, "name", quick=True)
+    assert common.read(tmp_path / "name.json") == Record(Machine(cpu="some", devices=2), (GOOD, MISSED))
+    common.show("title", [{"shape": "[m, n]"}])
+    assert "[m, n]" in capsys.readouterr().out
+
+
+def test_a_section_of_the_page_is_plain_markdown():
+    said = page.section(Benchmark("one", "About."), Record(Machine(cpu="some"), (GOOD, Row("|b|", "<", 1234.5, ""))))
+    assert said.splitlines() == [
+        "## one",
+        "",
+        "About.",
+        "",
+        "`python -m benchmarks.one`",
+        "",
+        "some, bandwidth not recorded.",
+        "",
+        "| case | measure | value | unit | goal | met | spread |",
+        "| --- | --- | --- | --- | --- | --- | --- |",
+        r"| a | top\_k / jdfl | 2.5 | x | >= 2 | yes | 2–3 (of 3) |",
+        r"| \|b\| | &lt; | 1.23e+03 |  |  |  |  |",
+    ]
+
+
+def test_figures_of_no_benchmark_are_refused(tmp_path):
+    written(tmp_path, "nothing_of_this_name", GOOD)
+    with pytest.raises(ValueError, match="found nothing_of_this_name"):
+        page.page(tmp_path)
+
+
+def test_the_page_in_the_repository_is_what_the_figures_give():
+    assert page.PAGE.read_text(encoding="utf-8") == page.page(), "run python -m benchmarks --page"
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_small_benchmarks_run_from_the_one_entry_point(tmp_path):
+    command = [sys.executable, "-m", "benchmarks", "noise", "dpsgd_overhead", "--quick", "--out", str(tmp_path)]
+    said = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    assert (
+        said.index("dpsgd_overhead (1 of 2)") < said.index("noise (2 of 2)") < said.index("2 of 2 benchmarks measured")
+    )
+    for name in ("noise", "dpsgd_overhead"):
+        record = common.read(tmp_path / f"{name}.json")
+        assert record.rows
+        assert record.machine.read_gb_per_s > 0
