@@ -1,0 +1,187 @@
+"""What a round of D-PSGD costs in jdfl and in its peers, decent-bench and gossipy.
+
+Run `python -m benchmarks.peers [--quick] [--out DIR]`; the peers are the optional dependency "peers", and one that is
+not installed is skipped. All do the same work: least squares with full gradients, the same data, network, weights,
+length of steps and rounds, from zero. What they arrive at is compared with jdfl's first, and a difference is an error.
+
+decent-bench mixes first and gossipy steps first, and each is held against jdfl in its own order. How they come to it,
+and what gossipy does that is another method and is timed only, is in benchmarks/peer_decent_bench.py and
+benchmarks/peer_gossipy.py. Set-up and compilation are not timed. Everybody takes a thread a core by itself; on a busy
+machine the peers are faster with one, so they are timed with one as well, and jdfl, always with all, is held against
+the faster. With `taskset -c 0` before it, all have one.
+
+Axes: m nodes, q examples per node, n parameters.
+"""
+
+import importlib
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from importlib.metadata import version
+from types import ModuleType
+from typing import Literal, Protocol
+
+import jax
+import numpy as np
+from threadpoolctl import ThreadpoolController
+
+import jdfl
+from benchmarks.common import Row, interleaved, options, ratios, report, row
+from benchmarks.dpsgd_overhead import of_jdfl
+from jdfl import loop
+from jdfl.network import as_dense
+
+NAME = "peers"
+LR = 1e-2
+DEGREE = 8
+CHECKED, TOLERANCE = 20, 1e-4  # rounds after which parameters are compared, and how far apart they may be, relatively
+
+Order = Literal["mix first", "adapt first"]
+
+
+class AtWork(Protocol):
+    """A peer with the data, on its way."""
+
+    def advance(self, rounds: int) -> None:
+        """Go some rounds on."""
+        ...
+
+    def parameters(self) -> np.ndarray:
+        """[m, n], where they are the same as jdfl's."""
+        ...
+
+
+@dataclass(frozen=True)
+class Peer:
+    """A package; its module here has SAME, the ways in which it does D-PSGD, and OTHER, which are other methods."""
+
+    package: str
+    module: str
+    order: Order  # of its D-PSGD
+    goal: str  # for each of its ways over jdfl, at real sizes
+    below: str  # the package that computes
+    install: str
+
+
+PEERS = (
+    Peer("decent-bench", "benchmarks.peer_decent_bench", "mix first", ">= 6", "numpy", "with Python 3.13 or newer"),
+    Peer("gossipy-dfl", "benchmarks.peer_gossipy", "adapt first", ">= 10", "torch", "with PyTorch and torchvision"),
+)
+
+
+@dataclass(frozen=True)
+class Work:
+    """What everybody is given; nodes begin at zero."""
+
+    A: np.ndarray  # [m, q, n] features
+    b: np.ndarray  # [m, q] targets
+    network: jdfl.network.Static
+    lr: float = LR
+
+    @property
+    def W(self) -> np.ndarray:
+        """The mixing matrix [m, m]."""
+        return np.asarray(as_dense(self.network.graph))
+
+    @property
+    def case(self) -> str:
+        """Its size."""
+        m, q, n = self.A.shape
+        return f"m={m} n={n} q={q}"
+
+    def jdfl(self, order: Order, rounds: int) -> Callable[[], jax.Array]:
+        """A function that goes `rounds` rounds on and gives the parameters [m, n]."""
+        problem = jdfl.problems.linear_regression(self.A, self.b)
+        algorithm = jdfl.DPSGD(lr=self.lr, order=order)
+        return of_jdfl(loop.setting(algorithm, problem, self.network, None, jax.random.key(0)), rounds)
+
+
+def work_of(m: int, q: int, n: int, degree: int = DEGREE) -> Work:
+    """Random least squares over a regular network, whose Metropolis weights are 1 / (degree + 1)."""
+    draw = np.random.default_rng(0)
+    A = draw.standard_normal((m, q, n), np.float32)
+    b = draw.standard_normal((m, q), np.float32)
+    return Work(A, b, jdfl.network.k_regular(m, degree, weights="metropolis", format="padded"))
+
+
+def installed(peers: Sequence[Peer] = PEERS) -> dict[Peer, ModuleType]:
+    """The peers' modules; those that are not installed are named and left out."""
+    found = {}
+    for peer in peers:
+        try:
+            found[peer] = importlib.import_module(peer.module)
+        except ImportError as missing:
+            print(f"{peer.package} is not installed: skipped ({missing}; pip install 'jdfl[peers]', {peer.install}).")
+    return found
+
+
+def apart(ours: np.ndarray, theirs: np.ndarray) -> float:
+    """The largest difference of parameters [m, n] over the largest parameter."""
+    return float(np.abs(ours - theirs).max() / np.abs(ours).max())
+
+
+def check(name: str, peer: AtWork, work: Work, order: Order) -> Row:
+    """How far apart jdfl and a peer are after some rounds; ValueError where it is too far."""
+    peer.advance(CHECKED)
+    found = apart(np.asarray(work.jdfl(order, CHECKED)()), peer.parameters())
+    if not found <= TOLERANCE:
+        raise ValueError(f"Expected {name} within {TOLERANCE:g} of jdfl after {CHECKED} rounds, got {found:.3g}.")
+    return row(work.case, f"{name}: difference after {CHECKED} rounds", [found], "relative", f"<= {TOLERANCE:g}")
+
+
+def figures(work: Work, modules: dict[Peer, ModuleType], rounds: int, repeats: int) -> list[Row]:
+    """Differences, milliseconds of a round in every way, interleaved, and the peers over jdfl."""
+    rows, ways, held = [], {}, []
+    for peer, module in modules.items():
+        base = f"jdfl, {peer.order}"
+        ways[base] = work.jdfl(peer.order, rounds)
+        for name, make in (module.SAME | module.OTHER).items():
+            at_work = make(work.A, work.b, work.W, work.lr)
+            if name in module.SAME:
+                rows.append(check(name, at_work, work, peer.order))
+            alone = f"{name}, one thread"
+            ways[name] = partial(at_work.advance, rounds)
+            ways[alone] = one_thread(ways[name])
+            held.append((base, (name, alone), peer.goal if name in module.SAME else ""))
+    seconds = interleaved(ways, repeats)
+    for name, times in seconds.items():
+        rows.append(row(work.case, f"a round, {name}", [1e3 * s / rounds for s in times], "ms"))
+    for base, names, goal in held:
+        best = min(names, key=lambda name: float(np.median(seconds[name])))
+        rows.append(row(work.case, f"{best} / {base}", ratios(seconds[best], seconds[base]), "x", goal))
+    return rows
+
+
+def one_thread(advance: Callable[[], None]) -> Callable[[], None]:
+    """The same work, for which BLAS and OpenMP have one thread."""
+    controller = ThreadpoolController()
+
+    def work() -> None:
+        with controller.limit(limits=1):
+            advance()
+
+    return work
+
+
+def main(arguments: Sequence[str] | None = None) -> list[Row]:
+    """All figures; none where no peer is installed."""
+    chosen = options("Rounds of D-PSGD in jdfl, decent-bench and gossipy", arguments)
+    modules = installed()
+    if not modules:
+        return []
+    names = dict.fromkeys(("jax", *(name for peer in modules for name in (peer.below, peer.package))))
+    versions = ", ".join(f"{name} {version(name)}" for name in names)
+    threads = max(pool["num_threads"] for pool in ThreadpoolController().info())
+    rows = []
+    for m, q, n in [(16, 50, 100)] if chosen.quick else [(32, 500, 1000), (128, 500, 1000)]:
+        rows += figures(work_of(m, q, n), modules, 2 if chosen.quick else 3, 2 if chosen.quick else 7)
+    if chosen.quick:
+        rows = [replace(one, goal="", met=None) for one in rows]  # goals are for real sizes
+    title = f"D-PSGD on least squares, full gradients; threads: {threads}, or one where it says so; {versions}"
+    report(title, rows, chosen.out, NAME, chosen.quick)
+    return rows
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
