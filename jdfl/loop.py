@@ -14,10 +14,11 @@ import jax.numpy as jnp
 from jax import Array, lax
 
 from jdfl import metrics as metrics_module
-from jdfl import ops, struct
+from jdfl import nodes, ops, struct
 from jdfl.base import Algorithm, Info, Round
 from jdfl.network.graph import Graph, Network
 from jdfl.problems import Problem
+from jdfl.sharding import Layout
 from jdfl.stopping import StopRule, View
 
 _START, _ROUND, _NETWORK = 1, 2, 3  # purposes of the run's key, and of a round's
@@ -80,7 +81,10 @@ def nameless(named: Any) -> Any:
 
 def _evaluate(carry: Carry, setting: Setting, metrics: tuple[metrics_module.Metric, ...]) -> dict[str, Array]:
     w = setting.algorithm.params(carry.state)
-    values = {metric.__name__: jnp.asarray(metric(w, setting.problem), w.dtype) for metric in metrics}
+    values = {}
+    for metric in metrics:
+        known = (w, setting.problem) if _enough(metric) else (nodes.everyone(w), _whole(setting.problem))
+        values[metric.__name__] = jnp.asarray(metric(*known), w.dtype)
     for name, value in values.items():  # shapes are known while tracing, before anything is compiled
         if value.shape:
             raise ValueError(f"Expected one number from the metric {name!r}, got an array of shape {value.shape}.")
@@ -94,10 +98,30 @@ def _record(carry: Carry, setting: Setting, values: dict[str, Array]) -> Record:
     return Record(carry.rounds, values, counts)
 
 
+def _enough(function: Any) -> bool:
+    """Whether a metric or stop rule is content with this device's rows."""
+    return nodes.share() is None or getattr(function, "on_every_device", False)
+
+
+def _whole(problem: Problem) -> Problem:
+    """The problem with all nodes' rows."""
+    one, two = (jax.eval_shape(problem.nodes, jax.ShapeDtypeStruct((b,), jnp.int32)) for b in (1, 2))
+    return jax.tree.map(lambda x, a, b: x if a.shape == b.shape else nodes.everyone(x), problem, one, two)
+
+
+def _stops(stop: StopRule | None, view: View) -> Array:
+    if stop is None:
+        return jnp.bool_(False)
+    if not _enough(stop):
+        w, communications = nodes.everyone(view.w), nodes.everyone(view.communications)
+        view = View(view.rounds, w, communications, _whole(view.problem))
+    return stop(view)
+
+
 def _first_bad(w: Array) -> Array:
     """The first node [] with a non-finite parameter, or NOWHERE."""
     bad = ~jnp.isfinite(jnp.sum(w * 0, axis=1))  # NaN where there is one or an infinity, in one pass
-    return jnp.where(jnp.any(bad), jnp.argmax(bad).astype(jnp.int32), jnp.int32(NOWHERE))
+    return nodes.lowest(bad, NOWHERE)
 
 
 def _graph(setting: Setting, k: Array, key: Array) -> Graph:
@@ -111,6 +135,7 @@ def _start(setting: Setting, metrics: tuple[metrics_module.Metric, ...]) -> tupl
     begin = Round(k, key, _graph(setting, k, key), setting.node)
     algorithm = setting.algorithm.prepare(setting.problem, begin)
     state, info = algorithm.init(setting.problem, begin)
+    info = nodes.counted(info)
     state = lax.optimization_barrier(state)  # or XLA computes with its constant zeros at compile time
     setting = setting.replace(algorithm=algorithm)  # pyright: ignore[reportAttributeAccessIssue]
     bad = _first_bad(algorithm.params(state))
@@ -133,17 +158,18 @@ def _advance(
         key = jax.random.fold_in(round_key, carry.rounds)
         round = Round(carry.rounds, key, _graph(setting, carry.rounds, key), setting.node)
         state, info = algorithm.step(carry.state, problem, round)
+        info = nodes.counted(info)
         w = algorithm.params(state)
         communications = carry.communications + info.communications
         rounds = carry.rounds + 1
-        stopped = jnp.bool_(False) if stop is None else stop(View(rounds, w, communications, problem))
+        stopped = _stops(stop, View(rounds, w, communications, problem))
         counts = jax.tree.map(jnp.add, carry.counts, info)
         releases = carry.releases + info.releases
         new = Carry(state, rounds, stopped, _first_bad(w), carry.spent, counts, communications, releases)
         if setting.limit is None:
             return new
         # What the round would release has not been sent yet: nothing of it is kept where it is too much.
-        spent = jnp.any(releases > setting.limit)
+        spent = nodes.some(releases > setting.limit)
         kept = jax.tree.map(lambda one, other: jnp.where(spent, one, other), carry, new)
         return kept.replace(spent=spent)
 
@@ -165,23 +191,44 @@ def _advance(
     return lax.scan(stretch, carry, length=records)
 
 
-@partial(jax.jit, static_argnames=("metrics",))
-def start(setting: Setting, metrics: tuple[metrics_module.Metric, ...]) -> tuple[Algorithm, Carry, Record]:
+@partial(jax.jit, static_argnames=("metrics", "layout"))
+def start(
+    setting: Setting, metrics: tuple[metrics_module.Metric, ...], layout: Layout | None = None
+) -> tuple[Algorithm, Carry, Record]:
     """The algorithm with its per-node constants, the carry before round 0, and the record of the start.
 
     What a jitted function gives back is a copy, so the problem stays out of it: its data is the largest thing there is.
     """
-    setting, carry, record = _start(setting, metrics)
-    return setting.algorithm, carry, record
+
+    def begin(setting: Setting) -> tuple[Algorithm, Carry, Record]:
+        setting, carry, record = _start(setting, metrics)
+        return setting.algorithm, carry, record
+
+    if layout is None:
+        return begin(setting)
+    return layout.each_device(begin, (layout.begin,), (layout.algorithm, layout.carry, None))(setting)
 
 
-@partial(jax.jit, static_argnames=("every", "records", "metrics"), donate_argnames=("carry",))
+@partial(jax.jit, static_argnames=("every", "records", "metrics", "layout"), donate_argnames=("carry",))
 def advance(
-    carry: Carry, setting: Setting, end: Array, every: int, records: int, metrics: tuple[metrics_module.Metric, ...]
+    carry: Carry,
+    setting: Setting,
+    end: Array,
+    every: int,
+    records: int,
+    metrics: tuple[metrics_module.Metric, ...],
+    layout: Layout | None = None,
 ) -> tuple[Carry, Record]:
     """`_advance` with the counters from zero: a chunk's counts fit int32, a run's need not."""
     fresh = carry.replace(counts=jax.tree.map(jnp.zeros_like, carry.counts))  # pyright: ignore[reportAttributeAccessIssue]
-    return _advance(fresh, setting, end, every, records, metrics)
+
+    def rounds(carry: Carry, setting: Setting, end: Array) -> tuple[Carry, Record]:
+        return _advance(carry, setting, end, every, records, metrics)
+
+    if layout is None:
+        return rounds(fresh, setting, end)
+    arguments = (layout.carry, layout.ready, None)
+    return layout.each_device(rounds, arguments, (layout.carry, None))(fresh, setting, end)
 
 
 @partial(jax.jit, static_argnames=("every", "records", "metrics", "batch"))

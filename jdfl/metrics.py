@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from jdfl import checks
+from jdfl import checks, nodes
 from jdfl.ops import HIGHEST
 from jdfl.problems import Problem
 
@@ -23,7 +23,7 @@ Metric = Callable[[Array, Problem], Array]
 
 def average(w: Array) -> Array:
     """The mean of the nodes' parameters [n]."""
-    return jnp.mean(w, axis=0)
+    return nodes.mean(w)
 
 
 def personal(w: Array, problem: Problem) -> Array:
@@ -35,25 +35,25 @@ def personal(w: Array, problem: Problem) -> Array:
 def objective(w: Array, problem: Problem) -> Array:
     """mean_i f_i at the average of the nodes' parameters: what the papers call the objective."""
     if problem.n_shared < problem.n:
-        return jnp.mean(problem.values(personal(w, problem)))
-    return jnp.mean(problem.values_at(average(w)))
+        return nodes.mean(problem.values(personal(w, problem)))
+    return nodes.mean(problem.values_at(average(w)))
 
 
 def objective_local(w: Array, problem: Problem) -> Array:
     """mean_i f_i(w_i): every node judged on its own data with its own parameters."""
-    return jnp.mean(problem.values(w))
+    return nodes.mean(problem.values(w))
 
 
 def consensus(w: Array, problem: Problem) -> Array:
     """(1/m) sum_i ||w_i - average||^2, over the parameters in common."""
     w = w[:, : problem.n_shared]
-    return jnp.sum((w - average(w)[None, :]) ** 2) / w.shape[0]
+    return nodes.mean(jnp.sum((w - average(w)[None, :]) ** 2, axis=1))
 
 
 def distance(w: Array, problem: Problem) -> Array:
     """||average - w*|| / ||w*|| for the generating parameters w*."""
     assert problem.truth is not None  # resolve
-    return jnp.linalg.norm(average(w) - problem.truth) / jnp.linalg.norm(problem.truth)
+    return jnp.sqrt(jnp.sum((average(w) - problem.truth) ** 2) / jnp.sum(problem.truth**2))
 
 
 def support_recovery(w: Array, problem: Problem) -> Array:
@@ -85,20 +85,20 @@ def class_accuracies(w: Array, problem: Problem) -> tuple[Array, Array]:
     if problem.personal:
         found = problem.each(one, personal(w, problem), problem.data)
     else:
-        found = one(average(w), problem.local(0)[0])[None]
+        found = one(average(w), jax.tree.map(nodes.first, problem.data))[None]
     return found, size / jnp.sum(size)
 
 
 def accuracy(w: Array, problem: Problem) -> Array:
     """The share of test examples classified correctly, at the average parameters or in the mean over the nodes."""
     found, share = class_accuracies(w, problem)
-    return jnp.mean(jnp.dot(found, share, precision=HIGHEST))
+    return _mean(jnp.dot(found, share, precision=HIGHEST), problem)
 
 
 def balanced_accuracy(w: Array, problem: Problem) -> Array:
     """The mean over classes of the share of that class's test examples classified correctly."""
     found, share = class_accuracies(w, problem)
-    return jnp.sum(jnp.mean(found, axis=0)) / jnp.sum((share > 0).astype(w.dtype))
+    return jnp.sum(_mean(found, problem)) / jnp.sum((share > 0).astype(w.dtype))
 
 
 def accuracy_own(w: Array, problem: Problem) -> Array:
@@ -109,7 +109,12 @@ def accuracy_own(w: Array, problem: Problem) -> Array:
     found, share = class_accuracies(w, problem)
     mix = jnp.where((share > 0)[None], label_shares(problem, found.shape[1]), 0.0)
     mix = mix / jnp.maximum(jnp.sum(mix, axis=1, keepdims=True), jnp.finfo(mix.dtype).tiny)
-    return jnp.mean(jnp.sum(found * mix, axis=1))
+    return nodes.mean(jnp.sum(found * mix, axis=1))
+
+
+def _mean(found: Array, problem: Problem) -> Array:
+    """The mean over the nodes of what is found [k, ...] at the k sets of parameters."""
+    return nodes.mean(found) if problem.personal else found[0]
 
 
 def label_shares(problem: Problem, classes: int) -> Array:
@@ -120,7 +125,7 @@ def label_shares(problem: Problem, classes: int) -> Array:
 
 
 REGISTRY: dict[str, Metric] = {
-    metric.__name__: metric
+    metric.__name__: nodes.on_every_device(metric)
     for metric in (
         objective,
         objective_local,

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
+from jdfl import nodes
 from jdfl.projection import support as support
 from jdfl.projection import top_s as top_s
 
@@ -139,14 +140,15 @@ def _pick(predicate: Array, one: Any, other: Any) -> Any:
 
 def limbs(count: Array) -> Array:
     """The exact sum of non-negative int32 counts [m] as partial sums [8], one per 4 bits (m up to 143 million)."""
-    return jnp.stack([jnp.sum((count >> shift) & 15, dtype=jnp.int32) for shift in range(0, 32, 4)])
+    return nodes.together(jnp.stack([jnp.sum((count >> shift) & 15, dtype=jnp.int32) for shift in range(0, 32, 4)]))
 
 
 def product_limbs(count: Array, size: Array) -> Array:
     """The exact sum of count * size, both int32 [m] and >= 0, as partial sums [8, 8] (m up to 9 million)."""
     places = range(0, 32, 4)
     nibbles = [[(x >> place) & 15 for place in places] for x in (count, size)]
-    return jnp.stack([jnp.stack([jnp.sum(a * b, dtype=jnp.int32) for b in nibbles[1]]) for a in nibbles[0]])
+    sums = [jnp.stack([jnp.sum(a * b, dtype=jnp.int32) for b in nibbles[1]]) for a in nibbles[0]]
+    return nodes.together(jnp.stack(sums))
 
 
 def from_limbs(partial: np.ndarray) -> int:

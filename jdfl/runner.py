@@ -1,7 +1,8 @@
 """Runs an algorithm: checks, a jitted start, chunks of rounds on the device, totals and words on the host."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
+from functools import partial
 from typing import Any
 
 import jax
@@ -19,10 +20,12 @@ from jdfl.memory import require_memory
 from jdfl.metrics import Metric, default_metrics, resolve
 from jdfl.network import check_graph
 from jdfl.network.graph import Network
+from jdfl.placement import placed
 from jdfl.privacy import Guarantee
 from jdfl.problems import Problem, check_problem
 from jdfl.progress import Progress
 from jdfl.result import Callback, Ending, Result, Snapshot, Tally
+from jdfl.sharding import Devices, Layout, mesh_of
 from jdfl.spending import check_unspent, ledger_of, records_of, release_limits
 from jdfl.stopping import StopRule, reads_data
 
@@ -79,6 +82,7 @@ def run(
     resume: Result | Checkpoint | None = None,
     epsilon: float | None = None,
     delta: float | None = None,
+    mesh: Devices | None = None,
 ) -> Result:
     """Run `algorithm` on `problem` over `network` for up to `steps` rounds.
 
@@ -93,6 +97,11 @@ def run(
     `epsilon` is a budget: the run ends before the round whose releases would take some node beyond (epsilon, delta);
     what went before is kept. `delta` is as for `account`, and goes with `epsilon` only.
 
+    `mesh` spreads the nodes over several devices: a mesh of JAX, a list of devices, or how many. The outcome is the
+    same bit for bit; what the network, metrics and stop rules need of other devices' nodes is all that is exchanged.
+    Metrics and stop rules of your own get all nodes' rows on every device, unless they are marked by
+    `jdfl.nodes.on_every_device`. The result's arrays lie on the host then.
+
     Ctrl-C ends the run after the chunk under way and keeps what it has (a second one ends it at once, with nothing); so
     does a non-finite parameter, with its round and node.
 
@@ -106,6 +115,7 @@ def run(
             f"Expected epsilon beside delta = {delta!r}, got epsilon = None: without a budget, delta would do nothing. "
             "Give epsilon, or give delta to `account` when the run is done."
         )
+    spread = None if mesh is None else mesh_of(mesh, problem.m)
     algorithm = check_run(algorithm, problem, network, steps, every, stop)
     chosen = default_metrics(problem) if metrics is None else resolve(metrics, problem)
     guarantee = algorithm.privacy(problem)
@@ -121,28 +131,32 @@ def run(
     check_counters(network, min(records * every, steps))
     with Clock() as clock, Progress() if progress else nullcontext() as bar:
         callbacks = [*callbacks, bar] if bar else callbacks
-        algorithm, carry, first = loop.start(setting, chosen)
+        setting, layout = (setting, None) if spread is None else placed(setting, spread)
+        algorithm, carry, first = loop.start(setting, chosen, layout)
         setting = setting.replace(algorithm=algorithm)  # pyright: ignore[reportAttributeAccessIssue]
         tally = Tally(algorithm.message_bits(problem))
         if before is None:
             tally.add(*as_chunk(first))
         else:
-            carry, tally = before.carry(carry), before.tally(algorithm.message_bits(problem), every)
+            carry, tally = _resumed(before, carry, layout), before.tally(algorithm.message_bits(problem), every)
         if limit is not None and epsilon is not None:
-            check_unspent(np.asarray(carry.releases), limit, epsilon)
+            check_unspent(np.asarray(carry.releases)[: problem.m], limit, epsilon)
         done, over = int(carry.rounds), int(carry.bad_node) != loop.NOWHERE
         with Interruption() as interruption:
             while done < steps and not over and not interruption.asked:
-                carry, rows = loop.advance(carry, setting, jnp.int32(steps), every, records, chosen)
+                carry, rows = loop.advance(carry, setting, jnp.int32(steps), every, records, chosen, layout)
                 tally.add(rows.rounds, rows.metrics, rows.counts)
                 flags = (carry.rounds, carry.stopped, carry.spent, carry.bad_node)
                 done, stopped, spent, bad = map(int, jax.device_get(flags))
                 over = bool(stopped or spent) or bad != loop.NOWHERE
                 try:
-                    _call(callbacks, done, steps, tally.rows[-1], algorithm, carry.state)
+                    _call(callbacks, done, steps, tally.rows[-1], partial(_rows_of, algorithm, carry.state, problem.m))
                 except KeyboardInterrupt:
                     interruption.asked = True
         jax.block_until_ready(carry)
+    if layout is not None:
+        carry = layout.whole(layout.carry, carry)
+        setting = setting.replace(algorithm=layout.whole(layout.algorithm, setting.algorithm))  # pyright: ignore[reportAttributeAccessIssue]
     params, asked = algorithm.params(carry.state), interruption.asked
     warned = () if before is None else before.warnings
     if before is not None:
@@ -151,11 +165,23 @@ def run(
     return assemble(setting, params, carry, tally, clock, problem, network, steps, guarantee, asked, warned)
 
 
+def _resumed(before: Checkpoint, carry: loop.Carry, layout: Layout | None) -> loop.Carry:
+    """What a checkpoint goes on from, in the form and the places of the run's own carry."""
+    if layout is None:
+        return before.carry(carry)
+    return layout.spread(layout.carry, before.carry(layout.whole(layout.carry, carry)))
+
+
+def _rows_of(algorithm: Algorithm, state: Any, m: int) -> Array:
+    """A copy of the nodes' parameters [m, n], for the next chunk takes the state's place."""
+    return jnp.array(algorithm.params(state)[:m], copy=True)
+
+
 def _call(
-    callbacks: Sequence[Callback], rounds: int, steps: int, row: dict[str, Any], algorithm: Algorithm, state: Any
+    callbacks: Sequence[Callback], rounds: int, steps: int, row: dict[str, Any], params: Callable[[], Array]
 ) -> None:
     for callback in callbacks:
-        callback(Snapshot(rounds, steps, dict(row), lambda: jnp.array(algorithm.params(state), copy=True)))
+        callback(Snapshot(rounds, steps, dict(row), params))
 
 
 def as_chunk(record: loop.Record) -> tuple[Any, dict[str, Any], dict[str, Any]]:

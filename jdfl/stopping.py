@@ -7,11 +7,10 @@ Rules on agreement and rules on progress are told apart: nodes may agree long be
 from collections.abc import Callable
 from typing import Any, ClassVar, Protocol
 
-import jax
 import jax.numpy as jnp
 from jax import Array
 
-from jdfl import checks, metrics, ops, struct
+from jdfl import checks, metrics, nodes, ops, struct
 from jdfl.problems import Problem
 
 
@@ -61,6 +60,7 @@ class ConsensusBelow:
     per: Any = 1.0
     after: Any = 0
     reads_data: ClassVar[bool] = False
+    on_every_device: ClassVar[bool] = True
 
     def check(self) -> None:
         """Refuse a tolerance that is not positive."""
@@ -69,7 +69,7 @@ class ConsensusBelow:
 
     def __call__(self, view: View) -> Array:
         """Consensus, but not before it means something."""
-        ready = jnp.all(view.communications > 0) & (view.rounds >= self.after)
+        ready = nodes.every(view.communications > 0) & (view.rounds >= self.after)
         return ready & (metrics.consensus(view.w, view.problem) <= self.tolerance * self.per)
 
     @property
@@ -84,6 +84,7 @@ class ObjectiveBelow:
 
     value: Any
     every: int = struct.field(pytree_node=False, default=1)
+    on_every_device: ClassVar[bool] = True
 
     def check(self) -> None:
         """Refuse a value that is not finite."""
@@ -110,6 +111,7 @@ class GradientBelow:
 
     tolerance: Any
     every: int = struct.field(pytree_node=False, default=1)
+    on_every_device: ClassVar[bool] = True
 
     def check(self) -> None:
         """Refuse a tolerance that is not positive."""
@@ -120,8 +122,8 @@ class GradientBelow:
         """The average is nearly stationary."""
 
         def small(view: View, tolerance: Any) -> Array:
-            gradient = jax.grad(lambda w: jnp.mean(view.problem.values_at(w)))(metrics.average(view.w))
-            return jnp.linalg.norm(gradient) <= tolerance
+            average = jnp.broadcast_to(metrics.average(view.w), view.w.shape)
+            return jnp.linalg.norm(nodes.mean(view.problem.gradients(average))) <= tolerance
 
         return _every(self.every, small, view, self.tolerance)
 
@@ -141,6 +143,11 @@ class AllOf:
     def reads_data(self) -> bool:
         """Whether one of the rules does."""
         return any(map(reads_data, self.rules))
+
+    @property
+    def on_every_device(self) -> bool:
+        """Whether all rules are content with a device's rows."""
+        return all(getattr(rule, "on_every_device", False) for rule in self.rules)
 
     def check(self) -> None:
         """Check every rule, and that there is one."""

@@ -6,16 +6,38 @@ another algorithm. Structures registered with flattening functions of their own 
 """
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any, TypeVar, dataclass_transform
 
 import jax
+import numpy as np
 
 T = TypeVar("T")
 
 
-def field(*, pytree_node: bool = True, **options: Any) -> Any:
-    """A field of a dataclass; with `pytree_node=False` a static one, part of the structure."""
-    return dataclasses.field(metadata={"pytree_node": pytree_node}, **options)
+def field(*, pytree_node: bool = True, per_node: bool | Callable[[Any], bool] = False, **options: Any) -> Any:
+    """A field of a dataclass; with `pytree_node=False` a static one, part of the structure.
+
+    `per_node` says that its arrays have a row for every node, where they are no single numbers; it may depend on the
+    value that has the field.
+    """
+    return dataclasses.field(metadata={"pytree_node": pytree_node, "per_node": per_node}, **options)
+
+
+def per_node(value: Any) -> Any:
+    """A tree of flags like `value`: which of its arrays have a row for every node, as its fields say."""
+    if not getattr(value, "__jdfl_struct__", False):
+        inner = jax.tree.leaves(value, is_leaf=lambda x: getattr(x, "__jdfl_struct__", False))
+        flags = [per_node(x) if getattr(x, "__jdfl_struct__", False) else False for x in inner]
+        structure = jax.tree.structure(value, is_leaf=lambda x: getattr(x, "__jdfl_struct__", False))
+        return structure.unflatten(flags)
+    changed = {}
+    for one in dataclasses.fields(value):
+        if one.metadata.get("pytree_node", True):
+            said, held = one.metadata.get("per_node", False), getattr(value, one.name)
+            rows = said(value) if callable(said) else said
+            changed[one.name] = jax.tree.map(lambda x: np.ndim(x) > 0, held) if rows else per_node(held)
+    return dataclasses.replace(value, **changed)
 
 
 @dataclass_transform(frozen_default=True, field_specifiers=(field, dataclasses.field))
@@ -38,6 +60,7 @@ def dataclass(cls: type[T]) -> type[T]:
         return made(**dict(zip(leaves, found)), **dict(zip(static, aux)))
 
     jax.tree_util.register_pytree_with_keys(made, named_children, whole, children)
+    made.__jdfl_struct__ = True
     made.replace = _replace
     return made
 

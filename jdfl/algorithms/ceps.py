@@ -35,10 +35,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jdfl import checks, ops, struct
+from jdfl import checks, nodes, ops, struct
 from jdfl.algorithms.gradients import Gradients
 from jdfl.base import Info, Round
-from jdfl.codecs import Codec, Dense, OneBit, receive, transmit
+from jdfl.codecs import Codec, Dense, OneBit, each_row, receive, transmit
 from jdfl.network import refuse_synchronised
 from jdfl.network.graph import Network, gather_sum, sample_neighbours
 from jdfl.privacy import Gaussian, Guarantee, Mechanism, Published, classical_gaussian
@@ -75,8 +75,8 @@ class CEPS:
     sensitivity: Any = None  # the paper's u_i: an assumed bound instead of a clip; nothing enforces it
     noise: Literal["kept", "literal"] = struct.field(pytree_node=False, default="kept")
     periods: tuple[int, int] = struct.field(pytree_node=False, default=(10, 15))  # kappa_i ~ U{low..high}
-    period: Any = None  # [m] int32 kappa_i itself, instead of drawing it
-    sigma: Any = None  # sigma_i itself, one number or [m], instead of the rule
+    period: Any = struct.field(per_node=True, default=None)  # [m] int32 kappa_i itself, instead of drawing it
+    sigma: Any = struct.field(per_node=True, default=None)  # sigma_i itself, one number or [m], instead of the rule
     sigma_rule: Literal["paper", "half_n", "safe"] = struct.field(pytree_node=False, default="paper")  # see `prepare`
     step_scale: Any = 1.0  # steps so many times as long: sigma_i divided by it (ours, not the paper's)
     first: Literal["period", "zero"] = struct.field(pytree_node=False, default="period")  # first k that communicates
@@ -178,7 +178,8 @@ class CEPS:
             keys = ops.node_keys(round.key, _PERIOD, round.node)
             period = jax.vmap(lambda key: jax.random.randint(key, (), low, high + 1, jnp.int32))(keys)
         if sigma is None:
-            sigma = problem.curvature / (problem.m * (2 * self.rate + 0.1))  # curvature: lambda_max over the samples
+            m = nodes.count(problem.m)
+            sigma = problem.curvature / (m * (2 * self.rate + 0.1))  # curvature: lambda_max over the samples
             if self.sigma_rule == "half_n":
                 sigma = sigma * jnp.sum(problem.weight, axis=1) / (problem.n / 2)
             if self.sigma_rule == "safe":
@@ -207,7 +208,7 @@ class CEPS:
         size, mine, chosen = self._sample(talks, round)
         received = self._receive(w, mine, chosen, round)
         noise_keys, sensitivity = self._noise_keys(round), self.gradients.sensitivities(problem)
-        block = min(problem.m, self.block or (1 if jax.default_backend() == "cpu" else 64))
+        block = min(nodes.count(problem.m), self.block or (1 if jax.default_backend() == "cpu" else 64))
 
         def communicate(rows: Array, new: State) -> State:
             m_i = size.at[rows].get(mode="clip").astype(w.dtype)[:, None]
@@ -229,7 +230,7 @@ class CEPS:
 
         evaluated = talks.astype(jnp.int32)
         combined = jnp.any(chosen, axis=1).astype(jnp.int32)  # a node may have drawn nobody but itself
-        asked = jnp.zeros((problem.m,), jnp.int32).at[round.graph.senders].add(chosen.astype(jnp.int32))
+        asked = round.graph.asked(chosen)
         releases = evaluated if self.mechanism is not None else jnp.zeros_like(evaluated)
         return new, Info({"model": asked}, evaluated, releases, combined)
 
@@ -262,18 +263,22 @@ class CEPS:
 
     def _receive(self, w: Array, mine: Array, chosen: Array, round: Round) -> Any:
         """A function rows [b] -> sum of z_j over N_i^k [b, n]; every message is decoded once."""
-        graph, m = round.graph, round.m
+        graph = round.graph
         keys = ops.node_keys(round.key, _CODE, round.node)
         coded_self = mine & self.own_coded
 
         if self.phi == "sender" and not self.codec.pairwise:  # all neighbours decode the same thing: once per sender
-            asked = jnp.zeros((m,), jnp.bool_).at[graph.senders].max(chosen)
-            z = transmit(self.codec, keys, w, asked | coded_self, self.block)
+            z = transmit(self.codec, keys, w, (graph.asked(chosen) > 0) | coded_self, self.block)
             z_own = jnp.where(mine[:, None], z if self.own_coded else w, 0.0)
-            return lambda rows: z_own[rows] + gather_sum(graph.senders[rows], chosen[rows], z)
+            heard = graph.gathered(z)
+            return lambda rows: z_own[rows] + gather_sum(graph.senders[rows], chosen[rows], heard)
 
         z_own = transmit(self.codec, keys, w, coded_self, self.block) if self.own_coded else w
-        others = receive(self.codec, keys, w, graph.senders, chosen, self.block, by_receiver=self.phi == "receiver")
+        codec, by_receiver = self.codec, self.phi == "receiver"
+        if not by_receiver:  # what the senders share with all who hear them
+            codec, keys = each_row(graph.gathered, codec), ops.node_keys(round.key, _CODE, graph.gathered(round.node))
+        heard = graph.gathered(w)
+        others = receive(codec, keys, w, heard, graph.senders, chosen, self.block, by_receiver=by_receiver)
         total = jnp.where(mine[:, None], z_own, 0.0) + others
         return lambda rows: total[rows]
 

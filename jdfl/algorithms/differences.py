@@ -18,6 +18,7 @@ import scipy.sparse as sp
 import scipy.sparse.linalg as spla
 from jax import Array
 
+from jdfl import nodes
 from jdfl.algorithms.exchange import exact, received
 from jdfl.algorithms.gradients import Gradients
 from jdfl.base import Round
@@ -39,7 +40,8 @@ def pull(codec: Codec, x: Array, round: Round, purpose: int) -> Array:
     """
     graph = round.graph
     z = x if exact(codec, x) else received(codec, x, round, (graph.out_degree > 0) | (graph.in_degree > 0), purpose)
-    z = z - z[:1]  # the same for all nodes, which changes no difference: near agreement nothing is left to round
+    # The same for all nodes, which changes no difference: near agreement nothing is left to round.
+    z = z - nodes.first(z)[None]
     total = graph.self_weight.astype(x.dtype) + jnp.sum(graph.weight.astype(x.dtype), axis=1)  # 1, up to its rounding
     if graph.synchronised is not None:
         total = jnp.where(graph.synchronised, 1, total)

@@ -22,7 +22,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from jdfl import checks, ops, struct
+from jdfl import checks, nodes, ops, struct
 from jdfl.base import Round
 from jdfl.network import Graph, Network, matrices, mix, require
 from jdfl.privacy import NO_NOISE, Guarantee, LaplaceSchedule
@@ -126,10 +126,10 @@ class DPPS:
             added = rate * S / self.b * _laplace(keys, h.shape[1], h.dtype)
             sent, length = h + added, jnp.sum(jnp.abs(added), axis=1)
             if seen is not None:
-                apart = S if self.sensitivity == "real" else real(h)
+                apart = S if self.sensitivity == "real" else real(nodes.everyone(h))
                 seen = seen.at[round.k].set(jnp.stack([apart, S]), mode="drop")
         elif seen is not None:
-            seen = seen.at[round.k].set(jnp.stack([real(h), jnp.zeros((), h.dtype)]), mode="drop")
+            seen = seen.at[round.k].set(jnp.stack([real(nodes.everyone(h)), jnp.zeros((), h.dtype)]), mode="drop")
         if graph.synchronised is not None:  # all are alike again, and nothing is left to estimate
             estimate, length = (jnp.where(graph.synchronised, 0, x) for x in (estimate, length))
         kept = sent if self.watch else None
@@ -142,19 +142,19 @@ class DPPS:
     def _sensitivity(self, state: PushSum, h: Array, eps: Array, round: Round) -> tuple[Array, Array]:
         """S [] and the nodes' S_i [m]."""
         if self.sensitivity == "real":
-            return real(h), state.estimate
+            return real(nodes.everyone(h)), state.estimate
         if self.sensitivity == "certified":
             assert self.schedule is not None  # plan
             return self.schedule[jnp.minimum(round.k, self.schedule.shape[0] - 1)].astype(h.dtype), state.estimate
         start, step = ops.length(state.s, "l1"), ops.length(eps, "l1")
         told = {"constant": self.constant, "contraction": self.contraction}
         estimate = published(state.estimate, state.noise, step, start, round.k == 0, **told)
-        return jnp.max(estimate), estimate
+        return nodes.largest(estimate), estimate
 
     def sent(self, graph: Graph) -> dict[str, Array | int]:
         """Messages of a round: s and a to out-neighbours, and with Eq. 22 a scalar to all others."""
         every = {"shared": graph.out_degree}
-        return every | ({"sensitivity": graph.m - 1} if self._broadcasts else {})
+        return every | ({"sensitivity": nodes.count(graph.m) - 1} if self._broadcasts else {})
 
     def message_bits(self, d: int, dtype: Any) -> dict[str, int]:
         """Bits of one message on every channel."""

@@ -21,7 +21,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from jdfl import checks, ops, struct
+from jdfl import checks, nodes, ops, struct
 from jdfl.algorithms import descent
 from jdfl.algorithms.exchange import check_codec, exact
 from jdfl.algorithms.gradients import Gradients
@@ -79,28 +79,30 @@ class FedAvg:
 
     def step(self, x: Array, problem: Problem, round: Round) -> tuple[Array, Info]:
         """One round; only the clients that take part, b of the m, cost anything."""
-        size = max(1, math.floor(self.fraction * round.m + 0.5))
-        clients = self._chosen(size, round)  # [b] S
-        mine, theirs = problem.nodes(clients), replace(round, node=round.node[clients])
-        codec = self.codec.rows(clients)
+        on, size = self._chosen(round)  # [m] S, and b at most
 
-        start = round_trip(codec, ops.node_keys(round.key, _DOWN, theirs.node), x[:size])
-        y, _ = descent.local_steps(
-            self.local_steps,
-            self.gradients.rows(clients),
-            self.optimizer,
-            self.lr,
-            start,
-            descent.begin(self.optimizer, self.lr, start),
-            mine,
-            theirs,
-        )
-        y = released(self.updates, start, y, theirs)
-        y = round_trip(codec, ops.node_keys(round.key, _UP, theirs.node), y)
-        share = (mine.sizes if self.weighting == "examples" else jnp.ones_like(mine.sizes)).astype(x.dtype)
-        mean = jnp.dot(share / jnp.sum(share), y, precision=ops.HIGHEST)
+        def work(clients: Array, arrived: Array) -> Array:
+            mine, theirs = problem.nodes(clients), replace(round, node=round.node[clients])
+            codec = self.codec.rows(clients)
+            start = round_trip(codec, ops.node_keys(round.key, _DOWN, theirs.node), x[clients])
+            y, _ = descent.local_steps(
+                self.local_steps,
+                self.gradients.rows(clients),
+                self.optimizer,
+                self.lr,
+                start,
+                descent.begin(self.optimizer, self.lr, start),
+                mine,
+                theirs,
+            )
+            y = released(self.updates, start, y, theirs)
+            y = round_trip(codec, ops.node_keys(round.key, _UP, theirs.node), y)
+            return arrived.at[clients].set(y, mode="drop")
 
-        once = jnp.zeros((round.m,), jnp.int32).at[clients].set(1)
+        y = ops.for_rows(on, size, work, jnp.zeros_like(x))
+        once = on.astype(jnp.int32)
+        share = (once * problem.sizes if self.weighting == "examples" else once).astype(x.dtype)
+        mean = nodes.total(share[:, None] * y) / nodes.total(share)
         return jnp.broadcast_to(mean, x.shape), counts(
             round.m,
             {"down": once, "up": once},
@@ -109,12 +111,16 @@ class FedAvg:
             communications=once,
         )
 
-    def _chosen(self, size: int, round: Round) -> Array:
-        """The places [size] of the clients that take part, drawn by their own keys."""
-        if size == round.m:
-            return jnp.arange(size, dtype=jnp.int32)
-        bits = jax.vmap(lambda key: jax.random.bits(key, (), jnp.uint32))(ops.node_keys(round.key, _CHOICE, round.node))
-        return jnp.lexsort((round.node, bits))[:size]
+    def _chosen(self, round: Round) -> tuple[Array, int]:
+        """Which clients take part [m], drawn by their own keys, and how many rows are worked on at a time."""
+        m = nodes.count(round.m)
+        size = max(1, math.floor(self.fraction * m + 0.5))
+        if size == m:
+            return jnp.ones((round.m,), jnp.bool_), round.m
+        everyone = jnp.arange(m, dtype=jnp.int32)
+        bits = jax.vmap(lambda key: jax.random.bits(key, (), jnp.uint32))(ops.node_keys(round.key, _CHOICE, everyone))
+        chosen = jnp.zeros((m,), jnp.bool_).at[jnp.lexsort((everyone, bits))[:size]].set(True)
+        return nodes.own(chosen, round.m), -(-size * round.m // m)
 
     def params(self, state: Array) -> Array:
         """The server's parameters, the same for every node [m, n]."""

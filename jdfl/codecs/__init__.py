@@ -1,6 +1,6 @@
 """Wire formats: dense, sparse, random entries, quantised, signs, low rank, and one-bit with its decoder."""
 
-from jdfl.codecs.base import Codec, receive, round_trip, transmit
+from jdfl.codecs.base import Codec, each_row, receive, round_trip, transmit
 from jdfl.codecs.dense import Dense
 from jdfl.codecs.frame import seal, unseal
 from jdfl.codecs.gpsp import gpsp
@@ -20,6 +20,7 @@ __all__ = [
     "RandomK",
     "Sign",
     "Sparse",
+    "each_row",
     "gpsp",
     "receive",
     "round_trip",

@@ -3,8 +3,10 @@
 Axes: m nodes, b messages that are worked on side by side, n parameters.
 """
 
+from collections.abc import Callable
 from typing import Any, ClassVar, Protocol, Self
 
+import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
@@ -122,20 +124,36 @@ def _directly(codec: Any, x: Array, wanted: Array) -> Array:
     return ops.for_rows(wanted, _DIRECT_ROWS, block, jnp.zeros_like(x))
 
 
-def receive(
-    codec: Codec, keys: Array, x: Array, senders: Array, chosen: Array, lanes: int | None = None, *, by_receiver: bool
-) -> Array:
-    """Sums [m, n] of what node i makes of the rows x[senders[i, j]] over the chosen slots [m, d], x[i] at its side.
+def each_row(function: Callable[[Array], Array], codec: Codec) -> Codec:
+    """The prepared codec with `function` of every array that has a row for every node."""
+    one, two = (jax.eval_shape(codec.rows, jax.ShapeDtypeStruct((b,), jnp.int32)) for b in (1, 2))
+    leaves, structure = jax.tree.flatten(codec)
+    shapes = [(a.shape, b.shape) for a, b in zip(jax.tree.leaves(one), jax.tree.leaves(two))]
+    return structure.unflatten([leaf if a == b else function(leaf) for leaf, (a, b) in zip(leaves, shapes)])
 
-    Every pair of nodes is coded on its own, `lanes` at a time, by the codec and key (of keys [m]) of the receiver, or
-    of the sender.
+
+def receive(
+    codec: Codec,
+    keys: Array,
+    x: Array,
+    heard: Array,
+    senders: Array,
+    chosen: Array,
+    lanes: int | None = None,
+    *,
+    by_receiver: bool,
+) -> Array:
+    """Sums [m, n] of what node i makes of the rows heard[senders[i, j]] over the chosen slots [m, d], x[i] at its side.
+
+    Every pair of nodes is coded on its own, `lanes` at a time, by codec and key of the receiver, or of the sender:
+    `codec` and `keys` belong to the rows of x, or to those of `heard` [g, n].
     """
     m, d = chosen.shape
 
     def pairs(rows: Array, total: Array) -> Array:
         i, j = rows // d, senders.reshape(-1)[rows]
         owner = jnp.minimum(i, m - 1) if by_receiver else j
-        z = round_trip(codec.rows(owner), keys[owner], x[j], x[jnp.minimum(i, m - 1)])
+        z = round_trip(codec.rows(owner), keys[owner], heard[j], x[jnp.minimum(i, m - 1)])
         return total.at[i].add(z, mode="drop")
 
     return ops.for_rows(chosen.reshape(-1), min(m, lanes or codec.lanes(x.shape[1])), pairs, jnp.zeros_like(x))

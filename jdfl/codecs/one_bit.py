@@ -38,18 +38,20 @@ class OneBit:
 
     d: int | None = struct.field(pytree_node=False, default=None)  # measurements; None: n // 2
     s: int | None = struct.field(pytree_node=False, default=None)  # nonzeros; None: as many as are known to be there
-    gamma: Any = 5.0  # base of the logarithm, > 1; [m] for one per node
+    gamma: Any = struct.field(per_node=True, default=5.0)  # base of the logarithm, > 1; [m] for one per node
     inverse: Literal["exact", "paper"] = struct.field(pytree_node=False, default="exact")
     ensemble: sensing.Ensemble = struct.field(pytree_node=False, default="gaussian")
     shared: bool = struct.field(pytree_node=False, default=False)  # one Phi for all nodes
     density: float = struct.field(pytree_node=False, default=0.05)  # of "sparse"
     side: bool = struct.field(pytree_node=False, default=False)  # the decoder starts from what the receiver has
     flips: int = struct.field(pytree_node=False, default=0)  # signs that may be wrong (GPSP's k)
-    margin: Any = 0.01  # GPSP's e
-    eta: Any = 1e-4  # GPSP's ridge
+    margin: Any = struct.field(per_node=True, default=0.01)  # GPSP's e
+    eta: Any = struct.field(per_node=True, default=1e-4)  # GPSP's ridge
     cap: int = struct.field(pytree_node=False, default=12)  # most GPSP iterations
     norm_bits: Literal[32, 64] = struct.field(pytree_node=False, default=64)  # the paper sends a double
-    matrix: Any = None  # Phi^T, [m, n, d] or shared [n, d]; None: drawn in prepare where it is stored
+    matrix: Any = struct.field(  # Phi^T, [m, n, d] or shared [n, d]; None: drawn in prepare where it is stored
+        per_node=lambda codec: not codec.shared, default=None
+    )
     order: Any = None  # [d] rows of the Hadamard transforms; made in prepare
     free: ClassVar[bool] = False
 

@@ -15,7 +15,8 @@ import numpy as np
 from jax import Array, lax
 from jax.experimental import sparse
 
-from jdfl import ops, struct
+from jdfl import nodes, ops, struct
+from jdfl.network.halo import Halo
 from jdfl.network.sums import Buckets, bucket_sum, gather_sum
 
 Format = Literal["padded", "dense", "bcoo", "buckets"]
@@ -25,7 +26,10 @@ _SAMPLE_BLOCK = 32  # nodes that draw at a time
 
 @struct.dataclass
 class Graph:
-    """The network of one round. Row i lists the nodes that node i hears; a padded slot holds i itself, weight 0."""
+    """The network of one round. Row i lists the nodes that node i hears; a padded slot holds i itself, weight 0.
+
+    Where the nodes are spread over devices, these are the rows of one device; `senders` count rows of `gathered(x)`.
+    """
 
     senders: Array  # [m, d] int32 in-neighbours, without the node itself
     mask: Array  # [m, d] bool, False = padding
@@ -36,17 +40,34 @@ class Graph:
     buckets: Buckets | None = None  # rows by in-degree, for the format "buckets"
     lossy: bool = struct.field(pytree_node=False, default=False)  # whether `out_degree` counts lost messages too
     synchronised: Array | None = None  # bool [] whether W is 1/m everywhere, not the table's; None: it never is
+    halo: Halo | None = None  # how rows come from other devices; None: all of them do, or there is one device
 
     @property
     def m(self) -> int:
         """The number of nodes."""
         return self.senders.shape[0]
 
+    def gathered(self, x: Array) -> Array:
+        """The rows that `senders` count, x [m, ...] itself on one device; others' rows come from their devices."""
+        return nodes.everyone(x) if self.halo is None or nodes.share() is None else self.halo.received(x)
+
+    def asked(self, chosen: Array) -> Array:
+        """How many of the `chosen` slots [m, d], of all nodes together, hold each node [m] int32."""
+        here = nodes.share()
+        if here is None:
+            return jnp.zeros((self.m,), jnp.int32).at[self.senders].add(chosen.astype(jnp.int32))
+        count = (chosen & nodes.real(self.m)[:, None]).astype(jnp.int32)
+        if self.halo is None:
+            named = jnp.zeros((here.devices * self.m,), jnp.int32).at[self.senders].add(count)
+            return lax.psum_scatter(named, here.axis, tiled=True)
+        size = self.m + sum(rows.shape[0] for rows in self.halo.rows)
+        return self.halo.returned(jnp.zeros((size,), jnp.int32).at[self.senders].add(count), self.m)
+
     @property
     def in_degree(self) -> Array:
         """[m] int32 number of nodes that node i hears, itself not counted."""
         heard = jnp.sum(self.mask, axis=1, dtype=jnp.int32)
-        return heard if self.synchronised is None else jnp.where(self.synchronised, jnp.int32(self.m - 1), heard)
+        return heard if self.synchronised is None else jnp.where(self.synchronised, nodes.count(self.m) - 1, heard)
 
 
 class Network(Protocol):
@@ -88,25 +109,28 @@ class Static:
 
 
 def as_dense(graph: Graph) -> Array:
-    """The mixing matrix W [m, m] float32."""
-    row = jnp.arange(graph.m)[:, None]
-    off_diagonal = jnp.zeros((graph.m, graph.m), graph.weight.dtype).at[row, graph.senders].add(graph.weight)
-    W = off_diagonal + jnp.diag(graph.self_weight)
-    return W if graph.synchronised is None else jnp.where(graph.synchronised, jnp.full_like(W, 1 / graph.m), W)
+    """The mixing matrix W [m, m] float32; of nodes on several devices, this device's rows of it [m, M]."""
+    m = nodes.count(graph.m)
+    row, own = jnp.arange(graph.m), nodes.ids(graph.m)
+    W = jnp.zeros((graph.m, m), graph.weight.dtype).at[row[:, None], graph.senders].add(graph.weight)
+    W = W.at[row, own].add(graph.self_weight, mode="drop")
+    return W if graph.synchronised is None else jnp.where(graph.synchronised, jnp.full_like(W, 1 / m), W)
 
 
 def as_bcoo(graph: Graph) -> sparse.BCOO:
-    """The mixing matrix W [m, m] in JAX's BCOO format; padded slots stay as explicit zeros.
+    """The mixing matrix W [m, m] in JAX's BCOO format, or a device's rows [m, M]; padded slots stay as explicit zeros.
 
     A graph that may be synchronised gives all m^2 entries, zeros among them.
     """
     m, d = graph.senders.shape
     if graph.synchronised is not None:
-        return sparse.BCOO.fromdense(as_dense(graph), nse=m**2)
+        return sparse.BCOO.fromdense(as_dense(graph), nse=m * nodes.count(m))
     row = jnp.broadcast_to(jnp.arange(m, dtype=graph.senders.dtype)[:, None], (m, d + 1))
-    column = jnp.concatenate([graph.senders, row[:, :1]], axis=1)
+    own = jnp.minimum(nodes.ids(m), nodes.count(m) - 1)
+    column = jnp.concatenate([graph.senders, own[:, None]], axis=1)
     value = jnp.concatenate([graph.weight, graph.self_weight[:, None]], axis=1)
-    return sparse.BCOO((value.reshape(-1), jnp.stack([row, column], axis=-1).reshape(-1, 2)), shape=(m, m))
+    places = jnp.stack([row, column], axis=-1).reshape(-1, 2)
+    return sparse.BCOO((value.reshape(-1), places), shape=(m, nodes.count(m)))
 
 
 def mix(graph: Graph, x: Array) -> Array:
@@ -126,29 +150,37 @@ def mix(graph: Graph, x: Array) -> Array:
 
 
 def _mean(x: Array) -> Array:
-    """The mean of all rows, in every row; as a product, which on a CPU is 20 times faster than a sum over rows."""
-    mean = jnp.dot(jnp.ones((1, x.shape[0]), x.dtype), x, precision=ops.HIGHEST) / x.shape[0]
-    return jnp.broadcast_to(mean, x.shape)
+    """The mean of all rows, in every row."""
+    return jnp.broadcast_to(nodes.mean(x), x.shape)
 
 
 def _mix(graph: Graph, x: Array) -> Array:
     """`mix` by the table."""
     if graph.format == "dense":
-        return jnp.dot(as_dense(graph).astype(x.dtype), x, precision=ops.HIGHEST)
+        return jnp.dot(as_dense(graph).astype(x.dtype), graph.gathered(x), precision=ops.HIGHEST)
     if graph.format == "bcoo":
         matrix = as_bcoo(graph)
         matrix = sparse.BCOO((matrix.data.astype(x.dtype), matrix.indices), shape=matrix.shape)
         product: Any = sparse.bcoo_dot_general  # annotated too narrowly: it takes a precision
-        return product(matrix, x, dimension_numbers=(((1,), (0,)), ((), ())), precision=ops.HIGHEST)
-    own = graph.self_weight.astype(x.dtype)[:, None] * x
+        return product(matrix, graph.gathered(x), dimension_numbers=(((1,), (0,)), ((), ())), precision=ops.HIGHEST)
     if graph.format == "padded":
-        return own + gather_sum(graph.senders, graph.weight, x)
+        return nodes.apart(_weighted, graph.self_weight, graph.senders, graph.weight, x, graph.gathered(x))
     if graph.buckets is None:
         raise ValueError(
             "Expected buckets in a graph with format = 'buckets', got buckets = None. Pass the graph through "
             "jdfl.network.bucketed."
         )
-    return own + bucket_sum(graph.buckets, graph.senders, graph.weight, x)
+    return nodes.apart(_weighted, graph.self_weight, graph.senders, graph.weight, x, x, graph.buckets)
+
+
+def _weighted(
+    self_weight: Array, senders: Array, weight: Array, x: Array, heard: Array, buckets: Buckets | None = None
+) -> Array:
+    """Own rows and those that are heard, by their weights."""
+    own = self_weight.astype(x.dtype)[:, None] * x
+    if buckets is None:
+        return own + gather_sum(senders, weight, heard)
+    return own + bucket_sum(buckets, senders, weight, heard)
 
 
 def sample_neighbours(key: Array, graph: Graph, node: Array, count: Array, wanted: Array | None = None) -> Array:

@@ -1,0 +1,87 @@
+"""Which rows a device gets from others so that its nodes hear their neighbours, where nodes lie on several devices.
+
+Axes: M nodes in all, m rows on a device, D devices, d slots of the table, k rows that go from one device to another.
+"""
+
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from jax import Array, lax
+
+from jdfl import nodes, struct
+
+WORTH = 0.75  # of the rows that `nodes.everyone` brings: from there on, that is one exchange instead of many
+
+
+@struct.dataclass
+class Halo:
+    """Per hop the own rows that go to the device so many places further, round the ring of devices."""
+
+    rows: tuple[Array, ...]  # per hop [k] int32
+    hops: tuple[int, ...] = struct.field(pytree_node=False)
+    pairs: tuple[tuple[tuple[int, int], ...], ...] = struct.field(pytree_node=False)  # per hop (from, to)
+
+    def received(self, x: Array) -> Array:
+        """Own rows [m, ...] and below them those of other devices, as the senders of a placed graph count them."""
+        axis = _axis()
+        parts = [lax.ppermute(x[rows], axis, pairs) for rows, pairs in zip(self.rows, self.pairs)]
+        return jnp.concatenate([x, *parts])
+
+    def returned(self, y: Array, m: int) -> Array:
+        """Whole numbers [m] that belong to own rows, the sums over all devices of y in the order of `received`."""
+        axis, own, begin = _axis(), y[:m], m
+        for rows, pairs in zip(self.rows, self.pairs):
+            part = y[begin : begin + rows.shape[0]]
+            own = own.at[rows].add(lax.ppermute(part, axis, [(to, source) for source, to in pairs]))
+            begin += rows.shape[0]
+        return own
+
+
+def halo(senders: np.ndarray, mask: np.ndarray, devices: int) -> tuple[Halo, np.ndarray] | None:
+    """The exchange for a table [D m, d], and its senders as rows of `received`; None where all rows might as well go.
+
+    `rows` of the halo are [D k], one list of every device after another.
+    """
+    m = len(senders) // devices
+    wanted = [_remote(senders, mask, m, device) for device in range(devices)]
+    lists: dict[int, dict[int, np.ndarray]] = {}  # hop -> sending device -> its rows
+    for device, ids in enumerate(wanted):
+        for source in np.unique(ids // m):
+            lists.setdefault(int(device - source) % devices, {})[int(source)] = ids[ids // m == source] - source * m
+    size = {hop: max(map(len, lists[hop].values())) for hop in sorted(lists)}
+    if sum(size.values()) > WORTH * (devices - 1) * m:
+        return None
+    rows, pairs, begin = [], [], {}
+    for hop, k in size.items():
+        begin[hop] = m + sum(size[earlier] for earlier in size if earlier < hop)
+        table = np.zeros((devices, k), np.int32)  # what is not filled goes to nobody's use
+        for source, own in lists[hop].items():
+            table[source, : len(own)] = own
+        rows.append(jnp.asarray(table.reshape(-1)))
+        pairs.append(tuple((source, (source + hop) % devices) for source in sorted(lists[hop])))
+    local = np.empty_like(senders)
+    for device in range(devices):
+        here = slice(device * m, (device + 1) * m)
+        place = np.zeros(devices * m, np.int32)
+        place[here] = np.arange(m)
+        for hop in size:
+            source = (device - hop) % devices
+            own = lists[hop].get(source)
+            if own is not None:
+                place[source * m + own] = begin[hop] + np.arange(len(own))
+        local[here] = place[senders[here]]
+    return Halo(tuple(rows), tuple(size), tuple(pairs)), local
+
+
+def _remote(senders: np.ndarray, mask: np.ndarray, m: int, device: int) -> np.ndarray:
+    """The ids, ascending, that a device's nodes hear and that lie elsewhere."""
+    here = slice(device * m, (device + 1) * m)
+    heard: Any = np.unique(senders[here][mask[here]])
+    return heard[heard // m != device]
+
+
+def _axis() -> str:
+    here = nodes.share()
+    assert here is not None  # a graph has a halo where it is spread over devices
+    return here.axis

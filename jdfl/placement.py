@@ -1,0 +1,114 @@
+"""A run's setting on several devices: the network as every device needs it, and everything else by rows.
+
+Axes: M nodes in all, D devices, m rows on each of them, d slots of the neighbour table.
+"""
+
+from dataclasses import replace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.sharding import Mesh
+
+from jdfl import loop, nodes, sharding, struct
+from jdfl.network.graph import Graph, Network, Static
+from jdfl.network.halo import halo
+from jdfl.sharding import Layout, Rows
+
+
+@struct.dataclass
+class Sliced:
+    """A network that is drawn or changes: every device finds the whole graph of a round and keeps its rows."""
+
+    network: Network
+
+    @property
+    def m(self) -> int:
+        """The number of nodes."""
+        return self.network.m
+
+    def at(self, k: Array, key: Array) -> Graph:
+        """The rows of this device."""
+        graph = _tabular(self.network.at(k, key))
+        here = nodes.share()
+        if here is None:
+            return graph
+        held = nodes.per_device(here.nodes, here.devices)
+        return jax.tree.map(lambda x: nodes.own(x, held) if x.ndim else x, graph)
+
+
+def placed(setting: loop.Setting, mesh: Mesh) -> tuple[loop.Setting, Layout]:
+    """The setting with its arrays on a mesh of `sharding.mesh_of`, and the layout for the loop's functions."""
+    count, network = setting.problem.m, setting.network
+    fixed = isinstance(network, Static)
+    if fixed:
+        network = Static(_spread_graph(network.graph, nodes.per_device(count, mesh.size), mesh.size))
+    else:
+        network = Sliced(network)
+    setting = replace(setting, network=network)
+    flags: Any = replace(
+        setting,
+        algorithm=struct.per_node(setting.algorithm),
+        problem=_problem_rows(setting.problem),
+        network=jax.tree.map(lambda x: fixed and np.ndim(x) > 0, network),
+        stop=jax.tree.map(lambda _: False, setting.stop),
+        key=False,
+        node=True,
+        limit=None if setting.limit is None else True,
+    )
+    begin = Rows(jax.tree.structure(setting), tuple(jax.tree.leaves(flags)))
+    shapes = [_started(setting, begin, size) for size in (count, count + 1)]
+    algorithm, carry = (sharding.compared(one, two) for one, two in zip(*shapes))
+    ready_flags = replace(flags, algorithm=algorithm.map(lambda _: True, shapes[0][0], lambda _: False))
+    ready = Rows(jax.tree.structure(replace(setting, algorithm=shapes[0][0])), tuple(jax.tree.leaves(ready_flags)))
+    wide = replace(sharding.widened(begin, setting, mesh, count), network=network)
+    return sharding.spread(begin, wide, mesh), Layout(mesh, count, begin, ready, algorithm, carry)
+
+
+def _started(setting: loop.Setting, rows: Rows, size: int) -> tuple[Any, Any]:
+    """The shapes of the prepared algorithm and of the carry for `size` nodes."""
+
+    def resized(x: Any) -> Any:
+        return jax.ShapeDtypeStruct((size, *np.shape(x)[1:]), x.dtype)
+
+    graph = jax.eval_shape(setting.network.at, jnp.int32(0), setting.key)
+    small = rows.map(resized, setting)
+    graph = jax.tree.map(lambda x: resized(x) if x.ndim else x, replace(graph, halo=None, buckets=None))
+    algorithm, carry, _ = jax.eval_shape(loop.start, replace(small, network=Static(graph)), ())
+    return algorithm, carry
+
+
+def _problem_rows(problem: Any) -> Any:
+    """A tree of flags: which arrays of the problem have a row for every node."""
+    one, two = (jax.eval_shape(problem.nodes, jax.ShapeDtypeStruct((b,), jnp.int32)) for b in (1, 2))
+    return jax.tree.map(lambda a, b: a.shape != b.shape, one, two)
+
+
+def _tabular(graph: Graph) -> Graph:
+    """The graph without buckets, whose rows are not in the nodes' order."""
+    return replace(graph, format="padded", buckets=None) if graph.format == "buckets" else replace(graph, buckets=None)
+
+
+def _spread_graph(graph: Graph, m: int, devices: int) -> Graph:
+    """The table [D m, d] of a fixed graph whose senders count the rows that reach a device; nobody's rows are alone."""
+    graph, more = _tabular(graph), m * devices - graph.m
+    node = np.arange(m * devices, dtype=np.int32)
+
+    def longer(x: Array, value: Any = 0) -> np.ndarray:
+        host = np.asarray(x)
+        return np.concatenate([host, np.full((more, *host.shape[1:]), value, host.dtype)])
+
+    senders, mask = longer(graph.senders), longer(graph.mask)
+    senders[graph.m :] = node[graph.m :, None]
+    found = halo(senders, mask, devices) if graph.format == "padded" and graph.synchronised is None else None
+    return replace(
+        graph,
+        senders=jnp.asarray(np.minimum(senders, graph.m - 1) if found is None else found[1]),
+        mask=jnp.asarray(mask),
+        weight=jnp.asarray(longer(graph.weight)),
+        self_weight=jnp.asarray(longer(graph.self_weight, 1)),
+        out_degree=jnp.asarray(longer(graph.out_degree)),
+        halo=None if found is None else found[0],
+    )
