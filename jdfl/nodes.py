@@ -16,6 +16,8 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
+from jdfl.rounding import apart
+
 _BLOCKS = 1024  # of which a sum is made, at most
 _PREFIX = "nodes="
 F = TypeVar("F", bound=Callable[..., Any])
@@ -147,22 +149,6 @@ def lowest(x: Array, otherwise: int) -> Array:
     found = jnp.min(jnp.where(x & real(m), ids(m), nobody))
     found = found if here is None else lax.pmin(found, here.axis)
     return jnp.where(found == nobody, jnp.int32(otherwise), found)
-
-
-def apart(function: Callable[..., Any], *operands: Any) -> Any:
-    """`function` of the operands, compiled apart from what they come from and from what uses the result.
-
-    What XLA compiles together on a CPU decides how it rounds: a product goes into a sum unrounded, a sum over a row is
-    made in another order. What is compiled together differs between one device and several, where rows are exchanged in
-    between. A condition that always holds, which XLA does not see, keeps it apart.
-    """
-    if jax.default_backend() != "cpu":
-        return lax.optimization_barrier(function(*lax.optimization_barrier(operands)))
-
-    def nothing(*operands: Any) -> Any:
-        return jax.tree.map(jnp.zeros_like, function(*operands))
-
-    return lax.cond(lax.optimization_barrier(jnp.bool_(True)), function, nothing, *operands)
 
 
 def on_every_device(function: F) -> F:

@@ -20,7 +20,11 @@ from jdfl.sharding import Layout, Rows
 
 @struct.dataclass
 class Sliced:
-    """A network that is drawn or changes: every device finds the whole graph of a round and keeps its rows."""
+    """A network that is drawn or changes, or is multiplied as a matrix: devices find all of it and keep their rows.
+
+    A product with some rows of a matrix rounds differently from one with all of them, so that every device makes the
+    whole one.
+    """
 
     network: Network
 
@@ -36,14 +40,16 @@ class Sliced:
         if here is None:
             return graph
         held = nodes.per_device(here.nodes, here.devices)
-        return jax.tree.map(lambda x: nodes.own(x, held) if x.ndim else x, graph)
+        rows = jax.tree.map(lambda x: nodes.own(x, held) if x.ndim else x, graph)
+        return rows if graph.format == "padded" else replace(rows, whole=replace(graph, synchronised=None))
 
 
 def placed(setting: loop.Setting, mesh: Mesh) -> tuple[loop.Setting, Layout]:
     """The setting with its arrays on a mesh of `sharding.mesh_of`, and the layout for the loop's functions."""
     count, network = setting.problem.m, setting.network
-    fixed = isinstance(network, Static)
-    if fixed:
+    fixed = False
+    if isinstance(network, Static) and network.graph.format in ("padded", "buckets"):
+        fixed = True
         network = Static(_spread_graph(network.graph, nodes.per_device(count, mesh.size), mesh.size))
     else:
         network = Sliced(network)
@@ -102,7 +108,7 @@ def _spread_graph(graph: Graph, m: int, devices: int) -> Graph:
 
     senders, mask = longer(graph.senders), longer(graph.mask)
     senders[graph.m :] = node[graph.m :, None]
-    found = halo(senders, mask, devices) if graph.format == "padded" and graph.synchronised is None else None
+    found = halo(senders, mask, devices)
     return replace(
         graph,
         senders=jnp.asarray(np.minimum(senders, graph.m - 1) if found is None else found[1]),

@@ -3,6 +3,7 @@
 Axes: M nodes in all, D devices, m rows on each of them; m D >= M, and the rows beyond M are the last node's again.
 """
 
+import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -69,6 +70,13 @@ class Layout:
 
         takes, gives = specs(arguments), specs(results)
         return jax.shard_map(function, mesh=self.mesh, in_specs=takes, out_specs=gives, check_vma=False)
+
+
+def simulate(devices: int) -> None:
+    """Let the CPU stand for so many devices, if JAX has not begun to use it; raises ValueError for less than one."""
+    checks.whole(1, devices=devices)
+    with contextlib.suppress(RuntimeError):  # `mesh_of` says what there is
+        jax.config.update("jax_num_cpu_devices", int(devices))
 
 
 def mesh_of(devices: Devices, count: int) -> Mesh:

@@ -9,6 +9,7 @@ import pytest
 
 jax.config.update("jax_numpy_rank_promotion", "raise")
 jax.config.update("jax_numpy_dtype_promotion", "strict")
+jax.config.update("jax_num_cpu_devices", 8)  # for tests of several devices; the others use the first
 hypothesis.settings.register_profile("jdfl", deadline=None, derandomize=True, max_examples=25)
 hypothesis.settings.load_profile("jdfl")
 

@@ -18,6 +18,7 @@ from jdfl.progress import Progress
 from jdfl.result import Result
 from jdfl.results import new_run_folder, write_run
 from jdfl.runner import planned
+from jdfl.sharding import simulate
 from jdfl.summary import spread_text, summary, summary_text
 
 _ABOUT = """Run an algorithm on a problem over a network, and keep everything about it in a new folder.
@@ -35,6 +36,7 @@ _EXAMPLES = """examples:
   jdfl run --config runs/NAME/config.yaml --steps 500  an earlier run, but longer
   jdfl run --resume runs/NAME --steps 500              the same run, from where it ended
   jdfl run --algorithm.clip 30 --algorithm.sigma 0.4 --algorithm.mechanism gaussian --privacy.epsilon 16   private CEPS
+  jdfl run --devices 8                                 the nodes spread over eight devices, with the same results
   jdfl run --json --quiet | jq .metrics.objective      for scripts
 
 exit status: 0 done, 2 a mistake in the settings, 3 the run diverged, 130 interrupted (in both cases what there is
@@ -54,6 +56,8 @@ class Options:
     """The folder of a run to go on with; its config.yaml is read unless --config names another."""
     repeats: int = 1
     """Runs to make, with the seeds `seed`, `seed` + 1, ...; each gets its own folder."""
+    devices: int | None = None
+    """Devices that share the nodes, with the same results; on a CPU they are simulated. One is used if not given."""
     quiet: bool = False
     """No progress bar and no summary; without --json, only the folder's name."""
     json: bool = False
@@ -69,6 +73,8 @@ def run(config: RunConfig, options: Options) -> int:
     """Run once per seed, write and show every result; returns the exit status."""
     checks.whole(1, repeats=options.repeats)
     use_cache()
+    if options.devices is not None:
+        simulate(options.devices)
     algorithm, problem, network, stop = build(config)
     budget = config.privacy.epsilon if config.privacy.accounting == "sound" else None  # a paper's is no budget
     config = settled(config, algorithm)
@@ -101,6 +107,7 @@ def run(config: RunConfig, options: Options) -> int:
                     resume=resume,
                     epsilon=budget,
                     delta=None if budget is None else config.privacy.delta,
+                    mesh=options.devices,
                 )
             write_run(folder, to_yaml(one), result, draw=report.figure, **told_how)
         except BaseException:

@@ -18,6 +18,7 @@ from jax.experimental import sparse
 from jdfl import nodes, ops, struct
 from jdfl.network.halo import Halo
 from jdfl.network.sums import Buckets, bucket_sum, gather_sum
+from jdfl.rounding import rounded
 
 Format = Literal["padded", "dense", "bcoo", "buckets"]
 _SAMPLE = 1  # purpose of the sampling keys
@@ -41,6 +42,7 @@ class Graph:
     lossy: bool = struct.field(pytree_node=False, default=False)  # whether `out_degree` counts lost messages too
     synchronised: Array | None = None  # bool [] whether W is 1/m everywhere, not the table's; None: it never is
     halo: Halo | None = None  # how rows come from other devices; None: all of them do, or there is one device
+    whole: "Graph | None" = None  # all nodes' rows, where these are a device's and all are multiplied together
 
     @property
     def m(self) -> int:
@@ -109,28 +111,25 @@ class Static:
 
 
 def as_dense(graph: Graph) -> Array:
-    """The mixing matrix W [m, m] float32; of nodes on several devices, this device's rows of it [m, M]."""
-    m = nodes.count(graph.m)
-    row, own = jnp.arange(graph.m), nodes.ids(graph.m)
-    W = jnp.zeros((graph.m, m), graph.weight.dtype).at[row[:, None], graph.senders].add(graph.weight)
-    W = W.at[row, own].add(graph.self_weight, mode="drop")
-    return W if graph.synchronised is None else jnp.where(graph.synchronised, jnp.full_like(W, 1 / m), W)
+    """The mixing matrix W [m, m] float32."""
+    row = jnp.arange(graph.m)[:, None]
+    off_diagonal = jnp.zeros((graph.m, graph.m), graph.weight.dtype).at[row, graph.senders].add(graph.weight)
+    W = off_diagonal + jnp.diag(graph.self_weight)
+    return W if graph.synchronised is None else jnp.where(graph.synchronised, jnp.full_like(W, 1 / graph.m), W)
 
 
 def as_bcoo(graph: Graph) -> sparse.BCOO:
-    """The mixing matrix W [m, m] in JAX's BCOO format, or a device's rows [m, M]; padded slots stay as explicit zeros.
+    """The mixing matrix W [m, m] in JAX's BCOO format; padded slots stay as explicit zeros.
 
     A graph that may be synchronised gives all m^2 entries, zeros among them.
     """
     m, d = graph.senders.shape
     if graph.synchronised is not None:
-        return sparse.BCOO.fromdense(as_dense(graph), nse=m * nodes.count(m))
+        return sparse.BCOO.fromdense(as_dense(graph), nse=m**2)
     row = jnp.broadcast_to(jnp.arange(m, dtype=graph.senders.dtype)[:, None], (m, d + 1))
-    own = jnp.minimum(nodes.ids(m), nodes.count(m) - 1)
-    column = jnp.concatenate([graph.senders, own[:, None]], axis=1)
+    column = jnp.concatenate([graph.senders, row[:, :1]], axis=1)
     value = jnp.concatenate([graph.weight, graph.self_weight[:, None]], axis=1)
-    places = jnp.stack([row, column], axis=-1).reshape(-1, 2)
-    return sparse.BCOO((value.reshape(-1), places), shape=(m, nodes.count(m)))
+    return sparse.BCOO((value.reshape(-1), jnp.stack([row, column], axis=-1).reshape(-1, 2)), shape=(m, m))
 
 
 def mix(graph: Graph, x: Array) -> Array:
@@ -156,31 +155,24 @@ def _mean(x: Array) -> Array:
 
 def _mix(graph: Graph, x: Array) -> Array:
     """`mix` by the table."""
+    if graph.whole is not None:
+        return nodes.own(_mix(graph.whole, nodes.everyone(x)), graph.m)
     if graph.format == "dense":
-        return jnp.dot(as_dense(graph).astype(x.dtype), graph.gathered(x), precision=ops.HIGHEST)
+        return jnp.dot(as_dense(graph).astype(x.dtype), x, precision=ops.HIGHEST)
     if graph.format == "bcoo":
         matrix = as_bcoo(graph)
         matrix = sparse.BCOO((matrix.data.astype(x.dtype), matrix.indices), shape=matrix.shape)
         product: Any = sparse.bcoo_dot_general  # annotated too narrowly: it takes a precision
-        return product(matrix, graph.gathered(x), dimension_numbers=(((1,), (0,)), ((), ())), precision=ops.HIGHEST)
+        return product(matrix, x, dimension_numbers=(((1,), (0,)), ((), ())), precision=ops.HIGHEST)
+    own = rounded(graph.self_weight.astype(x.dtype)[:, None] * x)
     if graph.format == "padded":
-        return nodes.apart(_weighted, graph.self_weight, graph.senders, graph.weight, x, graph.gathered(x))
+        return own + gather_sum(graph.senders, graph.weight, graph.gathered(x))
     if graph.buckets is None:
         raise ValueError(
             "Expected buckets in a graph with format = 'buckets', got buckets = None. Pass the graph through "
             "jdfl.network.bucketed."
         )
-    return nodes.apart(_weighted, graph.self_weight, graph.senders, graph.weight, x, x, graph.buckets)
-
-
-def _weighted(
-    self_weight: Array, senders: Array, weight: Array, x: Array, heard: Array, buckets: Buckets | None = None
-) -> Array:
-    """Own rows and those that are heard, by their weights."""
-    own = self_weight.astype(x.dtype)[:, None] * x
-    if buckets is None:
-        return own + gather_sum(senders, weight, heard)
-    return own + bucket_sum(buckets, senders, weight, heard)
+    return own + bucket_sum(graph.buckets, graph.senders, graph.weight, x)
 
 
 def sample_neighbours(key: Array, graph: Graph, node: Array, count: Array, wanted: Array | None = None) -> Array:

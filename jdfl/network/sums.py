@@ -11,6 +11,7 @@ import numpy as np
 from jax import Array, lax
 
 from jdfl import struct
+from jdfl.rounding import rounded
 
 _UNROLL = 8  # slots that are summed in one pass over the rows
 
@@ -49,7 +50,7 @@ def _slots_sum(senders: Array, weight: Array, x: Array, unroll: int) -> Array:
     weight = weight.astype(x.dtype)
 
     def slot(j: Array, total: Array) -> Array:
-        return total + weight[:, j, None] * x[senders[:, j]]
+        return total + rounded(weight[:, j, None] * x[senders[:, j]])
 
     start = jnp.zeros((senders.shape[0], x.shape[1]), x.dtype)
     return lax.fori_loop(0, senders.shape[1], slot, start, unroll=max(1, unroll))

@@ -1,0 +1,32 @@
+"""What is compiled together does not decide how numbers are rounded."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from jdfl.rounding import apart, rounded
+
+X, Y = (np.random.default_rng(seed).standard_normal(1000).astype(np.float32) for seed in (0, 1))
+Z = -(X * Y) * np.float32(1 + 1e-6)
+
+
+@pytest.mark.parametrize("product", [lambda x, y: rounded(x * y), lambda x, y: apart(jnp.multiply, x, y)])
+@pytest.mark.parametrize("mapped", [False, True])
+def test_a_product_is_rounded_before_it_goes_into_a_sum(product, mapped):
+    def both(x, y, z):
+        return product(x, y) + z
+
+    function, shape = (jax.vmap(both), (10, 100)) if mapped else (both, (1000,))
+    found = jax.jit(function)(*(v.reshape(shape) for v in (X, Y, Z)))
+    np.testing.assert_array_equal(found.ravel(), X * Y + Z)
+
+
+def test_gradients_pass():
+    slope = jax.grad(lambda x: jnp.sum(apart(jnp.multiply, rounded(x), Y)))(jnp.asarray(X))
+    np.testing.assert_array_equal(slope, Y)
+
+
+def test_what_is_no_number_stays():
+    x = jnp.asarray([np.nan, np.inf, -np.inf, 0.0])
+    np.testing.assert_array_equal(jax.jit(rounded)(x), x)

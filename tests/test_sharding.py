@@ -1,0 +1,218 @@
+"""Runs over several devices: the same bits, exchanged are rows that are needed, and mistakes are refused."""
+
+import re
+from dataclasses import replace
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jdfl
+from benchmarks import sharding as volume
+from jdfl import loop, nodes, placement, sharding
+from jdfl.network.halo import halo
+from tests.contract import test_contract as contract
+from tests.contract.table import GOSSIP, TABLE, Row
+from tests.toy import Gossip
+
+M = 13  # of nodes, which eight devices do not divide
+ONE_OF_EACH = list({row.name: row for row in reversed(TABLE)}.values())
+OTHERS = [row for row in TABLE if row not in ONE_OF_EACH]
+ROWS = [*ONE_OF_EACH, *(pytest.param(row, marks=pytest.mark.slow) for row in OTHERS)]
+
+
+def name(row) -> str:
+    return str(row)
+
+
+@pytest.fixture
+def problem(monkeypatch):
+    monkeypatch.setattr(contract, "M", M)
+    return contract.make_problem(GOSSIP)
+
+
+def network(m: int = M) -> jdfl.network.Static:
+    """A ring with two chords: degrees 2 to 4."""
+    return jdfl.network.from_edges([*((i, (i + 1) % m) for i in range(m)), (0, 2), (0, 3)], m)
+
+
+def same(one: jdfl.Result, many: jdfl.Result) -> None:
+    """Every number of two results, bit for bit."""
+    np.testing.assert_array_equal(one.params, many.params)
+    jax.tree.map(np.testing.assert_array_equal, one.state, many.state)
+    assert one.history.equals(many.history)
+    assert one.totals == many.totals
+    assert (one.rounds, one.ending, one.diverged) == (many.rounds, many.ending, many.diverged)
+    np.testing.assert_array_equal(one.releases, many.releases)
+    np.testing.assert_array_equal(one.communication_rounds, many.communication_rounds)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("row", ROWS, ids=name)
+def test_eight_devices_give_the_same_bits(row: Row, monkeypatch):
+    monkeypatch.setattr(contract, "M", M)
+    problem, algorithm = contract.make_problem(row), row.algorithm
+    if np.ndim(getattr(algorithm, "period", None)):
+        algorithm = replace(algorithm, period=jnp.resize(algorithm.period, (M,)))
+    one, many = (jdfl.run(algorithm, problem, network(), key=1, steps=7, every=3, mesh=mesh) for mesh in (None, 8))
+    same(one, many)
+
+
+@pytest.mark.parametrize("devices", [1, 2, 3, 5])
+def test_the_number_of_devices_is_free(problem, devices):
+    one, many = (jdfl.run(Gossip(), problem, network(), steps=6, mesh=mesh) for mesh in (None, devices))
+    same(one, many)
+
+
+NETWORKS = {
+    "random neighbours": lambda: jdfl.network.random_neighbours(M, 3),
+    "matching": lambda: jdfl.network.random_matching(M),
+    "dense": lambda: jdfl.network.erdos_renyi(M, 0.6, format="dense"),
+    "bcoo": lambda: jdfl.network.erdos_renyi(M, 0.4, format="bcoo"),
+    "buckets": lambda: jdfl.network.barabasi_albert(M, 2, format="buckets"),
+    "all in one round": lambda: jdfl.network.complete(M),
+    "links that fail": lambda: jdfl.network.link_loss(network(), 0.3),
+    "synchronised now and then": lambda: jdfl.network.synchronised(network(), 3),
+}
+
+
+@pytest.mark.parametrize("kind", NETWORKS)
+def test_every_network_gives_the_same_bits(problem, kind):
+    one, many = (jdfl.run(Gossip(), problem, NETWORKS[kind](), steps=6, mesh=mesh) for mesh in (None, 4))
+    same(one, many)
+
+
+def test_a_run_goes_on_with_other_devices(problem):
+    whole = jdfl.run(Gossip(), problem, network(), steps=9, mesh=8)
+    part = jdfl.run(Gossip(), problem, network(), steps=4, mesh=3)
+    np.testing.assert_array_equal(
+        jdfl.run(Gossip(), problem, network(), steps=9, mesh=5, resume=part).params, whole.params
+    )
+    np.testing.assert_array_equal(jdfl.run(Gossip(), problem, network(), steps=9, resume=part).params, whole.params)
+
+
+def test_stop_rules_and_budgets_end_in_the_same_round(problem):
+    rule = jdfl.consensus_below(0.5)
+    ends = [jdfl.run(Gossip(), problem, network(), steps=50, stop=rule, mesh=mesh) for mesh in (None, 8)]
+    assert ends[0].ending == "stop rule"
+    same(*ends)
+
+
+def test_rules_and_metrics_of_ones_own_see_all_nodes(problem):
+    def spread(w, problem):
+        return jnp.max(w) - jnp.min(w) + jnp.mean(problem.values(w)) + w.shape[0]
+
+    class Rule:
+        reads_data, reason = False, "it is close"
+
+        def check(self):
+            pass
+
+        def __call__(self, view):
+            return jnp.max(jnp.abs(view.w - jnp.mean(view.w, axis=0)[None])) < 0.5 * view.w.shape[0] / M
+
+    jax.tree_util.register_static(Rule)
+    rule = Rule()
+    told = {"metrics": [spread], "stop": rule, "steps": 40}
+    ends = [jdfl.run(Gossip(), problem, network(), mesh=mesh, **told) for mesh in (None, 8)]
+    assert ends[0].ending == "stop rule"
+    same(*ends)
+
+
+def test_the_first_node_that_fails_is_named(problem):
+    algorithm = Gossip(fails=((2, 11), (2, 4)))
+    ends = [jdfl.run(algorithm, problem, network(), steps=5, mesh=mesh) for mesh in (None, 8)]
+    assert ends[1].diverged == ends[0].diverged == (3, 4)
+
+
+def test_callbacks_see_the_nodes_alone(problem):
+    seen = []
+    jdfl.run(Gossip(), problem, network(), steps=2, mesh=8, callbacks=[lambda shot: seen.append(shot.params().shape)])
+    assert seen[-1] == (M, problem.n)
+
+
+def test_more_devices_than_there_are_are_refused(problem):
+    here = len(jax.devices())
+    with pytest.raises(ValueError, match=rf"devices = {here + 1}.*JAX_NUM_CPU_DEVICES={here + 1}"):
+        jdfl.run(Gossip(), problem, network(), steps=1, mesh=here + 1)
+    with pytest.raises(ValueError, match="devices = 0"):
+        jdfl.run(Gossip(), problem, network(), steps=1, mesh=0)
+
+
+def test_a_mesh_or_a_list_of_devices_will_do(problem):
+    devices = jax.devices()[2:4]
+    mesh = jax.make_mesh((2, 1), ("a", "b"), devices=devices)
+    results = [jdfl.run(Gossip(), problem, network(), steps=3, mesh=where) for where in (None, devices, mesh)]
+    same(results[0], results[1])
+    same(results[0], results[2])
+
+
+def compiled(problem, network, devices: int = 8, algorithm=None) -> str:
+    """What XLA makes of a chunk of rounds."""
+    setting = loop.setting(algorithm or jdfl.DPSGD(), problem, network, None, jax.random.key(0))
+    return volume.compiled(setting, sharding.mesh_of(devices, problem.m))
+
+
+def test_mixing_and_reductions_alone_communicate(monkeypatch):
+    """One exchange with either side of a ring, and what the loop reduces; nothing that XLA added."""
+    monkeypatch.setattr(contract, "M", 16)
+    text = compiled(contract.make_problem(GOSSIP), jdfl.network.ring(16))
+    found = [one for one in re.findall(r"= \S+ ([a-z-]+)\(", text) if one in volume.COLLECTIVES]
+    assert found.count("collective-permute") == 2
+    assert set(found) <= {"collective-permute", "all-reduce"}
+
+
+@pytest.mark.parametrize(
+    "make",
+    [lambda: jdfl.network.ring(64), lambda: jdfl.network.circulant(64, (1, 2, 5)), lambda: jdfl.network.torus(64)],
+)
+def test_a_halo_exchanges_what_is_needed(make):
+    made = make()
+    sent, needed = volume.exchanged(made, 8)
+    assert needed <= sent <= 1.15 * needed
+
+
+def test_a_halo_brings_every_neighbour():
+    graph = jdfl.network.circulant(60, (1, 7)).graph
+    devices, m = 6, 10
+    found = halo(np.asarray(graph.senders), np.asarray(graph.mask), devices)
+    assert found is not None
+    plan, local = found
+    ids = np.arange(60)
+    for device in range(devices):
+        parts = [ids[device * m : (device + 1) * m]]
+        for rows, hop, pairs in zip(plan.rows, plan.hops, plan.pairs):
+            source = (device - hop) % devices
+            own = np.asarray(rows).reshape(devices, -1)[source]
+            parts.append(ids[source * m + own] if (source, device) in pairs else np.full(len(own), -1))
+        received = np.concatenate(parts)
+        here = slice(device * m, (device + 1) * m)
+        np.testing.assert_array_equal(received[local[here]], np.asarray(graph.senders)[here])
+
+
+def test_dense_networks_send_all_rows():
+    graph = jdfl.network.complete(16).graph
+    assert halo(np.asarray(graph.senders), np.asarray(graph.mask), 4) is None
+
+
+def test_an_array_without_the_nodes_first_is_refused(problem):
+    class Sideways(Gossip):
+        def init(self, problem, round):
+            w, info = super().init(problem, round)
+            return w.T, info
+
+    one, two = (jax.eval_shape(lambda x: x.T, jax.ShapeDtypeStruct((m, 3), jnp.float32)) for m in (4, 5))
+    with pytest.raises(ValueError, match="Put the nodes first"):
+        sharding.compared([one], [two])
+
+
+def test_rows_are_found_by_what_the_fields_say():
+    algorithm = jdfl.CEPS(period=jnp.full((M,), 3, jnp.int32), sigma=0.5, codec=jdfl.OneBit(gamma=jnp.full((M,), 5.0)))
+    flags = jdfl.struct.per_node(algorithm)
+    assert flags.period is True
+    assert flags.sigma is False
+    assert flags.codec.gamma is True
+    assert flags.mu is False
+    assert placement.Sliced(jdfl.network.random_matching(M)).m == M
+    assert nodes.share() is None
