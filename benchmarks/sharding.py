@@ -81,7 +81,7 @@ def by_xla(network: Network, devices: int, features: int = FEATURES) -> int:
     spec = NamedSharding(mesh, PartitionSpec(mesh.axis_names[0]))
     graph = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=spec), graph)
     x = jax.ShapeDtypeStruct((network.m, features), jnp.float32, sharding=spec)
-    text = jax.jit(mix, out_shardings=spec).lower(graph, x).compile().as_text()
+    text: Any = jax.jit(mix, out_shardings=spec).lower(graph, x).compile().as_text()
     return received(text, devices)
 
 

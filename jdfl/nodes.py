@@ -2,14 +2,15 @@
 
 On several devices every device holds the rows of some nodes, in the order of their ids, and what runs there sees these
 rows alone (`jax.shard_map`). Whatever looks at more than a node's own row and what the network brings it goes through
-this file: on one device these are plain functions of arrays, on several they communicate. Sums of floats are added in
-one order, which follows from the number of nodes: by halves within blocks of nodes, and then by halves over the blocks.
-A device holds whole blocks. Rows beyond the last node, which fill up the last device, count in nothing.
+this file: on one device these are plain functions of arrays, on several they communicate. Sums of floats are made in
+one order, which follows from the number of nodes: by halves within blocks of nodes, and then over the blocks. A device
+holds whole blocks. Rows beyond the last node, which fill up the last device, count in nothing.
 
 Axes: M nodes in all, m rows that this device holds; M = m where there is one device.
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 import jax
@@ -98,12 +99,13 @@ def total(x: Array) -> Array:
     if not jnp.issubdtype(x.dtype, jnp.inexact):
         return together(jnp.sum(x, axis=0, dtype=x.dtype))
     size = _block(count(x.shape[0]))
-    beyond = -x.shape[0] % size
-    x = jnp.pad(x, [(0, beyond), *[(0, 0)] * (x.ndim - 1)]) if beyond else x
-    sums = apart(_halved, x.reshape(-1, size, *x.shape[1:]))
+    if size > 1:
+        beyond = -x.shape[0] % size
+        x = jnp.pad(x, [(0, beyond), *[(0, 0)] * (x.ndim - 1)]) if beyond else x
+        x = apart(_halved, x.reshape(x.shape[0] // size, size, *x.shape[1:]))
     if here is not None:
-        sums = lax.all_gather(sums, here.axis, tiled=True)[: _ceil(here.nodes, size)]
-    return apart(_halved, sums[None])[0]
+        x = lax.all_gather(x, here.axis, tiled=True)[: _ceil(here.nodes, size)]
+    return apart(partial(jnp.sum, axis=0), x)
 
 
 def mean(x: Array) -> Array:
@@ -178,8 +180,8 @@ def _beside(flags: Array, x: Array) -> Array:
 
 
 def _halved(x: Array) -> Array:
-    """Sums [r, ...] over the second axis of x [r, size, ...]: what lies beyond a power of two is added to the front."""
-    while (size := x.shape[1]) > 1:
-        half = 1 << (size - 1).bit_length() - 1
-        x = jnp.concatenate([x[:, : size - half] + x[:, half:], x[:, size - half : half]], axis=1)
+    """Sums [r, ...] over the second axis of x [r, size, ...], a power of two: the second half is added to the first."""
+    while x.shape[1] > 1:
+        half = x.shape[1] // 2
+        x = x[:, :half] + x[:, half:]
     return x[:, 0]
