@@ -11,6 +11,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from jax import Array, lax
+from jax.core import Tracer
 
 
 def rounded(x: Array) -> Array:
@@ -23,7 +24,7 @@ def apart(function: Callable[..., Any], *operands: Any) -> Any:
 
     By a condition that always holds, which XLA does not see. On other devices than a CPU a hint to the compiler.
     """
-    if not any(isinstance(x, jax.core.Tracer) for x in jax.tree.leaves(operands)):
+    if not any(isinstance(x, Tracer) for x in jax.tree.leaves(operands)):
         return function(*operands)  # nothing is compiled together
     if jax.default_backend() != "cpu":
         return lax.optimization_barrier(function(*lax.optimization_barrier(operands)))

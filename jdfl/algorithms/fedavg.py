@@ -79,7 +79,7 @@ class FedAvg:
 
     def step(self, x: Array, problem: Problem, round: Round) -> tuple[Array, Info]:
         """One round; only the clients that take part, b of the m, cost anything."""
-        on, size = self._chosen(round)  # [m] S, and b at most
+        on, size = self._chosen(round)  # [m] S, b of them on all devices together
 
         def work(clients: Array, arrived: Array) -> Array:
             mine, theirs = problem.nodes(clients), replace(round, node=round.node[clients])
@@ -87,7 +87,7 @@ class FedAvg:
             start = round_trip(codec, ops.node_keys(round.key, _DOWN, theirs.node), x[clients])
             y, _ = descent.local_steps(
                 self.local_steps,
-                self.gradients.rows(clients),
+                self.gradients.rows(clients, size),
                 self.optimizer,
                 self.lr,
                 start,
@@ -99,7 +99,7 @@ class FedAvg:
             y = round_trip(codec, ops.node_keys(round.key, _UP, theirs.node), y)
             return arrived.at[clients].set(y, mode="drop")
 
-        y = ops.for_rows(on, size, work, jnp.zeros_like(x))
+        y = ops.for_rows(on, -(-size * round.m // nodes.count(round.m)), work, jnp.zeros_like(x))
         once = on.astype(jnp.int32)
         share = (once * problem.sizes if self.weighting == "examples" else once).astype(x.dtype)
         mean = nodes.total(share[:, None] * y) / nodes.total(share)
@@ -112,15 +112,15 @@ class FedAvg:
         )
 
     def _chosen(self, round: Round) -> tuple[Array, int]:
-        """Which clients take part [m], drawn by their own keys, and how many rows are worked on at a time."""
+        """Which clients take part [m], drawn by their own keys, and how many they are."""
         m = nodes.count(round.m)
         size = max(1, math.floor(self.fraction * m + 0.5))
         if size == m:
-            return jnp.ones((round.m,), jnp.bool_), round.m
+            return jnp.ones((round.m,), jnp.bool_), size
         everyone = jnp.arange(m, dtype=jnp.int32)
         bits = jax.vmap(lambda key: jax.random.bits(key, (), jnp.uint32))(ops.node_keys(round.key, _CHOICE, everyone))
         chosen = jnp.zeros((m,), jnp.bool_).at[jnp.lexsort((everyone, bits))[:size]].set(True)
-        return nodes.own(chosen, round.m), -(-size * round.m // m)
+        return nodes.own(chosen, round.m), size
 
     def params(self, state: Array) -> Array:
         """The server's parameters, the same for every node [m, n]."""

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jdfl import checks, ops, struct
+from jdfl import checks, nodes, ops, struct
 from jdfl.algorithms.clipping import check_slopes, clipped_sum
 from jdfl.algorithms.sampling import Sampler, sample
 from jdfl.base import Round
@@ -62,6 +62,7 @@ class Gradients:
     noisy: Literal["always", "communicating"] = struct.field(pytree_node=False, default="always")  # which gradients
     lengths: Any = None  # [m, q] of the examples' features; `prepare` fills it in
     order: Any = None  # what the passes' orders are drawn from, a key; `prepare` fills it in
+    together: int | None = struct.field(pytree_node=False, default=None)  # nodes side by side; `rows` fills it in
 
     def check(self, problem: Problem) -> None:
         """Refuse settings out of range: ValueError naming them."""
@@ -118,9 +119,10 @@ class Gradients:
             return replace(self, lengths=None)
         return replace(self, lengths=problem.each(lambda data: problem.feature_lengths(data, self.norm), problem.data))
 
-    def rows(self, nodes: Array) -> "Gradients":
-        """Those of some nodes [b] alone."""
-        return self if self.lengths is None else replace(self, lengths=self.lengths[nodes])
+    def rows(self, some: Array, together: int | None = None) -> "Gradients":
+        """Those of some nodes [b] alone, `together` of which (None: b) are worked on side by side on all devices."""
+        lengths = None if self.lengths is None else self.lengths[some]
+        return replace(self, lengths=lengths, together=together or some.shape[0])
 
     def __call__(
         self,
@@ -171,7 +173,8 @@ class Gradients:
         def gradient(w_i: Array, data_i: Any, weight_i: Array) -> Array:
             return problem.gradient(w_i, data_i, weight_i)[here]
 
-        chunk = max(1, min(weight.shape[1], _AT_ONCE // (weight.shape[0] * problem.n)))
+        together = self.together or nodes.count(weight.shape[0])  # so that devices do not decide the order of sums
+        chunk = max(1, min(weight.shape[1], _AT_ONCE // (together * problem.n)))
 
         def sums(w_i: Array, data_i: Any, weight_i: Array, lengths_i: Array | None) -> Array:
             return clipped_sum(problem, w_i, data_i, weight_i, self.clip, self.norm, lengths_i, chunk, part)
