@@ -16,7 +16,7 @@ from jax.typing import ArrayLike, DTypeLike
 from jdfl import checks, ops, struct
 from jdfl.keys import typed_key
 from jdfl.problems.linear import LinearRegression
-from jdfl.problems.stack import EIGEN_STEPS, floating
+from jdfl.problems.stack import EIGEN_STEPS, floating, krylov
 
 Draw = Callable[[Array], tuple[Array, Array]]  # key -> features [n] and target [] of one example
 _AT_ONCE = 2**20  # numbers in the features of the nodes that are worked on side by side
@@ -166,6 +166,6 @@ def _curvature(problem: DrawnRegression) -> Array:
         def gram(x: Array) -> Array:
             return jnp.dot(weight * jnp.dot(A, x, precision=ops.HIGHEST), A, precision=ops.HIGHEST)
 
-        return ops.largest_eigenvalue(gram, start, EIGEN_STEPS) / jnp.sum(weight)
+        return ops.largest_eigenvalue(gram, start, krylov(EIGEN_STEPS, *A.shape)) / jnp.sum(weight)
 
     return problem.each(one, problem.data, problem.weight)

@@ -64,11 +64,7 @@ def linear_regression(
     kind = floating(dtype)
     if len(features) != len(targets):
         raise ValueError(f"Expected targets of {len(features)} nodes, got {len(targets)}.")
-    parts = [(np.asarray(A), np.asarray(b)) for A, b in zip(features, targets)]
-    for i, (A, b) in enumerate(parts):
-        checks.shape((None, None), f"See node {i}.", features=A)
-        checks.shape((len(A),), f"See node {i}.", targets=b)
-    data, weight = stack(parts, (kind, kind))
+    data, weight = _together(features, targets, kind)
     n = data[0].shape[-1]
     if truth is not None:
         checks.shape((n,), truth=truth)
@@ -76,6 +72,21 @@ def linear_regression(
         checks.shape((None, n), "See the test set.", features=test[0])
         checks.shape(np.shape(test[0])[:1], "See the test set.", targets=test[1])
     return build(data, weight, truth, test, name, kind)
+
+
+def _together(features: Arrays, targets: Arrays, kind: np.dtype) -> tuple[tuple[Any, ...], Any]:
+    """Features [m, q, n] and targets [m, q], and the weights [m, q]; what is one array stays one."""
+    if isinstance(features, Array | np.ndarray) and isinstance(targets, Array | np.ndarray):
+        checks.shape((None, None, None), "It is an array of all nodes.", features=features)
+        checks.shape(features.shape[:2], "It is an array of all nodes.", targets=targets)
+        if 0 in features.shape:
+            raise ValueError(f"Expected features of nodes with examples, got an array of shape {features.shape}.")
+        return (features, targets), np.ones(features.shape[:2], kind)
+    parts = [(np.asarray(A), np.asarray(b)) for A, b in zip(features, targets)]
+    for i, (A, b) in enumerate(parts):
+        checks.shape((None, None), f"See node {i}.", features=A)
+        checks.shape((len(A),), f"See node {i}.", targets=b)
+    return stack(parts, (kind, kind))
 
 
 def build(data: Any, weight: Any, truth: Any, test: Any, name: str, kind: np.dtype) -> LinearRegression:

@@ -15,7 +15,7 @@ from jax.typing import DTypeLike
 from jdfl import ops
 
 EIGEN_STEPS = 40  # size of the Krylov space: six digits or more on Gaussian matrices, whose spectrum ends without a gap
-_BATCH = 4  # nodes worked on at once
+_BATCH, _NUMBERS = 4, 2**16  # nodes worked on at once: so many, or more where their data are smaller than that
 
 
 def floating(dtype: DTypeLike) -> np.dtype:
@@ -63,16 +63,23 @@ def stack(
     return stacked, weight
 
 
+def krylov(steps: int, q: int, p: int) -> int:
+    """How many steps of Lanczos' method a Gram matrix of q examples with p features takes: its rank and one more."""
+    return min(steps, min(q, p) + 1)
+
+
 def _shapes(part: tuple[np.ndarray, ...]) -> str:
     return ", ".join(str(array.shape) for array in part)
 
 
 @partial(jax.jit, static_argnames=("steps", "batch"))
-def gram_eigenvalues(features: Array, weight: Array, steps: int = EIGEN_STEPS, batch: int = _BATCH) -> Array:
+def gram_eigenvalues(features: Array, weight: Array, steps: int = EIGEN_STEPS, batch: int | None = None) -> Array:
     """lambda_max(A_i^T diag(weight_i) A_i) / sum_t weight[i,t] of every node [m], A_i = features[i] of [m, q, p].
 
     Lanczos from a random start through the products A x and A^T y: the matrix A^T A is never formed.
     """
+    q, p = features.shape[1:]
+    steps, batch = krylov(steps, q, p), batch or max(_BATCH, _NUMBERS // (q * p))
     start = jax.random.normal(jax.random.key(0), features.shape[-1:], features.dtype)
 
     def one(node: tuple[Array, Array]) -> Array:

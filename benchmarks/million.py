@@ -1,0 +1,104 @@
+"""A million nodes on one machine: time and memory of a round, and the cost of a node as the network grows.
+
+Run `python -m benchmarks.million [--quick] [--out DIR]`; six minutes on two cores.
+
+20 parameters, 10 examples a node, every node hears 8 others; CEPS takes two thirds of them and sends whole vectors.
+Every measurement has a process of its own, whose peak of memory holds everything: data, network, compilation, rounds.
+"""
+
+import json
+import resource
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import jdfl
+from benchmarks.common import Row, options, report, row
+from jdfl import loop
+from jdfl.keys import typed_key
+from jdfl.runner import check_run
+
+NAME = "million"
+SIZES, QUICK = (10_000, 100_000, 1_000_000), (100, 200)
+PARAMETERS, EXAMPLES, HOPS = 20, 10, (1, 2, 3, 4)
+REPEATS, NODE_ROUNDS, PERIOD = 5, 1_300_000, 13  # of a measurement; CEPS's periods are 10 to 15
+ALGORITHMS: dict[str, Any] = {
+    "D-PSGD": jdfl.DPSGD(lr=0.01),
+    "CEPS-Perf": jdfl.CEPS(s=3, rate=2 / 3, sigma_rule="safe"),
+    "DO-ADP": jdfl.DOADP(lr=0.01, gamma=0.3, codec=jdfl.Sparse(share=0.3)),
+    "push-sum": jdfl.SGP(lr=0.01),
+}
+
+
+def setting(name: str, m: int) -> loop.Setting:
+    """An algorithm on least squares over a circulant network."""
+    truth = jnp.zeros((PARAMETERS,)).at[:3].set(1.0)
+    features = jax.random.normal(jax.random.key(0), (m, EXAMPLES, PARAMETERS))
+    problem = jdfl.problems.linear_regression(features, jnp.dot(features, truth), truth=truth)
+    weights = "out-degree" if name == "push-sum" else None
+    network = jdfl.network.circulant(m, HOPS, weights=weights)
+    algorithm = check_run(ALGORITHMS[name], problem, network, 10**6, 1, None)
+    return loop.setting(algorithm, problem, network, None, typed_key(0))
+
+
+def measured(name: str, m: int) -> dict[str, Any]:
+    """Seconds of a round, several times, and this process's peak of memory in GiB."""
+    began = time.perf_counter()
+    ready = setting(name, m)
+    algorithm, carry, _ = loop.start(ready, ())
+    ready = replace(ready, algorithm=algorithm)
+    rounds = PERIOD * max(1, NODE_ROUNDS // (PERIOD * m))
+    every, seconds, set_up = 10**6, [], 0.0
+    for part in range(REPEATS + 1):
+        if part == 1:
+            set_up = time.perf_counter() - began
+        start = time.perf_counter()
+        carry, _ = loop.advance(carry, ready, jnp.int32((part + 1) * rounds), every, 1, ())
+        jax.block_until_ready(carry)
+        seconds.append((time.perf_counter() - start) / rounds)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    return {"seconds": seconds[1:], "peak": peak, "set up": set_up}
+
+
+def in_process(name: str, m: int) -> dict[str, Any]:
+    """`measured` in a process of its own."""
+    command = [sys.executable, "-m", "benchmarks.million", "--measure", name, str(m)]
+    return json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()[-1])
+
+
+def main(arguments: Sequence[str] | None = None) -> list[Row]:
+    chosen = options("A million nodes", arguments)
+    sizes, rows = QUICK if chosen.quick else SIZES, []
+    for name in ALGORITHMS:
+        found = {m: in_process(name, m) for m in sizes}
+        for m, one in found.items():
+            goals = ("< 1", "< 6") if m == 1_000_000 else ("", "")
+            case = f"{name}, {m:,} nodes"
+            rows += [
+                row(case, "a round", one["seconds"], "s", goals[0]),
+                row(case, "a node's round", [1e9 * s / m for s in one["seconds"]], "ns"),
+                row(case, "peak memory", [one["peak"]], "GiB", goals[1]),
+                row(case, "until the first rounds are done", [one["set up"]], "s"),
+            ]
+        cost = {m: float(np.median(one["seconds"])) / m for m, one in found.items()}
+        case = f"{name}, from {sizes[0]:,} to {sizes[-1]:,} nodes"
+        goal = "" if chosen.quick else "<= 1.5"
+        rows.append(
+            row(case, "largest / smallest cost of a node", [max(cost.values()) / min(cost.values())], "x", goal)
+        )
+    report("A million nodes", rows, chosen.out, NAME, quick=chosen.quick)
+    return rows
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["--measure"]:
+        print(json.dumps(measured(sys.argv[2], int(sys.argv[3]))))
+    else:
+        main(sys.argv[1:])
