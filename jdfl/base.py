@@ -5,9 +5,12 @@ Implementing an algorithm
   and flags static fields), a State with the shapes of its arrays, and all methods of `Algorithm` below.
 - `init` and `step` are pure and speak of all m nodes at once. All randomness comes from `round.key`; what belongs to
   one node comes from `ops.node_keys(round.key, PURPOSE, round.node)` with a PURPOSE of your own from 100 up.
+- What is said of all nodes, such as a mean, comes from `jdfl.nodes`, and their number is `nodes.count(round.m)`: on
+  several devices a step sees the rows of one. Constants that a person gives for every node are fields with
+  `struct.field(per_node=True)`; every array of the State has the nodes as its first axis, or nothing to do with them.
 - W x is `network.mix(round.graph, x)`. What arrives through a codec is `codecs.transmit(...)`, the codec having been
-  through its `prepare` in yours; own rows and received ones are mixed with `graph.self_weight` and
-  `network.gather_sum`.
+  through its `prepare` in yours; own rows and received ones, `graph.gathered(x)`, are mixed with `graph.self_weight`
+  and `network.gather_sum`.
 - Return what the next step needs as State and what a person wants to know as Info: counts, never bits or losses.
 - Gradients from all examples or a few, clipped or noisy, are `jdfl.Gradients`, noise on a node's work of a round is
   `jdfl.Updates`; both say what may be claimed. Count every noisy function of data in Info.releases.
@@ -15,7 +18,7 @@ Implementing an algorithm
 - Add one line to `jdfl.algorithms.REGISTRY` and one row to the table of `tests/contract`; a class in
   `jdfl.config.family` gives it flags on the command line.
 
-Axes: m nodes, n parameters.
+Axes: m nodes, of all or of one device, n parameters.
 """
 
 from collections.abc import Mapping
@@ -41,7 +44,7 @@ class Round:
 
     @property
     def m(self) -> int:
-        """The number of nodes."""
+        """The number of nodes, of those on this device where they lie on several."""
         return self.node.shape[0]
 
 

@@ -232,3 +232,14 @@ def test_check_problem_accepts_what_the_builders_make(kind):
     for message, bad in broken.items():
         with pytest.raises(ValueError, match=message):
             check_problem(bad)
+
+
+def test_one_array_of_all_nodes_is_the_list_of_their_arrays():
+    draw = np.random.default_rng(0)
+    A, b = draw.standard_normal((3, 4, 5)), draw.standard_normal((3, 4))
+    whole, parts = linear_regression(A, b), linear_regression(list(A), list(b))
+    jax.tree.map(np.testing.assert_array_equal, whole, parts)
+    with pytest.raises(ValueError, match="targets"):
+        linear_regression(A, b[:, :3])
+    with pytest.raises(ValueError, match="with examples"):
+        linear_regression(A[:, :0], b[:, :0])
