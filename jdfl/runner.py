@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -10,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jdfl import checks, loop
+from jdfl import checks, distributed, loop
 from jdfl.base import Algorithm
 from jdfl.checkpoint import Checkpoint
 from jdfl.clock import Clock
@@ -98,9 +99,9 @@ def run(
     what went before is kept. `delta` is as for `account`, and goes with `epsilon` only.
 
     `mesh` spreads the nodes over several devices: a mesh of JAX, a list of devices, or how many. The outcome is the
-    same bit for bit; what the network, metrics and stop rules need of other devices' nodes is all that is exchanged.
-    Metrics and stop rules of your own get all nodes' rows on every device, unless they are marked by
-    `jdfl.nodes.on_every_device`. The result's arrays lie on the host then.
+    same, bit for bit where rows and nodes' examples are few (the README says when); what the network, metrics and stop
+    rules need of other devices' nodes is all that is exchanged. Metrics and stop rules of your own get all nodes' rows
+    on every device, unless they are marked by `jdfl.nodes.on_every_device`. The result's arrays lie on the host then.
 
     Ctrl-C ends the run after the chunk under way and keeps what it has (a second one ends it at once, with nothing); so
     does a non-finite parameter, with its round and node.
@@ -129,7 +130,8 @@ def run(
         before.check(ledger_of(algorithm, problem), key_data(setting.key), steps, names)
     records = max(1, int(chunk) // every)
     check_counters(network, min(records * every, steps))
-    with Clock() as clock, Progress() if progress else nullcontext() as bar:
+    shown = Progress() if progress and distributed.leads() else nullcontext()
+    with distributed.watched(), Clock() as clock, shown as bar:
         callbacks = [*callbacks, bar] if bar else callbacks
         setting, layout = (setting, None) if spread is None else placed(setting, spread)
         algorithm, carry, first = loop.start(setting, chosen, layout)
@@ -140,23 +142,26 @@ def run(
         else:
             carry, tally = _resumed(before, carry, layout), before.tally(algorithm.message_bits(problem), every)
         if limit is not None and epsilon is not None:
-            check_unspent(np.asarray(carry.releases)[: problem.m], limit, epsilon)
+            released = carry.releases if layout is None else layout.nodes(carry.releases)
+            check_unspent(np.asarray(released), limit, epsilon)
         done, over = int(carry.rounds), int(carry.bad_node) != loop.NOWHERE
+        end = np.int32(steps) if layout else jnp.int32(steps)
         with Interruption() as interruption:
             while done < steps and not over and not interruption.asked:
-                carry, rows = loop.advance(carry, setting, jnp.int32(steps), every, records, chosen, layout)
+                carry, rows = loop.advance(carry, setting, end, every, records, chosen, layout)
                 tally.add(rows.rounds, rows.metrics, rows.counts)
                 flags = (carry.rounds, carry.stopped, carry.spent, carry.bad_node)
                 done, stopped, spent, bad = map(int, jax.device_get(flags))
                 over = bool(stopped or spent) or bad != loop.NOWHERE
                 try:
-                    _call(callbacks, done, steps, tally.rows[-1], partial(_rows_of, algorithm, carry.state, problem.m))
+                    _call(callbacks, done, steps, tally.rows[-1], partial(_rows_of, algorithm, carry.state, layout))
                 except KeyboardInterrupt:
                     interruption.asked = True
+                interruption.asked = distributed.agreed(interruption.asked)
         jax.block_until_ready(carry)
-    if layout is not None:
-        carry = layout.whole(layout.carry, carry)
-        setting = setting.replace(algorithm=layout.whole(layout.algorithm, setting.algorithm))  # pyright: ignore[reportAttributeAccessIssue]
+        if layout is not None:
+            carry = layout.whole(layout.carry, carry)
+            setting = replace(setting, algorithm=layout.whole(layout.algorithm, setting.algorithm))
     params, asked = algorithm.params(carry.state), interruption.asked
     warned = () if before is None else before.warnings
     if before is not None:
@@ -172,9 +177,10 @@ def _resumed(before: Checkpoint, carry: loop.Carry, layout: Layout | None) -> lo
     return layout.spread(layout.carry, before.carry(layout.whole(layout.carry, carry)))
 
 
-def _rows_of(algorithm: Algorithm, state: Any, m: int) -> Array:
+def _rows_of(algorithm: Algorithm, state: Any, layout: Layout | None) -> Array:
     """A copy of the nodes' parameters [m, n], for the next chunk takes the state's place."""
-    return jnp.array(algorithm.params(state)[:m], copy=True)
+    w = algorithm.params(state)
+    return jnp.array(w if layout is None else layout.nodes(w), copy=True)
 
 
 def _call(

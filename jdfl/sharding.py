@@ -14,7 +14,7 @@ import numpy as np
 from jax import Array
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
-from jdfl import checks, nodes
+from jdfl import checks, distributed, nodes
 
 Devices = int | Mesh | Sequence[jax.Device]
 
@@ -58,7 +58,11 @@ class Layout:
 
     def whole(self, rows: Rows, tree: Any) -> Any:
         """The tree on the host, with the rows [M, ...] of all nodes."""
-        return jax.tree.map(_on_host, rows.map(lambda x: x[: self.count], tree))
+        return rows.map(self.nodes, tree, distributed.on_host)
+
+    def nodes(self, x: Array) -> Any:
+        """The rows [M, ...] of all nodes on the host."""
+        return distributed.on_host(x)[: self.count]
 
     def each_device(
         self, function: Callable[..., Any], arguments: tuple[Rows | None, ...], results: tuple[Rows | None, ...]
@@ -127,13 +131,6 @@ def spread(rows: Rows, tree: Any, mesh: Mesh) -> Any:
     """The tree's arrays on a mesh's devices, rows [D m, ...] each on its own and the others on all."""
 
     def put(spec: PartitionSpec) -> Callable[[Any], Array]:
-        return lambda x: jax.device_put(x, NamedSharding(mesh, spec))
+        return lambda x: distributed.spread(x, NamedSharding(mesh, spec))
 
     return rows.map(put(PartitionSpec(mesh.axis_names[0])), tree, put(PartitionSpec()))
-
-
-def _on_host(x: Array) -> Any:
-    """An array of numpy's; keys stay with JAX."""
-    if jnp.issubdtype(x.dtype, jax.dtypes.prng_key):
-        return jax.random.wrap_key_data(jnp.asarray(np.asarray(jax.random.key_data(x))), impl=jax.random.key_impl(x))
-    return np.asarray(x)

@@ -9,6 +9,7 @@ from typing import Any
 import jdfl
 from jdfl.catalogue import catalogue
 from jdfl.cli import account, audit, compare, run
+from jdfl.distributed import ProcessLostError
 
 _HELP = """usage: jdfl COMMAND [OPTIONS]
 
@@ -72,6 +73,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             raise
         print(f"jdfl: error: {' '.join(str(error).split())}", file=sys.stderr)
         return 2
+    except ProcessLostError as error:
+        print(f"jdfl: {' '.join(str(error).split())}", file=sys.stderr, flush=True)
+        os._exit(4)  # the usual way out would wait for the process that is gone
     except KeyboardInterrupt:
         kept = "only runs that were finished are kept" if command == "run" else "nothing is written"
         print(f"jdfl: interrupted; {kept}", file=sys.stderr)

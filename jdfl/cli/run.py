@@ -7,8 +7,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import jax
+
 import jdfl
-from jdfl import checks, report
+from jdfl import checks, distributed, report
 from jdfl.accountant import check_account
 from jdfl.cache import use_cache
 from jdfl.checkpoint import read_checkpoint
@@ -37,10 +39,11 @@ _EXAMPLES = """examples:
   jdfl run --resume runs/NAME --steps 500              the same run, from where it ended
   jdfl run --algorithm.clip 30 --algorithm.sigma 0.4 --algorithm.mechanism gaussian --privacy.epsilon 16   private CEPS
   jdfl run --devices 8                                 the nodes spread over eight devices, with the same results
+  jdfl run --coordinator node0:1234 --processes 2 --process 0    the same over two processes; the other is --process 1
   jdfl run --json --quiet | jq .metrics.objective      for scripts
 
-exit status: 0 done, 2 a mistake in the settings, 3 the run diverged, 130 interrupted (in both cases what there is
-has been written)
+exit status: 0 done, 2 a mistake in the settings, 3 the run diverged, 4 another process of the run was lost,
+130 interrupted (what there is of runs that diverged or were interrupted has been written)
 """
 
 
@@ -58,6 +61,14 @@ class Options:
     """Runs to make, with the seeds `seed`, `seed` + 1, ...; each gets its own folder."""
     devices: int | None = None
     """Devices that share the nodes, with the same results; on a CPU they are simulated. One is used if not given."""
+    distributed: bool = False
+    """Run as one of several processes, started alike on a cluster that JAX recognises (SLURM, Open MPI, Kubernetes)."""
+    coordinator: str | None = None
+    """Elsewhere: host:port of process 0, with --processes and --process; --devices are then those of each process."""
+    processes: int | None = None
+    """How many processes there are."""
+    process: int | None = None
+    """The number of this one, from 0."""
     quiet: bool = False
     """No progress bar and no summary; without --json, only the folder's name."""
     json: bool = False
@@ -75,6 +86,7 @@ def run(config: RunConfig, options: Options) -> int:
     use_cache()
     if options.devices is not None:
         simulate(options.devices)
+    several = _joined(options)
     algorithm, problem, network, stop = build(config)
     budget = config.privacy.epsilon if config.privacy.accounting == "sound" else None  # a paper's is no budget
     config = settled(config, algorithm)
@@ -90,7 +102,8 @@ def run(config: RunConfig, options: Options) -> int:
     status = 0
     for seed in range(config.seed, config.seed + options.repeats):
         one = dataclasses.replace(config, seed=seed)
-        folder = new_run_folder(options.out, f"{config.algorithm.kind}-{problem.name}-seed{seed}")
+        name = f"{config.algorithm.kind}-{problem.name}-seed{seed}"
+        folder = new_run_folder(options.out, name) if distributed.leads() else None
         try:
             with Progress(f"seed {seed}" if options.repeats > 1 else "") as progress:
                 result = jdfl.run(
@@ -102,28 +115,40 @@ def run(config: RunConfig, options: Options) -> int:
                     every=config.every,
                     stop=stop,
                     metrics=config.metrics or None,
-                    callbacks=[] if options.quiet else [progress],
+                    callbacks=[] if options.quiet or folder is None else [progress],
                     chunk=config.chunk,
                     resume=resume,
                     epsilon=budget,
                     delta=None if budget is None else config.privacy.delta,
-                    mesh=options.devices,
+                    mesh=jax.devices() if several else options.devices,
                 )
-            write_run(folder, to_yaml(one), result, draw=report.figure, **told_how)
+            if folder is not None:
+                write_run(folder, to_yaml(one), result, draw=report.figure, **told_how)
         except BaseException:
             with contextlib.suppress(OSError):
-                folder.rmdir()  # write_run leaves all or nothing
+                if folder is not None:
+                    folder.rmdir()  # write_run leaves all or nothing
             raise
-        told.append({"folder": str(folder), **summary(result, **told_how)})
-        _show(result, told[-1], folder, options)
+        if folder is not None:
+            told.append({"folder": str(folder), **summary(result, **told_how)})
+            _show(result, told[-1], folder, options)
         status = max(status, {"diverged": 3, "interrupted": 130}.get(result.ending, 0))
         if result.ending == "interrupted":
             break
     if len(told) > 1 and not (options.json or options.quiet):
         print(spread_text(told), end="")
-    if options.json:
+    if options.json and told:
         print(json.dumps(told[0] if options.repeats == 1 else told, indent=2, allow_nan=False, default=str))
     return status
+
+
+def _joined(options: Options) -> bool:
+    """Whether this is one of several processes; then it has joined them."""
+    given = (options.coordinator, options.processes, options.process)
+    if options.distributed or any(value is not None for value in given):
+        distributed.join(*given)
+        return True
+    return False
 
 
 def _show(result: Result, told: dict[str, Any], folder: Path, options: Options) -> None:

@@ -1,0 +1,91 @@
+"""Runs over several processes: mistakes are refused; (slow) the same results, and an end in words if one dies."""
+
+import os
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from jdfl import distributed
+from jdfl.cli import main
+
+RUN = ["--problem.m", "10", "--algorithm", "d-psgd", "--quiet"]
+SUMS = {"XLA_FLAGS": "--xla_cpu_experimental_ynn_fusion_type=LIBRARY_FUSION_TYPE_DOT"}  # of long rows in one order
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"address": "127.0.0.1:1"}, "processes = None"),
+        ({"processes": 2, "process": 0}, "address = None"),
+        ({"address": "127.0.0.1:1", "processes": 2, "process": 2}, "process = 2"),
+        ({"address": "127.0.0.1:1", "processes": 0, "process": 0}, "processes = 0"),
+        ({"address": "nowhere", "processes": 2, "process": 0}, "host:port.*'nowhere'"),
+    ],
+)
+def test_half_an_address_is_refused(given, words):
+    with pytest.raises(ValueError, match=words):
+        distributed.join(**given)
+
+
+def test_what_cannot_begin_says_what_to_do(capsys):
+    """There is no cluster here, and JAX computes already."""
+    assert main(["run", *RUN, "--steps", "1", "--distributed"]) == 2
+    assert "Start the same command once per process" in capsys.readouterr().err
+
+
+def test_one_process_agrees_with_itself():
+    assert distributed.leads()
+    assert distributed.agreed(True)
+    assert not distributed.agreed(False)
+
+
+def started(out: Path, steps: int, process: int | None, port: int = 0) -> subprocess.Popen:
+    """A process of `jdfl run`, one of two with two devices each or the only one; what it complains of is in a file."""
+    command = [sys.executable, "-m", "jdfl", "run", *RUN, "--out", str(out), "--steps", str(steps)]
+    if process is not None:
+        joins = {"coordinator": f"127.0.0.1:{port}", "processes": 2, "process": process, "devices": 2}
+        command += [str(word) for name, value in joins.items() for word in (f"--{name}", value)]
+    with complaints(out, process).open("w") as file:
+        return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=file, env=os.environ | SUMS)
+
+
+def complaints(out: Path, process: int | None) -> Path:
+    return out.with_name(f"{out.name}-{process}.log")
+
+
+def free_port() -> int:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return one.getsockname()[1]
+
+
+@pytest.mark.slow
+def test_two_processes_find_what_one_finds(tmp_path):
+    port, out = free_port(), {0: tmp_path / "two", 1: tmp_path / "two", None: tmp_path / "one"}
+    running = {process: started(folder, 30, process, port) for process, folder in out.items()}
+    for process, one in running.items():
+        assert one.wait(timeout=120) == 0, complaints(out[process], process).read_text()
+    (two,), (one,) = (list((tmp_path / name).iterdir()) for name in ("two", "one"))
+    pd.testing.assert_frame_equal(pd.read_csv(two / "metrics.csv"), pd.read_csv(one / "metrics.csv"), check_exact=True)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("killed", [0, 1])
+def test_if_one_dies_the_other_ends_and_says_so(tmp_path, killed):
+    port, left = free_port(), 1 - killed
+    both = [started(tmp_path / "run", 10**9, process, port) for process in (0, 1)]
+    try:
+        time.sleep(30)
+        assert [process.poll() for process in both] == [None, None]
+        both[killed].kill()
+        assert both[left].wait(timeout=60) == 4
+    finally:
+        for process in both:
+            process.kill()
+            process.wait()
+    assert f"process {left} lost the others" in complaints(tmp_path / "run", left).read_text()
