@@ -81,6 +81,11 @@ _lengths: list[float] = []  # of what the spy was given to send
 class _Spy(codecs.Sparse):
     """Exact messages, whose lengths are noted in order."""
 
+    @property
+    def direct(self) -> bool:
+        """Messages are formed."""
+        return False
+
     def encode(self, key: Any, x: Any) -> Any:
         """What is sent, as it is."""
         jax.debug.callback(lambda length: _lengths.append(float(length)), jnp.max(jnp.linalg.norm(x, axis=1)))
