@@ -107,8 +107,7 @@ def _enough(function: Any) -> bool:
 
 def _whole(problem: Problem) -> Problem:
     """The problem with all nodes' rows."""
-    one, two = (jax.eval_shape(problem.nodes, jax.ShapeDtypeStruct((b,), jnp.int32)) for b in (1, 2))
-    return jax.tree.map(lambda x, a, b: x if a.shape == b.shape else nodes.everyone(x), problem, one, two)
+    return jax.tree.map(lambda x, row: nodes.everyone(x) if row else x, problem, nodes.with_rows(problem.nodes))
 
 
 def _stops(stop: StopRule | None, view: View) -> Array:

@@ -153,6 +153,12 @@ def lowest(x: Array, otherwise: int) -> Array:
     return jnp.where(found == nobody, jnp.int32(otherwise), found)
 
 
+def with_rows(pick: Callable[[Array], Any]) -> Any:
+    """A tree of flags: which arrays of what `pick(ids [b])` gives of some nodes have a row for each of them."""
+    one, two = (jax.eval_shape(pick, jax.ShapeDtypeStruct((b,), jnp.int32)) for b in (1, 2))
+    return jax.tree.map(lambda a, b: a.shape != b.shape, one, two)
+
+
 def on_every_device(function: F) -> F:
     """Marks a function of parameters and problem as one that takes a device's rows and uses this file for the others.
 

@@ -57,7 +57,7 @@ def placed(setting: loop.Setting, mesh: Mesh) -> tuple[loop.Setting, Layout]:
     flags: Any = replace(
         setting,
         algorithm=struct.per_node(setting.algorithm),
-        problem=_problem_rows(setting.problem),
+        problem=nodes.with_rows(setting.problem.nodes),
         network=jax.tree.map(lambda x: fixed and np.ndim(x) > 0, network),
         stop=jax.tree.map(lambda _: False, setting.stop),
         key=False,
@@ -84,12 +84,6 @@ def _started(setting: loop.Setting, rows: Rows, size: int) -> tuple[Any, Any]:
     graph = jax.tree.map(lambda x: resized(x) if x.ndim else x, replace(graph, halo=None, buckets=None))
     algorithm, carry, _ = jax.eval_shape(loop.start, replace(small, network=Static(graph)), ())
     return algorithm, carry
-
-
-def _problem_rows(problem: Any) -> Any:
-    """A tree of flags: which arrays of the problem have a row for every node."""
-    one, two = (jax.eval_shape(problem.nodes, jax.ShapeDtypeStruct((b,), jnp.int32)) for b in (1, 2))
-    return jax.tree.map(lambda a, b: a.shape != b.shape, one, two)
 
 
 def _tabular(graph: Graph) -> Graph:

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
-from jdfl import ops
+from jdfl import nodes, ops
 
 _DIRECT_ROWS = 128  # vectors that are worked on together where no messages are formed
 
@@ -126,10 +126,7 @@ def _directly(codec: Any, x: Array, wanted: Array) -> Array:
 
 def each_row(function: Callable[[Array], Array], codec: Codec) -> Codec:
     """The prepared codec with `function` of every array that has a row for every node."""
-    one, two = (jax.eval_shape(codec.rows, jax.ShapeDtypeStruct((b,), jnp.int32)) for b in (1, 2))
-    leaves, structure = jax.tree.flatten(codec)
-    shapes = [(a.shape, b.shape) for a, b in zip(jax.tree.leaves(one), jax.tree.leaves(two))]
-    return structure.unflatten([leaf if a == b else function(leaf) for leaf, (a, b) in zip(leaves, shapes)])
+    return jax.tree.map(lambda x, row: function(x) if row else x, codec, nodes.with_rows(codec.rows))
 
 
 def receive(
