@@ -306,6 +306,7 @@ def test_a_node_whose_features_are_all_zero_is_named():
 
 
 @pytest.mark.filterwarnings("ignore:With d = ")
+@pytest.mark.slow
 def test_the_papers_formula_is_the_same_for_runs_side_by_side():
     """A sweep's algorithms have not been prepared; d = None still means n // 2 signs."""
     coded = SMALL.replace(codec=jdfl.OneBit(), period=np.full(M, 4, np.int32))

@@ -54,6 +54,7 @@ def _passes(told: Audit, least: float) -> None:
     assert "not refuted" in told.statement()
 
 
+@pytest.mark.slow
 def test_ceps_with_kept_noise_passes_and_is_nearly_attained():
     aligned = _audit(_ceps(), 5)
     assert aligned.releases == 3  # at the start, in round 2 and in round 4
