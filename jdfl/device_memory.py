@@ -10,10 +10,11 @@ _MEMINFO = Path("/proc/meminfo")
 _GROUP = Path("/sys/fs/cgroup")
 
 
-def available() -> int | None:
-    """Bytes that can still be allocated on the default device; None where nothing tells.
+def available(devices: int = 1) -> int | None:
+    """Bytes that can still be allocated on so many devices like the default one; None where nothing tells.
 
-    For a GPU its limit less what is in use; for a CPU what Linux calls available, within its control group's limit.
+    For a GPU its limit less what is in use; for a CPU, however many devices it stands for, what Linux calls available,
+    within its control group's limit.
     """
     device = jax.local_devices()[0]
     if device.platform == "cpu":
@@ -21,7 +22,7 @@ def available() -> int | None:
     stats = device.memory_stats() or {}
     if "bytes_limit" not in stats:
         return None
-    return int(stats["bytes_limit"]) - int(stats.get("bytes_in_use", 0))
+    return devices * (int(stats["bytes_limit"]) - int(stats.get("bytes_in_use", 0)))
 
 
 def require(needed: Mapping[str, int], most: int, m: int, remedy: str, room: int | None) -> None:

@@ -15,6 +15,7 @@ from jax.sharding import NamedSharding
 
 from jdfl import checks
 
+_OWN_FAULTS = ("RESOURCE_EXHAUSTED", "INVALID_ARGUMENT", "UNIMPLEMENTED")  # what no other process is to blame for
 PATIENCE = 30  # seconds without a sign of life from a process, after which the others end
 
 
@@ -87,7 +88,7 @@ def watched() -> Iterator[None]:
     try:
         yield
     except jax.errors.JaxRuntimeError as error:
-        if jax.process_count() == 1:
+        if jax.process_count() == 1 or str(error).startswith(_OWN_FAULTS):
             raise
         raise ProcessLostError(
             f"process {jax.process_index()} lost the others: {str(error).splitlines()[0]} A process that ended is not "

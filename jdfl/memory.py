@@ -21,13 +21,13 @@ _COPIES = 1000  # of [m, n], beside one per node, that no state is expected to e
 _REMEDY = "Use fewer nodes, fewer parameters or a device with more memory."
 
 
-def require_memory(algorithm: Algorithm, problem: Problem, network: Network) -> None:
-    """Refuse a run whose arrays would not fit into the default device's memory: ValueError.
+def require_memory(algorithm: Algorithm, problem: Problem, network: Network, devices: int = 1) -> None:
+    """Refuse a run whose arrays would not fit into the memory of the devices that share its nodes: ValueError.
 
     The message has the terms of the sum, what is available and the largest number of nodes that fits. Where the
     available memory is not known, and where it is plenty for any state, nothing is traced.
     """
-    room = device_memory.available()
+    room = device_memory.available(devices)
     one = problem.m * problem.n * np.dtype(problem.dtype).itemsize
     if room is None or one * (_COPIES + problem.m) + _activations(algorithm, problem) <= room:
         return

@@ -34,7 +34,13 @@ MOST_ROUNDS = 2**30  # rounds are counted in int32, and the next record is looke
 
 
 def check_run(
-    algorithm: Algorithm, problem: Problem, network: Network, steps: int, every: int, stop: StopRule | None
+    algorithm: Algorithm,
+    problem: Problem,
+    network: Network,
+    steps: int,
+    every: int,
+    stop: StopRule | None,
+    devices: int = 1,
 ) -> Algorithm:
     """Everything that can be refused before anything is compiled; raises ValueError.
 
@@ -57,7 +63,7 @@ def check_run(
     algorithm.check(problem, network)
     if stop is not None:
         stop.check()
-    require_memory(algorithm, problem, network)
+    require_memory(algorithm, problem, network, devices)
     return planned(algorithm, problem, network, steps)
 
 
@@ -117,7 +123,8 @@ def run(
             "Give epsilon, or give delta to `account` when the run is done."
         )
     spread = None if mesh is None else mesh_of(mesh, problem.m)
-    algorithm = check_run(algorithm, problem, network, steps, every, stop)
+    devices = 1 if spread is None else spread.size
+    algorithm = check_run(algorithm, problem, network, steps, every, stop, devices)
     chosen = default_metrics(problem) if metrics is None else resolve(metrics, problem)
     guarantee = algorithm.privacy(problem)
     limit = None if epsilon is None else release_limits(algorithm, problem, epsilon=epsilon, delta=delta)

@@ -26,11 +26,9 @@ def field(*, pytree_node: bool = True, per_node: bool | Callable[[Any], bool] = 
 
 def per_node(value: Any) -> Any:
     """A tree of flags like `value`: which of its arrays have a row for every node, as its fields say."""
-    if not getattr(value, "__jdfl_struct__", False):
-        inner = jax.tree.leaves(value, is_leaf=lambda x: getattr(x, "__jdfl_struct__", False))
-        flags = [per_node(x) if getattr(x, "__jdfl_struct__", False) else False for x in inner]
-        structure = jax.tree.structure(value, is_leaf=lambda x: getattr(x, "__jdfl_struct__", False))
-        return structure.unflatten(flags)
+    if not _is_struct(value):
+        inner, structure = jax.tree.flatten(value, is_leaf=_is_struct)
+        return structure.unflatten([_is_struct(one) and per_node(one) for one in inner])
     changed = {}
     for one in dataclasses.fields(value):
         if one.metadata.get("pytree_node", True):
@@ -38,6 +36,10 @@ def per_node(value: Any) -> Any:
             rows = said(value) if callable(said) else said
             changed[one.name] = jax.tree.map(lambda x: np.ndim(x) > 0, held) if rows else per_node(held)
     return dataclasses.replace(value, **changed)
+
+
+def _is_struct(value: Any) -> bool:
+    return getattr(value, "__jdfl_struct__", False)
 
 
 @dataclass_transform(frozen_default=True, field_specifiers=(field, dataclasses.field))

@@ -54,27 +54,27 @@ def test_activations_grow_with_the_batch_and_the_nodes_at_work():
 
 def test_a_run_that_does_not_fit_is_refused_with_the_numbers(monkeypatch):
     needed = sum(estimate(DPSGD, problem, network).values())
-    monkeypatch.setattr(device_memory, "available", lambda: needed)
+    monkeypatch.setattr(device_memory, "available", lambda *_: needed)
     require_memory(DPSGD, problem, network)
-    monkeypatch.setattr(device_memory, "available", lambda: needed - 1)
+    monkeypatch.setattr(device_memory, "available", lambda *_: needed - 1)
     with pytest.raises(ValueError) as error:
         require_memory(DPSGD, problem, network)
     told = str(error.value)
     for words in (f"m = {M} nodes", f"3 x {M} x {N} numbers", "the algorithm's state", f"At most m = {M - 1} nodes"):
         assert words in told
-    monkeypatch.setattr(device_memory, "available", lambda: needed // 2)
+    monkeypatch.setattr(device_memory, "available", lambda *_: needed // 2)
     with pytest.raises(ValueError, match=f"At most m = {M // 2} nodes"):
         require_memory(DPSGD, problem, network)
-    monkeypatch.setattr(device_memory, "available", lambda: needed // (2 * M))
+    monkeypatch.setattr(device_memory, "available", lambda *_: needed // (2 * M))
     with pytest.raises(ValueError, match="Not even one node would fit"):
         require_memory(DPSGD, problem, network)
 
 
 def test_fewer_nodes_at_once_are_proposed_where_that_helps(monkeypatch):
     ring = jdfl.network.ring(6)
-    monkeypatch.setattr(device_memory, "available", lambda: 10**9)
+    monkeypatch.setattr(device_memory, "available", lambda *_: 10**9)
     together, apart = network_of(), network_of(nodes_at_once=2)
-    monkeypatch.setattr(device_memory, "available", lambda: 1000)
+    monkeypatch.setattr(device_memory, "available", lambda *_: 1000)
     with pytest.raises(ValueError, match="nodes_at_once makes the activations smaller"):
         require_memory(DPSGD, together, ring)
     with pytest.raises(ValueError, match=re.escape("more memory.") + "$"):
@@ -84,7 +84,7 @@ def test_fewer_nodes_at_once_are_proposed_where_that_helps(monkeypatch):
 def test_what_surely_fits_and_what_is_not_known_is_not_looked_at(monkeypatch):
     monkeypatch.setattr(jdfl.loop, "start", None)  # not even traced
     for room in (None, 10**12):
-        monkeypatch.setattr(device_memory, "available", lambda room=room: room)
+        monkeypatch.setattr(device_memory, "available", lambda *_, room=room: room)
         require_memory(DPSGD, problem, network)
 
 

@@ -99,6 +99,10 @@ def test_stop_rules_and_budgets_end_in_the_same_round(problem):
     ends = [jdfl.run(Gossip(), problem, network(), steps=50, stop=rule, mesh=mesh) for mesh in (None, 8)]
     assert ends[0].ending == "stop rule"
     same(*ends)
+    private = jdfl.DPSGD(gradients=jdfl.Gradients(clip=1.0, mechanism=jdfl.Gaussian(4.0)))
+    ends = [jdfl.run(private, problem, network(), steps=50, epsilon=2.0, mesh=mesh) for mesh in (None, 8)]
+    assert ends[0].ending == "budget"
+    same(*ends)
 
 
 def test_rules_and_metrics_of_ones_own_see_all_nodes(problem):
@@ -198,12 +202,7 @@ def test_dense_networks_send_all_rows():
     assert halo(np.asarray(graph.senders), np.asarray(graph.mask), 4) is None
 
 
-def test_an_array_without_the_nodes_first_is_refused(problem):
-    class Sideways(Gossip):
-        def init(self, problem, round):
-            w, info = super().init(problem, round)
-            return w.T, info
-
+def test_an_array_without_the_nodes_first_is_refused():
     one, two = (jax.eval_shape(lambda x: x.T, jax.ShapeDtypeStruct((m, 3), jnp.float32)) for m in (4, 5))
     with pytest.raises(ValueError, match="Put the nodes first"):
         sharding.compared([one], [two])
@@ -216,5 +215,8 @@ def test_rows_are_found_by_what_the_fields_say():
     assert flags.sigma is False
     assert flags.codec.gamma is True
     assert flags.mu is False
+    for shared in (False, True):
+        codec = jdfl.OneBit(shared=shared).prepare(jax.random.key(0), jnp.arange(M), 20, 3, jnp.float32)
+        assert jdfl.struct.per_node({"codec": codec, "other": 1.0})["codec"].matrix is (not shared)
     assert placement.Sliced(jdfl.network.random_matching(M)).m == M
     assert nodes.share() is None

@@ -126,10 +126,10 @@ class DPPS:
             added = rate * S / self.b * _laplace(keys, h.shape[1], h.dtype)
             sent, length = h + added, jnp.sum(jnp.abs(added), axis=1)
             if seen is not None:
-                apart = S if self.sensitivity == "real" else real(nodes.everyone(h))
+                apart = S if self.sensitivity == "real" else _apart(h)
                 seen = seen.at[round.k].set(jnp.stack([apart, S]), mode="drop")
         elif seen is not None:
-            seen = seen.at[round.k].set(jnp.stack([real(nodes.everyone(h)), jnp.zeros((), h.dtype)]), mode="drop")
+            seen = seen.at[round.k].set(jnp.stack([_apart(h), jnp.zeros((), h.dtype)]), mode="drop")
         if graph.synchronised is not None:  # all are alike again, and nothing is left to estimate
             estimate, length = (jnp.where(graph.synchronised, 0, x) for x in (estimate, length))
         kept = sent if self.watch else None
@@ -142,7 +142,7 @@ class DPPS:
     def _sensitivity(self, state: PushSum, h: Array, eps: Array, round: Round) -> tuple[Array, Array]:
         """S [] and the nodes' S_i [m]."""
         if self.sensitivity == "real":
-            return real(nodes.everyone(h)), state.estimate
+            return _apart(h), state.estimate
         if self.sensitivity == "certified":
             assert self.schedule is not None  # plan
             return self.schedule[jnp.minimum(round.k, self.schedule.shape[0] - 1)].astype(h.dtype), state.estimate
@@ -210,6 +210,11 @@ class DPPS:
         if bounds is None:
             return "nothing bounds what a node adds in a round"
         return "no schedule of noise has been made for these rounds"
+
+
+def _apart(h: Array) -> Array:
+    """The largest l1 distance [] between two of all nodes' rows [m, d]."""
+    return real(nodes.everyone(h))
 
 
 def _laplace(keys: Array, d: int, dtype: Any) -> Array:

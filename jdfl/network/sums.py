@@ -6,14 +6,16 @@ powers of two of their degree; a row then costs less than twice its degree, what
 Axes: m nodes, d slots, n parameters, b rows of a block.
 """
 
+from functools import partial
+
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
 from jdfl import struct
-from jdfl.rounding import rounded
+from jdfl.rounding import apart, rounded
 
-_UNROLL = 8  # slots that are summed in one pass over the rows
+_UNROLL = 16  # slots that are summed in one pass over the rows
 
 
 @struct.dataclass
@@ -59,7 +61,11 @@ def _slots_sum(senders: Array, weight: Array, x: Array, unroll: int) -> Array:
 def gather_sum(senders: Array, weight: Array, x: Array) -> Array:
     """sum_j weight[:, j] x[senders[:, j]]: tables [b, d], rows x [m, n] -> [b, n], never an array [b, d, n]."""
     senders, weight, x = jnp.asarray(senders), jnp.asarray(weight), jnp.asarray(x)
-    return _slots_sum(senders, weight, x, min(_UNROLL, senders.shape[1]))
+    d = senders.shape[1]
+    if d > _UNROLL:
+        return _slots_sum(senders, weight, x, _UNROLL)
+    # In one pass XLA would compute what x comes from, noise say, again in every slot, and the sum for all who use it.
+    return apart(partial(_slots_sum, unroll=d), senders, weight, x)
 
 
 def bucket_sum(buckets: Buckets, senders: Array, weight: Array, x: Array) -> Array:
