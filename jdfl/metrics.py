@@ -17,6 +17,7 @@ from jax import Array
 from jdfl import checks, nodes
 from jdfl.ops import HIGHEST
 from jdfl.problems import Problem
+from jdfl.rounding import row_sum
 
 Metric = Callable[[Array, Problem], Array]
 
@@ -47,13 +48,13 @@ def objective_local(w: Array, problem: Problem) -> Array:
 def consensus(w: Array, problem: Problem) -> Array:
     """(1/m) sum_i ||w_i - average||^2, over the parameters in common."""
     w = w[:, : problem.n_shared]
-    return nodes.mean(jnp.sum((w - average(w)[None, :]) ** 2, axis=1))
+    return nodes.mean(row_sum((w - average(w)[None, :]) ** 2))
 
 
 def distance(w: Array, problem: Problem) -> Array:
     """||average - w*|| / ||w*|| for the generating parameters w*."""
     assert problem.truth is not None  # resolve
-    return jnp.sqrt(jnp.sum((average(w) - problem.truth) ** 2) / jnp.sum(problem.truth**2))
+    return jnp.sqrt(row_sum((average(w) - problem.truth) ** 2) / row_sum(problem.truth**2))
 
 
 def support_recovery(w: Array, problem: Problem) -> Array:
@@ -109,7 +110,7 @@ def accuracy_own(w: Array, problem: Problem) -> Array:
     found, share = class_accuracies(w, problem)
     mix = jnp.where((share > 0)[None], label_shares(problem, found.shape[1]), 0.0)
     mix = mix / jnp.maximum(jnp.sum(mix, axis=1, keepdims=True), jnp.finfo(mix.dtype).tiny)
-    return nodes.mean(jnp.sum(found * mix, axis=1))
+    return nodes.mean(row_sum(found * mix))
 
 
 def _mean(found: Array, problem: Problem) -> Array:

@@ -15,6 +15,7 @@ from jax import Array, lax
 from jdfl import nodes
 from jdfl.projection import support as support
 from jdfl.projection import top_s as top_s
+from jdfl.rounding import row_sum
 
 HIGHEST = lax.Precision.HIGHEST  # TF32 or bf16 products would lose mass in mixing and accuracy in decoding
 
@@ -63,7 +64,7 @@ def length(x: Array, norm: str, axes: tuple[int, ...] = (-1,)) -> Array:
     above 8e37. A length that is too large for its type is infinite, and that of a NaN is NaN.
     """
     if norm == "l1":
-        return jnp.sum(jnp.abs(x), axis=axes)
+        return _sum(jnp.abs(x), axes)
     top = jnp.max(jnp.abs(x), axis=axes, initial=0.0)
     if norm == "linf":
         return top
@@ -72,7 +73,14 @@ def length(x: Array, norm: str, axes: tuple[int, ...] = (-1,)) -> Array:
     one = jnp.ones_like(top)
     up = jnp.where(small, shift, jnp.where(large, 1 / shift, one))
     down = jnp.where(small, 1 / shift, jnp.where(large, shift, one))
-    return down * jnp.sqrt(jnp.sum(jnp.square(x * jnp.expand_dims(up, axes)), axis=axes))
+    return down * jnp.sqrt(_sum(jnp.square(x * jnp.expand_dims(up, axes)), axes))
+
+
+def _sum(x: Array, axes: tuple[int, ...]) -> Array:
+    """The sum over some axes, in an order that their lengths decide."""
+    last = tuple(range(-len(axes), 0))
+    x = jnp.moveaxis(x, axes, last)
+    return row_sum(x.reshape(*x.shape[: x.ndim - len(axes)], -1))
 
 
 def for_rows(wanted: Array, block: int, update: Callable[[Array, Any], Any], carry: Any) -> Any:

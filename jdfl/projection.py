@@ -6,12 +6,15 @@ as zero, as in the arithmetic of XLA on CPU; those of float16 count as what they
 """
 
 from collections.abc import Sequence
+from functools import partial
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
+
+from jdfl.blocks import in_blocks
 
 # The share s / n up to which `lax.top_k` of float32 is used. On CPU it is a heap whose time grows with s, while the
 # search takes about the same time for every s (benchmarks/projection.py measures both). `top_k` of other types sorts
@@ -40,7 +43,8 @@ def top_s(x: Array, s: int) -> Array:
     n = x.shape[-1]
     if s >= n:
         return x
-    return _by_index(x, s) if _few(x, s, FEW_VALUES) else jnp.where(_largest(x, s), x, jnp.zeros_like(x))
+    rows = x.reshape(-1, n)
+    return in_blocks(partial(_by_index if _few(x, s, FEW_VALUES) else _by_search, s=s), rows).reshape(x.shape)
 
 
 def support(x: Array, s: int) -> tuple[Array, Array]:
@@ -86,11 +90,14 @@ def _indices(x: Array, s: int) -> Array:
     return lax.top_k(size, s)[1]
 
 
-def _by_index(x: Array, s: int) -> Array:
-    rows = x.reshape(-1, x.shape[-1])
+def _by_search(x: Array, s: int) -> Array:
+    return jnp.where(_largest(x, s), x, jnp.zeros_like(x))
+
+
+def _by_index(rows: Array, s: int) -> Array:
     kept = _indices(rows, s)
     line = jnp.arange(rows.shape[0])[:, None]
-    return jnp.zeros_like(rows).at[line, kept].set(jnp.take_along_axis(rows, kept, axis=1)).reshape(x.shape)
+    return jnp.zeros_like(rows).at[line, kept].set(jnp.take_along_axis(rows, kept, axis=1))
 
 
 def _largest(x: Array, s: int) -> Array:

@@ -6,6 +6,7 @@ between one device and several, where rows are exchanged in between.
 """
 
 from collections.abc import Callable
+from functools import reduce
 from typing import Any
 
 import jax
@@ -13,10 +14,37 @@ import jax.numpy as jnp
 from jax import Array, lax
 from jax.core import Tracer
 
+_PARTS, _FEW = 8, 32  # that are added up at a time; so many numbers are, one by one
+
 
 def rounded(x: Array) -> Array:
     """The same numbers; a product in x is rounded before it goes into a sum. XLA does not look through the choice."""
     return jnp.where(x == x, x, jnp.nan)
+
+
+@jax.custom_jvp
+def row_sum(x: Array) -> Array:
+    """The sum [...] over the last axis of floats x [..., n], on a CPU in an order that n alone decides.
+
+    A plain sum is made by other code, and in another order, the more rows there are. Here eighths are added up, then
+    eighths of these, which takes no longer.
+    """
+    n = x.shape[-1]
+    if n == 0 or jax.default_backend() != "cpu":
+        return jnp.sum(x, axis=-1)
+    x = rounded(x)
+    while n > 1:
+        width = -(-n // (n if n <= _FEW else _PARTS))
+        parts = -(-n // width)
+        x = jnp.pad(x, [(0, 0)] * (x.ndim - 1) + [(0, parts * width - n)]) if parts * width > n else x
+        pieces = [x[..., j * width : (j + 1) * width] for j in range(parts)]
+        x, n = reduce(jnp.add, pieces), width
+    return x[..., 0]
+
+
+@row_sum.defjvp
+def _row_sum_change(primals: tuple[Array], changes: tuple[Array]) -> tuple[Array, Array]:
+    return row_sum(*primals), jnp.sum(changes[0], axis=-1)
 
 
 def apart(function: Callable[..., Any], *operands: Any) -> Any:

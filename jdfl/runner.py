@@ -105,8 +105,8 @@ def run(
     what went before is kept. `delta` is as for `account`, and goes with `epsilon` only.
 
     `mesh` spreads the nodes over several devices: a mesh of JAX, a list of devices, or how many. The outcome is the
-    same, bit for bit where rows and nodes' examples are few (the README says when); what the network, metrics and stop
-    rules need of other devices' nodes is all that is exchanged. Metrics and stop rules of your own get all nodes' rows
+    same, on CPUs bit for bit; what the network, metrics and stop rules need of other devices' nodes is all that is
+    exchanged. Metrics and stop rules of your own get all nodes' rows
     on every device, unless they are marked by `jdfl.nodes.on_every_device`. The result's arrays lie on the host then.
 
     Ctrl-C ends the run after the chunk under way and keeps what it has (a second one ends it at once, with nothing); so

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jdfl.rounding import apart, rounded
+from jdfl.rounding import apart, rounded, row_sum
 
 X, Y = (np.random.default_rng(seed).standard_normal(1000).astype(np.float32) for seed in (0, 1))
 Z = -(X * Y) * np.float32(1 + 1e-6)
@@ -30,3 +30,18 @@ def test_gradients_pass():
 def test_what_is_no_number_stays():
     x = jnp.asarray([np.nan, np.inf, -np.inf, 0.0])
     np.testing.assert_array_equal(jax.jit(rounded)(x), x)
+    np.testing.assert_array_equal(jax.jit(row_sum)(jnp.stack([x, x[::-1], x * 0, x.at[0].set(0)])), [np.nan] * 4)
+    np.testing.assert_array_equal(row_sum(jnp.asarray([[0.0, np.inf, 1.0], [1.0, -np.inf, 0.0]])), [np.inf, -np.inf])
+
+
+@pytest.mark.parametrize("n", [0, 1, 2, 7, 32, 33, 200, 1000])
+def test_a_row_has_one_sum_however_many_rows_there_are(n):
+    x = np.random.default_rng(2).standard_normal((40, n)).astype(np.float32)
+    sums = jax.jit(lambda x: row_sum(jnp.tanh(x) * x))
+    found = np.asarray(sums(x))
+    for rows in (1, 3, 8):
+        np.testing.assert_array_equal(sums(x[:rows]), found[:rows])
+    exact = (np.tanh(x.astype(np.float64)) * x).sum(axis=1)
+    np.testing.assert_allclose(found, exact, rtol=1e-6, atol=1e-6)
+    np.testing.assert_array_equal(jax.grad(lambda x: row_sum(x).sum())(x), np.ones_like(x))
+    np.testing.assert_array_equal(jax.vmap(row_sum)(x), row_sum(x))

@@ -59,6 +59,28 @@ def test_eight_devices_give_the_same_bits(row: Row, monkeypatch):
     same(one, many)
 
 
+@pytest.mark.parametrize(
+    "algorithm",
+    [
+        jdfl.DPSGD(lr=0.01, gradients=jdfl.Gradients(batch=16, clip=1.0, mechanism=jdfl.Gaussian(1.0))),
+        pytest.param(jdfl.DPSGD(lr=0.01), marks=pytest.mark.slow),
+        pytest.param(jdfl.DOADP(lr=0.01, gamma=0.3), marks=pytest.mark.slow),
+        pytest.param(jdfl.CEPS(s=20, sigma_rule="safe", codec=jdfl.OneBit(), periods=(2, 3)), marks=pytest.mark.slow),
+        pytest.param(jdfl.DFedSAM(lr=0.01), marks=pytest.mark.slow),
+    ],
+    ids=lambda algorithm: type(algorithm).__name__,
+)
+@pytest.mark.parametrize(("n", "q"), [(1000, 100), pytest.param(3001, 37, marks=pytest.mark.slow)])
+def test_long_rows_give_the_same_bits(algorithm, n, q):
+    """Of which XLA makes sums in an order that depends on how many there are."""
+    draw = np.random.default_rng(0)
+    features = draw.standard_normal((M, q, n), np.float32) / np.float32(np.sqrt(n))
+    truth = np.where(np.arange(n) < 20, 1.0, 0.0).astype(np.float32)
+    problem = jdfl.problems.linear_regression(features, features @ truth, truth=truth)
+    one, many = (jdfl.run(algorithm, problem, network(), steps=5, every=2, mesh=mesh) for mesh in (None, 8))
+    same(one, many)
+
+
 @pytest.mark.parametrize("devices", [1, 5])
 def test_the_number_of_devices_is_free(problem, devices):
     one, many = (jdfl.run(Gossip(), problem, network(), steps=6, mesh=mesh) for mesh in (None, devices))

@@ -38,6 +38,7 @@ from jax import Array
 from jdfl import checks, nodes, ops, struct
 from jdfl.algorithms.gradients import Gradients
 from jdfl.base import Info, Round
+from jdfl.blocks import in_blocks
 from jdfl.codecs import Codec, Dense, OneBit, each_row, receive, transmit
 from jdfl.network import refuse_synchronised
 from jdfl.network.graph import Network, gather_sum, sample_neighbours
@@ -224,9 +225,11 @@ class CEPS:
                 new.count.at[rows].set(m_i[:, 0], mode="drop"),
             )
 
-        count = state.count[:, None]
-        alone = State(ops.top_s((u + mu * w) / (sigma * count + mu), s), u, state.count)  # (4)
-        new = ops.for_rows(talks, block, communicate, alone)
+        def alone(w: Array, u: Array, sigma: Array, count: Array) -> Array:
+            return ops.top_s((u + mu * w) / (sigma * count + mu), s)  # (4)
+
+        silent = State(in_blocks(alone, w, u, sigma, state.count[:, None]), u, state.count)
+        new = ops.for_rows(talks, block, communicate, silent)
 
         evaluated = talks.astype(jnp.int32)
         combined = jnp.any(chosen, axis=1).astype(jnp.int32)  # a node may have drawn nobody but itself

@@ -20,7 +20,7 @@ from typing import Any, ClassVar
 import jax.numpy as jnp
 from jax import Array, lax
 
-from jdfl import checks, struct
+from jdfl import checks, ops, struct
 from jdfl.algorithms import descent
 from jdfl.algorithms.exchange import check_codec, exchange, heard
 from jdfl.algorithms.gradients import Gradients
@@ -73,7 +73,7 @@ class DFedSAM:
             here = {"step": t, "steps": self.local_steps, "communicating": t == 0}
             gradients = partial(self.gradients, problem=problem, round=round, **here)
             g = gradients(y)
-            norm = jnp.linalg.norm(g, axis=1, keepdims=True)
+            norm = ops.length(g, "l2")[:, None]
             e = self.rho * g / jnp.where(norm > 0, norm, 1.0)
             return y - self.lr * gradients(y + e, look=1)
 

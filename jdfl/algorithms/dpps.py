@@ -124,7 +124,7 @@ class DPPS:
             S, estimate = self._sensitivity(state, h, eps, round)
             keys = ops.node_keys(round.key, _NOISE, round.node)
             added = rate * S / self.b * _laplace(keys, h.shape[1], h.dtype)
-            sent, length = h + added, jnp.sum(jnp.abs(added), axis=1)
+            sent, length = h + added, ops.length(added, "l1")
             if seen is not None:
                 apart = S if self.sensitivity == "real" else _apart(h)
                 seen = seen.at[round.k].set(jnp.stack([apart, S]), mode="drop")

@@ -20,7 +20,7 @@ class Codec(Protocol):
 
     A run encodes and decodes and counts `bits`; `pack` and `unpack` make the bytes that tests compare with them.
     Both ends hold the same keys (common randomness from a seed costs no bits) and the same codec after `prepare`.
-    A codec that has a true `direct` also has `arrived(x)`: what `decode` makes of `encode`, bit for bit, without a
+    A codec that has a true `direct` also has `arrived(key, x)`: what `decode` makes of `encode`, bit for bit, without a
     message, and faster.
     """
 
@@ -103,23 +103,23 @@ def transmit(codec: Codec, keys: Array, x: Array, wanted: Array, lanes: int | No
     """
     m = x.shape[0]
     if getattr(codec, "direct", False):
-        return _directly(codec, x, wanted)
+        return _directly(codec, keys, x, wanted)
     if codec.free:
         return round_trip(codec.rows(jnp.arange(m)), keys, x)
 
     def block(rows: Array, received: Array) -> Array:
         return received.at[rows].set(round_trip(codec.rows(rows), keys[rows], x[rows]), mode="drop")
 
-    return ops.for_rows(wanted, min(m, lanes or codec.lanes(x.shape[1])), block, jnp.zeros_like(x))
+    return ops.for_rows(wanted, min(nodes.count(m), lanes or codec.lanes(x.shape[1])), block, jnp.zeros_like(x))
 
 
-def _directly(codec: Any, x: Array, wanted: Array) -> Array:
+def _directly(codec: Any, keys: Array, x: Array, wanted: Array) -> Array:
     """`transmit` without messages; small networks are not worth a choice of rows."""
     if x.shape[0] <= _DIRECT_ROWS:
-        return ops.skipped_unless(jnp.any(wanted), codec.arrived, jnp.zeros_like(x), x)
+        return ops.skipped_unless(jnp.any(wanted), codec.arrived, jnp.zeros_like(x), keys, x)
 
     def block(rows: Array, received: Array) -> Array:
-        return received.at[rows].set(codec.arrived(x[rows]), mode="drop")
+        return received.at[rows].set(codec.arrived(keys[rows], x[rows]), mode="drop")
 
     return ops.for_rows(wanted, _DIRECT_ROWS, block, jnp.zeros_like(x))
 
@@ -153,4 +153,6 @@ def receive(
         z = round_trip(codec.rows(owner), keys[owner], heard[j], x[jnp.minimum(i, m - 1)])
         return total.at[i].add(z, mode="drop")
 
-    return ops.for_rows(chosen.reshape(-1), min(m, lanes or codec.lanes(x.shape[1])), pairs, jnp.zeros_like(x))
+    return ops.for_rows(
+        chosen.reshape(-1), min(nodes.count(m), lanes or codec.lanes(x.shape[1])), pairs, jnp.zeros_like(x)
+    )

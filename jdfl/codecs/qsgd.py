@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jdfl import checks, struct
+from jdfl import checks, ops, struct
 from jdfl.codecs import packing, radix
 
 MOST_LEVELS = 2**15 - 1  # signed levels are int16
@@ -112,7 +112,7 @@ class QSGD:
         """Levels and norms; a vector that is not finite has a norm that is not."""
         size = largest = jnp.max(jnp.abs(x), axis=1)
         if self.norm == "l2":  # in units of the largest, for squares leave the range of the type
-            size = largest * jnp.linalg.norm(x / jnp.where(largest > 0, largest, 1.0)[:, None], axis=1)
+            size = largest * ops.length(x / jnp.where(largest > 0, largest, 1.0)[:, None], "l2")
         size = size.astype(jnp.float32)
         usable = (size > 0) & jnp.isfinite(size)
         unit = jnp.where(usable, size, 1.0).astype(x.dtype)[:, None]

@@ -76,18 +76,24 @@ class RandomK:
 
     def _places(self, key: Array, n: int) -> Array:
         """The places [b, k] of the messages with keys [b], ascending."""
+        return jnp.sort(jax.vmap(lambda lots: ops.support(lots, self._size(n))[0])(_lots(key, n)), axis=1)
 
-        def places(one: Array) -> Array:
-            lots = jax.random.bits(one, (n,), jnp.uint32) >> 1  # 31 bits: among equals the lower place wins, rarely
-            return ops.support(lots.astype(jnp.int32), self._size(n))[0]
+    @property
+    def direct(self) -> bool:
+        """Whether `arrived` is there."""
+        return True
 
-        return jnp.sort(jax.vmap(places)(key), axis=1)
+    def arrived(self, key: Array, x: Array) -> Array:
+        """What is decoded of the vectors x [b, n], bit for bit, without messages: places need not be told apart."""
+        value = rounded(jnp.where(_sound(x), x, jnp.nan), self.value)
+        value = value * (x.shape[1] / self._size(x.shape[1])) if self.scaled else value
+        lots = _lots(key, x.shape[1])
+        return jnp.where(ops.top_s(lots, self._size(x.shape[1])) > 0, value, jnp.zeros_like(value))
 
     def encode(self, key: Array, x: Array) -> Array:
         """The values [b, k] at the places that the keys give."""
         value = jnp.take_along_axis(x, self._places(key, x.shape[1]), axis=1)
-        sound = jnp.all(jnp.isfinite(x), axis=1, keepdims=True)
-        return rounded(jnp.where(sound, value, jnp.nan), self.value)
+        return rounded(jnp.where(_sound(x), value, jnp.nan), self.value)
 
     def decode(self, key: Array, payload: Array, n: int, side: Array | None = None) -> Array:
         """The values in their places, zero elsewhere [b, n]; times n / k if scaled."""
@@ -108,3 +114,14 @@ class RandomK:
         """The floats."""
         (floats,) = packing.split(data, self.bits(n))
         return packing.to_floats(floats, self.value)
+
+
+def _lots(key: Array, n: int) -> Array:
+    """A number > 0 for every place [b, n] int32; the largest win, and among equals, which are rare, the lower place."""
+    bits = jax.vmap(lambda one: jax.random.bits(one, (n,), jnp.uint32))(key) >> 1
+    return jnp.maximum(bits.astype(jnp.int32), 1)
+
+
+def _sound(x: Array) -> Array:
+    """Which of the vectors x [b, n] are finite [b, 1]."""
+    return jnp.all(jnp.isfinite(x), axis=1, keepdims=True)

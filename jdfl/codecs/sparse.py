@@ -104,8 +104,8 @@ class Sparse:
         """Whether `arrived` is there: for floats, which no scale goes along with."""
         return self.value not in _LEVELS
 
-    def arrived(self, x: Array) -> Array:
-        """What is decoded of the vectors x [b, n], bit for bit, without messages.
+    def arrived(self, key: Array, x: Array) -> Array:
+        """What is decoded of the vectors x [b, n], bit for bit, without messages; nothing depends on the keys.
 
         Places need not be told apart for it, which takes ten times as long as finding which entries are sent.
         """

@@ -11,7 +11,8 @@ from jdfl.problems.drawn import DrawnRegression, drawn_regression
 from jdfl.problems.example1 import example1
 from jdfl.problems.generated import epsilon_like, realsim_like
 from jdfl.problems.images import Images, read_idx, read_mnist
-from jdfl.problems.linear import LinearRegression, linear_regression
+from jdfl.problems.least_squares import linear_regression
+from jdfl.problems.linear import LinearRegression
 from jdfl.problems.logistic import LogisticRegression, SoftmaxRegression, logistic_regression, softmax_regression
 from jdfl.problems.neural import NeuralProblem
 from jdfl.problems.neural_classification import neural_classification

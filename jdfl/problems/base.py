@@ -12,7 +12,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from jdfl import checks, ops, struct
+from jdfl import checks, struct
+from jdfl.rounding import row_sum
 
 
 @struct.dataclass
@@ -95,7 +96,7 @@ class Problem:
 
     def value(self, w: Array, data: Any, weight: Array) -> Array:
         """f_i(w) [] from one node's data and weights, as `local` gives them."""
-        mean = jnp.dot(self.losses(w, data), weight, precision=ops.HIGHEST) / jnp.sum(weight)
+        mean = row_sum(self.losses(w, data) * weight) / jnp.sum(weight)
         return mean + self.regulariser(w)
 
     def gradient(self, w: Array, data: Any, weight: Array) -> Array:

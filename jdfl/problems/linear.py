@@ -3,19 +3,15 @@
 Axes: m nodes, q examples per node (padded with weight 0), n parameters.
 """
 
-from collections.abc import Sequence
 from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from jax.typing import ArrayLike, DTypeLike
 
-from jdfl import checks, ops, struct
+from jdfl import ops, struct
 from jdfl.problems.base import Problem
-from jdfl.problems.stack import floating, gram_eigenvalues, stack
-
-Arrays = Array | np.ndarray | Sequence[ArrayLike]
+from jdfl.problems.stack import gram_eigenvalues
 
 
 @struct.dataclass
@@ -44,49 +40,6 @@ class LinearRegression(Problem):
     def spread(self, slopes: Array, data: Any) -> Array:
         """A^T slopes [n]."""
         return jnp.dot(slopes, data[0], precision=ops.HIGHEST)
-
-
-def linear_regression(
-    features: Arrays,
-    targets: Arrays,
-    *,
-    truth: ArrayLike | None = None,
-    test: tuple[ArrayLike, ArrayLike] | None = None,
-    name: str = "linear regression",
-    dtype: DTypeLike = jnp.float32,
-) -> LinearRegression:
-    """Least squares from the nodes' features and targets.
-
-    `features` is a list of m arrays [q_i, n], or one array [m, q, n]; `targets` correspondingly [q_i] or [m, q].
-    `truth` [n] are the generating parameters, `test` = (features [N, n], targets [N]). ValueError for shapes that do
-    not fit together.
-    """
-    kind = floating(dtype)
-    if len(features) != len(targets):
-        raise ValueError(f"Expected targets of {len(features)} nodes, got {len(targets)}.")
-    data, weight = _together(features, targets, kind)
-    n = data[0].shape[-1]
-    if truth is not None:
-        checks.shape((n,), truth=truth)
-    if test is not None:
-        checks.shape((None, n), "See the test set.", features=test[0])
-        checks.shape(np.shape(test[0])[:1], "See the test set.", targets=test[1])
-    return build(data, weight, truth, test, name, kind)
-
-
-def _together(features: Arrays, targets: Arrays, kind: np.dtype) -> tuple[tuple[Any, ...], Any]:
-    """Features [m, q, n] and targets [m, q], and the weights [m, q]; what is one array stays one."""
-    if isinstance(features, Array | np.ndarray) and isinstance(targets, Array | np.ndarray):
-        checks.shape((None, None, None), "It is an array of all nodes.", features=features)
-        checks.shape(features.shape[:2], "It is an array of all nodes.", targets=targets)
-        if 0 in features.shape:
-            raise ValueError(f"Expected features of nodes with examples, got an array of shape {features.shape}.")
-        return (features, targets), np.ones(features.shape[:2], kind)
-    parts = [(np.asarray(A), np.asarray(b)) for A, b in zip(features, targets)]
-    for i, (A, b) in enumerate(parts):
-        checks.shape((None, None), f"See node {i}.", features=A)
-        checks.shape((len(A),), f"See node {i}.", targets=b)
-    return stack(parts, (kind, kind))
 
 
 def build(data: Any, weight: Any, truth: Any, test: Any, name: str, kind: np.dtype) -> LinearRegression:

@@ -18,6 +18,7 @@ from scipy.sparse import issparse
 from jdfl import checks, ops, struct
 from jdfl.problems.base import Problem
 from jdfl.problems.stack import floating, gram_eigenvalues, stack
+from jdfl.rounding import row_sum
 
 Part = tuple[ArrayLike, ArrayLike]
 
@@ -44,7 +45,7 @@ class LogisticRegression(Problem):
 
     def regulariser(self, w: Array) -> Array:
         """penalty/2 ||w||^2 []; an intercept is penalised like every other parameter."""
-        return 0.5 * self.penalty * jnp.vdot(w, w, precision=ops.HIGHEST)
+        return 0.5 * self.penalty * row_sum(w * w)
 
     def scores(self, w: Array, features: Array) -> Array:
         """<a, w> [N] of features [N, n]; positive means class 1."""
@@ -86,7 +87,7 @@ class SoftmaxRegression(Problem):
 
     def regulariser(self, w: Array) -> Array:
         """penalty/2 ||w||^2 []; an intercept is penalised like every other parameter."""
-        return 0.5 * self.penalty * jnp.vdot(w, w, precision=ops.HIGHEST)
+        return 0.5 * self.penalty * row_sum(w * w)
 
     def scores(self, w: Array, features: Array) -> Array:
         """A W [N, classes] of features [N, p]; the largest decides."""

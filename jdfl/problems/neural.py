@@ -25,6 +25,7 @@ from jax import Array, lax
 
 from jdfl import checks, ops, struct
 from jdfl.problems.base import Problem
+from jdfl.rounding import row_sum
 
 Augment = Literal["flip-crop"]
 _CACHED = 2**15  # numbers of a node that a CPU keeps at hand while it computes with them
@@ -106,7 +107,7 @@ class NeuralProblem(Problem):
         """penalty/2 ||w||^2 []."""
         if self.penalty is None:
             return jnp.zeros((), w.dtype)
-        return 0.5 * self.penalty * jnp.vdot(w, w, precision=ops.HIGHEST)
+        return 0.5 * self.penalty * row_sum(w * w)
 
     def value(self, w: Array, data: Any, weight: Array) -> Array:
         """f_i(w) [] from one node's data and weights, a piece at a time."""

@@ -134,11 +134,13 @@ def test_what_arrives_of_top_k_is_what_its_messages_say():
     x = np.round(draw.standard_normal((6, 200)), 1).astype(np.float32)  # ties
     x[0, 5], x[1, 7], x[2], x[3, :100] = np.nan, -np.inf, 0.0, -0.0
     keys = ops.node_keys(jax.random.key(0), 5, jnp.arange(6, dtype=jnp.int32))
-    codecs = jdfl.Sparse(share=0.3), jdfl.Sparse(share=0.3, value="float16"), jdfl.Sparse(share=0.01)
+    sparse = jdfl.Sparse(share=0.3), jdfl.Sparse(share=0.3, value="float16"), jdfl.Sparse(share=0.01)
+    random = jdfl.RandomK(share=0.3), jdfl.RandomK(k=7, scaled=True), jdfl.RandomK(k=7, value="bfloat16")
+    codecs = sparse + random
     for codec in codecs:
         made = codec.prepare(keys[0], jnp.arange(6), 200, 200, x.dtype)
         decoded = jax.jit(lambda x, made=made: made.decode(keys, made.encode(keys, x), 200).astype(x.dtype))(x)
-        np.testing.assert_array_equal(jax.jit(made.arrived)(x), decoded)
+        np.testing.assert_array_equal(jax.jit(made.arrived)(keys, x), decoded)
         assert made.direct
     assert not jdfl.Sparse(s=3, value="int8").direct
 
@@ -148,7 +150,7 @@ def test_many_nodes_are_worked_on_in_blocks_and_get_the_same():
     x, wanted = jnp.asarray(draw.standard_normal((300, 7)), jnp.float32), jnp.asarray(draw.random(300) < 0.6)
     keys = ops.node_keys(jax.random.key(0), 5, jnp.arange(300, dtype=jnp.int32))
     found = transmit(codec, keys, x, wanted)
-    np.testing.assert_array_equal(found, jnp.where(wanted[:, None], codec.arrived(x), 0.0))
+    np.testing.assert_array_equal(found, jnp.where(wanted[:, None], codec.arrived(keys, x), 0.0))
     np.testing.assert_array_equal(transmit(codec, keys, x, jnp.zeros_like(wanted)), jnp.zeros_like(x))
 
 

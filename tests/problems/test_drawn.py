@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import jdfl
-from jdfl.problems import check_problem, drawn_regression, example1, optimum, value_at_truth
+from jdfl.problems import check_problem, drawn_regression, example1, linear_regression, optimum, value_at_truth
 from jdfl.problems.linear import build
 
 M, N = 6, 30
@@ -139,3 +139,23 @@ def test_other_refusals():
     noisy = jdfl.DPSGD(gradients=jdfl.Gradients(clip=1.0, mechanism=jdfl.Gaussian(1.0)))
     with pytest.raises(ValueError, match="dense"):
         jdfl.audit(noisy, drawn, network, steps=2, node=0)
+
+
+def test_linear_regression_draws_or_stores_what_a_function_makes():
+    def draw(key):
+        features = jax.random.normal(key, (5,))
+        return features, features[0] - features[3]
+
+    given = {"truth": [1.0, 0, 0, -1, 0], "test": (np.eye(5), np.ones(5))}
+    made = linear_regression(draw, [3, 2], storage="generated", key=7, **given)
+    assert made.data.shape == (2,)  # nothing but the nodes' numbers
+    stored = linear_regression(draw, [3, 2], key=7, **given)
+    assert stored.data[0].shape == (2, 3, 5)
+    w = jnp.ones((2, 5))
+    np.testing.assert_allclose(made.gradients(w), stored.gradients(w), rtol=1e-6)
+    np.testing.assert_array_equal(made.test[0], stored.test[0])
+    np.testing.assert_allclose(stored.values(jnp.broadcast_to(stored.truth, (2, 5))), 0, atol=1e-12)
+    with pytest.raises(ValueError, match=r"storage = 'generated', got arrays.*Give draw"):
+        linear_regression([np.eye(5)], [np.ones(5)], storage="generated")
+    with pytest.raises(ValueError, match="storage"):
+        linear_regression(draw, [3, 2], storage="elsewhere")
