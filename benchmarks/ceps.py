@@ -176,7 +176,7 @@ def against_masked(m: int, n: int, repeats: int, rounds: int = 60) -> list[Row]:
     return [
         row(case, f"communicating nodes only, {rounds} rounds", seconds["blocks"], "s"),
         row(case, f"all nodes masked, {rounds} rounds", seconds["masked"], "s"),
-        row(case, "communicating / masked", ratios(seconds["blocks"], seconds["masked"]), "x", "<= 0.35"),
+        row(case, "communicating / masked", ratios(seconds["blocks"], seconds["masked"]), "x", "<= 0.3"),
         Row(case, "share of nodes that communicate in a round", float(share), ""),
         Row(case, "both end at the same parameters", float(same), "", ">= 1", same),
     ]

@@ -34,7 +34,7 @@ ROUNDS = 300  # of a measurement
 class TopK(jdfl.Sparse):
     """Messages of the largest entries, found by `lax.top_k`."""
 
-    def arrived(self, x: Array) -> Array:
+    def arrived(self, key: Array, x: Array) -> Array:
         """What is decoded of the vectors x [b, n]."""
         return by_top_k(x, self.size(x.shape[1]))
 

@@ -1,0 +1,82 @@
+"""One-bit messages: time to code and decode one with every kind of Phi, against a numpy loop on one thread.
+
+Run `python -m benchmarks.decoding [--quick] [--out DIR]`; a minute on two cores.
+"""
+
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from threadpoolctl import threadpool_limits
+
+import jdfl
+from benchmarks.common import Row, interleaved, options, ratios, report, row
+from jdfl import ops
+from jdfl.codecs import transmit
+from tests.reference.ceps import one_bit
+
+NAME = "decoding"
+S = 10
+KINDS: dict[str, dict[str, Any]] = {
+    "Phi per sender": {},
+    "shared Phi": {"shared": True},
+    "signs from a seed": {"ensemble": "rademacher"},
+    "double Hadamard": {"ensemble": "hadamard"},
+    "sparse Phi": {"ensemble": "sparse"},
+}
+
+
+def vectors(m: int, n: int) -> np.ndarray:
+    """Rows [m, n] with S nonzeros of .5 to 2, as the truth of Example 1."""
+    draw, rows = np.random.default_rng(0), np.zeros((m, n), np.float32)
+    for one in rows:
+        one[draw.choice(n, S, replace=False)] = draw.uniform(0.5, 2, S) * draw.choice([-1, 1], S)
+    return rows
+
+
+def compared(m: int, n: int, d: int, repeats: int, loop: int) -> list[Row]:
+    """Time of a message of m, and the numpy loop's, which does `loop` of them."""
+    rows, node = vectors(m, n), jnp.arange(m, dtype=jnp.int32)
+    x, keys = jnp.asarray(rows), ops.node_keys(jax.random.key(0), 0, node)
+    everyone, send, found = jnp.ones((m,), jnp.bool_), jax.jit(transmit), {}
+    for kind, choice in KINDS.items():
+        codec = jdfl.OneBit(d=d, inverse="paper", **choice)
+        prepared = jax.jit(codec.prepare, static_argnums=(2, 3, 4))(jax.random.key(1), node, n, S, jnp.float32)
+        found[kind] = partial(send, prepared, keys, x, everyone)
+    phi = np.random.default_rng(1).standard_normal((d, n)).astype(np.float32)
+
+    def by_numpy() -> None:
+        with threadpool_limits(1):
+            for one in rows[:loop]:
+                one_bit(one, phi, S, cap=12)
+
+    seconds = interleaved(found | {"numpy": by_numpy}, repeats)
+    seconds["numpy"] = [time * m / loop for time in seconds["numpy"]]
+    case, lines = f"{m} messages, n={n} d={d} s={S}", []
+    for kind, times in seconds.items():
+        lines.append(row(case, f"{kind}, a message", [1e3 * time / m for time in times], "ms"))
+    for kind, work in found.items():
+        error = np.linalg.norm(np.asarray(work()) - rows, axis=1) / np.linalg.norm(rows, axis=1)
+        goal = ">= 20" if kind == "shared Phi" else ""
+        lines.append(row(case, f"numpy, one thread / {kind}", ratios(seconds["numpy"], seconds[kind]), "x", goal))
+        lines.append(Row(case, f"{kind}, relative error", float(error.mean()), ""))
+    return lines
+
+
+def main(arguments: Sequence[str] | None = None) -> list[Row]:
+    chosen = options("One-bit messages", arguments)
+    if chosen.quick:
+        rows = [replace(one, goal="", met=None) for one in compared(8, 100, 50, 2, 4)]
+    else:
+        rows = [*compared(128, 1000, 500, 5, 32), *compared(1024, 1000, 500, 3, 32)]
+    report("One-bit messages", rows, chosen.out, NAME, chosen.quick)
+    return rows
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
