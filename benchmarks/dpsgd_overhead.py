@@ -4,12 +4,15 @@ Run `python -m benchmarks.dpsgd_overhead [--quick] [--out DIR]`. Least squares w
 features twice, for A x and for A' r, which is all of the time there is to lose on a machine whose memory is the limit.
 """
 
+import gc
 import resource
 import subprocess
 import sys
+import threading
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -56,20 +59,38 @@ def of_jdfl(setting: loop.Setting, rounds: int) -> Any:
     return work
 
 
-def peak(m: int, n: int, q: int) -> float:
-    """What a run's data and all else take of this process's peak of memory, over the bytes of the data."""
+def resident() -> int:
+    """Bytes of memory that this process has now."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
 
-    def run(m: int, n: int, q: int) -> int:
+
+def peak(m: int, n: int, q: int) -> float:
+    """The most memory that a run takes with its data, over the bytes of the data; compiled before, so without XLA's.
+
+    Looked at every millisecond.
+    """
+
+    def run() -> int:
         rows = jax.random.split(jax.random.key(0), m)
         features = lax.map(lambda key: jax.random.normal(key, (q, n)), rows)  # one node at a time, so with no more
         problem = jdfl.problems.linear_regression(features, features[:, :, 0])
         jdfl.run(jdfl.DPSGD(lr=LR), problem, jdfl.network.k_regular(m, 8), steps=50)
         return features.nbytes
 
-    run(9, 10, 10)  # XLA's own memory
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    size = run(m, n, q)
-    return (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 - before) / size
+    run()
+    gc.collect()
+    before, most, over = resident(), [0], threading.Event()
+
+    def watch() -> None:
+        while not over.wait(0.001):
+            most[0] = max(most[0], resident())
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    size = run()
+    over.set()
+    watcher.join()
+    return (most[0] - before) / size
 
 
 def peak_in_process(m: int, n: int, q: int) -> float:
