@@ -1,5 +1,6 @@
 """Runs over several processes: mistakes are refused; (slow) the same results, and an end in words if one dies."""
 
+import os
 import socket
 import subprocess
 import sys
@@ -42,14 +43,20 @@ def test_one_process_agrees_with_itself():
     assert not distributed.agreed(False)
 
 
-def started(out: Path, steps: int, process: int | None, port: int = 0) -> subprocess.Popen:
+def started(out: Path, steps: int, process: int | None, port: int = 0, slurm: bool = False) -> subprocess.Popen:
     """A process of `jdfl run`, one of two with two devices each or the only one; what it complains of is in a file."""
     command = [sys.executable, "-m", "jdfl", "run", *RUN, "--out", str(out), "--steps", str(steps)]
-    if process is not None:
+    environment = dict(os.environ)
+    if slurm:
+        command += ["--distributed", "--devices", "2"]
+        job = {"JOB_ID": 1000 + os.getpid(), "STEP_NODELIST": "localhost", "NTASKS": 2, "STEP_NUM_NODES": 1}
+        task = {"PROCID": process, "LOCALID": process}
+        environment |= {f"SLURM_{name}": str(value) for name, value in (job | task).items()}
+    elif process is not None:
         joins = {"coordinator": f"127.0.0.1:{port}", "processes": 2, "process": process, "devices": 2}
         command += [str(word) for name, value in joins.items() for word in (f"--{name}", value)]
     with complaints(out, process).open("w") as file:
-        return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=file)
+        return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=file, env=environment)
 
 
 def complaints(out: Path, process: int | None) -> Path:
@@ -63,9 +70,12 @@ def free_port() -> int:
 
 
 @pytest.mark.slow
-def test_two_processes_find_what_one_finds(tmp_path):
+@pytest.mark.parametrize("slurm", [False, True])
+def test_two_processes_find_what_one_finds(tmp_path, slurm):
     port, out = free_port(), {0: tmp_path / "two", 1: tmp_path / "two", None: tmp_path / "one"}
-    running = {process: started(folder, 30, process, port) for process, folder in out.items()}
+    running = {
+        process: started(folder, 30, process, port, slurm and process is not None) for process, folder in out.items()
+    }
     for process, one in running.items():
         assert one.wait(timeout=120) == 0, complaints(out[process], process).read_text()
     (two,), (one,) = (list((tmp_path / name).iterdir()) for name in ("two", "one"))
