@@ -26,6 +26,7 @@ from jdfl.base import Info, Round
 from jdfl.codecs import gpsp, transmit
 from jdfl.codecs.sensing import Stored
 from jdfl.network.graph import gather_sum
+from jdfl.nonzeros import dense
 from tests.reference.ceps import ceps as reference
 from tests.reference.ceps import one_bit
 
@@ -116,7 +117,7 @@ class Masked(jdfl.CEPS):
 
     def step(self, state: module.State, problem: jdfl.problems.Problem, round: Round) -> tuple[module.State, Info]:
         """Rounds (3) and (4) for every node, then a choice."""
-        w, u, sigma = state.w, state.u, self.sigma[:, None]
+        w, u, sigma = dense(state.w), state.u, self.sigma[:, None]
         talks = (round.k % self.period == 0) & (round.k > 0)
         everyone = jnp.ones_like(talks)
         size, mine, chosen = self._sample(everyone, round)

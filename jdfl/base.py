@@ -88,6 +88,8 @@ class Algorithm(Protocol):
       rounds, such as a schedule of noise. More rounds must give the same beginning.
     - `published_multiplier(problem, epsilon) -> float`, the noise that its paper asks for, in units of the sensitivity.
     - `published_bytes(problem, rounds) -> float | None`, its paper's own formula for transmitted data.
+    - `held(state) -> Array` [m, k], numbers that are all finite where the parameters are, where these are not stored as
+      [m, n].
     - `visible(state) -> Array` [m, k], what others may have seen of every node after a round, where that is more than
       its parameters: what `jdfl.audit` attacks; k is a multiple of n.
     """

@@ -14,21 +14,21 @@ _NUMBERS = {"cpu": 2**19}  # of a row-wise function's result in a block: 2 MB of
 _ELSEWHERE = 2**26
 
 
-def in_blocks(function: Callable[..., Any], *rows: Array) -> Any:
-    """`function` of arrays [m, ...] that makes of every row its own: a tree of arrays [m, ...].
+def in_blocks(function: Callable[..., Any], *rows: Any) -> Any:
+    """`function` of trees of arrays [m, ...] that makes of every row its own: a tree of arrays [m, ...].
 
     Two blocks or fewer are done at once.
     """
-    m = rows[0].shape[0]
+    m = jax.tree.leaves(rows)[0].shape[0]
     made = jax.eval_shape(function, *rows)
-    widest = max(x.size for x in (*rows, *jax.tree.leaves(made))) // max(m, 1)
+    widest = max(x.size for x in jax.tree.leaves((rows, made))) // max(m, 1)
     size = max(1, _NUMBERS.get(jax.default_backend(), _ELSEWHERE) // max(widest, 1))
     if m <= 2 * size:
         return function(*rows)
 
     def block(b: Array, whole: Any) -> Any:
         first = jnp.minimum(b * size, m - size)  # the last block does some rows again
-        part = function(*(lax.dynamic_slice_in_dim(x, first, size) for x in rows))
+        part = function(*jax.tree.map(lambda x: lax.dynamic_slice_in_dim(x, first, size), rows))
         return jax.tree.map(lambda x, new: lax.dynamic_update_slice_in_dim(x, new, first, 0), whole, part)
 
     nothing = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), made)

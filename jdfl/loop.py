@@ -119,8 +119,13 @@ def _stops(stop: StopRule | None, view: View) -> Array:
     return stop(view)
 
 
+def _held(algorithm: Algorithm, state: Any) -> Array:
+    """Numbers of every node [m, k] that are all finite where its parameters are."""
+    return getattr(algorithm, "held", algorithm.params)(state)
+
+
 def _first_bad(w: Array) -> Array:
-    """The first node [] with a non-finite parameter, or NOWHERE."""
+    """The first node [] with a number in w [m, k] that is not finite, or NOWHERE."""
     bad = ~jnp.isfinite(jnp.sum(w * 0, axis=1))  # NaN where there is one or an infinity, in one pass
     return nodes.lowest(bad, NOWHERE)
 
@@ -139,7 +144,7 @@ def _start(setting: Setting, metrics: tuple[metrics_module.Metric, ...]) -> tupl
     info = nodes.counted(info)
     state = lax.optimization_barrier(state)  # or XLA computes with its constant zeros at compile time
     setting = setting.replace(algorithm=algorithm)  # pyright: ignore[reportAttributeAccessIssue]
-    bad = _first_bad(algorithm.params(state))
+    bad = _first_bad(_held(algorithm, state))
     no = jnp.bool_(False)
     carry = Carry(state, k, no, bad, no, info, info.communications, info.releases)
     return setting, carry, _record(carry, setting, _evaluate(carry, setting, metrics))
@@ -166,7 +171,8 @@ def _advance(
         stopped = _stops(stop, View(rounds, w, communications, problem))
         counts = jax.tree.map(jnp.add, carry.counts, info)
         releases = carry.releases + info.releases
-        new = Carry(state, rounds, stopped, _first_bad(w), carry.spent, counts, communications, releases)
+        bad = _first_bad(_held(algorithm, state))
+        new = Carry(state, rounds, stopped, bad, carry.spent, counts, communications, releases)
         if setting.limit is None:
             return new
         # What the round would release has not been sent yet: nothing of it is kept where it is too much.

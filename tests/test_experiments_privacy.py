@@ -28,6 +28,7 @@ def of(cells, kind, factor=1.0):
     return {cell.epsilon: cell.columns for cell in cells if (cell.kind, cell.factor) == (kind, factor)}
 
 
+@pytest.mark.slow
 def test_what_is_guaranteed_is_what_was_asked_for(cells):
     for cell in cells:
         told = cell.columns.get("guaranteed epsilon")
@@ -37,6 +38,7 @@ def test_what_is_guaranteed_is_what_was_asked_for(cells):
             assert min(told) >= 0.99 * cell.epsilon  # no noise in vain
 
 
+@pytest.mark.slow
 def test_noise_grows_as_epsilon_falls_and_with_the_clip(cells):
     at = of(cells, "private")
     for seed in range(2):
@@ -47,6 +49,7 @@ def test_noise_grows_as_epsilon_falls_and_with_the_clip(cells):
         assert (small, large) == (pytest.approx(rule / 2, rel=1e-4), pytest.approx(2 * rule, rel=1e-4))
 
 
+@pytest.mark.slow
 def test_noise_is_for_the_releases_that_are_made(cells):
     for columns in (of(cells, "private")[1.0], of(cells, "private")[4.0]):
         for releases, noise, epsilon in zip(
@@ -57,6 +60,7 @@ def test_noise_is_for_the_releases_that_are_made(cells):
             assert jdfl.privacy.gaussian_epsilon(mu, privacy.DELTA) == pytest.approx(epsilon, rel=1e-2)
 
 
+@pytest.mark.slow
 def test_without_noise_clipped_ceps_learns(cells):
     columns = of(cells, "private")[math.inf]
     assert np.all(np.less(columns["objective"], columns["f(0)"]))
@@ -75,6 +79,7 @@ def test_public_constants_need_the_sizes_alone():
     assert not any("sigma" in words for words in one.privacy(problem).warnings)
 
 
+@pytest.mark.slow
 def test_published_noise_is_labelled_and_composed(cells):
     literal = {str(cell) for cell in cells if cell.kind == "literal"}
     assert literal == {"literal, NO GUARANTEE, eps=0.5", "literal, NO GUARANTEE, eps=2"}
@@ -95,6 +100,7 @@ def test_a_literal_run_gets_no_epsilon():
     assert told.sound
 
 
+@pytest.mark.slow
 def test_rows_are_complete_and_a_figure_is_drawn(cells, tmp_path):
     rows = privacy.table(cells)
     assert {one.seeds for one in rows} == {2}

@@ -49,7 +49,7 @@ def draws(key):
     )
 
 
-@pytest.mark.parametrize("x64", [False, True])
+@pytest.mark.parametrize("x64", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_what_is_drawn_is_what_jax_draws(x64):
     with jax.enable_x64(x64):
         for ours, theirs in zip(jax.jit(draws)(typed_key(3)), jax.jit(draws)(jax.random.key(3))):

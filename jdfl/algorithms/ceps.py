@@ -33,15 +33,16 @@ from typing import Any, ClassVar, Literal
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import Array
+from jax import Array, lax
 
 from jdfl import checks, nodes, ops, struct
 from jdfl.algorithms.gradients import Gradients
 from jdfl.base import Info, Round
 from jdfl.blocks import in_blocks
-from jdfl.codecs import Codec, Dense, OneBit, each_row, receive, transmit
+from jdfl.codecs import Codec, Dense, OneBit, RandomK, Sparse, each_row, receive, transmit
 from jdfl.network import refuse_synchronised
 from jdfl.network.graph import Network, gather_sum, sample_neighbours
+from jdfl.nonzeros import Nonzeros, dense, gathered_sum, largest
 from jdfl.privacy import Gaussian, Guarantee, Mechanism, Published, classical_gaussian
 from jdfl.problems import Problem
 
@@ -54,7 +55,7 @@ LONG_STEP = 10.0  # steps, in units of 1 / L_i, from which `check` warns; the pa
 class State:
     """What the next round needs."""
 
-    w: Array  # [m, n] s-sparse parameters
+    w: Array | Nonzeros  # [m, n] s-sparse parameters
     u: Array  # [m, n] last combination of neighbours and gradient
     count: Array  # [m] m_i, the number of nodes in it, as a float
 
@@ -85,6 +86,7 @@ class CEPS:
     own_coded: bool = struct.field(pytree_node=False, default=False)  # z_i through the codec, instead of w_i itself
     phi: Literal["sender", "receiver"] = struct.field(pytree_node=False, default="sender")  # whose codec is used
     block: int | None = struct.field(pytree_node=False, default=None)  # rows at a time; None: by backend
+    storage: Literal["dense", "sparse"] = struct.field(pytree_node=False, default="dense")  # w and messages in memory
     lengths: Any = None  # [m, q] of the examples' features; `prepare` fills it in
     tuned: ClassVar[tuple[str, ...]] = ("step_scale",)
     uneven: ClassVar[bool] = True
@@ -146,6 +148,12 @@ class CEPS:
         parts = ("encode", "decode", "rows", "lanes", "pairwise", "free", "bits")
         checks.able(parts, "a codec", "Use Dense(), Sparse() or OneBit().", codec=self.codec)
         self.codec.check(n, m, self.s)
+        if self.storage == "sparse" and (self.phi == "receiver" or self.codec.pairwise or not _few(self.codec)):
+            raise ValueError(
+                "Expected messages of at most s nonzeros, the same for all receivers, with storage = 'sparse', got "
+                f"codec = {self.codec!r} and phi = {self.phi!r}. Use storage = 'dense', or Dense(), Sparse() or "
+                "OneBit() of the sender."
+            )
         self.gradients.check(problem)
         if self.sigma is None and self.sigma_rule != "safe":
             step = self.step_scale * m * (2 * self.rate + 0.1) / max(1.0, np.ceil(self.rate * np.median(degrees)))
@@ -192,8 +200,8 @@ class CEPS:
 
     def init(self, problem: Problem, round: Round) -> tuple[State, Info]:
         """Start from w = 0, or the largest entries of where the problem starts, u = -grad f(w), m_i = |N_i|."""
-        w = jax.vmap(ops.top_s, (0, None))(problem.begin(), self.s)
-        u = -self._gradient(self.gradients, problem, w)
+        w = self._kept(lax.optimization_barrier(problem.begin()))  # or XLA projects its zeros at compile time
+        u = -self._gradient(self.gradients, problem, dense(w))
         releases = jnp.zeros((problem.m,), jnp.int32)
         if self.noise == "kept" and self.mechanism is not None:
             u = jax.vmap(self.mechanism.add)(self._noise_keys(round), u, self.gradients.sensitivities(problem))
@@ -204,7 +212,7 @@ class CEPS:
 
     def step(self, state: State, problem: Problem, round: Round) -> tuple[State, Info]:
         """One round: (4) for every node, then (3) for the nodes that communicate, a block at a time."""
-        w, u, sigma, mu, s = state.w, state.u, self.sigma[:, None], self.mu, self.s
+        w, u, sigma, mu = state.w, state.u, self.sigma[:, None], self.mu
         talks = (round.k % self.period == 0) & ((round.k > 0) | (self.first == "zero"))  # [m] k in K_i
         size, mine, chosen = self._sample(talks, round)
         received = self._receive(w, mine, chosen, round)
@@ -212,21 +220,18 @@ class CEPS:
         block = min(nodes.count(problem.m), self.block or (1 if jax.default_backend() == "cpu" else 64))
 
         def communicate(rows: Array, new: State) -> State:
-            m_i = size.at[rows].get(mode="clip").astype(w.dtype)[:, None]
+            m_i = size.at[rows].get(mode="clip").astype(u.dtype)[:, None]
             wbar = received(rows) / m_i
             u_i = sigma[rows] * m_i * wbar - self._gradient(self.gradients.rows(rows), problem.nodes(rows), wbar)
             noisy = u_i
             if self.mechanism is not None:
                 noisy = jax.vmap(self.mechanism.add)(noise_keys[rows], u_i, sensitivity[rows])
-            w_i = ops.top_s(noisy / (sigma[rows] * m_i), s)  # (3)
-            return State(
-                new.w.at[rows].set(w_i, mode="drop"),
-                new.u.at[rows].set(noisy if self.noise == "kept" else u_i, mode="drop"),
-                new.count.at[rows].set(m_i[:, 0], mode="drop"),
-            )
+            w_i = self._kept(noisy / (sigma[rows] * m_i))  # (3)
+            block = State(w_i, noisy if self.noise == "kept" else u_i, m_i[:, 0])
+            return jax.tree.map(lambda all, some: all.at[rows].set(some, mode="drop"), new, block)
 
-        def alone(w: Array, u: Array, sigma: Array, count: Array) -> Array:
-            return ops.top_s((u + mu * w) / (sigma * count + mu), s)  # (4)
+        def alone(w: Array | Nonzeros, u: Array, sigma: Array, count: Array) -> Array | Nonzeros:
+            return self._kept((u + mu * dense(w)) / (sigma * count + mu))  # (4)
 
         silent = State(in_blocks(alone, w, u, sigma, state.count[:, None]), u, state.count)
         new = ops.for_rows(talks, block, communicate, silent)
@@ -236,6 +241,10 @@ class CEPS:
         asked = round.graph.asked(chosen)
         releases = evaluated if self.mechanism is not None else jnp.zeros_like(evaluated)
         return new, Info({"model": asked}, evaluated, releases, combined)
+
+    def _kept(self, x: Array) -> Array | Nonzeros:
+        """P_s of rows [b, n], as they are stored."""
+        return largest(x, self.s) if self.storage == "sparse" else ops.top_s(x, self.s)
 
     def _sizes(self, round: Round) -> tuple[Array, Array]:
         """|N_i| and |N_i^k| = ceil(r |N_i|), both [m] int32; a node without neighbours has itself."""
@@ -264,7 +273,7 @@ class CEPS:
     def _noise_keys(self, round: Round) -> Array:
         return ops.node_keys(round.key, _NOISE, round.node)
 
-    def _receive(self, w: Array, mine: Array, chosen: Array, round: Round) -> Any:
+    def _receive(self, w: Array | Nonzeros, mine: Array, chosen: Array, round: Round) -> Any:
         """A function rows [b] -> sum of z_j over N_i^k [b, n]; every message is decoded once."""
         graph = round.graph
         keys = ops.node_keys(round.key, _CODE, round.node)
@@ -272,10 +281,13 @@ class CEPS:
 
         if self.phi == "sender" and not self.codec.pairwise:  # all neighbours decode the same thing: once per sender
             z = transmit(self.codec, keys, w, (graph.asked(chosen) > 0) | coded_self, self.block)
-            z_own = jnp.where(mine[:, None], z if self.own_coded else w, 0.0)
-            heard = graph.gathered(z)
-            return lambda rows: z_own[rows] + gather_sum(graph.senders[rows], chosen[rows], heard)
+            own, heard = z if self.own_coded else w, jax.tree.map(graph.gathered, z)
+            added: Any = gathered_sum if isinstance(heard, Nonzeros) else gather_sum
+            return lambda rows: (
+                jnp.where(mine[rows][:, None], own[rows], 0.0) + added(graph.senders[rows], chosen[rows], heard)
+            )
 
+        assert not isinstance(w, Nonzeros)  # check
         z_own = transmit(self.codec, keys, w, coded_self, self.block) if self.own_coded else w
         codec, by_receiver = self.codec, self.phi == "receiver"
         if not by_receiver:  # what the senders share with all who hear them
@@ -287,7 +299,11 @@ class CEPS:
 
     def params(self, state: State) -> Array:
         """The parameters w [m, n]."""
-        return state.w
+        return dense(state.w)
+
+    def held(self, state: State) -> Array:
+        """The numbers of w [m, n], or its nonzeros [m, s]."""
+        return state.w.value if isinstance(state.w, Nonzeros) else state.w
 
     def examples(self, problem: Problem) -> Array:
         """All of a node's examples."""
@@ -328,6 +344,11 @@ class CEPS:
             return told
         epsilon = math.sqrt(2 * math.log(1.25 / PAPER_DELTA)) / float(self.mechanism.multiplier)
         return replace(told, published=Published(epsilon, PAPER_DELTA, "CEPS, Theorem 3, at delta = 0.5", _UNSOUND))
+
+
+def _few(codec: Codec) -> bool:
+    """Whether at most s nonzeros arrive of s, whatever the codec loses."""
+    return isinstance(codec, Dense | Sparse | OneBit | RandomK)
 
 
 _OWN_SIGMA = "sigma_i is computed from the node's own data without noise; give sigma, a public constant"

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 from jax import Array, lax
 
 from jdfl import nodes, ops
+from jdfl.nonzeros import Nonzeros, largest
 
 _DIRECT_ROWS = 128  # vectors that are worked on together where no messages are formed
 
@@ -96,12 +97,15 @@ def round_trip(codec: Codec, key: Array, x: Array, side: Array | None = None) ->
     return codec.decode(key, payload, x.shape[1], side).astype(x.dtype)
 
 
-def transmit(codec: Codec, keys: Array, x: Array, wanted: Array, lanes: int | None = None) -> Array:
+def transmit(codec: Codec, keys: Array, x: Array | Nonzeros, wanted: Array, lanes: int | None = None) -> Any:
     """What receivers make of the rows of x [m, n] that are `wanted` [m]; each is coded once, `lanes` at a time.
 
-    `keys` [m] are the senders' keys. Rows that nobody wants are zero, or whatever costs nothing.
+    `keys` [m] are the senders' keys. Rows that nobody wants are zero, or whatever costs nothing. Of `Nonzeros` come
+    as many again, the largest.
     """
     m = x.shape[0]
+    if isinstance(x, Nonzeros):
+        return _few_nonzeros(codec, keys, x, wanted, min(nodes.count(m), lanes or codec.lanes(x.n)))
     if getattr(codec, "direct", False):
         return _directly(codec, keys, x, wanted)
     if codec.free:
@@ -111,6 +115,16 @@ def transmit(codec: Codec, keys: Array, x: Array, wanted: Array, lanes: int | No
         return received.at[rows].set(round_trip(codec.rows(rows), keys[rows], x[rows]), mode="drop")
 
     return ops.for_rows(wanted, min(nodes.count(m), lanes or codec.lanes(x.shape[1])), block, jnp.zeros_like(x))
+
+
+def _few_nonzeros(codec: Codec, keys: Array, x: Nonzeros, wanted: Array, lanes: int) -> Nonzeros:
+    """`transmit` of few nonzeros; a block alone has all n entries of a row."""
+
+    def block(rows: Array, received: Nonzeros) -> Nonzeros:
+        z = largest(round_trip(codec.rows(rows), keys[rows], x[rows]), x.place.shape[1])
+        return jax.tree.map(lambda all, some: all.at[rows].set(some, mode="drop"), received, z)
+
+    return ops.for_rows(wanted, lanes, block, jax.tree.map(jnp.zeros_like, x))
 
 
 def _directly(codec: Any, keys: Array, x: Array, wanted: Array) -> Array:

@@ -86,6 +86,8 @@ class CEPS:
     """Whose codec a message uses."""
     block: int | None = algorithms.CEPS.block
     """Nodes worked on at a time; None: chosen by backend."""
+    storage: Literal["dense", "sparse"] = algorithms.CEPS.storage
+    """Whether parameters and messages lie in memory as n numbers or as s of them and their places."""
 
     def build(self) -> algorithms.CEPS:
         """The algorithm."""

@@ -137,6 +137,7 @@ def test_one_shared_matrix_agrees_with_the_paper_loop():
     compare(BASE.replace(codec=jdfl.OneBit(d=60, shared=True)), send=send)
 
 
+@pytest.mark.slow
 def test_steps_are_as_many_times_longer_as_asked():
     one, three = (run(SMALL.replace(step_scale=scale)).algorithm.sigma for scale in (1.0, 3.0))
     np.testing.assert_allclose(one, 3 * np.asarray(three), rtol=1e-6)
@@ -193,6 +194,7 @@ def test_own_parameters_through_the_codec():
     np.testing.assert_array_equal(*same)
 
 
+@pytest.mark.slow
 def test_kept_noise_stays_and_literal_noise_is_washed_out():
     """Literal noise leaves w within a few rounds (4); kept noise does not."""
     base = SMALL.replace(mechanism=jdfl.Gaussian(2.0), sensitivity=0.1)

@@ -8,7 +8,7 @@ from tests.models.laws import LAWS, compiled, loss
 from tests.models.small import examples, small
 
 
-@pytest.fixture(scope="module", params=["batch", "group"])
+@pytest.fixture(scope="module", params=["batch", pytest.param("group", marks=pytest.mark.slow)])
 def case(request):
     """The small network with either norm."""
     return compiled(request.param)
