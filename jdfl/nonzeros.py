@@ -14,7 +14,7 @@ from jdfl import ops, struct
 class Nonzeros:
     """Rows [m, n] with at most s nonzeros each. A block of them is an array like any other: `x[rows]`."""
 
-    place: Array  # [m, s] int32, all different in a row
+    place: Array  # [m, s] int32, different in a row where values are not zero
     value: Array  # [m, s], zeros among them where a row has fewer nonzeros
     n: int = struct.field(pytree_node=False)
 

@@ -106,6 +106,14 @@ def test_a_gpu_says_what_it_has_left(monkeypatch, stats, left):
     assert device_memory.available() == left
 
 
+def test_devices_have_as_much_each_but_those_that_a_cpu_stands_for(monkeypatch):
+    monkeypatch.setattr(jax, "local_devices", lambda: [Device("gpu", {"bytes_limit": 1000, "bytes_in_use": 300})])
+    assert device_memory.available(4) == 2800
+    monkeypatch.setattr(jax, "local_devices", lambda: [Device("cpu", None)])
+    monkeypatch.setattr(device_memory, "_host", lambda: 500)
+    assert device_memory.available(4) == 500
+
+
 def test_a_cpu_has_what_the_system_and_its_control_group_leave(monkeypatch, tmp_path):
     monkeypatch.setattr(jax, "local_devices", lambda: [Device("cpu", None)])
     monkeypatch.setattr(device_memory, "_MEMINFO", tmp_path / "meminfo")

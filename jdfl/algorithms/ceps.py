@@ -148,7 +148,7 @@ class CEPS:
         parts = ("encode", "decode", "rows", "lanes", "pairwise", "free", "bits")
         checks.able(parts, "a codec", "Use Dense(), Sparse() or OneBit().", codec=self.codec)
         self.codec.check(n, m, self.s)
-        if self.storage == "sparse" and (self.phi == "receiver" or self.codec.pairwise or not _few(self.codec)):
+        if self.storage == "sparse" and (self.phi == "receiver" or not _few(self.codec, self.s)):
             raise ValueError(
                 "Expected messages of at most s nonzeros, the same for all receivers, with storage = 'sparse', got "
                 f"codec = {self.codec!r} and phi = {self.phi!r}. Use storage = 'dense', or Dense(), Sparse() or "
@@ -346,9 +346,11 @@ class CEPS:
         return replace(told, published=Published(epsilon, PAPER_DELTA, "CEPS, Theorem 3, at delta = 0.5", _UNSOUND))
 
 
-def _few(codec: Codec) -> bool:
-    """Whether at most s nonzeros arrive of s, whatever the codec loses."""
-    return isinstance(codec, Dense | Sparse | OneBit | RandomK)
+def _few(codec: Codec, s: int) -> bool:
+    """Whether at most s nonzeros arrive of s, the same at all receivers."""
+    if isinstance(codec, OneBit):
+        return not codec.pairwise and (codec.s is None or codec.s <= s)
+    return isinstance(codec, Dense | Sparse | RandomK)
 
 
 _OWN_SIGMA = "sigma_i is computed from the node's own data without noise; give sigma, a public constant"
