@@ -48,6 +48,7 @@ def test_published_noise_falls_from_column_to_column_and_sound_noise_does_not(sm
     assert min(np.array(paper) / sound) > 2
 
 
+@pytest.mark.slow
 def test_equal_noise_leaves_the_average_as_it_is(small):
     rows, curves, largest = doadp_equal_noise.collect(small, 1)
     assert largest < doadp_equal_noise.GOAL

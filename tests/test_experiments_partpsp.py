@@ -108,6 +108,7 @@ def test_table2_has_a_line_per_method_and_the_papers_numbers(monkeypatch):
     assert all(20 < one.mean <= 100 for one in rows)  # better than a guess
 
 
+@pytest.mark.slow
 def test_certified_runs_never_have_too_little_noise_and_compose():
     rows = {one.column: one for one in partpsp_table2.certified(common.mlp_task(), 1, levels=(3.0,))}
     assert rows["S < real, rounds"].mean == 0

@@ -53,6 +53,7 @@ def test_consensus_under_noise_without_end_is_refused(few):
         dpps_consensus.noisy(few, dpps_consensus.networks(10)["2-Out"], 0.01, 0)
 
 
+@pytest.mark.slow
 def test_distances_of_a_clipped_run_are_certified(digits, tmp_path):
     net, part = partpsp_common.networks(every=partpsp_figure2.EVERY)["2-Out"], "1 layer"
     sources = ("Eq. 22, clipped", "certified")

@@ -17,7 +17,7 @@ from tests.contract.table import GOSSIP, TABLE, Row
 from tests.toy import Gossip
 
 M = 13  # of nodes, which eight devices do not divide
-SOON = {"CEPS-1BCS", "FedAvg", "SGPDP"}  # the others are slow
+SOON = {"FedAvg", "SGPDP"}  # the others are slow
 ROWS = [pytest.param(row, marks=() if str(row) in SOON else pytest.mark.slow) for row in TABLE]
 KINDS = ("links that fail", "dense")
 

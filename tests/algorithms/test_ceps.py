@@ -171,6 +171,7 @@ def test_periods_are_drawn_from_their_range_and_can_be_given():
     np.testing.assert_array_equal(result.communication_rounds, [12 // p for p in given])
 
 
+@pytest.mark.slow
 def test_first_communication_at_zero_or_at_the_period():
     assert run(SMALL, steps=1).totals.communications == 0
     assert run(SMALL.replace(first="zero"), steps=1).totals.communications == M
@@ -319,6 +320,7 @@ def test_the_papers_formula_is_the_same_for_runs_side_by_side():
     assert together.published_bytes == pytest.approx(expected)
 
 
+@pytest.mark.slow
 def test_long_steps_are_announced_and_the_safe_rule_makes_short_ones():
     problem, ring = jdfl.problems.example1(m=24, n=N, s=S, rows=(12, 20), seed=3), jdfl.network.ring(24)
     paper = jdfl.CEPS(s=S, periods=(3, 5))

@@ -55,7 +55,12 @@ def test_it_is_the_same_on_several_devices():
 
 @pytest.mark.parametrize(
     "changes",
-    [{"codec": jdfl.Sign()}, {"codec": jdfl.OneBit(d=80), "phi": "receiver"}, {"codec": jdfl.OneBit(d=80, side=True)}, {"codec": jdfl.OneBit(d=80, s=S + 1)}],
+    [
+        {"codec": jdfl.Sign()},
+        {"codec": jdfl.OneBit(d=80), "phi": "receiver"},
+        {"codec": jdfl.OneBit(d=80, side=True)},
+        {"codec": jdfl.OneBit(d=80, s=S + 1)},
+    ],
 )
 def test_messages_of_more_nonzeros_are_refused(changes):
     with pytest.raises(ValueError, match=r"at most s nonzeros.*Use storage = 'dense'"):

@@ -146,7 +146,7 @@ def test_transmit_codes_the_wanted_rows_and_them_alone(codec, wanted, lanes):
     for i, asked in enumerate(wanted):
         if asked:
             np.testing.assert_allclose(received[i], everything[i], rtol=1e-4, atol=1e-5)
-        elif not codec.free:
+        elif not codec.free and not getattr(codec, "direct", False):
             assert not received[i].any()
 
 

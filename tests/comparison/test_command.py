@@ -184,6 +184,7 @@ def test_names_on_the_command_line_take_the_place_of_those_in_the_file():
     assert (kept.network.kind, kept.tune, kept.by) == ("ring", False, "bytes")
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:The best", "default:Not tuned")
 def test_a_comparison_from_end_to_end(capsys, tmp_path):
     assert main(["compare", "--config", "small.yaml", "--extend", "0", "--metrics", "objective"]) == 0

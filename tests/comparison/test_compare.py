@@ -204,6 +204,7 @@ def test_reported_runs_that_diverge_are_counted_and_never_best():
     assert line.endswith("diverged")
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:The best")
 def test_with_a_stop_rule_rounds_to_it_are_told():
     target = jdfl.objective_below(2.0)

@@ -19,6 +19,7 @@ def test_law(law, case):
     law(case)
 
 
+@pytest.mark.slow
 def test_gradients_of_narrow_networks_do_not_explode():
     """Also where images have one place left in the last layer, and groups of two numbers would norm to their signs."""
     model = small("group", shape=(8, 8, 1), width=8)

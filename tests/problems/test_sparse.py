@@ -178,6 +178,7 @@ def test_nodes_by_number_clip_and_move_with_their_data():
     np.testing.assert_allclose(all_gradients(moved, w[order]), gradients[order], rtol=1e-6, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_a_run_is_that_of_the_dense_problem():
     lengths = tuple(tuple(np.random.default_rng(i).integers(0, 14, 12)) for i in range(5))
     with jax.enable_x64(True):
