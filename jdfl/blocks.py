@@ -10,8 +10,8 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
-_NUMBERS = {"cpu": 2**19}  # of a row-wise function's result in a block: 2 MB of float32
-_ELSEWHERE = 2**26
+# Numbers of a row-wise function's result in a block: 2 MB of float32 that a cache holds; elsewhere memory is the limit.
+_NUMBERS, _ELSEWHERE = {"cpu": 2**19}, 2**26
 
 
 def in_blocks(function: Callable[..., Any], *rows: Any) -> Any:

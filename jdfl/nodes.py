@@ -17,7 +17,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
-from jdfl.rounding import apart
+from jdfl.rounding import apart, rounded
 
 _BLOCKS = 1024  # of which a sum is made, at most
 _PREFIX = "nodes="
@@ -110,7 +110,7 @@ def total(x: Array) -> Array:
 
 def mean(x: Array) -> Array:
     """The mean [...] of all nodes' rows [m, ...]."""
-    return total(x) / count(x.shape[0])
+    return rounded(total(x) / count(x.shape[0]))
 
 
 def largest(x: Array) -> Array:

@@ -81,6 +81,18 @@ def test_long_rows_give_the_same_bits(algorithm, n, q):
     same(one, many)
 
 
+@pytest.mark.parametrize("m", [pytest.param(8, marks=pytest.mark.slow), M])
+def test_neural_networks_one_node_at_a_time_give_the_same_bits(m):
+    """Side by side they share products of matrices, which are the backend's."""
+    draw = np.random.default_rng(0)
+    images, labels = draw.integers(0, 256, (260, 8, 8, 1), np.uint8), draw.integers(0, 4, 260, np.int32)
+    data = jdfl.problems.Dataset("noise", images[:200], labels[:200], images[200:], labels[200:])
+    model = jdfl.models.mlp(shape=(8, 8, 1), classes=4, hidden=50)
+    problem = jdfl.problems.neural_classification(data, m, model=model, nodes_at_once=1)
+    one, many = (jdfl.run(jdfl.DPSGD(lr=0.05), problem, network(m), steps=5, mesh=mesh) for mesh in (None, 8))
+    same(one, many)
+
+
 @pytest.mark.parametrize("devices", [1, 5])
 def test_the_number_of_devices_is_free(problem, devices):
     one, many = (jdfl.run(Gossip(), problem, network(), steps=6, mesh=mesh) for mesh in (None, devices))

@@ -29,6 +29,7 @@ class RandomK:
     scaled: bool = struct.field(pytree_node=False, default=False)  # times n / k
     value: Literal["float32", "float16", "bfloat16"] = struct.field(pytree_node=False, default="float32")
     free: ClassVar[bool] = False
+    direct: ClassVar[bool] = True  # `arrived` is there
 
     @property
     def pairwise(self) -> bool:
@@ -77,11 +78,6 @@ class RandomK:
     def _places(self, key: Array, n: int) -> Array:
         """The places [b, k] of the messages with keys [b], ascending."""
         return jnp.sort(jax.vmap(lambda lots: ops.support(lots, self._size(n))[0])(_lots(key, n)), axis=1)
-
-    @property
-    def direct(self) -> bool:
-        """Whether `arrived` is there."""
-        return True
 
     def arrived(self, key: Array, x: Array) -> Array:
         """What is decoded of the vectors x [b, n], bit for bit, without messages: places need not be told apart."""

@@ -25,7 +25,7 @@ from jax import Array, lax
 
 from jdfl import checks, ops, struct
 from jdfl.problems.base import Problem
-from jdfl.rounding import row_sum
+from jdfl.rounding import apart, row_sum
 
 Augment = Literal["flip-crop"]
 _CACHED = 2**15  # numbers of a node that a CPU keeps at hand while it computes with them
@@ -69,7 +69,7 @@ class NeuralProblem(Problem):
         leaves = jax.tree.leaves(stacked)
         m, at_once = leaves[0].shape[0], self.nodes_at_once
         if m == 1:  # products without an axis of one are laid out better
-            found = function(*jax.tree.map(lambda leaf: leaf[0], stacked))
+            found = apart(function, *jax.tree.map(lambda leaf: leaf[0], stacked))
             return jax.tree.map(lambda leaf: leaf[None], found)
         if at_once is None:
             many = sum(leaf.size for leaf in leaves) > m * _CACHED
