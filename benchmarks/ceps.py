@@ -19,6 +19,7 @@ from jax import Array
 
 import jdfl
 from benchmarks.common import Row, interleaved, options, ratios, report, row
+from benchmarks.decoding import sparse_rows
 from benchmarks.machine import read_sum
 from jdfl import loop, ops, struct
 from jdfl.algorithms import ceps as module
@@ -48,7 +49,7 @@ def setup(m: int, n: int) -> Setup:
     )
 
 
-def rounds_of(algorithm: Any, here: Setup, rounds: int, stop: Any = None) -> tuple[Any, Any]:
+def whole_run(algorithm: Any, here: Setup, rounds: int, stop: Any = None) -> tuple[Any, Any]:
     """A function that runs the rounds alone: drawing matrices and compiling are done before."""
     setting = loop.setting(algorithm, here.problem, here.network, stop, jax.random.key(0))
     prepared, carry, _ = loop.start(setting, ())
@@ -144,7 +145,7 @@ def against_numpy(m: int, n: int, repeats: int) -> list[Row]:
     runs, settings = {}, {}
     for kind, choice in kinds.items():
         codec = jdfl.OneBit(inverse="paper", **choice)
-        runs[kind], settings[kind] = rounds_of(replace(paper, codec=codec), here, 200, stop)
+        runs[kind], settings[kind] = whole_run(replace(paper, codec=codec), here, 200, stop)
     double, single = (NumpyRun(here, settings["Phi per sender"], dtype) for dtype in (np.float64, np.float32))
     seconds = interleaved(runs | {"numpy float64": double, "numpy float32": single}, repeats)
     case = f"DP-1BCS m={m} n={n}"
@@ -167,8 +168,8 @@ def against_masked(m: int, n: int, repeats: int, rounds: int = 60) -> list[Row]:
     here = setup(m, n)
     algorithm = jdfl.CEPS.paper(S, rate=RATE, one_bit=False)
     masked = Masked(**{one.name: getattr(algorithm, one.name) for one in fields(algorithm)})
-    blocks, setting = rounds_of(algorithm, here, rounds)
-    everything, _ = rounds_of(masked, here, rounds)
+    blocks, setting = whole_run(algorithm, here, rounds)
+    everything, _ = whole_run(masked, here, rounds)
     same = np.allclose(blocks().state.w, everything().state.w, rtol=1e-5, atol=1e-6)
     seconds = interleaved({"blocks": blocks, "masked": everything}, repeats)
     period = np.asarray(setting.algorithm.period)
@@ -183,13 +184,10 @@ def against_masked(m: int, n: int, repeats: int, rounds: int = 60) -> list[Row]:
     ]
 
 
-def decoder(n: int, d: int, repeats: int, vectors: int = 64) -> list[Row]:
+def decoder(n: int, d: int, repeats: int, count: int = 64) -> list[Row]:
     """Quality and time of decoding, and the bytes of Phi it reads against what a plain sum reads in the same time."""
-    draw = np.random.default_rng(0)
-    rows = np.zeros((vectors, n), np.float32)
-    for one in rows:  # as Example 1 draws its truth
-        one[draw.choice(n, S, replace=False)] = draw.uniform(0.5, 2, S) * draw.choice([-1, 1], S)
-    key, node = jax.random.key(0), jnp.arange(vectors, dtype=jnp.int32)
+    rows = sparse_rows(count, n)
+    key, node = jax.random.key(0), jnp.arange(count, dtype=jnp.int32)
     codec = jdfl.OneBit(d=d, inverse="paper").prepare(key, node, n, S, jnp.float32)
     received = jax.jit(transmit)(codec, ops.node_keys(key, 0, node), rows, rows[:, 0] < 9)
     received = np.asarray(received)
@@ -213,7 +211,7 @@ def decoder(n: int, d: int, repeats: int, vectors: int = 64) -> list[Row]:
         Row(case, "support recovered", float(recovered.mean()), "", ">= 0.99", bool(recovered.mean() >= 0.99)),
         Row(case, "relative error", float(error.mean()), "", "<= 0.08", bool(error.mean() <= 0.08)),
         Row(case, "one message", codec.bits(n) / 8, "bytes"),
-        row(case, "one decoding, 4 at a time", [1e3 * time / vectors for time in seconds["decode"]], "ms"),
+        row(case, "one decoding, 4 at a time", [1e3 * time / count for time in seconds["decode"]], "ms"),
         Row(case, "iterations of a decoding", float(jnp.mean(found.iterations)), ""),
         row(case, "Phi read", rate, "GB/s"),
         row(case, "Phi read / plain sum over all Phi", ratios(rate, plain), "x"),

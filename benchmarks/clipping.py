@@ -21,9 +21,7 @@ from jax import Array
 from scipy.sparse import csr_array, random_array
 
 import jdfl
-from benchmarks.common import Row, interleaved, options, ratios, report, row
-from benchmarks.dpsgd_overhead import of_jdfl
-from jdfl import loop
+from benchmarks.common import Row, interleaved, options, ratios, report, rounds_of, row
 from jdfl.privacy import clipped
 from jdfl.problems import Problem
 
@@ -122,9 +120,7 @@ def of_rounds(name: str, problem: Problem, network: Any, rounds: int, repeats: i
         "clipped and noisy": jdfl.Gradients(clip=clip, mechanism=jdfl.Gaussian(1.0)),
     }
     calls = {
-        way: of_jdfl(
-            loop.setting(jdfl.DPSGD(lr=LR, gradients=gradients), problem, network, None, jax.random.key(0)), rounds
-        )
+        way: rounds_of(jdfl.DPSGD(lr=LR, gradients=gradients), problem, network, rounds)
         for way, gradients in ways.items()
     }
     seconds = interleaved(calls, repeats)

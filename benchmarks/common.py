@@ -19,16 +19,19 @@ import ast
 import json
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from rich.console import Console
 from rich.table import Table
 
 from benchmarks.machine import Machine, describe
+from jdfl import loop
+from jdfl.keys import typed_key
 
 FOLDER = Path(__file__).parent
 
@@ -122,6 +125,20 @@ def interleaved(variants: Mapping[str, Callable[[], Any]], repeats: int) -> dict
             jax.block_until_ready(work())
             seconds[name].append(time.perf_counter() - began)
     return seconds
+
+
+def rounds_of(algorithm: Any, problem: Any, network: Any, rounds: int) -> Callable[[], Any]:
+    """A function that goes `rounds` rounds on, as `jdfl.run` does between two records, and gives the state."""
+    setting = loop.setting(algorithm, problem, network, None, typed_key(0))
+    algorithm, carry, _ = loop.start(setting, ())
+    ready, carries = replace(setting, algorithm=algorithm), [carry]
+
+    def work() -> Any:
+        carry, _ = loop.advance(carries.pop(), ready, jnp.int32(2**30), rounds, 1, ())
+        carries.append(carry)
+        return carry.state
+
+    return work
 
 
 def ratios(over: Sequence[float], under: Sequence[float]) -> list[float]:

@@ -31,7 +31,7 @@ KINDS: dict[str, dict[str, Any]] = {
 }
 
 
-def vectors(m: int, n: int) -> np.ndarray:
+def sparse_rows(m: int, n: int) -> np.ndarray:
     """Rows [m, n] with S nonzeros of .5 to 2, as the truth of Example 1."""
     draw, rows = np.random.default_rng(0), np.zeros((m, n), np.float32)
     for one in rows:
@@ -41,7 +41,7 @@ def vectors(m: int, n: int) -> np.ndarray:
 
 def compared(m: int, n: int, d: int, repeats: int, loop: int) -> list[Row]:
     """Time of a message of m, and the numpy loop's, which does `loop` of them."""
-    rows, node = vectors(m, n), jnp.arange(m, dtype=jnp.int32)
+    rows, node = sparse_rows(m, n), jnp.arange(m, dtype=jnp.int32)
     x, keys = jnp.asarray(rows), ops.node_keys(jax.random.key(0), 0, node)
     everyone, send, found = jnp.ones((m,), jnp.bool_), jax.jit(transmit), {}
     for kind, choice in KINDS.items():

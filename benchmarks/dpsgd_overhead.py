@@ -21,9 +21,8 @@ import numpy as np
 from jax import Array, lax
 
 import jdfl
-from benchmarks.common import interleaved, options, ratios, report, row
+from benchmarks.common import interleaved, options, ratios, report, rounds_of, row
 from benchmarks.machine import read_max, read_sum
-from jdfl import loop
 
 NAME = "dpsgd_overhead"
 LR = 1e-2
@@ -43,20 +42,6 @@ def by_hand(x: Array, A: Array, b: Array, W: tuple[Array, Array, Array], rounds:
         return mixed - LR * g
 
     return lax.fori_loop(0, rounds, one, x)
-
-
-def of_jdfl(setting: loop.Setting, rounds: int) -> Any:
-    """A function that goes `rounds` rounds on, as `jdfl.run` does between two records."""
-    algorithm, carry, _ = loop.start(setting, ())
-    setting = setting.replace(algorithm=algorithm)  # pyright: ignore[reportAttributeAccessIssue]
-    carries = [carry]
-
-    def work() -> Any:
-        carry, _ = loop.advance(carries.pop(), setting, jnp.int32(2**30), rounds, 1, ())
-        carries.append(carry)
-        return carry.state.x
-
-    return work
 
 
 def resident() -> int:
@@ -112,7 +97,6 @@ def main(arguments: Sequence[str] | None = None) -> list[Any]:
         network = jdfl.network.k_regular(m, 8, format="padded")
         graph = network.graph
         features, targets = problem.data
-        setting = loop.setting(jdfl.DPSGD(lr=LR), problem, network, None, jax.random.key(0))
         x = [jnp.zeros((m, n), jnp.float32)]
 
         def hand(x: list[Array] = x, data: Any = (features, targets), graph: Any = graph) -> Array:
@@ -120,13 +104,13 @@ def main(arguments: Sequence[str] | None = None) -> list[Any]:
             return x[0]
 
         variants = {
-            "jdfl": of_jdfl(setting, rounds),
+            "jdfl": rounds_of(jdfl.DPSGD(lr=LR), problem, network, rounds),
             "by hand": hand,
             "sum": lambda A=features: [read_sum(A) for _ in range(2 * rounds)],
             "max": lambda A=features: [read_max(A) for _ in range(2 * rounds)],
         }
         seconds = interleaved(variants, 3 if chosen.quick else 15)
-        np.testing.assert_allclose(*(np.asarray(work()) for work in (variants["jdfl"], hand)), rtol=1e-3, atol=1e-5)
+        np.testing.assert_allclose(variants["jdfl"]().x, hand(), rtol=1e-3, atol=1e-5)
         per_round = {name: [s / rounds for s in found] for name, found in seconds.items()}
         limit = [min(pair) for pair in zip(per_round["sum"], per_round["max"])]
         case, size = f"m={m} n={n} q={q}", features.nbytes / 1e9

@@ -27,8 +27,7 @@ import numpy as np
 from jax import Array, lax
 
 import jdfl
-from benchmarks.common import Row, interleaved, options, ratios, report, row
-from jdfl import loop
+from benchmarks.common import Row, interleaved, options, ratios, report, rounds_of, row
 from jdfl.problems import Dataset, NeuralProblem, datasets, neural_classification
 
 NAME = "partpsp_vs_loop"
@@ -64,22 +63,12 @@ def data() -> str | Dataset:
 
 
 def of_jdfl(problem: NeuralProblem, b: float | None, rounds: int) -> Callable[[], Any]:
-    """A function that goes `rounds` rounds on, as `jdfl.run` does between two records, and gives the parameters."""
+    """A function that goes `rounds` rounds on and gives the state."""
     network = jdfl.network.synchronised(jdfl.network.d_out(problem.m, DEGREE), SYNCHRONISED)
     dpps = jdfl.DPPS(b=b, noise_rate=NOISE_RATE, sensitivity="real")
     gradients = jdfl.Gradients(batch=BATCH, sampling="in order")
     algorithm = jdfl.PartPSP(lr_shared=RATE, lr_local=RATE, gradients=gradients, dpps=dpps)
-    setting = loop.setting(algorithm, problem, network, None, jax.random.key(0))
-    algorithm, carry, _ = loop.start(setting, ())
-    setting = setting.replace(algorithm=algorithm)  # pyright: ignore[reportAttributeAccessIssue]
-    carries = [carry]
-
-    def work() -> Any:
-        carry, _ = loop.advance(carries.pop(), setting, jnp.int32(2**30), rounds, 1, ())
-        carries.append(carry)
-        return jax.block_until_ready(carry.state)
-
-    return work
+    return rounds_of(algorithm, problem, network, rounds)
 
 
 def of_parts(problem: NeuralProblem, rounds: int) -> Callable[[], Any]:

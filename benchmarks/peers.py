@@ -27,9 +27,7 @@ import numpy as np
 from threadpoolctl import ThreadpoolController
 
 import jdfl
-from benchmarks.common import Row, interleaved, options, ratios, report, row
-from benchmarks.dpsgd_overhead import of_jdfl
-from jdfl import loop
+from benchmarks.common import Row, interleaved, options, ratios, report, rounds_of, row
 from jdfl.network import as_dense
 
 NAME = "peers"
@@ -94,7 +92,8 @@ class Work:
         """A function that goes `rounds` rounds on and gives the parameters [m, n]."""
         problem = jdfl.problems.linear_regression(self.A, self.b)
         algorithm = jdfl.DPSGD(lr=self.lr, order=order)
-        return of_jdfl(loop.setting(algorithm, problem, self.network, None, jax.random.key(0)), rounds)
+        work = rounds_of(algorithm, problem, self.network, rounds)
+        return lambda: work().x
 
 
 def work_of(m: int, q: int, n: int, degree: int = DEGREE) -> Work:

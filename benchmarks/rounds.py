@@ -4,7 +4,7 @@ Run `python -m benchmarks.rounds [--quick] [--out DIR]`; three minutes on two co
 """
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -15,30 +15,13 @@ import numpy as np
 from jax import Array
 
 import jdfl
-from benchmarks.common import Row, interleaved, options, ratios, report, row
-from jdfl import loop
-from jdfl.keys import typed_key
-from jdfl.runner import check_run
+from benchmarks.common import Row, interleaved, options, ratios, report, rounds_of, row
+from jdfl.runner import planned
 
 NAME = "rounds"
 PERIOD = 60  # rounds of a timing, some of CEPS's periods of 10 to 15 each
 DEGREE, LR = 8, 1e-3
 MOST = 500  # rounds that noise is planned for
-
-
-def rounds_of(algorithm: Any, problem: Any, network: Any, rounds: int) -> Callable[[], Any]:
-    """A function that goes `rounds` rounds on, as `jdfl.run` does between two records."""
-    algorithm = check_run(algorithm, problem, network, MOST, 1, None)
-    setting = loop.setting(algorithm, problem, network, None, typed_key(0))
-    algorithm, carry, _ = loop.start(setting, ())
-    ready, carries = replace(setting, algorithm=algorithm), [carry]
-
-    def work() -> Any:
-        carry, _ = loop.advance(carries.pop(), ready, jnp.int32(2**30), rounds, 1, ())
-        carries.append(carry)
-        return carry.rounds
-
-    return work
 
 
 def least_squares(m: int, n: int, q: int) -> Any:
@@ -87,7 +70,10 @@ def beside_dpsgd(m: int, n: int, q: int, repeats: int) -> list[Row]:
     rows: list[Row] = []
     for task, chosen in methods.items():
         problem = (least_squares if task.startswith("least") else logistic)(m, n, q)
-        works = {name: rounds_of(algorithm, problem, network, PERIOD) for name, algorithm, network in chosen}
+        works = {
+            name: rounds_of(planned(algorithm, problem, network, MOST), problem, network, PERIOD)
+            for name, algorithm, network in chosen
+        }
         seconds = interleaved(works, repeats)
         case, base = f"{task}, m={m} n={n} q={q}", seconds["D-PSGD"]
         rows += [row(case, f"{name}, a round", [1e3 * one / PERIOD for one in s], "ms") for name, s in seconds.items()]

@@ -7,6 +7,7 @@ import sys
 import time
 from pathlib import Path
 
+import jax
 import pandas as pd
 import pytest
 
@@ -97,3 +98,17 @@ def test_if_one_dies_the_other_ends_and_says_so(tmp_path, killed):
             process.kill()
             process.wait()
     assert f"process {left} lost the others" in complaints(tmp_path / "run", left).read_text()
+
+
+@pytest.mark.parametrize("words", ["RESOURCE_EXHAUSTED: Out of memory", "INTERNAL: connection closed by peer"])
+def test_what_ends_a_run_is_another_process_or_ones_own(monkeypatch, words):
+    def fail():
+        with distributed.watched():
+            raise jax.errors.JaxRuntimeError(words)
+
+    with pytest.raises(jax.errors.JaxRuntimeError, match=words):
+        fail()
+    monkeypatch.setattr(jax, "process_count", lambda: 2)
+    lost = distributed.ProcessLostError if words.startswith("INTERNAL") else jax.errors.JaxRuntimeError
+    with pytest.raises(lost, match=words):
+        fail()
