@@ -79,15 +79,16 @@ def sweep(
     values |= _plans(settings)
     keys_of_lanes = jnp.stack([setting.key for setting in settings])
     records = -(-steps // every)
-    with Clock() as clock:
-        params, *rest = jax.block_until_ready(
-            loop.lanes(
-                settings[0], keys_of_lanes, values, jnp.int32(steps), every, records, chosen, min(batch, len(settings))
-            )
+    clock = Clock()
+    params, *rest = jax.block_until_ready(
+        loop.lanes(
+            settings[0], keys_of_lanes, values, jnp.int32(steps), every, records, chosen, min(batch, len(settings))
         )
+    )
+    spent = clock.read()
+    spent = spent._replace(seconds=spent.seconds / len(settings))
     host = jax.device_get(rest)
     prepared = jax.eval_shape(lambda setting: loop.start(setting, ()), settings[0])[0]
-    clock.seconds /= len(settings)
     results = []
     for i, (setting, label) in enumerate(zip(settings, labels)):
         carry, first, later = jax.tree.map(lambda leaf: leaf[i], host)  # noqa: B023
@@ -97,7 +98,7 @@ def sweep(
         tally.add(later.rounds, later.metrics, later.counts)
         # Of the settings: what was prepared from data is not told from them.
         guarantee = setting.algorithm.privacy(problem)
-        result = assemble(setting, params[i], carry, tally, clock, problem, network, steps, guarantee)
+        result = assemble(setting, params[i], carry, tally, spent, problem, network, steps, guarantee)
         results.append(replace(result, labels=label))
     return results
 

@@ -18,7 +18,7 @@ import jax
 import numpy as np
 import pandas as pd
 
-from jdfl import loop
+from jdfl import checks, distributed, loop
 from jdfl.base import Algorithm
 from jdfl.keys import typed_key
 from jdfl.metrics import COUNTS
@@ -28,6 +28,7 @@ from jdfl.problems import Problem
 from jdfl.result import Result, Tally
 
 _FORMAT = 1
+_NEVER = 2**31  # rounds, more than a run has
 _REMEDY = "Resume with the algorithm, problem and network of that run."
 
 
@@ -174,6 +175,46 @@ class _Onward(Tally):
     def sift(self) -> None:
         """Leave records of multiples of `every`, and the last."""
         self.rows = [row for row in self.rows[:-1] if row["round"] % self.every == 0] + self.rows[-1:]
+
+
+class Keeper:
+    """Writes a run's checkpoints, where and when it was asked to; of several processes only the first writes and looks.
+
+    Raises ValueError for rounds without a path, FileNotFoundError where its folder is missing, and FileExistsError
+    where a run from the start would write over what another has kept.
+    """
+
+    def __init__(self, path: str | Path | None, every: int | None, resumed: bool) -> None:
+        if every is not None:
+            checks.whole(1, remedy="It is a number of rounds.", checkpoint_every=every)
+        self.path, self.every, self.rounds = None if path is None else Path(path), int(every or _NEVER), 0
+        if self.path is None and every is not None:
+            raise ValueError(f"Expected checkpoint, a file, beside checkpoint_every = {every!r}, got None.")
+        if self.path is None or not distributed.leads():
+            return
+        if not self.path.parent.is_dir():
+            raise FileNotFoundError(
+                f"Expected a folder for checkpoint = {str(self.path)!r}, found none. Make it first."
+            )
+        if self.path.exists() and not resumed:
+            raise FileExistsError(
+                f"Expected no file at checkpoint = {str(self.path)!r}, found one. Go on from it with "
+                "resume = jdfl.read_checkpoint(...), or name another."
+            )
+
+    def start(self, rounds: int) -> None:
+        """The run begins after so many rounds."""
+        self.rounds = rounds
+
+    def due(self, rounds: int) -> bool:
+        """Whether it is time for a checkpoint, so many rounds being done."""
+        return self.path is not None and rounds // self.every > self.rounds // self.every
+
+    def keep(self, result: Result) -> None:
+        """Write where a run stands."""
+        self.rounds = result.rounds
+        if self.path is not None and distributed.leads():
+            Checkpoint.of(result).write(self.path)
 
 
 def read_checkpoint(path: str | Path, algorithm: Algorithm, problem: Problem, network: Network) -> Checkpoint:

@@ -4,7 +4,7 @@ JAX tells a listener of every compilation; it is registered once, when this modu
 """
 
 import time
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 
@@ -20,13 +20,22 @@ def _listen(event: str, duration_secs: float, **_: Any) -> None:
 jax.monitoring.register_event_duration_secs_listener(_listen)
 
 
+class Spent(NamedTuple):
+    """Seconds of work, and of tracing and compilation beside it."""
+
+    seconds: float
+    compile_seconds: float
+
+
 class Clock:
-    """Wall time of a block: `seconds` without tracing and compilation, which are in `compile_seconds`."""
+    """Measures from when it is made, on top of what was `spent` before."""
 
-    def __enter__(self) -> "Clock":
+    def __init__(self, spent: Spent | None = None) -> None:
+        self._spent = spent or Spent(0.0, 0.0)
         self._began, self._compiled = time.perf_counter(), _compile_seconds
-        return self
 
-    def __exit__(self, *_: object) -> None:
-        self.compile_seconds = _compile_seconds - self._compiled
-        self.seconds = max(0.0, time.perf_counter() - self._began - self.compile_seconds)
+    def read(self) -> Spent:
+        """All that was spent so far."""
+        compiling = _compile_seconds - self._compiled
+        working = max(0.0, time.perf_counter() - self._began - compiling)
+        return Spent(self._spent.seconds + working, self._spent.compile_seconds + compiling)

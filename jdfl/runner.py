@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -13,8 +14,8 @@ from jax import Array
 
 from jdfl import checks, distributed, loop
 from jdfl.base import Algorithm
-from jdfl.checkpoint import Checkpoint
-from jdfl.clock import Clock
+from jdfl.checkpoint import Checkpoint, Keeper
+from jdfl.clock import Clock, Spent
 from jdfl.interruption import Interruption
 from jdfl.keys import typed_key
 from jdfl.memory import require_memory
@@ -90,6 +91,8 @@ def run(
     epsilon: float | None = None,
     delta: float | None = None,
     mesh: Devices | None = None,
+    checkpoint: str | Path | None = None,
+    checkpoint_every: int | None = None,
 ) -> Result:
     """Run `algorithm` on `problem` over `network` for up to `steps` rounds.
 
@@ -109,12 +112,17 @@ def run(
     exchanged. Metrics and stop rules of your own get all nodes' rows
     on every device, unless they are marked by `jdfl.nodes.on_every_device`. The result's arrays lie on the host then.
 
+    `checkpoint` is a file for what the run needs to go on, written where it ends, unless it diverged, and about every
+    `checkpoint_every` rounds before, at the first return from the device; always whole, the new in place of the old.
+    `read_checkpoint` reads it, for another number of devices or processes also.
+
     Ctrl-C ends the run after the chunk under way and keeps what it has (a second one ends it at once, with nothing); so
     does a non-finite parameter, with its round and node.
 
     Raises ValueError for settings that make no sense, before anything is compiled (of a network that changes, the graph
     of round 0 is looked at), for a delta without epsilon, for a budget where nothing can be claimed or that the first
-    release would exceed, and for a resumed run with other noise.
+    release would exceed, and for a resumed run with other noise. FileExistsError where a run from the start would write
+    over a checkpoint, FileNotFoundError where there is no folder for it.
     """
     checks.whole(1, chunk=chunk)
     if delta is not None and epsilon is None:
@@ -135,10 +143,13 @@ def run(
     if before is not None:
         names = [metric.__name__ for metric in chosen]
         before.check(ledger_of(algorithm, problem), key_data(setting.key), steps, names)
-    records = max(1, int(chunk) // every)
+    keeper = Keeper(checkpoint, checkpoint_every, resumed=before is not None)
+    records = max(1, min(int(chunk), keeper.every) // every)
     check_counters(network, min(records * every, steps))
     shown = Progress() if progress and distributed.leads() else nullcontext()
-    with distributed.watched(), Clock() as clock, shown as bar:
+    clock = Clock(None if before is None else Spent(before.seconds, before.compile_seconds))
+    warned = () if before is None else before.warnings
+    with distributed.watched(), shown as bar:
         callbacks = [*callbacks, bar] if bar else callbacks
         setting, layout = (setting, None) if spread is None else placed(setting, spread)
         algorithm, carry, first = loop.start(setting, chosen, layout)
@@ -152,6 +163,18 @@ def run(
             released = carry.releases if layout is None else layout.nodes(carry.releases)
             check_unspent(np.asarray(released), limit, epsilon)
         done, over = int(carry.rounds), int(carry.bad_node) != loop.NOWHERE
+
+        def outcome(carry: loop.Carry, interrupted: bool) -> Result:
+            """Where the run is now, with all nodes' rows on the host."""
+            here = setting
+            if layout is not None:
+                carry = layout.whole(layout.carry, carry)
+                here = replace(setting, algorithm=layout.whole(layout.algorithm, setting.algorithm))
+            params = here.algorithm.params(carry.state)
+            spent = clock.read()
+            return assemble(here, params, carry, tally, spent, problem, network, steps, guarantee, interrupted, warned)
+
+        keeper.start(done)
         end = np.int32(steps) if layout else jnp.int32(steps)
         with Interruption() as interruption:
             while done < steps and not over and not interruption.asked:
@@ -165,16 +188,12 @@ def run(
                 except KeyboardInterrupt:
                     interruption.asked = True
                 interruption.asked = distributed.agreed(interruption.asked)
-        jax.block_until_ready(carry)
-        if layout is not None:
-            carry = layout.whole(layout.carry, carry)
-            setting = replace(setting, algorithm=layout.whole(layout.algorithm, setting.algorithm))
-    params, asked = algorithm.params(carry.state), interruption.asked
-    warned = () if before is None else before.warnings
-    if before is not None:
-        clock.seconds += before.seconds
-        clock.compile_seconds += before.compile_seconds
-    return assemble(setting, params, carry, tally, clock, problem, network, steps, guarantee, asked, warned)
+                if keeper.due(done) and bad == loop.NOWHERE:
+                    keeper.keep(outcome(carry, True))
+        result = outcome(jax.block_until_ready(carry), interruption.asked)
+        if result.diverged is None:
+            keeper.keep(result)
+    return result
 
 
 def _resumed(before: Checkpoint, carry: loop.Carry, layout: Layout | None) -> loop.Carry:
@@ -209,7 +228,7 @@ def assemble(
     params: Array,
     carry: loop.Carry,
     tally: Tally,
-    clock: Clock,
+    spent: Spent,
     problem: Problem,
     network: Network,
     steps: int,
@@ -242,8 +261,8 @@ def assemble(
         privacy_warnings=tuple(warning for warning in warns if warning not in guarantee.warnings),
         key=tuple(key_data(setting.key)),
         sums=dict(tally.base),
-        seconds=clock.seconds,
-        compile_seconds=clock.compile_seconds,
+        seconds=spent.seconds,
+        compile_seconds=spent.compile_seconds,
     )
 
 

@@ -54,6 +54,58 @@ def test_a_resumed_run_is_the_unbroken_one_bit_for_bit(row: Row, tmp_path):
     check_same(go(row.algorithm, 11, resume=read_checkpoint(path, row.algorithm, problem, network)), whole)
 
 
+# ---------------------------------------------------------------- checkpoints while a run is under way
+
+
+class CutError(Exception):
+    """What ends a run with nothing to say."""
+
+
+@pytest.mark.parametrize(("chunk", "kept"), [(3, 6), (50, 4)])
+def test_a_run_that_is_cut_off_goes_on_from_its_last_checkpoint(tmp_path, chunk, kept):
+    path = tmp_path / "state.npz"
+
+    def cut(snapshot):
+        if snapshot.rounds > 6:
+            raise CutError
+
+    with pytest.raises(CutError):
+        run(SLOW, chunk=chunk, callbacks=[cut], checkpoint=path, checkpoint_every=4)
+    checkpoint = read_checkpoint(path, SLOW, problem, network)
+    assert checkpoint.rounds == kept
+    check_same(run(SLOW, resume=checkpoint, checkpoint=path), run(SLOW))
+    assert read_checkpoint(path, SLOW, problem, network).rounds == run(SLOW).rounds
+
+
+def test_a_checkpoint_has_no_say_in_a_run(tmp_path):
+    check_same(run(SLOW, checkpoint=tmp_path / "one", checkpoint_every=1), run(SLOW))
+    assert [file.name for file in tmp_path.iterdir()] == ["one"]
+
+
+def test_a_run_that_diverges_leaves_the_checkpoint_before(tmp_path):
+    path, wild = tmp_path / "state.npz", jdfl.DPSGD(lr=1e12)
+    result = run(wild, steps=30, checkpoint=path, checkpoint_every=1)
+    assert result.diverged is not None
+    assert read_checkpoint(path, wild, problem, network).rounds == result.rounds - 1
+
+
+@pytest.mark.parametrize(
+    ("given", "error", "words"),
+    [
+        ({"checkpoint_every": 2}, ValueError, "beside checkpoint_every = 2"),
+        ({"checkpoint": "here", "checkpoint_every": 0}, ValueError, "checkpoint_every = 0"),
+        ({"checkpoint": "no/folder"}, FileNotFoundError, "no/folder"),
+        ({"checkpoint": "taken"}, FileExistsError, "taken"),
+    ],
+)
+def test_checkpoints_nobody_could_write_are_refused(given, error, words, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "taken").write_text("another's", encoding="utf-8")
+    with pytest.raises(error, match=words):
+        run(SLOW, **given)
+    assert (tmp_path / "taken").read_text(encoding="utf-8") == "another's"
+
+
 # ---------------------------------------------------------------- how a run goes on
 
 

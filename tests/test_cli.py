@@ -327,3 +327,26 @@ def test_warnings_are_one_line(capsys):
     flags += "--algorithm.codec dense"
     assert main(["run", *flags.split()]) == 0
     assert capsys.readouterr().err.startswith("jdfl: warning: The paper's sigma_i makes steps of about 12 / L_i here")
+
+
+def test_a_run_that_is_cut_off_leaves_what_it_needs_to_go_on(capsys, monkeypatch):
+    """Killed, that is: what is written then is not tidied up."""
+    often, quiet = ["--checkpoint-every", "2", "--chunk", "2"], ["--stop", "none", "--quiet"]
+    at_end, wrote = jdfl.results.write_run, []
+
+    def killed(folder, *_, **__):
+        wrote.append(folder)
+        raise MemoryError
+
+    monkeypatch.setattr(cli.run, "write_run", killed)
+    with pytest.raises(MemoryError):
+        main(["run", *TINY, *often, *quiet])
+    assert sorted(file.name for file in wrote[0].iterdir()) == ["config.yaml", "state.npz"]
+    monkeypatch.setattr(cli.run, "write_run", at_end)
+    assert main(["run", "--resume", str(wrote[0]), "--steps", "9", *often, "--quiet"]) == 0
+    assert main(["run", *TINY, *quiet, "--steps", "9"]) == 0
+    _, resumed, whole = folders(Path())
+    assert read_run(resumed).history.equals(read_run(whole).history)
+    assert main(["run", *TINY, "--quiet", "--checkpoint-every", "0"]) == 2
+    assert "checkpoint_every = 0" in capsys.readouterr().err
+    assert len(folders(Path())) == 3

@@ -1,13 +1,16 @@
 """Runs over several processes: mistakes are refused; (slow) the same results, and an end in words if one dies."""
 
+import json
 import os
 import socket
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import jax
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -44,9 +47,11 @@ def test_one_process_agrees_with_itself():
     assert not distributed.agreed(False)
 
 
-def started(out: Path, steps: int, process: int | None, port: int = 0, slurm: bool = False) -> subprocess.Popen:
+def started(
+    out: Path, steps: int, process: int | None, port: int = 0, slurm: bool = False, more: Sequence[str] = ()
+) -> subprocess.Popen:
     """A process of `jdfl run`, one of two with two devices each or the only one; what it complains of is in a file."""
-    command = [sys.executable, "-m", "jdfl", "run", *RUN, "--out", str(out), "--steps", str(steps)]
+    command = [sys.executable, "-m", "jdfl", "run", *RUN, "--out", str(out), "--steps", str(steps), *more]
     environment = dict(os.environ)
     if slurm:
         command += ["--distributed", "--devices", "2"]
@@ -85,11 +90,16 @@ def test_two_processes_find_what_one_finds(tmp_path, slurm):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("killed", [0, 1])
-def test_if_one_dies_the_other_ends_and_says_so(tmp_path, killed):
+def test_if_one_dies_the_other_ends_and_the_last_checkpoint_goes_on_elsewhere(tmp_path, killed):
     port, left = free_port(), 1 - killed
-    both = [started(tmp_path / "run", 10**9, process, port) for process in (0, 1)]
+    often = ["--checkpoint-every", "50", "--every", "10"]
+    both = [started(tmp_path / "run", 10**9, process, port, more=often) for process in (0, 1)]
     try:
-        time.sleep(30)
+        for _ in range(120):
+            time.sleep(0.5)
+            if list((tmp_path / "run").glob("*/state.npz")):
+                break
+        time.sleep(5)
         assert [process.poll() for process in both] == [None, None]
         both[killed].kill()
         assert both[left].wait(timeout=60) == 4
@@ -98,6 +108,19 @@ def test_if_one_dies_the_other_ends_and_says_so(tmp_path, killed):
             process.kill()
             process.wait()
     assert f"process {left} lost the others" in complaints(tmp_path / "run", left).read_text()
+    (folder,) = (tmp_path / "run").iterdir()
+    with np.load(folder / "state.npz") as arrays:
+        done = json.loads(arrays["told"].tobytes())["rounds"]
+    assert done % 50 == 0
+    on = [["--resume", str(folder), "--devices", "3"], ["--every", "10"]]
+    for name, more in zip(("resumed", "unbroken"), on):
+        assert started(tmp_path / name, done + 15, None, more=more).wait(timeout=300) == 0
+    resumed, unbroken = (next((tmp_path / name).iterdir()) for name in ("resumed", "unbroken"))
+    pd.testing.assert_frame_equal(*(pd.read_csv(run / "metrics.csv") for run in (resumed, unbroken)), check_exact=True)
+    for file in ("params.npz", "state.npz"):
+        with np.load(resumed / file) as one, np.load(unbroken / file) as other:
+            for array in set(one.files) - {"told"}:  # which has the times in it
+                np.testing.assert_array_equal(one[array], other[array])
 
 
 @pytest.mark.parametrize("words", ["RESOURCE_EXHAUSTED: Out of memory", "INTERNAL: connection closed by peer"])

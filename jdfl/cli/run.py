@@ -37,6 +37,7 @@ _EXAMPLES = """examples:
   jdfl run --algorithm choco-sgd --algorithm.codec sparse --algorithm.codec.share 0.1 --algorithm.gamma 0.1
   jdfl run --config runs/NAME/config.yaml --steps 500  an earlier run, but longer
   jdfl run --resume runs/NAME --steps 500              the same run, from where it ended
+  jdfl run --steps 100000 --checkpoint-every 1000      which it can be even if it is killed
   jdfl run --algorithm.clip 30 --algorithm.sigma 0.4 --algorithm.mechanism gaussian --privacy.epsilon 16   private CEPS
   jdfl run --devices 8                                 the nodes spread over eight devices, with the same results
   jdfl run --coordinator node0:1234 --processes 2 --process 0    the same over two processes; the other is --process 1
@@ -57,6 +58,8 @@ class Options:
     """Where the run's new folder is made."""
     resume: Path | None = None
     """The folder of a run to go on with; its config.yaml is read unless --config names another."""
+    checkpoint_every: int | None = None
+    """Write what is needed to go on with --resume into the run's folder about every so many rounds."""
     repeats: int = 1
     """Runs to make, with the seeds `seed`, `seed` + 1, ...; each gets its own folder."""
     devices: int | None = None
@@ -104,6 +107,9 @@ def run(config: RunConfig, options: Options) -> int:
         one = dataclasses.replace(config, seed=seed)
         name = f"{config.algorithm.kind}-{problem.name}-seed{seed}"
         folder = new_run_folder(options.out, name) if distributed.leads() else None
+        checkpoint = None if options.checkpoint_every is None else (folder or options.out) / "state.npz"
+        if folder is not None and checkpoint is not None:
+            (folder / "config.yaml").write_text(to_yaml(one), encoding="utf-8")
         try:
             with Progress(f"seed {seed}" if options.repeats > 1 else "") as progress:
                 result = jdfl.run(
@@ -121,13 +127,15 @@ def run(config: RunConfig, options: Options) -> int:
                     epsilon=budget,
                     delta=None if budget is None else config.privacy.delta,
                     mesh=jax.devices() if several else options.devices,
+                    checkpoint=checkpoint,
+                    checkpoint_every=options.checkpoint_every,
                 )
             if folder is not None:
-                write_run(folder, to_yaml(one), result, draw=report.figure, **told_how)
+                again = checkpoint is not None  # the folder holds it already
+                write_run(folder, to_yaml(one), result, draw=report.figure, overwrite=again, **told_how)
         except BaseException:
-            with contextlib.suppress(OSError):
-                if folder is not None:
-                    folder.rmdir()  # write_run leaves all or nothing
+            if folder is not None:
+                _discard(folder)
             raise
         if folder is not None:
             told.append({"folder": str(folder), **summary(result, **told_how)})
@@ -140,6 +148,14 @@ def run(config: RunConfig, options: Options) -> int:
     if options.json and told:
         print(json.dumps(told[0] if options.repeats == 1 else told, indent=2, allow_nan=False, default=str))
     return status
+
+
+def _discard(folder: Path) -> None:
+    """Remove the folder of a run that left nothing; `write_run` leaves all or nothing, and a checkpoint stays."""
+    with contextlib.suppress(OSError):
+        if not (folder / "state.npz").exists():
+            (folder / "config.yaml").unlink(missing_ok=True)
+        folder.rmdir()
 
 
 def _joined(options: Options) -> bool:
