@@ -1,6 +1,6 @@
 """A run over several processes, each with devices of its own: joining it, and what one process knows and others do not.
 
-Every process runs the same program on the same data and holds the rows of its own devices' nodes.
+Every process runs the same program and holds the rows of its own devices' nodes.
 """
 
 import contextlib
@@ -13,7 +13,7 @@ from jax import Array
 from jax.experimental import multihost_utils
 from jax.sharding import NamedSharding
 
-from jdfl import checks
+from jdfl import checks, nodes
 
 _OWN_FAULTS = ("RESOURCE_EXHAUSTED", "INVALID_ARGUMENT", "UNIMPLEMENTED")  # what no other process is to blame for
 PATIENCE = 30  # seconds without a sign of life from a process, after which the others end
@@ -60,8 +60,68 @@ def agreed(flag: bool) -> bool:
     return flag if jax.process_count() == 1 else bool(np.any(multihost_utils.process_allgather(np.array(flag))))
 
 
+def portion(m: int) -> np.ndarray:
+    """The nodes of m whose rows lie on this process's devices; all of them where it is the only process.
+
+    The last node comes again where there are more rows than nodes.
+    """
+    if jax.process_count() == 1:
+        return np.arange(m)
+    held = nodes.per_device(m, jax.device_count())
+    return np.minimum(np.concatenate([np.arange(k * held, (k + 1) * held) for k in _own()]), m - 1)
+
+
+def _own() -> list[int]:
+    """The places of this process's devices among all of them."""
+    return [k for k, device in enumerate(jax.devices()) if device.process_index == jax.process_index()]
+
+
+class Portion:
+    """An array [m, ...] of which this process holds the rows of its `portion` alone, until a run places them."""
+
+    def __init__(self, rows: Array | np.ndarray, m: int) -> None:
+        self.rows, self.shape = rows, (m, *rows.shape[1:])
+
+    @property
+    def dtype(self) -> Any:
+        """The type of its numbers."""
+        return self.rows.dtype
+
+    def placed(self, where: NamedSharding) -> Array:
+        """The array on the devices of all processes, the last row again and again where they have room for more.
+
+        ValueError where the run's devices are not all there are, in their order.
+        """
+        if list(np.ravel(np.asarray(where.mesh.devices))) != jax.devices():
+            raise ValueError(
+                "Expected all devices of all processes in the mesh, in JAX's order, got others: every process has "
+                "loaded the data of its own nodes alone. Use mesh = jax.devices()."
+            )
+        held = nodes.per_device(self.shape[0], jax.device_count())
+        host, first = np.asarray(self.rows), {k * held: i * held for i, k in enumerate(_own())}
+
+        def rows(index: Any) -> np.ndarray:
+            begin = first[index[0].start or 0]
+            return host[begin : begin + held]
+
+        return jax.make_array_from_callback((held * jax.device_count(), *self.shape[1:]), where, rows)
+
+
+def held(tree: Any) -> Any:
+    """The tree with the rows that this process has of arrays which are a `Portion`."""
+    return jax.tree.map(lambda x: jax.numpy.asarray(x.rows) if isinstance(x, Portion) else x, tree)
+
+
+def gathered(x: Any, m: int) -> np.ndarray:
+    """The array [m, ...] from every process's rows of its `portion`; all processes have to ask."""
+    host = np.asarray(x)
+    return host if jax.process_count() == 1 else np.asarray(multihost_utils.process_allgather(host, tiled=True))[:m]
+
+
 def spread(x: Any, where: NamedSharding) -> Array:
     """The array x, which all processes have, on the devices of all; each process places what is its own."""
+    if isinstance(x, Portion):
+        return x.placed(where)
     if jax.process_count() == 1:
         return jax.device_put(x, where)
     if not hasattr(x, "dtype"):

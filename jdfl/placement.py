@@ -12,7 +12,7 @@ import numpy as np
 from jax import Array
 from jax.sharding import Mesh
 
-from jdfl import loop, nodes, sharding, struct
+from jdfl import distributed, loop, nodes, sharding, struct
 from jdfl.network.graph import Graph, Network, Static
 from jdfl.network.halo import halo
 from jdfl.sharding import Layout, Rows
@@ -57,7 +57,7 @@ def placed(setting: loop.Setting, mesh: Mesh) -> tuple[loop.Setting, Layout]:
     flags: Any = replace(
         setting,
         algorithm=struct.per_node(setting.algorithm),
-        problem=nodes.with_rows(setting.problem.nodes),
+        problem=nodes.with_rows(distributed.held(setting.problem).nodes),
         network=jax.tree.map(lambda x: fixed and np.ndim(x) > 0, network),
         stop=jax.tree.map(lambda _: False, setting.stop),
         key=False,

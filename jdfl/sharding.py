@@ -124,7 +124,7 @@ def widened(rows: Rows, tree: Any, mesh: Mesh, count: int) -> Any:
     if held == count:
         return tree
     place = np.minimum(np.arange(held), count - 1)
-    return rows.map(lambda x: jnp.asarray(x)[place], tree)
+    return rows.map(lambda x: x if isinstance(x, distributed.Portion) else jnp.asarray(x)[place], tree)
 
 
 def spread(rows: Rows, tree: Any, mesh: Mesh) -> Any:

@@ -75,17 +75,30 @@ def free_port() -> int:
         return one.getsockname()[1]
 
 
+IMAGES = ["--problem.data", "digits", "--problem.m", "13", "--algorithm.batch", "10"]
+DATA = {
+    "least squares": [],
+    "drawn": ["--problem.storage", "generated"],
+    "logistic": ["--problem", "classification", "--problem.data", "breast_cancer", "--algorithm.clip", "1"],
+    "a neural network": ["--problem", "neural", *IMAGES, "--problem.nodes-at-once", "1"],
+}
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("slurm", [False, True])
-def test_two_processes_find_what_one_finds(tmp_path, slurm):
+@pytest.mark.parametrize(("data", "slurm"), [*((data, False) for data in DATA), ("least squares", True)])
+def test_two_processes_find_what_one_finds(tmp_path, data, slurm):
+    """Each of them with the data of its own nodes."""
     port, out = free_port(), {0: tmp_path / "two", 1: tmp_path / "two", None: tmp_path / "one"}
     running = {
-        process: started(folder, 30, process, port, slurm and process is not None) for process, folder in out.items()
+        process: started(folder, 30, process, port, slurm and process is not None, DATA[data])
+        for process, folder in out.items()
     }
     for process, one in running.items():
         assert one.wait(timeout=120) == 0, complaints(out[process], process).read_text()
     (two,), (one,) = (list((tmp_path / name).iterdir()) for name in ("two", "one"))
     pd.testing.assert_frame_equal(pd.read_csv(two / "metrics.csv"), pd.read_csv(one / "metrics.csv"), check_exact=True)
+    with np.load(two / "params.npz") as many, np.load(one / "params.npz") as alone:
+        np.testing.assert_array_equal(many["params"], alone["params"])
 
 
 @pytest.mark.slow

@@ -43,7 +43,7 @@ def clipped_sum(
 
 def check_slopes(problem: Problem) -> None:
     """Refuse a problem whose slopes are not those of its loss, as of a class that inherits them: ValueError."""
-    data = problem.take(problem.local(0)[0], jnp.arange(1, dtype=jnp.int32))
+    data = problem.take(problem.some_node(), jnp.arange(1, dtype=jnp.int32))
     w = jnp.asarray(np.random.default_rng(0).standard_normal(problem.n) / problem.n**0.5, problem.dtype)
     slopes = problem.slopes(w, data)
     if slopes is None:

@@ -13,6 +13,7 @@ import numpy as np
 from jax import Array, lax
 
 from jdfl import checks, struct
+from jdfl.distributed import held
 from jdfl.rounding import row_sum
 
 
@@ -81,11 +82,15 @@ class Problem:
         """The part of f_i [] that does not depend on data."""
         return jnp.zeros((), w.dtype)
 
-    def local(self, i: Array | int) -> tuple[Any, Array]:
+    def local(self, i: Array | np.ndarray | int) -> tuple[Any, Array]:
         """Node i's data (leaves [q, ...]) and weights [q]; an out-of-range i clips."""
         return jax.tree.map(lambda leaf: leaf[i], (self.data, self.weight))
 
-    def nodes(self, i: Array) -> Self:
+    def some_node(self) -> Any:
+        """The data of a node, leaves [q, ...]; the first of those whose data this process has."""
+        return jax.tree.map(lambda leaf: leaf[0], held(self.data))
+
+    def nodes(self, i: Array | np.ndarray) -> Self:
         """The problem of the nodes i [b] alone."""
         data, weight = self.local(i)
         return replace(self, data=data, weight=weight, curvature=self.curvature[i])
@@ -175,7 +180,7 @@ class Problem:
             name = "data" + jax.tree_util.keystr(path)
             if np.shape(leaf)[:2] != (m, q):
                 raise ValueError(f"Expected {name} of shape {(m, q)} + an example's, got {np.shape(leaf)}.")
-            check_finite(name, leaf)
+            check_finite(name, held(leaf))
 
     def check_test(self) -> None:
         """Refuse a test set without the data's structure, less the node axis, or with numbers that are not finite."""
@@ -235,7 +240,7 @@ def _all_finite(x: Array) -> Array:
     return ~jnp.isnan(jnp.sum(x * 0))  # as large as x is an array of flags, which an `all` would make
 
 
-def check_finite(name: str, leaf: Array) -> None:
+def check_finite(name: str, leaf: Any) -> None:
     """ValueError naming the first node and example of `leaf` [m, ...] that is not finite."""
     if bool(_all_finite(leaf)):
         return

@@ -12,9 +12,11 @@ from jax.typing import ArrayLike, DTypeLike
 from scipy.sparse import csr_matrix, issparse
 
 from jdfl import checks
+from jdfl.distributed import portion
 from jdfl.problems.dataset import Dataset, Features
 from jdfl.problems.datasets import load
 from jdfl.problems.jagged import canonical
+from jdfl.problems.joined import joined
 from jdfl.problems.logistic import LogisticRegression, SoftmaxRegression, logistic_regression, softmax_regression
 from jdfl.problems.partition import Partition, drawn
 from jdfl.problems.sparse import sparse_logistic_regression
@@ -66,24 +68,27 @@ def classification(
         test = None if test is None else ((test[0] - mean) / deviation, test[1])
 
     index = drawn(partition, labels, m, alpha=alpha, shards_per_node=shards_per_node, clients=clients, seed=seed)
-    parts = [(features[rows], labels[rows]) for rows in index]
+    own = range(m) if issparse(features) else portion(m)
+    parts = [(features[index[i]], labels[index[i]]) for i in own]
     if issparse(features):
         return sparse_logistic_regression(
             parts, penalty=penalty, test=test, intercept=intercept, name=dataset.name, dtype=dtype
         )
     if dataset.classes <= 2:
-        return logistic_regression(
+        problem = logistic_regression(
             parts, penalty=penalty, test=test, intercept=intercept, name=dataset.name, dtype=dtype
         )
-    return softmax_regression(
-        parts,
-        classes=dataset.classes,
-        penalty=penalty,
-        test=test,
-        intercept=intercept,
-        name=dataset.name,
-        dtype=dtype,
-    )
+    else:
+        problem = softmax_regression(
+            parts,
+            classes=dataset.classes,
+            penalty=penalty,
+            test=test,
+            intercept=intercept,
+            name=dataset.name,
+            dtype=dtype,
+        )
+    return joined(problem, m)
 
 
 def holdout(features: Features, labels: np.ndarray, fraction: float, *, seed: int = 0) -> np.ndarray:

@@ -14,7 +14,9 @@ from jax import Array, lax
 from jax.typing import ArrayLike, DTypeLike
 
 from jdfl import checks, ops, struct
+from jdfl.distributed import gathered, portion
 from jdfl.keys import typed_key
+from jdfl.problems.joined import joined
 from jdfl.problems.linear import LinearRegression
 from jdfl.problems.stack import EIGEN_STEPS, floating, krylov
 
@@ -85,12 +87,17 @@ class DrawnRegression(LinearRegression):
         return super().spread(slopes, self.made(data))
 
     def stored(self) -> LinearRegression:
-        """The same problem with its examples in memory, 4 m q n bytes or more; padding is zero."""
-        A, b = _every_example(self)
-        real = self.weight > 0
+        """The same problem with its examples in memory, 4 m q n bytes or more; padding is zero.
+
+        Of several processes each keeps those of its own nodes.
+        """
+        here = self.nodes(portion(self.m))
+        A, b = _every_example(here)
+        real = here.weight > 0
         data = jnp.where(real[:, :, None], A, 0), jnp.where(real, b, 0)
         told = {"shared": self.shared, "name": self.name}
-        return LinearRegression(data, self.weight, self.curvature, self.truth, self.test, self.start, **told)
+        problem = LinearRegression(data, here.weight, here.curvature, self.truth, self.test, self.start, **told)
+        return joined(problem, self.m)
 
     def check_data(self) -> None:
         """Refuse data that are not the numbers of nodes, and examples of the first and last node that are unfit."""
@@ -146,7 +153,7 @@ def drawn_regression(
         draw=draw if jax.tree.leaves(draw) != [draw] else jax.tree_util.Partial(draw),
         features=n,
     )
-    return replace(problem, curvature=_curvature(problem))
+    return replace(problem, curvature=jnp.asarray(gathered(_curvature(problem.nodes(portion(problem.m))), problem.m)))
 
 
 @jax.jit

@@ -13,7 +13,9 @@ from jax import Array
 from jax.typing import DTypeLike
 
 from jdfl import checks, ops, struct
+from jdfl.distributed import portion
 from jdfl.problems.drawn import drawn_regression
+from jdfl.problems.joined import joined
 from jdfl.problems.linear import LinearRegression, build
 from jdfl.problems.stack import floating
 
@@ -61,7 +63,8 @@ def example1(
     low, high = rows
     checks.whole(remedy="rows = (fewest, largest).", fewest=low)
     checks.whole(least=low, remedy="rows = (fewest, largest).", largest=high)
-    first, *nodes = np.random.default_rng(seed).spawn(2 if storage == "generated" else m + 1)
+    own, *nodes = np.random.SeedSequence(seed).spawn(2 if storage == "generated" else m + 1)
+    first = np.random.default_rng(own)
 
     truth = np.zeros(n)
     places = first.choice(n, size=s, replace=False)
@@ -70,14 +73,16 @@ def example1(
     if storage == "generated":
         checks.whole(0, 2**32 - 1, seed=seed)
         draw = _Draw(jnp.array(truth, kind), jnp.asarray(noise, kind))
-        sizes = nodes[0].integers(low, high, endpoint=True, size=m)
+        sizes = np.random.default_rng(nodes[0]).integers(low, high, endpoint=True, size=m)
         return drawn_regression(draw, sizes, key=seed, truth=truth, rows=high, name="example1", dtype=kind)
 
-    A, b, weight = np.zeros((m, high, n), kind), np.zeros((m, high), kind), np.zeros((m, high), kind)
-    for i, rng in enumerate(nodes):
+    here = portion(m)
+    A, b, weight = (np.zeros((len(here), high, *more), kind) for more in ((n,), (), ()))
+    for i, node in enumerate(here):
+        rng = np.random.default_rng(nodes[node])
         m_i = int(rng.integers(low, high, endpoint=True))
         A_i = rng.standard_normal((m_i, n), np.float32)
         A[i, :m_i] = A_i
         b[i, :m_i] = A_i[:, places].astype(np.float64) @ truth[places] + noise * rng.standard_normal(m_i, np.float32)
         weight[i, :m_i] = 1
-    return build((A, b), weight, truth, None, "example1", kind)
+    return joined(build((A, b), weight, truth, None, "example1", kind), m)

@@ -12,6 +12,7 @@ from scipy.sparse import issparse
 
 from jdfl import checks, device_memory
 from jdfl import models as architectures
+from jdfl.distributed import portion
 from jdfl.models import Model
 from jdfl.models.base import Compute
 from jdfl.models.split import Part
@@ -20,6 +21,7 @@ from jdfl.problems.classification import holdout, kept
 from jdfl.problems.dataset import Dataset
 from jdfl.problems.datasets import load, locate
 from jdfl.problems.images import read_mnist
+from jdfl.problems.joined import joined
 from jdfl.problems.logistic import check_labels
 from jdfl.problems.neural import Augment, NeuralProblem
 from jdfl.problems.partition import Partition, drawn
@@ -94,12 +96,12 @@ def neural_classification(
     _check_memory(network, train, test, index)
 
     kinds = (train.images.dtype, np.dtype(np.int32))
-    (images, labels), weight = stack([_some(train, rows) for rows in index], kinds)
+    (images, labels), weight = stack([_some(train, index[i]) for i in portion(m)], kinds)
     mean, deviation = _channels(train.images) if (wants if standardise is None else standardise) else (None, None)
-    return NeuralProblem(
+    problem = NeuralProblem(
         data=(jnp.asarray(images), jnp.asarray(labels)),
         weight=jnp.asarray(weight.astype(np.float32)),
-        curvature=jnp.zeros(m, jnp.float32),
+        curvature=jnp.zeros(len(weight), jnp.float32),
         test=None if test is None else (jnp.asarray(test.images), jnp.asarray(test.labels, jnp.int32)),
         start=network.init(init_seed),
         shared=None if network.n_shared == network.n else network.n_shared,
@@ -112,6 +114,7 @@ def neural_classification(
         nodes_at_once=nodes_at_once,
         calibration=min(_CALIBRATION, *map(len, index)),
     )
+    return joined(problem, m)
 
 
 def _read(data: str | Dataset, model: Any) -> tuple[str, _Examples, _Examples | None, bool]:
