@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import jdfl
 from jdfl.rounding import apart, rounded, row_sum
 
 X, Y = (np.random.default_rng(seed).standard_normal(1000).astype(np.float32) for seed in (0, 1))
@@ -45,3 +46,16 @@ def test_a_row_has_one_sum_however_many_rows_there_are(n):
     np.testing.assert_allclose(found, exact, rtol=1e-6, atol=1e-6)
     np.testing.assert_array_equal(jax.grad(lambda x: row_sum(x).sum())(x), np.ones_like(x))
     np.testing.assert_array_equal(jax.vmap(row_sum)(x), row_sum(x))
+
+
+@pytest.mark.parametrize("function", ["values", "values_at", "gradients"])
+def test_what_a_node_computes_does_not_depend_on_who_is_beside_it(function):
+    problem = jdfl.problems.classification("breast_cancer", 10)
+    found = jax.jit(lambda problem, w: getattr(problem, function)(w))
+    for seed in range(20):
+        w = np.random.default_rng(seed).standard_normal(problem.n).astype(np.float32)
+        w = w if function == "values_at" else np.tile(w, (problem.m, 1))
+        whole = np.asarray(found(problem, w))
+        for some in (slice(0, 3), slice(3, 5), slice(9, 10)):
+            part = found(problem.nodes(np.arange(problem.m)[some]), w if w.ndim == 1 else w[some])
+            np.testing.assert_array_equal(part, whole[some])
