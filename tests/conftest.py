@@ -1,6 +1,7 @@
 """Strict settings for every test: no silent rank or dtype promotion, and warnings are errors (pyproject)."""
 
 import os
+from collections import Counter
 from pathlib import Path
 
 import hypothesis
@@ -12,6 +13,21 @@ jax.config.update("jax_numpy_dtype_promotion", "strict")
 jax.config.update("jax_num_cpu_devices", 8)  # for tests of several devices; the others use the first
 hypothesis.settings.register_profile("jdfl", deadline=None, derandomize=True, max_examples=25)
 hypothesis.settings.load_profile("jdfl")
+
+
+@pytest.hookimpl(tryfirst=True)  # before slow tests are left out
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Of the variants of a `thinned(n, first)` test, one in n is run every time; the others are slow."""
+    seen: Counter[str] = Counter()
+    for item in items:
+        marker = item.get_closest_marker("thinned")
+        if marker is None or item.get_closest_marker("slow"):
+            continue
+        every, first = (*marker.args, 0)[:2]
+        name = item.nodeid.partition("[")[0]
+        if seen[name] % every != first:
+            item.add_marker(pytest.mark.slow)
+        seen[name] += 1
 
 
 @pytest.fixture(scope="session")

@@ -48,6 +48,7 @@ def same(one: jdfl.Result, many: jdfl.Result) -> None:
     np.testing.assert_array_equal(one.communication_rounds, many.communication_rounds)
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("row", ROWS, ids=name)
 def test_eight_devices_give_the_same_bits(row: Row, monkeypatch):
@@ -93,6 +94,7 @@ def test_neural_networks_one_node_at_a_time_give_the_same_bits(m):
     same(one, many)
 
 
+@pytest.mark.thinned(2, 1)
 @pytest.mark.parametrize("devices", [1, 5])
 def test_the_number_of_devices_is_free(problem, devices):
     one, many = (jdfl.run(Gossip(), problem, network(), steps=6, mesh=mesh) for mesh in (None, devices))
@@ -111,6 +113,7 @@ NETWORKS = {
 }
 
 
+@pytest.mark.thinned(2, 1)
 @pytest.mark.parametrize(
     "kind", [pytest.param(kind, marks=() if kind in KINDS else pytest.mark.slow) for kind in NETWORKS]
 )
@@ -128,6 +131,7 @@ def test_a_run_goes_on_with_other_devices(problem):
     np.testing.assert_array_equal(jdfl.run(Gossip(), problem, network(), steps=9, resume=part).params, whole.params)
 
 
+@pytest.mark.slow
 def test_stop_rules_and_budgets_end_in_the_same_round(problem):
     rule = jdfl.consensus_below(0.5)
     ends = [jdfl.run(Gossip(), problem, network(), steps=50, stop=rule, mesh=mesh) for mesh in (None, 8)]
@@ -139,6 +143,7 @@ def test_stop_rules_and_budgets_end_in_the_same_round(problem):
     same(*ends)
 
 
+@pytest.mark.slow
 def test_rules_and_metrics_of_ones_own_see_all_nodes(problem):
     def spread(w, problem):
         return jnp.max(w) - jnp.min(w) + jnp.mean(problem.values(w)) + w.shape[0]
@@ -160,6 +165,7 @@ def test_rules_and_metrics_of_ones_own_see_all_nodes(problem):
     same(*ends)
 
 
+@pytest.mark.slow
 def test_the_first_node_that_fails_is_named(problem):
     algorithm = Gossip(fails=((2, 11), (2, 4)))
     ends = [jdfl.run(algorithm, problem, network(), steps=5, mesh=mesh) for mesh in (None, 8)]

@@ -153,6 +153,7 @@ def lossy():
     return jdfl.Sparse(value="int8")
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("codec", [jdfl.Dense("float64"), lossy()], ids=["exact", "int8"])
 @pytest.mark.parametrize("changing", [False, True], ids=["fixed", "changing"])
 def test_the_average_tracker_is_the_average_gradient_in_every_round(codec, changing):

@@ -63,6 +63,7 @@ class Bare(jdfl.PartPSP):
         return self.params(state)
 
 
+@pytest.mark.slow
 def test_local_parameters_are_not_shown():
     """They are trained without noise: whoever saw them would tell the two worlds apart for certain."""
     algorithm, problem = jdfl.PartPSP(gradients=CLIPPED, dpps=NOISY), PROBLEM.replace(shared=8)

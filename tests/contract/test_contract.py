@@ -111,6 +111,7 @@ def test_consensus_at_the_solution_is_a_fixed_point(row: Row):
     np.testing.assert_allclose(params, np.broadcast_to(problem.truth, (13, M, N)), atol=2e-6)
 
 
+@pytest.mark.thinned(3)
 def test_chunks_equal_the_unbroken_run_bit_for_bit(row: Row):
     problem, network = make_problem(row), make_network()
     whole, parts = (
@@ -122,6 +123,7 @@ def test_chunks_equal_the_unbroken_run_bit_for_bit(row: Row):
     assert whole.history["round"].tolist() == [0, 2, 4, 6, 8, 10, 11]
 
 
+@pytest.mark.thinned(3, 1)
 def test_seeds_side_by_side_equal_one_after_another(row: Row):
     problem, network = make_problem(row), make_network()
     value = attrgetter(row.swept)(row.algorithm)
