@@ -13,11 +13,13 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import lax
 
 import jdfl
 from benchmarks.common import Row, options, report, row
@@ -40,7 +42,9 @@ ALGORITHMS: dict[str, Any] = {
 def setting(name: str, m: int) -> loop.Setting:
     """An algorithm on least squares over a circulant network."""
     truth = jnp.zeros((PARAMETERS,)).at[:3].set(1.0)
-    features = jax.random.normal(jax.random.key(0), (m, EXAMPLES, PARAMETERS))
+    keys = jax.random.split(jax.random.key(0), m)
+    draw = partial(jax.random.normal, shape=(EXAMPLES, PARAMETERS))
+    features = lax.map(draw, keys, batch_size=1000)  # all at once would take four times their memory
     problem = jdfl.problems.linear_regression(features, jnp.dot(features, truth), truth=truth)
     weights = "out-degree" if name == "push-sum" else None
     network = jdfl.network.circulant(m, HOPS, weights=weights)
