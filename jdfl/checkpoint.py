@@ -223,7 +223,7 @@ def read_checkpoint(path: str | Path, algorithm: Algorithm, problem: Problem, ne
     if not path.is_file():
         raise FileNotFoundError(f"Expected a checkpoint at {path}, found none. Give the state.npz of a run's folder.")
     setting = loop.setting(algorithm, problem, network, None, typed_key(0))
-    state = jax.eval_shape(lambda setting: loop.start(setting, ()), setting)[1].state
+    state = jax.eval_shape(lambda setting: loop.start(setting, ()), distributed.shaped(setting))[1].state
     with _reading(path), path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
         held = {name: arrays[name] for name in arrays.files}
         told = dict(json.loads(held["told"].tobytes()))

@@ -16,6 +16,7 @@ from jax.sharding import NamedSharding
 from jdfl import checks, nodes
 
 _OWN_FAULTS = ("RESOURCE_EXHAUSTED", "INVALID_ARGUMENT", "UNIMPLEMENTED")  # what no other process is to blame for
+_OWN_DATA = "Every process has loaded the data of its own nodes alone: use mesh = jax.devices()."
 PATIENCE = 30  # seconds without a sign of life from a process, after which the others end
 
 
@@ -87,6 +88,12 @@ class Portion:
         """The type of its numbers."""
         return self.rows.dtype
 
+    def __array__(self, *_: Any) -> np.ndarray:
+        """There is no such array: TypeError."""
+        raise TypeError(
+            "Expected data of all nodes, got those of this process's nodes alone, which only a run can use."
+        )
+
     def placed(self, where: NamedSharding) -> Array:
         """The array on the devices of all processes, the last row again and again where they have room for more.
 
@@ -94,8 +101,7 @@ class Portion:
         """
         if list(np.ravel(np.asarray(where.mesh.devices))) != jax.devices():
             raise ValueError(
-                "Expected all devices of all processes in the mesh, in JAX's order, got others: every process has "
-                "loaded the data of its own nodes alone. Use mesh = jax.devices()."
+                f"Expected all devices of all processes in the mesh, in JAX's order, got others. {_OWN_DATA}"
             )
         held = nodes.per_device(self.shape[0], jax.device_count())
         host, first = np.asarray(self.rows), {k * held: i * held for i, k in enumerate(_own())}
@@ -109,7 +115,18 @@ class Portion:
 
 def held(tree: Any) -> Any:
     """The tree with the rows that this process has of arrays which are a `Portion`."""
-    return jax.tree.map(lambda x: jax.numpy.asarray(x.rows) if isinstance(x, Portion) else x, tree)
+    return jax.tree.map(lambda x: x.rows if isinstance(x, Portion) else x, tree)
+
+
+def shaped(tree: Any) -> Any:
+    """The tree with the shapes of arrays which are a `Portion` in their place."""
+    return jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype) if isinstance(x, Portion) else x, tree)
+
+
+def check_whole(tree: Any) -> None:
+    """Refuse arrays which are a `Portion`, for a run without a mesh: ValueError."""
+    if any(isinstance(x, Portion) for x in jax.tree.leaves(tree)):
+        raise ValueError(f"Expected a mesh in a run of several processes, got mesh = None. {_OWN_DATA}")
 
 
 def gathered(x: Any, m: int) -> np.ndarray:

@@ -153,9 +153,12 @@ def lowest(x: Array, otherwise: int) -> Array:
     return jnp.where(found == nobody, jnp.int32(otherwise), found)
 
 
-def with_rows(pick: Callable[[Array], Any]) -> Any:
-    """A tree of flags: which arrays of what `pick(ids [b])` gives of some nodes have a row for each of them."""
-    one, two = (jax.eval_shape(pick, jax.ShapeDtypeStruct((b,), jnp.int32)) for b in (1, 2))
+def with_rows(pick: Callable[..., Any], *operands: Any) -> Any:
+    """A tree of flags: which arrays of what `pick(*operands, ids [b])` gives of some nodes have a row for each of them.
+
+    Of the operands the shapes are enough.
+    """
+    one, two = (jax.eval_shape(pick, *operands, jax.ShapeDtypeStruct((b,), jnp.int32)) for b in (1, 2))
     return jax.tree.map(lambda a, b: a.shape != b.shape, one, two)
 
 

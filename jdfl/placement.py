@@ -57,7 +57,7 @@ def placed(setting: loop.Setting, mesh: Mesh) -> tuple[loop.Setting, Layout]:
     flags: Any = replace(
         setting,
         algorithm=struct.per_node(setting.algorithm),
-        problem=nodes.with_rows(distributed.held(setting.problem).nodes),
+        problem=nodes.with_rows(lambda problem, i: problem.nodes(i), distributed.shaped(setting.problem)),
         network=jax.tree.map(lambda x: fixed and np.ndim(x) > 0, network),
         stop=jax.tree.map(lambda _: False, setting.stop),
         key=False,

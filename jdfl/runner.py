@@ -130,6 +130,8 @@ def run(
             f"Expected epsilon beside delta = {delta!r}, got epsilon = None: without a budget, delta would do nothing. "
             "Give epsilon, or give delta to `account` when the run is done."
         )
+    if mesh is None:
+        distributed.check_whole(problem)
     spread = None if mesh is None else mesh_of(mesh, problem.m)
     devices = 1 if spread is None else spread.size
     algorithm = check_run(algorithm, problem, network, steps, every, stop, devices)

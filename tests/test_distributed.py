@@ -125,15 +125,20 @@ def test_if_one_dies_the_other_ends_and_the_last_checkpoint_goes_on_elsewhere(tm
     with np.load(folder / "state.npz") as arrays:
         done = json.loads(arrays["told"].tobytes())["rounds"]
     assert done % 50 == 0
-    on = [["--resume", str(folder), "--devices", "3"], ["--every", "10"]]
-    for name, more in zip(("resumed", "unbroken"), on):
-        assert started(tmp_path / name, done + 15, None, more=more).wait(timeout=300) == 0
-    resumed, unbroken = (next((tmp_path / name).iterdir()) for name in ("resumed", "unbroken"))
-    pd.testing.assert_frame_equal(*(pd.read_csv(run / "metrics.csv") for run in (resumed, unbroken)), check_exact=True)
-    for file in ("params.npz", "state.npz"):
-        with np.load(resumed / file) as one, np.load(unbroken / file) as other:
-            for array in set(one.files) - {"told"}:  # which has the times in it
-                np.testing.assert_array_equal(one[array], other[array])
+    again, port = ["--resume", str(folder)], free_port()
+    on = [("alone", None, [*again, "--devices", "3"]), ("unbroken", None, ["--every", "10"])]
+    on += [("together", process, again) for process in (0, 1)]
+    all_on = [started(tmp_path / name, done + 15, process, port, more=more) for name, process, more in on]
+    assert [one.wait(timeout=300) for one in all_on] == [0] * 4
+    whole = next((tmp_path / "unbroken").iterdir())
+    for name in ("alone", "together"):
+        resumed = next((tmp_path / name).iterdir())
+        tables = (pd.read_csv(run / "metrics.csv") for run in (resumed, whole))
+        pd.testing.assert_frame_equal(*tables, check_exact=True)
+        for file in ("params.npz", "state.npz"):
+            with np.load(resumed / file) as one, np.load(whole / file) as other:
+                for array in set(one.files) - {"told"}:  # which has the times in it
+                    np.testing.assert_array_equal(one[array], other[array])
 
 
 @pytest.mark.parametrize("words", ["RESOURCE_EXHAUSTED: Out of memory", "INTERNAL: connection closed by peer"])

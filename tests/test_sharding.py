@@ -10,7 +10,7 @@ import pytest
 
 import jdfl
 from benchmarks import sharding as volume
-from jdfl import loop, nodes, placement, sharding
+from jdfl import distributed, loop, nodes, placement, sharding
 from jdfl.network.halo import halo
 from tests.contract import test_contract as contract
 from tests.contract.table import GOSSIP, TABLE, Row
@@ -92,6 +92,39 @@ def test_neural_networks_one_node_at_a_time_give_the_same_bits(m):
     problem = jdfl.problems.neural_classification(data, m, model=model, nodes_at_once=1)
     one, many = (jdfl.run(jdfl.DPSGD(lr=0.05), problem, network(m), steps=5, mesh=mesh) for mesh in (None, 8))
     same(one, many)
+
+
+@pytest.fixture
+def own_data(monkeypatch):
+    """A problem of which this process, said to be one of two, has the data of its devices' nodes, which are all."""
+    with monkeypatch.context() as patch:
+        patch.setattr(jax, "process_count", lambda: 2)
+        patch.setattr(distributed.multihost_utils, "process_allgather", lambda x, tiled: x)
+        return jdfl.problems.classification("breast_cancer", M)
+
+
+def test_a_process_that_has_the_data_of_its_own_nodes_places_them(own_data):
+    whole = jdfl.problems.classification("breast_cancer", M)
+    assert isinstance(own_data.data[0], distributed.Portion)
+    assert own_data.data[0].rows.shape == (16, *whole.data[0].shape[1:])
+    for name in ("weight", "curvature"):
+        np.testing.assert_array_equal(getattr(own_data, name), getattr(whole, name))
+    algorithm = jdfl.DPSGD(lr=0.1, gradients=jdfl.Gradients(clip=1.0))
+    one = jdfl.run(algorithm, whole, network(), steps=3)
+    same(one, jdfl.run(algorithm, own_data, network(), steps=3, mesh=8))
+
+
+def test_data_of_some_nodes_go_to_their_devices_alone(own_data):
+    for mesh in (None, 4):
+        with pytest.raises(ValueError, match=r"data of its own nodes alone: use mesh = jax\.devices\(\)"):
+            jdfl.run(jdfl.DPSGD(lr=0.1), own_data, network(), steps=3, mesh=mesh)
+    with pytest.raises(TypeError, match="this process's nodes alone"):
+        np.asarray(own_data.data[0])
+    spoilt = own_data.data[0].rows.copy()
+    spoilt[3, 1, 2] = np.nan
+    bad = own_data.replace(data=(distributed.Portion(spoilt, M), own_data.data[1]))
+    with pytest.raises(ValueError, match=r"nan at node 3, example 1"):
+        jdfl.run(jdfl.DPSGD(lr=0.1), bad, network(), steps=3, mesh=8)
 
 
 @pytest.mark.thinned(2, 1)

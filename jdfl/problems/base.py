@@ -13,7 +13,7 @@ import numpy as np
 from jax import Array, lax
 
 from jdfl import checks, struct
-from jdfl.distributed import held
+from jdfl.distributed import held, portion
 from jdfl.rounding import row_sum
 
 
@@ -88,7 +88,7 @@ class Problem:
 
     def some_node(self) -> Any:
         """The data of a node, leaves [q, ...]; the first of those whose data this process has."""
-        return jax.tree.map(lambda leaf: leaf[0], held(self.data))
+        return jax.tree.map(lambda leaf: jnp.asarray(leaf[0]), held(self.data))
 
     def nodes(self, i: Array | np.ndarray) -> Self:
         """The problem of the nodes i [b] alone."""
@@ -181,7 +181,7 @@ class Problem:
             name = "data" + jax.tree_util.keystr(path)
             if np.shape(leaf)[:2] != (m, q):
                 raise ValueError(f"Expected {name} of shape {(m, q)} + an example's, got {np.shape(leaf)}.")
-            check_finite(name, held(leaf))
+            check_finite(name, held(leaf), portion(m) if held(leaf) is not leaf else None)
 
     def check_test(self) -> None:
         """Refuse a test set without the data's structure, less the node axis, or with numbers that are not finite."""
@@ -241,12 +241,12 @@ def _all_finite(x: Array) -> Array:
     return ~jnp.isnan(jnp.sum(x * 0))  # as large as x is an array of flags, which an `all` would make
 
 
-def check_finite(name: str, leaf: Any) -> None:
-    """ValueError naming the first node and example of `leaf` [m, ...] that is not finite."""
+def check_finite(name: str, leaf: Any, node: np.ndarray | None = None) -> None:
+    """ValueError naming the first node and example of `leaf` [m, ...] that is not finite; `node` [m] are its ids."""
     if bool(_all_finite(leaf)):
         return
     array = np.asarray(leaf)
     where = tuple(int(k) for k in np.argwhere(~np.isfinite(array))[0])
-    place = f"node {where[0]}" + (f", example {where[1]}" if len(where) > 1 else "")
+    place = f"node {where[0] if node is None else node[where[0]]}" + (f", example {where[1]}" if len(where) > 1 else "")
     place += f", entry {where[2:]}" if len(where) > 2 else ""
     raise ValueError(f"Expected finite numbers in {name}, got {array[where]} at {place}.")
