@@ -1,6 +1,6 @@
-"""Mixing: the padded table and buckets of rows against scipy's CSR product and JAX's sparse one.
+"""Mixing: fixed networks against scipy's CSR product and JAX's sparse one, and networks that are drawn in every round.
 
-Run `python -m benchmarks.mixing [--quick] [--out DIR]`; two minutes on two cores.
+Run `python -m benchmarks.mixing [--quick] [--out DIR]`; three minutes on two cores.
 """
 
 import sys
@@ -11,7 +11,7 @@ from functools import partial
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
+from jax import Array, lax
 
 from benchmarks.common import Row, interleaved, options, ratios, report, row
 from jdfl import network as nw
@@ -66,6 +66,37 @@ def one_case(network: nw.Static, n: int, repeats: int, hubs: bool) -> list[Row]:
     ]
 
 
+@jax.jit
+def rounds_over(network: nw.Network, x: Array) -> Array:
+    """The rows x [m, n] after some rounds, each over the network of that round."""
+    key = jax.random.key(0)
+    return lax.fori_loop(0, MIXES, lambda k, x: nw.mix(network.at(k, jax.random.fold_in(key, k)), x), x)
+
+
+def drawn(m: int, n: int, repeats: int) -> list[Row]:
+    """Milliseconds of a round whose network is drawn anew and mixed over, and that over a fixed one of its degree."""
+    x = jnp.asarray(np.random.default_rng(0).standard_normal((m, n)), jnp.float32)
+    ring, regular = nw.ring(m), nw.k_regular(m, 8)
+    pairs: dict[str, tuple[nw.Network, nw.Network]] = {
+        "8 random neighbours": (nw.random_neighbours(m, 8), regular),
+        "random matching": (nw.random_matching(m), ring),
+        "links up with probability .5": (nw.random_links(regular, 0.5), regular),
+        "links lost with probability .2": (nw.link_loss(regular, 0.2), regular),
+        "one-peer exponential": (nw.one_peer_exponential(m), ring),
+    }
+    fixed = {name: partial(rounds_over, network, x) for name, network in (("8-regular", regular), ("ring", ring))}
+    works = {name: partial(rounds_over, network, x) for name, (network, _) in pairs.items()}
+    seconds = interleaved(fixed | works, repeats)
+    case = f"networks of a round, m={m} n={n}"
+    rows = [
+        row(case, f"a round, {name}", [1e3 * time / MIXES for time in times], "ms") for name, times in seconds.items()
+    ]
+    for name, (_, base) in pairs.items():
+        beside = "8-regular" if base is regular else "ring"
+        rows.append(row(case, f"{name} / {beside}", ratios(seconds[name], seconds[beside]), "x"))
+    return rows
+
+
 def main(arguments: Sequence[str] | None = None) -> list[Row]:
     chosen = options("Mixing", arguments)
     repeats = 2 if chosen.quick else 9
@@ -83,6 +114,11 @@ def main(arguments: Sequence[str] | None = None) -> list[Row]:
             (nw.k_regular(65_536, 12), 100, False),
         ]
     rows = [line for network, n, hubs in cases for line in one_case(network, n, repeats, hubs)]
+    rows += [
+        line
+        for m, n in (((60, 10),) if chosen.quick else ((2048, 1000), (65_536, 100)))
+        for line in drawn(m, n, repeats)
+    ]
     if chosen.quick:
         rows = [one if one.unit == "" else replace(one, goal="", met=None) for one in rows]  # goals are for real sizes
     report("Mixing", rows, chosen.out, NAME, chosen.quick)

@@ -114,7 +114,8 @@ def run(
 
     `checkpoint` is a file for what the run needs to go on, written where it ends, unless it diverged, and about every
     `checkpoint_every` rounds before, at the first return from the device; always whole, the new in place of the old.
-    `read_checkpoint` reads it, for another number of devices or processes also.
+    `read_checkpoint` reads it, for another number of devices or processes also. Of several processes, which all have to
+    give it, the first writes.
 
     Ctrl-C ends the run after the chunk under way and keeps what it has (a second one ends it at once, with nothing); so
     does a non-finite parameter, with its round and node.
