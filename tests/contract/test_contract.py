@@ -103,6 +103,7 @@ def test_every_registered_algorithm_has_a_row():
     assert all(isinstance(row.algorithm, REGISTRY[row.name]) for row in TABLE)
 
 
+@pytest.mark.thinned(2)
 def test_consensus_at_the_solution_is_a_fixed_point(row: Row):
     problem, network = make_problem(row, noise=0.0), make_network()
     assert problem.truth is not None
@@ -137,6 +138,7 @@ def test_seeds_side_by_side_equal_one_after_another(row: Row):
         assert result.rounds == alone.rounds
 
 
+@pytest.mark.thinned(2, 1)
 def test_new_floats_seeds_and_data_compile_nothing(row: Row, compilations):
     problem, network = make_problem(row), make_network()
     jdfl.run(row.algorithm, problem, network, key=0, steps=5, chunk=100, **SAME)
@@ -150,6 +152,7 @@ def test_new_floats_seeds_and_data_compile_nothing(row: Row, compilations):
     assert changed.rounds == steps
 
 
+@pytest.mark.thinned(2)
 def test_sweep_values_matter_and_compile_once(row: Row, compilations):
     problem, network = make_problem(row), make_network()
     value = attrgetter(row.swept)(row.algorithm)
@@ -163,6 +166,7 @@ def test_sweep_values_matter_and_compile_once(row: Row, compilations):
     assert again[1].labels == {"seed": 0, row.swept: 5 * value}
 
 
+@pytest.mark.thinned(2, 1)
 def test_relabelled_nodes_do_the_same(row: Row):
     order = np.array([3, 0, 5, 1, 4, 2])
     problem, network = make_problem(row), make_network()
@@ -179,6 +183,7 @@ def test_relabelled_nodes_do_the_same(row: Row):
         np.testing.assert_array_equal(other, one[order])
 
 
+@pytest.mark.thinned(2)
 def test_padding_changes_nothing(row: Row):
     node = jnp.arange(M, dtype=jnp.int32)
     problem, network = make_problem(row), make_network()
