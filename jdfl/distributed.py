@@ -4,6 +4,9 @@ Every process runs the same program and holds the rows of its own devices' nodes
 """
 
 import contextlib
+import ctypes
+import os
+import signal
 from collections.abc import Iterator
 from typing import Any
 
@@ -17,7 +20,8 @@ from jdfl import checks, nodes
 
 _OWN_FAULTS = ("RESOURCE_EXHAUSTED", "INVALID_ARGUMENT", "UNIMPLEMENTED")  # what no other process is to blame for
 _OWN_DATA = "Every process has loaded the data of its own nodes alone: use mesh = jax.devices()."
-PATIENCE = 30  # seconds without a sign of life from a process, after which the others end
+PATIENCE = 45  # seconds without a sign of life from a process, after which JAX aborts the others
+LOST = 4  # exit status of a process that lost the others
 
 
 class ProcessLostError(RuntimeError):
@@ -42,6 +46,7 @@ def join(address: str | None = None, processes: int | None = None, process: int 
         checks.whole(0, int(processes or 1) - 1, "Processes are counted from 0.", process=process)
         if address is not None and not address.rpartition(":")[2].isdigit():
             raise ValueError(f"Expected address as host:port of process 0, got address = {address!r}.")
+    report_aborts()
     try:
         jax.distributed.initialize(address, processes, process, heartbeat_timeout_seconds=PATIENCE)
     except (ValueError, RuntimeError) as error:
@@ -49,6 +54,21 @@ def join(address: str | None = None, processes: int | None = None, process: int 
             f"Expected a run over several processes to begin, got: {error} Start the same command once per process, "
             "with the address of process 0 (host:port), the number of processes and each one's own number."
         ) from error
+
+
+def report_aborts() -> None:
+    """Let an abort of this process, by which JAX answers the loss of another, end it in words and with status `LOST`.
+
+    JAX aborts in a thread of its own, at times before the exchange under way has failed, and no handler of Python's is
+    run then.
+    """
+    ctypes.CDLL(None).signal(int(signal.SIGABRT), _ON_ABORT)
+
+
+@ctypes.CFUNCTYPE(None, ctypes.c_int)
+def _ON_ABORT(_: int) -> None:
+    os.write(2, b"jdfl: this process lost the others and was aborted; what JAX says of it stands above\n")
+    os._exit(LOST)
 
 
 def leads() -> bool:

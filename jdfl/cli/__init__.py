@@ -9,7 +9,7 @@ from typing import Any
 import jdfl
 from jdfl.catalogue import catalogue
 from jdfl.cli import account, audit, compare, run
-from jdfl.distributed import ProcessLostError
+from jdfl.distributed import LOST, ProcessLostError
 
 _HELP = """usage: jdfl COMMAND [OPTIONS]
 
@@ -75,7 +75,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 2
     except ProcessLostError as error:
         print(f"jdfl: {' '.join(str(error).split())}", file=sys.stderr, flush=True)
-        os._exit(4)  # the usual way out would wait for the process that is gone
+        os._exit(LOST)  # the usual way out would wait for the process that is gone
     except KeyboardInterrupt:
         kept = "only runs that were finished are kept" if command == "run" else "nothing is written"
         print(f"jdfl: interrupted; {kept}", file=sys.stderr)
