@@ -15,9 +15,10 @@ from jdfl.clock import Clock
 from jdfl.keys import typed_key
 from jdfl.metrics import Metric, default_metrics, resolve
 from jdfl.network.graph import Network
+from jdfl.outcome import as_chunk, assemble
 from jdfl.problems import Problem
 from jdfl.result import Result, Tally
-from jdfl.runner import as_chunk, assemble, check_counters, check_run, planned
+from jdfl.runner import check_counters, check_run, planned
 from jdfl.stopping import StopRule
 
 MOST_NUMBERS = 2**26  # in the parameters of runs that go side by side: 256 MB in float32

@@ -22,14 +22,14 @@ from jdfl.memory import require_memory
 from jdfl.metrics import Metric, default_metrics, resolve
 from jdfl.network import check_graph
 from jdfl.network.graph import Network
+from jdfl.outcome import as_chunk, assemble, key_data
 from jdfl.placement import placed
-from jdfl.privacy import Guarantee
 from jdfl.problems import Problem, check_problem
 from jdfl.progress import Progress
-from jdfl.result import Callback, Ending, Result, Snapshot, Tally
+from jdfl.result import Callback, Result, Snapshot, Tally
 from jdfl.sharding import Devices, Layout, mesh_of
-from jdfl.spending import check_unspent, ledger_of, records_of, release_limits
-from jdfl.stopping import StopRule, reads_data
+from jdfl.spending import check_unspent, ledger_of, release_limits
+from jdfl.stopping import StopRule
 
 MOST_ROUNDS = 2**30  # rounds are counted in int32, and the next record is looked for ahead of them
 
@@ -219,81 +219,6 @@ def _call(
         callback(Snapshot(rounds, steps, dict(row), params))
 
 
-def as_chunk(record: loop.Record) -> tuple[Any, dict[str, Any], dict[str, Any]]:
-    """One record as a chunk of one, for `Tally.add`."""
-    every = (record.rounds, record.metrics, record.counts)
-    rounds, metrics, counts = jax.tree.map(lambda leaf: leaf[None], jax.device_get(every))
-    return rounds, metrics, counts
-
-
-def assemble(
-    setting: loop.Setting,
-    params: Array,
-    carry: loop.Carry,
-    tally: Tally,
-    spent: Spent,
-    problem: Problem,
-    network: Network,
-    steps: int,
-    guarantee: Guarantee,
-    interrupted: bool = False,
-    warned: tuple[str, ...] = (),
-) -> Result:
-    """Everything about a finished run, on the host; `warned` holds what was to be said of the rounds before it."""
-    rounds, bad_node = int(carry.rounds), int(carry.bad_node)
-    published = getattr(setting.algorithm, "published_bytes", None)
-    ending, reason = _ending(rounds, steps, carry, setting.stop, interrupted)
-    warns = dict.fromkeys((*warned, *_privacy_warnings(setting.stop, ending)))
-    return Result(
-        algorithm=setting.algorithm,
-        problem_name=problem.name,
-        network_name=getattr(network, "name", type(network).__name__),
-        params=params,
-        state=carry.state,
-        history=tally.history(),
-        rounds=rounds,
-        ending=ending,
-        reason=reason,
-        diverged=None if bad_node == loop.NOWHERE else (rounds, bad_node),
-        totals=tally.totals(),
-        communication_rounds=np.asarray(carry.communications),
-        releases=np.asarray(carry.releases),
-        published_bytes=published(problem, rounds) if published else None,
-        guarantee=guarantee,
-        records=records_of(problem),
-        privacy_warnings=tuple(warning for warning in warns if warning not in guarantee.warnings),
-        key=tuple(key_data(setting.key)),
-        sums=dict(tally.base),
-        seconds=spent.seconds,
-        compile_seconds=spent.compile_seconds,
-    )
-
-
-def _privacy_warnings(stop: StopRule | None, ending: Ending) -> tuple[str, ...]:
-    """What the end of a run tells that its guarantee does not cover."""
-    if reads_data(stop):  # that it did not fire tells something too
-        return ("the stop rule looks at the data themselves, and all see when it fires",)
-    if stop is None or ending != "stop rule":
-        return ()
-    return ("the stop rule looks at all nodes' true parameters, which no node knows; they follow from noisy releases",)
-
-
-def _ending(rounds: int, steps: int, carry: loop.Carry, stop: StopRule | None, interrupted: bool) -> tuple[Ending, str]:
-    bad_node, stopped = int(carry.bad_node), bool(carry.stopped)
-    if bad_node != loop.NOWHERE:
-        return "diverged", (
-            f"node {bad_node} has a non-finite parameter after round {rounds}; "
-            "lower the learning rate or the noise, or look at that node's data"
-        )
-    if stopped and stop is not None:
-        return "stop rule", stop.reason
-    if bool(carry.spent):
-        return "budget", f"round {rounds + 1} would release more than the privacy budget allows; nothing of it is sent"
-    if interrupted and rounds < steps:
-        return "interrupted", f"interrupted after round {rounds}; everything up to there is kept"
-    return "steps", f"all {steps} rounds are done" + (", the stop rule never fired" if stop is not None else "")
-
-
 def check_counters(network: Network, rounds: int) -> None:
     """Refuse stretches so long that a node's int32 message counter could overflow."""
     largest = getattr(network, "largest_out_degree", None)  # a network of one's own need not say it
@@ -305,8 +230,3 @@ def check_counters(network: Network, rounds: int) -> None:
             f"Expected fewer than 2^31 messages of one node between two records, got {busiest} in {rounds} rounds. "
             "Record more often (every=...), or use `run`, which adds up on the host after every chunk."
         )
-
-
-def key_data(key: Array) -> list[int]:
-    """A typed key as numbers."""
-    return [int(word) for word in np.asarray(jax.random.key_data(key)).ravel()]
