@@ -9,6 +9,7 @@ A benchmark is a file of this folder with
     a docstring        its first line says what is measured, in lists and on the page
     NAME = "..."       the file's own name
     NEEDS = ("...",)   packages it imports that jdfl does not need, where there are any; it is skipped without them
+    LIMIT = "..."      what stands in the way of more, and what else was tried, where goals are missed; for the page
     main(arguments)    which ends with `report` and gives the rows
 
 and nothing else has to be told that it is there.
@@ -24,14 +25,15 @@ from pathlib import Path
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
+from jax.sharding import Mesh
 from rich.console import Console
 from rich.table import Table
 
 from benchmarks.machine import Machine, describe
 from jdfl import loop
 from jdfl.keys import typed_key
+from jdfl.placement import placed
 
 FOLDER = Path(__file__).parent
 
@@ -77,6 +79,7 @@ class Benchmark:
     name: str
     about: str
     needs: tuple[str, ...] = ()
+    limit: str = ""
 
 
 def discover(folder: Path = FOLDER) -> dict[str, Benchmark]:
@@ -89,8 +92,8 @@ def discover(folder: Path = FOLDER) -> dict[str, Benchmark]:
         if "NAME" in values and "main" in functions:
             name = ast.literal_eval(values["NAME"])
             about = (ast.get_docstring(tree) or "").partition("\n")[0]
-            needs = ast.literal_eval(values["NEEDS"]) if "NEEDS" in values else ()
-            found[name] = Benchmark(name, about, tuple(needs))
+            needs, limit = (ast.literal_eval(values.get(one, ast.Constant(""))) for one in ("NEEDS", "LIMIT"))
+            found[name] = Benchmark(name, about, tuple(needs), limit)
     return found
 
 
@@ -114,27 +117,33 @@ def row(case: str, measure: str, values: Sequence[float], unit: str, goal: str =
     return Row(case, measure, median, unit, goal, met, f"{min(values):.3g}–{max(values):.3g} (of {len(values)})")
 
 
-def interleaved(variants: Mapping[str, Callable[[], Any]], repeats: int) -> dict[str, list[float]]:
-    """Seconds of every variant, in turn A B A B ..., after one warm-up each (what they return is waited for)."""
+def interleaved(variants: Mapping[str, Callable[[], Any]], repeats: int, rest: float = 0.0) -> dict[str, list[float]]:
+    """Seconds of every variant, in turn A B A B ..., after one warm-up each (what they return is waited for).
+
+    Before each, `rest` seconds pass.
+    """
     for work in variants.values():
         jax.block_until_ready(work())
     seconds: dict[str, list[float]] = {name: [] for name in variants}
     for _ in range(repeats):
         for name, work in variants.items():
+            time.sleep(rest)
             began = time.perf_counter()
             jax.block_until_ready(work())
             seconds[name].append(time.perf_counter() - began)
     return seconds
 
 
-def rounds_of(algorithm: Any, problem: Any, network: Any, rounds: int) -> Callable[[], Any]:
+def rounds_of(algorithm: Any, problem: Any, network: Any, rounds: int, mesh: Mesh | None = None) -> Callable[[], Any]:
     """A function that goes `rounds` rounds on, as `jdfl.run` does between two records, and gives the state."""
     setting = loop.setting(algorithm, problem, network, None, typed_key(0))
-    algorithm, carry, _ = loop.start(setting, ())
+    setting, layout = (setting, None) if mesh is None else placed(setting, mesh)
+    algorithm, carry, _ = loop.start(setting, (), layout)
     ready, carries = replace(setting, algorithm=algorithm), [carry]
+    end = np.int32(2**30)
 
     def work() -> Any:
-        carry, _ = loop.advance(carries.pop(), ready, jnp.int32(2**30), rounds, 1, ())
+        carry, _ = loop.advance(carries.pop(), ready, end, rounds, 1, (), layout)
         carries.append(carry)
         return carry.state
 

@@ -25,6 +25,11 @@ from benchmarks.common import interleaved, options, ratios, report, rounds_of, r
 from benchmarks.machine import read_max, read_sum
 
 NAME = "dpsgd_overhead"
+LIMIT = (
+    "Of the data for m=32, 64 MB, half lie in a cache of 32 MB and are read at 50 GB/s, so that the limit is above "
+    "what memory gives, and mixing, weights and the loop count for more: the script by hand does not reach .85 "
+    "either. What memory gives at m=128 is used up."
+)
 LR = 1e-2
 
 
@@ -87,7 +92,7 @@ def peak_in_process(m: int, n: int, q: int) -> float:
 def main(arguments: Sequence[str] | None = None) -> list[Any]:
     """All figures."""
     chosen = options("A round of D-PSGD against a script by hand", arguments)
-    n, q, rounds = (100, 50, 3) if chosen.quick else (1000, 500, 10)
+    n, q, rounds, trials = (100, 50, 3, 1) if chosen.quick else (1000, 500, 10, 5)
     rows = []
     for m in (16,) if chosen.quick else (32, 128):
         draw = np.random.default_rng(0)
@@ -121,7 +126,7 @@ def main(arguments: Sequence[str] | None = None) -> list[Any]:
             row(case, "the features read twice", [1e3 * s for s in limit], "ms"),
             row(case, "bandwidth of reading", [2 * size / s for s in limit], "GB/s"),
             row(case, "read twice / a round of jdfl", ratios(limit, per_round["jdfl"]), "x", ">= 0.85"),
-            row(case, "memory of a run / data", [peak_in_process(m, n, q)], "x", "<= 1.3"),
+            row(case, "memory of a run / data", [peak_in_process(m, n, q) for _ in range(trials)], "x", "<= 1.3"),
         ]
     if chosen.quick:
         rows = [replace(one, goal="", met=None) for one in rows]  # goals are for real sizes

@@ -1,6 +1,7 @@
 """The page of figures in the documentation, made of benchmarks/results by `python -m benchmarks --page`."""
 
 from pathlib import Path
+from textwrap import fill
 
 from benchmarks.common import FOLDER, Benchmark, Record, discover, read
 
@@ -28,12 +29,13 @@ def page(results: Path = RESULTS) -> str:
 
 
 def section(benchmark: Benchmark, record: Record) -> str:
-    """What was asked, how it is run, where it was, and the figures."""
+    """What was asked, how it is run, where it was, the figures, and why some goals are missed."""
     lines = [list(one.cells().values()) for one in record.rows]
     heads = [list(record.rows[0].cells()), ["---"] * len(lines[0])]
     table = ["| " + " | ".join(map(_plain, line)) + " |" for line in [*heads, *lines]]
     about = f"{benchmark.about}\n\n`python -m benchmarks.{benchmark.name}`\n\n{record.machine}."
-    return f"## {benchmark.name}\n\n{about}\n\n" + "\n".join(table) + "\n"
+    why = f"\n{fill(benchmark.limit, 120)}\n" if benchmark.limit else ""
+    return f"## {benchmark.name}\n\n{about}\n\n" + "\n".join(table) + "\n" + why
 
 
 def _plain(text: str) -> str:

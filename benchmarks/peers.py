@@ -8,7 +8,8 @@ decent-bench mixes first and gossipy steps first, and each is held against jdfl 
 and what gossipy does that is another method and is timed only, is in benchmarks/peer_decent_bench.py and
 benchmarks/peer_gossipy.py. Set-up and compilation are not timed. Everybody takes a thread a core by itself; on a busy
 machine the peers are faster with one, so they are timed with one as well, and jdfl, always with all, is held against
-the faster. With `taskset -c 0` before it, all have one.
+the faster. With `taskset -c 0` before it, all have one. Threads of BLAS go on turning for a while when their work is
+done, which had slowed whoever came next by a half; so everybody starts on a machine at rest.
 
 Axes: m nodes, q examples per node, n parameters.
 """
@@ -31,6 +32,15 @@ from benchmarks.common import Row, interleaved, options, ratios, report, rounds_
 from jdfl.network import as_dense
 
 NAME = "peers"
+LIMIT = (
+    "decent-bench computes in numpy, whose products of a matrix with a vector read memory as fast as XLA's do; a "
+    "round needs the features twice here and there, and they wait for memory. In float64, where it usually computes, "
+    "it reads twice the bytes, copies of the parameters beside them. What would halve our reading is a gradient that "
+    "goes over the features once. XLA on CPU does not fuse the two products; by blocks of rows or nodes that a cache "
+    "holds a round took .7 to 1.0 of the speed, 1.1 at most where half of the data lie in the cache anyhow, for XLA's "
+    "product of a small matrix with a vector runs on one core; row by row a tenth."
+)
+REST = 0.3  # seconds
 LR = 1e-2
 DEGREE = 8
 CHECKED, TOLERANCE = 20, 1e-4  # rounds after which parameters are compared, and how far apart they may be, relatively
@@ -143,7 +153,7 @@ def figures(work: Work, modules: dict[Peer, ModuleType], rounds: int, repeats: i
             ways[name] = partial(at_work.advance, rounds)
             ways[alone] = one_thread(ways[name])
             held.append((base, (name, alone), peer.goal if name in module.SAME else ""))
-    seconds = interleaved(ways, repeats)
+    seconds = interleaved(ways, repeats, REST)
     for name, times in seconds.items():
         rows.append(row(work.case, f"a round, {name}", [1e3 * s / rounds for s in times], "ms"))
     for base, names, goal in held:
@@ -174,7 +184,7 @@ def main(arguments: Sequence[str] | None = None) -> list[Row]:
     threads = max(pool["num_threads"] for pool in ThreadpoolController().info())
     rows = []
     for m, q, n in [(16, 50, 100)] if chosen.quick else [(32, 500, 1000), (128, 500, 1000)]:
-        rows += figures(work_of(m, q, n), modules, 2 if chosen.quick else 3, 2 if chosen.quick else 7)
+        rows += figures(work_of(m, q, n), modules, 2 if chosen.quick else 10, 2 if chosen.quick else 7)
     if chosen.quick:
         rows = [replace(one, goal="", met=None) for one in rows]  # goals are for real sizes
     title = f"D-PSGD on least squares, full gradients; threads: {threads}, or one where it says so; {versions}"

@@ -19,6 +19,11 @@ from benchmarks.common import Row, interleaved, options, ratios, report, rounds_
 from jdfl.runner import planned
 
 NAME = "rounds"
+LIMIT = (
+    "With 32 examples of 1000 numbers a node's data are 128 kB, and both wait for memory, 33 MB read twice a round; "
+    "there is nothing for vectorization to save but the calls. A device for every core gives 1.4 times as many rounds "
+    "(`python -m benchmarks.cores`)."
+)
 PERIOD = 60  # rounds of a timing, some of CEPS's periods of 10 to 15 each
 DEGREE, LR = 8, 1e-3
 MOST = 500  # rounds that noise is planned for
