@@ -65,7 +65,10 @@ def compared(m: int, n: int, share: float, repeats: int, dtype: str = "float32",
         raise RuntimeError(f"The ways disagree for m = {m}, n = {n}, s = {s}.")
     seconds = interleaved({name: partial(repeated, call) for name, call in calls.items()}, repeats)
     case = f"{dtype} {'1 of ' if single else ''}[{m}, {n}] s={s}"
-    lines = [row(case, f"{name}, a row", [1e6 * time / (m * CALLS) for time in times], "us") for name, times in seconds.items()]
+    lines = [
+        row(case, f"{name}, a row", [1e6 * time / (m * CALLS) for time in times], "us")
+        for name, times in seconds.items()
+    ]
     for name in list(calls)[1:]:
         goal = "" if single else GOALS.get((name, share), "")
         lines.append(row(case, f"{name} / jdfl", ratios(seconds[name], seconds["jdfl"]), "x", goal))

@@ -56,9 +56,11 @@ def test_files_beside_the_benchmarks_are_none():
 
 
 def test_a_new_file_is_found_without_being_imported(tmp_path):
-    (tmp_path / "new.py").write_text(FILE % 'NEEDS = ("nothing_of_this_name",)')
+    (tmp_path / "new.py").write_text(FILE % 'NEEDS = ("nothing_of_this_name",)\nLIMIT = ("Because " "it is.")')
     (tmp_path / "helper.py").write_text('"""No NAME."""\n')
-    assert common.discover(tmp_path) == {"new": Benchmark("new", "One line.", ("nothing_of_this_name",))}
+    assert common.discover(tmp_path) == {
+        "new": Benchmark("new", "One line.", ("nothing_of_this_name",), "Because it is.")
+    }
 
 
 def test_names_are_run_once_in_the_documented_order():
@@ -167,6 +169,18 @@ def test_figures_of_no_benchmark_are_refused(tmp_path):
     written(tmp_path, "nothing_of_this_name", GOOD)
     with pytest.raises(ValueError, match="found nothing_of_this_name"):
         page.page(tmp_path)
+
+
+def test_the_page_says_why_goals_are_missed():
+    record = Record(Machine(cpu="some"), (GOOD, MISSED))
+    assert page.section(Benchmark("one", "About.", (), "Because it is."), record).endswith(" |\n\nBecause it is.\n")
+    assert page.section(Benchmark("one", "About."), record).endswith(" |\n")
+
+
+@pytest.mark.parametrize("name", [path.stem for path in sorted(page.RESULTS.glob("*.json"))])
+def test_missed_goals_are_explained(name):
+    missed = [row for row in common.read(page.RESULTS / f"{name}.json").rows if row.met is False]
+    assert KNOWN[name].limit or not missed
 
 
 def test_the_page_in_the_repository_is_what_the_figures_give():

@@ -242,6 +242,7 @@ def test_noise_on_gradients_and_on_updates_is_refused_though_both_are_to_be_foun
         build(RunConfig(problem=TINY, network=config.Ring(), algorithm=both, privacy=config.Privacy(epsilon=2.0)))
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("name", get_args(config.family.Optimizer))
 def test_every_optimizer_builds_and_steps(name):
     problem, ring = TINY.build(), jdfl.network.ring(4)

@@ -268,7 +268,7 @@ class CEPS:
         return size, mine & talks, others
 
     def _gradient(self, gradients: Gradients, problem: Problem, w: Array) -> Array:
-        return gradients.exact(w, problem, problem.data, problem.weight, jnp.sum(problem.weight, axis=1))
+        return gradients.exact(problem, w, problem.data, problem.weight, jnp.sum(problem.weight, axis=1))
 
     def _noise_keys(self, round: Round) -> Array:
         return ops.node_keys(round.key, _NOISE, round.node)

@@ -141,7 +141,7 @@ class Gradients:
         `step` counts the gradient steps of a round, which has `steps`. The looks (0, 1, ...) of one step see the same
         examples, with fresh noise. `communicating` is whether this step follows an exchange of messages.
         """
-        g = self.exact(w, problem, *self.sample(problem, round, step, steps), part)
+        g = self.exact(problem, w, *self.sample(problem, round, step, steps), part)
         if self.mechanism is None:
             return g
         keys = ops.node_keys(jax.random.fold_in(round.key, step * _LOOKS + look), _NOISE, round.node)
@@ -157,7 +157,7 @@ class Gradients:
         return jax.vmap(problem.varied)(keys, data), weight, total
 
     def exact(
-        self, w: Array, problem: Problem, data: Any, weight: Array, total: Array, part: slice | None = None
+        self, problem: Problem, w: Array, data: Any, weight: Array, total: Array, part: slice | None = None
     ) -> Array:
         """Gradients [b, n] at w [b, n] of nodes with these data, weights [b, q] and divisors [b], without noise.
 
@@ -170,9 +170,6 @@ class Gradients:
         def regulariser(w: Array) -> Array:
             return jax.vmap(jax.grad(problem.regulariser))(w)[:, here]
 
-        def gradient(w_i: Array, data_i: Any, weight_i: Array) -> Array:
-            return problem.gradient(w_i, data_i, weight_i)[here]
-
         together = self.together or nodes.count(weight.shape[0])  # so that devices do not decide the order of sums
         chunk = max(1, min(weight.shape[1], _AT_ONCE // (together * problem.n)))
 
@@ -181,14 +178,23 @@ class Gradients:
 
         if self.clip is not None and self.per == "example":
             return regulariser(w) + problem.each(sums, w, data, weight, self.lengths) / total[:, None]
-        # f_i divides by the sum of its weights, which is not what a sample is divided by, and may be zero
-        found = jnp.sum(weight, axis=1)
-        g = problem.each(gradient, w, data, jnp.where(found[:, None] > 0, weight, 1.0))
-        if self.sampling in ("subset", "poisson"):
-            g = regulariser(w) + (found / total)[:, None] * (g - regulariser(w))
+        g = problem.each(lambda *node: self.plain(problem, *node, part=part), w, data, weight, total)
         if self.clip is None:
             return g
         return regulariser(w) + clipped(g - regulariser(w), self.norm, self.clip)
+
+    def plain(
+        self, problem: Problem, w: Array, data: Any, weight: Array, total: Array, part: slice | None = None
+    ) -> Array:
+        """The gradient at w [n] of one node with these data, weights [q] and divisor [], not clipped, or a part."""
+        here = slice(None) if part is None else part
+        # f_i divides by the sum of its weights, which is not what a sample is divided by, and may be zero
+        found = jnp.sum(weight)
+        g = problem.gradient(w, data, jnp.where(found > 0, weight, 1.0))[here]
+        if self.sampling in ("subset", "poisson"):
+            regulariser = jax.grad(problem.regulariser)(w)[here]
+            g = regulariser + found / total * (g - regulariser)
+        return g
 
     def sensitivities(self, problem: Problem) -> Array:
         """What the noise of every node [m] is scaled by, in the mechanism's norm: assumed, or what `clip` enforces.

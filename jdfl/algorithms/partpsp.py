@@ -16,10 +16,11 @@ changes than clipping the node's whole gradient does: what is told of privacy is
 Axes: m nodes, n parameters, d of them shared, T rounds.
 """
 
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any, ClassVar
 
-import jax
 import jax.numpy as jnp
 from jax import Array
 
@@ -105,17 +106,17 @@ class PartPSP:
         """
         d, gradients = problem.n_shared, self.gradients
 
-        def both(y: Array, local: Array, sample: Any) -> tuple[Array, Array]:
+        def parts(gradient: Callable[..., Array], y: Array, local: Array, *sample: Any) -> tuple[Array, Array]:
             if d < problem.n:
-                g = exact(gradients).exact(_whole(y, local), problem, *sample, part=slice(d, problem.n))
+                g = gradient(exact(gradients), problem, _whole(y, local), *sample, slice(d, problem.n))
                 local = local - self.lr_local * scale * g
-            return local, oracle(gradients).exact(_whole(y, local), problem, *sample, part=slice(0, d))
+            return local, gradient(oracle(gradients), problem, _whole(y, local), *sample, slice(0, d))
 
-        def node(*rows: Any) -> tuple[Array, Array]:
-            return jax.tree.map(lambda leaf: leaf[0], both(*jax.tree.map(lambda leaf: leaf[None], rows)))
-
-        rows = y, local, gradients.sample(problem, round)
-        local, g = both(*rows) if oracle(gradients).clip is not None else problem.each(node, *rows)
+        rows = y, local, *gradients.sample(problem, round)
+        if oracle(gradients).clip is None:
+            local, g = problem.each(partial(parts, Gradients.plain), *rows)
+        else:
+            local, g = parts(Gradients.exact, *rows)
         return local, bounded(gradients, g)
 
     def params(self, state: State) -> Array:
@@ -140,4 +141,4 @@ class PartPSP:
 
 
 def _whole(shared: Array, local: Array) -> Array:
-    return jnp.concatenate([shared, local], axis=1)
+    return jnp.concatenate([shared, local], axis=-1)
