@@ -31,10 +31,6 @@ from benchmarks.common import Row, interleaved, options, ratios, report, rounds_
 from jdfl.problems import Dataset, NeuralProblem, datasets, neural_classification
 
 NAME = "partpsp_vs_loop"
-LIMIT = (
-    "Products, tanh and the drawing of the noise alone, without the rest of a round, are the most that could be had on "
-    "one core, and are below 5 times the loop's speed with 10 and 40 nodes."
-)
 NEEDS = ("torch",)
 GOALS = {10: ">= 3", 40: ">= 5"}
 DEGREE, SYNCHRONISED = 4, 4
