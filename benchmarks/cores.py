@@ -24,7 +24,7 @@ NAME = "cores"
 LIMIT = (
     "XLA gives products of matrices and large loops over entries to all cores by itself; selections, sorts, small "
     "loops and the steps of a decoder run on one. What waits for memory, or is done in microseconds, gains nothing "
-    "from a device for every core, and rounds of small networks lose: all exchanges pass through memory."
+    "from a device for every core, and rounds of small networks lose: devices wait for one another in every one."
 )
 
 

@@ -1,6 +1,6 @@
 """One-bit messages: time to code and decode one with every kind of Phi, against a numpy loop on one thread.
 
-Run `python -m benchmarks.decoding [--quick] [--out DIR]`; a minute on two cores.
+Run `python -m benchmarks.decoding [--quick] [--out DIR]`; two minutes on two cores.
 """
 
 import os
@@ -34,7 +34,7 @@ KINDS: dict[str, dict[str, Any]] = {
 }
 LIMIT = (
     "A message takes 11.7 iterations. On one device an iteration of the shared Phi takes 20 to 23 us, of which the "
-    "product with Phi', at 116 GFLOP/s on both cores, takes 8.6; the choice of the support, the matrices of the Newton "
+    "product with Phi', at 116 GFLOP/s, takes 8.6; the choice of the support, the matrices of the Newton "
     "steps and Cholesky run on one core, however many there are. Blocks of 4 to 128 messages, six forms of those "
     "matrices, three of Phi_T x and two of the choice were tried; all the best together give 1.1 to 1.2 times the "
     "speed. With a device for every core both cores do all of it."
