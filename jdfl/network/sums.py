@@ -1,7 +1,8 @@
 """Weighted sums over the neighbour table: slot by slot over all rows, or over buckets of rows of like degree.
 
 A table [m, d] is as wide as its largest in-degree, so that one hub makes every row long. Buckets group the rows by
-powers of two of their degree; a row then costs less than twice its degree, whatever the hub's.
+degree, rounded up to a power of two or one and a half; a row then costs less than 1.5 times its degree, whatever the
+hub's.
 
 Axes: m nodes, d slots, n parameters, b rows of a block.
 """
@@ -33,8 +34,10 @@ class Buckets:
 
 
 def bucket_widths(degree: np.ndarray, d: int) -> np.ndarray:
-    """The width [m] of the bucket of every row: its degree rounded up to a power of two, at most d and at least 1."""
-    return np.minimum(2 ** np.ceil(np.log2(np.maximum(degree, 1))).astype(np.int64), d)
+    """The width [m] of the bucket of every row: its degree rounded up to 1, 2, 3, 4, 6, 8, 12, ..., at most d."""
+    degree = np.maximum(degree, 1)
+    step = 2 ** np.maximum(np.floor(np.log2(degree)).astype(np.int64) - 1, 0)
+    return np.minimum(-(-degree // step) * step, d)
 
 
 def group(degree: np.ndarray, d: int) -> Buckets:

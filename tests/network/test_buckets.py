@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from jdfl import network as nw
+from jdfl.network import sums
 from tests.network.examples import mix, rows, same
 
 NETWORKS = {
@@ -48,10 +49,20 @@ def test_padding_the_table_does_not_touch_the_buckets(graph):
 
 
 @graphs
-def test_buckets_go_through_fewer_than_twice_the_links(graph):
+def test_buckets_go_through_half_as_many_slots_more_than_links_at_most(graph):
     links = np.maximum(np.asarray(graph.in_degree), 1).sum()
-    assert graph.buckets.slots < 2 * links
+    assert links <= graph.buckets.slots < 1.5 * links
     assert nw.summary(graph).mix_slots == graph.buckets.slots
+
+
+def test_widths_are_few_and_close_to_the_degree():
+    degree = np.arange(1, 100_001)
+    width = sums.bucket_widths(degree, 90_000)
+    assert (width[:90_000] >= degree[:90_000]).all()
+    assert (width < 1.5 * degree).all()
+    few = {f * 2**k for f in (1, 3) for k in range(20)}
+    assert set(width.tolist()) == {size for size in few if size < 90_000} | {90_000}
+    assert sums.bucket_widths(np.array([0]), 3) == [1]
 
 
 def test_masked_neighbours_are_not_heard():
