@@ -56,6 +56,14 @@ def permuted(key: Array, place: Array, size: Array) -> Array:
     return x.astype(place.dtype)
 
 
+def products(A: Array, w: Array) -> Array:
+    """<a, w> [q] for the rows a of A [q, n].
+
+    Of a single row XLA makes no product of matrices but a sum, whose order would depend on how many nodes there are.
+    """
+    return row_sum(A * w[None, :]) if A.shape[0] == 1 else jnp.dot(A, w, precision=HIGHEST)
+
+
 def length(x: Array, norm: str, axes: tuple[int, ...] = (-1,)) -> Array:
     """The l1, l2 or linf norm of x over `axes`; right for every size of numbers, as a clip has to rely on it.
 

@@ -28,10 +28,15 @@ class LinearRegression(Problem):
         a, b = example
         return 0.5 * jnp.square(jnp.dot(a, w, precision=ops.HIGHEST) - b)
 
+    def losses(self, w: Array, data: Any) -> Array:
+        """That of every example [q]."""
+        A, b = data
+        return 0.5 * jnp.square(ops.products(A, w) - b)
+
     def slopes(self, w: Array, data: Any) -> Array:
         """<a_t, w> - b_t [q]."""
         A, b = data
-        return jnp.dot(A, w, precision=ops.HIGHEST) - b
+        return ops.products(A, w) - b
 
     def feature_lengths(self, data: Any, norm: str) -> Array:
         """||a_t|| [q]."""

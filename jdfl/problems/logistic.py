@@ -43,13 +43,18 @@ class LogisticRegression(Problem):
         z = jnp.dot(a, w, precision=ops.HIGHEST)
         return jax.nn.softplus(z) - b * z
 
+    def losses(self, w: Array, data: Any) -> Array:
+        """That of every example [q]."""
+        z = self.scores(w, data[0])
+        return jax.nn.softplus(z) - data[1] * z
+
     def regulariser(self, w: Array) -> Array:
         """penalty/2 ||w||^2 []; an intercept is penalised like every other parameter."""
         return 0.5 * self.penalty * row_sum(w * w)
 
     def scores(self, w: Array, features: Array) -> Array:
         """<a, w> [N] of features [N, n]; positive means class 1."""
-        return jnp.dot(features, w, precision=ops.HIGHEST)
+        return ops.products(features, w)
 
     def slopes(self, w: Array, data: Any) -> Array:
         """1 / (1 + e^-<a_t, w>) - b_t [q]."""
