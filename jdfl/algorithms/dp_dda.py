@@ -50,6 +50,7 @@ from jdfl.network.graph import Network
 from jdfl.network.requirements import require
 from jdfl.privacy import Guarantee, Sampled, epsilon
 from jdfl.problems import Problem
+from jdfl.rounding import rounded
 
 _PARTS = 10**9  # of which a rate is a whole number, rounded up
 
@@ -117,8 +118,8 @@ class DPDDA:
         a, c, pull = self._weights(round.k, state.x.dtype)
         on = active(self.p, self.activity, round)
         g = gradients_of(on, self.gradients, state.x, problem, round, self.block)
-        g = g if self.mu is None else g - self.mu * state.x
-        added = jnp.where(on[:, None], a / self.p * g, 0.0)
+        g = g if self.mu is None else g - rounded(self.mu * state.x)
+        added = jnp.where(on[:, None], rounded(a / self.p * g), 0.0)
         if self.order == "mix first":
             z = exchange(self.codec, state.z, round) + added
         else:
