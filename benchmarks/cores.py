@@ -68,6 +68,9 @@ def main(arguments: Sequence[str] | None = None) -> list[Row]:
     partpsp = jdfl.PartPSP(lr_shared=LR, gradients=clipped, dpps=jdfl.DPPS(b=1.0, noise_rate=1e-6))
     directed = jdfl.network.exponential(m)
     rows += beside(f"m={m} n={n} q={q}", {f"PartPSP, {batch}": partpsp}, logistic(m, n, q), directed, 60, repeats)
+    if not chosen.quick:  # the data of `rounds` beside a loop over the nodes
+        problem, network = least_squares(256, 1000, 32), jdfl.network.k_regular(256, DEGREE)
+        rows += beside("m=256 n=1000 q=32", {"D-PSGD": jdfl.DPSGD(lr=LR)}, problem, network, 20, repeats)
     for nodes, rounds in ((small, 500), (large, 20)):
         problem, network = least_squares(nodes, 20, 10), jdfl.network.k_regular(nodes, DEGREE)
         methods = {"D-PSGD": jdfl.DPSGD(lr=LR), "DO-ADP": doadp(gradients=jdfl.Gradients()), "CEPS": ceps(s=4)}

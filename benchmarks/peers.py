@@ -9,7 +9,7 @@ and what gossipy does that is another method and is timed only, is in benchmarks
 benchmarks/peer_gossipy.py. Set-up and compilation are not timed. Everybody takes a thread a core by itself; on a busy
 machine the peers are faster with one, so they are timed with one as well, and jdfl, always with all, is held against
 the faster. With `taskset -c 0` before it, all have one. Threads of BLAS go on turning for a while when their work is
-done, which had slowed whoever came next by a half; so everybody starts on a machine at rest.
+done, which had slowed whoever came next by up to two fifths; so everybody starts on a machine at rest.
 
 Axes: m nodes, q examples per node, n parameters.
 """
@@ -33,12 +33,11 @@ from jdfl.network import as_dense
 
 NAME = "peers"
 LIMIT = (
-    "decent-bench computes in numpy, whose products of a matrix with a vector read memory as fast as XLA's do; a "
-    "round needs the features twice here and there, and they wait for memory. In float64, where it usually computes, "
-    "it reads twice the bytes, copies of the parameters beside them. What would halve our reading is a gradient that "
-    "goes over the features once. XLA on CPU does not fuse the two products; by blocks of rows or nodes that a cache "
-    "holds a round took .7 to 1.0 of the speed, 1.1 at most where half of the data lie in the cache anyhow, for XLA's "
-    "product of a small matrix with a vector runs on one core; row by row a tenth."
+    "A round needs the features twice, and jdfl reads them about as fast as memory gives (`dpsgd_overhead`). "
+    "decent-bench reads half as much again in float32 and three times as much in float64, in which it usually "
+    "computes; the rest is its own. For six times its speed the features would have to be read once. XLA on CPU does "
+    "not fuse the two products; by blocks of rows or nodes that a cache holds a round took .7 to 1.0 of the speed, 1.1 "
+    "at most where half of the data lie in the cache anyhow; row by row a tenth."
 )
 REST = 0.3  # seconds
 LR = 1e-2

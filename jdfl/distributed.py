@@ -67,7 +67,9 @@ def report_aborts() -> None:
 
 @ctypes.CFUNCTYPE(None, ctypes.c_int)
 def _ON_ABORT(_: int) -> None:
-    os.write(2, b"jdfl: this process lost the others and was aborted; what JAX says of it stands above\n")
+    os.write(
+        2, b"jdfl: aborted, as JAX does with a process that has lost the others; what it says of it stands above\n"
+    )
     os._exit(LOST)
 
 

@@ -59,3 +59,23 @@ def test_what_a_node_computes_does_not_depend_on_who_is_beside_it(function):
         for some in (slice(0, 3), slice(3, 5), slice(9, 10)):
             part = found(problem.nodes(np.arange(problem.m)[some]), w if w.ndim == 1 else w[some])
             np.testing.assert_array_equal(part, whole[some])
+
+
+@pytest.mark.parametrize("kind", ["linear", "logistic", "softmax"])
+def test_what_a_node_computes_from_one_example_does_not_depend_on_who_is_beside_it(kind):
+    """One row is no matrix; its product with a vector is a sum."""
+    draw, m = np.random.default_rng(3), 40
+    features, labels = draw.standard_normal((m, 1, 1000)).astype(np.float32), np.arange(m)[:, None] % 2
+    parts = list(zip(features, labels))
+    problem = {
+        "linear": lambda: jdfl.problems.linear_regression(features, labels.astype(np.float32)),
+        "logistic": lambda: jdfl.problems.logistic_regression(parts),
+        "softmax": lambda: jdfl.problems.softmax_regression(parts, classes=2),
+    }[kind]()
+    w = draw.standard_normal((m, problem.n)).astype(np.float32)
+    for function in ("values", "gradients"):
+        found = jax.jit(lambda problem, w, function=function: getattr(problem, function)(w))
+        whole = np.asarray(found(problem, w))
+        for some in (slice(0, 2), slice(3, 8), slice(9, 10)):
+            part = found(problem.nodes(np.arange(m)[some]), w[some])
+            np.testing.assert_array_equal(part, whole[some])

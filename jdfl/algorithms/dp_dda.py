@@ -118,7 +118,7 @@ class DPDDA:
         a, c, pull = self._weights(round.k, state.x.dtype)
         on = active(self.p, self.activity, round)
         g = gradients_of(on, self.gradients, state.x, problem, round, self.block)
-        g = g if self.mu is None else g - rounded(self.mu * state.x)
+        g = g if self.mu is None else g - self.mu * state.x
         added = jnp.where(on[:, None], rounded(a / self.p * g), 0.0)
         if self.order == "mix first":
             z = exchange(self.codec, state.z, round) + added

@@ -26,10 +26,10 @@ class LinearRegression(Problem):
     def loss(self, w: Array, example: Any) -> Array:
         """(<a, w> - b)^2 / 2 [] of one example (a [n], b [])."""
         a, b = example
-        return 0.5 * jnp.square(jnp.dot(a, w, precision=ops.HIGHEST) - b)
+        return LinearRegression.losses(self, w, (a[None], b[None]))[0]
 
     def losses(self, w: Array, data: Any) -> Array:
-        """That of every example [q]."""
+        """The loss of every example [q]."""
         A, b = data
         return 0.5 * jnp.square(ops.products(A, w) - b)
 

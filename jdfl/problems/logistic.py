@@ -40,11 +40,10 @@ class LogisticRegression(Problem):
     def loss(self, w: Array, example: Any) -> Array:
         """ln(1 + e^z) - b z [] of one example (a [n], b []), z = <a, w>; finite for every finite z."""
         a, b = example
-        z = jnp.dot(a, w, precision=ops.HIGHEST)
-        return jax.nn.softplus(z) - b * z
+        return LogisticRegression.losses(self, w, (a[None], b[None]))[0]
 
     def losses(self, w: Array, data: Any) -> Array:
-        """That of every example [q]."""
+        """The loss of every example [q]."""
         z = self.scores(w, data[0])
         return jax.nn.softplus(z) - data[1] * z
 
