@@ -37,7 +37,7 @@ FormatChoice = Literal["auto", "padded", "dense", "bcoo", "buckets"]
 DENSE_FROM = {"cpu": 0.5}  # density of W from which one matrix product beats the gathers, per backend
 DENSE_FROM_ACCELERATOR = 0.04
 DENSE_UP_TO = 8192  # nodes: W is built again in each round, 256 MiB at this size
-BUCKETS_FROM = 4  # times the work of buckets that the padded table must be for them to win, beside the reordering
+BUCKETS_FROM = 2.5  # times the work of buckets that the padded table must be for them to win, beside the reordering
 MOST_SLOTS = 2**31  # of a table: 19 GB
 SUM_TOLERANCE = 1e-5  # of a row or column of W that a person gives, in float32
 
