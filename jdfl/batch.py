@@ -15,8 +15,9 @@ from jdfl.clock import Clock
 from jdfl.keys import typed_key
 from jdfl.metrics import Metric, default_metrics, resolve
 from jdfl.network.graph import Network
-from jdfl.outcome import as_chunk, assemble
+from jdfl.outcome import as_chunk, assemble, key_data
 from jdfl.problems import Problem
+from jdfl.provenance import provenance
 from jdfl.result import Result, Tally
 from jdfl.runner import check_counters, check_run, planned
 from jdfl.stopping import StopRule
@@ -99,7 +100,8 @@ def sweep(
         tally.add(later.rounds, later.metrics, later.counts)
         # Of the settings: what was prepared from data is not told from them.
         guarantee = setting.algorithm.privacy(problem)
-        result = assemble(setting, params[i], carry, tally, spent, problem, network, steps, guarantee)
+        origin = provenance(key_data(setting.key), algorithm=setting.algorithm, problem=problem, network=network)
+        result = assemble(setting, params[i], carry, tally, spent, problem, network, steps, guarantee, origin)
         results.append(replace(result, labels=label))
     return results
 

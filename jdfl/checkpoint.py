@@ -1,33 +1,33 @@
 """A run's progress: everything that goes from one round to the next, and what has been counted so far.
 
-A file holds the state's arrays by position, so that reading one needs the run's algorithm, problem and network, whose
-state tells the shapes; there is no code in it. The ledger of releases is part of it.
+On disk the state's arrays have positions instead of names, so that reading them needs the run's algorithm, problem and
+network, whose state tells the shapes; there is no code in it. The ledger of releases is part of it.
 """
 
+import contextlib
 import io
-import json
-import os
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+import warnings
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 import jax
 import numpy as np
 import pandas as pd
 
-from jdfl import checks, distributed, loop
+from jdfl import checks, distributed, loop, storage
 from jdfl.base import Algorithm
 from jdfl.keys import typed_key
 from jdfl.metrics import COUNTS
 from jdfl.network.graph import Network
 from jdfl.privacy import Ledger
 from jdfl.problems import Problem
+from jdfl.provenance import Provenance
 from jdfl.result import Result, Tally
 
-_FORMAT = 1
+_FORMAT = 2
+_TOLD = 5  # differences
 _NEVER = 2**31  # rounds, more than a run has
 _REMEDY = "Resume with the algorithm, problem and network of that run."
 
@@ -48,6 +48,7 @@ class Checkpoint:
     history: pd.DataFrame
     seconds: float
     compile_seconds: float
+    provenance: Provenance | None  # None: of whatever code, libraries and settings
 
     @classmethod
     def of(cls, result: Result) -> "Checkpoint":
@@ -69,10 +70,21 @@ class Checkpoint:
             result.history,
             result.seconds,
             result.compile_seconds,
+            result.provenance,
         )
 
-    def check(self, ledger: Ledger, key: list[int], steps: int, metrics: Sequence[str] | None = None) -> None:
-        """Refuse to go on with other noise, randomness or metrics, or to where the run has been: ValueError."""
+    def check(
+        self,
+        ledger: Ledger,
+        key: list[int],
+        steps: int,
+        metrics: Sequence[str] | None = None,
+        origin: Provenance | None = None,
+    ) -> None:
+        """Refuse to go on with other noise, randomness, metrics, settings or code, or to where the run has been.
+
+        ValueError, which tells the differences.
+        """
         self.ledger.check_same(ledger)
         if key != self.key:
             raise ValueError(
@@ -88,6 +100,17 @@ class Checkpoint:
             raise ValueError(
                 f"Expected the metrics of the run that is resumed, {recorded}, got {sorted(metrics)}. A history has "
                 "the same columns in all its rows."
+            )
+        if self.provenance is None or origin is None:
+            return
+        versions, settings = origin.differences(self.provenance)
+        if settings:
+            raise ValueError(f"Expected the settings of the run that is resumed. {_listed(settings)}. {_REMEDY}")
+        if versions:
+            raise ValueError(
+                f"Expected the code and libraries of the run that is resumed. {_listed(versions)}. Install those, or "
+                "go on with other ones, whose bits may differ: jdfl resume --any-version, or "
+                "dataclasses.replace(checkpoint, provenance=None)."
             )
 
     def carry(self, fresh: loop.Carry) -> loop.Carry:
@@ -127,16 +150,24 @@ class Checkpoint:
         tally.sift()
         return tally
 
-    def write(self, path: str | Path) -> Path:
-        """Write one file, whole or not at all; returns its path."""
-        path = Path(path)
-        leaves = {f"leaf{i}": np.asarray(leaf) for i, leaf in enumerate(jax.tree.leaves(self.state))}
+    def write(self, folder: str | Path) -> Path:
+        """Write it into a folder of checkpoints, whole or not at all; returns the folder. OSError where it cannot."""
+        writer = storage.Writer(folder)
+        try:
+            writer.write(self.rounds, *self.stored())
+        finally:
+            writer.close()
+        return Path(folder)
+
+    def stored(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+        """All of it as arrays and plain data."""
+        arrays = {f"leaf{i}": np.asarray(leaf) for i, leaf in enumerate(jax.tree.leaves(self.state))}
         table = io.BytesIO()
         self.history.to_parquet(table, index=False)
         told = {
             "format": _FORMAT,
             "rounds": self.rounds,
-            "leaves": len(leaves),
+            "leaves": len(arrays),
             "ledger": self.ledger.as_dict(),
             "key": self.key,
             "sums": {name: str(value) for name, value in self.sums.items()},
@@ -144,22 +175,11 @@ class Checkpoint:
             "warnings": list(self.warnings),
             "seconds": self.seconds,
             "compile_seconds": self.compile_seconds,
+            "provenance": None if self.provenance is None else asdict(self.provenance),
         }
-        partial = path.with_name(f".{path.name}.{uuid4().hex[:12]}")
-        try:
-            with partial.open("wb") as file:
-                np.savez(
-                    file,
-                    communications=self.communications,
-                    releases=self.releases,
-                    history=np.frombuffer(table.getvalue(), np.uint8),
-                    told=np.frombuffer(json.dumps(told).encode(), np.uint8),
-                    **leaves,  # pyright: ignore[reportArgumentType]
-                )
-            os.replace(partial, path)
-        finally:
-            partial.unlink(missing_ok=True)
-        return path
+        arrays["communications"], arrays["releases"] = self.communications, self.releases
+        arrays["history"] = np.frombuffer(table.getvalue(), np.uint8)
+        return arrays, told
 
 
 class _Onward(Tally):
@@ -180,27 +200,33 @@ class _Onward(Tally):
 class Keeper:
     """Writes a run's checkpoints, where and when it was asked to; of several processes only the first writes and looks.
 
-    Raises ValueError for rounds without a path, FileNotFoundError where its folder is missing, and FileExistsError
-    where a run from the start would write over what another has kept.
+    A checkpoint that cannot be written is warned of, and the run goes on; the last one cannot be left out: OSError.
+
+    Raises ValueError for rounds without a folder, FileNotFoundError where the folder around it is missing, and
+    FileExistsError where a run from the start would write over what another has kept.
     """
 
-    def __init__(self, path: str | Path | None, every: int | None, resumed: bool) -> None:
+    def __init__(self, folder: str | Path | None, every: int | None, resumed: bool) -> None:
         if every is not None:
             checks.whole(1, remedy="It is a number of rounds.", checkpoint_every=every)
-        self.path, self.every, self.rounds = None if path is None else Path(path), int(every or _NEVER), 0
-        if self.path is None and every is not None:
-            raise ValueError(f"Expected checkpoint, a file, beside checkpoint_every = {every!r}, got None.")
-        if self.path is None or not distributed.leads():
+        self.every, self.rounds, self.written, self._writer = int(every or _NEVER), 0, -1, None
+        if folder is None and every is not None:
+            raise ValueError(f"Expected checkpoint, a folder, beside checkpoint_every = {every!r}, got None.")
+        if folder is None or not distributed.leads():
             return
-        if not self.path.parent.is_dir():
+        folder = Path(folder)
+        if not folder.parent.is_dir():
             raise FileNotFoundError(
-                f"Expected a folder for checkpoint = {str(self.path)!r}, found none. Make it first."
+                f"Expected a folder around checkpoint = {str(folder)!r}, found none. Make it first."
             )
-        if self.path.exists() and not resumed:
+        if folder.is_file():
+            raise FileExistsError(f"Expected a folder at checkpoint = {str(folder)!r}, found a file. Name another.")
+        if storage.newest(folder) is not None and not resumed:
             raise FileExistsError(
-                f"Expected no file at checkpoint = {str(self.path)!r}, found one. Go on from it with "
-                "resume = jdfl.read_checkpoint(...), or name another."
+                f"Expected no checkpoints at checkpoint = {str(folder)!r}, found some. Go on from them with "
+                "resume = jdfl.read_checkpoint(...), or name another folder."
             )
+        self._writer = storage.Writer(folder)
 
     def start(self, rounds: int) -> None:
         """The run begins after so many rounds."""
@@ -208,62 +234,70 @@ class Keeper:
 
     def due(self, rounds: int) -> bool:
         """Whether it is time for a checkpoint, so many rounds being done."""
-        return self.path is not None and rounds // self.every > self.rounds // self.every
+        return rounds // self.every > self.rounds // self.every
 
     def keep(self, result: Result) -> None:
-        """Write where a run stands."""
+        """Begin to write where a run stands."""
         self.rounds = result.rounds
-        if self.path is not None and distributed.leads():
-            Checkpoint.of(result).write(self.path)
+        try:
+            self._write(result)
+        except OSError as error:
+            warnings.warn(f"{error}. The run goes on, and tries again at the next.", stacklevel=2)
+
+    def end(self, result: Result) -> None:
+        """Write where a run has ended, unless it diverged, and wait for it."""
+        if result.diverged is None and self.written != result.rounds:
+            self._write(result)
+
+    def _write(self, result: Result) -> None:
+        if self._writer is not None:
+            self._writer.write(result.rounds, *Checkpoint.of(result).stored())
+            self.written = result.rounds
+
+    def __enter__(self) -> "Keeper":
+        return self
+
+    def __exit__(self, kind: Any, *_: object) -> None:
+        if self._writer is not None:  # what is being written is not lost; what went wrong is told before that
+            with contextlib.nullcontext() if kind is None else contextlib.suppress(OSError):
+                self._writer.close()
 
 
-def read_checkpoint(path: str | Path, algorithm: Algorithm, problem: Problem, network: Network) -> Checkpoint:
-    """Read a file of `Checkpoint.write` for a run of these. ValueError for one that is damaged or of another run."""
-    path = Path(path)
-    if not path.is_file():
-        raise FileNotFoundError(f"Expected a checkpoint at {path}, found none. Give the state.npz of a run's folder.")
-    setting = loop.setting(algorithm, problem, network, None, typed_key(0))
-    state = jax.eval_shape(lambda setting: loop.start(setting, ()), distributed.shaped(setting))[1].state
-    with _reading(path), path.open("rb") as file, np.load(file, allow_pickle=False) as arrays:
-        held = {name: arrays[name] for name in arrays.files}
-        told = dict(json.loads(held["told"].tobytes()))
+def read_checkpoint(folder: str | Path, algorithm: Algorithm, problem: Problem, network: Network) -> Checkpoint:
+    """The newest checkpoint in a folder, for a run of these; one that is damaged is warned of, and another taken.
+
+    Raises FileNotFoundError where there is none, ValueError for those of another run, and where all are damaged.
+    """
+    found = storage.read(folder)
+    held, told = found.arrays, found.told
     if told.get("format") != _FORMAT:
         raise ValueError(f"Expected a checkpoint of format {_FORMAT}, got {told.get('format')!r}. Use the same jdfl.")
-    with _reading(path):
-        leaves = [held[f"leaf{i}"] for i in range(int(told["leaves"]))]
-        checkpoint = Checkpoint(
-            int(told["rounds"]),
-            leaves,
-            held["communications"],
-            held["releases"],
-            Ledger.from_dict(told["ledger"]),
-            [int(word) for word in told["key"]],
-            {name: int(value) for name, value in told["sums"].items()},
-            {name: int(value) for name, value in told["message_bits"].items()},
-            tuple(str(warning) for warning in told["warnings"]),
-            pd.read_parquet(io.BytesIO(held["history"].tobytes())),
-            float(told["seconds"]),
-            float(told["compile_seconds"]),
-        )
+    setting = loop.setting(algorithm, problem, network, None, typed_key(0))
+    state = jax.eval_shape(lambda setting: loop.start(setting, ()), distributed.shaped(setting))[1].state
+    leaves = [held[f"leaf{i}"] for i in range(int(told["leaves"]))]
     wanted, structure = jax.tree.flatten(state)
-    leaves = [_typed(leaf, like) for leaf, like in zip(leaves, wanted)] + leaves[len(wanted) :]
-    _check_leaves(leaves, wanted, str(path))
-    return replace(checkpoint, state=jax.tree.unflatten(structure, leaves))
+    _check_leaves(leaves, wanted, str(folder))
+    return Checkpoint(
+        int(told["rounds"]),
+        jax.tree.unflatten(structure, leaves),
+        held["communications"],
+        held["releases"],
+        Ledger.from_dict(told["ledger"]),
+        [int(word) for word in told["key"]],
+        {name: int(value) for name, value in told["sums"].items()},
+        {name: int(value) for name, value in told["message_bits"].items()},
+        tuple(str(warning) for warning in told["warnings"]),
+        pd.read_parquet(io.BytesIO(held["history"].tobytes())),
+        float(told["seconds"]),
+        float(told["compile_seconds"]),
+        None if told["provenance"] is None else Provenance(**told["provenance"]),
+    )
 
 
-@contextmanager
-def _reading(path: Path) -> Iterator[None]:
-    """Whatever goes wrong inside is a damaged file: ValueError."""
-    try:
-        yield
-    except Exception as error:  # archives, arrays, tables and text each fail in ways of their own
-        raise ValueError(f"Expected a checkpoint at {path}, got a file that cannot be read: {error!r}.") from error
-
-
-def _typed(leaf: np.ndarray, like: Any) -> np.ndarray:
-    """The array as it was: a NumPy file gives back bytes where it does not know the type (bfloat16)."""
-    untyped = leaf.dtype.kind == "V" and leaf.dtype.itemsize == like.dtype.itemsize
-    return leaf.view(like.dtype) if untyped else leaf
+def _listed(differences: list[str]) -> str:
+    """The first few."""
+    more = len(differences) - _TOLD
+    return "; ".join(differences[:_TOLD]) + (f"; and {more} more" if more > 0 else "")
 
 
 def _check_leaves(leaves: list[Any], wanted: list[Any], place: str) -> None:

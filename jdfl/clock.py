@@ -3,6 +3,7 @@
 JAX tells a listener of every compilation; it is registered once, when this module is imported.
 """
 
+import math
 import time
 from typing import Any, NamedTuple
 
@@ -18,6 +19,37 @@ def _listen(event: str, duration_secs: float, **_: Any) -> None:
 
 
 jax.monitoring.register_event_duration_secs_listener(_listen)
+
+
+class Alarm:
+    """Says every so many seconds, and from the start, that it is time; never, if it is given None."""
+
+    def __init__(self, seconds: float | None) -> None:
+        self.seconds, self._since = seconds, time.monotonic()
+
+    def rings(self) -> bool:
+        """Whether so many seconds have passed since it said so last."""
+        late = self.seconds is not None and time.monotonic() - self._since >= self.seconds
+        self._since = time.monotonic() if late else self._since
+        return late
+
+
+class Deadline:
+    """Some seconds from now, in which pieces of work of about the same length have to end; without end, if None."""
+
+    def __init__(self, seconds: float | None) -> None:
+        self.seconds, self._began = seconds, time.monotonic()
+        self._shortest, self._last = math.inf, self._began
+
+    def start(self) -> None:
+        """The first piece begins."""
+        self._last = time.monotonic()
+
+    def too_late(self) -> bool:
+        """Whether another piece, as long as the shortest so far, would end too late; to be asked after each."""
+        now = time.monotonic()
+        self._shortest, self._last = min(self._shortest, now - self._last), now
+        return self.seconds is not None and now - self._began + self._shortest > self.seconds
 
 
 class Spent(NamedTuple):

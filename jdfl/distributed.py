@@ -78,9 +78,9 @@ def leads() -> bool:
     return jax.process_index() == 0
 
 
-def agreed(flag: bool) -> bool:
-    """Whether the flag is true in some process; all of them have to ask."""
-    return flag if jax.process_count() == 1 else bool(np.any(multihost_utils.process_allgather(np.array(flag))))
+def highest(number: int) -> int:
+    """The highest of the numbers that the processes give; all of them have to ask."""
+    return number if jax.process_count() == 1 else int(np.max(multihost_utils.process_allgather(np.array(number))))
 
 
 def portion(m: int) -> np.ndarray:

@@ -1,32 +1,35 @@
-"""Ctrl-C that waits for the end of what is under way."""
+"""Ctrl-C and SIGTERM that wait for the end of what is under way."""
 
 import signal
 import threading
-from typing import Any
+from typing import Any, Literal
+
+_SIGNALS = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL}  # and who handles them usually
 
 
 class Interruption:
-    """Notes Ctrl-C in `asked` instead of raising it while a chunk is under way, whose donated state would be lost.
+    """Notes a signal in `asked` instead of acting on it while a chunk is under way, whose donated state would be lost.
 
-    A second Ctrl-C is raised. Python takes signals in its main thread only; elsewhere, and where somebody handles
-    them already, nothing is changed.
+    A second one is a KeyboardInterrupt. Python takes signals in its main thread only; elsewhere, and where somebody
+    handles them already, nothing is changed.
     """
 
     def __init__(self) -> None:
-        self.asked = False
+        self.asked: Literal["interrupted", "terminated"] | None = None
+        self._replaced: list[signal.Signals] = []
 
     def __enter__(self) -> "Interruption":
-        main = threading.current_thread() is threading.main_thread()
-        self._replaced = main and signal.getsignal(signal.SIGINT) is signal.default_int_handler
-        if self._replaced:
-            signal.signal(signal.SIGINT, self._note)
+        if threading.current_thread() is threading.main_thread():
+            self._replaced = [number for number, usual in _SIGNALS.items() if signal.getsignal(number) is usual]
+        for number in self._replaced:
+            signal.signal(number, self._note)
         return self
 
     def _note(self, number: int, frame: Any) -> None:
         if self.asked:
             signal.default_int_handler(number, frame)
-        self.asked = True
+        self.asked = "terminated" if number == signal.SIGTERM else "interrupted"
 
     def __exit__(self, *_: object) -> None:
-        if self._replaced:
-            signal.signal(signal.SIGINT, signal.default_int_handler)
+        for number in self._replaced:
+            signal.signal(number, _SIGNALS[number])

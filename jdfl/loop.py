@@ -32,7 +32,7 @@ class Carry:
     state: Any
     rounds: Array  # int32 [] rounds done
     stopped: Array  # bool [] the stop rule fired
-    bad_node: Array  # int32 [] the first node with a non-finite parameter, or NOWHERE
+    bad_node: Array  # int32 [] the first node with a number that is not finite, or too large, or NOWHERE
     spent: Array  # bool [] the next round would release more than is allowed
     counts: Info  # sums since the start, or since this chunk began
     communications: Array  # [m] int32 since the start
@@ -59,6 +59,7 @@ class Setting:
     key: Array
     node: Array  # [m] int32 global ids
     limit: Array | None = None  # [m] int32 releases that every node may make in all
+    largest: Array | None = None  # [] the most that a parameter may be in size
 
 
 def setting(
@@ -68,10 +69,11 @@ def setting(
     stop: StopRule | None,
     key: Array,
     limit: Array | None = None,
+    largest: Array | None = None,
 ) -> Setting:
     """A setting without the names of problem and network: they are static, and a name must not recompile."""
     node = jnp.arange(problem.m, dtype=jnp.int32)
-    return Setting(algorithm, nameless(problem), nameless(network), stop, key, node, limit)
+    return Setting(algorithm, nameless(problem), nameless(network), stop, key, node, limit, largest)
 
 
 def nameless(named: Any) -> Any:
@@ -119,15 +121,24 @@ def _stops(stop: StopRule | None, view: View) -> Array:
     return stop(view)
 
 
-def _held(algorithm: Algorithm, state: Any) -> Array:
-    """Numbers of every node [m, k] that are all finite where its parameters are."""
-    return getattr(algorithm, "held", algorithm.params)(state)
-
-
-def _first_bad(w: Array) -> Array:
-    """The first node [] with a number in w [m, k] that is not finite, or NOWHERE."""
-    bad = ~jnp.isfinite(jnp.sum(w * 0, axis=1))  # NaN where there is one or an infinity, in one pass
+def _first_bad(algorithm: Algorithm, state: Any, largest: Array | None) -> Array:
+    """The first node [] with a number in its rows of the state that is not finite, or a too large one, or NOWHERE."""
+    w = getattr(algorithm, "held", algorithm.params)(state)  # [m, k], with all that is large in the parameters
+    rows = [w, *(leaf for leaf in jax.tree.leaves(state) if by_node(leaf, w.shape[0]))]
+    bad = ~jnp.isfinite(sum(_finite(leaf, w.dtype) for leaf in rows))
+    if largest is not None:
+        bad = bad | (jnp.max(jnp.abs(w), axis=1) > largest)
     return nodes.lowest(bad, NOWHERE)
+
+
+def by_node(leaf: Array, m: int) -> bool:
+    """Whether a leaf of a state holds a row of floats for every node."""
+    return leaf.ndim > 0 and leaf.shape[0] == m and jnp.issubdtype(leaf.dtype, jnp.floating)
+
+
+def _finite(rows: Array, dtype: Any) -> Array:
+    """0 [m] where a row is finite, else NaN, in one pass."""
+    return jnp.sum(rows * 0, axis=tuple(range(1, rows.ndim))).astype(dtype)
 
 
 def _graph(setting: Setting, k: Array, key: Array) -> Graph:
@@ -144,7 +155,7 @@ def _start(setting: Setting, metrics: tuple[metrics_module.Metric, ...]) -> tupl
     info = nodes.counted(info)
     state = lax.optimization_barrier(state)  # or XLA computes with its constant zeros at compile time
     setting = setting.replace(algorithm=algorithm)  # pyright: ignore[reportAttributeAccessIssue]
-    bad = _first_bad(_held(algorithm, state))
+    bad = _first_bad(algorithm, state, setting.largest)
     no = jnp.bool_(False)
     carry = Carry(state, k, no, bad, no, info, info.communications, info.releases)
     return setting, carry, _record(carry, setting, _evaluate(carry, setting, metrics))
@@ -171,7 +182,7 @@ def _advance(
         stopped = _stops(stop, View(rounds, w, communications, problem))
         counts = jax.tree.map(jnp.add, carry.counts, info)
         releases = carry.releases + info.releases
-        bad = _first_bad(_held(algorithm, state))
+        bad = _first_bad(algorithm, state, setting.largest)
         new = Carry(state, rounds, stopped, bad, carry.spent, counts, communications, releases)
         if setting.limit is None:
             return new

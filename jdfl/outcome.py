@@ -1,6 +1,6 @@
 """What a run comes to: the state of the device, the totals and the words, as a `Result` on the host."""
 
-from typing import Any
+from typing import Any, Literal
 
 import jax
 import numpy as np
@@ -11,9 +11,12 @@ from jdfl.clock import Spent
 from jdfl.network.graph import Network
 from jdfl.privacy import Guarantee
 from jdfl.problems import Problem
+from jdfl.provenance import Provenance
 from jdfl.result import Ending, Result, Tally
 from jdfl.spending import records_of
 from jdfl.stopping import StopRule, reads_data
+
+Cut = Literal["time limit", "interrupted", "terminated"]  # endings that leave the rest for another time
 
 
 def as_chunk(record: loop.Record) -> tuple[Any, dict[str, Any], dict[str, Any]]:
@@ -33,13 +36,17 @@ def assemble(
     network: Network,
     steps: int,
     guarantee: Guarantee,
-    interrupted: bool = False,
+    origin: Provenance,
+    cut: Cut | None = None,
     warned: tuple[str, ...] = (),
 ) -> Result:
-    """Everything about a finished run, on the host; `warned` holds what was to be said of the rounds before it."""
+    """Everything about a run that ended or was `cut`, on the host.
+
+    `warned` holds what was to be said of the rounds before it.
+    """
     rounds, bad_node = int(carry.rounds), int(carry.bad_node)
     published = getattr(setting.algorithm, "published_bytes", None)
-    ending, reason = _ending(rounds, steps, carry, setting.stop, interrupted)
+    ending, reason = _ending(rounds, steps, carry, setting, cut)
     warns = dict.fromkeys((*warned, *_privacy_warnings(setting.stop, ending)))
     return Result(
         algorithm=setting.algorithm,
@@ -63,6 +70,7 @@ def assemble(
         sums=dict(tally.base),
         seconds=spent.seconds,
         compile_seconds=spent.compile_seconds,
+        provenance=origin,
     )
 
 
@@ -75,20 +83,36 @@ def _privacy_warnings(stop: StopRule | None, ending: Ending) -> tuple[str, ...]:
     return ("the stop rule looks at all nodes' true parameters, which no node knows; they follow from noisy releases",)
 
 
-def _ending(rounds: int, steps: int, carry: loop.Carry, stop: StopRule | None, interrupted: bool) -> tuple[Ending, str]:
-    bad_node, stopped = int(carry.bad_node), bool(carry.stopped)
+def _ending(rounds: int, steps: int, carry: loop.Carry, setting: loop.Setting, cut: Cut | None) -> tuple[Ending, str]:
+    bad_node, stopped, stop = int(carry.bad_node), bool(carry.stopped), setting.stop
     if bad_node != loop.NOWHERE:
         return "diverged", (
-            f"node {bad_node} has a non-finite parameter after round {rounds}; "
+            f"node {bad_node} has {_what_is_bad(setting, carry.state, bad_node)} after round {rounds}; "
             "lower the learning rate or the noise, or look at that node's data"
         )
     if stopped and stop is not None:
         return "stop rule", stop.reason
     if bool(carry.spent):
         return "budget", f"round {rounds + 1} would release more than the privacy budget allows; nothing of it is sent"
-    if interrupted and rounds < steps:
-        return "interrupted", f"interrupted after round {rounds}; everything up to there is kept"
+    if cut is not None and rounds < steps:
+        words = "no time is left for another round" if cut == "time limit" else cut
+        return cut, f"{words} after round {rounds}; everything up to there is kept"
     return "steps", f"all {steps} rounds are done" + (", the stop rule never fired" if stop is not None else "")
+
+
+def _what_is_bad(setting: loop.Setting, state: Any, node: int) -> str:
+    """Which of a node's numbers end its run, in words."""
+    if state is None:
+        return "a number that is not finite"
+    m = len(setting.node)
+    fields = [
+        jax.tree_util.keystr(path, simple=True, separator=".") or "its parameters"
+        for path, leaf in jax.tree_util.tree_leaves_with_path(state)
+        if loop.by_node(leaf, m) and not np.isfinite(np.asarray(leaf[node], np.float64)).all()
+    ]
+    if fields or setting.largest is None:
+        return f"a number that is not finite in {' and '.join(fields) or 'its parameters'}"
+    return f"a parameter of size above {float(setting.largest):g}"
 
 
 def key_data(key: Array) -> list[int]:

@@ -14,8 +14,9 @@ from jax import Array
 
 from jdfl.ops import from_limbs
 from jdfl.privacy import Guarantee
+from jdfl.provenance import Provenance
 
-Ending = Literal["steps", "stop rule", "diverged", "interrupted", "budget"]
+Ending = Literal["steps", "stop rule", "diverged", "interrupted", "terminated", "time limit", "budget"]
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,7 @@ class Result:
     rounds: int
     ending: Ending
     reason: str  # the ending in words
-    diverged: tuple[int, int] | None  # (round, node) of the first non-finite parameter
+    diverged: tuple[int, int] | None  # (round, node) of the first number that is not finite, or too large
     totals: Totals
     communication_rounds: np.ndarray  # [m] how often each node combined messages
     releases: np.ndarray  # [m] how many noisy functions of its data of each node others may come to see
@@ -65,6 +66,7 @@ class Result:
     sums: dict[str, int]  # exact totals by counter, as `totals` has them
     seconds: float  # wall time without compilation
     compile_seconds: float
+    provenance: Provenance  # code, libraries, settings, data
     labels: dict[str, Any] = field(default_factory=dict)  # seed and swept values
 
     @property

@@ -5,7 +5,7 @@
     metrics.csv        a row per record: round, metrics, totals so far
     metrics.parquet    the same
     params.npz         the final parameters, `params` [m, n]
-    state.npz          where the run stands, for resuming it; not of a run that diverged
+    checkpoints/       where the run stands, for resuming it; not of a run that diverged
     summary.json       totals, final metrics, times
     summary.md         the same in words
     figure.png         metrics against rounds and bytes, where a drawing function was given
@@ -35,6 +35,7 @@ from jdfl.result import Result
 from jdfl.summary import summary, summary_text
 
 Draw = Callable[[Mapping[str, pd.DataFrame], Path], object]
+CHECKPOINTS = "checkpoints"
 FILES = (
     "config.yaml",
     "environment.json",
@@ -127,7 +128,7 @@ def _write(
     result.history.to_parquet(folder / "metrics.parquet", index=False)
     np.savez_compressed(folder / "params.npz", params=np.asarray(result.params))
     if result.state is not None and result.diverged is None:
-        Checkpoint.of(result).write(folder / "state.npz")
+        Checkpoint.of(result).write(folder / CHECKPOINTS)
     told = summary(result, delta=delta, accounting=accounting)
     _write_json(folder / "summary.json", told)
     (folder / "summary.md").write_text(summary_text(told), encoding="utf-8")

@@ -5,7 +5,7 @@ from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import jax
 import jax.numpy as jnp
@@ -15,22 +15,24 @@ from jax import Array
 from jdfl import checks, distributed, loop
 from jdfl.base import Algorithm
 from jdfl.checkpoint import Checkpoint, Keeper
-from jdfl.clock import Clock, Spent
+from jdfl.clock import Alarm, Clock, Deadline, Spent
 from jdfl.interruption import Interruption
 from jdfl.keys import typed_key
 from jdfl.memory import require_memory
 from jdfl.metrics import Metric, default_metrics, resolve
 from jdfl.network import check_graph
 from jdfl.network.graph import Network
-from jdfl.outcome import as_chunk, assemble, key_data
+from jdfl.outcome import Cut, as_chunk, assemble, key_data
 from jdfl.placement import placed
 from jdfl.problems import Problem, check_problem
 from jdfl.progress import Progress
+from jdfl.provenance import provenance
 from jdfl.result import Callback, Result, Snapshot, Tally
 from jdfl.sharding import Devices, Layout, mesh_of
 from jdfl.spending import check_unspent, ledger_of, release_limits
 from jdfl.stopping import StopRule
 
+_WISHES: tuple[Literal["keep"] | Cut | None, ...] = (None, "keep", "time limit", "interrupted", "terminated")
 MOST_ROUNDS = 2**30  # rounds are counted in int32, and the next record is looked for ahead of them
 
 
@@ -93,6 +95,9 @@ def run(
     mesh: Devices | None = None,
     checkpoint: str | Path | None = None,
     checkpoint_every: int | None = None,
+    checkpoint_minutes: float | None = None,
+    max_seconds: float | None = None,
+    diverged_above: float | None = None,
 ) -> Result:
     """Run `algorithm` on `problem` over `network` for up to `steps` rounds.
 
@@ -112,20 +117,24 @@ def run(
     exchanged. Metrics and stop rules of your own get all nodes' rows
     on every device, unless they are marked by `jdfl.nodes.on_every_device`. The result's arrays lie on the host then.
 
-    `checkpoint` is a file for what the run needs to go on, written where it ends, unless it diverged, and about every
-    `checkpoint_every` rounds before, at the first return from the device; always whole, the new in place of the old.
-    `read_checkpoint` reads it, for another number of devices or processes also. Of several processes, which all have to
-    give it, the first writes.
+    `checkpoint` is a folder for what the run needs to go on, written where it ends, unless it diverged, and about every
+    `checkpoint_every` rounds and `checkpoint_minutes` before, at a return from the device, while the run goes on; the
+    two newest are kept, each whole. `read_checkpoint` reads them, for another number of devices or processes also. Of
+    several processes, which all have to give it, the first writes.
 
-    Ctrl-C ends the run after the chunk under way and keeps what it has (a second one ends it at once, with nothing); so
-    does a non-finite parameter, with its round and node.
+    Ctrl-C or SIGTERM ends the run after the chunk under way and keeps what it has (a second one ends it at once, with
+    nothing), `max_seconds` after the last chunk that ends in time. A number in a node's state that is not finite, or a
+    parameter whose size is above `diverged_above`, ends it in that round.
 
     Raises ValueError for settings that make no sense, before anything is compiled (of a network that changes, the graph
     of round 0 is looked at), for a delta without epsilon, for a budget where nothing can be claimed or that the first
     release would exceed, and for a resumed run with other noise. FileExistsError where a run from the start would write
-    over a checkpoint, FileNotFoundError where there is no folder for it.
+    over checkpoints, FileNotFoundError where there is no folder for theirs, OSError where the last cannot be written.
     """
+    deadline = Deadline(max_seconds)
     checks.whole(1, chunk=chunk)
+    limits = {"max_seconds": max_seconds, "checkpoint_minutes": checkpoint_minutes, "diverged_above": diverged_above}
+    checks.positive(**{name: limit for name, limit in limits.items() if limit is not None})
     if delta is not None and epsilon is None:
         raise ValueError(
             f"Expected epsilon beside delta = {delta!r}, got epsilon = None: without a budget, delta would do nothing. "
@@ -135,24 +144,27 @@ def run(
         distributed.check_whole(problem)
     spread = None if mesh is None else mesh_of(mesh, problem.m)
     devices = 1 if spread is None else spread.size
+    origin = provenance(key_data(typed_key(key)), algorithm=algorithm, problem=problem, network=network)
     algorithm = check_run(algorithm, problem, network, steps, every, stop, devices)
     chosen = default_metrics(problem) if metrics is None else resolve(metrics, problem)
     guarantee = algorithm.privacy(problem)
     limit = None if epsilon is None else release_limits(algorithm, problem, epsilon=epsilon, delta=delta)
     before = Checkpoint.of(resume) if isinstance(resume, Result) else resume
     most = None if limit is None else jnp.asarray(np.minimum(limit, 2**31 - 1), jnp.int32)
-    setting = loop.setting(algorithm, problem, network, stop, typed_key(key), most)
+    largest = None if diverged_above is None else jnp.asarray(diverged_above, problem.dtype)
+    setting = loop.setting(algorithm, problem, network, stop, typed_key(key), most, largest)
     steps, every = int(steps), int(every)
     if before is not None:
         names = [metric.__name__ for metric in chosen]
-        before.check(ledger_of(algorithm, problem), key_data(setting.key), steps, names)
+        before.check(ledger_of(algorithm, problem), key_data(setting.key), steps, names, origin)
     keeper = Keeper(checkpoint, checkpoint_every, resumed=before is not None)
+    alarm = Alarm(None if checkpoint is None or checkpoint_minutes is None else 60 * checkpoint_minutes)
     records = max(1, min(int(chunk), keeper.every) // every)
     check_counters(network, min(records * every, steps))
     shown = Progress() if progress and distributed.leads() else nullcontext()
     clock = Clock(None if before is None else Spent(before.seconds, before.compile_seconds))
     warned = () if before is None else before.warnings
-    with distributed.watched(), shown as bar:
+    with distributed.watched(), shown as bar, keeper:
         callbacks = [*callbacks, bar] if bar else callbacks
         setting, layout = (setting, None) if spread is None else placed(setting, spread)
         algorithm, carry, first = loop.start(setting, chosen, layout)
@@ -167,7 +179,7 @@ def run(
             check_unspent(np.asarray(released), limit, epsilon)
         done, over = int(carry.rounds), int(carry.bad_node) != loop.NOWHERE
 
-        def outcome(carry: loop.Carry, interrupted: bool) -> Result:
+        def outcome(carry: loop.Carry, cut: Cut | None) -> Result:
             """Where the run is now, with all nodes' rows on the host."""
             here = setting
             if layout is not None:
@@ -175,12 +187,14 @@ def run(
                 here = replace(setting, algorithm=layout.whole(layout.algorithm, setting.algorithm))
             params = here.algorithm.params(carry.state)
             spent = clock.read()
-            return assemble(here, params, carry, tally, spent, problem, network, steps, guarantee, interrupted, warned)
+            return assemble(here, params, carry, tally, spent, problem, network, steps, guarantee, origin, cut, warned)
 
         keeper.start(done)
         end = np.int32(steps) if layout else jnp.int32(steps)
+        cut: Cut | None = None
+        deadline.start()
         with Interruption() as interruption:
-            while done < steps and not over and not interruption.asked:
+            while done < steps and not over and cut is None:
                 carry, rows = loop.advance(carry, setting, end, every, records, chosen, layout)
                 tally.add(rows.rounds, rows.metrics, rows.counts)
                 flags = (carry.rounds, carry.stopped, carry.spent, carry.bad_node)
@@ -189,13 +203,14 @@ def run(
                 try:
                     _call(callbacks, done, steps, tally.rows[-1], partial(_rows_of, algorithm, carry.state, layout))
                 except KeyboardInterrupt:
-                    interruption.asked = True
-                interruption.asked = distributed.agreed(interruption.asked)
-                if keeper.due(done) and bad == loop.NOWHERE:
-                    keeper.keep(outcome(carry, True))
-        result = outcome(jax.block_until_ready(carry), interruption.asked)
-        if result.diverged is None:
-            keeper.keep(result)
+                    interruption.asked = "interrupted"
+                wish = interruption.asked or ("time limit" if deadline.too_late() else None)
+                wish = _WISHES[distributed.highest(_WISHES.index(wish or ("keep" if alarm.rings() else None)))]
+                cut = None if wish == "keep" else wish
+                if (keeper.due(done) or wish == "keep") and bad == loop.NOWHERE and done < steps:
+                    keeper.keep(outcome(carry, "interrupted"))
+        result = outcome(jax.block_until_ready(carry), cut)
+        keeper.end(result)
     return result
 
 

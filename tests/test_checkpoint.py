@@ -50,7 +50,7 @@ def check_same(one: jdfl.Result, other: jdfl.Result) -> None:
 def test_a_resumed_run_is_the_unbroken_one_bit_for_bit(row: Row, tmp_path):
     whole, part = go(row.algorithm, 11), go(row.algorithm, 5)
     assert part.history["round"].tolist() == [0, 2, 4, 5]
-    path = Checkpoint.of(part).write(tmp_path / "state.npz")
+    path = Checkpoint.of(part).write(tmp_path / "checkpoints")
     check_same(go(row.algorithm, 11, resume=part), whole)
     check_same(go(row.algorithm, 11, resume=read_checkpoint(path, row.algorithm, problem, network)), whole)
 
@@ -64,7 +64,7 @@ class CutError(Exception):
 
 @pytest.mark.parametrize(("chunk", "kept"), [(3, 6), (50, 4)])
 def test_a_run_that_is_cut_off_goes_on_from_its_last_checkpoint(tmp_path, chunk, kept):
-    path = tmp_path / "state.npz"
+    path = tmp_path / "checkpoints"
 
     def cut(snapshot):
         if snapshot.rounds > 6:
@@ -84,7 +84,7 @@ def test_a_checkpoint_has_no_say_in_a_run(tmp_path):
 
 
 def test_a_run_that_diverges_leaves_the_checkpoint_before(tmp_path):
-    path, wild = tmp_path / "state.npz", jdfl.DPSGD(lr=1e12)
+    path, wild = tmp_path / "checkpoints", jdfl.DPSGD(lr=1e12)
     result = run(wild, steps=30, checkpoint=path, checkpoint_every=1)
     assert result.diverged is not None
     assert read_checkpoint(path, wild, problem, network).rounds == result.rounds - 1
@@ -155,7 +155,7 @@ def test_noise_after_resuming_is_fresh():
 def test_a_file_is_the_run_wherever_it_is_read(tmp_path):
     part = go(PRIVATE, 4)
     folder = write_run(tmp_path / "run", "", part)
-    told = read_checkpoint(folder / "state.npz", PRIVATE, problem, network)
+    told = read_checkpoint(folder / "checkpoints", PRIVATE, problem, network)
     assert told.ledger.as_dict() == Ledger.of(part.guarantee, part.releases, part.records).as_dict()
     assert told.ledger.releases.tolist() == [4] * problem.m
     assert (told.rounds, tuple(told.key), told.sums) == (4, part.key, part.sums)
@@ -180,7 +180,7 @@ def test_optimizers_in_half_precision_come_back(tmp_path):
     algorithm = jdfl.DPSGD(lr=0.02, optimizer=halves)
     part, whole = go(algorithm, 3), go(algorithm, 6)
     assert jnp.bfloat16 in [leaf.dtype for leaf in jax.tree.leaves(part.state)]
-    path = Checkpoint.of(part).write(tmp_path / "state.npz")
+    path = Checkpoint.of(part).write(tmp_path / "checkpoints")
     check_same(go(algorithm, 6, resume=read_checkpoint(path, algorithm, problem, network)), whole)
 
 
@@ -259,7 +259,7 @@ def test_a_past_with_other_observers_is_refused(part):
 
 def test_warnings_of_the_past_stay(part, tmp_path):
     """What the first rounds did stays said, be it of the algorithm or of the stop rule that ended them."""
-    path = tmp_path / "state.npz"
+    path = tmp_path / "checkpoints"
     past = replace(part, guarantee=replace(part.guarantee, warnings=("a",)), privacy_warnings=("b",))
     assert jdfl.account(past).warnings == ("a", "b")
     Checkpoint.of(past).write(path)
@@ -299,9 +299,9 @@ def test_runs_without_a_state_are_refused():
 
 
 def test_another_runs_state_is_refused(part, tmp_path):
-    path = Checkpoint.of(part).write(tmp_path / "state.npz")
+    path = Checkpoint.of(part).write(tmp_path / "checkpoints")
     small, shapes = regression(n=9), r"float32\[6, 9\], got float32\[6, 20\].*Resume with the algorithm"
-    with pytest.raises(ValueError, match=shapes):
+    with pytest.raises(ValueError, match=r"problem\.data\.0: was float32\[6, 8, 20\] \w+, is float32\[6, 8, 9\]"):
         jdfl.run(PRIVATE, small, network, key=3, steps=11, metrics=FEW, resume=part)
     with pytest.raises(ValueError, match=shapes):
         read_checkpoint(path, PRIVATE, small, network)
@@ -317,7 +317,7 @@ def test_another_runs_state_is_refused(part, tmp_path):
 
 def test_another_algorithms_state_is_refused(tmp_path):
     quiet = go(jdfl.DPSGD(lr=0.02), 3)
-    path = Checkpoint.of(quiet).write(tmp_path / "state.npz")
+    path = Checkpoint.of(quiet).write(tmp_path / "checkpoints")
     words = r"the run that is resumed|Resume with the algorithm"
     for other in (
         jdfl.LocalOnly(lr=0.02),  # no messages
@@ -330,3 +330,25 @@ def test_another_algorithms_state_is_refused(tmp_path):
     for other in (jdfl.LocalOnly(lr=0.02), jdfl.DSGT(lr=0.02)):
         with pytest.raises(ValueError, match=words):
             go(other, 6, resume=read_checkpoint(path, other, problem, network))
+
+
+def test_other_settings_are_refused_with_the_difference(part, tmp_path):
+    path = Checkpoint.of(part).write(tmp_path / "checkpoints")
+    other = PRIVATE.replace(lr=0.03)
+    for memory in (part, read_checkpoint(path, other, problem, network)):
+        with pytest.raises(ValueError, match=r"resumed\. algorithm\.lr: was 0\.02, is 0\.03\. Resume with"):
+            jdfl.run(other, problem, network, key=3, steps=11, metrics=FEW, resume=memory)
+    changed = problem.replace(data=(problem.data[0].at[1, 2, 3].add(1e-3), problem.data[1]))
+    with pytest.raises(ValueError, match=r"resumed\. problem\.data\.0: was float32\[6, 8, 20\] (\w+), is (?!.*\1)"):
+        jdfl.run(PRIVATE, changed, network, key=3, steps=11, metrics=FEW, resume=part)
+
+
+def test_other_code_is_refused_unless_it_is_accepted(part):
+    before = Checkpoint.of(part)
+    assert before.provenance is not None
+    old = replace(before.provenance, versions=before.provenance.versions | {"jax": "0.4.1", "code": "0"})
+    with pytest.raises(ValueError, match=r"code: was 0, is \w+; jax: was 0\.4\.1, is .*--any-version"):
+        jdfl.run(PRIVATE, problem, network, key=3, steps=11, metrics=FEW, resume=replace(before, provenance=old))
+    went = jdfl.run(PRIVATE, problem, network, key=3, steps=11, metrics=FEW, resume=replace(before, provenance=None))
+    assert went.rounds == 11
+    same(went, jdfl.run(PRIVATE, problem, network, key=3, steps=11, metrics=FEW))

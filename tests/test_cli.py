@@ -342,7 +342,7 @@ def test_a_run_that_is_cut_off_leaves_what_it_needs_to_go_on(capsys, monkeypatch
     monkeypatch.setattr(cli.run, "write_run", killed)
     with pytest.raises(MemoryError):
         main(["run", *TINY, *often, *quiet])
-    assert sorted(file.name for file in wrote[0].iterdir()) == ["config.yaml", "state.npz"]
+    assert sorted(file.name for file in wrote[0].iterdir()) == ["config.yaml", "checkpoints"]
     monkeypatch.setattr(cli.run, "write_run", at_end)
     assert main(["run", "--resume", str(wrote[0]), "--steps", "9", *often, "--quiet"]) == 0
     assert main(["run", *TINY, *quiet, "--steps", "9"]) == 0

@@ -31,7 +31,7 @@ def hidden(folder: Path) -> list[str]:
 
 def test_a_run_directory_holds_everything(result, tmp_path):
     folder = write_run(tmp_path / "a" / "run", "steps: 12\n", result, draw=report.figure)
-    assert sorted(path.name for path in folder.iterdir()) == sorted([*FILES, "figure.png", "state.npz"])
+    assert sorted(path.name for path in folder.iterdir()) == sorted([*FILES, "figure.png", "checkpoints"])
     assert (folder / "figure.png").read_bytes().startswith(b"\x89PNG")
     run = read_run(folder)
     assert run.config_yaml == "steps: 12\n"

@@ -1,5 +1,6 @@
 """How a run goes and where it ends."""
 
+import re
 import signal
 import threading
 
@@ -184,9 +185,11 @@ def test_runs_in_other_threads():
 @pytest.mark.parametrize("bad", [[np.nan], [np.inf], [-np.inf], [np.inf, -np.inf]], ids=str)
 def test_every_number_that_is_not_finite_is_found(bad):
     w = np.full((3, 5), np.finfo(np.float32).max, np.float32)  # finite, if only just
-    assert int(jax.jit(loop._first_bad)(w)) == loop.NOWHERE
+    first_bad = jax.jit(lambda w, largest=None: loop._first_bad(Gossip(), w, largest))
+    assert int(first_bad(w)) == loop.NOWHERE
+    assert int(first_bad(w, np.float32(1e30))) == 0
     w[1, 1 : 1 + len(bad)] = bad
-    assert int(jax.jit(loop._first_bad)(w)) == 1
+    assert int(first_bad(w)) == 1
 
 
 @pytest.mark.parametrize(("every", "chunk"), [(1, 1), (5, 50), (1, 3)])
@@ -222,9 +225,11 @@ def test_ceps_that_diverges_keeps_what_was_finite(fields):
     assert result.diverged is not None
     assert result.diverged[0] == result.rounds == result.history["round"].iloc[-1] < 100
     node = result.diverged[1]
-    finite = np.isfinite(result.params).all(axis=1)
-    assert finite[:node].all()
-    assert not finite[node]
+    w, u = (np.isfinite(rows).all(axis=1) for rows in (result.state.w, result.state.u))
+    assert (w & u)[:node].all()
+    assert not (w & u)[node]
+    named = set(re.findall(r"\b[wu]\b", result.reason))
+    assert named == {name for name, rows in (("w", w), ("u", u)) if not rows[node]}
     assert all(np.isfinite(value) for value in result.final.values())  # infinity is not a final value either
 
 

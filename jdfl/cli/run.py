@@ -99,7 +99,7 @@ def run(config: RunConfig, options: Options) -> int:
     if options.resume is not None:
         checks.one_of((1,), "A run is resumed with its own seed.", repeats=options.repeats)
         resume = read_checkpoint(
-            options.resume / "state.npz", planned(algorithm, problem, network, config.steps), problem, network
+            options.resume / "checkpoints", planned(algorithm, problem, network, config.steps), problem, network
         )
     told: list[dict[str, Any]] = []
     status = 0
@@ -107,7 +107,7 @@ def run(config: RunConfig, options: Options) -> int:
         one = dataclasses.replace(config, seed=seed)
         name = f"{config.algorithm.kind}-{problem.name}-seed{seed}"
         folder = new_run_folder(options.out, name) if distributed.leads() else None
-        checkpoint = None if options.checkpoint_every is None else (folder or options.out) / "state.npz"
+        checkpoint = None if options.checkpoint_every is None else (folder or options.out) / "checkpoints"
         if folder is not None and checkpoint is not None:
             (folder / "config.yaml").write_text(to_yaml(one), encoding="utf-8")
         try:
@@ -153,7 +153,7 @@ def run(config: RunConfig, options: Options) -> int:
 def _discard(folder: Path) -> None:
     """Remove the folder of a run that left nothing; `write_run` leaves all or nothing, and a checkpoint stays."""
     with contextlib.suppress(OSError):
-        if not (folder / "state.npz").exists():
+        if not (folder / "checkpoints").exists():
             (folder / "config.yaml").unlink(missing_ok=True)
         folder.rmdir()
 

@@ -1,0 +1,181 @@
+"""Numbered snapshots in a folder, each whole or not there, written while the program goes on (Orbax).
+
+The arrays lie one behind the other, with their SHA-256, so that what was damaged later is told from what was written.
+"""
+
+import functools
+import hashlib
+import importlib
+import logging
+import math
+import shutil
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import jax
+import numpy as np
+
+if TYPE_CHECKING:
+    import orbax.checkpoint as ocp
+
+_PART = 2**30  # bytes of an array in storage
+_KEPT = 2  # the newest, and the one before, should the newest be damaged
+
+
+class Snapshot(NamedTuple):
+    """What `write` was given."""
+
+    number: int
+    arrays: dict[str, np.ndarray]
+    told: dict[str, Any]
+
+
+class Writer:
+    """Writes snapshots into a folder, which is made with the first; to be closed."""
+
+    def __init__(self, folder: str | Path) -> None:
+        self.folder = Path(folder).absolute()
+        self._manager: ocp.CheckpointManager | None = None
+
+    def write(self, number: int, arrays: Mapping[str, np.ndarray], told: Mapping[str, Any]) -> None:
+        """Begin to write; snapshots with this and higher numbers, which a past run has left, are removed first.
+
+        `told` is plain data for JSON. The arrays may change as soon as this returns. Raises OSError where this cannot
+        be written, or what was begun before.
+        """
+        self.finish()
+        about = {name: [str(array.dtype), list(array.shape)] for name, array in arrays.items()}
+        content = np.concatenate([_bytes(array) for array in arrays.values()])
+        parts = [content[start : start + _PART] for start in range(0, content.size, _PART)]
+        ocp = _orbax()
+        items = ocp.args.Composite(
+            parts=ocp.args.StandardSave(parts),
+            told=ocp.args.JsonSave({"told": dict(told), "arrays": about, "sha256": _checksum(content)}),
+        )
+        with _Writing(self.folder):
+            if self._manager is None:
+                self._manager = _manager(self.folder)
+            for old in self._manager.all_steps():
+                if old >= number:
+                    self._manager.delete(old)
+            self._manager.save(number, args=items, force=True)
+
+    def finish(self) -> None:
+        """Wait until all is written; OSError where it cannot be."""
+        if self._manager is not None:
+            with _Writing(self.folder):
+                self._manager.wait_until_finished()
+
+    def close(self) -> None:
+        """`finish`, and end the threads."""
+        try:
+            self.finish()
+        finally:
+            if self._manager is not None:
+                self._manager.close()
+                self._manager = None
+
+
+class _Writing:
+    """Whatever fails inside is an OSError that names the folder; what was half written is removed."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        if not isinstance(error, Exception):
+            return
+        for partial in self.folder.glob("*orbax-checkpoint-tmp*"):
+            shutil.rmtree(partial, ignore_errors=True)
+        words = " ".join(str(error).split())[:300]
+        raise OSError(f"Could not write a checkpoint into {self.folder}: {words}") from error
+
+
+def newest(folder: str | Path) -> int | None:
+    """The number of the newest snapshot; None where there is none."""
+    numbers = _numbers(Path(folder))
+    return numbers[-1] if numbers else None
+
+
+def read(folder: str | Path) -> Snapshot:
+    """The newest snapshot that is whole; those that are damaged are warned of.
+
+    Raises FileNotFoundError where there is none, ValueError where all are damaged.
+    """
+    folder = Path(folder).absolute()
+    numbers = _numbers(folder)
+    if not numbers:
+        raise FileNotFoundError(
+            f"Expected a checkpoint at {folder}, found none. Give the folder `checkpoints` in a run's folder."
+        )
+    damage = ""
+    for number in reversed(numbers):
+        try:
+            found = _read(folder, number)
+        except Exception as error:  # storage formats, compressed streams and JSON each fail in ways of their own
+            damage = damage or f"{folder / str(number)}: {' '.join(str(error).split())[:300] or repr(error)}"
+            continue
+        if damage:
+            warnings.warn(f"A checkpoint is damaged, and the one before it is taken: {damage}", stacklevel=2)
+        return found
+    raise ValueError(f"Expected a checkpoint at {folder}, got one that cannot be read. {damage}")
+
+
+def _numbers(folder: Path) -> list[int]:
+    """Of the snapshots that are there, from the oldest to the newest; what was not finished has another name."""
+    return sorted(int(one.name) for one in folder.iterdir() if one.name.isdecimal()) if folder.is_dir() else []
+
+
+def _read(folder: Path, number: int) -> Snapshot:
+    ocp = _orbax()
+    handler = ocp.CompositeCheckpointHandler(parts=ocp.StandardCheckpointHandler(), told=ocp.JsonCheckpointHandler())
+    with ocp.Checkpointer(handler, multiprocessing_options=_alone("read")) as reader:
+        items = ocp.args.Composite(parts=ocp.args.StandardRestore(), told=ocp.args.JsonRestore())
+        found = reader.restore(folder / str(number), args=items)
+    content, told = np.concatenate(found.parts), found.told
+    if _checksum(content) != told["sha256"]:
+        raise ValueError("its arrays are not those that were written")
+    arrays, start = {}, 0
+    for name, (kind, shape) in told["arrays"].items():
+        size = np.dtype(kind).itemsize * math.prod(shape)
+        arrays[name] = content[start : start + size].view(kind).reshape(shape)
+        start += size
+    return Snapshot(number, arrays, told["told"])
+
+
+@functools.cache
+def _orbax() -> Any:
+    """The library, which takes most of a second to import, when it is first needed."""
+    orbax = importlib.import_module("orbax.checkpoint")
+    logging.getLogger("absl").addFilter(lambda record: "orbax" not in record.pathname)  # what fails is raised here
+    return orbax
+
+
+def _bytes(array: np.ndarray) -> np.ndarray:
+    return np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+
+
+def _checksum(content: np.ndarray) -> str:
+    return hashlib.sha256(content.data).hexdigest()
+
+
+def _alone(purpose: str) -> Any:
+    """Of several processes, this one acts alone."""
+    here = jax.process_index()
+    return _orbax().options.MultiprocessingOptions(here, {here}, f"jdfl-{purpose}")
+
+
+def _manager(folder: Path) -> "ocp.CheckpointManager":
+    options = _orbax().CheckpointManagerOptions(
+        max_to_keep=_KEPT,
+        cleanup_tmp_directories=True,
+        enable_async_checkpointing=True,
+        multiprocessing_options=_alone("write"),
+        create=False,
+    )
+    folder.mkdir(parents=True, exist_ok=True)
+    return _orbax().CheckpointManager(folder, options=options)

@@ -1,0 +1,180 @@
+"""Snapshots on disk: what was written comes back, whole, or the one before, or it is told."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import jax
+import ml_dtypes
+import numpy as np
+import pytest
+
+import jdfl
+from jdfl import storage
+from jdfl.checkpoint import Checkpoint, read_checkpoint
+from tests.toy import FEW, network, problem
+
+NOISY = jdfl.Gradients(clip=1.0, mechanism=jdfl.Gaussian(0.5), batch=3, sampling="poisson")
+PRIVATE = jdfl.DPSGD(lr=0.02, gradients=NOISY)
+ARRAYS = {
+    "none": np.zeros((0, 3)),
+    "one": np.float32(3.5) * np.ones(()),
+    "whole": np.arange(5, dtype=np.uint64) + 2**63,
+    "half": np.ones((3, 2), ml_dtypes.bfloat16) / 3,
+    "flags": np.array([True, False]),
+    "columns": np.asfortranarray(np.arange(6.0).reshape(2, 3)),
+    "odd": np.array([np.nan, np.inf, -0.0], np.float16),
+}
+
+
+@pytest.fixture
+def writer(tmp_path):
+    writer = storage.Writer(tmp_path / "deep" / "snapshots")
+    yield writer
+    writer.close()
+
+
+@pytest.fixture(scope="module")
+def part() -> jdfl.Result:
+    """The first rounds of a private run."""
+    return jdfl.run(PRIVATE, problem, network, key=3, steps=5, every=2, metrics=FEW)
+
+
+def numbers(folder: Path) -> set[str]:
+    return {one.name for one in folder.iterdir()}
+
+
+def read(folder: Path) -> Checkpoint:
+    return read_checkpoint(folder, PRIVATE, problem, network)
+
+
+def damage(folder: Path, change) -> None:
+    """Change the content of every file that holds some."""
+    for file in folder.rglob("*"):
+        if file.is_file() and (content := file.read_bytes()):
+            file.write_bytes(change(content))
+
+
+def test_what_is_written_comes_back(writer):
+    writer.write(7, ARRAYS, {"words": ["a", None], "odd": float("inf")})
+    writer.finish()
+    found = storage.read(writer.folder)
+    assert (found.number, found.told) == (7, {"words": ["a", None], "odd": float("inf")})
+    assert list(found.arrays) == list(ARRAYS)
+    for name, array in ARRAYS.items():
+        assert found.arrays[name].dtype == array.dtype
+        assert found.arrays[name].shape == array.shape
+        assert found.arrays[name].tobytes() == array.tobytes()
+
+
+def test_arrays_may_change_while_they_are_written(writer):
+    x = np.zeros(2_000_000)
+    writer.write(1, {"x": x}, {})
+    x[:] = 1
+    writer.finish()
+    assert not storage.read(writer.folder).arrays["x"].any()
+
+
+def test_the_two_newest_are_kept_and_a_past_that_is_written_anew_goes(writer):
+    for number in (10, 20, 30):
+        writer.write(number, ARRAYS, {})
+    writer.finish()
+    assert numbers(writer.folder) == {"20", "30"}
+    assert storage.newest(writer.folder) == 30
+    writer.write(20, ARRAYS, {"again": True})
+    writer.finish()
+    assert numbers(writer.folder) == {"20"}
+    assert storage.read(writer.folder).told == {"again": True}
+
+
+def test_folders_without_one_are_told(part, tmp_path):
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "half" / "12.orbax-checkpoint-tmp").mkdir(parents=True)
+    (tmp_path / "file").write_text("12")
+    for name in ("none", "empty", "half", "file"):
+        assert storage.newest(tmp_path / name) is None
+        with pytest.raises(FileNotFoundError, match=rf"{name}, found none. Give the folder `checkpoints`"):
+            read(tmp_path / name)
+
+
+@pytest.mark.parametrize("kind", ["cut", "empty", "flipped"])
+def test_a_damaged_one_is_told_and_the_one_before_taken(writer, kind):
+    change = {
+        "cut": lambda content: content[: len(content) // 2],
+        "empty": lambda content: b"",
+        "flipped": lambda content: content[:-9] + bytes([content[-9] ^ 0xFF]) + content[-8:] if content[8:] else b"",
+    }[kind]
+    writer.write(1, ARRAYS, {"number": 1})
+    writer.write(2, ARRAYS, {"number": 2})
+    writer.finish()
+    damage(writer.folder / "2", change)
+    with pytest.warns(UserWarning, match=r"damaged, and the one before it is taken: .*snapshots/2: "):
+        assert storage.read(writer.folder).told == {"number": 1}
+    damage(writer.folder / "1", change)
+    with pytest.raises(ValueError, match=r"cannot be read\. .*snapshots/2"):
+        storage.read(writer.folder)
+
+
+@pytest.mark.slow
+def test_whatever_byte_is_damaged_it_is_told_or_the_same(part, tmp_path):
+    folder = Checkpoint.of(part).write(tmp_path / "checkpoints")
+    good, told = read(folder), 0
+    for file in sorted(one for one in folder.rglob("*") if one.is_file()):
+        whole = file.read_bytes()
+        for place in range(0, len(whole), max(1, len(whole) // 8)):
+            file.write_bytes(whole[:place] + bytes([whole[place] ^ 0xFF]) + whole[place + 1 :])
+            try:
+                found = read(folder)
+            except ValueError:
+                told += 1
+                continue
+            for leaf, like in zip(jax.tree.leaves(found.state), jax.tree.leaves(good.state), strict=True):
+                np.testing.assert_array_equal(leaf, like)
+            assert found.history.equals(good.history)
+            assert (found.ledger.as_dict(), found.key, found.sums) == (good.ledger.as_dict(), good.key, good.sums)
+        file.write_bytes(whole)
+    assert told > 10
+
+
+def test_another_format_is_told(part, tmp_path):
+    arrays, told = Checkpoint.of(part).stored()
+    writer = storage.Writer(tmp_path)
+    writer.write(5, arrays, told | {"format": 1})
+    writer.close()
+    with pytest.raises(ValueError, match=r"format 2, got 1\. Use the same jdfl"):
+        read(tmp_path)
+
+
+def test_a_folder_that_cannot_be_written_is_told(tmp_path):
+    (tmp_path / "file").write_text("")
+    writer = storage.Writer(tmp_path / "file" / "checkpoints")
+    with pytest.raises(OSError, match=r"Could not write a checkpoint into .*file/checkpoints"):
+        writer.write(1, ARRAYS, {})
+
+
+FULL = """
+import resource, signal, sys, warnings
+from jdfl import storage
+import numpy as np
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+writer = storage.Writer(sys.argv[1])
+writer.write(1, {"x": np.ones(3)}, {})
+writer.finish()
+resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))  # as on a disk with so much room
+writer.write(2, {"x": np.random.default_rng(0).random(1_000_000)}, {})
+try:
+    writer.finish()
+except OSError as error:
+    print(error)
+writer.write(3, {"x": np.ones(4)}, {})
+writer.close()
+"""
+
+
+def test_a_full_disk_leaves_what_was_there_and_the_next_is_written(tmp_path):
+    command = [sys.executable, "-c", FULL, str(tmp_path / "checkpoints")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+    assert done.stdout.startswith("Could not write a checkpoint into")
+    assert "Traceback" not in done.stderr
+    assert numbers(tmp_path / "checkpoints") == {"1", "3"}
+    assert storage.read(tmp_path / "checkpoints").arrays["x"].size == 4
