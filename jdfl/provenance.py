@@ -65,9 +65,16 @@ def _versions() -> dict[str, str]:
 
 def _differences(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
     """What both tell and not alike, a line for each."""
-    return [
-        f"{name}: was {before[name]}, is {now[name]}" for name in before if now.get(name, before[name]) != before[name]
-    ]
+    changed = [name for name, text in before.items() if not _same(text, now.get(name, text))]
+    return [f"{name}: was {before[name]}, is {now[name]}" for name in changed]
+
+
+def _same(one: str, other: str) -> bool:
+    """Whether two texts are alike, or numbers that are, in float32."""
+    try:
+        return one == other or np.float32(one) == np.float32(other)
+    except ValueError:
+        return False
 
 
 def _lines(path: str, value: Any) -> Iterator[tuple[str, str]]:

@@ -351,4 +351,4 @@ def test_other_code_is_refused_unless_it_is_accepted(part):
         jdfl.run(PRIVATE, problem, network, key=3, steps=11, metrics=FEW, resume=replace(before, provenance=old))
     went = jdfl.run(PRIVATE, problem, network, key=3, steps=11, metrics=FEW, resume=replace(before, provenance=None))
     assert went.rounds == 11
-    same(went, jdfl.run(PRIVATE, problem, network, key=3, steps=11, metrics=FEW))
+    check_same(went, jdfl.run(PRIVATE, problem, network, key=3, steps=11, metrics=FEW))
