@@ -24,7 +24,7 @@ from jdfl.network.graph import Network
 from jdfl.privacy import Ledger
 from jdfl.problems import Problem
 from jdfl.provenance import Provenance
-from jdfl.result import Result, Tally
+from jdfl.result import Ending, Result, Tally
 
 _FORMAT = 2
 _TOLD = 5  # differences
@@ -46,6 +46,8 @@ class Checkpoint:
     message_bits: dict[str, int]  # size of one message, by channel
     warnings: tuple[str, ...]  # what these rounds did that a guarantee does not cover
     history: pd.DataFrame
+    ending: Ending  # how it came to be there
+    reason: str
     seconds: float
     compile_seconds: float
     provenance: Provenance | None  # None: of whatever code, libraries and settings
@@ -68,6 +70,8 @@ class Checkpoint:
             dict(result.totals.message_bits),
             tuple(dict.fromkeys((*result.guarantee.warnings, *result.privacy_warnings))),
             result.history,
+            result.ending,
+            result.reason,
             result.seconds,
             result.compile_seconds,
             result.provenance,
@@ -91,9 +95,9 @@ class Checkpoint:
                 f"Expected the key of the run that is resumed, {self.key}, got {key}. Leave key as it was; what comes "
                 "next is drawn from it and from the number of the round."
             )
-        if steps <= self.rounds:
+        if steps < self.rounds:
             raise ValueError(
-                f"Expected steps > {self.rounds}, the rounds that are done, got steps = {steps}. It counts all rounds."
+                f"Expected steps >= {self.rounds}, the rounds that are done, got steps = {steps}. It counts all rounds."
             )
         recorded = sorted(set(map(str, self.history.columns)) - set(COUNTS))
         if metrics is not None and sorted(metrics) != recorded:
@@ -173,6 +177,8 @@ class Checkpoint:
             "sums": {name: str(value) for name, value in self.sums.items()},
             "message_bits": self.message_bits,
             "warnings": list(self.warnings),
+            "ending": self.ending,
+            "reason": self.reason,
             "seconds": self.seconds,
             "compile_seconds": self.compile_seconds,
             "provenance": None if self.provenance is None else asdict(self.provenance),
@@ -288,6 +294,8 @@ def read_checkpoint(folder: str | Path, algorithm: Algorithm, problem: Problem, 
         {name: int(value) for name, value in told["message_bits"].items()},
         tuple(str(warning) for warning in told["warnings"]),
         pd.read_parquet(io.BytesIO(held["history"].tobytes())),
+        told["ending"],
+        str(told["reason"]),
         float(told["seconds"]),
         float(told["compile_seconds"]),
         None if told["provenance"] is None else Provenance(**told["provenance"]),

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 LIBRARIES = ("jax", "jaxlib", "numpy", "optax")
@@ -102,7 +103,7 @@ def _lines(path: str, value: Any) -> Iterator[tuple[str, str]]:
 
 def _array(x: Any) -> str:
     """An array's numbers, if they are few, else its type, shape and checksum; on this process's own memory."""
-    if jax.dtypes.issubdtype(x.dtype, jax.dtypes.prng_key):
+    if jnp.issubdtype(x.dtype, jax.dtypes.prng_key):
         x = jax.random.key_data(x)
     if isinstance(x, jax.Array) and not x.is_fully_addressable:
         return f"{x.dtype}{list(x.shape)}"

@@ -3,6 +3,7 @@
 Axes: m nodes, n parameters.
 """
 
+import itertools
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -85,6 +86,7 @@ class Snapshot:
     rounds: int
     steps: int
     row: dict[str, Any]  # the last record
+    rows: list[dict[str, Any]]  # the records since the chunk before; with the first chunk, also of the start
     params: Callable[[], Array]  # a copy [m, n]; call it during the callback, the state is donated afterwards
 
 
@@ -131,6 +133,11 @@ class Tally:
             sums["communications"],
             sums["releases"],
         )
+
+    def since(self, rounds: int) -> list[dict[str, Any]]:
+        """The rows after so many rounds."""
+        later = itertools.takewhile(lambda row: row["round"] > rounds, reversed(self.rows))
+        return list(later)[::-1]
 
     def totals(self) -> Totals:
         """The totals so far."""

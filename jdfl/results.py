@@ -2,21 +2,24 @@
 
     config.yaml        the configuration, as it was given
     environment.json   versions, platform, device
-    metrics.csv        a row per record: round, metrics, totals so far
-    metrics.parquet    the same
+    checkpoints/       where the run stands, for resuming it; not of a run that diverged before there was one
+    metrics.csv        a row per record: round, metrics, totals so far; grows while the run is under way
+    metrics.parquet    the same, when the run has ended
     params.npz         the final parameters, `params` [m, n]
-    checkpoints/       where the run stands, for resuming it; not of a run that diverged
-    summary.json       totals, final metrics, times
-    summary.md         the same in words
+    provenance.json    code, libraries, settings and data, and the hash of it all
     figure.png         metrics against rounds and bytes, where a drawing function was given
+    summary.md         totals, final metrics, times, in words
+    summary.json       the same; it comes last, so that a directory that has it is whole
 
-A directory with its final name is whole: everything is written to a hidden folder beside it, which is then renamed.
+Every file is written beside its place and then moved there, so that none is ever half there.
 """
 
 import json
+import os
 import platform
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -31,7 +34,7 @@ import pandas as pd
 import jdfl
 from jdfl.checkpoint import Checkpoint
 from jdfl.privacy import Accounting
-from jdfl.result import Result
+from jdfl.result import Result, Snapshot
 from jdfl.summary import summary, summary_text
 
 Draw = Callable[[Mapping[str, pd.DataFrame], Path], object]
@@ -42,6 +45,7 @@ FILES = (
     "metrics.csv",
     "metrics.parquet",
     "params.npz",
+    "provenance.json",
     "summary.json",
     "summary.md",
 )
@@ -96,12 +100,62 @@ def write_run(
     partial = folder.parent / f".{folder.name}.{uuid4().hex[:12]}"
     partial.mkdir()
     try:
-        _write(partial, config_yaml, result, draw, delta, accounting)
+        begin_run(partial, config_yaml)
+        if result.state is not None and result.diverged is None:
+            Checkpoint.of(result).write(partial / CHECKPOINTS)
+        end_run(partial, result, draw=draw, delta=delta, accounting=accounting)
         refuse_occupied(folder, overwrite)
         put_in_place(partial, folder)
     finally:
         shutil.rmtree(partial, ignore_errors=True)
     return folder
+
+
+def begin_run(folder: Path, config_yaml: str) -> None:
+    """Write what is known of a run before its first round; a summary that was there is removed."""
+    (folder / "summary.json").unlink(missing_ok=True)
+    with _placed(folder / "config.yaml") as path:
+        path.write_text(config_yaml, encoding="utf-8")
+    _write_json(folder / "environment.json", environment())
+
+
+def end_run(
+    folder: Path, result: Result, *, draw: Draw | None, delta: float | None, accounting: Accounting
+) -> dict[str, Any]:
+    """Write what a run has come to, except for its checkpoint; returns its summary."""
+    with _placed(folder / "metrics.csv") as path:
+        result.history.to_csv(path, index=False)
+    with _placed(folder / "metrics.parquet") as path:
+        result.history.to_parquet(path, index=False)
+    with _placed(folder / "params.npz") as path:
+        np.savez_compressed(path, params=np.asarray(result.params))
+    _write_json(folder / "provenance.json", result.provenance.as_dict())
+    told = summary(result, delta=delta, accounting=accounting)
+    with _placed(folder / "summary.md") as path:
+        path.write_text(summary_text(told), encoding="utf-8")
+    if draw is not None:
+        with _placed(folder / "figure.png") as path:
+            draw({"": result.history}, path)
+    _write_json(folder / "summary.json", told)
+    return told
+
+
+class Onward:
+    """A callback of `jdfl.run` that writes what a run is, when it goes on, and appends its records to metrics.csv."""
+
+    def __init__(self, folder: Path, config_yaml: str, before: pd.DataFrame | None) -> None:
+        self._folder, self._config, self._before, self._began = folder, config_yaml, before, False
+
+    def __call__(self, snapshot: Snapshot) -> None:
+        """Append what a chunk of rounds brought."""
+        metrics = self._folder / "metrics.csv"
+        if not self._began:  # not earlier: what was there before stays as it is if the run is refused
+            begin_run(self._folder, self._config)
+            with _placed(metrics) as path:
+                (pd.DataFrame(snapshot.rows) if self._before is None else self._before).to_csv(path, index=False)
+        if snapshot.rows and (self._began or self._before is not None):
+            pd.DataFrame(snapshot.rows).to_csv(metrics, mode="a", index=False, header=False)
+        self._began = True
 
 
 def refuse_occupied(folder: Path, overwrite: bool) -> None:
@@ -112,28 +166,6 @@ def refuse_occupied(folder: Path, overwrite: bool) -> None:
                                   "Choose another name, or pass overwrite=True to replace it.")  # fmt: skip
     elif folder.exists():
         raise FileExistsError(f"Expected a folder at {folder}, got a file. Choose another name.")
-
-
-def _write(
-    folder: Path,
-    config_yaml: str,
-    result: Result,
-    draw: Draw | None,
-    delta: float | None,
-    accounting: Accounting,
-) -> None:
-    (folder / "config.yaml").write_text(config_yaml, encoding="utf-8")
-    _write_json(folder / "environment.json", environment())
-    result.history.to_csv(folder / "metrics.csv", index=False)
-    result.history.to_parquet(folder / "metrics.parquet", index=False)
-    np.savez_compressed(folder / "params.npz", params=np.asarray(result.params))
-    if result.state is not None and result.diverged is None:
-        Checkpoint.of(result).write(folder / CHECKPOINTS)
-    told = summary(result, delta=delta, accounting=accounting)
-    _write_json(folder / "summary.json", told)
-    (folder / "summary.md").write_text(summary_text(told), encoding="utf-8")
-    if draw is not None:
-        draw({"": result.history}, folder / "figure.png")
 
 
 def put_in_place(partial: Path, folder: Path) -> None:
@@ -153,9 +185,13 @@ def put_in_place(partial: Path, folder: Path) -> None:
 
 
 def read_run(folder: str | Path) -> Run:
-    """Read a run directory back. FileNotFoundError names what is missing in a folder that is not one."""
+    """Read a run directory back. FileNotFoundError names what is missing in a folder that is not one, or not yet."""
     folder = Path(folder)
     missing = [name for name in FILES if not (folder / name).is_file()]
+    if "summary.json" in missing and "config.yaml" not in missing:
+        raise FileNotFoundError(
+            f"Expected a finished run at {folder}, found one that was cut off. Go on with it: jdfl resume {folder}"
+        )
     if missing:
         raise FileNotFoundError(f"Expected a run directory at {folder}, found no {', '.join(missing)} in it.")
     with np.load(folder / "params.npz", allow_pickle=False) as arrays:
@@ -188,4 +224,18 @@ def environment() -> dict[str, Any]:
 
 
 def _write_json(path: Path, data: Any) -> None:
-    path.write_text(json.dumps(data, indent=2, allow_nan=False, default=str) + "\n", encoding="utf-8")
+    with _placed(path) as place:
+        place.write_text(json.dumps(data, indent=2, allow_nan=False, default=str) + "\n", encoding="utf-8")
+
+
+@contextmanager
+def _placed(path: Path) -> Iterator[Path]:
+    """Where to write a file that is then moved to `path`, once it is on the disk."""
+    partial = path.with_name(f".{uuid4().hex[:12]}.{path.name}")
+    try:
+        yield partial
+        with partial.open("rb+") as file:
+            os.fsync(file.fileno())
+        os.replace(partial, path)
+    finally:
+        partial.unlink(missing_ok=True)

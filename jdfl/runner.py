@@ -1,6 +1,6 @@
 """Runs an algorithm: checks, a jitted start, chunks of rounds on the device, totals and words on the host."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
@@ -107,7 +107,7 @@ def run(
     `progress` shows a bar where stderr is a terminal.
 
     `resume` goes on from a finished run, or from what `read_checkpoint` gives, with the same key: the outcome is that
-    of a run that was never interrupted. `steps` counts all rounds.
+    of a run that was never interrupted. `steps` counts all rounds; with as many as are done, it is that run's result.
 
     `epsilon` is a budget: the run ends before the round whose releases would take some node beyond (epsilon, delta);
     what went before is kept. `delta` is as for `account`, and goes with `epsilon` only.
@@ -133,8 +133,13 @@ def run(
     """
     deadline = Deadline(max_seconds)
     checks.whole(1, chunk=chunk)
-    limits = {"max_seconds": max_seconds, "checkpoint_minutes": checkpoint_minutes, "diverged_above": diverged_above}
-    checks.positive(**{name: limit for name, limit in limits.items() if limit is not None})
+    for name, limit in (
+        ("max_seconds", max_seconds),
+        ("checkpoint_minutes", checkpoint_minutes),
+        ("diverged_above", diverged_above),
+    ):
+        if limit is not None:
+            checks.positive("None means without.", **{name: limit})
     if delta is not None and epsilon is None:
         raise ValueError(
             f"Expected epsilon beside delta = {delta!r}, got epsilon = None: without a budget, delta would do nothing. "
@@ -190,6 +195,7 @@ def run(
             return assemble(here, params, carry, tally, spent, problem, network, steps, guarantee, origin, cut, warned)
 
         keeper.start(done)
+        seen = -1 if before is None else done
         end = np.int32(steps) if layout else jnp.int32(steps)
         cut: Cut | None = None
         deadline.start()
@@ -201,7 +207,9 @@ def run(
                 done, stopped, spent, bad = map(int, jax.device_get(flags))
                 over = bool(stopped or spent) or bad != loop.NOWHERE
                 try:
-                    _call(callbacks, done, steps, tally.rows[-1], partial(_rows_of, algorithm, carry.state, layout))
+                    params = partial(_rows_of, algorithm, carry.state, layout)
+                    _call(callbacks, Snapshot(done, steps, tally.rows[-1], tally.since(seen), params))
+                    seen = done
                 except KeyboardInterrupt:
                     interruption.asked = "interrupted"
                 wish = interruption.asked or ("time limit" if deadline.too_late() else None)
@@ -210,6 +218,8 @@ def run(
                 if (keeper.due(done) or wish == "keep") and bad == loop.NOWHERE and done < steps:
                     keeper.keep(outcome(carry, "interrupted"))
         result = outcome(jax.block_until_ready(carry), cut)
+        if before is not None and steps == before.rounds:  # there was nothing to do
+            result = replace(result, ending=before.ending, reason=before.reason)
         keeper.end(result)
     return result
 
@@ -227,11 +237,9 @@ def _rows_of(algorithm: Algorithm, state: Any, layout: Layout | None) -> Array:
     return jnp.array(w if layout is None else layout.nodes(w), copy=True)
 
 
-def _call(
-    callbacks: Sequence[Callback], rounds: int, steps: int, row: dict[str, Any], params: Callable[[], Array]
-) -> None:
-    for callback in callbacks:
-        callback(Snapshot(rounds, steps, dict(row), params))
+def _call(callbacks: Sequence[Callback], now: Snapshot) -> None:
+    for callback in callbacks:  # each has rows of its own
+        callback(replace(now, row=dict(now.row), rows=[dict(row) for row in now.rows]))
 
 
 def check_counters(network: Network, rounds: int) -> None:

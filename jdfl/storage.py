@@ -24,7 +24,7 @@ _PART = 2**30  # bytes of an array in storage
 _KEPT = 2  # the newest, and the one before, should the newest be damaged
 
 
-class Snapshot(NamedTuple):
+class Stored(NamedTuple):
     """What `write` was given."""
 
     number: int
@@ -101,7 +101,7 @@ def newest(folder: str | Path) -> int | None:
     return numbers[-1] if numbers else None
 
 
-def read(folder: str | Path) -> Snapshot:
+def read(folder: str | Path) -> Stored:
     """The newest snapshot that is whole; those that are damaged are warned of.
 
     Raises FileNotFoundError where there is none, ValueError where all are damaged.
@@ -130,7 +130,7 @@ def _numbers(folder: Path) -> list[int]:
     return sorted(int(one.name) for one in folder.iterdir() if one.name.isdecimal()) if folder.is_dir() else []
 
 
-def _read(folder: Path, number: int) -> Snapshot:
+def _read(folder: Path, number: int) -> Stored:
     ocp = _orbax()
     handler = ocp.CompositeCheckpointHandler(parts=ocp.StandardCheckpointHandler(), told=ocp.JsonCheckpointHandler())
     with ocp.Checkpointer(handler, multiprocessing_options=_alone("read")) as reader:
@@ -144,7 +144,7 @@ def _read(folder: Path, number: int) -> Snapshot:
         size = np.dtype(kind).itemsize * math.prod(shape)
         arrays[name] = content[start : start + size].view(kind).reshape(shape)
         start += size
-    return Snapshot(number, arrays, told["told"])
+    return Stored(number, arrays, told["told"])
 
 
 @functools.cache

@@ -1,6 +1,7 @@
 """`jdfl account`: the numbers of releases, plans and finished runs, and private runs that are resumed."""
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -134,9 +135,9 @@ def test_a_plan_is_what_the_run_says_afterwards(tell, capsys, tmp_path, flags):
     assert main(["account", "--run", str(folder), "--algorithm.mechanism.multiplier", "30"]) == 2
     assert "Expected the noise of the run" in capsys.readouterr().err
     assert main(["account", "--run", str(folder), "--epsilon", "1"]) == 2
-    (folder / "state.npz").unlink()
+    shutil.rmtree(folder / "checkpoints")
     assert main(["account", "--run", str(folder)]) == 2
-    assert "state.npz" in capsys.readouterr().err
+    assert "checkpoints, found none" in capsys.readouterr().err
 
 
 def test_warnings_of_a_run_are_kept_in_its_folder(tell):
@@ -172,10 +173,10 @@ def test_a_calibrated_run_keeps_its_noise_and_goes_on(tell, flags):
     assert config.algorithm.mechanism.multiplier == report["noise_multiplier"]
     assert config.privacy.epsilon == 2
 
-    spent = tell(f"run --resume {first['folder']} --steps 12")
+    spent = tell(f"resume {first['folder']} --steps 12")
     assert spent["ending"] == "budget"
     assert spent["privacy"]["report"]["epsilon"] <= 2
-    longer = tell(f"run --resume {first['folder']} --steps 12 --privacy.epsilon 10")
+    longer = tell(f"resume {first['folder']} --steps 12 --privacy.epsilon 10")
     told = longer["privacy"]["report"]
     assert (longer["ending"], longer["rounds"]) == ("steps", 12)
     assert told["noise_multiplier"] == report["noise_multiplier"]
@@ -216,18 +217,26 @@ def test_what_cannot_be_reported_is_refused_before_the_run(refuse, tmp_path, mon
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ("--steps 6", "steps > 6"),
+        ("", "--steps above the 6 rounds that are done, got 6"),
+        ("--steps 5", "steps >= 6"),
         ("--steps 9 --seed 5", "key"),
         ("--steps 9 --algorithm.mechanism.multiplier 4", "Expected the noise of the run"),
+        ("--steps 9 --algorithm.lr 0.02", "algorithm.lr: was 0.01, is 0.02"),
+        ("--steps 9 --network ring", "network.graph.senders: was int32[4, 3]"),
         ("--steps 9 --problem.n 21", "float32[4, 21]"),
-        ("--steps 9 --repeats 2", "repeats = 2"),
+        ("--steps 9 --every 2 --algorithm nids", "Expected"),
     ],
-    ids=["steps", "seed", "noise", "shapes", "repeats"],
+    ids=["none", "fewer", "seed", "noise", "step length", "network", "shapes", "method"],
 )
 def test_a_run_is_not_resumed_as_another(refuse, before, options, words):
-    assert words in refuse(f"run --resume {before} {options}")
+    def content() -> dict[Path, bytes]:
+        return {path: path.read_bytes() for path in before.rglob("*") if path.is_file()}
+
+    whole = content()
+    assert words in refuse(f"resume {before} {options}")
+    assert content() == whole
     assert [path.name for path in before.parent.iterdir()] == [before.name]
-    assert not Path("runs").exists() or not list(Path("runs").iterdir())
+    assert not Path("runs").exists()
 
 
 @pytest.fixture(scope="module")
@@ -243,4 +252,5 @@ def before(tmp_path_factory):
 
 
 def test_what_cannot_be_resumed_is_told(refuse):
-    assert "none/config.yaml" in refuse("run --resume none --steps 9")
+    assert "none/config.yaml" in refuse("resume none --steps 9")
+    assert "Expected the folder of a run" in refuse("resume --steps 9")

@@ -4,6 +4,7 @@ import ast
 import inspect
 import json
 import os
+import re
 import stat
 import subprocess
 import sys
@@ -247,7 +248,7 @@ def test_traceback_on_demand(monkeypatch):
 def test_a_run_that_diverges_is_kept_and_status_3(capsys, tmp_path):
     noise = ["--algorithm.mechanism", "gaussian", "--algorithm.mechanism.multiplier", "1e30"]
     assert main(["run", *TINY, *noise, "--algorithm.sensitivity", "1e30"]) == 3
-    assert "non-finite" in capsys.readouterr().err
+    assert re.search(r"node \d has a number that is not finite in \w+ after round", capsys.readouterr().err)
     (folder,) = folders(tmp_path)
     assert read_run(folder).summary["ending"] == "diverged"
 
@@ -270,7 +271,7 @@ def test_an_interruption_before_the_first_round_leaves_nothing(capsys, tmp_path,
     monkeypatch.setattr(jdfl, "run", interrupt)
     assert main(["run", *TINY]) == 130
     assert folders(tmp_path) == []
-    assert capsys.readouterr().err == "jdfl: interrupted; only runs that were finished are kept\n"
+    assert capsys.readouterr().err == "jdfl: interrupted; only runs that have a checkpoint are kept\n"
 
 
 @pytest.mark.parametrize(("command", "work"), [("account", "account_plan"), ("audit", "attacked")])
@@ -288,12 +289,12 @@ def test_progress_shows_on_a_terminal_only(capsys):
     console = Console(force_terminal=True, width=100, stderr=True)
     with Progress(console=console) as progress:
         for rounds in (5, 10):
-            progress(Snapshot(rounds, 10, {"objective": 0.125}, lambda: jax.numpy.zeros((1, 1))))
+            progress(Snapshot(rounds, 10, {"objective": 0.125}, [], lambda: jax.numpy.zeros((1, 1))))
     shown = capsys.readouterr().err
     assert "10/10" in shown
     assert "objective 0.125" in shown
     with Progress() as progress:
-        progress(Snapshot(5, 10, {}, lambda: jax.numpy.zeros((1, 1))))
+        progress(Snapshot(5, 10, {}, [], lambda: jax.numpy.zeros((1, 1))))
     assert capsys.readouterr() == ("", "")
 
 
@@ -328,26 +329,3 @@ def test_warnings_are_one_line(capsys):
     flags += "--algorithm.codec dense"
     assert main(["run", *flags.split()]) == 0
     assert capsys.readouterr().err.startswith("jdfl: warning: The paper's sigma_i makes steps of about 12 / L_i here")
-
-
-def test_a_run_that_is_cut_off_leaves_what_it_needs_to_go_on(capsys, monkeypatch):
-    """Killed, that is: what is written then is not tidied up."""
-    often, quiet = ["--checkpoint-every", "2", "--chunk", "2"], ["--stop", "none", "--quiet"]
-    at_end, wrote = jdfl.results.write_run, []
-
-    def killed(folder, *_, **__):
-        wrote.append(folder)
-        raise MemoryError
-
-    monkeypatch.setattr(cli.run, "write_run", killed)
-    with pytest.raises(MemoryError):
-        main(["run", *TINY, *often, *quiet])
-    assert sorted(file.name for file in wrote[0].iterdir()) == ["config.yaml", "checkpoints"]
-    monkeypatch.setattr(cli.run, "write_run", at_end)
-    assert main(["run", "--resume", str(wrote[0]), "--steps", "9", *often, "--quiet"]) == 0
-    assert main(["run", *TINY, *quiet, "--steps", "9"]) == 0
-    _, resumed, whole = folders(Path())
-    assert read_run(resumed).history.equals(read_run(whole).history)
-    assert main(["run", *TINY, "--quiet", "--checkpoint-every", "0"]) == 2
-    assert "checkpoint_every = 0" in capsys.readouterr().err
-    assert len(folders(Path())) == 3

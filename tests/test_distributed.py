@@ -1,7 +1,7 @@
 """Runs over several processes: mistakes are refused; (slow) the same results, and an end in words if one dies."""
 
-import json
 import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from jdfl import distributed
+from jdfl import distributed, storage
 from jdfl.cli import main
 
 RUN = ["--problem.m", "10", "--algorithm", "d-psgd", "--quiet"]
@@ -47,10 +47,20 @@ def test_one_process_agrees_with_itself():
 
 
 def started(
-    out: Path, steps: int, process: int | None, port: int = 0, slurm: bool = False, more: Sequence[str] = ()
+    out: Path,
+    steps: int,
+    process: int | None,
+    port: int = 0,
+    slurm: bool = False,
+    more: Sequence[str] = (),
+    resume: bool = False,
 ) -> subprocess.Popen:
-    """A process of `jdfl run`, one of two with two devices each or the only one; what it complains of is in a file."""
-    command = [sys.executable, "-m", "jdfl", "run", *RUN, "--out", str(out), "--steps", str(steps), *more]
+    """A process of `jdfl run`, or of `jdfl resume` of the run there, one of two with two devices each or the only one.
+
+    What it complains of is in a file.
+    """
+    does = ["resume", str(out / "run"), "--quiet"] if resume else ["run", *RUN, "--out", str(out)]
+    command = [sys.executable, "-m", "jdfl", *does, "--steps", str(steps), *more]
     environment = dict(os.environ)
     if slurm:
         command += ["--distributed", "--devices", "2"]
@@ -109,7 +119,7 @@ def test_if_one_dies_the_other_ends_and_the_last_checkpoint_goes_on_elsewhere(tm
     try:
         for _ in range(120):
             time.sleep(0.5)
-            if list((tmp_path / "run").glob("*/state.npz")):
+            if list((tmp_path / "run").glob("*/checkpoints/*0")):
                 break
         time.sleep(5)
         assert [process.poll() for process in both] == [None, None]
@@ -121,23 +131,30 @@ def test_if_one_dies_the_other_ends_and_the_last_checkpoint_goes_on_elsewhere(tm
             process.wait()
     assert "lost the others" in complaints(tmp_path / "run", left).read_text()
     (folder,) = (tmp_path / "run").iterdir()
-    with np.load(folder / "state.npz") as arrays:
-        done = json.loads(arrays["told"].tobytes())["rounds"]
+    done = storage.newest(folder / "checkpoints")
+    assert done is not None
     assert done % 50 == 0
-    again, port = ["--resume", str(folder)], free_port()
-    on = [("alone", None, [*again, "--devices", "3"]), ("unbroken", None, ["--every", "10"])]
-    on += [("together", process, again) for process in (0, 1)]
-    all_on = [started(tmp_path / name, done + 15, process, port, more=more) for name, process, more in on]
+    for name in ("alone", "together"):
+        shutil.copytree(folder, tmp_path / name / "run")
+    port = free_port()
+    on = [("alone", None, ["--devices", "3"]), ("unbroken", None, ["--every", "10"])]
+    on += [("together", process, []) for process in (0, 1)]
+    all_on = [
+        started(tmp_path / name, done + 15, process, port, more=more, resume=name != "unbroken")
+        for name, process, more in on
+    ]
     assert [one.wait(timeout=300) for one in all_on] == [0] * 4
     whole = next((tmp_path / "unbroken").iterdir())
     for name in ("alone", "together"):
         resumed = next((tmp_path / name).iterdir())
         tables = (pd.read_csv(run / "metrics.csv") for run in (resumed, whole))
         pd.testing.assert_frame_equal(*tables, check_exact=True)
-        for file in ("params.npz", "state.npz"):
-            with np.load(resumed / file) as one, np.load(whole / file) as other:
-                for array in set(one.files) - {"told"}:  # which has the times in it
-                    np.testing.assert_array_equal(one[array], other[array])
+        with np.load(resumed / "params.npz") as one, np.load(whole / "params.npz") as other:
+            np.testing.assert_array_equal(one["params"], other["params"])
+        one, other = (storage.read(run / "checkpoints").arrays for run in (resumed, whole))
+        assert set(one) == set(other)
+        for array in one:
+            np.testing.assert_array_equal(one[array], other[array])
 
 
 @pytest.mark.parametrize("words", ["RESOURCE_EXHAUSTED: Out of memory", "INTERNAL: connection closed by peer"])

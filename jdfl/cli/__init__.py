@@ -1,4 +1,4 @@
-"""The command line: `jdfl run`, `jdfl compare`, `jdfl account`, `jdfl audit`, `jdfl list`."""
+"""The command line: `jdfl run`, `jdfl resume`, `jdfl compare`, `jdfl account`, `jdfl audit`, `jdfl list`."""
 
 import os
 import sys
@@ -8,7 +8,7 @@ from typing import Any
 
 import jdfl
 from jdfl.catalogue import catalogue
-from jdfl.cli import account, audit, compare, run
+from jdfl.cli import account, audit, compare, resume, run
 from jdfl.distributed import LOST, ProcessLostError
 
 _HELP = """usage: jdfl COMMAND [OPTIONS]
@@ -17,6 +17,7 @@ Decentralized federated learning, all nodes at once.
 
 commands:
   run        run an algorithm on a problem over a network and keep the results
+  resume     go on with a run that was cut off, ended early, or has more rounds to go
   compare    tune several algorithms alike, run them with the same seeds, and keep tables and curves
   account    what a run's releases add up to, or how much noise a target needs; nothing is run
   audit      attack the privacy that an algorithm reports
@@ -34,10 +35,14 @@ environment:
 
 _COMMANDS: dict[str, tuple[Callable[[list[str]], Any], Callable[..., int]]] = {
     "run": (run.parse, run.run),
+    "resume": (resume.parse, resume.resume),
     "compare": (compare.parse, compare.compare),
     "account": (account.parse, account.account),
     "audit": (audit.parse, audit.audit),
 }
+
+
+_KEPT = {"run": "only runs that have a checkpoint are kept", "resume": "the last checkpoint is kept"}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -77,7 +82,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"jdfl: {' '.join(str(error).split())}", file=sys.stderr, flush=True)
         os._exit(LOST)  # the usual way out would wait for the process that is gone
     except KeyboardInterrupt:
-        kept = "only runs that were finished are kept" if command == "run" else "nothing is written"
+        kept = _KEPT.get(command, "nothing is written")
         print(f"jdfl: interrupted; {kept}", file=sys.stderr)
         return 130
     except SystemExit as stop:  # tyro's, after help or a complaint

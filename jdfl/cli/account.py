@@ -72,7 +72,9 @@ class Options:
 
 def parse(args: list[str]) -> tuple[RunConfig, Options]:
     """The configuration and options behind the flags of `jdfl account`."""
-    return flags.parse_run(args, Options(), prog="jdfl account", about=_ABOUT, examples=_EXAMPLES, folder="run")
+    return flags.parse_run(
+        args, Options(), prog="jdfl account", about=_ABOUT, examples=_EXAMPLES, run=flags.given(args, "run")
+    )
 
 
 def account(config: RunConfig, options: Options) -> int:

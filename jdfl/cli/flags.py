@@ -46,14 +46,14 @@ def parse(
 
 
 def parse_run(
-    args: list[str], options: Options, *, prog: str, about: str, examples: str, folder: str = ""
+    args: list[str], options: Options, *, prog: str, about: str, examples: str, run: str | None = None
 ) -> tuple[RunConfig, Options]:
     """The configuration of a run and the options, as the flags set them.
 
-    They start from the file at --config, or else from the config.yaml in the run's folder that the flag `folder` names,
-    or else from the defaults. Raises SystemExit as `parse` does, ValueError and FileNotFoundError for such a file.
+    They start from the file at --config, or else from the config.yaml in the folder of a `run`, or else from the
+    defaults. Raises SystemExit as `parse` does, ValueError and FileNotFoundError for such a file.
     """
-    file, run = given(args, "config"), given(args, folder) if folder else None
+    file = given(args, "config")
     if file is None and run is not None:
         file = str(Path(run) / "config.yaml")
     start = RunConfig() if file is None else from_yaml(read(file))

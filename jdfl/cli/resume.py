@@ -1,0 +1,77 @@
+"""`jdfl resume`: go on with a run from its last checkpoint, in its own folder."""
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+from jdfl import distributed, storage
+from jdfl.checkpoint import read_checkpoint
+from jdfl.cli import flags
+from jdfl.cli.running import STATUS, Running, Session, status_of
+from jdfl.config import RunConfig
+from jdfl.results import CHECKPOINTS
+
+_ENDED = ("steps", "stop rule", "budget")  # by themselves
+
+_ABOUT = """Go on with a run that was cut off or ended early, or with more rounds (--steps), from its last checkpoint.
+
+The outcome is that of a run that was never interrupted. Everything is written into the run's own folder. Other values
+than the run's are refused where its numbers would become another run's."""
+
+_EXAMPLES = f"""examples:
+  jdfl resume runs/NAME                                a run that was killed, interrupted or out of time
+  jdfl resume runs/NAME --steps 500                    one that is done, up to 500 rounds in all
+  jdfl resume runs/NAME --devices 8                    on another number of devices, or of processes
+  jdfl resume runs/NAME --steps 500 --privacy.epsilon 4    with a larger budget; the noise stays
+
+{STATUS}
+"""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Options(Running):
+    """What is said about how to go on."""
+
+    any_version: bool = False
+    """Go on with other code or other libraries than the run's, whose numbers may differ in their last bits."""
+
+
+def parse(args: list[str]) -> tuple[Path, RunConfig, Options]:
+    """The folder, the configuration and the options behind the arguments of `jdfl resume`."""
+    folder = args[0] if args and not args[0].startswith("-") else None
+    if folder is None and not {"-h", "--help"} & set(args):
+        raise ValueError("Expected the folder of a run after `jdfl resume`, got none.")
+    usage = {"prog": "jdfl resume RUN_DIR", "about": _ABOUT, "examples": _EXAMPLES}
+    config, options = flags.parse_run(args[folder is not None :], Options(), run=folder, **usage)
+    return Path(folder or ""), config, options
+
+
+def resume(folder: Path, config: RunConfig, options: Options) -> int:
+    """Go on, write and show; returns the exit status."""
+    done = _summary(folder)
+    if done.get("ending") == "diverged":
+        raise ValueError(f"Expected a run to go on with, got {folder}, which diverged: {done['reason']}.")
+    session = Session(config, options)
+    before = steps = None
+    if storage.newest(folder / CHECKPOINTS) is not None:  # or it was killed before there was one
+        before = read_checkpoint(folder / CHECKPOINTS, session.planned, session.problem, session.network)
+        if not done and before.ending in _ENDED:  # it was killed while its end was written
+            steps = before.rounds
+        if done and config.steps == before.rounds:
+            raise ValueError(
+                f"Expected --steps above the {before.rounds} rounds that are done, got {config.steps}. It counts all."
+            )
+        if options.any_version:
+            before = dataclasses.replace(before, provenance=None)
+    own = folder if distributed.leads() else None
+    result, told = session.run(own, folder.parent, seed=config.seed, steps=steps, resume=before)
+    if options.json and told is not None:
+        print(json.dumps(told, indent=2, allow_nan=False, default=str))
+    return status_of(result)
+
+
+def _summary(folder: Path) -> dict[str, Any]:
+    """What a run has come to; nothing of one that was cut off."""
+    file = folder / "summary.json"
+    return json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}

@@ -1,0 +1,150 @@
+"""What `jdfl run` and `jdfl resume` share: one run into one folder."""
+
+import contextlib
+import dataclasses
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+import jax
+
+import jdfl
+from jdfl import distributed, report, storage
+from jdfl.accountant import check_account
+from jdfl.cache import use_cache
+from jdfl.checkpoint import Checkpoint
+from jdfl.config import RunConfig, build, settled, to_yaml
+from jdfl.progress import Progress
+from jdfl.result import Callback, Result
+from jdfl.results import CHECKPOINTS, Onward, begin_run, end_run
+from jdfl.runner import planned
+from jdfl.sharding import simulate
+from jdfl.summary import summary_text
+
+STATUS = """exit status: 0 done, 2 a mistake in the settings, 3 the run diverged, 4 another process of the run was lost,
+124 --max-seconds are over, 130 interrupted, 143 terminated; of runs that diverged or ended early, what there is has
+been written, and `jdfl resume` goes on with those that ended early or were killed"""
+_STATUS = {"diverged": 3, "time limit": 124, "interrupted": 130, "terminated": 143}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Running:
+    """How a run is made, which its numbers do not depend on."""
+
+    checkpoint_every: int | None = None
+    """Write what is needed to go on into the run's folder about every so many rounds."""
+    checkpoint_minutes: float | None = 10.0
+    """And about every so many minutes."""
+    max_seconds: float | None = None
+    """End in time to be done after so many seconds, and keep what there is."""
+    devices: int | None = None
+    """Devices that share the nodes, with the same results; on a CPU they are simulated. One is used if not given."""
+    distributed: bool = False
+    """Run as one of several processes, started alike on a cluster that JAX recognises (SLURM, Open MPI, Kubernetes)."""
+    coordinator: str | None = None
+    """Elsewhere: host:port of process 0, with --processes and --process; --devices are then those of each process."""
+    processes: int | None = None
+    """How many processes there are."""
+    process: int | None = None
+    """The number of this one, from 0."""
+    quiet: bool = False
+    """No progress bar and no summary; without --json, only the folder's name."""
+    json: bool = False
+    """Print the summary as JSON, a list of them if there are several runs."""
+
+
+class Session:
+    """A configuration that was checked and built, to be run with one seed or several."""
+
+    def __init__(self, config: RunConfig, options: Running) -> None:
+        use_cache()
+        if options.devices is not None:
+            simulate(options.devices)
+        self.several = _joined(options)
+        self.options = options
+        self.algorithm, self.problem, self.network, self.stop = build(config)
+        self.planned = planned(self.algorithm, self.problem, self.network, config.steps)
+        self.config = settled(config, self.algorithm)
+        privacy = config.privacy
+        self.told_how: Any = {"delta": privacy.delta, "accounting": privacy.accounting}
+        self.budget = privacy.epsilon if privacy.accounting == "sound" else None  # a paper's is no budget
+        check_account(self.planned, self.problem, **self.told_how)
+
+    def run(
+        self,
+        folder: Path | None,
+        around: Path,
+        *,
+        seed: int,
+        label: str = "",
+        steps: int | None = None,
+        resume: Checkpoint | None = None,
+    ) -> tuple[Result, dict[str, Any] | None]:
+        """Run, write and show; returns the result and what was told of it.
+
+        Without a folder, a folder `around` all runs, in a process that does not write. `steps` is for a run that came
+        to its end before those of its configuration.
+        """
+        config, options = dataclasses.replace(self.config, seed=seed), self.options
+        watching: list[Callback] = []
+        try:
+            with Progress(label) as progress:
+                if folder is not None:
+                    if resume is None:
+                        begin_run(folder, to_yaml(config))
+                    watching = [Onward(folder, to_yaml(config), None if resume is None else resume.history)]
+                    watching += [] if options.quiet else [progress]
+                result = jdfl.run(
+                    self.algorithm,
+                    self.problem,
+                    self.network,
+                    key=seed,
+                    steps=steps or config.steps,
+                    every=config.every,
+                    stop=self.stop,
+                    metrics=config.metrics or None,
+                    callbacks=watching,
+                    chunk=config.chunk,
+                    resume=resume,
+                    epsilon=self.budget,
+                    delta=None if self.budget is None else config.privacy.delta,
+                    mesh=jax.devices() if self.several else options.devices,
+                    checkpoint=(folder or around) / CHECKPOINTS,
+                    checkpoint_every=options.checkpoint_every,
+                    checkpoint_minutes=options.checkpoint_minutes,
+                    max_seconds=options.max_seconds,
+                )
+            if folder is None:
+                return result, None
+            told = {"folder": str(folder), **end_run(folder, result, draw=report.figure, **self.told_how)}
+        except BaseException:
+            if folder is not None and resume is None:
+                _discard(folder)
+            raise
+        if not options.json:
+            print(folder if options.quiet else f"{summary_text(told)}- folder: {folder}\n")
+        if result.ending in (*_STATUS, "budget"):
+            print(f"jdfl: {result.reason}", file=sys.stderr)
+        return result, told
+
+
+def status_of(result: Result) -> int:
+    """The exit status that tells how a run ended."""
+    return _STATUS.get(result.ending, 0)
+
+
+def _discard(folder: Path) -> None:
+    """Remove the folder of a run that left nothing to go on from."""
+    with contextlib.suppress(OSError):
+        if storage.newest(folder / CHECKPOINTS) is None:
+            shutil.rmtree(folder)
+
+
+def _joined(options: Running) -> bool:
+    """Whether this is one of several processes; then it has joined them."""
+    given = (options.coordinator, options.processes, options.process)
+    if options.distributed or any(value is not None for value in given):
+        distributed.join(*given)
+        return True
+    return False

@@ -1,0 +1,265 @@
+"""`jdfl resume`: a run that was killed, interrupted or out of time comes to what it would have come to."""
+
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import jdfl
+from jdfl import cli, storage
+from jdfl.cli import main
+from jdfl.progress import Progress
+from jdfl.results import CHECKPOINTS, read_run
+from jdfl.runner import Snapshot
+
+pytestmark = pytest.mark.filterwarnings("ignore:With d = ")
+TINY = ["--problem.m", "4", "--problem.n", "20", "--problem.s", "2", "--problem.rows", "5", "9", "--algorithm.s", "2"]
+RUN = ["run", *TINY, "--stop", "none"]
+OFTEN = ["--checkpoint-every", "2", "--chunk", "2"]
+
+
+@pytest.fixture(autouse=True)
+def apart(monkeypatch, tmp_path):
+    """In an empty folder, without the cache."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("JDFL_CACHE", "0")
+
+
+def run(*flags: str, status: int = 0) -> Path:
+    """The folder of a new run."""
+    before = set(Path("runs").glob("*"))
+    assert main([*RUN, "--quiet", *flags]) == status
+    (folder,) = set(Path("runs").glob("*")) - before
+    return folder
+
+
+def check_same(one: Path, other: Path) -> None:
+    """The same in everything but time and place."""
+    pd.testing.assert_frame_equal(read_run(one).history, read_run(other).history, check_exact=True)
+    np.testing.assert_array_equal(read_run(one).params, read_run(other).params)
+    for name in ("metrics.csv", "config.yaml", "provenance.json"):
+        assert (one / name).read_bytes() == (other / name).read_bytes(), name
+    mine, others = (storage.read(folder / CHECKPOINTS) for folder in (one, other))
+    assert (mine.number, list(mine.arrays)) == (others.number, list(others.arrays))
+    for name, array in mine.arrays.items():
+        np.testing.assert_array_equal(array, others.arrays[name])
+    summaries = [read_run(folder).summary for folder in (one, other)]
+    for summary in summaries:
+        summary["seconds"] = summary["compile_seconds"] = None
+    assert summaries[0] == summaries[1]
+
+
+def killed(*_: object, **__: object) -> None:
+    """Ends a run with nothing to say."""
+    raise MemoryError
+
+
+def test_a_run_that_is_done_goes_on_in_its_folder():
+    folder = run("--steps", "5")
+    files = {one.name for one in folder.iterdir()}
+    assert main(["resume", str(folder), "--steps", "9", "--quiet"]) == 0
+    check_same(folder, run("--steps", "9"))
+    assert {one.name for one in folder.iterdir()} == files
+
+
+@pytest.mark.parametrize("at", [2, 6])
+def test_a_run_that_is_cut_off_leaves_what_it_needs_to_go_on(monkeypatch, at):
+    def fail(_: Progress, snapshot: Snapshot) -> None:
+        if snapshot.rounds == at:
+            raise MemoryError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Progress, "__call__", fail)
+        with pytest.raises(MemoryError):
+            main([*RUN, "--steps", "9", *OFTEN])
+    if at == 2:  # before there is a checkpoint, nothing is left
+        assert not list(Path("runs").iterdir())
+        return
+    (folder,) = Path("runs").iterdir()
+    assert {one.name for one in folder.iterdir()} == {"config.yaml", "environment.json", "metrics.csv", CHECKPOINTS}
+    assert pd.read_csv(folder / "metrics.csv")["round"].tolist() == list(range(7))
+    with pytest.raises(FileNotFoundError, match=rf"cut off\. Go on with it: jdfl resume {folder}"):
+        read_run(folder)
+    assert main(["resume", str(folder), "--quiet"]) == 0
+    check_same(folder, run("--steps", "9", "--chunk", "2"))
+
+
+@pytest.mark.parametrize("rule", [[], ["--stop", "consensus", "--stop.tolerance", "1e9"]], ids=["steps", "stop rule"])
+def test_a_run_that_is_killed_when_it_is_done_is_written(monkeypatch, rule):
+    steps = ["--steps", "9", *rule]
+    with monkeypatch.context() as patch:
+        patch.setattr(cli.running, "end_run", killed)
+        with pytest.raises(MemoryError):
+            main([*RUN, *steps])
+    (folder,) = Path("runs").iterdir()
+    assert not (folder / "summary.json").exists()
+    assert main(["resume", str(folder), "--quiet"]) == 0
+    check_same(folder, run(*steps))
+
+
+def test_a_run_without_a_checkpoint_starts_again():
+    folder, whole = run("--steps", "9"), run("--steps", "9")
+    config = (folder / "config.yaml").read_text()
+    shutil.rmtree(folder)
+    folder.mkdir()
+    (folder / "config.yaml").write_text(config)
+    assert main(["resume", str(folder), "--quiet"]) == 0
+    check_same(folder, whole)
+
+
+def test_a_run_out_of_time_says_so_and_goes_on(capsys):
+    folder = run("--steps", "9", "--max-seconds", "1e-6", "--chunk", "2", status=124)
+    assert "no time is left for another round after round 2" in capsys.readouterr().err
+    assert read_run(folder).summary["ending"] == "time limit"
+    assert main(["resume", str(folder), "--quiet"]) == 0
+    check_same(folder, run("--steps", "9", "--chunk", "2"))
+    assert main([*RUN, "--max-seconds", "0"]) == 2
+    assert "max_seconds = 0" in capsys.readouterr().err
+
+
+def test_a_run_that_diverged_is_not_gone_on_with(capsys):
+    noise = ["--algorithm.mechanism", "gaussian", "--algorithm.mechanism.multiplier", "1e30"]
+    folder = run(*noise, "--algorithm.sensitivity", "1e30", status=3)
+    assert main(["resume", str(folder), "--steps", "900"]) == 2
+    assert "which diverged: node" in capsys.readouterr().err
+
+
+def test_other_versions_are_refused_or_accepted(capsys, monkeypatch):
+    folder, whole, version = run("--steps", "5"), run("--steps", "9"), jdfl.__version__
+    with monkeypatch.context() as patch:
+        patch.setattr(jdfl, "__version__", "9.9")
+        assert main(["resume", str(folder), "--steps", "9"]) == 2
+        assert f"jdfl: was {version}, is 9.9. Install those, or" in capsys.readouterr().err
+        assert read_run(folder).summary["rounds"] == 5
+        assert main(["resume", str(folder), "--steps", "9", "--any-version", "--quiet"]) == 0
+    pd.testing.assert_frame_equal(read_run(folder).history, read_run(whole).history, check_exact=True)
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_signals_end_a_run_and_keep_it(monkeypatch, number, status):
+    def told(_: Progress, snapshot: Snapshot) -> None:
+        if snapshot.rounds == 4:
+            os.kill(os.getpid(), number)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Progress, "__call__", told)
+        assert main([*RUN, "--steps", "9", "--chunk", "2"]) == status
+    (folder,) = Path("runs").iterdir()
+    assert read_run(folder).summary["rounds"] == 4
+    assert main(["resume", str(folder), "--quiet"]) == 0
+    check_same(folder, run("--steps", "9", "--chunk", "2"))
+
+
+@pytest.mark.filterwarnings("default")
+def test_a_checkpoint_that_cannot_be_written_does_not_end_a_run(monkeypatch, capsys):
+    write, calls = storage.Writer.write, []
+
+    def full(self, number, arrays, told):
+        calls.append(number)
+        if len(calls) <= 2:
+            raise OSError("Could not write a checkpoint: no space left")
+        write(self, number, arrays, told)
+
+    monkeypatch.setattr(storage.Writer, "write", full)
+    folder = run("--steps", "9", *OFTEN)
+    assert "no space left. The run goes on, and tries again" in capsys.readouterr().err
+    assert calls == [2, 4, 6, 8, 9]
+    assert storage.newest(folder / CHECKPOINTS) == 9
+
+
+# ---------------------------------------------------------------- killed
+
+SERVER = """
+import os, sys
+from jdfl.cli import main
+for line in sys.stdin:
+    child = os.fork()
+    if child == 0:
+        os.dup2(os.open(os.devnull, os.O_RDWR), 1)
+        os._exit(main(line.split()))
+    print(child, flush=True)
+    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+"""
+
+
+class Server:
+    """Runs the command line in children that have imported everything already, and kills them."""
+
+    def __init__(self, cache: Path) -> None:
+        environment = {**os.environ, "JDFL_CACHE": "1", "XDG_CACHE_HOME": str(cache), "JAX_PLATFORMS": "cpu"}
+        command, pipe = [sys.executable, "-c", SERVER], subprocess.PIPE
+        self._process = subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, env=environment)
+
+    def run(self, args: list[str], doomed: Callable[[float], bool] = lambda seconds: False) -> int:
+        """The exit status, minus the signal where the child was killed, which it is as soon as it is `doomed`."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        print(*args, file=self._process.stdin, flush=True)
+        child, began = int(self._process.stdout.readline()), time.monotonic()
+        while _runs(child):
+            if doomed(time.monotonic() - began):
+                os.kill(child, signal.SIGKILL)
+                break
+            time.sleep(0.0005)
+        return int(self._process.stdout.readline())
+
+    def close(self) -> None:
+        """End it."""
+        self._process.communicate()
+
+
+def _runs(child: int) -> bool:
+    try:
+        return Path(f"/proc/{child}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="looks at processes as Linux shows them")
+@pytest.mark.parametrize(("kills", "writing"), [(100, False), (20, True)], ids=["any moment", "a checkpoint"])
+def test_killed_runs_come_to_what_they_would_have(tmp_path, kills, writing):
+    """A run is killed at a random moment, or while a checkpoint is written, and resumed, time and again."""
+    steps = ["--quiet", "--steps", "400", "--chunk", "10", "--checkpoint-every", "10"]
+    draw, server = random.Random(0), Server(tmp_path / "cache")
+    try:
+        assert server.run([*RUN, *steps, "--out", "first"]) == 0
+        began = time.monotonic()
+        assert server.run([*RUN, *steps, "--out", "second"]) == 0
+        usual, killed, runs = time.monotonic() - began, 0, 0
+        (whole,) = Path("second").iterdir()
+        while killed < kills:
+            out = Path(f"out{runs}")
+            args, status = [*RUN, *steps, "--out", str(out)], -signal.SIGKILL
+            while status != 0:
+                moment = draw.uniform(0, usual)
+
+                def doomed(seconds: float, out: Path = out, moment: float = moment) -> bool:
+                    return seconds > moment and (not writing or any(out.glob("*/checkpoints/*tmp*")))
+
+                status = server.run(args, doomed)
+                if status == 0:
+                    break
+                assert status == -signal.SIGKILL
+                killed += 1
+                for folder in out.glob("*"):
+                    if (folder / "config.yaml").exists():
+                        args = ["resume", str(folder), "--quiet", *steps[3:]]
+                    else:
+                        folder.rmdir()
+            (folder,) = out.iterdir()
+            check_same(folder, whole)
+            runs += 1
+        assert runs > 0
+    finally:
+        server.close()
