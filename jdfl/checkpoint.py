@@ -235,8 +235,10 @@ class Keeper:
         self._writer = storage.Writer(folder)
 
     def start(self, rounds: int) -> None:
-        """The run begins after so many rounds."""
+        """The run begins after so many rounds, of which there may be a checkpoint already."""
         self.rounds = rounds
+        if self._writer is not None and storage.newest(self._writer.folder) == rounds:
+            self.written = rounds
 
     def due(self, rounds: int) -> bool:
         """Whether it is time for a checkpoint, so many rounds being done."""

@@ -112,8 +112,9 @@ def write_run(
 
 
 def begin_run(folder: Path, config_yaml: str) -> None:
-    """Write what is known of a run before its first round; a summary that was there is removed."""
-    (folder / "summary.json").unlink(missing_ok=True)
+    """Write what is known of a run before its first round; what an earlier one has come to is removed."""
+    for name in ("summary.json", "metrics.csv"):
+        (folder / name).unlink(missing_ok=True)
     with _placed(folder / "config.yaml") as path:
         path.write_text(config_yaml, encoding="utf-8")
     _write_json(folder / "environment.json", environment())
@@ -141,21 +142,27 @@ def end_run(
 
 
 class Onward:
-    """A callback of `jdfl.run` that writes what a run is, when it goes on, and appends its records to metrics.csv."""
+    """A callback of `jdfl.run` that writes what the run is, and appends its records to metrics.csv as they are made.
 
-    def __init__(self, folder: Path, config_yaml: str, before: pd.DataFrame | None) -> None:
-        self._folder, self._config, self._before, self._began = folder, config_yaml, before, False
+    `before` holds the records of a run that is resumed. Its folder stays as it is until the run has gone on, for it may
+    be refused.
+    """
+
+    def __init__(self, folder: Path, config_yaml: str, before: pd.DataFrame | None = None) -> None:
+        self._folder, self._config, self._before = folder, config_yaml, before
+        if before is None:
+            begin_run(folder, config_yaml)
 
     def __call__(self, snapshot: Snapshot) -> None:
         """Append what a chunk of rounds brought."""
         metrics = self._folder / "metrics.csv"
-        if not self._began:  # not earlier: what was there before stays as it is if the run is refused
+        if self._before is not None:
             begin_run(self._folder, self._config)
             with _placed(metrics) as path:
-                (pd.DataFrame(snapshot.rows) if self._before is None else self._before).to_csv(path, index=False)
-        if snapshot.rows and (self._began or self._before is not None):
-            pd.DataFrame(snapshot.rows).to_csv(metrics, mode="a", index=False, header=False)
-        self._began = True
+                self._before.to_csv(path, index=False)
+            self._before = None
+        if snapshot.rows:
+            pd.DataFrame(snapshot.rows).to_csv(metrics, mode="a", index=False, header=not metrics.exists())
 
 
 def refuse_occupied(folder: Path, overwrite: bool) -> None:

@@ -17,7 +17,7 @@ from jdfl.checkpoint import Checkpoint
 from jdfl.config import RunConfig, build, settled, to_yaml
 from jdfl.progress import Progress
 from jdfl.result import Callback, Result
-from jdfl.results import CHECKPOINTS, Onward, begin_run, end_run
+from jdfl.results import CHECKPOINTS, Onward, end_run
 from jdfl.runner import planned
 from jdfl.sharding import simulate
 from jdfl.summary import summary_text
@@ -91,8 +91,6 @@ class Session:
         try:
             with Progress(label) as progress:
                 if folder is not None:
-                    if resume is None:
-                        begin_run(folder, to_yaml(config))
                     watching = [Onward(folder, to_yaml(config), None if resume is None else resume.history)]
                     watching += [] if options.quiet else [progress]
                 result = jdfl.run(
