@@ -176,6 +176,31 @@ def test_a_checkpoint_that_cannot_be_written_does_not_end_a_run(monkeypatch, cap
     assert storage.newest(folder / CHECKPOINTS) == 9
 
 
+# ---------------------------------------------------------------- made again
+
+
+def test_a_run_is_made_again_and_compared(capsys):
+    folder = run("--steps", "9", "--every", "2")
+    capsys.readouterr()
+    assert main(["verify", str(folder), "--rounds", "5"]) == 0
+    assert capsys.readouterr().out.startswith("the same: 5 rounds, ")
+    assert main(["verify", str(folder)]) == 0
+    assert capsys.readouterr().out.startswith("the same: 9 rounds, ")
+
+    history = pd.read_csv(folder / "metrics.csv")
+    history.loc[history["round"] == 4, "objective"] *= 1 + 1e-15
+    history.to_csv(folder / "metrics.csv", index=False)
+    assert main(["verify", str(folder)]) == 1
+    assert "NOT the same: objective after round 4 was" in capsys.readouterr().out
+
+    assert main(["verify", str(folder), "--algorithm.mu", "0.2"]) == 1
+    shown = capsys.readouterr().out
+    assert "changed: algorithm.mu: was 0.1, is 0.2" in shown
+    assert main(["verify", str(folder), "--rounds", "0"]) == 2
+    assert main(["verify", "--rounds", "1"]) == 2
+    assert main(["verify", str(folder / CHECKPOINTS)]) == 2
+
+
 # ---------------------------------------------------------------- killed
 
 SERVER = """

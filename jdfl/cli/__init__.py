@@ -1,4 +1,4 @@
-"""The command line: `jdfl run`, `jdfl resume`, `jdfl compare`, `jdfl account`, `jdfl audit`, `jdfl list`."""
+"""The command line: `jdfl run`, `resume`, `verify`, `compare`, `account`, `audit` and `list`."""
 
 import os
 import sys
@@ -8,7 +8,7 @@ from typing import Any
 
 import jdfl
 from jdfl.catalogue import catalogue
-from jdfl.cli import account, audit, compare, resume, run
+from jdfl.cli import account, audit, compare, resume, run, verify
 from jdfl.distributed import LOST, ProcessLostError
 
 _HELP = """usage: jdfl COMMAND [OPTIONS]
@@ -18,6 +18,7 @@ Decentralized federated learning, all nodes at once.
 commands:
   run        run an algorithm on a problem over a network and keep the results
   resume     go on with a run that was cut off, ended early, or has more rounds to go
+  verify     make a run's first rounds again, and compare bit for bit
   compare    tune several algorithms alike, run them with the same seeds, and keep tables and curves
   account    what a run's releases add up to, or how much noise a target needs; nothing is run
   audit      attack the privacy that an algorithm reports
@@ -36,6 +37,7 @@ environment:
 _COMMANDS: dict[str, tuple[Callable[[list[str]], Any], Callable[..., int]]] = {
     "run": (run.parse, run.run),
     "resume": (resume.parse, resume.resume),
+    "verify": (verify.parse, verify.verify),
     "compare": (compare.parse, compare.compare),
     "account": (account.parse, account.account),
     "audit": (audit.parse, audit.audit),

@@ -61,6 +61,15 @@ def parse_run(
     return parsed.config, parsed.options
 
 
+def folder_first(args: list[str], command: str) -> tuple[str | None, list[str]]:
+    """The folder of a run that `command` is given first, and the flags after it; none where help is asked for."""
+    if args and not args[0].startswith("-"):
+        return args[0], args[1:]
+    if {"-h", "--help"} & set(args):
+        return None, args
+    raise ValueError(f"Expected the folder of a run after `{command}`, got {args[0] if args else 'nothing'!r}.")
+
+
 def several(name: str, classes: dict[str, type], text: str) -> Field:
     """A flag that takes several names of `classes`."""
     about = "\n".join([text, *(f"{kind}: {_first_line(one)}" for kind, one in classes.items())])

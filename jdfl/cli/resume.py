@@ -39,11 +39,9 @@ class Options(Running):
 
 def parse(args: list[str]) -> tuple[Path, RunConfig, Options]:
     """The folder, the configuration and the options behind the arguments of `jdfl resume`."""
-    folder = args[0] if args and not args[0].startswith("-") else None
-    if folder is None and not {"-h", "--help"} & set(args):
-        raise ValueError("Expected the folder of a run after `jdfl resume`, got none.")
+    folder, rest = flags.folder_first(args, "jdfl resume")
     usage = {"prog": "jdfl resume RUN_DIR", "about": _ABOUT, "examples": _EXAMPLES}
-    config, options = flags.parse_run(args[folder is not None :], Options(), run=folder, **usage)
+    config, options = flags.parse_run(rest, Options(), run=folder, **usage)
     return Path(folder or ""), config, options
 
 

@@ -1,0 +1,112 @@
+"""`jdfl verify`: make a run's first rounds again, and compare."""
+
+import dataclasses
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+import jdfl
+from jdfl import checks
+from jdfl.cli import flags
+from jdfl.cli.running import Running, Session
+from jdfl.config import RunConfig
+from jdfl.provenance import Provenance
+from jdfl.result import Result, Snapshot
+
+_ABOUT = """Make the first rounds of a run again from its configuration, and compare every recorded number, bit for bit.
+
+What has changed since in code, libraries, settings and data is told as well."""
+
+_EXAMPLES = """examples:
+  jdfl verify runs/NAME                                the first 50 rounds
+  jdfl verify runs/NAME --rounds 1000 --devices 8      more of them, on eight devices
+
+exit status: 0 the same, 1 not the same, 2 a mistake in the settings
+"""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Options:
+    """What is made again, and how."""
+
+    rounds: int = 50
+    """How many rounds; of a shorter run, all."""
+    devices: int | None = None
+    """Devices that share the nodes, with the same results; on a CPU they are simulated. One is used if not given."""
+
+
+def parse(args: list[str]) -> tuple[Path, RunConfig, Options]:
+    """The folder, its configuration and the options behind the arguments of `jdfl verify`."""
+    folder, rest = flags.folder_first(args, "jdfl verify")
+    usage = {"prog": "jdfl verify RUN_DIR", "about": _ABOUT, "examples": _EXAMPLES}
+    config, options = flags.parse_run(rest, Options(), run=folder, **usage)
+    return Path(folder or ""), config, options
+
+
+def verify(folder: Path, config: RunConfig, options: Options) -> int:
+    """Compare and tell; returns the exit status."""
+    checks.whole(1, rounds=options.rounds)
+    if not (folder / "metrics.csv").is_file():
+        raise FileNotFoundError(f"Expected a run's folder with metrics.csv, got {str(folder)!r}: it has no record yet.")
+    before = pd.read_csv(folder / "metrics.csv", dtype=str).map(float)  # as Python reads numbers: exactly
+    rounds = min(options.rounds, int(max(before["round"])))
+    again = _made_again(config, options, rounds)
+    for line in _changed(folder, again):
+        print(f"changed: {line}")
+    different = _different(before, again.history)
+    if different:
+        print(f"NOT the same: {different}")
+        return 1
+    print(f"the same: {rounds} rounds, {len(again.history.columns)} numbers in each of their records, bit for bit")
+    return 0
+
+
+def _made_again(config: RunConfig, options: Options, rounds: int) -> Result:
+    """The first rounds, as a run that is to have as many as it had."""
+
+    def enough(snapshot: Snapshot) -> None:
+        if snapshot.rounds >= rounds:
+            raise KeyboardInterrupt
+
+    session = Session(config, Running(devices=options.devices))
+    return jdfl.run(
+        session.algorithm,
+        session.problem,
+        session.network,
+        key=config.seed,
+        steps=config.steps,
+        every=config.every,
+        stop=session.stop,
+        metrics=config.metrics or None,
+        callbacks=[enough],
+        chunk=min(config.chunk, max(1, rounds)),
+        epsilon=session.budget,
+        delta=None if session.budget is None else config.privacy.delta,
+        mesh=options.devices,
+    )
+
+
+def _changed(folder: Path, again: Result) -> list[str]:
+    """What is not as it was when the run was made, in words; of a run that was cut off, nothing is known."""
+    file = folder / "provenance.json"
+    if not file.is_file():
+        return []
+    told = json.loads(file.read_text(encoding="utf-8"))
+    versions, settings = again.provenance.differences(Provenance(told["versions"], told["settings"]))
+    return versions + settings
+
+
+def _different(before: pd.DataFrame, again: pd.DataFrame) -> str:
+    """The first number that is not the same, in words; nothing if all are."""
+    both = sorted(set(before["round"]) & set(again["round"]))
+    old, new = (table.astype(float).set_index("round").loc[both] for table in (before, again))
+    if list(old.columns) != list(new.columns):
+        return f"recorded were {', '.join(old.columns)}, now {', '.join(new.columns)}"
+    unequal = np.argwhere(~((old.to_numpy() == new.to_numpy()) | (old.isna().to_numpy() & new.isna().to_numpy())))
+    if not len(unequal):
+        return ""
+    row, column = unequal[0]
+    was, now = (float(table.to_numpy()[row, column]) for table in (old, new))
+    return f"{old.columns[column]} after round {both[row]:g} was {was!r}, is {now!r}"
