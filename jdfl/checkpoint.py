@@ -7,7 +7,7 @@ network, whose state tells the shapes; there is no code in it. The ledger of rel
 import contextlib
 import io
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -206,7 +206,7 @@ class _Onward(Tally):
 class Keeper:
     """Writes a run's checkpoints, where and when it was asked to; of several processes only the first writes and looks.
 
-    A checkpoint that cannot be written is warned of, and the run goes on; the last one cannot be left out: OSError.
+    One that cannot be written is warned of, and the run goes on.
 
     Raises ValueError for rounds without a folder, FileNotFoundError where the folder around it is missing, and
     FileExistsError where a run from the start would write over what another has kept.
@@ -247,28 +247,27 @@ class Keeper:
     def keep(self, result: Result) -> None:
         """Begin to write where a run stands."""
         self.rounds = result.rounds
-        try:
-            self._write(result)
-        except OSError as error:
-            warnings.warn(f"{error}. The run goes on, and tries again at the next.", stacklevel=2)
-
-    def end(self, result: Result) -> None:
-        """Write where a run has ended, unless it diverged, and wait for it."""
-        if result.diverged is None and self.written != result.rounds:
-            self._write(result)
-
-    def _write(self, result: Result) -> None:
-        if self._writer is not None:
+        if self._writer is None or self.written == result.rounds:
+            return
+        with self._warned("the run goes on, and tries again at the next"):
             self._writer.write(result.rounds, *Checkpoint.of(result).stored())
             self.written = result.rounds
 
     def __enter__(self) -> "Keeper":
         return self
 
-    def __exit__(self, kind: Any, *_: object) -> None:
-        if self._writer is not None:  # what is being written is not lost; what went wrong is told before that
-            with contextlib.nullcontext() if kind is None else contextlib.suppress(OSError):
+    def __exit__(self, *_: object) -> None:
+        """Wait for what is being written, and end the threads."""
+        if self._writer is not None:
+            with self._warned("what is not yet written is not kept"):
                 self._writer.close()
+
+    @contextlib.contextmanager
+    def _warned(self, then: str) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            warnings.warn(f"{error}; {then}.", stacklevel=4)
 
 
 def read_checkpoint(folder: str | Path, algorithm: Algorithm, problem: Problem, network: Network) -> Checkpoint:

@@ -18,6 +18,7 @@ import json
 import os
 import platform
 import shutil
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -161,8 +162,11 @@ class Onward:
             with _placed(metrics) as path:
                 self._before.to_csv(path, index=False)
             self._before = None
-        if snapshot.rows:
-            pd.DataFrame(snapshot.rows).to_csv(metrics, mode="a", index=False, header=not metrics.exists())
+        try:
+            if snapshot.rows:
+                pd.DataFrame(snapshot.rows).to_csv(metrics, mode="a", index=False, header=not metrics.exists())
+        except OSError as error:  # they are all written again when the run has ended
+            warnings.warn(f"Could not write to {metrics}: {error}. The run goes on.", stacklevel=2)
 
 
 def refuse_occupied(folder: Path, overwrite: bool) -> None:

@@ -119,8 +119,8 @@ def run(
 
     `checkpoint` is a folder for what the run needs to go on, written where it ends, unless it diverged, and about every
     `checkpoint_every` rounds and `checkpoint_minutes` before, at a return from the device, while the run goes on; the
-    two newest are kept, each whole. `read_checkpoint` reads them, for another number of devices or processes also. Of
-    several processes, which all have to give it, the first writes.
+    two newest are kept, each whole; one that cannot be written is warned of. `read_checkpoint` reads them, for another
+    number of devices or processes also. Of several processes, which all have to give it, the first writes.
 
     Ctrl-C or SIGTERM ends the run after the chunk under way and keeps what it has (a second one ends it at once, with
     nothing), `max_seconds` after the last chunk that ends in time. A number in a node's state that is not finite, or a
@@ -129,7 +129,7 @@ def run(
     Raises ValueError for settings that make no sense, before anything is compiled (of a network that changes, the graph
     of round 0 is looked at), for a delta without epsilon, for a budget where nothing can be claimed or that the first
     release would exceed, and for a resumed run with other noise. FileExistsError where a run from the start would write
-    over checkpoints, FileNotFoundError where there is no folder for theirs, OSError where the last cannot be written.
+    over checkpoints, FileNotFoundError where there is no folder for theirs.
     """
     deadline = Deadline(max_seconds)
     checks.whole(1, chunk=chunk)
@@ -220,7 +220,8 @@ def run(
         result = outcome(jax.block_until_ready(carry), cut)
         if before is not None and steps == before.rounds:  # there was nothing to do
             result = replace(result, ending=before.ending, reason=before.reason)
-        keeper.end(result)
+        if result.diverged is None:
+            keeper.keep(result)
     return result
 
 

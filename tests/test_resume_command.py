@@ -171,9 +171,33 @@ def test_a_checkpoint_that_cannot_be_written_does_not_end_a_run(monkeypatch, cap
 
     monkeypatch.setattr(storage.Writer, "write", full)
     folder = run("--steps", "9", *OFTEN)
-    assert "no space left. The run goes on, and tries again" in capsys.readouterr().err
+    assert "no space left; the run goes on, and tries again" in capsys.readouterr().err
     assert calls == [2, 4, 6, 8, 9]
     assert storage.newest(folder / CHECKPOINTS) == 9
+
+
+FULL = """
+import resource, signal, sys
+from jdfl.cli import main
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (2_500, resource.RLIM_INFINITY))  # a disk with so much room in every file
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+def test_a_full_disk_ends_in_words_and_the_run_goes_on_later():
+    args = [*RUN, "--steps", "30", "--checkpoint-every", "5", "--chunk", "5"]
+    done = subprocess.run([sys.executable, "-c", FULL, *args], capture_output=True, text=True, timeout=240, check=False)
+    assert done.returncode == 2, done.stderr
+    lines = done.stderr.splitlines()
+    assert any("Could not write a checkpoint into" in line and "the run goes on" in line for line in lines)
+    assert "jdfl: error: Could not write the results" in lines[-1]
+    assert "Traceback" not in done.stderr
+    (folder,) = Path("runs").iterdir()
+    assert not (folder / "summary.json").exists()
+    assert f"jdfl resume {folder}" in lines[-1]
+    assert main(["resume", str(folder), "--quiet"]) == 0
+    check_same(folder, run("--steps", "30", "--chunk", "5"))
 
 
 # ---------------------------------------------------------------- made again

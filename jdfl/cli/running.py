@@ -113,18 +113,26 @@ class Session:
                     checkpoint_minutes=options.checkpoint_minutes,
                     max_seconds=options.max_seconds,
                 )
-            if folder is None:
-                return result, None
-            told = {"folder": str(folder), **end_run(folder, result, draw=report.figure, **self.told_how)}
         except BaseException:
             if folder is not None and resume is None:
                 _discard(folder)
             raise
+        if folder is None:
+            return result, None
+        told = {"folder": str(folder), **_ended(folder, result, self.told_how)}
         if not options.json:
             print(folder if options.quiet else f"{summary_text(told)}- folder: {folder}\n")
         if result.ending in (*_STATUS, "budget"):
             print(f"jdfl: {result.reason}", file=sys.stderr)
         return result, told
+
+
+def _ended(folder: Path, result: Result, told_how: Any) -> dict[str, Any]:
+    """The summary of a run whose results are written; OSError that says how to write them later."""
+    try:
+        return end_run(folder, result, draw=report.figure, **told_how)
+    except OSError as error:
+        raise OSError(f"Could not write the results: {error}. Once it can be done: jdfl resume {folder}") from error
 
 
 def status_of(result: Result) -> int:
