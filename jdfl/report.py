@@ -19,11 +19,12 @@ _DASHES = ("-", "--", ":", "-.")
 _WIDE = 20.0  # ratio of values from which a logarithmic axis shows more
 
 
-def figure(histories: Mapping[str, pd.DataFrame], path: str | Path) -> Path:
+def figure(histories: Mapping[str, pd.DataFrame], path: str | Path, provenance: str = "") -> Path:
     """Draw every metric against rounds and against bytes, a line per run, and save it at `path` (PNG by default).
 
     `histories` maps labels to the `history` of a Result; one run with an empty label gets no legend. Values that are
-    not finite are left out. Returns the path. ValueError if there is no metric to draw.
+    not finite are left out; the hash of the `provenance` stands below. Returns the path. ValueError if there is no
+    metric to draw.
     """
     runs = dict(histories)
     metrics = list(dict.fromkeys(str(name) for run in runs.values() for name in run.columns if name not in COUNTS))
@@ -52,6 +53,8 @@ def figure(histories: Mapping[str, pd.DataFrame], path: str | Path) -> Path:
     axes[-1][1].xaxis.set_major_formatter(EngFormatter(unit="B"))
     if any(runs):
         drawing.legend(*axes[0][0].get_legend_handles_labels(), loc="outside upper left", ncols=3, frameon=False)
+    if provenance:
+        drawing.supxlabel(f"provenance {provenance}", x=0.99, ha="right", fontsize=6, color="0.5")
     drawing.savefig(path, dpi=150)
     return Path(path)
 

@@ -38,7 +38,7 @@ from jdfl.privacy import Accounting
 from jdfl.result import Result, Snapshot
 from jdfl.summary import summary, summary_text
 
-Draw = Callable[[Mapping[str, pd.DataFrame], Path], object]
+Draw = Callable[[Mapping[str, pd.DataFrame], Path, str], object]  # histories, file, hash of the provenance
 CHECKPOINTS = "checkpoints"
 FILES = (
     "config.yaml",
@@ -137,7 +137,7 @@ def end_run(
         path.write_text(summary_text(told), encoding="utf-8")
     if draw is not None:
         with _placed(folder / "figure.png") as path:
-            draw({"": result.history}, path)
+            draw({"": result.history}, path, result.provenance.hash)
     _write_json(folder / "summary.json", told)
     return told
 

@@ -45,6 +45,7 @@ def summary(result: Result, *, delta: float | None = None, accounting: Accountin
         },
         "seconds": result.seconds,
         "compile_seconds": result.compile_seconds,
+        "provenance": result.provenance.hash,
         "warnings": _warnings(result),
         "privacy": {
             "releases": totals.releases,
@@ -75,6 +76,7 @@ def summary_text(told: Mapping[str, Any]) -> str:
         *_published(told),
         f"- gradient evaluations, all nodes: {told['gradients']:,}, of {examples:,} examples in all",
         f"- communication rounds of a node: least {talk['min']}, mean {talk['mean']:.1f}, most {talk['max']}",
+        f"- provenance: {told['provenance']}",
         f"- time: {told['seconds']:.2f} s, and {told['compile_seconds']:.2f} s of compilation",
         *told["privacy"]["statement"].splitlines(),
     ]

@@ -192,6 +192,20 @@ def test_every_number_that_is_not_finite_is_found(bad):
     assert int(first_bad(w)) == 1
 
 
+def test_a_run_ends_where_a_parameter_is_too_large():
+    result = run(Gossip(rate=2.5), steps=100, chunk=7, diverged_above=1e4)
+    assert result.ending == "diverged"
+    assert result.diverged is not None
+    rounds, node = result.diverged
+    assert rounds == result.rounds < 100
+    assert f"node {node} has a parameter of size above 10000 after round {rounds}" in result.reason
+    large = np.abs(result.params).max(axis=1) > 1e4
+    assert np.argmax(large) == node
+    assert np.abs(run(Gossip(rate=2.5), steps=rounds - 1).params).max() <= 1e4
+    with pytest.raises(ValueError, match=r"diverged_above = -1.*None means without"):
+        run(diverged_above=-1)
+
+
 @pytest.mark.parametrize(("every", "chunk"), [(1, 1), (5, 50), (1, 3)])
 def test_a_run_ends_with_the_first_node_that_is_not_finite(every, chunk):
     result = run(Gossip(fails=((6, 4), (6, 2), (8, 0))), every=every, chunk=chunk, stop=jdfl.consensus_below(1e-9))

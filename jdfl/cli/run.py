@@ -65,7 +65,7 @@ def run(config: RunConfig, options: Options) -> int:
         result, one = session.run(folder, options.out, seed=seed, label=label)
         told += [] if one is None else [one]
         status = max(status, status_of(result))
-        if result.ending in ("interrupted", "terminated"):
+        if result.ending in ("interrupted", "terminated", "time limit"):
             break
     if len(told) > 1 and not (options.json or options.quiet):
         print(spread_text(told), end="")

@@ -37,7 +37,7 @@ class Running:
     checkpoint_minutes: float | None = 10.0
     """And about every so many minutes."""
     max_seconds: float | None = None
-    """End in time to be done after so many seconds, and keep what there is."""
+    """End a run in time to be done after so many seconds, and keep what there is; no other seed is begun then."""
     devices: int | None = None
     """Devices that share the nodes, with the same results; on a CPU they are simulated. One is used if not given."""
     distributed: bool = False
@@ -71,6 +71,22 @@ class Session:
         self.budget = privacy.epsilon if privacy.accounting == "sound" else None  # a paper's is no budget
         check_account(self.planned, self.problem, **self.told_how)
 
+    def arguments(self) -> dict[str, Any]:
+        """Those of `jdfl.run` that decide the numbers, and the devices."""
+        config = self.config
+        return {
+            "key": config.seed,
+            "steps": config.steps,
+            "every": config.every,
+            "stop": self.stop,
+            "metrics": config.metrics or None,
+            "chunk": config.chunk,
+            "epsilon": self.budget,
+            "delta": None if self.budget is None else config.privacy.delta,
+            "diverged_above": config.diverged_above,
+            "mesh": jax.devices() if self.several else self.options.devices,
+        }
+
     def run(
         self,
         folder: Path | None,
@@ -97,17 +113,9 @@ class Session:
                     self.algorithm,
                     self.problem,
                     self.network,
-                    key=seed,
-                    steps=steps or config.steps,
-                    every=config.every,
-                    stop=self.stop,
-                    metrics=config.metrics or None,
+                    **self.arguments() | {"key": seed, "steps": steps or config.steps},
                     callbacks=watching,
-                    chunk=config.chunk,
                     resume=resume,
-                    epsilon=self.budget,
-                    delta=None if self.budget is None else config.privacy.delta,
-                    mesh=jax.devices() if self.several else options.devices,
                     checkpoint=(folder or around) / CHECKPOINTS,
                     checkpoint_every=options.checkpoint_every,
                     checkpoint_minutes=options.checkpoint_minutes,

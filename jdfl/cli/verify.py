@@ -71,21 +71,8 @@ def _made_again(config: RunConfig, options: Options, rounds: int) -> Result:
             raise KeyboardInterrupt
 
     session = Session(config, Running(devices=options.devices))
-    return jdfl.run(
-        session.algorithm,
-        session.problem,
-        session.network,
-        key=config.seed,
-        steps=config.steps,
-        every=config.every,
-        stop=session.stop,
-        metrics=config.metrics or None,
-        callbacks=[enough],
-        chunk=min(config.chunk, max(1, rounds)),
-        epsilon=session.budget,
-        delta=None if session.budget is None else config.privacy.delta,
-        mesh=options.devices,
-    )
+    given = session.arguments() | {"chunk": min(config.chunk, rounds)}
+    return jdfl.run(session.algorithm, session.problem, session.network, **given, callbacks=[enough])
 
 
 def _changed(folder: Path, again: Result) -> list[str]:

@@ -178,6 +178,8 @@ class RunConfig:
     """Names of the metrics to record; empty: all that the problem can give."""
     chunk: int = _run.chunk
     """Rounds between two returns from the device; decides how often progress is shown, never the results."""
+    diverged_above: float | None = _run.diverged_above
+    """End the run when a parameter is larger than this; numbers that are not finite always end it."""
 
 
 def to_yaml(config: RunConfig) -> str:
