@@ -71,8 +71,8 @@ class Session:
         self.budget = privacy.epsilon if privacy.accounting == "sound" else None  # a paper's is no budget
         check_account(self.planned, self.problem, **self.told_how)
 
-    def arguments(self) -> dict[str, Any]:
-        """Those of `jdfl.run` that decide the numbers, and the devices."""
+    def arguments(self, **other: Any) -> dict[str, Any]:
+        """Those of `jdfl.run` that decide the numbers, and the devices; `other` ones take their place."""
         config = self.config
         return {
             "key": config.seed,
@@ -85,6 +85,7 @@ class Session:
             "delta": None if self.budget is None else config.privacy.delta,
             "diverged_above": config.diverged_above,
             "mesh": jax.devices() if self.several else self.options.devices,
+            **other,
         }
 
     def run(
@@ -113,7 +114,7 @@ class Session:
                     self.algorithm,
                     self.problem,
                     self.network,
-                    **self.arguments() | {"key": seed, "steps": steps or config.steps},
+                    **self.arguments(key=seed, steps=steps or config.steps),
                     callbacks=watching,
                     resume=resume,
                     checkpoint=(folder or around) / CHECKPOINTS,

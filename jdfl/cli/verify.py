@@ -71,7 +71,7 @@ def _made_again(config: RunConfig, options: Options, rounds: int) -> Result:
             raise KeyboardInterrupt
 
     session = Session(config, Running(devices=options.devices))
-    given = session.arguments() | {"chunk": min(config.chunk, rounds)}
+    given = session.arguments(chunk=min(config.chunk, rounds))
     return jdfl.run(session.algorithm, session.problem, session.network, **given, callbacks=[enough])
 
 
