@@ -10,7 +10,7 @@ import logging
 import math
 import shutil
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -20,7 +20,7 @@ import numpy as np
 if TYPE_CHECKING:
     import orbax.checkpoint as ocp
 
-_PART = 2**30  # bytes of an array in storage
+_SMALL, _PART = 2**26, 2**30  # bytes of arrays in storage, together and at most
 _KEPT = 2  # the newest, and the one before, should the newest be damaged
 
 
@@ -47,12 +47,11 @@ class Writer:
         """
         self.finish()
         about = {name: [str(array.dtype), list(array.shape)] for name, array in arrays.items()}
-        content = np.concatenate([_bytes(array) for array in arrays.values()])
-        parts = [content[start : start + _PART] for start in range(0, content.size, _PART)]
+        parts = list(_parts(arrays.values()))
         ocp = _orbax()
         items = ocp.args.Composite(
             parts=ocp.args.StandardSave(parts),
-            told=ocp.args.JsonSave({"told": dict(told), "arrays": about, "sha256": _checksum(content)}),
+            told=ocp.args.JsonSave({"told": dict(told), "arrays": about, "sha256": _checksum(parts)}),
         )
         with _Writing(self.folder):
             if self._manager is None:
@@ -136,9 +135,10 @@ def _read(folder: Path, number: int) -> Stored:
     with ocp.Checkpointer(handler, multiprocessing_options=_alone("read")) as reader:
         items = ocp.args.Composite(parts=ocp.args.StandardRestore(), told=ocp.args.JsonRestore())
         found = reader.restore(folder / str(number), args=items)
-    content, told = np.concatenate(found.parts), found.told
-    if _checksum(content) != told["sha256"]:
+    told = found.told
+    if _checksum(found.parts) != told["sha256"]:
         raise ValueError("its arrays are not those that were written")
+    content = np.concatenate(found.parts)
     arrays, start = {}, 0
     for name, (kind, shape) in told["arrays"].items():
         size = np.dtype(kind).itemsize * math.prod(shape)
@@ -155,12 +155,27 @@ def _orbax() -> Any:
     return orbax
 
 
-def _bytes(array: np.ndarray) -> np.ndarray:
-    return np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+def _parts(arrays: Iterable[np.ndarray]) -> Iterator[np.ndarray]:
+    """The arrays' bytes one behind the other, in pieces: small arrays together, large ones where they lie."""
+    small: list[np.ndarray] = []
+    for array in arrays:
+        content = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+        if small and sum(one.size for one in small) + content.size > _SMALL:
+            yield np.concatenate(small)
+            small = []
+        if content.size > _SMALL:
+            yield from (content[start : start + _PART] for start in range(0, content.size, _PART))
+        elif content.size:
+            small.append(content)
+    if small:
+        yield np.concatenate(small)
 
 
-def _checksum(content: np.ndarray) -> str:
-    return hashlib.sha256(content.data).hexdigest()
+def _checksum(parts: Iterable[np.ndarray]) -> str:
+    total = hashlib.sha256()
+    for part in parts:
+        total.update(part.data)
+    return total.hexdigest()
 
 
 def _alone(purpose: str) -> Any:

@@ -67,6 +67,18 @@ def test_what_is_written_comes_back(writer):
         assert found.arrays[name].tobytes() == array.tobytes()
 
 
+def test_large_arrays_come_back_in_their_pieces(writer, monkeypatch):
+    monkeypatch.setattr(storage, "_SMALL", 40)
+    monkeypatch.setattr(storage, "_PART", 100)
+    arrays = {f"a{i}": np.arange(i, dtype=np.float32) for i in (3, 200, 5, 6, 0, 4, 90)}
+    writer.write(1, arrays, {})
+    writer.finish()
+    found = storage.read(writer.folder).arrays
+    assert list(found) == list(arrays)
+    for name, array in arrays.items():
+        np.testing.assert_array_equal(found[name], array)
+
+
 def test_arrays_may_change_while_they_are_written(writer):
     x = np.zeros(2_000_000)
     writer.write(1, {"x": x}, {})
