@@ -249,7 +249,10 @@ class Keeper:
         self.rounds = result.rounds
         if self._writer is None or self.written == result.rounds:
             return
-        with self._warned("the run goes on, and tries again at the next"):
+        then = "the run goes on, and tries again at the next"
+        with self._warned(then):
+            self._writer.finish()  # the one before
+        with self._warned(then):
             self._writer.write(result.rounds, *Checkpoint.of(result).stored())
             self.written = result.rounds
 

@@ -103,7 +103,7 @@ def test_every_registered_algorithm_has_a_row():
     assert all(isinstance(row.algorithm, REGISTRY[row.name]) for row in TABLE)
 
 
-@pytest.mark.thinned(3)
+@pytest.mark.thinned(5)
 def test_consensus_at_the_solution_is_a_fixed_point(row: Row):
     problem, network = make_problem(row, noise=0.0), make_network()
     assert problem.truth is not None
@@ -112,7 +112,7 @@ def test_consensus_at_the_solution_is_a_fixed_point(row: Row):
     np.testing.assert_allclose(params, np.broadcast_to(problem.truth, (13, M, N)), atol=2e-6)
 
 
-@pytest.mark.thinned(5)
+@pytest.mark.thinned(8)
 def test_chunks_equal_the_unbroken_run_bit_for_bit(row: Row):
     problem, network = make_problem(row), make_network()
     whole, parts = (
@@ -124,7 +124,7 @@ def test_chunks_equal_the_unbroken_run_bit_for_bit(row: Row):
     assert whole.history["round"].tolist() == [0, 2, 4, 6, 8, 10, 11]
 
 
-@pytest.mark.thinned(5, 1)
+@pytest.mark.thinned(8, 1)
 def test_seeds_side_by_side_equal_one_after_another(row: Row):
     problem, network = make_problem(row), make_network()
     value = attrgetter(row.swept)(row.algorithm)
@@ -138,7 +138,7 @@ def test_seeds_side_by_side_equal_one_after_another(row: Row):
         assert result.rounds == alone.rounds
 
 
-@pytest.mark.thinned(4, 1)
+@pytest.mark.thinned(6, 1)
 def test_new_floats_seeds_and_data_compile_nothing(row: Row, compilations):
     problem, network = make_problem(row), make_network()
     jdfl.run(row.algorithm, problem, network, key=0, steps=5, chunk=100, **SAME)
@@ -152,7 +152,7 @@ def test_new_floats_seeds_and_data_compile_nothing(row: Row, compilations):
     assert changed.rounds == steps
 
 
-@pytest.mark.thinned(4)
+@pytest.mark.thinned(6)
 def test_sweep_values_matter_and_compile_once(row: Row, compilations):
     problem, network = make_problem(row), make_network()
     value = attrgetter(row.swept)(row.algorithm)
@@ -166,7 +166,7 @@ def test_sweep_values_matter_and_compile_once(row: Row, compilations):
     assert again[1].labels == {"seed": 0, row.swept: 5 * value}
 
 
-@pytest.mark.thinned(3, 1)
+@pytest.mark.thinned(5, 1)
 def test_relabelled_nodes_do_the_same(row: Row):
     order = np.array([3, 0, 5, 1, 4, 2])
     problem, network = make_problem(row), make_network()
@@ -183,7 +183,7 @@ def test_relabelled_nodes_do_the_same(row: Row):
         np.testing.assert_array_equal(other, one[order])
 
 
-@pytest.mark.thinned(3)
+@pytest.mark.thinned(5)
 def test_padding_changes_nothing(row: Row):
     node = jnp.arange(M, dtype=jnp.int32)
     problem, network = make_problem(row), make_network()
