@@ -6,7 +6,7 @@ no round is computed in vain. Metrics are evaluated where records are made.
 Axes: m nodes, n parameters.
 """
 
-from functools import partial
+from functools import partial, reduce
 from typing import Any
 
 import jax
@@ -124,8 +124,8 @@ def _stops(stop: StopRule | None, view: View) -> Array:
 def _first_bad(algorithm: Algorithm, state: Any, largest: Array | None) -> Array:
     """The first node [] with a number in its rows of the state that is not finite, or a too large one, or NOWHERE."""
     w = getattr(algorithm, "held", algorithm.params)(state)  # [m, k], with all that is large in the parameters
-    rows = [w, *(leaf for leaf in jax.tree.leaves(state) if by_node(leaf, w.shape[0]))]
-    bad = ~jnp.isfinite(sum(_finite(leaf, w.dtype) for leaf in rows))
+    rows = [w, *(leaf for leaf in jax.tree.leaves(state) if leaf is not w and by_node(leaf, w.shape[0]))]
+    bad = ~jnp.isfinite(reduce(jnp.add, (_finite(leaf, w.dtype) for leaf in rows)))
     if largest is not None:
         bad = bad | (jnp.max(jnp.abs(w), axis=1) > largest)
     return nodes.lowest(bad, NOWHERE)
