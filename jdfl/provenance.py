@@ -16,6 +16,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jdfl.distributed import Portion
+
 LIBRARIES = ("jax", "jaxlib", "numpy", "optax")
 DERIVED = ("curvature",)  # from the data, by an eigensolver that may differ between machines
 _SHORT = 16  # hexadecimal digits of a checksum
@@ -80,6 +82,8 @@ def _same(one: str, other: str) -> bool:
 
 def _lines(path: str, value: Any) -> Iterator[tuple[str, str]]:
     """A value's parts by dotted path; arrays by type, shape and checksum."""
+    if isinstance(value, Portion):
+        return  # data of this process's nodes, of which another number of processes would have others
     if is_dataclass(value) and not isinstance(value, type):
         yield path, type(value).__name__
         for one in fields(value):
