@@ -1,11 +1,13 @@
 """Numbered snapshots in a folder, each whole or not there, written while the program goes on (Orbax).
 
-The arrays lie one behind the other, with their SHA-256, so that what was damaged later is told from what was written.
+The arrays lie one behind the other. All of it has a SHA-256, so that what was damaged later is told from what was
+written.
 """
 
 import functools
 import hashlib
 import importlib
+import json
 import logging
 import math
 import shutil
@@ -46,12 +48,12 @@ class Writer:
         be written, or what was begun before.
         """
         self.finish()
+        parts, plain = list(_parts(arrays.values())), dict(told)
         about = {name: [str(array.dtype), list(array.shape)] for name, array in arrays.items()}
-        parts = list(_parts(arrays.values()))
         ocp = _orbax()
         items = ocp.args.Composite(
             parts=ocp.args.StandardSave(parts),
-            told=ocp.args.JsonSave({"told": dict(told), "arrays": about, "sha256": _checksum(parts)}),
+            told=ocp.args.JsonSave({"told": plain, "arrays": about, "sha256": _checksum(parts, plain, about)}),
         )
         with _Writing(self.folder):
             if self._manager is None:
@@ -136,8 +138,8 @@ def _read(folder: Path, number: int) -> Stored:
         items = ocp.args.Composite(parts=ocp.args.StandardRestore(), told=ocp.args.JsonRestore())
         found = reader.restore(folder / str(number), args=items)
     told = found.told
-    if _checksum(found.parts) != told["sha256"]:
-        raise ValueError("its arrays are not those that were written")
+    if _checksum(found.parts, told["told"], told["arrays"]) != told["sha256"]:
+        raise ValueError("its content is not what was written")
     content = np.concatenate(found.parts)
     arrays, start = {}, 0
     for name, (kind, shape) in told["arrays"].items():
@@ -171,8 +173,8 @@ def _parts(arrays: Iterable[np.ndarray]) -> Iterator[np.ndarray]:
         yield np.concatenate(small)
 
 
-def _checksum(parts: Iterable[np.ndarray]) -> str:
-    total = hashlib.sha256()
+def _checksum(parts: Iterable[np.ndarray], *plain: Any) -> str:
+    total = hashlib.sha256(json.dumps(plain, sort_keys=True).encode())
     for part in parts:
         total.update(part.data)
     return total.hexdigest()

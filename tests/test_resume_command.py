@@ -105,6 +105,33 @@ def test_a_run_that_is_killed_when_it_is_done_is_written(monkeypatch, rule):
     check_same(folder, run(*steps))
 
 
+@pytest.mark.parametrize("flags", [["--max-seconds", "-1"], ["--diverged-above", "-1"], ["--every", "0"]], ids=str)
+def test_a_resumed_folder_is_never_removed(flags, capsys):
+    folder = run("--steps", "5")
+    whole = {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+    assert main(["resume", str(folder), "--steps", "9", *flags]) == 2
+    assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == whole
+    shutil.rmtree(folder / CHECKPOINTS)
+    assert main(["resume", str(folder), "--steps", "9"]) == 2
+    assert "checkpoints of the finished run" in capsys.readouterr().err
+    assert read_run(folder).summary["rounds"] == 5
+    (folder / "summary.json").unlink()  # as of a run that was killed before there was a checkpoint
+    (folder / "notes.txt").write_text("mine")
+    assert main(["resume", str(folder), "--steps", "9", *flags]) == 2
+    assert (folder / "notes.txt").read_text() == "mine"
+    assert (folder / "config.yaml").exists()
+
+
+def test_a_run_that_is_killed_when_it_is_done_goes_on_as_far_as_asked(monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr(cli.running, "end_run", killed)
+        with pytest.raises(MemoryError):
+            main([*RUN, "--steps", "5"])
+    (folder,) = Path("runs").iterdir()
+    assert main(["resume", str(folder), "--steps", "9", "--quiet"]) == 0
+    check_same(folder, run("--steps", "9"))
+
+
 def test_a_run_without_a_checkpoint_starts_again():
     folder, whole = run("--steps", "9"), run("--steps", "9")
     config = (folder / "config.yaml").read_text()

@@ -12,7 +12,7 @@ from jdfl.cli.running import STATUS, Running, Session, status_of
 from jdfl.config import RunConfig
 from jdfl.results import CHECKPOINTS
 
-_ENDED = ("steps", "stop rule", "budget")  # by themselves
+_ENDED = ("stop rule", "budget")  # before its last round
 
 _ABOUT = """Go on with a run that was cut off or ended early, or with more rounds (--steps), from its last checkpoint.
 
@@ -50,9 +50,12 @@ def resume(folder: Path, config: RunConfig, options: Options) -> int:
     done = _summary(folder)
     if done.get("ending") == "diverged":
         raise ValueError(f"Expected a run to go on with, got {folder}, which diverged: {done['reason']}.")
+    kept = storage.newest(folder / CHECKPOINTS) is not None
+    if done and not kept:
+        raise FileNotFoundError(f"Expected checkpoints of the finished run {folder}, found none to go on from.")
     session = Session(config, options)
     before = steps = None
-    if storage.newest(folder / CHECKPOINTS) is not None:  # or it was killed before there was one
+    if kept:  # or it was killed before there was one
         before = read_checkpoint(folder / CHECKPOINTS, session.planned, session.problem, session.network)
         if not done and before.ending in _ENDED:  # it was killed while its end was written
             steps = before.rounds

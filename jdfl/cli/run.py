@@ -62,7 +62,7 @@ def run(config: RunConfig, options: Options) -> int:
         name = f"{config.algorithm.kind}-{session.problem.name}-seed{seed}"
         folder = new_run_folder(options.out, name) if distributed.leads() else None
         label = f"seed {seed}" if options.repeats > 1 else ""
-        result, one = session.run(folder, options.out, seed=seed, label=label)
+        result, one = session.run(folder, options.out, seed=seed, label=label, new=True)
         told += [] if one is None else [one]
         status = max(status, status_of(result))
         if result.ending in ("interrupted", "terminated", "time limit"):

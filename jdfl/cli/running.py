@@ -97,11 +97,13 @@ class Session:
         label: str = "",
         steps: int | None = None,
         resume: Checkpoint | None = None,
+        new: bool = False,
     ) -> tuple[Result, dict[str, Any] | None]:
         """Run, write and show; returns the result and what was told of it.
 
         Without a folder, a folder `around` all runs, in a process that does not write. `steps` is for a run that came
-        to its end before those of its configuration.
+        to its end before those of its configuration. A folder that is `new`, made for this run, is removed again where
+        the run leaves nothing to go on from.
         """
         config, options = dataclasses.replace(self.config, seed=seed), self.options
         watching: list[Callback] = []
@@ -123,7 +125,7 @@ class Session:
                     max_seconds=options.max_seconds,
                 )
         except BaseException:
-            if folder is not None and resume is None:
+            if folder is not None and new:
                 _discard(folder)
             raise
         if folder is None:
