@@ -38,17 +38,21 @@ class Deadline:
     """Some seconds from now, in which pieces of work of about the same length have to end; without end, if None."""
 
     def __init__(self, seconds: float | None) -> None:
-        self.seconds, self._began = seconds, time.monotonic()
-        self._shortest, self._last = math.inf, self._began
+        self.seconds, self._began, self._shortest = seconds, time.monotonic(), math.inf
+        self.start()
 
     def start(self) -> None:
-        """The first piece begins."""
-        self._last = time.monotonic()
+        """A piece begins."""
+        self._last, self._compiled = time.monotonic(), _compile_seconds
 
     def too_late(self) -> bool:
-        """Whether another piece, as long as the shortest so far, would end too late; to be asked after each."""
+        """Whether another piece, as long as the shortest so far, would end too late; to be asked after each.
+
+        Of which compilation is no part.
+        """
         now = time.monotonic()
-        self._shortest, self._last = min(self._shortest, now - self._last), now
+        self._shortest = min(self._shortest, max(0.0, now - self._last - (_compile_seconds - self._compiled)))
+        self.start()
         return self.seconds is not None and now - self._began + self._shortest > self.seconds
 
 

@@ -1,4 +1,7 @@
-"""Where a result comes from: the code, the libraries, the settings and the data, told and summed up in one hash."""
+"""Where a result comes from: the code, the libraries, the settings and the data, told and summed up in one hash.
+
+Of functions, and of objects that are no dataclasses, the name alone is told, not what they hold.
+"""
 
 import functools
 import hashlib
@@ -35,7 +38,7 @@ class Provenance:
 
     @property
     def hash(self) -> str:
-        """One for everything; results with the same one are repeats of each other."""
+        """One for everything that is told here; how many rounds there are, and what is recorded of them, is not."""
         return _hex(json.dumps([self.versions, self.settings], sort_keys=True).encode())
 
     def as_dict(self) -> dict[str, Any]:

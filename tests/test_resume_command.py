@@ -252,6 +252,9 @@ def test_a_run_is_made_again_and_compared(capsys):
     assert main(["verify", str(folder), "--rounds", "0"]) == 2
     assert main(["verify", "--rounds", "1"]) == 2
     assert main(["verify", str(folder / CHECKPOINTS)]) == 2
+    for content in ("", "round,objective\n", "a,b\n1,2\n", "round,objective\n1,many\n"):
+        (folder / "metrics.csv").write_text(content)
+        assert main(["verify", str(folder)]) == 2
 
 
 # ---------------------------------------------------------------- killed

@@ -20,6 +20,7 @@ from jdfl.privacy import (
     noise_multiplier,
     report,
 )
+from jdfl.results import CHECKPOINTS
 from jdfl.runner import planned
 from jdfl.spending import ledger_of
 
@@ -115,7 +116,7 @@ def _of_a_run(config: RunConfig, options: Options) -> jdfl.PrivacyReport:
             accounting=spend.accounting,
         )
     algorithm = planned(algorithm, problem, network, config.steps)
-    found = read_checkpoint(options.run / "checkpoints", algorithm, problem, network)
+    found = read_checkpoint(options.run / CHECKPOINTS, algorithm, problem, network)
     found.ledger.check_same(ledger_of(algorithm, problem))
     guarantee, ledger = algorithm.privacy(problem), found.ledger
     warnings = tuple(warning for warning in found.warnings if warning not in guarantee.warnings)

@@ -61,13 +61,19 @@ def parse_run(
     return parsed.config, parsed.options
 
 
-def folder_first(args: list[str], command: str) -> tuple[str | None, list[str]]:
-    """The folder of a run that `command` is given first, and the flags after it; none where help is asked for."""
-    if args and not args[0].startswith("-"):
-        return args[0], args[1:]
-    if {"-h", "--help"} & set(args):
-        return None, args
-    raise ValueError(f"Expected the folder of a run after `{command}`, got {args[0] if args else 'nothing'!r}.")
+def parse_of_run(
+    args: list[str], options: Options, *, prog: str, about: str, examples: str
+) -> tuple[Path, RunConfig, Options]:
+    """The folder of a run, which is the first argument, and what `parse_run` gives for it and the flags after it.
+
+    Raises ValueError where there is none, and as `parse_run` does.
+    """
+    given = bool(args) and not args[0].startswith("-")
+    if not given and not {"-h", "--help"} & set(args):
+        raise ValueError(f"Expected the folder of a run after `{prog}`, got {args[0] if args else 'nothing'!r}.")
+    folder, flags = (args[0], args[1:]) if given else (None, args)
+    config, options = parse_run(flags, options, prog=f"{prog} RUN_DIR", about=about, examples=examples, run=folder)
+    return Path(folder or ""), config, options
 
 
 def several(name: str, classes: dict[str, type], text: str) -> Field:

@@ -39,10 +39,7 @@ class Options(Running):
 
 def parse(args: list[str]) -> tuple[Path, RunConfig, Options]:
     """The folder, the configuration and the options behind the arguments of `jdfl resume`."""
-    folder, rest = flags.folder_first(args, "jdfl resume")
-    usage = {"prog": "jdfl resume RUN_DIR", "about": _ABOUT, "examples": _EXAMPLES}
-    config, options = flags.parse_run(rest, Options(), run=folder, **usage)
-    return Path(folder or ""), config, options
+    return flags.parse_of_run(args, Options(), prog="jdfl resume", about=_ABOUT, examples=_EXAMPLES)
 
 
 def resume(folder: Path, config: RunConfig, options: Options) -> int:

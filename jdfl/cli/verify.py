@@ -39,10 +39,7 @@ class Options:
 
 def parse(args: list[str]) -> tuple[Path, RunConfig, Options]:
     """The folder, its configuration and the options behind the arguments of `jdfl verify`."""
-    folder, rest = flags.folder_first(args, "jdfl verify")
-    usage = {"prog": "jdfl verify RUN_DIR", "about": _ABOUT, "examples": _EXAMPLES}
-    config, options = flags.parse_run(rest, Options(), run=folder, **usage)
-    return Path(folder or ""), config, options
+    return flags.parse_of_run(args, Options(), prog="jdfl verify", about=_ABOUT, examples=_EXAMPLES)
 
 
 def verify(folder: Path, config: RunConfig, options: Options) -> int:
@@ -51,7 +48,9 @@ def verify(folder: Path, config: RunConfig, options: Options) -> int:
     if not (folder / "metrics.csv").is_file():
         raise FileNotFoundError(f"Expected a run's folder with metrics.csv, got {str(folder)!r}: it has no record yet.")
     before = pd.read_csv(folder / "metrics.csv", dtype=str).map(float)  # as Python reads numbers: exactly
-    rounds = min(options.rounds, int(max(before["round"])))
+    if "round" not in before or before.empty:
+        raise ValueError(f"Expected a row per record with its round in {folder / 'metrics.csv'}, got none.")
+    rounds = max(1, min(options.rounds, int(max(before["round"]))))
     again = _made_again(config, options, rounds)
     for line in _changed(folder, again):
         print(f"changed: {line}")
