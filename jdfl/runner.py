@@ -14,9 +14,10 @@ from jax import Array
 
 from jdfl import checks, distributed, loop
 from jdfl.base import Algorithm
-from jdfl.checkpoint import Checkpoint, Keeper
+from jdfl.checkpoint import Checkpoint
 from jdfl.clock import Alarm, Clock, Deadline, Spent
 from jdfl.interruption import Interruption
+from jdfl.keeper import Keeper
 from jdfl.keys import typed_key
 from jdfl.memory import require_memory
 from jdfl.metrics import Metric, default_metrics, resolve

@@ -166,6 +166,8 @@ def test_other_versions_are_refused_or_accepted(capsys, monkeypatch):
         assert f"jdfl: was {version}, is 9.9. Install those, or" in capsys.readouterr().err
         assert read_run(folder).summary["rounds"] == 5
         assert main(["resume", str(folder), "--steps", "9", "--any-version", "--quiet"]) == 0
+    kept = storage.read(folder / CHECKPOINTS).told["warnings"]
+    assert any("made before by other code, with the same noise" in warning for warning in kept)
     pd.testing.assert_frame_equal(read_run(folder).history, read_run(whole).history, check_exact=True)
 
 

@@ -14,6 +14,11 @@ from jdfl.results import CHECKPOINTS
 
 _ENDED = ("stop rule", "budget")  # before its last round
 
+_OTHER_CODE = (
+    "rounds after the checkpoint may have been made before by other code, with the same noise on other numbers; where "
+    "messages of both were seen, nothing hides the difference"
+)
+
 _ABOUT = """Go on with a run that was cut off or ended early, or with more rounds (--steps), from its last checkpoint.
 
 The outcome is that of a run that was never interrupted. Everything is written into the run's own folder. Other values
@@ -61,7 +66,7 @@ def resume(folder: Path, config: RunConfig, options: Options) -> int:
                 f"Expected --steps above the {before.rounds} rounds that are done, got {config.steps}. It counts all."
             )
         if options.any_version:
-            before = dataclasses.replace(before, provenance=None)
+            before = dataclasses.replace(before, provenance=None, warnings=(*before.warnings, _OTHER_CODE))
     own = folder if distributed.leads() else None
     result, told = session.run(own, folder.parent, seed=config.seed, steps=steps, resume=before)
     if options.json and told is not None:
