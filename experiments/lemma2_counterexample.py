@@ -27,22 +27,25 @@ CONSTANT, CONTRACTION = 0.78, 0.55  # of the paper's Fig. 2
 SEEN, ESTIMATED = (2.0, 4.0, 6.0, 8.0, 10.0), {0: 1.56, 4: 3.29}  # of the study
 
 
+def _round(network: jdfl.network.Network, t: int) -> jdfl.Round:
+    k, key = jnp.int32(t), jax.random.key(t)
+    return jdfl.Round(k, key, network.at(k, key), jnp.arange(NODES, dtype=jnp.int32))
+
+
 def distances(rounds: int = ROUNDS) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Real, estimated (Eq. 22) and certified distances [rounds]."""
     network = jdfl.network.d_out(NODES, 2)
     eps = jnp.where(jnp.arange(NODES) < NODES // 2, 1.0, -1.0)[:, None]
     step, none = jnp.ones((NODES,)), jnp.zeros((NODES,))
     protocol, estimate = jdfl.DPPS(), none
-    state = protocol.init(jnp.zeros((NODES, 1)))
+    state = protocol.init(jnp.zeros((NODES, 1)), _round(network, 0))
     found, estimated = [], []
     for t in range(rounds):
         found.append(float(real(state.s + eps)))
         first, constants = jnp.bool_(t == 0), {"constant": CONSTANT, "contraction": CONTRACTION}
         estimate = published(estimate, none, step, none, first, **constants)
         estimated.append(float(jnp.max(estimate)))
-        key = jax.random.key(t)
-        round = jdfl.Round(jnp.int32(t), key, network.at(jnp.int32(t), key), jnp.arange(NODES, dtype=jnp.int32))
-        state = protocol.step(state, eps, round)
+        state = protocol.step(state, eps, _round(network, t))
     bound = certified(matrices(network, rounds, "a schedule"), np.ones(rounds), np.zeros(rounds), 1, failure=1e-6)
     return np.array(found), np.array(estimated), bound
 

@@ -81,13 +81,15 @@ class Algorithm(Protocol):
 
     It may also have these ClassVars: `tuned` with the names of the float fields that a comparison tunes; `uneven`, true
     where rounds differ in how much there is to compute; `columns`, true where it is W's columns that must sum to one,
-    not its rows, as in push-sum; `planned` with the dotted fields that `plan` fills in; `noise_by`, how to set its
-    noise, where that is no multiplier of a mechanism. And these methods:
+    not its rows, as in push-sum; `planned` with the dotted fields that `plan` fills in; `late`, true where it takes
+    messages of earlier rounds (`network.delays`), which others are refused; `noise_by`, how to set its noise, where
+    that is no multiplier of a mechanism. And these methods:
 
     - `plan(problem, network, steps) -> Self`, on the host before a run: what follows from the network and the number of
       rounds, such as a schedule of noise. More rounds must give the same beginning.
     - `published_multiplier(problem, epsilon) -> float`, the noise that its paper asks for, in units of the sensitivity.
     - `published_bytes(problem, rounds) -> float | None`, its paper's own formula for transmitted data.
+    - `waits(round) -> Array` bool [m, d], the slots that nodes wait for on a network with times, where it is not all.
     - `held(state) -> Array` [m, k], numbers that are all finite where the parameters are, where these are not stored as
       [m, n].
     - `visible(state) -> Array` [m, k], what others may have seen of every node after a round, where that is more than

@@ -24,7 +24,7 @@ from jdfl.problems import Problem
 from jdfl.provenance import Provenance
 from jdfl.result import Ending, Result, Tally
 
-_FORMAT = 2
+_FORMAT = 3
 _TOLD = 5  # differences
 _REMEDY = "Resume with the algorithm, problem and network of that run."
 
@@ -37,6 +37,7 @@ class Checkpoint:
     state: Any  # the algorithm's
     communications: np.ndarray  # [m]
     releases: np.ndarray  # [m]
+    clock: np.ndarray | None  # [m] simulated seconds
     ledger: Ledger
     key: list[int]  # data of the run's key
     sums: dict[str, int]  # exact totals by counter
@@ -61,6 +62,7 @@ class Checkpoint:
             result.state,
             result.communication_rounds,
             result.releases,
+            result.clock,
             Ledger.of(result.guarantee, result.releases, result.records),
             list(result.key),
             dict(result.sums),
@@ -133,6 +135,7 @@ class Checkpoint:
             rounds=jnp.int32(self.rounds),
             communications=jnp.array(self.communications, jnp.int32),
             releases=jnp.array(self.releases, jnp.int32),
+            clock=None if fresh.clock is None else jnp.array(self.clock, fresh.clock.dtype),
         )
 
     def tally(self, message_bits: dict[str, int], every: int) -> Tally:
@@ -181,6 +184,8 @@ class Checkpoint:
             "provenance": None if self.provenance is None else asdict(self.provenance),
         }
         arrays["communications"], arrays["releases"] = self.communications, self.releases
+        if self.clock is not None:
+            arrays["clock"] = self.clock
         arrays["history"] = np.frombuffer(table.getvalue(), np.uint8)
         return arrays, told
 
@@ -219,6 +224,7 @@ def read_checkpoint(folder: str | Path, algorithm: Algorithm, problem: Problem, 
         jax.tree.unflatten(structure, leaves),
         held["communications"],
         held["releases"],
+        held.get("clock"),
         Ledger.from_dict(told["ledger"]),
         [int(word) for word in told["key"]],
         {name: int(value) for name, value in told["sums"].items()},

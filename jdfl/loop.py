@@ -6,23 +6,23 @@ no round is computed in vain. Metrics are evaluated where records are made.
 Axes: m nodes, n parameters.
 """
 
-from functools import partial, reduce
+from functools import partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
+from jdfl import guard, nodes, ops, struct
 from jdfl import metrics as metrics_module
-from jdfl import nodes, ops, struct
 from jdfl.base import Algorithm, Info, Round
-from jdfl.network.graph import Graph, Network
+from jdfl.network import Network, advanced, in_run
 from jdfl.problems import Problem
 from jdfl.sharding import Layout
 from jdfl.stopping import StopRule, View
 
 _START, _ROUND, _NETWORK = 1, 2, 3  # purposes of the run's key, and of a round's
-NOWHERE = -1
+_SECONDS = ("network_seconds", "network_seconds_last")
 
 
 @struct.dataclass
@@ -37,6 +37,7 @@ class Carry:
     counts: Info  # sums since the start, or since this chunk began
     communications: Array  # [m] int32 since the start
     releases: Array  # [m] int32 since the start
+    clock: Array | None  # [m] seconds of simulated time at which every node was done; None: the network has no times
 
 
 @struct.dataclass
@@ -87,6 +88,8 @@ def _evaluate(carry: Carry, setting: Setting, metrics: tuple[metrics_module.Metr
     for metric in metrics:
         known = (w, setting.problem) if _enough(metric) else (nodes.everyone(w), _whole(setting.problem))
         values[metric.__name__] = jnp.asarray(metric(*known), w.dtype)
+    if carry.clock is not None:
+        values |= dict(zip(_SECONDS, (nodes.mean(carry.clock), nodes.largest(carry.clock))))
     for name, value in values.items():  # shapes are known while tracing, before anything is compiled
         if value.shape:
             raise ValueError(f"Expected one number from the metric {name!r}, got an array of shape {value.shape}.")
@@ -121,43 +124,49 @@ def _stops(stop: StopRule | None, view: View) -> Array:
     return stop(view)
 
 
-def _first_bad(algorithm: Algorithm, state: Any, largest: Array | None) -> Array:
-    """The first node [] with a number in its rows of the state that is not finite, or a too large one, or NOWHERE."""
-    w = getattr(algorithm, "held", algorithm.params)(state)  # [m, k], with all that is large in the parameters
-    rows = [w, *(leaf for leaf in jax.tree.leaves(state) if leaf is not w and by_node(leaf, w.shape[0]))]
-    bad = ~jnp.isfinite(reduce(jnp.add, (_finite(leaf, w.dtype) for leaf in rows)))
-    if largest is not None:
-        bad = bad | (jnp.max(jnp.abs(w), axis=1) > largest)
-    return nodes.lowest(bad, NOWHERE)
+def _round(setting: Setting, k: Array, key: Array) -> Round:
+    """A round, its network drawn from a key of its own, and what lasts many rounds in it from the run's."""
+    bits = sum(setting.algorithm.message_bits(setting.problem).values())
+    network = in_run(setting.network, jax.random.fold_in(setting.key, _NETWORK), bits)
+    return Round(k, key, network.at(k, jax.random.fold_in(key, _NETWORK)), setting.node)
 
 
-def by_node(leaf: Array, m: int) -> bool:
-    """Whether a leaf of a state holds a row of floats for every node."""
-    return leaf.ndim > 0 and leaf.shape[0] == m and jnp.issubdtype(leaf.dtype, jnp.floating)
+def _step(setting: Setting, state: Any, round: Round) -> tuple[Any, Info]:
+    """One round; nodes that are away stay as they are, and did nothing."""
+    new, info = setting.algorithm.step(state, setting.problem, round)
+    info, away = nodes.counted(info), round.graph.away
+    if away is None:
+        return new, info
+
+    def kept(old: Array, new: Array) -> Array:
+        return jnp.where(away.reshape(-1, *[1] * (new.ndim - 1)), old, new) if guard.has_rows(new, round.m) else new
+
+    return jax.tree.map(kept, state, new), jax.tree.map(lambda count: jnp.where(away, 0, count), info)
 
 
-def _finite(rows: Array, dtype: Any) -> Array:
-    """0 [m] where a row is finite, else NaN, in one pass."""
-    return jnp.sum(rows * 0, axis=tuple(range(1, rows.ndim))).astype(dtype)
-
-
-def _graph(setting: Setting, k: Array, key: Array) -> Graph:
-    """The network of a round, drawn from a key of its own."""
-    return setting.network.at(k, jax.random.fold_in(key, _NETWORK))
+def _clock(setting: Setting, clock: Array | None, round: Round, info: Info) -> Array | None:
+    """When nodes are done with a round [m]."""
+    if clock is None:
+        return None
+    waits = getattr(setting.algorithm, "waits", None)
+    slots = round.graph.mask if waits is None else waits(round)
+    return advanced(round.graph, clock, info.grads, slots & (info.communications > 0)[:, None])
 
 
 def _start(setting: Setting, metrics: tuple[metrics_module.Metric, ...]) -> tuple[Setting, Carry, Record]:
     key = jax.random.fold_in(setting.key, _START)
     k = jnp.int32(0)
-    begin = Round(k, key, _graph(setting, k, key), setting.node)
+    begin = _round(setting, k, key)
     algorithm = setting.algorithm.prepare(setting.problem, begin)
     state, info = algorithm.init(setting.problem, begin)
     info = nodes.counted(info)
     state = lax.optimization_barrier(state)  # or XLA computes with its constant zeros at compile time
     setting = setting.replace(algorithm=algorithm)  # pyright: ignore[reportAttributeAccessIssue]
-    bad = _first_bad(algorithm, state, setting.largest)
-    no = jnp.bool_(False)
-    carry = Carry(state, k, no, bad, no, info, info.communications, info.releases)
+    bad = guard.first_bad(algorithm, state, setting.largest)
+    no, timing = jnp.bool_(False), begin.graph.timing
+    dtype = setting.problem.dtype
+    clock = None if timing is None else timing.compute.astype(dtype) * info.grads.astype(dtype)
+    carry = Carry(state, k, no, bad, no, info, info.communications, info.releases, clock)
     return setting, carry, _record(carry, setting, _evaluate(carry, setting, metrics))
 
 
@@ -169,21 +178,20 @@ def _advance(
     round_key = jax.random.fold_in(setting.key, _ROUND)
 
     def goes_on(carry: Carry, until: Array) -> Array:
-        return (carry.rounds < until) & ~carry.stopped & ~carry.spent & (carry.bad_node == NOWHERE)
+        return (carry.rounds < until) & ~carry.stopped & ~carry.spent & (carry.bad_node == guard.NOWHERE)
 
     def one_round(carry: Carry) -> Carry:
-        key = jax.random.fold_in(round_key, carry.rounds)
-        round = Round(carry.rounds, key, _graph(setting, carry.rounds, key), setting.node)
-        state, info = algorithm.step(carry.state, problem, round)
-        info = nodes.counted(info)
+        round = _round(setting, carry.rounds, jax.random.fold_in(round_key, carry.rounds))
+        state, info = _step(setting, carry.state, round)
         w = algorithm.params(state)
         communications = carry.communications + info.communications
         rounds = carry.rounds + 1
         stopped = _stops(stop, View(rounds, w, communications, problem))
         counts = jax.tree.map(jnp.add, carry.counts, info)
         releases = carry.releases + info.releases
-        bad = _first_bad(algorithm, state, setting.largest)
-        new = Carry(state, rounds, stopped, bad, carry.spent, counts, communications, releases)
+        bad = guard.first_bad(algorithm, state, setting.largest)
+        clock = _clock(setting, carry.clock, round, info)
+        new = Carry(state, rounds, stopped, bad, carry.spent, counts, communications, releases, clock)
         if setting.limit is None:
             return new
         # What the round would release has not been sent yet: nothing of it is kept where it is too much.
@@ -196,7 +204,8 @@ def _advance(
         until = jnp.minimum((carry.rounds // every + 1) * every, end)
         before = carry.rounds
         carry = lax.while_loop(lambda c: goes_on(c, until), one_round, carry)
-        nothing = {metric.__name__: jnp.zeros((), algorithm.params(carry.state).dtype) for metric in metrics}
+        names = [*(metric.__name__ for metric in metrics), *(() if carry.clock is None else _SECONDS)]
+        nothing = {name: jnp.zeros((), algorithm.params(carry.state).dtype) for name in names}
         values = ops.skipped_unless(
             carry.rounds > before,
             lambda carry, setting: _evaluate(carry, setting, metrics),
@@ -294,9 +303,7 @@ def releases(setting: Setting, steps: Array) -> Array:
     round_key = jax.random.fold_in(setting.key, _ROUND)
 
     def one(k: Array, carry: tuple[Any, Array]) -> tuple[Any, Array]:
-        key = jax.random.fold_in(round_key, k)
-        round = Round(k, key, _graph(setting, k, key), setting.node)
-        state, info = setting.algorithm.step(carry[0], setting.problem, round)
+        state, info = _step(setting, carry[0], _round(setting, k, jax.random.fold_in(round_key, k)))
         return state, carry[1] + info.releases
 
     return ops.in_turn(steps, one, (carry.state, carry.releases))[1]

@@ -146,6 +146,8 @@ COUNTS = (  # the history's other columns
     "examples",
     "communications",
     "releases",
+    "network_seconds",
+    "network_seconds_last",
 )
 _NEEDS_TRUTH = (distance, support_recovery)
 _NEEDS_CLASSES = (accuracy, balanced_accuracy, accuracy_own)

@@ -6,7 +6,7 @@ import jax
 import numpy as np
 from jax import Array
 
-from jdfl import loop
+from jdfl import guard, loop
 from jdfl.clock import Spent
 from jdfl.network.graph import Network
 from jdfl.privacy import Guarantee
@@ -58,10 +58,11 @@ def assemble(
         rounds=rounds,
         ending=ending,
         reason=reason,
-        diverged=None if bad_node == loop.NOWHERE else (rounds, bad_node),
+        diverged=None if bad_node == guard.NOWHERE else (rounds, bad_node),
         totals=tally.totals(),
         communication_rounds=np.asarray(carry.communications),
         releases=np.asarray(carry.releases),
+        clock=None if carry.clock is None else np.asarray(carry.clock),
         published_bytes=published(problem, rounds) if published else None,
         guarantee=guarantee,
         records=records_of(problem),
@@ -85,9 +86,10 @@ def _privacy_warnings(stop: StopRule | None, ending: Ending) -> tuple[str, ...]:
 
 def _ending(rounds: int, steps: int, carry: loop.Carry, setting: loop.Setting, cut: Cut | None) -> tuple[Ending, str]:
     bad_node, stopped, stop = int(carry.bad_node), bool(carry.stopped), setting.stop
-    if bad_node != loop.NOWHERE:
+    if bad_node != guard.NOWHERE:
+        bad = guard.what_is_bad(carry.state, bad_node, len(setting.node), setting.largest)
         return "diverged", (
-            f"node {bad_node} has {_what_is_bad(setting, carry.state, bad_node)} after round {rounds}; "
+            f"node {bad_node} has {bad} after round {rounds}; "
             "lower the learning rate or the noise, or look at that node's data"
         )
     if stopped and stop is not None:
@@ -98,21 +100,6 @@ def _ending(rounds: int, steps: int, carry: loop.Carry, setting: loop.Setting, c
         words = "no time is left for another round" if cut == "time limit" else cut
         return cut, f"{words} after round {rounds}; everything up to there is kept"
     return "steps", f"all {steps} rounds are done" + (", the stop rule never fired" if stop is not None else "")
-
-
-def _what_is_bad(setting: loop.Setting, state: Any, node: int) -> str:
-    """Which of a node's numbers end its run, in words."""
-    if state is None:
-        return "a number that is not finite"
-    m = len(setting.node)
-    fields = [
-        jax.tree_util.keystr(path, simple=True, separator=".") or "its parameters"
-        for path, leaf in jax.tree_util.tree_leaves_with_path(state)
-        if loop.by_node(leaf, m) and not np.isfinite(np.asarray(leaf[node], np.float64)).all()
-    ]
-    if fields or setting.largest is None:
-        return f"a number that is not finite in {' and '.join(fields) or 'its parameters'}"
-    return f"a parameter of size above {float(setting.largest):g}"
 
 
 def key_data(key: Array) -> list[int]:

@@ -15,6 +15,7 @@ from jax.sharding import Mesh
 from jdfl import distributed, loop, nodes, sharding, struct
 from jdfl.network.graph import Graph, Network, Static
 from jdfl.network.halo import halo
+from jdfl.network.wrapping import in_run
 from jdfl.sharding import Layout, Rows
 
 
@@ -26,16 +27,20 @@ class Sliced:
     whole one.
     """
 
-    network: Network
+    base: Network
 
     @property
     def m(self) -> int:
         """The number of nodes."""
-        return self.network.m
+        return self.base.m
+
+    def in_run(self, key: Array, bits: int) -> "Sliced":
+        """With the network as the run has it."""
+        return Sliced(in_run(self.base, key, bits))
 
     def at(self, k: Array, key: Array) -> Graph:
         """The rows of this device."""
-        graph = _tabular(self.network.at(k, key))
+        graph = _tabular(self.base.at(k, key))
         here = nodes.share()
         if here is None:
             return graph

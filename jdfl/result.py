@@ -59,6 +59,7 @@ class Result:
     totals: Totals
     communication_rounds: np.ndarray  # [m] how often each node combined messages
     releases: np.ndarray  # [m] how many noisy functions of its data of each node others may come to see
+    clock: np.ndarray | None  # [m] simulated seconds after which every node was done; None: its network has no times
     published_bytes: float | None  # what the paper's own formula says of these rounds; None where it has none
     guarantee: Guarantee
     records: np.ndarray  # [m] how many records of its own each node has

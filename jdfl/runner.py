@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jdfl import checks, distributed, loop
+from jdfl import checks, distributed, guard, loop
 from jdfl.base import Algorithm
 from jdfl.checkpoint import Checkpoint
 from jdfl.clock import Alarm, Clock, Deadline, Spent
@@ -63,7 +63,15 @@ def check_run(
             f"Expected a network and a problem of the same size, got network.m = {network.m} and "
             f"problem.m = {problem.m}. Build both for the same number of nodes m."
         )
-    check_graph(network.at(jnp.int32(0), jax.random.key(0)), columns=getattr(algorithm, "columns", False))
+    graph = network.at(jnp.int32(0), jax.random.key(0))
+    check_graph(graph, columns=getattr(algorithm, "columns", False))
+    if graph.late is not None and not getattr(algorithm, "late", False):
+        raise ValueError(
+            f"Expected a network for {type(algorithm).__name__} whose messages are not late, got "
+            f"{getattr(network, 'name', 'a network')}: it has no use for messages of earlier rounds. Use bursty_loss, "
+            "where what does not come in its round is missing, or an algorithm that takes late messages, such as "
+            "jdfl.DPSGD or jdfl.SGP."
+        )
     algorithm.check(problem, network)
     if stop is not None:
         stop.check()
@@ -183,7 +191,7 @@ def run(
         if limit is not None and epsilon is not None:
             released = carry.releases if layout is None else layout.nodes(carry.releases)
             check_unspent(np.asarray(released), limit, epsilon)
-        done, over = int(carry.rounds), int(carry.bad_node) != loop.NOWHERE
+        done, over = int(carry.rounds), int(carry.bad_node) != guard.NOWHERE
 
         def outcome(carry: loop.Carry, cut: Cut | None) -> Result:
             """Where the run is now, with all nodes' rows on the host."""
@@ -206,7 +214,7 @@ def run(
                 tally.add(rows.rounds, rows.metrics, rows.counts)
                 flags = (carry.rounds, carry.stopped, carry.spent, carry.bad_node)
                 done, stopped, spent, bad = map(int, jax.device_get(flags))
-                over = bool(stopped or spent) or bad != loop.NOWHERE
+                over = bool(stopped or spent) or bad != guard.NOWHERE
                 try:
                     params = partial(_rows_of, algorithm, carry.state, layout)
                     _call(callbacks, Snapshot(done, steps, tally.rows[-1], tally.since(seen), params))
@@ -216,7 +224,7 @@ def run(
                 wish = interruption.asked or ("time limit" if deadline.too_late() else None)
                 wish = _WISHES[distributed.highest(_WISHES.index(wish or ("keep" if alarm.rings() else None)))]
                 cut = None if wish == "keep" else wish
-                if (keeper.due(done) or wish == "keep") and bad == loop.NOWHERE and done < steps:
+                if (keeper.due(done) or wish == "keep") and bad == guard.NOWHERE and done < steps:
                     keeper.keep(outcome(carry, "interrupted"))
         result = outcome(jax.block_until_ready(carry), cut)
         if before is not None and steps == before.rounds:  # there was nothing to do

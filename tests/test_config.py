@@ -2,6 +2,7 @@
 
 import dataclasses
 import inspect
+from functools import cache
 from types import UnionType
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
@@ -22,12 +23,21 @@ TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
 SCALARS = {int: st.integers(), float: st.floats(allow_nan=False), bool: st.booleans(), str: TEXT}
 
 
+@cache
+def instances(cls: Any) -> st.SearchStrategy[Any]:
+    """Values of a dataclass, which may hold others of its own kind."""
+
+    def found() -> st.SearchStrategy[Any]:
+        types = get_type_hints(cls)
+        return st.builds(cls, **{field.name: values(types[field.name]) for field in dataclasses.fields(cls)})
+
+    return st.deferred(found)
+
+
 def values(annotation: Any) -> st.SearchStrategy[Any]:
     """Values of any type that a configuration may hold."""
     if dataclasses.is_dataclass(annotation):
-        types = get_type_hints(annotation)
-        fields = {field.name: values(types[field.name]) for field in dataclasses.fields(annotation)}
-        return st.builds(annotation, **fields)  # pyright: ignore
+        return instances(annotation)
     if annotation in SCALARS:
         return SCALARS[annotation]
     if annotation is type(None):
@@ -134,6 +144,14 @@ def test_every_setting_of_the_library_is_in_the_configuration(mirror, original, 
         (config.Matcha, jdfl.network.matcha, set()),
         (config.PartialCommunication, jdfl.network.partial_communication, set()),
         (config.LinkLoss, jdfl.network.link_loss, set()),
+        (config.BurstyLoss, jdfl.network.bursty_loss, set()),
+        (config.Outages, jdfl.network.outages, set()),
+        (config.Membership, jdfl.network.membership, set()),
+        (config.Delays, jdfl.network.delays, set()),
+        (config.FixedTime, jdfl.network.FixedTime, set()),
+        (config.ExponentialTime, jdfl.network.ExponentialTime, set()),
+        (config.LogNormalTime, jdfl.network.LogNormalTime, set()),
+        (config.ParetoTime, jdfl.network.ParetoTime, set()),
         (config.Laplacian, jdfl.network.laplacian, {"format"}),
         (config.NodeParticipation, jdfl.network.node_participation, set()),
         (config.RandomNeighbours, jdfl.network.random_neighbours, {"m"}),
@@ -147,6 +165,18 @@ def test_every_argument_of_the_library_is_in_the_configuration(mirror, function,
     assert set(here) == set(there) - left_out
     for name in set(here) - {"dtype"}:
         assert there[name] is inspect.Parameter.empty or here[name] == there[name]
+
+
+def test_every_argument_of_times_is_in_the_configuration():
+    there = {name: p.default for name, p in inspect.signature(jdfl.network.timed).parameters.items()}
+    here = config.Timed()
+    assert {field.name for field in dataclasses.fields(here)} == set(there)
+    for name in ("compute", "latency"):
+        assert getattr(here, name).build() == there[name]
+    assert (here.bandwidth, here.slowness, here.first) == (there["bandwidth"], there["slowness"], there["first"])
+    built = config.Timed(slowness=config.ParetoTime(shape=3.0), first=True, bandwidth=2.0).build(5)
+    assert built.slowness == jdfl.network.ParetoTime(shape=3.0)
+    assert (built.first, float(built.bandwidth)) == (True, 2.0)
 
 
 def defaults_of(cls: Any, *left_out: str) -> dict[str, Any]:
@@ -271,6 +301,10 @@ SMALL = {
         "partial-communication": {"rate": 0.5},
         "link-loss": {"base": config.RandomMatching(), "p": 0.9},
         "node-participation": {"count": 3},
+        "bursty-loss": {"to_bad": 0.1, "to_good": 0.5},
+        "outages": {"down": 0.1, "up": 0.5, "base": config.Timed(first=True)},
+        "membership": {"joins": (0, 0, 3, 0), "leaves": (5,)},
+        "delays": {"bound": 2},
     },
     "stop": {"objective": {"value": 0.1}, "gradient": {"tolerance": 0.1}},
     "problem": {"example1": dataclasses.asdict(TINY), "classification": {"m": 4}, "neural": {"m": 4}},

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import jdfl
-from jdfl import loop, metrics
+from jdfl import guard, loop, metrics
 from tests.toy import SLOW, Gossip, M, N, problem, run
 
 
@@ -185,8 +185,8 @@ def test_runs_in_other_threads():
 @pytest.mark.parametrize("bad", [[np.nan], [np.inf], [-np.inf], [np.inf, -np.inf]], ids=str)
 def test_every_number_that_is_not_finite_is_found(bad):
     w = np.full((3, 5), np.finfo(np.float32).max, np.float32)  # finite, if only just
-    first_bad = jax.jit(lambda w, largest=None: loop._first_bad(Gossip(), w, largest))
-    assert int(first_bad(w)) == loop.NOWHERE
+    first_bad = jax.jit(lambda w, largest=None: guard.first_bad(Gossip(), w, largest))
+    assert int(first_bad(w)) == guard.NOWHERE
     assert int(first_bad(w, np.float32(1e30))) == 0
     w[1, 1 : 1 + len(bad)] = bad
     assert int(first_bad(w)) == 1

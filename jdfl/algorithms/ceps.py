@@ -22,6 +22,9 @@ clipped, its u_i (`sensitivity`) is assumed, and its sigma_i is itself computed 
 about 5 / L_i in its dense networks, with Gaussian data, but more the fewer of the m nodes a node combines, until CEPS
 diverges (`check` warns). `sigma_rule="safe"` makes steps of 1 / L_i; `step_scale` stretches the steps of any rule.
 
+Missing neighbours: N_i^k is drawn from those that can be heard in the round, |N_i| is their number, and a node that
+hears nobody combines itself. Of late messages (`network.delays`) a node takes the newest z_j that has come.
+
 Axes: m nodes, n parameters, d slots of the neighbour table, b rows of a block.
 """
 
@@ -36,12 +39,12 @@ import numpy as np
 from jax import Array, lax
 
 from jdfl import checks, nodes, ops, struct
+from jdfl.algorithms.exchange import refuse_late
 from jdfl.algorithms.gradients import Gradients
 from jdfl.base import Info, Round
 from jdfl.blocks import in_blocks
 from jdfl.codecs import Codec, Dense, OneBit, RandomK, Sparse, each_row, receive, transmit
-from jdfl.network import refuse_synchronised
-from jdfl.network.graph import Network, gather_sum, sample_neighbours
+from jdfl.network import Network, Past, gather_sum, known, refuse_synchronised, sample_neighbours
 from jdfl.nonzeros import Nonzeros, dense, gathered_sum, largest
 from jdfl.privacy import Gaussian, Guarantee, Mechanism, Published, classical_gaussian
 from jdfl.problems import Problem
@@ -58,6 +61,7 @@ class State:
     w: Array | Nonzeros  # [m, n] s-sparse parameters
     u: Array  # [m, n] last combination of neighbours and gradient
     count: Array  # [m] m_i, the number of nodes in it, as a float
+    past: Past | None = None  # what all have sent, where messages are late
 
 
 @struct.dataclass
@@ -90,6 +94,7 @@ class CEPS:
     lengths: Any = None  # [m, q] of the examples' features; `prepare` fills it in
     tuned: ClassVar[tuple[str, ...]] = ("step_scale",)
     uneven: ClassVar[bool] = True
+    late: ClassVar[bool] = True
 
     @classmethod
     def paper(cls, s: int = 10, *, rate: float = 0.2, epsilon: float | None = None, one_bit: bool = True) -> "CEPS":
@@ -154,6 +159,8 @@ class CEPS:
                 f"codec = {self.codec!r} and phi = {self.phi!r}. Use storage = 'dense', or Dense(), Sparse() or "
                 "OneBit() of the sender."
             )
+        if self.phi == "receiver" or self.codec.pairwise or self.storage == "sparse":
+            refuse_late("CEPS", network, "messages that mean the same to all receivers, and storage = 'dense'")
         self.gradients.check(problem)
         if self.sigma is None and self.sigma_rule != "safe":
             step = self.step_scale * m * (2 * self.rate + 0.1) / max(1.0, np.ceil(self.rate * np.median(degrees)))
@@ -208,14 +215,14 @@ class CEPS:
             releases = releases + 1
         count = self._sizes(round)[0].astype(problem.dtype)
         zero = jnp.zeros((problem.m,), jnp.int32)
-        return State(w, u, count), Info({"model": zero}, zero + 1, releases, zero)
+        return State(w, u, count, Past.begin(round.graph, u)), Info({"model": zero}, zero + 1, releases, zero)
 
     def step(self, state: State, problem: Problem, round: Round) -> tuple[State, Info]:
         """One round: (4) for every node, then (3) for the nodes that communicate, a block at a time."""
         w, u, sigma, mu = state.w, state.u, self.sigma[:, None], self.mu
-        talks = (round.k % self.period == 0) & ((round.k > 0) | (self.first == "zero"))  # [m] k in K_i
+        round, talks = replace(round, graph=known(round.graph)), self._talks(round)
         size, mine, chosen = self._sample(talks, round)
-        received = self._receive(w, mine, chosen, round)
+        received, past = self._receive(w, state.past, mine, chosen, round)
         noise_keys, sensitivity = self._noise_keys(round), self.gradients.sensitivities(problem)
         block = min(nodes.count(problem.m), self.block or (1 if jax.default_backend() == "cpu" else 64))
 
@@ -234,13 +241,22 @@ class CEPS:
             return self._kept((u + mu * dense(w)) / (sigma * count + mu))  # (4)
 
         silent = State(in_blocks(alone, w, u, sigma, state.count[:, None]), u, state.count)
-        new = ops.for_rows(talks, block, communicate, silent)
+        new = replace(ops.for_rows(talks, block, communicate, silent), past=past)
 
         evaluated = talks.astype(jnp.int32)
         combined = jnp.any(chosen, axis=1).astype(jnp.int32)  # a node may have drawn nobody but itself
-        asked = round.graph.asked(chosen)
+        asked = round.graph.asked(round.graph.taken(chosen))
         releases = evaluated if self.mechanism is not None else jnp.zeros_like(evaluated)
         return new, Info({"model": asked}, evaluated, releases, combined)
+
+    def _talks(self, round: Round) -> Array:
+        """Which nodes communicate in this round [m] bool: k in K_i."""
+        return (round.k % self.period == 0) & ((round.k > 0) | (self.first == "zero"))
+
+    def waits(self, round: Round) -> Array:
+        """The slots [m, d] of N_i^k."""
+        round = replace(round, graph=known(round.graph))
+        return self._sample(self._talks(round), round)[2]
 
     def _kept(self, x: Array) -> Array | Nonzeros:
         """P_s of rows [b, n], as they are stored."""
@@ -273,18 +289,38 @@ class CEPS:
     def _noise_keys(self, round: Round) -> Array:
         return ops.node_keys(round.key, _NOISE, round.node)
 
-    def _receive(self, w: Array | Nonzeros, mine: Array, chosen: Array, round: Round) -> Any:
-        """A function rows [b] -> sum of z_j over N_i^k [b, n]; every message is decoded once."""
+    def _receive(
+        self, w: Array | Nonzeros, past: Past | None, mine: Array, chosen: Array, round: Round
+    ) -> tuple[Any, Past | None]:
+        """A function rows [b] -> sum of z_j over N_i^k [b, n]; every message is decoded once. And what is kept of them.
+
+        Where messages are late, all nodes' are decoded in every round, since one may answer with that of an earlier.
+        """
         graph = round.graph
         keys = ops.node_keys(round.key, _CODE, round.node)
         coded_self = mine & self.own_coded
+
+        if past is not None:
+            assert not isinstance(w, Nonzeros)  # check
+            z = transmit(self.codec, keys, w, jnp.ones_like(mine), self.block)
+            own, past = z if self.own_coded else w, past.after(z, round.k)
+            senders, messages = past.heard(graph, round.k)
+            return (
+                lambda rows: (
+                    jnp.where(mine[rows][:, None], own[rows], 0.0) + gather_sum(senders[rows], chosen[rows], messages)
+                ),
+                past,
+            )
 
         if self.phi == "sender" and not self.codec.pairwise:  # all neighbours decode the same thing: once per sender
             z = transmit(self.codec, keys, w, (graph.asked(chosen) > 0) | coded_self, self.block)
             own, heard = z if self.own_coded else w, jax.tree.map(graph.gathered, z)
             added: Any = gathered_sum if isinstance(heard, Nonzeros) else gather_sum
-            return lambda rows: (
-                jnp.where(mine[rows][:, None], own[rows], 0.0) + added(graph.senders[rows], chosen[rows], heard)
+            return (
+                lambda rows: (
+                    jnp.where(mine[rows][:, None], own[rows], 0.0) + added(graph.senders[rows], chosen[rows], heard)
+                ),
+                None,
             )
 
         assert not isinstance(w, Nonzeros)  # check
@@ -295,7 +331,7 @@ class CEPS:
         heard = graph.gathered(w)
         others = receive(codec, keys, w, heard, graph.senders, chosen, self.block, by_receiver=by_receiver)
         total = jnp.where(mine[:, None], z_own, 0.0) + others
-        return lambda rows: total[rows]
+        return lambda rows: total[rows], None
 
     def params(self, state: State) -> Array:
         """The parameters w [m, n]."""

@@ -25,6 +25,8 @@ the average gradient, and by nothing else, whatever the codec loses.
 The papers prove convergence for gamma up to `safe_gamma(network, delta)`, delta being the codec's contraction: a very
 careful number (3e-5 on a ring of 16 nodes that send the largest 10 %, where 0.3 still converges).
 
+Missing neighbours: refused, since every message builds on all those before it.
+
 Axes: m nodes, n parameters.
 """
 

@@ -6,6 +6,9 @@ With f_i(x) = ||x - v_i||^2 / 2 (`problems.averaging`) and x^0 = 0 node i's vect
 push-sum: D. Kempe, A. Dobra, J. Gehrke: Gossip-Based Computation of Aggregate Information, 2003. With noise every round
 adds to what the nodes agree on.
 
+Missing neighbours: the columns of W must still sum to one, so that the sender keeps what does not arrive
+(`weights="sender"`), and nothing of the sums is lost. What is late (`network.delays`) is added when it arrives.
+
 Axes: m nodes, n entries of a vector.
 """
 
@@ -39,6 +42,7 @@ class AverageConsensus:
 
     clip: Any = None  # largest l1 length of a vector; None: as it is
     dpps: DPPS = DPPS()
+    late: ClassVar[bool] = True
     columns: ClassVar[bool] = True  # what W's sums to one run over
     planned: ClassVar[tuple[str, ...]] = ("dpps.schedule", "dpps.scales")  # what `plan` fills in
 
@@ -65,7 +69,7 @@ class AverageConsensus:
         """Look at the node's vector, which costs a gradient."""
         x = problem.begin()
         v = -problem.gradients(x)
-        state = State(self.dpps.init(x), v if self.clip is None else clipped(v, "l1", self.clip))
+        state = State(self.dpps.init(x, round), v if self.clip is None else clipped(v, "l1", self.clip))
         return state, counts(problem.m, dict.fromkeys(self.message_bits(problem), 0), grads=1)
 
     def step(self, state: State, problem: Problem, round: Round) -> tuple[State, Info]:

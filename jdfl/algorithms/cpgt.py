@@ -26,6 +26,8 @@ and l1 the two messages of round k together spend a pure epsilon of
 Under this relation no decay makes that sum finite without end: `calibrated` divides an epsilon over so many rounds, and
 rounds beyond these spend more. The last x_i and y_i are never sent, and nothing is claimed of them.
 
+Missing neighbours: refused, since every message builds on all those before it.
+
 Axes: m nodes, n parameters, T rounds.
 """
 

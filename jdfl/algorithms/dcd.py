@@ -17,6 +17,8 @@ on a ring of 16 nodes. Measured on a quadratic with rings, a star and a complete
 that are biased but contract reached D-PSGD's fixed point down to 10 % of the entries; random-k messages scaled to be
 unbiased diverged at 30 % on all, and at 50 % on one.
 
+Missing neighbours: refused, since every message builds on all those before it.
+
 Axes: m nodes, n parameters.
 """
 

@@ -21,6 +21,9 @@ difference to it,
 Exact messages make it the plain form. What Q loses is lost: the average moves by the local steps in expectation if Q is
 unbiased, and only up to what Q loses if not. Every message must reach all neighbours, hence a fixed network.
 
+Missing neighbours: their weight goes where the network says, by default to the node's own row, and a node that hears
+nobody keeps its y. Of late messages (`network.delays`) it takes the newest. The quantised form is refused.
+
 Axes: m nodes, n parameters.
 """
 
@@ -34,12 +37,12 @@ from jax import Array, lax
 from jdfl import checks, struct
 from jdfl.algorithms import descent
 from jdfl.algorithms.dcd import check_replicas
-from jdfl.algorithms.exchange import check_codec, exchange, heard, received
+from jdfl.algorithms.exchange import check_codec, exchange_late, heard, received
 from jdfl.algorithms.gradients import Gradients
 from jdfl.algorithms.updates import Updates, check_updates, guarantee, noisy_releases, released
 from jdfl.base import Info, Round, counts
 from jdfl.codecs import Codec, Dense
-from jdfl.network.graph import Network, mix
+from jdfl.network import Network, Past, mix
 from jdfl.privacy import Guarantee
 from jdfl.problems import Problem
 
@@ -50,6 +53,7 @@ class State:
 
     x: Array  # [m, n] parameters after mixing
     hat: Array | None  # [m, n] what all neighbours know of y, if quantised
+    past: Past | None = None  # what all have sent, where messages are late
 
 
 @struct.dataclass
@@ -69,6 +73,7 @@ class DFedAvgM:
     codec: Codec = Dense()
     quantised: bool = struct.field(pytree_node=False, default=False)  # send the difference to what is known
     tuned: ClassVar[tuple[str, ...]] = ("lr",)
+    late: ClassVar[bool] = True
 
     def check(self, problem: Problem, network: Network) -> None:
         """Refuse settings, codecs and networks that it cannot have, naming them."""
@@ -97,11 +102,11 @@ class DFedAvgM:
         """Start from x = xhat where the problem says, which all neighbours know."""
         x = problem.begin()
         hat = x if self.quantised else None
-        return State(x, hat), counts(problem.m, {"model": 0})
+        return State(x, hat, Past.begin(round.graph, x)), counts(problem.m, {"model": 0})
 
     def step(self, state: State, problem: Problem, round: Round) -> tuple[State, Info]:
         """One round."""
-        x, hat, graph = state.x, state.hat, round.graph
+        x, hat, past, graph = state.x, state.hat, state.past, round.graph
 
         def local(t: Array, carry: tuple[Array, Array]) -> tuple[Array, Array]:
             y, before = carry
@@ -111,7 +116,7 @@ class DFedAvgM:
         y, _ = lax.fori_loop(0, self.local_steps, local, (x, x))
         y = released(self.updates, x, y, round)
         if hat is None:
-            x = exchange(self.codec, y, round)
+            x, past = exchange_late(self.codec, y, round, past)
         else:
             everyone = jnp.ones((round.m,), jnp.bool_)  # a node that nobody hears moves by its messages too
             hat = hat + received(self.codec, y - hat, round, everyone)
@@ -124,7 +129,7 @@ class DFedAvgM:
             releases=noisy_releases(self.updates, self.gradients.releases(self.local_steps, 1)),
             communications=heard(graph),
         )
-        return State(x, hat), done
+        return State(x, hat, past), done
 
     def params(self, state: State) -> Array:
         """The parameters x [m, n]."""

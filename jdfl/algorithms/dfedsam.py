@@ -10,6 +10,9 @@ Learning, 2023.
 Both gradients of a step see the same examples. Q = `gossip_steps` is 1 in DFedSAM and more in DFedSAM-MGS (multiple
 gossip steps), each of them a message on every link.
 
+Missing neighbours: their weight goes where the network says, by default to the node's own row, and a node that hears
+nobody keeps its y.
+
 Axes: m nodes, n parameters.
 """
 

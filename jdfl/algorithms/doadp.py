@@ -30,6 +30,9 @@ which these are is chosen from the data, and what is left out is sent later. It 
 nodes that are not active; but everybody sees who sends. `jdfl.algorithms.theorem1` has its formula and what it claims;
 `python -m experiments.theorem1_counterexample` shows an attack that the claim excludes.
 
+Missing neighbours: refused, since every message builds on all those before it; nodes that are not active send nothing,
+and all know.
+
 Axes: m nodes, n parameters (the paper's d).
 """
 

@@ -28,6 +28,9 @@ Privacy: what is sent is computed from noisy gradients of active nodes, which ar
 a node is active now and then makes nothing stronger against those who see all messages: z_i minus the mixture of the
 last z_j is zero where i was not active. `amplified_epsilon` is what node sampling would buy if that could be hidden.
 
+Missing neighbours: their weight goes where the network says, by default to the node's own row, and a node that hears
+nobody adds up its own gradients. W must stay doubly stochastic, so that both ways of a link are missing together.
+
 Axes: m nodes, n parameters.
 """
 

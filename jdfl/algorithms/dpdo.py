@@ -21,6 +21,9 @@ is enforced by the clip, on a node's gradient as a whole, regulariser and all. T
 is claimed of it. Of the paper only the abstract was at hand: the update is from memory, and B, which was derived here,
 was not compared with the paper's constant.
 
+Missing neighbours: their weight goes where the network says, by default to the node's own row, and a node that hears
+nobody takes its step alone. W must stay doubly stochastic, so that both ways of a link are missing together.
+
 Axes: m nodes, n parameters, T rounds.
 """
 

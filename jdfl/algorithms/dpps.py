@@ -24,7 +24,7 @@ from jax import Array, lax
 
 from jdfl import checks, nodes, ops, struct
 from jdfl.base import Round
-from jdfl.network import Graph, Network, matrices, mix, require
+from jdfl.network import Graph, Mail, Network, matrices, mix, require
 from jdfl.privacy import NO_NOISE, Guarantee, LaplaceSchedule
 from jdfl.privacy.sensitivity import certified, published, real
 
@@ -45,6 +45,7 @@ class PushSum:
     noise: Array  # [m] l1 length of the noise of the last round
     seen: Array | None = None  # [T, 2] true distances and S, where they are watched
     sent: Array | None = None  # [m, d] messages of the last round, where they are watched
+    mail: Mail | None = None  # [m, b + 1, d + 1] what of s and a is on its way, where messages are late
 
     @property
     def y(self) -> Array:
@@ -106,11 +107,12 @@ class DPPS:
         found = certified(mixing, bounds, noise, d, **known)
         return replace(planned, schedule=jnp.asarray(np.nextafter(found.astype(np.float32), np.float32(np.inf))))
 
-    def init(self, s: Array) -> PushSum:
+    def init(self, s: Array, round: Round) -> PushSum:
         """Start from s [m, d], the same for all nodes."""
         none = jnp.zeros((s.shape[0],), s.dtype)
         rounds = 0 if self.scales is None else self.scales.shape[0]
-        start = PushSum(s, none + 1, none, none)
+        mail = Mail.begin(round.graph, jnp.concatenate([s, none[:, None]], axis=1))
+        start = PushSum(s, none + 1, none, none, mail=mail)
         if not self.watch:
             return start
         return replace(start, seen=jnp.full((rounds, 2), jnp.nan, s.dtype), sent=jnp.zeros_like(s))
@@ -133,7 +135,10 @@ class DPPS:
         if graph.synchronised is not None:  # all are alike again, and nothing is left to estimate
             estimate, length = (jnp.where(graph.synchronised, 0, x) for x in (estimate, length))
         kept = sent if self.watch else None
-        return PushSum(mix(graph, sent), mix(graph, state.a[:, None])[:, 0], estimate, length, seen, kept)
+        if state.mail is None:
+            return PushSum(mix(graph, sent), mix(graph, state.a[:, None])[:, 0], estimate, length, seen, kept)
+        both, mail = state.mail.mix(graph, jnp.concatenate([sent, state.a[:, None]], axis=1), round.k)
+        return PushSum(both[:, :-1], both[:, -1], estimate, length, seen, kept, mail)
 
     def scale(self, k: Array) -> Array:
         """What rates are multiplied by in round k []."""

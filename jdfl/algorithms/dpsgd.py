@@ -13,6 +13,9 @@ D-PSGD-DN on one that is drawn anew (`network.erdos_renyi_rounds`), D-PSGD-PC on
 W may be any matrix whose rows sum to one. Where its columns do too, the average of the nodes moves by lr times the
 average gradient, and by nothing else.
 
+Missing neighbours: their weight goes where the network says, by default to the node's own row, and a node that hears
+nobody takes its step alone. Of late messages (`network.delays`) it takes the newest.
+
 Axes: m nodes, n parameters.
 """
 
@@ -24,12 +27,12 @@ from jax import Array
 
 from jdfl import checks, struct
 from jdfl.algorithms import descent
-from jdfl.algorithms.exchange import check_codec, exchange_every, heard
+from jdfl.algorithms.exchange import check_codec, exchange_every, exchange_late, heard, refuse_late
 from jdfl.algorithms.gradients import Gradients
 from jdfl.algorithms.updates import Updates, check_updates, guarantee, noisy_releases
 from jdfl.base import Info, Round, counts
 from jdfl.codecs import Codec, Dense
-from jdfl.network.graph import Network
+from jdfl.network import Network, Past
 from jdfl.privacy import Guarantee
 from jdfl.problems import Problem
 
@@ -40,6 +43,7 @@ class State:
 
     x: Array  # [m, n] parameters
     optimizer: Any  # the optimizer's, leaves [m, ...]
+    past: Past | None = None  # what all have sent, where messages are late
 
 
 @struct.dataclass
@@ -58,6 +62,7 @@ class DPSGD:
     period: int = struct.field(pytree_node=False, default=1)  # T: rounds from one exchange to the next
     order: Literal["mix first", "adapt first"] = struct.field(pytree_node=False, default="mix first")
     tuned: ClassVar[tuple[str, ...]] = ("lr",)
+    late: ClassVar[bool] = True
 
     def check(self, problem: Problem, network: Network) -> None:
         """Refuse settings out of range, naming them."""
@@ -66,6 +71,8 @@ class DPSGD:
         check_updates(self.updates, self.gradients)
         checks.whole(1, period=self.period)
         checks.literals(self)
+        if self.period > 1:
+            refuse_late("D-PSGD", network, f"period = 1, got period = {self.period}")
         check_codec("D-PSGD", self.codec, problem.n, problem.m, problem.n)
 
     def prepare(self, problem: Problem, round: Round) -> "DPSGD":
@@ -76,7 +83,9 @@ class DPSGD:
     def init(self, problem: Problem, round: Round) -> tuple[State, Info]:
         """Start where the problem says."""
         x = problem.begin()
-        return State(x, descent.begin(self.optimizer, self.lr, x)), counts(problem.m, {"model": 0})
+        return State(x, descent.begin(self.optimizer, self.lr, x), Past.begin(round.graph, x)), counts(
+            problem.m, {"model": 0}
+        )
 
     def step(self, state: State, problem: Problem, round: Round) -> tuple[State, Info]:
         """One round."""
@@ -85,9 +94,10 @@ class DPSGD:
         move, optimizer = descent.update(self.optimizer, self.lr, g, state.optimizer, x)
         move = move if self.updates is None else self.updates(move, round)
         if self.order == "mix first":
-            x = exchange_every(self.period, self.codec, x, round) + move
+            mixed, past = self._exchange(x, state.past, round)
+            x = mixed + move
         else:
-            x = exchange_every(self.period, self.codec, x + move, round)
+            x, past = self._exchange(x + move, state.past, round)
 
         once = talks.astype(jnp.int32)
         done = counts(
@@ -97,7 +107,12 @@ class DPSGD:
             releases=noisy_releases(self.updates, self.gradients.releases(1, once)),
             communications=once * heard(round.graph),
         )
-        return State(x, optimizer), done
+        return State(x, optimizer, past), done
+
+    def _exchange(self, x: Array, past: Past | None, round: Round) -> tuple[Array, Past | None]:
+        if past is None:
+            return exchange_every(self.period, self.codec, x, round), None
+        return exchange_late(self.codec, x, round, past)
 
     def params(self, state: State) -> Array:
         """The parameters x [m, n]."""

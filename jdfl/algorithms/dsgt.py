@@ -13,6 +13,9 @@ every round, also when W changes from round to round: y_i follows the average gr
 A gradient is evaluated, and released where it is noisy, once at the start and once in every round; x and y are computed
 from these releases and from messages. Whether the second paper starts from y = 0 instead was not checked.
 
+Missing neighbours: their weight goes where the network says, by default to the node's own row, and a node that hears
+nobody follows its own gradient. W must stay doubly stochastic, so that both ways of a link are missing together.
+
 Axes: m nodes, n parameters.
 """
 

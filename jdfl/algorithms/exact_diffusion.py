@@ -16,6 +16,8 @@ x follows the recursion of NIDS (`nids`), whose bounds of the steps hold: lr < 2
 beyond it; lr > (3 + 1 / lambda_min(Wb)) / (2 L) diverges on least squares and is refused. What the paper itself proves
 of the steps was not checked.
 
+Missing neighbours: refused, since corrections of W phi add up only if W stays.
+
 Axes: m nodes, n parameters.
 """
 

@@ -3,13 +3,16 @@
 Axes: m nodes, n parameters, d slots of the neighbour table.
 """
 
+import jax
 import jax.numpy as jnp
 from jax import Array
 
 from jdfl import checks, ops
 from jdfl.base import Round
 from jdfl.codecs import Codec, Dense, transmit
-from jdfl.network.graph import Graph, mix
+from jdfl.network.arcs import called
+from jdfl.network.delays import Past
+from jdfl.network.graph import Graph, Network, mix
 
 _CODE = 33  # purpose of the keys
 _PARTS = ("encode", "decode", "rows", "lanes", "free", "bits", "pairwise")
@@ -52,6 +55,24 @@ def exchange_every(period: int, codec: Codec, x: Array, round: Round) -> Array:
     return ops.skipped_unless(
         round.k % period == 0, lambda codec, x, round: exchange(codec, x, round), x, codec, x, round
     )
+
+
+def exchange_late(codec: Codec, x: Array, round: Round, past: Past | None) -> tuple[Array, Past | None]:
+    """`exchange` where messages may be late, and what receivers keep of them; None where they are not."""
+    if past is None:
+        return exchange(codec, x, round), None
+    z = x if exact(codec, x) else received(codec, x, round, round.graph.out_degree > 0)
+    past = past.after(z, round.k)
+    return past.mix(round.graph, x, round.k), past
+
+
+def refuse_late(method: str, network: Network, needed: str) -> None:
+    """Refuse late messages, which `method` takes only if it has what is `needed`: ValueError."""
+    if jax.eval_shape(network.at, jnp.int32(0), jax.random.key(0)).late is not None:
+        raise ValueError(
+            f"Expected a network for {method} whose messages are not late, got {called(network)}. Late messages need "
+            f"{needed}."
+        )
 
 
 def heard(graph: Graph) -> Array:

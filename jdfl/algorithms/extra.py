@@ -18,6 +18,8 @@ has det(z^2 I - z (I + W - lr H) + Wt - lr H) = 0; at z = -1 this matrix is (5 I
 positive semidefinite there is a real z < -1. Its entries of node i alone give lr > (5 + 3 W_ii) / (4 L_i): EXTRA
 diverges, and `check` refuses it.
 
+Missing neighbours: refused, since corrections of W x add up only if W stays.
+
 Axes: m nodes, n parameters.
 """
 

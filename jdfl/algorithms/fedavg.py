@@ -10,6 +10,8 @@ Decentralized Data, 2017 (Algorithm 1).
 The network plays no part: a client hears the server and the server hears it, one message each way. The paper weighs
 clients by their numbers of examples (`weighting="examples"`); "equal" minimises mean_i f_i, as the others here do.
 
+Missing neighbours: clients have none; networks with faults are refused.
+
 Axes: m nodes (clients), n parameters.
 """
 
@@ -28,6 +30,7 @@ from jdfl.algorithms.gradients import Gradients
 from jdfl.algorithms.updates import Updates, check_updates, guarantee, noisy_releases, released
 from jdfl.base import Info, Round, counts
 from jdfl.codecs import Codec, Dense, round_trip
+from jdfl.network.arcs import called
 from jdfl.network.graph import Network
 from jdfl.privacy import Guarantee
 from jdfl.problems import Problem
@@ -66,6 +69,13 @@ class FedAvg:
             checks.one_of(("equal",), remedy, weighting=self.weighting)
             if not exact(self.codec, jnp.zeros((1, 1), problem.dtype)):
                 raise ValueError(f"Expected codec = Dense() with trust = 'central', got {self.codec!r}. {remedy}")
+        graph = jax.eval_shape(network.at, jnp.int32(0), jax.random.key(0))
+        if graph.lossy or any(part is not None for part in (graph.away, graph.timing, graph.late)):
+            raise ValueError(
+                f"Expected a network for FedAvg without losses, absences, times and delays, got {called(network)}: "
+                "clients speak to the server, and the network plays no part. Take the network inside, and a fraction "
+                "below 1 for clients that do not answer."
+            )
         check_codec("FedAvg", self.codec, problem.n, problem.m, problem.n)
 
     def prepare(self, problem: Problem, round: Round) -> "FedAvg":

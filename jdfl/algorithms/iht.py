@@ -7,6 +7,9 @@ P_s keeps the s entries largest in magnitude (T. Blumensath, M. E. Davies: Itera
 sensing, 2009), W x - lr g(x) is D-PSGD (Lian et al., 2017). The messages have s entries, so that sparse ones lose
 nothing. With s = n and dense messages it is D-PSGD.
 
+Missing neighbours: their weight goes where the network says, by default to the node's own row, and a node that hears
+nobody takes its step alone.
+
 Axes: m nodes, n parameters.
 """
 

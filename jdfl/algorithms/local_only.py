@@ -5,6 +5,8 @@
 With `train="local"` the parameters that are meant to be shared (`problem.shared`) stay as they begin, and only the
 others learn: what sharing them must improve on.
 
+Missing neighbours: all are.
+
 Axes: m nodes, n parameters.
 """
 

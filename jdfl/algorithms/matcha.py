@@ -9,6 +9,9 @@ Sampling, 2019.
 The matchings with Laplacians L_j, the probabilities p_j and alpha are the network's: `network.matcha(base, budget)`
 optimises them. On a fixed network W this is D-PSGD that adapts first, as budget = 1 is. The paper has K = 1.
 
+Missing neighbours: their weight goes where the network says, by default to the node's own row, and a node that hears
+nobody keeps its y.
+
 Axes: m nodes, n parameters.
 """
 

@@ -19,6 +19,8 @@ warns beyond it. With quadratic f_i = w' H_i w / 2 a mode z^k of the recursion h
 1) H) = 0; at z = -1 this matrix is Wt^-1 + 3 I - 2 lr H, and if it is not positive semidefinite there is a real z < -1.
 It is not for lr > (3 + 1 / lambda_min(Wt)) / (2 L): NIDS diverges, and `check` refuses it.
 
+Missing neighbours: refused, since corrections of W z add up only if W stays.
+
 Axes: m nodes, n parameters.
 """
 

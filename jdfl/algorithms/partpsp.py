@@ -13,6 +13,10 @@ milestone, as in the published code. With everything shared and no noise this is
 A local part changes with every record of its node, so that clipping single examples bounds no more of what one record
 changes than clipping the node's whole gradient does: what is told of privacy is told of whole nodes.
 
+Missing neighbours: the columns of W must still sum to one, so that the sender keeps what does not arrive
+(`weights="sender"`), and nothing of the sums of s and a is lost. What is late (`network.delays`) is added when it
+arrives.
+
 Axes: m nodes, n parameters, d of them shared, T rounds.
 """
 
@@ -57,6 +61,7 @@ class PartPSP:
     milestones: tuple[int, ...] = struct.field(pytree_node=False, default=())  # rounds in which rates fall
     decay: float = 0.1  # what rates are multiplied by at a milestone
     tuned: ClassVar[tuple[str, ...]] = ("lr_shared", "lr_local")
+    late: ClassVar[bool] = True
     columns: ClassVar[bool] = True  # what W's sums to one run over
     planned: ClassVar[tuple[str, ...]] = ("dpps.schedule", "dpps.scales")  # what `plan` fills in
 
@@ -82,7 +87,7 @@ class PartPSP:
         """Start where the problem says."""
         x, d = problem.begin(), problem.n_shared
         nothing = dict.fromkeys(self.dpps.message_bits(d, problem.dtype), 0)
-        return State(self.dpps.init(x[:, :d]), x[:, d:]), counts(problem.m, nothing)
+        return State(self.dpps.init(x[:, :d], round), x[:, d:]), counts(problem.m, nothing)
 
     def step(self, state: State, problem: Problem, round: Round) -> tuple[State, Info]:
         """One round."""

@@ -6,6 +6,10 @@ X. Chen et al., 2023, is an over-the-air method with (epsilon, delta)-guarantees
 call by its name ("D-PSGD with the Laplace mechanism"). W's rows and columns sum to one. What is sent is that of DPPS
 with the steps of the round before as perturbations, so that S comes from the same sources.
 
+Missing neighbours: their weight goes where the network says, by default to the node's own row, and a node that hears
+nobody takes its step alone. W must stay doubly stochastic, so that both ways of a link are missing together. What is
+late (`network.delays`) is added when it arrives.
+
 Axes: m nodes, n parameters.
 """
 
@@ -44,6 +48,7 @@ class PEDFL:
     milestones: tuple[int, ...] = struct.field(pytree_node=False, default=())  # rounds in which rates fall
     decay: float = 0.1  # what rates are multiplied by at a milestone
     tuned: ClassVar[tuple[str, ...]] = ("lr",)
+    late: ClassVar[bool] = True
     planned: ClassVar[tuple[str, ...]] = ("dpps.schedule", "dpps.scales")  # what `plan` fills in
 
     def check(self, problem: Problem, network: Network) -> None:
@@ -67,7 +72,7 @@ class PEDFL:
     def init(self, problem: Problem, round: Round) -> tuple[State, Info]:
         """Start where the problem says."""
         x = problem.begin()
-        return State(self.dpps.init(x), jnp.zeros_like(x)), counts(
+        return State(self.dpps.init(x, round), jnp.zeros_like(x)), counts(
             problem.m, dict.fromkeys(self.message_bits(problem), 0)
         )
 

@@ -6,6 +6,10 @@ M. Assran, N. Loizou, N. Ballas, M. Rabbat: Stochastic Gradient Push for Distrib
 
 The columns of P sum to one. With `dpps=DPPS(b=...)` messages are noisy: SGPDP of the DPPS paper.
 
+Missing neighbours: the columns of P must still sum to one, so that the sender keeps what does not arrive
+(`weights="sender"`), and nothing of the sums of x and a is lost. What is late (`network.delays`) is added when it
+arrives.
+
 Axes: m nodes, n parameters.
 """
 
@@ -35,6 +39,7 @@ class SGP:
     milestones: tuple[int, ...] = struct.field(pytree_node=False, default=())  # rounds in which rates fall
     decay: float = 0.1  # what rates are multiplied by at a milestone
     tuned: ClassVar[tuple[str, ...]] = ("lr",)
+    late: ClassVar[bool] = True
     columns: ClassVar[bool] = True  # what W's sums to one run over
     planned: ClassVar[tuple[str, ...]] = ("dpps.schedule", "dpps.scales")  # what `plan` fills in
 
@@ -56,7 +61,7 @@ class SGP:
     def init(self, problem: Problem, round: Round) -> tuple[PushSum, Info]:
         """Start where the problem says."""
         nothing = dict.fromkeys(self.message_bits(problem), 0)
-        return self.dpps.init(problem.begin()), counts(problem.m, nothing)
+        return self.dpps.init(problem.begin(), round), counts(problem.m, nothing)
 
     def step(self, state: PushSum, problem: Problem, round: Round) -> tuple[PushSum, Info]:
         """One round."""

@@ -1,8 +1,20 @@
 """Networks: who hears whom in a round, with which weights, and the sums over it."""
 
 from jdfl.network.arcs import refuse_synchronised
+from jdfl.network.delays import Delays, Mail, Past, delays, known
 from jdfl.network.families import circulant, complete, d_out, exponential, ring, star, torus
-from jdfl.network.faults import LinkLoss, Missing, NodeParticipation, link_loss, node_participation
+from jdfl.network.faults import (
+    BurstyLoss,
+    LinkLoss,
+    Membership,
+    NodeParticipation,
+    Outages,
+    bursty_loss,
+    link_loss,
+    membership,
+    node_participation,
+    outages,
+)
 from jdfl.network.gossip import (
     NeighbourWeights,
     RandomMatching,
@@ -13,14 +25,17 @@ from jdfl.network.gossip import (
 from jdfl.network.graph import (
     Format,
     Graph,
+    Late,
     Network,
     Static,
+    Timing,
     as_bcoo,
     as_dense,
     mix,
     sample_neighbours,
 )
 from jdfl.network.laplacian import laplacian
+from jdfl.network.links import Missing
 from jdfl.network.matcha import Matchings, Schedule, matcha, matchings
 from jdfl.network.partial import PartialCommunication, partial_communication
 from jdfl.network.period import matrices, period_of
@@ -48,21 +63,34 @@ from jdfl.network.spectral import Summary, spectral_gap, summary
 from jdfl.network.sums import Buckets, gather_sum
 from jdfl.network.synchronised import Synchronised, synchronised
 from jdfl.network.tables import bucketed, check_graph, pad, relabel, to_scipy
+from jdfl.network.timing import ExponentialTime, FixedTime, LogNormalTime, ParetoTime, Timed, Times, advanced, timed
 from jdfl.network.weights import FormatChoice, Weights, from_edges, from_networkx, from_scipy, to_networkx
+from jdfl.network.wrapping import in_run
 
 __all__ = [
     "Buckets",
+    "BurstyLoss",
+    "Delays",
+    "ExponentialTime",
+    "FixedTime",
     "Format",
     "FormatChoice",
     "Graph",
     "Hops",
+    "Late",
     "LinkLoss",
+    "LogNormalTime",
+    "Mail",
     "Matchings",
+    "Membership",
     "Missing",
     "NeighbourWeights",
     "Network",
     "NodeParticipation",
+    "Outages",
+    "ParetoTime",
     "PartialCommunication",
+    "Past",
     "Periodic",
     "RandomChoice",
     "RandomLinks",
@@ -72,15 +100,21 @@ __all__ = [
     "Static",
     "Summary",
     "Synchronised",
+    "Timed",
+    "Times",
+    "Timing",
     "Weights",
+    "advanced",
     "as_bcoo",
     "as_dense",
     "barabasi_albert",
     "bucketed",
+    "bursty_loss",
     "check_graph",
     "circulant",
     "complete",
     "d_out",
+    "delays",
     "erdos_renyi",
     "erdos_renyi_rounds",
     "exponential",
@@ -88,16 +122,20 @@ __all__ = [
     "from_networkx",
     "from_scipy",
     "gather_sum",
+    "in_run",
     "k_in",
     "k_regular",
+    "known",
     "laplacian",
     "link_loss",
     "matcha",
     "matchings",
     "matrices",
+    "membership",
     "mix",
     "node_participation",
     "one_peer_exponential",
+    "outages",
     "pad",
     "partial_communication",
     "period_of",
@@ -116,6 +154,7 @@ __all__ = [
     "star",
     "summary",
     "synchronised",
+    "timed",
     "to_networkx",
     "to_scipy",
     "torus",

@@ -26,6 +26,26 @@ _SAMPLE_BLOCK = 32  # nodes that draw at a time
 
 
 @struct.dataclass
+class Timing:
+    """How long the work and the messages of a round take, in seconds."""
+
+    compute: Array  # [m] float32 one gradient of every node
+    travel: Array  # [m, d] float32 a message into every slot
+    response: Array  # [m, d] float32 until a neighbour has computed and its message is here
+    first: bool = struct.field(pytree_node=False)  # whether who asks only some takes the first that respond
+
+
+@struct.dataclass
+class Late:
+    """How many rounds messages are on their way."""
+
+    takes: Array  # [m, d] int32 of a message that is sent in this round
+    age: Array  # [m, d] int32 since the newest message that has come was sent
+    come: Array  # [m, d] bool whether any has come yet
+    bound: int = struct.field(pytree_node=False)  # the most of both
+
+
+@struct.dataclass
 class Graph:
     """The network of one round. Row i lists the nodes that node i hears; a padded slot holds i itself, weight 0.
 
@@ -41,6 +61,9 @@ class Graph:
     buckets: Buckets | None = None  # rows by in-degree, for the format "buckets"
     lossy: bool = struct.field(pytree_node=False, default=False)  # whether `out_degree` counts lost messages too
     synchronised: Array | None = None  # bool [] whether W is 1/m everywhere, not the table's; None: it never is
+    away: Array | None = None  # [m] bool nodes that do nothing at all in this round; None: there are none
+    timing: Timing | None = None  # None: nobody looks at the time
+    late: Late | None = None  # None: messages arrive in the round in which they are sent
     halo: Halo | None = None  # how rows come from other devices; None: all of them do, or there is one device
     whole: "Graph | None" = None  # all nodes' rows, where these are a device's and all are multiplied together
 
@@ -52,6 +75,15 @@ class Graph:
     def gathered(self, x: Array) -> Array:
         """The rows that `senders` count, x [m, ...] itself on one device; others' rows come from their devices."""
         return nodes.everyone(x) if self.halo is None or nodes.share() is None else self.halo.received(x)
+
+    def taken(self, chosen: Array) -> Array:
+        """The slots [m, d] whose messages are sent where all nodes take the `chosen` ones [m, d].
+
+        Who takes the first that respond has asked all, and the others answer too.
+        """
+        if self.timing is None or not self.timing.first:
+            return chosen
+        return self.mask & jnp.any(chosen, axis=1, keepdims=True)
 
     def asked(self, chosen: Array) -> Array:
         """How many of the `chosen` slots [m, d], of all nodes together, hold each node [m] int32."""
@@ -179,15 +211,20 @@ def sample_neighbours(key: Array, graph: Graph, node: Array, count: Array, wante
     """Choose count[i] of node i's in-neighbours uniformly without replacement: bool [m, d], exact counts.
 
     A node with fewer in-neighbours than asked for gets all of them. Slots are ranked by random bits of the node's
-    own key, so the choice does not depend on padding or on the place of the node. With `wanted` [m] only those nodes
+    own key, so the choice does not depend on padding or on the place of the node. In a graph whose timing says so it is
+    not random: those are chosen that respond first. With `wanted` [m] only those nodes
     draw, and only they cost anything; the others get nobody.
     """
     m, d = graph.senders.shape
     keys = ops.node_keys(key, _SAMPLE, node)
+    response = graph.timing.response if graph.timing is not None and graph.timing.first else None
 
     def draw(rows: Array, chosen: Array) -> Array:
-        bits = jax.vmap(lambda one: jax.random.bits(one, (d,), jnp.uint32))(keys[rows])
-        order = jnp.lexsort((bits, ~graph.mask[rows]), axis=1)  # padding last, then by bits
+        if response is None:
+            turn = jax.vmap(lambda one: jax.random.bits(one, (d,), jnp.uint32))(keys[rows])
+        else:
+            turn = response[rows]
+        order = jnp.lexsort((turn, ~graph.mask[rows]), axis=1)  # padding last, then by bits or time
         rank = jnp.argsort(order, axis=1).astype(jnp.int32)
         return chosen.at[rows].set(graph.mask[rows] & (rank < count[rows][:, None]), mode="drop")
 

@@ -4,6 +4,7 @@ Axes: m nodes, d slots of the table.
 """
 
 from dataclasses import replace
+from typing import Literal
 
 import jax
 import jax.numpy as jnp
@@ -12,9 +13,11 @@ from jax import Array, lax
 from jdfl import ops
 from jdfl.network.graph import Graph
 
+Missing = Literal["own", "rescale", "sender"]
 
-def link_uniform(key: Array, purpose: int, graph: Graph, *, directed: bool) -> Array:
-    """Uniform numbers in [0, 1) for all slots [m, d]: the same for both ways of a link, unless `directed`.
+
+def link_keys(key: Array, purpose: int, graph: Graph, *, directed: bool) -> Array:
+    """A key for every slot [m, d]: the same for both ways of a link, unless `directed`.
 
     They follow from the key and the two nodes, so that both know them and no other link changes them.
     """
@@ -22,8 +25,18 @@ def link_uniform(key: Array, purpose: int, graph: Graph, *, directed: bool) -> A
     one, other = jnp.broadcast_to(node[:, None], graph.senders.shape), graph.senders
     if not directed:
         one, other = jnp.minimum(one, other), jnp.maximum(one, other)
-    keys = jax.vmap(jax.vmap(jax.random.fold_in))(ops.node_keys(key, purpose, node)[one], other)
-    return jax.vmap(jax.vmap(lambda link: jax.random.uniform(link, (), jnp.float32)))(keys)
+    return jax.vmap(jax.vmap(jax.random.fold_in))(ops.node_keys(key, purpose, node)[one], other)
+
+
+def link_uniform(key: Array, purpose: int, graph: Graph, *, directed: bool) -> Array:
+    """Uniform numbers in [0, 1) for all slots [m, d], from `link_keys`."""
+    return uniform(link_keys(key, purpose, graph, directed=directed))
+
+
+def uniform(keys: Array) -> Array:
+    """A uniform number in [0, 1) from each of an array of keys."""
+    draw = jax.vmap(lambda one: jax.random.uniform(one, (), jnp.float32))
+    return draw(keys.reshape(-1)).reshape(keys.shape)
 
 
 def equal_shares(count: Array) -> tuple[Array, Array]:
@@ -38,18 +51,33 @@ def equal_shares(count: Array) -> tuple[Array, Array]:
     return weight, (1 - number * short) - number * (weight - short)
 
 
-def without(graph: Graph, up: Array) -> Graph:
-    """The graph with only the slots `up` [m, d]; the others' weight goes to the node's own. `out_degree` is as it was.
+def without(graph: Graph, up: Array, weights: Missing = "own") -> Graph:
+    """The graph with only the slots `up` [m, d]; `out_degree` is as it was.
 
-    Own weights are changed by what is missing, not summed anew, so that with nothing missing W stays as it is.
+    The others' weight goes to the receiver's own row ("own"), or to the sender's ("sender"), or a receiver's weights
+    are scaled up to sum to one ("rescale"; where none is left, a node keeps its row). Own weights are changed by what
+    is missing, not summed anew, so that with nothing missing W stays as it is.
     """
     up = graph.mask & up
     node = jnp.arange(graph.m, dtype=graph.senders.dtype)[:, None]
     weight = jnp.where(up, graph.weight, 0)
-    return replace(
-        graph,
-        senders=jnp.where(up, graph.senders, node),
-        mask=up,
-        weight=weight,
-        self_weight=graph.self_weight + jnp.sum(graph.weight - weight, axis=1),
-    )
+    left = replace(graph, senders=jnp.where(up, graph.senders, node), mask=up, weight=weight)
+    missing = graph.weight - weight
+    if weights == "own":
+        return replace(left, self_weight=graph.self_weight + jnp.sum(missing, axis=1))
+    if weights == "sender":
+        # Whole numbers of 2^-30, whose sum does not depend on its order.
+        parts = jnp.zeros((graph.m,), jnp.int32).at[graph.senders].add(jnp.round(missing * 2.0**30).astype(jnp.int32))
+        return replace(left, self_weight=graph.self_weight + parts.astype(jnp.float32) * 2.0**-30)
+    rest = jnp.sum(weight, axis=1) + graph.self_weight
+    heard = rest > 0  # else all that a node gives weight to is missing
+    weight = weight / jnp.where(heard, rest, 1)[:, None]
+    return replace(left, weight=weight, self_weight=1 - jnp.sum(weight, axis=1))
+
+
+def between(graph: Graph, active: Array, weights: Missing = "own") -> Graph:
+    """The graph with only the links between `active` nodes [m] bool; the others send nothing."""
+    left = without(graph, active[:, None] & active[graph.senders], weights)
+    gone = (graph.mask & ~left.mask).astype(jnp.int32)
+    sent = graph.out_degree.at[graph.senders].add(-gone)
+    return replace(left, out_degree=jnp.where(active, sent, 0))

@@ -12,8 +12,8 @@ from jax import Array
 
 from jdfl import checks, struct
 from jdfl.network.arcs import called
-from jdfl.network.faults import INNER, base_is_network, largest_out_degree, wrapped
 from jdfl.network.graph import Graph, Network, sample_neighbours
+from jdfl.network.wrapping import INNER, base_is_network, largest_out_degree, wrapped
 
 
 @struct.dataclass
@@ -47,8 +47,8 @@ class PartialCommunication:
             mask=chosen,
             weight=weight,
             self_weight=own / parts,
-            out_degree=jnp.zeros((self.m,), jnp.int32).at[graph.senders].add(chosen.astype(jnp.int32)),
-            lossy=False,
+            out_degree=jnp.zeros((self.m,), jnp.int32).at[graph.senders].add(graph.taken(chosen).astype(jnp.int32)),
+            lossy=graph.timing is not None and graph.timing.first,  # all respond, not only who is first
         )
 
     @property
@@ -63,7 +63,8 @@ def partial_communication(base: Network, rate: Any, *, include_self: bool = True
     It takes the plain mean of what they send and of its own row (without `include_self`, of what they send only; a
     node without in-neighbours keeps its row). Sha, Zhou, Kong, Li, "Sparse Decentralized Federated Learning", give
     their baselines such networks under the suffix "-PC". Rows of W sum to one; columns do so only on average, and only
-    in regular networks, so that the mean of all nodes is not kept. `out_degree` counts the nodes that ask.
+    in regular networks, so that the mean of all nodes is not kept. `out_degree` counts the nodes that ask. On a `timed`
+    network with `first` a node asks all and combines the first that respond, and all messages count.
 
     Raises `ValueError` for a rate outside (0, 1].
     """

@@ -13,8 +13,8 @@ from jax import Array
 
 from jdfl import checks, struct
 from jdfl.network.arcs import called
-from jdfl.network.faults import base_is_network, wrapped
 from jdfl.network.graph import Graph, Network
+from jdfl.network.wrapping import base_is_network, refuse_late, wrapped
 
 
 @struct.dataclass
@@ -53,8 +53,9 @@ def synchronised(base: Network, every: int) -> Synchronised:
     In such a round a node sends its row to all others, lossless and whoever took part in `base`. The published code of
     DPPS and PartPSP has it every 4 or 5 rounds. Put it around other wrappers, not into them. Doubly stochastic weights
     stay so. Algorithms that go by a table of neighbours refuse it. Raises `ValueError` for `every` < 1 and a base that
-    is synchronised already.
+    is synchronised already, or whose messages are late.
     """
     base_is_network(base)
+    refuse_late(base, "synchronised")
     checks.whole(most=2**31 - 1, remedy="It is the number of rounds from one mean of all to the next.", every=every)
     return Synchronised(wrapped(base), jnp.int32(every), f"synchronised(every={every}) of {called(base)}")

@@ -1,5 +1,7 @@
 """The laws that every registered algorithm keeps."""
 
+import re
+import sys
 from collections.abc import Iterator
 from functools import partial
 from operator import attrgetter
@@ -10,8 +12,9 @@ import numpy as np
 import pytest
 
 import jdfl
-from jdfl import loop
+from jdfl import loop, runner, struct
 from jdfl.algorithms import REGISTRY
+from jdfl.network.links import between
 from jdfl.runner import planned
 from tests.contract.table import GOSSIP, TABLE, Row
 
@@ -101,6 +104,47 @@ def play(algorithm, problem, network, node, rounds: int = 13, w=None, consensus_
 def test_every_registered_algorithm_has_a_row():
     assert set(REGISTRY) == {row.name for row in TABLE}
     assert all(isinstance(row.algorithm, REGISTRY[row.name]) for row in TABLE)
+
+
+@struct.dataclass
+class CutOff:
+    """A network of which the last node hears nobody and is heard by nobody."""
+
+    graph: jdfl.network.Graph
+
+    @property
+    def m(self) -> int:
+        return M
+
+    def at(self, k, key):
+        return between(self.graph, jnp.arange(M) < M - 1)
+
+
+@pytest.mark.thinned(3)
+def test_a_missing_neighbour_has_no_part_in_a_round_or_is_refused(row: Row):
+    """As the docstring says."""
+    if row is GOSSIP:
+        pytest.skip("its docstring tells nothing")
+    said = re.search(r"Missing neighbours: (.*?)\n\n", sys.modules[type(row.algorithm).__module__].__doc__ or "", re.S)
+    assert said is not None
+    problem, lossy = make_problem(row), jdfl.network.link_loss(make_network(), 0.3)
+    quantised = getattr(row.exact, "quantised", False)
+    if quantised or ("refused" in said[1] and not hasattr(row.exact, "quantised")):
+        with pytest.raises(ValueError, match=r"fixed network|network plays no part"):
+            runner.check_run(row.exact, problem, lossy, 5, 1, None)
+        return
+    runner.check_run(row.exact, problem, lossy, 5, 1, None)
+    features, target = problem.data
+    others = problem.replace(data=(features, target.at[: M - 1].add(1.0)))
+    alone = problem.replace(data=(features, target.at[M - 1].add(1.0)))
+    here, changed_others, changed_alone = (
+        np.asarray(jdfl.run(row.exact, one, CutOff(make_network().graph), key=1, steps=5, metrics=[]).params)
+        for one in (problem, others, alone)
+    )
+    np.testing.assert_array_equal(here[-1], changed_others[-1])
+    np.testing.assert_array_equal(here[:-1], changed_alone[:-1])
+    assert not np.array_equal(here, changed_others)
+    assert not np.array_equal(here, changed_alone)
 
 
 @pytest.mark.thinned(5)

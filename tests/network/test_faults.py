@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 
 from jdfl import network as nw
-from jdfl.network.faults import INNER
+from jdfl.network.wrapping import INNER
 from tests.network.examples import graph_of_round, matrices, rounds, rows, same
 
 RING, TORUS, STAR = nw.ring(6), nw.torus(6), nw.star(6, format="buckets")
@@ -259,7 +259,7 @@ def test_a_network_of_ones_own_can_be_wrapped():
         (lambda: nw.link_loss(RING, [0.1]), r"p of shape \(\), got \(1,\).*one number for all links"),
         (
             lambda: nw.link_loss(RING, 0.1, weights="drop"),
-            r"weights to be one of 'own', 'rescale', got weights = 'drop'",
+            r"weights to be one of 'own', 'rescale', 'sender', got weights = 'drop'",
         ),
         (lambda: nw.link_loss(RING, 0.1, directed=2), r"directed to be one of False, True, got directed = 2"),
         (lambda: nw.node_participation(RING), r"either p or count, got p = None and count = None\. Give one"),

@@ -1,0 +1,64 @@
+"""Chains of two states, one for each of many keys, whose state in any round follows from key and round alone.
+
+Nothing is carried from round to round, so that a run that is resumed, or looked at anywhere, has the same states. With
+a the probability of a change to state 1 and b of one back, the states h rounds apart are connected by
+
+    P(1 after h | x) = pi + l^h (x - pi),   pi = a / (a + b),   l = 1 - a - b.
+
+In rounds that are a multiple of 2^L, with |l|^(2^L) below the resolution of the numbers that are drawn, states are
+independent; in the middle of two known ones a state is drawn given both, down to the round that is asked for. The
+number that decides a round's state belongs to that round alone. States have their stationary distribution throughout.
+"""
+
+import math
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from jdfl.network.links import uniform
+
+_RESOLUTION = 2.0**-25  # of uniform numbers in float32
+_MOST = 28  # levels, of 2^30 rounds that a run may have
+
+
+def levels(a: float, b: float) -> int:
+    """How often the time between two independent states is halved."""
+    kept = abs(1 - a - b)
+    if kept == 0:
+        return 0
+    needed = math.log(_RESOLUTION) / math.log(kept) if kept < 1 else math.inf
+    return min(_MOST, max(0, math.ceil(math.log2(max(needed, 1)))))
+
+
+def state(keys: Array, k: Array, a: Array, b: Array, levels: int) -> Array:
+    """The state [...] in round k [] of the chain of every key [...]: whether it is 1."""
+    share = a / (a + b)
+    kept = [1 - a - b]  # l^(2^i)
+    for _ in range(levels):
+        kept.append(kept[-1] * kept[-1])
+
+    def drawn(time: Array) -> Array:
+        at = jax.vmap(jax.random.fold_in, (0, None))(keys.reshape(-1), time)
+        return uniform(at).reshape(keys.shape)
+
+    def after(x: Array, level: int) -> Array:
+        """The probability of 1 from state x, 2^level rounds on."""
+        return share + kept[level] * (x - share)
+
+    begin = (k >> levels) << levels
+    left = drawn(begin) < share
+    right = drawn(begin + (1 << levels)) < share
+    for level in reversed(range(levels)):
+        middle = begin + (1 << level)
+        x, one, zero = left.astype(jnp.float32), after(jnp.float32(1), level), after(jnp.float32(0), level)
+        to_one = after(x, level) * jnp.where(right, one, 1 - one)
+        to_zero = (1 - after(x, level)) * jnp.where(right, zero, 1 - zero)
+        between = drawn(middle) * (to_one + to_zero) < to_one
+        later = k >= middle
+        begin, left, right = (
+            jnp.where(later, middle, begin),
+            jnp.where(later, between, left),
+            jnp.where(later, right, between),
+        )
+    return left

@@ -1,0 +1,157 @@
+"""Messages that are late by a number of rounds, up to a bound, and how sums over neighbours are made of them.
+
+Algorithms take them in one of two ways. Who mixes rows takes from every neighbour the newest that has come (`Past`), so
+that rows of W keep their sums; push-sum adds up everything that arrives, once, whenever it does (`Mail`), so that
+nothing of the sum over all nodes is lost: it is with the nodes or on its way.
+
+Axes: m nodes, M of all devices, n parameters, d slots of the table, b rounds of the bound.
+"""
+
+from dataclasses import replace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import Array, lax
+
+from jdfl import checks, struct
+from jdfl.network.arcs import called
+from jdfl.network.graph import Graph, Late, Network, Static
+from jdfl.network.links import link_keys, uniform, without
+from jdfl.network.sums import gather_sum
+from jdfl.network.wrapping import UNBOUND, largest_out_degree, wrapped
+from jdfl.rounding import rounded
+
+_LATE, _ROUNDS = 14, 15  # purposes of the keys
+MOST = 64  # rounds of a bound: nodes keep as many messages
+
+
+@struct.dataclass
+class Delays:
+    """A fixed network whose messages may take some rounds."""
+
+    base: Network
+    p: Array  # float32 [] probability that a message is late
+    bound: int = struct.field(pytree_node=False)
+    run: Array | None = None  # what the delays of all rounds are drawn from
+    name: str = struct.field(pytree_node=False, default="network")
+
+    @property
+    def m(self) -> int:
+        """The number of nodes."""
+        return self.base.m
+
+    def in_run(self, key: Array, bits: int) -> "Delays":
+        """With the key of a run, from which the delays of all its messages follow."""
+        return replace(self, run=key)
+
+    def at(self, k: Array, key: Array) -> Graph:
+        """The network's graph, with how long its messages take and how old those are that have come."""
+        graph = self.base.at(k, key)
+        run = jax.random.key(UNBOUND) if self.run is None else self.run
+        links = link_keys(run, _LATE, graph, directed=True).reshape(-1)
+
+        def takes(sent: Array) -> Array:
+            keys = jax.vmap(jax.random.fold_in, (0, None))(links, sent)
+            late = uniform(keys) < self.p
+            rounds = jax.vmap(lambda one: jax.random.randint(jax.random.fold_in(one, _ROUNDS), (), 1, self.bound + 1))
+            return jnp.where(late, rounds(keys), 0).astype(jnp.int32).reshape(graph.senders.shape)
+
+        def older(i: Array, age: Array) -> Array:
+            back = self.bound - i  # from the oldest to this round's, so that the newest is found last
+            return jnp.where((takes(k - back) <= back) & (back <= k), back, age)
+
+        never = jnp.full(graph.senders.shape, self.bound + 1, jnp.int32)
+        age = lax.fori_loop(0, self.bound + 1, older, never)
+        come = age <= self.bound
+        return replace(graph, late=Late(takes(k), jnp.where(come, age, 0), come, self.bound))
+
+    @property
+    def largest_out_degree(self) -> int:
+        """The most nodes that hear one node in a round."""
+        return largest_out_degree(self.base)
+
+
+@struct.dataclass
+class Past:
+    """The last messages of every node, of which receivers take the newest that has come."""
+
+    rows: Array  # [m, b + 1, n] those of round k at k modulo b + 1
+
+    @classmethod
+    def begin(cls, graph: Graph, x: Array) -> "Past | None":
+        """Nothing yet, for messages like x [m, n]; None where messages come in the round in which they are sent."""
+        if graph.late is None:
+            return None
+        return cls(jnp.zeros((x.shape[0], graph.late.bound + 1, x.shape[1]), x.dtype))
+
+    def after(self, z: Array, k: Array) -> "Past":
+        """With the messages z [m, n] of round k."""
+        return Past(self.rows.at[:, k % self.rows.shape[1]].set(z))
+
+    def heard(self, graph: Graph, k: Array) -> tuple[Array, Array]:
+        """Senders [m, d] as rows of what is second: all messages [M (b + 1), n] that are kept."""
+        assert graph.late is not None
+        kept = self.rows.shape[1]
+        all_rows = graph.gathered(self.rows)
+        return graph.senders * kept + (k - graph.late.age) % kept, all_rows.reshape(-1, self.rows.shape[2])
+
+    def mix(self, graph: Graph, x: Array, k: Array) -> Array:
+        """Sums [m, n] of the own row of x and the neighbours' newest messages; who is not known yet is missing."""
+        graph = known(graph)
+        senders, rows = self.heard(graph, k)
+        return rounded(graph.self_weight.astype(x.dtype)[:, None] * x) + gather_sum(senders, graph.weight, rows)
+
+
+def known(graph: Graph) -> Graph:
+    """The graph of those of whom a message has come; the others' weight is the receiver's own."""
+    return graph if graph.late is None else without(graph, graph.late.come)
+
+
+@struct.dataclass
+class Mail:
+    """What is on its way to every node, by the round in which it arrives."""
+
+    rows: Array  # [m, b + 1, n] sums of weighted messages; those for round k at k modulo b + 1
+
+    @classmethod
+    def begin(cls, graph: Graph, x: Array) -> "Mail | None":
+        """Nothing yet, for messages like x [m, n]; None where messages come in the round in which they are sent."""
+        past = Past.begin(graph, x)
+        return None if past is None else cls(past.rows)
+
+    def mix(self, graph: Graph, x: Array, k: Array) -> tuple[Array, "Mail"]:
+        """What nodes have in round k [m, n] when all send x [m, n]: their own share and all that arrives."""
+        assert graph.late is not None
+        takes, kept, sent = graph.late.takes, self.rows.shape[1], graph.gathered(x)
+
+        def send(rounds: Array, rows: Array) -> Array:
+            part = gather_sum(graph.senders, jnp.where(takes == rounds, graph.weight, 0), sent)
+            return rows.at[:, (k + rounds) % kept].add(part)
+
+        rows = lax.fori_loop(0, kept, send, self.rows)
+        now = k % kept
+        own = rounded(graph.self_weight.astype(x.dtype)[:, None] * x)
+        return own + rows[:, now], Mail(rows.at[:, now].set(0))
+
+
+def delays(base: Network, bound: int, p: Any = 0.5) -> Delays:
+    """Every message of the fixed network `base` is late with probability `p`, by 1 to `bound` rounds, all alike.
+
+    A late message counts as sent in its own round. Who mixes rows takes the newest message that has come of every
+    neighbour, and until the first has come goes without it; push-sum adds up what arrives. Algorithms that can do
+    neither refuse the network. Put it into other wrappers, not around them: what is lost on a link in a round can then
+    not be used in it, of whatever age it is.
+
+    Raises `ValueError` for a bound outside 1 to 64, p outside (0, 1], and a network that is not fixed.
+    """
+    if not isinstance(base, Static):
+        raise ValueError(
+            f"Expected a fixed network whose messages are late, got base = {called(base)}. Put delays inside: "
+            "link_loss(delays(ring(m), 3), 0.1)."
+        )
+    checks.whole(1, MOST, "Nodes keep as many messages of every other one.", bound=bound)
+    checks.fraction("It is the probability that a message is late.", p=p)
+    checks.shape((), "It is one number for all links.", p=p)
+    name = f"delays(bound={int(bound)}, p={float(p):g}) of {called(base)}"
+    return Delays(wrapped(base), jnp.float32(p), int(bound), name=name)

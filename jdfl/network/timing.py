@@ -1,0 +1,202 @@
+"""Simulated time: how long nodes compute and messages travel, and who is waited for.
+
+    response of node j to node i  =  compute_j + latency_ij + bits / bandwidth
+
+A node starts a round when it has done the one before. It is done when it has computed and has heard those that it
+combines in this round (`advanced`). Nobody waits for messages that are lost, or for nodes that are away; there are no
+timeouts. In a synchronised round all wait for all, as long as the slowest message takes on any link. Compute times are
+those of one gradient, and a node that evaluates more, or none, takes as much longer, or no time. Response times decide
+who is first to respond, as if all had started together.
+
+Axes: m nodes, d slots of the table.
+"""
+
+from dataclasses import replace
+from typing import Any, Protocol
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from jdfl import checks, nodes, ops, struct
+from jdfl.network.arcs import called
+from jdfl.network.graph import Graph, Network, Timing
+from jdfl.network.links import link_keys
+from jdfl.network.wrapping import INNER, UNBOUND, base_is_network, inside, largest_out_degree, wrapped
+
+_COMPUTE, _LATENCY, _SLOW = 11, 12, 13  # purposes of the keys
+
+
+class Times(Protocol):
+    """A distribution of times, or of factors of them."""
+
+    def draw(self, key: Array) -> Array:
+        """One number [] float32 > 0."""
+        ...
+
+    def check(self, name: str) -> None:
+        """Raise ValueError for settings out of range; `name` is what the times are."""
+        ...
+
+
+@struct.dataclass
+class FixedTime:
+    """The same time always."""
+
+    seconds: Any = 1.0
+
+    def draw(self, key: Array) -> Array:
+        """The time, whatever the key."""
+        return jnp.float32(self.seconds)
+
+    def check(self, name: str) -> None:
+        """Refuse what is no time."""
+        _check("not_negative", name, seconds=self.seconds)
+
+
+@struct.dataclass
+class ExponentialTime:
+    """Exponential times: mean and standard deviation are the same."""
+
+    mean: Any = 1.0
+
+    def draw(self, key: Array) -> Array:
+        """One time."""
+        return self.mean * jax.random.exponential(key, (), jnp.float32)
+
+    def check(self, name: str) -> None:
+        """Refuse what is no mean."""
+        _check("positive", name, mean=self.mean)
+
+
+@struct.dataclass
+class LogNormalTime:
+    """Times whose logarithm is normal: median exp(N(0, sigma^2))."""
+
+    median: Any = 1.0
+    sigma: Any = 1.0
+
+    def draw(self, key: Array) -> Array:
+        """One time."""
+        return self.median * jnp.exp(self.sigma * jax.random.normal(key, (), jnp.float32))
+
+    def check(self, name: str) -> None:
+        """Refuse what is no median, or no deviation."""
+        _check("positive", name, median=self.median, sigma=self.sigma)
+
+
+@struct.dataclass
+class ParetoTime:
+    """Times with a heavy tail, P(T > t) = (least / t)^shape for t >= least; no mean for a shape <= 1."""
+
+    least: Any = 1.0
+    shape: Any = 2.0
+
+    def draw(self, key: Array) -> Array:
+        """One time."""
+        return self.least * jnp.exp(jax.random.exponential(key, (), jnp.float32) / self.shape)
+
+    def check(self, name: str) -> None:
+        """Refuse what is no time, or no shape."""
+        _check("positive", name, least=self.least, shape=self.shape)
+
+
+def _check(how: str, name: str, **values: Any) -> None:
+    named = {f"{name}.{field}": value for field, value in values.items()}
+    getattr(checks, how)(**named)
+    checks.shape((), "It is one number for all.", **named)
+
+
+@struct.dataclass
+class Timed:
+    """A network whose nodes and messages take time."""
+
+    base: Network
+    compute: Times
+    latency: Times
+    bandwidth: Array  # float32 [] bits per second, of one message
+    slowness: Times | None  # factor of a node's compute times in a run
+    first: bool = struct.field(pytree_node=False)
+    bits: int = struct.field(pytree_node=False, default=0)  # of a message
+    run: Array | None = None  # what nodes' slowness is drawn from
+    name: str = struct.field(pytree_node=False, default="network")
+
+    @property
+    def m(self) -> int:
+        """The number of nodes."""
+        return self.base.m
+
+    def in_run(self, key: Array, bits: int) -> "Timed":
+        """With the key of a run, from which follows who is slow, and the size of its messages."""
+        return replace(inside(self, key, bits), run=key, bits=bits)
+
+    def at(self, k: Array, key: Array) -> Graph:
+        """The network's graph with the times of this round."""
+        graph = self.base.at(k, jax.random.fold_in(key, INNER))
+        node = jnp.arange(self.m, dtype=jnp.int32)
+        compute = jax.vmap(self.compute.draw)(ops.node_keys(key, _COMPUTE, node)) * self.slow()
+        keys = link_keys(key, _LATENCY, graph, directed=True)
+        travel = jax.vmap(jax.vmap(self.latency.draw))(keys) + jnp.float32(self.bits) / self.bandwidth
+        return replace(graph, timing=Timing(compute, travel, compute[graph.senders] + travel, self.first))
+
+    def slow(self) -> Array:
+        """By how much every node is slower than the others, in all rounds: [m]."""
+        if self.slowness is None:
+            return jnp.ones((self.m,), jnp.float32)
+        key = jax.random.key(UNBOUND) if self.run is None else self.run
+        return jax.vmap(self.slowness.draw)(ops.node_keys(key, _SLOW, jnp.arange(self.m, dtype=jnp.int32)))
+
+    @property
+    def largest_out_degree(self) -> int:
+        """The most messages that a node sends in a round."""
+        return largest_out_degree(self.base)
+
+
+def timed(
+    base: Network,
+    compute: Times = ExponentialTime(),  # noqa: B008 (frozen)
+    *,
+    latency: Times = FixedTime(0.0),  # noqa: B008 (frozen)
+    bandwidth: Any = None,
+    slowness: Times | None = None,
+    first: bool = False,
+) -> Timed:
+    """A network in which time passes; a run then records `network_seconds`.
+
+    A gradient takes a node `compute` seconds, drawn anew in every round and multiplied by the node's own factor
+    `slowness`, drawn once in a run; a message takes `latency` seconds and its bits divided by `bandwidth` (bits per
+    second of every message; None: no time). Distributions are `FixedTime`, `ExponentialTime`, `LogNormalTime` and
+    `ParetoTime`. With `first`, who combines only some of its neighbours, such as CEPS and `partial_communication`
+    around this network, takes the first that respond instead of a random few; then it has asked all of them, and all
+    answers count as sent.
+
+    Raises `ValueError` for settings of the distributions and a bandwidth out of range.
+    """
+    base_is_network(base)
+    for name, times in (("compute", compute), ("latency", latency), ("slowness", slowness)):
+        if times is not None:
+            checks.able(
+                ("draw", "check"), "a distribution of times", "Use ExponentialTime() or ParetoTime().", **{name: times}
+            )
+            times.check(name)
+    if bandwidth is not None:
+        checks.positive("None means that messages of any size take the same time.", bandwidth=bandwidth)
+        checks.shape((), "It is one number for all links.", bandwidth=bandwidth)
+    checks.one_of((False, True), first=first)
+    slow = "" if slowness is None else f", slowness={type(slowness).__name__}"
+    name = f"timed({type(compute).__name__}{slow}{', first' if first else ''}) of {called(base)}"
+    speed = jnp.float32(jnp.inf if bandwidth is None else bandwidth)
+    return Timed(wrapped(base), compute, latency, speed, slowness, first, name=name)
+
+
+def advanced(graph: Graph, clock: Array, grads: Array, waits: Array) -> Array:
+    """The nodes' clocks [m] after a round in which they evaluated `grads` [m] gradients and wait for slots [m, d]."""
+    assert graph.timing is not None
+    done = clock + graph.timing.compute.astype(clock.dtype) * grads.astype(clock.dtype)
+    travel = graph.timing.travel.astype(clock.dtype)
+    arrives = graph.gathered(done)[graph.senders] + travel
+    heard = jnp.maximum(done, jnp.max(jnp.where(waits & graph.mask, arrives, -jnp.inf), axis=1))
+    if graph.synchronised is None:
+        return heard
+    everybody = nodes.largest(done + jnp.max(travel, axis=1))
+    return jnp.where(graph.synchronised, jnp.broadcast_to(everybody, done.shape), heard)

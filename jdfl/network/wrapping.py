@@ -1,0 +1,62 @@
+"""What networks around other networks have in common, and what a run tells all of them."""
+
+from dataclasses import is_dataclass, replace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from jdfl.network.arcs import called, refuse_synchronised
+from jdfl.network.graph import Network
+
+INNER = 8  # purpose of the key of the network inside
+UNBOUND = 0  # seed of what a network draws for many rounds, outside a run
+
+
+def in_run(network: Any, key: Array, bits: int) -> Any:
+    """The network as a run has it: what belongs to many rounds is drawn from `key`, and a message has so many bits.
+
+    A network says what it makes of them in a method of this name; of wrappers the network inside is asked as well.
+    """
+    own = getattr(network, "in_run", None)
+    if own is not None:
+        return own(key, bits)
+    return inside(network, key, bits)
+
+
+def inside(network: Any, key: Array, bits: int) -> Any:
+    """The network with the one that it holds as a run has that."""
+    if not hasattr(network, "base"):
+        return network
+    return replace(network, base=in_run(network.base, jax.random.fold_in(key, INNER), bits))
+
+
+def largest_out_degree(network: Network) -> int:
+    """The network's own figure, or where it has none, all others."""
+    return getattr(network, "largest_out_degree", network.m - 1)
+
+
+def base_is_network(base: Network) -> None:
+    """Refuse what is not a network, and synchronised ones, of which the tables of neighbours are not all."""
+    if isinstance(base, type) or not (hasattr(base, "m") and hasattr(base, "at")):
+        found = base.__name__ if isinstance(base, type) else type(base).__name__
+        raise ValueError(
+            f"Expected base to be a network, got base = {found}. Take one from jdfl.network; Static(graph) makes one "
+            "of a Graph."
+        )
+    refuse_synchronised(base, "a network around it")
+
+
+def refuse_late(base: Network, name: str) -> None:
+    """Refuse late messages, for a wrapper `name` with rounds in which a node takes in nothing of what arrives."""
+    if jax.eval_shape(base.at, jnp.int32(0), jax.random.key(0)).late is not None:
+        raise ValueError(
+            f"Expected a network for {name} whose messages are not late, got base = {called(base)}: there are rounds "
+            "in which nobody takes in what arrives. Use link_loss or node_participation around delays."
+        )
+
+
+def wrapped(base: Network) -> Network:
+    """The network without its name, which is static: networks that differ in it only are compiled once."""
+    return replace(base, name="") if is_dataclass(base) and hasattr(base, "name") else base

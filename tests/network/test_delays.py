@@ -1,0 +1,142 @@
+"""Late messages: how old they are follows from how long they take, and runs agree with small loops over nodes."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy import stats
+
+import jdfl
+from jdfl import network as nw
+from tests.network.examples import rows
+from tests.toy import regression
+
+M, BOUND = 5, 3
+RING, ARCS = nw.ring(M), nw.d_out(M, 2)
+KEY = jax.random.key(4)
+
+
+def lateness(net, rounds):
+    """takes, age and come of the rounds [k, m, d]."""
+    late = jax.vmap(lambda k: net.at(k, KEY).late)(jnp.arange(rounds))
+    return np.asarray(late.takes), np.asarray(late.age), np.asarray(late.come)
+
+
+def test_a_message_takes_up_to_the_bound_and_the_newest_that_has_come_is_used():
+    net = nw.delays(RING, BOUND, 0.6)
+    takes, age, come = lateness(net, 200)
+    here = np.asarray(RING.graph.mask)
+    for k in range(200):
+        for i, slot in np.argwhere(here):
+            arrived = [t for t in range(max(0, k - BOUND), k + 1) if t + takes[t, i, slot] <= k]
+            assert come[k, i, slot] == bool(arrived)
+            assert age[k, i, slot] == (k - max(arrived) if arrived else 0)
+    counts = np.bincount(takes[:, here].ravel(), minlength=BOUND + 1)
+    assert counts.size == BOUND + 1
+    assert stats.chisquare(counts, counts.sum() * np.array([0.4, 0.2, 0.2, 0.2])).pvalue > 1e-4
+
+
+def in_its_run(net, seed=0):
+    """The network as a run of that seed has it: with the key that `jdfl.run` gives it."""
+    return nw.in_run(net, jax.random.fold_in(jdfl.keys.typed_key(seed), 3), 0)
+
+
+@pytest.mark.parametrize("p", [0.5, 1.0])
+def test_mixing_takes_the_newest_rows(p):
+    problem = regression(M, 4)
+    net = nw.delays(RING, BOUND, p)
+    result = jdfl.run(jdfl.DPSGD(lr=0.05), problem, net, steps=25)
+    _, age, come = lateness(in_its_run(net), 25)
+    graph, x = RING.graph, np.asarray(problem.begin(), np.float64)
+    senders, weight = np.asarray(graph.senders), np.asarray(graph.weight, np.float64)
+    history = []
+    for k in range(25):
+        history.append(x)
+        g = np.asarray(problem.gradients(jnp.asarray(x, jnp.float32)), np.float64)
+        mixed = np.asarray(graph.self_weight, np.float64)[:, None] * x
+        for i in range(M):
+            for slot, j in enumerate(senders[i]):
+                row = history[k - age[k, i, slot]][j] if come[k, i, slot] else x[i]
+                mixed[i] += weight[i, slot] * row
+        x = mixed - 0.05 * g
+    np.testing.assert_allclose(result.params, x, rtol=0, atol=2e-5)
+
+
+@pytest.mark.parametrize("p", [0.5, 1.0])
+def test_push_sum_adds_up_everything_that_arrives_once(p):
+    problem = jdfl.problems.averaging(rows(M))
+    net = nw.delays(ARCS, BOUND, p)
+    result = jdfl.run(jdfl.AverageConsensus(), problem, net, steps=150, every=50)
+    takes, _, _ = lateness(in_its_run(net), 150)
+    graph = ARCS.graph
+    mask, senders, weight = (np.asarray(part) for part in (graph.mask, graph.senders, graph.weight))
+    mass, flying = np.ones(M), []
+    for k in range(150):
+        new = np.asarray(graph.self_weight, np.float64) * mass
+        flying += [
+            (k + takes[k, i, slot], i, weight[i, slot] * mass[senders[i, slot]]) for i, slot in np.argwhere(mask)
+        ]
+        for when, i, part in flying:
+            if when == k:
+                new[i] += part
+        flying = [one for one in flying if one[0] > k]
+        mass = new
+        assert abs(mass.sum() + sum(part for _, _, part in flying) - M) < 1e-6
+    np.testing.assert_allclose(result.state.sums.a, mass, rtol=0, atol=1e-5)
+    held = np.asarray(result.state.sums.a, np.float64).sum()
+    under_way = np.asarray(result.state.sums.mail.rows, np.float64)[:, :, -1].sum()
+    assert abs(held + under_way - M) < 1e-5
+    assert under_way > 0
+    assert result.history["consensus"].iloc[-1] < 1e-4
+
+
+def test_push_sum_under_loss_and_delays_keeps_its_mass():
+    problem = jdfl.problems.averaging(rows(M))
+    net = nw.link_loss(nw.delays(ARCS, BOUND, 0.5), 0.3, directed=True, weights="sender")
+    result = jdfl.run(jdfl.AverageConsensus(), problem, net, steps=200, every=50)
+    mass = np.asarray(result.state.sums.a, np.float64).sum()
+    mass += np.asarray(result.state.sums.mail.rows, np.float64)[:, :, -1].sum()
+    assert abs(mass - M) < 1e-5
+    assert result.history["consensus"].iloc[-1] < 1e-6
+
+
+@pytest.mark.parametrize("make", [lambda: jdfl.CEPS(s=4, rate=1.0, periods=(1, 1)), lambda: jdfl.DFedAvgM(lr=0.02)])
+def test_others_that_take_late_messages_find_the_minimum(make):
+    problem = regression(M, 4)
+    fresh, late = (
+        jdfl.run(make(), problem, net, steps=150) for net in (nw.complete(M), nw.delays(nw.complete(M), 2, 0.5))
+    )
+    assert late.final["distance"] < 0.05
+    assert fresh.final["distance"] < 0.05
+    fewer = fresh.totals.messages["model"] - late.totals.messages["model"]
+    assert 0 <= fewer <= 2 * M * (M - 1)  # as long as nothing has come of a neighbour, it is not asked
+    assert not np.array_equal(late.params, fresh.params)
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: nw.delays(nw.link_loss(RING, 0.1), 2), r"a fixed network whose messages are late.*Put delays inside"),
+        (lambda: nw.delays(RING, 0), r"bound >= 1 and <= 64, got bound = 0"),
+        (lambda: nw.delays(RING, 65), r"bound >= 1 and <= 64, got bound = 65"),
+        (lambda: nw.delays(RING, 2, 0), r"p in \(0, 1\], got p = 0"),
+    ],
+)
+def test_bad_input_is_refused_in_words(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "message"),
+    [
+        (jdfl.DSGT(), r"for DSGT whose messages are not late, got delays.*no use for messages of earlier rounds"),
+        (jdfl.DPSGD(period=2), r"for D-PSGD whose messages are not late.*need period = 1, got period = 2"),
+        (jdfl.CEPS(s=2, storage="sparse"), r"for CEPS whose messages are not late.*storage = 'dense'"),
+        (jdfl.EXTRA(), r"for EXTRA whose messages are not late"),
+    ],
+)
+def test_algorithms_that_have_no_use_for_them_refuse_late_messages(algorithm, message):
+    problem = regression(M, 4)
+    with pytest.raises(ValueError, match=message):
+        jdfl.run(algorithm, problem, nw.delays(RING, 2), steps=2)
