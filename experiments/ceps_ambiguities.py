@@ -17,7 +17,7 @@ from matplotlib.figure import Figure
 
 import jdfl
 from experiments.ceps_table3 import CASES, VARIANTS, algorithm_of, network_of, run_variant, tolerance
-from experiments.common import Options, Row, options, row, save, show
+from experiments.common import Options, Row, options, row, save, save_figure, show
 from jdfl import metrics, struct
 from jdfl.stopping import ConsensusBelow, StopRule, View
 
@@ -139,7 +139,7 @@ def draw(rows: Sequence[Row], chosen: Options) -> None:
             axis.set_yticks([], minor=True)
             axis.grid(alpha=0.3)
         panels[0, column].set_title(f"{variant}: jdfl ± sd (dots), paper (dashed)", fontsize=10)
-    fig.savefig(chosen.out / f"{NAME}.png", dpi=150)
+    save_figure(fig, chosen.out / f"{NAME}.png")
 
 
 def main(arguments: Sequence[str] | None = None) -> list[Row]:

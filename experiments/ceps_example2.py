@@ -28,7 +28,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 import jdfl
-from experiments.common import Options, Row, options, row, save, show
+from experiments.common import Options, Row, options, row, save, save_figure, show
 from jdfl import ops
 from jdfl.codecs import Codec
 from jdfl.problems import Problem, base_rate, sparse_optimum
@@ -182,7 +182,7 @@ def draw(histories: dict[str, pd.DataFrame], lines: dict[str, float], chosen: Op
     axis.set_ylim(None, top)
     axis.grid(alpha=0.3, which="both")
     fig.legend(loc="outside upper center", ncols=2, frameon=False)
-    fig.savefig(chosen.out / f"{NAME}.png", dpi=150)
+    save_figure(fig, chosen.out / f"{NAME}.png")
 
 
 def main(arguments: Sequence[str] | None = None) -> list[Row]:

@@ -21,7 +21,7 @@ import jdfl
 from experiments.ceps_baselines import MARGIN, METHODS, PERIOD, follow, setting
 from experiments.ceps_table3 import algorithm_of, network_of, tolerance
 from experiments.ceps_table4 import CEPS, case_of
-from experiments.common import Options, Row, options, row, save, show
+from experiments.common import Options, Row, options, row, save, save_figure, show
 
 NAME = "ceps_figure4"
 EPSILON, EXCHANGES = 2.0, 16
@@ -161,7 +161,7 @@ def draw(found: Mapping[tuple[int, str], Curve], sizes: Sequence[int], chosen: O
     fig.legend(
         *panels[0].get_legend_handles_labels(), loc="outside upper center", ncols=min(4, 2 * len(sizes)), frameon=False
     )
-    fig.savefig(chosen.out / f"{NAME}.png", dpi=150)
+    save_figure(fig, chosen.out / f"{NAME}.png")
 
 
 def main(arguments: Sequence[str] | None = None) -> list[Row]:

@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 
 import jdfl
 from experiments.ceps_table3 import CASES, VARIANTS, Case, algorithm_of, network_of, tolerance
-from experiments.common import Options, Row, options, row, save, show
+from experiments.common import Options, Row, options, row, save, save_figure, show
 
 NAME = "ceps_figures_1_to_3"
 ROUNDS = 40
@@ -81,7 +81,7 @@ def draw(figures: dict[str, tuple[Case, ...]], found: dict[tuple[str, str], np.n
     for axis in panels[-1]:
         axis.set_xlabel("round")
     fig.legend(*panels[0, 0].get_legend_handles_labels(), loc="outside upper center", ncols=4, frameon=False)
-    fig.savefig(chosen.out / f"{NAME}.png", dpi=150)
+    save_figure(fig, chosen.out / f"{NAME}.png")
 
 
 def main(arguments: Sequence[str] | None = None) -> list[Row]:

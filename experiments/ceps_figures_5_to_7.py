@@ -26,7 +26,7 @@ import jdfl
 from experiments.ceps_baselines import LIMIT, METHODS, PERIOD, follow, setting
 from experiments.ceps_example2 import has, network
 from experiments.ceps_figure4 import COLOURS
-from experiments.common import Options, Row, number, options, row, save, show
+from experiments.common import Options, Row, number, options, row, save, save_figure, show
 from jdfl.algorithms.ceps import paper_volume
 from jdfl.problems import Problem
 
@@ -261,7 +261,7 @@ def draw(rows: Sequence[Row], columns: Sequence[str], sizes: Sequence[int], chos
         ncols=min(4, 2 * len(columns)),
         frameon=False,
     )
-    fig.savefig(chosen.out / f"{NAME}.png", dpi=150)
+    save_figure(fig, chosen.out / f"{NAME}.png")
 
 
 def main(arguments: Sequence[str] | None = None) -> list[Row]:

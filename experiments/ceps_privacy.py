@@ -29,7 +29,7 @@ from matplotlib.figure import Figure
 
 import jdfl
 from experiments.ceps_table3 import CASES, network_of, run_variant
-from experiments.common import Row, options, row, save, show
+from experiments.common import Row, options, row, save, save_figure, show
 from jdfl.algorithms.ceps import PAPER_DELTA
 from jdfl.codecs import Codec
 from jdfl.privacy import gaussian_epsilon
@@ -306,7 +306,7 @@ def draw(cells: Sequence[Cell], path: Path) -> None:
     rounds.set_title(f"private, {cells[0].series}", fontsize=10)
     rounds.legend(fontsize=8)
     fig.legend(*over.get_legend_handles_labels(), loc="outside upper center", ncols=3, frameon=False)
-    fig.savefig(path, dpi=150)
+    save_figure(fig, path)
 
 
 def main(arguments: Sequence[str] | None = None) -> list[Row]:

@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.table import Table
 
 from experiments.capabilities import COLUMNS, Cell, Found, look
-from experiments.common import Row, options, row, save
+from experiments.common import Row, options, row, save, save_figure
 from jdfl.algorithms import REGISTRY
 
 NAME = "ceps_table1"
@@ -94,7 +94,7 @@ def draw(rows: Sequence[Row], path: str) -> None:
     axis.grid(alpha=0.25)
     fig.supxlabel("* in the paper's table", fontsize=9)
     fig.legend(loc="outside upper center", ncols=2, frameon=False)
-    fig.savefig(path, dpi=150)
+    save_figure(fig, path)
 
 
 def main(arguments: Sequence[str] | None = None) -> list[Row]:

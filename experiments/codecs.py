@@ -18,7 +18,7 @@ from matplotlib.figure import Figure
 
 import jdfl
 from experiments.ceps_table3 import CASES, run_variant
-from experiments.common import Options, Row, options, row, save, show
+from experiments.common import Options, Row, options, row, save, save_figure, show
 from experiments.gpsp_quality import arrived, vectors
 from jdfl.codecs import Codec
 
@@ -110,7 +110,7 @@ def draw(rows: Sequence[Row], chosen: Options) -> None:
         axis.grid(alpha=0.3, which="both")
     fig.legend(*fig.axes[0].get_legend_handles_labels(), loc="outside upper center", ncols=3, frameon=False)
     fig.supxlabel("crosses: the nodes did not agree within 200 rounds; no error is drawn at 1e-5", fontsize=9)
-    fig.savefig(chosen.out / f"{NAME}.png", dpi=150)
+    save_figure(fig, chosen.out / f"{NAME}.png")
 
 
 def verdict(rows: Sequence[Row]) -> str:

@@ -1,7 +1,8 @@
 """The contract of every experiment: `python -m experiments.NAME [--quick] [--seeds N] [--out DIR]`.
 
 It prints the paper's numbers beside ours and writes DIR/NAME.json, a list of rows (case, column, paper, mean, sd,
-seeds), and DIR/NAME.png.
+seeds), DIR/NAME.provenance.json and DIR/NAME.png. The provenance is one hash of all runs since the command line was
+read and of the scripts in this folder; the figure shows it.
 """
 
 import argparse
@@ -15,6 +16,11 @@ import numpy as np
 from matplotlib.figure import Figure
 from rich.console import Console
 from rich.table import Table
+
+from jdfl import provenance, report
+
+_runs: set[str] = set()  # hashes of what has been run since the command line was read
+provenance.listen(_runs.add)
 
 
 @dataclass(frozen=True)
@@ -48,6 +54,7 @@ def options(description: str, *, seeds: int = 5, arguments: Sequence[str] | None
     if given.seeds < 1:
         parser.error(f"Expected --seeds >= 1, got {given.seeds}.")
     given.out.mkdir(parents=True, exist_ok=True)
+    _runs.clear()
     return Options(given.quick, given.seeds, given.out)
 
 
@@ -59,10 +66,23 @@ def row(case: str, column: str, paper: float | None, values: Sequence[float]) ->
 
 
 def save(rows: Sequence[Row], out: Path, name: str) -> Path:
-    """Write DIR/NAME.json."""
+    """Write DIR/NAME.json and DIR/NAME.provenance.json."""
+    made = origin()
+    (out / f"{name}.provenance.json").write_text(json.dumps(made.as_dict() | {"runs": sorted(_runs)}, indent=1) + "\n")
     path = out / f"{name}.json"
     path.write_text(json.dumps([asdict(one) for one in rows], indent=1, allow_nan=False) + "\n")
     return path
+
+
+def origin() -> provenance.Provenance:
+    """Of these scripts and of all runs since the command line was read."""
+    scripts = {file.stem: file.read_text(encoding="utf-8") for file in sorted(Path(__file__).parent.glob("*.py"))}
+    return provenance.provenance((), scripts=provenance.total(scripts.values()), runs=provenance.total(_runs))
+
+
+def save_figure(fig: Figure, path: str | Path) -> None:
+    """Save a figure with the hash of `origin` below."""
+    report.save_figure(fig, path, origin().hash)
 
 
 def show(title: str, rows: Sequence[Row]) -> None:
@@ -95,7 +115,7 @@ def beside(rows: Sequence[Row], column: str, label: str, path: Path, *, study: s
     axis.set_xticks(place, [one.case for one in ours], rotation=60, ha="right", fontsize=8)
     axis.set_ylabel(label)
     fig.legend(loc="outside upper center", ncols=3, frameon=False)
-    fig.savefig(path, dpi=150)
+    save_figure(fig, path)
 
 
 def _or_nan(value: float | None) -> float:

@@ -17,7 +17,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from experiments import doadp_common as common
-from experiments.common import Row, row, save, show
+from experiments.common import Row, row, save, save_figure, show
 
 NAME = "doadp_equal_noise"
 SHARES = (1.0, 0.3, 0.05)
@@ -68,7 +68,7 @@ def draw(here: common.Task, curves: dict[float, list[Any]], path: Path) -> None:
     for axis in (first, second):
         axis.set_xlabel("round")
     fig.legend(*first.get_legend_handles_labels(), loc="outside upper center", ncols=4, frameon=False)
-    fig.savefig(path, dpi=150)
+    save_figure(fig, path)
 
 
 def main(arguments: Sequence[str] | None = None) -> list[Row]:

@@ -21,7 +21,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from experiments import doadp_common as common
-from experiments.common import Row, row, save, show
+from experiments.common import Row, row, save, save_figure, show
 from experiments.doadp_common import COLOURS, COLUMNS, Task
 
 NAME = "doadp_figure2"
@@ -80,7 +80,7 @@ def draw(here: Task, curves: Curves, promise: str, path: Path) -> None:
     second.set_xlabel("epsilon")
     second.set_title(f"after {here.steps:,} rounds, the same promise", fontsize=9)
     fig.legend(*first.get_legend_handles_labels(), loc="outside upper center", ncols=3, frameon=False)
-    fig.savefig(path, dpi=150)
+    save_figure(fig, path)
 
 
 def main(arguments: Sequence[str] | None = None) -> list[Row]:

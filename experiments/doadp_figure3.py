@@ -29,7 +29,7 @@ from matplotlib.figure import Figure
 
 import jdfl
 from experiments import doadp_common as common
-from experiments.common import Row, row, save, show
+from experiments.common import Row, row, save, save_figure, show
 from jdfl.algorithms.cpgt import calibrated
 from jdfl.privacy import Sampled, noise_multiplier
 
@@ -129,7 +129,7 @@ def draw(here: common.Task, curves: dict[str, tuple[Entry, list[Any]]], path: Pa
         axis.set(yscale="log", xlabel="sent by all nodes, GB", ylabel="mean of f_i(x_i) - f*")
         axis.set_title(f"epsilon = {EPSILON:g}, " + ("as published" if panel == 0 else "one promise"), fontsize=10)
         axis.legend(fontsize=7, frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.14))
-    fig.savefig(path, dpi=150)
+    save_figure(fig, path)
 
 
 def main(arguments: Sequence[str] | None = None) -> list[Row]:

@@ -24,7 +24,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 from rich import print as say
 
-from experiments.common import Row, options, row, save, show
+from experiments.common import Row, options, row, save, save_figure, show
 from experiments.doadp_cnn import (
     CLIP,
     COLUMNS,
@@ -151,7 +151,7 @@ def draw(study: Study, found: Histories, path: str) -> None:
     axes[1, 0].set_ylim(0, 3)
     fig.suptitle(f"{study.data}: mean and ± sd over {study.seeds} seeds; epsilon, delta of a record that is replaced")
     fig.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=2, fontsize=8, frameon=False)
-    fig.savefig(path, dpi=150)
+    save_figure(fig, path)
 
 
 def collect(study: Study) -> tuple[list[Row], list[Row], Histories]:

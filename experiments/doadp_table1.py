@@ -17,7 +17,7 @@ from matplotlib.figure import Figure
 
 import jdfl
 from experiments import doadp_common as common
-from experiments.common import Row, row, save, show
+from experiments.common import Row, row, save, save_figure, show
 from experiments.doadp_figure3 import EPSILON, RATE, Entry, entries
 
 NAME = "doadp_table1"
@@ -99,7 +99,7 @@ def draw(rows: Sequence[Row], path: Path) -> None:
     axis.set_xticks(range(len(PAPER)), list(PAPER))
     axis.set_ylabel("of what sends everything, always")
     fig.legend(loc="outside upper center", ncols=3, frameon=False, fontsize=7)
-    fig.savefig(path, dpi=150)
+    save_figure(fig, path)
 
 
 def main(arguments: Sequence[str] | None = None) -> list[Row]:

@@ -28,7 +28,7 @@ from jax import Array
 from matplotlib.figure import Figure
 
 import jdfl
-from experiments.common import Options, Row, options, row, save, show
+from experiments.common import Options, Row, options, row, save, save_figure, show
 from jdfl import network, privacy
 from jdfl.problems import Problem
 
@@ -147,7 +147,7 @@ def draw(curves: Mapping[tuple[str, float], np.ndarray], chosen: Options, title:
         axis.grid(alpha=0.3)
     fig.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=4, frameon=False)
     fig.suptitle(title)
-    fig.savefig(chosen.out / f"{NAME}.png", dpi=150)
+    save_figure(fig, chosen.out / f"{NAME}.png")
 
 
 def main(arguments: Sequence[str] | None = None) -> list[Row]:

@@ -15,7 +15,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 import jdfl
-from experiments.common import Options, Row, options, row, save, show
+from experiments.common import Options, Row, options, row, save, save_figure, show
 from jdfl import ops
 from jdfl.codecs import Codec, transmit
 from jdfl.codecs.one_bit import recovery
@@ -114,7 +114,7 @@ def draw(rows: Sequence[Row], chosen: Options) -> None:
     for axis in (left, middle, right):
         axis.grid(alpha=0.3, which="both")
     fig.legend(*left.get_legend_handles_labels(), loc="outside upper center", ncols=4, frameon=False)
-    fig.savefig(chosen.out / f"{NAME}.png", dpi=150)
+    save_figure(fig, chosen.out / f"{NAME}.png")
 
 
 def verdict(rows: Sequence[Row]) -> str:

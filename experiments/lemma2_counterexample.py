@@ -17,7 +17,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 import jdfl
-from experiments.common import Row, options, row, save, show
+from experiments.common import Row, options, row, save, save_figure, show
 from jdfl.network import matrices
 from jdfl.privacy.sensitivity import certified, published, real
 
@@ -70,7 +70,7 @@ def draw(path: str) -> None:
         axis.plot(values, style, label=label)
     axis.set(xlabel="round", ylabel="largest l1 distance between messages", title="2-Out, 10 nodes, no noise")
     axis.legend(frameon=False)
-    fig.savefig(path, dpi=150)
+    save_figure(fig, path)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

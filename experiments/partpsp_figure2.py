@@ -29,7 +29,7 @@ from jax import Array
 from matplotlib.figure import Figure
 
 import jdfl
-from experiments.common import Options, Row, options, row, save, show
+from experiments.common import Options, Row, options, row, save, save_figure, show
 from experiments.partpsp_common import NOISE_RATE, PARTS, Task, method, mlp_task, networks, problem_of, rounds_of
 
 NAME = "partpsp_figure2"
@@ -138,7 +138,7 @@ def draw(cells: Mapping[tuple[str, str, str], list[Seen]], chosen: Options, titl
             axis.title.set_fontsize(9)
     fig.legend(*panels[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=3, frameon=False)
     fig.suptitle(f"largest l1 distance between messages, {title}")
-    fig.savefig(chosen.out / f"{NAME}.png", dpi=150)
+    save_figure(fig, chosen.out / f"{NAME}.png")
 
 
 def main(arguments: Sequence[str] | None = None) -> list[Row]:

@@ -21,7 +21,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 import jdfl
-from experiments.common import Options, Row, options, row, save, show
+from experiments.common import Options, Row, options, row, save, save_figure, show
 from experiments.partpsp_common import NOISE_RATE, PARTS, Task, mlp_task, networks, problem_of, rounds_of, watched
 
 NAME = "partpsp_figure3"
@@ -119,7 +119,7 @@ def draw(cells: Mapping[tuple[str, str], Found], chosen: Options, title: str) ->
     for axis in (left, right):
         axis.legend(frameon=False)
         axis.grid(alpha=0.3)
-    fig.savefig(chosen.out / f"{NAME}.png", dpi=150)
+    save_figure(fig, chosen.out / f"{NAME}.png")
 
 
 def main(arguments: Sequence[str] | None = None) -> list[Row]:

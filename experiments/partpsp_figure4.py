@@ -21,7 +21,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 import jdfl
-from experiments.common import Options, Row, options, row, save, show
+from experiments.common import Options, Row, options, row, save, save_figure, show
 from experiments.partpsp_common import (
     NOISE_RATE,
     SYNCHRONISED,
@@ -103,7 +103,7 @@ def draw(cells: Cells, chosen: Options, title: str) -> None:
     axis.minorticks_off()
     axis.legend(frameon=False, title=f"filled: N ≥ {FAR} d")
     axis.grid(alpha=0.3)
-    fig.savefig(chosen.out / f"{NAME}.png", dpi=150)
+    save_figure(fig, chosen.out / f"{NAME}.png")
 
 
 def main(arguments: Sequence[str] | None = None) -> list[Row]:

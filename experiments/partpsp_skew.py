@@ -21,7 +21,7 @@ from matplotlib.figure import Figure
 from rich import print as say
 
 import jdfl
-from experiments.common import Row, options, row, save, show
+from experiments.common import Row, options, row, save, save_figure, show
 from experiments.partpsp_common import SHARED, Task, alone, images, method, mlp_task, networks, problem_of, trained
 from jdfl.problems.datasets import load
 
@@ -114,7 +114,7 @@ def draw(rows: Sequence[Row], splits: Sequence[str], path: str) -> None:
         axis.set_title(f"{column} classes")
     axes[0].set_ylabel("accuracy, %")
     fig.legend(*axes[0].get_legend_handles_labels(), loc="outside upper center", ncols=3, frameon=False)
-    fig.savefig(path, dpi=150)
+    save_figure(fig, path)
 
 
 def main(arguments: Sequence[str] | None = None) -> list[Row]:

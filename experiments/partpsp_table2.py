@@ -26,7 +26,7 @@ from matplotlib.figure import Figure
 from rich import print as say
 
 import jdfl
-from experiments.common import Row, row, save, show
+from experiments.common import Row, row, save, save_figure, show
 from experiments.partpsp_common import NOISE_RATE, SHARED, Task, alone, method, networks, problem_of, trained
 from experiments.partpsp_paper import ACCURACY, NETWORKS, STUDY, STUDY_ALONE, Cell
 from experiments.partpsp_tasks import chosen_rows, reduced, tasks
@@ -164,7 +164,7 @@ def draw(rows: Sequence[Row], path: str) -> None:
         axis.set_title(f"{title}\n{net}", fontsize=8)
     axes[0, 0].set_ylabel("accuracy, % (crosses: the paper)")
     fig.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside upper center", ncols=5, frameon=False)
-    fig.savefig(path, dpi=150)
+    save_figure(fig, path)
 
 
 def main(arguments: Sequence[str] | None = None) -> list[Row]:

@@ -18,7 +18,7 @@ from matplotlib.figure import Figure
 from rich import print as say
 
 import jdfl
-from experiments.common import Row, row, save, show
+from experiments.common import Row, row, save, save_figure, show
 from experiments.partpsp_common import Task, method, networks, problem_of, trained
 from experiments.partpsp_paper import ESTIMATED
 from experiments.partpsp_tasks import chosen_rows, reduced, tasks
@@ -118,7 +118,7 @@ def draw(rows: Sequence[Row], path: str) -> None:
     axis.set_xticks(range(len(cases)), cases, rotation=20, ha="right", fontsize=8)
     axis.set_ylabel("accuracy, % (crosses: the paper)")
     fig.legend(loc="outside upper center", ncols=4, frameon=False)
-    fig.savefig(path, dpi=150)
+    save_figure(fig, path)
 
 
 def main(arguments: Sequence[str] | None = None) -> list[Row]:

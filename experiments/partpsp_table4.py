@@ -21,7 +21,7 @@ from matplotlib.figure import Figure
 from rich import print as say
 
 import jdfl
-from experiments.common import Row, row, save, show
+from experiments.common import Row, row, save, save_figure, show
 from experiments.partpsp_common import NODES, SHARED, Task, method, networks, problem_of
 from experiments.partpsp_paper import NETWORKS, SECONDS, Cell
 from experiments.partpsp_tasks import chosen_rows, reduced, tasks
@@ -117,7 +117,7 @@ def draw(rows: Sequence[Row], path: str) -> None:
         axis.set_title(title, fontsize=8)
     axes[0].set_ylabel("seconds of a run")
     fig.legend(*axes[0].get_legend_handles_labels(), loc="outside upper center", ncols=3, frameon=False)
-    fig.savefig(path, dpi=150)
+    save_figure(fig, path)
 
 
 def main(arguments: Sequence[str] | None = None) -> list[Row]:

@@ -26,7 +26,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 import jdfl
-from experiments.common import Row, options, row, save, show
+from experiments.common import Row, options, row, save, save_figure, show
 from jdfl import struct
 from jdfl.network import Network
 from jdfl.privacy import GaussianEvent, Norm
@@ -213,7 +213,7 @@ def draw(rows: Sequence[Row], path: Any) -> None:
     axes.barh(names, shown, color=colours, height=0.6)
     axes.scatter([cell[name, "accounted epsilon"] for name in names], names, marker="|", s=140, color="black", zorder=3)
     axes.set(xlabel="epsilon: bar, shown by the attack; line, accounted (orange: claimed by nobody)", xlim=(0, None))
-    figure.savefig(path, dpi=150)
+    save_figure(figure, path)
 
 
 def main(arguments: Sequence[str] | None = None) -> list[Row]:

@@ -31,7 +31,7 @@ from matplotlib.figure import Figure
 from scipy.stats import norm
 
 import jdfl
-from experiments.common import Row, options, row, save, show
+from experiments.common import Row, options, row, save, save_figure, show
 from jdfl import struct
 from jdfl.algorithms.choco import safe_gamma
 from jdfl.algorithms.doadp import State
@@ -214,7 +214,7 @@ def draw(rows: Sequence[Row], path: Any) -> None:
         second.plot(norm.sf(grid), norm.sf(grid - claimed), "--", color=colour, label=f"claimed, mu = {claimed:.2f}")
     second.set(xlabel="false alarms", ylabel="canaries found", title="the sensitivity alone, 40 rounds")
     second.legend(frameon=False, fontsize=7)
-    figure.savefig(path, dpi=150)
+    save_figure(figure, path)
 
 
 def main(arguments: Sequence[str] | None = None) -> list[Row]:

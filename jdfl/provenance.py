@@ -9,10 +9,11 @@ import json
 import platform
 import sys
 import weakref
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass
 from importlib.metadata import version
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import jax
@@ -26,6 +27,7 @@ DERIVED = ("curvature",)  # from the data, by an eigensolver that may differ bet
 _SHORT = 16  # hexadecimal digits of a checksum
 _FEW = 4  # numbers that are told one by one
 
+_listeners: list[Callable[[str], object]] = []
 _sums: dict[int, tuple[weakref.ref[Any], str]] = {}  # of arrays that are still there, by id
 
 
@@ -53,20 +55,35 @@ class Provenance:
 def provenance(key: Sequence[int], **settings: Any) -> Provenance:
     """Of these settings, whatever they are, and of this process."""
     lines = {path: text for name, value in settings.items() for path, text in _lines(name, value)}
-    return Provenance(_versions(), {"key": " ".join(map(str, key)), **lines})
+    made = Provenance(dict(_versions()), {"key": " ".join(map(str, key)), **lines})
+    for listener in _listeners:
+        listener(made.hash)
+    return made
 
 
-def _versions() -> dict[str, str]:
+def listen(function: Callable[[str], object]) -> None:
+    """Call `function` with the hash of everything that comes to be from now on."""
+    _listeners.append(function)
+
+
+def total(hashes: Iterable[str]) -> str:
+    """One hash for several results, in whatever order they came."""
+    return _hex(" ".join(sorted(set(hashes))).encode())
+
+
+@functools.cache
+def _versions() -> Mapping[str, str]:
     """The code and what it stands on."""
     known = {name: version(name) for name in LIBRARIES}
-    backend = jax.default_backend()
-    return {
-        "jdfl": sys.modules["jdfl"].__version__,
-        "code": _code(),
-        **known,
-        "python": platform.python_version(),
-        "backend": backend,
-    }
+    return MappingProxyType(
+        {
+            "jdfl": sys.modules["jdfl"].__version__,
+            "code": _code(),
+            **known,
+            "python": platform.python_version(),
+            "backend": jax.default_backend(),
+        }
+    )
 
 
 def _differences(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:

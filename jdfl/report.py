@@ -53,19 +53,29 @@ def figure(histories: Mapping[str, pd.DataFrame], path: str | Path, provenance: 
     axes[-1][1].xaxis.set_major_formatter(EngFormatter(unit="B"))
     if any(runs):
         drawing.legend(*axes[0][0].get_legend_handles_labels(), loc="outside upper left", ncols=3, frameon=False)
-    if provenance:
-        drawing.supxlabel(f"provenance {provenance}", x=0.99, ha="right", fontsize=6, color="0.5")
+    return save_figure(drawing, path, provenance)
+
+
+def save_figure(drawing: Figure, path: str | Path, provenance: str = "") -> Path:
+    """Save a drawing at `path` with the hash of the `provenance` below; returns the path."""
+    told, look = f"provenance {provenance}", {"ha": "right", "fontsize": 6, "color": "0.5"}
+    if provenance and drawing.get_supxlabel():  # there is a line below already
+        drawing.text(0.99, 0.002, told, va="bottom", **look)
+    elif provenance:
+        drawing.supxlabel(told, x=0.99, **look)
     drawing.savefig(path, dpi=150)
     return Path(path)
 
 
-def bands(panels: Mapping[str, pd.DataFrame], legend: Mapping[str, str], y: str, path: str | Path) -> Path:
+def bands(
+    panels: Mapping[str, pd.DataFrame], legend: Mapping[str, str], y: str, path: str | Path, provenance: str = ""
+) -> Path:
     """Draw a metric of several algorithms, a panel per frame of `panels`, and save it at `path` (PNG by default).
 
-    `panels` maps axis titles to frames with columns label, x, mean, low, high, a row per record: a line for the mean
-    and a band from low to high; where all x are 0 a dotted line goes on at the last mean. `legend` maps labels to what
-    the legend says of them; `y` is the metric's name. An axis is logarithmic where the values are far apart. Returns
-    the path. ValueError without panels.
+    `panels` maps axis titles to frames with columns label, x, mean, low, high, a row per record: a line for the
+    mean and a band from low to high; where all x are 0 a dotted line goes on at the last mean. `legend` maps labels
+    to what the legend says of them; `y` is the metric's name, and the hash of the `provenance` stands below. An
+    axis is logarithmic where the values are far apart. Returns the path. ValueError without panels.
     """
     if not panels:
         raise ValueError("Expected at least one panel, got none.")
@@ -99,8 +109,7 @@ def bands(panels: Mapping[str, pd.DataFrame], legend: Mapping[str, str], y: str,
     for axis in axes[::columns]:
         axis.set_ylabel(y)
     drawing.legend(*axes[0].get_legend_handles_labels(), loc="outside upper left", ncols=3, frameon=False)
-    drawing.savefig(path, dpi=150)
-    return Path(path)
+    return save_figure(drawing, path, provenance)
 
 
 def _line(axis: Axes, x: np.ndarray, y: np.ndarray, label: str, i: int) -> None:

@@ -118,7 +118,7 @@ def begin_run(folder: Path, config_yaml: str) -> None:
         (folder / name).unlink(missing_ok=True)
     with _placed(folder / "config.yaml") as path:
         path.write_text(config_yaml, encoding="utf-8")
-    _write_json(folder / "environment.json", environment())
+    write_json(folder / "environment.json", environment())
 
 
 def end_run(
@@ -131,14 +131,14 @@ def end_run(
         result.history.to_parquet(path, index=False)
     with _placed(folder / "params.npz") as path:
         np.savez_compressed(path, params=np.asarray(result.params))
-    _write_json(folder / "provenance.json", result.provenance.as_dict())
+    write_json(folder / "provenance.json", result.provenance.as_dict())
     told = summary(result, delta=delta, accounting=accounting)
     with _placed(folder / "summary.md") as path:
         path.write_text(summary_text(told), encoding="utf-8")
     if draw is not None:
         with _placed(folder / "figure.png") as path:
             draw({"": result.history}, path, result.provenance.hash)
-    _write_json(folder / "summary.json", told)
+    write_json(folder / "summary.json", told)
     return told
 
 
@@ -234,7 +234,8 @@ def environment() -> dict[str, Any]:
     }
 
 
-def _write_json(path: Path, data: Any) -> None:
+def write_json(path: Path, data: Any) -> None:
+    """Write plain data as JSON, whole or not at all."""
     with _placed(path) as place:
         place.write_text(json.dumps(data, indent=2, allow_nan=False, default=str) + "\n", encoding="utf-8")
 

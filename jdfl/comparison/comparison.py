@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from jdfl import checks
+from jdfl import checks, provenance
 from jdfl.comparison import curves, table
 from jdfl.comparison.curves import AXES, axes_of, metrics_of
 from jdfl.comparison.table import Cell, Format, Grid
@@ -42,7 +42,8 @@ class Comparison:
     def at(self, x: str, value: float | None = None, *, metrics: Sequence[str] | None = None) -> pd.DataFrame:
         """Every algorithm at equal `x`, a row per label; `value` None: the largest amount that all of them reach.
 
-        `x` is round, communications, bytes, gradients, examples or seconds. Values are those of the last record at or
+        `x` is round, communications, bytes, gradients, examples, seconds or, on networks with times,
+        network_seconds. Values are those of the last record at or
         before the budget. Columns: `budget`, `seeds` that have a value, `diverged` and `stopped` seeds, the means
         of all that `x` may be of the records used, and for each of `metrics` (None: all) its mean NAME and sample
         standard deviation NAME_sd over these seeds. A run that diverged has no value at any budget; one that its stop
@@ -131,6 +132,11 @@ class Comparison:
         shared = set(self.networks.values())
         return f"{self.title} over {shared.pop() if len(shared) == 1 else 'networks of their own'}"
 
+    @property
+    def provenance(self) -> str:
+        """One hash for the provenances of all runs."""
+        return provenance.total(run.provenance.hash for runs in self.results.values() for run in runs)
+
     def figure(
         self,
         path: str | Path,
@@ -161,14 +167,15 @@ class Comparison:
                 name: one.assign(low=one["mean"] - one["sd"].fillna(0), high=one["mean"] + one["sd"].fillna(0))
                 for name, one in panels.items()
             }
-        return report.bands(panels, {label: self._legend(label) for label in self.results}, y.replace("_", " "), path)
+        legend = {label: self._legend(label) for label in self.results}
+        return report.bands(panels, legend, y.replace("_", " "), path, self.provenance)
 
     def write(self, folder: str | Path, config_yaml: str = "", *, overwrite: bool = False) -> Path:
         """Write everything into a folder, whole or not at all; returns its path.
 
         curves.csv, curves.parquet, tuning.csv, table.txt, table.md, table.tex, equal_costs.csv, figure.png,
-        report.html, environment.json, and config.yaml where one is given. An empty folder may be there already;
-        FileExistsError for one with content, unless `overwrite`, which replaces it.
+        report.html, environment.json, provenance.json, and config.yaml where one is given. An empty folder may be there
+        already; FileExistsError for one with content, unless `overwrite`, which replaces it.
         """
         from jdfl.comparison.folder import write_comparison
 

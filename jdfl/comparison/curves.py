@@ -20,10 +20,11 @@ AXES = {
     "gradients": "gradient evaluations, all nodes",
     "examples": "gradients of single examples, all nodes",
     "seconds": "seconds of simulation",
+    "network_seconds": "simulated seconds of a node (mean)",
 }
 LABELS = ("label", "seed", "ending")  # the columns that say whose record it is
 HIGHER_IS_BETTER = frozenset(("accuracy", "balanced_accuracy", "support_recovery"))
-_COUNTS = {*LABELS, *AXES, "messages", "releases"}
+_COUNTS = {*LABELS, *AXES, "messages", "releases", "network_seconds_last"}
 
 
 def long_form(label: str, results: Sequence[Result]) -> pd.DataFrame:

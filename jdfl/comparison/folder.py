@@ -1,6 +1,5 @@
 """The folder of a comparison: tables, curves, figure and a page, whole or not there."""
 
-import json
 import shutil
 from pathlib import Path
 from uuid import uuid4
@@ -21,6 +20,7 @@ FILES = (
     "figure.png",
     "report.html",
     "environment.json",
+    "provenance.json",
 )
 
 
@@ -49,8 +49,9 @@ def _write(comparison: Comparison, folder: Path, config_yaml: str) -> None:
     (folder / "table.tex").write_text(comparison.table("latex"), encoding="utf-8")
     comparison.equal_costs().to_csv(folder / "equal_costs.csv")
     comparison.figure(folder / "figure.png")
-    environment = json.dumps(results.environment(), indent=2, allow_nan=False, default=str)
-    (folder / "environment.json").write_text(environment + "\n", encoding="utf-8")
+    results.write_json(folder / "environment.json", results.environment())
+    runs = {label: [run.provenance.as_dict() for run in found] for label, found in comparison.results.items()}
+    results.write_json(folder / "provenance.json", {"hash": comparison.provenance, "runs": runs})
     if config_yaml:
         (folder / "config.yaml").write_text(config_yaml, encoding="utf-8")
     _page(comparison, folder)

@@ -1,0 +1,144 @@
+"""CEPS where nodes are slow, absent or late: its paper's claim of robustness, in simulated time.
+
+Run `python -m experiments.ceps_stragglers [--quick] [--seeds N] [--out DIR]`. Example 1 of the CEPS paper over a
+complete network, without noise, messages as they are (Perf). In section III a node combines the first t_i = r |N_i|
+that respond. Times of a gradient are exponential, log-normal or Pareto in every round, and some nodes are slow for
+good, by a factor that is drawn once. A message takes a tenth of a second.
+
+Four ways to choose N_i^k: all neighbours, a random fifth, the first fifth to respond, and the first half. The table has
+the objective after all rounds, the seconds of simulated time that a node needs on average until the objective has
+fallen to a tenth of its start, and the messages until then. Then, with a random fifth: nodes that take part in a share
+of the rounds only, messages that are lost, nodes that fail and come back, and stale z_j of up to so many rounds.
+"""
+
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
+
+import jdfl
+from experiments.common import Options, Row, options, row, save, save_figure, show
+from jdfl import network as nw
+from jdfl.report import COLOURS
+
+NAME = "ceps_stragglers"
+FALLEN = 0.1  # of the first objective
+LATENCY = nw.FixedTime(0.1)
+TIMES: dict[str, nw.Times] = {
+    "exponential": nw.ExponentialTime(1.0),
+    "log-normal": nw.LogNormalTime(1.0, 1.0),
+    "Pareto": nw.ParetoTime(1.0, 1.5),
+}
+SLOWNESS = nw.ParetoTime(1.0, 1.0)  # half of all nodes at most twice as slow as the fastest, one in ten over ten times
+CHOICES = {"all": (1.0, False), "random fifth": (0.2, False), "first fifth": (0.2, True), "first half": (0.5, True)}
+FAULTS: dict[str, Callable[[Any], Any]] = {
+    "nothing amiss": lambda net: net,
+    "half take part": lambda net: nw.node_participation(net, 0.5),
+    "one in five takes part": lambda net: nw.node_participation(net, 0.2),
+    "30 % lost": lambda net: nw.link_loss(net, 0.3),
+    "60 % lost, in bursts of 10 rounds": lambda net: nw.bursty_loss(net, 0.15, 0.1),
+    "a quarter down, for 20 rounds": lambda net: nw.outages(net, 1 / 60, 1 / 20),
+    "stale by up to 3 rounds": lambda net: nw.delays(net, 3, 0.75),
+    "stale by up to 15 rounds": lambda net: nw.delays(net, 15, 15 / 16),
+}
+
+
+@dataclass(frozen=True)
+class Size:
+    """How large the problem is, and how long it runs."""
+
+    m: int
+    n: int
+    s: int
+    rows: tuple[int, int]
+    steps: int
+
+
+FULL, SMALL = Size(32, 1000, 10, (250, 750), 150), Size(8, 60, 4, (40, 60), 60)
+
+
+def algorithm(size: Size, rate: float) -> jdfl.CEPS:
+    """CEPS without noise whose steps do not depend on how many neighbours a node combines."""
+    return jdfl.CEPS(s=size.s, rate=rate, sigma_rule="safe")
+
+
+def run(size: Size, rate: float, net: Any, seed: int) -> jdfl.Result:
+    """One run on data of its own."""
+    problem = jdfl.problems.example1(size.m, size.n, size.s, size.rows, seed=seed)
+    metrics = ["objective", "objective_local", "support_recovery"]
+    return jdfl.run(algorithm(size, rate), problem, net, key=seed, steps=size.steps, metrics=metrics)
+
+
+def until(history: pd.DataFrame, column: str) -> float:
+    """What has been spent of a column when the objective has fallen far enough; NaN where it never does."""
+    there = history["objective"] <= FALLEN * history["objective"].iloc[0]
+    return float(history[column].to_numpy()[there.to_numpy().argmax()]) if there.any() else np.nan
+
+
+def told(case: str, results: Sequence[jdfl.Result], *, timed: bool) -> list[Row]:
+    """The rows of a case; a number that some seed lacks is left out."""
+    histories = [one.history for one in results]
+    found = {
+        "objective": [one.final["objective"] for one in results],
+        "nodes' own": [one.final["objective_local"] for one in results],
+        "support": [one.final["support_recovery"] for one in results],
+        "rounds": [until(one, "round") for one in histories],
+        "messages": [until(one, "messages") for one in histories],
+    }
+    if timed:
+        found["seconds"] = [until(one, "network_seconds") for one in histories]
+        found["seconds, slowest node"] = [until(one, "network_seconds_last") for one in histories]
+    return [row(case, name, None, values) for name, values in found.items() if np.all(np.isfinite(values))]
+
+
+def collect(size: Size, seeds: int, quick: bool) -> tuple[list[Row], dict[tuple[str, str], list[pd.DataFrame]]]:
+    """All rows, and the histories by times and choice."""
+    rows: list[Row] = []
+    histories: dict[tuple[str, str], list[pd.DataFrame]] = {}
+    for name, times in [("Pareto", TIMES["Pareto"])] if quick else TIMES.items():
+        for choice, (rate, first) in CHOICES.items():
+            net = nw.timed(nw.complete(size.m), times, latency=LATENCY, slowness=SLOWNESS, first=first)
+            results = [run(size, rate, net, seed) for seed in range(seeds)]
+            histories[name, choice] = [one.history for one in results]
+            rows += told(f"{name}, {choice}", results, timed=True)
+    for fault, made in list(FAULTS.items())[:: 3 if quick else 1]:
+        results = [run(size, 0.2, made(nw.complete(size.m)), seed) for seed in range(seeds)]
+        rows += told(fault, results, timed=False)
+    return rows, histories
+
+
+def draw(histories: dict[tuple[str, str], list[pd.DataFrame]], chosen: Options) -> None:
+    """DIR/NAME.png: the objective against simulated seconds, a panel per distribution of times."""
+    names = list(dict.fromkeys(name for name, _ in histories))
+    fig = Figure(figsize=(1 + 3.7 * len(names), 3.8), layout="constrained")
+    for axis, name in zip(fig.subplots(1, len(names), sharey=True, squeeze=False)[0], names):
+        for choice, colour in zip(CHOICES, COLOURS):
+            for i, one in enumerate(histories[name, choice]):
+                label = choice if i == 0 else None
+                axis.plot(one["network_seconds"], one["objective"], color=colour, alpha=0.8, label=label)
+        axis.set_xscale("log")
+        axis.set_yscale("log")
+        axis.set_title(f"{name} times", fontsize=10)
+        axis.set_xlabel("simulated seconds of a node (mean)")
+        axis.grid(alpha=0.3)
+    axes = fig.axes
+    axes[0].set_ylabel("objective")
+    fig.legend(*axes[0].get_legend_handles_labels(), loc="outside upper center", ncols=4, frameon=False)
+    save_figure(fig, chosen.out / f"{NAME}.png")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    chosen = options(str(__doc__).splitlines()[0], seeds=5, arguments=arguments)
+    rows, histories = collect(SMALL if chosen.quick else FULL, chosen.seeds, chosen.quick)
+    show("CEPS with stragglers and faults", rows)
+    save(rows, chosen.out, NAME)
+    draw(histories, chosen)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

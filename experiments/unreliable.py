@@ -1,0 +1,201 @@
+"""All methods on unreliable networks: against the share of messages that is lost, and against simulated time.
+
+Run `python -m experiments.unreliable [--quick] [--seeds N] [--out DIR]`. Example 1 of the CEPS paper over an
+Erdos-Renyi network, without noise. Steps are half of 1 / L, L being the largest curvature of a node's loss (a tenth for
+momentum), and are not tuned: the methods are compared with themselves, on networks that get worse.
+
+Loss: both ways of a link are lost together, with one probability in every round, or in bursts of ten rounds in the mean
+(Gilbert-Elliott) of the same share. The weight of what is missing goes to the node's own row; with push-sum the sender
+keeps it. The table has the objective of the nodes' own models on the data of all, after so many rounds.
+
+Time: gradients take Pareto times, some nodes are slow for good, messages take a tenth of a second and 1 MB/s. Every
+round waits for all neighbours, or (those whose weights may be any rows) for the first half to respond. The table has
+the same objective at equal simulated seconds.
+
+What refuses a network that changes has no line: `refused` in the table of losses. Those are the methods that build on
+every message before, CHOCO-SGD, DCD-PSGD, DO-ADP, CPGT, EXTRA, NIDS and exact diffusion; FedAvg has no neighbours.
+"""
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
+
+import jdfl
+from experiments.common import Options, Row, options, row, save, save_figure, show
+from experiments.fair_comparison import nodes_objective
+from jdfl import network as nw
+from jdfl.report import COLOURS
+
+NAME = "unreliable"
+BURST = 10.0  # rounds
+SHARES = (0.1, 0.3, 0.6)
+PUSH = ("SGP", "PartPSP")
+ANY_ROWS = ("CEPS", "CEPS, int8", "IHT-D-PSGD", "D-PSGD", "DFedAvgM", "DFedSAM")
+INT8 = jdfl.Sparse(value="int8", index="enumerative")
+
+
+@dataclass(frozen=True)
+class Size:
+    """How large the problem is, and how long it runs."""
+
+    m: int
+    n: int
+    s: int
+    rows: tuple[int, int]
+    steps: int
+
+
+FULL, SMALL = Size(32, 500, 10, (250, 750), 200), Size(8, 40, 3, (30, 40), 60)
+
+
+def methods(problem: jdfl.problems.Problem, s: int) -> dict[str, Any]:
+    """The methods that take networks with missing messages."""
+    lr = 0.5 / float(np.max(np.asarray(problem.curvature)))
+    return {
+        "CEPS": jdfl.CEPS(s=s, sigma_rule="safe"),
+        "CEPS, int8": jdfl.CEPS(s=s, sigma_rule="safe", codec=INT8),
+        "IHT-D-PSGD": jdfl.IHT(s=s, lr=lr),
+        "D-PSGD": jdfl.DPSGD(lr=lr),
+        "DFedAvgM": jdfl.DFedAvgM(lr=lr / 5),
+        "DFedSAM": jdfl.DFedSAM(lr=lr),
+        "MATCHA": jdfl.MATCHA(lr=lr),
+        "DSGT": jdfl.DSGT(lr=lr / 5),
+        "SGP": jdfl.SGP(lr=lr),
+        "PartPSP": jdfl.PartPSP(lr_shared=lr, gradients=jdfl.Gradients()),
+        "LocalOnly": jdfl.LocalOnly(lr=lr),
+    }
+
+
+def refused(problem: jdfl.problems.Problem, network: Any) -> list[str]:
+    """The names of all registered algorithms that refuse a network."""
+    found = []
+    for name, kind in jdfl.algorithms.REGISTRY.items():
+        try:
+            kind().check(problem, network)
+        except ValueError:
+            found.append(name)
+    return found
+
+
+def lost(base: Any, method: str, share: float, *, bursts: bool) -> Any:
+    """The network that loses a share of all messages."""
+    weights = "sender" if method in PUSH else "own"
+    if share == 0:
+        return base
+    if bursts:
+        return nw.bursty_loss(base, share / (1 - share) / BURST, 1 / BURST, weights=weights)
+    return nw.link_loss(base, share, weights=weights)
+
+
+def timed(base: Any, *, first: bool) -> Any:
+    """The network with times, whole or with the first half that respond."""
+    slow = nw.timed(
+        base,
+        nw.ParetoTime(1.0, 2.0),
+        latency=nw.FixedTime(0.1),
+        bandwidth=8e6,
+        slowness=nw.ParetoTime(1.0, 2.0),
+        first=first,
+    )
+    return nw.partial_communication(slow, 0.5) if first else slow
+
+
+def run(size: Size, method: str, network: Any, seed: int) -> pd.DataFrame:
+    """The records of one run on data of its own."""
+    problem = jdfl.problems.example1(size.m, size.n, size.s, size.rows, seed=seed)
+    algorithm = methods(problem, size.s)[method]
+    result = jdfl.run(algorithm, problem, network, key=seed, steps=size.steps, every=5, metrics=[nodes_objective])
+    return result.history
+
+
+def losses(size: Size, chosen: Sequence[str], seeds: int) -> list[Row]:
+    """The last objective of every method, by how many messages are lost, and how."""
+    rows = []
+    for method in chosen:
+        for share in (0.0, *SHARES):
+            for bursts in (False, True) if share else (False,):
+                column = f"{share:.0%} lost" + (", bursts" if bursts else "")
+                ends = []
+                for seed in range(seeds):
+                    base = nw.erdos_renyi(size.m, 0.5, seed=seed)
+                    history = run(size, method, lost(base, method, share, bursts=bursts), seed)
+                    ends.append(float(_numbers(history, "nodes_objective")[-1]))
+                rows.append(row(method, column, None, ends))
+    return rows
+
+
+def times(size: Size, chosen: Sequence[str], seeds: int) -> dict[str, list[pd.DataFrame]]:
+    """The records by method and whom it waits for, with simulated seconds."""
+    found = {}
+    for method in chosen:
+        for first in (False, True) if method in ANY_ROWS else (False,):
+            label = f"{method}, first half" if first else method
+            nets = [timed(nw.erdos_renyi(size.m, 0.5, seed=seed), first=first) for seed in range(seeds)]
+            found[label] = [run(size, method, net, seed) for seed, net in enumerate(nets)]
+    return found
+
+
+def at_seconds(found: dict[str, list[pd.DataFrame]]) -> list[Row]:
+    """The objective at simulated seconds that all runs reach: a tenth, a third and all of them."""
+    most = min(float(one["network_seconds"].max()) for runs in found.values() for one in runs)
+    rows = []
+    for label, runs in found.items():
+        for budget in (most / 10, most / 3, most):
+            ends = [one["nodes_objective"].to_numpy()[one["network_seconds"].to_numpy() <= budget][-1] for one in runs]
+            rows.append(row(label, f"at {budget:.0f} s", None, ends))
+        rows.append(
+            row(label, "s per round", None, [one["network_seconds"].max() / one["round"].max() for one in runs])
+        )
+    return rows
+
+
+def draw(rows: Sequence[Row], found: dict[str, list[pd.DataFrame]], chosen: Options) -> None:
+    """DIR/NAME.png: the objective against the share that is lost, and against simulated seconds."""
+    fig = Figure(figsize=(12, 4.6), layout="constrained")
+    left, right = fig.subplots(1, 2)
+    for method, colour, marker in zip(dict.fromkeys(one.case for one in rows), COLOURS * 2, "oooooooxxxxxxx"):
+        here = {one.column: one.mean for one in rows if one.case == method}
+        for bursts in (False, True):
+            end = ", bursts" if bursts else ""
+            values = [here["0% lost"], *(here[f"{share:.0%} lost{end}"] for share in SHARES)]
+            style = "--" if bursts else "-"
+            label = None if bursts else method
+            left.plot((0.0, *SHARES), values, style, marker=marker, color=colour, label=label)
+        for end, style in (("", "-"), (", first half", "--")):
+            for one in found.get(method + end, ()):
+                right.plot(one["network_seconds"], one["nodes_objective"], style, color=colour, alpha=0.7)
+    left.set_xlabel("share of messages lost (dashed: in bursts)")
+    right.set_xlabel("simulated seconds of a node (mean); dashed: the first half to respond")
+    left.set_ylabel("objective of the nodes' own models")
+    right.set_xscale("log")
+    for axis in (left, right):
+        axis.set_yscale("log")
+        axis.grid(alpha=0.3)
+    fig.legend(*left.get_legend_handles_labels(), loc="outside upper center", ncols=6, frameon=False)
+    save_figure(fig, chosen.out / f"{NAME}.png")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    chosen = options(str(__doc__).splitlines()[0], seeds=3, arguments=arguments)
+    size = SMALL if chosen.quick else FULL
+    problem = jdfl.problems.example1(size.m, size.n, size.s, size.rows)
+    names = ("CEPS", "SGP") if chosen.quick else tuple(methods(problem, size.s))
+    rows = losses(size, names, chosen.seeds)
+    found = times(size, names, chosen.seeds)
+    show("Objective of the nodes' own models where messages are lost", rows)
+    later = at_seconds(found)
+    show("The same at equal simulated time", later)
+    base = nw.erdos_renyi(size.m, 0.5)
+    print("Refuse a network whose messages are lost:", ", ".join(refused(problem, nw.link_loss(base, 0.1))))
+    save([*rows, *later], chosen.out, NAME)
+    draw(rows, found, chosen)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
