@@ -142,16 +142,24 @@ def times(size: Size, chosen: Sequence[str], seeds: int) -> dict[str, list[pd.Da
 
 def at_seconds(found: dict[str, list[pd.DataFrame]]) -> list[Row]:
     """The objective at simulated seconds that all runs reach: a tenth, a third and all of them."""
-    most = min(float(one["network_seconds"].max()) for runs in found.values() for one in runs)
+    most = min(_numbers(one, "network_seconds")[-1] for runs in found.values() for one in runs)
     rows = []
     for label, runs in found.items():
         for budget in (most / 10, most / 3, most):
-            ends = [one["nodes_objective"].to_numpy()[one["network_seconds"].to_numpy() <= budget][-1] for one in runs]
-            rows.append(row(label, f"at {budget:.0f} s", None, ends))
-        rows.append(
-            row(label, "s per round", None, [one["network_seconds"].max() / one["round"].max() for one in runs])
-        )
+            rows.append(row(label, f"at {budget:.0f} s", None, [_at(one, budget) for one in runs]))
+        rounds = [_numbers(one, "network_seconds")[-1] / _numbers(one, "round")[-1] for one in runs]
+        rows.append(row(label, "s per round", None, rounds))
     return rows
+
+
+def _numbers(history: pd.DataFrame, column: str) -> np.ndarray:
+    return history[column].to_numpy(float)
+
+
+def _at(history: pd.DataFrame, seconds: float) -> float:
+    """The objective after so many seconds, which before the first record is that of the start."""
+    done = int(np.sum(_numbers(history, "network_seconds") <= seconds))
+    return float(_numbers(history, "nodes_objective")[max(done, 1) - 1])
 
 
 def draw(rows: Sequence[Row], found: dict[str, list[pd.DataFrame]], chosen: Options) -> None:
