@@ -18,7 +18,7 @@ every message before, CHOCO-SGD, DCD-PSGD, DO-ADP, CPGT, EXTRA, NIDS and exact d
 
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -28,6 +28,7 @@ from matplotlib.figure import Figure
 import jdfl
 from experiments.common import Options, Row, options, row, save, save_figure, show
 from experiments.fair_comparison import nodes_objective
+from jdfl import algorithms
 from jdfl import network as nw
 from jdfl.report import COLOURS
 
@@ -74,11 +75,13 @@ def methods(problem: jdfl.problems.Problem, s: int) -> dict[str, Any]:
 def refused(problem: jdfl.problems.Problem, network: Any) -> list[str]:
     """The names of all registered algorithms that refuse a network."""
     found = []
-    for name, kind in jdfl.algorithms.REGISTRY.items():
+    for name, kind in algorithms.REGISTRY.items():
+        algorithm = replace(kind(), lr=1e-6) if hasattr(kind, "lr") else kind()
         try:
-            kind().check(problem, network)
-        except ValueError:
-            found.append(name)
+            algorithm.check(problem, network)
+        except ValueError as error:
+            if "network" in str(error):
+                found.append(name)
     return found
 
 

@@ -46,8 +46,7 @@ def _course(setting: Any, rounds: int) -> Any:
 
     def one(state: Any, k: Any) -> Any:
         key = jax.random.fold_in(jax.random.fold_in(setting.key, loop._ROUND), k)
-        round = jdfl.Round(k, key, loop._graph(setting, k, key), setting.node)
-        state, info = setting.algorithm.step(state, setting.problem, round)
+        state, info = loop._step(setting, state, loop._round(setting, k, key))
         return state, (setting.algorithm.params(state), state, info)
 
     _, (params, states, infos) = jax.lax.scan(one, carry.state, jnp.arange(rounds, dtype=jnp.int32))

@@ -51,17 +51,20 @@ def distances(dpps: jdfl.DPPS, net: Any, s: Any, eps: Any, key: Any, chasing: An
     With `chasing` every node goes away from the others' mean instead, along the entry in which it is farthest.
     """
 
+    def round_of(k: Any) -> Any:
+        return jdfl.Round(k, jax.random.fold_in(key, k), net.at(k, key), jnp.arange(net.m, dtype=jnp.int32))
+
     def one(state: Any, given: Any) -> Any:
         k, step = given
-        round = jdfl.Round(k, jax.random.fold_in(key, k), net.at(k, key), jnp.arange(net.m, dtype=jnp.int32))
         away = state.s - jnp.mean(state.s, axis=0, keepdims=True)
         place = jnp.argmax(jnp.abs(away), axis=1)
         sign = jnp.sign(jnp.take_along_axis(away, place[:, None], axis=1))
         outward = sign * jax.nn.one_hot(place, s.shape[1], dtype=s.dtype)
         length = jnp.sum(jnp.abs(step), axis=1, keepdims=True)
-        return dpps.step(state, jnp.where(chasing, length * outward, step), round), None
+        return dpps.step(state, jnp.where(chasing, length * outward, step), round_of(k)), None
 
-    state, _ = jax.lax.scan(one, dpps.init(s), (jnp.arange(len(eps), dtype=jnp.int32), eps))
+    start = dpps.init(s, round_of(jnp.int32(0)))
+    state, _ = jax.lax.scan(one, start, (jnp.arange(len(eps), dtype=jnp.int32), eps))
     return state.seen
 
 
