@@ -142,6 +142,9 @@ NETWORKS = {
     "buckets": lambda: jdfl.network.barabasi_albert(M, 2, format="buckets"),
     "all in one round": lambda: jdfl.network.complete(M),
     "links that fail": lambda: jdfl.network.link_loss(network(), 0.3),
+    "nodes and links that fail for a while, in time": lambda: jdfl.network.outages(
+        jdfl.network.bursty_loss(jdfl.network.timed(network(), slowness=jdfl.network.ParetoTime()), 0.1, 0.3), 0.1, 0.4
+    ),
     "synchronised now and then": lambda: jdfl.network.synchronised(network(), 3),
 }
 
@@ -152,6 +155,15 @@ NETWORKS = {
 )
 def test_every_network_gives_the_same_bits(problem, kind):
     one, many = (jdfl.run(Gossip(), problem, NETWORKS[kind](), steps=6, mesh=mesh) for mesh in (None, 4))
+    same(one, many)
+
+
+@pytest.mark.parametrize(
+    "algorithm", [jdfl.DPSGD(lr=0.05), pytest.param(jdfl.SGP(lr=0.05), marks=pytest.mark.slow)], ids=["D-PSGD", "SGP"]
+)
+def test_late_messages_give_the_same_bits(problem, algorithm):
+    net = jdfl.network.delays(network(), 2)
+    one, many = (jdfl.run(algorithm, problem, net, steps=6, mesh=mesh) for mesh in (None, 4))
     same(one, many)
 
 

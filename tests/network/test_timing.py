@@ -119,6 +119,17 @@ def test_who_takes_the_first_that_respond_is_done_sooner_and_sends_more():
     assert random.totals.messages["model"] == 29 * 20 * 6
 
 
+def test_runs_side_by_side_have_faults_and_clocks_of_their_own():
+    problem = regression(M, 4)
+    net = nw.bursty_loss(nw.timed(RING, slowness=nw.ParetoTime()), 0.1, 0.3)
+    lanes = jdfl.repeat(jdfl.DPSGD(lr=0.05), problem, net, keys=[3, 4], steps=9, every=3)
+    for lane in lanes:
+        alone = jdfl.run(jdfl.DPSGD(lr=0.05), problem, net, key=lane.labels["seed"], steps=9, every=3)
+        np.testing.assert_array_equal(lane.clock, alone.clock)
+        np.testing.assert_allclose(lane.params, alone.params, rtol=1e-6, atol=1e-6)
+    assert not np.array_equal(lanes[0].clock, lanes[1].clock)
+
+
 def test_all_wait_for_all_in_synchronised_rounds():
     problem = regression(M, 4)
     net = nw.synchronised(nw.timed(RING, nw.ExponentialTime()), 2)
