@@ -1,5 +1,6 @@
 """Problems: what the nodes learn."""
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal
@@ -161,4 +162,9 @@ def _part(shared: str | None) -> str | tuple[str, ...] | None:
 
 def _clients(file: str | None) -> list[str] | None:
     """The words of a file; FileNotFoundError if it is not there."""
-    return None if file is None else Path(file).expanduser().read_text().split()
+    if file is None:
+        return None
+    path = Path(os.path.expanduser(file))
+    if not path.is_file():
+        raise FileNotFoundError(f"Expected a file at problem.clients, got {file!r}. Check the path.")
+    return path.read_text(encoding="utf-8", errors="surrogateescape").split()  # other bytes are told apart, too

@@ -7,6 +7,9 @@ names the key, the value and what would have been right. A key that is not there
 
 import dataclasses
 import re
+import reprlib
+import sys
+from collections.abc import Hashable
 from types import NoneType, UnionType
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -14,19 +17,45 @@ import yaml
 
 Config = TypeVar("Config")
 
+_LONGEST = 2**18  # characters; a configuration has a few thousand, and PyYAML takes seconds for so many
+_MESSAGE = 500  # characters of PyYAML's
+_DIGITS = 2**13  # binary ones of a whole number: Python writes no much larger one in decimals
+
 
 class _Dumper(yaml.SafeDumper):
     pass
 
 
 class _Loader(yaml.SafeLoader):
+    def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
+        found: Any = None
+        try:
+            found = super().construct_object(node, deep)  # pyright: ignore[reportUnknownMemberType]
+        except (ValueError, LookupError, AttributeError) as error:
+            if not isinstance(node, yaml.ScalarNode):
+                raise
+            raise _no_value(node) from error
+        if isinstance(found, int) and found.bit_length() > _DIGITS:
+            raise _no_value(node)
+        return found
+
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        keys = [self.construct_object(key, deep=True) for key, _ in node.value]  # pyright: ignore[reportUnknownMemberType]
-        repeated = next((key for key in keys if keys.count(key) > 1), None)
-        if repeated is not None:
-            line = node.start_mark.line + 1
-            raise ValueError(f"Expected every key once, got {repeated!r} twice in line {line} or below. Drop one.")
+        seen: set[Hashable] = set()
+        for key in (self.construct_object(key, deep=True) for key, _ in node.value):
+            if isinstance(key, Hashable):  # others are refused below
+                if key in seen:
+                    line = node.start_mark.line + 1
+                    raise ValueError(
+                        f"Expected every key once, got {_shown(key)} twice in line {line} or below. Drop one."
+                    )
+                seen.add(key)
         return super().construct_mapping(node, deep)
+
+
+def _no_value(node: yaml.Node) -> yaml.YAMLError:
+    """That a scalar is not what it is written as: a date of month 13, say."""
+    what = f"{_shown(node.value)} is no {node.tag.rpartition(':')[2]}"
+    return yaml.constructor.ConstructorError(None, None, what, node.start_mark)
 
 
 _FLOAT = re.compile(r"^[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?$")
@@ -41,10 +70,14 @@ def dump(config: Any) -> str:
 
 def load(kind: type[Config], text: str) -> Config:
     """The dataclass of type `kind` behind `text`; ValueError for anything that does not fit it."""
+    if len(text) > _LONGEST:
+        raise ValueError(f"Expected YAML of at most {_LONGEST} characters, got {len(text)}. It is no configuration.")
     try:
         data = yaml.load(text, Loader=_Loader)
     except yaml.YAMLError as error:
-        raise ValueError(f"Expected YAML, got {' '.join(str(error).split())}.") from error
+        raise ValueError(f"Expected YAML, got {' '.join(str(error).split())[:_MESSAGE]}.") from error
+    except RecursionError as error:
+        raise ValueError("Expected YAML of a few levels, got lists or mappings nested too deeply.") from error
     return _dataclass(kind, {} if data is None else data, "")
 
 
@@ -73,7 +106,7 @@ def _dataclass(kind: type[Config], data: Any, where: str) -> Config:
         if key not in fields:
             name = getattr(kind, "kind", "")
             of = f" of {where} ({name})" if name else ""
-            raise ValueError(f"Unknown key {_join(where, key)} = {value!r}. Known{of}: {', '.join(fields)}.")
+            raise ValueError(f"Unknown key {_join(where, key)} = {_shown(value)}. Known{of}: {', '.join(fields)}.")
         values[key] = _value(types[key], value, _join(where, key), fields[key].default)
     for name, field in fields.items():
         if name not in values and field.default is field.default_factory is dataclasses.MISSING:
@@ -100,7 +133,7 @@ def _value(annotation: Any, data: Any, where: str, default: Any = None) -> Any:
         return _items(options, data, where)
     if dataclasses.is_dataclass(annotation):
         return _dataclass(annotation, data, where)  # pyright: ignore[reportArgumentType]
-    if annotation is float and type(data) is int:
+    if annotation is float and type(data) is int and abs(data) <= sys.float_info.max:
         return float(data)
     if type(data) is not annotation:
         raise ValueError(_refusal(_WORDS[annotation], where, data))
@@ -115,7 +148,7 @@ def _member(choices: dict[str, type], data: Any, where: str, default: Any) -> An
         raise ValueError(_refusal(f"a mapping with a kind ({', '.join(choices)})", where, data))
     kind = data.get("kind", getattr(default, "kind", None))
     if not isinstance(kind, str) or kind not in choices:
-        raise ValueError(f"Unknown kind {where}.kind = {kind!r}. Known: {', '.join(choices)}.")
+        raise ValueError(f"Unknown kind {where}.kind = {_shown(kind)}. Known: {', '.join(choices)}.")
     return _dataclass(choices[kind], {key: value for key, value in data.items() if key != "kind"}, where)
 
 
@@ -133,8 +166,21 @@ _WORDS = {int: "a whole number", float: "a number", bool: "true or false", str: 
 
 
 def _refusal(expected: str, where: str, value: Any) -> str:
-    return f"Expected {expected} for {where}, got {value!r}."
+    return f"Expected {expected} for {where}, got {_shown(value)}."
 
 
 def _join(where: str, key: Any) -> str:
-    return f"{where}.{key}" if where else str(key)
+    name = key if isinstance(key, str) and len(key) <= _NAME else _shown(key)
+    return f"{where}.{name}" if where else name
+
+
+_NAME = 60  # characters
+_short = reprlib.Repr()
+_short.maxlevel = 2
+_short.maxlist = _short.maxdict = _short.maxset = _short.maxtuple = 6
+_short.maxstring = _short.maxlong = _short.maxother = _NAME
+
+
+def _shown(value: Any) -> str:
+    """The value in a message: as it is written in Python, short, however large it is."""
+    return _short.repr(value)

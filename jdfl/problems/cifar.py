@@ -6,6 +6,7 @@ Axes: N images of 32 x 32 pixels in 3 colours.
 
 import io
 import pickle
+import pickletools
 import tarfile
 from collections.abc import Iterator, Mapping
 from itertools import pairwise
@@ -16,7 +17,7 @@ import numpy as np
 from PIL import Image
 
 from jdfl.problems.images import Images, check_labels
-from jdfl.problems.readers import DAMAGE, PathLike, opened, verify_checksum
+from jdfl.problems.readers import DAMAGE, PathLike, most_unpacked, opened, verify_checksum, zip_file
 
 SOURCE = "https://www.cs.toronto.edu/~kriz/cifar.html"
 _TRAIN = tuple(f"data_batch_{k}" for k in range(1, 6))
@@ -25,6 +26,8 @@ _PICKLED, _BINARY = "cifar-10-batches-py", "cifar-10-batches-bin"  # folders ins
 _ARCHIVES = ("cifar-10-python.tar.gz", "cifar-10-binary.tar.gz")
 _JPEG_TRAIN, _JPEG_TEST = ("cifar10_jpeg_train_0.npz", "cifar10_jpeg_train_1.npz"), "cifar10_jpeg_test.npz"
 _SIDE, _PIXELS = 32, 32 * 32 * 3
+_LARGEST, _MEMBERS = 2**26, 1000  # bytes of a batch, twice those of the original ones, and files in an archive
+_WORDS = 2**20  # of a pickle, and places in its memory; the original ones have some 60,000
 _AGAIN = "Download it again."
 
 
@@ -80,25 +83,30 @@ def _folder(folder: Path) -> Iterator[tuple[str, Batch]]:
         for path in (folder / name, folder / f"{name}.bin"):
             if path.is_file():
                 with opened(path) as stream:
-                    yield name, _batch(stream, path.name, str(path))
+                    yield name, _batch(stream, path.stat().st_size, path.name, str(path))
                 break
 
 
 def _archive(path: Path) -> Iterator[tuple[str, Batch]]:
     try:
-        with tarfile.open(path) as archive:
-            for member in archive:
+        with opened(path) as content, tarfile.open(fileobj=content, mode="r|") as archive:  # from front to end
+            for number, member in enumerate(archive):
+                if number >= _MEMBERS:
+                    raise tarfile.TarError(f"it holds more than {_MEMBERS} files")
                 name = Path(member.name).name
                 if member.isfile() and name.removesuffix(".bin") in _BATCHES:
                     stream = archive.extractfile(member)
                     if stream is not None:
-                        yield name.removesuffix(".bin"), _batch(stream, name, f"{path}, {member.name}")
+                        yield name.removesuffix(".bin"), _batch(stream, member.size, name, f"{path}, {member.name}")
     except (tarfile.TarError, *DAMAGE) as error:
         raise ValueError(f"Expected a whole .tar.gz at {path}: {error}. It is damaged. {_AGAIN}") from error
 
 
-def _batch(stream: IO[bytes], name: str, place: str) -> Batch:
-    planes, labels = _binary(stream.read(), place) if name.endswith(".bin") else _pickled(stream, place)
+def _batch(stream: IO[bytes], size: int, name: str, place: str) -> Batch:
+    if size > _LARGEST:
+        raise ValueError(f"Expected at most {_LARGEST} bytes in {place}, got {size}. {_AGAIN}")
+    content = stream.read()
+    planes, labels = _binary(content, place) if name.endswith(".bin") else _pickled(content, place)
     images = planes.reshape(-1, 3, _SIDE, _SIDE).transpose(0, 2, 3, 1)
     return images, check_labels(labels, len(images), place)
 
@@ -115,10 +123,11 @@ def _binary(content: bytes, place: str) -> Batch:
     return records[:, 1:], records[:, 0]
 
 
-def _pickled(stream: IO[bytes], place: str) -> Batch:
+def _pickled(content: bytes, place: str) -> Batch:
     """A pickled dict of `data` [N, 3072] and `labels`: planes [N, 3072], labels [N]."""
     try:
-        found = _Numbers(stream, encoding="bytes").load()
+        _check_words(content)
+        found = _Numbers(io.BytesIO(content), encoding="bytes").load()
     except pickle.UnpicklingError as error:
         raise ValueError(f"Expected a pickled batch of numbers in {place}: {error}. {_AGAIN}") from error
     except Exception as error:  # damaged opcodes raise anything
@@ -129,9 +138,23 @@ def _pickled(stream: IO[bytes], place: str) -> Batch:
     if not isinstance(planes, np.ndarray) or planes.dtype != np.uint8 or planes.shape[1:] != (_PIXELS,):
         shown = f"{planes.dtype} {planes.shape}" if isinstance(planes, np.ndarray) else type(planes).__name__
         raise ValueError(f"Expected data as uint8 [N, {_PIXELS}] in {place}, got {shown}. {_AGAIN}")
-    if not isinstance(labels, list) or not all(isinstance(label, int) and abs(label) < 256 for label in labels):
-        raise ValueError(f"Expected labels as a list of numbers 0..9 in {place}, got {labels!r:.40}. {_AGAIN}")
+    bad = [one for one in labels if not _is_label(one)] if isinstance(labels, list) else [labels]
+    if bad:
+        shown = type(bad[0]).__name__
+        raise ValueError(f"Expected labels as a list of numbers 0..9 in {place}, got {shown}. {_AGAIN}")
     return planes, np.array(labels, np.int64)
+
+
+def _is_label(value: Any) -> bool:
+    """Whether it may be one: an integer that NumPy can hold."""
+    return isinstance(value, int) and abs(value) < 256
+
+
+def _check_words(content: bytes) -> None:
+    """Refuse a pickle that takes memory or time out of proportion: UnpicklingError; ValueError for a damaged one."""
+    for number, (word, place, _) in enumerate(pickletools.genops(content)):
+        if number >= _WORDS or (word.name.endswith("PUT") and isinstance(place, int) and place >= _WORDS):
+            raise pickle.UnpicklingError(f"it has more than {_WORDS} words or places")
 
 
 def _dtype(kind: str | bytes, align: object = False, copy: object = False) -> np.dtype:
@@ -162,9 +185,8 @@ def _read_jpeg(path: Path, verify: bool) -> Batch:
     if verify:
         verify_checksum(path)
     try:
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as archive:
-            content, offsets, labels = (archive[name] for name in ("jpeg", "offsets", "y"))
-    except (KeyError, ValueError, *DAMAGE) as error:
+        content, offsets, labels = (_array(path, name) for name in ("jpeg", "offsets", "y"))
+    except Exception as error:  # damaged directories and heads raise anything
         raise ValueError(f"Expected a whole .npz with jpeg, offsets and y at {path}: {error}. {_AGAIN}") from error
     labels = check_labels(labels, labels.size, f"{path}, y")
     if content.dtype != np.uint8 or content.ndim != 1:
@@ -181,6 +203,16 @@ def _read_jpeg(path: Path, verify: bool) -> Batch:
     for k, (low, high) in enumerate(pairwise(ends)):
         images[k] = _decode(content[low:high].tobytes(), f"{path}, image {k + 1}")
     return images, labels
+
+
+def _array(path: Path, name: str) -> np.ndarray:
+    """One array of an .npz file; no more is read than the file may unpack to."""
+    with zip_file(path) as archive:
+        entry = archive.getinfo(f"{name}.npy")
+        if entry.file_size > most_unpacked(path):
+            raise OSError(f"{name} unpacks to {entry.file_size} bytes")
+        with archive.open(entry) as stream:
+            return np.lib.format.read_array(stream, allow_pickle=False)
 
 
 def _decode(content: bytes, place: str) -> np.ndarray:

@@ -46,7 +46,7 @@ def data_folder() -> Path:
     remedy = "Put the files in a folder and set it, for example: export JDFL_DATA=$HOME/data"
     if not named:
         raise FileNotFoundError(f"Expected the environment variable JDFL_DATA to name the data folder. {remedy}")
-    folder = Path(named).expanduser()
+    folder = Path(os.path.expanduser(named))
     if not folder.is_dir():
         raise FileNotFoundError(f"Expected JDFL_DATA to name a folder, got {named!r}. {remedy}")
     return folder

@@ -125,5 +125,8 @@ def _read_idx(path: Path) -> tuple[np.ndarray, str]:
             raise ValueError(f"Expected {len(content)} bytes of entries {shape} in {path}, got more. {_AGAIN}")
     digest = hashlib.sha256(head + sizes)
     digest.update(content)
-    entries = np.frombuffer(content, dtype).reshape(shape)
+    try:
+        entries = np.frombuffer(content, dtype).reshape(shape)
+    except ValueError as error:  # too many dimensions, or too large ones beside a 0
+        raise ValueError(f"Expected the dimensions of an array in {path}, got {shape}. {_AGAIN}") from error
     return entries.astype(dtype.newbyteorder("="), copy=False), digest.hexdigest()

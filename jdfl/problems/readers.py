@@ -7,6 +7,7 @@ missing one, ValueError for one that is damaged, cut short, in another format, o
 import bz2
 import gzip
 import hashlib
+import io
 import lzma
 import os
 import zipfile
@@ -24,7 +25,8 @@ PathLike = str | os.PathLike[str]
 
 _MAGIC = {".gz": b"\x1f\x8b", ".bz2": b"BZh", ".xz": b"\xfd7zXZ\x00", ".zip": b"PK"}
 _OPEN = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
-DAMAGE = (EOFError, OSError, zlib.error, lzma.LZMAError, zipfile.BadZipFile)
+_UNPACKED, _TIMES = 2**26, 100  # bytes that every file may unpack to, and beyond them so many times its own
+DAMAGE = (EOFError, OSError, zlib.error, lzma.LZMAError, zipfile.BadZipFile, RuntimeError)  # or a zip with a password
 _AGAIN = "Download it again."
 
 # SHA-256 of the files as they are distributed with the studies of this package, by name, compression included;
@@ -85,10 +87,11 @@ def read_libsvm(
         try:
             parse = cast(Any, load_svmlight_file)
             X, y = parse(lines, n_features=n_features, dtype=np.float32, zero_based=False)
-        except (ValueError, IndexError) as error:
-            if n_features is not None and "n_features" in str(error):
-                raise ValueError(f"Expected at most {n_features} features in {path}: {error}.") from error
-            raise ValueError(f"Expected LIBSVM text in {path}, line {lines.count}: {error}. {_AGAIN}") from error
+        except (ValueError, IndexError, OverflowError) as error:
+            told = str(error)[:200]  # it may hold the whole line
+            if n_features is not None and "n_features" in told:
+                raise ValueError(f"Expected at most {n_features} features in {path}: {told}.") from error
+            raise ValueError(f"Expected LIBSVM text in {path}, line {lines.count}: {told}. {_AGAIN}") from error
     if X.shape[0] == 0:
         raise ValueError(f"Expected examples in {path}, got an empty file. {_AGAIN}")
     bad = np.flatnonzero(~np.isfinite(X.data))
@@ -173,7 +176,10 @@ def existing(path: PathLike) -> Path:
 
 @contextmanager
 def opened(path: Path) -> Iterator[IO[bytes]]:
-    """The decompressed content of `path` as a stream of bytes; ValueError for what is not what its name says."""
+    """The decompressed content of `path` as a stream of bytes.
+
+    ValueError for what is not what its name says, and where the content goes on beyond `most_unpacked(path)` bytes.
+    """
     with path.open("rb") as file:
         head = file.read(6)
     kind = next((suffix for suffix, magic in _MAGIC.items() if head.startswith(magic)), "")
@@ -184,10 +190,13 @@ def opened(path: Path) -> Iterator[IO[bytes]]:
         raise ValueError(f"Expected {said} in {path}, as its name says, got {got}. Rename it, or download it again.")
     try:
         if kind == ".zip":
-            with zipfile.ZipFile(path) as archive, archive.open(_only_table(archive, path)) as stream:
-                yield stream
+            with zip_file(path) as archive, archive.open(_only_table(archive, path)) as stream:
+                yield _bounded(stream, path)
+        elif kind:
+            with _OPEN[kind](path, "rb") as stream:
+                yield _bounded(stream, path)
         else:
-            with cast(IO[bytes], _OPEN.get(kind, open)(path, "rb")) as stream:
+            with path.open("rb") as stream:
                 yield stream
     except DAMAGE as error:
         raise ValueError(
@@ -195,8 +204,42 @@ def opened(path: Path) -> Iterator[IO[bytes]]:
         ) from error
 
 
+def most_unpacked(path: Path) -> int:
+    """How many bytes a compressed file may unpack to; more of them are made to fill the memory."""
+    return max(_UNPACKED, _TIMES * path.stat().st_size)
+
+
+def zip_file(path: Path) -> zipfile.ZipFile:
+    """An archive with its directory; OSError for one that cannot be read, whatever is wrong with it."""
+    try:
+        return zipfile.ZipFile(path)
+    except Exception as error:  # names, dates and offsets that make no sense each fail in ways of their own
+        raise OSError(str(error) or repr(error)) from error
+
+
+class _Bounded(io.RawIOBase):
+    """A stream that goes on for at most so many bytes; OSError beyond them."""
+
+    def __init__(self, stream: Any, most: int) -> None:
+        self._stream, self._most, self._left = stream, most, most
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any, /) -> int:
+        size = self._stream.readinto(buffer)
+        self._left -= size
+        if self._left < 0:
+            raise OSError(f"it unpacks to more than {self._most} bytes")
+        return size
+
+
+def _bounded(stream: Any, path: Path) -> IO[bytes]:
+    return io.BufferedReader(_Bounded(stream, most_unpacked(path)), 2**17)
+
+
 def _only_table(archive: zipfile.ZipFile, path: Path) -> str:
     tables = [name for name in archive.namelist() if name.endswith(".csv")]
     if len(tables) != 1:
-        raise ValueError(f"Expected one .csv in {path}, got {len(tables)}.")
+        raise ValueError(f"Expected one .csv in {path}, got {len(tables)}. Leave the table alone in it.")
     return tables[0]

@@ -1,0 +1,87 @@
+"""What may come of bad input: a result, or an error that jdfl itself raises, in words, with what was expected."""
+
+import os
+import sysconfig
+import time
+import traceback
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+import jdfl
+
+LONGEST = 1500  # characters of a message
+SLOWEST = 20.0  # seconds of one input
+PLANNED: Counter[str] = Counter()  # inputs by test, of all sizes
+TRIED: Counter[str] = Counter()  # inputs so far, by what came of them
+_PACKAGE = str(Path(jdfl.__file__).parent) + os.sep
+_STANDARD = sysconfig.get_path("stdlib") + os.sep
+_WORDS = ("Expected ", "Unknown ", "Could not ")
+
+
+def unclean(error: BaseException) -> str:
+    """What is wrong with an error; nothing if it is as promised."""
+    if not isinstance(error, ValueError | OSError):
+        return f"{type(error).__name__} is none of the errors that are promised"
+    frames = [frame.filename for frame in traceback.extract_tb(error.__traceback__)]
+    while frames and isinstance(error, OSError) and error.filename and _standard(frames[-1]):
+        frames.pop()  # the system's own words, which name the file
+    if not frames or not frames[-1].startswith(_PACKAGE):
+        return f"raised in {frames[-1] if frames else 'no file'}"
+    text = str(error)
+    if isinstance(error, OSError) and error.filename:
+        return ""
+    if not any(word in text for word in _WORDS):
+        return "it does not say what was expected"
+    if len(text) > LONGEST:
+        return f"its message has {len(text)} characters"
+    return ""
+
+
+def tried(call: Callable[[], Any], what: object) -> Any:
+    """What `call` returns, or the clean error that it raises; AssertionError, with the input, for anything else."""
+    begun, found = time.monotonic(), None
+    try:
+        found = call()
+        TRIED["accepted"] += 1
+    except (Exception, RecursionError) as error:
+        TRIED["refused"] += 1
+        wrong = unclean(error)
+        if wrong:
+            raise AssertionError(f"{wrong}: {type(error).__name__}: {str(error)[:300]!r} of {what!r:.600}") from error
+        found = error
+    spent = time.monotonic() - begun
+    assert spent < SLOWEST, f"{spent:.0f} seconds for {what!r:.600}"
+    return found
+
+
+def sizes(quick: int, slow: int) -> pytest.MarkDecorator:
+    """A test's argument `count`: few inputs every time, many when slow tests are run."""
+    many = pytest.param(slow, id=f"{slow}", marks=pytest.mark.slow)
+    return pytest.mark.parametrize("count", [pytest.param(quick, id=f"{quick}"), many])
+
+
+def fuzz(count: int, strategy: st.SearchStrategy[Any], check: Callable[[Any], object]) -> None:
+    """`check` of so many values, the same ones every time."""
+
+    @settings(
+        max_examples=count,
+        derandomize=True,
+        deadline=None,
+        phases=(Phase.generate, Phase.shrink),
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(strategy)
+    def each(value: Any) -> None:
+        check(value)
+
+    each()
+
+
+def _standard(file: str) -> bool:
+    return file.startswith(_STANDARD) and "site-packages" not in file

@@ -1,0 +1,91 @@
+"""Bad input of every kind: bytes that were damaged, texts that are nearly YAML, settings of the wrong type and size."""
+
+import dataclasses
+import math
+from types import NoneType, UnionType
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+
+from hypothesis import strategies as st
+
+from jdfl.config import members
+
+ODD_FLOATS = (math.nan, math.inf, -math.inf, -1.0, 0.0, -0.0, 1e-320, 1e-9, 0.5, 1.0, 1.5, 3.0, 1e9, 1e300)
+ODD_INTS = (-(2**63), -1, 0, 1, 2, 3, 5, 7, 2**31 - 1, 2**31, 2**32, 2**63, 10**30)
+TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
+WORDS = st.sampled_from(["", "0", "1", "nan", "ring", "ceps", "none", "all", "x.*", "*", "a,b", "lr=1", "=", "\0", "é"])
+
+
+@st.composite
+def damaged(draw: st.DrawFn, whole: bytes) -> bytes:
+    """Bytes that were cut, flipped, repeated, overwritten, or that have something in front or behind."""
+    content = bytearray(whole)
+    for _ in range(draw(st.integers(1, 3))):
+        how = draw(st.sampled_from(["cut", "flip", "write", "insert", "drop", "double", "front", "behind", "fill"]))
+        size = len(content)
+        at = draw(st.integers(0, max(0, size - 1)))
+        some = draw(st.binary(min_size=1, max_size=9) | st.sampled_from([b"\xff" * 4, b"\0" * 8, b"nan", b"-1", b"\n"]))
+        if how == "cut":
+            del content[at:]
+        elif how == "flip" and size:
+            content[at] ^= 1 << draw(st.integers(0, 7))
+        elif how == "write":
+            content[at : at + len(some)] = some
+        elif how == "insert":
+            content[at:at] = some
+        elif how == "drop":
+            del content[at : at + draw(st.integers(1, 40))]
+        elif how == "double":
+            content[at:at] = content[at : at + 200]
+        elif how == "front":
+            content[:0] = some
+        elif how == "behind":
+            content += some
+        elif how == "fill":
+            content[at:] = some * (1 + (size - at) // len(some))
+    return bytes(content)
+
+
+def values(annotation: Any) -> st.SearchStrategy[Any]:
+    """Values of the type that a setting has, of any size."""
+    if dataclasses.is_dataclass(annotation):
+        return configs(annotation)
+    if annotation is int:
+        return st.sampled_from(ODD_INTS)
+    if annotation is float:
+        return st.sampled_from(ODD_FLOATS)
+    if annotation is bool:
+        return st.booleans()
+    if annotation is str:
+        return WORDS | TEXTS
+    if annotation is NoneType:
+        return st.none()
+    options = get_args(annotation)
+    if get_origin(annotation) is tuple:
+        if options[-1] is Ellipsis:
+            return st.lists(values(options[0]), max_size=3).map(tuple)
+        return st.tuples(*map(values, options))
+    if get_origin(annotation) in (Union, UnionType):
+        return st.one_of(*map(values, options))
+    assert get_origin(annotation) is Literal, annotation
+    return st.sampled_from(options)
+
+
+@st.composite
+def configs(draw: st.DrawFn, kind: Any, changed: int = 3, **given: Any) -> Any:
+    """A setting of this class with a few odd fields beside those `given`."""
+    types = get_type_hints(kind)
+    fields = {field.name: field for field in dataclasses.fields(kind)}
+    needed = [name for name, field in fields.items() if field.default is field.default_factory and name not in given]
+    chosen = draw(st.lists(st.sampled_from(sorted(fields)), max_size=changed, unique=True)) if fields else []
+    return kind(**given | {name: draw(values(types[name])) for name in sorted({*needed, *chosen})})
+
+
+def kinds(annotation: Any) -> list[type]:
+    """The classes that a setting may be of."""
+    return list(members(annotation).values())
+
+
+PLAIN = st.one_of(
+    st.none(), st.booleans(), st.sampled_from(ODD_INTS), st.sampled_from(ODD_FLOATS), WORDS, TEXTS, st.dates()
+)
+TREES = st.recursive(PLAIN, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(WORDS | st.integers(), inner))

@@ -1,0 +1,120 @@
+"""Files made to harm: what unpacks without end, asks for memory or holds itself is refused before it is held."""
+
+import pickle
+import struct
+import tarfile
+import tracemalloc
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from jdfl.config import Classification, EdgeListFile
+from jdfl.problems import read_cifar10, read_idx, read_libsvm, read_mnist, read_qsar, readers
+from tests.fuzz.judge import tried
+from tests.fuzz.test_fuzz_files import PACK, cifar_folder, jpeg_folder, npz, one, tarred, zipped
+
+LIMIT = 2**20  # bytes that a file may unpack to here
+ZEROS = bytes(48 * LIMIT)
+LINES = b"1 1:1\n" * (len(ZEROS) // 6)
+HEAD = struct.pack(">BBBBI", 0, 0, 8, 1, len(ZEROS))
+PATH = tarfile.TarInfo("a" * len(ZEROS))
+BOMBS: dict[str, tuple[Callable[[], bytes], Callable[[Path, bytes], Any]]] = {
+    "libsvm, one line": (lambda: PACK[".bz2"](ZEROS), lambda at, content: read_libsvm(one(at, "d.bz2", content))),
+    "libsvm, lines": (lambda: PACK[".gz"](LINES), lambda at, content: read_libsvm(one(at, "d.gz", content))),
+    "idx, xz": (lambda: PACK[".xz"](HEAD + ZEROS), lambda at, content: read_idx(one(at, "i.xz", content))),
+    "qsar.zip": (lambda: zipped({"q.csv": ZEROS}), lambda at, content: read_qsar(one(at, "q.zip", content))),
+    "tar.gz": (
+        lambda: PACK[".gz"](tarred({"data_batch_1.bin": ZEROS})),
+        lambda at, content: read_cifar10(one(at, "c.tar.gz", content)),
+    ),
+    "tar.gz, path": (
+        lambda: PACK[".gz"](PATH.tobuf(tarfile.PAX_FORMAT)),
+        lambda at, content: read_cifar10(one(at, "c.tar.gz", content)),
+    ),
+    "npz": (
+        lambda: npz(jpeg=np.frombuffer(ZEROS, np.uint8), y=[1], offsets=[0]),
+        lambda at, content: (jpeg_folder(at, content), read_cifar10(at, verify=False)),
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", BOMBS)
+def test_what_unpacks_without_end_is_refused_before_it_is_held(kind, tmp_path, monkeypatch):
+    monkeypatch.setattr(readers, "_UNPACKED", LIMIT)
+    monkeypatch.setattr(readers, "_TIMES", 1)
+    pack, read = BOMBS[kind]
+    content = pack()
+    found = tried(lambda: used(lambda: read(tmp_path, content), 24 * LIMIT), kind)
+    assert isinstance(found, ValueError)
+    assert "unpacks to" in str(found)
+
+
+def used(call: Callable[[], Any], most: int) -> Any:
+    """What a call returns; AssertionError if Python and NumPy have held more than so many bytes meanwhile."""
+    tracemalloc.start()
+    try:
+        return call()
+    finally:
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert peak < most, f"{peak >> 20} MiB"
+
+
+HEADS = [
+    b"\x80\2]r\xff\xff\xff\x7f.",
+    b"]p999999999999\n.",
+    b"\x80\4\x95\xff\xff\xff\xff\xff\xff\xff\x7f].",
+    b"\x80\4\x8e\xff\xff\xff\xff\xff\xff\xff\x7fa.",
+    b"\x80\2T\xff\xff\xff\x7fa.",
+    b"(" * 2**21 + b".",
+    b"]" + b"".join(b"q%c](h%ch%ce" % (i, i, i) for i in range(200)) + b".",
+    pickle.dumps({b"data": np.zeros((1, 3072), np.uint8), b"labels": [None]}),
+]
+
+
+@pytest.mark.parametrize("content", HEADS, ids=lambda content: repr(content[:12]))
+def test_pickles_that_ask_for_memory_are_refused(content, tmp_path):
+    found = tried(
+        lambda: used(lambda: (cifar_folder(tmp_path, "data_batch_1", content), read_cifar10(tmp_path)), 2**26), content
+    )
+    assert isinstance(found, ValueError)
+
+
+def knotted() -> bytes:
+    """A batch whose labels hold one another, so that writing them out takes 2^60 lines."""
+    labels: Any = []
+    for _ in range(60):
+        labels = [labels, labels]
+    return pickle.dumps({b"data": np.zeros((1, 3072), np.uint8), b"labels": labels}, protocol=3)
+
+
+def test_labels_that_hold_one_another_are_never_written_out(tmp_path):
+    cifar_folder(tmp_path, "data_batch_1", knotted())
+    assert "got list" in str(tried(lambda: read_cifar10(tmp_path), "labels"))
+
+
+PLACES: dict[str, Callable[[Path], Any]] = {
+    "libsvm": read_libsvm,
+    "qsar": read_qsar,
+    "idx": read_idx,
+    "mnist": read_mnist,
+    "cifar": read_cifar10,
+    "links": lambda path: EdgeListFile(path=str(path)).build(4),
+    "clients": lambda path: Classification(partition="clients", clients=str(path)).build(),
+}
+
+
+@pytest.mark.parametrize("reader", PLACES)
+@pytest.mark.parametrize(
+    "place", ["", "missing", "folder", "folder/", "empty", "latin", "a" * 300, "empty/below", "\0", "loop"]
+)
+def test_odd_places(reader, place, tmp_path):
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "empty").touch()
+    (tmp_path / "latin").write_bytes("é\nü".encode("latin-1"))
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    found = tried(lambda: PLACES[reader](tmp_path / place), place)
+    assert isinstance(found, ValueError | OSError)

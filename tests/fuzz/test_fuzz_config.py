@@ -1,0 +1,134 @@
+"""Configurations: whatever a file or a program says, it is a run's settings or an error that tells what would be."""
+
+from typing import Any, get_type_hints
+
+import pytest
+import yaml
+from hypothesis import strategies as st
+
+from jdfl.config import RunConfig, compare, from_yaml, to_yaml
+from tests.fuzz.judge import fuzz, sizes, tried
+from tests.fuzz.strategies import TREES, configs, damaged
+
+TYPES = get_type_hints(RunConfig)
+COMPARED = "steps: 3\nby: bytes\nalgorithms:\n- d-psgd\n- {kind: entry, label: a, algorithm: ceps, grids: ['s=1,2']}\n"
+DEEP = "[" * 2_000
+NESTED = "".join(f"{'  ' * i}a:\n" for i in range(400))
+LAUGHS = "- &a0 [x]\n" + "".join(f"- &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]\n" for i in range(1, 40))
+LAUGHING = LAUGHS.replace("- &a0 [x]", "steps:\n- &a0 [x]")
+LAUGHING_KEY = "steps: 3\n" + LAUGHS.replace("- &a0 [x]", "stepz:\n- &a0 [x]")
+MERGES = "a0: &a0 {x: 1}\n" + "".join(f"a{i}: &a{i} {{<<: [{', '.join([f'*a{i - 1}'] * 9)}]}}\n" for i in range(1, 40))
+ODD = [
+    *(
+        "",
+        "null",
+        "~",
+        "[]",
+        "3",
+        "a",
+        "- 1",
+        "? ",
+        ": 1",
+        "? [1]\n: 2",
+        "? {a: 1}\n: 2",
+        "steps: !!int x",
+        "a: !!bool x",
+    ),
+    *(
+        "steps: !!float x",
+        "steps: !!timestamp x",
+        "steps: 2001-13-45",
+        "steps: 2001-02-03",
+        "steps: 2001-02-30 12:00:00",
+    ),
+    *(
+        "steps: 1:60:99",
+        "steps: 0x",
+        "steps: 0b2",
+        "steps: 09",
+        "steps: 1_000",
+        "steps: !!binary x",
+        "steps: !!set {a}",
+    ),
+    *("steps: !!python/object:os.system x", "steps: !!python/tuple [1]", "steps: !!omap [a: 1]", "steps: &a [*a]"),
+    *("&a [*a]", "steps: *a", "&a {steps: *a}", "%YAML 3.0\n---\nsteps: 1", "--- 1\n--- 2", "steps: 1\n...\nsteps: 2"),
+    *(
+        "steps: 1\nsteps: 1",
+        "a: {b: 1, b: 2}",
+        "<<: {steps: 3}",
+        "=: 3",
+        "steps: =",
+        "\ufeffsteps: 3",
+        "steps: \0",
+        "\t",
+    ),
+    *(
+        "steps: " + "9" * 5000,
+        "problem: {noise: " + "9" * 400 + "}",
+        "stop: {kind: objective, value: 1e999}",
+        "@",
+        "`",
+        "!",
+    ),
+    *(
+        DEEP,
+        NESTED,
+        LAUGHS,
+        "steps: 0x" + "f" * 4000,
+        "? 0x" + "f" * 4000 + "\n: 1",
+        "{" * 2000,
+        "- " * 2000,
+        LAUGHING,
+        LAUGHING_KEY,
+        MERGES,
+        "steps: '" + "x" * 300_000 + "'",
+    ),
+    *("".join(f"k{i}: 1\n" for i in range(50_000)), "x" * 3000 + ": 1", "metrics: [" + "a, " * 50_000 + "]"),
+    *(
+        "network: {kind: edge-list-file, path: ''}",
+        "network: {kind: edge-list-file, path: /}",
+        "steps: .inf",
+        "seed: .nan",
+    ),
+]
+
+
+@pytest.mark.parametrize("text", ODD, ids=lambda text: repr(text[:20]))
+def test_odd_yaml(text):
+    tried(lambda: from_yaml(text), text)
+
+
+def replaced(data: Any) -> st.SearchStrategy[Any]:
+    """The data with one part of them, at any depth, in exchange for anything."""
+    if isinstance(data, dict) and data:
+        inside = [replaced(value).map(lambda new, key=key: data | {key: new}) for key, value in data.items()]
+        return st.one_of(TREES, *inside, TREES.map(lambda new: data | {"more": new}))
+    if isinstance(data, list) and data:
+        return TREES | replaced(data[0]).map(lambda new: [new, *data[1:]])
+    return TREES
+
+
+def settings_of(config: Any) -> Any:
+    return yaml.safe_load(to_yaml(config))
+
+
+@st.composite
+def texts(draw: st.DrawFn) -> str:
+    """YAML of whole configurations in which something is wrong, and of anything."""
+    config = draw(configs(RunConfig))
+    how = draw(st.sampled_from(["replaced", "damaged", "compared", "tree"]))
+    if how == "tree":
+        return yaml.safe_dump(draw(TREES))
+    if how == "replaced":
+        return yaml.safe_dump(draw(replaced(settings_of(config))))
+    whole = COMPARED if how == "compared" else to_yaml(config)
+    return draw(damaged(whole.encode())).decode("utf-8", errors="surrogateescape")
+
+
+@sizes(150, 1500)
+def test_any_yaml(count):
+    def check(text: str) -> None:
+        for load in (from_yaml, compare.from_yaml):
+            tried(lambda load=load: load(text), text)
+
+    fuzz(count, texts(), check)

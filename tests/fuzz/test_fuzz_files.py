@@ -1,0 +1,219 @@
+"""Files of data: what was damaged, cut or made to harm is told, in bounded time and memory; nothing is half read."""
+
+import bz2
+import gzip
+import io
+import lzma
+import struct
+import tarfile
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import strategies as st
+from PIL import Image
+
+from jdfl.config import EdgeListFile
+from jdfl.problems import read_cifar10, read_idx, read_libsvm, read_mnist, read_qsar
+from tests.fuzz.judge import fuzz, sizes, tried
+from tests.fuzz.strategies import damaged
+from tests.problems.test_cifar import NAMES, binary, cifar_like, old_pickled, pickled
+from tests.problems.test_images import idx
+
+PACK: dict[str, Callable[[bytes], bytes]] = {
+    "": bytes,
+    ".gz": lambda content: gzip.compress(content, mtime=0),
+    ".bz2": bz2.compress,
+    ".xz": lzma.compress,
+}
+LIBSVM = b"-1 1:0.5 3:-2\n+1 2:1 # comment\n-1 \n+1 1:1e-3 4:7\n+1 3:0.25 4:-1e-30\n"
+LINE = ";".join(["0", "1"] * 512)
+QSAR = f"{LINE};positive\n{LINE[::-1]};negative\n".encode()
+PICTURES = (np.arange(3 * 4 * 5) % 251).astype(np.uint8).reshape(3, 4, 5)
+LABELS = np.array([0, 9, 4], np.uint8)
+ODD_NUMBERS = [
+    "nan",
+    "inf",
+    "-inf",
+    "1e400",
+    "-1",
+    "0",
+    "99999999999999999999",
+    "2147483648",
+    "4294967297",
+    "x",
+    "",
+    "1.5",
+]
+
+
+def zipped(files: dict[str, bytes]) -> bytes:
+    held = io.BytesIO()
+    with zipfile.ZipFile(held, "w") as archive:
+        for name, content in files.items():
+            archive.writestr(zipfile.ZipInfo(name), content, zipfile.ZIP_DEFLATED)
+    return held.getvalue()
+
+
+def tarred(files: dict[str, bytes]) -> bytes:
+    held = io.BytesIO()
+    with tarfile.open(fileobj=held, mode="w") as archive:
+        for name, content in files.items():
+            member = tarfile.TarInfo(f"cifar/{name}")
+            member.size = len(content)
+            archive.addfile(member, io.BytesIO(content))
+    return held.getvalue()
+
+
+def npz(**arrays: Any) -> bytes:
+    held = io.BytesIO()
+    np.savez_compressed(held, **arrays)
+    return held.getvalue()
+
+
+def jpeg(colour: int) -> bytes:
+    held = io.BytesIO()
+    Image.new("RGB", (32, 32), (colour, 50, 200)).save(held, "JPEG")
+    return held.getvalue()
+
+
+BATCH = cifar_like(count=1)[0]
+PARTS = [jpeg(10), jpeg(90)]
+JPEG = npz(
+    jpeg=np.frombuffer(b"".join(PARTS), np.uint8),
+    offsets=np.cumsum([0, *map(len, PARTS)]),
+    y=np.array([1, 2], np.uint8),
+)
+
+
+def idx_folder(folder: Path, part: str, content: bytes, ending: str = "") -> None:
+    """A set in the form of MNIST one of whose four files has this content."""
+    good = {"images": idx(PICTURES), "labels": idx(LABELS)}
+    for name in ("train-images", "train-labels", "t10k-images", "t10k-labels"):
+        kind = name.partition("-")[2]
+        suffix = {"images": "-idx3-ubyte", "labels": "-idx1-ubyte"}[kind]
+        place = folder / f"{name}{suffix}"
+        for old in (place, place.with_name(place.name + ".gz")):
+            old.unlink(missing_ok=True)
+        if name == part:
+            place.with_name(place.name + ending).write_bytes(content)
+        else:
+            place.write_bytes(good[kind])
+
+
+def cifar_folder(folder: Path, name: str, content: bytes) -> None:
+    """A folder of batches of which the third has this content."""
+    for other in folder.iterdir():
+        other.unlink()
+    ending = Path(name).suffix
+    for batch in NAMES:
+        (folder / (batch + ending)).write_bytes(binary(BATCH) if ending else pickled(BATCH))
+    (folder / name).write_bytes(content)
+
+
+def jpeg_folder(folder: Path, content: bytes) -> None:
+    for name in ("cifar10_jpeg_train_0.npz", "cifar10_jpeg_train_1.npz", "cifar10_jpeg_test.npz"):
+        (folder / name).write_bytes(content if name.endswith("1.npz") else JPEG)
+
+
+def one(folder: Path, name: str, content: bytes) -> Path:
+    """A folder's only file."""
+    path = folder / name
+    path.write_bytes(content)
+    return path
+
+
+def cifar_member(content: bytes) -> bytes:
+    return tarred({f"{name}.bin": content if name == "data_batch_3" else binary(BATCH) for name in NAMES})
+
+
+KINDS: dict[str, tuple[bytes, Callable[[Path, bytes], Any]]] = {
+    "libsvm": (LIBSVM, lambda at, content: read_libsvm(one(at, "d", content))),
+    "libsvm, width": (LIBSVM, lambda at, content: read_libsvm(one(at, "d", content), n_features=4, binary=False)),
+    "libsvm.gz": (PACK[".gz"](LIBSVM), lambda at, content: read_libsvm(one(at, "d.gz", content))),
+    "libsvm.bz2": (PACK[".bz2"](LIBSVM), lambda at, content: read_libsvm(one(at, "d.bz2", content))),
+    "libsvm.xz": (PACK[".xz"](LIBSVM), lambda at, content: read_libsvm(one(at, "d.xz", content))),
+    "libsvm in gz": (LIBSVM, lambda at, content: read_libsvm(one(at, "d.gz", PACK[".gz"](content)))),
+    "qsar": (QSAR, lambda at, content: read_qsar(one(at, "q.csv", content))),
+    "qsar.zip": (zipped({"q.csv": QSAR}), lambda at, content: read_qsar(one(at, "q.zip", content))),
+    "qsar in zip": (QSAR, lambda at, content: read_qsar(one(at, "q.zip", zipped({"q.csv": content})))),
+    "idx": (idx(PICTURES), lambda at, content: read_idx(one(at, "i", content))),
+    "idx, floats": (idx(PICTURES[0].astype(np.float64)), lambda at, content: read_idx(one(at, "i", content))),
+    "idx.gz": (PACK[".gz"](idx(PICTURES)), lambda at, content: read_idx(one(at, "i.gz", content))),
+    "mnist, images": (idx(PICTURES), lambda at, content: (idx_folder(at, "t10k-images", content), read_mnist(at))),
+    "mnist, labels": (idx(LABELS), lambda at, content: (idx_folder(at, "train-labels", content), read_mnist(at))),
+    "mnist, gz": (
+        PACK[".gz"](idx(LABELS)),
+        lambda at, content: (idx_folder(at, "train-labels", content, ".gz"), read_mnist(at)),
+    ),
+    "cifar, binary": (
+        binary(BATCH),
+        lambda at, content: (cifar_folder(at, "data_batch_3.bin", content), read_cifar10(at)),
+    ),
+    "cifar, pickled": (
+        pickled(BATCH),
+        lambda at, content: (cifar_folder(at, "data_batch_3", content), read_cifar10(at)),
+    ),
+    "cifar, old": (
+        old_pickled(BATCH),
+        lambda at, content: (cifar_folder(at, "data_batch_3", content), read_cifar10(at)),
+    ),
+    "cifar, tar": (cifar_member(binary(BATCH)), lambda at, content: read_cifar10(one(at, "c.tar", content))),
+    "cifar, tar.gz": (
+        PACK[".gz"](cifar_member(binary(BATCH))),
+        lambda at, content: read_cifar10(one(at, "c.tar.gz", content)),
+    ),
+    "cifar, in tar": (binary(BATCH), lambda at, content: read_cifar10(one(at, "c.tar", cifar_member(content)))),
+    "cifar, jpeg": (JPEG, lambda at, content: (jpeg_folder(at, content), read_cifar10(at, verify=False))),
+    "links": (
+        b"0 1\n1 2  # c\n\n2,3\n3 0\n",
+        lambda at, content: EdgeListFile(path=str(one(at, "l", content))).build(4),
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@sizes(40, 250)
+def test_any_damage(kind, count, tmp_path):
+    whole, read = KINDS[kind]
+    read(tmp_path, whole)
+    fuzz(count, damaged(whole), lambda content: tried(lambda: read(tmp_path, content), content))
+
+
+LINES = st.lists(
+    st.tuples(
+        st.sampled_from(["1", "-1", *ODD_NUMBERS]),
+        st.sampled_from(["1", "2", *ODD_NUMBERS]),
+        st.sampled_from(ODD_NUMBERS),
+    ),
+    max_size=4,
+).map(lambda rows: "\n".join(f"{a} {b}:{c}" for a, b, c in rows))
+
+
+@sizes(40, 400)
+def test_odd_numbers_in_text(count, tmp_path):
+    def check(text: str) -> None:
+        tried(lambda: read_libsvm(one(tmp_path, "d", text.encode()), binary=False), text)
+        links = text.replace(":", " ").encode()
+        tried(lambda: EdgeListFile(path=str(one(tmp_path, "l", links)), connected=False).build(4), links)
+
+    fuzz(count, LINES, check)
+
+
+IDX_HEADS = st.tuples(
+    st.sampled_from([8, 9, 11, 13, 14]), st.lists(st.sampled_from([0, 1, 2, 2**31, 2**32 - 1]), max_size=70)
+)
+
+
+@sizes(60, 400)
+def test_any_idx_head(count, tmp_path):
+    def check(head: tuple[int, list[int]]) -> None:
+        code, shape = head
+        content = struct.pack(f">BBBB{len(shape)}I", 0, 0, code, len(shape), *shape) + bytes(8)
+        tried(lambda: read_idx(one(tmp_path, "i", content)), head)
+        tried(lambda: read_idx(one(tmp_path, "j", content[:-8])), head)
+
+    fuzz(count, IDX_HEADS, check)
