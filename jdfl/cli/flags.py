@@ -6,6 +6,7 @@ the configuration that has them.
 """
 
 import dataclasses
+import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar, get_type_hints
@@ -16,6 +17,8 @@ from jdfl.config import RunConfig, from_yaml, members
 
 Field = tuple[str, Any, Any]  # of dataclasses.make_dataclass
 Options = TypeVar("Options")
+_LONGEST = 2**20  # characters of a configuration that are read; the limit for one is lower
+_DAMAGED = "It is damaged; the run can be made again from its config.yaml."
 
 
 def parse(
@@ -98,7 +101,22 @@ def read(path: str) -> str:
     """The text of the file at --config."""
     if not Path(path).is_file():
         raise FileNotFoundError(f"Expected a file at --config, got {path!r}. Check the path.")
-    return Path(path).read_text(encoding="utf-8")
+    try:
+        with Path(path).open(encoding="utf-8") as file:
+            return file.read(_LONGEST)
+    except UnicodeDecodeError as error:
+        raise ValueError(f"Expected text in UTF-8 at {path}, got other bytes: {error}. Save it as UTF-8.") from error
+
+
+def read_json(file: Path) -> dict[str, Any]:
+    """The mapping in a file of a run's folder; ValueError for a damaged one."""
+    try:
+        found = json.loads(file.read_text(encoding="utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"Expected JSON in {file}, got something else: {str(error)[:200]}. {_DAMAGED}") from error
+    if not isinstance(found, dict):
+        raise ValueError(f"Expected a mapping in {file}, got a {type(found).__name__}. {_DAMAGED}")
+    return found
 
 
 def _choices(config: Any, path: str) -> Iterator[tuple[str, str, dict[str, type | None], Any]]:

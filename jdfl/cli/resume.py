@@ -51,7 +51,7 @@ def resume(folder: Path, config: RunConfig, options: Options) -> int:
     """Go on, write and show; returns the exit status."""
     done = _summary(folder)
     if done.get("ending") == "diverged":
-        raise ValueError(f"Expected a run to go on with, got {folder}, which diverged: {done['reason']}.")
+        raise ValueError(f"Expected a run to go on with, got {folder}, which diverged: {done.get('reason')}.")
     kept = storage.newest(folder / CHECKPOINTS) is not None
     if done and not kept:
         raise FileNotFoundError(f"Expected checkpoints of the finished run {folder}, found none to go on from.")
@@ -77,4 +77,4 @@ def resume(folder: Path, config: RunConfig, options: Options) -> int:
 def _summary(folder: Path) -> dict[str, Any]:
     """What a run has come to; nothing of one that was cut off."""
     file = folder / "summary.json"
-    return json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
+    return flags.read_json(file) if file.is_file() else {}

@@ -1,7 +1,7 @@
 """`jdfl verify`: make a run's first rounds again, and compare."""
 
 import dataclasses
-import json
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -47,9 +47,7 @@ def verify(folder: Path, config: RunConfig, options: Options) -> int:
     checks.whole(1, rounds=options.rounds)
     if not (folder / "metrics.csv").is_file():
         raise FileNotFoundError(f"Expected a run's folder with metrics.csv, got {str(folder)!r}: it has no record yet.")
-    before = pd.read_csv(folder / "metrics.csv", dtype=str).map(float)  # as Python reads numbers: exactly
-    if "round" not in before or before.empty:
-        raise ValueError(f"Expected a row per record with its round in {folder / 'metrics.csv'}, got none.")
+    before = _records(folder / "metrics.csv")
     rounds = max(1, min(options.rounds, int(max(before["round"]))))
     again = _made_again(config, options, rounds)
     for line in _changed(folder, again):
@@ -60,6 +58,22 @@ def verify(folder: Path, config: RunConfig, options: Options) -> int:
         return 1
     print(f"the same: {rounds} rounds, {len(again.history.columns)} numbers in each of their records, bit for bit")
     return 0
+
+
+def _records(file: Path) -> pd.DataFrame:
+    """The table of a run's records; ValueError for a damaged one."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", pd.errors.ParserWarning)  # rows longer than the head, which would be cut
+            found = pd.read_csv(file, dtype=str, index_col=False).map(float)  # as Python reads numbers: exactly
+    except (ValueError, MemoryError, pd.errors.ParserWarning) as error:
+        raise ValueError(f"Expected a table of numbers in {file}: {str(error)[:200]}. It is damaged.") from error
+    if "round" not in found or found.empty:
+        raise ValueError(f"Expected a row per record with its round in {file}, got none.")
+    rounds = found["round"]
+    if not (np.isfinite(rounds) & (rounds >= 0)).all() or rounds.duplicated().any():
+        raise ValueError(f"Expected rounds >= 0, every one once, in {file}, got {rounds.tolist()[:5]} ... It is damaged.")
+    return found
 
 
 def _made_again(config: RunConfig, options: Options, rounds: int) -> Result:
@@ -79,8 +93,11 @@ def _changed(folder: Path, again: Result) -> list[str]:
     file = folder / "provenance.json"
     if not file.is_file():
         return []
-    told = json.loads(file.read_text(encoding="utf-8"))
-    versions, settings = again.provenance.differences(Provenance(told["versions"], told["settings"]))
+    told = flags.read_json(file)
+    parts = [told.get(name) for name in ("versions", "settings")]
+    if not all(isinstance(part, dict) and all(isinstance(text, str) for text in part.values()) for part in parts):
+        raise ValueError(f"Expected versions and settings as texts by name in {file}, got others. It is damaged.")
+    versions, settings = again.provenance.differences(Provenance(*parts))
     return versions + settings
 
 

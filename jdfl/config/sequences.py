@@ -26,6 +26,7 @@ from jdfl.network import Static, Weights
 Seeded = ErdosRenyi | KRegular | KIn | WattsStrogatz | BarabasiAlbert | RandomGeometric
 Fixed = Seeded | Ring | Circulant | Exponential | DOut | Torus | Star | Complete | EdgeListFile
 
+_MOST = 10_000  # networks in turn, which are all drawn and stored beforehand
 _erdos_renyi = defaults(network.erdos_renyi)
 _random_links = defaults(network.random_links)
 _matcha = defaults(network.matcha)
@@ -156,5 +157,5 @@ Changing = Drawn | OnePeerExponential | Matcha | Periodic | RandomChoice
 
 
 def _draws(base: Seeded, count: int, m: int) -> list[Static]:
-    checks.whole(count=count)
+    checks.whole(1, _MOST, "Networks that are drawn anew in every round need no storage: random-links.", count=count)
     return [replace(base, seed=base.seed + i).build(m) for i in range(count)]

@@ -18,7 +18,7 @@ from jdfl.problems.datasets import load
 from jdfl.problems.jagged import canonical
 from jdfl.problems.joined import joined
 from jdfl.problems.logistic import LogisticRegression, SoftmaxRegression, logistic_regression, softmax_regression
-from jdfl.problems.partition import Partition, drawn
+from jdfl.problems.partition import Partition, drawn, generator
 from jdfl.problems.sparse import sparse_logistic_regression
 
 
@@ -108,7 +108,7 @@ def holdout(features: Features, labels: np.ndarray, fraction: float, *, seed: in
     room = {label: round(fraction * count) for label, count in zip(*np.unique(labels, return_counts=True))}
     held = np.zeros(len(labels), bool)
     members = list(groups.values())
-    for k in np.random.default_rng(seed).permutation(len(members)):
+    for k in generator(seed).permutation(len(members)):
         rows = members[k]
         label = labels[rows[0]]
         if len(rows) <= room[label]:

@@ -12,7 +12,7 @@ import numpy as np
 from jax import Array
 from jax.typing import DTypeLike
 
-from jdfl import checks, ops, struct
+from jdfl import checks, device_memory, ops, struct
 from jdfl.distributed import portion
 from jdfl.problems.drawn import drawn_regression
 from jdfl.problems.joined import joined
@@ -20,6 +20,7 @@ from jdfl.problems.linear import LinearRegression, build
 from jdfl.problems.stack import floating
 
 Storage = Literal["stored", "generated"]
+_MOST = 2**31 - 1  # nodes, parameters and examples of a node: they are numbered in int32
 
 
 @struct.dataclass
@@ -57,12 +58,14 @@ def example1(
     """
     kind = floating(dtype)
     checks.one_of(get_args(Storage), storage=storage)
-    checks.whole(m=m, n=n)
+    checks.whole(1, _MOST, m=m, n=n)
     checks.whole(least=1, most=n, s=s)
     checks.not_negative(noise=noise)
     low, high = rows
     checks.whole(remedy="rows = (fewest, largest).", fewest=low)
-    checks.whole(least=low, remedy="rows = (fewest, largest).", largest=high)
+    checks.whole(low, _MOST, remedy="rows = (fewest, largest).", largest=high)
+    checks.whole(0, seed=seed)
+    _require_memory(m, high, n, 0 if storage == "generated" else n + 1, kind.itemsize)
     own, *nodes = np.random.SeedSequence(seed).spawn(2 if storage == "generated" else m + 1)
     first = np.random.default_rng(own)
 
@@ -86,3 +89,12 @@ def example1(
         b[i, :m_i] = A_i[:, places].astype(np.float64) @ truth[places] + noise * rng.standard_normal(m_i, np.float32)
         weight[i, :m_i] = 1
     return joined(build((A, b), weight, truth, None, "example1", kind), m)
+
+
+def _require_memory(m: int, rows: int, n: int, each: int, size: int) -> None:
+    """Refuse data that would not fit, with `each` numbers of `size` bytes beside an example's weight: ValueError."""
+    room, node = device_memory.available(), rows * (each + 1) * size
+    held = -(-m // jax.process_count())
+    needed = {f"{held} x {rows} examples of {each + 1} numbers": held * node, f"{n} true parameters": 8 * n}
+    most = 0 if room is None else (room - 8 * n) // node
+    device_memory.require(needed, most, m, "Use fewer nodes, rows or parameters.", room)

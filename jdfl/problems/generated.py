@@ -5,6 +5,7 @@ from scipy.sparse import csr_matrix
 
 from jdfl import checks
 from jdfl.problems.dataset import Dataset
+from jdfl.problems.partition import generator
 
 _ROWS = 4096  # drawn at a time
 _FADING = 0.85  # variance of a minor factor over that of the one before
@@ -49,7 +50,7 @@ def realsim_like(
     if wrong > min(n_positive, n_examples - n_positive):
         raise ValueError(f"Expected label_noise that leaves right labels, got label_noise = {label_noise}.")
 
-    rng = np.random.default_rng(seed)
+    rng = generator(seed)
     frequency = (np.arange(1, n_features + 1) + offset) ** -exponent
     t = tilt * rng.standard_normal(n_features) * (rng.random(n_features) < tilted)
     text_class = np.zeros(n_examples, np.int32)
@@ -123,7 +124,7 @@ def epsilon_like(
     if mean > 1:
         raise ValueError(f"Expected mean <= 1, a share of the common factor's root mean square, got mean = {mean}.")
 
-    rng = np.random.default_rng(seed)
+    rng = generator(seed)
     u = np.linalg.qr(rng.standard_normal((n_features, factors + 2)))[0].T.astype(np.float32)  # the last: the label's
     share = _FADING ** np.arange(factors)
     deviation = np.sqrt([common * (1 - mean**2), *(minor * share / share.sum())])

@@ -24,7 +24,7 @@ from jdfl.problems.images import read_mnist
 from jdfl.problems.joined import joined
 from jdfl.problems.logistic import check_labels
 from jdfl.problems.neural import Augment, NeuralProblem
-from jdfl.problems.partition import Partition, drawn
+from jdfl.problems.partition import Partition, drawn, generator
 from jdfl.problems.stack import stack
 
 _BYTES = ("mnist", "fashion_mnist", "cifar10")  # read without a copy in floating point
@@ -177,7 +177,7 @@ def _few(
     if count is None:
         return part, clients
     checks.whole(1, total, "None takes all.", **{argument: count})
-    rows = np.sort(np.random.default_rng(seed).choice(total, count, replace=False))
+    rows = np.sort(generator(seed).choice(total, count, replace=False))
     return _some(part, rows), kept(clients, rows)
 
 

@@ -20,7 +20,7 @@ def iid(n_examples: int, m: int, *, seed: int = 0) -> list[np.ndarray]:
     ValueError for more nodes than examples.
     """
     _enough(n_examples, m, 1)
-    return _sorted(np.array_split(np.random.default_rng(seed).permutation(n_examples), m))
+    return _sorted(np.array_split(generator(seed).permutation(n_examples), m))
 
 
 def by_size(sizes: Sequence[int] | np.ndarray, n_examples: int, *, seed: int = 0) -> list[np.ndarray]:
@@ -34,7 +34,7 @@ def by_size(sizes: Sequence[int] | np.ndarray, n_examples: int, *, seed: int = 0
     if sum(counts) != n_examples:
         raise ValueError(f"Expected sizes that add up to n_examples = {n_examples}, got {int(sum(counts))} in total.")
     cuts = np.cumsum(counts, dtype=np.int64)[:-1]
-    return _sorted(np.split(np.random.default_rng(seed).permutation(n_examples), cuts))
+    return _sorted(np.split(generator(seed).permutation(n_examples), cuts))
 
 
 def shards(labels: ArrayLike, m: int, *, shards_per_node: int = 2, seed: int = 0) -> list[np.ndarray]:
@@ -47,7 +47,7 @@ def shards(labels: ArrayLike, m: int, *, shards_per_node: int = 2, seed: int = 0
     classes = _labels(labels)
     checks.whole(shards_per_node=shards_per_node)
     _enough(len(classes), m, shards_per_node)
-    rng = np.random.default_rng(seed)
+    rng = generator(seed)
     order = rng.permutation(len(classes))
     order = order[np.argsort(classes[order], kind="stable")]
     pieces = np.array_split(order, m * shards_per_node)
@@ -67,7 +67,7 @@ def dirichlet(labels: ArrayLike, m: int, *, alpha: float, seed: int = 0, least: 
     checks.positive(alpha=alpha)
     checks.not_negative(least=least)
     _enough(len(classes), m, least)
-    rng = np.random.default_rng(seed)
+    rng = generator(seed)
     held: list[list[int]] = [[] for _ in range(m)]
     for label in np.unique(classes):
         members = rng.permutation(np.flatnonzero(classes == label))
@@ -127,6 +127,12 @@ def drawn(
     if partition == "dirichlet":
         return dirichlet(labels, m, alpha=alpha, seed=seed)
     return shards(labels, m, shards_per_node=shards_per_node, seed=seed)
+
+
+def generator(seed: int) -> np.random.Generator:
+    """NumPy's generator with this seed; ValueError for one that is no whole number >= 0."""
+    checks.whole(0, seed=seed)
+    return np.random.default_rng(seed)
 
 
 def _labels(labels: ArrayLike) -> np.ndarray:

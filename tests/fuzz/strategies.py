@@ -11,6 +11,7 @@ from jdfl.config import members
 
 ODD_FLOATS = (math.nan, math.inf, -math.inf, -1.0, 0.0, -0.0, 1e-320, 1e-9, 0.5, 1.0, 1.5, 3.0, 1e9, 1e300)
 ODD_INTS = (-(2**63), -1, 0, 1, 2, 3, 5, 7, 2**31 - 1, 2**31, 2**32, 2**63, 10**30)
+LIMITED: dict[str, Any] = {"tries": (-1, 0, 1, 50)}  # of what takes as long as it is asked to
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
 WORDS = st.sampled_from(["", "0", "1", "nan", "ring", "ceps", "none", "all", "x.*", "*", "a,b", "lr=1", "=", "\0", "é"])
 
@@ -76,6 +77,7 @@ def configs(draw: st.DrawFn, kind: Any, changed: int = 3, **given: Any) -> Any:
     types = get_type_hints(kind)
     fields = {field.name: field for field in dataclasses.fields(kind)}
     needed = [name for name, field in fields.items() if field.default is field.default_factory and name not in given]
+    types |= {name: Literal[numbers] for name, numbers in LIMITED.items() if name in types}
     chosen = draw(st.lists(st.sampled_from(sorted(fields)), max_size=changed, unique=True)) if fields else []
     return kind(**given | {name: draw(values(types[name])) for name in sorted({*needed, *chosen})})
 
