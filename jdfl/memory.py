@@ -28,6 +28,7 @@ def require_memory(algorithm: Algorithm, problem: Problem, network: Network, dev
     available memory is not known, and where it is plenty for any state, nothing is traced.
     """
     room = device_memory.available(devices)
+    _require_batches(algorithm, problem, room)
     one = problem.m * problem.n * np.dtype(problem.dtype).itemsize
     if room is None or one * (_COPIES + problem.m) + _activations(algorithm, problem) <= room:
         return
@@ -37,6 +38,16 @@ def require_memory(algorithm: Algorithm, problem: Problem, network: Network, dev
     if getattr(problem, "nodes_at_once", 0) is None:
         most, remedy = max(most, 0), f"{_REMEDY} nodes_at_once makes the activations smaller."
     device_memory.require(needed, most, problem.m, remedy, room)
+
+
+def _require_batches(algorithm: Algorithm, problem: Problem, room: int | None) -> None:
+    """Refuse batches, which are copies of so many examples of every node, that alone would not fit: ValueError."""
+    batch = getattr(getattr(algorithm, "gradients", None), "batch", None)
+    if isinstance(batch, int) and batch > problem.weight.shape[1]:
+        each = max(1, _bytes(problem.data) // problem.weight.size)  # bytes of an example
+        most = 0 if room is None else room // (batch * each)
+        what = {f"batches of {batch} examples": problem.m * batch * each}
+        device_memory.require(what, most, problem.m, "Use a smaller batch, or fewer nodes.", room)
 
 
 def estimate(algorithm: Algorithm, problem: Problem, network: Network) -> dict[str, int]:

@@ -72,7 +72,9 @@ def _records(file: Path) -> pd.DataFrame:
         raise ValueError(f"Expected a row per record with its round in {file}, got none.")
     rounds = found["round"]
     if not (np.isfinite(rounds) & (rounds >= 0)).all() or rounds.duplicated().any():
-        raise ValueError(f"Expected rounds >= 0, every one once, in {file}, got {rounds.tolist()[:5]} ... It is damaged.")
+        raise ValueError(
+            f"Expected rounds >= 0, every one once, in {file}, got {rounds.tolist()[:5]} ... It is damaged."
+        )
     return found
 
 

@@ -11,7 +11,9 @@ from jdfl.config import members
 
 ODD_FLOATS = (math.nan, math.inf, -math.inf, -1.0, 0.0, -0.0, 1e-320, 1e-9, 0.5, 1.0, 1.5, 3.0, 1e9, 1e300)
 ODD_INTS = (-(2**63), -1, 0, 1, 2, 3, 5, 7, 2**31 - 1, 2**31, 2**32, 2**63, 10**30)
-LIMITED: dict[str, Any] = {"tries": (-1, 0, 1, 50)}  # of what takes as long as it is asked to
+LIMITED: dict[str, Any] = dict.fromkeys(
+    ("tries", "local_steps", "gossip_steps"), (-1, 0, 1, 3)
+)  # take as long as asked
 TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
 WORDS = st.sampled_from(["", "0", "1", "nan", "ring", "ceps", "none", "all", "x.*", "*", "a,b", "lr=1", "=", "\0", "é"])
 

@@ -17,79 +17,20 @@ NESTED = "".join(f"{'  ' * i}a:\n" for i in range(400))
 LAUGHS = "- &a0 [x]\n" + "".join(f"- &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]\n" for i in range(1, 40))
 LAUGHING = LAUGHS.replace("- &a0 [x]", "steps:\n- &a0 [x]")
 LAUGHING_KEY = "steps: 3\n" + LAUGHS.replace("- &a0 [x]", "stepz:\n- &a0 [x]")
-MERGES = "a0: &a0 {x: 1}\n" + "".join(f"a{i}: &a{i} {{<<: [{', '.join([f'*a{i - 1}'] * 9)}]}}\n" for i in range(1, 40))
+MERGES = "a0: &a0 {x: 1}\n"
+MERGES += "".join(f"a{i}: &a{i} {{<<: [{', '.join([f'*a{i - 1}'] * 9)}]}}\n" for i in range(1, 40))
 ODD = [
-    *(
-        "",
-        "null",
-        "~",
-        "[]",
-        "3",
-        "a",
-        "- 1",
-        "? ",
-        ": 1",
-        "? [1]\n: 2",
-        "? {a: 1}\n: 2",
-        "steps: !!int x",
-        "a: !!bool x",
-    ),
-    *(
-        "steps: !!float x",
-        "steps: !!timestamp x",
-        "steps: 2001-13-45",
-        "steps: 2001-02-03",
-        "steps: 2001-02-30 12:00:00",
-    ),
-    *(
-        "steps: 1:60:99",
-        "steps: 0x",
-        "steps: 0b2",
-        "steps: 09",
-        "steps: 1_000",
-        "steps: !!binary x",
-        "steps: !!set {a}",
-    ),
-    *("steps: !!python/object:os.system x", "steps: !!python/tuple [1]", "steps: !!omap [a: 1]", "steps: &a [*a]"),
-    *("&a [*a]", "steps: *a", "&a {steps: *a}", "%YAML 3.0\n---\nsteps: 1", "--- 1\n--- 2", "steps: 1\n...\nsteps: 2"),
-    *(
-        "steps: 1\nsteps: 1",
-        "a: {b: 1, b: 2}",
-        "<<: {steps: 3}",
-        "=: 3",
-        "steps: =",
-        "\ufeffsteps: 3",
-        "steps: \0",
-        "\t",
-    ),
-    *(
-        "steps: " + "9" * 5000,
-        "problem: {noise: " + "9" * 400 + "}",
-        "stop: {kind: objective, value: 1e999}",
-        "@",
-        "`",
-        "!",
-    ),
-    *(
-        DEEP,
-        NESTED,
-        LAUGHS,
-        "steps: 0x" + "f" * 4000,
-        "? 0x" + "f" * 4000 + "\n: 1",
-        "{" * 2000,
-        "- " * 2000,
-        LAUGHING,
-        LAUGHING_KEY,
-        MERGES,
-        "steps: '" + "x" * 300_000 + "'",
-    ),
-    *("".join(f"k{i}: 1\n" for i in range(50_000)), "x" * 3000 + ": 1", "metrics: [" + "a, " * 50_000 + "]"),
-    *(
-        "network: {kind: edge-list-file, path: ''}",
-        "network: {kind: edge-list-file, path: /}",
-        "steps: .inf",
-        "seed: .nan",
-    ),
+    *("", "null", "~", "[]", "3", "a", "- 1", "? ", ": 1", "? [1]\n: 2", "? {a: 1}\n: 2", "a: !!bool x", "@", "`", "!"),
+    *("steps: !!int x", "steps: !!float x", "steps: !!timestamp x", "steps: 2001-13-45", "steps: 2001-02-03"),
+    *("steps: 2001-02-30 12:00:00", "steps: 1:60:99", "steps: 0x", "steps: 0b2", "steps: 09", "steps: 1_000"),
+    *("steps: !!binary x", "steps: !!set {a}", "steps: !!python/object:os.system x", "steps: !!python/tuple [1]"),
+    *("steps: !!omap [a: 1]", "steps: &a [*a]", "&a [*a]", "steps: *a", "&a {steps: *a}", "%YAML 3.0\n---\nsteps: 1"),
+    *("--- 1\n--- 2", "steps: 1\n...\nsteps: 2", "steps: 1\nsteps: 1", "a: {b: 1, b: 2}", "<<: {steps: 3}", "=: 3"),
+    *("steps: =", "\ufeffsteps: 3", "steps: \0", "\t", "steps: .inf", "seed: .nan", "steps: " + "9" * 5000),
+    *("problem: {noise: " + "9" * 400 + "}", "stop: {kind: objective, value: 1e999}", "x" * 3000 + ": 1"),
+    *(DEEP, NESTED, LAUGHS, LAUGHING, LAUGHING_KEY, MERGES, "steps: 0x" + "f" * 4000, "? 0x" + "f" * 4000 + "\n: 1"),
+    *("{" * 2000, "- " * 2000, "steps: '" + "x" * 300_000 + "'", "".join(f"k{i}: 1\n" for i in range(50_000))),
+    *("metrics: [" + "a, " * 50_000 + "]", "network: {kind: edge-list-file, path: ''}"),
 ]
 
 

@@ -1,0 +1,129 @@
+"""Settings of the right type and of any size: what is built, checked and run ends in a result or in a clean error."""
+
+import functools
+from typing import Any, Literal, get_type_hints
+
+import pytest
+from hypothesis import strategies as st
+
+import jdfl
+from jdfl import config, runner
+from jdfl.accountant import check_account
+from jdfl.config import RunConfig, build
+from jdfl.problems import Problem
+from jdfl.summary import summary
+from tests.fuzz.judge import fuzz, sizes, tried
+from tests.fuzz.strategies import configs, kinds, values
+
+pytestmark = pytest.mark.filterwarnings("ignore")  # of odd settings, at length
+TYPES: Any = get_type_hints(RunConfig)
+M = 4
+TINY = config.Example1(m=M, n=6, s=2, rows=(5, 9))
+PROBLEMS = (TINY, config.Example1(m=1, n=1, s=1, rows=(1, 1)), config.Classification(m=M))
+SIZES: Any = {
+    "steps": Literal[-1, 0, 1, 2, 3],
+    "every": int,
+    "chunk": Literal[-1, 0, 1, 2, 1000],
+    "seed": int,
+    "diverged_above": float,
+}
+NETWORKS = (
+    config.Complete(),
+    config.Ring(),
+    config.Exponential(),
+    config.RandomLinks(p=0.5),
+    config.Synchronised(every=2),
+    config.Star(weights="out-degree"),
+)
+
+
+def left_out(given: Any) -> bool:
+    """What is known to fail in other words."""
+    match given:
+        case config.RandomGeometric(radius=radius):
+            return radius >= 1e300
+        case config.Matcha(budget=budget):
+            return 0 < budget < 1e-300
+        case config.PartPSP() | config.SGP() | config.PEDFL():
+            return any(milestone >= 2**63 for milestone in given.milestones)
+        case _:
+            base = getattr(given, "base", None)
+            return base is not None and left_out(base)
+
+
+def odd_ones(kind: type, **given: Any) -> st.SearchStrategy[Any]:
+    return configs(kind, **given).filter(lambda made: not left_out(made))
+
+
+@functools.cache
+def built(problem: Any) -> Problem:
+    return problem.build()
+
+
+@pytest.mark.parametrize("kind", kinds(TYPES["problem"]), ids=lambda kind: kind.kind)
+@sizes(8, 80)
+def test_any_problem(kind, count):
+    quick = {"model": "mlp"} if kind is config.NeuralClassification else {}
+    fuzz(count, configs(kind, **quick), lambda given: tried(given.build, given))
+
+
+@pytest.mark.parametrize("kind", kinds(TYPES["network"]), ids=lambda kind: kind.kind)
+@sizes(12, 150)
+def test_any_network(kind, count):
+    def check(given: tuple[int, Any]) -> None:
+        tried(lambda: given[1].build(given[0]), given)
+
+    fuzz(count, st.tuples(st.sampled_from([1, 2, M]), odd_ones(kind)), check)
+
+
+@pytest.mark.parametrize("kind", kinds(TYPES["algorithm"]), ids=lambda kind: kind.kind)
+@sizes(12, 200)
+def test_any_algorithm_is_checked(kind, count):
+    problem, network = built(TINY), NETWORKS[0].build(M)
+
+    def check(given: Any) -> None:
+        tried(lambda: runner.check_run(given.build(), problem, network, 2, 1, None), given)
+
+    fuzz(count, odd_ones(kind), check)
+
+
+@st.composite
+def runs(draw: st.DrawFn) -> RunConfig:
+    """Short runs of anything on small problems."""
+    kind = draw(st.sampled_from(kinds(TYPES["algorithm"])))
+    changed = draw(st.sampled_from([*SIZES, "privacy", "stop", None]))
+    odd: dict[str, Any] = {"steps": 2, "stop": None}
+    if changed in SIZES:
+        odd[changed] = draw(values(SIZES[changed]))
+    elif changed == "privacy":
+        odd["privacy"] = draw(configs(config.Privacy))
+    elif changed == "stop":
+        odd["stop"] = draw(st.one_of(*map(configs, kinds(TYPES["stop"]))))
+    return RunConfig(
+        problem=draw(st.sampled_from(PROBLEMS)),
+        network=draw(st.sampled_from(NETWORKS)),
+        algorithm=draw(odd_ones(kind, changed=2)),
+        **odd,
+    )
+
+
+def made(given: RunConfig) -> jdfl.Result:
+    """The run that a configuration describes, with what is told of it."""
+    algorithm, problem, network, stop = build(given)
+    spend, how = given.privacy, {"every": given.every, "chunk": given.chunk, "diverged_above": given.diverged_above}
+    check_account(
+        runner.planned(algorithm, problem, network, given.steps),
+        problem,
+        delta=spend.delta,
+        accounting=spend.accounting,
+    )
+    result = jdfl.run(algorithm, problem, network, key=given.seed, steps=given.steps, stop=stop, **how)
+    assert result.rounds <= given.steps
+    assert len(result.history) >= 1
+    summary(result, delta=spend.delta, accounting=spend.accounting)
+    return result
+
+
+@sizes(6, 150)
+def test_any_run(count):
+    fuzz(count, runs(), lambda given: tried(lambda: made(given), given))
