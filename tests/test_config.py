@@ -86,6 +86,12 @@ def test_defaults_round_trip_and_missing_keys_take_them():
         ("steps: 1\nsteps: 2", ["steps", "twice"]),
         ("- 1", ["mapping", "[1]"]),
         ("a: [", ["YAML"]),
+        ("steps: 2001-13-45", ["YAML", "2001-13-45", "timestamp", "line 1"]),
+        ("steps: " + "9" * 5000, ["YAML", "no int"]),
+        ("problem: {noise: " + "9" * 400 + "}", ["problem.noise", "a number"]),
+        ("[" * 2000, ["nested too deeply"]),
+        ("steps: " + "x" * 300_000, ["at most", "characters"]),
+        ("steps: {a: [" + "1, " * 90 + "]}", ["steps", "..."]),
     ],
 )
 def test_bad_yaml_names_the_place_and_the_value(text: str, words: list[str]):
@@ -380,3 +386,10 @@ def test_a_bad_network_file_is_named_with_its_line(tmp_path):
     path.write_text("0 1\n2 3\n")
     with pytest.raises(ValueError, match="connected"):
         config.EdgeListFile(path=str(path)).build(4)
+
+
+def test_odd_files_and_numbers_are_told(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"file at problem\.clients, got '~nobody/there'\. Check the path"):
+        config.Classification(partition="clients", clients="~nobody/there").build()
+    with pytest.raises(ValueError, match=r"count >= 1 and <= 10000, got count = 2147483648"):
+        config.Periodic(count=2**31).build(4)

@@ -127,3 +127,10 @@ def test_a_cpu_has_what_the_system_and_its_control_group_leave(monkeypatch, tmp_
     assert device_memory.available() == 300_000
     (tmp_path / "memory.max").write_text("max\n")
     assert device_memory.available() == 700 * 1024
+
+
+def test_batches_that_do_not_fit_are_refused(monkeypatch):
+    monkeypatch.setattr(device_memory, "available", lambda devices=1: 2**34)
+    greedy = jdfl.DPSGD(lr=0.1, gradients=jdfl.Gradients(batch=2**31 - 1))
+    with pytest.raises(ValueError, match=r"batches of 2147483647 examples.*Use a smaller batch"):
+        require_memory(greedy, problem, network)

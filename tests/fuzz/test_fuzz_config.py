@@ -66,7 +66,7 @@ def texts(draw: st.DrawFn) -> str:
     return draw(damaged(whole.encode())).decode("utf-8", errors="surrogateescape")
 
 
-@sizes(150, 1500)
+@sizes(300, 1500)
 def test_any_yaml(count):
     def check(text: str) -> None:
         for load in (from_yaml, compare.from_yaml):

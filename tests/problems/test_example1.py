@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from jdfl import device_memory
 from jdfl.problems import check_problem, example1, value_at_truth
 
 
@@ -61,3 +62,18 @@ def test_refusals():
         example1(rows=(9, 8))
     with pytest.raises(ValueError, match="noise"):
         example1(noise=-0.5)
+
+
+@pytest.mark.parametrize("storage", ["stored", "generated"])
+def test_what_would_not_fit_is_refused_before_anything_is_drawn(storage, monkeypatch):
+    monkeypatch.setattr(device_memory, "available", lambda: 2**34)
+    with pytest.raises(
+        ValueError, match=r"2147483647 x 750 examples of .* Use fewer nodes, rows"
+    ):
+        example1(2**31 - 1, storage=storage)
+    with pytest.raises(ValueError, match=r"n >= 1 and <= 2147483647"):
+        example1(4, 2**31, storage=storage)
+    with pytest.raises(ValueError, match=r"largest >= 250 and <= 2147483647"):
+        example1(4, rows=(250, 2**63), storage=storage)
+    with pytest.raises(ValueError, match=r"seed >= 0, got seed = -1"):
+        example1(4, 5, 2, rows=(3, 4), seed=-1, storage=storage)

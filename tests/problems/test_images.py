@@ -63,8 +63,10 @@ GOOD = idx(np.arange(60, dtype=np.uint8).reshape(3, 4, 5))
         (GOOD[:-1], r"Expected 60 bytes of the entries \(3, 4, 5\) of .*bad, got 59.*Download it again"),
         (GOOD + b"\0", r"Expected 60 bytes .*bad, got more"),
         (b"\0\0\x0e\4" + b"\xff" * 16 + GOOD, r"of the entries \(4294967295, .* of .*bad, got 76: .*cut short"),
+        (b"\0\0\x08\x46" + b"\0\0\0\1" * 70 + b"\0", r"dimensions of an array in .*bad, got \(1, 1, "),
+        (b"\0\0\x08\4" + b"\xff" * 12 + b"\0" * 4, r"dimensions of an array in .*bad, got \(4294967295, "),
     ],
-    ids=["empty", "magic", "type", "dimensions", "short", "long", "huge"],
+    ids=["empty", "magic", "type", "dimensions", "short", "long", "huge", "many", "vast"],
 )
 def test_broken_idx_is_named(tmp_path, content, message):
     with pytest.raises(ValueError, match=message):

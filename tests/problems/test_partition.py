@@ -117,6 +117,7 @@ def test_same_seed_same_split():
     [
         (lambda: partition.iid(3, 4), "at least 4 examples"),
         (lambda: partition.iid(3, 0), "m >= 1"),
+        (lambda: partition.iid(3, 2, seed=-1), "seed >= 0, got seed = -1"),
         (lambda: partition.dirichlet([0, 1], 3, alpha=1.0), "at least 3 examples"),
         (lambda: partition.dirichlet([0, 1, 1], 1, alpha=0.0), "alpha > 0"),
         (lambda: partition.dirichlet([0, 1, 1], 1, alpha=-1.0), "alpha > 0"),

@@ -52,6 +52,9 @@ def test_libsvm_width_and_labels(tmp_path):
         (b"1 1:1\n-1 5\n", "bad, line 2"),
         (b"one 1:1\n", "bad, line 1"),
         (b"1 0:1\n", "bad, line 1"),
+        (b"1 1:1\n-1 4294967297:1\n", "bad, line 2"),
+        (b"1 1:1\n-1 99999999999999999999:1\n", "bad, line 2"),
+        (b"1 1:" + b"x" * 9000, "bad, line 1: .{,250}again"),
         (b"1 2:1 1:1\n", "bad, line 1"),
         (b"1 1:1\n-1 1:1 3:nan\n", "nan in row 2, column 3"),
         (b"1 1:1 2:inf\n-1 1:1\n", "inf in row 1, column 2"),
@@ -166,3 +169,20 @@ def test_checksums(tmp_path, monkeypatch):
     assert read_libsvm(path, verify=False)[0].shape == (4, 4)
     monkeypatch.setitem(readers.CHECKSUMS, "a9a.bz2", hashlib.sha256(path.read_bytes()).hexdigest())
     assert read_libsvm(path)[0].shape == (4, 4)
+
+
+def test_what_unpacks_to_too_much_is_told(tmp_path, monkeypatch):
+    monkeypatch.setattr(readers, "_UNPACKED", 1000)
+    text = b"1 1:1\n-1 1:2\n" * 2000
+    assert read_libsvm(write(tmp_path, "few.bz2", bz2.compress(text[:988])))[0].shape == (152, 1)
+    for name, content in (("d.gz", gzip.compress(bytes(300_000))), ("d.bz2", bz2.compress(text))):
+        with pytest.raises(ValueError, match=rf"whole \{name[1:]} file at .*unpacks to more than \d+ bytes"):
+            read_libsvm(write(tmp_path, name, content))
+
+
+def test_a_zip_with_a_password_is_told(tmp_path):
+    whole = bytearray(zipped(tmp_path / "q.zip", {"q.csv": "\n".join(qsar_text()[2])}).read_bytes())
+    for mark, place in ((b"PK\3\4", 6), (b"PK\1\2", 8)):
+        whole[whole.index(mark) + place] |= 1  # encrypted
+    with pytest.raises(ValueError, match=r"whole \.zip file at .*encrypted.*again"):
+        read_qsar(write(tmp_path, "p.zip", bytes(whole)))
