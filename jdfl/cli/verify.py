@@ -3,6 +3,7 @@
 import dataclasses
 import warnings
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -96,11 +97,16 @@ def _changed(folder: Path, again: Result) -> list[str]:
     if not file.is_file():
         return []
     told = flags.read_json(file)
-    parts = [told.get(name) for name in ("versions", "settings")]
-    if not all(isinstance(part, dict) and all(isinstance(text, str) for text in part.values()) for part in parts):
-        raise ValueError(f"Expected versions and settings as texts by name in {file}, got others. It is damaged.")
-    versions, settings = again.provenance.differences(Provenance(*parts))
+    before = Provenance(*(_texts(told.get(name), file) for name in ("versions", "settings")))
+    versions, settings = again.provenance.differences(before)
     return versions + settings
+
+
+def _texts(part: Any, file: Path) -> dict[str, str]:
+    """Texts by name; ValueError for anything else."""
+    if not isinstance(part, dict) or not all(isinstance(text, str) for text in part.values()):
+        raise ValueError(f"Expected versions and settings as texts by name in {file}, got others. It is damaged.")
+    return part
 
 
 def _different(before: pd.DataFrame, again: pd.DataFrame) -> str:

@@ -67,9 +67,7 @@ def test_refusals():
 @pytest.mark.parametrize("storage", ["stored", "generated"])
 def test_what_would_not_fit_is_refused_before_anything_is_drawn(storage, monkeypatch):
     monkeypatch.setattr(device_memory, "available", lambda: 2**34)
-    with pytest.raises(
-        ValueError, match=r"2147483647 x 750 examples of .* Use fewer nodes, rows"
-    ):
+    with pytest.raises(ValueError, match=r"2147483647 x 750 examples of .* Use fewer nodes, rows"):
         example1(2**31 - 1, storage=storage)
     with pytest.raises(ValueError, match=r"n >= 1 and <= 2147483647"):
         example1(4, 2**31, storage=storage)
