@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import jdfl
 
 LONGEST = 1500  # characters of a message
-SLOWEST = 20.0  # seconds of one input
+SLOWEST = 60.0  # seconds of one input
 _PACKAGE = str(Path(jdfl.__file__).parent) + os.sep
 _STANDARD = sysconfig.get_path("stdlib") + os.sep
 _WORDS = ("Expected ", "Unknown ", "Could not ")

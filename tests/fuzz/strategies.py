@@ -80,7 +80,8 @@ def configs(draw: st.DrawFn, kind: Any, changed: int = 3, **given: Any) -> Any:
     fields = {field.name: field for field in dataclasses.fields(kind)}
     needed = [name for name, field in fields.items() if field.default is field.default_factory and name not in given]
     types |= {name: Literal[numbers] for name, numbers in LIMITED.items() if name in types}
-    chosen = draw(st.lists(st.sampled_from(sorted(fields)), max_size=changed, unique=True)) if fields else []
+    free = sorted(set(fields) - set(given))
+    chosen = draw(st.lists(st.sampled_from(free), max_size=changed, unique=True)) if free else []
     return kind(**given | {name: draw(values(types[name])) for name in sorted({*needed, *chosen})})
 
 
