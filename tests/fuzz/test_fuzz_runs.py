@@ -58,7 +58,7 @@ def built(problem: Any) -> Problem:
 
 
 @pytest.mark.parametrize("kind", kinds(TYPES["problem"]), ids=lambda kind: kind.kind)
-@sizes(3, 60)
+@sizes(3, 30)
 def test_any_problem(kind, count):
     quick = {"model": "mlp"} if kind is config.NeuralClassification else {}
     fuzz(count, configs(kind, **quick), lambda given: tried(given.build, given))
