@@ -196,7 +196,7 @@ def put_in_place(partial: Path, folder: Path) -> None:
 
 
 def read_run(folder: str | Path) -> Run:
-    """Read a run directory back. FileNotFoundError names what is missing in a folder that is not one, or not yet."""
+    """Read a run directory back. FileNotFoundError names what is missing, ValueError what is damaged."""
     folder = Path(folder)
     missing = [name for name in FILES if not (folder / name).is_file()]
     if "summary.json" in missing and "config.yaml" not in missing:
@@ -205,15 +205,31 @@ def read_run(folder: str | Path) -> Run:
         )
     if missing:
         raise FileNotFoundError(f"Expected a run directory at {folder}, found no {', '.join(missing)} in it.")
-    with np.load(folder / "params.npz", allow_pickle=False) as arrays:
-        params = arrays["params"]
     return Run(
-        (folder / "config.yaml").read_text(encoding="utf-8"),
-        json.loads((folder / "environment.json").read_text(encoding="utf-8")),
-        pd.read_parquet(folder / "metrics.parquet"),
-        params,
-        json.loads((folder / "summary.json").read_text(encoding="utf-8")),
+        _read(folder / "config.yaml", _text),
+        _read(folder / "environment.json", lambda file: json.loads(_text(file))),
+        _read(folder / "metrics.parquet", pd.read_parquet),
+        _read(folder / "params.npz", _params),
+        _read(folder / "summary.json", lambda file: json.loads(_text(file))),
     )
+
+
+def _read(file: Path, read: Callable[[Path], Any]) -> Any:
+    """What is in a file; ValueError that names it where it is damaged."""
+    try:
+        return read(file)
+    except Exception as error:  # every format fails in ways of its own
+        words = " ".join(str(error).split())[:200] or repr(error)
+        raise ValueError(f"Expected a whole file at {file}, got a damaged one: {words}. Make the run again.") from error
+
+
+def _text(file: Path) -> str:
+    return file.read_text(encoding="utf-8")
+
+
+def _params(file: Path) -> np.ndarray:
+    with file.open("rb") as stream, np.load(stream, allow_pickle=False) as arrays:
+        return arrays["params"]
 
 
 def environment() -> dict[str, Any]:

@@ -34,6 +34,7 @@ from jdfl.spending import check_unspent, ledger_of, release_limits
 from jdfl.stopping import StopRule
 
 _WISHES: tuple[Literal["keep"] | Cut | None, ...] = (None, "keep", "time limit", "interrupted", "terminated")
+MOST_CHUNK = 2**20  # rounds between two returns, for whose records the device has room
 MOST_ROUNDS = 2**30  # rounds are counted in int32, and the next record is looked for ahead of them
 
 
@@ -141,7 +142,7 @@ def run(
     over checkpoints, FileNotFoundError where there is no folder for theirs.
     """
     deadline = Deadline(max_seconds)
-    checks.whole(1, chunk=chunk)
+    checks.whole(1, MOST_CHUNK, chunk=chunk)
     for name, limit in (
         ("max_seconds", max_seconds),
         ("checkpoint_minutes", checkpoint_minutes),

@@ -58,7 +58,7 @@ def check_steps(
     """Refuse settings of gradient steps over the protocol that are out of range."""
     checks.positive(decay=decay)
     for milestone in milestones:
-        checks.whole(1, remedy="It is the round from which rates are lower.", milestones=milestone)
+        checks.whole(1, 2**31 - 1, remedy="It is the round from which rates are lower.", milestones=milestone)
     gradients.check(problem)
     if gradients.mechanism is not None:
         raise ValueError(

@@ -1,6 +1,5 @@
 """Networks: who hears whom. The number of nodes is the problem's."""
 
-import zipfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -242,8 +241,9 @@ class EdgeListFile(_Links):
         if path.suffix != ".npz":
             return network.from_edges(_edges(path), m, directed=self.directed, **options)
         try:
-            adjacency = sp.load_npz(path)
-        except (ValueError, OSError, KeyError, zipfile.BadZipFile) as error:
+            with path.open("rb") as file:
+                adjacency = sp.load_npz(file)
+        except Exception as error:  # damaged directories, heads and streams each fail in ways of their own
             raise ValueError(
                 f"Expected a SciPy sparse matrix in {path}: {error}. Save it by scipy.sparse.save_npz."
             ) from error
@@ -261,7 +261,7 @@ def _edges(path: Path) -> list[tuple[int, int]]:
                 u, v = map(int, words)
             except ValueError:
                 raise ValueError(
-                    f"Expected two whole numbers `u v` in {path}, line {number}, got {line.strip()!r}."
+                    f"Expected two whole numbers `u v` in {path}, line {number}, got {line.strip()[:80]!r}."
                 ) from None
             edges.append((u, v))
     return edges

@@ -118,6 +118,8 @@ def matcha(base: Graph | Network, budget: float, *, schedule: Schedule = "random
     checks.fraction("It is the share of the matchings that are active in a round.", budget=budget)
     checks.shape((), "It is one number for all matchings.", budget=budget)
     checks.one_of(get_args(Schedule), schedule=schedule)
+    if budget < 1e-9:
+        raise ValueError(f"Expected budget >= 1e-9, got budget = {budget:g}. Its matchings would hardly ever meet.")
     budget = float(budget)
     partner = matchings(base)
     graph, m = graph_of(base), partner.shape[0]

@@ -197,6 +197,7 @@ def random_geometric(
     """
     rng = generator(m, seed, tries)
     checks.positive(radius=radius)
+    radius = min(radius, 1e9)  # all the same beyond the square, and its square is a number
     if spread != 0:
         checks.fraction(spread=spread)
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 from hypothesis import strategies as st
 from PIL import Image
 
@@ -87,6 +88,10 @@ JPEG = npz(
     offsets=np.cumsum([0, *map(len, PARTS)]),
     y=np.array([1, 2], np.uint8),
 )
+
+
+LINKS = io.BytesIO()
+sp.save_npz(LINKS, sp.csr_matrix(np.roll(np.eye(4), 1, axis=1) + np.roll(np.eye(4), -1, axis=1)))
 
 
 def idx_folder(folder: Path, part: str, content: bytes, ending: str = "") -> None:
@@ -168,6 +173,7 @@ KINDS: dict[str, tuple[bytes, Callable[[Path, bytes], Any]]] = {
     ),
     "cifar, in tar": (binary(BATCH), lambda at, content: read_cifar10(one(at, "c.tar", cifar_member(content)))),
     "cifar, jpeg": (JPEG, lambda at, content: (jpeg_folder(at, content), read_cifar10(at, verify=False))),
+    "links.npz": (LINKS.getvalue(), lambda at, content: EdgeListFile(path=str(one(at, "l.npz", content))).build(4)),
     "links": (
         b"0 1\n1 2  # c\n\n2,3\n3 0\n",
         lambda at, content: EdgeListFile(path=str(one(at, "l", content))).build(4),

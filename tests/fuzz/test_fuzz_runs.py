@@ -23,7 +23,7 @@ PROBLEMS = (TINY, config.Example1(m=1, n=1, s=1, rows=(1, 1)), config.Classifica
 SIZES: Any = {
     "steps": Literal[-1, 0, 1, 2, 3],
     "every": int,
-    "chunk": Literal[-1, 0, 1, 2, 1000],
+    "chunk": int,
     "seed": int,
     "diverged_above": float,
 }
@@ -35,21 +35,6 @@ NETWORKS = (
     config.Synchronised(every=2),
     config.Star(weights="out-degree"),
 )
-
-
-def left_out(given: Any) -> bool:
-    """What is known to fail in other words."""
-    base = getattr(given, "base", None)
-    return (
-        (isinstance(given, config.RandomGeometric) and given.radius == 1e300)
-        or (isinstance(given, config.Matcha) and given.budget == 1e-320)
-        or any(milestone >= 2**63 for milestone in getattr(given, "milestones", ()))
-        or (base is not None and left_out(base))
-    )
-
-
-def odd_ones(kind: type, **given: Any) -> st.SearchStrategy[Any]:
-    return configs(kind, **given).filter(lambda made: not left_out(made))
 
 
 @functools.cache
@@ -70,7 +55,7 @@ def test_any_network(kind, count):
     def check(given: tuple[int, Any]) -> None:
         tried(lambda: given[1].build(given[0]), given)
 
-    fuzz(count, st.tuples(st.sampled_from([1, 2, M]), odd_ones(kind)), check)
+    fuzz(count, st.tuples(st.sampled_from([1, 2, M]), configs(kind)), check)
 
 
 @pytest.mark.parametrize("kind", kinds(TYPES["algorithm"]), ids=lambda kind: kind.kind)
@@ -81,7 +66,7 @@ def test_any_algorithm_is_checked(kind, count):
     def check(given: Any) -> None:
         tried(lambda: runner.check_run(given.build(), problem, network, 2, 1, None), given)
 
-    fuzz(count, odd_ones(kind), check)
+    fuzz(count, configs(kind), check)
 
 
 @st.composite
@@ -99,7 +84,7 @@ def runs(draw: st.DrawFn) -> RunConfig:
     return RunConfig(
         problem=draw(st.sampled_from(PROBLEMS)),
         network=draw(st.sampled_from(NETWORKS)),
-        algorithm=draw(odd_ones(kind, changed=2)),
+        algorithm=draw(configs(kind, changed=2)),
         **odd,
     )
 
