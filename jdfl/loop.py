@@ -124,9 +124,12 @@ def _stops(stop: StopRule | None, view: View) -> Array:
     return stop(view)
 
 
-def _round(setting: Setting, k: Array, key: Array) -> Round:
-    """A round, its network drawn from a key of its own, and what lasts many rounds in it from the run's."""
-    bits = sum(setting.algorithm.message_bits(setting.problem).values())
+def _round(setting: Setting, k: Array, key: Array, *, prepared: bool = True) -> Round:
+    """A round, its network drawn from a key of its own, and what lasts many rounds in it from the run's.
+
+    Before the algorithm is prepared the size of its messages is not known, and nothing is sent.
+    """
+    bits = sum(setting.algorithm.message_bits(setting.problem).values()) if prepared else 0
     network = in_run(setting.network, jax.random.fold_in(setting.key, _NETWORK), bits)
     return Round(k, key, network.at(k, jax.random.fold_in(key, _NETWORK)), setting.node)
 
@@ -156,7 +159,7 @@ def _clock(setting: Setting, clock: Array | None, round: Round, info: Info) -> A
 def _start(setting: Setting, metrics: tuple[metrics_module.Metric, ...]) -> tuple[Setting, Carry, Record]:
     key = jax.random.fold_in(setting.key, _START)
     k = jnp.int32(0)
-    begin = _round(setting, k, key)
+    begin = _round(setting, k, key, prepared=False)
     algorithm = setting.algorithm.prepare(setting.problem, begin)
     state, info = algorithm.init(setting.problem, begin)
     info = nodes.counted(info)

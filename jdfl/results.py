@@ -64,19 +64,27 @@ class Run:
 
 
 def new_run_folder(base: str | Path, label: str) -> Path:
-    """Make an empty folder in `base`, named by the time (UTC) and `label`; two calls never get the same one."""
+    """Make an empty folder in `base`, named by the time (UTC) and `label`; two calls never get the same one.
+
+    OSError where nothing can be written.
+    """
     base = Path(base)
-    base.mkdir(parents=True, exist_ok=True)
     stem = f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{label}"
     number = 1
-    while True:
-        folder = base / (stem if number == 1 else f"{stem}-{number}")
-        try:
-            folder.mkdir()
-        except FileExistsError:
-            number += 1
-        else:
-            return folder
+    try:
+        base.mkdir(parents=True, exist_ok=True)
+        while True:
+            folder = base / (stem if number == 1 else f"{stem}-{number}")
+            try:
+                folder.mkdir()
+            except FileExistsError:
+                number += 1
+            else:
+                return folder
+    except OSError as error:
+        raise OSError(
+            f"Expected a folder for runs that can be written to, got {str(base)!r}: {error}. Name another."
+        ) from error
 
 
 def write_run(

@@ -11,6 +11,7 @@ import pytest
 
 import jdfl
 from jdfl import report
+from jdfl.cli import main
 from jdfl.report import Section, Table
 from jdfl.results import FILES, new_run_folder, read_run, write_run
 from jdfl.summary import spread_text, summary, summary_text
@@ -199,3 +200,14 @@ def test_a_run_that_ends_above_its_start_says_so(result):
     assert "Warning: the objective ended" in summary_text(worse)
     better = summary(replace(result, history=history.assign(objective=[2.0, 1.0])))
     assert better["warnings"] == []
+
+
+@pytest.mark.skipif(not Path("/proc/self").is_dir(), reason="no folder that nobody can write to")
+def test_a_place_that_cannot_be_written_to_is_refused_before_the_run(capsys, tmp_path):
+    started = ["run", "--problem.m", "4", "--network", "ring", "--algorithm", "d-psgd", "--quiet"]
+    (tmp_path / "file").write_text("")
+    for place in ("/proc/jdfl", str(tmp_path / "file"), str(tmp_path / "file" / "runs")):
+        assert main([*started, "--out", place]) == 2
+        said = capsys.readouterr().err.splitlines()[-1]
+        assert said.startswith(f"jdfl: error: Expected a folder for runs that can be written to, got {place!r}: ")
+        assert said.endswith("Name another.")
