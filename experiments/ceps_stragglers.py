@@ -33,7 +33,7 @@ TIMES: dict[str, nw.Times] = {
     "log-normal": nw.LogNormalTime(1.0, 1.0),
     "Pareto": nw.ParetoTime(1.0, 1.5),
 }
-SLOWNESS = nw.ParetoTime(1.0, 1.0)  # half of all nodes at most twice as slow as the fastest, one in ten over ten times
+SLOWNESS = nw.ParetoTime(1.0, 2.0)  # one node in four is twice as slow as the fastest, one in a hundred ten times
 CHOICES = {"all": (1.0, False), "random fifth": (0.2, False), "first fifth": (0.2, True), "first half": (0.5, True)}
 FAULTS: dict[str, Callable[[Any], Any]] = {
     "nothing amiss": lambda net: net,
