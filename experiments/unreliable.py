@@ -12,8 +12,8 @@ Time: gradients take Pareto times, some nodes are slow for good, messages take a
 round waits for all neighbours, or (those whose weights may be any rows) for the first half to respond. The table has
 the same objective at equal simulated seconds.
 
-What refuses a network that changes has no line: `refused` in the table of losses. Those are the methods that build on
-every message before, CHOCO-SGD, DCD-PSGD, DO-ADP, CPGT, EXTRA, NIDS and exact diffusion; FedAvg has no neighbours.
+Methods that refuse such networks have no line and are named below the tables: those that build on every message before,
+and FedAvg, whose clients have no neighbours.
 """
 
 import sys
@@ -191,8 +191,9 @@ def draw(rows: Sequence[Row], found: dict[str, list[pd.DataFrame]], chosen: Opti
     save_figure(fig, chosen.out / f"{NAME}.png")
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    chosen = options(str(__doc__).splitlines()[0], seeds=3, arguments=arguments)
+def main(arguments: Sequence[str] | None = None) -> list[Row]:
+    """All methods, or two on a small problem with `--quick`."""
+    chosen = options("All methods on unreliable networks", seeds=3, arguments=arguments)
     size = SMALL if chosen.quick else FULL
     problem = jdfl.problems.example1(size.m, size.n, size.s, size.rows)
     names = ("CEPS", "SGP") if chosen.quick else tuple(methods(problem, size.s))
@@ -201,12 +202,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     show("Objective of the nodes' own models where messages are lost", rows)
     later = at_seconds(found)
     show("The same at equal simulated time", later)
-    base = nw.erdos_renyi(size.m, 0.5)
-    print("Refuse a network whose messages are lost:", ", ".join(refused(problem, nw.link_loss(base, 0.1))))
-    save([*rows, *later], chosen.out, NAME)
+    lossy = nw.link_loss(nw.erdos_renyi(size.m, 0.5), 0.1)
+    print("Networks whose messages are lost are refused by:", ", ".join(refused(problem, lossy)))
     draw(rows, found, chosen)
-    return 0
+    print("written:", save([*rows, *later], chosen.out, NAME), chosen.out / f"{NAME}.png")
+    return [*rows, *later]
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main(sys.argv[1:])

@@ -11,6 +11,8 @@ Implementing an algorithm
 - W x is `network.mix(round.graph, x)`. What arrives through a codec is `codecs.transmit(...)`, the codec having been
   through its `prepare` in yours; own rows and received ones, `graph.gathered(x)`, are mixed with `graph.self_weight`
   and `network.gather_sum`.
+- A neighbour may be missing in a round: go by `round.graph`, whose weights say what then happens. Nodes that are away
+  for a round are computed as the others, and the runner puts back their rows of the State and counts nothing.
 - Return what the next step needs as State and what a person wants to know as Info: counts, never bits or losses.
 - Gradients from all examples or a few, clipped or noisy, are `jdfl.Gradients`, noise on a node's work of a round is
   `jdfl.Updates`; both say what may be claimed. Count every noisy function of data in Info.releases.

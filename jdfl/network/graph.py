@@ -105,7 +105,11 @@ class Graph:
 
 
 class Network(Protocol):
-    """Gives the graph of every round: fixed, periodic, or drawn anew."""
+    """Gives the graph of every round: fixed, periodic, or drawn anew.
+
+    One with something that lasts for many rounds, such as links that stay bad for a while, has a method `in_run(key,
+    bits)` too: the same network with the key of a run, from which it draws that, and the size of the run's messages.
+    """
 
     @property
     def m(self) -> int:

@@ -1,0 +1,78 @@
+"""What the scripts on unreliable networks read off records, and (slow) what their tables must show."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import jdfl
+from experiments import ceps_stragglers, unreliable
+from experiments.common import row
+
+
+def records(seconds, objective):
+    return pd.DataFrame(
+        {
+            "round": range(len(seconds)),
+            "network_seconds": seconds,
+            "objective": objective,
+            "nodes_objective": objective,
+            "messages": np.arange(len(seconds)) * 7,
+        }
+    )
+
+
+def test_what_is_spent_until_the_objective_has_fallen():
+    history = records([0.0, 2.0, 5.0, 6.0], [10.0, 4.0, 0.9, 0.5])
+    assert ceps_stragglers.until(history, "network_seconds") == 5.0
+    assert ceps_stragglers.until(history, "messages") == 14
+    assert np.isnan(ceps_stragglers.until(history.iloc[:2], "round"))
+
+
+def test_values_at_equal_seconds_are_those_of_the_last_record_before():
+    quick, slow = records([1.0, 2.0, 3.0], [9.0, 8.0, 7.0]), records([4.0, 20.0, 30.0], [9.0, 3.0, 1.0])
+    rows = {(one.case, one.column): one.mean for one in unreliable.at_seconds({"quick": [quick], "slow": [slow]})}
+    assert [rows["quick", f"at {budget} s"] for budget in (0, 1, 3)] == [9.0, 9.0, 7.0]
+    assert [rows["slow", f"at {budget} s"] for budget in (0, 1, 3)] == [9.0, 9.0, 9.0]  # it has just begun
+    assert rows["slow", "s per round"] == 15.0
+
+
+def test_bursts_lose_as_much_as_single_losses():
+    base = jdfl.network.ring(5)
+    net = unreliable.lost(base, "D-PSGD", 0.3, bursts=True)
+    assert float(net.to_bad / (net.to_bad + net.to_good)) == pytest.approx(0.3)
+    assert float(1 / net.to_good) == pytest.approx(unreliable.BURST)
+    assert (net.weights, unreliable.lost(base, "SGP", 0.3, bursts=False).weights) == ("own", "sender")
+    assert unreliable.lost(base, "SGP", 0.0, bursts=False) is base
+
+
+def test_who_refuses_lost_messages_is_found_by_asking():
+    problem = jdfl.problems.example1(6, 20, 3, (8, 12))
+    lossy = jdfl.network.link_loss(jdfl.network.ring(6), 0.1)
+    found = set(unreliable.refused(problem, lossy))
+    assert {"choco-sgd", "dcd-psgd", "extra", "nids", "do-adp", "fedavg"} <= found
+    assert not {"ceps", "d-psgd", "dsgt", "iht-d-psgd", "local-only", "matcha"} & found
+
+
+def test_the_verdict_sets_the_first_beside_a_random_few():
+    cells = {"first": (10.0, 40.0), "random": (50.0, 10.0)}
+    rows = [
+        row(f"Pareto, {how} fifth", column, None, [value])
+        for how, values in cells.items()
+        for column, value in zip(("seconds", "messages"), values)
+    ]
+    assert ceps_stragglers.verdict(rows) == ["Pareto times: 5.0x sooner than a random fifth, with 4.0x the messages"]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("script", [ceps_stragglers, unreliable], ids=lambda script: script.NAME)
+def test_small_versions_write_rows_and_a_figure(script, tmp_path):
+    rows = script.main(["--quick", "--seeds", "1", "--out", str(tmp_path)])
+    written = json.loads((tmp_path / f"{script.NAME}.json").read_text())
+    assert len(written) == len(rows)
+    assert (tmp_path / f"{script.NAME}.png").stat().st_size > 10_000
+    made = json.loads((tmp_path / f"{script.NAME}.provenance.json").read_text())
+    assert len(made["runs"]) > 3
+    assert made["versions"]["jdfl"] == jdfl.__version__
