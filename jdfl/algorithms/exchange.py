@@ -58,10 +58,13 @@ def exchange_every(period: int, codec: Codec, x: Array, round: Round) -> Array:
 
 
 def exchange_late(codec: Codec, x: Array, round: Round, past: Past | None) -> tuple[Array, Past | None]:
-    """`exchange` where messages may be late, and what receivers keep of them; None where they are not."""
+    """`exchange` where messages may be late, and what receivers keep of them; None where they are not.
+
+    All messages are coded, since one that nobody asks for in this round may be the answer to a later one.
+    """
     if past is None:
         return exchange(codec, x, round), None
-    z = x if exact(codec, x) else received(codec, x, round, round.graph.out_degree > 0)
+    z = x if exact(codec, x) else received(codec, x, round, jnp.ones((round.m,), jnp.bool_))
     past = past.after(z, round.k)
     return past.mix(round.graph, x, round.k), past
 

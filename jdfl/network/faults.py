@@ -272,6 +272,7 @@ def node_participation(
     one of p in (0, 1] and count from 1 to m is given.
     """
     base_is_network(base)
+    refuse_late(base, "node_participation")
     checks.one_of(get_args(Missing), weights=weights)
     if (p is None) == (count is None):
         raise ValueError(f"Expected either p or count, got p = {p!r} and count = {count!r}. Give one of them.")

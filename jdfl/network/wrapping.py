@@ -49,11 +49,11 @@ def base_is_network(base: Network) -> None:
 
 
 def refuse_late(base: Network, name: str) -> None:
-    """Refuse late messages, for a wrapper `name` with rounds in which a node takes in nothing of what arrives."""
+    """Refuse late messages, for a wrapper `name` with rounds in which nodes send nothing, or take in nothing."""
     if jax.eval_shape(base.at, jnp.int32(0), jax.random.key(0)).late is not None:
         raise ValueError(
             f"Expected a network for {name} whose messages are not late, got base = {called(base)}: there are rounds "
-            "in which nobody takes in what arrives. Use link_loss or node_participation around delays."
+            "in which a node sends nothing, or takes in nothing of what arrives. Use link_loss around delays."
         )
 
 

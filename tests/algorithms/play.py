@@ -10,7 +10,7 @@ import numpy as np
 import jdfl
 from jdfl import loop
 
-M, N, ROUNDS = 7, 12, 25
+M, N, ROUNDS = 7, 12, 100
 
 
 def example(dtype: Any = np.float64, **fields: Any) -> jdfl.problems.LinearRegression:

@@ -15,7 +15,7 @@ from jdfl.algorithms import ceps as module
 from tests.reference.ceps import ceps as reference
 from tests.reference.ceps import one_bit
 
-M, N, S, ROUNDS = 7, 40, 4, 60
+M, N, S, ROUNDS = 7, 40, 4, 100
 
 
 def example(dtype=np.float64) -> jdfl.problems.LinearRegression:
@@ -104,7 +104,7 @@ BASE = jdfl.CEPS(s=S, rate=0.6, periods=(3, 5), codec=jdfl.Dense("float64"))
 
 @pytest.mark.thinned(3, 1)
 @pytest.mark.parametrize("own", ["absent", "sampled", "always"])
-def test_perf_agrees_with_the_paper_loop_over_60_rounds(own):
+def test_perf_agrees_with_the_paper_loop_over_100_rounds(own):
     compare(BASE, own=own)
 
 

@@ -100,7 +100,7 @@ def full(method, share: float = 0.5):
 @every
 def test_the_first_rounds_agree_with_the_loop_of_the_paper(method):
     W = matrix(network().graph)
-    found, lr, start, rounds = full(method), step_length(), np.zeros((M, N)), 40
+    found, lr, start, rounds = full(method), step_length(), np.zeros((M, N)), 100
     if method is jdfl.DSGT:
         x, y = reference.dsgt(gradient, lambda k: W, start, lr, rounds)
         np.testing.assert_allclose(found.y[:rounds], y, rtol=0, atol=1e-9)
@@ -113,10 +113,10 @@ def test_the_first_rounds_agree_with_the_loop_of_the_paper(method):
 def test_gradient_tracking_agrees_with_its_loop_on_links_that_come_and_go():
     with jax.enable_x64(True):
         algorithm = jdfl.DSGT(lr=0.02, codec=jdfl.Dense("float64"))
-        _, states, graphs = play(algorithm, example(), random_links(network(), 0.6), rounds=40)
-        W = [matrix(jax.tree.map(lambda leaf: leaf[k], graphs)) for k in range(40)]  # noqa: B023
+        _, states, graphs = play(algorithm, example(), random_links(network(), 0.6), rounds=100)
+        W = [matrix(jax.tree.map(lambda leaf: leaf[k], graphs)) for k in range(100)]  # noqa: B023
     assert len({round(np.abs(w).sum() + w[0, 1], 9) for w in W}) > 1
-    x, y = reference.dsgt(gradient, W.__getitem__, np.zeros((M, N)), 0.02, 40)
+    x, y = reference.dsgt(gradient, W.__getitem__, np.zeros((M, N)), 0.02, 100)
     np.testing.assert_allclose(states.x, x, rtol=0, atol=1e-9)
     np.testing.assert_allclose(states.y, y, rtol=0, atol=1e-9)
 

@@ -131,6 +131,7 @@ def test_outages_within_outages_and_membership_are_all_away():
         (lambda: nw.outages(TORUS, 0.1, 0.1, weights="all"), r"weights to be one of 'own', 'rescale', 'sender'"),
         (lambda: nw.outages(TORUS.graph, 0.1, 0.1), r"base to be a network"),
         (lambda: nw.outages(nw.delays(TORUS, 2), 0.1, 0.1), r"outages whose messages are not late, got.*delays"),
+        (lambda: nw.node_participation(nw.delays(TORUS, 2), 0.5), r"node_participation whose messages are not late"),
         (lambda: nw.synchronised(nw.delays(TORUS, 2), 3), r"synchronised whose messages are not late"),
         (lambda: nw.membership(TORUS), r"joins or leaves, got neither"),
         (lambda: nw.membership(TORUS, joins=[1, 2]), r"joins of shape \(6\), got \(2,\)"),
