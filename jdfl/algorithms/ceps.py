@@ -300,28 +300,23 @@ class CEPS:
         keys = ops.node_keys(round.key, _CODE, round.node)
         coded_self = mine & self.own_coded
 
+        def sums(own: Any, senders: Array, messages: Any, added: Any) -> Any:
+            return lambda rows: (
+                jnp.where(mine[rows][:, None], own[rows], 0.0) + added(senders[rows], chosen[rows], messages)
+            )
+
         if past is not None:
             assert not isinstance(w, Nonzeros)  # check
             z = transmit(self.codec, keys, w, jnp.ones_like(mine), self.block)
             own, past = z if self.own_coded else w, past.after(z, round.k)
             senders, messages = past.heard(graph, round.k)
-            return (
-                lambda rows: (
-                    jnp.where(mine[rows][:, None], own[rows], 0.0) + gather_sum(senders[rows], chosen[rows], messages)
-                ),
-                past,
-            )
+            return sums(own, senders, messages, gather_sum), past
 
         if self.phi == "sender" and not self.codec.pairwise:  # all neighbours decode the same thing: once per sender
             z = transmit(self.codec, keys, w, (graph.asked(chosen) > 0) | coded_self, self.block)
             own, heard = z if self.own_coded else w, jax.tree.map(graph.gathered, z)
             added: Any = gathered_sum if isinstance(heard, Nonzeros) else gather_sum
-            return (
-                lambda rows: (
-                    jnp.where(mine[rows][:, None], own[rows], 0.0) + added(graph.senders[rows], chosen[rows], heard)
-                ),
-                None,
-            )
+            return sums(own, graph.senders, heard, added), None
 
         assert not isinstance(w, Nonzeros)  # check
         z_own = transmit(self.codec, keys, w, coded_self, self.block) if self.own_coded else w

@@ -114,6 +114,22 @@ def test_others_that_take_late_messages_find_the_minimum(make):
 
 
 @pytest.mark.parametrize(
+    "make",
+    [
+        lambda: jdfl.CEPS(s=2, codec=jdfl.OneBit(d=20), periods=(1, 2), rate=0.7),
+        lambda: jdfl.DPSGD(lr=0.05, codec=jdfl.Sparse(share=0.5)),
+        lambda: jdfl.SGP(lr=0.05),
+    ],
+    ids=["CEPS", "D-PSGD", "SGP"],
+)
+def test_where_nothing_is_late_nothing_changes(make):
+    problem, base = regression(M, 6), nw.circulant(M, [1, 2])
+    plain, never = (jdfl.run(make(), problem, net, steps=12) for net in (base, nw.delays(base, 2, 1e-9)))
+    np.testing.assert_allclose(never.params, plain.params, rtol=1e-5, atol=1e-6)
+    assert never.totals == plain.totals
+
+
+@pytest.mark.parametrize(
     ("call", "message"),
     [
         (lambda: nw.delays(nw.link_loss(RING, 0.1), 2), r"a fixed network whose messages are late.*Put delays inside"),
