@@ -1,0 +1,79 @@
+"""Which tests judge a mutant of which module: one row per module, the quickest tests first.
+
+A row is what pytest is told. Tests that are not in a row do not judge, so that the score is a lower bound. A module
+without a row is judged by all tests of its package.
+"""
+
+_REPORTS = ("tests/privacy/test_ledger_report.py", "tests/privacy/test_schedule_report.py")
+_ACCOUNTING = tuple(f"tests/privacy/test_{name}.py" for name in ("accounting", "sampled", "calibration"))
+_CODECS = tuple(f"tests/codecs/test_{name}.py" for name in ("messages", "codecs", "laws"))
+_CLIPPED = ("tests/algorithms/test_clipped_gradients.py", "tests/algorithms/test_gradients.py")
+
+
+def _with_laws(file: str, rows: str) -> tuple[str, ...]:
+    """The tests of a file in tests/algorithms, then the laws of the contract for the rows so named."""
+    return f"tests/algorithms/{file}.py", "tests/contract/test_contract.py", "-k", f"{file} or {rows}"
+
+
+TABLE: dict[str, tuple[str, ...]] = {
+    "jdfl/privacy/accounting.py": _ACCOUNTING,
+    "jdfl/privacy/analytic.py": ("tests/privacy/test_analytic.py", *_ACCOUNTING),
+    "jdfl/privacy/calibration.py": ("tests/privacy/test_calibration.py", *_REPORTS),
+    "jdfl/privacy/clipping.py": ("tests/privacy/test_clipping.py", *_CLIPPED),
+    "jdfl/privacy/guarantee.py": _REPORTS,
+    "jdfl/privacy/laplace.py": ("tests/privacy/test_schedule.py", *_ACCOUNTING),
+    "jdfl/privacy/ledger.py": _REPORTS,
+    "jdfl/privacy/mechanisms.py": ("tests/privacy/test_mechanisms.py", "tests/privacy/test_schedule.py", *_REPORTS),
+    "jdfl/privacy/relation.py": _REPORTS,
+    "jdfl/privacy/report.py": _REPORTS,
+    "jdfl/privacy/sensitivity.py": ("tests/privacy/test_sensitivity.py",),
+    "jdfl/codecs/base.py": _CODECS,
+    "jdfl/codecs/dense.py": _CODECS,
+    "jdfl/codecs/frame.py": _CODECS,
+    "jdfl/codecs/gpsp.py": ("tests/codecs/test_gpsp.py", "tests/codecs/test_codecs.py"),
+    "jdfl/codecs/low_rank.py": ("tests/codecs/test_compressors.py", *_CODECS),
+    "jdfl/codecs/one_bit.py": ("tests/codecs/test_gpsp.py", *_CODECS),
+    "jdfl/codecs/packing.py": _CODECS,
+    "jdfl/codecs/qsgd.py": ("tests/codecs/test_compressors.py", *_CODECS),
+    "jdfl/codecs/radix.py": ("tests/codecs/test_compressors.py", *_CODECS),
+    "jdfl/codecs/random_k.py": ("tests/codecs/test_compressors.py", *_CODECS),
+    "jdfl/codecs/recovery.py": ("tests/codecs/test_gpsp.py", *_CODECS),
+    "jdfl/codecs/sensing.py": ("tests/codecs/test_sensing.py", "tests/codecs/test_gpsp.py", *_CODECS),
+    "jdfl/codecs/sign.py": ("tests/codecs/test_compressors.py", *_CODECS),
+    "jdfl/codecs/sparse.py": _CODECS,
+    "jdfl/codecs/subsets.py": ("tests/codecs/test_compressors.py", *_CODECS),
+    "jdfl/algorithms/activation.py": _with_laws("test_doadp", "DO-ADP"),
+    "jdfl/algorithms/ceps.py": _with_laws("test_ceps", "CEPS-Perf"),
+    "jdfl/algorithms/choco.py": _with_laws("test_compressed", "CHOCO"),
+    "jdfl/algorithms/clipping.py": _CLIPPED,
+    "jdfl/algorithms/consensus.py": _with_laws("test_push_sum", "consensus"),
+    "jdfl/algorithms/cpgt.py": _with_laws("test_cpgt", "CPGT"),
+    "jdfl/algorithms/dcd.py": _with_laws("test_compressed", "DCD"),
+    "jdfl/algorithms/descent.py": _with_laws("test_family", "D-PSGD"),
+    "jdfl/algorithms/dfedavgm.py": _with_laws("test_family", "DFedAvgM"),
+    "jdfl/algorithms/dfedsam.py": _with_laws("test_family", "DFedSAM"),
+    "jdfl/algorithms/differences.py": _with_laws("test_exact_methods", "EXTRA"),
+    "jdfl/algorithms/doadp.py": _with_laws("test_doadp", "DO-ADP"),
+    "jdfl/algorithms/dp_dda.py": _with_laws("test_dp_dda", "DDA"),
+    "jdfl/algorithms/dpdo.py": _with_laws("test_dpdo", "DPDO"),
+    "jdfl/algorithms/dpps.py": _with_laws("test_push_sum", "SGP"),
+    "jdfl/algorithms/dpsgd.py": _with_laws("test_family", "D-PSGD"),
+    "jdfl/algorithms/dsgt.py": _with_laws("test_exact_methods", "DSGT"),
+    "jdfl/algorithms/exact_diffusion.py": _with_laws("test_exact_methods", "diffusion"),
+    "jdfl/algorithms/exchange.py": _with_laws("test_family", "D-PSGD"),
+    "jdfl/algorithms/extra.py": _with_laws("test_exact_methods", "EXTRA"),
+    "jdfl/algorithms/fedavg.py": _with_laws("test_family", "FedAvg"),
+    "jdfl/algorithms/gradients.py": _CLIPPED,
+    "jdfl/algorithms/iht.py": _with_laws("test_family", "IHT"),
+    "jdfl/algorithms/local_only.py": _with_laws("test_family", "LocalOnly"),
+    "jdfl/algorithms/matcha.py": _with_laws("test_family", "MATCHA"),
+    "jdfl/algorithms/nids.py": _with_laws("test_exact_methods", "NIDS"),
+    "jdfl/algorithms/noisy_messages.py": _with_laws("test_updates", "DFedSAM"),
+    "jdfl/algorithms/partpsp.py": _with_laws("test_partpsp", "PartPSP"),
+    "jdfl/algorithms/pedfl.py": _with_laws("test_family", "PEDFL"),
+    "jdfl/algorithms/push_descent.py": _with_laws("test_push_sum", "SGP"),
+    "jdfl/algorithms/sampling.py": ("tests/algorithms/test_passes.py", *_CLIPPED),
+    "jdfl/algorithms/sgp.py": _with_laws("test_push_sum", "SGP"),
+    "jdfl/algorithms/theorem1.py": ("tests/algorithms/test_doadp.py",),
+    "jdfl/algorithms/updates.py": _with_laws("test_updates", "subsets"),
+}
