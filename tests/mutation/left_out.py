@@ -53,9 +53,11 @@ def _at_the_top(tree: ast.Module) -> Iterator[ast.AST]:
 
 
 def _is_type(value: ast.expr) -> bool:
-    """Whether an expression is a union, or a generic type with its arguments."""
-    if isinstance(value, ast.BinOp):
-        return isinstance(value.op, ast.BitOr)
+    """Whether an expression may be a type: a name, a generic type with its arguments, or a union of them."""
+    if isinstance(value, ast.BinOp) and isinstance(value.op, ast.BitOr):
+        return _is_type(value.left) and _is_type(value.right)
+    if isinstance(value, ast.Name | ast.Attribute) or ast.unparse(value) == "None":
+        return True
     return isinstance(value, ast.Subscript) and isinstance(value.value, ast.Name) and value.value.id[0].isupper()
 
 
