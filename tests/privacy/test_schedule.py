@@ -18,6 +18,7 @@ from jdfl.privacy import (
     epsilon,
     epsilon_pure,
     epsilon_rdp,
+    gaussian_epsilon,
     laplace,
     most_releases,
 )
@@ -212,6 +213,13 @@ def test_a_million_releases_take_no_time():
 
 
 # ---------------------------------------------------------------- the other way round
+
+
+@pytest.mark.parametrize("loss", [0.01, 0.003])
+def test_very_many_small_losses_are_nearly_normal(loss):
+    """By the central limit theorem, with the mean loss loss - 1 + e^-loss; a grid too coarse for them adds more."""
+    mu = math.sqrt(2 * 100_000 * (loss - 1 + math.exp(-loss)))
+    assert epsilon(LaplaceEvent(1 / loss), 100_000, 1e-6) == pytest.approx(gaussian_epsilon(mu, 1e-6), rel=1e-3)
 
 
 def test_the_number_of_releases_is_the_last_that_fits():

@@ -175,6 +175,14 @@ def test_distances_and_the_estimate_by_hand():
     np.testing.assert_allclose(module.published(*one, jnp.bool_(False), **told), [0.5 + 1 + 1, 0 + 3 + 2])
 
 
+def test_other_devices_look_at_more_numbers_together(monkeypatch):
+    x = np.random.default_rng(2).standard_normal((9, 40)).astype(np.float32)
+    monkeypatch.setattr(module.jax, "default_backend", lambda: "gpu")
+    for together in (module._NUMBERS_ELSEWHERE, 100):  # in one piece, and in pieces
+        monkeypatch.setattr(module, "_NUMBERS_ELSEWHERE", together)
+        assert float(module.real(jnp.asarray(x))) == pytest.approx(farthest(x), rel=1e-6)
+
+
 def test_the_tail_of_the_noise_is_bounded():
     for x in (1e-4, 0.1, 3.0, 40.0):
         eta = module._excess(x)
