@@ -55,7 +55,7 @@ class Provenance:
 def provenance(key: Sequence[int], **settings: Any) -> Provenance:
     """Of these settings, whatever they are, and of this process."""
     lines = {path: text for name, value in settings.items() for path, text in _lines(name, value)}
-    made = Provenance(dict(_versions()), {"key": " ".join(map(str, key)), **lines})
+    made = Provenance(_versions(), {"key": " ".join(map(str, key)), **lines})
     for listener in _listeners:
         listener(made.hash)
     return made
@@ -71,19 +71,21 @@ def total(hashes: Iterable[str]) -> str:
     return _hex(" ".join(sorted(set(hashes))).encode())
 
 
-@functools.cache
-def _versions() -> Mapping[str, str]:
+def _versions() -> dict[str, str]:
     """The code and what it stands on."""
-    known = {name: version(name) for name in LIBRARIES}
-    return MappingProxyType(
-        {
-            "jdfl": sys.modules["jdfl"].__version__,
-            "code": _code(),
-            **known,
-            "python": platform.python_version(),
-            "backend": jax.default_backend(),
-        }
-    )
+    return {
+        "jdfl": sys.modules["jdfl"].__version__,
+        "code": _code(),
+        **_libraries(),
+        "python": platform.python_version(),
+        "backend": jax.default_backend(),
+    }
+
+
+@functools.cache
+def _libraries() -> Mapping[str, str]:
+    """The versions of those that are installed."""
+    return MappingProxyType({name: version(name) for name in LIBRARIES})
 
 
 def _differences(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:

@@ -102,8 +102,13 @@ def test_every_setting_has_a_sentence():
 
 def kinds(config: type) -> list[type]:
     """All classes that a configuration may hold, at any depth."""
-    found = [kind for hint in get_type_hints(config).values() for kind in members(hint).values()]
-    return found + [deeper for kind in found for deeper in kinds(kind)]
+    found: list[type] = []
+    left = [config]
+    while left:
+        deeper = [kind for hint in get_type_hints(left.pop()).values() for kind in members(hint).values()]
+        new = [kind for kind in dict.fromkeys(deeper) if kind not in found]
+        found, left = found + new, left + new
+    return found
 
 
 def test_a_run_writes_its_folder_and_shows_its_summary(capsys, tmp_path):

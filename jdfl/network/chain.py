@@ -27,7 +27,9 @@ def levels(a: float, b: float) -> int:
     kept = abs(1 - a - b)
     if kept == 0:
         return 0
-    needed = math.log(_RESOLUTION) / math.log(kept) if kept < 1 else math.inf
+    if kept == 1:
+        return _MOST
+    needed = math.log(_RESOLUTION) / math.log(kept)
     return min(_MOST, max(0, math.ceil(math.log2(max(needed, 1)))))
 
 

@@ -25,6 +25,7 @@ from jdfl.network.links import Missing, between, link_keys, link_uniform, withou
 from jdfl.network.wrapping import INNER, UNBOUND, base_is_network, inside, largest_out_degree, refuse_late, wrapped
 
 _LOST, _ACTIVE, _BURST, _OUTAGE = 6, 7, 9, 10  # purposes of the keys
+_RAREST = 2.0**-30  # probability of a change, one in as many rounds as a run may have
 
 
 @struct.dataclass
@@ -357,6 +358,11 @@ def _check_chain(**named: Any) -> int:
     for name, p in named.items():
         checks.shape((), "It is one number for all.", **{name: p})
         checks.fraction("It is the probability of a change from one round to the next.", **{name: p})
+        if p < _RAREST:
+            raise ValueError(
+                f"Expected {name} >= {_RAREST:g}, got {name} = {p!r}: no run is long enough for such a change. Use "
+                "link_loss or node_participation, whose rounds do not depend on one another."
+            )
     (one, p), (other, q) = named.items()
     if p == 1 and q == 1:
         raise ValueError(f"Expected {one} or {other} below 1, got both 1: states would only take turns. Lower one.")

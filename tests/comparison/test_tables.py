@@ -12,6 +12,7 @@ import jdfl
 from jdfl.comparison import folder, table
 from jdfl.comparison.table import Cell, Grid
 from jdfl.comparison.tuning import Tuned
+from jdfl.provenance import provenance
 
 LABELS = ("d_psgd & co", "50% {noise}", "a|b <i>")
 
@@ -29,7 +30,7 @@ def made(values: dict[str, list[float]], *, endings: dict[str, str] | None = Non
     tuned[next(iter(values))] = Tuned({}, {}, 0, {})
     seeds = tuple(range(max(map(len, values.values()))))
     runs = {
-        label: [SimpleNamespace(ending=(endings or {}).get(label, "steps")) for _ in last]
+        label: [SimpleNamespace(ending=(endings or {}).get(label, "steps"), provenance=provenance([i])) for i in last]
         for label, last in values.items()
     }
     tuning = pd.DataFrame({"label": [LABELS[1]], "lr": [0.1], "mean": [np.inf], "chosen": [True], "edge": [""]})
@@ -125,7 +126,7 @@ def test_figures_have_a_panel_per_amount(three, tmp_path, monkeypatch):
     from jdfl import report
 
     shown = {}
-    monkeypatch.setattr(report, "bands", lambda panels, legend, y, path: shown.update(panels=panels, legend=legend))
+    monkeypatch.setattr(report, "bands", lambda panels, legend, y, path, provenance: shown.update(panels=panels, legend=legend))
     three.figure(tmp_path / "a.png", x=("round", "bytes"), spread="sd")
     assert list(shown["panels"]) == ["rounds", "bytes sent by all nodes"]
     frame = shown["panels"]["rounds"]
