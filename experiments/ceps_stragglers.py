@@ -131,16 +131,21 @@ def draw(histories: dict[tuple[str, str], list[pd.DataFrame]], chosen: Options) 
     save_figure(fig, chosen.out / f"{NAME}.png")
 
 
-def verdict(rows: Sequence[Row]) -> list[str]:
+def sooner(histories: dict[tuple[str, str], list[pd.DataFrame]], name: str, choice: str) -> list[float]:
+    """How many times as long a random fifth takes until the objective has fallen [seeds], by mean nodes' clocks."""
+    pairs = zip(histories[name, "random fifth"], histories[name, choice])
+    return [until(one, "network_seconds") / until(other, "network_seconds") for one, other in pairs]
+
+
+def verdict(histories: dict[tuple[str, str], list[pd.DataFrame]]) -> list[str]:
     """What taking the first that respond is worth, in words, by distribution of times."""
-    cell = {(one.case, one.column): one.mean for one in rows}
     told = []
-    for name in TIMES:
-        first, random = f"{name}, first fifth", f"{name}, random fifth"
-        if (first, "seconds") in cell and (random, "seconds") in cell:
-            sooner = cell[random, "seconds"] / cell[first, "seconds"]
-            more = cell[first, "messages"] / cell[random, "messages"]
-            told.append(f"{name} times: {sooner:.1f}x sooner than a random fifth, with {more:.1f}x the messages")
+    for name in dict.fromkeys(name for name, _ in histories):
+        ratios = sooner(histories, name, "first fifth")
+        told.append(
+            f"{name} times: the first fifth is {min(ratios):.2g} to {max(ratios):.2g} times as fast as a random fifth, "
+            "over seeds"
+        )
     return told
 
 
@@ -149,7 +154,7 @@ def main(arguments: Sequence[str] | None = None) -> list[Row]:
     chosen = options("CEPS with stragglers and faults", seeds=5, arguments=arguments)
     rows, histories = collect(SMALL if chosen.quick else FULL, chosen.seeds, chosen.quick)
     show("CEPS with stragglers and faults (Example 1)", rows)
-    for line in verdict(rows):
+    for line in verdict(histories):
         print(line)
     draw(histories, chosen)
     print("written:", save(rows, chosen.out, NAME), chosen.out / f"{NAME}.png")

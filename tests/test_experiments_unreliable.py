@@ -8,7 +8,6 @@ import pytest
 
 import jdfl
 from experiments import ceps_stragglers, unreliable
-from experiments.common import row
 
 
 def records(seconds, objective):
@@ -55,14 +54,15 @@ def test_who_refuses_lost_messages_is_found_by_asking():
     assert not {"ceps", "d-psgd", "dsgt", "iht-d-psgd", "local-only", "matcha"} & found
 
 
-def test_the_verdict_sets_the_first_beside_a_random_few():
-    cells = {"first": (10.0, 40.0), "random": (50.0, 10.0)}
-    rows = [
-        row(f"Pareto, {how} fifth", column, None, [value])
-        for how, values in cells.items()
-        for column, value in zip(("seconds", "messages"), values)
-    ]
-    assert ceps_stragglers.verdict(rows) == ["Pareto times: 5.0x sooner than a random fifth, with 4.0x the messages"]
+def test_the_verdict_sets_the_first_beside_a_random_few_seed_by_seed():
+    def reaches(seconds):
+        return records([0.0, seconds], [10.0, 0.5])
+
+    histories = {("Pareto", "random fifth"): [reaches(50.0), reaches(9.0)]}
+    histories["Pareto", "first fifth"] = [reaches(10.0), reaches(6.0)]
+    assert ceps_stragglers.sooner(histories, "Pareto", "first fifth") == [5.0, 1.5]
+    (told,) = ceps_stragglers.verdict(histories)
+    assert told.startswith("Pareto times: the first fifth is 1.5 to 5 times as fast as a random fifth")
 
 
 @pytest.mark.slow

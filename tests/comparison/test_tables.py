@@ -126,7 +126,9 @@ def test_figures_have_a_panel_per_amount(three, tmp_path, monkeypatch):
     from jdfl import report
 
     shown = {}
-    monkeypatch.setattr(report, "bands", lambda panels, legend, y, path, provenance: shown.update(panels=panels, legend=legend))
+    monkeypatch.setattr(
+        report, "bands", lambda panels, legend, y, path, provenance: shown.update(panels=panels, legend=legend)
+    )
     three.figure(tmp_path / "a.png", x=("round", "bytes"), spread="sd")
     assert list(shown["panels"]) == ["rounds", "bytes sent by all nodes"]
     frame = shown["panels"]["rounds"]
