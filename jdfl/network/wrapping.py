@@ -22,13 +22,13 @@ def in_run(network: Any, key: Array, bits: int) -> Any:
     own = getattr(network, "in_run", None)
     if own is not None:
         return own(key, bits)
-    return inside(network, key, bits)
+    if not hasattr(network, "base"):
+        return network
+    return replace(network, base=in_run(network.base, key, bits))
 
 
 def inside(network: Any, key: Array, bits: int) -> Any:
-    """The network with the one that it holds as a run has that."""
-    if not hasattr(network, "base"):
-        return network
+    """A network that draws from the key itself, with the one that it holds as a run has that."""
     return replace(network, base=in_run(network.base, jax.random.fold_in(key, INNER), bits))
 
 
