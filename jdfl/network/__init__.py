@@ -1,20 +1,17 @@
 """Networks: who hears whom in a round, with which weights, and the sums over it."""
 
-from jdfl.network.arcs import refuse_synchronised
-from jdfl.network.delays import Delays, Mail, Past, delays, known
-from jdfl.network.families import circulant, complete, d_out, exponential, ring, star, torus
-from jdfl.network.faults import (
-    BurstyLoss,
-    LinkLoss,
+from jdfl.network.absence import (
     Membership,
     NodeParticipation,
     Outages,
-    bursty_loss,
-    link_loss,
     membership,
     node_participation,
     outages,
 )
+from jdfl.network.arcs import refuse_synchronised
+from jdfl.network.delays import Delays, Mail, Past, delays, known
+from jdfl.network.families import circulant, complete, d_out, exponential, ring, star, torus
+from jdfl.network.faults import BurstyLoss, LinkLoss, bursty_loss, link_loss
 from jdfl.network.gossip import (
     NeighbourWeights,
     RandomMatching,

@@ -11,15 +11,34 @@ number that decides a round's state belongs to that round alone. States have the
 """
 
 import math
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jax import Array
 
+from jdfl import checks
 from jdfl.network.links import uniform
 
 _RESOLUTION = 2.0**-25  # of uniform numbers in float32
 _MOST = 28  # levels, of 2^30 rounds that a run may have
+_RAREST = 2.0**-30  # probability of a change, one in as many rounds as a run may have
+
+
+def check(**named: Any) -> int:
+    """Refuse what are no probabilities of a change between two states; returns the levels of `state`: ValueError."""
+    for name, p in named.items():
+        checks.shape((), "It is one number for all.", **{name: p})
+        checks.fraction("It is the probability of a change from one round to the next.", **{name: p})
+        if p < _RAREST:
+            raise ValueError(
+                f"Expected {name} >= {_RAREST:g}, got {name} = {p!r}: no run is long enough for such a change. Use "
+                "link_loss or node_participation, whose rounds do not depend on one another."
+            )
+    (one, p), (other, q) = named.items()
+    if p == 1 and q == 1:
+        raise ValueError(f"Expected {one} or {other} below 1, got both 1: states would only take turns. Lower one.")
+    return levels(float(p), float(q))
 
 
 def levels(a: float, b: float) -> int:

@@ -19,7 +19,7 @@ from jdfl.network.arcs import called
 from jdfl.network.graph import Graph, Late, Network, Static
 from jdfl.network.links import link_keys, uniform, without
 from jdfl.network.sums import gather_sum
-from jdfl.network.wrapping import UNBOUND, largest_out_degree, wrapped
+from jdfl.network.wrapping import Around, lasting, wrapped
 from jdfl.rounding import rounded
 
 _LATE, _ROUNDS = 14, 15  # purposes of the keys
@@ -27,7 +27,7 @@ MOST = 64  # rounds of a bound: nodes keep as many messages
 
 
 @struct.dataclass
-class Delays:
+class Delays(Around):
     """A fixed network whose messages may take some rounds."""
 
     base: Network
@@ -36,11 +36,6 @@ class Delays:
     run: Array | None = None  # what the delays of all rounds are drawn from
     name: str = struct.field(pytree_node=False, default="network")
 
-    @property
-    def m(self) -> int:
-        """The number of nodes."""
-        return self.base.m
-
     def in_run(self, key: Array, bits: int) -> "Delays":
         """With the key of a run, from which the delays of all its messages follow."""
         return replace(self, run=key)
@@ -48,8 +43,7 @@ class Delays:
     def at(self, k: Array, key: Array) -> Graph:
         """The network's graph, with how long its messages take and how old those are that have come."""
         graph = self.base.at(k, key)
-        run = jax.random.key(UNBOUND) if self.run is None else self.run
-        links = link_keys(run, _LATE, graph, directed=True).reshape(-1)
+        links = link_keys(lasting(self.run), _LATE, graph, directed=True).reshape(-1)
 
         def takes(sent: Array) -> Array:
             keys = jax.vmap(jax.random.fold_in, (0, None))(links, sent)
@@ -65,11 +59,6 @@ class Delays:
         age = lax.fori_loop(0, self.bound + 1, older, never)
         come = age <= self.bound
         return replace(graph, late=Late(takes(k), jnp.where(come, age, 0), come, self.bound))
-
-    @property
-    def largest_out_degree(self) -> int:
-        """The most nodes that hear one node in a round."""
-        return largest_out_degree(self.base)
 
 
 @struct.dataclass
@@ -105,7 +94,9 @@ class Past:
 
 def known(graph: Graph) -> Graph:
     """The graph of those of whom a message has come; the others' weight is the receiver's own."""
-    return graph if graph.late is None else without(graph, graph.late.come)
+    if graph.late is None:
+        return graph
+    return replace(without(graph, graph.late.come), senders=graph.senders)  # rows of what is gathered, on any device
 
 
 @struct.dataclass

@@ -13,22 +13,17 @@ from jax import Array
 from jdfl import checks, struct
 from jdfl.network.arcs import called
 from jdfl.network.graph import Graph, Network, sample_neighbours
-from jdfl.network.wrapping import INNER, base_is_network, largest_out_degree, wrapped
+from jdfl.network.wrapping import INNER, Around, base_is_network, wrapped
 
 
 @struct.dataclass
-class PartialCommunication:
+class PartialCommunication(Around):
     """A network of which a node combines a share of its in-neighbours, drawn anew in every round."""
 
     base: Network
     rate: Array  # float32 [] share of the in-neighbours
     include_self: bool = struct.field(pytree_node=False)
     name: str = struct.field(pytree_node=False, default="network")
-
-    @property
-    def m(self) -> int:
-        """The number of nodes."""
-        return self.base.m
 
     def at(self, k: Array, key: Array) -> Graph:
         """The in-neighbours that the nodes ask in this round."""
@@ -50,11 +45,6 @@ class PartialCommunication:
             out_degree=jnp.zeros((self.m,), jnp.int32).at[graph.senders].add(graph.taken(chosen).astype(jnp.int32)),
             lossy=graph.timing is not None and graph.timing.first,  # all respond, not only who is first
         )
-
-    @property
-    def largest_out_degree(self) -> int:
-        """The most nodes that can ask one node in a round."""
-        return largest_out_degree(self.base)
 
 
 def partial_communication(base: Network, rate: Any, *, include_self: bool = True) -> PartialCommunication:

@@ -22,7 +22,7 @@ from jdfl import checks, nodes, ops, struct
 from jdfl.network.arcs import called
 from jdfl.network.graph import Graph, Network, Timing
 from jdfl.network.links import link_keys
-from jdfl.network.wrapping import INNER, UNBOUND, base_is_network, inside, largest_out_degree, wrapped
+from jdfl.network.wrapping import INNER, Around, base_is_network, inside, lasting, wrapped
 
 _COMPUTE, _LATENCY, _SLOW = 11, 12, 13  # purposes of the keys
 
@@ -108,7 +108,7 @@ def _check(how: str, name: str, **values: Any) -> None:
 
 
 @struct.dataclass
-class Timed:
+class Timed(Around):
     """A network whose nodes and messages take time."""
 
     base: Network
@@ -120,11 +120,6 @@ class Timed:
     bits: int = struct.field(pytree_node=False, default=0)  # of a message
     run: Array | None = None  # what nodes' slowness is drawn from
     name: str = struct.field(pytree_node=False, default="network")
-
-    @property
-    def m(self) -> int:
-        """The number of nodes."""
-        return self.base.m
 
     def in_run(self, key: Array, bits: int) -> "Timed":
         """With the key of a run, from which follows who is slow, and the size of its messages."""
@@ -143,13 +138,9 @@ class Timed:
         """By how much every node is slower than the others, in all rounds: [m]."""
         if self.slowness is None:
             return jnp.ones((self.m,), jnp.float32)
-        key = jax.random.key(UNBOUND) if self.run is None else self.run
-        return jax.vmap(self.slowness.draw)(ops.node_keys(key, _SLOW, jnp.arange(self.m, dtype=jnp.int32)))
-
-    @property
-    def largest_out_degree(self) -> int:
-        """The most messages that a node sends in a round."""
-        return largest_out_degree(self.base)
+        return jax.vmap(self.slowness.draw)(
+            ops.node_keys(lasting(self.run), _SLOW, jnp.arange(self.m, dtype=jnp.int32))
+        )
 
 
 def timed(

@@ -11,7 +11,23 @@ from jdfl.network.arcs import called, refuse_synchronised
 from jdfl.network.graph import Network
 
 INNER = 8  # purpose of the key of the network inside
-UNBOUND = 0  # seed of what a network draws for many rounds, outside a run
+_UNBOUND = 0  # seed of what a network draws for many rounds, outside a run
+
+
+class Around:
+    """A network around another."""
+
+    base: Any
+
+    @property
+    def m(self) -> int:
+        """The number of nodes."""
+        return self.base.m
+
+    @property
+    def largest_out_degree(self) -> int:
+        """The most messages that a node sends in a round: as in the network inside, or where it does not say, m - 1."""
+        return getattr(self.base, "largest_out_degree", self.m - 1)
 
 
 def in_run(network: Any, key: Array, bits: int) -> Any:
@@ -32,9 +48,9 @@ def inside(network: Any, key: Array, bits: int) -> Any:
     return replace(network, base=in_run(network.base, jax.random.fold_in(key, INNER), bits))
 
 
-def largest_out_degree(network: Network) -> int:
-    """The network's own figure, or where it has none, all others."""
-    return getattr(network, "largest_out_degree", network.m - 1)
+def lasting(run: Array | None) -> Array:
+    """The key of what lasts for many rounds: the run's, and outside a run a fixed one."""
+    return jax.random.key(_UNBOUND) if run is None else run
 
 
 def base_is_network(base: Network) -> None:
