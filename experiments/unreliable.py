@@ -1,8 +1,9 @@
 """All methods on unreliable networks: against the share of messages that is lost, and against simulated time.
 
-Run `python -m experiments.unreliable [--quick] [--seeds N] [--out DIR]`. Example 1 of the CEPS paper over an
-Erdos-Renyi network, without noise. Steps are half of 1 / L, L being the largest curvature of a node's loss (a tenth for
-momentum), and are not tuned: the methods are compared with themselves, on networks that get worse.
+Run `python -m experiments.unreliable [--quick] [--seeds N] [--out DIR]`. Example 1 of the CEPS paper, with as many rows
+at every node, over one Erdos-Renyi network, without noise; every seed has data and faults of its own. Steps are half of
+1 / L, L being the largest curvature of a node's loss (a tenth for momentum), and are not tuned: the methods are
+compared with themselves, on networks that get worse.
 
 Loss: both ways of a link are lost together, with one probability in every round, or in bursts of ten rounds in the mean
 (Gilbert-Elliott) of the same share. The weight of what is missing goes to the node's own row; with push-sum the sender
@@ -18,7 +19,7 @@ and FedAvg, whose clients have no neighbours.
 
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,7 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 import jdfl
+from experiments.ceps_stragglers import Size
 from experiments.common import Options, Row, options, row, save, save_figure, show
 from experiments.fair_comparison import nodes_objective
 from jdfl import algorithms
@@ -40,18 +42,7 @@ ANY_ROWS = ("CEPS", "CEPS, int8", "IHT-D-PSGD", "D-PSGD", "DFedAvgM", "DFedSAM")
 INT8 = jdfl.Sparse(value="int8", index="enumerative")
 
 
-@dataclass(frozen=True)
-class Size:
-    """How large the problem is, and how long it runs."""
-
-    m: int
-    n: int
-    s: int
-    rows: tuple[int, int]
-    steps: int
-
-
-FULL, SMALL = Size(32, 500, 10, (250, 750), 200), Size(8, 40, 3, (30, 40), 60)
+FULL, SMALL = Size(32, 500, 10, (500, 500), 200), Size(8, 40, 3, (40, 40), 60)
 
 
 def methods(problem: jdfl.problems.Problem, s: int) -> dict[str, Any]:
@@ -85,20 +76,25 @@ def refused(problem: jdfl.problems.Problem, network: Any) -> list[str]:
     return found
 
 
-def lost(base: Any, method: str, share: float, *, bursts: bool) -> Any:
+def base(size: Size) -> Any:
+    """The network on which nothing is amiss."""
+    return nw.erdos_renyi(size.m, 0.5)
+
+
+def lost(whole: Any, method: str, share: float, *, bursts: bool) -> Any:
     """The network that loses a share of all messages."""
     weights = "sender" if method in PUSH else "own"
     if share == 0:
-        return base
+        return whole
     if bursts:
-        return nw.bursty_loss(base, share / (1 - share) / BURST, 1 / BURST, weights=weights)
-    return nw.link_loss(base, share, weights=weights)
+        return nw.bursty_loss(whole, share / (1 - share) / BURST, 1 / BURST, weights=weights)
+    return nw.link_loss(whole, share, weights=weights)
 
 
-def timed(base: Any, *, first: bool) -> Any:
+def timed(whole: Any, *, first: bool) -> Any:
     """The network with times, whole or with the first half that respond."""
     slow = nw.timed(
-        base,
+        whole,
         nw.ParetoTime(1.0, 2.0),
         latency=nw.FixedTime(0.1),
         bandwidth=8e6,
@@ -123,11 +119,9 @@ def losses(size: Size, chosen: Sequence[str], seeds: int) -> list[Row]:
         for share in (0.0, *SHARES):
             for bursts in (False, True) if share else (False,):
                 column = f"{share:.0%} lost" + (", bursts" if bursts else "")
-                ends = []
-                for seed in range(seeds):
-                    base = nw.erdos_renyi(size.m, 0.5, seed=seed)
-                    history = run(size, method, lost(base, method, share, bursts=bursts), seed)
-                    ends.append(float(_numbers(history, "nodes_objective")[-1]))
+                net = lost(base(size), method, share, bursts=bursts)
+                histories = [run(size, method, net, seed) for seed in range(seeds)]
+                ends = [float(_numbers(one, "nodes_objective")[-1]) for one in histories]
                 rows.append(row(method, column, None, ends))
     return rows
 
@@ -138,8 +132,8 @@ def times(size: Size, chosen: Sequence[str], seeds: int) -> dict[str, list[pd.Da
     for method in chosen:
         for first in (False, True) if method in ANY_ROWS else (False,):
             label = f"{method}, first half" if first else method
-            nets = [timed(nw.erdos_renyi(size.m, 0.5, seed=seed), first=first) for seed in range(seeds)]
-            found[label] = [run(size, method, net, seed) for seed, net in enumerate(nets)]
+            net = timed(base(size), first=first)
+            found[label] = [run(size, method, net, seed) for seed in range(seeds)]
     return found
 
 
@@ -202,7 +196,7 @@ def main(arguments: Sequence[str] | None = None) -> list[Row]:
     show("Objective of the nodes' own models where messages are lost", rows)
     later = at_seconds(found)
     show("The same at equal simulated time", later)
-    lossy = nw.link_loss(nw.erdos_renyi(size.m, 0.5), 0.1)
+    lossy = nw.link_loss(base(size), 0.1)
     print("Networks whose messages are lost are refused by:", ", ".join(refused(problem, lossy)))
     draw(rows, found, chosen)
     print("written:", save([*rows, *later], chosen.out, NAME), chosen.out / f"{NAME}.png")

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jdfl import checks, loop
+from jdfl import checks, loop, programs
 from jdfl.base import Algorithm
 from jdfl.clock import Clock
 from jdfl.keys import typed_key
@@ -76,6 +76,7 @@ def sweep(
         batch = len(settings) if _alike(algorithm) or jax.default_backend() != "cpu" else 1
         batch = max(1, min(batch, MOST_NUMBERS // (problem.m * problem.n)))
     checks.whole(1, batch=batch)
+    programs.make_room()
 
     values = {path: jnp.asarray([label[path] for label in labels], problem.dtype) for path in over}
     values |= _plans(settings)

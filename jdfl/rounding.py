@@ -3,6 +3,10 @@
 On a CPU that decides how results are rounded: a product may go into a sum unrounded (a fused multiply-add), and a sum
 over a row is made in one order on its own and in another as part of something larger. What is compiled together differs
 between one device and several, where rows are exchanged in between.
+
+From jax 0.12 on, a loop over numbers fuses the last few, which do not fill a vector, in another way than the others,
+and a product that goes into a sum is rounded differently by its place in the array. Only without fused multiply-adds
+are the bits the same everywhere then: XLA_FLAGS="--xla_cpu_max_isa=AVX", set before JAX computes anything.
 """
 
 from collections.abc import Callable

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jdfl import checks, distributed, guard, loop
+from jdfl import checks, distributed, guard, loop, programs
 from jdfl.base import Algorithm
 from jdfl.checkpoint import Checkpoint
 from jdfl.clock import Alarm, Clock, Deadline, Spent
@@ -25,6 +25,7 @@ from jdfl.network import check_graph
 from jdfl.network.graph import Network
 from jdfl.outcome import Cut, as_chunk, assemble, key_data
 from jdfl.placement import placed
+from jdfl.privacy import LaplaceSchedule
 from jdfl.problems import Problem, check_problem
 from jdfl.progress import Progress
 from jdfl.provenance import provenance
@@ -77,7 +78,15 @@ def check_run(
     if stop is not None:
         stop.check()
     require_memory(algorithm, problem, network, devices)
-    return planned(algorithm, problem, network, steps)
+    algorithm = planned(algorithm, problem, network, steps)
+    if graph.away is not None and isinstance(algorithm.privacy(problem).event, LaplaceSchedule):
+        raise ValueError(
+            f"Expected a network for {type(algorithm).__name__} whose nodes are there in every round, got "
+            f"{getattr(network, 'name', 'a network')}: its noise is meant for the step of the same round, and a node "
+            "that comes back would send an old one with less. Use node_participation, whose silent nodes go on alone, "
+            "or an algorithm with the same noise in every round, such as jdfl.PEDFL."
+        )
+    return algorithm
 
 
 def planned(algorithm: Algorithm, problem: Problem, network: Network, steps: int) -> Algorithm:
@@ -123,9 +132,10 @@ def run(
     what went before is kept. `delta` is as for `account`, and goes with `epsilon` only.
 
     `mesh` spreads the nodes over several devices: a mesh of JAX, a list of devices, or how many. The outcome is the
-    same, on CPUs bit for bit; what the network, metrics and stop rules need of other devices' nodes is all that is
-    exchanged. Metrics and stop rules of your own get all nodes' rows
-    on every device, unless they are marked by `jdfl.nodes.on_every_device`. The result's arrays lie on the host then.
+    same, on CPUs bit for bit (jax 0.12 and later need XLA_FLAGS="--xla_cpu_max_isa=AVX" for it, see `jdfl.rounding`);
+    what the network, metrics and stop rules need of other devices' nodes is all that is exchanged. Metrics and stop
+    rules of your own get all nodes' rows on every device, unless they are marked by `jdfl.nodes.on_every_device`. The
+    result's arrays lie on the host then.
 
     `checkpoint` is a folder for what the run needs to go on, written where it ends, unless it diverged, and about every
     `checkpoint_every` rounds and `checkpoint_minutes` before, at a return from the device, while the run goes on; the
@@ -161,6 +171,7 @@ def run(
     devices = 1 if spread is None else spread.size
     origin = provenance(key_data(typed_key(key)), algorithm=algorithm, problem=problem, network=network)
     algorithm = check_run(algorithm, problem, network, steps, every, stop, devices)
+    programs.make_room()
     chosen = default_metrics(problem) if metrics is None else resolve(metrics, problem)
     guarantee = algorithm.privacy(problem)
     limit = None if epsilon is None else release_limits(algorithm, problem, epsilon=epsilon, delta=delta)

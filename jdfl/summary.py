@@ -45,6 +45,9 @@ def summary(result: Result, *, delta: float | None = None, accounting: Accountin
         },
         "seconds": result.seconds,
         "compile_seconds": result.compile_seconds,
+        "network_seconds": None
+        if result.clock is None
+        else {"mean": float(result.clock.mean()), "last": float(result.clock.max())},
         "provenance": result.provenance.hash,
         "warnings": _warnings(result),
         "privacy": {
@@ -78,6 +81,7 @@ def summary_text(told: Mapping[str, Any]) -> str:
         f"- communication rounds of a node: least {talk['min']}, mean {talk['mean']:.1f}, most {talk['max']}",
         f"- provenance: {told['provenance']}",
         f"- time: {told['seconds']:.2f} s, and {told['compile_seconds']:.2f} s of compilation",
+        *_simulated(told),
         *told["privacy"]["statement"].splitlines(),
     ]
     return "\n".join(lines) + "\n"
@@ -96,6 +100,13 @@ def _warnings(result: Result) -> list[str]:
 def _published(told: Mapping[str, Any]) -> list[str]:
     published = told["bytes_by_the_papers_formula"]
     return [] if published is None else [f"- by the paper's formula, which counts no messages: {published:,.0f}"]
+
+
+def _simulated(told: Mapping[str, Any]) -> list[str]:
+    clock = told["network_seconds"]
+    if clock is None:
+        return []
+    return [f"- simulated time until a node was done: mean {clock['mean']:,.6g} s, last {clock['last']:,.6g} s"]
 
 
 def spread_text(told: Sequence[Mapping[str, Any]]) -> str:

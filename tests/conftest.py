@@ -7,7 +7,12 @@ from pathlib import Path
 import hypothesis
 import jax
 import pytest
+from packaging.version import Version
 
+from jdfl import programs
+
+if Version(jax.__version__) >= Version("0.12"):  # or bits depend on places, see jdfl.rounding
+    os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} --xla_cpu_max_isa=AVX".strip()
 jax.config.update("jax_numpy_rank_promotion", "raise")
 jax.config.update("jax_numpy_dtype_promotion", "strict")
 jax.config.update("jax_num_cpu_devices", 8)  # for tests of several devices; the others use the first
@@ -60,18 +65,12 @@ _MOST_PROGRAMS, _MOST_MAPS = 600, 15_000  # Linux gives a process 65,530 maps of
 _kept_since = 0
 
 
-def _maps() -> int:
-    """How many pieces of memory this process has mapped; 0 where no file says so."""
-    file = Path("/proc/self/maps")
-    return file.read_bytes().count(b"\n") if file.exists() else 0
-
-
 @pytest.fixture(autouse=True)
 def _forget_compiled_programs():
     """Compiled programs are mapped memory, of which a process may have so much only; modules share few of them."""
     yield
     global _kept_since
     new = _compiled - _kept_since
-    if new > _MOST_PROGRAMS or (new and _maps() > _MOST_MAPS):
+    if new > _MOST_PROGRAMS or (new and programs.pieces() > _MOST_MAPS):
         jax.clear_caches()
         _kept_since = _compiled

@@ -117,6 +117,14 @@ def test_a_summary_counts_and_claims_nothing(result):
     assert "epsilon" not in (text + json.dumps(told)).lower()
 
 
+def test_simulated_time_is_told_where_a_network_has_one(result):
+    assert summary(result)["network_seconds"] is None
+    assert "simulated" not in summary_text(summary(result))
+    told = summary(replace(result, clock=np.array([1.0, 2.0, 3.0, 1234.0])))
+    assert told["network_seconds"] == {"mean": 310.0, "last": 1234.0}
+    assert "simulated time until a node was done: mean 310 s, last 1,234 s" in summary_text(told)
+
+
 def test_several_runs_have_a_mean_and_a_spread(result):
     told = [summary(result) | {"rounds": rounds} for rounds in (8, 10)]
     told[1] = told[1] | {"metrics": dict.fromkeys(told[1]["metrics"])}

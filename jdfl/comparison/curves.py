@@ -52,8 +52,8 @@ def metrics_of(curves: pd.DataFrame) -> list[str]:
 
 
 def axes_of(curves: pd.DataFrame) -> list[str]:
-    """What runs can be compared at equal amounts of."""
-    return [name for name in AXES if name in curves]
+    """What runs can be compared at equal amounts of: what all of them count."""
+    return [name for name in AXES if name in curves and not np.isnan(curves[name].to_numpy(float)).any()]
 
 
 def reach(curves: pd.DataFrame, x: str) -> float:

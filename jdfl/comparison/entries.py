@@ -17,7 +17,7 @@ from jdfl.problems import Problem
 from jdfl.runner import check_counters, check_run
 from jdfl.stopping import StopRule
 
-By = Literal["round", "communications", "bytes", "gradients", "examples", "stop"]
+By = Literal["round", "communications", "bytes", "gradients", "examples", "network_seconds", "stop"]
 Values = Mapping[str, Sequence[float]]
 
 GRIDS = {  # by the name of the field; lr in units of 1 / L

@@ -105,8 +105,9 @@ def tune_all(plans: Mapping[str, Plan], bench: Bench) -> tuple[dict[str, Tuned],
     budget = np.inf if by == "stop" else float(min(steps.values()))
     if by not in ("round", "stop"):
         records = pd.concat(_named(trials), ignore_index=True)
-        if by not in records:
-            known = ", ".join(name for name in axes_of(records) if name != "seconds")
+        counted = axes_of(records)
+        if by not in counted:
+            known = ", ".join(name for name in counted if name != "seconds")
             raise ValueError(f"Expected an amount that is counted, got by = {by!r}. Counted here: {known}.")
         budget = reach(records, by) if given is None else given
     found, rows = {}, []

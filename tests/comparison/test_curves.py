@@ -117,3 +117,11 @@ def test_bands_are_numpys(x):
     np.testing.assert_allclose(mine["low"], values.min(axis=0))
     np.testing.assert_allclose(mine["high"], values.max(axis=0))
     assert (band["label"] == "b").sum() == 2
+
+
+def test_amounts_that_some_run_does_not_count_are_no_axis():
+    timed = run("timed", 0, [0, 5], [2.0, 1.0]).assign(network_seconds=[0.0, 1.0])
+    assert "network_seconds" in curves.axes_of(timed)
+    table = pd.concat([timed, run("plain", 0, [0, 5], [2.0, 1.0])], ignore_index=True)
+    assert "network_seconds" not in curves.axes_of(table)
+    assert "bytes" in curves.axes_of(table)

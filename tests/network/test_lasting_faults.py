@@ -152,3 +152,13 @@ def test_names_tell_the_settings():
     assert nw.membership(TORUS, joins=3).name == f"membership(6 join, 0 leave) of {TORUS.name}"
     for net in (nw.bursty_loss(TORUS, 0.1, 0.2), nw.outages(TORUS, 0.1, 0.2), nw.membership(TORUS, joins=3)):
         assert net.largest_out_degree == TORUS.largest_out_degree
+
+
+@pytest.mark.parametrize("name", ["outages", "membership"])
+def test_noise_for_the_step_of_its_round_is_refused_where_nodes_send_older_steps(name):
+    problem, network = regression(6, 4), RULES[name](TORUS, "own")
+    fading = jdfl.DPDO(epsilon=30.0, gradients=jdfl.Gradients(clip=1.0, per="batch"))
+    with pytest.raises(ValueError, match=r"DPDO whose nodes are there in every round.*node_participation"):
+        jdfl.run(fading, problem, network, steps=3)
+    jdfl.run(fading, problem, RULES["participation"](TORUS, "own"), steps=3)
+    jdfl.run(jdfl.DPDO(), problem, network, steps=3)  # nothing is claimed of it
