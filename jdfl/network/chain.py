@@ -15,7 +15,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax import Array
+from jax import Array, lax
 
 from jdfl import checks
 from jdfl.network.links import uniform
@@ -63,23 +63,24 @@ def state(keys: Array, k: Array, a: Array, b: Array, levels: int) -> Array:
         at = jax.vmap(jax.random.fold_in, (0, None))(keys.reshape(-1), time)
         return uniform(at).reshape(keys.shape)
 
-    def after(x: Array, level: int) -> Array:
-        """The probability of 1 from state x, 2^level rounds on."""
-        return share + kept[level] * (x - share)
+    def halved(carry: tuple[Array, Array, Array], at: tuple[Array, Array]) -> tuple[tuple[Array, Array, Array], None]:
+        """The half of the time from `begin` on in which k lies, and the states at its ends."""
+        (begin, left, right), (level, kept) = carry, at
 
-    begin = (k >> levels) << levels
-    left = drawn(begin) < share
-    right = drawn(begin + (1 << levels)) < share
-    for level in reversed(range(levels)):
+        def after(x: Array) -> Array:
+            """The probability of 1 from state x, half of the time on."""
+            return share + kept * (x - share)
+
         middle = begin + (1 << level)
-        x, one, zero = left.astype(jnp.float32), after(jnp.float32(1), level), after(jnp.float32(0), level)
-        to_one = after(x, level) * jnp.where(right, one, 1 - one)
-        to_zero = (1 - after(x, level)) * jnp.where(right, zero, 1 - zero)
+        x, one, zero = left.astype(jnp.float32), after(jnp.float32(1)), after(jnp.float32(0))
+        to_one = after(x) * jnp.where(right, one, 1 - one)
+        to_zero = (1 - after(x)) * jnp.where(right, zero, 1 - zero)
         between = drawn(middle) * (to_one + to_zero) < to_one
         later = k >= middle
-        begin, left, right = (
-            jnp.where(later, middle, begin),
-            jnp.where(later, between, left),
-            jnp.where(later, right, between),
-        )
-    return left
+        begin = jnp.where(later, middle, begin)
+        return (begin, jnp.where(later, between, left), jnp.where(later, right, between)), None
+
+    begin = (k >> levels) << levels
+    ends = begin, drawn(begin) < share, drawn(begin + (1 << levels)) < share
+    half = jnp.arange(levels, dtype=jnp.int32)[::-1], jnp.stack(jnp.broadcast_arrays(*kept))[:levels][::-1]
+    return lax.scan(halved, ends, half)[0][1]
