@@ -1,0 +1,85 @@
+"""In every experiment, every byte of the ledger is one of a message that can be packed."""
+
+from importlib import import_module
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import experiments
+import jdfl
+from jdfl import batch, loop, ops, outcome, runner
+from tests.toy import regression
+
+FOLDER = Path(experiments.__file__).parent
+SCRIPTS = sorted(path.stem for path in FOLDER.glob("*.py") if "def main(" in path.read_text())
+WITHOUT_RUNS = ("gpsp_quality", "lemma2_counterexample", "theorem1_counterexample")  # they compute, and send nothing
+ROWS = 3  # of parameters that are packed as messages
+
+
+def packed(algorithm, m: int, rows: np.ndarray) -> int:
+    """Bytes of a message of an algorithm with a codec, which are the same for all `rows` [b, n] of b nodes."""
+    n = rows.shape[1]
+    sparsity = int(getattr(algorithm, "s", None) or n)
+    codec = algorithm.codec.prepare(jax.random.key(1), jnp.arange(m, dtype=jnp.int32), n, sparsity, rows.dtype)
+    x = ops.top_s(jnp.asarray(rows), sparsity)
+    keys = ops.node_keys(jax.random.key(2), 0, jnp.arange(len(rows), dtype=jnp.int32))
+    payload = jax.jit(type(codec).encode)(codec.rows(jnp.arange(len(rows), dtype=jnp.int32)), keys, x)
+    sizes = {len(codec.pack(jax.tree.map(lambda leaf: leaf[i], payload), n)) for i in range(len(rows))}  # noqa: B023
+    (size,) = sizes
+    return size
+
+
+def check(setting: loop.Setting, params: np.ndarray, result: jdfl.Result) -> None:
+    """The ledger's bits are those of messages as they are packed, times how many were sent."""
+    totals, algorithm = result.totals, setting.algorithm
+    assert set(totals.messages) == set(totals.message_bits)
+    assert totals.bytes == sum(totals.messages[one] * bits for one, bits in totals.message_bits.items()) / 8
+    rows = np.asarray(params)[:ROWS]
+    for channel, bits in totals.message_bits.items():
+        if hasattr(algorithm, "codec"):
+            rows = np.where(np.isfinite(rows), rows, 0).astype(rows.dtype)
+            assert packed(algorithm, setting.problem.m, rows) == -(-bits // 8)
+        elif channel == "sensitivity":  # one number to all
+            assert bits == 8 * np.zeros((), rows.dtype).nbytes
+        else:  # push-sum: the shared parameters of a node and its weight
+            shared = rows[0, : setting.problem.n_shared]
+            assert bits == 8 * np.append(shared, rows.dtype.type(1)).nbytes
+
+
+@pytest.fixture
+def checked(monkeypatch):
+    """How many results had their ledger looked at."""
+    count = [0]
+
+    def assemble(setting, params, *rest):
+        result = outcome.assemble(setting, params, *rest)
+        check(setting, params, result)
+        count[0] += 1
+        return result
+
+    monkeypatch.setattr(runner, "assemble", assemble)
+    monkeypatch.setattr(batch, "assemble", assemble)
+    monkeypatch.setenv("JDFL_CACHE", "0")
+    return count
+
+
+def test_a_wrong_ledger_would_be_seen(checked, monkeypatch):
+    problem, network = regression(4, 20), jdfl.network.ring(4)
+    jdfl.run(jdfl.CEPS(s=3, codec=jdfl.OneBit(d=40)), problem, network, steps=4)
+    jdfl.repeat(jdfl.SGP(lr=0.01), problem, network, keys=[0, 1], steps=3)
+    assert checked == [3]
+    monkeypatch.setattr(jdfl.Sparse, "bits", lambda self, n: 9 + 8 * 3)
+    with pytest.raises(AssertionError):
+        jdfl.run(jdfl.CEPS(s=3, codec=jdfl.Sparse()), problem, network, steps=4)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_the_ledger_is_that_of_packed_messages(name, checked, tmp_path):
+    import_module(f"experiments.{name}").main(["--quick", "--out", str(tmp_path)])
+    assert (checked[0] > 0) == (name not in WITHOUT_RUNS)
