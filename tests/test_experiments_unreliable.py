@@ -30,11 +30,12 @@ def test_what_is_spent_until_the_objective_has_fallen():
 
 
 def test_values_at_equal_seconds_are_those_of_the_last_record_before():
-    quick, slow = records([1.0, 2.0, 3.0], [9.0, 8.0, 7.0]), records([4.0, 20.0, 30.0], [9.0, 3.0, 1.0])
+    quick, slow = records([1.0, 30.0, 31.0], [9.0, 8.0, 7.0]), records([40.0, 200.0, 300.0], [9.0, 3.0, 1.0])
     rows = {(one.case, one.column): one.mean for one in unreliable.at_seconds({"quick": [quick], "slow": [slow]})}
-    assert [rows["quick", f"at {budget} s"] for budget in (0, 1, 3)] == [9.0, 9.0, 7.0]
-    assert [rows["slow", f"at {budget} s"] for budget in (0, 1, 3)] == [9.0, 9.0, 9.0]  # it has just begun
-    assert rows["slow", "s per round"] == 15.0
+    assert unreliable.SECONDS == (30, 100, 300, 1000)
+    assert [rows["quick", f"after {budget} s"] for budget in unreliable.SECONDS] == [8.0, 7.0, 7.0, 7.0]
+    assert [rows["slow", f"after {budget} s"] for budget in unreliable.SECONDS] == [9.0, 9.0, 1.0, 1.0]
+    assert rows["slow", "s per round"] == 150.0
 
 
 def test_bursts_lose_as_much_as_single_losses():
