@@ -99,8 +99,9 @@ def _evaluate(carry: Carry, setting: Setting, metrics: tuple[metrics_module.Metr
 def _record(carry: Carry, setting: Setting, values: dict[str, Array]) -> Record:
     # What is known to be the same for all nodes is not for XLA to add up at compile time, which takes it minutes.
     info, examples = lax.optimization_barrier((carry.counts, setting.algorithm.examples(setting.problem)))
-    counts = {f"sent_{channel}": ops.limbs(count) for channel, count in info.sent.items()}
-    counts |= {name: ops.limbs(getattr(info, name)) for name in ("grads", "releases", "communications")}
+    named = {f"sent_{channel}": count for channel, count in info.sent.items()}
+    named |= {name: getattr(info, name) for name in ("grads", "releases", "communications")}
+    counts = dict(zip(named, ops.limbs(jnp.stack(list(named.values()))).T))
     counts["examples"] = ops.product_limbs(info.grads, examples)
     return Record(carry.rounds, values, counts)
 
