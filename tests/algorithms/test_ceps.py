@@ -198,6 +198,19 @@ def test_own_parameters_through_the_codec():
     np.testing.assert_array_equal(*same)
 
 
+def test_own_parameters_are_coded_where_nobody_else_asks_for_them():
+    edges = [(1, 0), (2, 0), (1, 2), (2, 1), (1, 3)]  # nobody hears node 3
+    problem = jdfl.problems.example1(m=4, n=N, s=S, rows=(12, 20), seed=3)
+    algorithm = SMALL.replace(codec=jdfl.OneBit(d=100), own="always", own_coded=True, periods=(2, 2), rate=1.0)
+    silent, heard = (
+        jdfl.run(algorithm, problem, jdfl.network.from_edges(edges + more, 4, directed=True, connected=False), steps=3)
+        for more in ([], [(0, 3)])
+    )
+    assert silent.communication_rounds[0] == 1
+    assert silent.totals.messages["model"] < heard.totals.messages["model"]
+    np.testing.assert_allclose(silent.params[0], heard.params[0], rtol=1e-5, atol=1e-6)
+
+
 @pytest.mark.slow
 def test_kept_noise_stays_and_literal_noise_is_washed_out():
     """Literal noise leaves w within a few rounds (4); kept noise does not."""

@@ -156,6 +156,14 @@ def test_float64_parameters_arrive_as_float32_ones_do(codec):
     np.testing.assert_allclose(arrived, like, rtol=0, atol=1e-5 * np.abs(x).max())
 
 
+@pytest.mark.parametrize("norm", ["l2", "max"])
+def test_a_vector_whose_norm_is_zero_on_the_wire_has_no_levels(norm):
+    with jax.enable_x64(True):
+        payload = encode(jdfl.QSGD(levels=3, norm=norm), jnp.full((1, N), 1e-60, jnp.float64))
+    assert float(payload.norm[0]) == 0
+    assert not np.asarray(payload.level).any()
+
+
 def test_damaged_quantised_messages_are_refused():
     codec = jdfl.QSGD(levels=3)
     data = codec.pack(first(encode(codec, gaussian(1))), N)
