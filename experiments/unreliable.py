@@ -171,16 +171,17 @@ def draw(rows: Sequence[Row], found: dict[str, list[pd.DataFrame]], chosen: Opti
             values = [here["0% lost"], *(here[f"{share:.0%} lost{end}"] for share in SHARES)]
             style = "--" if bursts else "-"
             label = None if bursts else method
-            left.plot((0.0, *SHARES), values, style, marker=marker, color=colour, label=label)
+            left.plot((0.0, *SHARES), np.divide(values, values[0]), style, marker=marker, color=colour, label=label)
         for end, style in (("", "-"), (", first half", "--")):
             for one in found.get(method + end, ()):
                 right.plot(one["network_seconds"], one["nodes_objective"], style, color=colour, alpha=0.7)
     left.set_xlabel("share of messages lost (dashed: in bursts)")
     right.set_xlabel("simulated seconds of a node (mean); dashed: the first half to respond")
-    left.set_ylabel("objective of the nodes' own models")
+    left.set_ylabel("objective of the nodes' own models, of that with nothing lost")
+    right.set_ylabel("objective of the nodes' own models")
     right.set_xscale("log")
+    right.set_yscale("log")
     for axis in (left, right):
-        axis.set_yscale("log")
         axis.grid(alpha=0.3)
     fig.legend(*left.get_legend_handles_labels(), loc="outside upper center", ncols=6, frameon=False)
     save_figure(fig, chosen.out / f"{NAME}.png")
