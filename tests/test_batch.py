@@ -119,8 +119,10 @@ def test_settings_that_make_no_sense_are_refused(algorithm, options, words):
         (jdfl.DPSGD(lr=0.1), 3),
         (jdfl.DPSGD(lr=0.1, codec=jdfl.Sparse(share=0.5)), 1),
         (jdfl.CEPS(s=3), 1),
+        (jdfl.DOADP(lr=0.1, codec=jdfl.Dense()), 3),
+        (jdfl.DOADP(lr=0.1, codec=jdfl.Dense(), block=2), 1),
     ],
-    ids=["d-psgd", "rows that are coded one by one", "ceps"],
+    ids=["d-psgd", "rows that are coded one by one", "ceps", "do-adp", "do-adp, two nodes at a time"],
 )
 def test_runs_whose_loops_would_wait_for_one_another_go_one_at_a_time(monkeypatch, algorithm, width):
     def noted(*arguments):

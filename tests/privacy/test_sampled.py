@@ -38,7 +38,9 @@ def exact_bound(kind, z, rate, eps):
 
 @pytest.mark.parametrize("delta", [1e-9, 1e-4])
 @pytest.mark.parametrize("rate", [0.1, 0.9])
-@pytest.mark.parametrize(("kind", "z"), [("gaussian", 0.5), ("gaussian", 2.0), ("laplace", 0.5), ("laplace", 2.0)])
+@pytest.mark.parametrize(
+    ("kind", "z"), [("gaussian", 0.2), ("gaussian", 0.5), ("gaussian", 2.0), ("laplace", 0.5), ("laplace", 2.0)]
+)
 def test_one_release_meets_the_bound_and_no_more(kind, z, rate, delta):
     eps = epsilon(EVENTS[kind](z), 1, delta, sampled=subset(rate))
     if eps == 0:

@@ -114,6 +114,15 @@ def test_rdp_is_dp_accounting_s_at_a_better_order(noise):
     assert epsilon(LaplaceSchedule(noise), len(noise), 1e-5) <= found
 
 
+@pytest.mark.parametrize("z", [0.3, 1.0, 2.5, 7.0, 40.0, 150.0])
+def test_the_order_of_rdp_is_the_best_of_all(z):
+    count, delta, orders = 200, 1e-5, 1 + np.geomspace(1e-4, 1e7, 40_001)
+    less, a = orders - 1, 1 / z
+    one = np.logaddexp(np.log(orders) + less * a, np.log(less) - orders * a) - np.log(2 * orders - 1)
+    bounds = count * one / less + np.log(less / orders) - np.log(orders * delta) / less
+    assert _rdp(LaplaceEvent(z), count, delta) == pytest.approx(bounds.min(), rel=1e-6)
+
+
 @pytest.mark.parametrize("later", [0.5, 50.0], ids=["less", "more"])
 def test_releases_are_the_first_ones(later):
     event, alone = LaplaceSchedule((5.0,) * 10 + (later,) * 10), LaplaceEvent(5.0)
