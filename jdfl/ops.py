@@ -165,8 +165,12 @@ def limbs(count: Array) -> Array:
 
 def product_limbs(count: Array, size: Array) -> Array:
     """The exact sum of count * size, both int32 [m] and >= 0, as partial sums [8, 8] (m up to 9 million)."""
-    one, other = ((x[None] >> _places()[:, None]) & 15 for x in (count, size))
-    return nodes.together(jnp.einsum("am,bm->ab", one, other))
+    others = (size[None] >> _places()[:, None]) & 15
+
+    def added(place: Array) -> Array:
+        return jnp.sum(((count >> place) & 15)[None] * others, axis=-1, dtype=jnp.int32)
+
+    return nodes.together(lax.map(added, _places()))
 
 
 def _places() -> Array:

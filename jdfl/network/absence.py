@@ -19,7 +19,7 @@ from jdfl.network import chain
 from jdfl.network.arcs import called
 from jdfl.network.graph import Graph, Network
 from jdfl.network.links import Missing, between
-from jdfl.network.wrapping import INNER, Around, base_is_network, inside, lasting, refuse_late, wrapped
+from jdfl.network.wrapping import INNER, Around, Lasting, base_is_network, lasting, refuse_late, wrapped
 
 _ACTIVE, _OUTAGE = 7, 10  # purposes of the keys
 
@@ -51,7 +51,7 @@ class NodeParticipation(Around):
 
 
 @struct.dataclass
-class Outages(Around):
+class Outages(Lasting):
     """A network whose nodes are down for a while, and come back."""
 
     base: Network
@@ -61,10 +61,6 @@ class Outages(Around):
     weights: Missing = struct.field(pytree_node=False)
     run: Array | None = None  # what nodes' states are drawn from in all rounds
     name: str = struct.field(pytree_node=False, default="network")
-
-    def in_run(self, key: Array, bits: int) -> "Outages":
-        """With the key of a run, from which the states of all its rounds follow."""
-        return replace(inside(self, key, bits), run=key)
 
     def at(self, k: Array, key: Array) -> Graph:
         """The links between nodes that are up; the others are `away`."""

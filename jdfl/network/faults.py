@@ -22,7 +22,7 @@ from jdfl.network import chain
 from jdfl.network.arcs import called
 from jdfl.network.graph import Graph, Network
 from jdfl.network.links import Missing, link_keys, link_uniform, without
-from jdfl.network.wrapping import INNER, Around, base_is_network, inside, lasting, wrapped
+from jdfl.network.wrapping import INNER, Around, Lasting, base_is_network, lasting, wrapped
 
 _LOST, _BURST = 6, 9  # purposes of the keys
 
@@ -45,7 +45,7 @@ class LinkLoss(Around):
 
 
 @struct.dataclass
-class BurstyLoss(Around):
+class BurstyLoss(Lasting):
     """A network whose links are good or bad for a while (Gilbert and Elliott)."""
 
     base: Network
@@ -57,10 +57,6 @@ class BurstyLoss(Around):
     weights: Missing = struct.field(pytree_node=False)
     run: Array | None = None  # what links' states are drawn from in all rounds
     name: str = struct.field(pytree_node=False, default="network")
-
-    def in_run(self, key: Array, bits: int) -> "BurstyLoss":
-        """With the key of a run, from which the states of all its rounds follow."""
-        return replace(inside(self, key, bits), run=key)
 
     def at(self, k: Array, key: Array) -> Graph:
         """What arrives, as a lossy graph: `out_degree` still counts what was lost, since it was sent."""

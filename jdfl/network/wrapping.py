@@ -30,6 +30,14 @@ class Around:
         return getattr(self.base, "largest_out_degree", self.m - 1)
 
 
+class Lasting(Around):
+    """A network around another that draws from the run's key, its field `run`, what lasts for many rounds."""
+
+    def in_run(self, key: Array, bits: int) -> Any:
+        """With the key of a run, from which all of its rounds follow, and the network inside with one of its own."""
+        return replace(inside(self, key, bits), run=key)
+
+
 def in_run(network: Any, key: Array, bits: int) -> Any:
     """The network as a run has it: what belongs to many rounds is drawn from `key`, and a message has so many bits.
 
