@@ -21,7 +21,7 @@ import jdfl
 from benchmarks.common import Row, interleaved, options, ratios, report, row
 from benchmarks.decoding import sparse_rows
 from benchmarks.machine import read_sum
-from jdfl import loop, ops, struct
+from jdfl import loop, ops, stepping, struct
 from jdfl.algorithms import ceps as module
 from jdfl.base import Info, Round
 from jdfl.codecs import gpsp, transmit
@@ -55,7 +55,7 @@ def setup(m: int, n: int) -> Setup:
 
 def whole_run(algorithm: Any, here: Setup, rounds: int, stop: Any = None) -> tuple[Any, Any]:
     """A function that runs the rounds alone: drawing matrices and compiling are done before."""
-    setting = loop.setting(algorithm, here.problem, here.network, stop, jax.random.key(0))
+    setting = stepping.setting(algorithm, here.problem, here.network, stop, jax.random.key(0))
     prepared, carry, _ = loop.start(setting, ())
     setting = replace(setting, algorithm=prepared)
 

@@ -23,7 +23,7 @@ from jax import lax
 
 import jdfl
 from benchmarks.common import Row, options, report, row
-from jdfl import loop
+from jdfl import loop, stepping
 from jdfl.keys import typed_key
 from jdfl.runner import check_run
 
@@ -39,7 +39,7 @@ ALGORITHMS: dict[str, Any] = {
 }
 
 
-def setting(name: str, m: int) -> loop.Setting:
+def setting(name: str, m: int) -> stepping.Setting:
     """An algorithm on least squares over a circulant network."""
     truth = jnp.zeros((PARAMETERS,)).at[:3].set(1.0)
     keys = jax.random.split(jax.random.key(0), m)
@@ -49,7 +49,7 @@ def setting(name: str, m: int) -> loop.Setting:
     weights = "out-degree" if name == "push-sum" else None
     network = jdfl.network.circulant(m, HOPS, weights=weights)
     algorithm = check_run(ALGORITHMS[name], problem, network, 10**6, 1, None)
-    return loop.setting(algorithm, problem, network, None, typed_key(0))
+    return stepping.setting(algorithm, problem, network, None, typed_key(0))
 
 
 def measured(name: str, m: int) -> dict[str, Any]:

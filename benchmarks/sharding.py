@@ -18,7 +18,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 import jdfl
 from benchmarks.common import Row, options, report, row
-from jdfl import loop, nodes, sharding
+from jdfl import loop, nodes, sharding, stepping
 from jdfl.keys import typed_key
 from jdfl.network.graph import Network, mix
 from jdfl.placement import placed
@@ -30,7 +30,7 @@ _BYTES = {"f32": 4, "s32": 4, "u32": 4, "pred": 1, "f64": 8}
 _LINE = re.compile(rf"= (\(?[^=]*?) ({'|'.join(COLLECTIVES)})(?:-start)?\(")
 
 
-def compiled(setting: loop.Setting, mesh: Mesh) -> Any:
+def compiled(setting: stepping.Setting, mesh: Mesh) -> Any:
     """What XLA makes of a chunk of two rounds without metrics."""
     spread, layout = placed(setting, mesh)
     algorithm, carry, _ = loop.start(spread, (), layout)
@@ -63,7 +63,7 @@ def exchanged(network: Network, devices: int, features: int = FEATURES) -> tuple
     """Bytes of one mixing that devices receive, and that they need."""
     m = network.m
     problem = _problem(m, features)
-    setting = loop.setting(jdfl.DPSGD(), problem, network, None, typed_key(0))
+    setting = stepping.setting(jdfl.DPSGD(), problem, network, None, typed_key(0))
     text = compiled(setting, sharding.mesh_of(devices, m))
     graph = network.at(jnp.int32(0), jax.random.key(0))
     senders, mask = np.asarray(graph.senders), np.asarray(graph.mask)

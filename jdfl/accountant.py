@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jdfl import checks, loop
+from jdfl import checks, loop, stepping
 from jdfl.base import Algorithm
 from jdfl.keys import typed_key
 from jdfl.network.graph import Network
@@ -30,7 +30,7 @@ def planned_releases(
     Raises ValueError for what `jdfl.run` refuses.
     """
     algorithm = check_run(algorithm, problem, network, steps, 1, None)
-    setting = loop.setting(algorithm, problem, network, None, typed_key(key))
+    setting = stepping.setting(algorithm, problem, network, None, typed_key(key))
     return np.asarray(loop.releases(setting, jnp.int32(steps)), np.int64)
 
 
@@ -129,7 +129,7 @@ def calibrate(
     if not needed:
         raise ValueError(f"Expected steps in which something is released, got steps = {steps}: no noise is needed.")
     needed = float(np.nextafter(np.float32(needed), np.float32(np.inf)))  # what a float32 run makes of it is no less
-    return loop.with_field(algorithm, f"{place}.multiplier", needed)
+    return stepping.with_field(algorithm, f"{place}.multiplier", needed)
 
 
 def _as_published(algorithm: Any, problem: Problem, epsilon: float) -> Any:
@@ -140,7 +140,7 @@ def _as_published(algorithm: Any, problem: Problem, epsilon: float) -> Any:
             f"Expected an algorithm whose paper says how much noise an epsilon needs, got {type(algorithm).__name__}. "
             "Use accounting='sound'."
         )
-    return loop.with_field(algorithm, f"{noise_place(algorithm)}.multiplier", find(problem, epsilon))
+    return stepping.with_field(algorithm, f"{noise_place(algorithm)}.multiplier", find(problem, epsilon))
 
 
 def noise_place(algorithm: Any) -> str:

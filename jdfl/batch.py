@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jdfl import checks, loop, programs
+from jdfl import checks, loop, programs, stepping
 from jdfl.base import Algorithm
 from jdfl.clock import Clock
 from jdfl.keys import typed_key
@@ -68,7 +68,7 @@ def sweep(
         other = _at(algorithm, point)
         other.check(problem, network)
         made.append(planned(other, problem, network, steps))
-    settings = [loop.setting(one, problem, network, stop, typed_key(seed)) for one in made for seed in keys]
+    settings = [stepping.setting(one, problem, network, stop, typed_key(seed)) for one in made for seed in keys]
     check_counters(network, steps)
     steps, every = int(steps), int(every)
     chosen = default_metrics(problem) if metrics is None else resolve(metrics, problem)
@@ -136,7 +136,7 @@ def _points(algorithm: Algorithm, over: Mapping[str, Sequence[float]]) -> list[d
     return [dict(zip(over, map(float, row))) for row in zip(*over.values())]
 
 
-def _plans(settings: Sequence[loop.Setting]) -> dict[str, Any]:
+def _plans(settings: Sequence[stepping.Setting]) -> dict[str, Any]:
     """What the algorithms planned for themselves, path by path, a row for every lane."""
     found = {}
     for path in getattr(settings[0].algorithm, "planned", ()):
@@ -148,5 +148,5 @@ def _plans(settings: Sequence[loop.Setting]) -> dict[str, Any]:
 
 def _at(algorithm: Algorithm, point: Mapping[str, float]) -> Algorithm:
     for path, value in point.items():
-        algorithm = loop.with_field(algorithm, path, value)
+        algorithm = stepping.with_field(algorithm, path, value)
     return algorithm

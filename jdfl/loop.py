@@ -15,13 +15,12 @@ from jax import Array, lax
 
 from jdfl import guard, nodes, ops, struct
 from jdfl import metrics as metrics_module
-from jdfl.base import Algorithm, Info, Round
-from jdfl.network import Network, advanced, in_run
+from jdfl.base import Algorithm, Info
 from jdfl.problems import Problem
 from jdfl.sharding import Layout
+from jdfl.stepping import ROUND, START, Setting, done_at, drawn, step, with_field
 from jdfl.stopping import StopRule, View
 
-_START, _ROUND, _NETWORK = 1, 2, 3  # purposes of the run's key, and of a round's
 _SECONDS = ("network_seconds", "network_seconds_last")
 
 
@@ -47,39 +46,6 @@ class Record:
     rounds: Array
     metrics: dict[str, Array]
     counts: dict[str, Array]
-
-
-@struct.dataclass
-class Setting:
-    """What a run is about; every array and every float of it is traced, so none of them recompiles."""
-
-    algorithm: Algorithm
-    problem: Problem
-    network: Network
-    stop: StopRule | None
-    key: Array
-    node: Array  # [m] int32 global ids
-    limit: Array | None = None  # [m] int32 releases that every node may make in all
-    largest: Array | None = None  # [] the most that a parameter may be in size
-
-
-def setting(
-    algorithm: Algorithm,
-    problem: Problem,
-    network: Network,
-    stop: StopRule | None,
-    key: Array,
-    limit: Array | None = None,
-    largest: Array | None = None,
-) -> Setting:
-    """A setting without the names of problem and network: they are static, and a name must not recompile."""
-    node = jnp.arange(problem.m, dtype=jnp.int32)
-    return Setting(algorithm, nameless(problem), nameless(network), stop, key, node, limit, largest)
-
-
-def nameless(named: Any) -> Any:
-    """The same value with an empty `name`, where it has one."""
-    return named.replace(name="") if hasattr(named, "name") else named
 
 
 def _evaluate(carry: Carry, setting: Setting, metrics: tuple[metrics_module.Metric, ...]) -> dict[str, Array]:
@@ -125,42 +91,10 @@ def _stops(stop: StopRule | None, view: View) -> Array:
     return stop(view)
 
 
-def _round(setting: Setting, k: Array, key: Array, *, prepared: bool = True) -> Round:
-    """A round, its network drawn from a key of its own, and what lasts many rounds in it from the run's.
-
-    Before the algorithm is prepared the size of its messages is not known, and nothing is sent.
-    """
-    bits = sum(setting.algorithm.message_bits(setting.problem).values()) if prepared else 0
-    network = in_run(setting.network, jax.random.fold_in(setting.key, _NETWORK), bits)
-    return Round(k, key, network.at(k, jax.random.fold_in(key, _NETWORK)), setting.node)
-
-
-def _step(setting: Setting, state: Any, round: Round) -> tuple[Any, Info]:
-    """One round; nodes that are away stay as they are, and did nothing."""
-    new, info = setting.algorithm.step(state, setting.problem, round)
-    info, away = nodes.counted(info), round.graph.away
-    if away is None:
-        return new, info
-
-    def kept(old: Array, new: Array) -> Array:
-        return jnp.where(away.reshape(-1, *[1] * (new.ndim - 1)), old, new) if guard.has_rows(new, round.m) else new
-
-    return jax.tree.map(kept, state, new), jax.tree.map(lambda count: jnp.where(away, 0, count), info)
-
-
-def _clock(setting: Setting, clock: Array | None, round: Round, info: Info) -> Array | None:
-    """When nodes are done with a round [m]."""
-    if clock is None:
-        return None
-    waits = getattr(setting.algorithm, "waits", None)
-    slots = round.graph.mask if waits is None else waits(round)
-    return advanced(round.graph, clock, info.grads, slots & (info.communications > 0)[:, None])
-
-
 def _start(setting: Setting, metrics: tuple[metrics_module.Metric, ...]) -> tuple[Setting, Carry, Record]:
-    key = jax.random.fold_in(setting.key, _START)
+    key = jax.random.fold_in(setting.key, START)
     k = jnp.int32(0)
-    begin = _round(setting, k, key, prepared=False)
+    begin = drawn(setting, k, key, prepared=False)
     algorithm = setting.algorithm.prepare(setting.problem, begin)
     state, info = algorithm.init(setting.problem, begin)
     info = nodes.counted(info)
@@ -179,14 +113,14 @@ def _advance(
 ) -> tuple[Carry, Record]:
     """Up to `records` times `every` rounds, to round `end` at most; a record after each stretch."""
     algorithm, problem, stop = setting.algorithm, setting.problem, setting.stop
-    round_key = jax.random.fold_in(setting.key, _ROUND)
+    round_key = jax.random.fold_in(setting.key, ROUND)
 
     def goes_on(carry: Carry, until: Array) -> Array:
         return (carry.rounds < until) & ~carry.stopped & ~carry.spent & (carry.bad_node == guard.NOWHERE)
 
     def one_round(carry: Carry) -> Carry:
-        round = _round(setting, carry.rounds, jax.random.fold_in(round_key, carry.rounds))
-        state, info = _step(setting, carry.state, round)
+        round = drawn(setting, carry.rounds, jax.random.fold_in(round_key, carry.rounds))
+        state, info = step(setting, carry.state, round)
         w = algorithm.params(state)
         communications = carry.communications + info.communications
         rounds = carry.rounds + 1
@@ -194,7 +128,7 @@ def _advance(
         counts = jax.tree.map(jnp.add, carry.counts, info)
         releases = carry.releases + info.releases
         bad = guard.first_bad(algorithm, state, setting.largest)
-        clock = _clock(setting, carry.clock, round, info)
+        clock = done_at(setting, carry.clock, round, info)
         new = Carry(state, rounds, stopped, bad, carry.spent, counts, communications, releases, clock)
         if setting.limit is None:
             return new
@@ -291,12 +225,6 @@ def lanes(
     return lax.map(one, (keys, values), batch_size=None if batch == 1 else batch)
 
 
-def with_field(algorithm: Any, path: str, value: Any) -> Any:
-    """The algorithm with the field at a dotted path ("codec.gamma") replaced."""
-    name, _, rest = path.partition(".")
-    return algorithm.replace(**{name: with_field(getattr(algorithm, name), rest, value) if rest else value})
-
-
 @jax.jit
 def releases(setting: Setting, steps: Array) -> Array:
     """How many releases every node [m] makes at the start and in `steps` rounds, whatever a stop rule would say.
@@ -304,10 +232,10 @@ def releases(setting: Setting, steps: Array) -> Array:
     What the counts do not depend on, and that is all of the work, is left out by the compiler.
     """
     setting, carry, _ = _start(setting, ())
-    round_key = jax.random.fold_in(setting.key, _ROUND)
+    round_key = jax.random.fold_in(setting.key, ROUND)
 
     def one(k: Array, carry: tuple[Any, Array]) -> tuple[Any, Array]:
-        state, info = _step(setting, carry[0], _round(setting, k, jax.random.fold_in(round_key, k)))
+        state, info = step(setting, carry[0], drawn(setting, k, jax.random.fold_in(round_key, k)))
         return state, carry[1] + info.releases
 
     return ops.in_turn(steps, one, (carry.state, carry.releases))[1]

@@ -11,7 +11,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from jdfl import device_memory, loop
+from jdfl import device_memory, loop, stepping
 from jdfl.base import Algorithm
 from jdfl.keys import typed_key
 from jdfl.network.graph import Network
@@ -52,7 +52,7 @@ def _require_batches(algorithm: Algorithm, problem: Problem, room: int | None) -
 
 def estimate(algorithm: Algorithm, problem: Problem, network: Network) -> dict[str, int]:
     """Bytes of a run by what they are for, in words, found by shapes alone."""
-    setting = loop.setting(algorithm, problem, network, None, typed_key(0))
+    setting = stepping.setting(algorithm, problem, network, None, typed_key(0))
     prepared, carry, _ = jax.eval_shape(loop.start, setting, ())
     one = problem.m * problem.n * np.dtype(problem.dtype).itemsize
     return {

@@ -6,7 +6,7 @@ import jax
 import numpy as np
 from jax import Array
 
-from jdfl import guard, loop
+from jdfl import guard, loop, stepping
 from jdfl.clock import Spent
 from jdfl.network.graph import Network
 from jdfl.privacy import Guarantee
@@ -27,7 +27,7 @@ def as_chunk(record: loop.Record) -> tuple[Any, dict[str, Any], dict[str, Any]]:
 
 
 def assemble(
-    setting: loop.Setting,
+    setting: stepping.Setting,
     params: Array,
     carry: loop.Carry,
     tally: Tally,
@@ -84,7 +84,9 @@ def _privacy_warnings(stop: StopRule | None, ending: Ending) -> tuple[str, ...]:
     return ("the stop rule looks at all nodes' true parameters, which no node knows; they follow from noisy releases",)
 
 
-def _ending(rounds: int, steps: int, carry: loop.Carry, setting: loop.Setting, cut: Cut | None) -> tuple[Ending, str]:
+def _ending(
+    rounds: int, steps: int, carry: loop.Carry, setting: stepping.Setting, cut: Cut | None
+) -> tuple[Ending, str]:
     bad_node, stopped, stop = int(carry.bad_node), bool(carry.stopped), setting.stop
     if bad_node != guard.NOWHERE:
         bad = guard.what_is_bad(carry.state, bad_node, len(setting.node), setting.largest)

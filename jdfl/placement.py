@@ -12,7 +12,7 @@ import numpy as np
 from jax import Array
 from jax.sharding import Mesh
 
-from jdfl import distributed, loop, nodes, sharding, struct
+from jdfl import distributed, loop, nodes, sharding, stepping, struct
 from jdfl.network.graph import Graph, Network, Static
 from jdfl.network.halo import halo
 from jdfl.network.wrapping import in_run
@@ -49,7 +49,7 @@ class Sliced:
         return rows if graph.format == "padded" else replace(rows, whole=replace(graph, synchronised=None))
 
 
-def placed(setting: loop.Setting, mesh: Mesh) -> tuple[loop.Setting, Layout]:
+def placed(setting: stepping.Setting, mesh: Mesh) -> tuple[stepping.Setting, Layout]:
     """The setting with its arrays on a mesh of `sharding.mesh_of`, and the layout for the loop's functions."""
     count, network = setting.problem.m, setting.network
     fixed = False
@@ -78,7 +78,7 @@ def placed(setting: loop.Setting, mesh: Mesh) -> tuple[loop.Setting, Layout]:
     return sharding.spread(begin, wide, mesh), Layout(mesh, count, begin, ready, algorithm, carry)
 
 
-def _started(setting: loop.Setting, rows: Rows, size: int) -> tuple[Any, Any]:
+def _started(setting: stepping.Setting, rows: Rows, size: int) -> tuple[Any, Any]:
     """The shapes of the prepared algorithm and of the carry for `size` nodes."""
 
     def resized(x: Any) -> Any:

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jdfl import checks, distributed, guard, loop, programs
+from jdfl import checks, distributed, guard, loop, programs, stepping
 from jdfl.base import Algorithm
 from jdfl.checkpoint import Checkpoint
 from jdfl.clock import Alarm, Clock, Deadline, Spent
@@ -178,7 +178,7 @@ def run(
     before = Checkpoint.of(resume) if isinstance(resume, Result) else resume
     most = None if limit is None else jnp.asarray(np.minimum(limit, 2**31 - 1), jnp.int32)
     largest = None if diverged_above is None else jnp.asarray(diverged_above, problem.dtype)
-    setting = loop.setting(algorithm, problem, network, stop, typed_key(key), most, largest)
+    setting = stepping.setting(algorithm, problem, network, stop, typed_key(key), most, largest)
     steps, every = int(steps), int(every)
     if before is not None:
         names = [metric.__name__ for metric in chosen]

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import jdfl
-from jdfl import accountant, loop
+from jdfl import accountant, loop, stepping
 from jdfl.privacy import report
 from jdfl.spending import records_of, release_limits
 from tests.toy import FEW, Gossip, network, problem, run
@@ -59,7 +59,7 @@ def test_a_plan_counts_what_a_run_releases(name):
 @pytest.mark.parametrize("name", ["DP-D-PSGD", "DP-CEPS", "FedAvg, half of the clients"])
 def test_a_plan_is_counted_without_the_work(name):
     """Its program neither reads the examples nor multiplies matrices."""
-    setting = loop.setting(ALGORITHMS[name], problem, network, None, jax.random.key(0))
+    setting = stepping.setting(ALGORITHMS[name], problem, network, None, jax.random.key(0))
     compiled = loop.releases.lower(setting, jnp.int32(1000)).compile()
     data = sum(leaf.nbytes for leaf in jax.tree.leaves(problem.data))
     assert compiled.memory_analysis().argument_size_in_bytes < data / 10
@@ -119,8 +119,10 @@ def test_noise_for_a_target_is_enough_and_not_too_much(name):
     assert 0.999 * target < told.epsilon <= target
     assert told.noise_multiplier == np.float32(told.noise_multiplier)  # and a run in float32 has no less of it
     place = accountant.noise_place(algorithm)
-    assert loop.with_field(found, f"{place}.multiplier", 1.0) == loop.with_field(algorithm, f"{place}.multiplier", 1.0)
-    other = jdfl.calibrate(loop.with_field(algorithm, f"{place}.multiplier", 0.01), problem, network,
+    assert stepping.with_field(found, f"{place}.multiplier", 1.0) == stepping.with_field(
+        algorithm, f"{place}.multiplier", 1.0
+    )
+    other = jdfl.calibrate(stepping.with_field(algorithm, f"{place}.multiplier", 0.01), problem, network,
                            steps=STEPS, epsilon=target, key=3)  # fmt: skip
     assert plan(other).noise_multiplier == told.noise_multiplier  # whatever it was before
 

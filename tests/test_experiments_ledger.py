@@ -10,7 +10,7 @@ import pytest
 
 import experiments
 import jdfl
-from jdfl import batch, loop, ops, outcome, runner
+from jdfl import batch, ops, outcome, runner, stepping
 from tests.toy import regression
 
 FOLDER = Path(experiments.__file__).parent
@@ -32,7 +32,7 @@ def packed(algorithm, m: int, rows: np.ndarray) -> int:
     return size
 
 
-def check(setting: loop.Setting, params: np.ndarray, result: jdfl.Result) -> None:
+def check(setting: stepping.Setting, params: np.ndarray, result: jdfl.Result) -> None:
     """The ledger's bits are those of messages as they are packed, times how many were sent."""
     totals, algorithm = result.totals, setting.algorithm
     assert set(totals.messages) == set(totals.message_bits)

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import jdfl
-from jdfl import loop
+from jdfl import loop, stepping
 from jdfl.result import Tally
 from tests.toy import FEW, SLOW, Gossip, M, network, problem, regression, ring, run
 
@@ -21,7 +21,7 @@ def test_names_compile_nothing(compilations):
 
 
 def test_state_is_donated_and_data_is_not_copied():
-    setting = loop.setting(Gossip(), problem, network, None, jax.random.key(0))
+    setting = stepping.setting(Gossip(), problem, network, None, jax.random.key(0))
     algorithm, carry, first = loop.start(setting, ())
     data = {leaf.shape for leaf in jax.tree.leaves(problem.data)}
     assert not data & {leaf.shape for leaf in jax.tree.leaves((algorithm, carry, first))}

@@ -20,7 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jdfl import checks, loop
+from jdfl import checks, stepping
 from jdfl.audit.attack import attack
 from jdfl.audit.canary import Canary, Limit, designed, given, planted
 from jdfl.audit.observe import check_visible, observe, pilot, watched
@@ -86,7 +86,7 @@ def audit(
     checks.whole(1, int(steps), "It is the number of stretches of rounds.", looks=looks)
     check_visible(algorithm, problem, network)
     seed = typed_key(key)
-    setting = loop.nameless(problem), loop.nameless(network)
+    setting = stepping.nameless(problem), stepping.nameless(network)
     public = jax.random.fold_in(seed, _PUBLIC)
     place = jnp.int32(node)
     found = _canary(algorithm, *setting, int(steps), node, canary, guarantee, seed, public)

@@ -11,10 +11,10 @@ import numpy as np
 
 from jdfl import checks
 from jdfl.base import Algorithm
-from jdfl.loop import with_field
 from jdfl.network.graph import Network
 from jdfl.problems import Problem
 from jdfl.runner import check_counters, check_run
+from jdfl.stepping import with_field
 from jdfl.stopping import StopRule
 
 By = Literal["round", "communications", "bytes", "gradients", "examples", "network_seconds", "stop"]

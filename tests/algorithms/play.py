@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import jdfl
-from jdfl import loop
+from jdfl import loop, stepping
 
 M, N, ROUNDS = 7, 12, 100
 
@@ -34,8 +34,8 @@ def matrices(net: Any, key: Any, rounds: int = ROUNDS) -> np.ndarray:
     """The mixing matrices [rounds, m, m] that a run with this key sees, in float64."""
 
     def one(k: Any) -> Any:
-        round_key = jax.random.fold_in(jax.random.fold_in(key, loop._ROUND), k)
-        return jdfl.network.as_dense(net.at(k, jax.random.fold_in(round_key, loop._NETWORK)))
+        round_key = jax.random.fold_in(jax.random.fold_in(key, stepping.ROUND), k)
+        return jdfl.network.as_dense(net.at(k, jax.random.fold_in(round_key, stepping.NETWORK)))
 
     return np.asarray(jax.vmap(one)(jnp.arange(rounds, dtype=jnp.int32))).astype(np.float64)
 
@@ -45,8 +45,8 @@ def _course(setting: Any, rounds: int) -> Any:
     setting, carry, _ = loop._start(setting, ())
 
     def one(state: Any, k: Any) -> Any:
-        key = jax.random.fold_in(jax.random.fold_in(setting.key, loop._ROUND), k)
-        state, info = loop._step(setting, state, loop._round(setting, k, key))
+        key = jax.random.fold_in(jax.random.fold_in(setting.key, stepping.ROUND), k)
+        state, info = stepping.step(setting, state, stepping.drawn(setting, k, key))
         return state, (setting.algorithm.params(state), state, info)
 
     _, (params, states, infos) = jax.lax.scan(one, carry.state, jnp.arange(rounds, dtype=jnp.int32))
@@ -56,4 +56,4 @@ def _course(setting: Any, rounds: int) -> Any:
 def course(algorithm: Any, problem: Any, net: Any, key: Any = None, rounds: int = ROUNDS) -> Any:
     """Parameters [rounds, m, n], the state at the start, all later states and infos, as `jdfl.run` would have them."""
     key = jax.random.key(11) if key is None else key
-    return _course(loop.setting(algorithm, problem, net, None, key), rounds)
+    return _course(stepping.setting(algorithm, problem, net, None, key), rounds)

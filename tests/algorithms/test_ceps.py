@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import jdfl
-from jdfl import loop, ops
+from jdfl import loop, ops, stepping
 from jdfl.algorithms import ceps as module
 from tests.reference.ceps import ceps as reference
 from tests.reference.ceps import one_bit
@@ -32,9 +32,9 @@ def gradient_of(problem):
 @partial(jax.jit, static_argnames=("rounds",))
 def course(algorithm, problem, network, key, rounds: int):
     """Everything random that a run draws, and its parameters [rounds, m, n]."""
-    setting, carry, _ = loop._start(loop.setting(algorithm, problem, network, None, key), ())
+    setting, carry, _ = loop._start(stepping.setting(algorithm, problem, network, None, key), ())
     algorithm = setting.algorithm
-    start_key = jax.random.fold_in(key, loop._START)
+    start_key = jax.random.fold_in(key, stepping.START)
     node = setting.node
 
     def noise(round_key):
@@ -45,7 +45,7 @@ def course(algorithm, problem, network, key, rounds: int):
         return jax.vmap(algorithm.mechanism.add)(keys, zero, algorithm.gradients.sensitivities(problem))
 
     def one(state, k):
-        round_key = jax.random.fold_in(jax.random.fold_in(key, loop._ROUND), k)
+        round_key = jax.random.fold_in(jax.random.fold_in(key, stepping.ROUND), k)
         round = jdfl.Round(k, round_key, network.at(k, round_key), node)
         talks = (k % algorithm.period == 0) & (k > 0)
         _, mine, others = algorithm._sample(talks, round)
@@ -61,9 +61,9 @@ def compare(algorithm, *, own="absent", send=None, tolerance=1e-9):
         problem = example()
         network = jdfl.network.erdos_renyi(M, 0.5, seed=2)
         algorithm = algorithm.replace(own=own)
-        bare = loop.nameless(network)
+        bare = stepping.nameless(network)
         prepared, (w, mine, others, xi, sent), first = course(
-            algorithm, loop.nameless(problem), bare, jax.random.key(11), ROUNDS
+            algorithm, stepping.nameless(problem), bare, jax.random.key(11), ROUNDS
         )
         w, mine, others, xi, first = (np.asarray(part) for part in (w, mine, others, xi, first))
         senders = np.asarray(network.graph.senders)
@@ -245,7 +245,7 @@ def draws(algorithm, network, key, rounds: int):
 
 @pytest.mark.parametrize("own", ["absent", "sampled", "always"])
 def test_every_member_of_the_neighbourhood_is_drawn_equally_often(own):
-    network, rounds = loop.nameless(jdfl.network.circulant(9, [1, 2, 3])), 2000
+    network, rounds = stepping.nameless(jdfl.network.circulant(9, [1, 2, 3])), 2000
     size, mine, others = map(np.asarray, draws(SMALL.replace(own=own, rate=0.5), network, jax.random.key(4), rounds))
     members = 6 if own == "absent" else 7
     assert (size == -(-members // 2)).all()
@@ -261,7 +261,7 @@ def test_every_member_of_the_neighbourhood_is_drawn_equally_often(own):
 
 
 def test_draws_differ_between_rounds_nodes_and_seeds():
-    network = loop.nameless(jdfl.network.complete(9))
+    network = stepping.nameless(jdfl.network.complete(9))
     others = [np.asarray(draws(SMALL.replace(rate=0.5), network, jax.random.key(seed), 40)[2]) for seed in (0, 1)]
     assert len({one.tobytes() for one in others[0]}) == 40  # rounds
     assert len({one.tobytes() for one in others[0].transpose(1, 0, 2)}) == 9  # nodes
@@ -356,7 +356,7 @@ def test_one_shared_matrix_is_all_the_memory_that_coding_takes():
     for m in (8, 32):
         problem, network = jdfl.problems.example1(m=m, n=n, s=S, rows=(5, 8)), jdfl.network.complete(m)
         algorithm = jdfl.CEPS(s=S, codec=jdfl.OneBit(d=d, shared=True), block=4)
-        setting = loop.setting(algorithm, problem, network, None, jax.random.key(0))
+        setting = stepping.setting(algorithm, problem, network, None, jax.random.key(0))
         prepared, carry, _ = loop.start(setting, ())
         stored = sum(leaf.nbytes for leaf in jax.tree.leaves(prepared) if leaf.dtype == np.float32)
         assert stored < 1.1 * matrix

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import jdfl
-from jdfl import loop, ops
+from jdfl import ops, stepping
 from jdfl.algorithms import Theorem1
 from jdfl.algorithms.activation import active
 from jdfl.codecs import transmit
@@ -30,7 +30,7 @@ def drawn(gradients, problem, dtype=np.float64):
     """Every round's examples (features [R, m, n], targets [R, m]) and noise [R, m, n], by the keys of a run."""
 
     def one(k):
-        key = jax.random.fold_in(jax.random.fold_in(KEY, loop._ROUND), k)
+        key = jax.random.fold_in(jax.random.fold_in(KEY, stepping.ROUND), k)
         round = jdfl.Round(k, key, network().graph, jnp.arange(M, dtype=jnp.int32))
         x = jnp.zeros((M, N), dtype)
         exact = replace(gradients, mechanism=None)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import jdfl
-from jdfl import loop, ops
+from jdfl import ops, stepping
 from jdfl.algorithms import gradients as oracle
 from jdfl.algorithms.activation import active, check_activation
 from jdfl.algorithms.dp_dda import DPDDA, amplified_epsilon
@@ -32,7 +32,7 @@ def in_every_round(function) -> np.ndarray:
     """A function of what `course` tells an algorithm about its rounds [rounds, ...]."""
 
     def one(k):
-        key = jax.random.fold_in(jax.random.fold_in(KEY, loop._ROUND), k)
+        key = jax.random.fold_in(jax.random.fold_in(KEY, stepping.ROUND), k)
         return function(jdfl.Round(k, key, GRAPH, NODE))
 
     return np.asarray(jax.jit(jax.vmap(one))(jnp.arange(ROUNDS, dtype=jnp.int32)))
@@ -41,7 +41,7 @@ def in_every_round(function) -> np.ndarray:
 @cache
 def activity() -> np.ndarray:
     """Who is active [rounds, m]."""
-    return in_every_round(lambda round: active(P, jax.random.fold_in(KEY, loop._START), round))
+    return in_every_round(lambda round: active(P, jax.random.fold_in(KEY, stepping.START), round))
 
 
 def noise() -> np.ndarray:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import jdfl
-from jdfl import loop, ops
+from jdfl import ops, stepping
 from jdfl.algorithms.dpdo import DPDO
 from jdfl.runner import planned
 from tests.algorithms.play import ROUNDS, M, N, course, example, gradient_of, matrices, network
@@ -28,7 +28,7 @@ def laplace(purpose, rounds=ROUNDS):
     """What Laplace's mechanism adds in every round of a run, in units of its scale [rounds, m, n]."""
 
     def one(k):
-        key = jax.random.fold_in(jax.random.fold_in(jax.random.key(KEY), loop._ROUND), k)
+        key = jax.random.fold_in(jax.random.fold_in(jax.random.key(KEY), stepping.ROUND), k)
         zero = jnp.zeros((M, N), jnp.float64)
         return jax.vmap(jdfl.Laplace(1.0).add, (0, 0, None))(ops.node_keys(key, purpose, jnp.arange(M)), zero, 1.0)
 

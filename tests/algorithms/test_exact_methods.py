@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import jdfl
-from jdfl import loop
+from jdfl import loop, stepping
 from jdfl.algorithms import differences
 from jdfl.network import as_dense, from_edges, from_scipy, random_links, ring
 from tests.reference import exact as reference
@@ -67,10 +67,10 @@ def course(algorithm, problem, network, key, rounds: int, kind: type):
 
     `kind` is the class of the algorithm: jit may take two dataclasses with fields of like values for the same.
     """
-    setting, carry, _ = loop._start(loop.setting(algorithm, problem, network, None, key), ())
+    setting, carry, _ = loop._start(stepping.setting(algorithm, problem, network, None, key), ())
 
     def one(state, k):
-        round_key = jax.random.fold_in(jax.random.fold_in(key, loop._ROUND), k)
+        round_key = jax.random.fold_in(jax.random.fold_in(key, stepping.ROUND), k)
         graph = network.at(k, round_key)
         state, _ = setting.algorithm.step(state, problem, jdfl.Round(k, round_key, graph, setting.node))
         return state, (state, graph)
@@ -80,7 +80,9 @@ def course(algorithm, problem, network, key, rounds: int, kind: type):
 
 
 def play(algorithm, problem, net, rounds=ROUNDS, key=0):
-    return course(algorithm, loop.nameless(problem), loop.nameless(net), jax.random.key(key), rounds, type(algorithm))
+    return course(
+        algorithm, stepping.nameless(problem), stepping.nameless(net), jax.random.key(key), rounds, type(algorithm)
+    )
 
 
 def step_length(share: float = 0.5) -> float:

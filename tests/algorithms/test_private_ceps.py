@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import jdfl
-from jdfl import loop
+from jdfl import loop, stepping
 from tests.algorithms.play import M, N, example, network
 
 CLIP = 2.0
@@ -28,10 +28,10 @@ def clipped_gradients(problem, w, clip):
 @partial(jax.jit, static_argnames=("steps",))
 def states(algorithm, problem, key, steps: int):
     net = network()
-    setting, carry, _ = loop._start(loop.setting(algorithm, problem, net, None, key), ())
+    setting, carry, _ = loop._start(stepping.setting(algorithm, problem, net, None, key), ())
 
     def one(state, k):
-        round_key = jax.random.fold_in(jax.random.fold_in(key, loop._ROUND), k)
+        round_key = jax.random.fold_in(jax.random.fold_in(key, stepping.ROUND), k)
         round = jdfl.Round(k, round_key, net.graph, setting.node)
         state, _ = setting.algorithm.step(state, problem, round)
         return state, state

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import jdfl
-from jdfl import loop, runner, struct
+from jdfl import runner, stepping, struct
 from jdfl.algorithms import REGISTRY
 from jdfl.network.links import between
 from jdfl.runner import planned
@@ -98,7 +98,7 @@ def play(algorithm, problem, network, node, rounds: int = 13, w=None, consensus_
     """`trace` of the first rounds; arrays of one shape share one compilation."""
     ks = jnp.arange(rounds, dtype=jnp.int32)
     algorithm = planned(algorithm, problem, network, rounds)
-    return trace(algorithm, loop.nameless(problem), loop.nameless(network), node, ks, w, consensus_state)
+    return trace(algorithm, stepping.nameless(problem), stepping.nameless(network), node, ks, w, consensus_state)
 
 
 def test_every_registered_algorithm_has_a_row():
@@ -190,7 +190,7 @@ def test_new_floats_seeds_and_data_compile_nothing(row: Row, compilations):
     value = 1.3 * attrgetter(row.swept)(row.algorithm)
     steps = 5 if hasattr(row.algorithm, "planned") else 4  # what is planned is as long as the run
     before = compilations()
-    new = loop.with_field(row.algorithm, row.swept, value)
+    new = stepping.with_field(row.algorithm, row.swept, value)
     changed = jdfl.run(new, other, network, key=9, steps=steps, chunk=100, **SAME)
     assert compilations() == before
     assert changed.rounds == steps

@@ -1,0 +1,89 @@
+"""What a run is about, and one round of it.
+
+Axes: m nodes.
+"""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from jdfl import guard, nodes, struct
+from jdfl.base import Algorithm, Info, Round
+from jdfl.network import Network, advanced, in_run
+from jdfl.problems import Problem
+from jdfl.stopping import StopRule
+
+START, ROUND, NETWORK = 1, 2, 3  # purposes of the run's key, and of a round's
+
+
+@struct.dataclass
+class Setting:
+    """What a run is about; every array and every float of it is traced, so none of them recompiles."""
+
+    algorithm: Algorithm
+    problem: Problem
+    network: Network
+    stop: StopRule | None
+    key: Array
+    node: Array  # [m] int32 global ids
+    limit: Array | None = None  # [m] int32 releases that every node may make in all
+    largest: Array | None = None  # [] the most that a parameter may be in size
+
+
+def setting(
+    algorithm: Algorithm,
+    problem: Problem,
+    network: Network,
+    stop: StopRule | None,
+    key: Array,
+    limit: Array | None = None,
+    largest: Array | None = None,
+) -> Setting:
+    """A setting without the names of problem and network: they are static, and a name must not recompile."""
+    node = jnp.arange(problem.m, dtype=jnp.int32)
+    return Setting(algorithm, nameless(problem), nameless(network), stop, key, node, limit, largest)
+
+
+def nameless(named: Any) -> Any:
+    """The same value with an empty `name`, where it has one."""
+    return named.replace(name="") if hasattr(named, "name") else named
+
+
+def with_field(algorithm: Any, path: str, value: Any) -> Any:
+    """The algorithm with the field at a dotted path ("codec.gamma") replaced."""
+    name, _, rest = path.partition(".")
+    return algorithm.replace(**{name: with_field(getattr(algorithm, name), rest, value) if rest else value})
+
+
+def drawn(setting: Setting, k: Array, key: Array, *, prepared: bool = True) -> Round:
+    """A round, its network drawn from a key of its own, and what lasts many rounds in it from the run's.
+
+    Before the algorithm is prepared the size of its messages is not known, and nothing is sent.
+    """
+    bits = sum(setting.algorithm.message_bits(setting.problem).values()) if prepared else 0
+    network = in_run(setting.network, jax.random.fold_in(setting.key, NETWORK), bits)
+    return Round(k, key, network.at(k, jax.random.fold_in(key, NETWORK)), setting.node)
+
+
+def step(setting: Setting, state: Any, round: Round) -> tuple[Any, Info]:
+    """One round; nodes that are away stay as they are, and did nothing."""
+    new, info = setting.algorithm.step(state, setting.problem, round)
+    info, away = nodes.counted(info), round.graph.away
+    if away is None:
+        return new, info
+
+    def kept(old: Array, new: Array) -> Array:
+        return jnp.where(away.reshape(-1, *[1] * (new.ndim - 1)), old, new) if guard.has_rows(new, round.m) else new
+
+    return jax.tree.map(kept, state, new), jax.tree.map(lambda count: jnp.where(away, 0, count), info)
+
+
+def done_at(setting: Setting, done: Array | None, round: Round, info: Info) -> Array | None:
+    """When nodes are done with a round [m]."""
+    if done is None:
+        return None
+    waits = getattr(setting.algorithm, "waits", None)
+    slots = round.graph.mask if waits is None else waits(round)
+    return advanced(round.graph, done, info.grads, slots & (info.communications > 0)[:, None])
