@@ -11,6 +11,7 @@ from typing import Any
 
 import jdfl
 from experiments.common import Row, beside, options, row, save, show
+from jdfl.result import Callback
 from jdfl.stopping import StopRule
 
 NAME = "ceps_table3"
@@ -86,9 +87,13 @@ def run_variant(
     every: int = 200,
     network: jdfl.network.Static | None = None,
     stop: StopRule | None = None,
+    callbacks: Sequence[Callback] = (),
     **fields: Any,
 ) -> jdfl.Result:
-    """One cell and seed of the preset, or of the preset with other `fields` or on another network."""
+    """One cell and seed of the preset, or of the preset with other `fields` or on another network.
+
+    Where `callbacks` look on, they are called after every record.
+    """
     return jdfl.run(
         replace(algorithm_of(case, variant), **fields),
         problem,
@@ -96,7 +101,8 @@ def run_variant(
         key=seed,
         steps=200,
         every=every,
-        chunk=200,
+        chunk=every if callbacks else 200,
+        callbacks=callbacks,
         stop=jdfl.consensus_below(tolerance(case, variant), per=10) if stop is None else stop,
         metrics=["objective", "objective_local", "support_recovery"],
     )

@@ -1,13 +1,13 @@
 """The main job in a minute: CEPS, all four variants, on its paper's Example 1 and on a real data set.
 
 Run `python -m experiments.demo [--quick] [--seeds N] [--out DIR]`. Prints a table with the paper's numbers beside ours
-and writes DIR/demo.json, DIR/demo.png and DIR/demo.html. The real data is QSAR oral toxicity where JDFL_DATA names a
-folder that has it, otherwise scikit-learn's breast_cancer, which is always there.
+and writes DIR/demo.json, DIR/demo.png and the page DIR/demo.html. The real data is QSAR oral toxicity where JDFL_DATA
+names a folder that has it, otherwise scikit-learn's breast_cancer, which is always there.
 """
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,10 +16,13 @@ import pandas as pd
 import jdfl
 from experiments.ceps_table3 import CASES, VARIANTS, collect, run_variant, verdict
 from experiments.common import Options, Row, number, options, row, save, show
+from jdfl.comparison.curves import AXES, views
 from jdfl.problems import base_rate, sparse_optimum
-from jdfl.report import Section, Table, figure, page
+from jdfl.report import Chart, Section, Table, charts, figure, page
+from jdfl.watch import Watch
 
 NAME = "demo"
+WATCHED = "NoDP-1BCS"
 
 
 def real_problem(seed: int, quick: bool) -> tuple[jdfl.problems.Problem, int, int]:
@@ -65,11 +68,23 @@ def real_data(seeds: int, quick: bool) -> tuple[list[Row], dict[str, pd.DataFram
     return rows, histories
 
 
-def example1_histories(quick: bool) -> dict[str, pd.DataFrame]:
-    """One seed of every variant, recorded in every round."""
+def example1_histories(quick: bool, folder: Path) -> dict[str, pd.DataFrame]:
+    """One seed of every variant, recorded in every round; what the nodes of one do is kept in the folder."""
     problem = jdfl.problems.example1(m=CASES[0].m, seed=0)
-    variants = VARIANTS[:2] if quick else VARIANTS
-    return {variant: run_variant(CASES[0], variant, 0, problem, every=1).history for variant in variants}
+    found = {}
+    for variant in VARIANTS[:2] if quick else VARIANTS:
+        watching = [Watch(folder, problem)] if variant == WATCHED else []
+        found[variant] = run_variant(CASES[0], variant, 0, problem, every=1, callbacks=watching).history
+    return found
+
+
+def lines(histories: Mapping[str, pd.DataFrame], metrics: Sequence[str], m: int) -> Chart:
+    """One run of every variant, against what a reader chooses."""
+    runs = [run.assign(label=label, seed=0, ending="steps") for label, run in histories.items()]
+    table = pd.concat(runs, ignore_index=True)
+    table["communications"] /= m
+    axes = [name for name in ("round", "communications", "bytes", "gradients") if name in table]
+    return charts.curves(views(table, axes, metrics), AXES, f"{', '.join(metrics)} against {', '.join(axes)}")
 
 
 def html_table(rows: Sequence[Row]) -> Table:
@@ -89,31 +104,65 @@ def html_table(rows: Sequence[Row]) -> Table:
     )
 
 
-def write_page(chosen: Options, example: Sequence[Row], real: Sequence[Row]) -> Path:
-    """DIR/demo.html: tables and figures in one file."""
+def write_page(
+    chosen: Options,
+    example: Sequence[Row],
+    example_runs: Mapping[str, pd.DataFrame],
+    real: Sequence[Row],
+    real_runs: Mapping[str, pd.DataFrame],
+) -> Path:
+    """DIR/demo.html: tables, curves and the network in one file."""
+    nodes, links, split = (pd.read_csv(nodes_of(chosen) / f"{name}.csv") for name in ("nodes", "links", "split"))
+    real_m = real_problem(0, chosen.quick)[0].m
     return page(
         chosen.out / f"{NAME}.html",
         "jdfl: CEPS on Example 1 and on real data",
         [
             Section(
                 "Example 1, paper | ours",
-                "Four variants of CEPS (Sha, Zhou, Kong, Li; Table III, first column). A run ends when the nodes "
-                "agree, by the paper's rule. 'study' is an independent numpy re-implementation. The variants with DP "
-                "use the paper's noise, which does not make them private; no guarantee is claimed.",
-                table=html_table(example),
+                [
+                    "Four variants of CEPS (Sha, Zhou, Kong, Li; Table III, first column). A run ends when the nodes "
+                    "agree, by the paper's rule. 'study' is an independent numpy re-implementation. The variants with "
+                    "DP use the paper's noise, which does not make them private; no guarantee is claimed.",
+                    html_table(example),
+                ],
             ),
-            Section("Example 1, one seed", image=chosen.out / f"{NAME}.png", alt="Metrics against rounds and bytes"),
+            Section(
+                "Example 1, one seed",
+                [
+                    "Choose what to see, and against what it has cost.",
+                    lines(example_runs, ("objective", "objective_local", "support_recovery"), CASES[0].m),
+                ],
+            ),
+            Section(
+                f"The network of {WATCHED}",
+                [
+                    "Nodes are coloured by what they have come to; a small one has combined no messages since the "
+                    "moment before.",
+                    charts.network(nodes, links, f"A network of {CASES[0].m} nodes"),
+                    "Examples of the nodes:",
+                    charts.bars(split["node"].tolist(), {"examples": split["examples"].tolist()}, "node", "examples",
+                                "Examples of every node"),
+                ],
+            ),
             Section(
                 "Real data",
-                "CEPS without noise, 300 rounds. The objective of always predicting the base rate and that of a "
-                "centralised solver with the same number of nonzeros are the lines to be measured against.",
-                table=html_table(real),
-            ),
-            Section(
-                "Real data, one seed", image=chosen.out / f"{NAME}_real.png", alt="Metrics against rounds and bytes"
+                [
+                    "CEPS without noise, 300 rounds. The objective of always predicting the base rate and that of a "
+                    "centralised solver with the same number of nonzeros are the lines to be measured against.",
+                    html_table(real),
+                    lines(real_runs, ("objective", "objective_local", "balanced_accuracy", "consensus"), real_m),
+                ],
             ),
         ],
-    )
+    )  # fmt: skip
+
+
+def nodes_of(chosen: Options) -> Path:
+    """The folder with what nodes do."""
+    folder = chosen.out / f"{NAME}_nodes"
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
 
 
 def main(arguments: Sequence[str] | None = None) -> list[Row]:
@@ -127,10 +176,11 @@ def main(arguments: Sequence[str] | None = None) -> list[Row]:
     real, histories = real_data(1 if chosen.quick else chosen.seeds, chosen.quick)
     show("Real data, 300 rounds", real)
     save([*example, *real], chosen.out, NAME)
-    figure(example1_histories(chosen.quick), chosen.out / f"{NAME}.png")
+    one_seed = example1_histories(chosen.quick, nodes_of(chosen))
+    figure(one_seed, chosen.out / f"{NAME}.png")
     figure(histories, chosen.out / f"{NAME}_real.png")
     print(f"figure:  {(chosen.out / NAME).resolve()}.png")
-    print(f"report:  {write_page(chosen, example, real).resolve()}")
+    print(f"report:  {write_page(chosen, example, one_seed, real, histories).resolve()}")
     return [*example, *real]
 
 

@@ -13,6 +13,7 @@ import numpy as np
 import pandas as pd
 from jax import Array
 
+from jdfl.network import Graph
 from jdfl.ops import from_limbs
 from jdfl.privacy import Guarantee
 from jdfl.provenance import Provenance
@@ -88,7 +89,11 @@ class Snapshot:
     steps: int
     row: dict[str, Any]  # the last record
     rows: list[dict[str, Any]]  # the records since the chunk before; with the first chunk, also of the start
-    params: Callable[[], Array]  # a copy [m, n]; call it during the callback, the state is donated afterwards
+    # A copy of the state, which is donated afterwards: call these during the callback.
+    params: Callable[[], Array]  # [m, n]
+    communications: Callable[[], np.ndarray]  # [m] how often each node has combined messages so far
+    releases: Callable[[], np.ndarray]  # [m] how many noisy functions of its data of each node others may see by now
+    graph: Callable[[], Graph]  # of the last round, with the rows of all nodes
 
 
 Callback = Callable[[Snapshot], None]

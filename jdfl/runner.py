@@ -1,9 +1,8 @@
 """Runs an algorithm: checks, a jitted start, chunks of rounds on the device, totals and words on the host."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -192,6 +191,7 @@ def run(
     warned = () if before is None else before.warnings
     with distributed.watched(), shown as bar, keeper:
         callbacks = [*callbacks, bar] if bar else callbacks
+        whole = setting
         setting, layout = (setting, None) if spread is None else placed(setting, spread)
         algorithm, carry, first = loop.start(setting, chosen, layout)
         setting = setting.replace(algorithm=algorithm)  # pyright: ignore[reportAttributeAccessIssue]
@@ -228,8 +228,8 @@ def run(
                 done, stopped, spent, bad = map(int, jax.device_get(flags))
                 over = bool(stopped or spent) or bad != guard.NOWHERE
                 try:
-                    params = partial(_rows_of, algorithm, carry.state, layout)
-                    _call(callbacks, Snapshot(done, steps, tally.rows[-1], tally.since(seen), params))
+                    views = _views(algorithm, carry, layout, whole, done - 1)
+                    _call(callbacks, Snapshot(done, steps, tally.rows[-1], tally.since(seen), *views))
                     seen = done
                 except KeyboardInterrupt:
                     interruption.asked = "interrupted"
@@ -253,10 +253,20 @@ def _resumed(before: Checkpoint, carry: loop.Carry, layout: Layout | None) -> lo
     return layout.spread(layout.carry, before.carry(layout.whole(layout.carry, carry)))
 
 
-def _rows_of(algorithm: Algorithm, state: Any, layout: Layout | None) -> Array:
-    """A copy of the nodes' parameters [m, n], for the next chunk takes the state's place."""
-    w = algorithm.params(state)
-    return jnp.array(w if layout is None else layout.nodes(w), copy=True)
+def _views(
+    algorithm: Algorithm, carry: loop.Carry, layout: Layout | None, whole: stepping.Setting, k: int
+) -> tuple[Callable[[], Any], ...]:
+    """What a snapshot gives of all nodes after round k, made when it is asked for."""
+
+    def rows(x: Array) -> Array:
+        return x if layout is None else layout.nodes(x)
+
+    return (
+        lambda: jnp.array(rows(algorithm.params(carry.state)), copy=True),  # the next chunk takes the state's place
+        lambda: np.array(rows(carry.communications)),
+        lambda: np.array(rows(carry.releases)),
+        lambda: stepping.graph_of(replace(whole, algorithm=algorithm), k),
+    )
 
 
 def _call(callbacks: Sequence[Callback], now: Snapshot) -> None:

@@ -11,7 +11,7 @@ from jax import Array
 
 from jdfl import guard, nodes, struct
 from jdfl.base import Algorithm, Info, Round
-from jdfl.network import Network, advanced, in_run
+from jdfl.network import Graph, Network, advanced, in_run
 from jdfl.problems import Problem
 from jdfl.stopping import StopRule
 
@@ -65,6 +65,12 @@ def drawn(setting: Setting, k: Array, key: Array, *, prepared: bool = True) -> R
     bits = sum(setting.algorithm.message_bits(setting.problem).values()) if prepared else 0
     network = in_run(setting.network, jax.random.fold_in(setting.key, NETWORK), bits)
     return Round(k, key, network.at(k, jax.random.fold_in(key, NETWORK)), setting.node)
+
+
+def graph_of(setting: Setting, k: int) -> Graph:
+    """The graph of round k once more, with the rows of all nodes."""
+    key = jax.random.fold_in(jax.random.fold_in(setting.key, ROUND), k)
+    return drawn(setting, jnp.int32(k), key).graph
 
 
 def step(setting: Setting, state: Any, round: Round) -> tuple[Any, Info]:

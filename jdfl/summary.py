@@ -55,7 +55,7 @@ def summary(result: Result, *, delta: float | None = None, accounting: Accountin
             "releases_per_node": {"min": int(result.releases.min()), "max": int(result.releases.max())},
             "claimed": result.guarantee.claimed,
             "reason": result.guarantee.reason,
-            **_account(result, delta, accounting),
+            **privacy_of(result, delta, accounting),
         },
     }
 
@@ -123,14 +123,19 @@ def spread_text(told: Sequence[Mapping[str, Any]]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _account(result: Result, delta: float | None, accounting: Accounting) -> dict[str, Any]:
-    """The privacy report, or None and why there is none."""
+def privacy_of(result: Result, delta: float | None = None, accounting: Accounting = "sound") -> dict[str, Any]:
+    """The privacy `report` as plain data, or None, and the `statement`, which says why there is none."""
     noisy, guarantee = result.guarantee.event is not None, result.guarantee
     if not guarantee.claimed and not (noisy and accounting == "paper"):
         counted = f"; {result.totals.releases:,} noisy releases in all" if result.totals.releases else ""
         return {"report": None, "statement": f"- privacy: no guarantee is claimed: {guarantee.reason}{counted}"}
     report = account(result, delta=delta, accounting=accounting)
     return {"report": report.as_dict(), "statement": report.statement()}
+
+
+def as_paragraphs(statement: str) -> str:
+    """A privacy statement's list items as paragraphs."""
+    return "\n\n".join(line.removeprefix("- ") for line in statement.splitlines())
 
 
 def _sentence(result: Result) -> str:

@@ -1,6 +1,5 @@
-"""Run directories are whole or not there; summaries claim nothing; pages and figures are what they say."""
+"""Run directories are whole or not there; summaries claim nothing; figures are what they say."""
 
-import html.parser
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +11,6 @@ import pytest
 import jdfl
 from jdfl import report
 from jdfl.cli import main
-from jdfl.report import Section, Table
 from jdfl.results import FILES, new_run_folder, read_run, write_run
 from jdfl.summary import spread_text, summary, summary_text
 
@@ -158,47 +156,6 @@ def test_figures_of_odd_histories(tmp_path):
         assert report.figure(runs, tmp_path / "figure.png").stat().st_size > 1000
     with pytest.raises(ValueError, match="metric"):
         report.figure({"": wide[["round", "bytes"]]}, tmp_path / "none.png")
-
-
-class Tags(html.parser.HTMLParser):
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.seen, self.text = [], []
-        self.feed(text)
-
-    def handle_starttag(self, tag, attrs):
-        self.seen.append((tag, dict(attrs)))
-
-    def handle_data(self, data):
-        self.text.append(data)
-
-
-def test_a_page_is_one_file_with_all_text_escaped(tmp_path):
-    evil = '<script>alert("&")</script>'
-    image = tmp_path / "a.png"
-    image.write_bytes(b"\x89PNG...")
-    section = Section(evil, f"{evil}\n\nsecond", Table([evil, "n"], [[evil, 1.5]]), image, alt=f'"{evil}')
-    parsed = Tags(report.page(tmp_path / "page.html", evil, [section, Section("last")]).read_text(encoding="utf-8"))
-    names = [tag for tag, _ in parsed.seen]
-    assert "script" not in names
-    assert names.count("p") == 2
-    assert sum(evil in data for data in parsed.text) == 6  # title, h1, h2, p, th, td
-    (attributes,) = [attrs for tag, attrs in parsed.seen if tag == "img"]
-    assert attributes["src"].startswith("data:image/png;base64,")
-    assert attributes["alt"] == f'"{evil}'
-    assert not any("href" in attrs or attrs.get("src", "data:")[:5] != "data:" for _, attrs in parsed.seen)
-    assert ("td", {"class": "number"}) in parsed.seen
-
-
-def test_a_page_refuses_what_it_cannot_show(tmp_path):
-    path = tmp_path / "page.html"
-    with pytest.raises(FileNotFoundError, match=r"no\.png"):
-        report.page(path, "", [Section("a", image=tmp_path / "no.png")])
-    with pytest.raises(ValueError, match=r"no\.txt"):
-        report.page(path, "", [Section("a", image=tmp_path / "no.txt")])
-    with pytest.raises(ValueError, match="2 cells"):
-        report.page(path, "", [Section("a", table=Table(["x", "y"], [[1]]))])
-    assert not path.exists()
 
 
 def test_a_run_that_ends_above_its_start_says_so(result):

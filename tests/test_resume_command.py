@@ -45,7 +45,7 @@ def check_same(one: Path, other: Path) -> None:
     """The same in everything but time and place."""
     pd.testing.assert_frame_equal(read_run(one).history, read_run(other).history, check_exact=True)
     np.testing.assert_array_equal(read_run(one).params, read_run(other).params)
-    for name in ("metrics.csv", "config.yaml", "provenance.json"):
+    for name in ("metrics.csv", "config.yaml", "provenance.json", "nodes.csv", "links.csv", "split.csv"):
         assert (one / name).read_bytes() == (other / name).read_bytes(), name
     mine, others = (storage.read(folder / CHECKPOINTS) for folder in (one, other))
     assert (mine.number, list(mine.arrays)) == (others.number, list(others.arrays))
@@ -84,7 +84,8 @@ def test_a_run_that_is_cut_off_leaves_what_it_needs_to_go_on(monkeypatch, at):
         assert not list(Path("runs").iterdir())
         return
     (folder,) = Path("runs").iterdir()
-    assert {one.name for one in folder.iterdir()} == {"config.yaml", "environment.json", "metrics.csv", CHECKPOINTS}
+    files = {"config.yaml", "environment.json", "metrics.csv", "nodes.csv", "links.csv", "split.csv", CHECKPOINTS}
+    assert {one.name for one in folder.iterdir()} == files
     assert pd.read_csv(folder / "metrics.csv")["round"].tolist() == list(range(7))
     with pytest.raises(FileNotFoundError, match=rf"cut off\. Go on with it: jdfl resume {folder}"):
         read_run(folder)

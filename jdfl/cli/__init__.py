@@ -1,4 +1,4 @@
-"""The command line: `jdfl run`, `resume`, `verify`, `compare`, `account`, `audit` and `list`."""
+"""The command line: `jdfl run`, `resume`, `verify`, `compare`, `account`, `audit`, `report` and `list`."""
 
 import os
 import sys
@@ -8,7 +8,7 @@ from typing import Any
 
 import jdfl
 from jdfl.catalogue import catalogue
-from jdfl.cli import account, audit, compare, resume, run, verify
+from jdfl.cli import account, audit, compare, report, resume, run, verify
 from jdfl.distributed import LOST, ProcessLostError
 
 _HELP = """usage: jdfl COMMAND [OPTIONS]
@@ -22,6 +22,7 @@ commands:
   compare    tune several algorithms alike, run them with the same seeds, and keep tables and curves
   account    what a run's releases add up to, or how much noise a target needs; nothing is run
   audit      attack the privacy that an algorithm reports
+  report     one page about one run or several
   list       what there is: algorithms, problems, data sets, networks, codecs, stop rules, metrics
 
   --version  the version
@@ -41,6 +42,7 @@ _COMMANDS: dict[str, tuple[Callable[[list[str]], Any], Callable[..., int]]] = {
     "compare": (compare.parse, compare.compare),
     "account": (account.parse, account.account),
     "audit": (audit.parse, audit.audit),
+    "report": (report.parse, report.report),
 }
 
 

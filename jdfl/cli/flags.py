@@ -7,7 +7,7 @@ the configuration that has them.
 
 import dataclasses
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar, get_type_hints
 
@@ -16,7 +16,9 @@ import tyro
 from jdfl.config import RunConfig, from_yaml, members
 
 Field = tuple[str, Any, Any]  # of dataclasses.make_dataclass
+Folders = Annotated[tuple[Path, ...], tyro.conf.Positional]
 Options = TypeVar("Options")
+Parsed = TypeVar("Parsed")
 _LONGEST = 2**20  # characters of a configuration that are read; the limit for one is lower
 _DAMAGED = "It is damaged; the run can be made again from its config.yaml."
 
@@ -38,10 +40,16 @@ def parse(
         ("config", Annotated[type(start), tyro.conf.arg(name="")], dataclasses.field(default=start)),
     ]
     flags = dataclasses.make_dataclass("Flags", [*more, *kinds, *both], frozen=True)
+    how: Any = {"default": flags(), "config": (tyro.conf.AvoidSubcommands,)}
+    return parse_options(args, flags, prog=prog, about=about, examples=examples, **how)
+
+
+def parse_options(
+    args: list[str], kind: Callable[..., Parsed], *, prog: str, about: str, examples: str, **how: Any
+) -> Parsed:
+    """A dataclass of this kind as the flags set it; raises SystemExit as `parse` does."""
     try:
-        return tyro.cli(
-            flags, args=args, default=flags(), prog=prog, description=about, config=(tyro.conf.AvoidSubcommands,)
-        )
+        return tyro.cli(kind, args=args, prog=prog, description=about, **how)
     except SystemExit as stop:
         if stop.code == 0:
             print(examples, end="")

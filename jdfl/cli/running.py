@@ -21,6 +21,7 @@ from jdfl.results import CHECKPOINTS, Onward, end_run
 from jdfl.runner import planned
 from jdfl.sharding import simulate
 from jdfl.summary import summary_text
+from jdfl.watch import Watch, returns
 
 STATUS = """exit status: 0 done, 2 a mistake in the settings, 3 the run diverged, 4 another process of the run was lost,
 124 --max-seconds are over, 130 interrupted, 143 terminated; of runs that diverged or ended early, what there is has
@@ -80,7 +81,7 @@ class Session:
             "every": config.every,
             "stop": self.stop,
             "metrics": config.metrics or None,
-            "chunk": config.chunk,
+            "chunk": returns(config.steps) if config.chunk is None else config.chunk,
             "epsilon": self.budget,
             "delta": None if self.budget is None else config.privacy.delta,
             "diverged_above": config.diverged_above,
@@ -107,16 +108,20 @@ class Session:
         """
         config, options = dataclasses.replace(self.config, seed=seed), self.options
         watching: list[Callback] = []
+        watch, rounds = None, steps or config.steps
         try:
             with Progress(label) as progress:
                 if folder is not None:
                     watching = [Onward(folder, to_yaml(config), None if resume is None else resume.history)]
                     watching += [] if options.quiet else [progress]
+                    if not self.several:
+                        watch = Watch(folder, self.problem, None if resume is None else resume.rounds)
+                        watching.append(watch)
                 result = jdfl.run(
                     self.algorithm,
                     self.problem,
                     self.network,
-                    **self.arguments(key=seed, steps=steps or config.steps),
+                    **self.arguments(key=seed, steps=rounds),
                     callbacks=watching,
                     resume=resume,
                     checkpoint=(folder or around) / CHECKPOINTS,
@@ -130,6 +135,8 @@ class Session:
             raise
         if folder is None:
             return result, None
+        if watch is not None:
+            watch.end(result, **self.told_how)
         told = {"folder": str(folder), **_ended(folder, result, self.told_how)}
         if not options.json:
             print(folder if options.quiet else f"{summary_text(told)}- folder: {folder}\n")

@@ -15,6 +15,7 @@ from jdfl.cli.running import Running, Session
 from jdfl.config import RunConfig
 from jdfl.provenance import Provenance
 from jdfl.result import Result, Snapshot
+from jdfl.watch import returns
 
 _ABOUT = """Make the first rounds of a run again from its configuration, and compare every recorded number, bit for bit.
 
@@ -87,7 +88,7 @@ def _made_again(config: RunConfig, options: Options, rounds: int) -> Result:
             raise KeyboardInterrupt
 
     session = Session(config, Running(devices=options.devices))
-    given = session.arguments(chunk=min(config.chunk, rounds))
+    given = session.arguments(chunk=returns(rounds) if config.chunk is None else min(config.chunk, rounds))
     return jdfl.run(session.algorithm, session.problem, session.network, **given, callbacks=[enough])
 
 

@@ -135,6 +135,12 @@ def bands(curves: pd.DataFrame, x: str, y: str) -> pd.DataFrame:
     )
 
 
+def views(curves: pd.DataFrame, axes: Sequence[str], metrics: Sequence[str]) -> dict[tuple[str, str], pd.DataFrame]:
+    """`bands` of every metric against every amount, which is called x in them."""
+    found = {(x, y): bands(curves, x, y) for y in metrics for x in axes}
+    return {(x, y): band.assign(x=band[x]) for (x, y), band in found.items()}
+
+
 def better(metric: str) -> int:
     """1 where lower values are better, -1 where higher ones are (shares of what is right)."""
     return -1 if metric in HIGHER_IS_BETTER and metric in REGISTRY else 1

@@ -5,9 +5,12 @@ from pathlib import Path
 from uuid import uuid4
 
 from jdfl import report, results
+from jdfl.comparison import curves
 from jdfl.comparison.comparison import Comparison
-from jdfl.comparison.curves import AXES
+from jdfl.comparison.curves import AXES, axes_of, metrics_of
 from jdfl.comparison.table import Grid
+from jdfl.report import Code, Fold, Part, Section, Table, charts
+from jdfl.summary import as_paragraphs, privacy_of
 
 FILES = (
     "curves.csv",
@@ -54,39 +57,50 @@ def _write(comparison: Comparison, folder: Path, config_yaml: str) -> None:
     results.write_json(folder / "provenance.json", {"hash": comparison.provenance, "runs": runs})
     if config_yaml:
         (folder / "config.yaml").write_text(config_yaml, encoding="utf-8")
-    _page(comparison, folder)
+    _page(comparison, folder, config_yaml)
 
 
-def _page(comparison: Comparison, folder: Path) -> None:
+def _page(comparison: Comparison, folder: Path, config_yaml: str) -> None:
     grid = comparison.grid()
-    sections = [report.Section("Result", "\n\n".join(grid.caption), _table(grid))]
+    sections = [Section("Result", ["\n\n".join(grid.caption), _table(grid)]), Section("Curves", _curves(comparison))]
     for x in ("round", "bytes", "gradients"):
         if x != comparison.by:
             other = comparison.grid(by=x)
-            sections.append(report.Section(f"At equal {AXES[x]}", other.caption[1], _table(other)))
-    sections += [
-        report.Section(
-            "Curves",
-            "Mean over seeds and their range, by rounds and by what they cost. Seconds are the simulation's wall time, "
-            "compilation excluded, spread evenly over the rounds.",
-            image=folder / "figure.png",
-            alt=f"{comparison.measure} of every algorithm against rounds and costs",
-        ),
-    ]
+            sections.append(Section(f"At equal {AXES[x]}", [other.caption[1], _table(other)]))
     if len(comparison.tuning):
-        tuning = comparison.tuning.drop(columns=["edge"]).rename(columns={"mean": f"mean {comparison.measure}"})
-        cells = [
-            ["" if value != value else value if isinstance(value, (str, bool)) else f"{value:.4g}" for value in row]
-            for row in tuning.astype(object).itertuples(index=False)
-        ]
-        about = (
-            "All points that were tried, with seeds that are not the reported ones; an infinite mean is that of a "
-            "point where a run diverged or, where that is what counts, did not stop."
-        )
-        sections.append(report.Section("Tuning", about, report.Table(list(tuning.columns), cells)))
-    report.page(folder / "report.html", f"Comparison on {comparison.setting}", sections)
+        sections.append(Section("Tuning", _tuning(comparison)))
+    statements = {label: privacy_of(runs[0])["statement"] for label, runs in comparison.results.items() if runs}
+    sections.append(Section("Privacy", [Fold(label, [as_paragraphs(text)]) for label, text in statements.items()]))
+    if config_yaml:
+        sections.append(Section("Settings", [Fold("As config.yaml", [Code(config_yaml)])]))
+    title = f"Comparison on {comparison.setting}"
+    report.page(folder / "report.html", title, sections, f"Made by jdfl; provenance {comparison.provenance}.")
 
 
-def _table(grid: Grid) -> report.Table:
+def _curves(comparison: Comparison) -> list[Part]:
+    axes, metrics = axes_of(comparison.curves), metrics_of(comparison.curves)
+    metrics.sort(key=lambda name: name != comparison.measure)
+    about = (
+        "Mean over seeds and their range; runs that diverged are left out. Seconds are the simulation's wall time, "
+        "compilation excluded, spread evenly over the rounds."
+    )
+    alt = f"{', '.join(metrics)} of every algorithm against {', '.join(axes)}"
+    return [about, charts.curves(curves.views(comparison.curves, axes, metrics), AXES, alt)]
+
+
+def _tuning(comparison: Comparison) -> list[Part]:
+    tuning = comparison.tuning.drop(columns=["edge"]).rename(columns={"mean": f"mean {comparison.measure}"})
+    cells = [
+        ["" if value != value else value if isinstance(value, (str, bool)) else f"{value:.4g}" for value in row]
+        for row in tuning.astype(object).itertuples(index=False)
+    ]
+    about = (
+        "All points that were tried, with seeds that are not the reported ones; an infinite mean is that of a "
+        "point where a run diverged or, where that is what counts, did not stop."
+    )
+    return [about, Table(list(tuning.columns), cells)]
+
+
+def _table(grid: Grid) -> Table:
     marks = {"best": " (best)", "tie": " (within one sd of the best)", "": ""}
-    return report.Table(grid.headers, [[cell.text + marks[cell.mark] for cell in row] for row in grid.rows])
+    return Table(grid.headers, [[cell.text + marks[cell.mark] for cell in row] for row in grid.rows])

@@ -201,8 +201,9 @@ class RunConfig:
     """Seed of the algorithm's randomness (problem and network have their own)."""
     metrics: tuple[str, ...] = ()
     """Names of the metrics to record; empty: all that the problem can give."""
-    chunk: int = _run.chunk
-    """Rounds between two returns from the device; decides how often progress is shown, never the results."""
+    chunk: int | None = None
+    """Rounds between two returns from the device, which decide how often progress is shown and nodes are looked at,
+    never the results; none: about a sixtieth of all, 50 at most."""
     diverged_above: float | None = _run.diverged_above
     """End the run when a parameter is larger than this; numbers that are not finite always end it."""
 

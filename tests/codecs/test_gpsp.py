@@ -95,9 +95,17 @@ def test_a_start_makes_few_signs_enough():
 
 
 def test_working_sparsity_is_the_authors_rule():
-    cases = [(1000, 500, 10), (1000, 500, 5), (1000, 500, 50), (1000, 2100, 10), (1000, 500, 4), (1000, 500, 100)]
-    assert [working_sparsity(*case) for case in cases] == [12, 6, 75, 10, 4, 100]
-    assert [reference.working_sparsity(*case) for case in cases] == [12, 6, 75, 10, 4, 100]
+    cases = [
+        (1000, 500, 10),
+        (1000, 500, 5),
+        (1000, 500, 50),
+        (1000, 2100, 10),
+        (1000, 500, 4),
+        (1000, 500, 100),
+        (1000, 1500, 20),
+    ]
+    assert [working_sparsity(*case) for case in cases] == [12, 6, 75, 10, 4, 100, 40]
+    assert [reference.working_sparsity(*case) for case in cases] == [12, 6, 75, 10, 4, 100, 40]
 
 
 def test_sign_flip_of_all_measurements_flips_the_answer():
@@ -148,6 +156,15 @@ def test_quality_at_the_papers_size():
     recovered, error, cosine = quality(jdfl.OneBit(d=500, shared=True))
     assert recovered >= 0.99
     assert abs(cosine - gaussian) <= 0.02
+
+
+def test_sparse_matrices_have_their_share_of_entries_and_unit_variance():
+    codec = jdfl.OneBit(d=200, ensemble="sparse", density=0.1).prepare(
+        jax.random.key(0), jnp.arange(2), 300, 5, jnp.float32
+    )
+    matrix = np.asarray(codec.matrix)
+    assert np.mean(matrix != 0) == pytest.approx(0.1, abs=0.005)  # 6 standard deviations
+    assert np.mean(matrix**2) == pytest.approx(1, abs=0.07)
 
 
 @pytest.mark.slow

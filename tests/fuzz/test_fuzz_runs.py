@@ -92,7 +92,8 @@ def runs(draw: st.DrawFn) -> RunConfig:
 def made(given: RunConfig) -> jdfl.Result:
     """The run that a configuration describes, with what is told of it."""
     algorithm, problem, network, stop = build(given)
-    spend, how = given.privacy, {"every": given.every, "chunk": given.chunk, "diverged_above": given.diverged_above}
+    spend, how = given.privacy, {"every": given.every, "diverged_above": given.diverged_above}
+    how |= {} if given.chunk is None else {"chunk": given.chunk}
     check_account(
         runner.planned(algorithm, problem, network, given.steps),
         problem,

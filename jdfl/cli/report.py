@@ -1,0 +1,46 @@
+"""`jdfl report`: one page about one run or several."""
+
+import dataclasses
+import json
+from pathlib import Path
+
+from jdfl.cli import flags
+from jdfl.overview import write_overview
+
+_ABOUT = """Write one self-contained HTML file about the runs in these folders: curves, network, privacy, data, costs.
+
+Runs that differ in their seeds alone stand together, others are compared."""
+
+_EXAMPLES = """examples:
+  jdfl report runs/NAME                                runs/NAME/report.html
+  jdfl report runs/*ceps* runs/*d-psgd* --out ceps.html --title "CEPS and D-PSGD"
+
+exit status: 0 done, 2 a folder is not a run's
+"""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Options:
+    """What the page is about, and where it goes."""
+
+    folders: flags.Folders
+    """Folders of runs."""
+    out: Path | None = None
+    """The file; none: report.html in the folder of a single run, or else in this folder."""
+    title: str = ""
+    """Its heading; empty: the algorithms and the problem."""
+    json: bool = False
+    """Print JSON."""
+
+
+def parse(args: list[str]) -> tuple[Options]:
+    """The options behind the arguments of `jdfl report`."""
+    return (flags.parse_options(args, Options, prog="jdfl report", about=_ABOUT, examples=_EXAMPLES),)
+
+
+def report(options: Options) -> int:
+    """Write the page and say where it is; returns the exit status."""
+    single = options.folders[0] if len(options.folders) == 1 else Path()
+    path = write_overview(options.folders, options.out or single / "report.html", options.title)
+    print(json.dumps({"page": str(path)}) if options.json else path)
+    return 0

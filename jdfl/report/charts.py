@@ -1,0 +1,95 @@
+"""Charts of a page, as the plain data that script.js draws."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import networkx as nx
+import numpy as np
+import pandas as pd
+
+from jdfl.report.page import Chart
+
+_POINTS = 300  # of a line
+_PAIRS = 60_000  # links in all moments together
+_TOGETHER = 3000  # links in one
+
+
+def curves(views: Mapping[tuple[str, str], pd.DataFrame], axes: Mapping[str, str], alt: str) -> Chart:
+    """Lines with bands, of a metric y against an amount x that a reader chooses.
+
+    `views` maps (x, y) to frames with columns label, x, mean, low, high, a row per record; `axes` says what every x
+    is, in words. Of long lines evenly many points are kept, the last always.
+    """
+    labels: dict[str, None] = {}
+    data = {}
+    for (x, y), frame in views.items():
+        lines = []
+        for label, one in frame.groupby("label", sort=False):
+            labels[str(label)] = None
+            one = one[np.isfinite(one["x"]) & np.isfinite(one["mean"])]
+            one = one.iloc[np.unique(np.linspace(0, len(one) - 1, min(_POINTS, len(one))).round().astype(int))]
+            line = {"label": str(label), "x": numbers(one["x"], 7), "mean": numbers(one["mean"])}
+            if np.any(one["high"] > one["low"]):
+                line |= {"low": numbers(one["low"]), "high": numbers(one["high"])}
+            lines.append(line)
+        data[f"{x}|{y}"] = lines
+    known = {"x": [x for x, _ in views], "y": [y for _, y in views]}
+    chosen = {"labels": list(labels), "views": data, "y": list(dict.fromkeys(known["y"]))}
+    return Chart("curves", chosen | {"x": [[x, axes[x]] for x in dict.fromkeys(known["x"])]}, alt)
+
+
+def network(nodes: pd.DataFrame, links: pd.DataFrame, alt: str) -> Chart:
+    """A network whose nodes are coloured by what they have come to, with a slider over the moments of a run.
+
+    `nodes` has columns round, node and any numbers, a row per node and moment; `links` columns round, node, hears: who
+    heard whom from that round on, node -1 where nobody did. Of very many links evenly many are drawn.
+    """
+    rounds, ids = np.unique(nodes["round"]), np.unique(nodes["node"])
+    fields = {}
+    for name in nodes.columns.drop(["round", "node"]):
+        table = nodes.pivot_table(index="round", columns="node", values=name, dropna=False)
+        fields[str(name)] = [numbers(row) for row in table.reindex(index=rounds, columns=ids).to_numpy(float)]
+    pairs = _pairs(links, rounds, ids)
+    x, y = _places(ids, np.concatenate([one for _, one in pairs]) if pairs else np.zeros((0, 2), int))
+    drawn = [{"moment": moment, "pairs": one.tolist()} for moment, one in pairs]
+    chosen = {"rounds": rounds.tolist(), "nodes": ids.tolist(), "x": x, "y": y, "fields": fields, "links": drawn}
+    return Chart("network", chosen, alt)
+
+
+def bars(x: Sequence[Any], series: Mapping[str, Sequence[float]], x_title: str, y_title: str, alt: str) -> Chart:
+    """Stacked bars, a colour per series."""
+    lines = [{"label": label, "y": numbers(y)} for label, y in series.items()]
+    return Chart("bars", {"x": list(x), "series": lines, "x_title": x_title, "y_title": y_title}, alt)
+
+
+def numbers(values: Any, digits: int = 5) -> list[float | int | None]:
+    """Numbers with so many digits, None for what is not finite."""
+    found = (float(f"{value:.{digits}g}") if np.isfinite(value) else None for value in np.asarray(values, float))
+    return [int(value) if value is not None and value.is_integer() else value for value in found]
+
+
+def _pairs(links: pd.DataFrame, rounds: np.ndarray, ids: np.ndarray) -> list[tuple[int, np.ndarray]]:
+    """(moment, links as pairs of places in `ids`), each pair once whichever way it goes."""
+    found = []
+    for k, one in links.groupby("round"):
+        both = one.loc[one["node"] >= 0, ["node", "hears"]].to_numpy(int)
+        places = np.unique(np.sort(np.searchsorted(ids, both), axis=1), axis=0)
+        found.append((int(np.searchsorted(rounds, float(str(k)))), _fewer(places, _TOGETHER)))
+    most = max(1, _PAIRS // max(1, max((len(one) for _, one in found), default=1)))
+    return [found[i] for i in np.unique(np.linspace(0, len(found) - 1, min(most, len(found))).round().astype(int))]
+
+
+def _fewer(rows: np.ndarray, most: int) -> np.ndarray:
+    return rows if len(rows) <= most else rows[np.linspace(0, len(rows) - 1, most).round().astype(int)]
+
+
+def _places(ids: np.ndarray, pairs: np.ndarray) -> tuple[list[Any], list[Any]]:
+    """Where nodes are drawn: linked ones near one another."""
+    graph = nx.empty_graph(len(ids))
+    graph.add_edges_from(map(tuple, pairs.tolist()))
+    if graph.number_of_edges() and max(dict(graph.degree()).values()) <= 2:  # a ring or a path
+        found = nx.circular_layout(graph)
+    else:
+        found = nx.spring_layout(graph, seed=0, iterations=200, k=3.0 / np.sqrt(max(1, len(ids))))
+    x, y = np.array([found[i] for i in range(len(ids))]).reshape(-1, 2).T
+    return numbers(x, 4), numbers(y, 4)

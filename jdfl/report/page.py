@@ -1,0 +1,198 @@
+"""A page that is a single HTML file: text, tables, images and charts, in light and dark, on a phone and on paper.
+
+Nothing is loaded from elsewhere. Charts are drawn by plotly.js, which is inside the file where there are any.
+"""
+
+import base64
+import html
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from jdfl import checks
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table; every cell is shown as `str(cell)`, numbers aligned to the right."""
+
+    headers: Sequence[object]
+    rows: Sequence[Sequence[object]]
+
+
+@dataclass(frozen=True)
+class Image:
+    """A PNG, JPEG or SVG file, put into the page."""
+
+    path: Path
+    alt: str  # the image in words
+
+
+@dataclass(frozen=True)
+class Chart:
+    """Something to look at with controls of its own, made by `jdfl.report.charts`."""
+
+    kind: str  # the function of script.js that draws it
+    data: dict[str, Any]  # plain data
+    alt: str  # the chart in words
+
+
+@dataclass(frozen=True)
+class Code:
+    """Text as it is, such as a configuration."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Tiles:
+    """The few numbers that matter most, each with its name and a remark."""
+
+    tiles: Sequence[tuple[str, str, str]]  # name, value, remark
+
+
+@dataclass(frozen=True)
+class Fold:
+    """Parts that are shown when they are asked for, and in print."""
+
+    summary: str
+    parts: Sequence[Any]  # of Part
+
+
+Part = str | Table | Image | Chart | Code | Tiles | Fold  # a text is paragraphs, parted by blank lines
+
+
+@dataclass(frozen=True)
+class Section:
+    """A heading and what stands below it."""
+
+    heading: str
+    parts: Sequence[Part]
+
+
+def page(path: str | Path, title: str, sections: Sequence[Section], foot: str = "") -> Path:
+    """Write the page at `path`; returns the path. All text is escaped.
+
+    Raises ValueError for an image that is not PNG, JPEG or SVG and for rows of a table that do not fit its head,
+    FileNotFoundError for an image that is not there, before anything is written.
+    """
+    body = "\n".join(_section(i, section) for i, section in enumerate(sections))
+    links = "".join(f'<a href="#part-{i}">{html.escape(one.heading)}</a>\n' for i, one in enumerate(sections))
+    text = _PAGE.format(
+        title=html.escape(title),
+        style=_file("style.css"),
+        links=links,
+        body=body,
+        foot=f"<footer>{html.escape(foot)}</footer>" if foot else "",
+        scripts=_scripts() if any(_charts(section.parts) for section in sections) else "",
+    )
+    Path(path).write_text(text, encoding="utf-8")
+    return Path(path)
+
+
+def _charts(parts: Sequence[Part]) -> bool:
+    return any(isinstance(part, Chart) or (isinstance(part, Fold) and _charts(part.parts)) for part in parts)
+
+
+def _scripts() -> str:
+    plotly = files("plotly").joinpath("package_data", "plotly.min.js").read_text(encoding="utf-8")
+    return f"<script>{plotly}</script>\n<script>{_file('script.js')}</script>"
+
+
+def _file(name: str) -> str:
+    return files("jdfl.report").joinpath(name).read_text(encoding="utf-8")
+
+
+def _section(i: int, section: Section) -> str:
+    parts = [f"<h2>{html.escape(section.heading)}</h2>", *map(_part, section.parts)]
+    return f'<section id="part-{i}">\n' + "\n".join(parts) + "\n</section>"
+
+
+def _part(part: Part) -> str:
+    match part:
+        case str():
+            return "\n".join(f"<p>{html.escape(one.strip())}</p>" for one in part.split("\n\n") if one.strip())
+        case Table():
+            return _table(part)
+        case Image():
+            return f'<img src="{_data_uri(Path(part.path))}" alt="{html.escape(part.alt)}">'
+        case Chart():
+            checks.one_of(("curves", "network", "bars"), kind=part.kind)
+            data = json.dumps(part.data, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c")
+            alt = html.escape(part.alt)
+            return (
+                f'<figure class="chart" data-kind="{part.kind}" aria-label="{alt}">\n<noscript>{alt}</noscript>\n'
+                f'<script type="application/json">{data}</script>\n</figure>'
+            )
+        case Code():
+            return f'<pre tabindex="0"><code>{html.escape(part.text)}</code></pre>'
+        case Tiles():
+            return '<dl class="tiles">' + "".join(_tile(*tile) for tile in part.tiles) + "</dl>"
+        case Fold():
+            inner = "\n".join(map(_part, part.parts))
+            return f"<details><summary>{html.escape(part.summary)}</summary>\n{inner}\n</details>"
+
+
+def _tile(name: str, value: str, remark: str) -> str:
+    remark = f"<dd>{html.escape(remark)}</dd>" if remark else ""
+    return f"<div><dt>{html.escape(name)}</dt><dd><strong>{html.escape(value)}</strong></dd>{remark}</div>"
+
+
+def _table(table: Table) -> str:
+    for i, row in enumerate(table.rows):
+        if len(row) != len(table.headers):
+            raise ValueError(f"Expected {len(table.headers)} cells in every row, got {len(row)} in row {i}.")
+    head = "".join(f'<th scope="col">{html.escape(str(cell))}</th>' for cell in table.headers)
+    rows = ("<tr>" + "".join(_cell(cell) for cell in row) + "</tr>" for row in table.rows)
+    return (
+        f'<div class="wide" tabindex="0"><table>\n<thead><tr>{head}</tr></thead>\n<tbody>\n'
+        + "\n".join(rows)
+        + ("\n</tbody></table></div>")
+    )
+
+
+def _cell(cell: object) -> str:
+    number = isinstance(cell, (int, float, np.number)) and not isinstance(cell, bool)
+    return f"<td{' class=number' if number else ''}>{html.escape(str(cell))}</td>"
+
+
+_MEDIA = {".png": "image/png", ".jpg": "image/jpeg", ".jpeg": "image/jpeg", ".svg": "image/svg+xml"}
+
+
+def _data_uri(path: Path) -> str:
+    media = _MEDIA.get(path.suffix.lower())
+    if media is None:
+        raise ValueError(f"Expected an image of type {', '.join(_MEDIA)}, got {path}.")
+    if not path.is_file():
+        raise FileNotFoundError(f"Expected an image at {path}, found none.")
+    return f"data:{media};base64,{base64.b64encode(path.read_bytes()).decode('ascii')}"
+
+
+_PAGE = """<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<link rel="icon" href="data:,">
+<title>{title}</title>
+<style>{style}</style>
+</head>
+<body>
+<a class="skip" href="#part-0">To the content</a>
+<main>
+<h1>{title}</h1>
+<nav aria-label="Sections">
+{links}</nav>
+{body}
+{foot}
+</main>
+{scripts}
+</body>
+</html>
+"""

@@ -1,0 +1,191 @@
+"""What nodes do in the course of a run, in tables of its folder: of all nodes, or of MOST that are near one another.
+
+    nodes.csv    round, node, distance (to the mean of the shared parameters), value (f_i at the node's own),
+                 communications and releases so far; a row per node and moment, moments being returns from the device
+    links.csv    round, node, hears: who heard whom in the moment's round, where that differs from the moment before;
+                 one row with node -1 where nobody heard anybody
+    split.csv    node, examples, and where these have classes class_0, class_1, ...
+    epsilon.csv  round, most_releases (of a node), epsilon (of the worst node) at a few moments; where one is told
+
+Axes: m nodes, n parameters.
+"""
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pandas as pd
+from jax import Array
+
+from jdfl.accountant import account
+from jdfl.metrics import average, classifies, label_shares
+from jdfl.network import Graph
+from jdfl.privacy import Accounting
+from jdfl.problems import Problem
+from jdfl.result import Result, Snapshot
+from jdfl.rounding import row_sum
+from jdfl.spending import records_of
+
+FILES = ("nodes.csv", "links.csv", "split.csv", "epsilon.csv")
+MOST = 256  # nodes
+MOMENTS = 60  # at least, in a run of so many steps that makes them all
+_CHUNK = 50  # rounds between two returns at most
+_EPSILONS = 10  # moments at least whose epsilon is computed, of as many; less than twice as many at most
+_MANY = 2**16  # nodes, above which a network that changes is looked at once
+_LARGE = 2**24  # parameters of all nodes, above which distance and value are left out
+
+
+def returns(steps: int) -> int:
+    """Rounds between two returns from the device that make enough moments."""
+    return max(1, min(_CHUNK, steps // MOMENTS))
+
+
+def nearby(graph: Graph, most: int = MOST) -> np.ndarray:
+    """Ids of at most so many nodes, those that are reached first from node 0 along the links; all, if they are few."""
+    m = graph.m
+    if m <= most:
+        return np.arange(m)
+    senders, mask = np.asarray(graph.senders), np.asarray(graph.mask)
+    found = dict.fromkeys([0])
+    queue = [0]
+    for node in queue:
+        new = [int(other) for other in senders[node][mask[node]] if int(other) not in found][: most - len(found)]
+        found.update(dict.fromkeys(new))
+        queue += new
+    rest = (node for node in range(m) if node not in found)
+    while len(found) < most:
+        found[next(rest)] = None
+    return np.sort(np.fromiter(found, int))
+
+
+def split_of(problem: Problem, shown: np.ndarray) -> pd.DataFrame:
+    """How many examples the nodes `shown` have, of every class where there are classes."""
+    counts = np.asarray(records_of(problem))[shown]
+    table = pd.DataFrame({"node": shown, "examples": counts})
+    if problem.test is not None and classifies(problem):
+        classes = max(2, getattr(problem, "classes", 2))
+        shares = np.asarray(label_shares(problem, classes))[shown]
+        for label in range(classes):
+            table[f"class_{label}"] = np.rint(shares[:, label] * counts).astype(int)
+    return table
+
+
+class Watch:
+    """A callback of `jdfl.run` that appends to the tables of a folder, and at the end adds up epsilon.
+
+    `before` is the round that a resumed run goes on from: later rows, of rounds that are made again, are dropped.
+    """
+
+    def __init__(self, folder: Path, problem: Problem, before: int | None = None) -> None:
+        self._folder, self._problem, self._before = folder, problem, before
+        self._shown: np.ndarray | None = None
+        self._links: np.ndarray | None = None
+        self._graph: Graph | None = None
+        self._released: dict[int, np.ndarray] = {}
+        self._failed = False
+
+    def __call__(self, snapshot: Snapshot) -> None:
+        """Append what the nodes have come to; a file that cannot be written is warned of, and the run goes on."""
+        if self._failed:
+            return
+        if self._graph is None or self._problem.m <= _MANY:
+            self._graph = snapshot.graph()
+        try:
+            self._begin(self._graph)
+            self._append("nodes.csv", self._nodes(snapshot))
+            self._follow(snapshot.rounds, self._graph)
+        except OSError as error:
+            self._failed = True
+            warnings.warn(f"Could not write what nodes do to {self._folder}: {error}. The run goes on.", stacklevel=2)
+        if len(self._released) == 2 * _EPSILONS:
+            self._released = dict(list(self._released.items())[1::2])
+        self._released[snapshot.rounds] = snapshot.releases()
+
+    def end(self, result: Result, delta: float | None, accounting: Accounting) -> None:
+        """Write what epsilon had come to at some moments, where the run may tell one."""
+        noisy = result.guarantee.event is not None
+        if self._failed or not noisy or not (result.guarantee.claimed or accounting == "paper"):
+            return
+        rows, told = [], {}
+        for k, released in self._released.items():
+            most = int(released.max())
+            known = released.tobytes()
+            if known not in told:
+                so_far = replace(result, releases=released)
+                told[known] = account(so_far, delta=delta, accounting=accounting).epsilon if most else 0.0
+            rows.append({"round": k, "most_releases": most, "epsilon": told[known]})
+        self._append("epsilon.csv", pd.DataFrame(rows))
+
+    def _begin(self, graph: Graph) -> None:
+        if self._shown is not None:
+            return
+        self._shown = nearby(graph)
+        for name in ("nodes.csv", "links.csv", "epsilon.csv"):
+            path = self._folder / name
+            lines = path.read_text(encoding="utf-8").splitlines(keepends=True) if path.is_file() else []
+            path.unlink(missing_ok=True)
+            if self._before is not None and len(lines) > 1:
+                path.write_text("".join(_until(lines, self._before)), encoding="utf-8")
+        self._links = _last_links(self._folder / "links.csv")
+        split_of(self._problem, self._shown).to_csv(self._folder / "split.csv", index=False)
+
+    def _append(self, name: str, table: pd.DataFrame) -> None:
+        path = self._folder / name
+        if len(table):
+            table.to_csv(path, mode="a", index=False, header=not path.exists())
+
+    def _nodes(self, snapshot: Snapshot) -> pd.DataFrame:
+        shown = self._shown
+        table = pd.DataFrame({"round": snapshot.rounds, "node": shown})
+        if self._problem.m * self._problem.n <= _LARGE:
+            distance, value = _states(snapshot.params(), self._problem)
+            table["distance"], table["value"] = np.asarray(distance)[shown], np.asarray(value)[shown]
+        table["communications"] = snapshot.communications()[shown]
+        table["releases"] = snapshot.releases()[shown]
+        return table
+
+    def _follow(self, rounds: int, graph: Graph) -> None:
+        links = links_of(graph, self._shown)
+        if self._links is not None and np.array_equal(links, self._links):
+            return
+        self._links = links
+        rows = links if len(links) else np.array([[-1, -1]])
+        self._append("links.csv", pd.DataFrame({"round": rounds, "node": rows[:, 0], "hears": rows[:, 1]}))
+
+
+def _last_links(file: Path) -> np.ndarray | None:
+    """The links that a table ends with, as `links_of` gives them."""
+    if not file.is_file():
+        return None
+    table = pd.read_csv(file)
+    last = table.loc[table["round"] == table["round"].max(), ["node", "hears"]].to_numpy(int)
+    return last[last[:, 0] >= 0]
+
+
+def _until(lines: Sequence[str], rounds: int) -> list[str]:
+    """The head of a table and its whole rows up to a round."""
+    head, *rows = lines
+    whole = (row for row in rows if row.endswith("\n") and row.count(",") == head.count(","))
+    return [head, *(row for row in whole if int(row.partition(",")[0]) <= rounds)]
+
+
+def links_of(graph: Graph, shown: Any) -> np.ndarray:
+    """Pairs (node, the node that it hears) [links, 2] among those shown; all pairs in a round that synchronises all."""
+    if graph.synchronised is not None and bool(graph.synchronised):
+        pairs = np.stack(np.meshgrid(shown, shown, indexing="ij"), axis=-1).reshape(-1, 2)
+        return pairs[pairs[:, 0] != pairs[:, 1]]
+    senders, mask = np.asarray(graph.senders[shown]), np.asarray(graph.mask[shown])
+    pairs = np.stack([np.broadcast_to(np.asarray(shown)[:, None], senders.shape), senders], axis=-1)[mask]
+    return pairs[np.isin(pairs[:, 1], shown)]
+
+
+@jax.jit
+def _states(w: Array, problem: Problem) -> tuple[Array, Array]:
+    """How far every node is from the mean of what is shared [m], and f_i(w_i) [m]."""
+    shared = w[:, : problem.n_shared]
+    return jnp.sqrt(row_sum((shared - average(shared)[None]) ** 2)), problem.values(w)

@@ -1,0 +1,127 @@
+"""A page about runs says what their folders hold, and groups them by their settings."""
+
+import html
+import json
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+from jdfl import overview
+from jdfl.cli import main
+from jdfl.overview import read
+
+TINY = ["--problem.m", "4", "--problem.n", "20", "--problem.s", "2", "--problem.rows", "5", "9", "--network", "ring"]
+BATCH = ["--algorithm.batch", "2"]
+PRIVATE = ["--algorithm.clip", "1", "--algorithm.mechanism", "gaussian", "--algorithm.mechanism.multiplier", "4"]
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory) -> dict[str, list[Path]]:
+    """Folders of runs: two seeds of D-PSGD, one private, one with another step."""
+    base = tmp_path_factory.mktemp("runs")
+
+    def made(name: str, *flags: str) -> list[Path]:
+        given = ["--stop", "none", "--steps", "12", "--algorithm", "d-psgd", "--out", str(base / name)]
+        assert main(["run", *TINY, *given, *BATCH, *flags, "--quiet"]) == 0
+        return sorted((base / name).iterdir())
+
+    return {
+        "two": made("two", "--algorithm.lr", "0.01", "--repeats", "2"),
+        "private": made("private", "--algorithm.lr", "0.01", *PRIVATE),
+        "other": made("other", "--algorithm.lr", "0.02"),
+    }
+
+
+def charts_of(path: Path) -> list[tuple[str, dict]]:
+    text = path.read_text(encoding="utf-8")
+    found = re.findall(r'data-kind="(\w+)".*?<script type="application/json">(.*?)</script>', text, re.DOTALL)
+    return [(kind, json.loads(data)) for kind, data in found]
+
+
+def test_runs_that_differ_in_seeds_stand_together(runs):
+    entries = read([*runs["two"], *runs["private"], *runs["other"]])
+    assert [len(entry.runs) for entry in entries] == [2, 1, 1]
+    assert [run.config.seed for run in entries[0].runs] == [0, 1]
+    assert len({entry.label for entry in entries}) == 3
+    assert entries[2].label.startswith("d-psgd, ")
+    assert "lr 0.02" in entries[2].label
+    assert read(runs["two"])[0].label == "d-psgd"
+
+
+def test_a_page_of_one_run_has_its_numbers(runs, tmp_path, capsys):
+    (folder,) = runs["private"]
+    assert main(["report", str(folder), "--out", str(tmp_path / "page.html")]) == 0
+    assert capsys.readouterr().out.strip() == str(tmp_path / "page.html")
+    (run,) = read([folder])[0].runs
+    found = charts_of(tmp_path / "page.html")
+    assert [kind for kind, _ in found] == ["curves", "network", "bars"]
+    curves, network, bars = (data for _, data in found)
+    assert {x for x, _ in curves["x"]} == {"round", "communications", "bytes", "gradients", "examples", "seconds",
+                                           "epsilon"}  # fmt: skip
+    (line,) = curves["views"]["round|objective"]
+    assert line["x"] == list(range(13))
+    assert line["mean"] == pytest.approx(run.history["objective"].tolist(), rel=1e-4)
+    (line,) = curves["views"]["epsilon|objective"]
+    assert line["x"][0] == 0
+    assert line["x"][-1] == pytest.approx(run.summary["privacy"]["report"]["epsilon"], rel=1e-4)
+    assert network["rounds"] == list(range(1, 13))
+    assert len(network["links"][0]["pairs"]) == 4
+    assert network["fields"]["releases"][-1] == run.tables["nodes"]["releases"].tolist()[-4:]
+    assert bars["series"][0]["y"] == run.tables["split"]["examples"].tolist()
+    text = (tmp_path / "page.html").read_text(encoding="utf-8")
+    statement = run.summary["privacy"]["statement"].splitlines()[0].removeprefix("- ")
+    for told in (run.provenance["hash"], f"{run.summary['bytes']:,.1f}", "lr: 0.01", html.escape(statement)):
+        assert told in text
+
+
+def test_bands_hold_all_seeds(runs, tmp_path):
+    path = overview.write_overview([*runs["two"], *runs["other"]], tmp_path / "page.html", "Steps")
+    (_, curves) = charts_of(path)[0]
+    both, other = curves["views"]["round|objective"]
+    found = [run.history["objective"].to_numpy() for run in read(runs["two"])[0].runs]
+    assert both["low"] == pytest.approx([min(pair) for pair in zip(*found)], rel=1e-4)
+    assert both["high"] == pytest.approx([max(pair) for pair in zip(*found)], rel=1e-4)
+    assert both["mean"] == pytest.approx([sum(pair) / 2 for pair in zip(*found)], rel=1e-4)
+    assert "low" not in other
+    assert "<h1>Steps</h1>" in path.read_text(encoding="utf-8")
+
+
+def test_an_epsilon_is_only_an_axis_where_all_runs_have_one(runs, tmp_path):
+    path = overview.write_overview([*runs["two"], *runs["private"]], tmp_path / "page.html")
+    assert "epsilon" not in {x for x, _ in charts_of(path)[0][1]["x"]}
+
+
+def test_a_run_that_was_cut_off_is_shown_as_that(runs, tmp_path):
+    folder = tmp_path / "run"
+    shutil.copytree(runs["other"][0], folder)
+    for name in ("summary.json", "provenance.json", "metrics.parquet", "params.npz"):
+        (folder / name).unlink()
+    with (folder / "metrics.csv").open("a") as file:
+        file.write("13,0.5")  # under way
+    path = overview.write_overview([folder], tmp_path / "page.html")
+    text = path.read_text(encoding="utf-8")
+    assert f"jdfl resume {folder}" in text
+    assert charts_of(path)[0][1]["views"]["round|objective"][0]["x"] == list(range(13))
+
+
+def test_what_is_no_run_is_refused(runs, tmp_path, capsys):
+    assert main(["report", str(tmp_path / "nowhere")]) == 2
+    assert "which is not there" in capsys.readouterr().err
+    assert main(["report", str(tmp_path)]) == 2
+    assert "no config.yaml" in capsys.readouterr().err
+    (folder,) = runs["other"]
+    assert main(["report", str(folder), str(folder)]) == 2
+    assert "twice" in capsys.readouterr().err
+    assert main(["report"]) == 2
+    broken = tmp_path / "broken"
+    shutil.copytree(folder, broken)
+    (broken / "nodes.csv").write_text("round,node\n1,what\n")
+    assert main(["report", str(broken), "--out", str(tmp_path / "page.html")]) == 2
+    assert "nodes.csv" in capsys.readouterr().err
+    (tmp_path / "compared").mkdir()
+    (tmp_path / "compared" / "curves.csv").write_text("label\n")
+    assert main(["report", str(tmp_path / "compared")]) == 2
+    assert "report.html in it" in capsys.readouterr().err
+    assert not (tmp_path / "page.html").exists()

@@ -1,0 +1,177 @@
+"""Pages as a browser shows them: without errors or anything from elsewhere, by keyboard, on a phone, dark, printed."""
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from jdfl import report
+from jdfl.report import Code, Fold, Section, Table, Tiles, charts
+from tests.report.test_page import contrast
+
+sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+pytestmark = [
+    pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on the PATH"),
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+]
+
+
+def example(path: Path) -> Path:
+    """A page with everything that a page may have."""
+    rounds = np.arange(1.0, 41.0)
+    line = {"label": "CEPS", "x": rounds, "mean": 1 / rounds, "low": 0.9 / rounds, "high": 1.1 / rounds}
+    frames = [pd.DataFrame({**line, "label": label, "mean": 1 / rounds**k}) for k, label in enumerate(("CEPS", "SGP"))]
+    both = pd.concat(frames, ignore_index=True)
+    views = {(x, y): both for x in ("round", "bytes") for y in ("objective", "consensus")}
+    m, moments = 12, (2, 4, 6)
+    nodes = pd.DataFrame(
+        [(k, i, 1 / k + i, k * (i % 2)) for k in moments for i in range(m)],
+        columns=["round", "node", "distance", "communications"],
+    )
+    ring = pd.DataFrame([(k, i, (i + k) % m) for k in (2, 6) for i in range(m)], columns=["round", "node", "hears"])
+    axes = {"round": "rounds", "bytes": "bytes sent by all nodes, the start and all that was lost on the way included"}
+    parts = [
+        Tiles([("rounds", "40", "stop rule"), ("objective", "0.025", "")]),
+        charts.curves(views, axes, "objective against rounds"),
+        charts.network(nodes, ring, "a ring of 12 nodes"),
+        charts.bars(list(range(m)), {f"class {i}": [i] * m for i in range(9)}, "node", "examples", "examples by node"),
+        Table([f"column {i}" for i in range(20)], [list(range(20))]),
+        Fold("settings", [Code("kind: ceps\n" * 30), charts.bars([0], {"a": [1]}, "x", "y", "one bar")]),
+    ]
+    return report.page(path, "A page", [Section("All", parts), Section("Last", ["Words."])], "provenance 0123")
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory) -> str:
+    return example(tmp_path_factory.mktemp("page") / "page.html").as_uri()
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with sync_api.sync_playwright() as playwright:
+        sandbox = ["--no-sandbox"] if os.geteuid() == 0 else []
+        chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=sandbox)
+        yield chromium
+        chromium.close()
+
+
+@pytest.fixture
+def shown(browser, address):
+    """Opens the page; at the end nothing may have gone wrong or have been asked for elsewhere."""
+    wrong, asked, contexts = [], [], []
+
+    def open_page(**how: Any) -> Any:
+        context = browser.new_context(**how)
+        contexts.append(context)
+        page = context.new_page()
+        page.on("console", lambda message: wrong.append(message.text))
+        page.on("pageerror", lambda error: wrong.append(str(error)))
+        page.on("request", lambda request: asked.append(request.url))
+        page.goto(address)
+        page.wait_for_selector(".js-plotly-plot .main-svg")
+        return page
+
+    yield open_page
+    for context in contexts:
+        context.close()
+    assert wrong == []
+    assert {url for url in asked if not url.startswith("data:")} == {address}
+
+
+def lines(page: Any) -> int:
+    return page.locator("figure[data-kind=curves] .scatterlayer .trace").count()
+
+
+def test_every_chart_is_drawn(shown):
+    page = shown()
+    assert page.locator("figure.chart .main-svg").count() >= 4
+    assert lines(page) == 6  # two lines, and two edges of a band each
+    assert page.locator("figure[data-kind=network] .points path").count() == 12
+    assert page.locator("figure[data-kind=bars] >> nth=0").locator(".barlayer .trace").count() == 9
+
+
+def test_all_can_be_reached_and_is_named(shown):
+    page = shown()
+    for name in ("select", "input", "button"):
+        for one in page.locator(f".controls {name}").all():
+            words = one.evaluate("e => e.labels?.length ? e.labels[0].textContent : e.textContent")
+            assert words.strip(), name
+    for one in page.locator("figure.chart").all():
+        assert one.get_attribute("aria-label")
+        assert one.locator("[role=img]").get_attribute("aria-label")
+    assert page.evaluate("document.documentElement.lang") == "en"
+    assert page.locator("h1").count() == 1
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.className") == "skip"
+
+
+def test_the_slider_goes_by_keyboard(shown):
+    page = shown()
+    slider, output = page.locator("input[type=range]"), page.locator("output")
+    links = page.locator("figure[data-kind=network] .lines path").first
+    assert output.text_content() == "6"
+    last = links.get_attribute("d")
+    slider.focus()
+    page.keyboard.press("Home")
+    assert output.text_content() == "2"
+    assert slider.get_attribute("aria-valuetext") == "round 2"
+    assert links.get_attribute("d") != last
+    page.keyboard.press("ArrowRight")
+    assert output.text_content() == "4"
+    page.get_by_role("button", name="play").focus()
+    page.keyboard.press("Enter")
+    page.wait_for_function("document.querySelector('output').textContent === '6'")
+    assert page.get_by_role("button", name="play").is_visible()
+
+
+def test_curves_are_shown_against_what_is_chosen(shown):
+    page = shown()
+    figure = page.locator("figure[data-kind=curves]")
+    figure.locator("select").nth(0).select_option("consensus")
+    figure.locator("select").nth(1).select_option("bytes")
+    assert "consensus" in figure.locator(".ytitle").text_content()
+    assert "bytes sent" in figure.locator(".xtitle").text_content()
+    figure.get_by_label("log x").check()
+    assert (
+        page.evaluate("document.querySelector('figure[data-kind=curves] .js-plotly-plot').layout.xaxis.type") == "log"
+    )
+
+
+def rgb(page: Any, selector: str, name: str) -> str:
+    """The colour of an element, as #rrggbb."""
+    text = page.locator(selector).first.evaluate(f"e => getComputedStyle(e)['{name}']")
+    return "#" + "".join(f"{int(part):02x}" for part in text[text.index("(") + 1 : -1].split(",")[:3])
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_words_and_lines_follow_the_colours_of_the_system(shown, scheme):
+    page = shown(color_scheme=scheme)
+    paper = rgb(page, "body", "backgroundColor")
+    assert (paper == "#ffffff") == (scheme == "light")
+    assert contrast(paper, rgb(page, "p", "color")) >= 4.5
+    assert contrast(paper, rgb(page, "figure[data-kind=curves] .xtitle", "fill")) >= 4.5
+    page.emulate_media(color_scheme="light" if scheme == "dark" else "dark")
+    assert contrast(rgb(page, "body", "backgroundColor"), rgb(page, "figure[data-kind=curves] .xtitle", "fill")) >= 4.5
+
+
+@pytest.mark.parametrize("width", [320, 390, 1200])
+def test_nothing_is_wider_than_the_screen(shown, width):
+    page = shown(viewport={"width": width, "height": 800})
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
+def test_print_is_dark_on_white_without_controls_and_with_what_was_folded(shown):
+    page = shown(color_scheme="dark")
+    assert not page.locator("pre").is_visible()
+    page.emulate_media(media="print")
+    assert rgb(page, "body", "backgroundColor") == "#ffffff"
+    assert contrast("#ffffff", rgb(page, "figure[data-kind=curves] .xtitle", "fill")) >= 4.5
+    assert not page.locator(".controls").first.is_visible()
+    assert page.locator("pre").is_visible()
+    assert len(page.pdf()) > 10_000

@@ -1,0 +1,134 @@
+"""Pages are one file with everything in it, escaped, and can be read by everybody."""
+
+import html.parser
+import json
+import re
+from importlib.resources import files
+
+import pandas as pd
+import pytest
+
+from jdfl import report
+from jdfl.report import Chart, Code, Fold, Image, Section, Table, Tiles, charts
+
+
+class Tags(html.parser.HTMLParser):
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.seen, self.text = [], []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        self.seen.append((tag, dict(attrs)))
+
+    def handle_data(self, data):
+        self.text.append(data)
+
+
+def test_a_page_is_one_file_with_all_text_escaped(tmp_path):
+    evil = '<script>alert("&")</script>'
+    image = tmp_path / "a.png"
+    image.write_bytes(b"\x89PNG...")
+    parts = [f"{evil}\n\nsecond", Table([evil, "n"], [[evil, 1.5]]), Image(image, f'"{evil}'), Code(evil)]
+    sections = [Section(evil, [*parts, Fold(evil, [Tiles([(evil, evil, evil)])])]), Section("last", [])]
+    parsed = Tags(report.page(tmp_path / "page.html", evil, sections, evil).read_text(encoding="utf-8"))
+    names = [tag for tag, _ in parsed.seen]
+    assert "script" not in names
+    assert names.count("p") == 2
+    # title, h1, link, h2, p, th, td, code, summary, three of a tile, foot
+    assert sum(evil in data for data in parsed.text) == 13
+    (attributes,) = [attrs for tag, attrs in parsed.seen if tag == "img"]
+    assert attributes["src"].startswith("data:image/png;base64,")
+    assert attributes["alt"] == f'"{evil}'
+    assert all(attrs.get("href", "#")[0] == "#" or attrs["href"] == "data:," for _, attrs in parsed.seen)
+    assert all(attrs.get("src", "data:").startswith("data:") for _, attrs in parsed.seen)
+    assert ("td", {"class": "number"}) in parsed.seen
+
+
+def test_a_page_refuses_what_it_cannot_show(tmp_path):
+    path = tmp_path / "page.html"
+    with pytest.raises(FileNotFoundError, match=r"no\.png"):
+        report.page(path, "", [Section("a", [Image(tmp_path / "no.png", "")])])
+    with pytest.raises(ValueError, match=r"no\.txt"):
+        report.page(path, "", [Section("a", [Image(tmp_path / "no.txt", "")])])
+    with pytest.raises(ValueError, match="2 cells"):
+        report.page(path, "", [Section("a", [Fold("b", [Table(["x", "y"], [[1]])])])])
+    with pytest.raises(ValueError, match="kind = 'cake'"):
+        report.page(path, "", [Section("a", [Chart("cake", {}, "")])])
+    assert not path.exists()
+
+
+def test_data_of_charts_cannot_end_its_script(tmp_path):
+    evil = "</script><script>alert(1)</script>"
+    chart = charts.bars([evil], {evil: [1.0]}, "x", "y", "bars")
+    text = report.page(tmp_path / "page.html", "t", [Section("a", [chart])]).read_text(encoding="utf-8")
+    assert evil not in text
+    (data,) = re.findall(r'<script type="application/json">(.*?)</script>', text)
+    assert json.loads(data)["x"] == [evil]
+    assert len(text.encode()) < 6e6
+
+
+def luminance(colour: str) -> float:
+    parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def contrast(one: str, other: str) -> float:
+    """As WCAG 2 has it."""
+    lighter, darker = sorted((luminance(one), luminance(other)), reverse=True)
+    return (lighter + 0.05) / (darker + 0.05)
+
+
+def themes() -> dict[str, dict[str, str]]:
+    style = files("jdfl.report").joinpath("style.css").read_text(encoding="utf-8")
+    blocks = re.findall(r":root \{(.*?)\}", style, re.DOTALL)
+    found = [dict(re.findall(r"--(\w+): ([^;]+);", block)) for block in blocks]
+    return dict(zip(("light", "dark", "print"), [found[0], *({**found[0], **one} for one in found[1:])]))
+
+
+@pytest.mark.parametrize("theme", ["light", "dark", "print"])
+def test_everything_can_be_told_from_what_is_behind_it(theme):
+    colours = themes()[theme]
+    assert contrast("#000000", "#ffffff") == pytest.approx(21)
+    for text in ("ink", "faint", "mark"):
+        for behind in ("paper", "soft"):
+            assert contrast(colours[text], colours[behind]) >= 4.5, (text, behind)
+    lines = colours["series"].split()
+    assert len(lines) == len(set(lines)) == 7
+    for line in lines:
+        assert contrast(line, colours["paper"]) >= 3, line
+
+
+def line(label: str, rows: int) -> pd.DataFrame:
+    x = pd.Series(range(rows), dtype=float)
+    return pd.DataFrame({"label": label, "x": x, "mean": x**2, "low": x**2 - 1, "high": x**2 + 1})
+
+
+def test_long_curves_keep_their_ends_and_short_ones_everything():
+    frame = pd.concat([line("long", 1000), line("short", 3)], ignore_index=True)
+    chart = charts.curves({("round", "objective"): frame}, {"round": "rounds"}, "curves")
+    long, short = chart.data["views"]["round|objective"]
+    assert (long["x"][0], long["x"][-1], len(long["x"])) == (0, 999, 300)
+    assert short == {"label": "short", "x": [0, 1, 2], "mean": [0, 1, 4], "low": [-1, 0, 3], "high": [1, 2, 5]}
+    assert chart.data["labels"] == ["long", "short"]
+    assert chart.data["x"] == [["round", "rounds"]]
+
+
+def test_what_is_not_finite_is_left_out_and_one_run_has_no_band():
+    frame = line("a", 4)
+    frame.loc[2, "mean"] = float("inf")
+    frame["low"] = frame["high"] = frame["mean"]
+    (one,) = charts.curves({("x", "y"): frame}, {"x": "x"}, "").data["views"]["x|y"]
+    assert one == {"label": "a", "x": [0, 1, 3], "mean": [0, 1, 9]}
+
+
+def test_a_network_is_drawn_as_it_was_in_every_moment():
+    nodes = pd.DataFrame({"round": [2, 2, 2, 4, 4, 4], "node": [0, 5, 7] * 2, "value": [1, 2, 3, 4, float("nan"), 6]})
+    links = pd.DataFrame({"round": [2, 2, 2, 4], "node": [0, 5, 7, -1], "hears": [5, 0, 5, -1]})
+    data = charts.network(nodes, links, "").data
+    assert data["rounds"] == [2, 4]
+    assert data["nodes"] == [0, 5, 7]
+    assert data["fields"] == {"value": [[1, 2, 3], [4, None, 6]]}
+    assert data["links"] == [{"moment": 0, "pairs": [[0, 1], [1, 2]]}, {"moment": 1, "pairs": []}]
+    assert len({*zip(data["x"], data["y"])}) == 3

@@ -1,0 +1,142 @@
+"""What nodes do in the course of a run is told as it was, of some nodes where there are many."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import jdfl
+from jdfl import watch
+from jdfl.watch import Watch, links_of, nearby, returns, split_of
+from tests.toy import regression
+
+
+def play(folder, algorithm, problem, network, steps, **how):
+    """A run that is watched."""
+    seen = Watch(folder, problem)
+    result = jdfl.run(algorithm, problem, network, steps=steps, callbacks=[seen], chunk=1, **how)
+    return seen, result
+
+
+def table(folder, name):
+    return pd.read_csv(folder / f"{name}.csv")
+
+
+def test_nodes_are_told_as_the_run_has_them(tmp_path):
+    problem, network = regression(5, 8), jdfl.network.ring(5)
+    params = {}
+    seen = Watch(tmp_path, problem)
+    keep = lambda snapshot: params.__setitem__(snapshot.rounds, np.asarray(snapshot.params()))  # noqa: E731
+    result = jdfl.run(jdfl.DPSGD(lr=0.05), problem, network, steps=6, chunk=2, callbacks=[seen, keep])
+    nodes = table(tmp_path, "nodes")
+    assert nodes["round"].tolist() == [k for k in (2, 4, 6) for _ in range(5)]
+    for k, w in params.items():
+        one = nodes[nodes["round"] == k]
+        np.testing.assert_array_equal(one["node"], np.arange(5))
+        np.testing.assert_allclose(one["distance"], np.linalg.norm(w - w.mean(0), axis=1), rtol=1e-5)
+        np.testing.assert_allclose(one["value"], problem.values(w), rtol=1e-5)
+        np.testing.assert_array_equal(one["communications"], k)
+    history = result.history.set_index("round")
+    for k, one in nodes.groupby("round"):
+        assert one["value"].mean() == pytest.approx(history["objective_local"][k], rel=1e-5)
+        assert (one["distance"] ** 2).mean() == pytest.approx(history["consensus"][k], rel=1e-4)
+
+
+def test_links_are_those_of_the_round_and_told_when_they_change(tmp_path):
+    problem, network = regression(6, 4), jdfl.network.random_links(jdfl.network.complete(6), 0.5)
+    seen = []
+    play(tmp_path, jdfl.DPSGD(lr=0.05), problem, network, 5)
+    graphs = lambda snapshot: seen.append((snapshot.rounds, snapshot.graph(), snapshot.row["messages"]))  # noqa: E731
+    jdfl.run(jdfl.DPSGD(lr=0.05), problem, network, steps=5, chunk=1, callbacks=[graphs])
+    links, before = table(tmp_path, "links"), 0
+    for k, graph, messages in seen:
+        pairs = links.loc[links["round"] == k, ["node", "hears"]].to_numpy()
+        np.testing.assert_array_equal(pairs, links_of(graph, np.arange(6)))
+        assert len(pairs) == messages - before  # one message a link: the very graph that the run had
+        before = messages
+    fixed = tmp_path / "fixed"
+    fixed.mkdir()
+    play(fixed, jdfl.DPSGD(lr=0.05), problem, jdfl.network.ring(6), 5)
+    assert set(table(fixed, "links")["round"]) == {1}
+    assert len(table(fixed, "links")) == 12
+
+
+def test_a_round_in_which_nobody_hears_anybody_is_told(tmp_path):
+    network = jdfl.network.random_links(jdfl.network.ring(4), 1e-9)
+    play(tmp_path, jdfl.DPSGD(lr=0.05), regression(4, 4), network, 2)
+    assert table(tmp_path, "links").to_numpy().tolist() == [[1, -1, -1]]
+
+
+def test_of_many_nodes_some_that_are_near_one_another_are_told():
+    graph = jdfl.network.ring(1000).graph
+    shown = nearby(graph, 11)
+    assert shown.tolist() == [0, 1, 2, 3, 4, 5, 995, 996, 997, 998, 999]
+    assert len(links_of(graph, shown)) == 20
+    assert nearby(graph, 1000).tolist() == list(range(1000))
+    apart = jdfl.network.from_edges([(0, 1), (2, 3)], 4, connected=False).graph
+    assert nearby(apart, 3).tolist() == [0, 1, 2]
+
+
+def test_a_round_that_synchronises_all_has_all_links():
+    graph = jdfl.network.synchronised(jdfl.network.ring(4), 1).at(0, None)
+    assert len(links_of(graph, np.arange(4))) == 12
+
+
+def test_the_split_counts_every_example_once():
+    problem = jdfl.problems.classification("digits", 8, partition="dirichlet", alpha=0.3, seed=1)
+    split = split_of(problem, np.arange(8))
+    assert split["examples"].sum() == int(np.sum(np.asarray(problem.weight) > 0))
+    classes = [name for name in split if name.startswith("class_")]
+    assert len(classes) == 10
+    np.testing.assert_array_equal(split[classes].sum(axis=1), split["examples"])
+    assert list(split_of(regression(3, 4), np.arange(3))) == ["node", "examples"]
+
+
+def test_epsilon_by_round_is_that_of_the_releases_so_far(tmp_path):
+    problem, network = regression(4, 6), jdfl.network.ring(4)
+    algorithm = jdfl.DPSGD(lr=0.05, gradients=jdfl.Gradients(clip=1.0, mechanism=jdfl.Gaussian(multiplier=5.0)))
+    seen, result = play(tmp_path, algorithm, problem, network, 30)
+    seen.end(result, 1e-3, "sound")
+    told = table(tmp_path, "epsilon")
+    assert 10 <= len(told) <= 20
+    assert told["round"].iloc[-1] == 30
+    assert told["epsilon"].is_monotonic_increasing
+    assert told["epsilon"].iloc[-1] == pytest.approx(jdfl.account(result, delta=1e-3).epsilon)
+    part = jdfl.run(algorithm, problem, network, steps=int(told["round"].iloc[3]))
+    assert told["epsilon"].iloc[3] == pytest.approx(jdfl.account(part, delta=1e-3).epsilon)
+    assert told["most_releases"].iloc[3] == part.releases.max()
+
+
+def test_no_epsilon_is_told_where_none_is_claimed(tmp_path):
+    seen, result = play(tmp_path, jdfl.DPSGD(lr=0.05), regression(4, 6), jdfl.network.ring(4), 3)
+    seen.end(result, None, "sound")
+    assert not (tmp_path / "epsilon.csv").exists()
+
+
+def test_a_resumed_run_drops_what_it_makes_again_and_half_a_row(tmp_path):
+    problem, network = regression(4, 6), jdfl.network.ring(4)
+    play(tmp_path, jdfl.DPSGD(lr=0.05), problem, network, 6)
+    whole = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    with (tmp_path / "nodes.csv").open("a") as file:
+        file.write("3,1")
+    half = jdfl.run(jdfl.DPSGD(lr=0.05), problem, network, steps=4)
+    again = Watch(tmp_path, problem, before=4)
+    jdfl.run(jdfl.DPSGD(lr=0.05), problem, network, steps=6, chunk=1, resume=half, callbacks=[again])
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == whole
+
+
+def test_what_cannot_be_written_is_warned_of_once(tmp_path):
+    seen = Watch(tmp_path / "nowhere", regression(4, 6))
+    with pytest.warns(UserWarning, match="Could not write what nodes do") as told:
+        jdfl.run(jdfl.DPSGD(lr=0.05), regression(4, 6), jdfl.network.ring(4), steps=4, chunk=1, callbacks=[seen])
+    assert len(told) == 1
+
+
+def test_large_models_are_told_without_their_parameters(tmp_path, monkeypatch):
+    monkeypatch.setattr(watch, "_LARGE", 10)
+    play(tmp_path, jdfl.DPSGD(lr=0.05), regression(4, 6), jdfl.network.ring(4), 2)
+    assert list(table(tmp_path, "nodes")) == ["round", "node", "communications", "releases"]
+
+
+@pytest.mark.parametrize(("steps", "rounds"), [(1, 1), (60, 1), (119, 1), (200, 3), (3000, 50), (10**6, 50)])
+def test_moments_are_enough_and_not_too_far_apart(steps, rounds):
+    assert returns(steps) == rounds
