@@ -183,6 +183,7 @@ def test_safe_gamma_is_the_formula_and_one_for_exact_messages():
     below = 16 * rho + rho**2 + 4 * beta**2 + 2 * rho * beta**2 - 0.8 * rho
     assert choco.safe_gamma(net, 0.1) == pytest.approx(0.1 * rho**2 / below, rel=1e-4)
     assert choco.safe_gamma(net, 1.0) == 1.0
+    assert choco.safe_gamma(jdfl.network.complete(1), 0.5) == pytest.approx(0.5 / (17 - 8 * 0.5))  # rho = 1, beta = 0
     with pytest.raises(ValueError, match=r"delta in \(0, 1\], got delta = 0"):
         choco.safe_gamma(net, 0)
     apart = jdfl.network.from_edges([(0, 1), (2, 3)], 4, connected=False)

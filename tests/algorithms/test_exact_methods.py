@@ -359,3 +359,13 @@ def test_releases_are_one_a_round_and_one_at_the_start():
     assert guarantee.enforced_by == f"l2 clipping of every example's gradient to {CLIP:g}"
     assert jdfl.run(CLEAN, problem, network(), key=0, steps=6).totals.releases == 0
     assert jdfl.run(jdfl.NIDS(lr=0.05), problem, network(), key=0, steps=6).totals.gradients == M * 7
+
+
+@pytest.mark.parametrize("noisy", ["always", "communicating"])
+@pytest.mark.parametrize(
+    ("method", "rounds"), [(jdfl.EXTRA, 5), (jdfl.NIDS, 6), (jdfl.ExactDiffusion, 5), (jdfl.DSGT, 6)]
+)
+def test_every_gradient_comes_with_an_exchange_and_is_one_release(method, rounds, noisy):
+    private = PRIVATE.gradients.replace(noisy=noisy)
+    result = jdfl.run(method(lr=0.01, gradients=private), example(np.float32), network(), key=0, steps=5)
+    assert result.totals.releases == M * rounds
