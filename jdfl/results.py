@@ -11,6 +11,7 @@
     summary.md         totals, final metrics, times, in words
     summary.json       the same; it comes last, so that a directory that has it is whole
 
+and, of runs of the command line, the tables of `jdfl.watch`.
 Every file is written beside its place and then moved there, so that none is ever half there.
 """
 

@@ -15,7 +15,8 @@ from tests.toy import regression
 
 FOLDER = Path(experiments.__file__).parent
 SCRIPTS = sorted(path.stem for path in FOLDER.glob("*.py") if "def main(" in path.read_text())
-WITHOUT_RUNS = ("gpsp_quality", "lemma2_counterexample", "theorem1_counterexample")  # they compute, and send nothing
+# They compute or attack, and have no results.
+WITHOUT_RUNS = ("gpsp_quality", "lemma2_counterexample", "privacy_audit", "theorem1_counterexample")
 ROWS = 3  # of parameters that are packed as messages
 
 

@@ -4,22 +4,27 @@ import contextlib
 import dataclasses
 import shutil
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import jax
+import numpy as np
 
 import jdfl
-from jdfl import distributed, report, storage
+from jdfl import distributed, storage
 from jdfl.accountant import check_account
 from jdfl.cache import use_cache
 from jdfl.checkpoint import Checkpoint
 from jdfl.config import RunConfig, build, settled, to_yaml
+from jdfl.privacy import report
 from jdfl.progress import Progress
+from jdfl.report import figure
 from jdfl.result import Callback, Result
 from jdfl.results import CHECKPOINTS, Onward, end_run
 from jdfl.runner import planned
 from jdfl.sharding import simulate
+from jdfl.spending import records_of
 from jdfl.summary import summary_text
 from jdfl.watch import Watch, returns
 
@@ -89,6 +94,13 @@ class Session:
             **other,
         }
 
+    def _epsilon(self) -> Callable[[np.ndarray], float] | None:
+        """What releases add up to, where the run may tell it."""
+        guarantee, records = self.planned.privacy(self.problem), records_of(self.problem)
+        if guarantee.event is None or not (guarantee.claimed or self.told_how["accounting"] == "paper"):
+            return None
+        return lambda releases: report(guarantee, releases, records, **self.told_how).epsilon if releases.any() else 0.0
+
     def run(
         self,
         folder: Path | None,
@@ -110,7 +122,7 @@ class Session:
         watching: list[Callback] = []
         watch, rounds = None, steps or config.steps
         try:
-            with Progress(label) as progress:
+            with Progress(label, epsilon=self._epsilon()) as progress:
                 if folder is not None:
                     watching = [Onward(folder, to_yaml(config), None if resume is None else resume.history)]
                     watching += [] if options.quiet else [progress]
@@ -148,7 +160,7 @@ class Session:
 def _ended(folder: Path, result: Result, told_how: Any) -> dict[str, Any]:
     """The summary of a run whose results are written; OSError that says how to write them later."""
     try:
-        return end_run(folder, result, draw=report.figure, **told_how)
+        return end_run(folder, result, draw=figure, **told_how)
     except OSError as error:
         raise OSError(f"Could not write the results: {error}. Once it can be done: jdfl resume {folder}") from error
 
