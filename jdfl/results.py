@@ -125,7 +125,7 @@ def begin_run(folder: Path, config_yaml: str) -> None:
     """Write what is known of a run before its first round; what an earlier one has come to is removed."""
     for name in ("summary.json", "metrics.csv"):
         (folder / name).unlink(missing_ok=True)
-    with _placed(folder / "config.yaml") as path:
+    with placed(folder / "config.yaml") as path:
         path.write_text(config_yaml, encoding="utf-8")
     write_json(folder / "environment.json", environment())
 
@@ -134,18 +134,18 @@ def end_run(
     folder: Path, result: Result, *, draw: Draw | None, delta: float | None, accounting: Accounting
 ) -> dict[str, Any]:
     """Write what a run has come to, except for its checkpoint; returns its summary."""
-    with _placed(folder / "metrics.csv") as path:
+    with placed(folder / "metrics.csv") as path:
         result.history.to_csv(path, index=False)
-    with _placed(folder / "metrics.parquet") as path:
+    with placed(folder / "metrics.parquet") as path:
         result.history.to_parquet(path, index=False)
-    with _placed(folder / "params.npz") as path:
+    with placed(folder / "params.npz") as path:
         np.savez_compressed(path, params=np.asarray(result.params))
     write_json(folder / "provenance.json", result.provenance.as_dict())
     told = summary(result, delta=delta, accounting=accounting)
-    with _placed(folder / "summary.md") as path:
+    with placed(folder / "summary.md") as path:
         path.write_text(summary_text(told), encoding="utf-8")
     if draw is not None:
-        with _placed(folder / "figure.png") as path:
+        with placed(folder / "figure.png") as path:
             draw({"": result.history}, path, result.provenance.hash)
     write_json(folder / "summary.json", told)
     return told
@@ -168,7 +168,7 @@ class Onward:
         metrics = self._folder / "metrics.csv"
         if self._before is not None:
             begin_run(self._folder, self._config)
-            with _placed(metrics) as path:
+            with placed(metrics) as path:
                 self._before.to_csv(path, index=False)
             self._before = None
         try:
@@ -261,12 +261,12 @@ def environment() -> dict[str, Any]:
 
 def write_json(path: Path, data: Any) -> None:
     """Write plain data as JSON, whole or not at all."""
-    with _placed(path) as place:
+    with placed(path) as place:
         place.write_text(json.dumps(data, indent=2, allow_nan=False, default=str) + "\n", encoding="utf-8")
 
 
 @contextmanager
-def _placed(path: Path) -> Iterator[Path]:
+def placed(path: Path) -> Iterator[Path]:
     """Where to write a file that is then moved to `path`, once it is on the disk."""
     partial = path.with_name(f".{uuid4().hex[:12]}.{path.name}")
     try:

@@ -1,15 +1,17 @@
-"""The command line: `jdfl run`, `resume`, `verify`, `compare`, `account`, `audit`, `report` and `list`."""
+"""The command line: `jdfl run`, `resume`, `verify`, `compare`, `sweep`, `account`, `audit`, `report` and `list`."""
 
 import os
 import sys
 import warnings
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import jdfl
 from jdfl.catalogue import catalogue
-from jdfl.cli import account, audit, compare, report, resume, run, verify
+from jdfl.cli import account, audit, compare, report, resume, run, sweep, verify
 from jdfl.distributed import LOST, ProcessLostError
+from jdfl.study.cluster import FailedJobsError
 
 _HELP = """usage: jdfl COMMAND [OPTIONS]
 
@@ -17,9 +19,10 @@ Decentralized federated learning, all nodes at once.
 
 commands:
   run        run an algorithm on a problem over a network and keep the results
-  resume     go on with a run that was cut off, ended early, or has more rounds to go
+  resume     go on with a run or a sweep that was cut off, ended early, or has more rounds to go
   verify     make a run's first rounds again, and compare bit for bit
   compare    tune several algorithms alike, run them with the same seeds, and keep tables and curves
+  sweep      run over values of any settings, into one table
   account    what a run's releases add up to, or how much noise a target needs; nothing is run
   audit      attack the privacy that an algorithm reports
   report     one page about one run or several
@@ -40,13 +43,20 @@ _COMMANDS: dict[str, tuple[Callable[[list[str]], Any], Callable[..., int]]] = {
     "resume": (resume.parse, resume.resume),
     "verify": (verify.parse, verify.verify),
     "compare": (compare.parse, compare.compare),
+    "sweep": (sweep.parse, sweep.sweep),
     "account": (account.parse, account.account),
     "audit": (audit.parse, audit.audit),
     "report": (report.parse, report.report),
 }
 
+_AGAIN: tuple[Callable[[list[str]], Any], Callable[..., int]] = (sweep.parse_again, sweep.again)  # `resume` of a study
 
 _KEPT = {"run": "only runs that have a checkpoint are kept", "resume": "the last checkpoint is kept"}
+
+
+def _of_study(command: str, args: Sequence[str]) -> bool:
+    """Whether it is a study that is to go on."""
+    return command == "resume" and bool(args) and (Path(args[0]) / "study.yaml").is_file()
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -66,7 +76,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         elif command == "list":
             print(catalogue(), end="")
         elif command in _COMMANDS:
-            parse, do = _COMMANDS[command]
+            parse, do = _AGAIN if _of_study(command, rest) else _COMMANDS[command]
             with warnings.catch_warnings():
                 warnings.showwarning = lambda message, *_: print(f"jdfl: warning: {message}", file=sys.stderr)
                 status = do(*parse(rest))
@@ -77,7 +87,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # the reader, `head` say, has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
-    except (ValueError, OSError) as error:
+    except (ValueError, OSError, FailedJobsError) as error:
         if os.environ.get("JDFL_TRACEBACK", "") not in ("", "0"):
             raise
         print(f"jdfl: error: {' '.join(str(error).split())}", file=sys.stderr)

@@ -81,6 +81,22 @@ def load(kind: type[Config], text: str) -> Config:
     return _dataclass(kind, {} if data is None else data, "")
 
 
+def from_plain(kind: type[Config], data: Any) -> Config:
+    """The dataclass of type `kind` behind what `plain` gives; ValueError for anything that does not fit it."""
+    return _dataclass(kind, data, "")
+
+
+def scalar(text: str) -> Any:
+    """A number, a truth value, a text or none, as YAML reads it; ValueError for anything else."""
+    try:
+        found = None if text.lower() == "none" else yaml.load(text, Loader=_Loader)
+    except (yaml.YAMLError, RecursionError) as error:
+        raise ValueError(f"Expected a single value, got {_shown(text)}.") from error
+    if not isinstance(found, str | int | float | bool | None):
+        raise ValueError(f"Expected a single value, got {_shown(text)}.")
+    return found
+
+
 def plain(value: Any) -> Any:
     """Dictionaries, lists and scalars for a dataclass, its `kind` first where it has one."""
     if dataclasses.is_dataclass(value):

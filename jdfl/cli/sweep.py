@@ -1,0 +1,225 @@
+"""`jdfl sweep`: runs over values of any settings, into one table."""
+
+import contextlib
+import dataclasses
+import json
+import math
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Literal
+
+import pandas as pd
+from rich.console import Console
+from rich.table import Table
+
+from jdfl import checks
+from jdfl.cache import use_cache
+from jdfl.cli import flags
+from jdfl.config import RunConfig
+from jdfl.config.study import StudyConfig, from_yaml
+from jdfl.metrics import REGISTRY
+from jdfl.results import new_run_folder
+from jdfl.study import Study, best_first, one_after_another
+from jdfl.study.cluster import jobs
+from jdfl.study.page import write_page
+from jdfl.study.run import REFUSED
+from jdfl.study.space import field_of
+
+_ABOUT = """Run over values of any settings: all combinations of them, or points drawn at random.
+
+Points whose algorithms differ in floats alone run side by side in one compiled program. Every group of them is kept
+when it is done; `jdfl resume` goes on with a study that was cut off. All runs end up in one table, results.parquet."""
+
+_AGAIN = """Go on with a study that was cut off: groups that are done stay as they are."""
+
+_EXAMPLES = """examples:
+  jdfl sweep --over algorithm.rate=0.1,0.2,0.5 problem.m=32,64 --seeds 3
+  jdfl sweep --algorithm d-psgd --stop none --over algorithm.lr=log:1e-3:1 --random 30 --by objective
+  jdfl sweep --over algorithm=d-psgd,dsgt,extra network=ring,complete --stop none --steps 100
+  jdfl sweep --over algorithm.rate=0.1,0.2 --engine slurm --engine-options slurm_partition=gpu timeout_min=60
+  jdfl sweep --config runs/NAME/study.yaml --seeds 5   an earlier study, with more seeds
+  jdfl resume runs/NAME                                the rest of one that was cut off
+
+exit status: 0 done, 2 a mistake in the settings, 3 a run diverged or a point was refused (the table says which), 124
+--max-seconds are over, 130 interrupted; what is done is kept
+"""
+_SHOWN = 20  # points
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Engines:
+    """How a study is run, which its numbers do not depend on."""
+
+    engine: Literal["here", "local", "slurm"] = "here"
+    """here: group after group in this process; local: a process each; slurm: a job each (both by submitit)."""
+    engine_options: tuple[str, ...] = ()
+    """With slurm: name=value of submitit, such as timeout_min=60, gpus_per_node=1, slurm_partition=gpu."""
+    max_seconds: float | None = None
+    """With here: begin no group after so many seconds, and keep what there is."""
+    by: str = "objective"
+    """The metric by which points are put in order."""
+    quiet: bool = False
+    """No progress and no table; without --json, only the folder's name."""
+    json: bool = False
+    """Print the points, the best first, as JSON."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Options(Engines):
+    """What is said about a study besides a run's configuration."""
+
+    over: tuple[str, ...] = ()
+    """What is tried: setting=value,value,... or, with --random, setting=uniform:LOW:HIGH, or log, or int."""
+    random: int | None = None
+    """Points to draw at random; none: all combinations of the values."""
+    draw: int = 0
+    """Seed of these points."""
+    seeds: int = 1
+    """Runs of every point, with the seeds `seed`, `seed` + 1, ..."""
+    config: Path | None = None
+    """A study.yaml of a study to start from; other flags override it."""
+    out: Path = Path("runs")
+    """Where the study's new folder is made."""
+
+
+def parse(args: list[str]) -> tuple[StudyConfig, Options]:
+    """The configuration and options behind the flags of `jdfl sweep`."""
+    file = flags.given(args, "config")
+    start = StudyConfig() if file is None else from_yaml(flags.read(file))
+    own = {name: getattr(start, name) for name in ("over", "random", "draw", "seeds")}
+    parsed = flags.parse(args, start.base, Options(**own), prog="jdfl sweep", about=_ABOUT, examples=_EXAMPLES)
+    base: RunConfig = parsed.config
+    return StudyConfig(base=base, **{name: getattr(parsed.options, name) for name in own}), parsed.options
+
+
+def parse_again(args: list[str]) -> tuple[Path, Engines]:
+    """The folder of a study and the options behind the arguments of `jdfl resume`."""
+    how: dict[str, Any] = {"prog": "jdfl resume SWEEP_DIR", "about": _AGAIN, "examples": _EXAMPLES}
+    return Path(args[0]), flags.parse_options(args[1:], Engines, **how)
+
+
+def again(folder: Path, options: Engines) -> int:
+    """Go on with a study; returns the exit status."""
+    return work(Study.of(from_yaml(flags.read(str(folder / "study.yaml"))), folder), options)
+
+
+def sweep(config: StudyConfig, options: Options) -> int:
+    """Run all points, write and show them; returns the exit status."""
+    if not config.over:
+        raise ValueError(
+            "Expected at least one setting to try, got over = (). For example --over algorithm.lr=0.1,0.2."
+        )
+    checks.one_of(config.base.metrics or tuple(REGISTRY), by=options.by)
+    study = Study.of(config, Path())  # refused before there is a folder
+    folder = new_run_folder(options.out, f"sweep-{config.base.algorithm.kind}")
+    return work(dataclasses.replace(study, folder=folder), options)
+
+
+def work(study: Study, options: Engines) -> int:
+    """Do what is left of a study, write and show it; returns the exit status."""
+    checks.one_of(study.config.base.metrics or tuple(REGISTRY), by=options.by)
+    use_cache()
+    todo = study.left
+    study.begin()
+    try:
+        with _engine(options) as engine:
+            engine(study.folder, todo)
+    except KeyboardInterrupt:
+        study.end()
+        print(f"jdfl: interrupted; what is done is kept. Go on with it: jdfl resume {study.folder}", file=sys.stderr)
+        return 130
+    table = study.end()
+    if len(table):
+        _show(study, table, options)
+    if study.left:
+        print(f"jdfl: out of time; go on with it: jdfl resume {study.folder}", file=sys.stderr)
+        return 124
+    return 3 if {REFUSED, "diverged"} & set(table["ending"].tolist()) else 0
+
+
+@contextlib.contextmanager
+def _engine(options: Engines) -> Iterator[Any]:
+    """The engine that the options ask for; groups are told on stderr, where that is a terminal."""
+    if options.engine != "here":
+        yield jobs(options.engine, dict(_option(line) for line in options.engine_options))
+        return
+    console = Console(stderr=True)
+    if options.quiet or not console.is_terminal:
+        yield one_after_another(options.max_seconds)
+        return
+    with console.status("beginning") as status:
+        yield one_after_another(
+            options.max_seconds,
+            lambda group, i, count: status.update(
+                f"group {i + 1} of {count}: {len(group.points)} points, {len(group.seeds)} seeds each"
+            ),
+        )
+
+
+def _option(line: str) -> tuple[str, Any]:
+    name, values = field_of(line)
+    if not isinstance(values, list) or len(values) != 1:
+        raise ValueError(f"Expected name=value in --engine-options, got {line!r}.")
+    return name, values[0]
+
+
+def _show(study: Study, table: pd.DataFrame, options: Engines) -> None:
+    """The points, the best first, and what was refused."""
+    fields = list(study.groups[0].points[0].values)
+    refused = [row for row in table.to_dict("records") if row["ending"] == REFUSED]
+    for reason in dict.fromkeys(str(row["reason"]) for row in refused):
+        where = [str(row["point"]) for row in refused if str(row["reason"]) == reason]
+        print(f"jdfl: refused, point {', '.join(where[:10])}{' ...' * (len(where) > 10)}: {reason}", file=sys.stderr)
+    ranked = best_first(table, fields, options.by) if len(refused) < len(table) else pd.DataFrame()
+    measured = [str(name) for name in ranked if f"{name}_sd" in ranked]
+    heads, rows = _cells(ranked, fields, measured)
+    (study.folder / "table.md").write_text(_markdown(heads, rows), encoding="utf-8")
+    write_page(study.folder / "report.html", study.config, table, measured, heads, rows)
+    if options.json:
+        found = [{str(name): _plain(value) for name, value in row.items()} for row in ranked.to_dict("records")]
+        print(json.dumps({"folder": str(study.folder), "by": options.by, "points": found}, indent=2, allow_nan=False))
+    elif options.quiet:
+        print(study.folder)
+    else:
+        few = _cells(
+            ranked.head(_SHOWN), fields, [name for name in measured if name in (options.by, "rounds", "bytes")]
+        )
+        _print(*few, f"{len(rows)} points by {options.by}, mean ± sd over seeds")
+        print(f"table:  {study.folder / 'results.parquet'}\npage:   {study.folder / 'report.html'}")
+
+
+def _cells(ranked: pd.DataFrame, fields: list[str], measured: list[str]) -> tuple[list[str], list[list[str]]]:
+    """Heads and rows: the fields, and mean ± standard deviation of all that was measured."""
+    rows = []
+    for row in ranked.to_dict("records"):
+        cells = [_number(row[name]) for name in ("point", *fields)]
+        for name in measured:
+            sd = row[f"{name}_sd"]
+            cells.append(_number(row[name]) + (f" ± {_number(sd)}" if math.isfinite(sd) else ""))
+        rows.append([*cells, str(row["diverged"])])
+    return ["point", *fields, *(name.replace("_", " ") for name in measured), "diverged"], rows
+
+
+def _number(value: Any) -> str:
+    return f"{value:.5g}" if isinstance(value, float) else str(value)
+
+
+def _markdown(heads: list[str], rows: list[list[str]]) -> str:
+    return "".join(f"| {' | '.join(line)} |\n" for line in (heads, ["---"] * len(heads), *rows))
+
+
+def _print(heads: list[str], rows: list[list[str]], title: str) -> None:
+    shown = Table(title=title)
+    for head in heads:
+        shown.add_column(head, overflow="fold")
+    for row in rows:
+        shown.add_row(*row)
+    Console().print(shown)
+
+
+def _plain(value: Any) -> Any:
+    """For JSON: numbers that are not finite become None."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    return value.item() if hasattr(value, "item") else value

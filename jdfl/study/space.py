@@ -1,0 +1,123 @@
+"""What a study tries: values of any settings of a run, all combinations of them or points drawn at random."""
+
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from jdfl import checks
+from jdfl.config import RunConfig, yaml_text
+
+_MOST = 100_000  # points
+
+
+@dataclass(frozen=True)
+class Range:
+    """A distribution: uniform, uniform in the logarithm, or of whole numbers, both ends possible."""
+
+    kind: str  # uniform, log, int
+    low: float
+    high: float
+
+    def draw(self, rng: np.random.Generator) -> float | int:
+        """One value."""
+        if self.kind == "int":
+            return int(rng.integers(int(self.low), int(self.high) + 1))
+        if self.kind == "log":
+            return math.exp(rng.uniform(math.log(self.low), math.log(self.high)))
+        return float(rng.uniform(self.low, self.high))
+
+
+Field = list[Any] | Range
+
+
+def field_of(line: str) -> tuple[str, Field]:
+    """The dotted path and the values behind a line such as "algorithm.lr=0.1,0.2" or "algorithm.lr=log:1e-3:1".
+
+    Raises ValueError for anything else.
+    """
+    path, sign, text = line.partition("=")
+    path, text = path.strip(), text.strip()
+    if not sign or not path or not text:
+        raise ValueError(
+            f"Expected setting=value,value,... or setting=uniform:LOW:HIGH (or log, int), got {line!r}. "
+            "For example algorithm.lr=0.05,0.1,0.2."
+        )
+    kind, *ends = text.split(":")
+    if kind in ("uniform", "log", "int"):
+        return path, _range(path, kind, ends)
+    values = [yaml_text.scalar(part.strip()) for part in text.split(",")]
+    if len({repr(value) for value in values}) < len(values):
+        raise ValueError(f"Expected every value of {path} once, got {text!r}.")
+    return path, values
+
+
+def _range(path: str, kind: str, ends: Sequence[str]) -> Range:
+    try:
+        low, high = (float(end) for end in ends)
+    except ValueError:
+        raise ValueError(f"Expected {kind}:LOW:HIGH for {path}, got {':'.join([kind, *ends])!r}.") from None
+    if not (math.isfinite(low) and math.isfinite(high) and low < high):
+        raise ValueError(f"Expected finite ends LOW < HIGH for {path}, got {low:g} and {high:g}.")
+    if kind == "log" and low <= 0:
+        raise ValueError(f"Expected LOW > 0 for the logarithms of {path}, got {low:g}. Use uniform.")
+    if kind == "int" and not (low.is_integer() and high.is_integer()):
+        raise ValueError(f"Expected whole numbers for {path}, got {low:g} and {high:g}. Use uniform.")
+    return Range(kind, low, high)
+
+
+def points(lines: Sequence[str], random: int | None, seed: int) -> list[dict[str, Any]]:
+    """The points of a study, each the values of its fields by dotted path.
+
+    With `random` None all combinations of the values; otherwise so many points, every value drawn on its own by a
+    generator with this `seed`: the first of them are those of a study with fewer. Raises ValueError for a field that is
+    given twice, for a distribution without `random`, and for too many points.
+    """
+    fields: dict[str, Field] = {}
+    for path, field in map(field_of, lines):
+        if path in fields:
+            raise ValueError(f"Expected every setting once, got {path} twice. Give all its values in one place.")
+        fields[path] = field
+    if random is None:
+        ranges = [path for path, field in fields.items() if isinstance(field, Range)]
+        if ranges:
+            raise ValueError(f"Expected random = N, how many points to draw, for the distribution of {ranges[0]}.")
+        lists = [field for field in fields.values() if not isinstance(field, Range)]
+        count = math.prod(map(len, lists))
+        _check_count(count)
+        return [dict(zip(fields, values)) for values in itertools.product(*lists)]
+    checks.whole(1, random=random)
+    _check_count(random)
+    rng = np.random.default_rng(seed)
+    return [{path: _drawn(field, rng) for path, field in fields.items()} for _ in range(random)]
+
+
+def _check_count(count: int) -> None:
+    if count > _MOST:
+        raise ValueError(f"Expected at most {_MOST} points, got {count}. Give fewer values, or draw some at random.")
+
+
+def _drawn(field: Field, rng: np.random.Generator) -> Any:
+    return field.draw(rng) if isinstance(field, Range) else field[int(rng.integers(len(field)))]
+
+
+def config_at(base: RunConfig, point: Mapping[str, Any]) -> RunConfig:
+    """The configuration with the point's values; where a setting may be of several kinds, a value is one's name.
+
+    Kinds are set before their own settings. Raises ValueError for a setting that is unknown or of another type.
+    """
+    plain = yaml_text.plain(base)
+    for path, value in sorted(point.items(), key=lambda item: item[0].count(".")):
+        target = plain
+        *above, name = path.split(".")
+        for i, step in enumerate(above):
+            target = target.get(step) if isinstance(target, dict) else None
+            if not isinstance(target, dict):
+                raise ValueError(f"Unknown setting {path}: {'.'.join(above[: i + 1])} has no settings of its own here.")
+        here = target.get(name)
+        if not (isinstance(here, dict) and here.get("kind") == value):  # the same kind keeps its settings
+            target[name] = {"kind": value} if isinstance(here, dict) and isinstance(value, str) else value
+    return yaml_text.from_plain(RunConfig, plain)

@@ -1,0 +1,163 @@
+"""A study in its folder: groups of points, each kept when it is done, and at the end one table.
+
+study.yaml         the configuration
+environment.json   versions, platform, device
+parts/             two tables per group that is done, named by what it did
+results.parquet    a row per run: point, its values, seed, ending, metrics, totals, epsilon, times, provenance
+results.csv        the same
+curves.parquet     a row per record: point, seed, round, metrics, totals so far
+table.md           mean and standard deviation over the seeds, a row per point, the best first
+"""
+
+import time
+import warnings
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean, stdev
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from jdfl import checks
+from jdfl.comparison.curves import better
+from jdfl.config.study import StudyConfig, to_yaml
+from jdfl.metrics import COUNTS, REGISTRY
+from jdfl.results import environment, placed, write_json
+from jdfl.study.groups import Group, Point, groups
+from jdfl.study.run import REFUSED, run_group
+from jdfl.study.space import config_at, points
+
+Engine = Callable[[Path, Sequence[Group]], None]  # runs groups and keeps them
+_PARTS = "parts"
+_OTHERS = ("point", "seed", "rounds", "delta", "epsilon", "seconds", "compile_seconds", *COUNTS)  # than metrics
+
+
+@dataclass(frozen=True)
+class Study:
+    """A study that was checked: what there is to do, and what of it is done."""
+
+    config: StudyConfig
+    folder: Path
+    groups: tuple[Group, ...]
+
+    @staticmethod
+    def of(config: StudyConfig, folder: Path) -> "Study":
+        """The study of a configuration; ValueError for settings that make no sense or points that cannot be written."""
+        checks.whole(1, seeds=config.seeds)
+        checks.whole(0, draw=config.draw)
+        tried = points(config.over, config.random, config.draw)
+        made = [Point(i, values, config_at(config.base, values)) for i, values in enumerate(tried)]
+        seeded = [point for point in made if "seed" in point.values]
+        if seeded:
+            raise ValueError("Expected `seeds`, how many runs every point has, got seed among what is tried.")
+        first = config.base.seed
+        return Study(config, folder, tuple(groups(made, range(first, first + config.seeds))))
+
+    @property
+    def left(self) -> list[Group]:
+        """The groups that are not done."""
+        return [group for group in self.groups if not _part(self.folder, group, "curves").is_file()]
+
+    def begin(self) -> None:
+        """Write what the study is."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        (self.folder / _PARTS).mkdir(exist_ok=True)
+        with placed(self.folder / "study.yaml") as path:
+            path.write_text(to_yaml(self.config), encoding="utf-8")
+        write_json(self.folder / "environment.json", environment())
+
+    def end(self) -> pd.DataFrame:
+        """Put the parts together, those that there are; returns the table of all runs, empty where there is none."""
+        done = [group for group in self.groups if _part(self.folder, group, "curves").is_file()]
+        if not done:
+            return pd.DataFrame({"point": [], "ending": []})
+        table = _together([pd.read_parquet(_part(self.folder, group, "runs")) for group in done])
+        table = table.sort_values([name for name in ("point", "seed") if name in table], ignore_index=True)
+        curves = _together([pd.read_parquet(_part(self.folder, group, "curves")) for group in done])
+        with placed(self.folder / "results.parquet") as path:
+            table.to_parquet(path, index=False)
+        with placed(self.folder / "results.csv") as path:
+            table.to_csv(path, index=False)
+        with placed(self.folder / "curves.parquet") as path:
+            curves.to_parquet(path, index=False)
+        return table
+
+
+def keep(folder: Path, group: Group) -> None:
+    """Run a group and keep it; its curves come last, so that a group that has them is whole."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("once")
+        runs, curves = run_group(group)
+    for name, table in (("runs", runs), ("curves", curves)):
+        with placed(_part(folder, group, name)) as path:
+            _writable(table).to_parquet(path, index=False)
+
+
+def one_after_another(
+    max_seconds: float | None = None, tell: Callable[[Group, int, int], None] = lambda *_: None
+) -> Engine:
+    """An engine that runs groups here, begins none after so many seconds, and tells which one it is at."""
+
+    def work(folder: Path, todo: Sequence[Group]) -> None:
+        begun = time.monotonic()
+        for i, group in enumerate(todo):
+            if max_seconds is not None and time.monotonic() - begun >= max_seconds:
+                return
+            tell(group, i, len(todo))
+            keep(folder, group)
+
+    return work
+
+
+def best_first(table: pd.DataFrame, fields: Sequence[str], by: str) -> pd.DataFrame:
+    """Mean and standard deviation over seeds, a row per point, the best in `by` first; NaN where a run diverged.
+
+    Columns: point, the fields, `seeds` that have a result, `diverged`, and NAME and NAME_sd of every metric, of rounds
+    and bytes. ValueError for a metric that no run has.
+    """
+    records = [row for row in table.to_dict("records") if row["ending"] != REFUSED]
+    names = [str(name) for name in (*REGISTRY, *table.columns) if name in table]
+    metrics = [name for name in names if name not in (*fields, *_OTHERS) and _numeric(row[name] for row in records)]
+    checks.one_of(tuple(dict.fromkeys(metrics)), by=by)
+    runs_of: dict[int, list[dict[Any, Any]]] = {}
+    for record in records:
+        runs_of.setdefault(record["point"], []).append(record)
+    rows = []
+    for point, runs in runs_of.items():
+        diverged = sum(run["ending"] == "diverged" for run in runs)
+        row: dict[str, Any] = {"point": point, **{field: runs[0][field] for field in fields}}
+        row |= {"seeds": len(runs), "diverged": diverged}
+        for name in dict.fromkeys((by, *metrics, "rounds", "bytes")):
+            numbers = [float(run[name]) for run in runs]
+            row[name] = np.nan if diverged else fmean(numbers)
+            row[f"{name}_sd"] = np.nan if diverged or len(numbers) < 2 else stdev(numbers)
+        rows.append(row)
+    found = pd.DataFrame(rows)
+    return found.sort_values(by, ascending=better(by) > 0, na_position="last", kind="stable", ignore_index=True)
+
+
+def _numeric(values: Iterable[Any]) -> bool:
+    return all(isinstance(value, int | float) for value in values)
+
+
+def _part(folder: Path, group: Group, what: str) -> Path:
+    return folder / _PARTS / f"{group.name}.{what}.parquet"
+
+
+def _together(tables: Sequence[pd.DataFrame]) -> pd.DataFrame:
+    filled = [table for table in tables if len(table)]
+    return _writable(pd.concat(filled, ignore_index=True)) if filled else pd.DataFrame()
+
+
+def _writable(table: pd.DataFrame) -> pd.DataFrame:
+    """The table with columns of one type each: where values are of several, their texts."""
+    table = table.copy()
+    for name in table.columns:
+        kinds = {type(value) for value in table[name] if not (value is None or value != value)}
+        if len(kinds) > 1 and not kinds <= {int, float, np.int64, np.float64}:
+            table[name] = [None if value is None or value != value else str(value) for value in table[name]]
+        elif kinds <= {int, float, np.int64, np.float64} and table[name].dtype == object:
+            table[name] = pd.to_numeric(table[name])
+    return table

@@ -1,0 +1,168 @@
+"""A study's table holds what the runs alone would give, and what is cut off goes on."""
+
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import jdfl
+from jdfl import study
+from jdfl.cli import main
+from jdfl.config import build
+from jdfl.config.study import StudyConfig, from_yaml
+from jdfl.study import Study, best_first
+from jdfl.study.groups import Group
+from jdfl.study.space import config_at
+
+TINY = ["--problem.m", "4", "--problem.n", "20", "--problem.s", "2", "--problem.rows", "5", "9", "--network", "ring"]
+SWEEP = ["sweep", *TINY, "--stop", "none", "--steps", "6", "--algorithm", "d-psgd", "--algorithm.batch", "2"]
+OVER = ["--over", "algorithm.lr=0.01,0.02", "network=ring,complete", "--seeds", "2"]
+
+
+@pytest.fixture(autouse=True)
+def apart(monkeypatch, tmp_path):
+    """In an empty folder, without the cache."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("JDFL_CACHE", "0")
+
+
+def folder() -> Path:
+    (found,) = Path("runs").iterdir()
+    return found
+
+
+def test_the_table_has_what_the_runs_alone_would_give(capsys):
+    assert main([*SWEEP, *OVER, "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    table = pd.read_parquet(folder() / "results.parquet")
+    curves = pd.read_parquet(folder() / "curves.parquet")
+    assert table["point"].tolist() == [0, 0, 1, 1, 2, 2, 3, 3]
+    assert table["seed"].tolist() == [0, 1] * 4
+    base = from_yaml((folder() / "study.yaml").read_text()).base
+    for row in table.to_dict("records"):
+        values = {name: row[name] for name in ("algorithm.lr", "network")}
+        algorithm, problem, network, _ = build(config_at(base, values))
+        alone = jdfl.run(algorithm, problem, network, key=row["seed"], steps=6)
+        assert row["bytes"] == alone.totals.bytes
+        assert row["gradients"] == alone.totals.gradients
+        assert row["objective"] == pytest.approx(alone.final["objective"], rel=1e-5)
+        one = curves[(curves["point"] == row["point"]) & (curves["seed"] == row["seed"])]
+        np.testing.assert_allclose(one["objective"], alone.history["objective"], rtol=1e-5)
+        assert row["provenance"] == alone.provenance.hash
+    best = told["points"][0]
+    means = table.groupby("point")["objective"].mean()
+    assert best["point"] == means.idxmin()
+    assert best["objective"] == pytest.approx(means.min())
+    assert best["objective_sd"] == pytest.approx(table[table["point"] == best["point"]]["objective"].std())
+    files = {path.name for path in folder().iterdir()}
+    assert files == {"study.yaml", "environment.json", "parts", "results.parquet", "results.csv", "curves.parquet",
+                     "table.md", "report.html"}  # fmt: skip
+
+
+def test_a_study_that_is_cut_off_goes_on_with_what_is_left(monkeypatch, capsys):
+    assert main([*SWEEP, *OVER, "--quiet"]) == 0
+    whole = pd.read_parquet(folder() / "results.parquet")
+    folder().rename("whole")
+    made: list[Group] = []
+    work = study.study.run_group
+
+    def cut(group: Group):
+        if len(made) == 1:
+            raise KeyboardInterrupt
+        made.append(group)
+        return work(group)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(study.study, "run_group", cut)
+        assert main([*SWEEP, *OVER]) == 130
+    assert f"jdfl resume {folder()}" in capsys.readouterr().err
+    assert len(pd.read_parquet(folder() / "results.parquet")) == 4
+    before = {path.name: path.stat().st_mtime_ns for path in (folder() / "parts").iterdir()}
+    assert main(["resume", str(folder()), "--quiet"]) == 0
+    after = {path.name: path.stat().st_mtime_ns for path in (folder() / "parts").iterdir()}
+    assert before.items() <= after.items()  # what was done is not done again
+    measured = [name for name in whole if "seconds" not in name]
+    pd.testing.assert_frame_equal(pd.read_parquet(folder() / "results.parquet")[measured], whole[measured])
+
+
+def test_out_of_time_is_told_and_resumed(capsys):
+    assert main([*SWEEP, *OVER, "--max-seconds", "1e-9"]) == 124
+    assert main(["resume", str(folder()), "--quiet"]) == 0
+    assert len(pd.read_parquet(folder() / "results.parquet")) == 8
+
+
+def test_what_is_refused_or_diverges_is_in_the_table_and_not_best(capsys):
+    assert main([*SWEEP, "--steps", "40", "--over", "algorithm.lr=-1.0,0.01,1e30", "--json"]) == 3
+    out, err = capsys.readouterr()
+    assert "refused, point 0: Expected lr > 0" in err
+    table = pd.read_parquet(folder() / "results.parquet")
+    assert table["ending"].tolist() == ["refused", "steps", "diverged"]
+    ranked = json.loads(out)["points"]
+    assert [one["point"] for one in ranked] == [1, 2]
+    assert ranked[1]["objective"] is None
+    assert "refused" in (folder() / "report.html").read_text(encoding="utf-8")
+
+
+def test_runs_with_a_budget_keep_it():
+    private = ["--algorithm.clip", "1", "--algorithm.mechanism", "gaussian", "--algorithm.mechanism.multiplier", "3"]
+    flags = ["--privacy.epsilon", "1", "--privacy.delta", "1e-3", "--steps", "50", "--quiet"]
+    assert main([*SWEEP, *private, *flags, "--over", "algorithm.lr=0.01,0.02"]) == 0
+    table = pd.read_parquet(folder() / "results.parquet")
+    assert set(table["ending"]) == {"budget"}
+    assert (table["epsilon"] <= 1).all()
+    assert (table["rounds"] < 50).all()
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        ([], "at least one setting"),
+        (["--over", "algorithm.lr=0.1", "--by", "beauty"], "by = 'beauty'"),
+        (["--over", "algorithm.lr=0.1", "--seeds", "0"], "seeds = 0"),
+        (["--over", "seed=0,1"], "`seeds`"),
+        (["--over", "algorithm.beauty=1"], "Unknown key algorithm.beauty"),
+    ],
+)
+def test_mistakes_are_told_before_anything_is_written(flags, words, capsys):
+    assert main([*SWEEP, *flags]) == 2
+    assert words in capsys.readouterr().err
+    assert not Path("runs").exists()
+
+
+def test_an_earlier_study_is_a_start(capsys):
+    assert main([*SWEEP, "--over", "algorithm.lr=0.01", "--quiet"]) == 0
+    first = folder().rename("first")
+    assert main(["sweep", "--config", str(first / "study.yaml"), "--seeds", "2", "--quiet"]) == 0
+    table = pd.read_parquet(folder() / "results.parquet")
+    assert table["seed"].tolist() == [0, 1]
+    assert table["objective"].iloc[0] == pytest.approx(pd.read_parquet(first / "results.parquet")["objective"].iloc[0])
+
+
+def test_higher_is_better_where_it_is():
+    rows = [{"point": i, "a": i, "ending": "steps", "seed": 0, "accuracy": 0.1 * i, "objective": 1.0, "rounds": 1,
+             "bytes": 1.0} for i in range(3)]  # fmt: skip
+    assert best_first(pd.DataFrame(rows), ["a"], "accuracy")["point"].tolist() == [2, 1, 0]
+    with pytest.raises(ValueError, match="by = 'beauty'"):
+        best_first(pd.DataFrame(rows), ["a"], "beauty")
+
+
+@pytest.mark.slow
+def test_groups_go_to_processes_of_their_own():
+    pytest.importorskip("submitit")
+    assert main([*SWEEP, *OVER, "--quiet", "--engine", "local", "--engine-options", "timeout_min=5"]) == 0
+    assert len(pd.read_parquet(folder() / "results.parquet")) == 8
+    assert any((folder() / "jobs").iterdir())
+
+
+def test_without_the_package_jobs_are_refused_with_the_remedy(monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "submitit", None)
+    assert main([*SWEEP, *OVER, "--engine", "slurm"]) == 2
+    assert "pip install 'jdfl[slurm]'" in capsys.readouterr().err
+
+
+def test_settings_of_a_study_are_checked_in_python_too(tmp_path):
+    with pytest.raises(ValueError, match="draw = -1"):
+        Study.of(StudyConfig(over=("algorithm.lr=0.1",), draw=-1), tmp_path)
