@@ -6,17 +6,18 @@ import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import jax
 import numpy as np
 
 import jdfl
-from jdfl import distributed, storage
+from jdfl import distributed, storage, trackers
 from jdfl.accountant import check_account
 from jdfl.cache import use_cache
 from jdfl.checkpoint import Checkpoint
 from jdfl.config import RunConfig, build, settled, to_yaml
+from jdfl.config.yaml_text import flat, plain
 from jdfl.privacy import report
 from jdfl.progress import Progress
 from jdfl.report import figure
@@ -54,6 +55,8 @@ class Running:
     """How many processes there are."""
     process: int | None = None
     """The number of this one, from 0."""
+    track: tuple[Literal["tensorboard", "wandb", "mlflow"], ...] = ()
+    """Programs that are told every record while the run goes on, besides the run's folder."""
     quiet: bool = False
     """No progress bar and no summary; without --json, only the folder's name."""
     json: bool = False
@@ -121,10 +124,15 @@ class Session:
         config, options = dataclasses.replace(self.config, seed=seed), self.options
         watching: list[Callback] = []
         watch, rounds = None, steps or config.steps
+        track = options.track if folder is not None else ()
         try:
-            with Progress(label, epsilon=self._epsilon()) as progress:
+            with (
+                Progress(label, epsilon=self._epsilon()) as progress,
+                trackers.open(track, folder or around, flat(plain(config))) as tracking,
+            ):
+                watching += tracking.callbacks
                 if folder is not None:
-                    watching = [Onward(folder, to_yaml(config), None if resume is None else resume.history)]
+                    watching += [Onward(folder, to_yaml(config), None if resume is None else resume.history)]
                     watching += [] if options.quiet else [progress]
                     if not self.several:
                         watch = Watch(folder, self.problem, None if resume is None else resume.rounds)
@@ -141,6 +149,7 @@ class Session:
                     checkpoint_minutes=options.checkpoint_minutes,
                     max_seconds=options.max_seconds,
                 )
+                tracking.end(result)
         except BaseException:
             if folder is not None and new:
                 _discard(folder)

@@ -9,7 +9,7 @@ import dataclasses
 import re
 import reprlib
 import sys
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 from types import NoneType, UnionType
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -103,6 +103,14 @@ def plain(value: Any) -> Any:
         named = {"kind": getattr(value, "kind")} if hasattr(value, "kind") else {}  # noqa: B009 (a type checker's view)
         return named | {field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
     return [plain(item) for item in value] if isinstance(value, tuple) else value
+
+
+def flat(settings: Mapping[str, Any], path: str = "") -> dict[str, Any]:
+    """Settings by dotted path."""
+    found: dict[str, Any] = {}
+    for name, value in settings.items():
+        found |= flat(value, f"{path}{name}.") if isinstance(value, Mapping) else {f"{path}{name}": value}
+    return found
 
 
 def members(annotation: Any) -> dict[str, type]:

@@ -11,7 +11,7 @@ import pandas as pd
 from jdfl.comparison.curves import AXES, LABELS, views
 from jdfl.config import yaml_text
 from jdfl.metrics import COUNTS, REGISTRY
-from jdfl.overview.read import Entry, OneRun, differing, flat, read
+from jdfl.overview.read import Entry, OneRun, differing, read
 from jdfl.report import Chart, Code, Fold, Part, Section, Table, Tiles, charts, page
 from jdfl.summary import as_paragraphs
 
@@ -263,7 +263,7 @@ def _costs(entries: Sequence[Entry]) -> Table:
 
 
 def _settings(entries: Sequence[Entry]) -> Iterator[Part]:
-    settings = [flat(yaml_text.plain(entry.runs[0].config)) for entry in entries]
+    settings = [yaml_text.flat(yaml_text.plain(entry.runs[0].config)) for entry in entries]
     paths = differing(settings)
     if len(entries) > 1 and paths:
         yield "What differs:"

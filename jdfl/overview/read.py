@@ -51,18 +51,12 @@ def read(folders: Sequence[str | Path]) -> list[Entry]:
         raise ValueError(f"Expected every run once, got {again} twice. Name it once.")
     groups: dict[str, list[OneRun]] = {}
     for run in runs:
-        told = {path: value for path, value in flat(yaml_text.plain(run.config)).items() if path not in _UNLIKE}
+        told = {
+            path: value for path, value in yaml_text.flat(yaml_text.plain(run.config)).items() if path not in _UNLIKE
+        }
         groups.setdefault(json.dumps(told, sort_keys=True), []).append(run)
-    labels = _labels([flat(yaml_text.plain(group[0].config)) for group in groups.values()])
+    labels = _labels([yaml_text.flat(yaml_text.plain(group[0].config)) for group in groups.values()])
     return [Entry(label, tuple(group)) for label, group in zip(labels, groups.values())]
-
-
-def flat(settings: Mapping[str, Any], path: str = "") -> dict[str, Any]:
-    """Settings by dotted path."""
-    found: dict[str, Any] = {}
-    for name, value in settings.items():
-        found |= flat(value, f"{path}{name}.") if isinstance(value, Mapping) else {f"{path}{name}": value}
-    return found
 
 
 def differing(settings: Sequence[Mapping[str, Any]]) -> list[str]:

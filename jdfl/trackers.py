@@ -1,0 +1,193 @@
+"""What a run has come to, told to other programs while it goes on: TensorBoard, Weights & Biases, MLflow.
+
+    with trackers.open(("tensorboard",), folder, config) as tracking:
+        result = jdfl.run(..., callbacks=tracking.callbacks)
+        tracking.end(result)
+
+A tracker of one's own has the three methods of `Tracker`. What a tracker fails in is warned of once, and it is left
+alone from then on: the run does not depend on it. The run's folder has everything in CSV and Parquet in any case.
+"""
+
+import math
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Protocol
+
+from jdfl import checks
+from jdfl.result import Result, Snapshot
+
+
+class Tracker(Protocol):
+    """Takes in the records of a run."""
+
+    def record(self, round: int, values: Mapping[str, float]) -> None:
+        """The metrics and totals of one record, all of them finite."""
+        ...
+
+    def finish(self, values: Mapping[str, float], texts: Mapping[str, str]) -> None:
+        """What the run has come to: the last record, and its ending, reason and provenance."""
+        ...
+
+    def close(self) -> None:
+        """Nothing more will come, whether the run has ended or failed."""
+        ...
+
+
+class TensorBoard:
+    """Event files in the run's folder, by tensorboardX: `tensorboard --logdir runs`."""
+
+    def __init__(self, folder: Path, config: Mapping[str, Any]) -> None:
+        self._writer = _module("tensorboardX").SummaryWriter(str(folder / "tensorboard"))
+        self._writer.add_text("config", "\n".join(f"- {name}: {value}" for name, value in config.items()))
+
+    def record(self, round: int, values: Mapping[str, float]) -> None:
+        """A point of every curve."""
+        for name, value in values.items():
+            self._writer.add_scalar(name, value, round)
+
+    def finish(self, values: Mapping[str, float], texts: Mapping[str, str]) -> None:
+        """The texts; the values are the curves' last points."""
+        for name, text in texts.items():
+            self._writer.add_text(name, text)
+
+    def close(self) -> None:
+        """Write what is left."""
+        self._writer.close()
+
+
+class WandB:
+    """A run of Weights & Biases; project, mode and account are its own environment variables (WANDB_PROJECT, ...)."""
+
+    def __init__(self, folder: Path, config: Mapping[str, Any]) -> None:
+        self._run = _module("wandb").init(dir=str(folder), name=folder.name, config=dict(config), reinit="create_new")
+
+    def record(self, round: int, values: Mapping[str, float]) -> None:
+        """A point of every curve."""
+        self._run.log(dict(values), step=round)
+
+    def finish(self, values: Mapping[str, float], texts: Mapping[str, str]) -> None:
+        """The run's summary."""
+        self._run.summary.update({**values, **texts})
+
+    def close(self) -> None:
+        """Send what is left."""
+        self._run.finish()
+
+
+class MLflow:
+    """A run of MLflow; where to is in its environment variables (MLFLOW_TRACKING_URI, MLFLOW_EXPERIMENT_NAME)."""
+
+    def __init__(self, folder: Path, config: Mapping[str, Any]) -> None:
+        mlflow = _module("mlflow")
+        self._client = mlflow.MlflowClient()
+        experiment = mlflow.set_experiment(mlflow.environment_variables.MLFLOW_EXPERIMENT_NAME.get() or "jdfl")
+        self._run = self._client.create_run(experiment.experiment_id, run_name=folder.name).info.run_id
+        for name, value in config.items():
+            self._client.log_param(self._run, name, str(value)[:500])
+
+    def record(self, round: int, values: Mapping[str, float]) -> None:
+        """A point of every curve."""
+        for name, value in values.items():
+            self._client.log_metric(self._run, name, value, step=round)
+
+    def finish(self, values: Mapping[str, float], texts: Mapping[str, str]) -> None:
+        """The run's tags."""
+        for name, text in texts.items():
+            self._client.set_tag(self._run, name, text)
+
+    def close(self) -> None:
+        """The run is over."""
+        self._client.set_terminated(self._run)
+
+
+NAMES: dict[str, Callable[[Path, Mapping[str, Any]], Tracker]] = {
+    "tensorboard": TensorBoard,
+    "wandb": WandB,
+    "mlflow": MLflow,
+}
+_EXTRA = {"tensorboardX": "tensorboard", "wandb": "wandb", "mlflow": "mlflow"}  # of pip install 'jdfl[...]'
+
+
+@dataclass(frozen=True)
+class Tracking:
+    """Trackers of one run, as callbacks of `jdfl.run`."""
+
+    guarded: "tuple[_Guarded, ...]"
+
+    @property
+    def callbacks(self) -> list[Callable[[Snapshot], None]]:
+        """What `jdfl.run` takes."""
+        return list(self.guarded)
+
+    def end(self, result: Result) -> None:
+        """Tell all what the run has come to."""
+        texts = {"ending": result.ending, "reason": result.reason, "provenance": result.provenance.hash}
+        for one in self.guarded:
+            one.tell(lambda tracker: tracker.finish(_finite(result.final), texts))
+
+
+@contextmanager
+def open(names: Sequence[str], folder: Path, config: Mapping[str, Any]) -> Iterator[Tracking]:
+    """The trackers of these names for the run in a folder; they are closed at the end, whatever happens.
+
+    Raises ValueError for an unknown name, and OSError, before the run, for one that cannot be had.
+    """
+    for name in names:
+        checks.one_of(tuple(NAMES), tracker=name)
+    made: list[_Guarded] = []
+    try:
+        for name in dict.fromkeys(names):
+            made.append(_Guarded(name, _begun(name, folder, config)))
+        yield Tracking(tuple(made))
+    finally:
+        for one in made:
+            one.tell(lambda tracker: tracker.close())
+
+
+class _Guarded:
+    """A tracker that is given up where it fails."""
+
+    def __init__(self, name: str, tracker: Tracker) -> None:
+        self._name, self._tracker = name, tracker
+        self._given_up = False
+
+    def __call__(self, snapshot: Snapshot) -> None:
+        for row in snapshot.rows:
+            values = {name: value for name, value in row.items() if name != "round"}
+            self.tell(lambda tracker: tracker.record(int(row["round"]), _finite(values)))  # noqa: B023 (called at once)
+
+    def tell(self, what: Callable[[Tracker], None]) -> None:
+        """Tell it something."""
+        if self._given_up:
+            return
+        try:
+            what(self._tracker)
+        except Exception as error:  # theirs are of any kind
+            self._given_up = True
+            warnings.warn(f"{self._name} failed, and is told nothing more: {error!r}. The run goes on.", stacklevel=2)
+
+
+def _begun(name: str, folder: Path, config: Mapping[str, Any]) -> Tracker:
+    try:
+        return NAMES[name](folder, config)
+    except OSError:
+        raise
+    except Exception as error:  # theirs are of any kind
+        raise OSError(f"Could not begin with {name}: {error!r}. Set it up, or leave it out.") from error
+
+
+def _finite(values: Mapping[str, float]) -> dict[str, float]:
+    return {name: float(value) for name, value in values.items() if math.isfinite(value)}
+
+
+def _module(name: str) -> Any:
+    try:
+        return import_module(name)
+    except ModuleNotFoundError as error:
+        raise OSError(
+            f"Expected the package {name}, found none. Install it: pip install 'jdfl[{_EXTRA[name]}]'"
+        ) from error

@@ -1,0 +1,149 @@
+"""Trackers get every record once, and a run goes on without them."""
+
+import struct
+import sys
+from types import SimpleNamespace
+
+import pytest
+
+import jdfl
+from jdfl import trackers
+from jdfl.cli import main
+from tests.toy import regression
+
+
+class Kept:
+    """A tracker that remembers."""
+
+    def __init__(self, folder, config):
+        self.config, self.records, self.end, self.closed = config, [], None, 0
+
+    def record(self, round, values):
+        self.records.append((round, dict(values)))
+
+    def finish(self, values, texts):
+        self.end = dict(values), dict(texts)
+
+    def close(self):
+        self.closed += 1
+
+
+@pytest.fixture
+def kept(monkeypatch):
+    """All trackers that were made."""
+    made = []
+    monkeypatch.setitem(trackers.NAMES, "mine", lambda *given: made.append(Kept(*given)) or made[-1])
+    return made
+
+
+def play(tracking, steps=7):
+    result = jdfl.run(
+        jdfl.DPSGD(lr=0.05), regression(4, 6), jdfl.network.ring(4), steps=steps, chunk=3, callbacks=tracking.callbacks
+    )
+    tracking.end(result)
+    return result
+
+
+def test_every_record_is_told_once_and_the_end(kept, tmp_path):
+    with trackers.open(["mine", "mine"], tmp_path, {"lr": 0.05}) as tracking:
+        result = play(tracking)
+    (one,) = kept
+    assert [k for k, _ in one.records] == list(range(8))
+    assert [row["objective"] for _, row in one.records] == result.history["objective"].tolist()
+    assert one.records[-1][1]["bytes"] == result.totals.bytes
+    assert "round" not in one.records[0][1]
+    values, texts = one.end
+    assert values["objective"] == result.final["objective"]
+    assert texts == {"ending": "steps", "reason": result.reason, "provenance": result.provenance.hash}
+    assert one.config == {"lr": 0.05}
+    assert one.closed == 1
+
+
+def test_one_that_fails_is_given_up_with_a_warning(kept, tmp_path):
+    def fail(round, values):
+        raise ConnectionError("gone")
+
+    with trackers.open(["mine"], tmp_path, {}) as tracking:
+        kept[0].record = fail
+        with pytest.warns(UserWarning, match=r"mine failed, and is told nothing more: ConnectionError") as told:
+            result = play(tracking)
+    assert len(told) == 1
+    assert result.rounds == 7
+    assert kept[0].end is None
+
+
+def test_trackers_are_closed_where_the_run_fails(kept, tmp_path):
+    with pytest.raises(MemoryError), trackers.open(["mine"], tmp_path, {}):
+        raise MemoryError
+    assert kept[0].closed == 1
+
+
+def test_what_is_not_finite_is_not_told(kept, tmp_path):
+    with trackers.open(["mine"], tmp_path, {}) as tracking:
+        (callback,) = tracking.callbacks
+        callback(SimpleNamespace(rows=[{"round": 3, "objective": float("nan"), "bytes": 2.0}]))
+    assert kept[0].records == [(3, {"bytes": 2.0})]
+
+
+def test_a_missing_package_is_told_before_the_run(monkeypatch, tmp_path, capsys):
+    monkeypatch.setitem(sys.modules, "tensorboardX", None)
+    assert main(["run", "--steps", "2", "--track", "tensorboard", "--out", str(tmp_path)]) == 2
+    assert "pip install 'jdfl[tensorboard]'" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+    with pytest.raises(ValueError, match="tracker = 'nothing'"), trackers.open(["nothing"], tmp_path, {}):
+        pass
+
+
+def test_one_that_cannot_begin_is_told_as_that(monkeypatch, tmp_path):
+    monkeypatch.setitem(trackers.NAMES, "mine", lambda *_: 1 / 0)
+    with pytest.raises(OSError, match=r"Could not begin with mine: ZeroDivisionError"):
+        trackers.open(["mine"], tmp_path, {}).__enter__()
+
+
+def scalars(path) -> list[tuple[int, str, float]]:
+    """(step, name, value) of an event file: records of length, checksum, content, checksum."""
+    from tensorboardX.proto.event_pb2 import Event
+
+    data, found = path.read_bytes(), []
+    while data:
+        (size,) = struct.unpack("<Q", data[:8])
+        event = Event.FromString(data[12 : 12 + size])
+        found += [(event.step, one.tag, one.simple_value) for one in event.summary.value if not one.HasField("tensor")]
+        data = data[16 + size :]
+    return found
+
+
+def test_tensorboard_can_read_what_is_written(tmp_path):
+    pytest.importorskip("tensorboardX")
+    with trackers.open(["tensorboard"], tmp_path, {"lr": 0.05}) as tracking:
+        result = play(tracking)
+    (path,) = (tmp_path / "tensorboard").iterdir()
+    told = {step: value for step, name, value in scalars(path) if name == "objective"}
+    assert list(told) == list(range(8))
+    assert list(told.values()) == pytest.approx(result.history["objective"].tolist())
+
+
+def test_weights_and_biases_is_called_as_it_asks_to_be(monkeypatch, tmp_path):
+    calls = []
+    run = SimpleNamespace(
+        log=lambda values, step: calls.append((step, values)), summary={}, finish=lambda: calls.append("finish")
+    )
+    monkeypatch.setitem(sys.modules, "wandb", SimpleNamespace(init=lambda **how: calls.append(how) or run))
+    with trackers.open(["wandb"], tmp_path, {"lr": 0.05}) as tracking:
+        result = play(tracking)
+    assert calls[0]["config"] == {"lr": 0.05}
+    assert [step for step, _ in calls[1:-1]] == list(range(8))
+    assert run.summary["provenance"] == result.provenance.hash
+    assert calls[-1] == "finish"
+
+
+def test_mlflow_can_read_what_is_written(monkeypatch, tmp_path):
+    mlflow = pytest.importorskip("mlflow")
+    monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", (tmp_path / "mlruns").as_uri())
+    with trackers.open(["mlflow"], tmp_path, {"lr": 0.05}) as tracking:
+        result = play(tracking)
+    (run,) = mlflow.MlflowClient().search_runs([mlflow.get_experiment_by_name("jdfl").experiment_id])
+    told = mlflow.MlflowClient().get_metric_history(run.info.run_id, "objective")
+    assert sorted((one.step, one.value) for one in told) == list(enumerate(result.history["objective"]))
+    assert (run.info.status, run.data.params["lr"], run.data.tags["ending"]) == ("FINISHED", "0.05", "steps")
