@@ -1,4 +1,4 @@
-"""The command line: `jdfl run`, `resume`, `verify`, `compare`, `sweep`, `account`, `audit`, `report` and `list`."""
+"""The command line: `jdfl COMMAND`, a file of this package each."""
 
 import os
 import sys
@@ -9,7 +9,7 @@ from typing import Any
 
 import jdfl
 from jdfl.catalogue import catalogue
-from jdfl.cli import account, audit, compare, report, resume, run, sweep, verify
+from jdfl.cli import account, audit, compare, data, report, resume, run, sweep, verify
 from jdfl.distributed import LOST, ProcessLostError
 from jdfl.study.cluster import FailedJobsError
 
@@ -26,6 +26,7 @@ commands:
   account    what a run's releases add up to, or how much noise a target needs; nothing is run
   audit      attack the privacy that an algorithm reports
   report     one page about one run or several
+  data       which data sets there are; downloads
   list       what there is: algorithms, problems, data sets, networks, codecs, stop rules, metrics
 
   --version  the version
@@ -47,6 +48,7 @@ _COMMANDS: dict[str, tuple[Callable[[list[str]], Any], Callable[..., int]]] = {
     "account": (account.parse, account.account),
     "audit": (audit.parse, audit.audit),
     "report": (report.parse, report.report),
+    "data": (data.parse, data.data),
 }
 
 _AGAIN: tuple[Callable[[list[str]], Any], Callable[..., int]] = (sweep.parse_again, sweep.again)  # `resume` of a study

@@ -17,6 +17,7 @@ from jdfl.config import RunConfig, from_yaml, members
 
 Field = tuple[str, Any, Any]  # of dataclasses.make_dataclass
 Folders = Annotated[tuple[Path, ...], tyro.conf.Positional]
+Words = Annotated[tuple[str, ...], tyro.conf.Positional]
 Options = TypeVar("Options")
 Parsed = TypeVar("Parsed")
 _LONGEST = 2**20  # characters of a configuration that are read; the limit for one is lower

@@ -1,10 +1,13 @@
 """Data sets by name: where their files are, what they are, and where they come from. Host only, NumPy arrays and CSR.
 
-Files are looked for in the folder that the environment variable JDFL_DATA names; two sets come with scikit-learn, and
-two are generated.
+Files are looked for in the folder that the environment variable JDFL_DATA names, or else where `jdfl data fetch` puts
+them; two sets come with scikit-learn, and two are generated.
 """
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, cast
 
@@ -37,19 +40,50 @@ _EPSILON = {"epsilon_normalized": "epsilon", "epsilon_first100": "epsilon (first
 _BUNDLED = ("breast_cancer", "digits")
 
 GENERATED = {"realsim_like": realsim_like, "epsilon_like": epsilon_like}
+_HERE: ContextVar[Path | None] = ContextVar("data folder", default=None)
 NAMES = ("qsar", *_WIDTH, *_TEXT, "epsilon", *_IMAGES, *_BUNDLED, *GENERATED)
 
 
-def data_folder() -> Path:
-    """The folder that JDFL_DATA names; FileNotFoundError, with the remedy, where it names none."""
+def download_folder() -> Path:
+    """Where data sets are downloaded to: the folder that JDFL_DATA names, or one of the user's own."""
     named = os.environ.get("JDFL_DATA", "")
-    remedy = "Put the files in a folder and set it, for example: export JDFL_DATA=$HOME/data"
-    if not named:
+    if named:
+        return Path(os.path.expanduser(named))
+    return Path(os.path.expanduser(os.environ.get("XDG_DATA_HOME") or "~/.local/share")) / "jdfl"
+
+
+def data_folder() -> Path:
+    """The folder with the data: that which JDFL_DATA names, or else `download_folder`.
+
+    FileNotFoundError, with the remedy, where neither is there.
+    """
+    given = _HERE.get()
+    if given is not None:
+        return given
+    named, folder = os.environ.get("JDFL_DATA", ""), download_folder()
+    remedy = (
+        "Download what can be with `jdfl data fetch NAME`, or put the files in a folder: export JDFL_DATA=$HOME/data"
+    )
+    if not named and not folder.is_dir():
         raise FileNotFoundError(f"Expected the environment variable JDFL_DATA to name the data folder. {remedy}")
-    folder = Path(os.path.expanduser(named))
     if not folder.is_dir():
         raise FileNotFoundError(f"Expected JDFL_DATA to name a folder, got {named!r}. {remedy}")
     return folder
+
+
+@contextmanager
+def looked_for_in(folder: Path) -> Iterator[None]:
+    """Within it, data is looked for in this folder."""
+    token = _HERE.set(folder)
+    try:
+        yield
+    finally:
+        _HERE.reset(token)
+
+
+def bundled(name: str) -> bool:
+    """Whether a data set comes with scikit-learn."""
+    return name in _BUNDLED
 
 
 def locate(name: str) -> Path | None:

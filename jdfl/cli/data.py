@@ -1,0 +1,65 @@
+"""`jdfl data`: which data sets there are, and downloads of those that are published."""
+
+import dataclasses
+import json
+from pathlib import Path
+
+from jdfl import checks
+from jdfl.catalogue import data_status
+from jdfl.cli import flags
+from jdfl.problems import NAMES
+from jdfl.problems.fetch import SOURCES, fetch
+
+_ABOUT = """Which data sets there are, and where; or download some, with their licences told.
+
+They go into the folder that JDFL_DATA names, or else into one of your own, where jdfl finds them."""
+
+_EXAMPLES = f"""examples:
+  jdfl data list                                       all data sets, found or not
+  jdfl data fetch mnist a9a                            download two
+  jdfl data fetch cifar10 --to /scratch/data           and set JDFL_DATA=/scratch/data
+
+to download: {", ".join(SOURCES)}
+
+exit status: 0 done, 2 a mistake, no network, or a file that is not what it should be
+"""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Options:
+    """What is asked for."""
+
+    words: flags.Words
+    """list: what there is; fetch NAME...: download."""
+    to: Path | None = None
+    """The folder to download into."""
+    json: bool = False
+    """Print JSON."""
+
+
+def parse(args: list[str]) -> tuple[Options]:
+    """The options behind the arguments of `jdfl data`."""
+    return (flags.parse_options(args, Options, prog="jdfl data", about=_ABOUT, examples=_EXAMPLES),)
+
+
+def data(options: Options) -> int:
+    """List or download; returns the exit status."""
+    what, names = (options.words[0], options.words[1:]) if options.words else ("list", ())
+    checks.one_of(("list", "fetch"), **{"jdfl data": what})
+    if what == "list":
+        if names or options.to is not None:
+            raise ValueError(f"Expected nothing after `jdfl data list`, got {names or options.to}.")
+        told = {name: data_status(name) for name in NAMES}
+        width = max(map(len, told))
+        text = "\n".join(f"{name:<{width}}  {status}" for name, status in told.items())
+        print(json.dumps(told, indent=2) if options.json else text)
+        return 0
+    if not names:
+        raise ValueError(f"Expected names of data sets after `jdfl data fetch`, got none. Known: {', '.join(SOURCES)}.")
+    tell = (lambda _: None) if options.json else print
+    places = {name: str(fetch(name, options.to, tell)) for name in names}
+    if options.json:
+        print(json.dumps(places, indent=2))
+    elif options.to is not None:
+        print(f"Set JDFL_DATA={options.to} for jdfl to find it.")
+    return 0
