@@ -9,7 +9,7 @@ from typing import Any
 
 import jdfl
 from jdfl.catalogue import catalogue
-from jdfl.cli import account, audit, compare, data, report, resume, run, sweep, verify
+from jdfl.cli import account, audit, bench, compare, completion, data, report, resume, run, sweep, verify
 from jdfl.distributed import LOST, ProcessLostError
 from jdfl.study.cluster import FailedJobsError
 
@@ -27,7 +27,10 @@ commands:
   audit      attack the privacy that an algorithm reports
   report     one page about one run or several
   data       which data sets there are; downloads
+  bench      how long a round takes on this machine
   list       what there is: algorithms, problems, data sets, networks, codecs, stop rules, metrics
+
+  completion bash|zsh: a script by which the shell completes commands and flags
 
   --version  the version
   --help     this text; `jdfl run --help`, and so for the others, explains every setting
@@ -49,8 +52,9 @@ _COMMANDS: dict[str, tuple[Callable[[list[str]], Any], Callable[..., int]]] = {
     "audit": (audit.parse, audit.audit),
     "report": (report.parse, report.report),
     "data": (data.parse, data.data),
+    "bench": (bench.parse, bench.bench),
 }
-
+_NAMES = (*_COMMANDS, "list", "completion", "--version", "--help")
 _AGAIN: tuple[Callable[[list[str]], Any], Callable[..., int]] = (sweep.parse_again, sweep.again)  # `resume` of a study
 
 _KEPT = {"run": "only runs that have a checkpoint are kept", "resume": "the last checkpoint is kept"}
@@ -77,14 +81,16 @@ def main(argv: Sequence[str] | None = None) -> int:
             raise ValueError(f"Expected nothing after `jdfl list`, got {rest[0]!r}.")
         elif command == "list":
             print(catalogue(), end="")
+        elif command == "completion":
+            parsers = {name: parse for name, (parse, _) in _COMMANDS.items()}
+            completion.completion(rest, _NAMES, parsers)
         elif command in _COMMANDS:
             parse, do = _AGAIN if _of_study(command, rest) else _COMMANDS[command]
             with warnings.catch_warnings():
                 warnings.showwarning = lambda message, *_: print(f"jdfl: warning: {message}", file=sys.stderr)
                 status = do(*parse(rest))
         else:
-            known = ", ".join([*_COMMANDS, "list", "--version", "--help"])
-            raise ValueError(f"Unknown command {command!r}. Known: {known}.")
+            raise ValueError(f"Unknown command {command!r}. Known: {', '.join(_NAMES)}.")
         sys.stdout.flush()
     except BrokenPipeError:  # the reader, `head` say, has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,0 +1,114 @@
+"""`jdfl bench`: how long a round of a configuration takes on this machine, beside what its memory allows."""
+
+import dataclasses
+import json
+import time
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+import jdfl
+from jdfl import checks
+from jdfl.cache import use_cache
+from jdfl.cli import flags
+from jdfl.config import RunConfig, build
+from jdfl.memory import estimate
+
+_ABOUT = """Time rounds of the run that these flags describe, without metrics, stop rule and files.
+
+The limit is reading and writing all nodes' parameters once, at the speed at which this machine copies memory: no round
+that changes them all can take less. Compilation is told apart."""
+
+_EXAMPLES = """examples:
+  jdfl bench                                           CEPS on its Example 1
+  jdfl bench --algorithm d-psgd --problem.m 4096 --problem.n 1000 --network ring --rounds 20
+  jdfl bench --config runs/NAME/config.yaml --json
+
+exit status: 0 done, 2 a mistake in the settings
+"""
+_COPIED = 2**26  # bytes of the array that is copied
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Options:
+    """What is timed."""
+
+    config: Path | None = None
+    """A config.yaml of a run; other flags override it."""
+    rounds: int = 50
+    """Rounds that are timed together."""
+    repeats: int = 5
+    """How often."""
+    json: bool = False
+    """Print JSON."""
+
+
+def parse(args: list[str]) -> tuple[RunConfig, Options]:
+    """The configuration and options behind the flags of `jdfl bench`."""
+    return flags.parse_run(args, Options(), prog="jdfl bench", about=_ABOUT, examples=_EXAMPLES)
+
+
+def bench(config: RunConfig, options: Options) -> int:
+    """Time and print; returns the exit status."""
+    checks.whole(1, rounds=options.rounds, repeats=options.repeats)
+    use_cache()
+    algorithm, problem, network, _ = build(config)
+    rounds = options.rounds
+    how: dict[str, Any] = {"steps": rounds, "every": rounds, "chunk": rounds, "metrics": ()}
+    first = jdfl.run(algorithm, problem, network, key=config.seed, **how)
+    if first.rounds < rounds:
+        raise ValueError(f"Expected a run of {rounds} rounds, got {first.rounds}: {first.reason}. Give fewer --rounds.")
+    runs = [jdfl.run(algorithm, problem, network, key=config.seed, **how) for _ in range(options.repeats)]
+    seconds = [run.seconds / rounds for run in runs]
+    speed = copy_speed()
+    size = 2 * problem.m * problem.n * jnp.dtype(problem.dtype).itemsize
+    middle = median(seconds)
+    told = {
+        "nodes": problem.m,
+        "parameters": problem.n,
+        "rounds": rounds,
+        "repeats": options.repeats,
+        "seconds_per_round": {"least": min(seconds), "median": middle, "most": max(seconds)},
+        "rounds_per_second": 1 / middle,
+        "nodes_per_second": problem.m / middle,
+        "compile_seconds": first.compile_seconds,
+        "copy_bytes_per_second": speed,
+        "times_the_limit": middle / (size / speed),
+        "memory_bytes": estimate(algorithm, problem, network),
+        "device": jax.devices()[0].device_kind,
+    }
+    print(json.dumps(told, indent=2) if options.json else _text(told), end="\n" if options.json else "")
+    return 0
+
+
+def copy_speed() -> float:
+    """Bytes per second that are read and written where an array is copied; the best of five times."""
+    x = jnp.zeros(_COPIED // 4, jnp.float32)
+    copied = jax.jit(lambda x: x + 1)
+    jax.block_until_ready(copied(x))
+    spent = []
+    for _ in range(5):
+        begun = time.perf_counter()
+        jax.block_until_ready(copied(x))
+        spent.append(time.perf_counter() - begun)
+    return 2 * _COPIED / min(spent)
+
+
+def _text(told: dict[str, Any]) -> str:
+    each, memory = told["seconds_per_round"], told["memory_bytes"]
+    lines = [
+        f"{told['nodes']:,} nodes, {told['parameters']:,} parameters, on {told['device']}",
+        f"a round: {each['median'] * 1e3:.4g} ms (least {each['least'] * 1e3:.4g}, most {each['most'] * 1e3:.4g}; "
+        f"{told['repeats']} times {told['rounds']} rounds)",
+        f"{told['rounds_per_second']:,.4g} rounds/s, {told['nodes_per_second']:,.4g} nodes/s",
+        f"{told['times_the_limit']:.3g} times what reading and writing all parameters once takes, at "
+        f"{told['copy_bytes_per_second'] / 1e9:.3g} GB/s",
+        f"compilation: {told['compile_seconds']:.3g} s",
+        f"memory, estimated: {sum(memory.values()) / 1e6:,.4g} MB ("
+        + ", ".join(f"{what} {size / 1e6:,.4g}" for what, size in memory.items())
+        + ")",
+    ]
+    return "\n".join(lines) + "\n"
