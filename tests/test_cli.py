@@ -17,9 +17,10 @@ import pytest
 from rich.console import Console
 
 import jdfl
-from jdfl import cli
 from jdfl.cache import use_cache
+from jdfl.cli import audit as audit_command
 from jdfl.cli import main
+from jdfl.cli import run as run_command
 from jdfl.config import (
     DPPS,
     SGP,
@@ -93,7 +94,7 @@ def test_help_teaches_the_settings_of_the_chosen_kinds(capsys):
 
 
 def test_every_setting_has_a_sentence():
-    for kind in {base for one in (RunConfig, cli.run.Options, *kinds(RunConfig)) for base in one.__mro__[:-1]}:
+    for kind in {base for one in (RunConfig, run_command.Options, *kinds(RunConfig)) for base in one.__mro__[:-1]}:
         (body,) = ast.parse(inspect.getsource(kind)).body
         for setting, after in pairwise([*body.body, None]):
             if isinstance(setting, ast.AnnAssign) and not ast.unparse(setting.annotation).startswith("ClassVar"):
@@ -147,7 +148,7 @@ PUSH += ["--network", "complete", "--algorithm", "sgp", "--algorithm.clip", "1",
 
 def test_noise_on_messages_has_its_settings():
     args = [*PUSH, "--algorithm.batch", "2", "--algorithm.sampling", "in order", "--algorithm.milestones", "4", "9"]
-    config, _ = cli.run.parse([*args, "--algorithm.dpps.noise-rate", "0.1", "--algorithm.dpps.sensitivity", "real"])
+    config, _ = run_command.parse([*args, "--algorithm.dpps.noise-rate", "0.1", "--algorithm.dpps.sensitivity", "real"])
     assert config.algorithm == SGP(
         clip=1.0,
         batch=2,
@@ -157,7 +158,7 @@ def test_noise_on_messages_has_its_settings():
     )
     assert from_yaml(to_yaml(config)) == config
     args = ["--algorithm", "partpsp", "--algorithm.lr-shared", "0.2", "--algorithm.lr-local", "0.3"]
-    assert cli.run.parse(args)[0].algorithm == PartPSP(lr_shared=0.2, lr_local=0.3)
+    assert run_command.parse(args)[0].algorithm == PartPSP(lr_shared=0.2, lr_local=0.3)
 
 
 @pytest.mark.thinned(2)
@@ -177,20 +178,20 @@ def test_push_sum_tells_an_epsilon_of_a_certified_schedule_alone(source, capsys,
 
 def test_kinds_and_their_settings_come_in_any_order():
     args = ["--network.degree", "2", "--steps=7", "--stop", "none", "--network", "k-regular"]
-    config, _ = cli.run.parse(args)
+    config, _ = run_command.parse(args)
     assert config == RunConfig(steps=7, stop=None, network=KRegular(degree=2))
-    config, _ = cli.run.parse(["--algorithm.mechanism", "gaussian", "--algorithm.mechanism.multiplier", "2"])
+    config, _ = run_command.parse(["--algorithm.mechanism", "gaussian", "--algorithm.mechanism.multiplier", "2"])
     assert config.algorithm.mechanism.multiplier == 2.0
 
 
 def test_networks_in_networks_have_their_kinds_and_settings():
     args = "--network matcha --network.base k-regular --network.budget 0.5 --network.base.degree 2"
-    config, _ = cli.run.parse(args.split())
+    config, _ = run_command.parse(args.split())
     assert config.network == Matcha(base=KRegular(degree=2), budget=0.5)
     args = ["--network=link-loss", "--network.base=random-links", "--network.base.base=ring", "--network.base.p=0.5"]
-    config, _ = cli.run.parse([*args, "--network.p=0.1"])
+    config, _ = run_command.parse([*args, "--network.p=0.1"])
     assert config.network == LinkLoss(base=RandomLinks(base=Ring(), p=0.5), p=0.1)
-    config, _ = cli.run.parse(["--network", "node-participation", "--network.count", "3"])
+    config, _ = run_command.parse(["--network", "node-participation", "--network.count", "3"])
     assert config.network == NodeParticipation(count=3)
 
 
@@ -284,7 +285,7 @@ def test_what_writes_nothing_says_so_when_it_is_interrupted(command, work, capsy
     def interrupt(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(jdfl if command == "account" else cli.audit, work, interrupt)
+    monkeypatch.setattr(jdfl if command == "account" else audit_command, work, interrupt)
     assert main([command, *TINY]) == 130
     assert list(tmp_path.iterdir()) == []
     assert capsys.readouterr().err == "jdfl: interrupted; nothing is written\n"

@@ -15,8 +15,8 @@ import pandas as pd
 import pytest
 
 import jdfl
-from jdfl import cli, storage
-from jdfl.cli import main
+from jdfl import storage
+from jdfl.cli import main, running
 from jdfl.progress import Progress
 from jdfl.results import CHECKPOINTS, read_run
 from jdfl.runner import Snapshot
@@ -97,7 +97,7 @@ def test_a_run_that_is_cut_off_leaves_what_it_needs_to_go_on(monkeypatch, at):
 def test_a_run_that_is_killed_when_it_is_done_is_written(monkeypatch, rule):
     steps = ["--steps", "9", *rule]
     with monkeypatch.context() as patch:
-        patch.setattr(cli.running, "end_run", killed)
+        patch.setattr(running, "end_run", killed)
         with pytest.raises(MemoryError):
             main([*RUN, *steps])
     (folder,) = Path("runs").iterdir()
@@ -125,7 +125,7 @@ def test_a_resumed_folder_is_never_removed(flags, capsys):
 
 def test_a_run_that_is_killed_when_it_is_done_goes_on_as_far_as_asked(monkeypatch):
     with monkeypatch.context() as patch:
-        patch.setattr(cli.running, "end_run", killed)
+        patch.setattr(running, "end_run", killed)
         with pytest.raises(MemoryError):
             main([*RUN, "--steps", "5"])
     (folder,) = Path("runs").iterdir()

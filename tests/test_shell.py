@@ -1,5 +1,7 @@
 """What the shell is told: completion of commands, flags and kinds; timings of rounds."""
 
+import contextlib
+import io
 import json
 import shutil
 import subprocess
@@ -12,9 +14,6 @@ from jdfl.cli import _COMMANDS, main
 @pytest.fixture(scope="module")
 def bash() -> str:
     """The script for bash."""
-    import contextlib
-    import io
-
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
         assert main(["completion", "bash"]) == 0

@@ -4,14 +4,11 @@ import os
 import sys
 import warnings
 from collections.abc import Callable, Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import jdfl
-from jdfl.catalogue import catalogue
-from jdfl.cli import account, audit, bench, compare, completion, data, report, resume, run, sweep, verify
-from jdfl.distributed import LOST, ProcessLostError
-from jdfl.study.cluster import FailedJobsError
 
 _HELP = """usage: jdfl COMMAND [OPTIONS]
 
@@ -42,27 +39,18 @@ environment:
 """
 
 
-_COMMANDS: dict[str, tuple[Callable[[list[str]], Any], Callable[..., int]]] = {
-    "run": (run.parse, run.run),
-    "resume": (resume.parse, resume.resume),
-    "verify": (verify.parse, verify.verify),
-    "compare": (compare.parse, compare.compare),
-    "sweep": (sweep.parse, sweep.sweep),
-    "account": (account.parse, account.account),
-    "audit": (audit.parse, audit.audit),
-    "report": (report.parse, report.report),
-    "data": (data.parse, data.data),
-    "bench": (bench.parse, bench.bench),
-}
+_COMMANDS = ("run", "resume", "verify", "compare", "sweep", "account", "audit", "report", "data", "bench")
 _NAMES = (*_COMMANDS, "list", "completion", "--version", "--help")
-_AGAIN: tuple[Callable[[list[str]], Any], Callable[..., int]] = (sweep.parse_again, sweep.again)  # `resume` of a study
-
 _KEPT = {"run": "only runs that have a checkpoint are kept", "resume": "the last checkpoint is kept"}
 
 
-def _of_study(command: str, args: Sequence[str]) -> bool:
-    """Whether it is a study that is to go on."""
-    return command == "resume" and bool(args) and (Path(args[0]) / "study.yaml").is_file()
+def _functions(command: str, args: Sequence[str] = ()) -> tuple[Callable[[list[str]], Any], Callable[..., int]]:
+    """What parses a command's arguments, and what does it, imported when they are asked for."""
+    if command == "resume" and args and (Path(args[0]) / "study.yaml").is_file():
+        study = import_module("jdfl.cli.sweep")
+        return study.parse_again, study.again
+    module = import_module(f"jdfl.cli.{command}")
+    return module.parse, getattr(module, command)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -80,12 +68,13 @@ def main(argv: Sequence[str] | None = None) -> int:
         elif command == "list" and rest:
             raise ValueError(f"Expected nothing after `jdfl list`, got {rest[0]!r}.")
         elif command == "list":
-            print(catalogue(), end="")
+            print(import_module("jdfl.catalogue").catalogue(), end="")
         elif command == "completion":
-            parsers = {name: parse for name, (parse, _) in _COMMANDS.items()}
-            completion.completion(rest, _NAMES, parsers)
+            from jdfl.cli.completion import completion
+
+            completion(rest, _NAMES, {name: _functions(name)[0] for name in _COMMANDS})
         elif command in _COMMANDS:
-            parse, do = _AGAIN if _of_study(command, rest) else _COMMANDS[command]
+            parse, do = _functions(command, rest)
             with warnings.catch_warnings():
                 warnings.showwarning = lambda message, *_: print(f"jdfl: warning: {message}", file=sys.stderr)
                 status = do(*parse(rest))
@@ -95,12 +84,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # the reader, `head` say, has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
-    except (ValueError, OSError, FailedJobsError) as error:
+    except (ValueError, OSError) as error:
         if os.environ.get("JDFL_TRACEBACK", "") not in ("", "0"):
             raise
         print(f"jdfl: error: {' '.join(str(error).split())}", file=sys.stderr)
         return 2
-    except ProcessLostError as error:
+    except RuntimeError as error:
+        from jdfl.distributed import LOST, ProcessLostError
+
+        if not isinstance(error, ProcessLostError):
+            raise
         print(f"jdfl: {' '.join(str(error).split())}", file=sys.stderr, flush=True)
         os._exit(LOST)  # the usual way out would wait for the process that is gone
     except KeyboardInterrupt:

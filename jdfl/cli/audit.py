@@ -5,7 +5,7 @@ import json
 from pathlib import Path
 from typing import Literal
 
-from jdfl.audit import audit as attacked
+from jdfl.auditing import audit as attacked
 from jdfl.cache import use_cache
 from jdfl.cli import flags
 from jdfl.config import RunConfig, build

@@ -10,7 +10,10 @@ from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, get_type_hints
 
-from jdfl import checks, comparison
+from jdfl import checks
+from jdfl.comparison import Entry as Compared
+from jdfl.comparison import Tuning
+from jdfl.comparison import compare as _compared
 from jdfl.comparison.entries import By
 from jdfl.config import ErdosRenyi, Example1, RunConfig, members, yaml_text
 from jdfl.config.defaults import defaults
@@ -28,8 +31,8 @@ else:  # the same kinds as a run's
     Algorithm, Where, What, Stop = (_kinds[name] for name in ("algorithm", "network", "problem", "stop"))
 
 ALGORITHMS: dict[str, type] = members(get_type_hints(RunConfig)["algorithm"])
-_compare = defaults(comparison.compare)
-_tuning = comparison.Tuning()
+_compare = defaults(_compared)
+_tuning = Tuning()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,7 +125,7 @@ def named(names: tuple[str, ...]) -> tuple[Any, ...]:
     return tuple(found)
 
 
-def build(config: CompareConfig) -> tuple[dict[str, comparison.Entry], Problem, Network, dict[str, Any]]:
+def build(config: CompareConfig) -> tuple[dict[str, Compared], Problem, Network, dict[str, Any]]:
     """The entries, the problem, the network and the options that `jdfl.compare` takes.
 
     ValueError for values that make no sense, FileNotFoundError for files that are not there.
@@ -138,14 +141,14 @@ def build(config: CompareConfig) -> tuple[dict[str, comparison.Entry], Problem, 
     members_ = [one if isinstance(one, Entry) else Entry(algorithm=one) for one in config.algorithms]
     entries = {}
     for label, one in zip(_labels(members_), members_):
-        entries[label] = comparison.Entry(
+        entries[label] = Compared(
             one.algorithm.build(),
             None if one.network is None else one.network.build(problem.m),
             None if one.grids is None else _grids(one.grids),
             one.steps,
         )
     first = _tuning.keys[0]
-    tuning = comparison.Tuning(
+    tuning = Tuning(
         keys=tuple(range(first, first + config.tuning_seeds)),
         by=config.by,
         budget=config.budget,
@@ -196,7 +199,7 @@ def _grids(lines: tuple[str, ...]) -> dict[str, list[float]]:
     return grids
 
 
-def _stop(config: CompareConfig, entries: dict[str, comparison.Entry]) -> StopRule | None:
+def _stop(config: CompareConfig, entries: dict[str, Compared]) -> StopRule | None:
     """One rule for all."""
     sizes = [entry.algorithm.s for entry in entries.values() if isinstance(getattr(entry.algorithm, "s", None), int)]
     return None if config.stop is None else config.stop.build(SimpleNamespace(s=max(sizes, default=1)))

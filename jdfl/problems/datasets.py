@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
-from sklearn.datasets import load_breast_cancer, load_digits
 
 from jdfl import checks
 from jdfl.problems.cifar import SOURCE as _CIFAR
@@ -189,6 +188,8 @@ def _images(name: str, verify: bool) -> Dataset:
 
 
 def _bundled(name: str, binary: bool) -> Dataset:
+    from sklearn.datasets import load_breast_cancer, load_digits  # which takes long to import
+
     if name == "digits":
         bunch = cast(Any, load_digits())
         features, labels = bunch.data / 16, bunch.target  # grey values 0..16

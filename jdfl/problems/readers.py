@@ -19,7 +19,6 @@ from typing import IO, Any, cast
 
 import numpy as np
 from scipy.sparse import csr_matrix
-from sklearn.datasets import load_svmlight_file
 
 PathLike = str | os.PathLike[str]
 
@@ -79,6 +78,8 @@ def read_libsvm(
     found, or with `binary=False` the float64 values of the file. `n_features` defaults to the largest index; give it
     for a test file, which may not mention the last features.
     """
+    from sklearn.datasets import load_svmlight_file  # which takes longer to import than all of jdfl
+
     path = existing(path)
     if verify:
         verify_checksum(path)

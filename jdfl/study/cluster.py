@@ -9,7 +9,7 @@ from jdfl.study.groups import Group
 from jdfl.study.study import Engine, keep
 
 
-class FailedJobsError(RuntimeError):
+class FailedJobsError(OSError):
     """Some jobs failed; what the others did is kept."""
 
 

@@ -10,8 +10,7 @@ from typing import Any, get_type_hints
 import pytest
 from hypothesis import strategies as st
 
-from jdfl import cli
-from jdfl.cli import main, resume, verify
+from jdfl.cli import _functions, account, audit, bench, compare, data, main, report, resume, run, sweep, verify
 from jdfl.config import RunConfig, members
 from jdfl.config.compare import Settings
 from jdfl.provenance import Provenance
@@ -58,12 +57,16 @@ def flags(kind: Any, path: str = "") -> Iterator[str]:
 
 RUN = sorted(set(flags(RunConfig)))
 OPTIONS = {
-    "run": sorted({*RUN, *flags(cli.run.Options)}),
-    "resume": sorted({*RUN, *flags(cli.resume.Options)}),
-    "verify": sorted({*RUN, *flags(cli.verify.Options)}),
-    "compare": sorted({*flags(Settings), *flags(cli.compare.Options), "algorithms"}),
-    "account": sorted({*RUN, *flags(cli.account.Options)}),
-    "audit": sorted({*RUN, *flags(cli.audit.Options)}),
+    "run": sorted({*RUN, *flags(run.Options)}),
+    "resume": sorted({*RUN, *flags(resume.Options)}),
+    "verify": sorted({*RUN, *flags(verify.Options)}),
+    "compare": sorted({*flags(Settings), *flags(compare.Options), "algorithms"}),
+    "account": sorted({*RUN, *flags(account.Options)}),
+    "audit": sorted({*RUN, *flags(audit.Options)}),
+    "sweep": sorted({*RUN, *flags(sweep.Options)}),
+    "bench": sorted({*RUN, *flags(bench.Options)}),
+    "report": sorted(flags(report.Options)),
+    "data": sorted(flags(data.Options)),
 }
 SPREAD = ("devices", "distributed", "coordinator", "processes", "process")  # other processes would be waited for
 
@@ -106,7 +109,7 @@ def place(tmp_path, monkeypatch):
 def parsed(command: str, typed: list[str]) -> Any:
     """What a command is to do; its exit status after help or a complaint."""
     try:
-        return cli._COMMANDS[command][0](typed)
+        return _functions(command)[0](typed)
     except SystemExit as stop:
         return stop.code
 

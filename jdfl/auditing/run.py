@@ -5,7 +5,7 @@ apart, and how well it does bounds epsilon from below. A lower bound above the r
 below it proves nothing: another attack may be better.
 
 The attacker knows all settings, what `prepare` draws, all other records, and what the node and those it hears show in
-every round (see `jdfl.audit.observe`).
+every round (see `jdfl.auditing.observe`).
 
 Axes: m nodes.
 """
@@ -21,10 +21,10 @@ import numpy as np
 from jax import Array
 
 from jdfl import checks, stepping
-from jdfl.audit.attack import attack
-from jdfl.audit.canary import Canary, Limit, designed, given, planted
-from jdfl.audit.observe import check_visible, observe, pilot, watched
-from jdfl.audit.result import Audit
+from jdfl.auditing.attack import attack
+from jdfl.auditing.canary import Canary, Limit, designed, given, planted
+from jdfl.auditing.observe import check_visible, observe, pilot, watched
+from jdfl.auditing.result import Audit
 from jdfl.base import Algorithm
 from jdfl.keys import typed_key
 from jdfl.network.graph import Network

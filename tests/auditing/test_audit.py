@@ -10,8 +10,8 @@ import pytest
 
 import jdfl
 from jdfl import struct
-from jdfl.audit import Audit, audit
-from jdfl.audit.observe import observe
+from jdfl.auditing import Audit, audit
+from jdfl.auditing.observe import observe
 
 M, N, Q = 4, 64, 80
 RUNS = 16_000

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from jdfl.audit import Audit
+from jdfl.auditing import Audit
 from jdfl.cli import audit as command
 
 FOUND = Audit(

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import binom, norm
 
-from jdfl.audit.attack import (
+from jdfl.auditing.attack import (
     area,
     attack,
     best_threshold,

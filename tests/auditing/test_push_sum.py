@@ -11,9 +11,9 @@ import pytest
 import jdfl
 from experiments.privacy_audit import Quiet, Unclipped
 from jdfl import struct
-from jdfl.audit import Audit, audit
-from jdfl.audit.observe import watched
-from tests.audit.test_audit import NETWORK, PROBLEM, M, N
+from jdfl.auditing import Audit, audit
+from jdfl.auditing.observe import watched
+from tests.auditing.test_audit import NETWORK, PROBLEM, M, N
 
 STEPS, RUNS, SHARE = 4, 12_000, 0.5
 CLIPPED = jdfl.Gradients(clip=1.0, per="batch", norm="l1")
