@@ -36,9 +36,9 @@ def write_overview(folders: Sequence[str | Path], path: str | Path, title: str =
 
 
 def _title(entries: Sequence[Entry]) -> str:
-    config = entries[0].runs[0].config
-    names = ", ".join(dict.fromkeys(entry.runs[0].config.algorithm.kind for entry in entries))
-    return f"{names} on {config.problem.kind}"
+    configs = [entry.runs[0].config for entry in entries]
+    names, problems = (dict.fromkeys(getattr(one, what).kind for one in configs) for what in ("algorithm", "problem"))
+    return f"{', '.join(names)} on {', '.join(problems)}"
 
 
 def _sections(entries: Sequence[Entry]) -> Iterator[Section]:

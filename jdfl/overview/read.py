@@ -71,8 +71,8 @@ def _labels(settings: Sequence[Mapping[str, Any]]) -> list[str]:
     labels = []
     for kind, one in zip(kinds, settings):
         alike = [other for name, other in zip(kinds, settings) if name == kind]
-        others = sorted(differing(alike), key=lambda path: not path.endswith("kind"))
-        told = [_told(path, one[path]) for path in others if path in one]
+        shared = [path for path in differing(alike) if all(path in other for other in alike)]
+        told = [_told(path, one[path]) for path in sorted(shared, key=lambda path: not path.endswith("kind"))]
         labels.append(", ".join([kind, *told[:4]]))
     if len(set(labels)) < len(labels):
         labels = [f"{label} ({i + 1})" for i, label in enumerate(labels)]
