@@ -119,7 +119,10 @@ class Watch:
                 so_far = replace(result, releases=released)
                 told[known] = account(so_far, delta=delta, accounting=accounting).epsilon if most else 0.0
             rows.append({"round": k, "most_releases": most, "epsilon": told[known]})
-        self._append("epsilon.csv", pd.DataFrame(rows))
+        try:
+            self._append("epsilon.csv", pd.DataFrame(rows))
+        except OSError as error:
+            warnings.warn(f"Could not write epsilon.csv to {self._folder}: {error}.", stacklevel=2)
 
     def _begin(self, graph: Graph) -> None:
         if self._shown is not None:

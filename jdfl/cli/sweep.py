@@ -57,6 +57,8 @@ class Engines:
     """With slurm: name=value of submitit, such as timeout_min=60, gpus_per_node=1, slurm_partition=gpu."""
     max_seconds: float | None = None
     """With here: begin no group after so many seconds, and keep what there is."""
+    any_version: bool = False
+    """Go on with other code or other libraries than the study's, in one table with its numbers."""
     by: str = "objective"
     """The metric by which points are put in order."""
     quiet: bool = False
@@ -121,7 +123,7 @@ def work(study: Study, options: Engines) -> int:
     checks.one_of(study.config.base.metrics or tuple(REGISTRY), by=options.by)
     use_cache()
     todo = study.left
-    study.begin()
+    study.begin(any_version=options.any_version)
     try:
         with _engine(options) as engine:
             engine(study.folder, todo)

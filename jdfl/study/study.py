@@ -1,7 +1,8 @@
 """A study in its folder: groups of points, each kept when it is done, and at the end one table.
 
 study.yaml         the configuration
-environment.json   versions, platform, device
+environment.json   platform, device, date of the last beginning
+versions.json      of code and libraries, which may not change in between
 parts/             two tables per group that is done, named by what it did
 results.parquet    a row per run: point, its values, seed, ending, metrics, totals, epsilon, times, provenance
 results.csv        the same
@@ -9,6 +10,7 @@ curves.parquet     a row per record: point, seed, round, metrics, totals so far
 table.md           mean and standard deviation over the seeds, a row per point, the best first
 """
 
+import json
 import time
 import warnings
 from collections.abc import Callable, Iterable, Sequence
@@ -24,13 +26,14 @@ from jdfl import checks
 from jdfl.comparison.curves import better
 from jdfl.config.study import StudyConfig, to_yaml
 from jdfl.metrics import COUNTS, REGISTRY
+from jdfl.provenance import Provenance, provenance
 from jdfl.results import environment, placed, write_json
 from jdfl.study.groups import Group, Point, groups
 from jdfl.study.run import REFUSED, run_group
 from jdfl.study.space import config_at, points
 
 Engine = Callable[[Path, Sequence[Group]], None]  # runs groups and keeps them
-_PARTS = "parts"
+_PARTS, _VERSIONS = "parts", "versions.json"
 _OTHERS = ("point", "seed", "rounds", "delta", "epsilon", "seconds", "compile_seconds", *COUNTS)  # than metrics
 
 
@@ -60,13 +63,28 @@ class Study:
         """The groups that are not done."""
         return [group for group in self.groups if not _part(self.folder, group, "curves").is_file()]
 
-    def begin(self) -> None:
-        """Write what the study is."""
+    def begin(self, *, any_version: bool = False) -> None:
+        """Write what the study is.
+
+        ValueError for one that was begun with other code or libraries, unless `any_version`: its table would have
+        numbers of both.
+        """
+        versions = provenance([]).versions
+        begun = self.folder / _VERSIONS
+        if begun.is_file() and not any_version:
+            now = Provenance(versions, {})
+            changed, _ = now.differences(Provenance(json.loads(begun.read_text(encoding="utf-8")), {}))
+            if changed:
+                raise ValueError(
+                    f"Expected the code and libraries that the study {self.folder} was begun with, got others: "
+                    f"{'; '.join(changed)}. Begin a new one, or mix both with --any-version."
+                )
         self.folder.mkdir(parents=True, exist_ok=True)
         (self.folder / _PARTS).mkdir(exist_ok=True)
         with placed(self.folder / "study.yaml") as path:
             path.write_text(to_yaml(self.config), encoding="utf-8")
         write_json(self.folder / "environment.json", environment())
+        write_json(begun, versions)
 
     def end(self) -> pd.DataFrame:
         """Put the parts together, those that there are; returns the table of all runs, empty where there is none."""

@@ -58,8 +58,8 @@ def test_the_table_has_what_the_runs_alone_would_give(capsys):
     assert best["objective"] == pytest.approx(means.min())
     assert best["objective_sd"] == pytest.approx(table[table["point"] == best["point"]]["objective"].std())
     files = {path.name for path in folder().iterdir()}
-    assert files == {"study.yaml", "environment.json", "parts", "results.parquet", "results.csv", "curves.parquet",
-                     "table.md", "report.html"}  # fmt: skip
+    tables = {"results.parquet", "results.csv", "curves.parquet", "table.md", "report.html"}
+    assert files == {"study.yaml", "environment.json", "versions.json", "parts"} | tables
 
 
 def test_a_study_that_is_cut_off_goes_on_with_what_is_left(monkeypatch, capsys):
@@ -92,6 +92,15 @@ def test_out_of_time_is_told_and_resumed(capsys):
     assert main([*SWEEP, *OVER, "--max-seconds", "1e-9"]) == 124
     assert main(["resume", str(folder()), "--quiet"]) == 0
     assert len(pd.read_parquet(folder() / "results.parquet")) == 8
+
+
+def test_a_study_of_other_code_is_refused_unless_it_is_asked_for(capsys):
+    assert main([*SWEEP, *OVER, "--max-seconds", "1e-9"]) == 124
+    versions = folder() / "versions.json"
+    versions.write_text(versions.read_text().replace('"code": "', '"code": "other'))
+    assert main(["resume", str(folder())]) == 2
+    assert "code: was other" in capsys.readouterr().err
+    assert main(["resume", str(folder()), "--any-version", "--quiet"]) == 0
 
 
 def test_what_is_refused_or_diverges_is_in_the_table_and_not_best(capsys):
