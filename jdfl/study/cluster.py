@@ -2,6 +2,7 @@
 
 import contextlib
 from collections.abc import Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ def jobs(cluster: str, options: dict[str, Any]) -> Engine:
     FailedJobsError that names one, when all others are done.
     """
     try:
-        import submitit
+        submitit: Any = import_module("submitit")
     except ModuleNotFoundError as error:
         raise OSError(_MISSING) from error
 
