@@ -18,7 +18,7 @@ lint: .venv/installed-test
 	$(BIN)/basedpyright
 
 slow: .venv/installed-test
-	$(BIN)/python -m pytest -m slow
+	$(BIN)/python -m pytest -m slow --optimized
 
 .venv/bin/python:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "jdfl needs Python 3.11 or newer, found " + sys.version)'

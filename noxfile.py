@@ -18,7 +18,7 @@ def tests(session: nox.Session) -> None:
     """The quick tests, or those that are named."""
     session.install("-e", ".[test]", JAX[str(session.python)], "--upgrade-strategy", "eager", "--upgrade")
     session.run("python", "-c", "import sys, jax; print('Python', sys.version.split()[0], 'with jax', jax.__version__)")
-    session.run("pytest", "-n", "2", "--dist", "loadfile", *session.posargs)
+    session.run("pytest", "-n", "2", "--dist", "loadfile", "--optimized", *session.posargs)
 
 
 @nox.session(python="3.13")

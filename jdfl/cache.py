@@ -7,8 +7,11 @@ import jax
 
 
 def use_cache() -> None:
-    """Keep compiled programs in a folder that only this user can enter, unless JDFL_CACHE=0 or it cannot be had."""
-    if os.environ.get("JDFL_CACHE", "") == "0":
+    """Keep compiled programs in a folder that only this user can enter, unless JDFL_CACHE=0 or it cannot be had.
+
+    JAX_COMPILATION_CACHE_DIR, jax's own setting, goes before.
+    """
+    if os.environ.get("JDFL_CACHE", "") == "0" or os.environ.get("JAX_COMPILATION_CACHE_DIR"):
         return
     folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "jdfl" / "xla"
     try:

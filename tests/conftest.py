@@ -1,4 +1,8 @@
-"""Strict settings for every test: no silent rank or dtype promotion, and warnings are errors (pyproject)."""
+"""Strict settings for every test: no silent rank or dtype promotion, and warnings are errors (pyproject).
+
+Most of the suite's time is LLVM's. Modules that are not about bits, speed or memory (`pytestmark =
+pytest.mark.optimized`) compile with few of its optimizations, unless `--optimized` is given; XLA's own remain.
+"""
 
 import os
 from collections import Counter
@@ -18,6 +22,28 @@ jax.config.update("jax_numpy_dtype_promotion", "strict")
 jax.config.update("jax_num_cpu_devices", 8)  # for tests of several devices; the others use the first
 hypothesis.settings.register_profile("jdfl", deadline=None, derandomize=True, max_examples=25)
 hypothesis.settings.load_profile("jdfl")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--optimized", action="store_true", help="compile every test's programs as users' are")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Workers, the processes that tests start and the next run of the tests share compiled programs."""
+    if hasattr(config, "cache"):  # not so with -p no:cacheprovider
+        os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(config.cache.mkdir("xla")))
+        os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.1")
+        jax.config.update("jax_compilation_cache_dir", os.environ["JAX_COMPILATION_CACHE_DIR"])
+        seconds = float(os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"])
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", seconds)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _optimize(request: pytest.FixtureRequest) -> None:
+    as_users = request.config.getoption("--optimized") or request.node.get_closest_marker("optimized") is not None
+    if jax.config.read("jax_disable_most_optimizations") == as_users:
+        jax.clear_caches()  # or a module would mix both kinds
+        jax.config.update("jax_disable_most_optimizations", not as_users)
 
 
 @pytest.hookimpl(tryfirst=True)  # before slow tests are left out

@@ -8,6 +8,8 @@ import pytest
 from jdfl import blocks, ops
 from jdfl.blocks import in_blocks
 
+pytestmark = pytest.mark.optimized
+
 
 @pytest.fixture
 def small(monkeypatch):

@@ -15,6 +15,8 @@ from jdfl.results import write_run
 from tests.contract.table import GOSSIP, TABLE, Row
 from tests.toy import FEW, SLOW, network, problem, regression, ring, run
 
+pytestmark = pytest.mark.optimized
+
 LAST = {row.name: row.label for row in TABLE}  # of every algorithm
 QUICK = {*LAST.values(), "DP-CEPS, clipped", "DP-D-PSGD, every third round, minibatches, Adam"}
 ROWS = [pytest.param(row, marks=[] if row.label in QUICK else pytest.mark.slow) for row in TABLE]

@@ -311,9 +311,15 @@ def test_progress_shows_on_a_terminal_only(capsys):
 def test_the_cache_is_for_this_user_only(tmp_path, monkeypatch):
     settings = {}
     monkeypatch.setattr(jax.config, "update", settings.__setitem__)
+    monkeypatch.setenv("JDFL_CACHE", "0")
+    monkeypatch.delenv("JAX_COMPILATION_CACHE_DIR", raising=False)
     use_cache()
     assert settings == {}
     monkeypatch.setenv("JDFL_CACHE", "1")
+    monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", str(tmp_path))
+    use_cache()
+    assert settings == {}
+    monkeypatch.delenv("JAX_COMPILATION_CACHE_DIR")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     use_cache()
     folder = Path(settings["jax_compilation_cache_dir"])

@@ -17,6 +17,8 @@ import pytest
 from jdfl import distributed, storage
 from jdfl.cli import main
 
+pytestmark = pytest.mark.optimized
+
 RUN = ["--problem.m", "10", "--algorithm", "d-psgd", "--quiet"]
 
 

@@ -12,6 +12,8 @@ from jdfl.memory import estimate, require_memory
 from jdfl.problems import Dataset, neural_classification
 from tests.toy import M, N, network, problem
 
+pytestmark = pytest.mark.optimized
+
 DPSGD = jdfl.DPSGD(lr=0.1, gradients=jdfl.Gradients(batch=2))
 
 

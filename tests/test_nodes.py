@@ -10,6 +10,8 @@ from jax.sharding import PartitionSpec
 
 from jdfl import nodes, sharding
 
+pytestmark = pytest.mark.optimized
+
 ALIKE = PartitionSpec()
 
 

@@ -11,6 +11,8 @@ from hypothesis.extra import numpy as arrays
 
 from jdfl import ops
 
+pytestmark = pytest.mark.optimized
+
 N = 7
 
 

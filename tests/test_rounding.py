@@ -8,6 +8,8 @@ import pytest
 import jdfl
 from jdfl.rounding import apart, rounded, row_sum
 
+pytestmark = pytest.mark.optimized
+
 X, Y = (np.random.default_rng(seed).standard_normal(1000).astype(np.float32) for seed in (0, 1))
 Z = -(X * Y) * np.float32(1 + 1e-6)
 

@@ -12,6 +12,8 @@ import jdfl
 from jdfl import guard, loop, metrics
 from tests.toy import SLOW, Gossip, M, N, problem, run
 
+pytestmark = pytest.mark.optimized
+
 
 @pytest.fixture(scope="module")
 def one_by_one():

@@ -16,6 +16,8 @@ from tests.contract import test_contract as contract
 from tests.contract.table import GOSSIP, TABLE, Row
 from tests.toy import Gossip
 
+pytestmark = pytest.mark.optimized
+
 M = 13  # of nodes, which eight devices do not divide
 SOON = {"FedAvg", "SGPDP"}  # the others are slow
 ROWS = [pytest.param(row, marks=() if str(row) in SOON else pytest.mark.slow) for row in TABLE]
