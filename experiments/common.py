@@ -1,8 +1,9 @@
 """The contract of every experiment: `python -m experiments.NAME [--quick] [--seeds N] [--out DIR]`.
 
 It prints the paper's numbers beside ours and writes DIR/NAME.json, a list of rows (case, column, paper, mean, sd,
-seeds), DIR/NAME.provenance.json and DIR/NAME.png. The provenance is one hash of all runs since the command line was
-read and of the scripts in this folder; the figure shows it.
+seeds), the same as tables, DIR/NAME.md and DIR/NAME.tex, DIR/NAME.provenance.json, and the figure as DIR/NAME.png and
+DIR/NAME.pdf. The provenance is one hash of all runs since the command line was read and of the scripts in this folder;
+the figure shows it.
 """
 
 import argparse
@@ -18,6 +19,10 @@ from rich.console import Console
 from rich.table import Table
 
 from jdfl import provenance, report
+from jdfl.cache import use_cache
+from jdfl.comparison.table import Cell, Grid, write
+
+QUICK_SEEDS = 2
 
 _runs: set[str] = set()  # hashes of what has been run since the command line was read
 provenance.listen(_runs.add)
@@ -45,17 +50,20 @@ class Row:
 
 
 def options(description: str, *, seeds: int = 5, arguments: Sequence[str] | None = None) -> Options:
-    """Read the command line that all experiments share."""
+    """Read the command line that all experiments share, and keep compiled programs for the next one."""
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.ArgumentDefaultsHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="a small version that ends in about a minute")
-    parser.add_argument("--seeds", type=int, default=seeds, help="number of seeds")
+    fewer = min(QUICK_SEEDS, seeds)
+    parser.add_argument("--quick", action="store_true", help="a small version that ends in a minute or two")
+    parser.add_argument("--seeds", type=int, help=f"number of seeds; {seeds}, with --quick {fewer}, if not given")
     parser.add_argument("--out", type=Path, default=Path("out"), help="folder for the JSON and the figure")
     given = parser.parse_args(arguments)
-    if given.seeds < 1:
-        parser.error(f"Expected --seeds >= 1, got {given.seeds}.")
+    number = given.seeds if given.seeds is not None else fewer if given.quick else seeds
+    if number < 1:
+        parser.error(f"Expected --seeds >= 1, got {number}.")
     given.out.mkdir(parents=True, exist_ok=True)
+    use_cache()
     _runs.clear()
-    return Options(given.quick, given.seeds, given.out)
+    return Options(given.quick, number, given.out)
 
 
 def row(case: str, column: str, paper: float | None, values: Sequence[float]) -> Row:
@@ -66,11 +74,14 @@ def row(case: str, column: str, paper: float | None, values: Sequence[float]) ->
 
 
 def save(rows: Sequence[Row], out: Path, name: str) -> Path:
-    """Write DIR/NAME.json and DIR/NAME.provenance.json."""
+    """Write DIR/NAME.json, .md, .tex and .provenance.json; returns the first path."""
     made = origin()
     (out / f"{name}.provenance.json").write_text(json.dumps(made.as_dict() | {"runs": sorted(_runs)}, indent=1) + "\n")
     path = out / f"{name}.json"
     path.write_text(json.dumps([asdict(one) for one in rows], indent=1, allow_nan=False) + "\n")
+    table = grid(rows)
+    (out / f"{name}.md").write_text(write(table, "markdown"), encoding="utf-8")
+    (out / f"{name}.tex").write_text(write(table, "latex"), encoding="utf-8")
     return path
 
 
@@ -81,20 +92,35 @@ def origin() -> provenance.Provenance:
 
 
 def save_figure(fig: Figure, path: str | Path) -> None:
-    """Save a figure with the hash of `origin` below."""
-    report.save_figure(fig, path, origin().hash)
+    """Save a figure with the hash of `origin` below, at the path and as PDF beside it."""
+    report.save_figure(fig, path, origin().hash, also=(".pdf",))
+
+
+def grid(rows: Sequence[Row]) -> Grid:
+    """A line per case, per column the paper's number and ours."""
+    columns = list(dict.fromkeys(one.column for one in rows))
+    cells = {(one.case, one.column): one for one in rows}
+    lines = [
+        [Cell(case), *(Cell(_cell(cells.get((case, column)))) for column in columns)]
+        for case in dict.fromkeys(one.case for one in rows)
+    ]
+    return Grid(["case", *columns], lines, ["Each cell: paper | ours, mean ± sd over seeds."])
+
+
+def html_table(rows: Sequence[Row]) -> report.Table:
+    """The same for a page."""
+    table = grid(rows)
+    return report.Table(table.headers, [[cell.text for cell in line] for line in table.rows])
 
 
 def show(title: str, rows: Sequence[Row]) -> None:
     """Print a table: a line per case, per column the paper's number and ours (wide; it does not wrap)."""
-    columns = list(dict.fromkeys(one.column for one in rows))
-    table = Table(title=title, caption="each cell: paper | ours, mean ± sd over seeds")
-    table.add_column("case", no_wrap=True)
-    for column in columns:
-        table.add_column(column, justify="right", no_wrap=True)
-    cells = {(one.case, one.column): one for one in rows}
-    for case in dict.fromkeys(one.case for one in rows):
-        table.add_row(case, *(_cell(cells.get((case, column))) for column in columns))
+    shown = grid(rows)
+    table = Table(title=title, caption=shown.caption[0])
+    for column in shown.headers:
+        table.add_column(column, justify="right" if table.columns else "left", no_wrap=True)
+    for line in shown.rows:
+        table.add_row(*(cell.text for cell in line))
     console = Console()
     console.width = max(console.width, Console(width=1000).measure(table).maximum)
     console.print(table)

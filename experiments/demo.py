@@ -15,10 +15,10 @@ import pandas as pd
 
 import jdfl
 from experiments.ceps_table3 import CASES, VARIANTS, collect, run_variant, verdict
-from experiments.common import Options, Row, number, options, row, save, show
+from experiments.common import Options, Row, html_table, options, row, save, show
 from jdfl.comparison.curves import AXES, views
 from jdfl.problems import base_rate, sparse_optimum
-from jdfl.report import Chart, Section, Table, charts, figure, page
+from jdfl.report import Chart, Section, charts, figure, page
 from jdfl.watch import Watch
 
 NAME = "demo"
@@ -85,23 +85,6 @@ def lines(histories: Mapping[str, pd.DataFrame], metrics: Sequence[str], m: int)
     table["communications"] /= m
     axes = [name for name in ("round", "communications", "bytes", "gradients") if name in table]
     return charts.curves(views(table, axes, metrics), AXES, f"{', '.join(metrics)} against {', '.join(axes)}")
-
-
-def html_table(rows: Sequence[Row]) -> Table:
-    """The rows as a table of the page."""
-    columns = list(dict.fromkeys(one.column for one in rows))
-    cells = {(one.case, one.column): one for one in rows}
-
-    def cell(one: Row | None) -> str:
-        if one is None:
-            return ""
-        ours = number(one.mean) + (f" ± {number(one.sd)}" if one.seeds > 1 else "")
-        return ours if one.paper is None else f"{one.paper:g} | {ours}"
-
-    cases = dict.fromkeys(one.case for one in rows)
-    return Table(
-        ["case", *columns], [[case, *(cell(cells.get((case, column))) for column in columns)] for case in cases]
-    )
 
 
 def write_page(

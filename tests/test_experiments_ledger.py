@@ -1,20 +1,18 @@
 """In every experiment, every byte of the ledger is one of a message that can be packed."""
 
 from importlib import import_module
-from pathlib import Path
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-import experiments
 import jdfl
+from experiments import gallery
 from jdfl import batch, ops, outcome, runner, stepping
 from tests.toy import regression
 
-FOLDER = Path(experiments.__file__).parent
-SCRIPTS = sorted(path.stem for path in FOLDER.glob("*.py") if "def main(" in path.read_text())
+SCRIPTS = [one.name for one in gallery.experiments()]
 # They compute or attack, and have no results.
 WITHOUT_RUNS = ("gpsp_quality", "lemma2_counterexample", "privacy_audit", "theorem1_counterexample")
 ROWS = 3  # of parameters that are packed as messages

@@ -173,7 +173,7 @@ class Comparison:
     def write(self, folder: str | Path, config_yaml: str = "", *, overwrite: bool = False) -> Path:
         """Write everything into a folder, whole or not at all; returns its path.
 
-        curves.csv, curves.parquet, tuning.csv, table.txt, table.md, table.tex, equal_costs.csv, figure.png,
+        curves.csv, curves.parquet, tuning.csv, table.txt, table.md, table.tex, equal_costs.csv, figure.png, figure.pdf,
         report.html, environment.json, provenance.json, and config.yaml where one is given. An empty folder may be there
         already; FileExistsError for one with content, unless `overwrite`, which replaces it.
         """

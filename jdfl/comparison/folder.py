@@ -21,6 +21,7 @@ FILES = (
     "table.tex",
     "equal_costs.csv",
     "figure.png",
+    "figure.pdf",
     "report.html",
     "environment.json",
     "provenance.json",
@@ -51,7 +52,8 @@ def _write(comparison: Comparison, folder: Path, config_yaml: str) -> None:
     (folder / "table.md").write_text(comparison.table("markdown"), encoding="utf-8")
     (folder / "table.tex").write_text(comparison.table("latex"), encoding="utf-8")
     comparison.equal_costs().to_csv(folder / "equal_costs.csv")
-    comparison.figure(folder / "figure.png")
+    for suffix in ("png", "pdf"):
+        comparison.figure(folder / f"figure.{suffix}")
     results.write_json(folder / "environment.json", results.environment())
     runs = {label: [run.provenance.as_dict() for run in found] for label, found in comparison.results.items()}
     results.write_json(folder / "provenance.json", {"hash": comparison.provenance, "runs": runs})

@@ -1,8 +1,9 @@
 """Figures of one or several runs, for looking at and for print."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import matplotlib
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
@@ -53,15 +54,21 @@ def figure(histories: Mapping[str, pd.DataFrame], path: str | Path, provenance: 
     return save_figure(drawing, path, provenance)
 
 
-def save_figure(drawing: Figure, path: str | Path, provenance: str = "") -> Path:
-    """Save a drawing at `path` with the hash of the `provenance` below; returns the path."""
+def save_figure(drawing: Figure, path: str | Path, provenance: str = "", also: Sequence[str] = ()) -> Path:
+    """Save a drawing at `path`, and beside it with the suffixes `also`, with the hash of the `provenance` below.
+
+    Returns the path. In PDF, letters are letters (TrueType), as journals want them.
+    """
     told, look = f"provenance {provenance}", {"ha": "right", "fontsize": 6, "color": "0.5"}
     if provenance and drawing.get_supxlabel():  # there is a line below already
         drawing.text(0.99, 0.002, told, va="bottom", **look)
     elif provenance:
         drawing.supxlabel(told, x=0.99, **look)
-    drawing.savefig(path, dpi=150)
-    return Path(path)
+    path = Path(path)
+    with matplotlib.rc_context({"pdf.fonttype": 42}):
+        for one in (path, *(path.with_suffix(suffix) for suffix in also)):
+            drawing.savefig(one, dpi=150)
+    return path
 
 
 def bands(

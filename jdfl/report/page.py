@@ -5,6 +5,7 @@ Nothing is loaded from elsewhere. Charts are drawn by plotly.js, which is inside
 
 import base64
 import html
+import io
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,8 +14,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from PIL import Image as Picture
 
 from jdfl import checks
+
+_THUMBNAIL = (480, 360)  # pixels at most, shown half as large
 
 
 @dataclass(frozen=True)
@@ -64,7 +68,14 @@ class Fold:
     parts: Sequence[Any]  # of Part
 
 
-Part = str | Table | Image | Chart | Code | Tiles | Fold  # a text is paragraphs, parted by blank lines
+@dataclass(frozen=True)
+class Gallery:
+    """Small pictures that lead to sections of the page."""
+
+    items: Sequence[tuple[str, str, Path | None]]  # name of the section, title, PNG or JPEG file where there is one
+
+
+Part = str | Table | Image | Chart | Code | Tiles | Fold | Gallery  # a text is paragraphs, parted by blank lines
 
 
 @dataclass(frozen=True)
@@ -73,6 +84,7 @@ class Section:
 
     heading: str
     parts: Sequence[Part]
+    name: str = ""  # what links lead to; a section with a name of its own is not listed at the top
 
 
 def page(path: str | Path, title: str, sections: Sequence[Section], foot: str = "") -> Path:
@@ -82,7 +94,8 @@ def page(path: str | Path, title: str, sections: Sequence[Section], foot: str = 
     FileNotFoundError for an image that is not there, before anything is written.
     """
     body = "\n".join(_section(i, section) for i, section in enumerate(sections))
-    links = "".join(f'<a href="#part-{i}">{html.escape(one.heading)}</a>\n' for i, one in enumerate(sections))
+    listed = [(i, one) for i, one in enumerate(sections) if not one.name]
+    links = "".join(f'<a href="#part-{i}">{html.escape(one.heading)}</a>\n' for i, one in listed)
     text = _PAGE.format(
         title=html.escape(title),
         style=_file("style.css"),
@@ -109,8 +122,9 @@ def _file(name: str) -> str:
 
 
 def _section(i: int, section: Section) -> str:
-    parts = [f"<h2>{html.escape(section.heading)}</h2>", *map(_part, section.parts)]
-    return f'<section id="part-{i}">\n' + "\n".join(parts) + "\n</section>"
+    level = 3 if section.name else 2
+    parts = [f"<h{level}>{html.escape(section.heading)}</h{level}>", *map(_part, section.parts)]
+    return f'<section id="{html.escape(section.name) or f"part-{i}"}">\n' + "\n".join(parts) + "\n</section>"
 
 
 def _part(part: Part) -> str:
@@ -136,6 +150,20 @@ def _part(part: Part) -> str:
         case Fold():
             inner = "\n".join(map(_part, part.parts))
             return f"<details><summary>{html.escape(part.summary)}</summary>\n{inner}\n</details>"
+        case Gallery():
+            return '<ul class="gallery">\n' + "\n".join(_thumbnail(*item) for item in part.items) + "\n</ul>"
+
+
+def _thumbnail(name: str, title: str, path: Path | None) -> str:
+    picture = ""
+    if path is not None:
+        with Picture.open(path) as image:
+            small = image.convert("RGB")
+        small.thumbnail(_THUMBNAIL)
+        data = io.BytesIO()
+        small.quantize(64).save(data, "PNG", optimize=True)
+        picture = f'<img src="{_uri("image/png", data.getvalue())}" alt="">'
+    return f'<li><a href="#{html.escape(name)}">{picture}<span>{html.escape(title)}</span></a></li>'
 
 
 def _tile(name: str, value: str, remark: str) -> str:
@@ -170,7 +198,11 @@ def _data_uri(path: Path) -> str:
         raise ValueError(f"Expected an image of type {', '.join(_MEDIA)}, got {path}.")
     if not path.is_file():
         raise FileNotFoundError(f"Expected an image at {path}, found none.")
-    return f"data:{media};base64,{base64.b64encode(path.read_bytes()).decode('ascii')}"
+    return _uri(media, path.read_bytes())
+
+
+def _uri(media: str, data: bytes) -> str:
+    return f"data:{media};base64,{base64.b64encode(data).decode('ascii')}"
 
 
 _PAGE = """<!DOCTYPE html>

@@ -1,15 +1,18 @@
 """Pages are one file with everything in it, escaped, and can be read by everybody."""
 
+import base64
 import html.parser
+import io
 import json
 import re
 from importlib.resources import files
 
 import pandas as pd
 import pytest
+from PIL import Image as Picture
 
 from jdfl import report
-from jdfl.report import Chart, Code, Fold, Image, Section, Table, Tiles, charts
+from jdfl.report import Chart, Code, Fold, Gallery, Image, Section, Table, Tiles, charts
 
 
 class Tags(html.parser.HTMLParser):
@@ -132,3 +135,19 @@ def test_a_network_is_drawn_as_it_was_in_every_moment():
     assert data["fields"] == {"value": [[1, 2, 3], [4, None, 6]]}
     assert data["links"] == [{"moment": 0, "pairs": [[0, 1], [1, 2]]}, {"moment": 1, "pairs": []}]
     assert len({*zip(data["x"], data["y"])}) == 3
+
+
+def test_a_gallery_leads_to_sections_that_the_head_does_not_list(tmp_path):
+    Picture.effect_noise((1600, 1200), 50).save(tmp_path / "big.png")
+    tiles = [("first", "Table <1>", tmp_path / "big.png"), ("second", "Not made", None)]
+    named = [Section("One", ["text"], "first"), Section("Two", [], "second")]
+    path = report.page(tmp_path / "page.html", "t", [Section("All", [Gallery(tiles)]), *named])
+    parsed = Tags(path.read_text(encoding="utf-8"))
+    ids = [attrs["id"] for tag, attrs in parsed.seen if tag == "section"]
+    assert ids == ["part-0", "first", "second"]
+    links = [attrs["href"] for tag, attrs in parsed.seen if tag == "a"]
+    assert links == ["#part-0", "#part-0", "#first", "#second"]  # to skip, the head's, the gallery's
+    (image,) = [attrs for tag, attrs in parsed.seen if tag == "img"]
+    shown = Picture.open(io.BytesIO(base64.b64decode(image["src"].partition(",")[2])))
+    assert shown.size == (480, 360)
+    assert image["alt"] == ""  # the link says what it is

@@ -1,0 +1,94 @@
+"""All experiments, or those that are named, one after another, and an index page of what they made.
+
+    python -m experiments all --quick              every table and figure, small
+    python -m experiments ceps_table3 codecs       two of them, in full
+    python -m experiments list                     their names
+    python -m experiments index                    the page again, of what is in the folder
+
+Each is a process of its own, `--processes` at a time, and has its output in DIR/NAME.log. One that fails does not stop
+the others; the exit status is 1 then. DIR/index.html shows everything that DIR has.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+
+from experiments.gallery import Experiment, experiments, write_index
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a script ended."""
+
+    name: str
+    status: int
+    seconds: float
+
+
+def run(one: Experiment, flags: Sequence[str], out: Path) -> Outcome:
+    """Run a script and keep what it prints, how it was called and how long it took."""
+    command = [sys.executable, "-m", f"experiments.{one.name}", *flags, "--out", str(out)]
+    wide = {**os.environ, "COLUMNS": "160", "PYTHONUNBUFFERED": "1"}
+    started = time.monotonic()
+    with (out / f"{one.name}.log").open("w", encoding="utf-8") as log:
+        status = subprocess.run(command, stdout=log, stderr=subprocess.STDOUT, env=wide, check=False).returncode
+    done = Outcome(one.name, status, time.monotonic() - started)
+    said = {"command": " ".join(["python", *command[1:-2]]), "status": status, "seconds": round(done.seconds, 1)}
+    (out / f"{one.name}.run.json").write_text(json.dumps(said) + "\n", encoding="utf-8")
+    return done
+
+
+def took(one: Experiment, out: Path) -> float:
+    """Seconds of the last time, or infinity: the long ones go first, so that all end together."""
+    path = out / f"{one.name}.run.json"
+    return json.loads(path.read_text(encoding="utf-8"))["seconds"] if path.is_file() else float("inf")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run what the command line names; returns the exit status."""
+    known = {one.name: one for one in experiments()}
+    parser = argparse.ArgumentParser(
+        prog="python -m experiments", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("names", nargs="+", help="all, list, index, or names of experiments")
+    parser.add_argument("--quick", action="store_true", help="small versions, half an hour for all on two cores")
+    parser.add_argument("--seeds", type=int, help="number of seeds of each")
+    parser.add_argument("--out", type=Path, default=Path("out"), help="folder for all that is made")
+    parser.add_argument("--processes", type=int, default=2, help="how many run at a time")
+    given = parser.parse_args(arguments)
+    if given.processes < 1:
+        parser.error(f"Expected --processes >= 1, got {given.processes}.")
+    if given.names == ["list"]:
+        print("\n".join(f"{one.name:<24}{one.title}" for one in known.values()))
+        return 0
+    given.out.mkdir(parents=True, exist_ok=True)
+    wanted = {"all": list(known), "index": []}.get(given.names[0] if len(given.names) == 1 else "", given.names)
+    unknown = sorted(set(wanted) - set(known))
+    if unknown:
+        parser.error(f"Expected names that `python -m experiments list` shows, got {', '.join(unknown)}.")
+    flags = ["--quick"] * given.quick + (["--seeds", str(given.seeds)] if given.seeds is not None else [])
+    console = Console(highlight=False)
+    order = sorted((known[name] for name in dict.fromkeys(wanted)), key=lambda one: -took(one, given.out))
+    failed: list[str] = []
+    with ThreadPoolExecutor(given.processes) as pool:
+        for done in (one.result() for one in as_completed([pool.submit(run, one, flags, given.out) for one in order])):
+            ending = "" if done.status == 0 else f", status {done.status}: {given.out / done.name}.log"
+            console.print(f"{done.name:<24}{done.seconds:6.0f} s{ending}")
+            failed += [done.name] * (done.status != 0)
+    console.print(f"index:  {write_index(given.out).resolve()}", soft_wrap=True)
+    if failed:
+        console.print(f"failed: {', '.join(failed)}")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

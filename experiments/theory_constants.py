@@ -1,0 +1,228 @@
+"""The constants and preconditions of the three papers' convergence theorems, at the papers' own settings.
+
+Run `python -m experiments.theory_constants [--quick] [--seeds N] [--out DIR]`. Nothing is trained but a few rounds of
+the DPPS paper's perceptron. Numbers too large or too small for floats are told by their decimal logarithm.
+
+CEPS, Theorem 1, needs c >= c_0 = (80 m sqrt(l) / (1 - tau))^2 with tau = (1 - m^(-m B))^(1/B), where sigma_i = c / t_i.
+Assumption 4 wants the union of B + 1 communication rounds' selected links to be connected; the paper bounds the chance
+that every pair of nodes talks, which takes a complete network. What Assumption 4 itself asks for is simulated.
+
+PartPSP, Theorem 2, needs gamma_s < min((1 - q) / (2 sqrt(15) C L_sc), 1 / (16 L_s + 8 A)), gamma_l < 1 / (1 + L_l) and
+gamma_n < gamma_s / 2; C and q are taken to be the paper's C' and lambda, A is not defined in it. Assumption 2 (d), at
+equal points, says that clipping never changes a gradient.
+
+DO-ADP, Theorem 2, needs gamma = rho p k / (d (16 rho + rho^2 + 4 phi^2 + 2 rho phi^2) - 8 rho p k) and alpha < (1 -
+beta)^2 / (2 L); Corollary 1 T >= 4 n L^2 / (1 - beta)^4, and privacy (Theorem 1) T >= (q epsilon / 2 p)^2. The bound
+of (10) is evaluated without noise.
+"""
+
+import math
+import sys
+from collections.abc import Callable, Sequence
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from matplotlib.figure import Figure
+
+import jdfl
+from experiments.ceps_table3 import CASES, network_of
+from experiments.common import Row, options, row, save, save_figure, show
+from experiments.partpsp_common import images
+
+NAME = "theory_constants"
+PAIRS = ((1.0, 1.0), (0.8, 1.0), (1.0, 0.3), (0.8, 0.3))  # p, k / d of the DO-ADP paper
+_DOADP = {"n": 20, "d": 2000, "q": 20_000, "epochs": 6, "alpha": 1e-3, "gamma": 0.05, "beta": 0.15, "epsilon": 0.01}
+_PARTPSP = {"gamma": 0.1, "gamma_n": 1e-3, "C": 0.95, "q": 0.55, "clip": 100.0}
+
+
+def log10_c0(m: int, smoothness: float, B: int) -> float:
+    """log10 of CEPS's c_0; 1 - tau is m^(-m B) / B to the last digit of a float, wherever that is small."""
+    log_gap = -m * B * math.log10(m) - math.log10(B)
+    return 2 * (math.log10(80 * m * math.sqrt(smoothness)) - log_gap)
+
+
+def pairs_bound(m: int, t: float, B: int) -> float:
+    """The paper's lower bound for the chance that every pair of nodes of a complete network talks in B rounds."""
+    return float((1 - (1 - (t - 1) / (m - 1)) ** B) ** ((m - 1) * m))
+
+
+def rounds_for_pairs(m: int, t: float, chance: float = 0.99) -> int:
+    """The least B whose bound is at least `chance`."""
+    B = 1
+    while pairs_bound(m, t, B) < chance:
+        B += 1
+    return B
+
+
+def connected(senders: Sequence[np.ndarray], t: Sequence[int], rounds: int, rng: np.random.Generator) -> bool:
+    """Whether the links that all nodes select in so many rounds, t_i of node i's neighbours each, join all nodes."""
+    parent = list(range(len(senders)))
+
+    def root(i: int) -> int:
+        while parent[i] != i:
+            parent[i] = parent[parent[i]]
+            i = parent[i]
+        return i
+
+    for _ in range(rounds):
+        for i, others in enumerate(senders):
+            for j in rng.choice(others, t[i], replace=False):
+                parent[root(i)] = root(int(j))
+    return len({root(i) for i in range(len(senders))}) == 1
+
+
+def ceps(seeds: int, trials: int) -> list[Row]:
+    """Theorem 1 of the CEPS paper in the settings of its Table III."""
+    rows: list[Row] = []
+    for case in (one for one in CASES if one.epsilon == 0.5):
+        found: dict[str, list[float]] = {}
+        for seed in range(seeds):
+            problem, network = jdfl.problems.example1(m=case.m, seed=seed), network_of(case, seed)
+            L = np.asarray(problem.curvature, float)
+            mask, table = np.asarray(network.graph.mask), np.asarray(network.graph.senders)
+            senders = [table[i][mask[i]] for i in range(case.m)]
+            t = [max(1, round(case.rate * len(one))) for one in senders]
+            c = L / (case.m * (2 * case.rate + 0.1)) * np.array(t)
+            rng = np.random.default_rng(seed)
+            for name, value in {
+                "largest c": c.max(),
+                "log10 c_0, B = 1": log10_c0(case.m, L.max(), 1),
+                "log10 c_0, B = 20": log10_c0(case.m, L.max(), 20),
+                "pairs' bound, B = 20": pairs_bound(case.m, float(np.mean(t)), 20),
+                "B for a bound of .99": rounds_for_pairs(case.m, float(np.mean(t))),
+                "connected in 2 rounds": np.mean([connected(senders, t, 2, rng) for _ in range(trials)]),
+            }.items():
+                found.setdefault(name, []).append(float(value))
+        rows += [row(f"CEPS {case}", name, None, values) for name, values in found.items()]
+    claim = pairs_bound(32, 16.5, 20)
+    rows.append(row("CEPS m=32 t=(m+1)/2, complete", "pairs' bound, B = 20", 1.0, [claim]))
+    return rows
+
+
+def largest_curvature(value: Callable[[jax.Array], jax.Array], w: jax.Array, seed: int, steps: int) -> float:
+    """The largest absolute eigenvalue of the Hessian of `value` at w [n], by power iteration."""
+    gradient = jax.grad(value)
+
+    @jax.jit
+    def product(v: jax.Array) -> jax.Array:
+        return jax.jvp(gradient, (w,), (v,))[1]
+
+    v = jax.random.normal(jax.random.key(seed), w.shape, w.dtype)
+    size = 0.0
+    for _ in range(steps):
+        v = product(v / jnp.linalg.norm(v))
+        size = float(jnp.linalg.norm(v))
+    return size
+
+
+def curvatures(problem: jdfl.problems.Problem, w: jax.Array, seed: int, steps: int) -> tuple[float, float, float]:
+    """L_s and L_l of node 0 at w [n], and the l1 norm of its shared gradient."""
+    first, d = problem.nodes(jnp.arange(1)), problem.n_shared
+
+    def whole(x: jax.Array) -> jax.Array:
+        return first.values(x[None])[0]
+
+    def shared(x: jax.Array) -> jax.Array:
+        return whole(jnp.concatenate([x, w[d:]]))
+
+    def local(x: jax.Array) -> jax.Array:
+        return whole(jnp.concatenate([w[:d], x]))
+
+    l1 = float(jnp.sum(jnp.abs(jax.grad(shared)(w[:d]))))
+    found = (largest_curvature(f, x, seed, steps) for f, x in ((shared, w[:d]), (local, w[d:])))
+    return *found, l1
+
+
+def partpsp(seeds: int, quick: bool) -> list[Row]:
+    """Theorem 2 of the DPPS paper for its perceptron, before training and after some rounds of it."""
+    told, data = _PARTPSP, images("mnist")
+    found: dict[str, list[float]] = {}
+    examples = 500 if quick or data == "digits" else 5000
+    for seed in range(seeds):
+        problem = jdfl.problems.neural_classification(
+            data, 10, shared="partpsp-1", seed=seed, init_seed=seed, examples=examples
+        )
+        algorithm = jdfl.SGP(lr=told["gamma"], gradients=jdfl.Gradients(batch=20))
+        rounds = 20 if quick else 200
+        later = jdfl.run(
+            algorithm, problem, jdfl.network.d_out(10, 4), key=seed, steps=rounds, every=rounds, metrics=()
+        )
+        for when, w in (("at first", problem.begin()[0]), ("later", later.params[0])):
+            L_s, L_l, l1 = curvatures(problem, w, seed, 10 if quick else 40)
+            for name, value in {
+                f"L_s {when}": L_s,
+                f"gamma_s times 16 L_s {when} (< 1)": told["gamma"] * 16 * L_s,
+                f"gamma_s 2 sqrt(15) C L_s / (1 - q) {when} (< 1)": (
+                    told["gamma"] * 2 * math.sqrt(15) * told["C"] * L_s / (1 - told["q"])
+                ),
+                f"gamma_l (1 + L_l) {when} (< 1)": told["gamma"] * (1 + L_l),
+                f"l1 norm of the shared gradient {when}": l1,
+            }.items():
+                found.setdefault(name, []).append(value)
+    return [row(f"PartPSP-1 {data}", name, None, values) for name, values in found.items()]
+
+
+def doadp() -> list[Row]:
+    """Theorems 1 and 2 and Corollary 1 of the DO-ADP paper on its network and problem."""
+    told = _DOADP
+    n, q, alpha, beta = int(told["n"]), told["q"], told["alpha"], told["beta"]
+    network = jdfl.network.circulant(n, [1, 2, 3], weights="uniform")
+    W = np.asarray(jdfl.network.as_dense(network.graph), float)
+    eigenvalues = np.sort(np.abs(np.linalg.eigvalsh(W)))
+    rho, phi = 1 - float(eigenvalues[-2]), float(np.linalg.norm(np.eye(n) - W, 2))
+    L, G, T = 0.25 + 1 / q, 1.0, told["epochs"] * q  # rows of length 1
+    rows = []
+    for p, share in PAIRS:
+        below = 16 * rho + rho**2 + 4 * phi**2 + 2 * rho * phi**2 - 8 * rho * p * share
+        gamma, c = rho * p * share / below, rho**2 * p * share / 82
+        step = math.sqrt(n / T)
+        third = 8 * n * p * G**2 * L**2 / ((1 - beta) ** 2 * c**2 * T)
+        second = L * (beta + 2 + 4 * beta**2 * p) * 2 * G**2 / ((1 - beta) ** 3 * math.sqrt(n * T))
+        first = 2 * math.log(2) * (1 - beta) / (p * math.sqrt(n * T))
+        case = f"DO-ADP p={p:g} k/d={share:g}"
+        for name, paper, value in (
+            ("gamma", told["gamma"], gamma),
+            ("alpha below", alpha, (1 - beta) ** 2 / (2 * L)),
+            ("alpha of Corollary 1", alpha, step),
+            ("T of Corollary 1", T, 4 * n * L**2 / (1 - beta) ** 4),
+            ("T of Theorem 1", T, (q * told["epsilon"] / (2 * p)) ** 2),
+            ("bound (10), no noise", None, first + second + third),
+            ("its third term", None, third),
+        ):
+            rows.append(row(case, name, paper, [value]))
+    return rows
+
+
+def draw(rows: Sequence[Row]) -> Figure:
+    """DO-ADP's gamma, asked for and used."""
+    found = [one for one in rows if one.column == "gamma"]
+    figure = Figure(figsize=(6, 3.2), layout="constrained")
+    axis = figure.subplots()
+    axis.bar([one.case.removeprefix("DO-ADP ") for one in found], [one.mean for one in found], color="#0072B2")
+    axis.axhline(_DOADP["gamma"], color="#D55E00", label="used in the paper's experiments")
+    axis.set_ylabel("gamma of Theorem 2")
+    axis.set_yscale("log")
+    axis.legend(frameon=False)
+    return figure
+
+
+def main(arguments: Sequence[str] | None = None) -> list[Row]:
+    """All three papers."""
+    chosen = options("The theorems' constants at the papers' settings", seeds=3, arguments=arguments)
+    seeds = 1 if chosen.quick else chosen.seeds
+    parts = {
+        "CEPS, Theorem 1 (c_0 must be at most c)": ceps(seeds, 100 if chosen.quick else 1000),
+        "PartPSP, Theorem 2": partpsp(seeds, chosen.quick),
+        "DO-ADP, Theorems 1 and 2: used | asked for": doadp(),
+    }
+    for title, rows in parts.items():
+        show(title, rows)
+    found = [one for rows in parts.values() for one in rows]
+    save(found, chosen.out, NAME)
+    save_figure(draw(found), chosen.out / f"{NAME}.png")
+    return found
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
