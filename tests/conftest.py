@@ -1,7 +1,7 @@
 """Strict settings for every test: no silent rank or dtype promotion, and warnings are errors (pyproject).
 
-Most of the suite's time is LLVM's. Modules that are not about bits, speed or memory (`pytestmark =
-pytest.mark.optimized`) compile with few of its optimizations, unless `--optimized` is given; XLA's own remain.
+Most of the suite's time is LLVM's: modules compile with few of its optimizations (XLA's own remain), but for those
+about bits, speed or memory (`pytestmark = pytest.mark.optimized`), and all of them where `--optimized` is given.
 """
 
 import os
@@ -32,7 +32,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """Workers, the processes that tests start and the next run of the tests share compiled programs."""
     if hasattr(config, "cache"):  # not so with -p no:cacheprovider
         os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(config.cache.mkdir("xla")))
-        os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.1")
+        os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
         jax.config.update("jax_compilation_cache_dir", os.environ["JAX_COMPILATION_CACHE_DIR"])
         seconds = float(os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"])
         jax.config.update("jax_persistent_cache_min_compile_time_secs", seconds)

@@ -50,7 +50,7 @@ def same(one: jdfl.Result, many: jdfl.Result) -> None:
     np.testing.assert_array_equal(one.communication_rounds, many.communication_rounds)
 
 
-@pytest.mark.thinned(2)
+@pytest.mark.thinned(3)
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("row", ROWS, ids=name)
 def test_eight_devices_give_the_same_bits(row: Row, monkeypatch):
@@ -160,6 +160,7 @@ def test_every_network_gives_the_same_bits(problem, kind):
     same(one, many)
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize(
     "algorithm", [jdfl.DPSGD(lr=0.05), pytest.param(jdfl.SGP(lr=0.05), marks=pytest.mark.slow)], ids=["D-PSGD", "SGP"]
 )

@@ -120,7 +120,7 @@ class CutOff:
         return between(self.graph, jnp.arange(M) < M - 1)
 
 
-@pytest.mark.thinned(10, 2)
+@pytest.mark.thinned(14, 2)
 def test_a_missing_neighbour_has_no_part_in_a_round_or_is_refused(row: Row):
     """As the docstring says."""
     if row is GOSSIP:
@@ -147,7 +147,7 @@ def test_a_missing_neighbour_has_no_part_in_a_round_or_is_refused(row: Row):
     assert not np.array_equal(here, changed_alone)
 
 
-@pytest.mark.thinned(14, 3)
+@pytest.mark.thinned(20, 3)
 def test_consensus_at_the_solution_is_a_fixed_point(row: Row):
     problem, network = make_problem(row, noise=0.0), make_network()
     assert problem.truth is not None
@@ -156,7 +156,7 @@ def test_consensus_at_the_solution_is_a_fixed_point(row: Row):
     np.testing.assert_allclose(params, np.broadcast_to(problem.truth, (13, M, N)), atol=2e-6)
 
 
-@pytest.mark.thinned(18)
+@pytest.mark.thinned(26)
 def test_chunks_equal_the_unbroken_run_bit_for_bit(row: Row):
     problem, network = make_problem(row), make_network()
     whole, parts = (
@@ -168,7 +168,7 @@ def test_chunks_equal_the_unbroken_run_bit_for_bit(row: Row):
     assert whole.history["round"].tolist() == [0, 2, 4, 6, 8, 10, 11]
 
 
-@pytest.mark.thinned(20, 5)
+@pytest.mark.thinned(30, 5)
 def test_seeds_side_by_side_equal_one_after_another(row: Row):
     problem, network = make_problem(row), make_network()
     value = attrgetter(row.swept)(row.algorithm)
@@ -182,7 +182,7 @@ def test_seeds_side_by_side_equal_one_after_another(row: Row):
         assert result.rounds == alone.rounds
 
 
-@pytest.mark.thinned(16, 1)
+@pytest.mark.thinned(24, 1)
 def test_new_floats_seeds_and_data_compile_nothing(row: Row, compilations):
     problem, network = make_problem(row), make_network()
     jdfl.run(row.algorithm, problem, network, key=0, steps=5, chunk=100, **SAME)
@@ -196,7 +196,7 @@ def test_new_floats_seeds_and_data_compile_nothing(row: Row, compilations):
     assert changed.rounds == steps
 
 
-@pytest.mark.thinned(10, 2)
+@pytest.mark.thinned(14, 2)
 def test_sweep_values_matter_and_compile_once(row: Row, compilations):
     problem, network = make_problem(row), make_network()
     value = attrgetter(row.swept)(row.algorithm)
@@ -210,7 +210,7 @@ def test_sweep_values_matter_and_compile_once(row: Row, compilations):
     assert again[1].labels == {"seed": 0, row.swept: 5 * value}
 
 
-@pytest.mark.thinned(16, 4)
+@pytest.mark.thinned(24, 4)
 def test_relabelled_nodes_do_the_same(row: Row):
     order = np.array([3, 0, 5, 1, 4, 2])
     problem, network = make_problem(row), make_network()
@@ -227,7 +227,7 @@ def test_relabelled_nodes_do_the_same(row: Row):
         np.testing.assert_array_equal(other, one[order])
 
 
-@pytest.mark.thinned(16, 5)
+@pytest.mark.thinned(24, 5)
 def test_padding_changes_nothing(row: Row):
     node = jnp.arange(M, dtype=jnp.int32)
     problem, network = make_problem(row), make_network()

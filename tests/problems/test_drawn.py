@@ -10,6 +10,8 @@ import jdfl
 from jdfl.problems import check_problem, drawn_regression, example1, linear_regression, optimum, value_at_truth
 from jdfl.problems.linear import build
 
+pytestmark = pytest.mark.optimized  # what is drawn again has the same bits
+
 M, N = 6, 30
 drawn = example1(m=M, n=N, s=4, rows=(5, 9), storage="generated")
 stored = drawn.stored()

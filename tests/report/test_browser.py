@@ -149,6 +149,7 @@ def rgb(page: Any, selector: str, name: str) -> str:
     return "#" + "".join(f"{int(part):02x}" for part in text[text.index("(") + 1 : -1].split(",")[:3])
 
 
+@pytest.mark.thinned(2, 1)
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_words_and_lines_follow_the_colours_of_the_system(shown, scheme):
     page = shown(color_scheme=scheme)
@@ -160,6 +161,7 @@ def test_words_and_lines_follow_the_colours_of_the_system(shown, scheme):
     assert contrast(rgb(page, "body", "backgroundColor"), rgb(page, "figure[data-kind=curves] .xtitle", "fill")) >= 4.5
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("width", [320, 390, 1200])
 def test_nothing_is_wider_than_the_screen(shown, width):
     page = shown(viewport={"width": width, "height": 800})
