@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import jdfl
-from jdfl import codecs, models, network, privacy, problems
+from jdfl import codecs, models, network, privacy, problems, results
 
 FILE = Path(__file__).with_name("public_names.txt")
 CONTRACTS = (jdfl.Algorithm, codecs.Codec, network.Network, problems.Problem)  # their methods are told once
@@ -58,6 +58,7 @@ def lines(path: str, value: Any) -> Iterator[str]:
 def public() -> list[str]:
     """All of it, in order; what `jdfl` has itself is told there."""
     found = {line for name in jdfl.__all__ for line in lines(name, getattr(jdfl, name))}
+    found |= {*lines("results.Run", results.Run), *lines("results.read_run", results.read_run)}
     own = {id(getattr(jdfl, name)) for name in jdfl.__all__}
     for module in (codecs, models, network, privacy, problems):
         for name in module.__all__:
