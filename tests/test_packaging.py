@@ -23,6 +23,7 @@ import yaml
 import jdfl
 from jdfl.cli import main
 
+pytestmark = pytest.mark.timeout(1800)  # a new environment takes minutes
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 LEFT_OUT = {".ci", ".github", ".pre-commit-config.yaml"}  # of the sdist: what only a checkout needs
@@ -177,7 +178,6 @@ def test_installed_wheel_works_elsewhere(built, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(1800)
 def test_wheel_with_its_dependencies_is_all_that_is_needed(built, tmp_path):
     """In a new environment, as `pip install jdfl` makes it; it takes the network."""
     index = (sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--dest", "index", "lazy-loader")
