@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: demo test lint slow clean
+.PHONY: demo test lint slow docs clean
 
 demo: .venv/installed
 	$(BIN)/python -m experiments.demo
@@ -20,6 +20,9 @@ lint: .venv/installed-test
 slow: .venv/installed-test
 	$(BIN)/python -m pytest -m slow --optimized
 
+docs: .venv/installed-docs
+	$(BIN)/python -m mkdocs build --strict
+
 .venv/bin/python:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "jdfl needs Python 3.11 or newer, found " + sys.version)'
 	$(PYTHON) -m venv .venv
@@ -32,5 +35,9 @@ slow: .venv/installed-test
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[test]'
 	@touch $@
 
+.venv/installed-docs: .venv/installed
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[docs]'
+	@touch $@
+
 clean:
-	rm -rf .venv runs out
+	rm -rf .venv site runs out

@@ -125,7 +125,7 @@ class Problem:
         raise TypeError(f"{type(self).__name__} has no slopes")
 
     def spread(self, slopes: Array, data: Any) -> Array:
-        """sum_t a_t slopes[t] [n] over one node's examples, for a problem that has `slopes`."""
+        """The sum [n] of slopes[t] a_t over one node's examples, `slopes` [q], for a problem that has `slopes`."""
         raise TypeError(f"{type(self).__name__} has no slopes")
 
     def minibatch(self, key: Array, data: Any, weight: Array, size: int) -> tuple[Any, Array]:

@@ -1,0 +1,63 @@
+"""Fields of a class as its source has them: name, annotation, default, and the comment beside them."""
+
+import ast
+import inspect
+import io
+import textwrap
+import tokenize
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Field:
+    """One field of a class."""
+
+    name: str
+    annotation: str
+    default: str | None  # source text; None: it must be given
+    comment: str
+
+
+def comments(source: str) -> dict[int, str]:
+    """The comments of a file by their line, from 1, without the sign."""
+    tokens = tokenize.generate_tokens(io.StringIO(source).readline)
+    return {token.start[0]: token.string.lstrip("# ") for token in tokens if token.type == tokenize.COMMENT}
+
+
+def fields(kind: type) -> list[Field]:
+    """The fields of a class, those of its bases first; ClassVars are none."""
+    found: dict[str, Field] = {}
+    for one in reversed(kind.__mro__[:-1]):
+        if one.__module__.startswith("jdfl"):
+            found |= {field.name: field for field in _own(one)}
+    return list(found.values())
+
+
+def _own(kind: type) -> list[Field]:
+    source = textwrap.dedent(inspect.getsource(kind))
+    body, beside = ast.parse(source).body[0], comments(source)
+    assert isinstance(body, ast.ClassDef)
+    found = []
+    for node, after in zip(body.body, [*body.body[1:], None]):
+        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+            annotation = ast.unparse(node.annotation)
+            if not annotation.startswith("ClassVar"):
+                said = beside.get(node.end_lineno or 0, "") or _text(after)
+                found.append(Field(node.target.id, annotation, _default(node.value), said))
+    return found
+
+
+def _default(value: ast.expr | None) -> str | None:
+    """The default as it is written, `struct.field(..., default=X)` being X."""
+    if isinstance(value, ast.Call) and ast.unparse(value.func) in ("struct.field", "field"):
+        given: dict[Any, ast.expr] = {one.arg: one.value for one in value.keywords}
+        value = given.get("default")
+    return None if value is None else ast.unparse(value)
+
+
+def _text(node: ast.stmt | None) -> str:
+    """The string that stands after a field, in the classes of jdfl.config."""
+    if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
+        return " ".join(node.value.value.split())
+    return ""

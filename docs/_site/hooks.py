@@ -1,0 +1,41 @@
+"""Hooks of MkDocs: a page for every algorithm, and lists of what is public, made when the site is built."""
+
+import re
+from importlib import import_module
+from typing import Any
+
+import pages
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import File, Files
+from mkdocs.structure.pages import Page
+
+from jdfl.algorithms import REGISTRY
+
+_NAMES = re.compile(r"^<!-- names: ([\w.]+) -->$", re.MULTILINE)
+_TABLE = "<!-- table of algorithms -->"
+
+
+def on_config(config: MkDocsConfig) -> None:
+    """Put the algorithms' pages into the navigation, after their index."""
+    for entry in config.nav or []:
+        if isinstance(entry, dict) and "Algorithms" in entry:
+            entry["Algorithms"] += [{kind.__name__: f"algorithms/{name}.md"} for name, kind in REGISTRY.items()]
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """Add the algorithms' pages."""
+    for name in REGISTRY:
+        files.append(File.generated(config, f"algorithms/{name}.md", content=pages.page(name)))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
+    """Fill in the table of algorithms, and after `<!-- names: MODULE -->` all that the module says is public."""
+    return _NAMES.sub(lambda found: _listed(found[1]), markdown).replace(_TABLE, pages.table())
+
+
+def _listed(module: str) -> str:
+    """References to everything in `__all__`, or to what the module defines."""
+    found = import_module(module)
+    names = getattr(found, "__all__", None) or pages.public(found)
+    return "\n\n".join(f"::: {module}.{name}" for name in names)

@@ -1,0 +1,194 @@
+"""The pages of the algorithms: module docstrings, fields and costs.json as Markdown."""
+
+import inspect
+import json
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any, get_type_hints
+
+import algorithm_fields
+from examples import command, example, python
+
+from jdfl import config
+from jdfl.algorithms import REGISTRY
+
+_MADE = ("made by `plan`", "fills it in")  # said of fields that are no options
+_LINKS = {  # parts of an annotation -> what the reference has of it
+    "Gradients": "jdfl.algorithms.gradients.Gradients",
+    "Updates": "jdfl.algorithms.updates.Updates",
+    "DPPS": "jdfl.algorithms.dpps.DPPS",
+    "Codec": "jdfl.codecs.base.Codec",
+    "Mechanism": "jdfl.privacy.mechanisms.Mechanism",
+}
+_SHARED = {  # what fields are whose lines say nothing
+    "gradients": "From which examples gradients are taken, clipped, and with which noise.",
+    "dpps": "The protocol's settings, its noise among them.",
+    "optimizer": "An optax optimizer, or a function that makes one of `lr`; None: plain gradient steps.",
+    "codec": "What travels on a wire.",
+}
+
+_SEE_ALSO = (
+    "[Choosing a method](../choose.md), [the papers' numbers](../papers.md), [errata](../errata.md), "
+    "[parts that algorithms share](../reference/parts.md)."
+)
+
+
+@dataclass(frozen=True)
+class Told:
+    """A module docstring, taken apart; every part is Markdown as it stands."""
+
+    title: str
+    paper: str  # what stands before the update
+    update: str  # the first indented blocks
+    reading: str  # what stands after them
+    privacy: str  # what begins with "Privacy:"
+    missing: str  # what begins with "Missing neighbours:"
+    axes: str
+
+
+def told(docstring: str) -> Told:
+    """The parts of a docstring; ValueError where one is missing that every algorithm has."""
+    title, *rest = inspect.cleandoc(docstring).split("\n\n")
+    starts = {"Privacy: ": "", "Missing neighbours: ": "", "Axes: ": ""}
+    prose = []
+    for one in rest:
+        start = next((word for word in starts if one.startswith(word)), None)
+        if start is None:
+            prose.append(one)
+        else:
+            text = one.removeprefix(start)
+            starts[start] = text[0].upper() + text[1:]
+    blocks = [i for i, one in enumerate(prose) if one.startswith("    ")]
+    needed = {
+        "an indented block": blocks,
+        "Missing neighbours:": starts["Missing neighbours: "],
+        "Axes:": starts["Axes: "],
+    }
+    lacking = [what for what, found in needed.items() if not found]
+    if lacking:
+        raise ValueError(f"Expected {lacking[0]} in the docstring of an algorithm, got none in that of {title!r}.")
+    first = last = blocks[0]
+    while last + 1 < len(prose) and prose[last + 1].startswith("    "):
+        last += 1
+    parts = prose[:first], prose[first : last + 1], prose[last + 1 :]
+    return Told(title.rstrip("."), *("\n\n".join(part) for part in parts), *starts.values())
+
+
+def page(name: str) -> str:
+    """The page of the algorithm with this name in the registry."""
+    kind, costs = REGISTRY[name], known_costs()[name]
+    parts = told(_module(kind).__doc__ or "")
+    head = f"# {parts.title}\n\n`jdfl.{kind.__name__}`, on the command line `--algorithm {name}`.\n\n{parts.paper}"
+    sections = {
+        "Update": f"{parts.update}\n\n{parts.axes}",
+        "How it is read here": parts.reading,
+        "Missing neighbours": parts.missing,
+        "Options": _options(name, kind),
+        "Example": _example(name, kind.__name__),
+        "Cost": _cost(costs),
+        "Privacy": _privacy(name, kind, parts.privacy, costs),
+        "In the library": _library(_module(kind)),
+        "See also": _SEE_ALSO,
+    }
+    return "\n\n".join([head, *(f"## {title}\n\n{text}" for title, text in sections.items() if text)]) + "\n"
+
+
+def table() -> str:
+    """The index of all algorithms."""
+    rows = ["| algorithm | class | what a node sends in a round | gradients of a node |", "| --- | --- | --- | --- |"]
+    known = known_costs()
+    for name, kind in REGISTRY.items():
+        title, costs = told(_module(kind).__doc__ or "").title, known[name]
+        link = f"[{_cell(title)}](algorithms/{name}.md)"
+        rows.append(f"| {link} | `{kind.__name__}` | {_sent(costs)} | {costs['gradients']:g} |")
+    return "\n".join(rows)
+
+
+def known_costs() -> dict[str, Any]:
+    """What `docs/_site/costs.py` has measured, by algorithm."""
+    return json.loads(Path(__file__).with_name("costs.json").read_text(encoding="utf-8"))
+
+
+def options(name: str, kind: type) -> list[tuple[algorithm_fields.Field, str]]:
+    """The fields that a person may set, and what is said of them: beside the field, or of its flag."""
+    flags = {one.name: one.comment for one in algorithm_fields.fields(_configured()[name])}
+    found = []
+    for field in algorithm_fields.fields(kind):
+        if not any(words in field.comment for words in _MADE):
+            said = [field.comment] if field.comment else []
+            if len(field.comment.split()) < 3:  # a symbol of the formula
+                said += [text for text in (flags.get(field.name) or _SHARED.get(field.name),) if text]
+            found.append((field, "; ".join(said)))
+    return found
+
+
+def _options(name: str, kind: type) -> str:
+    rows = ["| option | default | |", "| --- | --- | --- |"]
+    for field, said in options(name, kind):
+        default = f"`{field.default}`" if field.default is not None else "must be given"
+        links = [f"[{part}][{place}]" for part, place in _LINKS.items() if part in field.annotation]
+        rows.append(f"| `{field.name}` | {default} | {_cell(said)}{f' See {links[0]}.' if links else ''} |")
+    return "\n".join(rows)
+
+
+def _configured() -> dict[str, type]:
+    """The classes of jdfl.config by the names of the algorithms that they set."""
+    return dict(config.members(get_type_hints(config.RunConfig)["algorithm"]))
+
+
+def _example(name: str, kind: str) -> str:
+    lines = " \\\n    ".join(command(name))
+    return f"```python\n{python(name, kind)}```\n\nThe same from the command line:\n\n```bash\n{lines}\n```"
+
+
+def _sent(costs: dict[str, Any]) -> str:
+    return (
+        ", ".join(
+            f"{count:g} `{channel}` of {costs['bits'][channel]} bits" for channel, count in costs["messages"].items()
+        )
+        or "nothing"
+    )
+
+
+def _cost(costs: dict[str, Any]) -> str:
+    before = f", after {costs['gradients_before']:g} before the first round" if costs["gradients_before"] else ""
+    return (
+        f"Of the example, measured over its {costs['rounds']} rounds. "
+        f"A node sends in a round, on average: {_sent(costs)}. "
+        f"It evaluates {costs['gradients']:g} gradients of its loss in a round{before}. "
+        f"All nodes together sent {costs['bytes']:,.0f} bytes."
+    )
+
+
+def _privacy(name: str, kind: type, prose: str, costs: dict[str, Any]) -> str:
+    promised = " ".join((inspect.getdoc(kind.privacy) or "").split())
+    parts = [prose, f"As in the example above nothing is claimed: {costs['reason']}. {costs['remedy']}".rstrip()]
+    if costs["private"]:
+        parts += [
+            f"What is told: {promised[0].lower()}{promised[1:]} With",
+            f"```python\n{example(name).algorithm(kind.__name__, private=True)}\n```",
+            f"the {costs['rounds']} rounds of the example may be told of as follows (`jdfl.account_plan`).",
+            costs["private"],
+        ]
+    return "\n\n".join(part for part in parts if part)
+
+
+def _library(module: ModuleType) -> str:
+    """Classes and functions of the module, but what the next round needs."""
+    return "\n\n".join(f"::: {module.__name__}.{name}\n    options:\n      heading_level: 3" for name in public(module))
+
+
+def public(module: ModuleType) -> list[str]:
+    """Names of the public functions and classes that a module defines, states of algorithms left out."""
+    mine = [name for name, value in vars(module).items() if getattr(value, "__module__", None) == module.__name__]
+    return [name for name in mine if not name.startswith("_") and name != "State"]
+
+
+def _module(kind: type) -> ModuleType:
+    return sys.modules[kind.__module__]
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")
