@@ -54,7 +54,7 @@ class Round:
 class Info:
     """What happened in one round, counted per node; the host multiplies by bits."""
 
-    sent: dict[str, Array]  # channel -> int32 [m] messages that the node sent
+    sent: dict[str, Array]  # int32 [m] messages that the node sent, by channel
     grads: Array  # int32 [m] gradients of its own loss that the node evaluated
     releases: Array  # int32 [m] noisy functions of its data that others may come to see
     communications: Array  # int32 [m] 1 where the node combined what it received
@@ -68,7 +68,10 @@ def counts(
     releases: Array | int = 0,
     communications: Array | int = 0,
 ) -> Info:
-    """An Info of m nodes from numbers that all nodes share, or arrays [m]."""
+    """An Info of m nodes from numbers that all nodes share, or arrays [m].
+
+    They are its fields: `sent` [m] by channel, `grads` [m], `releases` [m], `communications` [m].
+    """
 
     def each(count: Array | int) -> Array:
         return jnp.broadcast_to(jnp.asarray(count, jnp.int32), (m,))

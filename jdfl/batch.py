@@ -55,7 +55,8 @@ def sweep(
     depend on it by their rounding alone. `seconds` is the whole program's time divided by its runs, `compile_seconds`
     the whole program's. The number of records is part of the compiled program: other `steps` compile again.
 
-    Raises ValueError for a field that is unknown or not a float, for lists of different lengths, and as `run` does.
+    `every`, `stop` and `metrics` are as for `run`, `keys` are the seeds. Raises ValueError for a field that is unknown
+    or not a float, for lists of different lengths, and as `run` does.
     """
     if not isinstance(keys, Iterable) or isinstance(keys, str | Mapping):
         raise ValueError(f"Expected a list of seeds, got keys = {keys!r}. For one seed give [{keys!r}].")

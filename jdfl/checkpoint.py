@@ -43,11 +43,11 @@ class Checkpoint:
     sums: dict[str, int]  # exact totals by counter
     message_bits: dict[str, int]  # size of one message, by channel
     warnings: tuple[str, ...]  # what these rounds did that a guarantee does not cover
-    history: pd.DataFrame
+    history: pd.DataFrame  # the records so far
     ending: Ending  # how it came to be there
-    reason: str
-    seconds: float
-    compile_seconds: float
+    reason: str  # the ending in words
+    seconds: float  # wall time so far, without compilation
+    compile_seconds: float  # of tracing and compiling
     provenance: Provenance | None  # None: of whatever code, libraries and settings
 
     @classmethod
@@ -86,7 +86,7 @@ class Checkpoint:
     ) -> None:
         """Refuse to go on with other noise, randomness, metrics, settings or code, or to where the run has been.
 
-        ValueError, which tells the differences.
+        ValueError, which tells the differences; `origin` is the code and settings of the run that goes on.
         """
         self.ledger.check_same(ledger)
         if key != self.key:
@@ -141,7 +141,8 @@ class Checkpoint:
     def tally(self, message_bits: dict[str, int], every: int) -> Tally:
         """The records so far; one that was made because the run ended there is dropped when a later one comes.
 
-        Raises ValueError where messages had other sizes, which would be added up wrongly.
+        `every` is how many rounds there are from record to record. Raises ValueError where messages had other sizes,
+        which would be added up wrongly.
         """
         if message_bits != self.message_bits:
             raise ValueError(
@@ -164,7 +165,7 @@ class Checkpoint:
         return Path(folder)
 
     def stored(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-        """All of it as arrays and plain data."""
+        """All of it as arrays, leaves of the state [...] among them, and plain data."""
         arrays = {f"leaf{i}": np.asarray(leaf) for i, leaf in enumerate(jax.tree.leaves(self.state))}
         table = io.BytesIO()
         self.history.to_parquet(table, index=False)

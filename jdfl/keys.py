@@ -23,7 +23,10 @@ _COUNTERS = 2**32
 
 
 def typed_key(key: int | Array) -> Array:
-    """The key of a run: of a seed, or of a typed key, whose numbers remain the same. A key of rbg remains as it is."""
+    """The key [] of a run: of a seed, or of a typed key, whose numbers remain the same; one of rbg remains as it is.
+
+    Raises ValueError for what is neither.
+    """
     if isinstance(key, Array) and jnp.issubdtype(key.dtype, jax.dtypes.prng_key):
         checks.shape((), "Give one key for a run.", key=key)
     else:

@@ -34,31 +34,31 @@ def personal(w: Array, problem: Problem) -> Array:
 
 
 def objective(w: Array, problem: Problem) -> Array:
-    """mean_i f_i at the average of the nodes' parameters: what the papers call the objective."""
+    """mean_i f_i [] at the average of the nodes' parameters: what the papers call the objective."""
     if problem.n_shared < problem.n:
         return nodes.mean(problem.values(personal(w, problem)))
     return nodes.mean(problem.values_at(average(w)))
 
 
 def objective_local(w: Array, problem: Problem) -> Array:
-    """mean_i f_i(w_i): every node judged on its own data with its own parameters."""
+    """mean_i f_i(w_i) []: every node judged on its own data with its own parameters."""
     return nodes.mean(problem.values(w))
 
 
 def consensus(w: Array, problem: Problem) -> Array:
-    """(1/m) sum_i ||w_i - average||^2, over the parameters in common."""
+    """(1/m) sum_i ||w_i - average||^2 [], over the parameters in common."""
     w = w[:, : problem.n_shared]
     return nodes.mean(row_sum((w - average(w)[None, :]) ** 2))
 
 
 def distance(w: Array, problem: Problem) -> Array:
-    """||average - w*|| / ||w*|| for the generating parameters w*."""
+    """||average - w*|| / ||w*|| [] for the generating parameters w*."""
     assert problem.truth is not None  # resolve
     return jnp.sqrt(row_sum((average(w) - problem.truth) ** 2) / row_sum(problem.truth**2))
 
 
 def support_recovery(w: Array, problem: Problem) -> Array:
-    """The share of w*'s support among as many largest entries of the average; NaN where w* is zero."""
+    """The share [] of w*'s support among as many largest entries of the average; NaN where w* is zero."""
     assert problem.truth is not None  # resolve
     magnitude = jnp.abs(average(w))
     true = problem.truth != 0
@@ -91,19 +91,19 @@ def class_accuracies(w: Array, problem: Problem) -> tuple[Array, Array]:
 
 
 def accuracy(w: Array, problem: Problem) -> Array:
-    """The share of test examples classified correctly, at the average parameters or in the mean over the nodes."""
+    """The share [] of test examples classified correctly, at the average parameters or in the mean over the nodes."""
     found, share = class_accuracies(w, problem)
     return _mean(jnp.dot(found, share, precision=HIGHEST), problem)
 
 
 def balanced_accuracy(w: Array, problem: Problem) -> Array:
-    """The mean over classes of the share of that class's test examples classified correctly."""
+    """The mean [] over classes of the share of that class's test examples classified correctly."""
     found, share = class_accuracies(w, problem)
     return jnp.sum(_mean(found, problem)) / jnp.sum((share > 0).astype(w.dtype))
 
 
 def accuracy_own(w: Array, problem: Problem) -> Array:
-    """The accuracy on test examples in whose classes every node's own examples are distributed, mean over nodes.
+    """The accuracy [] on test examples in whose classes every node's own examples are distributed, mean over nodes.
 
     The test set's classes are weighted by the labels of the node's training examples.
     """
@@ -154,7 +154,7 @@ _NEEDS_CLASSES = (accuracy, balanced_accuracy, accuracy_own)
 
 
 def resolve(metrics: Sequence[str | Metric], problem: Problem) -> tuple[Metric, ...]:
-    """Metrics by name or as functions, checked against the problem.
+    """The `metrics` by name or as functions, checked against the problem.
 
     Raises ValueError for an unknown name, a repeated one, one that a column of the history has already, or a metric
     that this problem cannot give.

@@ -74,25 +74,25 @@ def real(m: int) -> Array:
 
 
 def everyone(x: Array) -> Array:
-    """The rows of all nodes [M, ...] on every device, from own rows [m, ...]."""
+    """The rows of all nodes [M, ...] on every device, from own rows x [m, ...]."""
     here = share()
     return x if here is None else lax.all_gather(x, here.axis, tiled=True)[: here.nodes]
 
 
 def own(x: Array, m: int) -> Array:
-    """The rows [m, ...] of this device, of all nodes' [M, ...]; rows that are nobody's are the last node's again."""
+    """The rows [m, ...] of this device, of all nodes' x [M, ...]; rows that are nobody's are the last node's again."""
     return x if share() is None else x[jnp.minimum(ids(m), x.shape[0] - 1)]
 
 
 def first(x: Array) -> Array:
-    """The row of node 0 [...] of rows [m, ...]."""
+    """The row of node 0 [...] of rows x [m, ...]."""
     here = share()
     row = apart(lambda x: x[:1], x)
     return row[0] if here is None else lax.all_gather(row, here.axis, tiled=True)[0]
 
 
 def total(x: Array) -> Array:
-    """The sum [...] of all nodes' rows [m, ...]; of floats in the one order."""
+    """The sum [...] of all nodes' rows x [m, ...]; of floats in the one order."""
     here = share()
     if here is not None:
         x = jnp.where(_beside(real(x.shape[0]), x), x, jnp.zeros_like(x))
@@ -109,12 +109,12 @@ def total(x: Array) -> Array:
 
 
 def mean(x: Array) -> Array:
-    """The mean [...] of all nodes' rows [m, ...]."""
+    """The mean [...] of all nodes' rows x [m, ...]."""
     return rounded(total(x) / count(x.shape[0]))
 
 
 def largest(x: Array) -> Array:
-    """The largest entries [...] of all nodes' rows [m, ...] of floats."""
+    """The largest entries [...] of all nodes' rows x [m, ...] of floats."""
     here = share()
     if here is None:
         return jnp.max(x, axis=0)
@@ -128,7 +128,7 @@ def together(x: Array) -> Array:
 
 
 def counted(x: T) -> T:
-    """A tree of whole numbers [m, ...] with zeros in the rows that are nobody's."""
+    """A tree x of whole numbers [m, ...] with zeros in the rows that are nobody's."""
     if share() is None:
         return x
     return jax.tree.map(lambda leaf: jnp.where(_beside(real(leaf.shape[0]), leaf), leaf, 0), x)

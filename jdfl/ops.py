@@ -26,12 +26,12 @@ def node_keys(key: Array, purpose: int, node: Array) -> Array:
 
 
 def node_normal(key: Array, purpose: int, node: Array, shape: tuple[int, ...], dtype: Any) -> Array:
-    """Standard normal noise [m, *shape], each row from its own node's key."""
+    """Standard normal noise [m, *shape], each row from the key of its node [m]."""
     return jax.vmap(lambda one: jax.random.normal(one, shape, dtype))(node_keys(key, purpose, node))
 
 
 def permuted(key: Array, place: Array, size: Array) -> Array:
-    """Where a random permutation of 0 .. size-1, the key's own, puts the places [b]; the others are not computed.
+    """Where a random permutation of 0 .. size-1, the key's own, puts each place [b]; size [], others are not computed.
 
     A Feistel network of eight rounds over the next even number of bits, walked until the result is below `size` (J.
     Black, P. Rogaway: Ciphers with Arbitrary Finite Domains, 2002).
@@ -57,7 +57,7 @@ def permuted(key: Array, place: Array, size: Array) -> Array:
 
 
 def products(A: Array, w: Array) -> Array:
-    """<a, w> [q] for the rows a of A [q, n].
+    """<a, w> [q] for w [n] and the rows a of A [q, n].
 
     Of a single row XLA makes no product of matrices but a sum, whose order would depend on how many nodes there are.
     """
@@ -65,7 +65,7 @@ def products(A: Array, w: Array) -> Array:
 
 
 def length(x: Array, norm: str, axes: tuple[int, ...] = (-1,)) -> Array:
-    """The l1, l2 or linf norm of x over `axes`; right for every size of numbers, as a clip has to rely on it.
+    """The l1, l2 or linf norm [...] of x [...] over `axes`; right for every size of numbers: a clip relies on it.
 
     Plain squares become 0 below 1e-19 in float32, and infinite above 1e19, so that small and large numbers are first
     multiplied by a power of two. No division by the largest: compiled, it is a product with its reciprocal, which is 0
@@ -155,7 +155,7 @@ def _pick(predicate: Array, one: Any, other: Any) -> Any:
 
 
 def limbs(count: Array) -> Array:
-    """The exact sums of non-negative int32 counts [..., m] as sums [8, ...], one per 4 bits (m up to 143 million)."""
+    """The exact sums of a non-negative int32 count [..., m] as sums [8, ...], one per 4 bits (m up to 143 million)."""
 
     def added(place: Array) -> Array:
         return jnp.sum((count >> place) & 15, axis=-1, dtype=jnp.int32)
@@ -164,7 +164,7 @@ def limbs(count: Array) -> Array:
 
 
 def product_limbs(count: Array, size: Array) -> Array:
-    """The exact sum of count * size, both int32 [m] and >= 0, as partial sums [8, 8] (m up to 9 million)."""
+    """The exact sum of count [m] times size [m], both int32 and >= 0, as partial sums [8, 8] (m up to 9 million)."""
     others = (size[None] >> _places()[:, None]) & 15
 
     def added(place: Array) -> Array:
@@ -179,12 +179,14 @@ def _places() -> Array:
 
 
 def from_limbs(partial: np.ndarray) -> int:
-    """The Python int behind `limbs` or `product_limbs` (on the host; no overflow)."""
+    """The Python int behind partial [8] of `limbs`, or [8, 8] of `product_limbs` (on the host; no overflow)."""
     return sum(int(part) << (4 * sum(place)) for place, part in np.ndenumerate(np.asarray(partial)))
 
 
 def largest_eigenvalue(apply: Callable[[Array], Array], start: Array, steps: int) -> Array:
-    """lambda_max of a symmetric positive semidefinite map on vectors [n], by Lanczos with full reorthogonalisation.
+    """lambda_max [] of the symmetric positive semidefinite map `apply` on vectors [n].
+
+    By Lanczos with full reorthogonalisation.
 
     `start` [n] is any nonzero vector, `steps` the size of the Krylov space (20-40 give four digits or more).
     """

@@ -35,7 +35,7 @@ class _Bracket(NamedTuple):
 
 
 def top_s(x: Array, s: int) -> Array:
-    """P_s: keep the `s` largest entries of each row, set the rest to zero. Shape [..., n] -> [..., n].
+    """P_s: keep the `s` largest entries of each row, set the rest to zero. x [..., n] -> [..., n].
 
     Exactly `s` entries are kept bit by bit, zeros among them where the row has too few others; `s >= n` keeps all.
     Floating and integer types; gradients pass through the entries that are kept.

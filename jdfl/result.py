@@ -29,8 +29,8 @@ class Totals:
     message_bits: dict[str, int]  # size of one message, by channel
     gradients: int  # evaluations of a node's gradient, whatever number of examples it looks at
     examples: int  # gradients of single examples
-    communications: int
-    releases: int
+    communications: int  # how often nodes combined what they received
+    releases: int  # noisy functions of data that others may come to see
 
     @property
     def bits(self) -> int:
@@ -48,8 +48,8 @@ class Result:
     """A finished run."""
 
     algorithm: Any  # with its per-node constants filled in
-    problem_name: str
-    network_name: str
+    problem_name: str  # the problem's `name`
+    network_name: str  # the network's
     params: Array  # [m, n] the nodes' parameters at the end
     state: Any  # the algorithm's last state; None for runs made side by side
     history: pd.DataFrame  # a row per record: round, metrics, and totals so far
@@ -68,7 +68,7 @@ class Result:
     key: tuple[int, ...]  # data of the run's key
     sums: dict[str, int]  # exact totals by counter, as `totals` has them
     seconds: float  # wall time without compilation
-    compile_seconds: float
+    compile_seconds: float  # of tracing and compiling
     provenance: Provenance  # code, libraries, settings, data
     labels: dict[str, Any] = field(default_factory=dict)  # seed and swept values
 
@@ -108,7 +108,10 @@ class Tally:
         self.rows: list[dict[str, Any]] = []
 
     def add(self, rounds: Any, metrics: dict[str, Any], counts: dict[str, Any]) -> None:
-        """Append the records of a chunk (arrays with a leading record axis); a record without progress is dropped."""
+        """Append the records of a chunk; a record without progress is dropped.
+
+        `rounds`, `metrics` and `counts`, by name, are arrays with a leading record axis.
+        """
         rounds, metrics, counts = jax.device_get((rounds, metrics, counts))  # one transfer
         sums: dict[str, int] = {}
         for i, done in enumerate(rounds.tolist()):

@@ -59,7 +59,7 @@ class Run:
 
     config_yaml: str
     environment: dict[str, Any]
-    history: pd.DataFrame
+    history: pd.DataFrame  # a row per record
     params: np.ndarray  # [m, n]
     summary: dict[str, Any]
 
@@ -133,7 +133,10 @@ def begin_run(folder: Path, config_yaml: str) -> None:
 def end_run(
     folder: Path, result: Result, *, draw: Draw | None, delta: float | None, accounting: Accounting
 ) -> dict[str, Any]:
-    """Write what a run has come to, except for its checkpoint; returns its summary."""
+    """Write what a run has come to, except for its checkpoint; returns its summary.
+
+    `draw` makes its figure.
+    """
     with placed(folder / "metrics.csv") as path:
         result.history.to_csv(path, index=False)
     with placed(folder / "metrics.parquet") as path:
@@ -164,7 +167,7 @@ class Onward:
             begin_run(folder, config_yaml)
 
     def __call__(self, snapshot: Snapshot) -> None:
-        """Append what a chunk of rounds brought."""
+        """Append what a chunk of rounds brought, as `snapshot` has it."""
         metrics = self._folder / "metrics.csv"
         if self._before is not None:
             begin_run(self._folder, self._config)
@@ -189,7 +192,7 @@ def refuse_occupied(folder: Path, overwrite: bool) -> None:
 
 
 def put_in_place(partial: Path, folder: Path) -> None:
-    """Rename; what stood there is moved aside first and put back if the rename fails."""
+    """Rename `partial` to `folder`; what stood there is moved aside first and put back if the rename fails."""
     aside = None
     if folder.exists():
         aside = partial.with_name(partial.name + ".old")

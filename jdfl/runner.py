@@ -49,7 +49,8 @@ def check_run(
 ) -> Algorithm:
     """Everything that can be refused before anything is compiled; raises ValueError.
 
-    Returns the algorithm with what it plans for this network and so many rounds.
+    Returns the algorithm with what it plans for this network and so many rounds. `every`, `stop` and `devices` are as
+    for `run`.
     """
     checks.whole(1, MOST_ROUNDS, steps=steps, every=every)
     checks.able(("step", "init", "params"), "an algorithm", "For example jdfl.CEPS().", algorithm=algorithm)
@@ -275,7 +276,7 @@ def _call(callbacks: Sequence[Callback], now: Snapshot) -> None:
 
 
 def check_counters(network: Network, rounds: int) -> None:
-    """Refuse stretches so long that a node's int32 message counter could overflow."""
+    """ValueError for stretches so long that a node's int32 message counter could overflow."""
     largest = getattr(network, "largest_out_degree", None)  # a network of one's own need not say it
     if largest is None:
         largest = np.max(np.asarray(network.at(jnp.int32(0), jax.random.key(0)).out_degree), initial=1)

@@ -177,7 +177,7 @@ def objective_below(value: float, *, every: int = 1) -> ObjectiveBelow:
 
 
 def gradient_below(tolerance: float, *, every: int = 1) -> GradientBelow:
-    """Stop on progress: the average is nearly stationary."""
+    """Stop on progress: the average is nearly stationary, its gradient no longer than `tolerance`."""
     return GradientBelow(tolerance, every)
 
 

@@ -61,7 +61,7 @@ def summary(result: Result, *, delta: float | None = None, accounting: Accountin
 
 
 def summary_text(told: Mapping[str, Any]) -> str:
-    """A `summary` in words, as Markdown."""
+    """A `summary`, `told` in words, as Markdown."""
     ended = f"Ended after {told['rounds']} rounds ({told['ending']}): {told['reason']}."
     if told["ending"] == "diverged":
         ended = f"Diverged: {told['reason']}."
@@ -110,7 +110,7 @@ def _simulated(told: Mapping[str, Any]) -> list[str]:
 
 
 def spread_text(told: Sequence[Mapping[str, Any]]) -> str:
-    """Several summaries of one setting in words: mean and standard deviation over the runs, as Markdown."""
+    """Several summaries of one setting, `told`, in words: mean and standard deviation over the runs, as Markdown."""
     rows = {"rounds": [one["rounds"] for one in told], "bytes": [one["bytes"] for one in told]}
     for name in told[0]["metrics"]:
         rows[name] = [one["metrics"][name] for one in told]

@@ -25,11 +25,11 @@ class Tracker(Protocol):
     """Takes in the records of a run."""
 
     def record(self, round: int, values: Mapping[str, float]) -> None:
-        """The metrics and totals of one record, all of them finite."""
+        """The metrics and totals of one record as `values` by name, all of them finite."""
         ...
 
     def finish(self, values: Mapping[str, float], texts: Mapping[str, str]) -> None:
-        """What the run has come to: the last record, and its ending, reason and provenance."""
+        """What the run has come to: `values` of the last record, and `texts`, its ending, reason and provenance."""
         ...
 
     def close(self) -> None:
@@ -116,7 +116,7 @@ _EXTRA = {"tensorboardX": "tensorboard", "wandb": "wandb", "mlflow": "mlflow"}  
 class Tracking:
     """Trackers of one run, as callbacks of `jdfl.run`."""
 
-    guarded: "tuple[_Guarded, ...]"
+    guarded: "tuple[_Guarded, ...]"  # the trackers, each given up where it fails
 
     @property
     def callbacks(self) -> list[Callable[[Snapshot], None]]:

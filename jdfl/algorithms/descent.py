@@ -20,7 +20,7 @@ Optimizer = Callable[[Any], optax.GradientTransformation] | optax.GradientTransf
 
 
 def check_rate(lr: Any, optimizer: Optimizer = None) -> None:
-    """Refuse a learning rate that is not one positive number, and what is no optimizer."""
+    """Refuse a learning rate that is not one positive number, and what is no `optimizer`: ValueError."""
     checks.shape((), "It is one number for all nodes.", lr=lr)
     checks.positive(lr=lr)
     if optimizer is None or isinstance(optimizer, optax.GradientTransformation):
@@ -47,7 +47,7 @@ def begin(optimizer: Optimizer, lr: Any, x: Array) -> Any:
 
 
 def update(optimizer: Optimizer, lr: Any, gradient: Array, state: Any, x: Array) -> tuple[Array, Any]:
-    """What every node adds to its parameters [m, n], given the gradient [m, n] at x [m, n], and the next state."""
+    """What nodes add to their parameters [m, n], given the gradient [m, n] at x [m, n], and the `optimizer`'s state."""
     with jax.numpy_dtype_promotion("standard"):
         added, state = jax.vmap(transformation(optimizer, lr).update)(gradient, state, x)
     return jnp.asarray(added, x.dtype), state
@@ -63,7 +63,7 @@ def local_steps(
     problem: Problem,
     round: Round,
 ) -> tuple[Array, Any]:
-    """Parameters [m, n] and optimizer's state after `count` steps from x, the first of which follows an exchange."""
+    """Parameters [m, n] and optimizer's state after `count` steps from x [m, n], the first following an exchange."""
 
     def step(t: Array, carry: tuple[Array, Any]) -> tuple[Array, Any]:
         y, state = carry

@@ -94,7 +94,7 @@ class DFedSAM:
         )
 
     def params(self, state: Array) -> Array:
-        """The parameters x [m, n]."""
+        """The parameters x: the `state` [m, n] itself."""
         return state
 
     def examples(self, problem: Problem) -> Array:

@@ -70,7 +70,7 @@ def lowest_eigenvalue(network: Network) -> float:
 
 
 def check_step(method: str, lr: Any, gradients: Gradients, problem: Problem, network: Network) -> None:
-    """Warn of steps for which EXTRA, NIDS or exact diffusion is not known to converge, refuse those that diverge.
+    """Warn of steps with which EXTRA, NIDS or exact diffusion may not converge; ValueError for those that diverge.
 
     Proven to converge, for convex f_i of curvature L at most: lr < (1 + lambda_min(W)) / L for EXTRA, lr < 2 / L for
     the others. Longer steps may converge. Proven to diverge, for least squares with gradients of all examples (see the

@@ -157,7 +157,7 @@ class DPPS:
         return nodes.largest(estimate), estimate
 
     def sent(self, graph: Graph) -> dict[str, Array | int]:
-        """Messages of a round: s and a to out-neighbours, and with Eq. 22 a scalar to all others."""
+        """Messages of a round, [m] or one number: s and a to out-neighbours, and with Eq. 22 a scalar to all others."""
         every = {"shared": graph.out_degree}
         return every | ({"sensitivity": nodes.count(graph.m) - 1} if self._broadcasts else {})
 
@@ -174,7 +174,7 @@ class DPPS:
         """What may be said where perturbations, at most `bounds` [T] long, are all that data change in a round.
 
         Of everything that is sent, for a whole node's data replaced; beside it the paper's relation, one node's message
-        answered by another's.
+        answered by another's. `enforced_by` is what keeps to the bounds, in words.
         """
         if self.b is None:
             return NO_NOISE

@@ -19,7 +19,10 @@ _PARTS = ("encode", "decode", "rows", "lanes", "free", "bits", "pairwise")
 
 
 def check_codec(method: str, codec: Codec, n: int, m: int, sparsity: int) -> None:
-    """Refuse what is no codec, settings that make no sense, and decoders that need the receiver's own parameters."""
+    """ValueError for what is no codec, settings that make no sense, and decoders that need the receiver's parameters.
+
+    `sparsity` is how many of a vector's entries may be nonzero.
+    """
     checks.able(_PARTS, "a codec", "Use Dense() or Sparse().", codec=codec)
     codec.check(n, m, sparsity)
     if codec.pairwise:
@@ -30,7 +33,7 @@ def check_codec(method: str, codec: Codec, n: int, m: int, sparsity: int) -> Non
 
 
 def exact(codec: Codec, x: Array) -> bool:
-    """Whether vectors of x's type arrive as they are."""
+    """Whether vectors of the type of x [m, n] arrive as they are."""
     return isinstance(codec, Dense) and codec.precision == x.dtype.name
 
 
@@ -49,7 +52,7 @@ def exchange(codec: Codec, x: Array, round: Round, purpose: int = _CODE) -> Arra
 
 
 def exchange_every(period: int, codec: Codec, x: Array, round: Round) -> Array:
-    """`exchange` in the rounds 0, period, 2 period, ...; x as it is in those between."""
+    """`exchange` of x [m, n] in the rounds 0, period, 2 period, ...; x as it is in those between."""
     if period == 1:
         return exchange(codec, x, round)
     return ops.skipped_unless(
@@ -58,7 +61,7 @@ def exchange_every(period: int, codec: Codec, x: Array, round: Round) -> Array:
 
 
 def exchange_late(codec: Codec, x: Array, round: Round, past: Past | None) -> tuple[Array, Past | None]:
-    """`exchange` where messages may be late, and what receivers keep of them; None where they are not.
+    """`exchange` of x [m, n] where messages may be late, and the `past` that receivers keep; None where they are not.
 
     All messages are coded, since one that nobody asks for in this round may be the answer to a later one.
     """

@@ -88,7 +88,7 @@ class FedAvg:
         return problem.begin(), counts(problem.m, {"down": 0, "up": 0})
 
     def step(self, x: Array, problem: Problem, round: Round) -> tuple[Array, Info]:
-        """One round; only the clients that take part, b of the m, cost anything."""
+        """One round from x [m, n]; only the clients that take part, b of the m, cost anything."""
         on, size = self._chosen(round)  # [m] S, b of them on all devices together
 
         def work(clients: Array, arrived: Array) -> Array:

@@ -41,11 +41,11 @@ class Gradients:
     counts as zero, so that no example can spoil the others'. The regulariser is neither clipped nor counted: it holds
     no data.
 
-    Samples of `batch` examples are drawn anew for every step: "replacement" draws each on its own; "subset" draws
-    different ones; "poisson" takes every example with probability batch / size, looks at all of them to do so, and
-    divides by the expected size. Only the last two, and single draws, make a guarantee stronger. "epochs" goes through
-    a node's examples in an order that is drawn anew for every pass, "in order" in that of the data, `batch` in a round;
-    after size // batch rounds a pass begins, and the last size % batch examples of the order are left out of it.
+    Samples of `batch` examples are drawn anew for every step. `sampling`: "replacement" draws each alone; "subset"
+    draws different ones; "poisson" takes every example with probability batch / size, looks at all of them to do so,
+    and divides by the expected size. Only the last two, and single draws, make a guarantee stronger. "epochs" goes
+    through a node's examples in an order that is drawn anew for every pass, "in order" in the data's, `batch` in a
+    round; after size // batch rounds a pass begins, and the last size % batch examples of the order are left out of it.
 
     Neighbouring data sets differ in one record that is replaced, or (`adjacency="add-remove"`) in one whose gradients
     count or are zero; what is divided by stays.
@@ -120,7 +120,7 @@ class Gradients:
         return replace(self, lengths=problem.each(lambda data: problem.feature_lengths(data, self.norm), problem.data))
 
     def rows(self, some: Array, together: int | None = None) -> "Gradients":
-        """Those of some nodes [b] alone, `together` of which (None: b) are worked on side by side on all devices."""
+        """Those of the nodes some [b] alone, `together` of which (None: b) are worked on at a time on all devices."""
         lengths = None if self.lengths is None else self.lengths[some]
         return replace(self, lengths=lengths, together=together or some.shape[0])
 
@@ -136,10 +136,10 @@ class Gradients:
         communicating: Array | bool = True,
         part: slice | None = None,
     ) -> Array:
-        """The gradient of every f_i at w_i [m, n] for stacked parameters [m, n], or a `part` of it, which is clipped.
+        """The gradient of every f_i at w_i [m, n] for stacked parameters w [m, n], or a `part` of it, which is clipped.
 
-        `step` counts the gradient steps of a round, which has `steps`. The looks (0, 1, ...) of one step see the same
-        examples, with fresh noise. `communicating` is whether this step follows an exchange of messages.
+        `step` [] counts the gradient steps of a round, which has `steps`. Each `look` (0, 1, ...) of a step sees its
+        examples, with fresh noise. `communicating` [] is whether this step follows an exchange of messages.
         """
         g = self.exact(problem, w, *self.sample(problem, round, step, steps), part)
         if self.mechanism is None:
@@ -149,7 +149,7 @@ class Gradients:
         return noisy if self.noisy == "always" else jnp.where(communicating, noisy, g)
 
     def sample(self, problem: Problem, round: Round, step: Array | int = 0, steps: int = 1) -> tuple[Any, Array, Array]:
-        """What a step looks at: every node's data, their weights [m, b], and what is divided by [m]."""
+        """What `step` [] of a round looks at: every node's data, their weights [m, b], and what is divided by [m]."""
         if self.batch is None:
             return problem.data, problem.weight, jnp.sum(problem.weight, axis=1)
         data, weight, total = sample(problem, round, self.sampling, self.batch, self.order, step, steps)
@@ -159,7 +159,7 @@ class Gradients:
     def exact(
         self, problem: Problem, w: Array, data: Any, weight: Array, total: Array, part: slice | None = None
     ) -> Array:
-        """Gradients [b, n] at w [b, n] of nodes with these data, weights [b, q] and divisors [b], without noise.
+        """Gradients [b, n] at w [b, n] of nodes with these data, `weight` [b, q] and divisors `total` [b], no noise.
 
         With `part` they are [b, part's length]. What is not in it is not computed where the compiler sees that.
 
@@ -186,7 +186,7 @@ class Gradients:
     def plain(
         self, problem: Problem, w: Array, data: Any, weight: Array, total: Array, part: slice | None = None
     ) -> Array:
-        """The gradient at w [n] of one node with these data, weights [q] and divisor [], not clipped, or a part."""
+        """The gradient at w [n] of one node with these data, weight [q] and divisor total [], unclipped, or a part."""
         here = slice(None) if part is None else part
         # f_i divides by the sum of its weights, which is not what a sample is divided by, and may be zero
         found = jnp.sum(weight)
@@ -226,7 +226,7 @@ class Gradients:
         return jnp.full((problem.m,), self.batch, jnp.int32)
 
     def releases(self, evaluated: Array | int, communicating: Array | int) -> Array | int:
-        """How many of a node's gradients were noisy: of all that it evaluated, or of those after an exchange."""
+        """How many gradients were noisy, [] or [m]: of `evaluated` [m], all or `communicating` [m] ones alone."""
         if self.mechanism is None:
             return 0
         return evaluated if self.noisy == "always" else communicating

@@ -73,7 +73,7 @@ class IHT:
         )
 
     def params(self, state: Array) -> Array:
-        """The parameters x [m, n]."""
+        """The parameters x: the `state` [m, n] itself."""
         return state
 
     def examples(self, problem: Problem) -> Array:

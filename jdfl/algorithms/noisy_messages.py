@@ -19,7 +19,7 @@ from jdfl.problems import Problem
 
 
 def check_gradients(method: str, gradients: Gradients, problem: Problem, place: str) -> None:
-    """Refuse gradients out of range, and noise of their own beside that of the messages, which is set at `place`."""
+    """ValueError for gradients out of range, and for noise of their own beside that of messages, set at `place`."""
     gradients.check(problem)
     if gradients.mechanism is not None:
         raise ValueError(
@@ -42,7 +42,7 @@ def noisy(x: Array, scales: Array | None, round: Round, purpose: int) -> Array:
 
 
 def upwards(x: np.ndarray, dtype: np.dtype[Any]) -> np.ndarray:
-    """The numbers in a narrower type, none of them smaller; infinite beyond its range."""
+    """The numbers x [...] in a narrower type, none of them smaller; infinite beyond its range."""
     with np.errstate(over="ignore"):
         found = x.astype(dtype)
     return np.where(found.astype(float) < x, np.nextafter(found, dtype.type(np.inf)), found)
@@ -58,7 +58,7 @@ def unclaimed(gradients: Gradients) -> Guarantee:
 
 
 def faint(noise: np.ndarray, change: np.ndarray, dtype: np.dtype[Any]) -> tuple[str, ...]:
-    """A warning where noise [..., T] of messages that depend on data is below what their type rounds."""
+    """A warning where noise [..., T] of messages that depend on data, change [..., T] > 0, is below their rounding."""
     lost = np.flatnonzero(np.any((change > 0) & (noise < np.finfo(dtype).eps), axis=tuple(range(noise.ndim - 1))))
     if not lost.size:
         return ()

@@ -21,7 +21,7 @@ from jdfl.problems import Problem
 
 
 def decays(milestones: tuple[int, ...], factor: float, rounds: int) -> np.ndarray:
-    """What rates are multiplied by in every round [T]: by `factor` once more from every milestone on."""
+    """What rates are multiplied by in every round [T]: by `factor` once more from each of the `milestones` on."""
     past = np.sum(np.arange(rounds)[:, None] >= np.asarray(milestones, int).reshape(1, -1), axis=1)
     return float(factor) ** past
 
@@ -37,7 +37,7 @@ def oracle(gradients: Gradients) -> Gradients:
 
 
 def bounded(gradients: Gradients, g: Array) -> Array:
-    """Gradients [m, d], regulariser and all, no longer than the clip."""
+    """Gradients g [m, d], regulariser and all, no longer than the clip."""
     return g if gradients.clip is None else clipped(g, gradients.norm, gradients.clip)
 
 
@@ -55,7 +55,7 @@ def check_steps(
     problem: Problem,
     network: Network,
 ) -> None:
-    """Refuse settings of gradient steps over the protocol that are out of range."""
+    """ValueError for settings of gradient steps over the protocol out of range, `milestones` and `decay` among them."""
     checks.positive(decay=decay)
     for milestone in milestones:
         checks.whole(1, 2**31 - 1, remedy="It is the round from which rates are lower.", milestones=milestone)
@@ -69,7 +69,7 @@ def check_steps(
 
 
 def step_bounds(gradients: Gradients, lr: float, scales: np.ndarray, d: int) -> np.ndarray | None:
-    """The largest l1 length of a perturbation -lr scale g [T]; None where nothing bounds it."""
+    """The largest l1 length of a perturbation -lr scale g [T], by `scales` [T]; None where nothing bounds it."""
     if gradients.clip is None:
         return None
     return float(lr) * scales * stretch(gradients.norm, "l1", d) * float(gradients.clip)
@@ -86,5 +86,5 @@ def private(dpps: DPPS, gradients: Gradients, lr: float, d: int, *, late: bool =
 
 
 def sent_late(bounds: np.ndarray) -> np.ndarray:
-    """Bounds [T] of steps that are sent in the round after theirs."""
+    """The `bounds` [T] of steps that are sent in the round after theirs."""
     return np.append(0.0, bounds)[:-1]

@@ -39,7 +39,7 @@ class Theorem1:
     steps: int  # T, rounds
     records: int  # q of a node, the fewest of any
     clip: float  # G, largest l2 length of an example's gradient
-    delta0: float = 1e-6
+    delta0: float = 1e-6  # delta_0, in (0, 1]
 
     def __post_init__(self) -> None:
         checks.fraction("It is the chance of a node to be active in a round.", p=self.p)
@@ -90,6 +90,6 @@ class Theorem1:
 
 
 def check_delta0(delta0: float) -> None:
-    """Refuse what is no delta_0: ValueError for a number outside (0, 1]."""
+    """Refuse a `delta0` that is no delta_0: ValueError for a number outside (0, 1]."""
     checks.shape((), delta0=delta0)
     checks.fraction("It is the delta of a single release in the paper's Theorem 1.", delta0=delta0)

@@ -65,7 +65,7 @@ class Updates:
             )
 
     def __call__(self, update: Array, round: Round) -> Array:
-        """What is made of the nodes' updates [m, n]."""
+        """What is made of the nodes' update [m, n]."""
         short = clipped(update, self.norm, self.clip)
         if self.mechanism is None:
             return short
@@ -111,26 +111,32 @@ class Updates:
 
 
 def check_updates(updates: Updates | None, gradients: Gradients) -> None:
-    """Refuse updates that make no sense beside these gradients."""
+    """ValueError for updates that make no sense beside these gradients."""
     if updates is not None:
         checks.able(("guarantee", "sensitivity"), "jdfl.Updates(...)", "None leaves them as they are.", updates=updates)
         updates.check(gradients)
 
 
 def released(updates: Updates | None, before: Array, after: Array, round: Round) -> Array:
-    """The parameters [m, n] after local work from `before`: those of clipped and noisy updates if so wanted."""
+    """The parameters [m, n] after local work from `before` [m, n] to `after` [m, n].
+
+    They are those of clipped and noisy updates if so wanted.
+    """
     return after if updates is None else before + updates(after - before, round)
 
 
 def noisy_releases(updates: Updates | None, gradients: Array | int) -> Array | int:
-    """Releases of a node in a round: those of its gradients, or its one noisy update."""
+    """Releases of a node in a round, [] or [m]: those of its `gradients` [m], or its one noisy update."""
     return gradients if updates is None or updates.mechanism is None else 1
 
 
 def guarantee(
     updates: Updates | None, gradients: Gradients, problem: Problem, *, looks: int = 1, server: bool = False
 ) -> Guarantee:
-    """That of the updates where they are noisy, else that of the gradients."""
+    """That of the updates where they are noisy, else that of the gradients, with `looks` at one sample.
+
+    `server`: only means over the nodes are ever seen by others.
+    """
     if updates is None or updates.mechanism is None:
         return gradients.guarantee(problem, looks)
     return updates.guarantee(problem, server=server)

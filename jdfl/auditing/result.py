@@ -17,21 +17,21 @@ class Audit:
     algorithm: str
     runs: int  # of both worlds together
     releases: int  # of the canary's node, in the run with most
-    confidence: float
+    confidence: float  # of every bound below
     delta: float
     epsilon_accounted: float
     mu_accounted: float | None  # None for noise that is not Gaussian, and for gradients of samples
     claimed: bool  # whether the algorithm claims it, or it would follow if what is assumed held
     epsilon_lower: float
     epsilon_most: float
-    mu_hat: float
-    mu_low: float
-    mu_high: float
-    auc: float
+    mu_hat: float  # mu as the attack's scores have it
+    mu_low: float  # lower end of the interval that has it at `confidence`
+    mu_high: float  # and the upper one
+    auc: float  # chance that a score of the world with the canary is the larger one
     violated: bool  # epsilon_lower > epsilon_accounted
     canary: str
     left_out: tuple[str, ...]  # what the guarantee leaves out; constants from data are taken as public
-    seconds: float
+    seconds: float  # wall time of the runs
     published: tuple[float, float] | None = None  # epsilon and delta that the algorithm's paper claims
     delta_lower: float | None = None  # bound on delta at that epsilon
 

@@ -60,9 +60,9 @@ def audit(
     pair of examples with the structure of the problem's data. `delta` None takes that of the privacy report; `batch`
     runs go side by side (None: as memory allows). What is shown is looked at before each of `looks` stretches of rounds
     and at the end (None: before every round); a run of many rounds needs few, or the score has too many weights;
-    `fitted` is the share of the runs that it is fitted on. Where a paper claims something else for the same settings,
-    that is held against the attack too. The more runs, the larger the bound that can be shown: about ln(runs / 15) at
-    most.
+    `fitted` is the share of the runs that it is fitted on; bounds hold with `confidence`. Where a paper claims
+    something else for the same settings, that is held against the attack too. The more runs, the larger the bound that
+    can be shown: about ln(runs / 15) at most.
 
     Algorithms whose state does not keep what was sent (DFedAvgM, DFedSAM, MATCHA, D-PSGD that adapts first) are seen
     through averages only; over a network without links a node shows what it would have sent.

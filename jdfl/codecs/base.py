@@ -92,7 +92,7 @@ class Codec(Protocol):
 
 
 def round_trip(codec: Codec, key: Array, x: Array, side: Array | None = None) -> Array:
-    """What receivers make of the vectors x [b, n], keys [b]."""
+    """What receivers make of the vectors x [b, n], keys [b], with side [b, n] of their own, where the codec uses it."""
     payload = lax.optimization_barrier(codec.encode(key, x))  # nothing but the message passes from one to the other
     return codec.decode(key, payload, x.shape[1], side).astype(x.dtype)
 
@@ -154,10 +154,10 @@ def receive(
     *,
     by_receiver: bool,
 ) -> Array:
-    """Sums [m, n] of what node i makes of the rows heard[senders[i, j]] over the chosen slots [m, d], x[i] at its side.
+    """Sums [m, n] of what node i makes of the rows heard[senders[i, j]] over the `chosen` [m, d], x[i] at its side.
 
-    Every pair of nodes is coded on its own, `lanes` at a time, by codec and key of the receiver, or of the sender:
-    `codec` and `keys` belong to the rows of x, or to those of `heard` [g, n].
+    Every pair of nodes is coded on its own, `lanes` at a time, by codec and key of the receiver (`by_receiver`) or of
+    the sender: `codec` and `keys` [m] or keys [g] belong to the rows of x, or to those of `heard` [g, n].
     """
     m, d = chosen.shape
 

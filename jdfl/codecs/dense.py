@@ -59,7 +59,7 @@ class Dense:
         return rounded(x, self.precision)
 
     def decode(self, key: Array, payload: Array, n: int, side: Array | None = None) -> Array:
-        """The vectors as they came."""
+        """The vectors as they came: `payload` [b, n]."""
         return payload
 
     def bits(self, n: int) -> int:
@@ -67,12 +67,12 @@ class Dense:
         return packing.width(self.precision) * n
 
     def pack(self, payload: Array, n: int) -> bytes:
-        """N little-endian floats."""
+        """Little-endian floats of the `payload` [n]."""
         checks.shape((n,), "Pack one message at a time.", payload=payload)
         return packing.join(packing.from_floats(np.asarray(payload), self.precision))
 
     def unpack(self, data: bytes, n: int) -> np.ndarray:
-        """The floats."""
+        """The floats [n]."""
         (floats,) = packing.split(data, self.bits(n))
         return packing.to_floats(floats, self.precision)
 

@@ -19,7 +19,7 @@ def seal(codec: Codec, payload: Any, n: int) -> bytes:
 
 
 def unseal(codec: Codec, data: bytes, n: int) -> Any:
-    """The message behind `seal`; ValueError for changed or missing bytes, and for another codec or n."""
+    """The message in `data`, which `seal` made; ValueError for changed or missing bytes, and for another codec or n."""
     body, tail = data[:-4], data[-4:]
     if len(tail) < 4 or struct.unpack("<I", tail)[0] != _checksum(codec, body, n):
         raise ValueError(f"Expected a message with the checksum that it ends in, got another one. {packing.DAMAGED}")

@@ -76,7 +76,7 @@ def gpsp(
 ) -> Decoding:
     """Find x with ||x|| = 1, ||x||_0 <= s and sign(Phi x) ~ c from the signs c [b, d] of +-1.
 
-    `margin` is e, `eta` the ridge ([] or [b]), `flips` the number of signs that may be wrong, `cap` the most
+    `margin` [b] or [] is e, `eta` [b] or [] the ridge, `flips` the number of signs that may be wrong, `cap` the most
     iterations. `start` [b, n] is what x may be near to; a zero row is no start.
     """
     b, d = c.shape

@@ -1,4 +1,8 @@
-"""One-bit compressed sensing of sparse vectors: d signs and one norm (CEPS paper, Algorithm 2)."""
+"""One-bit compressed sensing of sparse vectors: d signs and one norm (CEPS paper, Algorithm 2).
+
+Signs of random measurements tell a sparse vector up to its length: P. T. Boufounos, R. G. Baraniuk: 1-Bit Compressive
+Sensing, 2008. Sending the norm, the logarithm before and its inverse after are the CEPS paper's.
+"""
 
 import warnings
 from dataclasses import replace
@@ -179,7 +183,7 @@ class OneBit:
         return self._sensing(key, x.shape[1], x.dtype).measure(self._logarithm(x)) > 0, norm
 
     def decode(self, key: Array, payload: tuple[Array, Array], n: int, side: Array | None = None) -> Array:
-        """GPSP, then the inverse of the logarithm, then the norm; the zero vector for norm zero."""
+        """GPSP on the payload ([b, d] signs, [b] norms), the inverse of the logarithm, the norm; zero for norm zero."""
         positive, norm = payload
         assert self.s is not None  # set by prepare
         b, dtype = positive.shape[0], self.margin.dtype
@@ -210,13 +214,13 @@ class OneBit:
         return sum(self._sizes(n))
 
     def pack(self, payload: tuple[Array, Array], n: int) -> bytes:
-        """The norm, then the signs."""
+        """The norm, then the signs, of the payload ([d], [])."""
         positive, norm = (np.asarray(part) for part in payload)
         checks.shape(self._sizes(n)[1:], "Pack one message at a time.", signs=positive)
         return packing.join(packing.from_floats(norm[None], f"float{self.norm_bits}"), positive)
 
     def unpack(self, data: bytes, n: int) -> tuple[np.ndarray, np.ndarray]:
-        """Signs and norm."""
+        """Signs [d] and norm []."""
         bits, signs = packing.split(data, *self._sizes(n))
         norm = packing.to_floats(bits, f"float{self.norm_bits}")[0]
         if not norm >= 0:

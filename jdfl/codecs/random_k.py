@@ -1,4 +1,7 @@
-"""Random-k: entries at places that both ends draw from the message's key."""
+"""Random-k: entries at places that both ends draw from the message's key.
+
+S. U. Stich, J.-B. Cordonnier, M. Jaggi: Sparsified SGD with Memory, 2018, where it stands beside top-k.
+"""
 
 from math import sqrt
 from typing import Any, ClassVar, Literal
@@ -27,7 +30,7 @@ class RandomK:
     k: int | None = struct.field(pytree_node=False, default=None)  # entries in a message
     share: float | None = struct.field(pytree_node=False, default=None)  # k / n, instead of k
     scaled: bool = struct.field(pytree_node=False, default=False)  # times n / k
-    value: Literal["float32", "float16", "bfloat16"] = struct.field(pytree_node=False, default="float32")
+    value: Literal["float32", "float16", "bfloat16"] = struct.field(pytree_node=False, default="float32")  # on the wire
     free: ClassVar[bool] = False
     direct: ClassVar[bool] = True  # `arrived` is there
 
@@ -92,7 +95,7 @@ class RandomK:
         return rounded(jnp.where(_sound(x), value, jnp.nan), self.value)
 
     def decode(self, key: Array, payload: Array, n: int, side: Array | None = None) -> Array:
-        """The values in their places, zero elsewhere [b, n]; times n / k if scaled."""
+        """The values `payload` [b, k] in their places, zero elsewhere [b, n]; times n / k if scaled."""
         value = payload * (n / self._size(n)) if self.scaled else payload
         lane = jnp.arange(value.shape[0])[:, None]
         return jnp.zeros((value.shape[0], n), value.dtype).at[lane, self._places(key, n)].set(value)
@@ -102,12 +105,12 @@ class RandomK:
         return packing.width(self.value) * self._size(n)
 
     def pack(self, payload: Array, n: int) -> bytes:
-        """As many little-endian floats."""
+        """Little-endian floats of the `payload` [k]."""
         checks.shape((self._size(n),), "Pack one message at a time.", payload=payload)
         return packing.join(packing.from_floats(np.asarray(payload), self.value))
 
     def unpack(self, data: bytes, n: int) -> np.ndarray:
-        """The floats."""
+        """The floats [k]."""
         (floats,) = packing.split(data, self.bits(n))
         return packing.to_floats(floats, self.value)
 

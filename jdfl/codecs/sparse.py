@@ -1,4 +1,8 @@
-"""The s entries largest in magnitude: which they are, and their values, as floats or as levels of one scale."""
+"""The s entries largest in magnitude: which they are, and their values, as floats or as levels of one scale.
+
+Top-k: S. U. Stich, J.-B. Cordonnier, M. Jaggi: Sparsified SGD with Memory, 2018; the ways to write places and values
+are this library's.
+"""
 
 from dataclasses import replace
 from typing import Any, ClassVar, Literal
@@ -93,7 +97,10 @@ class Sparse:
         return self
 
     def size(self, n: int, sparsity: int | None = None) -> int:
-        """How many entries of n a message holds; `sparsity` is what vectors are known to have, for `Sparse()`."""
+        """How many entries of n a message holds; ValueError where that is not known.
+
+        `sparsity` is the number of nonzeros that vectors are known to have, for `Sparse()`.
+        """
         size = subsets.size(n, self.share) if self.share is not None else sparsity if self.s is None else self.s
         if size is None:
             raise ValueError("Sparse() does not know its size yet: give s or share, or call prepare(...) first.")

@@ -30,11 +30,11 @@ class Comparison:
     tuning: pd.DataFrame
     curves: pd.DataFrame
     algorithms: dict[str, Any]  # by label, with the chosen values
-    tuned: dict[str, Tuned]
+    tuned: dict[str, Tuned]  # by label, what tuning chose
     measure: str  # the metric that tuning judged by
     by: str  # what tables are at equal amounts of: "stop", or a column of `curves`
     seeds: tuple[int, ...]
-    tuning_seeds: tuple[int, ...]
+    tuning_seeds: tuple[int, ...]  # those that tuning looked at, none of `seeds`
     criterion: str  # what tuning went by, in words; empty without tuning
     networks: dict[str, str]  # by label
     title: str  # the problem
@@ -87,14 +87,15 @@ class Comparison:
         """The comparison as a table: mean ± standard deviation over seeds of `metrics` (None: the measure).
 
         `by` is what all are given equal amounts of, as for `at`, or "stop" for the rounds until the stop rule fired
-        (None: what tuning went by, "stop" where there is a stop rule). The caption says how every algorithm was tuned.
+        (None: what tuning went by, "stop" where there is a stop rule), `value` how much of it, as for `at`. The caption
+        says how every algorithm was tuned.
         Raises ValueError for an unknown format, amount or metric.
         """
         checks.one_of(("text", "markdown", "latex"), format=format)
         return table.write(self.grid(by=by, value=value, metrics=metrics), format)
 
     def grid(self, *, by: str | None = None, value: float | None = None, metrics: Sequence[str] | None = None) -> Grid:
-        """The table before it is written in some format."""
+        """The table before it is written in some format; `by`, `value` and ValueError are as for `table`."""
         by = self.by if by is None else by
         names = [self.measure] if metrics is None else list(metrics)
         checks.one_of((*axes_of(self.curves), "stop"), by=by)
@@ -145,7 +146,7 @@ class Comparison:
         *,
         spread: str = "range",
     ) -> Path:
-        """Draw a metric (None: the measure) against amounts (None: all): mean over seeds and `spread`, "range" or "sd".
+        """Draw a metric y (None: the measure) against amounts x (None: all): mean over seeds, `spread` "range" or "sd".
 
         A panel per amount, logarithmic where values are far apart. Runs that diverged are left out, and the legend
         counts them. Returns the path. Raises ValueError for an unknown amount, metric or spread.

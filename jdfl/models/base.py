@@ -111,15 +111,18 @@ class Model:
         return replace(self, shared=None if len(first) == len(paths) else first)
 
     def init(self, seed: int) -> Array:
-        """Random parameters [n] float32; the same seed gives every leaf the same values in any split."""
+        """Random parameters [n] float32; the same seed gives every leaf the same values in any split.
+
+        Raises ValueError for what is no seed.
+        """
         checks.whole(0, 2**32 - 1, seed=seed)
         return self.ravel(_leaves(self.make, jax.random.key(seed)))
 
     def apply(self, w: Array, x: Array, calibration: Array | None = None) -> Array:
         """Scores [B, classes] of the examples x [B, *shape] for parameters w [n], in w's dtype.
 
-        With a calibration batch [C, *shape], BatchNorm uses that batch's means and variances at w; without, those of x.
-        Other models ignore it. Raises ValueError for shapes that do not fit and examples that are not floating point.
+        With a batch `calibration` [C, *shape], BatchNorm uses its means and variances at w; without, those of x. Other
+        models ignore it. Raises ValueError for shapes that do not fit and examples that are not floating point.
         """
         checks.shape((self.n,), "One node's parameters; vmap gives the node axis.", w=w)
         for name, batch in (("x", x), ("calibration", calibration)):
@@ -135,14 +138,14 @@ class Model:
             return module(x).astype(w.dtype)
 
     def unravel(self, w: Array) -> dict[str, Array]:
-        """The leaves of w [..., n] by path, each [..., *its shape]."""
+        """The leaves of w [..., n] by path, each [..., *its shape]; ValueError for another n."""
         checks.shape((*w.shape[:-1], self.n), w=w)
         sizes = [math.prod(shape) for shape in self.shapes]
         leaves = lax.split(w, sizes, w.ndim - 1)  # one operation, whose transpose is one concatenation
         return {path: leaf.reshape(*w.shape[:-1], *s) for path, leaf, s in zip(self.paths, leaves, self.shapes)}
 
     def ravel(self, leaves: Mapping[str, Array]) -> Array:
-        """The vector w [..., n] of the leaves by path; ValueError if they are not exactly this model's."""
+        """The vector w [..., n] of `leaves` [..., *shape] by path; ValueError if they are not exactly this model's."""
         _same_names(self.paths, leaves)
         lead = jnp.shape(leaves[self.paths[0]])[: -len(self.shapes[0]) or None]
         for path, shape in zip(self.paths, self.shapes):

@@ -123,6 +123,7 @@ def resnet18(
     `width`: channels of the first layer; the others have 2, 4 and 8 times as many. `stem`: "imagenet" is the published
     7x7 convolution and pooling, which quarter the image; "cifar" a 3x3 convolution that keeps its size. Presets:
     "partpsp-1" shares conv1, norm1 and layer1 (157,504), "partpsp-2" layer2, too (683,072).
+    Raises ValueError for settings out of range.
     """
     checks.one_of(("group", "batch"), norm=norm)
     checks.one_of(("imagenet", "cifar"), stem=stem)

@@ -99,7 +99,8 @@ def vit(
 ) -> Model:
     """The transformer for images of `shape`, by default with 1,335,690 parameters.
 
-    `patch`: pixels along a patch's side; `width`: of a token; `mlp`: hidden units of a block's perceptron. Presets:
+    `patch`: pixels along a patch's side; `layers`: blocks of the encoder; `width`: of a token; `mlp`: hidden units of a
+    block's perceptron; `classes`: that are told apart. Presets:
     "partpsp-1" shares the patch embedding and the class token (6,400), "partpsp-2" the encoder, too (1,334,400).
     ValueError for patches that do not tile the image and heads that do not divide the width.
     """

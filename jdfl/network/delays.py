@@ -86,7 +86,7 @@ class Past:
         return graph.senders * kept + (k - graph.late.age) % kept, all_rows.reshape(-1, self.rows.shape[2])
 
     def mix(self, graph: Graph, x: Array, k: Array) -> Array:
-        """Sums [m, n] of the own row of x and the neighbours' newest messages; who is not known yet is missing."""
+        """Sums [m, n] of own rows x [m, n] and the neighbours' newest messages; who is not known yet is missing."""
         graph = known(graph)
         senders, rows = self.heard(graph, k)
         return rounded(graph.self_weight.astype(x.dtype)[:, None] * x) + gather_sum(senders, graph.weight, rows)

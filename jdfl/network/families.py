@@ -69,7 +69,8 @@ def exponential(m: int, *, format: FormatChoice = "auto") -> Static:
 def d_out(m: int, d: int, *, format: FormatChoice = "auto") -> Static:
     """Node i sends to i, i + 1, ..., i + d - 1 (mod m), itself among them, with weight 1 / d each.
 
-    Directed and doubly stochastic: node i hears i - 1, ..., i - d + 1. With d = m it is complete averaging, with d = 1
+    The d-Out network of Y. Zhou, K. Xue, E. Chen's DPPS paper. Directed and doubly stochastic: node i hears i - 1, ...,
+    i - d + 1. With d = m it is complete averaging, with d = 1
     nobody hears anybody. Raises `ValueError` unless 1 <= d <= m.
     """
     checks.whole(most=MOST_NODES, m=m)

@@ -53,7 +53,7 @@ class BurstyLoss(Lasting):
     to_good: Array  # float32 [] and that a bad one is good
     loss: Array  # float32 [2] probability that a message is lost on a good link, and on a bad one
     levels: int = struct.field(pytree_node=False)  # of `chain.state`
-    directed: bool = struct.field(pytree_node=False)
+    directed: bool = struct.field(pytree_node=False)  # both ways of a link are good or bad on their own
     weights: Missing = struct.field(pytree_node=False)
     run: Array | None = None  # what links' states are drawn from in all rounds
     name: str = struct.field(pytree_node=False, default="network")

@@ -26,7 +26,7 @@ class RandomNeighbours:
 
     m: int = struct.field(pytree_node=False)
     degree: int = struct.field(pytree_node=False)
-    weights: NeighbourWeights = struct.field(pytree_node=False, default="uniform")
+    weights: NeighbourWeights = struct.field(pytree_node=False, default="uniform")  # of who is heard
     name: str = struct.field(pytree_node=False, default="network")
 
     def at(self, k: Array, key: Array) -> Graph:
@@ -114,7 +114,7 @@ def random_matching(m: int) -> RandomMatching:
 
     The two nodes of a pair take the mean of their rows (weights 1/2), after S. Boyd, A. Ghosh, B. Prabhakar, D. Shah,
     "Randomized gossip algorithms", 2006, whose pairs wake up one at a time. With m odd one node a round is left alone
-    and hears nobody.
+    and hears nobody. Raises ValueError for an m that is no number of nodes.
     """
     checks.whole(most=MOST_NODES, m=m)
     return RandomMatching(m, f"random matching(m={m})")

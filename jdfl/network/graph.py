@@ -77,7 +77,7 @@ class Graph:
         return nodes.everyone(x) if self.halo is None or nodes.share() is None else self.halo.received(x)
 
     def taken(self, chosen: Array) -> Array:
-        """The slots [m, d] whose messages are sent where all nodes take the `chosen` ones [m, d].
+        """The slots [m, d] whose messages are sent where all nodes take those `chosen` [m, d].
 
         Who takes the first that respond has asked all, and the others answer too.
         """
@@ -86,7 +86,7 @@ class Graph:
         return self.mask & jnp.any(chosen, axis=1, keepdims=True)
 
     def asked(self, chosen: Array) -> Array:
-        """How many of the `chosen` slots [m, d], of all nodes together, hold each node [m] int32."""
+        """How many of the slots `chosen` [m, d], of all nodes together, hold each node [m] int32."""
         here = nodes.share()
         if here is None:
             return jnp.zeros((self.m,), jnp.int32).at[self.senders].add(chosen.astype(jnp.int32))
@@ -212,7 +212,7 @@ def _mix(graph: Graph, x: Array) -> Array:
 
 
 def sample_neighbours(key: Array, graph: Graph, node: Array, count: Array, wanted: Array | None = None) -> Array:
-    """Choose count[i] of node i's in-neighbours uniformly without replacement: bool [m, d], exact counts.
+    """Choose count[i] of the in-neighbours of node [m] i uniformly without replacement: bool [m, d], exact counts.
 
     A node with fewer in-neighbours than asked for gets all of them. Slots are ranked by random bits of the node's
     own key, so the choice does not depend on padding or on the place of the node. In a graph whose timing says so it is

@@ -22,7 +22,7 @@ class PartialCommunication(Around):
 
     base: Network
     rate: Array  # float32 [] share of the in-neighbours
-    include_self: bool = struct.field(pytree_node=False)
+    include_self: bool = struct.field(pytree_node=False)  # a node counts among those that it asks
     name: str = struct.field(pytree_node=False, default="network")
 
     def at(self, k: Array, key: Array) -> Graph:

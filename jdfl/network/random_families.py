@@ -78,7 +78,9 @@ def k_regular(
     weights: Weights | None = None,
     format: FormatChoice = "auto",
 ) -> Static:
-    """A connected random network in which every node hears `degree` others, both ways (networkx draws it).
+    """A connected random network in which every node hears `degree` others, both ways.
+
+    networkx draws it, by A. Steger, N. C. Wormald, "Generating random regular graphs quickly", 1999.
 
     A draw is connected almost surely for degree >= 3, seldom for degree 2 and large m (use `ring`). Raises `ValueError`
     if no such network exists.
@@ -190,6 +192,8 @@ def random_geometric(
     connected: bool = True,
 ) -> Static:
     """Nodes at random places in the unit square; a node hears those in whose range it lies.
+
+    With one range for all it is that of E. N. Gilbert, "Random plane networks", 1961.
 
     Every range is `radius`, or with `spread` > 0 uniform in radius (1 - spread) .. radius (1 + spread), which makes the
     network directed. The cost is that of the links (and of those within the longest range), not of the pairs. With

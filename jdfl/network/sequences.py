@@ -214,7 +214,8 @@ def random_links(base: Graph | Network, p: float, *, weights: Weights | None = N
 def erdos_renyi_rounds(m: int, p: float = 0.45, *, weights: Weights | None = None) -> RandomLinks:
     """G(m, p) drawn anew in every round, connected or not: `random_links` of the complete network.
 
-    A round costs what all m (m - 1) / 2 links cost.
+    A round costs what all m (m - 1) / 2 links cost. `weights` are as for `random_links`. The CEPS paper's
+    D-PSGD-DN runs on it (section V).
     """
     drawn = random_links(complete(m), p, weights=weights)
     return replace(drawn, name=f"Erdos-Renyi rounds(m={m}, p={p:g})")

@@ -104,12 +104,12 @@ class Summary:
     """What `summary` found; `str` gives it in a few lines."""
 
     name: str
-    nodes: int
+    nodes: int  # m
     edges: int  # links if every one runs both ways, arcs if directed
     directed: bool
     degree_min: int  # of the in-degree, the node itself not counted
-    degree_mean: float
-    degree_max: int
+    degree_mean: float  # of it
+    degree_max: int  # of it
     density: float  # arcs over m (m - 1)
     padding_ratio: float  # share of the table's slots that hold no neighbour
     connected: bool  # strongly, if directed

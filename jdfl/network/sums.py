@@ -23,7 +23,7 @@ _UNROLL = 16  # slots that are summed in one pass over the rows
 class Buckets:
     """Every row of a table in one group; the rows of a group have nothing beyond its width."""
 
-    rows: tuple[Array, ...]  # per group [r] int32, the rows in it
+    rows: tuple[Array, ...]  # [r] int32 per group, the rows in it
     place: Array  # [m] int32 where row i is when the groups stand one below the other
     widths: tuple[int, ...] = struct.field(pytree_node=False)  # slots of a row that count, per group
 
@@ -62,7 +62,10 @@ def _slots_sum(senders: Array, weight: Array, x: Array, unroll: int) -> Array:
 
 
 def gather_sum(senders: Array, weight: Array, x: Array) -> Array:
-    """sum_j weight[:, j] x[senders[:, j]]: tables [b, d], rows x [m, n] -> [b, n], never an array [b, d, n]."""
+    """sum_j weight[:, j] x[senders[:, j]]: -> [b, n].
+
+    The tables are senders [b, d] and weight [b, d], the rows x [m, n]; there is never an array [b, d, n].
+    """
     senders, weight, x = jnp.asarray(senders), jnp.asarray(weight), jnp.asarray(x)
     d = senders.shape[1]
     if d > _UNROLL:

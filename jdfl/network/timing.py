@@ -43,7 +43,7 @@ class Times(Protocol):
 class FixedTime:
     """The same time always."""
 
-    seconds: Any = 1.0
+    seconds: Any = 1.0  # of simulated time
 
     def draw(self, key: Array) -> Array:
         """The time, whatever the key."""
@@ -112,8 +112,8 @@ class Timed(Around):
     """A network whose nodes and messages take time."""
 
     base: Network
-    compute: Times
-    latency: Times
+    compute: Times  # of one gradient
+    latency: Times  # of one message, whatever its size
     bandwidth: Array  # float32 [] bits per second, of one message
     slowness: Times | None  # factor of a node's compute times in a run
     first: bool = struct.field(pytree_node=False)
@@ -181,7 +181,7 @@ def timed(
 
 
 def advanced(graph: Graph, clock: Array, grads: Array, waits: Array) -> Array:
-    """The nodes' clocks [m] after a round in which they evaluated `grads` [m] gradients and wait for slots [m, d]."""
+    """The nodes' `clock` [m] after a round of `grads` [m] gradients in which they wait for the slots `waits` [m, d]."""
     assert graph.timing is not None
     done = clock + graph.timing.compute.astype(clock.dtype) * grads.astype(clock.dtype)
     travel = graph.timing.travel.astype(clock.dtype)

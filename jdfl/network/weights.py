@@ -148,7 +148,7 @@ def from_edges(
     name: str = "network",
     connected: bool = True,
 ) -> Static:
-    """The network of an edge list: integers [e, 2], nodes 0 .. m-1.
+    """The network of a list of `edges`: integers [e, 2], nodes 0 .. m-1.
 
     An edge (u, v) joins u and v; if `directed`, v hears u and not the reverse. Repeats count once, loops are
     dropped. Without `m` the largest id sets it. With `connected=False` a network in several parts is accepted.

@@ -35,7 +35,7 @@ class OneRun:
 class Entry:
     """The runs of one setting, which differ in their seeds."""
 
-    label: str
+    label: str  # what tells it from the other settings
     runs: tuple[OneRun, ...]
 
 

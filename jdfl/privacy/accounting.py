@@ -44,12 +44,12 @@ _LITTLE_NOISE = 0.2  # below it a sample is accounted as if it held everything
 class Sampled:
     """Every release looks at a fresh random sample of the records, which nobody else gets to know.
 
-    `poisson`: each record with probability batch / records, independently; `subset`: `batch` different ones.
+    Of `kind` "poisson": each record with probability batch / records, independently; "subset": `batch` different ones.
     """
 
     kind: Literal["poisson", "subset"]
-    batch: int
-    records: int
+    batch: int  # expected or exact size
+    records: int  # that it is drawn from
     looks: int = 1  # releases from one sample
 
     @property

@@ -17,7 +17,8 @@ from jdfl.privacy.mechanisms import Gaussian
 def gaussian_delta(mu: float, epsilon: float) -> float:
     """The least delta at which noise of 1 / mu times the sensitivity is (epsilon, delta)-DP.
 
-    It is Phi(mu / 2 - epsilon / mu) - e^epsilon Phi(-mu / 2 - epsilon / mu).
+    It is Phi(mu / 2 - epsilon / mu) - e^epsilon Phi(-mu / 2 - epsilon / mu). Raises ValueError for numbers
+    that are no mu or epsilon.
     """
     checks.positive(mu=mu)
     checks.not_negative(epsilon=epsilon)
@@ -40,7 +41,10 @@ def gaussian_epsilon(mu: float, delta: float) -> float:
 
 
 def analytic_gaussian(epsilon: float, delta: float, releases: int = 1) -> Gaussian:
-    """The least Gaussian noise with which `releases` releases together are (epsilon, delta)-DP."""
+    """The least Gaussian noise with which `releases` releases together are (epsilon, delta)-DP.
+
+    Raises ValueError for targets that make no sense.
+    """
     check_target(epsilon, delta)
     checks.whole(1, releases=releases)
     low = high = 1.0  # of mu

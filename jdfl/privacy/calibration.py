@@ -21,8 +21,8 @@ def noise_multiplier(
 ) -> float:
     """The least noise, in units of the sensitivity, with which so many releases are (epsilon, delta)-DP together.
 
-    `accounting.epsilon` of the result is at most the target, and above it by less than 1e-4 less noise. Raises
-    ValueError for targets that make no sense.
+    `kind` is that of the noise. `accounting.epsilon` of the result is at most the target, and above it by less than
+    1e-4 less noise. Raises ValueError for targets that make no sense.
     """
     checks.one_of(("gaussian", "laplace"), kind=kind)
     check_target(epsilon, delta)

@@ -18,7 +18,7 @@ Clip = Literal["l1", "l2", "linf", "entries"]
 
 
 def factor(lengths: Array, clip: Array | float) -> Array:
-    """What vectors of these lengths are multiplied by; 0 for a length that is not finite.
+    """What vectors of these `lengths` [...] are multiplied by [...] for a `clip` []; 0 for a length that is not finite.
 
     A length too large for its type is not known, so that nothing but 0 bounds what such a vector contributes. Factors
     too small for all of their digits are 0, too: rounded up they would not bound.
@@ -28,7 +28,7 @@ def factor(lengths: Array, clip: Array | float) -> Array:
 
 
 def clipped(x: Array, norm: Clip, clip: Array | float) -> Array:
-    """The vectors x [..., n], each no longer than `clip`; a vector with an entry that is not finite becomes 0."""
+    """The vectors x [..., n], each no longer than `clip` []; a vector with an entry that is not finite becomes 0."""
     if norm == "entries":
         whole = jnp.all(jnp.isfinite(x), axis=-1, keepdims=True)
         return jnp.where(whole, jnp.clip(x, -clip, clip), 0.0)
@@ -37,7 +37,7 @@ def clipped(x: Array, norm: Clip, clip: Array | float) -> Array:
 
 
 def stretch(clipped_in: Clip, measured_in: Norm, n: int) -> float:
-    """The most that a vector [n] of length 1 in one norm may measure in another."""
+    """The most that a vector [n] of length 1 in the norm `clipped_in` may measure in the norm `measured_in`."""
     clipped_in = "linf" if clipped_in == "entries" else clipped_in
     if clipped_in == measured_in:
         return 1.0

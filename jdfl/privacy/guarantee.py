@@ -22,10 +22,10 @@ class Sampling:
 class Published:
     """What a paper claims for these settings, and why that is not so."""
 
-    epsilon: float
+    epsilon: float  # as claimed
     delta: float
-    source: str
-    unsound: str
+    source: str  # the paper, and where in it
+    unsound: str  # why it is not so
     conditions: tuple[str, ...] = ()  # what it asks for, with numbers, and whether that holds
 
 
@@ -48,7 +48,7 @@ class Guarantee:
     event: Event | None = None  # what one release adds
     sampling: Sampling | None = None  # performed, and hidden from the observer
     warnings: tuple[str, ...] = ()  # what is left out of the guarantee
-    published: Published | None = field(default=None)
+    published: Published | None = field(default=None)  # what the paper claims, where that is not so
     failure: float = 0.0  # chance that what enforces the sensitivity fails in a run; a part of delta
     beside: tuple["Guarantee", ...] = ()  # the same run under other neighbouring relations
 

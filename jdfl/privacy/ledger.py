@@ -25,7 +25,7 @@ class Ledger:
 
     event: Event | None  # None: nothing noisy is released
     adjacency: str
-    sampling: Sampling | None
+    sampling: Sampling | None  # performed, and hidden from the observer
     releases: np.ndarray  # [m] whole numbers
     records: np.ndarray  # [m] whole numbers: what samples are drawn from
     unit: str  # whose data the noise hides
@@ -47,7 +47,7 @@ class Ledger:
         return Sampled(self.sampling.kind, self.sampling.batch, int(self.records[node]), self.sampling.looks)
 
     def ranked(self) -> np.ndarray:
-        """The nodes from the least to the most exposed."""
+        """The nodes [m] from the least to the most exposed."""
         if self.sampling is None:
             return np.argsort(self.releases, kind="stable")
         # Epsilon rises with releases and rate; between two nodes of which neither has both higher, this order is a
@@ -116,7 +116,7 @@ class Ledger:
 
     @classmethod
     def from_dict(cls, told: Mapping[str, Any]) -> "Ledger":
-        """The ledger behind `as_dict`."""
+        """The ledger that `as_dict` has told."""
         sampling = told["sampling"]
         return cls(
             _event(told["event"]),

@@ -90,7 +90,11 @@ class Mechanism(Protocol):
 
 @struct.dataclass
 class Gaussian:
-    """N(0, (multiplier * sensitivity)^2) on every entry, for an l2 sensitivity."""
+    """N(0, (multiplier * sensitivity)^2) on every entry, for an l2 sensitivity.
+
+    C. Dwork, A. Roth, "The algorithmic foundations of differential privacy", 2014; what it guarantees is computed by
+    `jdfl.privacy.epsilon`, not by their bound.
+    """
 
     multiplier: Any
     norm: ClassVar[Norm] = "l2"
@@ -110,7 +114,10 @@ class Gaussian:
 
 @struct.dataclass
 class Laplace:
-    """Laplace noise of scale multiplier * sensitivity on every entry, for an l1 sensitivity: (1 / multiplier, 0)-DP."""
+    """Laplace noise of scale multiplier * sensitivity on every entry, for an l1 sensitivity: (1 / multiplier, 0)-DP.
+
+    C. Dwork, F. McSherry, K. Nissim, A. Smith, "Calibrating noise to sensitivity in private data analysis", 2006.
+    """
 
     multiplier: Any
     norm: ClassVar[Norm] = "l1"
@@ -129,7 +136,7 @@ class Laplace:
 
 
 def check_mechanism(mechanism: Any) -> None:
-    """Refuse what is no noise mechanism, and a mechanism whose settings make no sense."""
+    """ValueError for what is no noise mechanism, and for one whose settings make no sense."""
     remedy = "Use Gaussian(multiplier) or Laplace(multiplier), or None for no noise."
     checks.able(("add", "event", "norm"), "a noise mechanism", remedy, mechanism=mechanism)
     mechanism.check()
@@ -144,7 +151,8 @@ def classical_gaussian(epsilon: float, delta: float) -> Gaussian:
     """The textbook calibration sqrt(2 ln(1.25/delta)) / epsilon (CEPS paper, Eq. 13).
 
     It is a guarantee for one release, epsilon <= 1 and an enforced sensitivity only; here it reproduces papers. For a
-    guarantee use `analytic_gaussian`, or `calibrate` for several releases.
+    guarantee use `analytic_gaussian`, or `calibrate` for several releases. Raises ValueError for an epsilon
+    or delta that is none.
     """
     checks.positive(epsilon=epsilon)
     if not 0 < delta < 1:

@@ -46,13 +46,13 @@ class PrivacyReport:
     accounting: Accounting
     sound: bool
     reason: str
-    unit: str
+    unit: str  # whose data are protected: record, node, node-swap
     adjacency: str
-    observer: str
+    observer: str  # against whom
     mechanism: str  # kind of noise
     noise_multiplier: float  # the smallest of the releases'
     sensitivity: float  # largest of any node
-    enforced_by: str | None
+    enforced_by: str | None  # what bounds it
     releases: dict[str, float]  # per node: least, median, most; total; node with the largest epsilon
     records: dict[str, int]  # per node: least; total
     sampling: dict[str, Any] | None  # kind, batch, largest rate

@@ -24,6 +24,10 @@ class Problem:
     A subclass gives `n` and `loss` of one example, and may give `regulariser` and `scores`. The first
     `shared` parameters are meant to be common to all nodes and the others to stay with every node; which of them an
     algorithm sends is its own affair.
+
+    Methods take the parameters w [n] of one node (`values` and `gradients` w [m, n], those of all) and the `data`
+    of one, leaves [q, ...], with their weight [q]. What a problem does not have raises TypeError, `check_data` and
+    `check_test` raise ValueError.
     """
 
     data: Any  # pytree of arrays [m, q, ...]
@@ -83,7 +87,7 @@ class Problem:
         return jnp.zeros((), w.dtype)
 
     def local(self, i: Array | np.ndarray | int) -> tuple[Any, Array]:
-        """Node i's data (leaves [q, ...]) and weights [q]; an out-of-range i clips."""
+        """The data (leaves [q, ...]) and weights [q] of node i [] (or [b], of several); an out-of-range i clips."""
         return jax.tree.map(lambda leaf: leaf[i], (self.data, self.weight))
 
     def some_node(self) -> Any:
@@ -129,14 +133,17 @@ class Problem:
         raise TypeError(f"{type(self).__name__} has no slopes")
 
     def minibatch(self, key: Array, data: Any, weight: Array, size: int) -> tuple[Any, Array]:
-        """`size` of one node's examples, uniformly with replacement among those with positive weight."""
+        """`size` of one node's examples and their weights [size], uniformly with replacement among positive ones."""
         real = jnp.cumsum(weight > 0, dtype=jnp.int32)  # [q], rises by one at every example that counts
         nth = jax.random.randint(key, (size,), 0, real[-1], jnp.int32)
         chosen = jnp.searchsorted(real, nth, side="right")
         return self.take(data, chosen), weight[chosen]
 
     def subset(self, key: Array, data: Any, weight: Array, size: int) -> tuple[Any, Array]:
-        """`size` different examples of one node with positive weight, every such set alike; it must have so many."""
+        """`size` different examples of one node and their weights [size], positive, every such set alike.
+
+        It must have so many.
+        """
         bits = jnp.where(weight > 0, jax.random.uniform(key, weight.shape, jnp.float32), -1.0)
         chosen = lax.top_k(bits, size)[1]
         return self.take(data, chosen), weight[chosen]
@@ -163,7 +170,7 @@ class Problem:
         return self.values(lax.optimization_barrier(jnp.broadcast_to(w, (self.m, self.n))))
 
     def scores(self, w: Array, features: Array) -> Array:
-        """What a classifier decides by: [N] (or [N, classes]) scores of examples for parameters [n]."""
+        """What a classifier decides by: [N] (or [N, classes]) scores of features [N, ...] for parameters [n]."""
         raise TypeError(f"{type(self).__name__} is not a classification problem, so it has no scores")
 
     def predict(self, w: Array, data: Any) -> Array:

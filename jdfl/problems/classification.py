@@ -40,12 +40,12 @@ def classification(
 ) -> LogisticRegression | SoftmaxRegression:
     """Logistic (two classes) or softmax (more) regression of a data set over `m` nodes.
 
-    A data set without a test set gives up about `test_fraction` of every class (0: none; see `holdout`); one that has
-    a test set keeps it. `alpha` belongs to the Dirichlet partition, `shards_per_node` to the one by shards (1: almost
-    one class per node), `clients` [N], the client of every training example, to the one by clients, `binary` to digits
-    (see `load`). `sparse` rows stay so on the device (`SparseLogisticRegression`); None takes the rows as the data set
-    has them. ValueError for more nodes than examples and for sparse rows of more than two classes or of columns to be
-    standardised, FileNotFoundError for a file that is not there.
+    A data set without a test set gives up about `test_fraction` of every class (0: none; see `holdout`); one that has a
+    test set keeps it. `alpha` belongs to the Dirichlet partition, `shards_per_node` to the one by shards (1: almost one
+    class per node), `clients` [N], the client of every training example, to the one by clients, `binary` to digits (see
+    `load`). `sparse` rows stay so on the device (`SparseLogisticRegression`); None takes the rows as the data set has
+    them. `intercept` adds a feature that is 1 everywhere. ValueError for more nodes than examples and for sparse rows
+    of more than two classes or of columns to be standardised, FileNotFoundError for a file that is not there.
     """
     checks.one_of(get_args(Partition), partition=partition)
     dataset = load(data, binary=binary) if isinstance(data, str) else data
@@ -92,7 +92,7 @@ def classification(
 
 
 def holdout(features: Features, labels: np.ndarray, fraction: float, *, seed: int = 0) -> np.ndarray:
-    """Which examples to hold out for testing: a bool array [N], true for about `fraction` of every class.
+    """Which examples to hold out for testing: bool [N], true for about `fraction` of every class of `labels` [N].
 
     Rows of `features` [N, p], dense or CSR, that are equal are kept together, so that no test example has been trained
     on; a group counts for the class of its first row. Groups are taken in random order, and one that would overshoot

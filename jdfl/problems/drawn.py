@@ -121,7 +121,8 @@ def drawn_regression(
 
     `draw` is a pure function in JAX; what it captures is compiled in, unless it is a pytree that can be called, such as
     a `jax.tree_util.Partial`. 4 bytes per example are stored, and the curvature of every node, for which all are drawn
-    once. `rows` is q, the largest size unless it is given. ValueError for sizes that are not whole numbers from 1, and
+    once. `rows` is q, the largest size unless it is given, `truth` [n] what is known to have
+    generated the examples. ValueError for sizes that are not whole numbers from 1, and
     for draws of another shape or type.
     """
     kind = floating(dtype)

@@ -55,6 +55,8 @@ def example1(
 
     With `storage="generated"` the examples are drawn on the device whenever they are looked at, in `dtype`, and only
     their weights are stored: 4 bytes an example instead of 4 n. Everything but w* is another draw than the stored one.
+
+    Raises ValueError for settings out of range.
     """
     kind = floating(dtype)
     checks.one_of(get_args(Storage), storage=storage)

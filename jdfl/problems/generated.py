@@ -34,7 +34,8 @@ def realsim_like(
     length 1 and columns a random order. A share `positive` of the labels is 1, exactly; a share `label_noise` is wrong,
     as many of one class as of the other.
 
-    The defaults have real-sim's size, about 51 nonzeros per row, and a linear SVM reaches 97 % on a held-out fifth.
+    There are `n_examples` texts of `n_features` words. The defaults have real-sim's size, about 51 nonzeros per row,
+    and a linear SVM reaches 97 % on a held-out fifth.
     ValueError for arguments out of range.
     """
     checks.whole(n_features=n_features)

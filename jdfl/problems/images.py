@@ -36,7 +36,7 @@ def pixels(images: np.ndarray) -> np.ndarray:
 
 
 def read_idx(path: PathLike) -> np.ndarray:
-    """Read an IDX file (plain, .gz, .bz2 or .xz) of any type and any number of dimensions, in native byte order.
+    """Read an IDX file (plain, .gz, .bz2 or .xz): an array [...] of any type and number of dimensions, in native order.
 
     Format: two zero bytes, the type, the number of dimensions, each dimension as a big-endian 32-bit integer, the
     entries, big-endian, last axis fastest (http://yann.lecun.com/exdb/mnist). ValueError for another magic number, an

@@ -153,7 +153,8 @@ def softmax_regression(
 ) -> SoftmaxRegression:
     """Softmax regression from `parts[i]` = node i's (features [q_i, p], labels [q_i] in 0..classes-1).
 
-    `classes` defaults to the largest label plus one; the rest is as in `logistic_regression`.
+    `classes` defaults to the largest label plus one; the rest, `intercept` and what raises ValueError among it, is as
+    in `logistic_regression`.
     """
     kind = floating(dtype)
     held, held_test = _arrays(parts, test, intercept)

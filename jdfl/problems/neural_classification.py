@@ -66,11 +66,12 @@ def neural_classification(
     [N, p], [N, rows, columns] or [N, rows, columns, channels]. `model`: one of `jdfl.models`, made for the images'
     shape and for `dtype`, or a Model. `shared`: the part that is common to all nodes, a preset or patterns as in
     `Model.split`; None: the model's own split, which is all of it unless it was split.
-    The partitions and the test set are those of `classification`; "iid" on 60,000 images and 10 nodes gives 6,000 each.
-    `examples` and `test_examples` take so many at random. `standardise` subtracts the mean of every channel of the
-    training images and divides by its deviation; None: as the data set asks for. `augment`: "flip-crop" flips the
-    images of a batch at random and shifts them by up to 4 pixels. `nodes_at_once` sets how many nodes are computed side
-    by side (None: as suits the device), which changes memory and time alone.
+    `partition` with `alpha`, `shards_per_node` and `clients`, and the test set (`test_fraction`) are those of
+    `classification`; `init_seed` decides the parameters that all nodes begin with. "iid" on 60,000 images and 10 nodes
+    gives 6,000 each. `examples` and `test_examples` take so many at random. `standardise` subtracts the mean of every
+    channel of the training images and divides by its deviation; None: as the data set asks for. `augment`: "flip-crop"
+    flips the images of a batch at random and shifts them by up to 4 pixels. `nodes_at_once` sets how many nodes are
+    computed side by side (None: as suits the device), which changes memory and time alone.
 
     ValueError for sparse data, an unknown name, fewer examples than nodes, and where memory would not do,
     FileNotFoundError for a file that is not there.

@@ -30,7 +30,7 @@ class Optimum:
     """Parameters and their objective mean_i f_i(w)."""
 
     w: np.ndarray  # [n] float64
-    value: float
+    value: float  # mean_i f_i(w)
 
 
 def optimum(problem: Problem, *, tolerance: float = 1e-6) -> Optimum:
@@ -57,7 +57,8 @@ def sparse_optimum(
     minimiser on its own support, and move to the first that is lower; done when none is. Starts at `start` [n], else
     at the problem's truth, else at zero. The result is a stationary point of min mean_i f_i subject to
     ||w||_0 <= s (a thresholding step of length 1/L keeps its support); nothing proves it to be the global minimum.
-    RuntimeError if the support still changes after `steps` moves.
+    Minimisers on a support are found to `tolerance`, as by `optimum`. RuntimeError if the support still changes after
+    `steps` moves, ValueError for settings out of range and a start of another shape.
     """
     checks.whole(most=problem.n, s=s)
     checks.whole(steps=steps)
@@ -86,7 +87,7 @@ def sparse_optimum(
 
 
 def value_at(problem: Problem, w: ArrayLike) -> float:
-    """mean_i f_i(w) in float64, for parameters [n]."""
+    """mean_i f_i(w) in float64, for parameters w [n]; ValueError for another shape."""
     point = np.asarray(w, dtype=np.float64)
     checks.shape((problem.n,), w=point)
     return sum(float(c @ _losses(problem, point, X, y)) for X, y, c in _nodes(problem)) + _ridge(problem, point)

@@ -76,7 +76,7 @@ def read_libsvm(
 
     Returns features [N, n_features] as float32 CSR and labels [N]: int32 in {0, 1} in the order of the two values
     found, or with `binary=False` the float64 values of the file. `n_features` defaults to the largest index; give it
-    for a test file, which may not mention the last features.
+    for a test file, which may not mention the last features. `verify` is as for `read_qsar`.
     """
     from sklearn.datasets import load_svmlight_file  # which takes longer to import than all of jdfl
 
@@ -110,7 +110,8 @@ def read_qsar(path: PathLike, *, verify: bool = True) -> tuple[np.ndarray, np.nd
     """Read the UCI QSAR oral toxicity table: the csv (plain, .gz, .bz2, .xz) or the zip that holds it.
 
     Every line has 1,024 bits and `positive` or `negative`, separated by `;`. Returns the bits as float32 [N, 1024] and
-    int32 labels [N], 1 = positive.
+    int32 labels [N], 1 = positive. With `verify` a file with the published name and other content is refused:
+    ValueError.
     """
     path = existing(path)
     if verify:

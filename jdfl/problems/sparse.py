@@ -32,7 +32,7 @@ class SparseLogisticRegression(LogisticRegression):
     test = (SparseRows, labels [N]).
     """
 
-    n_features: int = struct.field(pytree_node=False, default=0)
+    n_features: int = struct.field(pytree_node=False, default=0)  # n
 
     @property
     def n(self) -> int:

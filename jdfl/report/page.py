@@ -25,15 +25,15 @@ _THUMBNAIL = (480, 360)  # pixels at most, shown half as large
 class Table:
     """A table; every cell is shown as `str(cell)`, numbers aligned to the right."""
 
-    headers: Sequence[object]
-    rows: Sequence[Sequence[object]]
+    headers: Sequence[object]  # of the columns
+    rows: Sequence[Sequence[object]]  # of as many cells each
 
 
 @dataclass(frozen=True)
 class Image:
     """A PNG, JPEG or SVG file, put into the page."""
 
-    path: Path
+    path: Path  # of the file
     alt: str  # the image in words
 
 
@@ -64,7 +64,7 @@ class Tiles:
 class Fold:
     """Parts that are shown when they are asked for, and in print."""
 
-    summary: str
+    summary: str  # what stands there before
     parts: Sequence[Any]  # of Part
 
 
@@ -83,12 +83,12 @@ class Section:
     """A heading and what stands below it."""
 
     heading: str
-    parts: Sequence[Part]
+    parts: Sequence[Part]  # in this order
     name: str = ""  # what links lead to; a section with a name of its own is not listed at the top
 
 
 def page(path: str | Path, title: str, sections: Sequence[Section], foot: str = "") -> Path:
-    """Write the page at `path`; returns the path. All text is escaped.
+    """Write the page at `path`: its title, the `sections`, a line `foot`; returns the path. All text is escaped.
 
     Raises ValueError for an image that is not PNG, JPEG or SVG and for rows of a table that do not fit its head,
     FileNotFoundError for an image that is not there, before anything is written.

@@ -116,7 +116,10 @@ def keep(folder: Path, group: Group) -> None:
 def one_after_another(
     max_seconds: float | None = None, tell: Callable[[Group, int, int], None] = lambda *_: None
 ) -> Engine:
-    """An engine that runs groups here, begins none after so many seconds, and tells which one it is at."""
+    """An engine that runs groups here and begins none after `max_seconds`.
+
+    `tell` gets every group when it begins, its place and their number.
+    """
 
     def work(folder: Path, todo: Sequence[Group]) -> None:
         begun = time.monotonic()

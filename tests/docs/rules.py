@@ -25,7 +25,7 @@ from tests.docs.public import Name, source, tree
 _CONTRACTS = (Algorithm, Codec, Mechanism, Network, Problem, Sensing, StopRule, Times, Tracker)
 _SHAPE = r"\[[\w+*/. ,()-]*\]"
 _NAMED = Path("docs/reference/index.md")
-_SOURCE = re.compile(r"\b(19|20)\d\d\b|\b[A-Z]\. [A-Z][a-z]+|\bEq\. \d|\(Algorithm", re.MULTILINE)
+_SOURCE = re.compile(r"\b(19|20)\d\d\b|\b[A-Z]\. [A-Z][a-z]+|\bEq\. \d|\((Algorithms?|section) ", re.MULTILINE)
 
 
 def documented(name: Name) -> Iterator[str]:
@@ -37,7 +37,7 @@ def documented(name: Name) -> Iterator[str]:
 def parameters_named(name: Name) -> Iterator[str]:
     """Every parameter and field is named in the docstring, around it, or in the page of conventional names."""
     text = _text(name)
-    for parameter, _ in _parameters(name):
+    for parameter, _ in parameters(name):
         if parameter not in conventional() and not re.search(rf"\b{re.escape(parameter)}\b", text):
             yield parameter
 
@@ -45,7 +45,7 @@ def parameters_named(name: Name) -> Iterator[str]:
 def shapes_said(name: Name) -> Iterator[str]:
     """Every array that comes in has a shape beside its name; where arrays come out, there is a shape in the text."""
     text, own = _text(name), "\n".join([name.doc, *_contracts(name)])
-    for parameter, annotation in _parameters(name):
+    for parameter, annotation in parameters(name):
         shaped = rf"\b{re.escape(parameter)}\b`?( of them)?,? ?\(?(bool |int32 |float32 )?{_SHAPE}"
         if _is_array(annotation) and not re.search(shaped, text) and not conventional().get(parameter):
             yield parameter
@@ -113,7 +113,7 @@ def _beside(name: Name) -> str:
     return "\n".join(f"{line[0].split(':')[0].strip()} {line[1].strip()}" for line in body)
 
 
-def _parameters(name: Name) -> list[tuple[str, str]]:
+def parameters(name: Name) -> list[tuple[str, str]]:
     """Names and annotations of a function's parameters, or of the fields of a dataclass."""
     if inspect.isclass(name.value):
         if not is_dataclass(name.value):
