@@ -1,0 +1,171 @@
+"""The documentation: pages of algorithms are complete, their examples run, their numbers are fresh; the site builds."""
+
+import html.parser
+import json
+import os
+import subprocess
+import sys
+from collections import defaultdict
+from pathlib import Path
+from urllib.parse import unquote, urldefrag, urlsplit
+
+import pytest
+
+from jdfl.algorithms import REGISTRY
+from jdfl.cli import run as command_line
+from jdfl.config import build
+
+ROOT = Path(__file__).parents[2]
+sys.path.insert(0, str(ROOT / "docs" / "_site"))  # as mkdocs does for its hooks
+
+import costs  # noqa: E402
+import examples  # noqa: E402
+import pages  # noqa: E402
+
+pytestmark = pytest.mark.optimized
+
+
+def test_every_option_of_every_algorithm_is_described():
+    for name, kind in REGISTRY.items():
+        bare = [field.name for field, said in pages.options(name, kind) if not said]
+        assert bare == [], f"{name}: {bare}"
+
+
+def test_pages_have_what_every_page_has():
+    known = pages.known_costs()
+    assert list(known) == list(REGISTRY)
+    for name, kind in REGISTRY.items():
+        text = pages.page(name)
+        heads = [line for line in text.splitlines() if line.startswith("## ")]
+        wanted = ["Update", "Missing neighbours", "Options", "Example", "Cost", "Privacy", "In the library", "See also"]
+        assert [head for head in heads if head != "## How it is read here"] == [f"## {head}" for head in wanted]
+        assert f"::: jdfl.algorithms.{kind.__module__.rpartition('.')[2]}.{kind.__name__}\n" in text
+        assert f"jdfl run --algorithm {name}" in text
+        assert f"](algorithms/{name}.md) | `{kind.__name__}` |" in pages.table()
+
+
+def test_a_docstring_without_a_formula_is_refused():
+    with pytest.raises(ValueError, match="Expected an indented block in the docstring"):
+        pages.told("Title.\n\nMissing neighbours: none.\n\nAxes: m nodes.")
+
+
+def test_fields_are_read_with_their_comments_and_defaults():
+    found = {field.name: field for field, _ in pages.options("dcd-psgd", REGISTRY["dcd-psgd"])}
+    assert found["lr"].default == "0.1"
+    assert found["lr"].comment.startswith("length of the steps")
+    assert found["codec"].annotation == "Codec"
+
+
+@pytest.mark.thinned(11, 4)
+@pytest.mark.parametrize("name", REGISTRY)
+def test_the_example_of_a_page_runs_and_costs_what_the_page_says(name):
+    """The Python lines as they stand there, with all their rounds."""
+    assert examples.python(name, REGISTRY[name].__name__) in pages.page(name)
+    assert costs.measured(name) == pages.known_costs()[name]
+
+
+@pytest.mark.parametrize("name", REGISTRY)
+def test_the_command_of_a_page_builds_the_same_run(name):
+    words = " ".join(examples.command(name)).split()
+    assert words[:2] == ["jdfl", "run"]
+    config, _ = command_line.parse(words[2:])
+    algorithm, problem, network, stop = build(config)
+    assert type(algorithm) is REGISTRY[name]
+    assert (problem.m, problem.n, network.m, config.steps, stop) == (8, 20, 8, examples.ROUNDS, None)
+
+
+class _Page(html.parser.HTMLParser):
+    """Ids, links and loaded addresses of a page."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ids: set[str] = set()
+        self.links: list[str] = []
+        self.loaded: list[str] = []
+
+    def handle_starttag(self, tag, attrs):
+        given = dict(attrs)
+        self.ids.update(value for key in ("id", "name") if (value := given.get(key)))
+        if tag == "a" and given.get("href"):
+            self.links.append(given["href"])
+        if tag == "link" and given.get("rel") not in ("canonical", "prev", "next", "alternate"):
+            self.loaded.append(given["href"])
+        self.loaded += [given["src"]] if given.get("src") else []
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory) -> Path:
+    pytest.importorskip("mkdocs")
+    folder = tmp_path_factory.mktemp("site")
+    made = subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(folder)],
+        cwd=ROOT,
+        env=os.environ | {"NO_MKDOCS_2_WARNING": "1", "PYTHONPATH": str(ROOT), "JAX_PLATFORMS": "cpu"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert made.returncode == 0, made.stderr
+    assert "WARNING" not in made.stderr
+    return folder
+
+
+@pytest.fixture(scope="module")
+def parsed(site) -> dict[Path, _Page]:
+    found = {}
+    for file in site.rglob("*.html"):
+        found[file] = _Page()
+        found[file].feed(file.read_text(encoding="utf-8"))
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+def test_pages_of_the_navigation_are_there(site, parsed):
+    assert {site / "algorithms" / name / "index.html" for name in REGISTRY} <= set(parsed)
+    linked = {
+        (file.parent / unquote(urlsplit(link).path)).resolve() / "index.html"
+        for file, page in parsed.items()
+        for link in page.links
+        if not urlsplit(link).scheme and urlsplit(link).path.endswith("/")
+    }
+    assert linked - {file.resolve() for file in parsed} == set()
+    assert len(json.loads((site / "search" / "search_index.json").read_text(encoding="utf-8"))["docs"]) > 500
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+def test_nothing_is_loaded_from_elsewhere(site, parsed):
+    outside = {address for page in parsed.values() for address in page.loaded if urlsplit(address).netloc}
+    assert outside == set()
+    for sheet in site.rglob("*.css"):
+        assert "url(http" not in sheet.read_text(encoding="utf-8").replace("'", "").replace('"', "")
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+def test_links_and_anchors_lead_somewhere(site, parsed):
+    broken = defaultdict(list)
+    for file, page in parsed.items():
+        for link in page.links:
+            address, anchor = urldefrag(link)
+            if urlsplit(link).scheme or file.name == "404.html":
+                continue
+            target = (file.parent / unquote(address)).resolve() if address else file
+            target = target / "index.html" if target.is_dir() else target
+            other = parsed.get(target)
+            if not target.exists() or (anchor and other and unquote(anchor) not in other.ids):
+                broken[str(file.relative_to(site))].append(link)
+    assert dict(broken) == {}
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+def test_all_that_is_public_is_on_some_page(parsed):
+    import jdfl
+
+    ids = {one for page in parsed.values() for one in page.ids}
+    modules = [jdfl, jdfl.network, jdfl.problems, jdfl.privacy, jdfl.models]
+    wanted = {f"{module.__name__}.{name}" for module in modules for name in module.__all__}
+    submodules = {f"jdfl.{name}" for name in ("models", "network", "privacy", "problems")}
+    assert wanted - submodules - ids == set()
