@@ -166,6 +166,8 @@ def test_other_versions_are_refused_or_accepted(capsys, monkeypatch):
         assert main(["resume", str(folder), "--steps", "9"]) == 2
         assert f"jdfl: was {version}, is 9.9. Install those, or" in capsys.readouterr().err
         assert read_run(folder).summary["rounds"] == 5
+        assert main(["resume", str(folder), "--steps", "9", "--any-version", "--algorithm.lr", "0.3"]) == 2
+        assert "the settings of the run that is resumed. algorithm.lr: was" in capsys.readouterr().err
         assert main(["resume", str(folder), "--steps", "9", "--any-version", "--quiet"]) == 0
     kept = storage.read(folder / CHECKPOINTS).told["warnings"]
     assert any("made before by other code, with the same noise" in warning for warning in kept)

@@ -10,6 +10,7 @@ from jdfl.checkpoint import read_checkpoint
 from jdfl.cli import flags
 from jdfl.cli.running import STATUS, Running, Session, status_of
 from jdfl.config import RunConfig
+from jdfl.provenance import Provenance
 from jdfl.results import CHECKPOINTS
 
 _ENDED = ("stop rule", "budget")  # before its last round
@@ -66,7 +67,8 @@ def resume(folder: Path, config: RunConfig, options: Options) -> int:
                 f"Expected --steps above the {before.rounds} rounds that are done, got {config.steps}. It counts all."
             )
         if options.any_version:
-            before = dataclasses.replace(before, provenance=None, warnings=(*before.warnings, _OTHER_CODE))
+            known = before.provenance and Provenance({}, before.provenance.settings)
+            before = dataclasses.replace(before, provenance=known, warnings=(*before.warnings, _OTHER_CODE))
     own = folder if distributed.leads() else None
     result, told = session.run(own, folder.parent, seed=config.seed, steps=steps, resume=before)
     if options.json and told is not None:
