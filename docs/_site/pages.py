@@ -30,7 +30,7 @@ _SHARED = {  # what fields are whose lines say nothing
 }
 
 _SEE_ALSO = (
-    "[Choosing a method](../choose.md), [the papers' numbers](../papers.md), [errata](../errata.md), "
+    "[Choosing a method](../choose.md), [the papers' numbers](../papers/index.md), [errata](../errata.md), "
     "[parts that algorithms share](../reference/parts.md)."
 )
 
