@@ -108,6 +108,8 @@ def bash(block: Block, where: str, *, runs: bool, readme: bool) -> str | None:
                 assert status == 0, f"{where}: jdfl {' '.join(args)} ends with status {status}"
             case ["python", "-m", module, *_] if module.startswith(("experiments.", "benchmarks.")):
                 is_program(module)
+            case ["python", "-m", "experiments", name, *_]:
+                is_program("experiments.__main__" if name in ("all", "list", "index") else f"experiments.{name}")
             case ["make", target]:
                 assert re.search(rf"^{target}:", (ROOT / "Makefile").read_text(), re.M), f"{where}: make {target}"
             case ["pip", "install", what]:
