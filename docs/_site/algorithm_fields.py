@@ -20,9 +20,10 @@ class Field:
 
 
 def comments(source: str) -> dict[int, str]:
-    """The comments of a file by their line, from 1, without the sign."""
+    """The comments of a file by their line, from 1, without the sign; those for tools are left out."""
     tokens = tokenize.generate_tokens(io.StringIO(source).readline)
-    return {token.start[0]: token.string.lstrip("# ") for token in tokens if token.type == tokenize.COMMENT}
+    found = {token.start[0]: token.string.lstrip("# ") for token in tokens if token.type == tokenize.COMMENT}
+    return {line: text for line, text in found.items() if not text.startswith(("noqa", "pyright:"))}
 
 
 def fields(kind: type) -> list[Field]:

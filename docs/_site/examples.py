@@ -30,7 +30,7 @@ EXAMPLES = {
     "average-consensus": Example(**_DIRECTED, private="clip=1.0, dpps=jdfl.DPPS(b=1.0, noise_rate=0.01)"),
     "ceps": Example(
         's=3, sigma_rule="safe"',
-        flags="--network ring --algorithm.s 3 --algorithm.sigma-rule safe",
+        flags="--network ring --algorithm.s 3 --algorithm.sigma-rule safe --algorithm.codec dense",
         private="clip=1.0, sigma=1.0, mechanism=jdfl.Gaussian(2.0)",
     ),
     "cpgt": Example(private='gradients=jdfl.Gradients(clip=1.0, per="batch"), noise_x=20.0, noise_y=20.0'),

@@ -31,7 +31,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
     """Fill in the table of algorithms, and after `<!-- names: MODULE -->` all that the module says is public."""
-    return _NAMES.sub(lambda found: _listed(found[1]), markdown).replace(_TABLE, pages.table())
+    return _levelled(_NAMES.sub(lambda found: _listed(found[1]), markdown)).replace(_TABLE, pages.table())
 
 
 def _listed(module: str) -> str:
@@ -39,3 +39,10 @@ def _listed(module: str) -> str:
     found = import_module(module)
     names = getattr(found, "__all__", None) or pages.public(found)
     return "\n\n".join(f"::: {module}.{name}" for name in names)
+
+
+def _levelled(markdown: str) -> str:
+    """The page with references below its sections' heads, where it has sections."""
+    head, *sections = re.split(r"(?m)^(?=## )", markdown)
+    below = "\n    options:\n      heading_level: 3"
+    return head + "".join(re.sub(r"(?m)^(::: \S+)$(?!\n    options:)", rf"\1{below}", one) for one in sections)

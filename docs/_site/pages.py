@@ -82,7 +82,7 @@ def page(name: str) -> str:
     parts = told(_module(kind).__doc__ or "")
     head = f"# {parts.title}\n\n`jdfl.{kind.__name__}`, on the command line `--algorithm {name}`.\n\n{parts.paper}"
     sections = {
-        "Update": f"{parts.update}\n\n{parts.axes}",
+        "Update": f"{parts.update}\n\nAxes: {parts.axes[0].lower()}{parts.axes[1:]}",
         "How it is read here": parts.reading,
         "Missing neighbours": parts.missing,
         "Options": _options(name, kind),
@@ -119,7 +119,7 @@ def options(name: str, kind: type) -> list[tuple[algorithm_fields.Field, str]]:
         if not any(words in field.comment for words in _MADE):
             said = [field.comment] if field.comment else []
             if len(field.comment.split()) < 3:  # a symbol of the formula
-                said += [text for text in (flags.get(field.name) or _SHARED.get(field.name),) if text]
+                said += [text for text in (_SHARED.get(field.name) or flags.get(field.name),) if text]
             found.append((field, "; ".join(said)))
     return found
 
@@ -164,7 +164,7 @@ def _cost(costs: dict[str, Any]) -> str:
 
 def _privacy(name: str, kind: type, prose: str, costs: dict[str, Any]) -> str:
     promised = " ".join((inspect.getdoc(kind.privacy) or "").split())
-    parts = [prose, f"As in the example above nothing is claimed: {costs['reason']}. {costs['remedy']}".rstrip()]
+    parts = [prose, f"Of the example above nothing is claimed: {costs['reason']}. {costs['remedy']}".rstrip()]
     if costs["private"]:
         parts += [
             f"What is told: {promised[0].lower()}{promised[1:]} With",
