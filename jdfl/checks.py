@@ -4,6 +4,7 @@ They run on the host, on concrete values, before anything is compiled.
 """
 
 from collections.abc import Iterable
+from types import UnionType
 from typing import Any, Literal, NoReturn, get_args, get_origin, get_type_hints
 
 import numpy as np
@@ -21,6 +22,11 @@ def _numbers(name: str, value: Any, remedy: str) -> np.ndarray:
         return np.asarray(value, dtype=float)
     except (TypeError, ValueError):
         return _refuse(f"{name} to be a number", name, value, remedy)
+
+
+def is_a(value: object, kind: type | UnionType) -> bool:
+    """`isinstance` for what a person passes in, which may be something else than its annotation says."""
+    return isinstance(value, kind)
 
 
 def able(methods: Iterable[str], expected: str, remedy: str = "", **named: object) -> None:
@@ -50,7 +56,7 @@ def not_negative(remedy: str = "", **named: Any) -> None:
 def whole(least: int = 1, most: int | None = None, remedy: str = "", **named: Any) -> None:
     """Every named value is an integer (not a bool) in [least, most]."""
     for name, value in named.items():
-        integral = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
+        integral = is_a(value, int | np.integer) and not isinstance(value, bool)
         if not integral or value < least or (most is not None and value > most):
             top = "" if most is None else f" and <= {most}"
             _refuse(f"a whole number {name} >= {least}{top}", name, value, remedy)

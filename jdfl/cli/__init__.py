@@ -76,7 +76,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         elif command in _COMMANDS:
             parse, do = _functions(command, rest)
             with warnings.catch_warnings():
-                warnings.showwarning = lambda message, *_: print(f"jdfl: warning: {message}", file=sys.stderr)
+                warnings.showwarning = _show_warning
                 status = do(*parse(rest))
         else:
             raise ValueError(f"Unknown command {command!r}. Known: {', '.join(_NAMES)}.")
@@ -103,3 +103,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except SystemExit as stop:  # tyro's, after help or a complaint
         return stop.code if isinstance(stop.code, int) else 2
     return status
+
+
+def _show_warning(message: Warning | str, *_: object) -> None:
+    print(f"jdfl: warning: {message}", file=sys.stderr)

@@ -9,6 +9,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax import Array
 
 import jdfl
 from jdfl import checks
@@ -66,7 +67,7 @@ def bench(config: RunConfig, options: Options) -> int:
     speed = copy_speed()
     size = 2 * problem.m * problem.n * jnp.dtype(problem.dtype).itemsize
     middle = median(seconds)
-    told = {
+    told: dict[str, Any] = {
         "nodes": problem.m,
         "parameters": problem.n,
         "rounds": rounds,
@@ -84,12 +85,16 @@ def bench(config: RunConfig, options: Options) -> int:
     return 0
 
 
+def _one_more(x: Array) -> Array:
+    return x + 1
+
+
 def copy_speed() -> float:
     """Bytes per second that are read and written where an array is copied; the best of five times."""
     x = jnp.zeros(_COPIED // 4, jnp.float32)
-    copied = jax.jit(lambda x: x + 1)
+    copied = jax.jit(_one_more)
     jax.block_until_ready(copied(x))
-    spent = []
+    spent: list[float] = []
     for _ in range(5):
         begun = time.perf_counter()
         jax.block_until_ready(copied(x))

@@ -5,7 +5,7 @@ import dataclasses
 import json
 import math
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ import jdfl
 from jdfl.cache import use_cache
 from jdfl.cli import flags
 from jdfl.comparison import Comparison
+from jdfl.comparison.tuning import Announce
 from jdfl.config.compare import (
     ALGORITHMS,
     CompareConfig,
@@ -110,7 +111,7 @@ def compare(config: CompareConfig, options: Options) -> int:
 
 
 @contextlib.contextmanager
-def _progress(algorithms: int, quiet: bool) -> Iterator[Any]:
+def _progress(algorithms: int, quiet: bool) -> Generator[Announce | None]:
     """A line on stderr with what is under way, where that is a terminal."""
     console = Console(stderr=True)
     if quiet or not console.is_terminal:

@@ -45,7 +45,8 @@ _CHOICES = re.compile(r"(--[a-z][a-z0-9.-]*) (?:\[)?\{([^}]*)\}")
 
 def script(shell: str, commands: Iterable[str], parsers: dict[str, Callable[[list[str]], object]]) -> str:
     """The script for "bash" or "zsh"; `parsers` are the commands' own, whose help tells their flags."""
-    kinds, flags = [], []
+    kinds: list[str] = []
+    flags: list[str] = []
     for name, parse in parsers.items():
         text = " ".join(_help_of(parse).split())
         found = dict.fromkeys(_FLAG.findall(text))

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 from jdfl import checks
@@ -56,7 +57,7 @@ def data(options: Options) -> int:
         return 0
     if not names:
         raise ValueError(f"Expected names of data sets after `jdfl data fetch`, got none. Known: {', '.join(SOURCES)}.")
-    tell = (lambda _: None) if options.json else print
+    tell: Callable[[str], None] = (lambda _: None) if options.json else print
     places = {name: str(fetch(name, options.to, tell)) for name in names}
     if options.json:
         print(json.dumps(places, indent=2))

@@ -9,10 +9,11 @@ import dataclasses
 import json
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar, get_type_hints
+from typing import Annotated, Any, Literal, TypeVar, cast, get_type_hints
 
 import tyro
 
+from jdfl import checks
 from jdfl.config import RunConfig, from_yaml, members
 
 Field = tuple[str, Any, Any]  # of dataclasses.make_dataclass
@@ -50,7 +51,7 @@ def parse_options(
 ) -> Parsed:
     """A dataclass of this kind as the flags set it; raises SystemExit as `parse` does."""
     try:
-        return tyro.cli(kind, args=args, prog=prog, description=about, **how)
+        return cast(Parsed, tyro.cli(kind, args=args, prog=prog, description=about, **how))
     except SystemExit as stop:
         if stop.code == 0:
             print(examples, end="")
@@ -120,17 +121,17 @@ def read(path: str) -> str:
 def read_json(file: Path) -> dict[str, Any]:
     """The mapping in a file of a run's folder; ValueError for a damaged one."""
     try:
-        found = json.loads(file.read_text(encoding="utf-8"))
+        found: Any = json.loads(file.read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:
         raise ValueError(f"Expected JSON in {file}, got something else: {str(error)[:200]}. {_DAMAGED}") from error
-    if not isinstance(found, dict):
+    if not checks.is_a(found, dict):
         raise ValueError(f"Expected a mapping in {file}, got a {type(found).__name__}. {_DAMAGED}")
     return found
 
 
 def _choices(config: Any, path: str) -> Iterator[tuple[str, str, dict[str, type | None], Any]]:
     """Fields that may hold several kinds: name, dotted path, the kinds, the value."""
-    for name, annotation in get_type_hints(type(config)).items():
+    for name, annotation in get_type_hints(config.__class__).items():
         classes: dict[str, type | None] = dict(members(annotation))
         if classes:
             if type(None) in getattr(annotation, "__args__", ()):

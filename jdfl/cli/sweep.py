@@ -5,7 +5,7 @@ import dataclasses
 import json
 import math
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator
 from pathlib import Path
 from typing import Any, Literal
 
@@ -141,7 +141,7 @@ def work(study: Study, options: Engines) -> int:
 
 
 @contextlib.contextmanager
-def _engine(options: Engines) -> Iterator[Any]:
+def _engine(options: Engines) -> Generator[Any]:
     """The engine that the options ask for; groups are told on stderr, where that is a terminal."""
     if options.engine != "here":
         yield jobs(options.engine, dict(_option(line) for line in options.engine_options))
@@ -193,7 +193,7 @@ def _show(study: Study, table: pd.DataFrame, options: Engines) -> None:
 
 def _cells(ranked: pd.DataFrame, fields: list[str], measured: list[str]) -> tuple[list[str], list[list[str]]]:
     """Heads and rows: the fields, and mean ± standard deviation of all that was measured."""
-    rows = []
+    rows: list[list[str]] = []
     for row in ranked.to_dict("records"):
         cells = [_number(row[name]) for name in ("point", *fields)]
         for name in measured:

@@ -105,7 +105,7 @@ def _changed(folder: Path, again: Result) -> list[str]:
 
 def _texts(part: Any, file: Path) -> dict[str, str]:
     """Texts by name; ValueError for anything else."""
-    if not isinstance(part, dict) or not all(isinstance(text, str) for text in part.values()):
+    if not checks.is_a(part, dict) or not all(isinstance(text, str) for text in part.values()):
         raise ValueError(f"Expected versions and settings as texts by name in {file}, got others. It is damaged.")
     return part
 

@@ -110,7 +110,8 @@ def tune_all(plans: Mapping[str, Plan], bench: Bench) -> tuple[dict[str, Tuned],
             known = ", ".join(name for name in counted if name != "seconds")
             raise ValueError(f"Expected an amount that is counted, got by = {by!r}. Counted here: {known}.")
         budget = reach(records, by) if given is None else given
-    found, rows = {}, []
+    found: dict[str, Tuned] = {}
+    rows: list[dict[str, Any]] = []
     for label, plan in plans.items():
         if not plan.grid:
             found[label] = Tuned({}, {}, 0, {})

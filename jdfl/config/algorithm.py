@@ -1,7 +1,7 @@
 """Algorithms, with what travels on their wires and the noise that they add."""
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from jdfl import algorithms, privacy
 from jdfl.config.codec import Codecs, OneBit
@@ -92,7 +92,8 @@ class CEPS:
     def build(self) -> algorithms.CEPS:
         """The algorithm."""
         mechanism = None if self.mechanism is None else self.mechanism.build()
-        return algorithms.CEPS(**fields(self) | {"codec": self.codec.build(), "mechanism": mechanism})
+        parts: dict[str, Any] = {"codec": self.codec.build(), "mechanism": mechanism}
+        return algorithms.CEPS(**fields(self) | parts)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -112,7 +112,7 @@ def from_yaml(text: str) -> CompareConfig:
 
 def named(names: tuple[str, ...]) -> tuple[Any, ...]:
     """Algorithms by their kinds, with default settings; ValueError for one that is unknown or needs settings."""
-    found = []
+    found: list[Any] = []
     for name in names:
         checks.one_of(ALGORITHMS, "Give an algorithm's own settings in a file, with --config.", algorithm=name)
         try:
@@ -139,7 +139,7 @@ def build(config: CompareConfig) -> tuple[dict[str, Compared], Problem, Network,
     checks.whole(0, seed=config.seed)
     problem = config.problem.build()
     members_ = [one if isinstance(one, Entry) else Entry(algorithm=one) for one in config.algorithms]
-    entries = {}
+    entries: dict[str, Compared] = {}
     for label, one in zip(_labels(members_), members_):
         entries[label] = Compared(
             one.algorithm.build(),
@@ -156,7 +156,7 @@ def build(config: CompareConfig) -> tuple[dict[str, Compared], Problem, Network,
         grids=_grids(config.grids),
         extend=config.extend,
     )
-    options = {
+    options: dict[str, Any] = {
         "keys": range(config.seed, config.seed + config.seeds),
         "steps": config.steps,
         "tune": tuning if config.tune else None,
@@ -187,7 +187,7 @@ def _labels(entries: list[Entry]) -> list[str]:
 
 def _grids(lines: tuple[str, ...]) -> dict[str, list[float]]:
     """Values by field from lines such as "lr=0.1,0.2"."""
-    grids = {}
+    grids: dict[str, list[float]] = {}
     for line in lines:
         name, sign, values = line.partition("=")
         try:

@@ -253,7 +253,7 @@ class EdgeListFile(_Links):
 
 def _edges(path: Path) -> list[tuple[int, int]]:
     """The pairs of an edge list; blank lines and what follows a # are skipped."""
-    edges = []
+    edges: list[tuple[int, int]] = []
     for number, line in enumerate(path.read_text(encoding="utf-8", errors="replace").splitlines(), start=1):
         words = line.partition("#")[0].replace(",", " ").split()
         if words:

@@ -11,9 +11,11 @@ import reprlib
 import sys
 from collections.abc import Hashable, Mapping
 from types import NoneType, UnionType
-from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 import yaml
+
+from jdfl import checks
 
 Config = TypeVar("Config")
 
@@ -30,7 +32,7 @@ class _Loader(yaml.SafeLoader):
     def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
         found: Any = None
         try:
-            found = super().construct_object(node, deep)  # pyright: ignore[reportUnknownMemberType]
+            found = cast(Any, super()).construct_object(node, deep)
         except (ValueError, LookupError, AttributeError) as error:
             if not isinstance(node, yaml.ScalarNode):
                 raise
@@ -60,7 +62,7 @@ def _no_value(node: yaml.Node) -> yaml.YAMLError:
 
 _FLOAT = re.compile(r"^[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?$")
 for _class in (_Dumper, _Loader):  # 5e-3 is a number, as in YAML 1.2; PyYAML reads it as text
-    _class.add_implicit_resolver("tag:yaml.org,2002:float", _FLOAT, list("-+.0123456789"))
+    cast(Any, _class).add_implicit_resolver("tag:yaml.org,2002:float", _FLOAT, list("-+.0123456789"))
 
 
 def dump(config: Any) -> str:
@@ -102,14 +104,14 @@ def plain(value: Any) -> Any:
     if dataclasses.is_dataclass(value):
         named = {"kind": getattr(value, "kind")} if hasattr(value, "kind") else {}  # noqa: B009 (a type checker's view)
         return named | {field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
-    return [plain(item) for item in value] if isinstance(value, tuple) else value
+    return [plain(item) for item in value] if checks.is_a(value, tuple) else value
 
 
 def flat(settings: Mapping[str, Any], path: str = "") -> dict[str, Any]:
     """Settings by dotted path."""
     found: dict[str, Any] = {}
     for name, value in settings.items():
-        found |= flat(value, f"{path}{name}.") if isinstance(value, Mapping) else {f"{path}{name}": value}
+        found |= flat(value, f"{path}{name}.") if checks.is_a(value, Mapping) else {f"{path}{name}": value}
     return found
 
 
@@ -119,13 +121,13 @@ def members(annotation: Any) -> dict[str, type]:
     return {option.kind: option for option in options if hasattr(option, "kind")}
 
 
-def _dataclass(kind: type[Config], data: Any, where: str) -> Config:
+def _dataclass(kind: Any, data: Any, where: str) -> Any:
     """One dataclass from a mapping."""
-    if not isinstance(data, dict):
+    if not checks.is_a(data, dict):
         raise ValueError(_refusal("a mapping of settings", where or "the configuration", data))
     types = get_type_hints(kind)
-    fields = {field.name: field for field in dataclasses.fields(kind)}  # pyright: ignore[reportArgumentType]
-    values = {}
+    fields = {field.name: field for field in dataclasses.fields(kind)}
+    values: dict[str, Any] = {}
     for key, value in data.items():
         if key not in fields:
             name = getattr(kind, "kind", "")
@@ -156,7 +158,7 @@ def _value(annotation: Any, data: Any, where: str, default: Any = None) -> Any:
     if origin is tuple:
         return _items(options, data, where)
     if dataclasses.is_dataclass(annotation):
-        return _dataclass(annotation, data, where)  # pyright: ignore[reportArgumentType]
+        return _dataclass(annotation, data, where)
     if annotation is float and type(data) is int and abs(data) <= sys.float_info.max:
         return float(data)
     if type(data) is not annotation:
@@ -168,7 +170,7 @@ def _member(choices: dict[str, type], data: Any, where: str, default: Any) -> An
     """One of several dataclasses: a mapping with its kind, or without one if the default's is meant, or a bare kind."""
     if isinstance(data, str):
         data = {"kind": data}
-    if not isinstance(data, dict):
+    if not checks.is_a(data, dict):
         raise ValueError(_refusal(f"a mapping with a kind ({', '.join(choices)})", where, data))
     kind = data.get("kind", getattr(default, "kind", None))
     if not isinstance(kind, str) or kind not in choices:
@@ -177,7 +179,7 @@ def _member(choices: dict[str, type], data: Any, where: str, default: Any) -> An
 
 
 def _items(options: tuple[Any, ...], data: Any, where: str) -> tuple[Any, ...]:
-    if not isinstance(data, list):
+    if not checks.is_a(data, list):
         raise ValueError(_refusal("a list", where, data))
     if options[-1] is Ellipsis:
         options = (options[0],) * len(data)
