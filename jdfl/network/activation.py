@@ -33,7 +33,7 @@ def laplacian(weight: np.ndarray, partner: np.ndarray) -> np.ndarray:
     """sum_j weight_j L_j [m, m] for matchings partner [m, M], a node without a partner being its own."""
     m, count = partner.shape
     result = np.zeros((m, m))
-    np.subtract.at(result, (np.repeat(np.arange(m), count), partner.ravel()), np.tile(weight, m))
+    np.subtract.at(result, (np.repeat(np.arange(len(partner)), count), partner.ravel()), np.tile(weight, m))
     np.fill_diagonal(result, 0)
     np.fill_diagonal(result, -result.sum(axis=1))
     return result
@@ -78,7 +78,7 @@ class _Barrier:
         gradient = np.append(-_inner(X, self.partner) - 1 / p + 1 / (1 - p) + 1 / slack, np.trace(X) - self.weight)
         hessian = np.empty((self.count + 1, self.count + 1))
         for j in range(self.count):
-            one = np.flatnonzero(self.partner[:, j] > np.arange(self.m))
+            one = np.flatnonzero(self.partner[:, j] > np.arange(len(self.partner)))
             rows = X[one] - X[self.partner[one, j]]
             hessian[j:-1, j] = hessian[j, j:-1] = _inner(rows.T @ rows, self.partner[:, j:])
         hessian[:-1, :-1] += np.diag(p**-2 + (1 - p) ** -2) + slack**-2
@@ -120,7 +120,7 @@ def activation(partner: np.ndarray, budget: float) -> Activation:
     m, count = partner.shape
     most = budget * count
     if budget == 1:
-        found = connectivity(laplacian(np.ones(count), partner))
+        found = connectivity(laplacian(np.ones(int(count)), partner))
         return Activation(np.ones(count), found, found)
     p = np.full(count, 0.9 * budget)
     t = 0.5 * connectivity(laplacian(p, partner))

@@ -46,7 +46,7 @@ def both_ways(u: np.ndarray, v: np.ndarray, m: int) -> Arcs:
     return arcs(np.concatenate([u, v]), np.concatenate([v, u]), m)
 
 
-def arcs_from_networkx(drawn: nx.Graph) -> Arcs:
+def arcs_from_networkx(drawn: "nx.Graph[int]") -> Arcs:
     """The links of a networkx graph on nodes 0 .. m-1."""
     edges = np.array(drawn.edges(), np.int64).reshape(-1, 2)
     return both_ways(edges[:, 0], edges[:, 1], drawn.number_of_nodes())

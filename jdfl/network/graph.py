@@ -7,7 +7,7 @@ Axes: m nodes, d slots (the largest in-degree, padded), n parameters.
 """
 
 from dataclasses import replace
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, cast
 
 import jax
 import jax.numpy as jnp
@@ -198,7 +198,7 @@ def _mix(graph: Graph, x: Array) -> Array:
     if graph.format == "bcoo":
         matrix = as_bcoo(graph)
         matrix = sparse.BCOO((matrix.data.astype(x.dtype), matrix.indices), shape=matrix.shape)
-        product: Any = sparse.bcoo_dot_general  # annotated too narrowly: it takes a precision
+        product = cast(Any, sparse.bcoo_dot_general)  # annotated too narrowly: it takes a precision
         return product(matrix, x, dimension_numbers=(((1,), (0,)), ((), ())), precision=ops.HIGHEST)
     own = rounded(graph.self_weight.astype(x.dtype)[:, None] * x)
     if graph.format == "padded":

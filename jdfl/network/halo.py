@@ -52,7 +52,9 @@ def halo(senders: np.ndarray, mask: np.ndarray, devices: int) -> tuple[Halo, np.
     size = {hop: max(map(len, lists[hop].values())) for hop in sorted(lists)}
     if sum(size.values()) > WORTH * (devices - 1) * m:
         return None
-    rows, pairs, begin = [], [], {}
+    rows: list[Array] = []
+    pairs: list[tuple[tuple[int, int], ...]] = []
+    begin: dict[int, int] = {}
     for hop, k in size.items():
         begin[hop] = m + sum(size[earlier] for earlier in size if earlier < hop)
         table = np.zeros((devices, k), np.int32)  # what is not filled goes to nobody's use

@@ -17,7 +17,7 @@ def laplacian(base: Static, iota: float | None = None, *, format: FormatChoice =
     number of neighbours. None takes d_max + 1, as `weights="laplacian"` does. Raises ValueError for iota <= d_max, and
     for networks that change or have links of one way only.
     """
-    if not isinstance(base, Static):
+    if not checks.is_a(base, Static):
         raise ValueError(
             f"Expected a fixed network, got {called(base)}, which may change from round to round. Weigh the one that "
             "it is made from."
@@ -36,5 +36,5 @@ def laplacian(base: Static, iota: float | None = None, *, format: FormatChoice =
             f"Expected iota > d_max = {most}, the largest number of neighbours, got iota = {iota!r}. With less, a node "
             f"would have a negative weight of its own, or none; {most + 1} is usual."
         )
-    graph = table(links, np.full(links.receiver.shape, 1 / float(iota)), None, format)
+    graph = table(links, np.full(len(links.receiver), 1 / float(iota)), None, format)
     return Static(graph, f"laplacian({called(base)}, iota={float(iota):g})")

@@ -4,6 +4,8 @@ All take `weights` and `format` as `from_edges` does and are redrawn from `seed`
 directed). They raise `ValueError` for arguments out of range and if none of `tries` draws is connected.
 """
 
+from typing import Any
+
 import networkx as nx
 import numpy as np
 from scipy.spatial import KDTree
@@ -14,6 +16,8 @@ from jdfl.network.draws import arcs_from_networkx, both_ways, generator, new_see
 from jdfl.network.families import kind
 from jdfl.network.graph import Static
 from jdfl.network.weights import FormatChoice, Weights, build
+
+_drawn: Any = nx  # its generators have no types
 
 
 def erdos_renyi(
@@ -53,7 +57,8 @@ def _random_arcs(rng: np.random.Generator, m: int, p: float, directed: bool) -> 
     """One draw of G(m, p): the pairs (i > j, or all) stand in a line, and the steps from link to link are geometric."""
     pairs = m * (m - 1) // (1 if directed else 2)
     batch = int(pairs * p + 6 * np.sqrt(pairs * p) + 16)
-    places, last = [], -1
+    places: list[np.ndarray] = []
+    last = -1
     while last < pairs:
         steps = np.minimum(rng.geometric(p, batch), pairs + 1)
         places.append(last + np.cumsum(steps))
@@ -94,7 +99,7 @@ def k_regular(
             f"Expected degree >= 2 for a connected network, got degree = {degree} with m = {m}. Raise degree."
         )
     links = redrawn(
-        lambda: arcs_from_networkx(nx.random_regular_graph(degree, m, seed=new_seed(rng))),
+        lambda: arcs_from_networkx(_drawn.random_regular_graph(degree, m, seed=new_seed(rng))),
         tries,
         f"m = {m}, degree = {degree}",
         "Raise degree or tries.",
@@ -157,7 +162,7 @@ def watts_strogatz(
     if degree % 2:
         raise ValueError(f"Expected an even degree, got degree = {degree}. Half of them are on either side.")
     links = redrawn(
-        lambda: arcs_from_networkx(nx.watts_strogatz_graph(m, degree, p, seed=new_seed(rng))),
+        lambda: arcs_from_networkx(_drawn.watts_strogatz_graph(m, degree, p, seed=new_seed(rng))),
         tries,
         f"m = {m}, degree = {degree}, p = {p:g}",
         "Raise degree or tries.",
@@ -176,7 +181,7 @@ def barabasi_albert(
     """
     rng = generator(m, seed, 1)
     checks.whole(most=m - 1, remedy=f"A node has m - 1 = {m - 1} others to join.", links=links)
-    drawn = arcs_from_networkx(nx.barabasi_albert_graph(m, links, seed=new_seed(rng)))
+    drawn = arcs_from_networkx(_drawn.barabasi_albert_graph(m, links, seed=new_seed(rng)))
     return build(drawn, weights, format, f"Barabasi-Albert(m={m}, links={links}, seed={seed})", connected=False)
 
 

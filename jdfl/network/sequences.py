@@ -101,7 +101,8 @@ class RandomLinks:
         else:
             weight = jnp.where(up, 1 / (1 + self._larger(degree, senders)), 0).astype(jnp.float32)
             own = 1 - jnp.sum(weight, axis=1)
-        return graph.replace(  # pyright: ignore[reportAttributeAccessIssue]
+        return replace(
+            graph,
             senders=senders,
             mask=up,
             weight=weight,
@@ -163,7 +164,7 @@ def _table_of(network: Graph | Network) -> Graph:
 
 def _stacked(networks: Sequence[Graph | Network]) -> tuple[Graph, str]:
     """The graphs as one with p in front of every array, and their names in a few words."""
-    if not isinstance(networks, Sequence):
+    if not checks.is_a(networks, Sequence):
         raise ValueError(f"Expected a list of networks, got networks of type {type(networks).__name__}. Give a list.")
     graphs = [_table_of(network) for network in networks]
     if not graphs:
@@ -177,10 +178,7 @@ def _stacked(networks: Sequence[Graph | Network]) -> tuple[Graph, str]:
     d = max(graph.senders.shape[1] for graph in graphs)
     formats = {graph.format for graph in graphs} - {"buckets"}
     form = formats.pop() if len(formats) == 1 and all(graph.format in formats for graph in graphs) else "padded"
-    alike = [
-        pad(graph, d).replace(format=form, buckets=None)  # pyright: ignore[reportAttributeAccessIssue]
-        for graph in graphs
-    ]
+    alike = [replace(pad(graph, d), format=form, buckets=None) for graph in graphs]
     names = [network.name if isinstance(network, Static) else "graph" for network in networks]
     shown = ", ".join(names) if len(names) <= 2 else f"{len(names)} networks, {names[0]}, ..., {names[-1]}"
     return jax.tree.map(lambda *leaves: jnp.stack(leaves), *alike), shown

@@ -26,16 +26,16 @@ def spectral_gap(network: Graph | Network) -> float:
     One node has gap 1, a network in several parts 0. Raises `ValueError` for a network that changes from round to
     round, `ArithmeticError` if the iteration for a large asymmetric W does not converge.
     """
-    W: Any = to_scipy(graph_of(network))
-    m = W.shape[0]
+    stored: Any = to_scipy(graph_of(network))
+    m = int(stored.shape[0])
     if m == 1:
         return 1.0
-    rows_sum = _stochastic(W) in ("doubly", "row")
-    if rows_sum:  # undo the float32 rounding of the diagonal, which would hide small gaps
-        W = W + sp.diags_array(1 - np.asarray(W.sum(axis=1)))
+    rows_sum = _stochastic(stored) in ("doubly", "row")
+    # the float32 rounding of the diagonal would hide small gaps
+    W = stored + sp.diags_array(1 - np.asarray(stored.sum(axis=1))) if rows_sum else stored
     symmetric = abs(W - W.T).max() < 1e-9
     if m <= DENSE_UP_TO:
-        dense = W.toarray()
+        dense: np.ndarray = W.toarray()
         values = np.linalg.eigvalsh(dense) if symmetric else np.linalg.eigvals(dense)
         second = np.sort(np.abs(values))[-2]
     else:
@@ -45,7 +45,7 @@ def spectral_gap(network: Graph | Network) -> float:
 
 def _second_symmetric(W: Any) -> float:
     """The second eigenvalue in modulus of a symmetric W whose rows sum to one, so that W 1 = 1 can be taken out."""
-    m = W.shape[0]
+    m = int(W.shape[0])
     start = np.random.default_rng(0).standard_normal(m)
     one = np.ones((m, 1))
     rest = spla.aslinearoperator(W) - spla.aslinearoperator(one) @ spla.aslinearoperator(one.T / m)
@@ -59,7 +59,7 @@ def _second_symmetric(W: Any) -> float:
 
 
 def _second(W: Any) -> float:
-    start = np.random.default_rng(0).standard_normal(W.shape[0])
+    start = np.random.default_rng(0).standard_normal(int(W.shape[0]))
     try:
         values = spla.eigs(W, k=2, v0=start, ncv=40, maxiter=_RESTARTS, return_eigenvectors=False)
     except spla.ArpackNoConvergence as error:

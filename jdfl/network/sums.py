@@ -77,7 +77,7 @@ def gather_sum(senders: Array, weight: Array, x: Array) -> Array:
 def bucket_sum(buckets: Buckets, senders: Array, weight: Array, x: Array) -> Array:
     """`gather_sum` of a whole table [m, d], bucket by bucket."""
     senders, weight, x = jnp.asarray(senders), jnp.asarray(weight), jnp.asarray(x)
-    parts = []
+    parts: list[Array] = []
     for rows, width in zip(buckets.rows, buckets.widths):
         # Two passes or more: a sum in one pass would be fused into the reordering below, which made it 5 times slower.
         part = _slots_sum(senders[rows, :width], weight[rows, :width], x, min(_UNROLL, width // 2))

@@ -68,7 +68,7 @@ def bucketed(graph: Graph) -> Graph:
 def _used(graph: Graph) -> np.ndarray:
     """The number of slots [m] up to the last one that is not padding."""
     mask = np.asarray(graph.mask)
-    return np.max(mask * np.arange(1, mask.shape[1] + 1), axis=1)
+    return np.max(mask * np.arange(1, int(mask.shape[1]) + 1), axis=1)
 
 
 def relabel(graph: Graph, order: Any) -> Graph:
@@ -120,12 +120,12 @@ def check_graph(graph: Graph, *, columns: bool = False) -> None:
         if found != dtype:
             raise ValueError(f"Expected {name} of dtype {dtype}, got {found}.")
     _refuse_slots((senders < 0) | (senders >= m), senders, f"node ids from 0 to {m - 1}")
-    node = np.arange(m)[:, None]
+    node = np.arange(len(senders))[:, None]
     _refuse_slots(mask & (senders == node), senders, "no node among its own neighbours; its weight is self_weight")
     _refuse_slots(~mask & (senders != node), senders, "padded slots to hold the node itself")
     _refuse_slots(~mask & (weight != 0), weight, "padded slots of weight 0", "weight")
     checks.finite(weight=weight, self_weight=graph.self_weight)
-    neighbour = np.sort(np.where(mask, senders, m + np.arange(d)), axis=1)  # padding made distinct
+    neighbour = np.sort(np.where(mask, senders, m + np.arange(int(d))), axis=1)  # padding made distinct
     _refuse_slots(np.diff(neighbour, axis=1) == 0, neighbour, "every neighbour once in its row", "sorted senders")
     if graph.synchronised is not None:
         checks.shape((), "It is one bool for all nodes.", synchronised=graph.synchronised)

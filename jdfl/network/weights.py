@@ -179,7 +179,7 @@ def from_edges(
 
 
 def from_networkx(
-    graph: nx.Graph,
+    graph: "nx.Graph[Any]",
     *,
     weights: Weights | None = None,
     format: FormatChoice = "auto",
@@ -249,10 +249,10 @@ def sum_to_one(total: np.ndarray, remedy: str, line: str = "row") -> None:
         )
 
 
-def to_networkx(network: Graph | Network) -> nx.Graph:
+def to_networkx(network: Graph | Network) -> "nx.Graph[int]":
     """The network as a networkx graph on nodes 0 .. m-1, without weights: a DiGraph if a link runs one way only."""
     links = arcs_of(graph_of(network))
-    result = nx.Graph() if links.symmetric else nx.DiGraph()
+    result: nx.Graph[int] = nx.Graph() if links.symmetric else nx.DiGraph()
     result.add_nodes_from(range(links.m))
     result.add_edges_from(zip(links.sender.tolist(), links.receiver.tolist()))
     return result
