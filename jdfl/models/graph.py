@@ -4,15 +4,19 @@ A module may have parameters (nnx.Param, float32) and the statistics of BatchNor
 nothing else would be carried along. Parameters that two layers share are one leaf.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
 from flax import nnx
 from jax import Array
+
+from jdfl import checks
+
+_untyped: Any = nnx  # flax says little of its states
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,7 +51,7 @@ def layout(make: Callable[[nnx.Rngs], nnx.Module]) -> Layout:
         module = make(nnx.Rngs(0))
         nodes = dict(_walk(module, (), ()))
         found["natural"] = {path: rank for rank, path in enumerate(nodes)}
-        found["graphdef"], params, stats, rest = nnx.split(module, nnx.Param, nnx.BatchStat, ...)
+        found["graphdef"], params, stats, rest = _untyped.split(module, nnx.Param, nnx.BatchStat, ...)
         arrays = {path: node for path, node in nodes.items() if not isinstance(node, nnx.Variable)}
         _refuse_others(_flat(rest) | arrays)
         return params, stats
@@ -75,18 +79,18 @@ def layout(make: Callable[[nnx.Rngs], nnx.Module]) -> Layout:
 
 def leaves(make: Callable[[nnx.Rngs], nnx.Module], key: Array) -> dict[str, Array]:
     """The parameters by path of a module made with this key."""
-    return {path: leaf[...] for path, leaf in _flat(nnx.state(make(nnx.Rngs(key)), nnx.Param)).items()}
+    return {path: leaf[...] for path, leaf in _flat(_untyped.state(make(nnx.Rngs(key)), nnx.Param)).items()}
 
 
 def _flat(state: Any) -> dict[str, Any]:
     """The variables of a state by dotted path."""
-    return {".".join(map(str, path)): leaf for path, leaf in nnx.to_flat_state(state)}
+    return {".".join(map(str, path)): leaf for path, leaf in _untyped.to_flat_state(state)}
 
 
 def _refuse_others(others: Mapping[str, Any]) -> None:
     """ValueError naming the first of the arrays that are neither parameters nor statistics."""
     for path, leaf in others.items():
-        kind = type(leaf).__name__ if isinstance(leaf, nnx.Variable) else "an array"
+        kind = type(leaf).__name__ if checks.is_a(leaf, nnx.Variable) else "an array"
         raise ValueError(
             f"Expected only parameters and BatchNorm's statistics in the module, got {kind} at {path}. "
             "Leave out layers with random numbers or a state, and build constants in __call__."
@@ -100,12 +104,13 @@ def _walk(node: Any, path: tuple[str, ...], above: tuple[int, ...]) -> Iterator[
         return
     if id(node) in above:
         return
+    children: Iterable[tuple[Any, Any]]
     if isinstance(node, nnx.Module | nnx.Pytree):
         children = vars(node).items()
-    elif isinstance(node, dict):
+    elif checks.is_a(node, dict):
         children = node.items()
-    elif isinstance(node, list | tuple):
-        children = enumerate(node)
+    elif checks.is_a(node, list | tuple):
+        children = enumerate(cast(list[Any], node))
     else:
         return
     for name, child in children:

@@ -27,7 +27,7 @@ def from_nnx(
     ValueError for these, for parameters that are not float32, and for scores of another shape.
     """
     sizes = check_sizes(shape, classes)
-    if not callable(make) or not isinstance(make, Hashable):
+    if not callable(make) or not checks.is_a(make, Hashable):
         raise ValueError(f"Expected make to be a function of nnx.Rngs that can be hashed, got make = {make!r}.")
     named: Presets = tuple((key, tuple(patterns)) for key, patterns in (presets or {}).items())
     model = Model(name, make, sizes, classes, named)

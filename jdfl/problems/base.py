@@ -5,7 +5,7 @@ Axes: m nodes, q examples per node (padded with weight 0), n parameters, N test 
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import jax
 import jax.numpy as jnp
@@ -175,7 +175,7 @@ class Problem:
 
     def predict(self, w: Array, data: Any) -> Array:
         """The classes [N] int32 that parameters [n] give the test examples; `data` [q, ...] is the node's own."""
-        scores = self.scores(w, self.test[0])  # pyright: ignore[reportOptionalSubscript]
+        scores = self.scores(w, cast(Any, self.test)[0])
         return (jnp.argmax(scores, axis=1) if scores.ndim == 2 else scores > 0).astype(jnp.int32)
 
     def check_data(self) -> None:

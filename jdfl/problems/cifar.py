@@ -16,6 +16,7 @@ from typing import IO, Any
 import numpy as np
 from PIL import Image
 
+from jdfl import checks
 from jdfl.problems.images import Images, check_labels
 from jdfl.problems.readers import DAMAGE, PathLike, most_unpacked, opened, verify_checksum, zip_file
 
@@ -132,13 +133,14 @@ def _pickled(content: bytes, place: str) -> Batch:
         raise ValueError(f"Expected a pickled batch of numbers in {place}: {error}. {_AGAIN}") from error
     except Exception as error:  # damaged opcodes raise anything
         raise ValueError(f"Expected a whole pickled batch in {place}: {error!r}. It is damaged. {_AGAIN}") from error
-    if not isinstance(found, Mapping) or not {b"data", b"labels"} <= found.keys():
+    if not checks.is_a(found, Mapping) or not {b"data", b"labels"} <= found.keys():
         raise ValueError(f"Expected a dict with data and labels in {place}, got {type(found).__name__}. {_AGAIN}")
-    planes, labels = found[b"data"], found[b"labels"]
-    if not isinstance(planes, np.ndarray) or planes.dtype != np.uint8 or planes.shape[1:] != (_PIXELS,):
-        shown = f"{planes.dtype} {planes.shape}" if isinstance(planes, np.ndarray) else type(planes).__name__
+    planes: Any = found[b"data"]
+    labels: Any = found[b"labels"]
+    if not checks.is_a(planes, np.ndarray) or planes.dtype != np.uint8 or planes.shape[1:] != (_PIXELS,):
+        shown = f"{planes.dtype} {planes.shape}" if checks.is_a(planes, np.ndarray) else type(planes).__name__
         raise ValueError(f"Expected data as uint8 [N, {_PIXELS}] in {place}, got {shown}. {_AGAIN}")
-    bad = [one for one in labels if not _is_label(one)] if isinstance(labels, list) else [labels]
+    bad = [one for one in labels if not _is_label(one)] if checks.is_a(labels, list) else [labels]
     if bad:
         shown = type(bad[0]).__name__
         raise ValueError(f"Expected labels as a list of numbers 0..9 in {place}, got {shown}. {_AGAIN}")

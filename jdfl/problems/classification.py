@@ -109,7 +109,7 @@ def holdout(features: Features, labels: np.ndarray, fraction: float, *, seed: in
     held = np.zeros(len(labels), bool)
     members = list(groups.values())
     for k in generator(seed).permutation(len(members)):
-        rows = members[k]
+        rows = members[int(k)]
         label = labels[rows[0]]
         if len(rows) <= room[label]:
             held[rows] = True

@@ -5,11 +5,10 @@ them; two sets come with scikit-learn, and two are generated.
 """
 
 import os
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
-from typing import Any, cast
 
 import numpy as np
 
@@ -71,7 +70,7 @@ def data_folder() -> Path:
 
 
 @contextmanager
-def looked_for_in(folder: Path) -> Iterator[None]:
+def looked_for_in(folder: Path) -> Generator[None]:
     """Within it, data is looked for in this folder."""
     token = _HERE.set(folder)
     try:
@@ -168,7 +167,7 @@ def _images_at(name: str) -> Path:
     """The file or folder a set of images is read from, as JDFL_DATA has it."""
     root, folders = data_folder(), _IMAGES[name][0]
     find = find_cifar10 if name == "cifar10" else find_part
-    errors = []
+    errors: list[FileNotFoundError] = []
     for folder in folders:
         try:
             return find(root / folder)
@@ -191,12 +190,12 @@ def _bundled(name: str, binary: bool) -> Dataset:
     from sklearn.datasets import load_breast_cancer, load_digits  # which takes long to import
 
     if name == "digits":
-        bunch = cast(Any, load_digits())
+        bunch = load_digits()
         features, labels = bunch.data / 16, bunch.target  # grey values 0..16
         name, labels = ("digits_odd", labels % 2) if binary else (name, labels)
         source = "E. Alpaydin, C. Kaynak, 1998, CC BY 4.0, https://archive.ics.uci.edu/dataset/80"
     else:
-        bunch = cast(Any, load_breast_cancer())
+        bunch = load_breast_cancer()
         features, labels = bunch.data, bunch.target
         source = "W. Wolberg et al., 1995, CC BY 4.0, https://archive.ics.uci.edu/dataset/17"
     standardise = name == "breast_cancer"

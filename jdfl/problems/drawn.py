@@ -58,7 +58,7 @@ class DrawnRegression(LinearRegression):
 
     def made(self, data: Any) -> tuple[Array, Array]:
         """A batch as it is; all examples of a node, where `data` is its number."""
-        if isinstance(data, tuple):
+        if checks.is_a(data, tuple):
             return data
         return self.examples(data, jnp.arange(self.weight.shape[-1], dtype=jnp.uint32))
 
@@ -95,8 +95,9 @@ class DrawnRegression(LinearRegression):
         A, b = _every_example(here)
         real = here.weight > 0
         data = jnp.where(real[:, :, None], A, 0), jnp.where(real, b, 0)
-        told = {"shared": self.shared, "name": self.name}
-        problem = LinearRegression(data, here.weight, here.curvature, self.truth, self.test, self.start, **told)
+        problem = LinearRegression(
+            data, here.weight, here.curvature, self.truth, self.test, self.start, shared=self.shared, name=self.name
+        )
         return joined(problem, self.m)
 
     def check_data(self) -> None:

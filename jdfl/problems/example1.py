@@ -84,7 +84,7 @@ def example1(
     here = portion(m)
     A, b, weight = (np.zeros((len(here), high, *more), kind) for more in ((n,), (), ()))
     for i, node in enumerate(here):
-        rng = np.random.default_rng(nodes[node])
+        rng = np.random.default_rng(nodes[int(node)])
         m_i = int(rng.integers(low, high, endpoint=True))
         A_i = rng.standard_normal((m_i, n), np.float32)
         A[i, :m_i] = A_i

@@ -83,7 +83,7 @@ def fetch(name: str, to: Path | None = None, tell: Callable[[str], object] = pri
     root = datasets.download_folder() if to is None else Path(to)
     place = root / source.folder
     tell(f"{name}: {source.licence}. You are bound by these terms.")
-    new = []
+    new: list[Path] = []
     for i, file in enumerate(source.files):
         if (place / file).is_file():
             tell(f"there already: {place / file}")

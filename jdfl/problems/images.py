@@ -53,7 +53,8 @@ def read_mnist(folder: PathLike, *, known: str = "") -> Images:
     two share file names. FileNotFoundError for a file that is missing, ValueError for images and labels that do not
     belong together and for labels outside 0..9.
     """
-    arrays, paths = {}, {}
+    arrays: dict[str, np.ndarray] = {}
+    paths: dict[str, Path] = {}
     for part in _PARTS:
         path = paths[part] = find_part(Path(folder), part)
         arrays[part], digest = _read_idx(path)
@@ -71,7 +72,7 @@ def read_mnist(folder: PathLike, *, known: str = "") -> Images:
     size, test_size = (arrays[part].shape[1:] for part in (_PARTS[0], _PARTS[2]))
     if size != test_size:
         raise ValueError(f"Expected images of {size} pixels in {paths[_PARTS[2]]}, got {test_size}. {_AGAIN}")
-    return Images(*(arrays[part] for part in _PARTS))
+    return Images(*(arrays[part] for part in _PARTS), lossy=False)
 
 
 def find_part(folder: Path, part: str = _PARTS[0]) -> Path:
@@ -113,7 +114,7 @@ def _read_idx(path: Path) -> tuple[np.ndarray, str]:
     """The array, and the SHA-256 of the decompressed file."""
     with opened(path) as stream:
         head = read_bytes(stream, 4, f"the magic number of {path}")
-        if head[:2] != b"\0\0" or head[2] not in _TYPES:
+        if bytes(head[:2]) != b"\0\0" or head[2] not in _TYPES:
             raise ValueError(
                 f"Expected an IDX file at {path}, whose magic number is 00 00, one of "
                 f"{', '.join(f'{code:02x}' for code in _TYPES)}, and the dimensions, got {head.hex(' ')}. {_AGAIN}"

@@ -69,7 +69,7 @@ class SparseRows:
 
     def take(self, chosen: Array) -> "SparseRows":
         """The rows `chosen` [b] of one node without columns: every block has all b, zeros where a row is shorter."""
-        blocks = []
+        blocks: list[tuple[Array, Array]] = []
         for column, value in self.blocks:
             reaches = chosen < column.shape[0]
             line = jnp.where(reaches, chosen, 0)
@@ -107,7 +107,7 @@ def longest_first(table: csr_array) -> np.ndarray:
 
 def to_csr(rows: SparseRows, i: int, n: int) -> csr_array:
     """Node i's rows [q, n] on the host, in float64 and without stored zeros."""
-    found = []
+    found: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
     for column, value in rows.blocks:
         here = np.asarray(value[i], np.float64)
         line, slot = np.nonzero(here)
@@ -133,7 +133,7 @@ def _blocks(tables: Sequence[csr_array], lines: int, dtype: np.dtype) -> tuple[B
     for length in lengths:
         reach = np.maximum(reach, len(length) - np.cumsum(np.bincount(length, minlength=slots))[:slots])
     reach[0] = lines
-    blocks = []
+    blocks: list[tuple[Array, Array]] = []
     for low, high in _cut(reach):
         index = np.zeros((len(tables), reach[low], high - low), np.int32)
         value = np.zeros(index.shape, dtype)
@@ -150,14 +150,15 @@ def _blocks(tables: Sequence[csr_array], lines: int, dtype: np.dtype) -> tuple[B
 def _cut(reach: np.ndarray) -> list[tuple[int, int]]:
     """The cheapest cut of the slots into blocks (low, high), each costing reach[low] (high - low) and a price."""
     top, price = len(reach), max(_BLOCK, _SHARE * reach.sum())
-    further = (_EVERY * 1.04 ** np.arange(np.log(top) / np.log(1.04))).astype(np.int64)
+    further = (_EVERY * 1.04 ** np.arange(float(np.log(top) / np.log(1.04)))).astype(np.int64)
     ends = np.union1d(np.arange(_EVERY), further)
     ends = np.append(ends[ends < top], top)
     cost, start = np.zeros(len(ends)), np.zeros(len(ends), np.int64)
     for k in range(1, len(ends)):
         whole = cost[:k] + reach[ends[:k]] * (ends[k] - ends[:k]) + price
         start[k], cost[k] = np.argmin(whole), whole.min()
-    cuts, k = [], len(ends) - 1
+    cuts: list[tuple[int, int]] = []
+    k = len(ends) - 1
     while k > 0:
         cuts.append((int(ends[start[k]]), int(ends[k])))
         k = start[k]

@@ -16,7 +16,7 @@ Axes: m nodes, q examples per node (padded with weight 0), B examples of a batch
 """
 
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import jax
 import jax.numpy as jnp
@@ -125,7 +125,7 @@ class NeuralProblem(Problem):
 
     def predict(self, w: Array, data: Any) -> Array:
         """The classes [N] int32 that parameters [n] give the test images; `data` [q, ...] is the node's own."""
-        images = self.test[0]  # pyright: ignore[reportOptionalSubscript]
+        images = cast(Any, self.test)[0]
         size = min(self.test_batch, len(images))
         places = jnp.minimum(jnp.arange(-(-len(images) // size) * size, dtype=jnp.int32), len(images) - 1)
         calibration = self.inputs(data[0][: self.calibration]) if self.model.examples_mix else None

@@ -28,8 +28,11 @@ from jdfl.problems.partition import Partition, drawn, generator
 from jdfl.problems.stack import stack
 
 _BYTES = ("mnist", "fashion_mnist", "cifar10")  # read without a copy in floating point
-_SHAPES = {"mnist": (28, 28, 1), "fashion_mnist": (28, 28, 1), "digits": (8, 8, 1), "digits_odd": (8, 8, 1)}
-_SHAPES |= dict.fromkeys(("cifar10", "CIFAR-10 (JPEG q75)"), (32, 32, 3))
+_SHAPES = {
+    **dict.fromkeys(("mnist", "fashion_mnist"), (28, 28, 1)),
+    **dict.fromkeys(("digits", "digits_odd"), (8, 8, 1)),
+    **dict.fromkeys(("cifar10", "CIFAR-10 (JPEG q75)"), (32, 32, 3)),
+}
 _COLOURED = ("resnet18",)  # published with three input channels
 _CALIBRATION = 100
 
@@ -92,12 +95,11 @@ def neural_classification(
     network = network if shared is None else network.split(shared)
     train, clients = _few(train, examples, "examples", seed, clients)
     test = None if test is None else _few(test, test_examples, "test_examples", seed + 1, None)[0]
-    options = {"alpha": alpha, "shards_per_node": shards_per_node, "clients": clients, "seed": seed}
-    index = drawn(partition, train.labels, m, **options)
+    index = drawn(partition, train.labels, m, alpha=alpha, shards_per_node=shards_per_node, clients=clients, seed=seed)
     _check_memory(network, train, test, index)
 
     kinds = (train.images.dtype, np.dtype(np.int32))
-    (images, labels), weight = stack([_some(train, index[i]) for i in portion(m)], kinds)
+    (images, labels), weight = stack([_some(train, index[int(i)]) for i in portion(m)], kinds)
     mean, deviation = _channels(train.images) if (wants if standardise is None else standardise) else (None, None)
     problem = NeuralProblem(
         data=(jnp.asarray(images), jnp.asarray(labels)),
@@ -155,7 +157,7 @@ def _model(model: str | Model, shape: tuple[int, ...], classes: int, dtype: Comp
         if model in _COLOURED and shape[-1] == 1:
             shape = (*shape[:-1], 3)
         return architectures.build(model, shape=shape, classes=classes, dtype=dtype)
-    if not isinstance(model, Model):
+    if not checks.is_a(model, Model):
         raise ValueError(f"Expected a name or a model of jdfl.models, got model = {model!r}.")
     if dtype != "float32":
         raise ValueError(f"Expected dtype = {dtype!r} beside a model's name, got a model. Build the model with it.")

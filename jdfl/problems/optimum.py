@@ -167,20 +167,20 @@ class _Quadratic:
 
     def __init__(self, problem: LinearRegression) -> None:
         n = problem.n
-        self.H, self.g, self.c = np.zeros((n, n)), np.zeros(n), 0.0
+        self.hessian, self.g, self.c = np.zeros((n, n)), np.zeros(n), 0.0
         for X, y, c in _nodes(problem):
-            self.H += X.T @ (c[:, None] * X)
+            self.hessian += X.T @ (c[:, None] * X)
             self.g += X.T @ (c * y)
             self.c += 0.5 * float(c @ (y * y))
 
     def value(self, w: np.ndarray) -> float:
-        return 0.5 * float(w @ self.H @ w) - float(self.g @ w) + self.c
+        return 0.5 * float(w @ self.hessian @ w) - float(self.g @ w) + self.c
 
     def gradient(self, w: np.ndarray) -> np.ndarray:
-        return self.H @ w - self.g
+        return self.hessian @ w - self.g
 
     def minimise(self, free: np.ndarray, tolerance: float) -> Optimum:
-        scale, basis = np.linalg.eigh(self.H[np.ix_(free, free)])
+        scale, basis = np.linalg.eigh(self.hessian[np.ix_(free, free)])
         kept = scale > scale[-1] * len(free) * np.finfo(np.float64).eps
         basis = basis[:, kept]
         w = np.zeros(len(self.g))
@@ -195,24 +195,25 @@ class _Linked:
     def __init__(self, problem: LogisticRegression | SoftmaxRegression) -> None:
         if isinstance(problem, SparseLogisticRegression):
             X, y, c = zip(*_nodes(problem))
-            self.X: Any = vstack(X, format="csc")  # columns are taken
+            features: Any = vstack(X, format="csc")  # columns are taken
         else:  # the features are the largest thing there is: once in float64, and no more
             sizes = np.asarray(problem.sizes)
-            self.X, y, c = np.empty((sizes.sum(), problem.data[0].shape[-1])), [], []
-            for end, size, (rows, *rest) in zip(np.cumsum(sizes), sizes, _nodes(problem)):
-                self.X[end - size : end] = rows
-                y.append(rest[0])
-                c.append(rest[1])
-        self.y, self.c = np.concatenate(y), np.concatenate(c)
+            features = np.empty((sizes.sum(), problem.data[0].shape[-1]))
+            rest: list[tuple[np.ndarray, np.ndarray]] = []
+            for end, size, (rows, *others) in zip(np.cumsum(sizes), sizes, _nodes(problem)):
+                features[end - size : end] = rows
+                rest.append((others[0], others[1]))
+            y, c = zip(*rest)
+        self.X, self.y, self.c = features, np.concatenate(y), np.concatenate(c)
         self.problem, self.penalty = problem, _penalty(problem)
         self.scores = problem.classes if isinstance(problem, SoftmaxRegression) else 1  # per example
 
-    def value(self, w: np.ndarray, X: Any = None) -> float:
-        X = self.X if X is None else X
+    def value(self, w: np.ndarray, features: Any = None) -> float:
+        X = self.X if features is None else features
         return float(self.c @ _losses(self.problem, w, X, self.y)) + _ridge(self.problem, w)
 
-    def gradient(self, w: np.ndarray, X: Any = None) -> np.ndarray:
-        X = self.X if X is None else X
+    def gradient(self, w: np.ndarray, features: Any = None) -> np.ndarray:
+        X = self.X if features is None else features
         if isinstance(self.problem, SoftmaxRegression):
             slope = softmax(X @ w.reshape(-1, self.scores), axis=1)
             slope[np.arange(len(self.y)), self.y.astype(np.int64)] -= 1

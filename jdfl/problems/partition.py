@@ -52,7 +52,7 @@ def shards(labels: ArrayLike, m: int, *, shards_per_node: int = 2, seed: int = 0
     order = order[np.argsort(classes[order], kind="stable")]
     pieces = np.array_split(order, m * shards_per_node)
     dealt = rng.permutation(len(pieces)).reshape(m, shards_per_node)
-    return _sorted([np.concatenate([pieces[k] for k in row]) for row in dealt])
+    return _sorted([np.concatenate([pieces[int(k)] for k in row]) for row in dealt])
 
 
 def dirichlet(labels: ArrayLike, m: int, *, alpha: float, seed: int = 0, least: int = 1) -> list[np.ndarray]:

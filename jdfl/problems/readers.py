@@ -12,7 +12,7 @@ import lzma
 import os
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, cast
@@ -97,7 +97,7 @@ def read_libsvm(
         raise ValueError(f"Expected examples in {path}, got an empty file. {_AGAIN}")
     bad = np.flatnonzero(~np.isfinite(X.data))
     if bad.size:
-        row = int(np.searchsorted(X.indptr, bad[0], side="right")) - 1
+        row = int(X.indptr.searchsorted(bad[0], side="right")) - 1
         column = int(X.indices[bad[0]]) + 1
         raise ValueError(f"Expected finite numbers in {path}, got {X.data[bad[0]]} in row {row + 1}, column {column}.")
     if not np.isfinite(y).all():
@@ -116,7 +116,8 @@ def read_qsar(path: PathLike, *, verify: bool = True) -> tuple[np.ndarray, np.nd
     path = existing(path)
     if verify:
         verify_checksum(path)
-    bits, labels = [], []
+    bits: list[np.ndarray] = []
+    labels: list[bool] = []
     with opened(path) as stream:
         for number, line in enumerate(stream, start=1):
             if line.strip():
@@ -177,7 +178,7 @@ def existing(path: PathLike) -> Path:
 
 
 @contextmanager
-def opened(path: Path) -> Iterator[IO[bytes]]:
+def opened(path: Path) -> Generator[IO[bytes]]:
     """The decompressed content of `path` as a stream of bytes.
 
     ValueError for what is not what its name says, and where the content goes on beyond `most_unpacked(path)` bytes.

@@ -164,7 +164,7 @@ def _sorted(part: SparsePart, where: str, intercept: bool) -> tuple[Any, np.ndar
 
 
 def _rows_and_labels(name: str, data: Any) -> tuple[SparseRows, Array]:
-    if not (isinstance(data, tuple) and len(data) == 2 and isinstance(data[0], SparseRows)):
+    if not (checks.is_a(data, tuple) and len(data) == 2 and isinstance(data[0], SparseRows)):
         raise ValueError(
             f"Expected {name} = (SparseRows, labels), got {type(data).__name__}. Use sparse_logistic_regression."
         )
@@ -212,7 +212,10 @@ def _gram_eigenvalues(rows: SparseRows, weight: Array, n: int) -> Array:
 
     def one(node: tuple[SparseRows, Array]) -> Array:
         A, c = node
-        gram = lambda x: A.transposed_times(c * A.times(x), n)  # noqa: E731
+
+        def gram(x: Array) -> Array:
+            return A.transposed_times(c * A.times(x), n)
+
         return ops.largest_eigenvalue(gram, start, EIGEN_STEPS) / jnp.sum(c)
 
     return lax.map(one, (rows, weight))

@@ -21,7 +21,7 @@ _BATCH, _NUMBERS = 4, 2**16  # nodes worked on at once: so many, or more where t
 def floating(dtype: DTypeLike) -> np.dtype:
     """`dtype` as a numpy type; ValueError unless it is a floating type that JAX is set up to keep."""
     asked = np.dtype(dtype)
-    if asked not in (np.float32, np.float64):
+    if asked not in (np.dtype(np.float32), np.dtype(np.float64)):
         raise ValueError(f"Expected dtype float32 or float64, got dtype = {asked.name!r}.")
     if asked == np.float64 and not jax.config.jax_enable_x64:  # pyright: ignore[reportAttributeAccessIssue]
         raise ValueError("Expected dtype = 'float32', got 'float64'. Set jax_enable_x64 to use 64 bits.")
