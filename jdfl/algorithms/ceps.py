@@ -30,6 +30,7 @@ Axes: m nodes, n parameters, d slots of the neighbour table, b rows of a block.
 
 import math
 import warnings
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, ClassVar, Literal
 
@@ -127,7 +128,7 @@ class CEPS:
                 f"Expected a rate above {1 / (degrees.max() + 1):.3g} with own = 'always', got rate = {self.rate!r}. A "
                 "node would only ever listen to itself, and nothing would be sent."
             )
-        if not isinstance(self.periods, tuple) or len(self.periods) != 2:
+        if not checks.is_a(self.periods, tuple) or len(self.periods) != 2:
             raise ValueError(f"Expected periods = (low, high), got periods = {self.periods!r}.")
         low, high = self.periods
         checks.whole(1, remedy="periods is (low, high).", low=low)
@@ -291,7 +292,7 @@ class CEPS:
 
     def _receive(
         self, w: Array | Nonzeros, past: Past | None, mine: Array, chosen: Array, round: Round
-    ) -> tuple[Any, Past | None]:
+    ) -> tuple[Callable[[Array], Array], Past | None]:
         """A function rows [b] -> sum of z_j over N_i^k [b, n]; every message is decoded once. And what is kept of them.
 
         Where messages are late, all nodes' are decoded in every round, since one may answer with that of an earlier.
@@ -300,7 +301,7 @@ class CEPS:
         keys = ops.node_keys(round.key, _CODE, round.node)
         coded_self = mine & self.own_coded
 
-        def sums(own: Any, senders: Array, messages: Any, added: Any) -> Any:
+        def sums(own: Any, senders: Array, messages: Any, added: Any) -> Callable[[Array], Array]:
             return lambda rows: (
                 jnp.where(mine[rows][:, None], own[rows], 0.0) + added(senders[rows], chosen[rows], messages)
             )

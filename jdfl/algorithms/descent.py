@@ -29,7 +29,7 @@ def check_rate(lr: Any, optimizer: Optimizer = None) -> None:
     if not callable(optimizer):
         raise ValueError(f"Expected an optimizer of optax, got optimizer = {optimizer!r}. {remedy}")
     made = optimizer(0.1)
-    if not isinstance(made, optax.GradientTransformation):
+    if not checks.is_a(made, optax.GradientTransformation):
         raise ValueError(f"Expected optimizer(0.1) to be an optax transformation, got {made!r}. {remedy}")
 
 

@@ -56,9 +56,9 @@ def check_network(network: Network, method: str) -> None:
 
 def lowest_eigenvalue(network: Network) -> float:
     """lambda_min(W) of a fixed network with symmetric doubly stochastic W (on the host)."""
-    W: Any = to_scipy(network)
-    W = W + sp.diags_array(1 - np.asarray(W.sum(axis=1)))  # without the float32 rounding of the diagonal
-    m = W.shape[0]
+    stored: Any = to_scipy(network)
+    W = stored + sp.diags_array(1 - np.asarray(stored.sum(axis=1)))  # without the float32 rounding of the diagonal
+    m = int(W.shape[0])
     if m <= _DENSE_UP_TO:
         return float(np.linalg.eigvalsh(W.toarray())[0])
     solve: Any = spla.eigsh  # annotated too narrowly: tol is a float

@@ -55,9 +55,7 @@ def exchange_every(period: int, codec: Codec, x: Array, round: Round) -> Array:
     """`exchange` of x [m, n] in the rounds 0, period, 2 period, ...; x as it is in those between."""
     if period == 1:
         return exchange(codec, x, round)
-    return ops.skipped_unless(
-        round.k % period == 0, lambda codec, x, round: exchange(codec, x, round), x, codec, x, round
-    )
+    return ops.skipped_unless(round.k % period == 0, exchange, x, codec, x, round)
 
 
 def exchange_late(codec: Codec, x: Array, round: Round, past: Past | None) -> tuple[Array, Past | None]:

@@ -4,6 +4,7 @@ Axes: m nodes, q examples per node, b examples of one gradient, n parameters.
 """
 
 from dataclasses import replace
+from functools import partial
 from typing import Any, Literal
 
 import jax
@@ -117,7 +118,7 @@ class Gradients:
             or jax.eval_shape(problem.slopes, jnp.zeros((problem.n,), problem.dtype), data) is None
         ):
             return replace(self, lengths=None)
-        return replace(self, lengths=problem.each(lambda data: problem.feature_lengths(data, self.norm), problem.data))
+        return replace(self, lengths=problem.each(partial(problem.feature_lengths, norm=self.norm), problem.data))
 
     def rows(self, some: Array, together: int | None = None) -> "Gradients":
         """Those of the nodes some [b] alone, `together` of which (None: b) are worked on at a time on all devices."""

@@ -18,6 +18,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from typing import cast
 
 import numpy as np
 from scipy.stats import beta, norm, rankdata
@@ -97,7 +98,7 @@ def fit(zero: np.ndarray, one: np.ndarray) -> np.ndarray:
     standard = (both - both.mean(axis=0)) * inverse
     gap = standard[len(zero) :].mean(axis=0) - standard[: len(zero)].mean(axis=0)
     covariance = standard.T @ standard / len(both)
-    return inverse * np.linalg.solve(covariance + _RIDGE * np.eye(len(gap)), gap)
+    return inverse * cast(np.ndarray, np.linalg.solve(covariance + _RIDGE * np.eye(len(gap)), gap))
 
 
 def separation(zero: np.ndarray, one: np.ndarray, confidence: float) -> tuple[float, float, float]:

@@ -67,7 +67,7 @@ class Canary:
 
 def given(problem: Problem, pair: Any) -> tuple[Any, Any]:
     """A person's own pair of examples, checked against the problem's data."""
-    if not isinstance(pair, tuple | list) or len(pair) != 2:
+    if not checks.is_a(pair, tuple | list) or len(pair) != 2:
         raise ValueError(
             f"Expected canary = 'aligned', 'random' or a pair of examples, got {pair!r}. An example has the structure "
             "of the data, without the axes of nodes and examples."
@@ -118,7 +118,11 @@ def planted(
     All else is as it was, `problem.curvature` too, so that constants computed from it are public. Raises ValueError for
     examples whose gradients are the same on the path [T, n].
     """
-    gradients = jax.jit(lambda example: limit(jax.vmap(jax.grad(problem.loss), (0, None))(points, example)))
+
+    @jax.jit
+    def gradients(example: Any) -> Array:
+        return limit(jax.vmap(jax.grad(problem.loss), (0, None))(points, example))
+
     first, second = (gradients(_typed(problem, example)) for example in pair)
     gap = np.asarray(first - second, np.float64)
     if not np.all(np.isfinite(gap)) or not np.any(gap):
@@ -137,8 +141,13 @@ def planted(
 
 def _effects(problem: Problem, candidates: Any, points: Array, limit: Limit) -> tuple[np.ndarray, np.ndarray]:
     """The mean length [K] of the candidates' gradients over the points, and their mean distances [K, K]."""
-    lengths, apart = [], []
-    gradients = jax.jit(lambda w: limit(problem.example_gradients(w, candidates)))
+    lengths: list[np.ndarray] = []
+    apart: list[np.ndarray] = []
+
+    @jax.jit
+    def gradients(w: Array) -> Array:
+        return limit(problem.example_gradients(w, candidates))
+
     for w in points:
         g = np.asarray(gradients(w), np.float64)
         products = g @ g.T

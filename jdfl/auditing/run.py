@@ -92,7 +92,8 @@ def audit(
     found = _canary(algorithm, *setting, int(steps), node, canary, guarantee, seed, public)
     batch = _lanes(algorithm, problem) if batch is None else int(batch)
     half = int(runs) // 2
-    seen, counts = [], []
+    seen: list[np.ndarray] = []
+    counts: list[int] = []
     for world, purpose in ((found.zero, _ZERO), (found.one, _ONE)):
         keys = jax.random.split(jax.random.fold_in(seed, purpose), half)
         features, releases = observe(

@@ -10,6 +10,7 @@
 Axes: b messages side by side, n entries, d measurements, t places of a support.
 """
 
+from dataclasses import replace
 from typing import Literal, Protocol
 
 import jax
@@ -141,7 +142,7 @@ class Hadamard:
     def take(self, lane: Array) -> "Hadamard":
         """The matrices of some of the messages."""
         own = {name: getattr(self, name)[lane] for name in ("first", "second", "spectrum")}
-        return self.replace(**own)  # pyright: ignore[reportAttributeAccessIssue]
+        return replace(self, **own)
 
 
 def double_hadamard(signs: Array, row: Array, n: int) -> Hadamard:

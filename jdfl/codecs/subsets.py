@@ -90,7 +90,8 @@ def rank(places: list[int], n: int) -> int:
 
 def unrank(number: int, n: int, s: int) -> list[int]:
     """The subset behind `rank`."""
-    found, k = [], s
+    found: list[int] = []
+    k = s
     value = comb(n - 1, k)
     for place in range(n - 1, -1, -1):
         if k and value <= number:

@@ -140,7 +140,8 @@ class Ledger:
         if self.sampling is None:
             return [int(np.argmax(self.releases))]
         order = np.lexsort((self.records, -self.releases))  # most releases first, fewest records first among equals
-        kept, fewest = [], np.inf
+        kept: list[int] = []
+        fewest = np.inf
         for node in order.tolist():
             if self.records[node] < fewest:
                 kept.append(node)

@@ -224,8 +224,8 @@ def _range(least: float, most: float) -> str:
 
 
 def _plain(told: Any) -> Any:
-    if isinstance(told, Mapping):
+    if checks.is_a(told, Mapping):
         return {name: _plain(value) for name, value in told.items()}
-    if isinstance(told, list | tuple):
+    if checks.is_a(told, list | tuple):
         return [_plain(value) for value in told]
     return None if isinstance(told, float) and not math.isfinite(told) else told
