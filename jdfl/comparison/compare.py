@@ -16,6 +16,7 @@ from jdfl.comparison.tuning import Announce, Bench, Tuned, tune_all
 from jdfl.metrics import Metric, default_metrics, resolve
 from jdfl.network.graph import Network
 from jdfl.problems import Problem
+from jdfl.result import Result
 from jdfl.stopping import StopRule
 
 _TUNING = Tuning()
@@ -58,7 +59,7 @@ def compare(
         if metric.__name__ in (*LABELS, *AXES):
             raise ValueError(f"Expected another name than {metric.__name__!r}, a column of the curves. Rename it.")
     planned = plans(entries, problem, network, keys, steps, every, stop, tune)
-    announce = progress or (lambda label, what: None)
+    announce: Announce = progress or (lambda label, what: None)
 
     tuned, points, criterion = dict.fromkeys(planned, Tuned({}, {}, 0, {})), pd.DataFrame(), ""
     if tune is not None:
@@ -67,7 +68,9 @@ def compare(
         criterion = _criterion(judge.__name__, tune, budget)
     _warn(tuned)
 
-    results, frames, algorithms = {}, [], {}
+    results: dict[str, list[Result]] = {}
+    algorithms: dict[str, Algorithm] = {}
+    frames: list[pd.DataFrame] = []
     for label, plan in planned.items():
         algorithms[label], results[label] = plan.at(tuned[label].values), []
         if tuned[label].failure:

@@ -35,7 +35,7 @@ def long_form(label: str, results: Sequence[Result]) -> pd.DataFrame:
     compilation not) spread evenly over the rounds of its runs: the simulation's time, not that of a real network.
     """
     per_round = sum(one.seconds for one in results) / max(1, sum(one.rounds for one in results))
-    frames = []
+    frames: list[pd.DataFrame] = []
     for result in results:
         frame = result.history.copy()
         frame["communications"] = frame["communications"] / len(result.communication_rounds)
@@ -113,7 +113,7 @@ def bands(curves: pd.DataFrame, x: str, y: str) -> pd.DataFrame:
     Columns: label, round, mean of `x`, and mean, sd, low, high of `y`. In a round without a record of a seed its last
     one before counts.
     """
-    frames = []
+    frames: list[pd.DataFrame] = []
     for label, runs in curves[curves["ending"] != "diverged"].groupby("label", sort=False):
         records = runs.set_index(["round", "seed"])
         spent = records.index.to_frame()["round"] if x == "round" else records[x]

@@ -57,7 +57,7 @@ class Tuning:
     by: By = "round"
     budget: float | None = None
     steps: int | None = None  # rounds of a tuning run; None: as many as a reported one
-    grids: Values = field(default_factory=dict)
+    grids: Values = field(default_factory=dict[str, Sequence[float]])
     extend: int = 2
 
 
@@ -105,7 +105,7 @@ def plans(
     tune: Tuning | None,
 ) -> dict[str, Plan]:
     """The entries with everything filled in, after all checks that need no run."""
-    if not isinstance(entries, Mapping) or not entries:
+    if not checks.is_a(entries, Mapping) or not entries:
         raise ValueError(f"Expected a mapping of labels to algorithms, got entries = {entries!r}. Name at least one.")
     check_seeds(keys=keys)
     if tune is not None:
@@ -113,7 +113,7 @@ def plans(
     found: dict[str, Plan] = {}
     for label, given in entries.items():
         entry = given if isinstance(given, Entry) else Entry(given)
-        if not isinstance(label, str) or not label:
+        if not checks.is_a(label, str) or not label:
             raise ValueError(f"Expected text as the label of an entry, got {label!r}. Give every algorithm a name.")
         if isinstance(entry.algorithm, type) or not all(hasattr(entry.algorithm, n) for n in ("step", "init", "check")):
             raise ValueError(
@@ -152,7 +152,7 @@ def _check_plan(plan: Plan, problem: Problem, every: int, stop: StopRule | None)
 def check_seeds(**named: Any) -> None:
     """Every named value is a list of different seeds; raises ValueError."""
     for name, seeds in named.items():
-        if not isinstance(seeds, Sequence | np.ndarray) or isinstance(seeds, str) or not len(seeds):
+        if not checks.is_a(seeds, Sequence | np.ndarray) or checks.is_a(seeds, str) or not len(seeds):
             raise ValueError(f"Expected a list of seeds, got {name} = {seeds!r}. For five seeds write range(5).")
         for seed in seeds:
             checks.whole(0, 2**32 - 1, f"It is one of the seeds {name}.", seed=seed)
@@ -161,7 +161,7 @@ def check_seeds(**named: Any) -> None:
 
 
 def _check_tuning(tune: Tuning, keys: Sequence[int], stop: StopRule | None) -> None:
-    if not isinstance(tune, Tuning):
+    if not checks.is_a(tune, Tuning):
         raise ValueError(f"Expected a Tuning or None, got tune = {tune!r}. For example jdfl.Tuning(by='bytes').")
     check_seeds(**{"tune.keys": tune.keys})
     shared = sorted(set(keys) & set(tune.keys))
@@ -182,10 +182,11 @@ def _check_tuning(tune: Tuning, keys: Sequence[int], stop: StopRule | None) -> N
 
 def _grid(label: str, entry: Entry, problem: Problem, tune: Tuning) -> dict[str, tuple[float, ...]]:
     """Sorted values by field."""
-    if entry.tune is not None and not isinstance(entry.tune, Mapping):
+    if entry.tune is not None and not checks.is_a(entry.tune, Mapping):
         raise ValueError(f"Expected values by field in the grid of {label!r}, got tune = {entry.tune!r}.")
-    fields = getattr(type(entry.algorithm), "tuned", ()) if entry.tune is None else tuple(entry.tune)
-    grid = {}
+    own: tuple[str, ...] = getattr(entry.algorithm.__class__, "tuned", ())
+    fields = own if entry.tune is None else tuple(entry.tune)
+    grid: dict[str, tuple[float, ...]] = {}
     for path in fields:
         if path == "lr" and hasattr(getattr(entry.algorithm, "optimizer", None), "update"):
             continue  # a transformation with a rate of its own
@@ -209,7 +210,7 @@ def _present(label: str, algorithm: Any, path: str) -> Any:
             )
         static = not known[name].metadata.get("pytree_node", True)
         target = getattr(target, name)
-    number = target is None or (isinstance(target, (int, float, np.number)) and not isinstance(target, bool))
+    number = target is None or (checks.is_a(target, int | float | np.number) and not isinstance(target, bool))
     if static or not number:
         raise ValueError(
             f"Expected a field with a number to tune for {label!r}, got {path!r} = {target!r}. Sizes and flags change "
@@ -219,7 +220,7 @@ def _present(label: str, algorithm: Any, path: str) -> Any:
 
 
 def _values(label: str, path: str, values: Any) -> tuple[float, ...]:
-    if isinstance(values, str) or not isinstance(values, Iterable) or np.ndim(found := list(values)) != 1 or not found:
+    if isinstance(values, str) or not checks.is_a(values, Iterable) or np.ndim(found := list(values)) != 1 or not found:
         raise ValueError(f"Expected a list of numbers for {path!r} in the grid of {label!r}, got {values!r}.")
     checks.finite(f"They are the grid of {label!r}.", **{path: np.asarray(found, float)})
     return tuple(sorted({float(value) for value in found}))

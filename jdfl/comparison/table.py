@@ -57,7 +57,7 @@ def column(
     fit = np.isfinite(means) & (found["seeds"].to_numpy() == seeds)
     best = np.min(np.where(fit, sign * means, np.inf)) if len(found) else np.inf
     near = np.nanmax(np.where(fit & (sign * means == best), np.nan_to_num(deviations), 0.0)) if fit.any() else 0.0
-    cells = []
+    cells: list[Cell] = []
     for mean, sd, good, have in zip(means, deviations, fit, found["seeds"]):
         if not np.isfinite(mean):
             cells.append(Cell(whole if have == 0 else _NONE))

@@ -1,6 +1,6 @@
 """The sections of a page about runs."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
@@ -99,7 +99,7 @@ def _tiles(entry: Entry) -> Tiles:
 def _compared(entries: Sequence[Entry]) -> Table:
     names = _metrics([str(name) for name in entries[0].runs[0].history.columns])
     shared = [name for name in names if all(name in run.history for entry in entries for run in entry.runs)]
-    rows = []
+    rows: list[list[Any]] = []
     for entry in entries:
         last = [run.history.iloc[-1] for run in entry.runs]
         row = [entry.label, len(entry.runs), _spread([one["round"] for one in last])]
@@ -116,9 +116,8 @@ def _metrics(columns: Sequence[str]) -> list[str]:
     return sorted(found, key=lambda name: own.index(name) if name in own else len(own))
 
 
-def _spread(values: Sequence[float], write: Any = None) -> str:
+def _spread(values: Sequence[float], write: Callable[[float], str] = lambda value: f"{value:.5g}") -> str:
     """Mean and, over several runs, standard deviation; what is not finite is told."""
-    write = write or (lambda value: f"{value:.5g}")
     good = [float(value) for value in values if np.isfinite(value)]
     if not good:
         return "not finite"
@@ -147,7 +146,7 @@ def _epsilon(entry: Entry) -> tuple[str, str]:
 
 
 def _curves(entries: Sequence[Entry]) -> list[Part]:
-    frames = []
+    frames: list[pd.DataFrame] = []
     for entry in entries:
         for run in entry.runs:
             frame = run.history.copy()
@@ -178,7 +177,7 @@ def _epsilon_by_round(run: OneRun) -> np.ndarray:
     known = run.tables.get("epsilon")
     if known is None:
         return np.full(len(rounds), np.nan)
-    told = run.summary.get("privacy", {}).get("report") or {}
+    told: dict[str, Any] = run.summary.get("privacy", {}).get("report") or {}
     at, values = known["round"].to_numpy(), known["epsilon"].to_numpy()
     if told.get("epsilon") is not None:
         at, values = np.append(at, np.inf), np.append(values, told["epsilon"])
@@ -241,7 +240,7 @@ def _split(table: pd.DataFrame) -> Part:
 def _costs(entries: Sequence[Entry]) -> Table:
     headers = ["setting", "messages", "bits a message", "bytes, all nodes", "gradients", "examples' gradients",
                "communication rounds of a node", "seconds", "compilation"]  # fmt: skip
-    rows = []
+    rows: list[list[Any]] = []
     for entry in entries:
         for run in entry.runs:
             told = run.summary
@@ -273,7 +272,7 @@ def _settings(entries: Sequence[Entry]) -> Iterator[Part]:
         run = entry.runs[0]
         named = f" of {entry.label}" if len(entries) > 1 else ""
         yield Fold(f"Settings{named}, as config.yaml", [Code(run.config_yaml)])
-    rows = []
+    rows: list[list[Any]] = []
     for entry in entries:
         for run in entry.runs:
             versions = run.provenance.get("versions", {})

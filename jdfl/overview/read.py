@@ -68,7 +68,7 @@ def differing(settings: Sequence[Mapping[str, Any]]) -> list[str]:
 def _labels(settings: Sequence[Mapping[str, Any]]) -> list[str]:
     """A name each: the algorithm, and what differs among those with the same one."""
     kinds = [str(one["algorithm.kind"]) for one in settings]
-    labels = []
+    labels: list[str] = []
     for kind, one in zip(kinds, settings):
         alike = [other for name, other in zip(kinds, settings) if name == kind]
         shared = [path for path in differing(alike) if all(path in other for other in alike)]
@@ -106,7 +106,8 @@ def _run(folder: Path) -> OneRun:
                 f"Expected records in {str(folder)!r}, found none yet. If the run was cut off: jdfl resume {folder}"
             )
         text = _read(folder / "config.yaml", str)
-        rest = (history, {}, _read(folder / "environment.json", lambda text: dict(json.loads(text))), {})
+        environment = _read(folder / "environment.json", lambda text: dict(json.loads(text)))
+        rest = (history, dict[str, Any](), environment, dict[str, Any]())
     return OneRun(folder, from_yaml(text), text, *rest, tables)
 
 

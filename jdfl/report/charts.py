@@ -21,14 +21,14 @@ def curves(views: Mapping[tuple[str, str], pd.DataFrame], axes: Mapping[str, str
     is, in words. Of long lines evenly many points are kept, the last always.
     """
     labels: dict[str, None] = {}
-    data = {}
+    data: dict[str, list[dict[str, Any]]] = {}
     for (x, y), frame in views.items():
-        lines = []
+        lines: list[dict[str, Any]] = []
         for label, one in frame.groupby("label", sort=False):
             labels[str(label)] = None
             one = one[np.isfinite(one["x"]) & np.isfinite(one["mean"])]
             one = one.iloc[np.unique(np.linspace(0, len(one) - 1, min(_POINTS, len(one))).round().astype(int))]
-            line = {"label": str(label), "x": numbers(one["x"], 7), "mean": numbers(one["mean"])}
+            line: dict[str, Any] = {"label": str(label), "x": numbers(one["x"], 7), "mean": numbers(one["mean"])}
             if np.any(one["high"] > one["low"]):
                 line |= {"low": numbers(one["low"]), "high": numbers(one["high"])}
             lines.append(line)
@@ -45,7 +45,7 @@ def network(nodes: pd.DataFrame, links: pd.DataFrame, alt: str) -> Chart:
     heard whom from that round on, node -1 where nobody did. Of very many links evenly many are drawn.
     """
     rounds, ids = np.unique(nodes["round"]), np.unique(nodes["node"])
-    fields = {}
+    fields: dict[str, list[list[float | int | None]]] = {}
     for name in nodes.columns.drop(["round", "node"]):
         table = nodes.pivot_table(index="round", columns="node", values=name, dropna=False)
         fields[str(name)] = [numbers(row) for row in table.reindex(index=rounds, columns=ids).to_numpy(float)]
@@ -70,9 +70,9 @@ def numbers(values: Any, digits: int = 5) -> list[float | int | None]:
 
 def _pairs(links: pd.DataFrame, rounds: np.ndarray, ids: np.ndarray) -> list[tuple[int, np.ndarray]]:
     """(moment, links as pairs of places in `ids`), each pair once whichever way it goes."""
-    found = []
+    found: list[tuple[int, np.ndarray]] = []
     for k, one in links.groupby("round"):
-        both = one.loc[one["node"] >= 0, ["node", "hears"]].to_numpy(int)
+        both: np.ndarray = one.loc[one["node"] >= 0, ["node", "hears"]].to_numpy(int)
         places = np.unique(np.sort(np.searchsorted(ids, both), axis=1), axis=0)
         found.append((int(np.searchsorted(rounds, float(str(k)))), _fewer(places, _TOGETHER)))
     most = max(1, _PAIRS // max(1, max((len(one) for _, one in found), default=1)))
@@ -85,8 +85,9 @@ def _fewer(rows: np.ndarray, most: int) -> np.ndarray:
 
 def _places(ids: np.ndarray, pairs: np.ndarray) -> tuple[list[Any], list[Any]]:
     """Where nodes are drawn: linked ones near one another."""
-    graph = nx.empty_graph(len(ids))
-    graph.add_edges_from(map(tuple, pairs.tolist()))
+    graph: nx.Graph[int] = nx.Graph()
+    graph.add_nodes_from(range(len(ids)))
+    graph.add_edges_from((u, v) for u, v in pairs.tolist())
     if graph.number_of_edges() and max(dict(graph.degree()).values()) <= 2:  # a ring or a path
         found = nx.circular_layout(graph)
     else:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import matplotlib
 import numpy as np
@@ -59,7 +60,8 @@ def save_figure(drawing: Figure, path: str | Path, provenance: str = "", also: S
 
     Returns the path. In PDF, letters are letters (TrueType), as journals want them.
     """
-    told, look = f"provenance {provenance}", {"ha": "right", "fontsize": 6, "color": "0.5"}
+    told = f"provenance {provenance}"
+    look: dict[str, Any] = {"ha": "right", "fontsize": 6, "color": "0.5"}
     if provenance and drawing.get_supxlabel():  # there is a line below already
         drawing.text(0.99, 0.002, told, va="bottom", **look)
     elif provenance:
@@ -87,7 +89,7 @@ def bands(
     drawing = Figure(figsize=(0.6 + 3.7 * columns, 0.9 + 3.0 * rows), layout="constrained")
     axes = list(drawing.subplots(rows, columns, squeeze=False, sharey=True).flat)
     for axis, (title, frame) in zip(axes, panels.items()):
-        ends = []
+        ends: list[float] = []
         for i, (label, name) in enumerate(legend.items()):
             one = frame.loc[frame["label"] == label]
             x, mean, low, high = (np.asarray(one[column], float) for column in ("x", "mean", "low", "high"))

@@ -185,7 +185,7 @@ def _table(table: Table) -> str:
 
 
 def _cell(cell: object) -> str:
-    number = isinstance(cell, (int, float, np.number)) and not isinstance(cell, bool)
+    number = checks.is_a(cell, int | float | np.number) and not isinstance(cell, bool)
     return f"<td{' class=number' if number else ''}>{html.escape(str(cell))}</td>"
 
 

@@ -39,7 +39,7 @@ def jobs(cluster: str, options: dict[str, Any]) -> Engine:
         except (NameError, TypeError) as error:
             raise ValueError(f"Expected options of submitit, got {options}: {error}.") from error
         started = executor.map_array(keep, [folder.resolve()] * len(todo), todo)
-        failed = []
+        failed: list[str] = []
         for job in started:
             with contextlib.suppress(Exception):  # told below, with the others
                 job.result()

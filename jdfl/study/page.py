@@ -38,7 +38,7 @@ def write_page(
     some = "" if len(rows) <= _POINTS else f"The best {_POINTS} of {len(rows)}."
     sections.append(Section("Points, the best first", [some, Table(heads, rows[:_POINTS])]))
     sections.append(Section("Settings", [Fold("As study.yaml", [Code(to_yaml(config))])]))
-    hashes = table["provenance"].dropna() if "provenance" in table else []
+    hashes = table["provenance"].dropna() if "provenance" in table else ()
     foot = f"Made by jdfl; provenance {provenance.total(map(str, hashes))}."
     return page(path, f"Study of {config.base.algorithm.kind} on {config.base.problem.kind}", sections, foot)
 
@@ -51,7 +51,7 @@ def _lines(table: pd.DataFrame, fields: Sequence[str], metrics: Sequence[str]) -
         return None
     named = [name for name in fields if name not in numeric]
     label = [", ".join(map(str, row)) or "all" for row in zip(*(done[name] for name in named))] if named else "all"
-    views = {}
+    views: dict[tuple[str, str], pd.DataFrame] = {}
     for y in metrics:
         for x in numeric:
             grouped = done.assign(label=label, x=done[x]).groupby(["label", "x"])[y]

@@ -112,7 +112,7 @@ def _check(point: Point, algorithm: Any, problem: Any, network: Any, stop: Any) 
 
 def _row(point: Point, result: Result) -> dict[str, Any]:
     totals, spend = result.totals, point.config.privacy
-    told = privacy_of(result, spend.delta, spend.accounting)["report"] or {}
+    told: dict[str, Any] = privacy_of(result, spend.delta, spend.accounting)["report"] or {}
     return {
         "point": point.index,
         **point.values,

@@ -114,10 +114,10 @@ def config_at(base: RunConfig, point: Mapping[str, Any]) -> RunConfig:
         target = plain
         *above, name = path.split(".")
         for i, step in enumerate(above):
-            target = target.get(step) if isinstance(target, dict) else None
-            if not isinstance(target, dict):
+            target = target.get(step)
+            if not checks.is_a(target, dict):
                 raise ValueError(f"Unknown setting {path}: {'.'.join(above[: i + 1])} has no settings of its own here.")
         here = target.get(name)
-        if not (isinstance(here, dict) and here.get("kind") == value):  # the same kind keeps its settings
-            target[name] = {"kind": value} if isinstance(here, dict) and isinstance(value, str) else value
+        if not (checks.is_a(here, dict) and here.get("kind") == value):  # the same kind keeps its settings
+            target[name] = {"kind": value} if checks.is_a(here, dict) and isinstance(value, str) else value
     return yaml_text.from_plain(RunConfig, plain)

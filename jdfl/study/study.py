@@ -114,7 +114,7 @@ def keep(folder: Path, group: Group) -> None:
 
 
 def one_after_another(
-    max_seconds: float | None = None, tell: Callable[[Group, int, int], None] = lambda *_: None
+    max_seconds: float | None = None, tell: Callable[[Group, int, int], None] = lambda group, done, count: None
 ) -> Engine:
     """An engine that runs groups here and begins none after `max_seconds`.
 
@@ -145,7 +145,7 @@ def best_first(table: pd.DataFrame, fields: Sequence[str], by: str) -> pd.DataFr
     runs_of: dict[int, list[dict[Any, Any]]] = {}
     for record in records:
         runs_of.setdefault(record["point"], []).append(record)
-    rows = []
+    rows: list[dict[str, Any]] = []
     for point, runs in runs_of.items():
         diverged = sum(run["ending"] == "diverged" for run in runs)
         row: dict[str, Any] = {"point": point, **{field: runs[0][field] for field in fields}}
@@ -176,7 +176,7 @@ def _writable(table: pd.DataFrame) -> pd.DataFrame:
     """The table with columns of one type each: where values are of several, their texts."""
     table = table.copy()
     for name in table.columns:
-        kinds = {type(value) for value in table[name] if not (value is None or value != value)}
+        kinds: set[type] = {type(value) for value in table[name] if not (value is None or value != value)}
         if len(kinds) > 1 and not kinds <= {int, float, np.int64, np.float64}:
             table[name] = [None if value is None or value != value else str(value) for value in table[name]]
         elif kinds <= {int, float, np.int64, np.float64} and table[name].dtype == object:
