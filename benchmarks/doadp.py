@@ -59,7 +59,7 @@ def rounds(algorithm: Any, problem: Any, network: Any, count: int) -> Any:
     held = [carry]
 
     def work() -> Any:
-        again = held[0].replace(rounds=jnp.int32(0))
+        again = replace(held[0], rounds=jnp.int32(0))
         held[0], _ = loop.advance(again, ready, jnp.int32(count), count, 1, ())
         return jax.tree.leaves(held[0].state)
 

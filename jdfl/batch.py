@@ -58,7 +58,7 @@ def sweep(
     `every`, `stop` and `metrics` are as for `run`, `keys` are the seeds. Raises ValueError for a field that is unknown
     or not a float, for lists of different lengths, and as `run` does.
     """
-    if not isinstance(keys, Iterable) or isinstance(keys, str | Mapping):
+    if not checks.is_a(keys, Iterable) or isinstance(keys, str | Mapping):
         raise ValueError(f"Expected a list of seeds, got keys = {keys!r}. For one seed give [{keys!r}].")
     points, keys = _points(algorithm, over), list(keys)
     labels = [{"seed": seed, **point} for point in points for seed in keys]
@@ -93,7 +93,7 @@ def sweep(
     spent = spent._replace(seconds=spent.seconds / len(settings))
     host = jax.device_get(rest)
     prepared = jax.eval_shape(lambda setting: loop.start(setting, ()), settings[0])[0]
-    results = []
+    results: list[Result] = []
     for i, (setting, label) in enumerate(zip(settings, labels)):
         carry, first, later = jax.tree.map(lambda leaf: leaf[i], host)  # noqa: B023
         tally = Tally(prepared.message_bits(problem))
@@ -116,7 +116,7 @@ def _alike(algorithm: Algorithm) -> bool:
 def _points(algorithm: Algorithm, over: Mapping[str, Sequence[float]]) -> list[dict[str, float]]:
     """The values of every run; one point without fields when nothing is swept."""
     for path, values in over.items():
-        if not isinstance(values, Sequence | np.ndarray | jax.Array):
+        if not checks.is_a(values, Sequence | np.ndarray | jax.Array):
             raise ValueError(f"Expected a list of values for {path!r} in over, got {values!r}.")
     lengths = {path: len(values) for path, values in over.items()}
     if len(set(lengths.values())) > 1:
@@ -139,7 +139,7 @@ def _points(algorithm: Algorithm, over: Mapping[str, Sequence[float]]) -> list[d
 
 def _plans(settings: Sequence[stepping.Setting]) -> dict[str, Any]:
     """What the algorithms planned for themselves, path by path, a row for every lane."""
-    found = {}
+    found: dict[str, jax.Array] = {}
     for path in getattr(settings[0].algorithm, "planned", ()):
         rows = [attrgetter(path)(setting.algorithm) for setting in settings]
         if rows[0] is not None:

@@ -6,7 +6,7 @@ network, whose state tells the shapes; there is no code in it. The ledger of rel
 
 import io
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -130,7 +130,8 @@ class Checkpoint:
             )
         _check_leaves(jax.tree.leaves(self.state), wanted, "the run that is resumed")
         copied = jax.tree.map(lambda leaf: jnp.array(leaf, copy=True), self.state)
-        return fresh.replace(  # pyright: ignore[reportAttributeAccessIssue]
+        return replace(
+            fresh,
             state=copied,
             rounds=jnp.int32(self.rounds),
             communications=jnp.array(self.communications, jnp.int32),

@@ -7,7 +7,7 @@ import contextlib
 import ctypes
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Generator
 from typing import Any
 
 import jax
@@ -182,7 +182,7 @@ def on_host(x: Array) -> Any:
 
 
 @contextlib.contextmanager
-def watched() -> Iterator[None]:
+def watched() -> Generator[None]:
     """Turns the failure of an exchange between processes into ProcessLostError."""
     try:
         yield

@@ -2,7 +2,7 @@
 
 import contextlib
 import warnings
-from collections.abc import Iterator
+from collections.abc import Generator
 from pathlib import Path
 
 from jdfl import checks, distributed, storage
@@ -75,7 +75,7 @@ class Keeper:
                 self._writer.close()
 
     @contextlib.contextmanager
-    def _warned(self, then: str) -> Iterator[None]:
+    def _warned(self, then: str) -> Generator[None]:
         try:
             yield
         except OSError as error:

@@ -6,6 +6,7 @@ no round is computed in vain. Metrics are evaluated where records are made.
 Axes: m nodes, n parameters.
 """
 
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -50,7 +51,7 @@ class Record:
 
 def _evaluate(carry: Carry, setting: Setting, metrics: tuple[metrics_module.Metric, ...]) -> dict[str, Array]:
     w = setting.algorithm.params(carry.state)
-    values = {}
+    values: dict[str, Array] = {}
     for metric in metrics:
         known = (w, setting.problem) if _enough(metric) else (nodes.everyone(w), _whole(setting.problem))
         values[metric.__name__] = jnp.asarray(metric(*known), w.dtype)
@@ -99,7 +100,7 @@ def _start(setting: Setting, metrics: tuple[metrics_module.Metric, ...]) -> tupl
     state, info = algorithm.init(setting.problem, begin)
     info = nodes.counted(info)
     state = lax.optimization_barrier(state)  # or XLA computes with its constant zeros at compile time
-    setting = setting.replace(algorithm=algorithm)  # pyright: ignore[reportAttributeAccessIssue]
+    setting = replace(setting, algorithm=algorithm)
     bad = guard.first_bad(algorithm, state, setting.largest)
     no, timing = jnp.bool_(False), begin.graph.timing
     dtype = setting.problem.dtype
@@ -146,7 +147,7 @@ def _advance(
         nothing = {name: jnp.zeros((), algorithm.params(carry.state).dtype) for name in names}
         values = ops.skipped_unless(
             carry.rounds > before,
-            lambda carry, setting: _evaluate(carry, setting, metrics),
+            partial(_evaluate, metrics=metrics),
             nothing,
             carry,
             setting,
@@ -185,7 +186,7 @@ def advance(
     layout: Layout | None = None,
 ) -> tuple[Carry, Record]:
     """`_advance` with the counters from zero: a chunk's counts fit int32, a run's need not."""
-    fresh = carry.replace(counts=jax.tree.map(jnp.zeros_like, carry.counts))  # pyright: ignore[reportAttributeAccessIssue]
+    fresh = replace(carry, counts=jax.tree.map(jnp.zeros_like, carry.counts))
 
     def rounds(carry: Carry, setting: Setting, end: Array) -> tuple[Carry, Record]:
         return _advance(carry, setting, end, every, records, metrics)
@@ -218,9 +219,9 @@ def lanes(
         algorithm = setting.algorithm
         for path, value in fields.items():
             algorithm = with_field(algorithm, path, value)
-        here, carry, first = _start(setting.replace(algorithm=algorithm, key=key), metrics)  # pyright: ignore[reportAttributeAccessIssue]
+        here, carry, first = _start(replace(setting, algorithm=algorithm, key=key), metrics)
         carry, rest = _advance(carry, here, end, every, records, metrics)
-        return here.algorithm.params(carry.state), carry.replace(state=None), first, rest  # pyright: ignore[reportAttributeAccessIssue]
+        return here.algorithm.params(carry.state), replace(carry, state=None), first, rest
 
     return lax.map(one, (keys, values), batch_size=None if batch == 1 else batch)
 

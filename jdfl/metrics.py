@@ -8,7 +8,7 @@ REGISTRY has them by name. A metric that needs what a problem lacks (a known tru
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
@@ -74,7 +74,7 @@ def class_accuracies(w: Array, problem: Problem) -> tuple[Array, Array]:
     The first is [k, classes] for the k different sets of parameters that there are: one, the average, or every node's
     where something stays with the nodes. A class without examples has accuracy 0.
     """
-    labels = problem.test[1].astype(jnp.int32)  # pyright: ignore[reportOptionalSubscript]
+    labels = cast(Any, problem.test)[1].astype(jnp.int32)
     classes = max(2, getattr(problem, "classes", 2))
     label_is = (labels[None, :] == jnp.arange(classes, dtype=jnp.int32)[:, None]).astype(w.dtype)
     size = jnp.sum(label_is, axis=1)

@@ -87,8 +87,12 @@ def own(x: Array, m: int) -> Array:
 def first(x: Array) -> Array:
     """The row of node 0 [...] of rows x [m, ...]."""
     here = share()
-    row = apart(lambda x: x[:1], x)
+    row = apart(_first_row, x)
     return row[0] if here is None else lax.all_gather(row, here.axis, tiled=True)[0]
+
+
+def _first_row(x: Array) -> Array:
+    return x[:1]
 
 
 def total(x: Array) -> Array:

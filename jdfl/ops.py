@@ -143,8 +143,11 @@ def skipped_unless(predicate: Array, function: Callable[..., Any], otherwise: An
     @run.def_vmap
     def _(size: int, batched: Any, predicate: Array, otherwise: Any, *operands: Any) -> Any:  # pyright: ignore
         axes = jax.tree.map(lambda mapped: 0 if mapped else None, tuple(batched))
-        each = jax.vmap(lambda *lane: _pick(lane[0], function(*lane[2:]), lane[1]), in_axes=axes, axis_size=size)
-        found = each(predicate, otherwise, *operands)
+
+        def lane(predicate: Array, otherwise: Any, *operands: Any) -> Any:
+            return _pick(predicate, function(*operands), otherwise)
+
+        found = jax.vmap(lane, in_axes=axes, axis_size=size)(predicate, otherwise, *operands)
         return found, jax.tree.map(lambda _: True, found)
 
     return run(predicate, otherwise, *operands)

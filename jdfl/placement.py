@@ -16,6 +16,7 @@ from jdfl import distributed, loop, nodes, sharding, stepping, struct
 from jdfl.network.graph import Graph, Network, Static
 from jdfl.network.halo import halo
 from jdfl.network.wrapping import in_run
+from jdfl.problems import Problem
 from jdfl.sharding import Layout, Rows
 
 
@@ -62,7 +63,7 @@ def placed(setting: stepping.Setting, mesh: Mesh) -> tuple[stepping.Setting, Lay
     flags: Any = replace(
         setting,
         algorithm=struct.per_node(setting.algorithm),
-        problem=nodes.with_rows(lambda problem, i: problem.nodes(i), distributed.shaped(setting.problem)),
+        problem=nodes.with_rows(_at, distributed.shaped(setting.problem)),
         network=jax.tree.map(lambda x: fixed and np.ndim(x) > 0, network),
         stop=jax.tree.map(lambda _: False, setting.stop),
         key=False,
@@ -76,6 +77,10 @@ def placed(setting: stepping.Setting, mesh: Mesh) -> tuple[stepping.Setting, Lay
     ready = Rows(jax.tree.structure(replace(setting, algorithm=shapes[0][0])), tuple(jax.tree.leaves(ready_flags)))
     wide = replace(sharding.widened(begin, setting, mesh, count), network=network)
     return sharding.spread(begin, wide, mesh), Layout(mesh, count, begin, ready, algorithm, carry)
+
+
+def _at(problem: Problem, i: Array) -> Problem:
+    return problem.nodes(i)
 
 
 def _started(setting: stepping.Setting, rows: Rows, size: int) -> tuple[Any, Any]:

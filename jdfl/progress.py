@@ -52,7 +52,7 @@ class Progress:
 
     def __call__(self, snapshot: Snapshot) -> None:
         """Take in what a chunk of rounds brought."""
-        notes = []
+        notes: list[str] = []
         speed = self._bar.tasks[0].speed
         if speed:
             notes.append(f"{speed:.0f} rounds/s")

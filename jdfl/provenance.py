@@ -14,12 +14,13 @@ from dataclasses import dataclass, fields, is_dataclass
 from importlib.metadata import version
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jdfl import checks
 from jdfl.distributed import Portion
 
 LIBRARIES = ("jax", "jaxlib", "numpy", "optax")
@@ -106,22 +107,22 @@ def _lines(path: str, value: Any) -> Iterator[tuple[str, str]]:
     """A value's parts by dotted path; arrays by type, shape and checksum."""
     if isinstance(value, Portion):
         return  # data of this process's nodes, of which another number of processes would have others
-    if is_dataclass(value) and not isinstance(value, type):
+    if is_dataclass(value) and not checks.is_a(value, type):
         yield path, type(value).__name__
         for one in fields(value):
             if one.name in DERIVED:
                 continue
             yield from _lines(f"{path}.{one.name}", getattr(value, one.name))
-    elif isinstance(value, Mapping):
-        for name, one in value.items():
+    elif checks.is_a(value, Mapping):
+        for name, one in cast(Mapping[str, Any], value).items():
             yield from _lines(f"{path}.{name}", one)
-    elif isinstance(value, list | tuple):
+    elif checks.is_a(value, list | tuple):
         yield path, type(value).__name__
-        for i, one in enumerate(value):
+        for i, one in enumerate(cast(list[Any], value)):
             yield from _lines(f"{path}.{i}", one)
     elif isinstance(value, np.ndarray | jax.Array):
         yield path, _array(value)
-    elif isinstance(value, np.generic | bool | int | float | str | None):
+    elif checks.is_a(value, np.generic | bool | int | float | str | None):
         yield path, str(value)
     else:
         yield path, getattr(value, "__qualname__", type(value).__qualname__)

@@ -20,7 +20,7 @@ import os
 import platform
 import shutil
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -269,7 +269,7 @@ def write_json(path: Path, data: Any) -> None:
 
 
 @contextmanager
-def placed(path: Path) -> Iterator[Path]:
+def placed(path: Path) -> Generator[Path]:
     """Where to write a file that is then moved to `path`, once it is on the disk."""
     partial = path.with_name(f".{uuid4().hex[:12]}.{path.name}")
     try:

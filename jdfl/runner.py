@@ -195,7 +195,7 @@ def run(
         whole = setting
         setting, layout = (setting, None) if spread is None else placed(setting, spread)
         algorithm, carry, first = loop.start(setting, chosen, layout)
-        setting = setting.replace(algorithm=algorithm)  # pyright: ignore[reportAttributeAccessIssue]
+        setting = replace(setting, algorithm=algorithm)
         tally = Tally(algorithm.message_bits(problem))
         if before is None:
             tally.add(*as_chunk(first))

@@ -10,7 +10,7 @@ alone from then on: the run does not depend on it. The run's folder has everythi
 
 import math
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
@@ -131,7 +131,7 @@ class Tracking:
 
 
 @contextmanager
-def open(names: Sequence[str], folder: Path, config: Mapping[str, Any]) -> Iterator[Tracking]:
+def open(names: Sequence[str], folder: Path, config: Mapping[str, Any]) -> Generator[Tracking]:
     """The trackers of these names for the run in a folder; they are closed at the end, whatever happens.
 
     Raises ValueError for an unknown name, and OSError, before the run, for one that cannot be had.

@@ -111,7 +111,8 @@ class Watch:
         noisy = result.guarantee.event is not None
         if self._failed or not noisy or not (result.guarantee.claimed or accounting == "paper"):
             return
-        rows, told = [], {}
+        rows: list[dict[str, Any]] = []
+        told: dict[bytes, float] = {}
         for k, released in self._released.items():
             most = int(released.max())
             known = released.tobytes()
@@ -180,7 +181,8 @@ def _until(lines: Sequence[str], rounds: int) -> list[str]:
 def links_of(graph: Graph, shown: Any) -> np.ndarray:
     """Pairs (node, the node that it hears) [links, 2] among those shown; all pairs in a round that synchronises all."""
     if graph.synchronised is not None and bool(graph.synchronised):
-        pairs = np.stack(np.meshgrid(shown, shown, indexing="ij"), axis=-1).reshape(-1, 2)
+        ids = np.asarray(shown)
+        pairs = np.stack(np.meshgrid(ids, ids, indexing="ij"), axis=-1).reshape(-1, 2)
         return pairs[pairs[:, 0] != pairs[:, 1]]
     senders, mask = np.asarray(graph.senders[shown]), np.asarray(graph.mask[shown])
     pairs = np.stack([np.broadcast_to(np.asarray(shown)[:, None], senders.shape), senders], axis=-1)[mask]
