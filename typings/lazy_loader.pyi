@@ -1,0 +1,3 @@
+from typing import Any
+
+def attach_stub(package_name: str, filename: str) -> tuple[Any, Any, Any]: ...

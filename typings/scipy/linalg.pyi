@@ -1,0 +1,9 @@
+from typing import Any
+
+import numpy as np
+
+LinAlgError = np.linalg.LinAlgError
+
+def cholesky(a: np.ndarray, *, lower: bool = False) -> np.ndarray: ...
+def cho_solve(c_and_lower: tuple[np.ndarray, bool], b: np.ndarray) -> np.ndarray: ...
+def eigvalsh(a: np.ndarray, **options: Any) -> np.ndarray: ...
