@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import matplotlib
 import numpy as np
@@ -67,7 +67,8 @@ def save_figure(drawing: Figure, path: str | Path, provenance: str = "", also: S
     elif provenance:
         drawing.supxlabel(told, x=0.99, **look)
     path = Path(path)
-    with matplotlib.rc_context({"pdf.fonttype": 42}):
+    context: Any = cast(Any, matplotlib).rc_context  # of which matplotlib says half
+    with context({"pdf.fonttype": 42}):
         for one in (path, *(path.with_suffix(suffix) for suffix in also)):
             drawing.savefig(one, dpi=150)
     return path
