@@ -1,16 +1,20 @@
 """Strict settings for every test: no silent rank or dtype promotion, and warnings are errors (pyproject).
 
-Most of the suite's time is LLVM's: modules compile with few of its optimizations (XLA's own remain), but for those
-about bits, speed or memory (`pytestmark = pytest.mark.optimized`), and all of them where `--optimized` is given.
+Most of the suite's time is the compiler's: modules compile with few of LLVM's optimizations and without XLA's fusion
+emitters (its other passes remain), but for those about bits, speed or memory (`pytestmark = pytest.mark.optimized`),
+and all of them where `--optimized` is given.
 """
 
+import functools
 import os
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import hypothesis
 import jax
 import pytest
+from jax._src import compiler
 from packaging.version import Version
 
 from jdfl import programs
@@ -38,12 +42,32 @@ def pytest_configure(config: pytest.Config) -> None:
         jax.config.update("jax_persistent_cache_min_compile_time_secs", seconds)
 
 
+_PLAIN = {"xla_cpu_use_fusion_emitters": False}  # they take twice the time to compile
+_options = compiler.get_compile_options
+
+
+def _plain_options(*args: Any, env_options_overrides: dict[str, Any] | None = None, **named: Any) -> Any:
+    """The options of every compilation, with _PLAIN; jax has no public way to give some to all."""
+    return _options(*args, env_options_overrides={**(env_options_overrides or {}), **_PLAIN}, **named)
+
+
+@functools.cache
+def _plain_is_known() -> bool:
+    """Other versions of XLA may not have this option."""
+    try:
+        jax.jit(lambda: 0, compiler_options=_PLAIN)()
+    except jax.errors.JaxRuntimeError:
+        return False
+    return True
+
+
 @pytest.fixture(autouse=True, scope="module")
 def _optimize(request: pytest.FixtureRequest) -> None:
     as_users = request.config.getoption("--optimized") or request.node.get_closest_marker("optimized") is not None
     if jax.config.read("jax_disable_most_optimizations") == as_users:
         jax.clear_caches()  # or a module would mix both kinds
         jax.config.update("jax_disable_most_optimizations", not as_users)
+        compiler.get_compile_options = _plain_options if not as_users and _plain_is_known() else _options
 
 
 @pytest.hookimpl(tryfirst=True)  # before slow tests are left out
