@@ -42,23 +42,30 @@ def pytest_configure(config: pytest.Config) -> None:
         jax.config.update("jax_persistent_cache_min_compile_time_secs", seconds)
 
 
-_PLAIN = {"xla_cpu_use_fusion_emitters": False}  # they take twice the time to compile
+_FAST = {  # to compile: with both it takes a third of the time
+    "xla_cpu_use_fusion_emitters": False,
+    "xla_cpu_parallel_codegen_split_count": 1,  # not several parts of a program at a time
+}
 _options = compiler.get_compile_options
 
 
-def _plain_options(*args: Any, env_options_overrides: dict[str, Any] | None = None, **named: Any) -> Any:
-    """The options of every compilation, with _PLAIN; jax has no public way to give some to all."""
-    return _options(*args, env_options_overrides={**(env_options_overrides or {}), **_PLAIN}, **named)
-
-
 @functools.cache
-def _plain_is_known() -> bool:
-    """Other versions of XLA may not have this option."""
-    try:
-        jax.jit(lambda: 0, compiler_options=_PLAIN)()
-    except jax.errors.JaxRuntimeError:
-        return False
-    return True
+def _fast() -> dict[str, Any]:
+    """Those of _FAST that this version of XLA has."""
+
+    def known(option: dict[str, Any]) -> bool:
+        try:
+            jax.jit(lambda: 0, compiler_options=option)()
+        except jax.errors.JaxRuntimeError:
+            return False
+        return True
+
+    return {name: value for name, value in _FAST.items() if known({name: value})}
+
+
+def _fast_options(*args: Any, env_options_overrides: dict[str, Any] | None = None, **named: Any) -> Any:
+    """The options of every compilation, with _FAST; jax has no public way to give some to all."""
+    return _options(*args, env_options_overrides={**(env_options_overrides or {}), **_fast()}, **named)
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -67,7 +74,8 @@ def _optimize(request: pytest.FixtureRequest) -> None:
     if jax.config.read("jax_disable_most_optimizations") == as_users:
         jax.clear_caches()  # or a module would mix both kinds
         jax.config.update("jax_disable_most_optimizations", not as_users)
-        compiler.get_compile_options = _plain_options if not as_users and _plain_is_known() else _options
+        _fast()  # is not found out while something compiles
+        compiler.get_compile_options = _options if as_users else _fast_options
 
 
 @pytest.hookimpl(tryfirst=True)  # before slow tests are left out

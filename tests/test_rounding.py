@@ -37,6 +37,7 @@ def test_what_is_no_number_stays():
     np.testing.assert_array_equal(row_sum(jnp.asarray([[0.0, np.inf, 1.0], [1.0, -np.inf, 0.0]])), [np.inf, -np.inf])
 
 
+@pytest.mark.thinned(2, 1)
 @pytest.mark.parametrize("n", [0, 1, 2, 7, 32, 33, 200, 1000])
 def test_a_row_has_one_sum_however_many_rows_there_are(n):
     x = np.random.default_rng(2).standard_normal((40, n)).astype(np.float32)
@@ -63,6 +64,7 @@ def test_what_a_node_computes_does_not_depend_on_who_is_beside_it(function):
             np.testing.assert_array_equal(part, whole[some])
 
 
+@pytest.mark.thinned(3, 1)
 @pytest.mark.parametrize("kind", ["linear", "logistic", "softmax"])
 def test_what_a_node_computes_from_one_example_does_not_depend_on_who_is_beside_it(kind):
     """One row is no matrix; its product with a vector is a sum."""
