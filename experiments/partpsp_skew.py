@@ -34,7 +34,7 @@ SPLITS: Mapping[str, dict[str, Any]] = {
     "Dirichlet .01": {"partition": "dirichlet", "alpha": 0.01},
     "one label": {"partition": "clients"},  # the labels
 }
-QUICK = ("iid", "Dirichlet .1", "one label")
+QUICK = ("iid", "one label")
 PRIVATE = "PartPSP-1, b = 3"
 METHODS = ("PartPSP-1", "PartPSP-2", "SGP", PRIVATE, "LocalOnly", "frozen, 1 shared")
 STUDY = dict.fromkeys(METHODS, 10.5) | {"SGP": 91.8, "frozen, 1 shared": None}
