@@ -250,6 +250,7 @@ def draw(rows: Sequence[Row], columns: Sequence[str], sizes: Sequence[int], chos
                     axis.plot(m, mean, "o", color=colour, markerfacecolor=colour if share == 1 else "white")
             axis.set(xscale="log", yscale="log", title=name if quantity == QUANTITIES[0] else "")
             axis.set_xticks(sizes, [str(m) for m in sizes])
+            axis.set_xlim(sizes[0] / 1.3, sizes[-1] * 1.3)  # also where there is one size
             axis.minorticks_off()
             axis.grid(alpha=0.3)
         line[0].set_ylabel(quantity)

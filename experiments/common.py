@@ -93,7 +93,9 @@ def save(rows: Sequence[Row], out: Path, name: str) -> Path:
 def origin() -> provenance.Provenance:
     """Of these scripts and of all runs since the command line was read."""
     scripts = {file.stem: file.read_text(encoding="utf-8") for file in sorted(Path(__file__).parent.glob("*.py"))}
-    return provenance.provenance((), scripts=provenance.total(scripts.values()), runs=provenance.total(_runs))
+    made = provenance.provenance((), scripts=provenance.total(scripts.values()), runs=provenance.total(_runs))
+    _runs.discard(made.hash)  # which is no run
+    return made
 
 
 def save_figure(fig: Figure, path: str | Path) -> None:

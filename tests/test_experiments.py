@@ -23,6 +23,7 @@ from experiments import (
     fair_tables,
     gpsp_quality,
 )
+from jdfl import provenance
 from tests.toy import Gossip
 
 EXPERIMENT_ROW = {"case", "column", "paper", "mean", "sd", "seeds"}
@@ -42,6 +43,22 @@ def test_rows_hold_mean_and_deviation(tmp_path):
         "seeds": 2,
     }
     assert (written[1]["paper"], written[1]["sd"]) == (None, 0.0)
+
+
+def test_a_table_and_its_figure_have_one_provenance_that_runs_change(tmp_path):
+    def saved() -> dict:
+        common.save([common.row("a", "rounds", None, [1.0])], tmp_path, "name")
+        return json.loads((tmp_path / "name.provenance.json").read_text())
+
+    common.options("text", arguments=["--out", str(tmp_path)])
+    first, figure, again = saved(), common.origin().hash, saved()
+    assert first["runs"] == []
+    assert first["hash"] == figure
+    assert again == first
+    run = provenance.provenance((1,), x=2.0).hash  # as every run makes one
+    second = saved()
+    assert second["runs"] == [run]
+    assert second["hash"] not in (first["hash"], run)
 
 
 def test_table_shows_paper_beside_ours(capsys):
