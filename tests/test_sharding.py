@@ -62,18 +62,19 @@ def test_eight_devices_give_the_same_bits(row: Row, monkeypatch):
     same(one, many)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "algorithm",
     [
         jdfl.DPSGD(lr=0.01, gradients=jdfl.Gradients(batch=16, clip=1.0, mechanism=jdfl.Gaussian(1.0))),
-        pytest.param(jdfl.DPSGD(lr=0.01), marks=pytest.mark.slow),
-        pytest.param(jdfl.DOADP(lr=0.01, gamma=0.3), marks=pytest.mark.slow),
-        pytest.param(jdfl.CEPS(s=20, sigma_rule="safe", codec=jdfl.OneBit(), periods=(2, 3)), marks=pytest.mark.slow),
-        pytest.param(jdfl.DFedSAM(lr=0.01), marks=pytest.mark.slow),
+        jdfl.DPSGD(lr=0.01),
+        jdfl.DOADP(lr=0.01, gamma=0.3),
+        jdfl.CEPS(s=20, sigma_rule="safe", codec=jdfl.OneBit(), periods=(2, 3)),
+        jdfl.DFedSAM(lr=0.01),
     ],
     ids=lambda algorithm: type(algorithm).__name__,
 )
-@pytest.mark.parametrize(("n", "q"), [(1000, 100), pytest.param(3001, 37, marks=pytest.mark.slow)])
+@pytest.mark.parametrize(("n", "q"), [(1000, 100), (3001, 37)])
 def test_long_rows_give_the_same_bits(algorithm, n, q):
     """Of which XLA makes sums in an order that depends on how many there are."""
     draw = np.random.default_rng(0)
