@@ -149,6 +149,15 @@ def rgb(page: Any, selector: str, name: str) -> str:
     return "#" + "".join(f"{int(part):02x}" for part in text[text.index("(") + 1 : -1].split(",")[:3])
 
 
+def becomes_readable(page: Any) -> bool:
+    """Whether a chart's words stand out from the paper; it is drawn anew a moment after colours have changed."""
+    for _ in range(200):
+        if contrast(rgb(page, "body", "backgroundColor"), rgb(page, "figure[data-kind=curves] .xtitle", "fill")) >= 4.5:
+            return True
+        page.wait_for_timeout(50)
+    return False
+
+
 @pytest.mark.thinned(2, 1)
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_words_and_lines_follow_the_colours_of_the_system(shown, scheme):
@@ -158,7 +167,7 @@ def test_words_and_lines_follow_the_colours_of_the_system(shown, scheme):
     assert contrast(paper, rgb(page, "p", "color")) >= 4.5
     assert contrast(paper, rgb(page, "figure[data-kind=curves] .xtitle", "fill")) >= 4.5
     page.emulate_media(color_scheme="light" if scheme == "dark" else "dark")
-    assert contrast(rgb(page, "body", "backgroundColor"), rgb(page, "figure[data-kind=curves] .xtitle", "fill")) >= 4.5
+    assert becomes_readable(page)
 
 
 @pytest.mark.thinned(3)
@@ -173,7 +182,7 @@ def test_print_is_dark_on_white_without_controls_and_with_what_was_folded(shown)
     assert not page.locator("pre").is_visible()
     page.emulate_media(media="print")
     assert rgb(page, "body", "backgroundColor") == "#ffffff"
-    assert contrast("#ffffff", rgb(page, "figure[data-kind=curves] .xtitle", "fill")) >= 4.5
+    assert becomes_readable(page)
     assert not page.locator(".controls").first.is_visible()
     assert page.locator("pre").is_visible()
     assert len(page.pdf()) > 10_000
