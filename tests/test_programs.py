@@ -25,7 +25,7 @@ def test_programs_are_forgotten_close_to_the_limit(limit, compilations, times, f
     before = compilations()
     limit(int(times * mapped))
     programs.make_room()
-    assert function(x) == 7
+    assert float(function(x)) == 7  # compared on the host, which compiles nothing
     assert (compilations() > before) == forgets
 
 
