@@ -144,7 +144,7 @@ def draw(rows: Sequence[Row], chosen: Options) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> list[Row]:
     """All readings, or those of a few questions with `--quick`."""
-    chosen = options("What each reading of the CEPS paper does", quick_seeds=1, arguments=arguments)
+    chosen = options("What each reading of the CEPS paper does", arguments=arguments)
     readings = [one for one in READINGS if one.question in QUICK] if chosen.quick else READINGS
     rows = collect(readings, chosen.seeds)
     show("CEPS, Table III (m = 32, eps = 0.5, r = 0.2), one reading changed at a time", rows)

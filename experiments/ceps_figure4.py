@@ -166,7 +166,7 @@ def draw(found: Mapping[tuple[int, str], Curve], sizes: Sequence[int], chosen: O
 
 def main(arguments: Sequence[str] | None = None) -> list[Row]:
     """All three panels, or the first with `--quick`."""
-    chosen = options("CEPS paper, Figure 4", seeds=3, quick_seeds=1, arguments=arguments)
+    chosen = options("CEPS paper, Figure 4", seeds=3, arguments=arguments)
     sizes = (32,) if chosen.quick else (32, 64, 128)
     found = {(m, method): curve(m, method, chosen.seeds, EXCHANGES) for m in sizes for method in COLOURS}
     rows = [one for (m, method), some in found.items() for one in lines(m, method, some)]

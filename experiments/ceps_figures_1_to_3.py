@@ -86,7 +86,7 @@ def draw(figures: dict[str, tuple[Case, ...]], found: dict[tuple[str, str], np.n
 
 def main(arguments: Sequence[str] | None = None) -> list[Row]:
     """All three figures, or the second with `--quick`."""
-    chosen = options("CEPS paper, Figures 1 to 3", seeds=3, quick_seeds=1, arguments=arguments)
+    chosen = options("CEPS paper, Figures 1 to 3", seeds=3, arguments=arguments)
     figures = {"Fig. 2: epsilon": FIGURES["Fig. 2: epsilon"]} if chosen.quick else FIGURES
     rows, found = collect(figures, chosen.seeds)
     show("CEPS, Figures 1 to 3 (Example 1)", rows)

@@ -221,7 +221,7 @@ def tuned(seeds: int, epsilon: float = 2.0, m: int = 64, methods: Sequence[str] 
 
 def main(arguments: Sequence[str] | None = None) -> list[Row]:
     """Both parts, or with `--quick` the first at one epsilon."""
-    chosen = options("CEPS paper, Table IV, beside ours", seeds=3, quick_seeds=1, arguments=arguments)
+    chosen = options("CEPS paper, Table IV, beside ours", seeds=3, arguments=arguments)
     quick = chosen.quick
     epsilons = (2.0,) if quick else EPSILONS
     rows, target = collect(chosen.seeds, epsilons)

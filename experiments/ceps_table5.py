@@ -106,7 +106,7 @@ def contradictions() -> list[str]:
 
 def main(arguments: Sequence[str] | None = None) -> list[Row]:
     """The whole table, or its first column with `--quick`."""
-    chosen = options("CEPS paper, Table V, beside ours", quick_seeds=1, arguments=arguments)
+    chosen = options("CEPS paper, Table V, beside ours", arguments=arguments)
     cases = CASES[:1] if chosen.quick else CASES
     rows, target = collect(cases, chosen.seeds)
     show("CEPS, Table V (Example 1, m = 64, eps = 2)", rows)

@@ -49,16 +49,11 @@ class Row:
     seeds: int
 
 
-def options(
-    description: str, *, seeds: int = 5, quick_seeds: int = QUICK_SEEDS, arguments: Sequence[str] | None = None
-) -> Options:
-    """Read the command line that all experiments share, and keep compiled programs for the next one.
-
-    `quick_seeds` is 1 where a seed's network has other shapes, for which everything is compiled anew.
-    """
+def options(description: str, *, seeds: int = 5, arguments: Sequence[str] | None = None) -> Options:
+    """Read the command line that all experiments share, and keep compiled programs for the next one."""
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.ArgumentDefaultsHelpFormatter)
-    fewer = min(quick_seeds, seeds)
-    parser.add_argument("--quick", action="store_true", help="a small version that ends in a minute or two")
+    fewer = min(QUICK_SEEDS, seeds)
+    parser.add_argument("--quick", action="store_true", help="a small version that ends in a few minutes")
     parser.add_argument("--seeds", type=int, help=f"number of seeds; {seeds}, with --quick {fewer}, if not given")
     parser.add_argument("--out", type=Path, default=Path("out"), help="folder for the JSON and the figure")
     given = parser.parse_args(arguments)

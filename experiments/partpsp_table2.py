@@ -13,7 +13,7 @@ epsilon ten and a hundred times that.
 
 The study's SGPDP on the perceptron is at 10 to 11 % on 4-Out and at 5 to 17 % on EXP, whatever b.
 
-Processor time: 8 minutes for the perceptron (73 runs), 90 seconds for `--quick`; of the reduced rows 8 minutes for the
+Processor time: 8 minutes for the perceptron (73 runs), one for `--quick`; of the reduced rows 8 minutes for the
 ResNet's two rates and 3 for the transformer.
 """
 
