@@ -15,15 +15,15 @@ def tiles(entry: Entry) -> Tiles:
     """How the runs of one setting ended, in a few numbers."""
     last = [run.history.iloc[-1] for run in entry.runs]
     ending = ", ".join(dict.fromkeys(str(run.summary.get("ending", "cut off")) for run in entry.runs))
-    tiles = [("rounds", _spread([row["round"] for row in last]), ending)]
+    found = [("rounds", _spread([row["round"] for row in last]), ending)]
     names = metric_names([str(name) for name in last[0].index])[:4]
-    tiles += [(name.replace("_", " "), _spread([row[name] for row in last]), "at the end") for name in names]
-    tiles.append(("bytes sent", _spread([row["bytes"] for row in last], _bytes), "by all nodes"))
-    tiles.append(("epsilon", *_epsilon(entry)))
+    found += [(name.replace("_", " "), _spread([row[name] for row in last]), "at the end") for name in names]
+    found.append(("bytes sent", _spread([row["bytes"] for row in last], _bytes), "by all nodes"))
+    found.append(("epsilon", *_epsilon(entry)))
     seconds = [run.summary["seconds"] for run in entry.runs if run.summary]
     if seconds:
-        tiles.append(("wall time", f"{fmean(seconds):.3g} s", "compilation excluded"))
-    return Tiles(tiles)
+        found.append(("wall time", f"{fmean(seconds):.3g} s", "compilation excluded"))
+    return Tiles(found)
 
 
 def compared(entries: Sequence[Entry]) -> Table:
