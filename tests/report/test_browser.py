@@ -167,6 +167,7 @@ def test_words_and_lines_follow_the_colours_of_the_system(shown, scheme):
     assert contrast(paper, rgb(page, "p", "color")) >= 4.5
     assert contrast(paper, rgb(page, "figure[data-kind=curves] .xtitle", "fill")) >= 4.5
     page.emulate_media(color_scheme="light" if scheme == "dark" else "dark")
+    assert rgb(page, "body", "backgroundColor") != paper  # so that what was readable is not, before it is drawn anew
     assert becomes_readable(page)
 
 
