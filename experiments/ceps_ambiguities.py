@@ -86,7 +86,7 @@ READINGS = (
     Reading("graph", "p = 0.5", p=0.5),
 )
 TICKS = {"rounds": (15, 20, 30, 50, 100, 200), "objective": (0.125, 0.13, 0.14, 0.15, 0.2, 0.3, 0.4)}
-QUICK = ("preset", "first communication", "i in N_i")
+QUICK = ("preset", "first communication")
 
 
 def collect(readings: Sequence[Reading], seeds: int) -> list[Row]:

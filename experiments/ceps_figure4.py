@@ -22,6 +22,7 @@ from experiments.ceps_baselines import MARGIN, METHODS, PERIOD, follow, setting
 from experiments.ceps_table3 import algorithm_of, network_of, tolerance
 from experiments.ceps_table4 import CEPS, case_of
 from experiments.common import Options, Row, options, row, save, save_figure, show
+from jdfl.problems import Problem
 
 NAME = "ceps_figure4"
 EPSILON, EXCHANGES = 2.0, 16
@@ -49,13 +50,12 @@ class Curve:
     learnt: list[int]  # the first recorded iteration with f(w*) + MARGIN; the last if there is none
 
 
-def curve(m: int, method: str, seeds: int, exchanges: int) -> Curve:
+def curve(method: str, problems: Sequence[Problem], exchanges: int) -> Curve:
     """Every seed has data, network and noise of its own."""
-    case, objectives, stops, learnt = case_of(m, EPSILON), [], [], []
+    case, objectives, stops, learnt = case_of(problems[0].m, EPSILON), [], [], []
     last = PERIOD * exchanges + 1
     iteration = np.arange(0)
-    for seed in range(seeds):
-        problem = jdfl.problems.example1(m=m, seed=seed)
+    for seed, problem in enumerate(problems):
         target = jdfl.problems.value_at_truth(problem) + MARGIN
         base = network_of(case, seed)
         if method in CEPS:
@@ -168,7 +168,10 @@ def main(arguments: Sequence[str] | None = None) -> list[Row]:
     """All three panels, or the first with `--quick`."""
     chosen = options("CEPS paper, Figure 4", seeds=3, arguments=arguments)
     sizes = (32,) if chosen.quick else (32, 64, 128)
-    found = {(m, method): curve(m, method, chosen.seeds, EXCHANGES) for m in sizes for method in COLOURS}
+    found = {}
+    for m in sizes:
+        problems = [jdfl.problems.example1(m=m, seed=seed) for seed in range(chosen.seeds)]
+        found |= {(m, method): curve(method, problems, EXCHANGES) for method in COLOURS}
     rows = [one for (m, method), some in found.items() for one in lines(m, method, some)]
     show("CEPS and its baselines, Figure 4 (Example 1, r = 0.2, eps = 2)", rows)
     print(f"what does not happen in {PERIOD * EXCHANGES + 1} iterations counts as that many")
