@@ -5,13 +5,12 @@ re-implementation's rounds for the same readings of the paper; the paper's own c
 """
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import jdfl
 from experiments.common import Row, beside, options, row, save, show
-from jdfl.problems import Problem
 from jdfl.result import Callback
 from jdfl.stopping import StopRule
 
@@ -83,7 +82,7 @@ def run_variant(
     case: Case,
     variant: str,
     seed: int,
-    problem: Problem,
+    problem: jdfl.problems.Problem,
     *,
     every: int = 200,
     network: jdfl.network.Static | None = None,
@@ -109,40 +108,30 @@ def run_variant(
     )
 
 
-def results_of(case: Case, problems: Sequence[Problem], *, every: int = 200) -> dict[str, list[jdfl.Result]]:
-    """Every variant on the problem of every seed."""
-    return {
-        variant: [run_variant(case, variant, seed, problem, every=every) for seed, problem in enumerate(problems)]
-        for variant in VARIANTS
-    }
-
-
-def cells(case: Case, problems: Sequence[Problem], found: Mapping[str, Sequence[jdfl.Result]]) -> list[Row]:
-    """The lines of a setting."""
-    optimum = [jdfl.problems.value_at_truth(problem) for problem in problems]
-    rows: list[Row] = []
-    for v, variant in enumerate(VARIANTS):
-        results = found[variant]
-        name = f"{case} {variant}"
-        rows += [
-            row(name, "rounds", case.rounds[v], [result.rounds for result in results]),
-            row(name, "rounds, study", case.study[v], [result.rounds for result in results]),
-            row(name, "objective", case.objective[v], [result.final["objective"] for result in results]),
-            row(name, "above f(w*)", None, [r.final["objective"] - f for r, f in zip(results, optimum)]),
-            row(name, "support", None, [result.final["support_recovery"] for result in results]),
-            row(name, "seconds", case.time[v], [result.seconds for result in results]),
-            row(name, "true kB", None, [result.totals.bytes / 1e3 for result in results]),
-            row(name, "paper's formula, kB", None, [(result.published_bytes or 0) / 1e3 for result in results]),
-        ]
-    return rows
-
-
 def collect(cases: Sequence[Case], seeds: int) -> list[Row]:
     """All cells over all seeds."""
     rows: list[Row] = []
     for case in cases:
-        problems = [jdfl.problems.example1(m=case.m, seed=seed) for seed in range(seeds)]
-        rows += cells(case, problems, results_of(case, problems))
+        found: dict[str, list[jdfl.Result]] = {variant: [] for variant in VARIANTS}
+        optimum = []
+        for seed in range(seeds):
+            problem = jdfl.problems.example1(m=case.m, seed=seed)
+            optimum.append(jdfl.problems.value_at_truth(problem))
+            for variant in VARIANTS:
+                found[variant].append(run_variant(case, variant, seed, problem))
+        for v, variant in enumerate(VARIANTS):
+            results = found[variant]
+            name = f"{case} {variant}"
+            rows += [
+                row(name, "rounds", case.rounds[v], [result.rounds for result in results]),
+                row(name, "rounds, study", case.study[v], [result.rounds for result in results]),
+                row(name, "objective", case.objective[v], [result.final["objective"] for result in results]),
+                row(name, "above f(w*)", None, [r.final["objective"] - f for r, f in zip(results, optimum)]),
+                row(name, "support", None, [result.final["support_recovery"] for result in results]),
+                row(name, "seconds", case.time[v], [result.seconds for result in results]),
+                row(name, "true kB", None, [result.totals.bytes / 1e3 for result in results]),
+                row(name, "paper's formula, kB", None, [(result.published_bytes or 0) / 1e3 for result in results]),
+            ]
     return rows
 
 
