@@ -6,7 +6,8 @@
     python -m experiments index                    the page again, of what is in the folder
 
 Each is a process of its own, `--processes` at a time, and has its output in DIR/NAME.log. One that fails does not stop
-the others; the exit status is 1 then. DIR/index.html shows everything that DIR has.
+the others; the exit status is 1 then. Small versions are compiled sooner (`experiments.common.compile_sooner`).
+DIR/index.html shows everything that DIR has.
 """
 
 import argparse
@@ -22,6 +23,7 @@ from pathlib import Path
 
 from rich.console import Console
 
+from experiments.common import compile_sooner
 from experiments.gallery import Experiment, experiments, write_index
 
 
@@ -37,10 +39,12 @@ class Outcome:
 def run(one: Experiment, flags: Sequence[str], out: Path) -> Outcome:
     """Run a script and keep what it prints, how it was called and how long it took."""
     command = [sys.executable, "-m", f"experiments.{one.name}", *flags, "--out", str(out)]
-    wide = {**os.environ, "COLUMNS": "160", "PYTHONUNBUFFERED": "1"}
+    environment = {**os.environ, "COLUMNS": "160", "PYTHONUNBUFFERED": "1"}
+    if "--quick" in flags:
+        compile_sooner(environment)
     started = time.monotonic()
     with (out / f"{one.name}.log").open("w", encoding="utf-8") as log:
-        status = subprocess.run(command, stdout=log, stderr=subprocess.STDOUT, env=wide, check=False).returncode
+        status = subprocess.run(command, stdout=log, stderr=subprocess.STDOUT, env=environment, check=False).returncode
     done = Outcome(one.name, status, time.monotonic() - started)
     said = {"command": " ".join(["python", *command[1:-2]]), "status": status, "seconds": round(done.seconds, 1)}
     (out / f"{one.name}.run.json").write_text(json.dumps(said) + "\n", encoding="utf-8")

@@ -15,7 +15,7 @@ import pandas as pd
 
 import jdfl
 from experiments.ceps_table3 import CASES, VARIANTS, collect, run_variant, verdict
-from experiments.common import Options, Row, html_table, options, row, save, show
+from experiments.common import Options, Row, compile_sooner, html_table, options, row, save, show
 from jdfl.comparison.curves import AXES, views
 from jdfl.problems import base_rate, sparse_optimum
 from jdfl.report import Chart, Section, charts, figure, page
@@ -158,8 +158,8 @@ def main(arguments: Sequence[str] | None = None) -> list[Row]:
     print("Real data ...", flush=True)
     real, histories = real_data(1 if chosen.quick else chosen.seeds, chosen.quick)
     show("Real data, 300 rounds", real)
-    save([*example, *real], chosen.out, NAME)
     one_seed = example1_histories(chosen.quick, nodes_of(chosen))
+    save([*example, *real], chosen.out, NAME)
     figure(one_seed, chosen.out / f"{NAME}.png")
     figure(histories, chosen.out / f"{NAME}_real.png")
     print(f"figure:  {(chosen.out / NAME).resolve()}.png")
@@ -168,4 +168,5 @@ def main(arguments: Sequence[str] | None = None) -> list[Row]:
 
 
 if __name__ == "__main__":
+    compile_sooner(os.environ)
     main(sys.argv[1:])
