@@ -64,7 +64,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         prog="python -m experiments", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("names", nargs="+", help="all, list, index, or names of experiments")
-    parser.add_argument("--quick", action="store_true", help="small versions, about half an hour for all on two cores")
+    parser.add_argument("--quick", action="store_true", help="small versions, 20 to 30 minutes for all on two cores")
     parser.add_argument("--seeds", type=int, help="number of seeds of each")
     parser.add_argument("--out", type=Path, default=Path("out"), help="folder for all that is made")
     parser.add_argument("--processes", type=int, default=2, help="how many run at a time")

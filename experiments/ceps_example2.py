@@ -206,8 +206,6 @@ def main(arguments: Sequence[str] | None = None) -> list[Row]:
             histories[f"breast_cancer, s = 10, step x {scale:g}"] = result.history
             rows.append(row(f"breast_cancer s=10 step x {scale:g}", "objective", None, [result.final["objective"]]))
         lines = {"always the base rate": base_rate(small)}
-    name = "QSAR" if has("qsar") and not quick else "breast_cancer"
-    draw(histories, lines, chosen, name)
 
     parts: list[tuple[Any, ...]] = []  # of `formats`
     text: dict[str, Any] = {"sigma_rule": "safe"}  # on text the paper's steps leave the nodes far apart
@@ -225,6 +223,7 @@ def main(arguments: Sequence[str] | None = None) -> list[Row]:
         part = formats(*setting, **fields)
         show("CEPS by wire format, a fifth of the data held out", part)
         rows += part
+    draw(histories, lines, chosen, "QSAR" if has("qsar") and not quick else "breast_cancer")
     print("written:", save(rows, chosen.out, NAME), chosen.out / f"{NAME}.png")
     return rows
 

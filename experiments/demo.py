@@ -15,7 +15,7 @@ import pandas as pd
 
 import jdfl
 from experiments.ceps_table3 import CASES, VARIANTS, collect, run_variant, verdict
-from experiments.common import Options, Row, compile_sooner, html_table, options, row, save, show
+from experiments.common import Options, Row, compile_sooner, html_table, options, origin, row, save, show
 from jdfl.comparison.curves import AXES, views
 from jdfl.problems import base_rate, sparse_optimum
 from jdfl.report import Chart, Section, charts, figure, page
@@ -138,6 +138,7 @@ def write_page(
                 ],
             ),
         ],
+        f"Provenance {origin().hash}.",
     )  # fmt: skip
 
 
@@ -160,8 +161,8 @@ def main(arguments: Sequence[str] | None = None) -> list[Row]:
     show("Real data, 300 rounds", real)
     one_seed = example1_histories(chosen.quick, nodes_of(chosen))
     save([*example, *real], chosen.out, NAME)
-    figure(one_seed, chosen.out / f"{NAME}.png")
-    figure(histories, chosen.out / f"{NAME}_real.png")
+    figure(one_seed, chosen.out / f"{NAME}.png", origin().hash)
+    figure(histories, chosen.out / f"{NAME}_real.png", origin().hash)
     print(f"figure:  {(chosen.out / NAME).resolve()}.png")
     print(f"report:  {write_page(chosen, example, one_seed, real, histories).resolve()}")
     return [*example, *real]

@@ -1,11 +1,14 @@
-"""In every experiment, every byte of the ledger is one of a message that can be packed."""
+"""In every experiment, every byte of the ledger is of a message that can be packed, and figures tell its provenance."""
 
+import json
 from importlib import import_module
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from PIL import Image
 
 import jdfl
 from experiments import gallery
@@ -15,6 +18,7 @@ from tests.toy import regression
 SCRIPTS = [one.name for one in gallery.experiments()]
 # They compute or attack, and have no results.
 WITHOUT_RUNS = ("gpsp_quality", "lemma2_counterexample", "privacy_audit", "theorem1_counterexample")
+WITH_OWN_FIGURES = ("fair_comparison",)  # of comparisons, which tell their own runs
 ROWS = 3  # of parameters that are packed as messages
 
 
@@ -46,6 +50,14 @@ def check(setting: stepping.Setting, params: np.ndarray, result: jdfl.Result) ->
         else:  # push-sum: the shared parameters of a node and its weight
             shared = rows[0, : setting.problem.n_shared]
             assert bits == 8 * np.append(shared, rows.dtype.type(1)).nbytes
+
+
+def one_origin(folder: Path) -> None:
+    """All figures tell the provenance of the table."""
+    (made,) = [json.loads(path.read_text())["hash"] for path in folder.glob("*.provenance.json")]
+    for path in folder.glob("*.png"):
+        with Image.open(path) as drawn:
+            assert drawn.info.get("Title") == f"provenance {made}", path.name
 
 
 @pytest.fixture
@@ -82,3 +94,5 @@ def test_a_wrong_ledger_would_be_seen(checked, monkeypatch):
 def test_the_ledger_is_that_of_packed_messages(name, checked, tmp_path):
     import_module(f"experiments.{name}").main(["--quick", "--out", str(tmp_path)])
     assert (checked[0] > 0) == (name not in WITHOUT_RUNS)
+    if name not in WITH_OWN_FIGURES:
+        one_origin(tmp_path)

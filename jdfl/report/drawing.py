@@ -58,7 +58,7 @@ def figure(histories: Mapping[str, pd.DataFrame], path: str | Path, provenance: 
 def save_figure(drawing: Figure, path: str | Path, provenance: str = "", also: Sequence[str] = ()) -> Path:
     """Save a drawing at `path`, and beside it with the suffixes `also`, with the hash of the `provenance` below.
 
-    Returns the path. In PDF, letters are letters (TrueType), as journals want them.
+    The files' title is the hash, too. Returns the path. In PDF, letters are letters (TrueType), as journals want them.
     """
     told = f"provenance {provenance}"
     look: dict[str, Any] = {"ha": "right", "fontsize": 6, "color": "0.5"}
@@ -70,7 +70,7 @@ def save_figure(drawing: Figure, path: str | Path, provenance: str = "", also: S
     context: Any = cast(Any, matplotlib).rc_context  # of which matplotlib says half
     with context({"pdf.fonttype": 42}):
         for one in (path, *(path.with_suffix(suffix) for suffix in also)):
-            drawing.savefig(one, dpi=150)
+            drawing.savefig(one, dpi=150, metadata={"Title": told} if provenance else None)
     return path
 
 
