@@ -158,7 +158,7 @@ FACTS = {
 }
 
 
-@pytest.mark.parametrize("name", FACTS)
+@pytest.mark.parametrize("name", ["mnist", "fashion_mnist", pytest.param("cifar10", marks=pytest.mark.slow)])
 def test_real_images(data_dir, name):
     known, count, p, per_class, per_test_class = FACTS[name]
     dataset = load(name)
