@@ -103,3 +103,9 @@ def shape(expected: tuple[int | None, ...], remedy: str = "", **named: Any) -> N
         if len(found) != len(expected) or any(e is not None and e != f for e, f in zip(expected, found)):
             wanted = "(" + ", ".join("any" if e is None else str(e) for e in expected) + ")"
             raise ValueError(f"Expected {name} of shape {wanted}, got {found}. {remedy}".rstrip())
+
+
+def said(error: Exception) -> str:
+    """What an error says, at most 300 characters of it: those about damaged files may quote them."""
+    text = str(error)
+    return text if len(text) <= 300 else f"{text[:300]} ..."

@@ -59,3 +59,8 @@ def test_shapes():
 def test_what_is_no_number_is_refused_in_words(check, value):
     with pytest.raises(ValueError, match="Expected rate to be a number"):
         check(rate=value)
+
+
+def test_long_words_of_an_error_are_cut():
+    assert checks.said(ValueError("short")) == "short"
+    assert checks.said(ValueError("x" * 301)) == "x" * 300 + " ..."

@@ -245,7 +245,7 @@ class EdgeListFile(_Links):
                 adjacency = sp.load_npz(file)
         except Exception as error:  # damaged directories, heads and streams each fail in ways of their own
             raise ValueError(
-                f"Expected a SciPy sparse matrix in {path}: {error}. Save it by scipy.sparse.save_npz."
+                f"Expected a SciPy sparse matrix in {path}: {checks.said(error)}. Save it by scipy.sparse.save_npz."
             ) from error
         checks.shape((m, m), "It must have a row and a column for each of the problem's nodes.", adjacency=adjacency)
         return network.from_scipy(adjacency, **options)

@@ -100,7 +100,9 @@ def _archive(path: Path) -> Iterator[tuple[str, Batch]]:
                     if stream is not None:
                         yield name.removesuffix(".bin"), _batch(stream, member.size, name, f"{path}, {member.name}")
     except (tarfile.TarError, *DAMAGE) as error:
-        raise ValueError(f"Expected a whole .tar.gz at {path}: {error}. It is damaged. {_AGAIN}") from error
+        raise ValueError(
+            f"Expected a whole .tar.gz at {path}: {checks.said(error)}. It is damaged. {_AGAIN}"
+        ) from error
 
 
 def _batch(stream: IO[bytes], size: int, name: str, place: str) -> Batch:
@@ -130,7 +132,7 @@ def _pickled(content: bytes, place: str) -> Batch:
         _check_words(content)
         found = _Numbers(io.BytesIO(content), encoding="bytes").load()
     except pickle.UnpicklingError as error:
-        raise ValueError(f"Expected a pickled batch of numbers in {place}: {error}. {_AGAIN}") from error
+        raise ValueError(f"Expected a pickled batch of numbers in {place}: {checks.said(error)}. {_AGAIN}") from error
     except Exception as error:  # damaged opcodes raise anything
         raise ValueError(f"Expected a whole pickled batch in {place}: {error!r}. It is damaged. {_AGAIN}") from error
     if not checks.is_a(found, Mapping) or not {b"data", b"labels"} <= found.keys():
@@ -189,7 +191,9 @@ def _read_jpeg(path: Path, verify: bool) -> Batch:
     try:
         content, offsets, labels = (_array(path, name) for name in ("jpeg", "offsets", "y"))
     except Exception as error:  # damaged directories and heads raise anything
-        raise ValueError(f"Expected a whole .npz with jpeg, offsets and y at {path}: {error}. {_AGAIN}") from error
+        raise ValueError(
+            f"Expected a whole .npz with jpeg, offsets and y at {path}: {checks.said(error)}. {_AGAIN}"
+        ) from error
     labels = check_labels(labels, labels.size, f"{path}, y")
     if content.dtype != np.uint8 or content.ndim != 1:
         raise ValueError(f"Expected jpeg as bytes in {path}, got {content.dtype} {content.shape}. {_AGAIN}")
@@ -224,4 +228,6 @@ def _decode(content: bytes, place: str) -> np.ndarray:
                 raise ValueError(f"it is {image.size[0]} x {image.size[1]}, {image.mode}")
             return np.asarray(image)
     except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
-        raise ValueError(f"Expected a whole {_SIDE} x {_SIDE} RGB JPEG in {place}: {error}. {_AGAIN}") from error
+        raise ValueError(
+            f"Expected a whole {_SIDE} x {_SIDE} RGB JPEG in {place}: {checks.said(error)}. {_AGAIN}"
+        ) from error

@@ -20,6 +20,8 @@ from typing import IO, Any, cast
 import numpy as np
 from scipy.sparse import csr_matrix
 
+from jdfl import checks
+
 PathLike = str | os.PathLike[str]
 
 _MAGIC = {".gz": b"\x1f\x8b", ".bz2": b"BZh", ".xz": b"\xfd7zXZ\x00", ".zip": b"PK"}
@@ -203,7 +205,7 @@ def opened(path: Path) -> Generator[IO[bytes]]:
                 yield stream
     except DAMAGE as error:
         raise ValueError(
-            f"Expected a whole {kind or 'text'} file at {path}: {error}. It is damaged. {_AGAIN}"
+            f"Expected a whole {kind or 'text'} file at {path}: {checks.said(error)}. It is damaged. {_AGAIN}"
         ) from error
 
 
