@@ -25,7 +25,20 @@ def page(results: Path = RESULTS) -> str:
     if strange:
         raise ValueError(f"Expected figures of benchmarks in {results.name}, found {', '.join(strange)}.")
     paths = {name: results / f"{name}.json" for name in known}
-    return "\n".join([HEAD, *(section(known[name], read(path)) for name, path in paths.items() if path.exists())])
+    records = {name: read(path) for name, path in paths.items() if path.exists()}
+    return "\n".join([HEAD, goals(records), *(section(known[name], record) for name, record in records.items())])
+
+
+def goals(records: dict[str, Record]) -> str:
+    """How many goals every benchmark has met, and the figures that miss theirs."""
+    lines = []
+    for name, record in records.items():
+        judged = [row for row in record.rows if row.met is not None]
+        missed = [f"{row.case}, {row.measure}: {row.value:.3g}, {row.goal}" for row in judged if not row.met]
+        met = f"{len(judged) - len(missed)} of {len(judged)}" if judged else "none set"
+        lines.append([f"[{name}](#{name})", met, _plain("; ".join(missed))])
+    heads = [["benchmark", "goals met", "missed: value, goal"], ["---"] * 3]
+    return "\n".join(f"| {' | '.join(line)} |" for line in [*heads, *lines]) + "\n"
 
 
 def section(benchmark: Benchmark, record: Record) -> str:

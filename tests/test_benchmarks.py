@@ -165,6 +165,13 @@ def test_a_section_of_the_page_is_plain_markdown():
     ]
 
 
+def test_the_page_begins_with_the_goals():
+    said = page.goals({"one": Record(Machine(cpu="some"), (GOOD, MISSED, Row("|b|", "<", 1234.5, "")))})
+    assert "| [one](#one) | 1 of 2 |" in said
+    assert MISSED.case in said
+    assert "1.23e+03" not in said
+
+
 def test_figures_of_no_benchmark_are_refused(tmp_path):
     written(tmp_path, "nothing_of_this_name", GOOD)
     with pytest.raises(ValueError, match="found nothing_of_this_name"):
