@@ -73,7 +73,8 @@ def _warnings(entry: Entry, run: OneRun, named: bool) -> Iterator[str]:
         yield f"{who}{_NOT_DONE}{run.folder}"
         return
     if run.summary["ending"] not in ("steps", "stop rule"):
-        yield f"{who}ended after {run.summary['rounds']} rounds ({run.summary['ending']}): {run.summary['reason']}."
+        word = "ended" if named else "Ended"
+        yield f"{who}{word} after {run.summary['rounds']} rounds ({run.summary['ending']}): {run.summary['reason']}."
     for warning in run.summary["warnings"]:
         yield f"{who}Warning: {warning}."
 

@@ -17,8 +17,9 @@ import numpy as np
 from PIL import Image
 
 from jdfl import checks
+from jdfl.problems.files import DAMAGE, PathLike, most_unpacked, opened, zip_file
 from jdfl.problems.images import Images, check_labels
-from jdfl.problems.readers import DAMAGE, PathLike, most_unpacked, opened, verify_checksum, zip_file
+from jdfl.problems.readers import verify_checksum
 
 SOURCE = "https://www.cs.toronto.edu/~kriz/cifar.html"
 _TRAIN = tuple(f"data_batch_{k}" for k in range(1, 6))

@@ -11,7 +11,8 @@ from typing import IO, NamedTuple
 
 import numpy as np
 
-from jdfl.problems.readers import CHECKSUMS, PathLike, existing, opened
+from jdfl.problems.files import PathLike, existing, opened
+from jdfl.problems.readers import CHECKSUMS
 
 _TYPES = {0x08: "u1", 0x09: "i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
 _PIECE = 1 << 20  # bytes read at once: a header that promises more than the file has must not cost memory

@@ -4,31 +4,15 @@ Whatever is wrong with a file is an error that names the file, the place in it a
 missing one, ValueError for one that is damaged, cut short, in another format, or holds NaN or infinite numbers.
 """
 
-import bz2
-import gzip
 import hashlib
-import io
-import lzma
-import os
-import zipfile
-import zlib
-from collections.abc import Generator, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any, cast
 
 import numpy as np
 from scipy.sparse import csr_matrix
 
-from jdfl import checks
-
-PathLike = str | os.PathLike[str]
-
-_MAGIC = {".gz": b"\x1f\x8b", ".bz2": b"BZh", ".xz": b"\xfd7zXZ\x00", ".zip": b"PK"}
-_OPEN = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
-_UNPACKED, _TIMES = 2**26, 100  # bytes that every file may unpack to, and beyond them so many times its own
-DAMAGE = (EOFError, OSError, zlib.error, lzma.LZMAError, zipfile.BadZipFile, RuntimeError)  # or a zip with a password
-_AGAIN = "Download it again."
+from jdfl.problems.files import AGAIN, PathLike, existing, opened
 
 # SHA-256 of the files as they are distributed with the studies of this package, by name, compression included;
 # those of the MNIST family, which share file names and come compressed in several ways, by set and part, decompressed.
@@ -67,7 +51,7 @@ def verify_checksum(path: PathLike) -> None:
     if found != expected:
         raise ValueError(
             f"Expected {path} with SHA-256 {expected}, got {found}: the file is damaged or another release of the "
-            f"data. {_AGAIN.rstrip('.')}, or pass verify=False to read it as it is."
+            f"data. {AGAIN.rstrip('.')}, or pass verify=False to read it as it is."
         )
 
 
@@ -94,9 +78,9 @@ def read_libsvm(
             told = str(error)[:200]  # it may hold the whole line
             if n_features is not None and "n_features" in told:
                 raise ValueError(f"Expected at most {n_features} features in {path}: {told}.") from error
-            raise ValueError(f"Expected LIBSVM text in {path}, line {lines.count}: {told}. {_AGAIN}") from error
+            raise ValueError(f"Expected LIBSVM text in {path}, line {lines.count}: {told}. {AGAIN}") from error
     if X.shape[0] == 0:
-        raise ValueError(f"Expected examples in {path}, got an empty file. {_AGAIN}")
+        raise ValueError(f"Expected examples in {path}, got an empty file. {AGAIN}")
     bad = np.flatnonzero(~np.isfinite(X.data))
     if bad.size:
         row = int(X.indptr.searchsorted(bad[0], side="right")) - 1
@@ -127,7 +111,7 @@ def read_qsar(path: PathLike, *, verify: bool = True) -> tuple[np.ndarray, np.nd
                 bits.append(row)
                 labels.append(label)
     if not bits:
-        raise ValueError(f"Expected examples in {path}, got an empty file. {_AGAIN}")
+        raise ValueError(f"Expected examples in {path}, got an empty file. {AGAIN}")
     return np.stack(bits).astype(np.float32), np.array(labels, dtype=np.int32)
 
 
@@ -138,7 +122,7 @@ def _qsar_line(line: bytes, place: str, n: int = 1024) -> tuple[np.ndarray, bool
     if len(characters) != 2 * n - 1 or (bits > 1).any() or (characters[1::2] != ord(";")).any():
         columns = line.split(b";")
         if len(columns) != n + 1:
-            raise ValueError(f"Expected {n + 1} columns in {place}, got {len(columns)}. {_AGAIN}")
+            raise ValueError(f"Expected {n + 1} columns in {place}, got {len(columns)}. {AGAIN}")
         column = next(k for k, text in enumerate(columns) if text not in (b"0", b"1"))
         raise ValueError(f"Expected 0 or 1 in {place}, column {column + 1}, got {columns[column].decode('latin-1')!r}.")
     if word not in (b"positive", b"negative"):
@@ -169,82 +153,3 @@ class _Lines:
         for line in self._stream:
             self.count += 1
             yield line
-
-
-def existing(path: PathLike) -> Path:
-    """The path of a file that is there; FileNotFoundError otherwise."""
-    path = Path(path)
-    if not path.is_file():
-        raise FileNotFoundError(f"Expected a file at {path}, found none. Check the path, or download the data there.")
-    return path
-
-
-@contextmanager
-def opened(path: Path) -> Generator[IO[bytes]]:
-    """The decompressed content of `path` as a stream of bytes.
-
-    ValueError for what is not what its name says, and where the content goes on beyond `most_unpacked(path)` bytes.
-    """
-    with path.open("rb") as file:
-        head = file.read(6)
-    kind = next((suffix for suffix, magic in _MAGIC.items() if head.startswith(magic)), "")
-    named = path.suffix if path.suffix in _MAGIC else ""
-    if kind != named:
-        said = f"{named} data" if named else "plain text"
-        got = f"{kind} data" if kind else "something else"
-        raise ValueError(f"Expected {said} in {path}, as its name says, got {got}. Rename it, or download it again.")
-    try:
-        if kind == ".zip":
-            with zip_file(path) as archive, archive.open(_only_table(archive, path)) as stream:
-                yield _bounded(stream, path)
-        elif kind:
-            with _OPEN[kind](path, "rb") as stream:
-                yield _bounded(stream, path)
-        else:
-            with path.open("rb") as stream:
-                yield stream
-    except DAMAGE as error:
-        raise ValueError(
-            f"Expected a whole {kind or 'text'} file at {path}: {checks.said(error)}. It is damaged. {_AGAIN}"
-        ) from error
-
-
-def most_unpacked(path: Path) -> int:
-    """How many bytes a compressed file may unpack to; more of them are made to fill the memory."""
-    return max(_UNPACKED, _TIMES * path.stat().st_size)
-
-
-def zip_file(path: Path) -> zipfile.ZipFile:
-    """An archive with its directory; OSError for one that cannot be read, whatever is wrong with it."""
-    try:
-        return zipfile.ZipFile(path)
-    except Exception as error:  # names, dates and offsets that make no sense each fail in ways of their own
-        raise OSError(str(error) or repr(error)) from error
-
-
-class _Bounded(io.RawIOBase):
-    """A stream that goes on for at most so many bytes; OSError beyond them."""
-
-    def __init__(self, stream: Any, most: int) -> None:
-        self._stream, self._most, self._left = stream, most, most
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any, /) -> int:
-        size = self._stream.readinto(buffer)
-        self._left -= size
-        if self._left < 0:
-            raise OSError(f"it unpacks to more than {self._most} bytes")
-        return size
-
-
-def _bounded(stream: Any, path: Path) -> IO[bytes]:
-    return io.BufferedReader(_Bounded(stream, most_unpacked(path)), 2**17)
-
-
-def _only_table(archive: zipfile.ZipFile, path: Path) -> str:
-    tables = [name for name in archive.namelist() if name.endswith(".csv")]
-    if len(tables) != 1:
-        raise ValueError(f"Expected one .csv in {path}, got {len(tables)}. Leave the table alone in it.")
-    return tables[0]

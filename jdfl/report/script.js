@@ -13,7 +13,7 @@
       font: { color: ink, family: "system-ui, sans-serif", size: 13 }, margin: { l: 55, r: 15, t: 15, b: 45 },
       hoverlabel: { bgcolor: style("--soft"), font: { color: ink } },
       legend: { orientation: "h", y: 1.02, yanchor: "bottom", x: 0 },
-      xaxis: { ...axis }, yaxis: { ...axis },
+      xaxis: { ...axis }, yaxis: { ...axis, exponentformat: "power" },
     };
   }
   const colour = (i) => { const all = style("--series").split(/\s+/); return all[i % all.length]; };

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from jdfl.config import Classification, EdgeListFile
-from jdfl.problems import read_cifar10, read_idx, read_libsvm, read_mnist, read_qsar, readers
+from jdfl.problems import files, read_cifar10, read_idx, read_libsvm, read_mnist, read_qsar
 from tests.fuzz.judge import tried
 from tests.fuzz.test_fuzz_files import PACK, cifar_folder, jpeg_folder, npz, one, tarred, zipped
 
@@ -43,8 +43,8 @@ BOMBS: dict[str, tuple[Callable[[], bytes], Callable[[Path, bytes], Any]]] = {
 
 @pytest.mark.parametrize("kind", BOMBS)
 def test_what_unpacks_without_end_is_refused_before_it_is_held(kind, tmp_path, monkeypatch):
-    monkeypatch.setattr(readers, "_UNPACKED", LIMIT)
-    monkeypatch.setattr(readers, "_TIMES", 1)
+    monkeypatch.setattr(files, "_UNPACKED", LIMIT)
+    monkeypatch.setattr(files, "_TIMES", 1)
     pack, read = BOMBS[kind]
     content = pack()
     found = tried(lambda: used(lambda: read(tmp_path, content), 24 * LIMIT), kind)

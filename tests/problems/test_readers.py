@@ -9,7 +9,7 @@ import zipfile
 import numpy as np
 import pytest
 
-from jdfl.problems import readers
+from jdfl.problems import files, readers
 from jdfl.problems.readers import read_libsvm, read_qsar
 
 TEXT = b"-1 1:0.5 3:-2\n+1 2:1\n-1 \n+1 1:1e-3 4:7\n"
@@ -84,6 +84,24 @@ def test_cut_or_changed_archives_are_named(tmp_path, ending):
         with pytest.raises(ValueError, match=name + ending):
             read_libsvm(write(tmp_path, name + ending, content))
     assert read_libsvm(write(tmp_path, "whole" + ending, whole))[0].shape == (2000, 1)
+
+
+@pytest.mark.parametrize("ending", [".gz", ".bz2", ".xz"])
+def test_parts_that_follow_one_another_are_all_read(tmp_path, ending):
+    rng = np.random.default_rng(0)
+    part = PACK[ending](b"".join(b"%d 1:%.17f\n" % (k % 2, x) for k, x in enumerate(rng.normal(size=40_000))))
+    assert len(part) > 2**17
+    assert read_libsvm(write(tmp_path, "two" + ending, part * 2))[0].shape == (80_000, 1)
+    for what in (b"\xff" + part[1:], part[:10] + b"\xff" + part[11:], part[:20_000], b"rubbish", part[:1]):
+        with pytest.raises(ValueError, match=f"whole \\{ending} file"):
+            read_libsvm(write(tmp_path, "damaged" + ending, part + what))
+
+
+def test_zeros_after_a_part_of_xz_are_none_of_it(tmp_path):
+    part, zeros = PACK[".xz"](TEXT), bytes(2**18)
+    assert read_libsvm(write(tmp_path, "padded.xz", part + zeros + part + zeros))[0].shape == (8, 4)
+    with pytest.raises(ValueError, match=r"whole \.bz2 file"):
+        read_libsvm(write(tmp_path, "padded.bz2", PACK[".bz2"](TEXT) + zeros))
 
 
 @pytest.mark.parametrize(
@@ -172,7 +190,7 @@ def test_checksums(tmp_path, monkeypatch):
 
 
 def test_what_unpacks_to_too_much_is_told(tmp_path, monkeypatch):
-    monkeypatch.setattr(readers, "_UNPACKED", 1000)
+    monkeypatch.setattr(files, "_UNPACKED", 1000)
     text = b"1 1:1\n-1 1:2\n" * 2000
     assert read_libsvm(write(tmp_path, "few.bz2", bz2.compress(text[:988])))[0].shape == (152, 1)
     for name, content in (("d.gz", gzip.compress(bytes(300_000))), ("d.bz2", bz2.compress(text))):

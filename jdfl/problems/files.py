@@ -1,0 +1,141 @@
+"""Files as streams of bytes, unpacked: whole, of the kind that their names say, of a bounded size; or else an error."""
+
+import bz2
+import gzip
+import io
+import lzma
+import os
+import zipfile
+import zlib
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any
+
+from jdfl import checks
+
+PathLike = str | os.PathLike[str]
+
+_MAGIC = {".gz": b"\x1f\x8b", ".bz2": b"BZh", ".xz": b"\xfd7zXZ\x00", ".zip": b"PK"}
+_DECOMPRESSOR = {".bz2": bz2.BZ2Decompressor, ".xz": lzma.LZMADecompressor}
+_UNPACKED, _TIMES = 2**26, 100  # bytes that every file may unpack to, and beyond them so many times its own
+DAMAGE = (EOFError, OSError, zlib.error, lzma.LZMAError, zipfile.BadZipFile, RuntimeError)  # or a zip with a password
+AGAIN = "Download it again."
+
+
+def existing(path: PathLike) -> Path:
+    """The path of a file that is there; FileNotFoundError otherwise."""
+    path = Path(path)
+    if not path.is_file():
+        raise FileNotFoundError(f"Expected a file at {path}, found none. Check the path, or download the data there.")
+    return path
+
+
+@contextmanager
+def opened(path: Path) -> Generator[IO[bytes]]:
+    """The decompressed content of `path` as a stream of bytes.
+
+    ValueError for what is not what its name says, and where the content goes on beyond `most_unpacked(path)` bytes.
+    """
+    with path.open("rb") as file:
+        head = file.read(6)
+    kind = next((suffix for suffix, magic in _MAGIC.items() if head.startswith(magic)), "")
+    named = path.suffix if path.suffix in _MAGIC else ""
+    if kind != named:
+        said = f"{named} data" if named else "plain text"
+        got = f"{kind} data" if kind else "something else"
+        raise ValueError(f"Expected {said} in {path}, as its name says, got {got}. Rename it, or download it again.")
+    try:
+        if kind == ".zip":
+            with zip_file(path) as archive, archive.open(_only_table(archive, path)) as stream:
+                yield _bounded(stream, path)
+        elif kind == ".gz":
+            with gzip.open(path, "rb") as stream:
+                yield _bounded(stream, path)
+        elif kind:
+            with path.open("rb") as file:
+                yield _bounded(_Streams(file, kind), path)
+        else:
+            with path.open("rb") as stream:
+                yield stream
+    except DAMAGE as error:
+        raise ValueError(
+            f"Expected a whole {kind or 'text'} file at {path}: {checks.said(error)}. It is damaged. {AGAIN}"
+        ) from error
+
+
+def most_unpacked(path: Path) -> int:
+    """How many bytes a compressed file may unpack to; more of them are made to fill the memory."""
+    return max(_UNPACKED, _TIMES * path.stat().st_size)
+
+
+def zip_file(path: Path) -> zipfile.ZipFile:
+    """An archive with its directory; OSError for one that cannot be read, whatever is wrong with it."""
+    try:
+        return zipfile.ZipFile(path)
+    except Exception as error:  # names, dates and offsets that make no sense each fail in ways of their own
+        raise OSError(str(error) or repr(error)) from error
+
+
+class _Streams(io.RawIOBase):
+    """What .bz2 or .xz streams that follow one another hold; an error of `DAMAGE` for anything else in the file.
+
+    `bz2.open` and `lzma.open` take a stream that is damaged where it begins for the end of the file.
+    """
+
+    def __init__(self, file: IO[bytes], kind: str) -> None:
+        self._file, self._kind = file, kind
+        self._one = _DECOMPRESSOR[kind]()
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any, /) -> int:
+        data = b""
+        while not data:
+            packed = b""
+            if self._one.eof:
+                packed = self._next()
+                if not packed:
+                    return 0
+                self._one = _DECOMPRESSOR[self._kind]()
+            elif self._one.needs_input and not (packed := self._file.read(2**17)):
+                raise EOFError("it ends within its data")
+            data = self._one.decompress(packed, len(buffer))
+        buffer[: len(data)] = data
+        return len(data)
+
+    def _next(self) -> bytes:
+        """The beginning of the next stream; zeros may stand between two of .xz."""
+        packed = self._one.unused_data or self._file.read(2**17)
+        while self._kind == ".xz" and packed and not (packed := packed.lstrip(b"\0")):
+            packed = self._file.read(2**17)
+        return packed
+
+
+class _Bounded(io.RawIOBase):
+    """A stream that goes on for at most so many bytes; OSError beyond them."""
+
+    def __init__(self, stream: Any, most: int) -> None:
+        self._stream, self._most, self._left = stream, most, most
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any, /) -> int:
+        size = self._stream.readinto(buffer)
+        self._left -= size
+        if self._left < 0:
+            raise OSError(f"it unpacks to more than {self._most} bytes")
+        return size
+
+
+def _bounded(stream: Any, path: Path) -> IO[bytes]:
+    return io.BufferedReader(_Bounded(stream, most_unpacked(path)), 2**17)
+
+
+def _only_table(archive: zipfile.ZipFile, path: Path) -> str:
+    tables = [name for name in archive.namelist() if name.endswith(".csv")]
+    if len(tables) != 1:
+        raise ValueError(f"Expected one .csv in {path}, got {len(tables)}. Leave the table alone in it.")
+    return tables[0]
