@@ -24,7 +24,7 @@ slow: .venv/installed-test
 	$(BIN)/python -m pytest -m slow --optimized
 
 docs: .venv/installed-docs
-	$(BIN)/python -m mkdocs build --strict
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 
 .venv/bin/python:
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "jdfl needs Python 3.11 or newer, found " + sys.version)'
