@@ -98,10 +98,7 @@ def calibrate(
     checks.one_of(("sound", "paper"), accounting=accounting)
     if accounting == "paper":
         return _as_published(check_run(algorithm, problem, network, steps, 1, None), problem, epsilon)
-    remedy = (
-        "Look for its b with jdfl.account_plan." if hasattr(algorithm, "dpps") else getattr(algorithm, "noise_by", "")
-    )
-    if remedy:
+    if remedy := _scheduled(algorithm):
         raise ValueError(
             f"Expected an algorithm with one multiplier of its noise, got {type(algorithm).__name__}, whose noise "
             f"follows a schedule. {remedy}"
@@ -145,13 +142,31 @@ def _as_published(algorithm: Any, problem: Problem, epsilon: float) -> Any:
 
 def noise_place(algorithm: Any) -> str:
     """The dotted path of the algorithm's noise mechanism; ValueError where it has none."""
+    if (place := _place(algorithm)) is None:
+        raise ValueError(
+            f"Expected an algorithm with noise, got {type(algorithm).__name__} without. Give it a mechanism, for "
+            "example Gaussian(1.0), and a clip."
+        )
+    return place
+
+
+def adjustable(algorithm: Any) -> bool:
+    """Whether an algorithm has noise whose one multiplier `calibrate` can replace."""
+    return not _scheduled(algorithm) and _place(algorithm) is not None
+
+
+def _place(algorithm: Any) -> str | None:
     for place in _PLACES:
         value: Any = algorithm
         for name in place.split("."):
             value = getattr(value, name, None)
         if value is not None:
             return place
-    raise ValueError(
-        f"Expected an algorithm with noise, got {type(algorithm).__name__} without. Give it a mechanism, for example "
-        "Gaussian(1.0), and a clip."
-    )
+    return None
+
+
+def _scheduled(algorithm: Any) -> str:
+    """How to set the noise of an algorithm that has a schedule of it; empty for all others."""
+    if hasattr(algorithm, "dpps"):
+        return "Look for its b with jdfl.account_plan."
+    return getattr(algorithm, "noise_by", "")

@@ -32,7 +32,8 @@ _ABOUT = """Compare algorithms on one problem with the same seeds, and keep tabl
 
 Every algorithm is tuned first: a grid of step lengths, on seeds other than the reported ones, judged by --measure at
 equal amounts of --by. The table and the figure say what every result has cost, and what was not tuned. Algorithms named
-here have default settings; a file (--config) gives them others, labels, networks and grids of their own."""
+here have default settings; a file (--config) gives them others, labels, networks and grids of their own. --epsilon sets
+the noise of every algorithm that has some to what its runs may spend."""
 
 _EXAMPLES = """examples:
   jdfl compare --algorithms d-psgd choco-sgd ceps --seeds 5 --steps 300
@@ -40,6 +41,7 @@ _EXAMPLES = """examples:
   jdfl compare --algorithms ceps --grids step_scale=0.5,1,2
   jdfl compare --algorithms d-psgd ceps --stop objective --stop.value 0.2 --by stop
   jdfl compare --config compare.yaml --out results --json
+  jdfl compare --config private.yaml --epsilon 4 --delta 1e-5     the noise that epsilon 4 needs
 
 a file for --config; everything in it has a default, and flags override it:
   steps: 300
@@ -55,6 +57,11 @@ a file for --config; everything in it has a default, and flags override it:
     algorithm: {kind: ceps, s: 10, codec: sparse}
     network: {kind: erdos-renyi, p: 0.5}
     grids: ["step_scale=0.5,1,2,4"]
+
+a file for --epsilon, where clips bound what noise hides and multipliers are found:
+  algorithms:
+  - {kind: d-psgd, clip: 5.0, mechanism: gaussian}
+  - {kind: ceps, s: 10, sigma: 4.0, clip: 5.0, mechanism: gaussian}
 
 exit status: 0 done, 2 a mistake in the settings, 3 a run diverged or no point of a grid works (the results are written
 and say where), 130 interrupted (nothing is written)
@@ -139,6 +146,8 @@ def told(found: Comparison) -> dict[str, Any]:
                 "tuning_runs": how.runs,
                 "edge": how.edge,
                 "note": found.note(label),
+                "epsilon": found.privacy[label].epsilon if label in found.privacy else None,
+                "delta": found.privacy[label].delta if label in found.privacy else None,
                 **{str(name): _finite(value) for name, value in at.drop(columns="budget").loc[label].items()},
             }
             for label, how in found.tuned.items()

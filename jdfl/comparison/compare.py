@@ -1,16 +1,19 @@
 """A comparison: one problem, the same seeds for all, all tuned with the same effort, values beside what they cost."""
 
+import dataclasses
 import warnings
 from collections.abc import Mapping, Sequence
 
 import pandas as pd
 
 from jdfl import checks
+from jdfl.accountant import adjustable
 from jdfl.base import Algorithm
 from jdfl.batch import repeat
 from jdfl.comparison.comparison import Comparison
 from jdfl.comparison.curves import AXES, LABELS, better, long_form
-from jdfl.comparison.entries import Entry, Tuning, plans
+from jdfl.comparison.entries import Entry, Plan, Tuning, plans
+from jdfl.comparison.spent import calibrated, spent, with_noise
 from jdfl.comparison.table import number
 from jdfl.comparison.tuning import Announce, Bench, Tuned, tune_all
 from jdfl.metrics import Metric, default_metrics, resolve
@@ -35,6 +38,8 @@ def compare(
     stop: StopRule | None = None,
     measure: str | Metric = "objective",
     batch: int | None = None,
+    epsilon: float | None = None,
+    delta: float | None = None,
     progress: Announce | None = None,
 ) -> Comparison:
     """Compare algorithms on one problem, after tuning them all in the same way.
@@ -46,11 +51,19 @@ def compare(
     runs go one after another, so that their seconds are their own. `progress` is called with a label and what begins
     with it. Compiles two programs per algorithm, and one per extension of a grid.
 
+    `epsilon` compares at equal privacy: every algorithm that adds noise by a mechanism gets the least that makes its
+    reported runs (epsilon, `delta`)-differentially private, as `calibrate` does, whatever its multiplier was. Tables
+    tell what each has spent, in whole runs, of the worst node and seed; `delta` is as for `account`. Tuning looks at
+    the same data, which no epsilon of a run includes.
+
     Warns of algorithms that are not tuned, whose best value lies on the edge of its grid, or of whose grid no point
-    works: those have no results, and every table says so. Raises ValueError for settings that make no sense, before
-    anything is compiled.
+    works: those have no results, and every table says so; with an `epsilon` also of those without noise, or with noise
+    by a schedule, which stay as they are. Raises ValueError for settings that make no sense, before anything is run,
+    and for noise of which no epsilon can be told where `epsilon` asks for one.
     """
     checks.whole(1, steps=steps, every=every)
+    if epsilon is not None:
+        checks.positive("It is what every run may spend.", epsilon=epsilon)
     chosen = default_metrics(problem) if metrics is None else resolve(metrics, problem)
     (judge,) = resolve([measure], problem)
     if judge not in chosen:
@@ -59,6 +72,7 @@ def compare(
         if metric.__name__ in (*LABELS, *AXES):
             raise ValueError(f"Expected another name than {metric.__name__!r}, a column of the curves. Rename it.")
     planned = plans(entries, problem, network, keys, steps, every, stop, tune)
+    planned = with_noise(planned, problem, keys, epsilon, delta)
     announce: Announce = progress or (lambda label, what: None)
 
     tuned, points, criterion = dict.fromkeys(planned, Tuned({}, {}, 0, {})), pd.DataFrame(), ""
@@ -67,12 +81,15 @@ def compare(
         tuned, points, budget = tune_all(planned, bench)
         criterion = _criterion(judge.__name__, tune, budget)
     _warn(tuned)
+    if epsilon is not None:
+        _warn_noiseless(planned)
 
     results: dict[str, list[Result]] = {}
     algorithms: dict[str, Algorithm] = {}
     frames: list[pd.DataFrame] = []
     for label, plan in planned.items():
-        algorithms[label], results[label] = plan.at(tuned[label].values), []
+        at = dataclasses.replace(plan, algorithm=plan.at(tuned[label].values))
+        algorithms[label], results[label] = calibrated(at, problem, keys, epsilon, delta), []
         if tuned[label].failure:
             continue
         announce(label, "running")
@@ -103,6 +120,8 @@ def compare(
         criterion=criterion,
         networks={label: _name(plan.network) for label, plan in planned.items()},
         title=f"{problem.name} (m = {problem.m} nodes, n = {problem.n} parameters)",
+        epsilon=epsilon,
+        privacy=spent(results, delta),
     )
     _warn_idle(found)
     return found
@@ -144,6 +163,16 @@ def _warn(tuned: Mapping[str, Tuned]) -> None:
                 "lie beyond. Widen the grid.",
                 stacklevel=3,
             )
+
+
+def _warn_noiseless(planned: Mapping[str, Plan]) -> None:
+    as_given = [label for label, plan in planned.items() if not adjustable(plan.algorithm)]
+    if as_given:
+        warnings.warn(
+            f"Noise not set for epsilon: {', '.join(as_given)}. The table tells what each of them spends, or that it "
+            "promises nothing; give those without noise a mechanism and a clip to compare them at equal epsilon.",
+            stacklevel=3,
+        )
 
 
 def _warn_idle(found: Comparison) -> None:

@@ -1,7 +1,7 @@
 """The outcome of a comparison: runs, tuning, curves, and views at equal cost."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from jdfl.comparison import curves, table
 from jdfl.comparison.curves import AXES, axes_of, metrics_of
 from jdfl.comparison.table import Cell, Format, Grid
 from jdfl.comparison.tuning import Tuned, grid_text
+from jdfl.privacy import PrivacyReport
 from jdfl.result import Result
 
 
@@ -38,6 +39,8 @@ class Comparison:
     criterion: str  # what tuning went by, in words; empty without tuning
     networks: dict[str, str]  # by label
     title: str  # the problem
+    epsilon: float | None = None  # what the noise was set for; None: noise as given
+    privacy: dict[str, PrivacyReport] = field(default_factory=dict[str, PrivacyReport])  # of what claims something
 
     def at(self, x: str, value: float | None = None, *, metrics: Sequence[str] | None = None) -> pd.DataFrame:
         """Every algorithm at equal `x`, a row per label; `value` None: the largest amount that all of them reach.
@@ -107,13 +110,16 @@ class Comparison:
         headers = ["algorithm", "values"]
         columns = [[Cell(label) for label in found.index], [Cell(self._values(label)) for label in found.index]]
         if stop:
-            columns.append(table.column(self.to_stop(), "round", n, sign=1, whole="not stopped"))
+            columns.append(table.column(self.to_stop(), "round", n, sign=1, whole="not stopped", beside=self._beside))
             headers.append("rounds to stop")
         for name in dict.fromkeys(("bytes",) if stop else ("round", by)):
             columns.append([Cell(table.number(amount)) for amount in found[name]])
             headers.append(AXES[name] if name == "round" else name)
+        if self.privacy:
+            columns.append([Cell(self._spent(label)) for label in found.index])
+            headers.append("epsilon")
         for name in names:
-            columns.append(table.column(found, name, n))
+            columns.append(table.column(found, name, n, beside=self._beside))
             headers.append(name.replace("_", " "))
         return Grid(headers, [list(row) for row in zip(*columns)], self._caption(by, found["budget"].iloc[0]))
 
@@ -188,6 +194,17 @@ class Comparison:
             return "none works"
         return ", ".join(f"{path} = {value:.3g}" for path, value in how.values.items()) or "not tuned"
 
+    @property
+    def _beside(self) -> list[str]:
+        """Labels that spend more than the epsilon of the comparison, or promise nothing."""
+        if self.epsilon is None:
+            return []
+        within = {label for label, told in self.privacy.items() if told.epsilon <= self.epsilon}
+        return [label for label in self.results if label not in within]
+
+    def _spent(self, label: str) -> str:
+        return table.number(self.privacy[label].epsilon) if label in self.privacy else "none"
+
     def _legend(self, label: str) -> str:
         if self.tuned[label].failure:
             return f"{label} (no results)"
@@ -212,6 +229,12 @@ class Comparison:
         caption += [f"{label}{where[label]}: {self.note(label)}." for label in self.results]
         if self.criterion:
             caption.append(f"Tuning: {self.criterion}.")
+        if self.privacy:
+            deltas = ", ".join(f"{delta:g}" for delta in sorted({told.delta for told in self.privacy.values()}))
+            target = "" if self.epsilon is None else f"Noise is the least for epsilon ≤ {table.number(self.epsilon)}"
+            target += f"; beside it: {', '.join(self._beside)}. " if self._beside else ". " if target else ""
+            tuned = " Tuning looked at the same data, which it does not include." if self.criterion else ""
+            caption.append(f"{target}Epsilon is that of a whole run, of the worst seed, at delta = {deltas}.{tuned}")
         if by == "seconds":
             caption.append("Seconds are the simulation's, spread evenly over its rounds; compilation is excluded.")
         return caption

@@ -71,7 +71,12 @@ def _page(comparison: Comparison, folder: Path, config_yaml: str) -> None:
             sections.append(Section(f"At equal {AXES[x]}", [other.caption[1], _table(other)]))
     if len(comparison.tuning):
         sections.append(Section("Tuning", _tuning(comparison)))
-    statements = {label: privacy_of(runs[0])["statement"] for label, runs in comparison.results.items() if runs}
+    told = {label: report.statement() for label, report in comparison.privacy.items()}
+    statements = {
+        label: told[label] if label in told else privacy_of(runs[0])["statement"]
+        for label, runs in comparison.results.items()
+        if runs
+    }
     sections.append(Section("Privacy", [Fold(label, [as_paragraphs(text)]) for label, text in statements.items()]))
     if config_yaml:
         sections.append(Section("Settings", [Fold("As config.yaml", [Code(config_yaml)])]))

@@ -1,6 +1,7 @@
 """Tables of a comparison as text, Markdown and LaTeX, with everything in the caption that decides what they mean."""
 
 import re
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Literal
 
@@ -45,16 +46,23 @@ def spread(mean: float, sd: float) -> str:
 
 
 def column(
-    found: pd.DataFrame, name: str, seeds: int, *, sign: int | None = None, whole: str = "diverged"
+    found: pd.DataFrame,
+    name: str,
+    seeds: int,
+    *,
+    sign: int | None = None,
+    whole: str = "diverged",
+    beside: Collection[str] = (),
 ) -> list[Cell]:
     """The cells of a quantity NAME, NAME_sd of a frame of `at`: the best bold, and those within its deviation of it.
 
     Where some seeds have no value the cell says so (they are lacking for the reason `whole`) and is never the best. A
-    `sign` of 1 or -1 says whether low or high values are good; None: the metric's own.
+    `sign` of 1 or -1 says whether low or high values are good; None: the metric's own. Labels that stand `beside` the
+    others are never the best.
     """
     sign = better(name) if sign is None else sign
     means, deviations = found[name].to_numpy(float), found[f"{name}_sd"].to_numpy(float)
-    fit = np.isfinite(means) & (found["seeds"].to_numpy() == seeds)
+    fit = np.isfinite(means) & (found["seeds"].to_numpy() == seeds) & ~found.index.isin(list(beside))
     best = np.min(np.where(fit, sign * means, np.inf)) if len(found) else np.inf
     near = np.nanmax(np.where(fit & (sign * means == best), np.nan_to_num(deviations), 0.0)) if fit.any() else 0.0
     cells: list[Cell] = []

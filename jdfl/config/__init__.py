@@ -172,6 +172,7 @@ __all__ = [
     "build",
     "from_yaml",
     "members",
+    "noise_for_now",
     "settled",
     "to_yaml",
 ]
@@ -228,12 +229,9 @@ def build(config: RunConfig) -> tuple[Algorithm, Problem, Network, StopRule | No
     """
     problem = config.problem.build()
     network, algorithm, spend = config.network.build(problem.m), config.algorithm, config.privacy
-    unknown = _unknown_noise(algorithm)
-    if unknown and spend.epsilon is not None:
-        for path in unknown:
-            algorithm = _with_noise(algorithm, path, 1.0)  # whatever it is, it is replaced
+    if _unknown_noise(algorithm) and spend.epsilon is not None:
         built = accountant.calibrate(
-            algorithm.build(),
+            noise_for_now(algorithm).build(),
             problem,
             network,
             steps=config.steps,
@@ -255,6 +253,13 @@ def settled(config: RunConfig, algorithm: Algorithm) -> RunConfig:
         return config
     found = attrgetter(f"{accountant.noise_place(algorithm)}.multiplier")(algorithm)
     return replace(config, algorithm=_with_noise(config.algorithm, unknown[0], float(found)))
+
+
+def noise_for_now(algorithm: Any) -> Any:
+    """An algorithm's settings with some multiplier where there is none; it is to be replaced by calibration."""
+    for path in _unknown_noise(algorithm):
+        algorithm = _with_noise(algorithm, path, 1.0)
+    return algorithm
 
 
 def _unknown_noise(config: Any) -> list[str]:

@@ -14,7 +14,7 @@ def _known(multiplier: float | None) -> float:
     if multiplier is None:
         raise ValueError(
             "Expected a multiplier of the noise, got none. Give the mechanism's multiplier; a single run may have "
-            "privacy.epsilon instead, to which the multiplier is then calibrated."
+            "privacy.epsilon instead, and a comparison epsilon, to which the multiplier is then calibrated."
         )
     return multiplier
 
@@ -25,7 +25,7 @@ class Gaussian:
 
     kind: ClassVar[str] = "gaussian"
     multiplier: float | None = None
-    """Standard deviation of the noise by the l2 sensitivity; None: the least that a run's privacy.epsilon allows."""
+    """Standard deviation of the noise by the l2 sensitivity; None: the least for a run's or comparison's epsilon."""
 
     def build(self) -> privacy.Mechanism:
         """The mechanism; ValueError where the multiplier is not known."""
@@ -38,7 +38,7 @@ class Laplace:
 
     kind: ClassVar[str] = "laplace"
     multiplier: float | None = None
-    """Scale of the noise by the l1 sensitivity; None: the least that a run's privacy.epsilon allows."""
+    """Scale of the noise by the l1 sensitivity; None: the least for a run's or comparison's epsilon."""
 
     def build(self) -> privacy.Mechanism:
         """The mechanism; ValueError where the multiplier is not known."""

@@ -15,7 +15,7 @@ from jdfl.comparison import Entry as Compared
 from jdfl.comparison import Tuning
 from jdfl.comparison import compare as _compared
 from jdfl.comparison.entries import By
-from jdfl.config import ErdosRenyi, Example1, RunConfig, members, yaml_text
+from jdfl.config import ErdosRenyi, Example1, RunConfig, members, noise_for_now, yaml_text
 from jdfl.config.defaults import defaults
 from jdfl.network import Network
 from jdfl.problems import Problem
@@ -90,6 +90,10 @@ class Settings:
     """How often a grid may go on where its best point lies on its edge."""
     batch: int | None = _compare.batch
     """Tuning runs side by side; none: all where they do the same work in a round, else one at a time on CPU."""
+    epsilon: float | None = _compare.epsilon
+    """What every reported run may spend: algorithms with a mechanism get the least noise for it; none: as given."""
+    delta: float | None = _compare.delta
+    """The chance that the guarantee fails; none: the largest power of ten up to 1e-5 below a tenth of 1 / records."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -142,7 +146,7 @@ def build(config: CompareConfig) -> tuple[dict[str, Compared], Problem, Network,
     entries: dict[str, Compared] = {}
     for label, one in zip(_labels(members_), members_):
         entries[label] = Compared(
-            one.algorithm.build(),
+            (one.algorithm if config.epsilon is None else noise_for_now(one.algorithm)).build(),
             None if one.network is None else one.network.build(problem.m),
             None if one.grids is None else _grids(one.grids),
             one.steps,
@@ -165,6 +169,8 @@ def build(config: CompareConfig) -> tuple[dict[str, Compared], Problem, Network,
         "stop": _stop(config, entries),
         "measure": config.measure,
         "batch": config.batch,
+        "epsilon": config.epsilon,
+        "delta": config.delta,
     }
     return entries, problem, config.network.build(problem.m), options
 

@@ -1,0 +1,133 @@
+"""Comparisons at equal epsilon: enough noise for every seed, no more than that, and tables that tell what was spent."""
+
+import numpy as np
+import pytest
+
+import jdfl
+from jdfl.comparison import spent
+from jdfl.comparison.entries import plans
+from jdfl.config.compare import build, from_yaml
+from jdfl.problems import Problem
+from jdfl.runner import planned
+
+pytestmark = pytest.mark.filterwarnings("ignore:Not tuned", "ignore:The best")
+KEYS, STEPS, DELTA = (0, 1, 2), 8, 1e-5
+CLIPPED = jdfl.Gradients(clip=5.0, mechanism=jdfl.Gaussian(1.0))
+NOISY = {
+    "D-PSGD": jdfl.DPSGD(lr=0.05, gradients=CLIPPED),
+    "CEPS": jdfl.CEPS(s=2, sigma=4.0, clip=5.0, mechanism=jdfl.Gaussian(1.0), codec=jdfl.Dense()),
+    "DO-ADP": jdfl.DOADP(gradients=CLIPPED),
+}
+OPTIONS = {"keys": KEYS, "steps": STEPS, "tune": None, "metrics": ["objective"]}
+
+
+@pytest.fixture(scope="module")
+def problem() -> Problem:
+    return jdfl.problems.example1(m=6, n=12, s=2)
+
+
+@pytest.fixture(scope="module")
+def network() -> jdfl.network.Network:
+    return jdfl.network.ring(6)
+
+
+def by_plan(entries, problem, network):
+    return plans(entries, problem, network, KEYS, STEPS, 1, None, None)
+
+
+@pytest.mark.parametrize("label", NOISY)
+def test_the_noise_is_the_least_that_suffices_for_every_seed(label, problem, network):
+    plan = by_plan(NOISY, problem, network)[label]
+    found = spent.calibrated(plan, problem, KEYS, 4.0, DELTA)
+    ready = planned(found, problem, network, STEPS)
+    asked = {"problem": problem, "network": network, "steps": STEPS, "delta": DELTA}
+    told = [jdfl.account_plan(ready, key=key, **asked).epsilon for key in KEYS]
+    assert 3.99 < max(told) <= 4.0
+    assert spent.calibrated(plan, problem, KEYS, None, DELTA) is plan.algorithm
+
+
+def test_seeds_that_release_less_need_less(problem, network):
+    """The first seed alone would leave another one above the target."""
+    plan = by_plan(NOISY, problem, network)["DO-ADP"]
+    most = {
+        key: jdfl.account_plan(plan.algorithm, problem, network, steps=STEPS, key=key).releases["most"] for key in KEYS
+    }
+    least = min(most, key=most.__getitem__)
+    assert most[least] < max(most.values())
+    alone, all_of_them = (spent.calibrated(plan, problem, keys, 4.0, DELTA) for keys in ((least,), KEYS))
+    assert alone.gradients.mechanism.multiplier < all_of_them.gradients.mechanism.multiplier
+
+
+def test_tables_tell_what_was_spent_and_who_stands_beside(problem, network, tmp_path):
+    entries = {"D-PSGD": NOISY["D-PSGD"], "exact": jdfl.DPSGD(lr=0.05)}
+    with pytest.warns(UserWarning, match=r"Noise not set for epsilon: exact\."):
+        found = jdfl.compare(entries, problem, network, epsilon=4.0, delta=DELTA, **OPTIONS)
+    assert list(found.privacy) == ["D-PSGD"]
+    assert 3.99 < found.privacy["D-PSGD"].epsilon <= 4.0
+    assert [row[3].text for row in found.grid().rows] == ["4", "none"]
+    assert [row[4].mark for row in found.grid().rows] == ["best", ""]
+    said = found.table()
+    assert "least for epsilon ≤ 4; beside it: exact. Epsilon is that of a whole run" in said
+    assert "delta = 1e-05" in said
+    page = (found.write(tmp_path / "found") / "report.html").read_text()
+    assert "least for epsilon ≤ 4" in page
+    assert found.privacy["D-PSGD"].statement().splitlines()[0].removeprefix("- ")[:40] in page
+
+
+def test_the_worst_seed_is_told(problem, network):
+    found = jdfl.compare({"DO-ADP": NOISY["DO-ADP"]}, problem, network, **OPTIONS)
+    assert found.epsilon is None
+    told = [jdfl.account(run).epsilon for run in found.results["DO-ADP"]]
+    assert found.privacy["DO-ADP"].epsilon == max(told) > min(told)
+    assert "Noise is the least" not in found.table()
+    assert "Epsilon is that of a whole run" in found.table()
+
+
+def test_tuning_runs_have_the_noise_too_and_are_not_in_epsilon(problem, network):
+    tune = jdfl.Tuning(keys=(70,), grids={"lr": [0.02, 0.05]}, extend=0)
+    options = {**OPTIONS, "keys": (0,), "tune": tune}
+    entries = {"D-PSGD": NOISY["D-PSGD"]}
+    known = spent.with_noise(by_plan(entries, problem, network), problem, (0,), 0.5, DELTA)["D-PSGD"].algorithm
+    tuned = jdfl.compare(entries, problem, network, epsilon=0.5, delta=DELTA, **options)
+    alone = jdfl.compare({"D-PSGD": known}, problem, network, **options)
+    np.testing.assert_array_equal(tuned.tuning["mean"], alone.tuning["mean"])
+    assert "Tuning looked at the same data, which it does not include." in tuned.table()
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "given", "words"),
+    [
+        (NOISY["D-PSGD"], {"epsilon": 0.0}, ["epsilon", "0.0"]),
+        (NOISY["D-PSGD"], {"epsilon": 1.0, "delta": 0.5}, ["entries['a']", "delta"]),
+        (NOISY["D-PSGD"], {"delta": 0.5}, ["entries['a']", "delta"]),
+        (NOISY["CEPS"].replace(noise="literal"), {"epsilon": 1.0}, ["entries['a']", "noise"]),
+        (
+            jdfl.DPSGD(gradients=jdfl.Gradients(sensitivity=1.0, mechanism=jdfl.Gaussian(1.0))),
+            {"epsilon": 1.0},
+            ["entries['a']", "not clipped"],
+        ),
+    ],
+    ids=["zero", "delta", "delta alone", "literal", "assumed"],
+)
+def test_what_cannot_be_promised_is_refused(algorithm, given, words, problem, network):
+    with pytest.raises(ValueError) as error:
+        jdfl.compare({"a": algorithm}, problem, network, **{**OPTIONS, **given})
+    for word in words:
+        assert word in str(error.value)
+
+
+FILE = """
+problem: {kind: example1, m: 6, n: 12, s: 2}
+epsilon: 4.0
+algorithms:
+- {kind: d-psgd, clip: 5.0, mechanism: gaussian}
+- {kind: dsgt, clip: 5.0, mechanism: {kind: laplace, multiplier: 3.0}}
+"""
+
+
+def test_multipliers_may_be_left_out_of_a_file_with_an_epsilon():
+    entries, _, _, options = build(from_yaml(FILE))
+    assert (options["epsilon"], options["delta"]) == (4.0, None)
+    assert entries["d-psgd"].algorithm.gradients.mechanism == jdfl.Gaussian(1.0)
+    with pytest.raises(ValueError, match="Expected a multiplier of the noise, got none"):
+        build(from_yaml(FILE.replace("epsilon: 4.0", "")))
