@@ -47,8 +47,8 @@ def check(setting: stepping.Setting, params: np.ndarray, result: jdfl.Result) ->
             assert packed(algorithm, setting.problem.m, rows) == -(-bits // 8)
         elif channel == "sensitivity":  # one number to all
             assert bits == 8 * np.zeros((), rows.dtype).nbytes
-        else:  # push-sum: the shared parameters of a node and its weight
-            shared = rows[0, : setting.problem.n_shared]
+        else:  # push-sum: the parameters of a node, of PartPSP those that are shared, and its weight
+            shared = rows[0, : setting.problem.n_shared] if isinstance(algorithm, jdfl.PartPSP) else rows[0]
             assert bits == 8 * np.append(shared, rows.dtype.type(1)).nbytes
 
 

@@ -161,10 +161,7 @@ def test_every_network_gives_the_same_bits(problem, kind):
     same(one, many)
 
 
-@pytest.mark.thinned(2)
-@pytest.mark.parametrize(
-    "algorithm", [jdfl.DPSGD(lr=0.05), pytest.param(jdfl.SGP(lr=0.05), marks=pytest.mark.slow)], ids=["D-PSGD", "SGP"]
-)
+@pytest.mark.parametrize("algorithm", [jdfl.DPSGD(lr=0.05), jdfl.SGP(lr=0.05)], ids=["D-PSGD", "SGP"])
 def test_late_messages_give_the_same_bits(problem, algorithm):
     net = jdfl.network.delays(network(), 2)
     one, many = (jdfl.run(algorithm, problem, net, steps=6, mesh=mesh) for mesh in (None, 4))

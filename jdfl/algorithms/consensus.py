@@ -84,7 +84,7 @@ class AverageConsensus:
 
     def params(self, state: State) -> Array:
         """The nodes' estimates of the mean [m, n], with what they have not sent yet."""
-        return (state.sums.s + state.step) / state.sums.a[:, None]
+        return (state.sums.s + state.step) * (1 / state.sums.a)[:, None]
 
     def visible(self, state: State) -> Array:
         """What others see of a state [m, n]: messages, without what has not been sent yet."""

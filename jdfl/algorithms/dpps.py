@@ -49,8 +49,8 @@ class PushSum:
 
     @property
     def y(self) -> Array:
-        """The corrected parameters [m, d]."""
-        return self.s / self.a[:, None]
+        """The corrected parameters [m, d]; by the inverse, as XLA divides in some programs and not in others."""
+        return self.s * (1 / self.a)[:, None]
 
     @property
     def shown(self) -> Array:

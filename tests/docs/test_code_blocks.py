@@ -143,8 +143,9 @@ def parse(args: list[str], where: str) -> None:
 
 
 def resolved(args: list[str]) -> list[str]:
-    """runs/NAME is the newest run, and a star what the shell makes of it."""
-    newest = max(Path("runs").glob("*"), key=lambda one: one.stat().st_mtime_ns, default=Path("runs/NAME"))
+    """runs/NAME is the newest run, which has a summary, and a star is what the shell makes of it."""
+    done = [one.parent for one in Path("runs").glob("*/summary.json")]
+    newest = max(done, key=lambda one: one.stat().st_mtime_ns, default=Path("runs/NAME"))
     found: list[str] = []
     for word in (one.replace("runs/NAME", str(newest)) for one in args):
         found += sorted(map(str, Path().glob(word))) if "*" in word else [word]
