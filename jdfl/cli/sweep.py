@@ -16,6 +16,7 @@ from rich.table import Table
 from jdfl import checks
 from jdfl.cache import use_cache
 from jdfl.cli import flags
+from jdfl.comparison.table import spread
 from jdfl.config import RunConfig
 from jdfl.config.study import StudyConfig, from_yaml
 from jdfl.metrics import REGISTRY
@@ -197,10 +198,11 @@ def _cells(ranked: pd.DataFrame, fields: list[str], measured: list[str]) -> tupl
     for row in ranked.to_dict("records"):
         cells = [_number(row[name]) for name in ("point", *fields)]
         for name in measured:
-            sd = row[f"{name}_sd"]
-            cells.append(_number(row[name]) + (f" ± {_number(sd)}" if math.isfinite(sd) else ""))
+            cells.append(spread(row[name], row[f"{name}_sd"]))
         rows.append([*cells, str(row["diverged"])])
-    return ["point", *fields, *(name.replace("_", " ") for name in measured), "diverged"], rows
+    last = [name.rpartition(".")[2] for name in fields]
+    short = [end if last.count(end) == 1 else name for name, end in zip(fields, last, strict=True)]
+    return ["point", *short, *(name.replace("_", " ") for name in measured), "diverged"], rows
 
 
 def _number(value: Any) -> str:

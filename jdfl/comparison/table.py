@@ -35,9 +35,10 @@ def number(value: float, digits: int = 4) -> str:
     """A few significant digits; thousands with separators, no exponent where it fits."""
     if not np.isfinite(value):
         return _NONE
-    if value == 0 or 1e-3 <= abs(value) < 1e4:
-        return f"{value:.{digits}g}"
-    return f"{value:,.0f}" if 1e4 <= abs(value) < 1e9 else f"{value:.{digits - 1}e}"
+    if 10**digits <= round(abs(value)) < 1e9:
+        return f"{value:,.0f}"
+    fits = value == 0 or 1e-3 <= abs(value) < 1e4
+    return f"{value:.{digits}g}" if fits else f"{value:.{digits - 1}e}"
 
 
 def spread(mean: float, sd: float) -> str:

@@ -1,11 +1,13 @@
 """The numbers of a page about runs: of one setting as tiles, of several as tables."""
 
+import math
 from collections.abc import Callable, Sequence
 from statistics import fmean, stdev
 from typing import Any
 
 import numpy as np
 
+from jdfl.comparison.table import spread
 from jdfl.metrics import COUNTS, REGISTRY
 from jdfl.overview.read import Entry
 from jdfl.report import Table, Tiles
@@ -18,7 +20,7 @@ def tiles(entry: Entry) -> Tiles:
     found = [("rounds", _spread([row["round"] for row in last]), ending)]
     names = metric_names([str(name) for name in last[0].index])[:4]
     found += [(name.replace("_", " "), _spread([row[name] for row in last]), "at the end") for name in names]
-    found.append(("bytes sent", _spread([row["bytes"] for row in last], _bytes), "by all nodes"))
+    found.append(("bytes sent", _spread([row["bytes"] for row in last], _spread_of_bytes), "by all nodes"))
     found.append(("epsilon", *_epsilon(entry)))
     seconds = [run.summary["seconds"] for run in entry.runs if run.summary]
     if seconds:
@@ -35,7 +37,7 @@ def compared(entries: Sequence[Entry]) -> Table:
         last = [run.history.iloc[-1] for run in entry.runs]
         row = [entry.label, len(entry.runs), _spread([one["round"] for one in last])]
         row += [_spread([one[name] for one in last]) for name in shared]
-        rows.append([*row, _spread([one["bytes"] for one in last], _bytes), _epsilon(entry)[0]])
+        rows.append([*row, _spread([one["bytes"] for one in last], _spread_of_bytes), _epsilon(entry)[0]])
     headers = ["setting", "runs", "rounds", *(name.replace("_", " ") for name in shared), "bytes sent", "epsilon"]
     return Table(headers, rows)
 
@@ -72,13 +74,17 @@ def metric_names(columns: Sequence[str]) -> list[str]:
     return sorted(found, key=lambda name: own.index(name) if name in own else len(own))
 
 
-def _spread(values: Sequence[float], write: Callable[[float], str] = lambda value: f"{value:.5g}") -> str:
+def _spread(values: Sequence[float], write: Callable[[float, float], str] = spread) -> str:
     """Mean and, over several runs, standard deviation; what is not finite is told."""
     good = [float(value) for value in values if np.isfinite(value)]
     if not good:
         return "not finite"
-    told = write(fmean(good)) + (f" ± {write(stdev(good))}" if len(good) > 1 and stdev(good) else "")
+    told = write(fmean(good), stdev(good) if len(set(good)) > 1 else math.nan)
     return told if len(good) == len(values) else f"{told} ({len(values) - len(good)} not finite)"
+
+
+def _spread_of_bytes(mean: float, sd: float) -> str:
+    return _bytes(mean) + (f" ± {_bytes(sd)}" if math.isfinite(sd) else "")
 
 
 def _bytes(value: float) -> str:
