@@ -36,7 +36,7 @@ _AGAIN = """Go on with a study that was cut off: groups that are done stay as th
 
 _EXAMPLES = """examples:
   jdfl sweep --over algorithm.rate=0.1,0.2,0.5 problem.m=32,64 --seeds 3
-  jdfl sweep --algorithm d-psgd --stop none --over algorithm.lr=log:1e-3:1 --random 30 --by objective
+  jdfl sweep --algorithm d-psgd --stop none --over algorithm.lr=log:1e-3:0.1 --random 30 --by objective
   jdfl sweep --over algorithm=d-psgd,dsgt,extra network=ring,complete --stop none --steps 100
   jdfl sweep --over algorithm.rate=0.1,0.2 --engine slurm --engine-options slurm_partition=gpu timeout_min=60
   jdfl sweep --config runs/NAME/study.yaml --seeds 5   an earlier study, with more seeds
@@ -168,12 +168,16 @@ def _option(line: str) -> tuple[str, Any]:
 
 
 def _show(study: Study, table: pd.DataFrame, options: Engines) -> None:
-    """The points, the best first, and what was refused."""
+    """The points, the best first, and what was refused or diverged."""
     fields = list(study.groups[0].points[0].values)
     refused = [row for row in table.to_dict("records") if row["ending"] == REFUSED]
     for reason in dict.fromkeys(str(row["reason"]) for row in refused):
         where = [str(row["point"]) for row in refused if str(row["reason"]) == reason]
-        print(f"jdfl: refused, point {', '.join(where[:10])}{' ...' * (len(where) > 10)}: {reason}", file=sys.stderr)
+        print(f"jdfl: refused, {_points(where)}: {reason}", file=sys.stderr)
+    diverged = [str(point) for point in table.loc[table["ending"] == "diverged", "point"]]
+    if diverged:
+        where = _points(list(dict.fromkeys(diverged)))
+        print(f"jdfl: {len(diverged)} of {len(table)} runs diverged: {where}", file=sys.stderr)
     ranked = best_first(table, fields, options.by) if len(refused) < len(table) else pd.DataFrame()
     measured = [str(name) for name in ranked if f"{name}_sd" in ranked]
     heads, rows = _cells(ranked, fields, measured)
@@ -190,6 +194,10 @@ def _show(study: Study, table: pd.DataFrame, options: Engines) -> None:
         )
         _print(*few, f"{len(rows)} points by {options.by}, mean ± sd over seeds")
         print(f"table:  {study.folder / 'results.parquet'}\npage:   {study.folder / 'report.html'}")
+
+
+def _points(numbers: list[str]) -> str:
+    return f"point{'s' * (len(numbers) > 1)} {', '.join(numbers[:10])}{' ...' * (len(numbers) > 10)}"
 
 
 def _cells(ranked: pd.DataFrame, fields: list[str], measured: list[str]) -> tuple[list[str], list[list[str]]]:

@@ -107,6 +107,7 @@ def test_what_is_refused_or_diverges_is_in_the_table_and_not_best(capsys):
     assert main([*SWEEP, "--steps", "40", "--over", "algorithm.lr=-1.0,0.01,1e30", "--json"]) == 3
     out, err = capsys.readouterr()
     assert "refused, point 0: Expected lr > 0" in err
+    assert "1 of 3 runs diverged: point 2\n" in err
     table = pd.read_parquet(folder() / "results.parquet")
     assert table["ending"].tolist() == ["refused", "steps", "diverged"]
     ranked = json.loads(out)["points"]
