@@ -1,6 +1,7 @@
 """Compiled programs on disk, so that the second run of a setting starts at once."""
 
 import os
+import warnings
 from pathlib import Path
 
 import jax
@@ -9,7 +10,8 @@ import jax
 def use_cache() -> None:
     """Keep compiled programs in a folder that only this user can enter, unless JDFL_CACHE=0 or it cannot be had.
 
-    JAX_COMPILATION_CACHE_DIR, jax's own setting, goes before.
+    JAX_COMPILATION_CACHE_DIR, jax's own setting, goes before. Jax does not write an entry in one step: one that another
+    process is writing, or was killed while writing, cannot be read and is compiled instead, without a warning.
     """
     if os.environ.get("JDFL_CACHE", "") == "0" or os.environ.get("JAX_COMPILATION_CACHE_DIR"):
         return
@@ -21,6 +23,7 @@ def use_cache() -> None:
         folder.chmod(0o700)
     except OSError:
         return
+    warnings.filterwarnings("ignore", "Error reading persistent compilation cache entry")
     jax.config.update("jax_compilation_cache_dir", str(folder))
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
     jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)

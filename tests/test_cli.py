@@ -332,6 +332,20 @@ def test_the_cache_is_for_this_user_only(tmp_path, monkeypatch):
     assert settings == {}
 
 
+def test_an_entry_of_the_cache_that_is_half_written_is_compiled_again(tmp_path):
+    env = {**os.environ, "PYTHONPATH": str(Path(jdfl.__file__).parents[1]), "XDG_CACHE_HOME": str(tmp_path)}
+    env = {name: value for name, value in env.items() if name not in ("JAX_COMPILATION_CACHE_DIR", "JDFL_CACHE")}
+    small = ["--algorithm", "d-psgd", "--problem.m", "2", "--problem.n", "9", "--problem.s", "2", "--stop", "none"]
+    command = [sys.executable, "-m", "jdfl", "run", *small, "--steps", "1", "--quiet", "--out", str(tmp_path / "runs")]
+    for last in (False, True):
+        done = subprocess.run(command, capture_output=True, text=True, env=env, timeout=300, check=False)
+        assert (done.returncode, done.stderr) == (0, "")
+        entries = list((tmp_path / "jdfl" / "xla").glob("*-cache"))
+        assert entries
+        for entry in () if last else entries:
+            os.truncate(entry, entry.stat().st_size // 2)
+
+
 def test_python_m_jdfl():
     here = str(Path(jdfl.__file__).parents[1])
     command, env = [sys.executable, "-m", "jdfl", "--version"], {**os.environ, "PYTHONPATH": here}
