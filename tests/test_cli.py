@@ -353,7 +353,7 @@ def test_python_m_jdfl():
     assert (done.returncode, done.stdout) == (0, f"jdfl {jdfl.__version__}\n")
 
 
-@pytest.mark.filterwarnings("default")
+@pytest.mark.filterwarnings("default:The paper's sigma_i")
 def test_warnings_are_one_line(capsys):
     flags = "--problem.m 24 --problem.n 20 --problem.s 3 --problem.rows 8 9 --network ring --stop none --steps 2 "
     flags += "--algorithm.codec dense"
