@@ -92,6 +92,11 @@ def _run(folder: Path) -> OneRun:
         raise FileNotFoundError(f"Expected the folder of a run, got {str(folder)!r}, which is not there.")
     if (folder / "curves.csv").is_file():
         raise ValueError(f"Expected runs, got the comparison {str(folder)!r}. Its page is report.html in it.")
+    if (folder / "study.yaml").is_file():
+        raise ValueError(
+            f"Expected runs, got the sweep {str(folder)!r}. Its page is report.html in it, written when it ends: "
+            f"jdfl resume {folder}"
+        )
     if not (folder / "config.yaml").is_file():
         raise FileNotFoundError(f"Expected the folder of a run, got {str(folder)!r}, which has no config.yaml.")
     tables = {Path(name).stem: found for name in TABLES if (found := _table(folder / name)) is not None}
