@@ -174,9 +174,9 @@ def _show(study: Study, table: pd.DataFrame, options: Engines) -> None:
     for reason in dict.fromkeys(str(row["reason"]) for row in refused):
         where = [str(row["point"]) for row in refused if str(row["reason"]) == reason]
         print(f"jdfl: refused, {_points(where)}: {reason}", file=sys.stderr)
-    diverged = [str(point) for point in table.loc[table["ending"] == "diverged", "point"]]
-    if diverged:
-        where = _points(list(dict.fromkeys(diverged)))
+    diverged = table.loc[table["ending"] == "diverged", "point"].astype(str)
+    if len(diverged):
+        where = _points(list(diverged.unique()))
         print(f"jdfl: {len(diverged)} of {len(table)} runs diverged: {where}", file=sys.stderr)
     ranked = best_first(table, fields, options.by) if len(refused) < len(table) else pd.DataFrame()
     measured = [str(name) for name in ranked if f"{name}_sd" in ranked]

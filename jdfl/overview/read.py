@@ -94,7 +94,7 @@ def _run(folder: Path) -> OneRun:
         raise ValueError(f"Expected runs, got the comparison {str(folder)!r}. Its page is report.html in it.")
     if (folder / "study.yaml").is_file():
         raise ValueError(
-            f"Expected runs, got the sweep {str(folder)!r}. Its page is report.html in it, written when it ends: "
+            f"Expected runs, got the sweep {str(folder)!r}. Its page is report.html in it; where there is none yet: "
             f"jdfl resume {folder}"
         )
     if not (folder / "config.yaml").is_file():

@@ -122,10 +122,10 @@ def test_what_is_no_run_is_refused(runs, tmp_path, capsys):
     assert "nodes.csv" in capsys.readouterr().err
     (tmp_path / "compared").mkdir()
     (tmp_path / "compared" / "curves.csv").write_text("label\n")
+    assert main(["report", str(tmp_path / "compared")]) == 2
+    assert "report.html in it" in capsys.readouterr().err
     (tmp_path / "swept").mkdir()
     (tmp_path / "swept" / "study.yaml").write_text("over: [seed=0,1]\n")
     assert main(["report", str(tmp_path / "swept")]) == 2
     assert "got the sweep" in capsys.readouterr().err
-    assert main(["report", str(tmp_path / "compared")]) == 2
-    assert "report.html in it" in capsys.readouterr().err
     assert not (tmp_path / "page.html").exists()
