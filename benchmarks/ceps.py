@@ -193,7 +193,7 @@ def decoder(n: int, d: int, repeats: int, count: int = 64) -> list[Row]:
     rows = sparse_rows(count, n)
     key, node = jax.random.key(0), jnp.arange(count, dtype=jnp.int32)
     codec = jdfl.OneBit(d=d, inverse="paper").prepare(key, node, n, S, jnp.float32)
-    received = jax.jit(transmit)(codec, ops.node_keys(key, 0, node), rows, rows[:, 0] < 9)
+    received = jax.jit(transmit)(codec, jax.random.split(key, count), rows, rows[:, 0] < 9)
     received = np.asarray(received)
     recovered = ((received != 0) & (rows != 0)).sum(axis=1) / S
     error = np.linalg.norm(received - rows, axis=1) / np.linalg.norm(rows, axis=1)

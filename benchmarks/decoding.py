@@ -19,7 +19,7 @@ from threadpoolctl import threadpool_limits
 
 import jdfl
 from benchmarks.common import Row, interleaved, options, ratios, report, row
-from jdfl import nodes, ops, sharding
+from jdfl import nodes, sharding
 from jdfl.codecs import transmit
 from tests.reference.ceps import one_bit
 
@@ -61,7 +61,7 @@ def spread(mesh: Mesh, codec: Any, *rows: Array) -> Callable[[], Array]:
 def compared(m: int, n: int, d: int, repeats: int, loop: int) -> list[Row]:
     """Time of a message of m, and the numpy loop's, which does `loop` of them."""
     rows, node = sparse_rows(m, n), jnp.arange(m, dtype=jnp.int32)
-    x, keys = jnp.asarray(rows), ops.node_keys(jax.random.key(0), 0, node)
+    x, keys = jnp.asarray(rows), jax.random.split(jax.random.key(0), len(node))
     everyone, send, found = jnp.ones((m,), jnp.bool_), jax.jit(transmit), {}
     mesh = sharding.mesh_of(jax.device_count(), m)
     for kind, choice in KINDS.items():

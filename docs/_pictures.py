@@ -110,7 +110,7 @@ def arrived(codec: Codec, x: np.ndarray) -> np.ndarray:
     """What a receiver makes of the vector x [n]."""
     key, node = jax.random.key(3), jnp.zeros((1,), jnp.int32)
     ready = codec.prepare(key, node, len(x), S, jnp.float32)
-    keys = ops.node_keys(key, 1, node)
+    keys = jax.random.split(key, 1)
     return np.asarray(transmit(ready, keys, jnp.asarray(x[None]), jnp.ones((1,), jnp.bool_)))[0]
 
 
@@ -122,7 +122,7 @@ def coding() -> Figure:
     full = (x + 0.05 * draw.standard_normal(LONG)).astype(np.float32)
     codec, key, node = jdfl.OneBit(d=SIGNS, s=S), jax.random.key(3), jnp.zeros((1,), jnp.int32)
     ready = codec.prepare(key, node, LONG, S, jnp.float32)
-    signs = np.asarray(ready.encode(ops.node_keys(key, 1, node), jnp.asarray(x[None]))[0])[0]
+    signs = np.asarray(ready.encode(jax.random.split(key, 1), jnp.asarray(x[None]))[0])[0]
     decoded = arrived(codec, x)
     panels = {
         "parameters": full,

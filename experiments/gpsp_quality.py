@@ -16,7 +16,6 @@ from matplotlib.figure import Figure
 
 import jdfl
 from experiments.common import Options, Row, options, row, save, save_figure, show
-from jdfl import ops
 from jdfl.codecs import Codec, transmit
 from jdfl.codecs.one_bit import recovery
 
@@ -58,7 +57,7 @@ def arrived(codec: Codec, rows: jax.Array, key: jax.Array) -> jax.Array:
     """What receivers make of the rows, every node sending one; the codec's own s is that of the rows."""
     node = jnp.arange(COUNT, dtype=jnp.int32)
     ready = codec.prepare(key, node, N, N, rows.dtype)
-    return transmit(ready, ops.node_keys(key, 0, node), rows, jnp.ones(COUNT, bool))
+    return transmit(ready, jax.random.split(key, COUNT), rows, jnp.ones(COUNT, bool))
 
 
 def quality(kind: str, d: int, s: int, seeds: int) -> list[Row]:

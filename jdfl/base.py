@@ -3,8 +3,9 @@
 Implementing an algorithm
 - Write one file in `jdfl/algorithms`: a frozen `jdfl.struct.dataclass` of hyper-parameters (floats are leaves, sizes
   and flags static fields), a State with the shapes of its arrays, and all methods of `Algorithm` below.
-- `init` and `step` are pure and speak of all m nodes at once. All randomness comes from `round.key`; what belongs to
-  one node comes from `ops.node_keys(round.key, PURPOSE, round.node)` with a PURPOSE of your own from 100 up.
+- `init` and `step` are pure and speak of all m nodes at once. All randomness comes from `round.keys(STREAM)`, a key
+  for every node, with a `jdfl.Stream("my_method.noise", "private")` of your own for each thing that is drawn: "private"
+  is what no receiver may compute (noise, batches), "choice" who takes part, "shared" what sender and receiver know.
 - What is said of all nodes, such as a mean, comes from `jdfl.nodes`, and their number is `nodes.count(round.m)`: on
   several devices a step sees the rows of one. Constants that a person gives for every node are fields with
   `struct.field(per_node=True)`; every array of the State has the nodes as its first axis, or nothing to do with them.
@@ -33,6 +34,7 @@ from jdfl import struct
 from jdfl.network.graph import Graph, Network
 from jdfl.privacy import Guarantee
 from jdfl.problems import Problem
+from jdfl.streams import Keys, Stream, each
 
 
 @struct.dataclass
@@ -40,14 +42,31 @@ class Round:
     """What the runner tells an algorithm about one round."""
 
     k: Array  # int32 [] the round, from 0
-    key: Array  # this round's randomness
+    key: Array  # [] what this round draws comes from
     graph: Graph  # who hears whom in this round
     node: Array  # [m] int32 global ids of the nodes
+    roots: Keys | None = None  # the keys of the round under each root; None, outside a run: they follow from `key`
 
     @property
     def m(self) -> int:
         """The number of nodes, of those on this device where they lie on several."""
         return self.node.shape[0]
+
+    def stream(self, stream: Stream) -> Array:
+        """The key [] of a stream in this round, under the root that the stream is declared with.
+
+        Raises ValueError for streams of networks, which draw before there is a round.
+        """
+        if stream.root == "network":
+            raise ValueError(
+                f"Expected a stream with another root than the network's, got {stream!r}: the graph is drawn already. "
+                "Declare it as private, choice or shared."
+            )
+        return stream.of(getattr(self.roots or Keys.of(self.key), stream.root))
+
+    def keys(self, stream: Stream, index: Array | int = 0) -> Array:
+        """The key of every node [m] in this round, of a stream; `index` tells several draws of one round apart."""
+        return each(self.stream(stream), self.node, index)
 
 
 @struct.dataclass

@@ -81,7 +81,7 @@ def sweep(
 
     values = {path: jnp.asarray([label[path] for label in labels], problem.dtype) for path in over}
     values |= _plans(settings)
-    keys_of_lanes = jnp.stack([setting.key for setting in settings])
+    keys_of_lanes = jax.tree.map(lambda *keys: jnp.stack(keys), *(setting.keys for setting in settings))
     records = -(-steps // every)
     clock = Clock()
     params, *rest = jax.block_until_ready(
@@ -102,7 +102,7 @@ def sweep(
         tally.add(later.rounds, later.metrics, later.counts)
         # Of the settings: what was prepared from data is not told from them.
         guarantee = setting.algorithm.privacy(problem)
-        origin = provenance(key_data(setting.key), algorithm=setting.algorithm, problem=problem, network=network)
+        origin = provenance(key_data(setting.keys.run), algorithm=setting.algorithm, problem=problem, network=network)
         result = assemble(setting, params[i], carry, tally, spent, problem, network, steps, guarantee, origin)
         results.append(replace(result, labels=label))
     return results

@@ -83,6 +83,15 @@ def highest(number: int) -> int:
     return number if jax.process_count() == 1 else int(np.max(multihost_utils.process_allgather(np.array(number))))
 
 
+def summed(number: int) -> int:
+    """The sum, modulo 2^64, of the numbers that the processes give; all of them have to ask."""
+    if jax.process_count() == 1:
+        return number
+    halves = np.array([number >> 32, number & 0xFFFFFFFF], np.uint32)
+    every = np.asarray(multihost_utils.process_allgather(halves)).reshape(-1, 2)
+    return sum((int(high) << 32) + int(low) for high, low in every) % 2**64
+
+
 def portion(m: int) -> np.ndarray:
     """The nodes of m whose rows lie on this process's devices; all of them where it is the only process.
 

@@ -19,8 +19,9 @@ from jdfl import metrics as metrics_module
 from jdfl.base import Algorithm, Info
 from jdfl.problems import Problem
 from jdfl.sharding import Layout
-from jdfl.stepping import ROUND, START, Setting, done_at, drawn, step, with_field
+from jdfl.stepping import Setting, begun, done_at, drawn, step, with_field
 from jdfl.stopping import StopRule, View
+from jdfl.streams import Keys
 
 _SECONDS = ("network_seconds", "network_seconds_last")
 
@@ -93,9 +94,8 @@ def _stops(stop: StopRule | None, view: View) -> Array:
 
 
 def _start(setting: Setting, metrics: tuple[metrics_module.Metric, ...]) -> tuple[Setting, Carry, Record]:
-    key = jax.random.fold_in(setting.key, START)
     k = jnp.int32(0)
-    begin = drawn(setting, k, key, prepared=False)
+    begin = begun(setting)
     algorithm = setting.algorithm.prepare(setting.problem, begin)
     state, info = algorithm.init(setting.problem, begin)
     info = nodes.counted(info)
@@ -114,13 +114,12 @@ def _advance(
 ) -> tuple[Carry, Record]:
     """Up to `records` times `every` rounds, to round `end` at most; a record after each stretch."""
     algorithm, problem, stop = setting.algorithm, setting.problem, setting.stop
-    round_key = jax.random.fold_in(setting.key, ROUND)
 
     def goes_on(carry: Carry, until: Array) -> Array:
         return (carry.rounds < until) & ~carry.stopped & ~carry.spent & (carry.bad_node == guard.NOWHERE)
 
     def one_round(carry: Carry) -> Carry:
-        round = drawn(setting, carry.rounds, jax.random.fold_in(round_key, carry.rounds))
+        round = drawn(setting, carry.rounds)
         state, info = step(setting, carry.state, round)
         w = algorithm.params(state)
         communications = carry.communications + info.communications
@@ -200,7 +199,7 @@ def advance(
 @partial(jax.jit, static_argnames=("every", "records", "metrics", "batch"))
 def lanes(
     setting: Setting,
-    keys: Array,
+    keys: Keys,
     values: dict[str, Array],
     end: Array,
     every: int,
@@ -208,18 +207,18 @@ def lanes(
     metrics: tuple[metrics_module.Metric, ...],
     batch: int,
 ) -> tuple[Array, Carry, Record, Record]:
-    """Whole runs of one setting, lane l with key keys[l] and with values[path][l] in the algorithm's field at `path`.
+    """Whole runs of one setting, lane l with keys[l] and with values[path][l] in the algorithm's field at `path`.
 
     `batch` lanes run side by side by vmap, batches in turn. Returns parameters [l, m, n], the last counters, the record
     of the start and those of the rounds, all with a leading lane axis.
     """
 
-    def one(lane: tuple[Array, dict[str, Array]]) -> tuple[Array, Carry, Record, Record]:
-        key, fields = lane
+    def one(lane: tuple[Keys, dict[str, Array]]) -> tuple[Array, Carry, Record, Record]:
+        keys, fields = lane
         algorithm = setting.algorithm
         for path, value in fields.items():
             algorithm = with_field(algorithm, path, value)
-        here, carry, first = _start(replace(setting, algorithm=algorithm, key=key), metrics)
+        here, carry, first = _start(replace(setting, algorithm=algorithm, keys=keys), metrics)
         carry, rest = _advance(carry, here, end, every, records, metrics)
         return here.algorithm.params(carry.state), replace(carry, state=None), first, rest
 
@@ -233,10 +232,9 @@ def releases(setting: Setting, steps: Array) -> Array:
     What the counts do not depend on, and that is all of the work, is left out by the compiler.
     """
     setting, carry, _ = _start(setting, ())
-    round_key = jax.random.fold_in(setting.key, ROUND)
 
     def one(k: Array, carry: tuple[Any, Array]) -> tuple[Any, Array]:
-        state, info = step(setting, carry[0], drawn(setting, k, jax.random.fold_in(round_key, k)))
+        state, info = step(setting, carry[0], drawn(setting, k))
         return state, carry[1] + info.releases
 
     return ops.in_turn(steps, one, (carry.state, carry.releases))[1]

@@ -20,16 +20,6 @@ from jdfl.rounding import row_sum
 HIGHEST = lax.Precision.HIGHEST  # TF32 or bf16 products would lose mass in mixing and accuracy in decoding
 
 
-def node_keys(key: Array, purpose: int, node: Array) -> Array:
-    """One key per node [m]: depends on the node's global id, not on its place, the device or the batch."""
-    return jax.vmap(jax.random.fold_in, (None, 0))(jax.random.fold_in(key, purpose), node)
-
-
-def node_normal(key: Array, purpose: int, node: Array, shape: tuple[int, ...], dtype: Any) -> Array:
-    """Standard normal noise [m, *shape], each row from the key of its node [m]."""
-    return jax.vmap(lambda one: jax.random.normal(one, shape, dtype))(node_keys(key, purpose, node))
-
-
 def permuted(key: Array, place: Array, size: Array) -> Array:
     """Where a random permutation of 0 .. size-1, the key's own, puts each place [b]; size [], others are not computed.
 

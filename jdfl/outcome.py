@@ -67,7 +67,7 @@ def assemble(
         guarantee=guarantee,
         records=records_of(problem),
         privacy_warnings=tuple(warning for warning in warns if warning not in guarantee.warnings),
-        key=tuple(key_data(setting.key)),
+        key=tuple(key_data(setting.keys.run)),
         sums=dict(tally.base),
         seconds=spent.seconds,
         compile_seconds=spent.compile_seconds,

@@ -66,7 +66,7 @@ def placed(setting: stepping.Setting, mesh: Mesh) -> tuple[stepping.Setting, Lay
         problem=nodes.with_rows(_at, distributed.shaped(setting.problem)),
         network=jax.tree.map(lambda x: fixed and np.ndim(x) > 0, network),
         stop=jax.tree.map(lambda _: False, setting.stop),
-        key=False,
+        keys=jax.tree.map(lambda _: False, setting.keys),
         node=True,
         limit=None if setting.limit is None else True,
     )
@@ -89,7 +89,7 @@ def _started(setting: stepping.Setting, rows: Rows, size: int) -> tuple[Any, Any
     def resized(x: Any) -> Any:
         return jax.ShapeDtypeStruct((size, *np.shape(x)[1:]), x.dtype)
 
-    graph = jax.eval_shape(setting.network.at, jnp.int32(0), setting.key)
+    graph = jax.eval_shape(setting.network.at, jnp.int32(0), setting.keys.network)
     small = rows.map(resized, setting)
     graph = jax.tree.map(lambda x: resized(x) if x.ndim else x, replace(graph, halo=None, buckets=None))
     algorithm, carry, _ = jax.eval_shape(loop.start, replace(small, network=Static(graph)), ())

@@ -6,6 +6,7 @@ Of functions, and of objects that are no dataclasses, the name alone is told, no
 import functools
 import hashlib
 import json
+import math
 import platform
 import sys
 import weakref
@@ -21,15 +22,17 @@ import jax.numpy as jnp
 import numpy as np
 
 from jdfl import checks
-from jdfl.distributed import Portion
+from jdfl.distributed import Portion, portion, summed
 
 LIBRARIES = ("jax", "jaxlib", "numpy", "optax")
 DERIVED = ("curvature",)  # from the data, by an eigensolver that may differ between machines
 _SHORT = 16  # hexadecimal digits of a checksum
 _FEW = 4  # numbers that are told one by one
+_WHOLE = 2**24  # whole numbers up to here are exact in float32
+_WORDS = 2**22  # of 32 bits that are looked at together, 32 MB when multiplied
 
 _listeners: list[Callable[[str], object]] = []
-_sums: dict[int, tuple[weakref.ref[Any], str]] = {}  # of arrays that are still there, by id
+_sums: dict[tuple[str, int], tuple[weakref.ref[Any], str]] = {}  # of arrays that are still there, by id
 
 
 @dataclass(frozen=True)
@@ -60,6 +63,31 @@ def provenance(key: Sequence[int], **settings: Any) -> Provenance:
     for listener in _listeners:
         listener(made.hash)
     return made
+
+
+def fingerprint(dtype: Any, **settings: Any) -> tuple[int, ...]:
+    """Four words of 32 bits that tell these settings from all others: data, and floats as a run in `dtype` has them.
+
+    Names do not count. Of data that lie on several processes the content counts as it does on one (`_digest`).
+    """
+    lines = {
+        path: " ".join(_rounded(word, dtype) for word in text.split(" "))
+        for name, value in settings.items()
+        for path, text in _lines(name, value, digest=True)
+        if not path.endswith(".name")
+    }
+    content = hashlib.sha256(json.dumps(lines, sort_keys=True).encode()).digest()
+    return tuple(int(word) for word in np.frombuffer(content[:16], ">u4"))
+
+
+def _rounded(word: str, dtype: Any) -> str:
+    """A word, or where it is a number that number in `dtype`; whole numbers that `dtype` may not hold stay."""
+    if word.lstrip("-").isdigit() and abs(int(word)) >= _WHOLE:
+        return word
+    try:
+        return repr(float(np.asarray(float(word), dtype)))
+    except ValueError:
+        return word
 
 
 def listen(function: Callable[[str], object]) -> None:
@@ -103,23 +131,29 @@ def _same(one: str, other: str) -> bool:
         return False
 
 
-def _lines(path: str, value: Any) -> Iterator[tuple[str, str]]:
-    """A value's parts by dotted path; arrays by type, shape and checksum."""
-    if isinstance(value, Portion):
-        return  # data of this process's nodes, of which another number of processes would have others
-    if is_dataclass(value) and not checks.is_a(value, type):
+def _lines(path: str, value: Any, *, digest: bool = False) -> Iterator[tuple[str, str]]:
+    """A value's parts by dotted path; arrays by type, shape and checksum.
+
+    Data of which every process has its own nodes' part alone are left out, or with `digest` told by `_digest`, as are
+    then all arrays with more than a few numbers.
+    """
+    if isinstance(value, Portion) and not digest:
+        return
+    if digest and checks.is_a(value, Portion | np.ndarray | jax.Array) and math.prod(value.shape) > _FEW:
+        yield path, _digest(value)
+    elif is_dataclass(value) and not checks.is_a(value, type):
         yield path, type(value).__name__
         for one in fields(value):
             if one.name in DERIVED:
                 continue
-            yield from _lines(f"{path}.{one.name}", getattr(value, one.name))
+            yield from _lines(f"{path}.{one.name}", getattr(value, one.name), digest=digest)
     elif checks.is_a(value, Mapping):
         for name, one in cast(Mapping[str, Any], value).items():
-            yield from _lines(f"{path}.{name}", one)
+            yield from _lines(f"{path}.{name}", one, digest=digest)
     elif checks.is_a(value, list | tuple):
         yield path, type(value).__name__
         for i, one in enumerate(cast(list[Any], value)):
-            yield from _lines(f"{path}.{i}", one)
+            yield from _lines(f"{path}.{i}", one, digest=digest)
     elif isinstance(value, np.ndarray | jax.Array):
         yield path, _array(value)
     elif checks.is_a(value, np.generic | bool | int | float | str | None):
@@ -136,18 +170,60 @@ def _array(x: Any) -> str:
         return f"{x.dtype}{list(x.shape)}"
     if x.size <= _FEW:
         return " ".join(str(number) for number in np.asarray(x).ravel())  # .3 is .3 in every precision
-    known = _sums.get(id(x))
+    return _remembered("checksum", x, _checksum)
+
+
+def _checksum(x: Any) -> str:
+    content = np.ascontiguousarray(np.asarray(x))
+    return f"{x.dtype}{list(x.shape)} {_hex(content.reshape(-1).view(np.uint8).data)}"
+
+
+def _digest(x: Any) -> str:
+    """An array's type, shape, and a sum over its rows, to which processes that have some of them add what is theirs.
+
+    Of every row counts a multilinear hash of its bytes, in 64 bits, mixed with its place.
+    """
+    if not isinstance(x, Portion):
+        if jnp.issubdtype(x.dtype, jax.dtypes.prng_key):
+            x = jax.random.key_data(x)
+        if isinstance(x, jax.Array) and not x.is_fully_addressable:
+            return f"{x.dtype}{list(x.shape)}"
+        return _remembered("digest", x, lambda x: _row_sum(x.dtype, x.shape, np.asarray(x), np.arange(len(x))))
+    places, first = np.unique(portion(x.shape[0]), return_index=True)
+    own = _row_sum(x.dtype, x.shape, np.asarray(x.rows)[first], places)
+    kind, _, number = own.rpartition(" ")
+    return f"{kind} {summed(int(number, 16)):016x}"
+
+
+def _row_sum(dtype: Any, shape: Sequence[int], rows: Any, places: Any) -> str:
+    words = np.ascontiguousarray(rows).reshape(len(rows), -1).view(np.uint8)
+    size = -(-words.shape[1] // 4)
+    factors: Any = np.random.Generator(np.random.Philox(0)).integers(2**64, size=size, dtype=np.uint64) | 1
+    total: Any = np.uint64(0)
+    some = max(1, _WORDS // max(1, size))
+    for begin in range(0, len(words), some):
+        block: Any = np.pad(words[begin : begin + some], ((0, 0), (0, -words.shape[1] % 4))).view(np.uint32)
+        x: Any = (block * factors).sum(axis=1, dtype=np.uint64)
+        x ^= (places[begin : begin + some].astype(np.uint64) + 1) * np.uint64(0x9E3779B97F4A7C15)
+        x = (x ^ (x >> 30)) * np.uint64(0xBF58476D1CE4E5B9)  # splitmix64 (G. Steele, D. Lea, C. Flood, 2014)
+        x = (x ^ (x >> 27)) * np.uint64(0x94D049BB133111EB)
+        x = x ^ (x >> 31)
+        total = total + x.sum(dtype=np.uint64)
+    return f"{dtype}{list(shape)} {int(total):016x}"
+
+
+def _remembered(kind: str, x: Any, find: Callable[[Any], str]) -> str:
+    """What is found of an array; that of JAX's, whose numbers stay, once."""
+    if not isinstance(x, jax.Array):
+        return find(x)
+    known = _sums.get((kind, id(x)))
     if known is None or known[0]() is not x:
-        content = np.ascontiguousarray(np.asarray(x))
-        text = f"{x.dtype}{list(x.shape)} {_hex(content.reshape(-1).view(np.uint8).data)}"
-        if not isinstance(x, jax.Array):
-            return text  # its numbers may change
-        known = weakref.ref(x, functools.partial(_forget, id(x))), text
-        _sums[id(x)] = known
+        known = weakref.ref(x, functools.partial(_forget, (kind, id(x)))), find(x)
+        _sums[kind, id(x)] = known
     return known[1]
 
 
-def _forget(place: int, _: object) -> None:
+def _forget(place: tuple[str, int], _: object) -> None:
     _sums.pop(place, None)
 
 

@@ -182,7 +182,7 @@ def run(
     steps, every = int(steps), int(every)
     if before is not None:
         names = [metric.__name__ for metric in chosen]
-        before.check(ledger_of(algorithm, problem), key_data(setting.key), steps, names, origin)
+        before.check(ledger_of(algorithm, problem), key_data(setting.keys.run), steps, names, origin)
     keeper = Keeper(checkpoint, checkpoint_every, resumed=before is not None)
     alarm = Alarm(None if checkpoint is None or checkpoint_minutes is None else 60 * checkpoint_minutes)
     records = max(1, min(int(chunk), keeper.every) // every)

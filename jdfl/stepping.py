@@ -13,9 +13,16 @@ from jdfl import guard, nodes, struct
 from jdfl.base import Algorithm, Info, Round
 from jdfl.network import Graph, Network, advanced, in_run
 from jdfl.problems import Problem
+from jdfl.provenance import fingerprint
 from jdfl.stopping import StopRule
+from jdfl.streams import Keys
 
-START, ROUND, NETWORK = 1, 2, 3  # purposes of the run's key, and of a round's
+
+def run_keys(key: Array, algorithm: Algorithm, problem: Problem, network: Network) -> Keys:
+    """The keys of a run with this key []: what algorithm, data and network are enters that of private randomness."""
+    for path in getattr(algorithm, "planned", ()):  # follows from the rest and the number of rounds
+        algorithm = with_field(algorithm, path, None)
+    return Keys.of(key, fingerprint(problem.dtype, algorithm=algorithm, problem=problem, network=network))
 
 
 @struct.dataclass
@@ -26,7 +33,7 @@ class Setting:
     problem: Problem
     network: Network
     stop: StopRule | None
-    key: Array
+    keys: Keys
     node: Array  # [m] int32 global ids
     limit: Array | None = None  # [m] int32 releases that every node may make in all
     largest: Array | None = None  # [] the most that a parameter may be in size
@@ -37,13 +44,17 @@ def setting(
     problem: Problem,
     network: Network,
     stop: StopRule | None,
-    key: Array,
+    key: Array | Keys,
     limit: Array | None = None,
     largest: Array | None = None,
 ) -> Setting:
-    """A setting without the names of problem and network: they are static, and a name must not recompile."""
+    """A setting without the names of problem and network: they are static, and a name must not recompile.
+
+    `key` [] is the run's, or all of its keys are given.
+    """
     node = jnp.arange(problem.m, dtype=jnp.int32)
-    return Setting(algorithm, nameless(problem), nameless(network), stop, key, node, limit, largest)
+    keys = key if isinstance(key, Keys) else run_keys(key, algorithm, problem, network)
+    return Setting(algorithm, nameless(problem), nameless(network), stop, keys, node, limit, largest)
 
 
 def nameless(named: Any) -> Any:
@@ -57,20 +68,28 @@ def with_field(algorithm: Any, path: str, value: Any) -> Any:
     return algorithm.replace(**{name: with_field(getattr(algorithm, name), rest, value) if rest else value})
 
 
-def drawn(setting: Setting, k: Array, key: Array, *, prepared: bool = True) -> Round:
-    """A round, its network drawn from a key of its own, and what lasts many rounds in it from the run's.
+def begun(setting: Setting) -> Round:
+    """The moment before the first round.
 
     Before the algorithm is prepared the size of its messages is not known, and nothing is sent.
     """
-    bits = sum(setting.algorithm.message_bits(setting.problem).values()) if prepared else 0
-    network = in_run(setting.network, jax.random.fold_in(setting.key, NETWORK), bits)
-    return Round(k, key, network.at(k, jax.random.fold_in(key, NETWORK)), setting.node)
+    return _drawn(setting, jnp.int32(0), setting.keys.at_start(), 0)
+
+
+def drawn(setting: Setting, k: Array) -> Round:
+    """Round k []: its network is drawn from keys of its own, and what lasts many rounds in it from the run's."""
+    bits = sum(setting.algorithm.message_bits(setting.problem).values())
+    return _drawn(setting, k, setting.keys.at_round(k), bits)
+
+
+def _drawn(setting: Setting, k: Array, now: Keys, bits: int) -> Round:
+    graph = in_run(setting.network, setting.keys.network, bits).at(k, now.network)
+    return Round(k, now.run, graph, setting.node, now)
 
 
 def graph_of(setting: Setting, k: int) -> Graph:
     """The graph of round k once more, with the rows of all nodes."""
-    key = jax.random.fold_in(jax.random.fold_in(setting.key, ROUND), k)
-    return drawn(setting, jnp.int32(k), key).graph
+    return drawn(setting, jnp.int32(k)).graph
 
 
 def step(setting: Setting, state: Any, round: Round) -> tuple[Any, Info]:

@@ -28,7 +28,7 @@ def packed(algorithm, m: int, rows: np.ndarray) -> int:
     sparsity = int(getattr(algorithm, "s", None) or n)
     codec = algorithm.codec.prepare(jax.random.key(1), jnp.arange(m, dtype=jnp.int32), n, sparsity, rows.dtype)
     x = ops.top_s(jnp.asarray(rows), sparsity)
-    keys = ops.node_keys(jax.random.key(2), 0, jnp.arange(len(rows), dtype=jnp.int32))
+    keys = jax.random.split(jax.random.key(2), len(rows))
     payload = jax.jit(type(codec).encode)(codec.rows(jnp.arange(len(rows), dtype=jnp.int32)), keys, x)
     sizes = {len(codec.pack(jax.tree.map(lambda leaf: leaf[i], payload), n)) for i in range(len(rows))}  # noqa: B023
     (size,) = sizes

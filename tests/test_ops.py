@@ -91,20 +91,6 @@ def test_limbs_of_many_largest_counts():
     assert type(total) is int
 
 
-def test_randomness_belongs_to_the_node_and_not_to_its_place():
-    key, node = jax.random.key(1), jnp.arange(8, dtype=jnp.int32)
-    order = np.array([5, 0, 7, 2])
-    every = ops.node_normal(key, 3, node, (4,), jnp.float32)
-    np.testing.assert_array_equal(ops.node_normal(key, 3, node[order], (4,), jnp.float32), every[order])
-    np.testing.assert_array_equal(
-        jax.random.key_data(ops.node_keys(key, 3, node[order])), jax.random.key_data(ops.node_keys(key, 3, node))[order]
-    )
-    keys = [ops.node_keys(key, 3, node), ops.node_keys(key, 4, node), ops.node_keys(jax.random.key(2), 3, node)]
-    assert len(np.unique(np.concatenate([jax.random.key_data(one) for one in keys]), axis=0)) == 24
-    assert abs(float(jnp.mean(every))) < 0.6
-    assert 0.5 < float(jnp.std(every)) < 1.5
-
-
 @partial(jax.jit, static_argnames="room")
 def permutation(key, size, room):
     """Where the places 0 .. room-1 go; those beyond `size` mean nothing."""

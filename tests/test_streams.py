@@ -1,24 +1,188 @@
-"""What a seed draws is what it drew: networks, data, samples, noise and links of rounds.
+"""Random streams: unique by construction, independent, and private where receivers must not know them."""
 
-Numbers that change need a new minor version and a line in CHANGELOG.md (docs/stability.md).
-"""
+import itertools
+import pkgutil
+from importlib import import_module
 
+import jax
+import jax.numpy as jnp
 import numpy as np
+import pytest
 
 import jdfl
-from jdfl import network as nw
+from jdfl import stepping, streams
+from jdfl.algorithms import exchange, updates
+from jdfl.streams import Stream
+
+KEY, NODE = jax.random.key(3), jnp.arange(5, dtype=jnp.int32)
+PROBLEM = jdfl.problems.example1(m=4, n=12, s=2, rows=(8, 12), seed=5)
+NETWORK = jdfl.network.complete(4)
+NOISY = jdfl.DPSGD(lr=0.05, gradients=jdfl.Gradients(clip=1.0, mechanism=jdfl.Gaussian(0.5)))
 
 
-def test_networks_are_those_of_their_seeds():
-    edges = sorted((int(i), int(j)) for i, j in nw.to_networkx(nw.erdos_renyi(6, 0.4, seed=3)).edges)
-    assert edges == [(0, 1), (0, 2), (0, 5), (1, 4), (2, 3), (2, 4), (2, 5), (3, 5)]
+def every_stream():
+    """Those of all modules of the package."""
+    for module in pkgutil.walk_packages(jdfl.__path__, "jdfl."):
+        if not module.name.endswith("__main__"):
+            import_module(module.name)
+    return [one for one in streams.declared().values() if not one.name.startswith(("toy.", "test."))]
 
 
-def test_a_private_run_is_that_of_its_seed():
-    problem = jdfl.problems.example1(m=4, n=12, s=2, rows=(8, 12), seed=5)
-    gradients = jdfl.Gradients(batch=3, clip=1.0, mechanism=jdfl.Gaussian(0.5))
-    algorithm = jdfl.DPSGD(lr=0.05, gradients=gradients)
-    result = jdfl.run(algorithm, problem, nw.erdos_renyi_rounds(4, 0.5), key=7, steps=5)
-    assert result.history["messages"].tolist() == [0, 6, 14, 16, 24, 28]
-    drawn = [[-0.00591843, 0.0437068, -0.0787537], [0.00533127, 0.061245, -0.0286539]]
-    np.testing.assert_allclose(result.params[:2, :3], drawn, rtol=1e-4)
+def key_of(stream, now):
+    """The stream's key at a moment."""
+    return stream.of(getattr(now, stream.root))
+
+
+def test_no_two_streams_give_a_node_the_same_key_or_numbers_that_go_together():
+    known = every_stream()
+    assert len({one.number for one in known}) == len(known) > 30
+    run = streams.Keys.of(KEY)
+    moments = [run.at_start(), run.at_round(0), run.at_round(1)]
+    keys = [streams.each(key_of(one, now), NODE, i) for one in known for now in moments for i in (0, 1)]
+    data = np.concatenate([np.asarray(jax.random.key_data(one)) for one in keys])
+    assert len(np.unique(data, axis=0)) == len(data)
+    x = jax.vmap(lambda key: jax.random.normal(key, (4096,)))(jnp.concatenate(keys)[:: len(NODE)])
+    found = np.corrcoef(np.asarray(x)) - np.eye(len(x))
+    assert np.abs(found).max() < 6 / np.sqrt(4096)  # of some 3e4 pairs the largest is near 4.2
+
+
+def test_a_key_is_never_both_drawn_from_and_derived_from():
+    """Words that a node's key draws are no keys of other nodes, indices, rounds or streams."""
+    run = streams.Keys.of(KEY)
+    now = run.at_round(0).private
+    drawn = [run.run, run.private, now, updates._NOISE.of(now)]
+    leaf = streams.each(drawn[-1], NODE)[0]
+    parents = {tuple(np.asarray(jax.random.key_data(one)).tolist()) for one in drawn}
+    assert tuple(np.asarray(jax.random.key_data(leaf)).tolist()) not in parents
+
+
+@pytest.mark.parametrize("name", ["updates.noise", "codec"])
+def test_a_name_is_declared_once(name):
+    every_stream()
+    with pytest.raises(ValueError, match=name):
+        Stream(name, "private")
+    assert Stream.again(name, streams.declared()[name].root) is streams.declared()[name]
+
+
+def test_two_names_of_one_number_are_refused(monkeypatch):
+    """Without the check both would draw the same numbers."""
+    monkeypatch.setattr(streams, "_streams", {})
+    monkeypatch.setattr(streams, "_number", lambda name: 33)
+    Stream("test.one", "private")
+    with pytest.raises(ValueError, match=r"test\.one"):
+        Stream("test.two", "shared")
+
+
+def test_an_unknown_root_and_a_networks_stream_in_a_round_are_refused():
+    with pytest.raises(ValueError, match="root"):
+        Stream("test.root", "public")  # pyright: ignore[reportArgumentType]
+    round = jdfl.Round(jnp.int32(0), KEY, NETWORK.graph, NODE)
+    with pytest.raises(ValueError, match="network"):
+        round.keys(Stream.again("test.link", "network"))
+
+
+def test_all_noise_is_private_and_all_that_codecs_share_is_not():
+    known = {one.name: one.root for one in every_stream()}
+    noise = {name: root for name, root in known.items() if "noise" in name or "batch" in name}
+    assert len(noise) > 6
+    assert set(noise.values()) == {"private"}
+    assert {known[one.name] for one in (exchange.CODEC, exchange.MODEL, exchange.TRACKER)} == {"shared"}
+
+
+def cosine(stream):
+    """Of a node's noise, and of what a receiver can compute: normal numbers of a stream under the shared root."""
+    round = jdfl.Round(jnp.int32(3), KEY, NETWORK.graph, jnp.arange(4, dtype=jnp.int32))
+    sent = np.asarray(jdfl.Updates(clip=1.0, mechanism=jdfl.Gaussian(1.0))(jnp.zeros((4, 500)), round))
+    keys = stream.keys(streams.Keys.of(KEY).shared, round.node)
+    guessed = np.asarray(jax.vmap(lambda key: jax.random.normal(key, (500,)))(keys))
+    lengths = np.linalg.norm(sent, axis=1) * np.linalg.norm(guessed, axis=1)
+    return float(np.abs(np.sum(sent * guessed, axis=1) / lengths).max())
+
+
+def test_receivers_cannot_recompute_noise_and_could_where_codecs_draw_from_its_stream(monkeypatch):
+    """The old bug, one number of two streams under one root. Planted, it is seen."""
+    assert max(cosine(one) for one in every_stream()) < 0.25  # 5.6 deviations
+    monkeypatch.setattr(Stream, "number", 33)
+    monkeypatch.setattr(streams, "_ROOTS", dict.fromkeys(streams._ROOTS, 1))
+    assert cosine(exchange.MODEL) > 0.99
+
+
+def run(algorithm=NOISY, problem=PROBLEM, network=NETWORK, steps=1, key=0):
+    return np.asarray(jdfl.run(algorithm, problem, network, key=key, steps=steps, metrics=[]).params)
+
+
+def noise_of(algorithm, problem=PROBLEM, network=NETWORK):
+    """The noise of one round, in units of its scale."""
+    quiet = algorithm.replace(gradients=algorithm.gradients.replace(mechanism=None))
+    scale = algorithm.lr * algorithm.gradients.clip * algorithm.gradients.mechanism.multiplier
+    return (run(algorithm, problem, network) - run(quiet, problem, network)) / scale
+
+
+@pytest.fixture(scope="module")
+def reference():
+    return noise_of(NOISY).ravel()
+
+
+def changed(what):
+    """A run that differs from `NOISY` on PROBLEM and NETWORK in one thing."""
+    data = PROBLEM.data
+    other = PROBLEM.replace(data=(data[0].at[1, 2].multiply(-1.0), data[1]))
+    clip = NOISY.replace(gradients=NOISY.gradients.replace(clip=2.0))
+    return {
+        "clip": (clip, PROBLEM, NETWORK),
+        "multiplier": (
+            NOISY.replace(gradients=NOISY.gradients.replace(mechanism=jdfl.Gaussian(0.6))),
+            PROBLEM,
+            NETWORK,
+        ),
+        "lr": (NOISY.replace(lr=0.06), PROBLEM, NETWORK),
+        "one record": (NOISY, other, NETWORK),
+        "network": (NOISY, PROBLEM, jdfl.network.ring(4)),
+    }[what]
+
+
+@pytest.mark.parametrize("what", ["clip", "multiplier", "lr", "one record", "network"])
+def test_runs_that_differ_share_no_noise(what, reference):
+    assert abs(np.corrcoef(noise_of(*changed(what)).ravel(), reference)[0, 1]) < 0.6  # 4.1 deviations of 48 numbers
+
+
+def test_runs_that_differ_would_share_their_noise_without_the_fingerprint(monkeypatch):
+    monkeypatch.setattr(stepping, "fingerprint", lambda *_, **__: ())
+    one, other = noise_of(NOISY).ravel(), noise_of(*changed("clip")).ravel()
+    assert np.corrcoef(one, other)[0, 1] > 0.99
+
+
+def test_the_same_settings_and_seed_give_the_same_bits():
+    again = jdfl.DPSGD(lr=np.float32(0.05), gradients=jdfl.Gradients(clip=1, mechanism=jdfl.Gaussian(jnp.float32(0.5))))
+    named = PROBLEM.replace(name="another name")
+    np.testing.assert_array_equal(run(steps=3), run(again, named, steps=3))
+    longer = jdfl.run(NOISY, PROBLEM, NETWORK, key=0, steps=5, metrics=[], resume=None)
+    first = jdfl.run(NOISY, PROBLEM, NETWORK, key=0, steps=3, metrics=[])
+    np.testing.assert_array_equal(
+        jdfl.run(NOISY, PROBLEM, NETWORK, key=0, steps=5, metrics=[], resume=first).params, longer.params
+    )
+
+
+def test_what_is_shared_and_the_network_do_not_depend_on_settings():
+    one, other = (stepping.run_keys(KEY, alg, PROBLEM, NETWORK) for alg in (NOISY, NOISY.replace(lr=0.06)))
+    same = {
+        name: bool((getattr(one, name) == getattr(other, name)).all())
+        for name in ("shared", "network", "choice", "private")
+    }
+    assert same == {"shared": True, "network": True, "choice": True, "private": False}
+
+
+def test_the_fingerprint_adds_up_over_processes_that_have_some_nodes_each(monkeypatch):
+    from jdfl import provenance
+    from jdfl.distributed import Portion
+
+    x = np.random.default_rng(0).standard_normal((5, 3, 2)).astype(np.float32)
+    whole = provenance._digest(jnp.asarray(x))
+    parts, sums = [np.array([0, 1, 2]), np.array([3, 4, 4])], []
+    monkeypatch.setattr(provenance, "summed", lambda number: sums.append(number) or sum(sums) % 2**64)
+    for places in parts:
+        monkeypatch.setattr(provenance, "portion", lambda m, places=places: places)
+        found = provenance._digest(Portion(x[places], 5))
+    assert found == whole
+    for i, j in itertools.combinations(range(5), 2):
+        assert provenance._digest(jnp.asarray(x)[np.r_[:i, j, i + 1 : j, i, j + 1 : 5]]) != whole

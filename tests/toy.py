@@ -8,8 +8,11 @@ import numpy as np
 from jax import Array
 
 import jdfl
-from jdfl import checks, ops, struct
+from jdfl import checks, struct
 from jdfl.privacy import NO_NOISE
+from jdfl.streams import Stream
+
+_START, _NOISE = Stream("toy.start", "private"), Stream("toy.noise", "private")
 
 M, N, Q = 6, 20, 8
 
@@ -33,7 +36,8 @@ class Gossip:
 
     def init(self, problem: Any, round: jdfl.Round) -> tuple[Array, jdfl.Info]:
         zero = jnp.zeros((problem.m,), jnp.int32)
-        w = ops.node_normal(round.key, 7, round.node, (problem.n,), problem.dtype)
+        draw = jax.vmap(lambda key: jax.random.normal(key, (problem.n,), problem.dtype))
+        w = draw(round.keys(_START))
         for k, node in self.fails:
             if k < 0:
                 w = w.at[node].set(jnp.nan)
@@ -43,7 +47,7 @@ class Gossip:
         talks = (round.k + 1) % self.period == 0
         new = jnp.where(talks[:, None], jdfl.network.mix(round.graph, w), w) - self.rate * problem.gradients(w)
         if self.mechanism is not None:
-            new = jax.vmap(self.mechanism.add, (0, 0, None))(ops.node_keys(round.key, 8, round.node), new, 1.0)
+            new = jax.vmap(self.mechanism.add, (0, 0, None))(round.keys(_NOISE), new, 1.0)
         for k, node in self.fails:
             new = jnp.where(((round.k == k) & (round.node == node))[:, None], jnp.inf, new)
         one = jnp.ones((problem.m,), jnp.int32)

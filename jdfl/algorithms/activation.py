@@ -14,8 +14,9 @@ from jdfl import checks, nodes, ops
 from jdfl.algorithms.gradients import Gradients
 from jdfl.base import Round
 from jdfl.problems import Problem
+from jdfl.streams import Stream, each
 
-_ACTIVE = 36  # purpose of the keys
+ACTIVE = Stream("activity", "choice")
 
 
 def check_activation(p: Any) -> None:
@@ -43,8 +44,9 @@ def gradients_of(on: Array, gradients: Gradients, x: Array, problem: Problem, ro
 def active(p: Any, key: Array, round: Round) -> Array:
     """[m] bool: true with probability p [], independently over nodes and rounds; always where p = 1.
 
-    Drawn from `key`, that of the run's public constants: everybody sees who is active, and an attacker reckons with it.
+    Drawn from `key`, the stream ACTIVE of the run's start. Everybody sees who is active, and an attacker reckons with
+    it.
     """
     share = jnp.asarray(p, jnp.float32)
     draw = jax.vmap(lambda key: jax.random.uniform(key, (), jnp.float32) < share)  # draws lie in [0, 1)
-    return draw(ops.node_keys(jax.random.fold_in(key, round.k), _ACTIVE, round.node))
+    return draw(each(key, round.node, round.k))

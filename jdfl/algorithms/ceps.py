@@ -40,7 +40,7 @@ import numpy as np
 from jax import Array, lax
 
 from jdfl import checks, nodes, ops, struct
-from jdfl.algorithms.exchange import refuse_late
+from jdfl.algorithms.exchange import CODEC, MODEL, refuse_late
 from jdfl.algorithms.gradients import Gradients
 from jdfl.base import Info, Round
 from jdfl.blocks import in_blocks
@@ -49,8 +49,11 @@ from jdfl.network import Network, Past, gather_sum, known, refuse_synchronised, 
 from jdfl.nonzeros import Nonzeros, dense, gathered_sum, largest
 from jdfl.privacy import Gaussian, Guarantee, Mechanism, Published, classical_gaussian
 from jdfl.problems import Problem
+from jdfl.streams import Stream
 
-_PERIOD, _NOISE, _CODE, _OWN = 21, 22, 23, 24  # purposes of the keys
+_NOISE = Stream("ceps.noise", "private")
+_NEIGHBOURS, _OWN = Stream("ceps.neighbours", "choice"), Stream("ceps.own", "choice")  # who is in N_i^k
+_PERIOD = Stream("ceps.period", "choice")
 PAPER_DELTA = 0.5  # of its noise (section V)
 LONG_STEP = 10.0  # steps, in units of 1 / L_i, from which `check` warns; the paper's own are about 5
 
@@ -192,7 +195,7 @@ class CEPS:
         period, sigma = self.period, self.sigma
         if period is None:
             low, high = self.periods
-            keys = ops.node_keys(round.key, _PERIOD, round.node)
+            keys = round.keys(_PERIOD)
             period = jax.vmap(lambda key: jax.random.randint(key, (), low, high + 1, jnp.int32))(keys)
         if sigma is None:
             m = nodes.count(problem.m)
@@ -201,7 +204,7 @@ class CEPS:
                 sigma = sigma * jnp.sum(problem.weight, axis=1) / (problem.n / 2)
             if self.sigma_rule == "safe":
                 sigma = problem.curvature / self._sizes(round)[1].astype(problem.dtype)
-        codec = self.codec.prepare(round.key, round.node, problem.n, self.s, problem.dtype)
+        codec = self.codec.prepare(round.stream(CODEC), round.node, problem.n, self.s, problem.dtype)
         period, sigma = jnp.asarray(period, jnp.int32), jnp.asarray(sigma, problem.dtype) / self.step_scale
         sigma, lengths = jnp.broadcast_to(sigma, (problem.m,)), self.gradients.prepare(problem, round).lengths
         return replace(self, period=period, sigma=sigma, step_scale=1.0, codec=codec, lengths=lengths)
@@ -280,15 +283,17 @@ class CEPS:
         else:  # a uniform subset holds i with probability size / |N_i|
             draw = jax.vmap(lambda key: jax.random.uniform(key, (), jnp.float32))
             share = size.astype(jnp.float32) / everyone.astype(jnp.float32)
-            mine = draw(ops.node_keys(round.key, _OWN, round.node)) < share
-        others = sample_neighbours(round.key, round.graph, round.node, size - mine.astype(jnp.int32), talks)
+            mine = draw(round.keys(_OWN)) < share
+        others = sample_neighbours(
+            round.stream(_NEIGHBOURS), round.graph, round.node, size - mine.astype(jnp.int32), talks
+        )
         return size, mine & talks, others
 
     def _gradient(self, gradients: Gradients, problem: Problem, w: Array) -> Array:
         return gradients.exact(problem, w, problem.data, problem.weight, jnp.sum(problem.weight, axis=1))
 
     def _noise_keys(self, round: Round) -> Array:
-        return ops.node_keys(round.key, _NOISE, round.node)
+        return round.keys(_NOISE)
 
     def _receive(
         self, w: Array | Nonzeros, past: Past | None, mine: Array, chosen: Array, round: Round
@@ -298,7 +303,7 @@ class CEPS:
         Where messages are late, all nodes' are decoded in every round, since one may answer with that of an earlier.
         """
         graph = round.graph
-        keys = ops.node_keys(round.key, _CODE, round.node)
+        keys = round.keys(MODEL)
         coded_self = mine & self.own_coded
 
         def sums(own: Any, senders: Array, messages: Any, added: Any) -> Callable[[Array], Array]:
@@ -323,7 +328,7 @@ class CEPS:
         z_own = transmit(self.codec, keys, w, coded_self, self.block) if self.own_coded else w
         codec, by_receiver = self.codec, self.phi == "receiver"
         if not by_receiver:  # what the senders share with all who hear them
-            codec, keys = each_row(graph.gathered, codec), ops.node_keys(round.key, _CODE, graph.gathered(round.node))
+            codec, keys = each_row(graph.gathered, codec), replace(round, node=graph.gathered(round.node)).keys(MODEL)
         heard = graph.gathered(w)
         others = receive(codec, keys, w, heard, graph.senders, chosen, self.block, by_receiver=by_receiver)
         total = jnp.where(mine[:, None], z_own, 0.0) + others

@@ -41,7 +41,7 @@ from jax import Array
 from jdfl import checks, struct
 from jdfl.algorithms import descent
 from jdfl.algorithms.differences import check_network, pull
-from jdfl.algorithms.exchange import check_codec, heard, received
+from jdfl.algorithms.exchange import CODEC, MODEL, TRACKER, check_codec, heard, received
 from jdfl.algorithms.gradients import Gradients
 from jdfl.algorithms.noisy_messages import check_gradients, faint, noisy, unclaimed, upwards
 from jdfl.algorithms.push_descent import shared_gradient
@@ -50,8 +50,9 @@ from jdfl.codecs import Codec, Dense
 from jdfl.network.graph import Network
 from jdfl.privacy import NO_NOISE, Guarantee, LaplaceSchedule, stretch
 from jdfl.problems import Problem
+from jdfl.streams import Stream
 
-_NOISE_X, _NOISE_Y, _MODEL, _TRACKER = 43, 44, 66, 67  # purposes of the keys
+_NOISE_X, _NOISE_Y = Stream("cpgt.noise of x", "private"), Stream("cpgt.noise of y", "private")
 _SLACK = 1 + 1e-12  # of noise: what rounding may add to a sum of epsilons
 
 
@@ -129,7 +130,7 @@ class CPGT:
 
     def prepare(self, problem: Problem, round: Round) -> "CPGT":
         """Let the codec draw what it shares, and the gradients prepare what they need."""
-        codec = self.codec.prepare(round.key, round.node, problem.n, problem.n, problem.dtype)
+        codec = self.codec.prepare(round.stream(CODEC), round.node, problem.n, problem.n, problem.dtype)
         return replace(self, gradients=self.gradients.prepare(problem, round), codec=codec)
 
     def init(self, problem: Problem, round: Round) -> tuple[State, Info]:
@@ -142,8 +143,8 @@ class CPGT:
     def step(self, state: State, problem: Problem, round: Round) -> tuple[State, Info]:
         """One round."""
         for_x, for_y = (None, None) if self.scales is None else self.scales
-        x_hat = self._published(noisy(state.x, for_x, round, _NOISE_X), state.x_hat, round, _MODEL)
-        y_hat = self._published(noisy(state.y, for_y, round, _NOISE_Y), state.y_hat, round, _TRACKER)
+        x_hat = self._published(noisy(state.x, for_x, round, _NOISE_X), state.x_hat, round, MODEL)
+        y_hat = self._published(noisy(state.y, for_y, round, _NOISE_Y), state.y_hat, round, TRACKER)
         x = state.x + self.gamma * _pull(x_hat, round) - self.lr * state.y
         g = shared_gradient(self.gradients, x, problem, round)
         y = state.y + self.gamma * _pull(y_hat, round) + (g - state.g)
@@ -157,9 +158,9 @@ class CPGT:
             communications=heard(round.graph),
         )
 
-    def _published(self, x: Array, hat: Array, round: Round, purpose: int) -> Array:
+    def _published(self, x: Array, hat: Array, round: Round, stream: Stream) -> Array:
         """The public copies [m, n] after C(x - hat) was sent."""
-        return hat + received(self.codec, x - hat, round, round.graph.out_degree > 0, purpose)
+        return hat + received(self.codec, x - hat, round, round.graph.out_degree > 0, stream)
 
     def params(self, state: State) -> Array:
         """The parameters x [m, n]."""
@@ -245,4 +246,4 @@ def _fading(decay: Any, steps: int) -> np.ndarray:
 
 def _pull(hat: Array, round: Round) -> Array:
     """sum_j W_ij (hat_j - hat_i) [m, n] of public copies, which every node has as they are."""
-    return pull(Dense("float64" if hat.dtype == jnp.float64 else "float32"), hat, round, _MODEL)
+    return pull(Dense("float64" if hat.dtype == jnp.float64 else "float32"), hat, round, MODEL)

@@ -31,7 +31,7 @@ from jax import Array
 
 from jdfl import struct
 from jdfl.algorithms import descent
-from jdfl.algorithms.exchange import check_codec, heard, received
+from jdfl.algorithms.exchange import CODEC, check_codec, heard, received
 from jdfl.algorithms.gradients import Gradients
 from jdfl.base import Info, Round, counts
 from jdfl.codecs import Codec, Dense
@@ -90,7 +90,7 @@ class DCD:
 
     def prepare(self, problem: Problem, round: Round) -> "DCD":
         """Let the codec draw what it shares, and the gradients prepare what they need."""
-        codec = self.codec.prepare(round.key, round.node, problem.n, problem.n, problem.dtype)
+        codec = self.codec.prepare(round.stream(CODEC), round.node, problem.n, problem.n, problem.dtype)
         return replace(self, gradients=self.gradients.prepare(problem, round), codec=codec)
 
     def init(self, problem: Problem, round: Round) -> tuple[State, Info]:

@@ -37,7 +37,7 @@ from jax import Array, lax
 from jdfl import checks, struct
 from jdfl.algorithms import descent
 from jdfl.algorithms.dcd import check_replicas
-from jdfl.algorithms.exchange import check_codec, exchange_late, heard, received
+from jdfl.algorithms.exchange import CODEC, check_codec, exchange_late, heard, received
 from jdfl.algorithms.gradients import Gradients
 from jdfl.algorithms.updates import Updates, check_updates, guarantee, noisy_releases, released
 from jdfl.base import Info, Round, counts
@@ -95,7 +95,7 @@ class DFedAvgM:
 
     def prepare(self, problem: Problem, round: Round) -> "DFedAvgM":
         """Let the codec draw what it shares, and the gradients prepare what they need."""
-        codec = self.codec.prepare(round.key, round.node, problem.n, problem.n, problem.dtype)
+        codec = self.codec.prepare(round.stream(CODEC), round.node, problem.n, problem.n, problem.dtype)
         return replace(self, gradients=self.gradients.prepare(problem, round), codec=codec)
 
     def init(self, problem: Problem, round: Round) -> tuple[State, Info]:

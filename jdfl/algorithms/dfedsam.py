@@ -25,7 +25,7 @@ from jax import Array, lax
 
 from jdfl import checks, ops, struct
 from jdfl.algorithms import descent
-from jdfl.algorithms.exchange import check_codec, exchange, heard
+from jdfl.algorithms.exchange import CODEC, check_codec, exchange, heard
 from jdfl.algorithms.gradients import Gradients
 from jdfl.algorithms.updates import Updates, check_updates, guarantee, noisy_releases, released
 from jdfl.base import Info, Round, counts
@@ -33,8 +33,6 @@ from jdfl.codecs import Codec, Dense
 from jdfl.network.graph import Network
 from jdfl.privacy import Guarantee
 from jdfl.problems import Problem
-
-_GOSSIP = 40  # purpose of the keys of the first gossip step; the others follow
 
 
 @struct.dataclass
@@ -62,7 +60,7 @@ class DFedSAM:
 
     def prepare(self, problem: Problem, round: Round) -> "DFedSAM":
         """Let the codec draw what it shares, and the gradients prepare what they need."""
-        codec = self.codec.prepare(round.key, round.node, problem.n, problem.n, problem.dtype)
+        codec = self.codec.prepare(round.stream(CODEC), round.node, problem.n, problem.n, problem.dtype)
         return replace(self, gradients=self.gradients.prepare(problem, round), codec=codec)
 
     def init(self, problem: Problem, round: Round) -> tuple[Array, Info]:
@@ -83,7 +81,7 @@ class DFedSAM:
         y = lax.fori_loop(0, self.local_steps, local, x)
         y = released(self.updates, x, y, round)
         for q in range(self.gossip_steps):
-            y = exchange(self.codec, y, round, _GOSSIP + q)
+            y = exchange(self.codec, y, round, q)
 
         return y, counts(
             round.m,

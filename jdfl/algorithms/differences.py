@@ -19,7 +19,7 @@ import scipy.sparse.linalg as spla
 from jax import Array
 
 from jdfl import nodes
-from jdfl.algorithms.exchange import exact, received
+from jdfl.algorithms.exchange import MODEL, exact, received
 from jdfl.algorithms.gradients import Gradients
 from jdfl.base import Round
 from jdfl.codecs import Codec
@@ -28,19 +28,20 @@ from jdfl.network.requirements import require
 from jdfl.network.tables import to_scipy
 from jdfl.problems import LinearRegression, Problem
 from jdfl.rounding import row_sum
+from jdfl.streams import Stream
 
 _DENSE_UP_TO = 1000  # nodes: all eigenvalues of a dense matrix
 _FLAT = 1e-200  # stands for a curvature of zero
 
 
-def pull(codec: Codec, x: Array, round: Round, purpose: int) -> Array:
+def pull(codec: Codec, x: Array, round: Round, stream: Stream = MODEL) -> Array:
     """sum_j W_ij (z_j - z_i) [m, n], z being what arrives of the rows x [m, n].
 
     A node counts with what its neighbours receive of it, not with its own x. Where W is doubly stochastic the rows
     therefore sum to zero, whatever the codec loses.
     """
     graph = round.graph
-    z = x if exact(codec, x) else received(codec, x, round, (graph.out_degree > 0) | (graph.in_degree > 0), purpose)
+    z = x if exact(codec, x) else received(codec, x, round, (graph.out_degree > 0) | (graph.in_degree > 0), stream)
     # The same for all nodes, which changes no difference: near agreement nothing is left to round.
     z = z - nodes.first(z)[None]
     total = graph.self_weight.astype(x.dtype) + row_sum(graph.weight.astype(x.dtype))  # 1, up to its rounding

@@ -46,9 +46,9 @@ from jax import Array
 
 from jdfl import checks, struct
 from jdfl.algorithms import descent
-from jdfl.algorithms.activation import active, check_activation, gradients_of
+from jdfl.algorithms.activation import ACTIVE, active, check_activation, gradients_of
 from jdfl.algorithms.choco import warn_of_gamma
-from jdfl.algorithms.exchange import check_codec, heard, received
+from jdfl.algorithms.exchange import CODEC, check_codec, heard, received
 from jdfl.algorithms.gradients import Gradients
 from jdfl.algorithms.theorem1 import SOURCE, UNSOUND, Theorem1, check_delta0
 from jdfl.base import Info, Round, counts
@@ -137,8 +137,10 @@ class DOADP:
 
     def prepare(self, problem: Problem, round: Round) -> "DOADP":
         """Let the codec draw what it shares, and the gradients prepare what they need; with the key of the activity."""
-        codec = self.codec.prepare(round.key, round.node, problem.n, problem.n, problem.dtype)
-        return replace(self, gradients=self.gradients.prepare(problem, round), codec=codec, activity=round.key)
+        codec = self.codec.prepare(round.stream(CODEC), round.node, problem.n, problem.n, problem.dtype)
+        return replace(
+            self, gradients=self.gradients.prepare(problem, round), codec=codec, activity=round.stream(ACTIVE)
+        )
 
     def init(self, problem: Problem, round: Round) -> tuple[State, Info]:
         """Start from x where the problem says, and from public copies of it or of zero."""

@@ -44,8 +44,8 @@ from jax import Array
 
 from jdfl import checks, struct
 from jdfl.algorithms import descent
-from jdfl.algorithms.activation import active, check_activation, gradients_of
-from jdfl.algorithms.exchange import check_codec, exchange, heard
+from jdfl.algorithms.activation import ACTIVE, active, check_activation, gradients_of
+from jdfl.algorithms.exchange import CODEC, check_codec, exchange, heard
 from jdfl.algorithms.gradients import Gradients
 from jdfl.base import Info, Round, counts
 from jdfl.codecs import Codec, Dense
@@ -108,8 +108,10 @@ class DPDDA:
 
     def prepare(self, problem: Problem, round: Round) -> "DPDDA":
         """Let the codec draw what it shares, and the gradients prepare what they need; with the key of the activity."""
-        codec = self.codec.prepare(round.key, round.node, problem.n, problem.n, problem.dtype)
-        return replace(self, gradients=self.gradients.prepare(problem, round), codec=codec, activity=round.key)
+        codec = self.codec.prepare(round.stream(CODEC), round.node, problem.n, problem.n, problem.dtype)
+        return replace(
+            self, gradients=self.gradients.prepare(problem, round), codec=codec, activity=round.stream(ACTIVE)
+        )
 
     def init(self, problem: Problem, round: Round) -> tuple[State, Info]:
         """Start from z = 0, at x_0."""

@@ -36,7 +36,7 @@ import numpy as np
 from jax import Array
 
 from jdfl import checks, ops, struct
-from jdfl.algorithms.exchange import check_codec, exchange, heard
+from jdfl.algorithms.exchange import CODEC, check_codec, exchange, heard
 from jdfl.algorithms.gradients import Gradients
 from jdfl.algorithms.noisy_messages import at, check_gradients, faint, noisy, unclaimed, upwards
 from jdfl.algorithms.push_descent import shared_gradient
@@ -46,8 +46,9 @@ from jdfl.network.graph import Network
 from jdfl.network.requirements import require
 from jdfl.privacy import NO_NOISE, Guarantee, LaplaceSchedule, stretch
 from jdfl.problems import Problem
+from jdfl.streams import Stream
 
-_NOISE = 42  # purpose of the keys
+_NOISE = Stream("dpdo.noise", "private")
 _NOTHING = 1e30  # the multiplier of a message in which data change nothing, and of one in which they change less
 _SLACK = 1 + 1e-12  # of noise: what rounding may add to a sum of epsilons
 
@@ -130,7 +131,7 @@ class DPDO:
 
     def prepare(self, problem: Problem, round: Round) -> "DPDO":
         """Let the codec draw what it shares, and the gradients prepare what they need."""
-        codec = self.codec.prepare(round.key, round.node, problem.n, problem.n, problem.dtype)
+        codec = self.codec.prepare(round.stream(CODEC), round.node, problem.n, problem.n, problem.dtype)
         return replace(self, gradients=self.gradients.prepare(problem, round), codec=codec)
 
     def init(self, problem: Problem, round: Round) -> tuple[State, Info]:

@@ -27,8 +27,9 @@ from jdfl.base import Round
 from jdfl.network import Graph, Mail, Network, matrices, mix, require
 from jdfl.privacy import NO_NOISE, Guarantee, LaplaceSchedule
 from jdfl.privacy.sensitivity import certified, published, real
+from jdfl.streams import Stream
 
-_NOISE = 41  # purpose of the keys
+_NOISE = Stream("dpps.noise", "private")
 _ROUNDING = 2.0**-21  # of vectors in float32, four units in the last place
 _LONG = 2**12  # numbers of a row that take longer than its turn in a loop
 _NOTHING = 1e12  # the multiplier of a round in which data change nothing
@@ -124,7 +125,7 @@ class DPPS:
         estimate, length = state.estimate, state.noise
         if self.b is not None:
             S, estimate = self._sensitivity(state, h, eps, round)
-            keys = ops.node_keys(round.key, _NOISE, round.node)
+            keys = round.keys(_NOISE)
             added = rate * S / self.b * _laplace(keys, h.shape[1], h.dtype)
             sent, length = h + added, ops.length(added, "l1")
             if seen is not None:

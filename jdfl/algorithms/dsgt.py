@@ -28,7 +28,7 @@ from jax import Array
 from jdfl import struct
 from jdfl.algorithms import descent
 from jdfl.algorithms.differences import pull
-from jdfl.algorithms.exchange import check_codec, heard
+from jdfl.algorithms.exchange import CODEC, TRACKER, check_codec, heard
 from jdfl.algorithms.gradients import Gradients
 from jdfl.base import Info, Round, counts
 from jdfl.codecs import Codec, Dense
@@ -36,8 +36,6 @@ from jdfl.network.graph import Network
 from jdfl.network.requirements import require
 from jdfl.privacy import Guarantee
 from jdfl.problems import Problem
-
-_MODEL, _TRACKER = 61, 62  # purposes of the keys
 
 
 @struct.dataclass
@@ -71,7 +69,7 @@ class DSGT:
 
     def prepare(self, problem: Problem, round: Round) -> "DSGT":
         """Let the codec draw what it shares, and the gradients prepare what they need."""
-        codec = self.codec.prepare(round.key, round.node, problem.n, problem.n, problem.dtype)
+        codec = self.codec.prepare(round.stream(CODEC), round.node, problem.n, problem.n, problem.dtype)
         return replace(self, gradients=self.gradients.prepare(problem, round), codec=codec)
 
     def init(self, problem: Problem, round: Round) -> tuple[State, Info]:
@@ -84,9 +82,9 @@ class DSGT:
     def step(self, state: State, problem: Problem, round: Round) -> tuple[State, Info]:
         """One round."""
         moved, y = state.x - self.lr * state.y, state.y
-        x = moved + pull(self.codec, moved, round, _MODEL)
+        x = moved + pull(self.codec, moved, round)
         g = self.gradients(x, problem, round)
-        y = y + pull(self.codec, y, round, _TRACKER) + (g - state.g)
+        y = y + pull(self.codec, y, round, TRACKER) + (g - state.g)
 
         messages = round.graph.out_degree
         return State(x, y, g), counts(

@@ -30,15 +30,13 @@ from jax import Array
 from jdfl import struct
 from jdfl.algorithms import descent
 from jdfl.algorithms.differences import check_network, check_step, pull
-from jdfl.algorithms.exchange import check_codec, heard
+from jdfl.algorithms.exchange import CODEC, check_codec, heard
 from jdfl.algorithms.gradients import Gradients
 from jdfl.base import Info, Round, counts
 from jdfl.codecs import Codec, Dense
 from jdfl.network.graph import Network
 from jdfl.privacy import Guarantee
 from jdfl.problems import Problem
-
-_MODEL = 65  # purpose of the keys
 
 
 @struct.dataclass
@@ -73,7 +71,7 @@ class ExactDiffusion:
 
     def prepare(self, problem: Problem, round: Round) -> "ExactDiffusion":
         """Let the codec draw what it shares, and the gradients prepare what they need."""
-        codec = self.codec.prepare(round.key, round.node, problem.n, problem.n, problem.dtype)
+        codec = self.codec.prepare(round.stream(CODEC), round.node, problem.n, problem.n, problem.dtype)
         return replace(self, gradients=self.gradients.prepare(problem, round), codec=codec)
 
     def init(self, problem: Problem, round: Round) -> tuple[State, Info]:
@@ -86,7 +84,7 @@ class ExactDiffusion:
         x, c = state.x, state.c
         psi = x - self.lr * self.gradients(x, problem, round)
         phi = psi + c
-        pulled = pull(self.codec, phi, round, _MODEL) / 2  # (Wb - I) phi
+        pulled = pull(self.codec, phi, round) / 2  # (Wb - I) phi
         x, c = phi + pulled, c + pulled
 
         return State(x, c), counts(

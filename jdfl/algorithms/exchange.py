@@ -13,8 +13,11 @@ from jdfl.codecs import Codec, Dense, transmit
 from jdfl.network.arcs import called
 from jdfl.network.delays import Past
 from jdfl.network.graph import Graph, Network, mix
+from jdfl.streams import Stream
 
-_CODE = 33  # purpose of the keys
+CODEC = Stream("codec", "shared")  # what a codec draws once, for a whole run
+MODEL = Stream("message.model", "shared")  # what sender and receiver of a message draw alike
+TRACKER = Stream("message.tracker", "shared")  # of a second message beside it
 _PARTS = ("encode", "decode", "rows", "lanes", "free", "bits", "pairwise")
 
 
@@ -37,17 +40,23 @@ def exact(codec: Codec, x: Array) -> bool:
     return isinstance(codec, Dense) and codec.precision == x.dtype.name
 
 
-def received(codec: Codec, x: Array, round: Round, wanted: Array, purpose: int = _CODE) -> Array:
-    """What receivers make of the rows of x [m, n] that are `wanted` [m]."""
-    return transmit(codec, ops.node_keys(round.key, purpose, round.node), x, wanted)
+def received(codec: Codec, x: Array, round: Round, wanted: Array, stream: Stream = MODEL, index: int = 0) -> Array:
+    """What receivers make of the rows of x [m, n] that are `wanted` [m].
+
+    `stream` is what messages of this kind draw from, `index` tells those of one round apart.
+    """
+    return transmit(codec, round.keys(stream, index), x, wanted)
 
 
-def exchange(codec: Codec, x: Array, round: Round, purpose: int = _CODE) -> Array:
-    """W x for rows x [m, n], the rows of others being what arrives of them; in synchronised rounds too."""
+def exchange(codec: Codec, x: Array, round: Round, index: int = 0) -> Array:
+    """W x for rows x [m, n], the rows of others being what arrives of them; in synchronised rounds too.
+
+    `index` tells several exchanges of one round apart.
+    """
     graph = round.graph
     if exact(codec, x):
         return mix(graph, x)
-    z = received(codec, x, round, graph.out_degree > 0, purpose)
+    z = received(codec, x, round, graph.out_degree > 0, MODEL, index)
     return mix(graph, z) + graph.self_weight.astype(x.dtype)[:, None] * (x - z)
 
 

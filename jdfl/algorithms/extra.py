@@ -32,15 +32,13 @@ from jax import Array
 from jdfl import struct
 from jdfl.algorithms import descent
 from jdfl.algorithms.differences import check_network, check_step, pull
-from jdfl.algorithms.exchange import check_codec, heard
+from jdfl.algorithms.exchange import CODEC, check_codec, heard
 from jdfl.algorithms.gradients import Gradients
 from jdfl.base import Info, Round, counts
 from jdfl.codecs import Codec, Dense
 from jdfl.network.graph import Network
 from jdfl.privacy import Guarantee
 from jdfl.problems import Problem
-
-_MODEL = 63  # purpose of the keys
 
 
 @struct.dataclass
@@ -75,7 +73,7 @@ class EXTRA:
 
     def prepare(self, problem: Problem, round: Round) -> "EXTRA":
         """Let the codec draw what it shares, and the gradients prepare what they need."""
-        codec = self.codec.prepare(round.key, round.node, problem.n, problem.n, problem.dtype)
+        codec = self.codec.prepare(round.stream(CODEC), round.node, problem.n, problem.n, problem.dtype)
         return replace(self, gradients=self.gradients.prepare(problem, round), codec=codec)
 
     def init(self, problem: Problem, round: Round) -> tuple[State, Info]:
@@ -86,7 +84,7 @@ class EXTRA:
     def step(self, state: State, problem: Problem, round: Round) -> tuple[State, Info]:
         """One round."""
         x, s = state.x, state.s
-        pulled = pull(self.codec, x, round, _MODEL)  # (W - I) x
+        pulled = pull(self.codec, x, round)  # (W - I) x
         g = self.gradients(x, problem, round)
         x, s = x + pulled - self.lr * g + s, s + pulled / 2
 

@@ -25,7 +25,7 @@ from jax import Array
 
 from jdfl import checks, nodes, ops, struct
 from jdfl.algorithms import descent
-from jdfl.algorithms.exchange import check_codec, exact
+from jdfl.algorithms.exchange import CODEC, check_codec, exact
 from jdfl.algorithms.gradients import Gradients
 from jdfl.algorithms.updates import Updates, check_updates, guarantee, noisy_releases, released
 from jdfl.base import Info, Round, counts
@@ -34,8 +34,10 @@ from jdfl.network.arcs import called
 from jdfl.network.graph import Network
 from jdfl.privacy import Guarantee
 from jdfl.problems import Problem
+from jdfl.streams import Stream
 
-_CHOICE, _DOWN, _UP = 51, 52, 53  # purposes of the keys
+_CHOICE = Stream("fedavg.clients", "choice")
+_DOWN, _UP = Stream("fedavg.down", "shared"), Stream("fedavg.up", "shared")
 
 
 @struct.dataclass
@@ -80,7 +82,7 @@ class FedAvg:
 
     def prepare(self, problem: Problem, round: Round) -> "FedAvg":
         """Let the codec draw what it shares, and the gradients prepare what they need."""
-        codec = self.codec.prepare(round.key, round.node, problem.n, problem.n, problem.dtype)
+        codec = self.codec.prepare(round.stream(CODEC), round.node, problem.n, problem.n, problem.dtype)
         return replace(self, gradients=self.gradients.prepare(problem, round), codec=codec)
 
     def init(self, problem: Problem, round: Round) -> tuple[Array, Info]:
@@ -94,7 +96,7 @@ class FedAvg:
         def work(clients: Array, arrived: Array) -> Array:
             mine, theirs = problem.nodes(clients), replace(round, node=round.node[clients])
             codec = self.codec.rows(clients)
-            start = round_trip(codec, ops.node_keys(round.key, _DOWN, theirs.node), x[clients])
+            start = round_trip(codec, theirs.keys(_DOWN), x[clients])
             y, _ = descent.local_steps(
                 self.local_steps,
                 self.gradients.rows(clients, size),
@@ -106,7 +108,7 @@ class FedAvg:
                 theirs,
             )
             y = released(self.updates, start, y, theirs)
-            y = round_trip(codec, ops.node_keys(round.key, _UP, theirs.node), y)
+            y = round_trip(codec, theirs.keys(_UP), y)
             return arrived.at[clients].set(y, mode="drop")
 
         y = ops.for_rows(on, -(-size * round.m // nodes.count(round.m)), work, jnp.zeros_like(x))
@@ -128,7 +130,7 @@ class FedAvg:
         if size == m:
             return jnp.ones((round.m,), jnp.bool_), size
         everyone = jnp.arange(m, dtype=jnp.int32)
-        bits = jax.vmap(lambda key: jax.random.bits(key, (), jnp.uint32))(ops.node_keys(round.key, _CHOICE, everyone))
+        bits = jax.vmap(lambda key: jax.random.bits(key, (), jnp.uint32))(replace(round, node=everyone).keys(_CHOICE))
         chosen = jnp.zeros((m,), jnp.bool_).at[jnp.lexsort((everyone, bits))[:size]].set(True)
         return nodes.own(chosen, round.m), size
 

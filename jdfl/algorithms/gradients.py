@@ -12,14 +12,17 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jdfl import checks, nodes, ops, struct
+from jdfl import checks, nodes, struct
 from jdfl.algorithms.clipping import check_slopes, clipped_sum
 from jdfl.algorithms.sampling import Sampler, sample
 from jdfl.base import Round
 from jdfl.privacy import NO_NOISE, Clip, Guarantee, Mechanism, Sampling, check_mechanism, clipped, stretch
 from jdfl.problems import Problem
+from jdfl.streams import Stream
 
-_NOISE, _VARIED = 32, 35  # purposes of the keys
+_NOISE = Stream("gradients.noise", "private")
+_VARIED = Stream("gradients.augmentation", "private")
+_ORDER = Stream("gradients.order of passes", "private")
 _LOOKS = 4  # most gradients of one step
 _AT_ONCE = 2**24  # numbers in the single-example gradients that are clipped at a time
 
@@ -108,7 +111,7 @@ class Gradients:
         And with the key of the orders of "epochs".
         """
         if self.sampling == "epochs":
-            return replace(self, order=round.key)
+            return replace(self, order=round.stream(_ORDER))
         every, data = self.batch is None or self.sampling == "poisson", problem.local(0)[0]
         if (
             self.clip is None
@@ -145,7 +148,7 @@ class Gradients:
         g = self.exact(problem, w, *self.sample(problem, round, step, steps), part)
         if self.mechanism is None:
             return g
-        keys = ops.node_keys(jax.random.fold_in(round.key, step * _LOOKS + look), _NOISE, round.node)
+        keys = round.keys(_NOISE, step * _LOOKS + look)
         noisy = jax.vmap(self.mechanism.add)(keys, g, self.sensitivities(problem))
         return noisy if self.noisy == "always" else jnp.where(communicating, noisy, g)
 
@@ -154,7 +157,7 @@ class Gradients:
         if self.batch is None:
             return problem.data, problem.weight, jnp.sum(problem.weight, axis=1)
         data, weight, total = sample(problem, round, self.sampling, self.batch, self.order, step, steps)
-        keys = ops.node_keys(jax.random.fold_in(round.key, step), _VARIED, round.node)
+        keys = round.keys(_VARIED, step)
         return jax.vmap(problem.varied)(keys, data), weight, total
 
     def exact(

@@ -21,7 +21,7 @@ from jax import Array
 
 from jdfl import checks, ops, struct
 from jdfl.algorithms import descent
-from jdfl.algorithms.exchange import check_codec, exchange_every, heard
+from jdfl.algorithms.exchange import CODEC, check_codec, exchange_every, heard
 from jdfl.algorithms.gradients import Gradients
 from jdfl.base import Info, Round, counts
 from jdfl.codecs import Codec, Sparse
@@ -51,7 +51,7 @@ class IHT:
 
     def prepare(self, problem: Problem, round: Round) -> "IHT":
         """Let the codec draw what it shares, and the gradients prepare what they need."""
-        codec = self.codec.prepare(round.key, round.node, problem.n, self.s, problem.dtype)
+        codec = self.codec.prepare(round.stream(CODEC), round.node, problem.n, self.s, problem.dtype)
         return replace(self, gradients=self.gradients.prepare(problem, round), codec=codec)
 
     def init(self, problem: Problem, round: Round) -> tuple[Array, Info]:

@@ -33,15 +33,13 @@ from jax import Array
 from jdfl import struct
 from jdfl.algorithms import descent
 from jdfl.algorithms.differences import check_network, check_step, pull
-from jdfl.algorithms.exchange import check_codec, heard
+from jdfl.algorithms.exchange import CODEC, check_codec, heard
 from jdfl.algorithms.gradients import Gradients
 from jdfl.base import Info, Round, counts
 from jdfl.codecs import Codec, Dense
 from jdfl.network.graph import Network
 from jdfl.privacy import Guarantee
 from jdfl.problems import Problem
-
-_MODEL = 64  # purpose of the keys
 
 
 @struct.dataclass
@@ -76,7 +74,7 @@ class NIDS:
 
     def prepare(self, problem: Problem, round: Round) -> "NIDS":
         """Let the codec draw what it shares, and the gradients prepare what they need."""
-        codec = self.codec.prepare(round.key, round.node, problem.n, problem.n, problem.dtype)
+        codec = self.codec.prepare(round.stream(CODEC), round.node, problem.n, problem.n, problem.dtype)
         return replace(self, gradients=self.gradients.prepare(problem, round), codec=codec)
 
     def init(self, problem: Problem, round: Round) -> tuple[State, Info]:
@@ -90,7 +88,7 @@ class NIDS:
         """One round."""
         x, c = state.x, state.c
         z = x - self.lr * self.gradients(x, problem, round) + c
-        pulled = pull(self.codec, z, round, _MODEL) / 2  # (Wt - I) z
+        pulled = pull(self.codec, z, round) / 2  # (Wt - I) z
         x, c = z + pulled, c + pulled
 
         return State(x, c), counts(

@@ -11,11 +11,11 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jdfl import ops
 from jdfl.algorithms.gradients import Gradients
 from jdfl.base import Round
 from jdfl.privacy import NO_NOISE, Guarantee, Laplace
 from jdfl.problems import Problem
+from jdfl.streams import Stream
 
 
 def check_gradients(method: str, gradients: Gradients, problem: Problem, place: str) -> None:
@@ -33,12 +33,11 @@ def at(schedule: Array, k: Array) -> Array:
     return schedule[jnp.minimum(k, schedule.shape[0] - 1)]
 
 
-def noisy(x: Array, scales: Array | None, round: Round, purpose: int) -> Array:
+def noisy(x: Array, scales: Array | None, round: Round, stream: Stream) -> Array:
     """The rows of x [m, n] with Laplace noise of this round's scale, of scales [T]; as they are without any."""
     if scales is None:
         return x
-    keys = ops.node_keys(round.key, purpose, round.node)
-    return jax.vmap(Laplace(at(scales, round.k)).add, (0, 0, None))(keys, x, 1.0)
+    return jax.vmap(Laplace(at(scales, round.k)).add, (0, 0, None))(round.keys(stream), x, 1.0)
 
 
 def upwards(x: np.ndarray, dtype: np.dtype[Any]) -> np.ndarray:

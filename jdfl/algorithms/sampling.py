@@ -12,9 +12,10 @@ from jax import Array
 from jdfl import ops
 from jdfl.base import Round
 from jdfl.problems import Problem
+from jdfl.streams import Stream, each
 
 Sampler = Literal["replacement", "subset", "poisson", "epochs", "in order"]
-_BATCH, _ORDER = 31, 34  # purposes of the keys
+_BATCH = Stream("gradients.batch", "private")
 
 
 def sample(
@@ -25,7 +26,7 @@ def sample(
     `step` is the step's number in a round of `steps`; `order` is the key of the passes' orders ("epochs").
     """
     data, weight, total = problem.data, problem.weight, jnp.sum(problem.weight, axis=1)
-    keys = ops.node_keys(jax.random.fold_in(round.key, step), _BATCH, round.node)
+    keys = round.keys(_BATCH, step)
     share = batch / problem.sizes.astype(weight.dtype)
     if sampling == "poisson":
         taken = jax.vmap(lambda key, p: jax.random.bernoulli(key, p, weight.shape[1:]))(keys, share)
@@ -46,5 +47,5 @@ def _turn(problem: Problem, round: Round, batch: int, order: Any, step: Array) -
     place = (step % rounds)[:, None] * batch + jnp.arange(batch, dtype=jnp.int32)[None]
     if order is None:
         return place
-    keys = jax.vmap(jax.random.fold_in)(ops.node_keys(order, _ORDER, round.node), step // rounds)
+    keys = jax.vmap(jax.random.fold_in)(each(order, round.node), step // rounds)
     return jax.vmap(ops.permuted)(keys, place, sizes)

@@ -19,13 +19,14 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from jdfl import checks, ops, struct
+from jdfl import checks, struct
 from jdfl.algorithms.gradients import Gradients
 from jdfl.base import Round
 from jdfl.privacy import Guarantee, Mechanism, check_mechanism, clipped, stretch
 from jdfl.problems import Problem
+from jdfl.streams import Stream
 
-_NOISE = 33  # purpose of the keys
+_NOISE = Stream("updates.noise", "private")
 
 
 @struct.dataclass
@@ -72,8 +73,7 @@ class Updates:
         scale = jnp.asarray(self.sensitivity(update.shape[1]), update.dtype)
         if self.trust == "central":
             scale = scale / math.sqrt(update.shape[0])
-        keys = ops.node_keys(round.key, _NOISE, round.node)
-        return jax.vmap(self.mechanism.add, (0, 0, None))(keys, short, scale)
+        return jax.vmap(self.mechanism.add, (0, 0, None))(round.keys(_NOISE), short, scale)
 
     def sensitivity(self, n: int) -> Any:
         """The most that neighbouring data change an update of n entries, in the mechanism's norm."""

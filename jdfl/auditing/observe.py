@@ -22,8 +22,7 @@ from jdfl import ops
 from jdfl.base import Algorithm, Round
 from jdfl.network.graph import Graph, Network
 from jdfl.problems import Problem
-
-_START, _ROUND, _NETWORK = 1, 2, 3  # purposes of the keys, those of a run
+from jdfl.streams import Keys
 
 
 def visible(algorithm: Any, state: Any) -> Array:
@@ -156,16 +155,15 @@ def _start(algorithm: Any, problem: Problem, network: Network, public: Array, ke
 
 
 def _begin(network: Network, key: Array, k: Array, m: int) -> Round:
-    return _at(network, jax.random.fold_in(key, _START), k, m)
+    return _at(network, Keys.of(key).at_start(), k, m)
 
 
 def _round(network: Network, key: Array, k: Array, m: int) -> Round:
-    return _at(network, jax.random.fold_in(jax.random.fold_in(key, _ROUND), k), k, m)
+    return _at(network, Keys.of(key).at_round(k), k, m)
 
 
-def _at(network: Network, key: Array, k: Array, m: int) -> Round:
-    graph = network.at(k, jax.random.fold_in(key, _NETWORK))
-    return Round(k, key, graph, jnp.arange(m, dtype=jnp.int32))
+def _at(network: Network, now: Keys, k: Array, m: int) -> Round:
+    return Round(k, now.run, network.at(k, now.network), jnp.arange(m, dtype=jnp.int32), now)
 
 
 def _three(rows: Array, graph: Graph, node: Array) -> Array:

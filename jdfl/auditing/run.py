@@ -31,8 +31,11 @@ from jdfl.network.graph import Network
 from jdfl.privacy import GaussianEvent, Guarantee, Ledger, PrivacyReport, report
 from jdfl.problems import Problem
 from jdfl.runner import check_run
+from jdfl.streams import Stream
 
-_ZERO, _ONE, _PILOT, _PUBLIC, _DIRECTION = 1, 2, 3, 4, 5  # purposes of the keys
+_ZERO, _ONE = Stream("audit.world without", "private"), Stream("audit.world with", "private")
+_PILOT, _DIRECTION = Stream("audit.pilot", "private"), Stream("audit.direction", "private")
+_PUBLIC = Stream("audit.constants", "shared")
 _PILOTS, _POINTS = 4, 5  # pilot runs, and points on the path of each
 _FEW = 20  # runs per weight of the score
 _MOST_LANES, _MOST_NUMBERS = 256, 2**20  # runs side by side; parameters in them
@@ -87,15 +90,15 @@ def audit(
     check_visible(algorithm, problem, network)
     seed = typed_key(key)
     setting = stepping.nameless(problem), stepping.nameless(network)
-    public = jax.random.fold_in(seed, _PUBLIC)
+    public = _PUBLIC.of(seed)
     place = jnp.int32(node)
     found = _canary(algorithm, *setting, int(steps), node, canary, guarantee, seed, public)
     batch = _lanes(algorithm, problem) if batch is None else int(batch)
     half = int(runs) // 2
     seen: list[np.ndarray] = []
     counts: list[int] = []
-    for world, purpose in ((found.zero, _ZERO), (found.one, _ONE)):
-        keys = jax.random.split(jax.random.fold_in(seed, purpose), half)
+    for world, stream in ((found.zero, _ZERO), (found.one, _ONE)):
+        keys = jax.random.split(stream.of(seed), half)
         features, releases = observe(
             algorithm,
             world,
@@ -207,13 +210,13 @@ def _canary(
     public: Array,
 ) -> Canary:
     """The two worlds, from a few runs without a canary."""
-    keys = jax.random.split(jax.random.fold_in(seed, _PILOT), _PILOTS)
+    keys = jax.random.split(_PILOT.of(seed), _PILOTS)
     mean, paths = pilot(algorithm, problem, network, jnp.int32(node), public, keys, steps=steps, points=_POINTS)
     points, limit = paths.reshape(-1, problem.n), Limit.of(algorithm)
     if not bool(jnp.all(jnp.isfinite(points))):
         raise ValueError("Expected runs that stay finite, got some that diverge. Lower the step length or the noise.")
     if isinstance(canary, str):
-        direction = jax.random.fold_in(seed, _DIRECTION)
+        direction = _DIRECTION.of(seed)
         drop = guarantee.adjacency == "add-remove"
         pair, told = designed(problem, canary, mean, points, limit, drop, direction)
     else:

@@ -13,13 +13,14 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from jdfl import checks, ops, struct
+from jdfl import checks, struct
 from jdfl.codecs import packing, sensing
 from jdfl.codecs.dense import rounded
 from jdfl.codecs.gpsp import gpsp, working_sparsity
 from jdfl.codecs.recovery import recovery, unit
+from jdfl.streams import Stream
 
-_MATRIX = 11  # purpose of the sensing matrices' keys
+_MATRIX = Stream("one-bit.sensing matrix", "shared")
 POOR = 0.9  # recovery below which `check` warns
 MOST_COLUMNS = 2**24  # numbers that the columns gathered for messages side by side may take, 64 MB
 
@@ -136,11 +137,11 @@ class OneBit:
         m, d = node.shape[0], self._sizes(n)[1]
         matrix, order = self.matrix, None
         if matrix is None and self.shared:
-            matrix = self._draw(jax.random.fold_in(key, _MATRIX), n, d, dtype)
+            matrix = self._draw(_MATRIX.of(key), n, d, dtype)
         elif matrix is None and self.ensemble in ("gaussian", "sparse"):
-            matrix = jax.vmap(lambda one: self._draw(one, n, d, dtype))(ops.node_keys(key, _MATRIX, node))
+            matrix = jax.vmap(lambda one: self._draw(one, n, d, dtype))(_MATRIX.keys(key, node))
         if self.ensemble == "hadamard":
-            order = sensing.hadamard_rows(jax.random.fold_in(key, _MATRIX), n, d)
+            order = sensing.hadamard_rows(_MATRIX.of(key), n, d)
         spread = {name: jnp.broadcast_to(jnp.asarray(getattr(self, name), dtype), (m,)) for name in _PER_NODE}
         s = sparsity if self.s is None else self.s
         return replace(self, d=d, s=s, matrix=matrix, order=order, **spread)
@@ -149,11 +150,11 @@ class OneBit:
         """Phi^T [n, d]."""
         if self.ensemble == "rademacher":
             return sensing.signs(key, (n, d), dtype)
-        entries = jax.random.normal(key, (n, d), dtype)
         if self.ensemble == "gaussian":
-            return entries
-        there = jax.random.uniform(jax.random.fold_in(key, 1), (n, d), jnp.float32) < self.density
-        return jnp.where(there, entries / np.sqrt(self.density), 0.0)
+            return jax.random.normal(key, (n, d), dtype)
+        places, values = jax.random.split(key)
+        there = jax.random.uniform(places, (n, d), jnp.float32) < self.density
+        return jnp.where(there, jax.random.normal(values, (n, d), dtype) / np.sqrt(self.density), 0.0)
 
     def rows(self, i: Array) -> "OneBit":
         """What belongs to the nodes i [b]; what is shared stays."""

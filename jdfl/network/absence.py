@@ -14,14 +14,15 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jdfl import checks, ops, struct
+from jdfl import checks, struct
 from jdfl.network import chain
 from jdfl.network.arcs import called
 from jdfl.network.graph import Graph, Network
 from jdfl.network.links import Missing, between
 from jdfl.network.wrapping import INNER, Around, Lasting, base_is_network, lasting, refuse_late, wrapped
+from jdfl.streams import Stream
 
-_ACTIVE, _OUTAGE = 7, 10  # purposes of the keys
+_ACTIVE, _OUTAGE = Stream("network.taking part", "network"), Stream("network.outage", "network")
 
 
 @struct.dataclass
@@ -36,12 +37,12 @@ class NodeParticipation(Around):
 
     def at(self, k: Array, key: Array) -> Graph:
         """The links between nodes that take part."""
-        graph = self.base.at(k, jax.random.fold_in(key, INNER))
+        graph = self.base.at(k, INNER.of(key))
         return between(graph, self.active(key), self.weights)
 
     def active(self, key: Array) -> Array:
         """Who takes part in the round of this key: bool [m]."""
-        keys = ops.node_keys(key, _ACTIVE, jnp.arange(self.m, dtype=jnp.int32))
+        keys = _ACTIVE.keys(key, jnp.arange(self.m, dtype=jnp.int32))
         if self.p is not None:
             draw = jax.vmap(lambda one: jax.random.uniform(one, (), jnp.float32))(keys)
             return draw < self.p
@@ -64,11 +65,11 @@ class Outages(Lasting):
 
     def at(self, k: Array, key: Array) -> Graph:
         """The links between nodes that are up; the others are `away`."""
-        return _absent(self.base.at(k, jax.random.fold_in(key, INNER)), self.away(k), self.weights)
+        return _absent(self.base.at(k, INNER.of(key)), self.away(k), self.weights)
 
     def away(self, k: Array) -> Array:
         """Who is down in round k: bool [m]."""
-        keys = ops.node_keys(lasting(self.run), _OUTAGE, jnp.arange(self.m, dtype=jnp.int32))
+        keys = _OUTAGE.keys(lasting(self.run), jnp.arange(self.m, dtype=jnp.int32))
         return chain.state(keys, k, self.down, self.up, self.levels)
 
 
@@ -85,7 +86,7 @@ class Membership(Around):
     def at(self, k: Array, key: Array) -> Graph:
         """The links between nodes that are there; the others are `away`."""
         away = (k < self.joins) | (k >= self.leaves)
-        return _absent(self.base.at(k, jax.random.fold_in(key, INNER)), away, self.weights)
+        return _absent(self.base.at(k, INNER.of(key)), away, self.weights)
 
 
 def _absent(graph: Graph, away: Array, weights: Missing) -> Graph:

@@ -21,8 +21,9 @@ from jdfl.network.links import link_keys, uniform, without
 from jdfl.network.sums import gather_sum
 from jdfl.network.wrapping import Around, lasting, wrapped
 from jdfl.rounding import rounded
+from jdfl.streams import Stream
 
-_LATE, _ROUNDS = 14, 15  # purposes of the keys
+_LATE, _ROUNDS = Stream("network.late", "network"), Stream("network.late rounds", "network")
 MOST = 64  # rounds of a bound: nodes keep as many messages
 
 
@@ -47,8 +48,8 @@ class Delays(Around):
 
         def takes(sent: Array) -> Array:
             keys = jax.vmap(jax.random.fold_in, (0, None))(links, sent)
-            late = uniform(keys) < self.p
-            rounds = jax.vmap(lambda one: jax.random.randint(jax.random.fold_in(one, _ROUNDS), (), 1, self.bound + 1))
+            late = uniform(jax.vmap(_LATE.of)(keys)) < self.p
+            rounds = jax.vmap(lambda one: jax.random.randint(_ROUNDS.of(one), (), 1, self.bound + 1))
             return jnp.where(late, rounds(keys), 0).astype(jnp.int32).reshape(graph.senders.shape)
 
         def older(i: Array, age: Array) -> Array:

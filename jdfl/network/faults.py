@@ -12,7 +12,6 @@ Axes: m nodes, d slots of the table.
 from dataclasses import replace
 from typing import Any, get_args
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
@@ -23,8 +22,9 @@ from jdfl.network.arcs import called
 from jdfl.network.graph import Graph, Network
 from jdfl.network.links import Missing, link_keys, link_uniform, without
 from jdfl.network.wrapping import INNER, Around, Lasting, base_is_network, lasting, wrapped
+from jdfl.streams import Stream
 
-_LOST, _BURST = 6, 9  # purposes of the keys
+_LOST, _BURST = Stream("network.lost", "network"), Stream("network.burst", "network")
 
 
 @struct.dataclass
@@ -39,7 +39,7 @@ class LinkLoss(Around):
 
     def at(self, k: Array, key: Array) -> Graph:
         """What arrives, as a lossy graph: `out_degree` still counts what was lost, since it was sent."""
-        graph = self.base.at(k, jax.random.fold_in(key, INNER))
+        graph = self.base.at(k, INNER.of(key))
         up = link_uniform(key, _LOST, graph, directed=self.directed) >= self.p
         return replace(without(graph, up, self.weights), lossy=True)
 
@@ -60,7 +60,7 @@ class BurstyLoss(Lasting):
 
     def at(self, k: Array, key: Array) -> Graph:
         """What arrives, as a lossy graph: `out_degree` still counts what was lost, since it was sent."""
-        graph = self.base.at(k, jax.random.fold_in(key, INNER))
+        graph = self.base.at(k, INNER.of(key))
         bad = self.bad(k, graph)
         up = link_uniform(key, _LOST, graph, directed=self.directed) >= jnp.where(bad, self.loss[1], self.loss[0])
         return replace(without(graph, up, self.weights), lossy=True)

@@ -9,15 +9,17 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
-from jdfl import checks, ops, struct
+from jdfl import checks, struct
 from jdfl.network.draws import others
 from jdfl.network.families import MOST_NODES
 from jdfl.network.graph import Graph
 from jdfl.network.links import equal_shares
+from jdfl.streams import Stream
 
 NeighbourWeights = Literal["uniform", "out-degree"]
 
-_NEIGHBOURS, _MATCHING = 3, 4  # purposes of the nodes' keys
+_NEIGHBOURS = Stream("network.random neighbours", "network")
+_MATCHING = Stream("network.random matching", "network")
 
 
 @struct.dataclass
@@ -38,7 +40,7 @@ class RandomNeighbours:
         m, degree = self.m, self.degree
         node = jnp.arange(m, dtype=jnp.int32)
         bound = jnp.arange(m - degree, m, dtype=jnp.int32)  # [degree] numbers below it, the others being 0 .. m-2
-        keys = ops.node_keys(key, _NEIGHBOURS, node)
+        keys = _NEIGHBOURS.keys(key, node)
         drawn = jax.vmap(lambda one: jax.random.randint(one, (degree,), 0, bound, jnp.int32))(keys).T
 
         def settle(j: Array, chosen: Array) -> Array:
@@ -74,7 +76,7 @@ class RandomMatching:
     def at(self, k: Array, key: Array) -> Graph:
         """Neighbours in the order of 64 random bits of each node's own key are a pair."""
         node = jnp.arange(self.m, dtype=jnp.int32)
-        bits = jax.vmap(lambda one: jax.random.bits(one, (2,), jnp.uint32))(ops.node_keys(key, _MATCHING, node))
+        bits = jax.vmap(lambda one: jax.random.bits(one, (2,), jnp.uint32))(_MATCHING.keys(key, node))
         order = jnp.lexsort((bits[:, 0], bits[:, 1])).astype(jnp.int32)
         pairs = order[: self.m // 2 * 2].reshape(-1, 2)
         partner = node.at[pairs].set(pairs[:, ::-1])

@@ -19,9 +19,9 @@ from jdfl import nodes, ops, struct
 from jdfl.network.halo import Halo
 from jdfl.network.sums import Buckets, bucket_sum, gather_sum
 from jdfl.rounding import rounded
+from jdfl.streams import each
 
 Format = Literal["padded", "dense", "bcoo", "buckets"]
-_SAMPLE = 1  # purpose of the sampling keys
 _SAMPLE_BLOCK = 32  # nodes that draw at a time
 
 
@@ -214,13 +214,14 @@ def _mix(graph: Graph, x: Array) -> Array:
 def sample_neighbours(key: Array, graph: Graph, node: Array, count: Array, wanted: Array | None = None) -> Array:
     """Choose count[i] of the in-neighbours of node [m] i uniformly without replacement: bool [m, d], exact counts.
 
-    A node with fewer in-neighbours than asked for gets all of them. Slots are ranked by random bits of the node's
+    `key` [] is that of a stream, and nothing else is drawn from it. A node with fewer in-neighbours than asked for gets
+    all of them. Slots are ranked by random bits of the node's
     own key, so the choice does not depend on padding or on the place of the node. In a graph whose timing says so it is
     not random: those are chosen that respond first. With `wanted` [m] only those nodes
     draw, and only they cost anything; the others get nobody.
     """
     m, d = graph.senders.shape
-    keys = ops.node_keys(key, _SAMPLE, node)
+    keys = each(key, node)
     response = graph.timing.response if graph.timing is not None and graph.timing.first else None
 
     def draw(rows: Array, chosen: Array) -> Array:

@@ -10,27 +10,27 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
-from jdfl import ops
 from jdfl.network.graph import Graph
+from jdfl.streams import Stream
 
 Missing = Literal["own", "rescale", "sender"]
 
 
-def link_keys(key: Array, purpose: int, graph: Graph, *, directed: bool) -> Array:
+def link_keys(key: Array, stream: Stream, graph: Graph, *, directed: bool) -> Array:
     """A key for every slot [m, d]: the same for both ways of a link, unless `directed`.
 
-    They follow from the key and the two nodes, so that both know them and no other link changes them.
+    They follow from the key, the stream and the two nodes, so that both know them and no other link changes them.
     """
     node = jnp.arange(graph.m, dtype=jnp.int32)
     one, other = jnp.broadcast_to(node[:, None], graph.senders.shape), graph.senders
     if not directed:
         one, other = jnp.minimum(one, other), jnp.maximum(one, other)
-    return jax.vmap(jax.vmap(jax.random.fold_in))(ops.node_keys(key, purpose, node)[one], other)
+    return jax.vmap(jax.vmap(jax.random.fold_in))(stream.keys(key, node)[one], other)
 
 
-def link_uniform(key: Array, purpose: int, graph: Graph, *, directed: bool) -> Array:
+def link_uniform(key: Array, stream: Stream, graph: Graph, *, directed: bool) -> Array:
     """Uniform numbers in [0, 1) for all slots [m, d], from `link_keys`."""
-    return uniform(link_keys(key, purpose, graph, directed=directed))
+    return uniform(link_keys(key, stream, graph, directed=directed))
 
 
 def uniform(keys: Array) -> Array:

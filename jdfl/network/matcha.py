@@ -22,8 +22,9 @@ from jdfl.network.activation import activation, mixing_step
 from jdfl.network.arcs import Arcs, arcs_of, called, components, graph_of
 from jdfl.network.edge_colouring import edge_colours
 from jdfl.network.graph import Format, Graph, Network
+from jdfl.streams import Stream
 
-_ACTIVE = 5  # purpose of the matchings' key
+_ACTIVE = Stream("network.active matchings", "network")
 Schedule = Literal["random", "periodic"]
 
 
@@ -49,7 +50,7 @@ class Matchings:
     def at(self, k: Array, key: Array) -> Graph:
         """The active matchings, a slot for each; the key is shared, so that nothing is sent to agree on them."""
         if self.period is None:
-            draw = jax.random.uniform(jax.random.fold_in(key, _ACTIVE), self.p.shape, jnp.float32)
+            draw = jax.random.uniform(_ACTIVE.of(key), self.p.shape, jnp.float32)
             active = draw < self.p
         else:
             active = jnp.broadcast_to((k + 1) % self.period == 0, self.p.shape)

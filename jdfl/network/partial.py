@@ -6,7 +6,6 @@ Axes: m nodes, d slots of the table.
 from dataclasses import replace
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 from jax import Array
 
@@ -14,6 +13,9 @@ from jdfl import checks, struct
 from jdfl.network.arcs import called
 from jdfl.network.graph import Graph, Network, sample_neighbours
 from jdfl.network.wrapping import INNER, Around, base_is_network, wrapped
+from jdfl.streams import Stream
+
+_HEARD = Stream("network.asked neighbours", "network")
 
 
 @struct.dataclass
@@ -27,12 +29,12 @@ class PartialCommunication(Around):
 
     def at(self, k: Array, key: Array) -> Graph:
         """The in-neighbours that the nodes ask in this round."""
-        graph = self.base.at(k, jax.random.fold_in(key, INNER))
+        graph = self.base.at(k, INNER.of(key))
         node = jnp.arange(self.m, dtype=jnp.int32)
         wanted = self.rate * graph.in_degree.astype(jnp.float32)
         count = jnp.ceil(wanted - 1e-4).astype(jnp.int32)  # 0.2 * 15 is 3, not 4
         count = jnp.clip(count, jnp.minimum(graph.in_degree, 1), graph.in_degree)
-        chosen = sample_neighbours(key, graph, node, count)
+        chosen = sample_neighbours(_HEARD.of(key), graph, node, count)
         parts = jnp.maximum(count + (1 if self.include_self else 0), 1).astype(jnp.float32)
         weight = jnp.where(chosen, 1 / parts[:, None], 0)
         own = jnp.ones_like(parts) if self.include_self else (count == 0).astype(jnp.float32)

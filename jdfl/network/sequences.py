@@ -22,8 +22,9 @@ from jdfl.network.graph import Graph, Network, Static
 from jdfl.network.links import equal_shares, link_uniform
 from jdfl.network.tables import pad
 from jdfl.network.weights import Weights
+from jdfl.streams import Stream
 
-_LINK = 2  # purpose of the links' keys
+_LINK = Stream("network.links", "network")
 Hops = Literal["minimal", "paper", "code"]
 
 

@@ -18,13 +18,16 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from jdfl import checks, nodes, ops, struct
+from jdfl import checks, nodes, struct
 from jdfl.network.arcs import called
 from jdfl.network.graph import Graph, Network, Timing
 from jdfl.network.links import link_keys
 from jdfl.network.wrapping import INNER, Around, base_is_network, inside, lasting, wrapped
+from jdfl.streams import Stream
 
-_COMPUTE, _LATENCY, _SLOW = 11, 12, 13  # purposes of the keys
+_COMPUTE = Stream("network.compute time", "network")
+_LATENCY = Stream("network.latency", "network")
+_SLOW = Stream("network.slowness", "network")
 
 
 class Times(Protocol):
@@ -127,9 +130,9 @@ class Timed(Around):
 
     def at(self, k: Array, key: Array) -> Graph:
         """The network's graph with the times of this round."""
-        graph = self.base.at(k, jax.random.fold_in(key, INNER))
+        graph = self.base.at(k, INNER.of(key))
         node = jnp.arange(self.m, dtype=jnp.int32)
-        compute = jax.vmap(self.compute.draw)(ops.node_keys(key, _COMPUTE, node)) * self.slow()
+        compute = jax.vmap(self.compute.draw)(_COMPUTE.keys(key, node)) * self.slow()
         keys = link_keys(key, _LATENCY, graph, directed=True)
         travel = jax.vmap(jax.vmap(self.latency.draw))(keys) + jnp.float32(self.bits) / self.bandwidth
         return replace(graph, timing=Timing(compute, travel, compute[graph.senders] + travel, self.first))
@@ -138,9 +141,7 @@ class Timed(Around):
         """By how much every node is slower than the others, in all rounds: [m]."""
         if self.slowness is None:
             return jnp.ones((self.m,), jnp.float32)
-        return jax.vmap(self.slowness.draw)(
-            ops.node_keys(lasting(self.run), _SLOW, jnp.arange(self.m, dtype=jnp.int32))
-        )
+        return jax.vmap(self.slowness.draw)(_SLOW.keys(lasting(self.run), jnp.arange(self.m, dtype=jnp.int32)))
 
 
 def timed(

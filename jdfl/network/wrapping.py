@@ -9,8 +9,9 @@ from jax import Array
 
 from jdfl.network.arcs import called, refuse_synchronised
 from jdfl.network.graph import Network
+from jdfl.streams import Stream
 
-INNER = 8  # purpose of the key of the network inside
+INNER = Stream("network.inside", "network")  # all that the network inside draws
 _UNBOUND = 0  # seed of what a network draws for many rounds, outside a run
 
 
@@ -53,7 +54,7 @@ def in_run(network: Any, key: Array, bits: int) -> Any:
 
 def inside(network: Any, key: Array, bits: int) -> Any:
     """A network that draws from the key itself, with the one that it holds as a run has that."""
-    return replace(network, base=in_run(network.base, jax.random.fold_in(key, INNER), bits))
+    return replace(network, base=in_run(network.base, INNER.of(key), bits))
 
 
 def lasting(run: Array | None) -> Array:

@@ -19,11 +19,12 @@ from jdfl.keys import typed_key
 from jdfl.problems.joined import joined
 from jdfl.problems.linear import LinearRegression
 from jdfl.problems.stack import EIGEN_STEPS, floating, krylov
+from jdfl.streams import Stream
 
 Draw = Callable[[Array], tuple[Array, Array]]  # key -> features [n] and target [] of one example
 _AT_ONCE = 2**20  # numbers in the features of the nodes that are worked on side by side
 _MOST = 2**32  # examples of a node: as many numbers as a key takes
-_EXAMPLES = 36  # purpose of the key, so that a run with the same seed draws from other ones
+_EXAMPLES = Stream("problem.examples", "shared")  # apart from all that a run of the same seed draws
 
 
 @struct.dataclass
@@ -133,7 +134,7 @@ def drawn_regression(
         raise ValueError(f"Expected sizes of whole numbers from 1, one for every node, got sizes = {sizes!r}.")
     if not callable(draw):
         raise ValueError(f"Expected draw to be a function of a key, got draw = {draw!r}.")
-    own = jax.random.fold_in(typed_key(key), _EXAMPLES)
+    own = _EXAMPLES.of(typed_key(key))
     found: Any = jax.eval_shape(draw, own)
     shapes = [(leaf.shape, leaf.dtype) for leaf in jax.tree.leaves(found)]
     if not isinstance(found, tuple) or len(shapes) != 2 or [len(s) for s, _ in shapes] != [1, 0]:

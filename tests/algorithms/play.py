@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import jdfl
-from jdfl import loop, stepping
+from jdfl import loop, stepping, streams
 
 M, N, ROUNDS = 7, 12, 100
 
@@ -34,8 +34,7 @@ def matrices(net: Any, key: Any, rounds: int = ROUNDS) -> np.ndarray:
     """The mixing matrices [rounds, m, m] that a run with this key sees, in float64."""
 
     def one(k: Any) -> Any:
-        round_key = jax.random.fold_in(jax.random.fold_in(key, stepping.ROUND), k)
-        return jdfl.network.as_dense(net.at(k, jax.random.fold_in(round_key, stepping.NETWORK)))
+        return jdfl.network.as_dense(net.at(k, streams.Keys.of(key).at_round(k).network))
 
     return np.asarray(jax.vmap(one)(jnp.arange(rounds, dtype=jnp.int32))).astype(np.float64)
 
@@ -45,8 +44,7 @@ def _course(setting: Any, rounds: int) -> Any:
     setting, carry, _ = loop._start(setting, ())
 
     def one(state: Any, k: Any) -> Any:
-        key = jax.random.fold_in(jax.random.fold_in(setting.key, stepping.ROUND), k)
-        state, info = stepping.step(setting, state, stepping.drawn(setting, k, key))
+        state, info = stepping.step(setting, state, stepping.drawn(setting, k))
         return state, (setting.algorithm.params(state), state, info)
 
     _, (params, states, infos) = jax.lax.scan(one, carry.state, jnp.arange(rounds, dtype=jnp.int32))
@@ -54,6 +52,15 @@ def _course(setting: Any, rounds: int) -> Any:
 
 
 def course(algorithm: Any, problem: Any, net: Any, key: Any = None, rounds: int = ROUNDS) -> Any:
-    """Parameters [rounds, m, n], the state at the start, all later states and infos, as `jdfl.run` would have them."""
-    key = jax.random.key(11) if key is None else key
-    return _course(stepping.setting(algorithm, problem, net, None, key), rounds)
+    """Parameters [rounds, m, n], the state at the start, all later states and infos, as `jdfl.run` would have them.
+
+    What is private is drawn from `key` alone (`round_of`), not from settings and data.
+    """
+    keys = streams.Keys.of(jax.random.key(11) if key is None else key)
+    return _course(stepping.setting(algorithm, problem, net, None, keys), rounds)
+
+
+def round_of(key: Any, k: Any, graph: Any, node: Any) -> jdfl.Round:
+    """Round k of a `course` with this key, on this graph."""
+    now = streams.Keys.of(key).at_round(k)
+    return jdfl.Round(k, now.run, graph, node, now)

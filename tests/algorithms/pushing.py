@@ -8,7 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 
 import jdfl
-from jdfl import ops, stepping
+from jdfl import streams
+from jdfl.algorithms import dpps
 from jdfl.runner import check_run
 from tests.algorithms.play import ROUNDS, M, course, matrices
 from tests.reference.push_sum import Protocol
@@ -47,7 +48,7 @@ def laplace(key: Any, rounds: int, m: int, d: int) -> Any:
     """The Laplace numbers [rounds, m, d] that a run with this key draws."""
 
     def one(k: Any) -> Any:
-        keys = ops.node_keys(jax.random.fold_in(jax.random.fold_in(key, stepping.ROUND), k), 41, jnp.arange(m))
+        keys = dpps._NOISE.keys(streams.Keys.of(key).at_round(k).private, jnp.arange(m))
         return jax.vmap(lambda key: jax.random.laplace(key, (d,), jnp.float64))(keys)
 
     return jax.vmap(one)(jnp.arange(rounds, dtype=jnp.int32))

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import jdfl
-from jdfl import loop, ops, stepping
+from jdfl import loop, stepping, streams
 from jdfl.algorithms import ceps as module
 from tests.reference.ceps import ceps as reference
 from tests.reference.ceps import one_bit
@@ -32,28 +32,27 @@ def gradient_of(problem):
 @partial(jax.jit, static_argnames=("rounds",))
 def course(algorithm, problem, network, key, rounds: int):
     """Everything random that a run draws, and its parameters [rounds, m, n]."""
-    setting, carry, _ = loop._start(stepping.setting(algorithm, problem, network, None, key), ())
+    keys = streams.Keys.of(key)
+    setting, carry, _ = loop._start(stepping.setting(algorithm, problem, network, None, keys), ())
     algorithm = setting.algorithm
-    start_key = jax.random.fold_in(key, stepping.START)
-    node = setting.node
 
-    def noise(round_key):
+    def noise(round):
         zero = jnp.zeros((M, N), problem.dtype)
         if algorithm.mechanism is None:
             return zero
-        keys = ops.node_keys(round_key, module._NOISE, node)
-        return jax.vmap(algorithm.mechanism.add)(keys, zero, algorithm.gradients.sensitivities(problem))
+        return jax.vmap(algorithm.mechanism.add)(
+            round.keys(module._NOISE), zero, algorithm.gradients.sensitivities(problem)
+        )
 
     def one(state, k):
-        round_key = jax.random.fold_in(jax.random.fold_in(key, stepping.ROUND), k)
-        round = jdfl.Round(k, round_key, network.at(k, round_key), node)
+        round = stepping.drawn(setting, k)
         talks = (k % algorithm.period == 0) & (k > 0)
         _, mine, others = algorithm._sample(talks, round)
         state, info = algorithm.step(state, problem, round)
-        return state, (algorithm.params(state), mine, others, noise(round_key), info.sent["model"])
+        return state, (algorithm.params(state), mine, others, noise(round), info.sent["model"])
 
     _, drawn = jax.lax.scan(one, carry.state, jnp.arange(rounds, dtype=jnp.int32))
-    return algorithm, drawn, noise(start_key)
+    return algorithm, drawn, noise(stepping.begun(setting))
 
 
 def compare(algorithm, *, own="absent", send=None, tolerance=1e-9):

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import jdfl
+from jdfl.algorithms import cpgt
 from jdfl.algorithms.cpgt import CPGT, calibrated
 from jdfl.runner import planned
 from tests.algorithms.play import ROUNDS, M, N, course, example, gradient_of, matrices, network
@@ -41,7 +42,7 @@ def test_it_agrees_with_its_loop(codec, noise):
         if noise is None:
             algorithm = algorithm.replace(noise_x=None, noise_y=None)
         _, (params, _, states, _) = follow(algorithm, problem, net)
-        drawn = laplace(43), laplace(44)
+        drawn = laplace(cpgt._NOISE_X), laplace(cpgt._NOISE_Y)
         x, y, g = reference.cpgt(
             gradient_of(problem),
             weights(net),

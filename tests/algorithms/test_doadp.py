@@ -8,11 +8,10 @@ import numpy as np
 import pytest
 
 import jdfl
-from jdfl import ops, stepping
 from jdfl.algorithms import Theorem1
 from jdfl.algorithms.activation import active
 from jdfl.codecs import transmit
-from tests.algorithms.play import ROUNDS, M, N, course, example, matrices, network
+from tests.algorithms.play import ROUNDS, M, N, course, example, matrices, network, round_of
 from tests.reference import compressed
 from tests.reference.doadp import doadp as reference
 
@@ -30,8 +29,7 @@ def drawn(gradients, problem, dtype=np.float64):
     """Every round's examples (features [R, m, n], targets [R, m]) and noise [R, m, n], by the keys of a run."""
 
     def one(k):
-        key = jax.random.fold_in(jax.random.fold_in(KEY, stepping.ROUND), k)
-        round = jdfl.Round(k, key, network().graph, jnp.arange(M, dtype=jnp.int32))
+        round = round_of(KEY, k, network().graph, jnp.arange(M, dtype=jnp.int32))
         x = jnp.zeros((M, N), dtype)
         exact = replace(gradients, mechanism=None)
         (features, target), _, _ = gradients.sample(problem, round)
@@ -133,7 +131,7 @@ def test_what_arrives_of_top_k_is_what_its_messages_say():
     draw = np.random.default_rng(0)
     x = np.round(draw.standard_normal((6, 200)), 1).astype(np.float32)  # ties
     x[0, 5], x[1, 7], x[2], x[3, :100] = np.nan, -np.inf, 0.0, -0.0
-    keys = ops.node_keys(jax.random.key(0), 5, jnp.arange(6, dtype=jnp.int32))
+    keys = jax.random.split(jax.random.key(0), 6)
     sparse = jdfl.Sparse(share=0.3), jdfl.Sparse(share=0.3, value="float16"), jdfl.Sparse(share=0.01)
     random = jdfl.RandomK(share=0.3), jdfl.RandomK(k=7, scaled=True), jdfl.RandomK(k=7, value="bfloat16")
     codecs = sparse + random
@@ -148,7 +146,7 @@ def test_what_arrives_of_top_k_is_what_its_messages_say():
 def test_many_nodes_are_worked_on_in_blocks_and_get_the_same():
     codec, draw = jdfl.Sparse(s=2), np.random.default_rng(1)
     x, wanted = jnp.asarray(draw.standard_normal((300, 7)), jnp.float32), jnp.asarray(draw.random(300) < 0.6)
-    keys = ops.node_keys(jax.random.key(0), 5, jnp.arange(300, dtype=jnp.int32))
+    keys = jax.random.split(jax.random.key(0), 300)
     found = transmit(codec, keys, x, wanted)
     np.testing.assert_array_equal(found, jnp.where(wanted[:, None], codec.arrived(keys, x), 0.0))
     np.testing.assert_array_equal(transmit(codec, keys, x, jnp.zeros_like(wanted)), jnp.zeros_like(x))

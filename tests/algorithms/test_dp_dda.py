@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 import jdfl
-from jdfl import ops, stepping
+from jdfl import streams
 from jdfl.algorithms import gradients as oracle
-from jdfl.algorithms.activation import active, check_activation
+from jdfl.algorithms.activation import ACTIVE, active, check_activation
 from jdfl.algorithms.dp_dda import DPDDA, amplified_epsilon
 from jdfl.privacy import GaussianEvent, Sampled, epsilon
-from tests.algorithms.play import ROUNDS, M, N, course, example, gradient_of, matrices, network
+from tests.algorithms.play import ROUNDS, M, N, course, example, gradient_of, matrices, network, round_of
 from tests.reference import dual_averaging as reference
 
 KEY, P, SENSITIVITY = jax.random.key(11), 0.4, 0.3
@@ -32,8 +32,7 @@ def in_every_round(function) -> np.ndarray:
     """A function of what `course` tells an algorithm about its rounds [rounds, ...]."""
 
     def one(k):
-        key = jax.random.fold_in(jax.random.fold_in(KEY, stepping.ROUND), k)
-        return function(jdfl.Round(k, key, GRAPH, NODE))
+        return function(round_of(KEY, k, GRAPH, NODE))
 
     return np.asarray(jax.jit(jax.vmap(one))(jnp.arange(ROUNDS, dtype=jnp.int32)))
 
@@ -41,15 +40,14 @@ def in_every_round(function) -> np.ndarray:
 @cache
 def activity() -> np.ndarray:
     """Who is active [rounds, m]."""
-    return in_every_round(lambda round: active(P, jax.random.fold_in(KEY, stepping.START), round))
+    return in_every_round(lambda round: active(P, ACTIVE.of(streams.Keys.of(KEY).at_start().choice), round))
 
 
 def noise() -> np.ndarray:
     """What every gradient would be given [rounds, m, n]."""
 
     def one(round):
-        keys = ops.node_keys(jax.random.fold_in(round.key, 0), oracle._NOISE, round.node)
-        return jax.vmap(ASSUMED.mechanism.add, (0, None, None))(keys, jnp.zeros((N,)), SENSITIVITY)
+        return jax.vmap(ASSUMED.mechanism.add, (0, None, None))(round.keys(oracle._NOISE), jnp.zeros((N,)), SENSITIVITY)
 
     return in_every_round(one)
 

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 import jdfl
-from jdfl import ops, stepping
+from jdfl.algorithms import dpdo
 from jdfl.algorithms.dpdo import DPDO
 from jdfl.runner import planned
-from tests.algorithms.play import ROUNDS, M, N, course, example, gradient_of, matrices, network
+from tests.algorithms.play import ROUNDS, M, N, course, example, gradient_of, matrices, network, round_of
 from tests.algorithms.pushing import KEY, follow
 from tests.reference import laplace_rivals as reference
 
@@ -24,13 +24,13 @@ FADES = {"c": 0.1, "q": 0.9, "p": 0.95}
 NOISY = DPDO(epsilon=30.0, gradients=CLIPPED, **FADES)
 
 
-def laplace(purpose, rounds=ROUNDS):
+def laplace(stream, rounds=ROUNDS):
     """What Laplace's mechanism adds in every round of a run, in units of its scale [rounds, m, n]."""
 
     def one(k):
-        key = jax.random.fold_in(jax.random.fold_in(jax.random.key(KEY), stepping.ROUND), k)
+        keys = round_of(jax.random.key(KEY), k, network().graph, jnp.arange(M)).keys(stream)
         zero = jnp.zeros((M, N), jnp.float64)
-        return jax.vmap(jdfl.Laplace(1.0).add, (0, 0, None))(ops.node_keys(key, purpose, jnp.arange(M)), zero, 1.0)
+        return jax.vmap(jdfl.Laplace(1.0).add, (0, 0, None))(keys, zero, 1.0)
 
     return np.asarray(jax.jit(jax.vmap(one))(jnp.arange(rounds)))
 
@@ -56,7 +56,7 @@ def test_it_agrees_with_its_loop(net, fields):
         algorithm = DPDO(codec=WIRE, **FADES, **fields)
         _, (params, _, states, _) = follow(algorithm, problem, net)
         W = matrices(net, jax.random.key(KEY))
-        noise = None if algorithm.epsilon is None else laplace(42)
+        noise = None if algorithm.epsilon is None else laplace(dpdo._NOISE)
         clip, told = algorithm.gradients.clip, {"radius": algorithm.radius, "epsilon": algorithm.epsilon}
         expected = reference.dpdo(gradient_of(problem), W, N, noise, clip=clip, **told, **FADES)
         np.testing.assert_allclose(np.asarray(params), expected, rtol=0, atol=1e-9)

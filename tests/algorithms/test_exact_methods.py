@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import jdfl
-from jdfl import loop, stepping
+from jdfl import loop, stepping, streams
 from jdfl.algorithms import differences
 from jdfl.network import as_dense, from_edges, from_scipy, random_links, ring
 from tests.reference import exact as reference
@@ -67,13 +67,12 @@ def course(algorithm, problem, network, key, rounds: int, kind: type):
 
     `kind` is the class of the algorithm: jit may take two dataclasses with fields of like values for the same.
     """
-    setting, carry, _ = loop._start(stepping.setting(algorithm, problem, network, None, key), ())
+    setting, carry, _ = loop._start(stepping.setting(algorithm, problem, network, None, streams.Keys.of(key)), ())
 
     def one(state, k):
-        round_key = jax.random.fold_in(jax.random.fold_in(key, stepping.ROUND), k)
-        graph = network.at(k, round_key)
-        state, _ = setting.algorithm.step(state, problem, jdfl.Round(k, round_key, graph, setting.node))
-        return state, (state, graph)
+        round = stepping.drawn(setting, k)
+        state, _ = setting.algorithm.step(state, problem, round)
+        return state, (state, round.graph)
 
     _, (states, graphs) = jax.lax.scan(one, carry.state, jnp.arange(rounds, dtype=jnp.int32))
     return carry.state, states, graphs

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import jdfl
-from jdfl import loop, stepping
+from jdfl import loop, stepping, streams
 from tests.algorithms.play import M, N, example, network
 
 CLIP = 2.0
@@ -28,11 +28,10 @@ def clipped_gradients(problem, w, clip):
 @partial(jax.jit, static_argnames=("steps",))
 def states(algorithm, problem, key, steps: int):
     net = network()
-    setting, carry, _ = loop._start(stepping.setting(algorithm, problem, net, None, key), ())
+    setting, carry, _ = loop._start(stepping.setting(algorithm, problem, net, None, streams.Keys.of(key)), ())
 
     def one(state, k):
-        round_key = jax.random.fold_in(jax.random.fold_in(key, stepping.ROUND), k)
-        round = jdfl.Round(k, round_key, net.graph, setting.node)
+        round = stepping.drawn(setting, k)
         state, _ = setting.algorithm.step(state, problem, round)
         return state, state
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import jdfl
-from jdfl import struct
+from jdfl import streams, struct
 from jdfl.auditing import Audit, audit
 from jdfl.auditing.observe import observe
 
@@ -195,8 +195,7 @@ def test_the_runs_are_those_of_the_library():
     assert seen.shape == (1, steps + 1, 3 * N)
     np.testing.assert_allclose(own[-1], run.params[node], rtol=1e-4, atol=1e-5)
     assert int(releases[0]) == run.releases[node]
-    round_key = jax.random.fold_in(jax.random.fold_in(key, 2), steps - 1)
-    graph = network.at(jnp.int32(steps - 1), jax.random.fold_in(round_key, 3))
+    graph = network.at(jnp.int32(steps - 1), streams.Keys.of(key).at_round(steps - 1).network)
     row = np.asarray(jdfl.network.as_dense(graph))[node]
     np.testing.assert_allclose(mixed[-1], row @ np.asarray(run.params), rtol=1e-3, atol=1e-4)
     heard = np.asarray(graph.senders)[node][np.asarray(graph.mask)[node]]

@@ -66,7 +66,7 @@ def sparse_rows(seed: int, m=M, n=N, s=S) -> jax.Array:
 
 
 def key_of(b: int) -> jax.Array:
-    return ops.node_keys(jax.random.key(0), 0, jnp.arange(b, dtype=jnp.int32))
+    return jax.random.split(jax.random.key(0), b)
 
 
 @jax.jit

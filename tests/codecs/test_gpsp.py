@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 import jdfl
-from jdfl import ops
 from jdfl.codecs import gpsp, transmit
 from jdfl.codecs.gpsp import working_sparsity
 from jdfl.codecs.sensing import Shared, Stored
@@ -122,7 +121,7 @@ def test_sign_flip_of_all_measurements_flips_the_answer():
 def arrived(codec, rows, key):
     m, n = rows.shape
     node = jnp.arange(m, dtype=jnp.int32)
-    return transmit(codec.prepare(key, node, n, 10, rows.dtype), ops.node_keys(key, 1, node), rows, jnp.ones(m, bool))
+    return transmit(codec.prepare(key, node, n, 10, rows.dtype), jax.random.split(key, m), rows, jnp.ones(m, bool))
 
 
 def quality(codec) -> tuple[float, float, float]:

@@ -77,17 +77,19 @@ def make_network() -> jdfl.network.Static:
 def trace(algorithm, problem, network, node, ks, w, consensus_state):
     """The prepared algorithm, parameters [rounds, m, n] and summed counts over the rounds `ks`."""
 
-    def at(k, purpose):
-        key = jax.random.fold_in(jax.random.fold_in(jax.random.key(3), purpose), k)
+    prepares, begins, goes_on = jax.random.split(jax.random.key(3), 3)
+
+    def at(k, key):
+        key = jax.random.fold_in(key, k)
         return jdfl.Round(k, key, network.at(k, key), node)
 
-    algorithm = algorithm.prepare(problem, at(jnp.int32(0), 0))
-    state, total = algorithm.init(problem, at(jnp.int32(0), 1))
+    algorithm = algorithm.prepare(problem, at(jnp.int32(0), prepares))
+    state, total = algorithm.init(problem, at(jnp.int32(0), begins))
     if consensus_state is not None:
         state = consensus_state(algorithm, problem, w)
 
     def one(carry, k):
-        state, info = algorithm.step(carry[0], problem, at(k, 2))
+        state, info = algorithm.step(carry[0], problem, at(k, goes_on))
         return (state, jax.tree.map(jnp.add, carry[1], info)), algorithm.params(state)
 
     (_, total), params = jax.lax.scan(one, (state, total), ks)

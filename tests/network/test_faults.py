@@ -52,7 +52,7 @@ def heard(stacked):
 
 def inside(net, keys):
     """The rounds of the network that is wrapped, as the wrapper draws them."""
-    return rounds(net.base, jax.vmap(jax.random.fold_in, (0, None))(keys, INNER))
+    return rounds(net.base, jax.vmap(INNER.of)(keys))
 
 
 @pytest.mark.thinned(3)
@@ -174,7 +174,7 @@ def test_a_lossy_graph_has_sent_at_least_what_is_heard():
     nw.check_graph(graph)
     with pytest.raises(ValueError, match=r"out_degree\[1\] from \d to 5, .*got 6"):
         nw.check_graph(replace(graph, out_degree=graph.out_degree.at[1].set(6)))
-    with pytest.raises(ValueError, match=r"out_degree\[\d\] from 1 to 5, .*got 0"):
+    with pytest.raises(ValueError, match=r"out_degree\[\d\] from [1-5] to 5, .*got 0"):
         nw.check_graph(replace(graph, out_degree=jnp.zeros_like(graph.out_degree)))
     with pytest.raises(ValueError, match=r"out_degree\[\d\] = \d, "):
         nw.check_graph(replace(graph, lossy=False))

@@ -8,6 +8,7 @@ import pytest
 
 import jdfl
 from jdfl.problems import check_problem, drawn_regression, example1, linear_regression, optimum, value_at_truth
+from jdfl.problems import drawn as module
 from jdfl.problems.linear import build
 
 pytestmark = pytest.mark.optimized  # what is drawn again has the same bits
@@ -97,7 +98,7 @@ def test_a_draw_of_ones_own():
     problem = drawn_regression(draw, [2, 1, 4, 4], key=jax.random.key(5))
     assert (problem.m, problem.n, problem.weight.shape[1]) == (4, 3, 4)
     np.testing.assert_allclose(optimum(problem).w, [1, 0, 0], atol=1e-5)
-    key = jax.random.fold_in(jax.random.fold_in(jax.random.fold_in(jax.random.key(5), 36), 2), 3)
+    key = jax.random.fold_in(jax.random.fold_in(module._EXAMPLES.of(jax.random.key(5)), 2), 3)
     np.testing.assert_array_equal(problem.stored().data[0][2, 3], draw(key)[0])
 
 

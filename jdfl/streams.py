@@ -1,0 +1,124 @@
+"""Random streams by name: where every random number of a run comes from, and who may know it.
+
+A stream is declared once, at the top of the module that draws from it, with a name and a root. The name decides its
+numbers, so that nobody chooses any; two streams of one name, or of two names with one number, are refused. The root
+decides who may know what is drawn:
+
+- "private": noise, and which records a gradient looks at. No receiver may compute these. What is folded into this root
+  besides the run's key is a fingerprint of the run's algorithm, data and network, so that two different runs of one
+  seed share no noise.
+- "choice": who is active, which neighbours and clients take part. Others see these when they happen, and what a node
+  releases depends on them, so that they do not change with the amount of noise.
+- "shared": what sender and receiver both know, such as sensing matrices and index sets.
+- "network": who hears whom, what is late and what is lost. The same for all algorithms that run with one seed.
+
+A key is derived by the path run, root, moment, stream, index, node, always of this depth: a key from which others are
+derived is never drawn from.
+"""
+
+import hashlib
+from dataclasses import dataclass
+from typing import Literal
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from jdfl import struct
+
+Root = Literal["private", "choice", "shared", "network"]
+
+_streams: dict[str, "Stream"] = {}  # by name
+
+
+def _number(name: str) -> int:
+    """The first 32 bits of the name's SHA-256."""
+    return int.from_bytes(hashlib.sha256(name.encode()).digest()[:4], "big")
+
+
+@dataclass(frozen=True)
+class Stream:
+    """A source of random numbers: its `name`, unique in a process, and its `root`.
+
+    Declared once, at the top of a module. `Stream.again` is for cells of a notebook, which are run more than once.
+    Raises ValueError for an unknown root, for a name that is declared already, and for one whose number another has.
+    """
+
+    name: str
+    root: Root
+
+    def __post_init__(self) -> None:
+        if self.root not in _ROOTS:
+            raise ValueError(f"Expected root among {', '.join(_ROOTS)}, got root = {self.root!r}.")
+        for other in _streams.values():
+            if other.number == self.number:
+                why = "this name" if other.name == self.name else f"the number of this name: {other.name!r}"
+                raise ValueError(
+                    f"Expected the name of a random stream that is not declared yet, got name = {self.name!r}: another "
+                    f"stream has {why}, and the two would draw the same numbers. Choose another name, such as "
+                    "'my_package.noise'."
+                )
+        _streams[self.name] = self
+
+    @classmethod
+    def again(cls, name: str, root: Root) -> "Stream":
+        """The stream of this name and root, declared now if it is not: for cells that are run more than once."""
+        known = _streams.get(name)
+        return known if known is not None and known.root == root else cls(name, root)
+
+    @property
+    def number(self) -> int:
+        """What is folded into keys: 32 bits of the name's hash."""
+        return _number(self.name)
+
+    def of(self, key: Array) -> Array:
+        """The stream's key [] under another key []."""
+        return jax.random.fold_in(key, jnp.uint32(self.number))
+
+    def keys(self, key: Array, node: Array, index: Array | int = 0) -> Array:
+        """One key for every node [m] under a key []: they depend on the nodes' global ids, not on place or device.
+
+        `index` tells several draws of a moment apart, such as the gradient steps of a round.
+        """
+        return each(self.of(key), node, index)
+
+
+_ROOTS: dict[Root, int] = {root: _number(f"root {root}") for root in ("private", "choice", "shared", "network")}
+_START, _ROUND = _number("moment start"), _number("moment round")
+
+
+def each(key: Array, node: Array, index: Array | int = 0) -> Array:
+    """One key for every node [m], from the key [] of a stream and what else tells draws apart."""
+    return jax.vmap(jax.random.fold_in, (None, 0))(jax.random.fold_in(key, index), node)
+
+
+def declared() -> dict[str, Stream]:
+    """All streams of this process, by name."""
+    return dict(_streams)
+
+
+@struct.dataclass
+class Keys:
+    """The key [] of a run, or of a moment of it, and what comes from it under each root."""
+
+    run: Array  # what all of them come from
+    private: Array
+    choice: Array
+    shared: Array
+    network: Array
+
+    @classmethod
+    def of(cls, key: Array, fingerprint: tuple[int, ...] = ()) -> "Keys":
+        """Those of a key []; the words of a run's `fingerprint` enter what is private."""
+        roots = {root: jax.random.fold_in(key, jnp.uint32(number)) for root, number in _ROOTS.items()}
+        for word in fingerprint:
+            roots["private"] = jax.random.fold_in(roots["private"], jnp.uint32(word))
+        return cls(key, **roots)
+
+    def at_start(self) -> "Keys":
+        """Those of the moment before the first round."""
+        return jax.tree.map(lambda key: jax.random.fold_in(key, jnp.uint32(_START)), self)
+
+    def at_round(self, k: Array | int) -> "Keys":
+        """Those of round k []."""
+        return jax.tree.map(lambda key: jax.random.fold_in(jax.random.fold_in(key, jnp.uint32(_ROUND)), k), self)
