@@ -1,7 +1,7 @@
 """Noise mechanisms, clipping, what may be claimed, and what releases add up to."""
 
 from jdfl.privacy.accounting import Sampled, epsilon, epsilon_pure, epsilon_rdp
-from jdfl.privacy.analytic import analytic_gaussian, gaussian_delta, gaussian_epsilon
+from jdfl.privacy.analytic import analytic_gaussian, central_multiplier, gaussian_delta, gaussian_epsilon
 from jdfl.privacy.calibration import most_releases, noise_multiplier
 from jdfl.privacy.clipping import Clip, clipped, factor, stretch
 from jdfl.privacy.guarantee import NO_NOISE, Guarantee, Published, Sampling
@@ -39,6 +39,7 @@ __all__ = [
     "Sampled",
     "Sampling",
     "analytic_gaussian",
+    "central_multiplier",
     "check_mechanism",
     "classical_gaussian",
     "clipped",

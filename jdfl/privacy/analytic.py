@@ -56,6 +56,23 @@ def analytic_gaussian(epsilon: float, delta: float, releases: int = 1) -> Gaussi
     return Gaussian(math.sqrt(releases) / mu)
 
 
+def central_multiplier(multiplier: float, clients: int) -> float:
+    """The noise multiplier that hides a sum from one of the `clients` whose equal Gaussian noises it carries.
+
+    `multiplier` is the noise of the whole sum in units of the sensitivity. A client that takes part knows its own noise
+    and subtracts it; the other clients' noise has the variance (clients - 1) / clients of the whole, so that the
+    multiplier left is `multiplier` sqrt((clients - 1) / clients), and mu grows by the inverse of that root. The noise of
+    a coalition of c clients goes in the same way; this is for c = 1.
+
+    Raises ValueError for a multiplier that is not positive, and for fewer than two clients, of which one would see the
+    sum without any noise: its mu is infinite.
+    """
+    checks.shape((), multiplier=multiplier)
+    checks.positive(multiplier=multiplier)
+    checks.whole(2, None, "A client alone subtracts all of the noise; let every client hide itself.", clients=clients)
+    return float(multiplier) * math.sqrt((clients - 1) / clients)
+
+
 def _root(function: Callable[[float], float], low: float, high: float) -> float:
     return float(root_scalar(function, bracket=(low, high), xtol=1e-15, rtol=1e-12).root)
 

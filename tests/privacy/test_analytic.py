@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import integrate, stats
 
-from jdfl.privacy import analytic_gaussian, classical_gaussian, gaussian_delta, gaussian_epsilon
+from jdfl.privacy import analytic_gaussian, central_multiplier, classical_gaussian, gaussian_delta, gaussian_epsilon
 
 MUS, EPSILONS = [1e-3, 0.1, 1.0, 3.0, 10.0, 100.0], [0.0, 1e-3, 0.5, 3.0, 30.0]
 TARGETS = [(1e-3, 1e-12), (0.1, 1e-5), (1.0, 1e-5), (1.0, 0.3), (10.0, 1e-12), (200.0, 1e-6)]
@@ -97,6 +97,24 @@ def test_the_textbook_formula_is_not_enough_beyond(epsilon, delta):
     classical, least = classical_gaussian(epsilon, delta).multiplier, analytic_gaussian(epsilon, delta).multiplier
     assert classical < least
     assert gaussian_delta(1 / classical, epsilon) > delta
+
+
+@pytest.mark.parametrize("clients", [2, 3, 10])
+def test_a_client_subtracts_its_own_noise(clients):
+    """The variance that is left of a sum of equal noises, and the sensitivity of the sum, which stays."""
+    each, change = 2.0, 1.5
+    whole = each * math.sqrt(clients) / change
+    left = math.sqrt(sum(each**2 for _ in range(clients - 1))) / change
+    assert central_multiplier(whole, clients) == pytest.approx(left, rel=1e-12)
+    assert gaussian_epsilon(1 / central_multiplier(whole, clients), 1e-5) > gaussian_epsilon(1 / whole, 1e-5)
+
+
+@pytest.mark.parametrize(
+    ("multiplier", "clients", "words"), [(1.0, 1, "clients = 1"), (1.0, 2.5, "clients = 2.5"), (0.0, 3, "multiplier")]
+)
+def test_a_client_alone_leaves_no_noise(multiplier, clients, words):
+    with pytest.raises(ValueError, match=words):
+        central_multiplier(multiplier, clients)
 
 
 @pytest.mark.parametrize("delta", [0.0, 1.0, -1e-5, float("nan"), "1e-5", None], ids=repr)

@@ -1,0 +1,248 @@
+"""Epsilon of Poisson-sampled Gaussian noise under add-remove, integrated numerically between two proven bounds.
+
+A step's pair is P = (1 - r) N(0, z^2) + r N(1, z^2) and Q = N(0, z^2), or the two exchanged; epsilon is the larger. With
+L the privacy loss log(dP / dQ) under P and Y the sum of the losses of T steps, delta(e) = E max(0, 1 - e^(e - Y)).
+
+- Given all other steps, that is an increasing function of a step's loss and a convex one of e^(-L). So delta grows where
+  the mass of L in a cell of a grid moves to the two ends of the cell in such a way that the mean of e^(-L), which is
+  Q(cell) / P(cell), stays (Jensen's inequality), and falls where all of it moves to the lower end.
+- Loss above the grid counts as infinite in the upper bound and as absent in the lower one; loss below the grid is moved
+  to its end, and is absent.
+- The sum's distribution is found by a discrete Fourier transform of the tilted masses p(l) e^(theta l) / M(theta), with
+  M(theta) = E e^(theta L) and theta the order of the Chernoff bound at the answer: whatever a transform's rounding errors,
+  they are small relative to delta. What a transform wraps around lands on some cell, so it only adds to the upper bound;
+  what belongs above the last cell is at most M(theta)^T e^(-theta top) and is added. The lower bound subtracts both.
+- Rounding errors of the transform are bounded in the l2 norm (N. Higham: Accuracy and Stability of Numerical Algorithms,
+  2002, Theorem 24.2) and added; those of distribution functions are a relative 1e-9 of masses, which is added to the
+  mass at the upper ends and, once for each step, to delta.
+
+A. Koskela, J. Jälkö, A. Honkela: Computing Tight Differential Privacy Guarantees Using FFT, 2020, take the transform;
+V. Doroshenko et al.: Connect the Dots, 2022, the ends of cells.
+
+Axes: n cells, k their ends (one more), w cells of the transform.
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import fft
+from scipy.optimize import minimize_scalar
+from scipy.special import log_ndtr, logsumexp, ndtri
+
+_NEGLIGIBLE = 1e-6  # of delta: tails that are cut off
+_RESOLVED = 1e-4  # of epsilon: what the upper bound is meant to lose
+_MOST_CELLS = 2**18
+_SHIFTS = 2.0 ** np.arange(-4, 4)  # of the order, at which Chernoff's bounds are tried
+_ROUNDING = 1e-9  # relative, of masses; an upper bound of what `_log_mass` and exponentials of its results are off
+_TRANSFORM = 8 * float(np.finfo(float).eps)  # of a transform, times the logarithm of its length
+
+
+@dataclass(frozen=True)
+class _Pair:
+    """One direction: P the mixture (`removed`), or P the normal law that it is compared with."""
+
+    z: float
+    rate: float
+    removed: bool
+
+    def span(self, tail: float) -> tuple[float, float]:
+        """Losses between which all lie but for a mass of at most 2 `tail` under P; `tail` >= 1e-300."""
+        reach = self.z * _quantile(tail)
+        ends = [self.loss(x) for x in (-reach, 1 + reach)]
+        return min(ends), max(ends)
+
+    def loss(self, x: float) -> float:
+        """The loss at a point."""
+        mixed = float(np.logaddexp(math.log1p(-self.rate), math.log(self.rate) + (2 * x - 1) / (2 * self.z**2)))
+        return mixed if self.removed else -mixed
+
+    def log_masses(self, ends: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The logarithms of P and of Q [n + 2] of the cells between these losses [k]; the outer cells have no end."""
+        mixed = ends if self.removed else -ends[::-1]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            ratio = mixed + np.log1p(-np.exp(math.log1p(-self.rate) - mixed)) - math.log(self.rate)
+        x = np.where(mixed > math.log1p(-self.rate), 0.5 + self.z**2 * ratio, -np.inf)
+        x = np.concatenate([[-np.inf], x, [np.inf]])
+        out, inside = _log_mass(x / self.z), _log_mass((x - 1) / self.z)
+        mixture = np.logaddexp(math.log1p(-self.rate) + out, math.log(self.rate) + inside)
+        return (mixture, out) if self.removed else (out[::-1], mixture[::-1])
+
+
+def bracket(multiplier: float, rate: float, steps: int, delta: float) -> tuple[float, float]:
+    """Bounds from below and from above for the epsilon at `delta` of `steps` >= 1 samples, each of `rate` in (0, 1).
+
+    `multiplier` is that of the Gaussian noise, in units of the add-remove sensitivity. The true value of the dominating
+    pair lies between the two; both hold for the add-remove relation with Poisson sampling only. The lower bound is on a
+    finer grid and takes seconds.
+    """
+    plans = [_plan(_Pair(multiplier, rate, removed), steps, delta) for removed in (True, False)]
+    below = max((_below(plan) for plan in plans if plan), default=0.0)
+    return below, max((_above(plan) for plan in plans if plan), default=0.0)
+
+
+def upper_bound(multiplier: float, rate: float, steps: int, delta: float) -> float:
+    """The upper end of `bracket` alone, which takes less than a second."""
+    plans = [_plan(_Pair(multiplier, rate, removed), steps, delta) for removed in (True, False)]
+    return max((_above(plan) for plan in plans if plan), default=0.0)
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """What to integrate: any order, grid and window give bounds; these give narrow ones."""
+
+    pair: _Pair
+    steps: int
+    delta: float
+    about: float  # epsilon, by Chernoff's bound
+    order: float
+    losses: tuple[float, float]  # of one step
+    window: tuple[float, float]  # of the sum
+
+    def range(self) -> float:
+        """What a grid reaches over."""
+        return max(self.losses[1] - self.losses[0], self.window[1] - self.window[0])
+
+
+def _plan(pair: _Pair, steps: int, delta: float) -> _Plan | None:
+    """None where epsilon = 0 by Chernoff's bound."""
+    bottom, top = pair.span(max(_NEGLIGIBLE * delta / steps, 1e-300))
+    ends = np.linspace(bottom, top, 4001)
+    masses = pair.log_masses(ends)[0][:-1]  # every cell's at its upper end
+
+    def log_m(order: float) -> float:
+        return steps * float(logsumexp(masses + order * ends))
+
+    def chernoff(log_order: float) -> float:
+        return (log_m(math.exp(log_order)) - math.log(delta)) / math.exp(log_order)
+
+    span = math.log(1e-2 / (top - bottom)), math.log(1e5 / (top - bottom))
+    found = minimize_scalar(chernoff, bounds=span, method="bounded")
+    order, about = math.exp(float(found.x)), float(found.fun)
+    if about <= 0:
+        return None
+    here, shifts = log_m(order), order * _SHIFTS
+    highest = min((log_m(order + s) - here - math.log(_NEGLIGIBLE)) / s for s in shifts)
+    lowest = max((here - log_m(order - s) + math.log(_NEGLIGIBLE)) / s for s in shifts)
+    window = min(max(lowest, steps * bottom), 0.5 * about), max(min(highest, steps * top), about)
+    return _Plan(pair, steps, delta, about, order, (bottom, top), window)
+
+
+def _above(plan: _Plan) -> float:
+    order, whole = plan.order, plan.losses[1] - plan.losses[0]
+    step = min(math.sqrt(8 * _RESOLVED * plan.about / (plan.steps * order * (1 + order))), whole / 1000)
+    step = max(min(step, plan.about / 1000), plan.range() / _MOST_CELLS)
+    at, log_p, log_q = _cells(plan, step)
+    # P - e^(lower end) Q >= 0, of which this part of P goes to the upper end.
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratio = np.where(log_p > -np.inf, step * (at - 1) + log_q - log_p, 0.0)[1:-1]
+        share = np.clip((-np.expm1(np.minimum(ratio, 0.0)) + _ROUNDING * step) / -math.expm1(-step), 0.0, 1.0)
+        up = np.insert(log_p[1:-1] + np.log(share), 0, log_p[0])
+        up = np.logaddexp(up, np.append(log_p[1:-1] + np.log1p(-share), -np.inf))
+    total, grown = _Sum(plan, up, at[:-1], step), math.exp(_ROUNDING * plan.steps)
+    infinite = plan.steps * math.exp(log_p[-1])
+    return _least(lambda e: grown * (total.above(e) + infinite), total.ends, plan.delta)
+
+
+def _below(plan: _Plan) -> float:
+    step = max(1e-4 * plan.about / plan.steps, plan.range() / (4 * _MOST_CELLS))
+    at, log_p, _ = _cells(plan, step)
+    total, grown = _Sum(plan, log_p[1:-1], at[:-2], step), math.exp(_ROUNDING * plan.steps)
+    return _largest(lambda e: total.below(e) / grown, total.ends, plan.delta)
+
+
+def _cells(plan: _Plan, step: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """The upper ends of all cells [k + 1] in steps (the last has none), and the logarithms of P and Q."""
+    at = np.arange(math.floor(plan.losses[0] / step), math.ceil(plan.losses[1] / step) + 1)
+    return np.append(at, at[-1] + 1), *plan.pair.log_masses(step * at)
+
+
+class _Sum:
+    """The tilted distribution of the sum of losses with these masses at these multiples of a step."""
+
+    def __init__(self, plan: _Plan, log_mass: np.ndarray, at: np.ndarray, step: float) -> None:
+        steps, order, last = plan.steps, plan.order, math.ceil(plan.window[1] / step)
+        size = int(fft.next_fast_len(last - math.floor(plan.window[0] / step) + 2, real=True))
+        tilted = log_mass + order * step * at
+        log_m = float(logsumexp(tilted))
+        folded = np.bincount((at - at[0]) % size, np.exp(tilted - log_m), size)
+        found = fft.irfft(fft.rfft(folded) ** steps, size)
+        places = np.arange(last - size + 1, last + 1)
+        self.log_m, self.order, self.y = steps * log_m, order, step * places
+        self.mass = np.maximum(found[(places - steps * int(at[0])) % size], 0.0)
+        self.error = math.sqrt(size) * (steps + 1) * _TRANSFORM * math.log2(size) * float(np.linalg.norm(folded))
+        self.ends = max(0.0, float(self.y[0])), max(0.0, float(self.y[-1]))
+
+        # Chernoff's bounds: of what is above the window, and of what wraps around into it, under the tilted law.
+        def log_m_at(other: float) -> float:
+            return steps * float(logsumexp(log_mass + other * step * at))
+
+        bottom, top = float(self.y[0]), float(self.y[-1])
+        shifts = order * _SHIFTS
+        over = min(log_m_at(order + s) - (order + s) * top for s in (0.0, *shifts))
+        under = min(log_m_at(order - s) + s * bottom for s in shifts) - self.log_m
+        if places[-1] >= steps * at[-1]:
+            over = -math.inf
+        if places[0] <= steps * at[0]:
+            under = -math.inf
+        self.beyond = math.exp(min(over, 0.0))
+        wrapped = min(over + order * top - self.log_m, 0.0)  # no tighter than at the order itself, but of the same sum
+        self.outside = math.exp(min(under, 0.0)) + math.exp(wrapped)
+
+    def above(self, epsilon: float) -> float:
+        """An upper bound of delta, without infinite losses."""
+        return self._sum(epsilon) + self._most(epsilon) * self.error + self.beyond
+
+    def below(self, epsilon: float) -> float:
+        """A lower bound of delta."""
+        return self._sum(epsilon) - self._most(epsilon) * (self.error + self.outside)
+
+    def _most(self, epsilon: float) -> float:
+        """The largest weight of a tilted mass."""
+        return math.exp(min(self.log_m - self.order * epsilon, 700.0))
+
+    def _sum(self, epsilon: float) -> float:
+        start = int(np.searchsorted(self.y, epsilon, side="right"))
+        y = self.y[start:]
+        weight = np.exp(np.minimum(self.log_m - self.order * y, 700.0)) * -np.expm1(epsilon - y)
+        return float(self.mass[start:] @ weight)
+
+
+def _least(at: Callable[[float], float], ends: tuple[float, float], delta: float) -> float:
+    """An epsilon at which an upper bound of delta is at most delta; any that is found to be so is true."""
+    low, high = ends
+    if at(low) <= delta:
+        return low
+    return _between(at, low, high, delta)[1] if at(high) <= delta else math.inf
+
+
+def _largest(at: Callable[[float], float], ends: tuple[float, float], delta: float) -> float:
+    """An epsilon at which a lower bound of delta exceeds delta, or 0; the bound need not fall everywhere."""
+    grid = np.linspace(*ends, 65)
+    over = [i for i, e in enumerate(grid) if at(float(e)) > delta]
+    if not over:
+        return 0.0
+    return _between(at, float(grid[over[-1]]), float(grid[min(over[-1] + 1, 64)]), delta)[0]
+
+
+def _between(at: Callable[[float], float], low: float, high: float, delta: float) -> tuple[float, float]:
+    while high - low > 1e-7 * high:
+        middle = (low + high) / 2
+        low, high = (middle, high) if at(middle) > delta else (low, middle)
+    return low, high
+
+
+def _log_mass(x: np.ndarray) -> np.ndarray:
+    """The logarithms [n] of the standard normal law's masses between rising points [n + 1]."""
+    a, b = x[:-1], x[1:]
+    right = a + b > 0  # there, the mirror image is exact
+    a, b = np.where(right, -b, a), np.where(right, -a, b)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        top = log_ndtr(b)
+        return np.where(b > a, top + np.log(-np.expm1(np.minimum(log_ndtr(a) - top, 0.0))), -np.inf)
+
+
+def _quantile(tail: float) -> float:
+    """The point that a standard normal variable exceeds with this chance."""
+    return float(-ndtri(tail))
