@@ -18,13 +18,14 @@ from jdfl import distributed, loop, stepping, storage
 from jdfl.base import Algorithm
 from jdfl.keys import typed_key
 from jdfl.metrics import COUNTS
+from jdfl.network import Seconds
 from jdfl.network.graph import Network
 from jdfl.privacy import Ledger
 from jdfl.problems import Problem
 from jdfl.provenance import Provenance
 from jdfl.result import Ending, Result, Tally
 
-_FORMAT = 3
+_FORMAT = 4
 _TOLD = 5  # differences
 _REMEDY = "Resume with the algorithm, problem and network of that run."
 
@@ -37,7 +38,7 @@ class Checkpoint:
     state: Any  # the algorithm's
     communications: np.ndarray  # [m]
     releases: np.ndarray  # [m]
-    clock: np.ndarray | None  # [m] simulated seconds
+    clock: np.ndarray | None  # [2, m] simulated seconds, and what rounding has left out of them
     ledger: Ledger
     key: list[int]  # data of the run's key
     sums: dict[str, int]  # exact totals by counter
@@ -49,6 +50,8 @@ class Checkpoint:
     seconds: float  # wall time so far, without compilation
     compile_seconds: float  # of tracing and compiling
     provenance: Provenance | None  # None: of whatever code, libraries and settings
+    moments: dict[int, np.ndarray]  # [m] releases after some rounds
+    over: bool = False  # nothing is left of its run but to tell what it came to, whatever its ending and `steps`
 
     @classmethod
     def of(cls, result: Result) -> "Checkpoint":
@@ -62,7 +65,7 @@ class Checkpoint:
             result.state,
             result.communication_rounds,
             result.releases,
-            result.clock,
+            None if result.clock is None else np.stack([result.clock, np.asarray(result.clock_rest)]),
             Ledger.of(result.guarantee, result.releases, result.records),
             list(result.key),
             dict(result.sums),
@@ -74,6 +77,7 @@ class Checkpoint:
             result.seconds,
             result.compile_seconds,
             result.provenance,
+            dict(result.moments),
         )
 
     def check(
@@ -136,8 +140,13 @@ class Checkpoint:
             rounds=jnp.int32(self.rounds),
             communications=jnp.array(self.communications, jnp.int32),
             releases=jnp.array(self.releases, jnp.int32),
-            clock=None if fresh.clock is None else jnp.array(self.clock, fresh.clock.dtype),
+            clock=None if fresh.clock is None else self._clock(fresh.clock[0].dtype),
         )
+
+    def _clock(self, dtype: Any) -> Seconds:
+        """The nodes' clocks, on the device."""
+        assert self.clock is not None
+        return jax.numpy.array(self.clock[0], dtype), jax.numpy.array(self.clock[1], dtype)
 
     def tally(self, message_bits: dict[str, int], every: int) -> Tally:
         """The records so far; one that was made because the run ended there is dropped when a later one comes.
@@ -188,6 +197,9 @@ class Checkpoint:
         arrays["communications"], arrays["releases"] = self.communications, self.releases
         if self.clock is not None:
             arrays["clock"] = self.clock
+        if self.moments:
+            arrays["moments"] = np.fromiter(self.moments, np.int64)
+            arrays["moments_releases"] = np.stack(list(self.moments.values()))
         arrays["history"] = np.frombuffer(table.getvalue(), np.uint8)
         return arrays, told
 
@@ -238,6 +250,7 @@ def read_checkpoint(folder: str | Path, algorithm: Algorithm, problem: Problem, 
         float(told["seconds"]),
         float(told["compile_seconds"]),
         None if told["provenance"] is None else Provenance(**told["provenance"]),
+        dict(zip(map(int, held.get("moments", ())), held.get("moments_releases", ()))),
     )
 
 

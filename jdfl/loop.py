@@ -17,6 +17,7 @@ from jax import Array, lax
 from jdfl import guard, nodes, ops, struct
 from jdfl import metrics as metrics_module
 from jdfl.base import Algorithm, Info
+from jdfl.network import Seconds
 from jdfl.problems import Problem
 from jdfl.sharding import Layout
 from jdfl.stepping import Setting, begun, done_at, drawn, step, with_field
@@ -38,7 +39,7 @@ class Carry:
     counts: Info  # sums since the start, or since this chunk began
     communications: Array  # [m] int32 since the start
     releases: Array  # [m] int32 since the start
-    clock: Array | None  # [m] seconds of simulated time at which every node was done; None: the network has no times
+    clock: Seconds | None  # [m] simulated seconds after which every node was done; None: the network has no times
 
 
 @struct.dataclass
@@ -57,7 +58,7 @@ def _evaluate(carry: Carry, setting: Setting, metrics: tuple[metrics_module.Metr
         known = (w, setting.problem) if _enough(metric) else (nodes.everyone(w), _whole(setting.problem))
         values[metric.__name__] = jnp.asarray(metric(*known), w.dtype)
     if carry.clock is not None:
-        values |= dict(zip(_SECONDS, (nodes.mean(carry.clock), nodes.largest(carry.clock))))
+        values |= dict(zip(_SECONDS, (nodes.mean(carry.clock[0]), nodes.largest(carry.clock[0]))))
     for name, value in values.items():  # shapes are known while tracing, before anything is compiled
         if value.shape:
             raise ValueError(f"Expected one number from the metric {name!r}, got an array of shape {value.shape}.")
@@ -104,7 +105,8 @@ def _start(setting: Setting, metrics: tuple[metrics_module.Metric, ...]) -> tupl
     bad = guard.first_bad(algorithm, state, setting.largest)
     no, timing = jnp.bool_(False), begin.graph.timing
     dtype = setting.problem.dtype
-    clock = None if timing is None else timing.compute.astype(dtype) * info.grads.astype(dtype)
+    computed = None if timing is None else timing.compute.astype(dtype) * info.grads.astype(dtype)
+    clock = None if computed is None else (computed, jnp.zeros_like(computed))
     carry = Carry(state, k, no, bad, no, info, info.communications, info.releases, clock)
     return setting, carry, _record(carry, setting, _evaluate(carry, setting, metrics))
 

@@ -39,10 +39,11 @@ def assemble(
     origin: Provenance,
     cut: Cut | None = None,
     warned: tuple[str, ...] = (),
+    moments: dict[int, np.ndarray] | None = None,
 ) -> Result:
     """Everything about a run that ended or was `cut`, on the host.
 
-    `warned` holds what was to be said of the rounds before it.
+    `warned` holds what was to be said of the rounds before it, `moments` the releases [m] at some of them.
     """
     rounds, bad_node = int(carry.rounds), int(carry.bad_node)
     published = getattr(setting.algorithm, "published_bytes", None)
@@ -62,7 +63,9 @@ def assemble(
         totals=tally.totals(),
         communication_rounds=np.asarray(carry.communications),
         releases=np.asarray(carry.releases),
-        clock=None if carry.clock is None else np.asarray(carry.clock),
+        clock=None if carry.clock is None else np.asarray(carry.clock[0]),
+        clock_rest=None if carry.clock is None else np.asarray(carry.clock[1]),
+        moments=moments or {},
         published_bytes=published(problem, rounds) if published else None,
         guarantee=guarantee,
         records=records_of(problem),

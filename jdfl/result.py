@@ -71,6 +71,10 @@ class Result:
     compile_seconds: float  # of tracing and compiling
     provenance: Provenance  # code, libraries, settings, data
     labels: dict[str, Any] = field(default_factory=dict)  # seed and swept values
+    clock_rest: np.ndarray | None = None  # [m] seconds that rounding has left out of `clock`
+    moments: dict[int, np.ndarray] = field(
+        default_factory=dict
+    )  # `releases` after some rounds, where something noisy is
 
     @property
     def final(self) -> dict[str, float]:
@@ -94,6 +98,7 @@ class Snapshot:
     communications: Callable[[], np.ndarray]  # [m] how often each node has combined messages so far
     releases: Callable[[], np.ndarray]  # [m] how many noisy functions of its data of each node others may see by now
     graph: Callable[[], Graph]  # of the last round, with the rows of all nodes
+    chunk: int = 1  # rounds between two snapshots, which lie at its multiples and where the run ends
 
 
 Callback = Callable[[Snapshot], None]

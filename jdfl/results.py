@@ -34,6 +34,7 @@ import numpy as np
 import pandas as pd
 
 import jdfl
+from jdfl import storage
 from jdfl.checkpoint import Checkpoint
 from jdfl.privacy import Accounting
 from jdfl.result import Result, Snapshot
@@ -41,6 +42,7 @@ from jdfl.summary import summary, summary_text
 
 Draw = Callable[[Mapping[str, pd.DataFrame], Path, str], object]  # histories, file, hash of the provenance
 CHECKPOINTS = "checkpoints"
+_PARTIAL = f".{'[0-9a-f]' * 12}.partial.*"  # names of files that are not yet in their place
 FILES = (
     "config.yaml",
     "environment.json",
@@ -125,6 +127,7 @@ def begin_run(folder: Path, config_yaml: str) -> None:
     """Write what is known of a run before its first round; what an earlier one has come to is removed."""
     for name in ("summary.json", "metrics.csv"):
         (folder / name).unlink(missing_ok=True)
+    tidy(folder)
     with placed(folder / "config.yaml") as path:
         path.write_text(config_yaml, encoding="utf-8")
     write_json(folder / "environment.json", environment())
@@ -150,6 +153,8 @@ def end_run(
     if draw is not None:
         with placed(folder / "figure.png") as path:
             draw({"": result.history}, path, result.provenance.hash)
+    tidy(folder)
+    storage.tidy(folder / CHECKPOINTS)
     write_json(folder / "summary.json", told)
     return told
 
@@ -168,17 +173,27 @@ class Onward:
 
     def __call__(self, snapshot: Snapshot) -> None:
         """Append what a chunk of rounds brought, as `snapshot` has it."""
+        self.begin()
         metrics = self._folder / "metrics.csv"
-        if self._before is not None:
-            begin_run(self._folder, self._config)
-            with placed(metrics) as path:
-                self._before.to_csv(path, index=False)
-            self._before = None
         try:
             if snapshot.rows:
                 pd.DataFrame(snapshot.rows).to_csv(metrics, mode="a", index=False, header=not metrics.exists())
         except OSError as error:  # they are all written again when the run has ended
             warnings.warn(f"Could not write to {metrics}: {error}. The run goes on.", stacklevel=2)
+
+    def begin(self) -> None:
+        """Write what the run is, if it is resumed and that has not been done: it has gone on, or is over."""
+        if self._before is not None:
+            begin_run(self._folder, self._config)
+            with placed(self._folder / "metrics.csv") as path:
+                self._before.to_csv(path, index=False)
+            self._before = None
+
+
+def tidy(folder: Path) -> None:
+    """Remove what `placed` leaves where the process is killed."""
+    for partial in folder.glob(_PARTIAL):
+        partial.unlink(missing_ok=True)
 
 
 def refuse_occupied(folder: Path, overwrite: bool) -> None:
@@ -271,7 +286,7 @@ def write_json(path: Path, data: Any) -> None:
 @contextmanager
 def placed(path: Path) -> Generator[Path]:
     """Where to write a file that is then moved to `path`, once it is on the disk."""
-    partial = path.with_name(f".{uuid4().hex[:12]}.{path.name}")
+    partial = path.with_name(f".{uuid4().hex[:12]}.partial.{path.name}")
     try:
         yield partial
         with partial.open("rb+") as file:

@@ -20,6 +20,7 @@ from jdfl.keeper import Keeper
 from jdfl.keys import typed_key
 from jdfl.memory import require_memory
 from jdfl.metrics import Metric, default_metrics, resolve
+from jdfl.moments import Moments, Returns
 from jdfl.network import check_graph
 from jdfl.network.graph import Network
 from jdfl.outcome import Cut, as_chunk, assemble, key_data
@@ -185,8 +186,10 @@ def run(
         before.check(ledger_of(algorithm, problem), key_data(setting.keys.run), steps, names, origin)
     keeper = Keeper(checkpoint, checkpoint_every, resumed=before is not None)
     alarm = Alarm(None if checkpoint is None or checkpoint_minutes is None else 60 * checkpoint_minutes)
-    records = max(1, min(int(chunk), keeper.every) // every)
-    check_counters(network, min(records * every, steps))
+    returns = Returns(every, int(chunk), keeper.every)
+    check_counters(network, min(returns.records * every, steps))
+    last = steps if before is None or not before.over else before.rounds
+    moments = Moments(returns.chunk, {} if before is None else before.moments)
     shown = Progress() if progress and distributed.leads() else nullcontext()
     clock = Clock(None if before is None else Spent(before.seconds, before.compile_seconds))
     warned = () if before is None else before.warnings
@@ -214,33 +217,47 @@ def run(
                 here = replace(setting, algorithm=layout.whole(layout.algorithm, setting.algorithm))
             params = here.algorithm.params(carry.state)
             spent = clock.read()
-            return assemble(here, params, carry, tally, spent, problem, network, steps, guarantee, origin, cut, warned)
+            told = cut, warned, moments.until(int(carry.rounds))
+            return assemble(here, params, carry, tally, spent, problem, network, steps, guarantee, origin, *told)
+
+        def tell() -> None:
+            """Let callbacks and the moments know of the rounds since they were told last, where there are any."""
+            nonlocal seen
+            if done <= max(seen, 0):
+                return
+            views = _views(algorithm, carry, layout, whole, done - 1)
+            if guarantee.event is not None:
+                moments.add(done, views[2])
+            rows, seen = tally.since(seen), done
+            try:
+                _call(callbacks, Snapshot(done, steps, tally.rows[-1], rows, *views, returns.chunk))
+            except KeyboardInterrupt:
+                interruption.asked = "interrupted"
 
         keeper.start(done)
         seen = -1 if before is None else done
-        end = np.int32(steps) if layout else jnp.int32(steps)
         cut: Cut | None = None
         deadline.start()
         with Interruption() as interruption:
-            while done < steps and not over and cut is None:
-                carry, rows = loop.advance(carry, setting, end, every, records, chosen, layout)
+            while done < last and not over and cut is None:
+                until = returns.after(done, last)
+                end = np.int32(until) if layout else jnp.int32(until)
+                carry, rows = loop.advance(carry, setting, end, every, returns.records, chosen, layout)
                 tally.add(rows.rounds, rows.metrics, rows.counts)
                 flags = (carry.rounds, carry.stopped, carry.spent, carry.bad_node)
                 done, stopped, spent, bad = map(int, jax.device_get(flags))
                 over = bool(stopped or spent) or bad != guard.NOWHERE
-                try:
-                    views = _views(algorithm, carry, layout, whole, done - 1)
-                    _call(callbacks, Snapshot(done, steps, tally.rows[-1], tally.since(seen), *views))
-                    seen = done
-                except KeyboardInterrupt:
-                    interruption.asked = "interrupted"
+                if over or done == last or done % returns.chunk == 0:
+                    tell()
                 wish = interruption.asked or ("time limit" if deadline.too_late() else None)
                 wish = _WISHES[distributed.highest(_WISHES.index(wish or ("keep" if alarm.rings() else None)))]
                 cut = None if wish == "keep" else wish
+                if cut is not None:
+                    tell()
                 if (keeper.due(done) or wish == "keep") and bad == guard.NOWHERE and done < steps:
                     keeper.keep(outcome(carry, "interrupted"))
         result = outcome(jax.block_until_ready(carry), cut)
-        if before is not None and steps == before.rounds:  # there was nothing to do
+        if before is not None and last == before.rounds:  # there was nothing to do
             result = replace(result, ending=before.ending, reason=before.reason)
         if result.diverged is None:
             keeper.keep(result)

@@ -11,7 +11,7 @@ from jax import Array
 
 from jdfl import guard, nodes, struct
 from jdfl.base import Algorithm, Info, Round
-from jdfl.network import Graph, Network, advanced, in_run
+from jdfl.network import Graph, Network, Seconds, advanced, in_run
 from jdfl.problems import Problem
 from jdfl.provenance import fingerprint
 from jdfl.stopping import StopRule
@@ -105,7 +105,7 @@ def step(setting: Setting, state: Any, round: Round) -> tuple[Any, Info]:
     return jax.tree.map(kept, state, new), jax.tree.map(lambda count: jnp.where(away, 0, count), info)
 
 
-def done_at(setting: Setting, done: Array | None, round: Round, info: Info) -> Array | None:
+def done_at(setting: Setting, done: Seconds | None, round: Round, info: Info) -> Seconds | None:
     """When nodes are done with a round [m]."""
     if done is None:
         return None

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     import orbax.checkpoint as ocp
 
 _SMALL, _PART = 2**26, 2**30  # bytes of arrays in storage, together and at most
+_UNFINISHED = "*orbax-checkpoint-tmp*"
 _KEPT = 2  # the newest, and the one before, should the newest be damaged
 
 
@@ -90,10 +91,19 @@ class _Writing:
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
         if not isinstance(error, Exception):
             return
-        for partial in self.folder.glob("*orbax-checkpoint-tmp*"):
+        for partial in self.folder.glob(_UNFINISHED):
             shutil.rmtree(partial, ignore_errors=True)
         words = " ".join(str(error).split())[:300]
         raise OSError(f"Could not write a checkpoint into {self.folder}: {words}") from error
+
+
+def tidy(folder: str | Path) -> None:
+    """Remove what a writer leaves where its process is killed: unfinished snapshots, and those that were to go."""
+    folder = Path(folder)
+    for partial in folder.glob(_UNFINISHED):
+        shutil.rmtree(partial, ignore_errors=True)
+    for number in _numbers(folder)[:-_KEPT]:
+        shutil.rmtree(folder / str(number), ignore_errors=True)
 
 
 def newest(folder: str | Path) -> int | None:

@@ -5,13 +5,13 @@
     links.csv    round, node, hears: who heard whom in the moment's round, where that differs from the moment before;
                  one row with node -1 where nobody heard anybody
     split.csv    node, examples, and where these have classes class_0, class_1, ...
-    epsilon.csv  round, most_releases (of a node), epsilon (of the worst node) at a few moments; where one is told
+    epsilon.csv  round, most_releases (of a node), epsilon (of the worst node) at a few moments; where one is told, when
+                 the run has ended
 
 Axes: m nodes, n parameters.
 """
 
 import warnings
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,7 @@ from jdfl.network import Graph
 from jdfl.privacy import Accounting
 from jdfl.problems import Problem
 from jdfl.result import Result, Snapshot
+from jdfl.results import placed
 from jdfl.rounding import row_sum
 from jdfl.spending import records_of
 
@@ -35,7 +36,6 @@ FILES = ("nodes.csv", "links.csv", "split.csv", "epsilon.csv")
 MOST = 256  # nodes
 MOMENTS = 60  # at least, in a run of so many steps that makes them all
 _CHUNK = 50  # rounds between two returns at most
-_EPSILONS = 10  # moments at least whose epsilon is computed, of as many; less than twice as many at most
 _MANY = 2**16  # nodes, above which a network that changes is looked at once
 _LARGE = 2**24  # parameters of all nodes, above which distance and value are left out
 
@@ -78,7 +78,8 @@ def split_of(problem: Problem, shown: np.ndarray) -> pd.DataFrame:
 class Watch:
     """A callback of `jdfl.run` that appends to the tables of a folder, and at the end adds up epsilon.
 
-    `before` is the round that a resumed run goes on from: later rows, of rounds that are made again, are dropped.
+    `before` is the round that a resumed run goes on from, with the same nodes: later rows, of rounds that are made
+    again, are dropped, and so are those of that round itself where an uninterrupted run has no moment.
     """
 
     def __init__(self, folder: Path, problem: Problem, before: int | None = None) -> None:
@@ -86,7 +87,6 @@ class Watch:
         self._shown: np.ndarray | None = None
         self._links: np.ndarray | None = None
         self._graph: Graph | None = None
-        self._released: dict[int, np.ndarray] = {}
         self._failed = False
 
     def __call__(self, snapshot: Snapshot) -> None:
@@ -96,24 +96,24 @@ class Watch:
         if self._graph is None or self._problem.m <= _MANY:
             self._graph = snapshot.graph()
         try:
-            self._begin(self._graph)
+            self._begin(self._graph, snapshot.chunk)
             self._append("nodes.csv", self._nodes(snapshot))
             self._follow(snapshot.rounds, self._graph)
         except OSError as error:
             self._failed = True
             warnings.warn(f"Could not write what nodes do to {self._folder}: {error}. The run goes on.", stacklevel=2)
-        if len(self._released) == 2 * _EPSILONS:
-            self._released = dict(list(self._released.items())[1::2])
-        self._released[snapshot.rounds] = snapshot.releases()
 
     def end(self, result: Result, delta: float | None, accounting: Accounting) -> None:
         """Write what epsilon had come to at some moments, where the run may tell one."""
+        if self._shown is None and self._before is not None:  # it was over already
+            for name in ("nodes.csv", "links.csv"):
+                _cut_off(self._folder / name, self._before)
         noisy = result.guarantee.event is not None
         if self._failed or not noisy or not (result.guarantee.claimed or accounting == "paper"):
             return
         rows: list[dict[str, Any]] = []
         told: dict[bytes, float] = {}
-        for k, released in self._released.items():
+        for k, released in ({result.rounds: result.releases} | result.moments).items():
             most = int(released.max())
             known = released.tobytes()
             if known not in told:
@@ -121,22 +121,27 @@ class Watch:
                 told[known] = account(so_far, delta=delta, accounting=accounting).epsilon if most else 0.0
             rows.append({"round": k, "most_releases": most, "epsilon": told[known]})
         try:
-            self._append("epsilon.csv", pd.DataFrame(rows))
+            with placed(self._folder / "epsilon.csv") as path:
+                pd.DataFrame(rows).sort_values("round").to_csv(path, index=False)
         except OSError as error:
             warnings.warn(f"Could not write epsilon.csv to {self._folder}: {error}.", stacklevel=2)
 
-    def _begin(self, graph: Graph) -> None:
+    def _begin(self, graph: Graph, chunk: int) -> None:
         if self._shown is not None:
             return
-        self._shown = nearby(graph)
-        for name in ("nodes.csv", "links.csv", "epsilon.csv"):
-            path = self._folder / name
-            lines = path.read_text(encoding="utf-8").splitlines(keepends=True) if path.is_file() else []
-            path.unlink(missing_ok=True)
-            if self._before is not None and len(lines) > 1:
-                path.write_text("".join(_until(lines, self._before)), encoding="utf-8")
+        split = self._folder / "split.csv"
+        if self._before is None or not split.is_file():
+            for name in ("nodes.csv", "links.csv", "epsilon.csv"):
+                (self._folder / name).unlink(missing_ok=True)
+            self._shown = nearby(graph)
+            with placed(split) as path:
+                split_of(self._problem, self._shown).to_csv(path, index=False)
+            return
+        last = self._before - (self._before % chunk > 0)
+        for name in ("nodes.csv", "links.csv"):
+            _cut_off(self._folder / name, last)
         self._links = _last_links(self._folder / "links.csv")
-        split_of(self._problem, self._shown).to_csv(self._folder / "split.csv", index=False)
+        self._shown = pd.read_csv(split)["node"].to_numpy(int)  # a network that changes has others near node 0 by now
 
     def _append(self, name: str, table: pd.DataFrame) -> None:
         path = self._folder / name
@@ -155,7 +160,7 @@ class Watch:
 
     def _follow(self, rounds: int, graph: Graph) -> None:
         links = links_of(graph, self._shown)
-        if self._links is not None and np.array_equal(links, self._links):
+        if self._links is not None and (self._problem.m > _MANY or np.array_equal(links, self._links)):
             return
         self._links = links
         rows = links if len(links) else np.array([[-1, -1]])
@@ -171,11 +176,16 @@ def _last_links(file: Path) -> np.ndarray | None:
     return last[last[:, 0] >= 0]
 
 
-def _until(lines: Sequence[str], rounds: int) -> list[str]:
-    """The head of a table and its whole rows up to a round."""
-    head, *rows = lines
+def _cut_off(file: Path, rounds: int) -> None:
+    """Leave of a table the head and the whole rows up to a round, if there are any; otherwise nothing."""
+    head, *rows = file.read_text(encoding="utf-8").splitlines(keepends=True) if file.is_file() else [""]
     whole = (row for row in rows if row.endswith("\n") and row.count(",") == head.count(","))
-    return [head, *(row for row in whole if int(row.partition(",")[0]) <= rounds)]
+    kept = [row for row in whole if int(row.partition(",")[0]) <= rounds]
+    if not kept:
+        file.unlink(missing_ok=True)
+    elif len(kept) < len(rows):
+        with placed(file) as path:
+            path.write_text("".join([head, *kept]), encoding="utf-8")
 
 
 def links_of(graph: Graph, shown: Any) -> np.ndarray:

@@ -13,8 +13,6 @@ from jdfl.config import RunConfig
 from jdfl.provenance import Provenance
 from jdfl.results import CHECKPOINTS
 
-_ENDED = ("stop rule", "budget")  # before its last round
-
 _OTHER_CODE = (
     "rounds after the checkpoint may have been made before by other code, with the same noise on other numbers; where "
     "messages of both were seen, nothing hides the difference"
@@ -57,11 +55,11 @@ def resume(folder: Path, config: RunConfig, options: Options) -> int:
     if done and not kept:
         raise FileNotFoundError(f"Expected checkpoints of the finished run {folder}, found none to go on from.")
     session = Session(config, options)
-    before = steps = None
+    before = None
     if kept:  # or it was killed before there was one
         before = read_checkpoint(folder / CHECKPOINTS, session.planned, session.problem, session.network)
-        if not done and before.ending in _ENDED:  # it was killed while its end was written
-            steps = before.rounds
+        if not done and before.ending == "stop rule":  # it was killed while its end was written
+            before = dataclasses.replace(before, over=True)
         if done and config.steps == before.rounds:
             raise ValueError(
                 f"Expected --steps above the {before.rounds} rounds that are done, got {config.steps}. It counts all."
@@ -70,7 +68,7 @@ def resume(folder: Path, config: RunConfig, options: Options) -> int:
             known = before.provenance and Provenance({}, before.provenance.settings)
             before = dataclasses.replace(before, provenance=known, warnings=(*before.warnings, _OTHER_CODE))
     own = folder if distributed.leads() else None
-    result, told = session.run(own, folder.parent, seed=config.seed, steps=steps, resume=before)
+    result, told = session.run(own, folder.parent, seed=config.seed, resume=before)
     if options.json and told is not None:
         print(json.dumps(told, indent=2, allow_nan=False, default=str))
     return status_of(result)

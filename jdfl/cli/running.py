@@ -111,19 +111,17 @@ class Session:
         *,
         seed: int,
         label: str = "",
-        steps: int | None = None,
         resume: Checkpoint | None = None,
         new: bool = False,
     ) -> tuple[Result, dict[str, Any] | None]:
         """Run, write and show; returns the result and what was told of it.
 
-        Without a folder, a folder `around` all runs, in a process that does not write. `steps` is for a run that came
-        to its end before those of its configuration. A folder that is `new`, made for this run, is removed again where
-        the run leaves nothing to go on from.
+        Without a folder, a folder `around` all runs, in a process that does not write. A folder that is `new`, made for
+        this run, is removed again where the run leaves nothing to go on from.
         """
         config, options = dataclasses.replace(self.config, seed=seed), self.options
         watching: list[Callback] = []
-        watch, rounds = None, steps or config.steps
+        onward = watch = None
         track = options.track if folder is not None else ()
         try:
             with (
@@ -132,7 +130,8 @@ class Session:
             ):
                 watching += tracking.callbacks
                 if folder is not None:
-                    watching += [Onward(folder, to_yaml(config), None if resume is None else resume.history)]
+                    onward = Onward(folder, to_yaml(config), None if resume is None else resume.history)
+                    watching.append(onward)
                     watching += [] if options.quiet else [progress]
                     if not self.several:
                         watch = Watch(folder, self.problem, None if resume is None else resume.rounds)
@@ -141,7 +140,7 @@ class Session:
                     self.algorithm,
                     self.problem,
                     self.network,
-                    **self.arguments(key=seed, steps=rounds),
+                    **self.arguments(key=seed),
                     callbacks=watching,
                     resume=resume,
                     checkpoint=(folder or around) / CHECKPOINTS,
@@ -156,6 +155,8 @@ class Session:
             raise
         if folder is None:
             return result, None
+        if onward is not None:
+            onward.begin()
         if watch is not None:
             watch.end(result, **self.told_how)
         told = {"folder": str(folder), **_ended(folder, result, self.told_how)}

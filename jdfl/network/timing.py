@@ -11,6 +11,7 @@ who is first to respond, as if all had started together.
 Axes: m nodes, d slots of the table.
 """
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Protocol
 
@@ -23,6 +24,7 @@ from jdfl.network.arcs import called
 from jdfl.network.graph import Graph, Network, Timing
 from jdfl.network.links import link_keys
 from jdfl.network.wrapping import INNER, Around, base_is_network, inside, lasting, wrapped
+from jdfl.rounding import rounded
 from jdfl.streams import Stream
 
 _COMPUTE = Stream("network.compute time", "network")
@@ -181,14 +183,47 @@ def timed(
     return Timed(wrapped(base), compute, latency, speed, slowness, first, name=name)
 
 
-def advanced(graph: Graph, clock: Array, grads: Array, waits: Array) -> Array:
+Seconds = tuple[Array, Array]  # floats, and what rounding has left out of each of them
+
+
+def added(time: Seconds, more: Array) -> Seconds:
+    """`time` + `more` [...], with an error that does not grow with the number of sums.
+
+    A float32 that grows by .1 at a time is wrong by percents after some million sums. What rounding leaves out of a sum
+    (Knuth's TwoSum) is carried along in a second float here. XLA keeps the order of sums of floats.
+    """
+    whole, rest = time
+    total = whole + more
+    back = total - whole
+    rest = rest + ((whole - (total - back)) + (more - back))
+    new = total + rest
+    return new, rest - (new - total)
+
+
+def _later(one: Seconds, other: Seconds) -> Seconds:
+    """The later of two times [...]."""
+    after = (other[0] > one[0]) | ((other[0] == one[0]) & (other[1] > one[1]))
+    return jnp.where(after, other[0], one[0]), jnp.where(after, other[1], one[1])
+
+
+def _last(time: Seconds, most: Callable[[Array], Array]) -> Seconds:
+    """The latest of times by `most`, which gives the largest of floats in the shape of a factor of theirs."""
+    whole = most(time[0])
+    return whole, most(jnp.where(time[0] == whole, time[1], -jnp.inf))
+
+
+def advanced(graph: Graph, clock: Seconds, grads: Array, waits: Array) -> Seconds:
     """The nodes' `clock` [m] after a round of `grads` [m] gradients in which they wait for the slots `waits` [m, d]."""
     assert graph.timing is not None
-    done = clock + graph.timing.compute.astype(clock.dtype) * grads.astype(clock.dtype)
-    travel = graph.timing.travel.astype(clock.dtype)
-    arrives = graph.gathered(done)[graph.senders] + travel
-    heard = jnp.maximum(done, jnp.max(jnp.where(waits & graph.mask, arrives, -jnp.inf), axis=1))
+    dtype = clock[0].dtype
+    done = added(clock, rounded(graph.timing.compute.astype(dtype) * grads.astype(dtype)))
+    travel = graph.timing.travel.astype(dtype)
+    sent = graph.gathered(done[0])[graph.senders], graph.gathered(done[1])[graph.senders]
+    whole, rest = added(sent, travel)
+    last = _last((jnp.where(waits & graph.mask, whole, -jnp.inf), rest), lambda x: jnp.max(x, axis=1, keepdims=True))
+    heard = _later(done, (last[0][:, 0], last[1][:, 0]))
     if graph.synchronised is None:
         return heard
-    everybody = nodes.largest(done + jnp.max(travel, axis=1))
-    return jnp.where(graph.synchronised, jnp.broadcast_to(everybody, done.shape), heard)
+    everybody = _last(added(done, jnp.max(travel, axis=1)), nodes.largest)
+    together = graph.synchronised
+    return jnp.where(together, everybody[0], heard[0]), jnp.where(together, everybody[1], heard[1])

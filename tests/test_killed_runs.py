@@ -1,0 +1,89 @@
+"""Private, faulty and late runs that are killed and resumed leave the folder of a run that nobody disturbed."""
+
+import random
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.killing import Doomed, Server, differences, until_whole
+
+TINY = ["--problem.m", "6", "--problem.n", "20", "--problem.s", "2", "--problem.rows", "5", "9"]
+DPSGD = ["--algorithm", "d-psgd", "--algorithm.lr", "0.01"]
+GAUSSIAN = ["--algorithm.mechanism", "gaussian", "--algorithm.mechanism.multiplier", "5", "--algorithm.clip", "1"]
+UPDATES = ["--algorithm.updates", "clipped", "--algorithm.updates.clip", "1"]
+UPDATES += ["--algorithm.updates.mechanism", "gaussian", "--algorithm.updates.mechanism.multiplier", "5"]
+CEPS = ["--algorithm", "ceps", "--algorithm.clip", "5", "--algorithm.sigma", "0.4"]
+CEPS += ["--algorithm.mechanism", "gaussian", "--algorithm.mechanism.multiplier", "3"]
+PARTPSP = ["--algorithm", "partpsp", "--algorithm.clip", "1", "--algorithm.dpps.b", "100", "--network", "exponential"]
+NONE = ["--stop", "none"]
+BURSTS = ["--network.to-bad", "0.2", "--network.to-good", "0.5"]
+OUTAGES = ["--network.down", "0.1", "--network.up", "0.5"]
+LEAVES = ["--network.leaves", "200", "200", "31", "200", "57", "60"]
+RUNS = {
+    "gradients": [*DPSGD, *GAUSSIAN, *NONE],
+    "updates": [*DPSGD, *UPDATES, *NONE],
+    "ceps": [*CEPS, *NONE],
+    "budget": [*DPSGD, *GAUSSIAN, *NONE, "--privacy.epsilon", "3"],
+    "partpsp": [*PARTPSP, *NONE],
+    "partpsp budget": [*PARTPSP, *NONE, "--privacy.epsilon", "3e6"],
+    "partpsp stop rule": [*PARTPSP, "--stop", "objective", "--stop.value", "0.4"],
+    "bursty loss": [*DPSGD, *GAUSSIAN, *NONE, "--network", "bursty-loss", *BURSTS],
+    "delays": [*DPSGD, *GAUSSIAN, *NONE, "--network", "delays", "--network.bound", "3"],
+    "outages": [*DPSGD, *GAUSSIAN, *NONE, "--network", "outages", *OUTAGES],
+    "membership": [*DPSGD, *GAUSSIAN, *NONE, "--network", "membership", *LEAVES],
+    "timed": [*DPSGD, *GAUSSIAN, *NONE, "--network", "timed"],
+}
+STEPS = ["--steps", "120", "--chunk", "4"]
+HOW = ["--quiet", "--checkpoint-every", "12"]
+EACH = 3  # kills of a run
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="looks at processes as Linux shows them")
+@pytest.mark.parametrize("name", RUNS)
+def test_killed_runs_leave_the_folder_of_a_run_that_was_not(tmp_path, name):
+    """Killed at some moment, while a checkpoint is written, and while the end is, in one or in several runs."""
+    draw, server = random.Random(name), Server(tmp_path / "cache")
+    args = ["run", *TINY, *RUNS[name], *STEPS, *HOW]
+    try:
+        assert server.run([*args, "--out", str(tmp_path / "first")]) == 0  # which fills the cache
+        began = time.monotonic()
+        assert server.run([*args, "--out", str(tmp_path / "second")]) == 0
+        usual, struck, runs = time.monotonic() - began, 0, 0
+        (whole,) = (tmp_path / "second").iterdir()
+        (first,) = (tmp_path / "first").iterdir()
+        assert not differences(first, whole)
+        found: list[str] = []
+        while struck < EACH:
+            out = tmp_path / f"out{runs}"
+            folder, more = until_whole(server, args, HOW, out, dooms(draw, usual, out)[: EACH - struck])
+            struck, runs = struck + more, runs + 1
+            found += differences(whole, folder)
+            assert runs < 20
+        print(name, usual, runs, struck)
+        assert not found
+    finally:
+        server.close()
+
+
+def dooms(draw: random.Random, usual: float, out: Path) -> list[Doomed]:
+    """At a random moment, while a checkpoint is written after one, and while the end is written; in random order."""
+    moments = [draw.uniform(0.2, 1) * usual for _ in range(2)]
+
+    def anywhere(seconds: float) -> bool:
+        return seconds > moments[0]
+
+    def keeping(seconds: float) -> bool:
+        return seconds > moments[1] / 2 and any(out.glob("*/checkpoints/*tmp*"))
+
+    late = draw.choice(["metrics.parquet", "params.npz", "provenance.json", "summary.md", "figure.png", ".*"])
+
+    def ending(seconds: float) -> bool:
+        return any(out.glob("*/metrics.parquet")) and any(out.glob(f"*/{late}"))
+
+    chosen: list[Doomed] = [anywhere, keeping, ending]
+    draw.shuffle(chosen)
+    return chosen
