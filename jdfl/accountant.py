@@ -125,6 +125,9 @@ def calibrate(
             )
     if not needed:
         raise ValueError(f"Expected steps in which something is released, got steps = {steps}: no noise is needed.")
+    # An observer may be able to subtract a part of the noise, whose event then has less than the mechanism adds.
+    mechanism: Any = _field(algorithm, place)
+    needed *= float(mechanism.multiplier) / guarantee.event.noise_multiplier
     needed = float(np.nextafter(np.float32(needed), np.float32(np.inf)))  # what a float32 run makes of it is no less
     return stepping.with_field(algorithm, f"{place}.multiplier", needed)
 
@@ -156,13 +159,14 @@ def adjustable(algorithm: Any) -> bool:
 
 
 def _place(algorithm: Any) -> str | None:
-    for place in _PLACES:
-        value: Any = algorithm
-        for name in place.split("."):
-            value = getattr(value, name, None)
-        if value is not None:
-            return place
-    return None
+    return next((place for place in _PLACES if _field(algorithm, place) is not None), None)
+
+
+def _field(algorithm: Any, path: str) -> Any:
+    """The field at a dotted path; None where there is none."""
+    for name in path.split("."):
+        algorithm = getattr(algorithm, name, None)
+    return algorithm
 
 
 def _scheduled(algorithm: Any) -> str:

@@ -107,7 +107,7 @@ class FedAvg:
                 mine,
                 theirs,
             )
-            y = released(self.updates, start, y, theirs)
+            y = released(self.updates, start, y, theirs, size)
             y = round_trip(codec, theirs.keys(_UP), y)
             return arrived.at[clients].set(y, mode="drop")
 
@@ -126,13 +126,17 @@ class FedAvg:
     def _chosen(self, round: Round) -> tuple[Array, int]:
         """Which clients take part [m], drawn by their own keys, and how many they are."""
         m = nodes.count(round.m)
-        size = max(1, math.floor(self.fraction * m + 0.5))
+        size = self._clients(m)
         if size == m:
             return jnp.ones((round.m,), jnp.bool_), size
         everyone = jnp.arange(m, dtype=jnp.int32)
         bits = jax.vmap(lambda key: jax.random.bits(key, (), jnp.uint32))(replace(round, node=everyone).keys(_CHOICE))
         chosen = jnp.zeros((m,), jnp.bool_).at[jnp.lexsort((everyone, bits))[:size]].set(True)
         return nodes.own(chosen, round.m), size
+
+    def _clients(self, m: int) -> int:
+        """How many of m nodes take part in a round."""
+        return max(1, math.floor(self.fraction * m + 0.5))
 
     def params(self, state: Array) -> Array:
         """The server's parameters, the same for every node [m, n]."""
@@ -148,4 +152,4 @@ class FedAvg:
 
     def privacy(self, problem: Problem) -> Guarantee:
         """That of the gradients or updates: everything else is computed from them and from messages."""
-        return guarantee(self.updates, self.gradients, problem, server=True)
+        return guarantee(self.updates, self.gradients, problem, clients=self._clients(problem.m))

@@ -19,10 +19,18 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from jdfl import checks, struct
+from jdfl import checks, nodes, struct
 from jdfl.algorithms.gradients import Gradients
 from jdfl.base import Round
-from jdfl.privacy import Guarantee, Mechanism, check_mechanism, clipped, stretch
+from jdfl.privacy import (
+    GaussianEvent,
+    Guarantee,
+    Mechanism,
+    central_multiplier,
+    check_mechanism,
+    clipped,
+    stretch,
+)
 from jdfl.problems import Problem
 from jdfl.streams import Stream
 
@@ -33,9 +41,11 @@ _NOISE = Stream("updates.noise", "private")
 class Updates:
     """Updates no longer than `clip`, with noise.
 
-    `trust="local"` hides every node's update from everybody. `trust="central"` divides the noise by the root of the
-    number of nodes, so that their mean has the noise that a trusted server would add to it; single messages then hide
-    little, so that only a server that shows nothing but means can be claimed to protect.
+    `trust="local"` hides every node's update from everybody. `trust="central"` divides Gaussian noise by the root of
+    the number of nodes that take part, so that their mean has the noise that a trusted server would add to it; single
+    messages then hide little, so that only a server that shows nothing but means can be claimed to protect. A client
+    that takes part can subtract its own noise from the mean: what is claimed counts that of the others alone. A mean of
+    Laplace variables is no Laplace variable, so that other mechanisms are refused there.
 
     Neighbouring data sets differ in one node's whole data that is replaced, or (`adjacency="add-remove"`) whose update
     counts or is zero.
@@ -59,20 +69,25 @@ class Updates:
         if self.mechanism is None:
             return
         check_mechanism(self.mechanism)
+        if self.trust == "central" and not isinstance(self.mechanism.event(), GaussianEvent):
+            raise ValueError(
+                f"Expected Gaussian noise with trust = 'central', got mechanism = {self.mechanism!r}. Only of Gaussian "
+                "noise is a mean of so many parts the noise that is accounted for; use Gaussian(...) or trust='local'."
+            )
         if gradients.mechanism is not None:
             raise ValueError(
                 f"Expected noise on gradients or on updates, got both: {gradients.mechanism!r} and {self.mechanism!r}. "
                 "They protect different things (records and nodes); leave one out."
             )
 
-    def __call__(self, update: Array, round: Round) -> Array:
-        """What is made of the nodes' update [m, n]."""
+    def __call__(self, update: Array, round: Round, clients: int | None = None) -> Array:
+        """What is made of the nodes' update [m, n]; `clients` of all nodes (None: all) take part in the round."""
         short = clipped(update, self.norm, self.clip)
         if self.mechanism is None:
             return short
         scale = jnp.asarray(self.sensitivity(update.shape[1]), update.dtype)
         if self.trust == "central":
-            scale = scale / math.sqrt(update.shape[0])
+            scale = scale / math.sqrt(clients or nodes.count(update.shape[0]))
         return jax.vmap(self.mechanism.add, (0, 0, None))(round.keys(_NOISE), short, scale)
 
     def sensitivity(self, n: int) -> Any:
@@ -83,8 +98,8 @@ class Updates:
             (2.0 if self.adjacency == "replace-one" else 1.0) * stretch(self.norm, self.mechanism.norm, n) * self.clip
         )
 
-    def guarantee(self, problem: Problem, *, server: bool) -> Guarantee:
-        """What may be said; `server`: only means over the nodes are ever seen by others."""
+    def guarantee(self, problem: Problem, *, clients: int | None) -> Guarantee:
+        """What may be said; where only means over so many `clients` are ever seen by others (None: messages are)."""
         assert self.mechanism is not None
         told = Guarantee(
             unit="node",
@@ -98,9 +113,21 @@ class Updates:
         )
         if self.trust == "local":
             return told
-        observer = "the server's models (the server is trusted and sees updates with little noise)"
-        if server:
-            return replace(told, observer=observer)
+        if clients == 1:
+            return replace(
+                told,
+                claimed=False,
+                reason="the mean over one client has that client's noise alone, which it can subtract",
+                remedy='Let more clients take part, or use trust="local".',
+            )
+        if clients is not None:
+            assert isinstance(told.event, GaussianEvent)  # check
+            left = GaussianEvent(central_multiplier(told.event.noise_multiplier, clients))
+            observer = (
+                "the server's models, also one that takes part and subtracts its own noise (the server is trusted and "
+                "sees updates with little noise)"
+            )
+            return replace(told, observer=observer, event=left)
         return replace(
             told,
             claimed=False,
@@ -117,12 +144,12 @@ def check_updates(updates: Updates | None, gradients: Gradients) -> None:
         updates.check(gradients)
 
 
-def released(updates: Updates | None, before: Array, after: Array, round: Round) -> Array:
+def released(updates: Updates | None, before: Array, after: Array, round: Round, clients: int | None = None) -> Array:
     """The parameters [m, n] after local work from `before` [m, n] to `after` [m, n].
 
-    They are those of clipped and noisy updates if so wanted.
+    They are those of clipped and noisy updates if so wanted; `clients` of all nodes (None: all) take part in the round.
     """
-    return after if updates is None else before + updates(after - before, round)
+    return after if updates is None else before + updates(after - before, round, clients)
 
 
 def noisy_releases(updates: Updates | None, gradients: Array | int) -> Array | int:
@@ -131,12 +158,12 @@ def noisy_releases(updates: Updates | None, gradients: Array | int) -> Array | i
 
 
 def guarantee(
-    updates: Updates | None, gradients: Gradients, problem: Problem, *, looks: int = 1, server: bool = False
+    updates: Updates | None, gradients: Gradients, problem: Problem, *, looks: int = 1, clients: int | None = None
 ) -> Guarantee:
     """That of the updates where they are noisy, else that of the gradients, with `looks` at one sample.
 
-    `server`: only means over the nodes are ever seen by others.
+    `clients`: only means over so many nodes are ever seen by others.
     """
     if updates is None or updates.mechanism is None:
         return gradients.guarantee(problem, looks)
-    return updates.guarantee(problem, server=server)
+    return updates.guarantee(problem, clients=clients)

@@ -70,6 +70,30 @@ def test_every_round_is_one_release_of_a_whole_nodes_data(name):
     assert "a whole node's data" in told.statement()
 
 
+def test_a_client_that_subtracts_its_own_noise_learns_no_more_than_is_accounted_for():
+    """Another client's data move the mean of m updates by 2 clip / m; what is left is the noise of m - 1 of them."""
+    updates = UPDATES.replace(trust="central")
+    keys = jax.random.split(jax.random.key(1), 2000)
+    drawn = np.asarray(jax.vmap(lambda key: noise_of(updates, None, key))(keys))[..., 0]
+    left = drawn.mean(axis=1) - drawn[:, 0] / M  # what client 0 cannot subtract
+    told = jdfl.FedAvg(updates=updates).privacy(problem)
+    assert told.event.noise_multiplier == pytest.approx(NOISE * np.sqrt((M - 1) / M))
+    measured = left.std() / (2 * CLIP / M)
+    assert measured == pytest.approx(told.event.noise_multiplier, rel=5 / np.sqrt(2 * len(left)))
+    assert measured < NOISE  # which was accounted for before
+
+
+def test_central_noise_is_calibrated_by_what_is_left_of_it():
+    updates = UPDATES.replace(trust="central")
+    algorithm = jdfl.FedAvg(updates=updates, fraction=0.5)
+    found = jdfl.calibrate(algorithm, problem, network(), steps=3, epsilon=2.0)
+    told = jdfl.account_plan(found, problem, network(), steps=3)
+    assert 1.98 < told.epsilon <= 2.0
+    alone = jdfl.FedAvg(updates=updates, fraction=1 / M).privacy(problem)
+    assert not alone.claimed
+    assert "local" in alone.remedy
+
+
 def test_clipping_alone_releases_nothing_noisy():
     result = jdfl.run(jdfl.DPSGD(lr=0.1, updates=jdfl.Updates(clip=CLIP)), problem, network(), steps=3)
     assert not result.releases.any()
@@ -93,6 +117,10 @@ def test_central_noise_is_claimed_behind_a_server_only():
         (jdfl.DPSGD(updates=jdfl.Updates()), ["clip", "None"]),
         (jdfl.DPSGD(updates=jdfl.Updates(clip=0.0)), ["clip", "0.0"]),
         (jdfl.DPSGD(updates=0.5), ["updates", "0.5", "Updates"]),
+        (
+            jdfl.FedAvg(updates=jdfl.Updates(clip=1.0, mechanism=jdfl.Laplace(1.0), trust="central")),
+            ["Laplace", "central"],
+        ),
         (jdfl.DPSGD(updates=UPDATES.replace(norm="l0")), ["norm", "'l0'"]),
         (jdfl.DPSGD(updates=UPDATES.replace(mechanism=1.0)), ["mechanism", "1.0"]),
         (
@@ -102,7 +130,7 @@ def test_central_noise_is_claimed_behind_a_server_only():
         (jdfl.FedAvg(updates=UPDATES.replace(trust="central"), weighting="examples"), ["weighting", "'examples'"]),
         (jdfl.FedAvg(updates=UPDATES.replace(trust="central"), codec=jdfl.Sign()), ["codec", "Sign", "trust"]),
     ],
-    ids=["no clip", "clip 0", "no updates", "norm", "mechanism", "both", "weighting", "codec"],
+    ids=["no clip", "clip 0", "no updates", "Laplace behind a server", "norm", "mechanism", "both", "weighting", "codec"],
 )
 def test_mistakes_are_named(algorithm, words):
     with pytest.raises(ValueError) as error:
