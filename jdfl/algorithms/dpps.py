@@ -211,8 +211,8 @@ class DPPS:
         if self.sensitivity == "eq22":
             return (
                 "noise is scaled by Eq. 22, whose constants nothing ties to the network (those of the paper's "
-                "experiments are too small, experiments.lemma2_counterexample), and the scalars that the nodes broadcast for it "
-                "tell how long their noise is"
+                "experiments are too small, experiments.lemma2_counterexample), and the scalars that the nodes "
+                "broadcast for it tell how long their noise is"
             )
         if bounds is None:
             return "nothing bounds what a node adds in a round"
