@@ -171,9 +171,8 @@ def rows_of(seeds: int, count: int) -> list[Row]:
     add("DPPS Eq. 36: |mean - Eq. 36's|", 0.0, *(one for _, one in means))
     add("DPPS Eq. 36: noise term, as printed / with gamma_n", 1.0, (GAMMA_S / GAMMA_N) ** 2)
     for p in (0.5, 0.8):
-        add(
-            f"DO-ADP App. F: E[(eta_t - eta_(t-1)) m_t], p = {p:g}", 0.0, *(momentum(p, i, count) for i in range(seeds))
-        )
+        found = [momentum(p, seed, count) for seed in range(seeds)]
+        add(f"DO-ADP App. F: E[(eta_t - eta_(t-1)) m_t], p = {p:g}", 0.0, *found)
         add(f"DO-ADP App. F: -p (1 - p) g, p = {p:g}", None, -p * (1 - p))
     add("DP-DSGT: start at y = g = 0, a round later, relative difference", 0.0, *(starts(30, i) for i in range(seeds)))
     return made
