@@ -2,7 +2,8 @@
 
 Run `python -m experiments.ceps_figures_1_to_3 [--quick] [--seeds N] [--out DIR]`. Lines are means over seeds, bands one
 standard deviation, dots the mean round at which the paper's stop rule ends a run. The curves go on after it, which the
-paper's do not. The paper gives no numbers with its figures but those of Table III, which are shown beside.
+paper's do not. The paper gives no numbers with its figures but those of Table III, which are shown beside. What its
+text says of each is printed with a verdict; "closely coincide" and "negligible" are taken as 5 % of the objective.
 """
 
 import sys
@@ -17,6 +18,8 @@ from experiments.common import Options, Row, options, row, save, save_figure, sh
 
 NAME = "ceps_figures_1_to_3"
 ROUNDS = 40
+SETTLED = 20  # rounds, after which the objective hardly falls
+CLOSE = 0.05
 FIGURES = {  # cases of Table III, by what changes
     "Fig. 1: m": (CASES[0], CASES[1], CASES[2]),
     "Fig. 2: epsilon": (CASES[3], CASES[0], CASES[4]),
@@ -57,9 +60,63 @@ def collect(figures: dict[str, tuple[Case, ...]], seeds: int) -> tuple[list[Row]
             found[str(case), variant] = np.vstack([objective, np.full(ROUNDS + 1, np.mean(stops))])
             at_stop = [float(line[stop]) for line, stop in zip(objective, stops)]
             rows.append(row(name, "rounds", case.rounds[v], stops))
+            rises = np.diff(objective[:, SETTLED:], axis=1).max(axis=1)
+            rows.append(row(name, f"largest rise after round {SETTLED}", None, rises.tolist()))
             rows.append(row(name, "objective at the stop", case.objective[v], at_stop))
             rows += [row(name, f"objective, round {k}", None, objective[:, k].tolist()) for k in (10, 20, 30, 40)]
     return rows, found
+
+
+def verdicts(rows: Sequence[Row], figures: dict[str, tuple[Case, ...]]) -> list[str]:
+    """What the paper's text says of its Figures 1 to 3, and whether it is so here."""
+    found = {(one.case, one.column): one.mean for one in rows}
+
+    def rounds(case: Case, variant: str) -> float:
+        return found[f"{case} {variant}", "rounds"]
+
+    def spread(cases: Sequence[Case], variants: Sequence[str] = VARIANTS) -> float:
+        """Largest over smallest objective at round 40, less one."""
+        last = [found[f"{case} {variant}", "objective, round 40"] for case in cases for variant in variants]
+        return max(last) / min(last) - 1
+
+    def said(holds: bool, claim: str, numbers: str) -> str:
+        return f"{'true ' if holds else 'FALSE'} {claim}: {numbers}"
+
+    lines = []
+    if "Fig. 1: m" in figures:
+        few, more, most = figures["Fig. 1: m"]
+        three = [rounds(case, "DP-1BCS") for case in (few, more, most)]
+        text = ", ".join(f"{one:.1f}" for one in three)
+        lines.append(said(three[0] > max(three[1:]), "Fig. 1: DP-1BCS takes more rounds with 32 nodes", text))
+        apart = [spread([case]) for case in (few, most)]
+        text = f"{apart[0]:.1%} with 32 nodes, {apart[1]:.1%} with 128"
+        lines.append(said(apart[1] < apart[0], "Fig. 1: the variants differ less with more nodes", text))
+    if "Fig. 2: epsilon" in figures:
+        low, middle, high = figures["Fig. 2: epsilon"]
+        for variant in ("DP-1BCS", "DP-Perf"):
+            three = [rounds(case, variant) for case in (low, middle, high)]
+            text = ", ".join(f"{one:.1f}" for one in three) + " at epsilon = .25, .5, .75"
+            paper = ", ".join(f"{case.rounds[VARIANTS.index(variant)]}" for case in (low, middle, high))
+            claim = f"Fig. 2: {variant} takes more rounds as epsilon decreases"
+            lines.append(said(three[0] > three[1] > three[2], claim, f"{text} (Table III, columns of these: {paper})"))
+        column = f"largest rise after round {SETTLED}"
+        noisy = max(found[f"{low} {variant}", column] for variant in ("DP-1BCS", "DP-Perf"))
+        clean = max(found[f"{low} {variant}", column] for variant in ("NoDP-1BCS", "NoDP-Perf"))
+        text = f"largest rise of the objective in a round {noisy:.2g} with noise, {clean:.2g} without"
+        lines.append(said(noisy > 2 * clean, "Fig. 2: at epsilon = .25 noise makes curves fluctuate", text))
+        apart = max(spread([case]) for case in (middle, high))
+        claim = "Fig. 2: from epsilon = .5 on the impact of noise is negligible"
+        lines.append(said(apart < CLOSE, claim, f"the variants differ by {apart:.1%} at round {ROUNDS}"))
+    if "Fig. 3: r" in figures:
+        cases = figures["Fig. 3: r"]
+        apart = max(spread([case]) for case in cases)
+        text = f"variants differ by {apart:.1%} at round {ROUNDS} at one r, rates by {spread(cases):.1%} over all"
+        lines.append(said(spread(cases) < CLOSE, "Fig. 3: curves closely coincide", text))
+        fewer = [[rounds(case, variant) for case in cases] for variant in VARIANTS]
+        told = [f"{variant} " + ", ".join(f"{one:.1f}" for one in line) for variant, line in zip(VARIANTS, fewer)]
+        claim = "Fig. 3: rounds fall as r rises"
+        lines.append(said(all(a > b > c for a, b, c in fewer), claim, "; ".join(told)))
+    return lines
 
 
 def draw(figures: dict[str, tuple[Case, ...]], found: dict[tuple[str, str], np.ndarray], chosen: Options) -> None:
@@ -90,6 +147,7 @@ def main(arguments: Sequence[str] | None = None) -> list[Row]:
     figures = {"Fig. 2: epsilon": FIGURES["Fig. 2: epsilon"]} if chosen.quick else FIGURES
     rows, found = collect(figures, chosen.seeds)
     show("CEPS, Figures 1 to 3 (Example 1)", rows)
+    print("\n".join(verdicts(rows, figures)))
     draw(figures, found, chosen)
     print("written:", save(rows, chosen.out, NAME), chosen.out / f"{NAME}.png")
     return rows

@@ -1,11 +1,17 @@
-"""Lemma 2 of the DPPS paper against a network of ten nodes, and what bounds their distances instead.
+"""Lemma 2 of the DPPS paper: its constants in the experiments fail, others hold; and the certified schedule.
 
 Run `python -m experiments.lemma2_counterexample [--quick] [--seeds N] [--out DIR]`.
 
 2-Out, N = 10, C' = .78, lambda = .55, no noise, everybody at zero. In every round five nodes in a row add +1, the other
 five -1. The paper's proof divides by a row of W (its Eq. 13 to 14) and concludes that the largest l1 distance between
-two nodes' messages is at most S of Eq. 22; the distances that are seen are larger in every round. The certified
-schedule, which knows W and that nobody adds more than 1, meets them exactly here.
+two nodes' messages is at most S of Eq. 22; with these constants the distances that are seen are larger in every round.
+The certified schedule, which knows W and that nobody adds more than 1, meets them exactly here.
+
+The lemma itself says that there are constants C' > 0 and lambda in (0, 1) for which S is an upper bound, and there are:
+C' = N C, where no entry of W_t ... W_k differs from 1 / N by more than C lambda^(t - k). The distance is then at most
+2 C sum_l sum_k lambda^(t - k) ||delta_l^k||_1 over all nodes l, at most N times its largest term, which is S.
+The second table has distance / S with these constants, and with the experiments', for inputs that are made to be far
+apart, inputs of one node alone, and random ones with Laplace noise, on three networks, from equal and unequal starts.
 """
 
 import sys
@@ -62,6 +68,94 @@ def rows() -> list[Row]:
     return made
 
 
+def constants(W: np.ndarray, rounds: int) -> tuple[float, float]:
+    """C' = N C and lambda of a doubly stochastic W [N, N], for products of at most `rounds` of it.
+
+    lambda is the second largest modulus of an eigenvalue; C is the least with abs(W^r - 1 / N) <= C lambda^r.
+    """
+    N = len(W)
+    contraction = float(np.sort(np.abs(np.linalg.eigvals(W)))[-2])
+    product, C = np.eye(N), 0.0
+    for r in range(rounds + 1):
+        C = max(C, float(np.abs(product - 1 / N).max()) / contraction**r)
+        product = W @ product
+    return N * C, contraction
+
+
+def inputs(kind: str, W: np.ndarray, rounds: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Start [N, d] and what the nodes add [rounds, N, d]."""
+    N, draw = len(W), np.random.default_rng(seed)
+    start, eps = np.zeros((N, 1)), np.zeros((rounds, N, 1))
+    if kind == "halves":
+        eps[:, :, 0] = np.where(np.arange(N) < N // 2, 1.0, -1.0)
+    elif kind == "worst of two nodes":  # the signs that drive node 0 and another apart in the last round
+        pairs = []
+        for other in range(1, N):
+            rows = [np.linalg.matrix_power(W, r) for r in range(rounds)]
+            pairs.append(np.stack([rows[rounds - 1 - k][0] - rows[rounds - 1 - k][other] for k in range(rounds)]))
+        eps[:, :, 0] = np.sign(max(pairs, key=lambda rows: np.abs(rows).sum()))
+    elif kind == "one node":
+        eps[:, 0, 0] = 1.0
+    elif kind == "random and noise":
+        eps = draw.normal(size=(rounds, N, 50))
+    elif kind == "unequal start":
+        start, eps = 10 * draw.normal(size=(N, 5)), draw.normal(size=(rounds, N, 5))
+    return start, eps
+
+
+KINDS = ("halves", "worst of two nodes", "one node", "random and noise", "unequal start")
+NETWORKS = {"2-Out, N=10": (10, 2), "4-Out, N=10": (10, 4), "3-Out, N=16": (16, 3)}
+
+
+def ratios(kind: str, W: np.ndarray, told: tuple[float, float], rounds: int, seed: int) -> np.ndarray:
+    """Distance / S of Eq. 22 [rounds] with the constants C' and lambda `told`."""
+    start, eps = inputs(kind, W, rounds, seed)
+    draw, s, noise = np.random.default_rng(seed + 1), start, np.zeros_like(start)
+    estimate, made = jnp.zeros(len(W)), []
+    for t in range(rounds):
+        half = s + eps[t]
+        estimate = published(
+            estimate,
+            jnp.asarray(np.abs(noise).sum(axis=1)),
+            jnp.asarray(np.abs(eps[t]).sum(axis=1)),
+            jnp.asarray(np.abs(start).sum(axis=1)),
+            jnp.bool_(t == 0),
+            constant=told[0],
+            contraction=told[1],
+        )
+        S = float(jnp.max(estimate))
+        made.append(float(np.abs(half[:, None] - half[None]).sum(axis=2).max()) / S)
+        noise = (
+            draw.laplace(scale=0.001 * S / 5, size=half.shape) if kind == "random and noise" else np.zeros_like(half)
+        )
+        s = W @ (half + noise)
+    return np.array(made)
+
+
+def rows_of_constants(rounds: int, seeds: int) -> list[Row]:
+    """The largest distance / S of all rounds and seeds, by constants, network and inputs."""
+    made = []
+    for name, (nodes, degree) in NETWORKS.items():
+        W = np.asarray(jdfl.network.as_dense(jdfl.network.d_out(nodes, degree).graph), float)
+        right = constants(W, rounds)
+        made.append(row(name, "C' = N C", None, [right[0]]))
+        made.append(row(name, "lambda", None, [right[1]]))
+        for kind in KINDS:
+            for label, told in (("C' = N C", right), ("the paper's", (CONSTANT, CONTRACTION))):
+                most = [float(ratios(kind, W, told, rounds, seed).max()) for seed in range(seeds)]
+                made.append(row(f"{name}, {kind}", f"distance / S, {label}", None, [max(most)]))
+    return made
+
+
+def verdict(made: Sequence[Row]) -> list[str]:
+    """What the second table shows of either pair of constants."""
+    said = []
+    for label in ("C' = N C", "the paper's"):
+        most = max(one.mean for one in made if one.column == f"distance / S, {label}")
+        said.append(f"{'true ' if most <= 1 else 'FALSE'} Lemma 2 with {label}: distance / S is at most {most:.3g}")
+    return said
+
+
 def draw(path: str) -> None:
     """Twenty rounds of all three."""
     fig = Figure(figsize=(6.4, 4.2), layout="constrained")
@@ -78,7 +172,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = options(__doc__ or "", seeds=1, arguments=arguments)
     made = rows()
     show("Lemma 2 against 2-Out (study | ours)", made)
-    save(made, given.out, NAME)
+    beside = rows_of_constants(30 if given.quick else 60, given.seeds)
+    show("Lemma 2 with C' = N C, and with C' = .78, lambda = .55", beside)
+    print("\n".join(verdict(beside)))
+    save([*made, *beside], given.out, NAME)
     draw(str(given.out / f"{NAME}.png"))
     return 0
 

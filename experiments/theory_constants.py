@@ -8,8 +8,10 @@ Assumption 4 wants the union of B + 1 communication rounds' selected links to be
 that every pair of nodes talks, which takes a complete network. What Assumption 4 itself asks for is simulated.
 
 PartPSP, Theorem 2, needs gamma_s < min((1 - q) / (2 sqrt(15) C L_sc), 1 / (16 L_s + 8 A)), gamma_l < 1 / (1 + L_l) and
-gamma_n < gamma_s / 2; C and q are taken to be the paper's C' and lambda, A is not defined in it. Assumption 2 (d), at
-equal points, says that clipping never changes a gradient.
+gamma_n < gamma_s / 2, with A = (L_ls^2 / 2 + gamma_s L_sc^2 / 2 + 4 L_s L_sc^2 gamma_s^2) 30 C^2 / (1 - q)^2 (after its
+Eq. 55). C and q are taken to be the paper's C' and lambda. L_ls is the largest singular value of the mixed second
+derivatives. L_sc is L_s, its least value. Curvatures are those at one point, so that the theorem's constants, which
+hold everywhere, are at least as large. Assumption 2 (d), at equal points, says that clipping never changes a gradient.
 
 DO-ADP, Theorem 2, needs gamma = rho p k / (d (16 rho + rho^2 + 4 phi^2 + 2 rho phi^2) - 8 rho p k) and alpha < (1 -
 beta)^2 / (2 L); Corollary 1 T >= 4 n L^2 / (1 - beta)^4, and privacy (Theorem 1) T >= (q epsilon / 2 p)^2. The bound
@@ -116,8 +118,32 @@ def largest_curvature(value: Callable[[jax.Array], jax.Array], w: jax.Array, see
     return size
 
 
-def curvatures(problem: jdfl.problems.Problem, w: jax.Array, seed: int, steps: int) -> tuple[float, float, float]:
-    """L_s and L_l of node 0 at w [n], and the l1 norm of its shared gradient."""
+def largest_mixed(value: Callable[[jax.Array], jax.Array], w: jax.Array, d: int, seed: int, steps: int) -> float:
+    """The largest singular value of the derivative of grad_l `value` by s, at w = (s [d], l): L_ls there."""
+
+    def local(s: jax.Array) -> jax.Array:
+        return jax.grad(value)(jnp.concatenate([s, w[d:]]))[d:]
+
+    @jax.jit
+    def forth_and_back(v: jax.Array) -> tuple[jax.Array, jax.Array]:
+        _, forth = jax.jvp(local, (w[:d],), (v,))
+        return jnp.linalg.norm(forth), jax.vjp(local, w[:d])[1](forth)[0]
+
+    v = jax.random.normal(jax.random.key(seed), (d,), w.dtype)
+    size = 0.0
+    for _ in range(steps):
+        length, v = forth_and_back(v / jnp.linalg.norm(v))
+        size = float(length)
+    return size
+
+
+def bound_A(L_s: float, L_sc: float, L_ls: float, gamma_s: float, C: float, q: float) -> float:
+    """A of PartPSP's Theorem 2, as it is defined after Eq. 55 of the paper."""
+    return (L_ls**2 / 2 + gamma_s * L_sc**2 / 2 + 4 * L_s * L_sc**2 * gamma_s**2) * 30 * C**2 / (1 - q) ** 2
+
+
+def curvatures(problem: jdfl.problems.Problem, w: jax.Array, seed: int, steps: int) -> tuple[float, ...]:
+    """L_s, L_l and L_ls of node 0 at w [n], and the l1 norm of its shared gradient."""
     first, d = problem.nodes(jnp.arange(1)), problem.n_shared
 
     def whole(x: jax.Array) -> jax.Array:
@@ -131,7 +157,7 @@ def curvatures(problem: jdfl.problems.Problem, w: jax.Array, seed: int, steps: i
 
     l1 = float(jnp.sum(jnp.abs(jax.grad(shared)(w[:d]))))
     L_s, L_l = largest_curvature(shared, w[:d], seed, steps), largest_curvature(local, w[d:], seed, steps)
-    return L_s, L_l, l1
+    return L_s, L_l, largest_mixed(whole, w, d, seed, steps), l1
 
 
 def partpsp(seeds: int, quick: bool) -> list[Row]:
@@ -149,10 +175,13 @@ def partpsp(seeds: int, quick: bool) -> list[Row]:
             algorithm, problem, jdfl.network.d_out(10, 4), key=seed, steps=rounds, every=rounds, metrics=()
         )
         for when, w in (("at first", problem.begin()[0]), ("later", later.params[0])):
-            L_s, L_l, l1 = curvatures(problem, w, seed, 10 if quick else 40)
+            L_s, L_l, L_ls, l1 = curvatures(problem, w, seed, 10 if quick else 40)
+            A = bound_A(L_s, L_s, L_ls, told["gamma"], told["C"], told["q"])
             for name, value in {
                 f"L_s {when}": L_s,
-                f"gamma_s times 16 L_s {when} (< 1)": told["gamma"] * 16 * L_s,
+                f"L_ls {when}": L_ls,
+                f"A {when}": A,
+                f"gamma_s (16 L_s + 8 A) {when} (< 1)": told["gamma"] * (16 * L_s + 8 * A),
                 f"gamma_s 2 sqrt(15) C L_s / (1 - q) {when} (< 1)": (
                     told["gamma"] * 2 * math.sqrt(15) * told["C"] * L_s / (1 - told["q"])
                 ),

@@ -168,7 +168,7 @@ def test_push_sum_tells_an_epsilon_of_a_certified_schedule_alone(source, capsys,
     assert (read_run(folder).summary["privacy"]["report"] is None) == (source == "eq22")
     assert ("epsilon" in shown.lower()) == (source == "certified")
     if source == "eq22":
-        assert "Eq. 22, which is no bound" in shown
+        assert "noise is scaled by Eq. 22" in shown
         assert main(["account", *args]) == 2
         assert "certified" in capsys.readouterr().err
 

@@ -89,7 +89,44 @@ def test_table3_quick_writes_its_rows_and_figure(tmp_path):
     assert (tmp_path / "ceps_table3.png").stat().st_size > 10_000
     study = [one for one in written if one["column"] == "rounds, study"]
     assert len(study) == 4
+    again = {one["case"]: one["paper"] for one in written if "column" in one["case"] and one["column"] == "rounds"}
+    assert again["m=32 eps=0.5 r=0.2 DP-Perf, column eps=0.5"] == 30  # 28 in the columns m = 32 and r = .2
+    assert len(again) == 8
     assert all(abs(one["mean"] - one["paper"]) <= 5 for one in study)  # one seed; the slow test takes five
+
+
+def test_the_papers_nine_columns_are_three_settings_of_three_and_one_of_them_three_times():
+    assert len(ceps_table3.CASES) + len(ceps_table3.AGAIN) == 9
+    rounds, objective, seconds = zip(*ceps_table3.AGAIN.values())
+    assert rounds[1] == ceps_table3.CASES[0].rounds != rounds[0]
+    assert objective[0] != ceps_table3.CASES[0].objective
+    assert seconds[0] != seconds[1]
+
+
+def test_what_the_text_says_of_figures_1_to_3_depends_on_the_numbers():
+    figures = ceps_figures_1_to_3.FIGURES
+    cases = {case: place for place, case in enumerate(dict.fromkeys(sum(figures.values(), ())))}
+    rows = []
+    for case, place in cases.items():
+        for variant in ceps_table3.VARIANTS:
+            numbers = {"rounds": 30 - place, "objective, round 40": 0.12, "largest rise after round 20": 0.1}
+            rows += [
+                ceps_figures_1_to_3.row(f"{case} {variant}", column, None, [value]) for column, value in numbers.items()
+            ]
+    said = ceps_figures_1_to_3.verdicts(rows, figures)
+    assert [line[:5] for line in said] == ["true ", "FALSE", "FALSE", "FALSE", "FALSE", "true ", "true ", "true "]
+    low = figures["Fig. 2: epsilon"][0]
+    rows = [one for one in rows if not one.case.startswith(f"{low} DP")] + [
+        ceps_figures_1_to_3.row(f"{low} {variant}", column, None, [value])
+        for variant in ("DP-1BCS", "DP-Perf")
+        for column, value in {"rounds": 40, "objective, round 40": 0.2, "largest rise after round 20": 0.3}.items()
+    ]
+    rows += [
+        ceps_figures_1_to_3.row(f"{figures['Fig. 2: epsilon'][2]} {variant}", "rounds", None, [20.0])
+        for variant in ("DP-1BCS", "DP-Perf")
+    ]
+    said = ceps_figures_1_to_3.verdicts(rows, figures)
+    assert [line[:5] for line in said] == ["true ", "FALSE", "true ", "true ", "true ", "true ", "true ", "true "]
 
 
 def test_best_is_computed_seed_by_seed_and_never_the_yardstick():

@@ -28,10 +28,10 @@ hears nobody combines itself. Of late messages (`network.delays`) a node takes t
 Axes: m nodes, n parameters, d slots of the neighbour table, b rows of a block.
 """
 
-import math
 import warnings
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any, ClassVar, Literal
 
 import jax
@@ -40,6 +40,7 @@ import numpy as np
 from jax import Array, lax
 
 from jdfl import checks, nodes, ops, struct
+from jdfl.algorithms.ceps_theorems import PAPER_DELTA, RUN, STEP, UNSOUND, composed, step_epsilon
 from jdfl.algorithms.exchange import CODEC, MODEL, refuse_late
 from jdfl.algorithms.gradients import Gradients
 from jdfl.base import Info, Round
@@ -54,7 +55,6 @@ from jdfl.streams import Stream
 _NOISE = Stream("ceps.noise", "private")
 _NEIGHBOURS, _OWN = Stream("ceps.neighbours", "choice"), Stream("ceps.own", "choice")  # who is in N_i^k
 _PERIOD = Stream("ceps.period", "choice")
-PAPER_DELTA = 0.5  # of its noise (section V)
 LONG_STEP = 10.0  # steps, in units of 1 / L_i, from which `check` warns; the paper's own are about 5
 
 
@@ -379,8 +379,9 @@ class CEPS:
             )
         if not isinstance(self.mechanism, Gaussian):
             return told
-        epsilon = math.sqrt(2 * math.log(1.25 / PAPER_DELTA)) / float(self.mechanism.multiplier)
-        return replace(told, published=Published(epsilon, PAPER_DELTA, "CEPS, Theorem 3, at delta = 0.5", _UNSOUND))
+        epsilon = step_epsilon(float(self.mechanism.multiplier))
+        run = partial(composed, epsilon, PAPER_DELTA)
+        return replace(told, published=Published(epsilon, PAPER_DELTA, STEP, UNSOUND, run=run, run_source=RUN))
 
 
 def _few(codec: Codec, s: int) -> bool:
@@ -391,16 +392,13 @@ def _few(codec: Codec, s: int) -> bool:
 
 
 _OWN_SIGMA = "sigma_i is computed from the node's own data without noise; give sigma, a public constant"
-_UNSOUND = (
-    "in the paper that is for one release, by a formula for epsilon <= 1; its delta allows anything in every second "
-    "run, its sensitivity is assumed, its noise does not stay in u, and its first message has none"
-)
 
 
 def paper_volume(rounds: float, *, m: int, n: int, rate: float, period: float = 12.5, d: int | None = None) -> float:
-    """The CEPS paper's "data transmission volume", as its Table V has it: a formula, not a count.
+    """A formula for the CEPS paper's "data transmission volume" (Table V), whose own rule the paper does not give.
 
-    rounds / period * r * m * (m / 2) messages, of 4 n bytes each, or for one-bit messages of d + 64 units, which are
-    bits but were added up as bytes.
+    rounds / period * r * m * (m / 2) messages, of 4 n bytes each, or for one-bit messages of d + 64 units. It fits the
+    dense rows of Table V. Its one-bit rows come to 593 to 663 units a message and d + 64 is 564: that they are bits
+    which were added up as bytes is a guess (`python -m experiments.errata_checks`).
     """
     return rounds / period * rate * m * (m / 2) * (4 * n if d is None else d + 64)

@@ -8,8 +8,9 @@ over Time-Varying Directed Graphs, 2015.
     y_i = s_i / a_i
 
 The columns of W sum to one, and a node's message to itself is noisy too. Where S comes from is `sensitivity`; see
-`jdfl.privacy.sensitivity` for the three sources. Only "certified" can be told of: S of "real" is an oracle's, and
-Eq. 22 ("eq22") is no bound, while broadcasting the S_i tells the length of the noise.
+`jdfl.privacy.sensitivity` for the three sources. Only "certified" can be told of: S of "real" is an oracle's,
+Eq. 22 ("eq22") bounds the distances for some constants and not for those of the paper's experiments, which are the
+defaults here, and broadcasting the S_i tells the length of the noise.
 
 Axes: m nodes, d shared parameters, T rounds.
 """
@@ -210,8 +211,9 @@ class DPPS:
             return "noise is scaled by the true distances between nodes, which nobody knows and which tell of the data"
         if self.sensitivity == "eq22":
             return (
-                "noise is scaled by Eq. 22, which is no bound (experiments.lemma2_counterexample), and the scalars "
-                "that the nodes broadcast for it tell how long their noise is"
+                "noise is scaled by Eq. 22, whose constants nothing ties to the network (those of the paper's "
+                "experiments are too small, experiments.lemma2_counterexample), and the scalars that the nodes "
+                "broadcast for it tell how long their noise is"
             )
         if bounds is None:
             return "nothing bounds what a node adds in a round"

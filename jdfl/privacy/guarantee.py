@@ -1,6 +1,7 @@
 """What an algorithm may say about privacy, as a value, before anything is run."""
 
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
 from jdfl.privacy.accounting import Adjacency
@@ -27,6 +28,17 @@ class Published:
     source: str  # the paper, and where in it
     unsound: str  # why it is not so
     conditions: tuple[str, ...] = ()  # what it asks for, with numbers, and whether that holds
+    run: Callable[[int], tuple[float, float]] | None = None  # epsilon and delta that it claims for so many releases
+    run_source: str = ""  # where in the paper that is
+
+    def told(self, releases: int) -> dict[str, Any]:
+        """Plain data for a report about a node with so many `releases`."""
+        whole = None
+        if self.run is not None and releases:
+            epsilon, delta = self.run(releases)
+            whole = {"releases": releases, "epsilon": epsilon, "delta": delta, "source": self.run_source}
+        plain = {name: getattr(self, name) for name in ("epsilon", "delta", "source", "unsound", "conditions")}
+        return plain | {"run": whole}
 
 
 @dataclass(frozen=True)
@@ -54,7 +66,8 @@ class Guarantee:
 
     def as_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
-        return asdict(self)
+        plain = asdict(replace(self, published=None))
+        return plain | {"published": None if self.published is None else self.published.told(0)}
 
 
 NO_NOISE = Guarantee(

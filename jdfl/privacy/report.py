@@ -63,7 +63,7 @@ class PrivacyReport:
     epsilon_pure: float | None  # at delta = failure, Laplace noise only
     epsilon_unamplified: float  # without what sampling buys
     epsilon_one_release: float  # that tells most
-    published: dict[str, Any] | None  # epsilon, delta, source, unsound
+    published: dict[str, Any] | None  # epsilon, delta, source, unsound, conditions; run: the same for all releases
     warnings: tuple[str, ...]
     assumptions: tuple[str, ...] = ASSUMPTIONS
     largest_multiplier: float | None = None  # of the releases, where they differ
@@ -86,6 +86,7 @@ class PrivacyReport:
                 f"({told['source']}); {told['unsound']}"
             )
             lines += [f"which asks for {condition}" for condition in told["conditions"]]
+            lines += _published_run(told["run"])
             if self.sound_multiplier is not None:
                 lines.append(
                     f"noise for epsilon = {short(told['epsilon'])}: as published {short(self.noise_multiplier)} times "
@@ -196,7 +197,7 @@ def report(
         epsilon_pure=epsilon_pure(event, count, sampled=sampled),
         epsilon_unamplified=epsilon(event, count, left),
         epsilon_one_release=one_release(event, count, left),
-        published=None if guarantee.published is None else asdict(guarantee.published),
+        published=None if guarantee.published is None else guarantee.published.told(count),
         warnings=(*guarantee.warnings, *warnings),
         largest_multiplier=None if least == most else most,
         failure=guarantee.failure,
@@ -217,6 +218,17 @@ def _sound(
     if not 0 < told.epsilon < math.inf:
         return None
     return noise_multiplier("gaussian", told.epsilon, delta, count, sampled=sampled, adjacency=relation)
+
+
+def _published_run(told: Mapping[str, Any] | None) -> list[str]:
+    """What the paper claims for all releases of the worst node together."""
+    if told is None:
+        return []
+    nothing = "; any algorithm keeps a delta of one or more: this claims nothing" if told["delta"] >= 1 else ""
+    return [
+        f"as published for {told['releases']} releases: epsilon = {short(told['epsilon'])} at delta = "
+        f"{told['delta']:g} ({told['source']}){nothing}"
+    ]
 
 
 def _range(least: float, most: float) -> str:

@@ -5,7 +5,10 @@ l1 distance between two nodes' s_i + eps_i (Y. Zhou, K. Xue, E. Chen: Differenti
 and Its Application in Non-Convex Optimization, Definition 5). Where S comes from decides what it is worth:
 
 - `real` looks at all nodes' true vectors: an oracle.
-- `published` is the paper's Eq. 22. Its proof cancels a matrix row (Eq. 13 to 14): it is no bound.
+- `published` is the paper's Eq. 22, with constants C' and lambda. Lemma 2 says that there are some for which it is an
+  upper bound. Its proof cancels a matrix row (Eq. 13 to 14), and with those of the paper's experiments the distances
+  exceed it. It is one with C' = N C and lambda where every entry of W_t ... W_k differs from 1/N by at most
+  C lambda^(t-k), N being the number of nodes: `python -m experiments.lemma2_counterexample`.
 - `certified` is public before the run and holds with probability 1 - failure over all rounds together. With the mixing
   matrices W_t and P_{t,k} = W_{t-1} ... W_k, messages of round t are sum_k P_{t,k} (eps_k + gamma_k n_k), where
   ||eps_k||_1 <= e_k is enforced by clipping. For two nodes i, j and c_k = row i minus row j of P_{t,k},
@@ -67,7 +70,7 @@ def real(x: Array) -> Array:
 def published(
     before: Array, noise: Array, step: Array, start: Array, first: Array, *, constant: Any, contraction: Any
 ) -> Array:
-    """The paper's S_i [m] (Eq. 22), no bound.
+    """The paper's S_i [m] (Eq. 22), a bound or not as the constants are.
 
     From S_i `before`, ||gamma_n n_i||_1 of the round before (`noise`), ||eps_i||_1 (`step`) and ||s_i^0||_1 (`start`),
     all [m]; `first` [] is true in round 0. `constant` is C', `contraction` lambda.

@@ -178,11 +178,11 @@ def test_a_guessed_sensitivity_has_no_epsilon_in_any_accounting(unit, accounting
         unit=unit,
         claimed=False,
         event=None,
-        reason="Eq. 22 is no bound",
+        reason="Eq. 22 is a guess",
         remedy="Use another.",
         sensitivity=None,
     )
-    with pytest.raises(ValueError, match=r"^No epsilon can be given: Eq\. 22 is no bound\. Use another\.$"):
+    with pytest.raises(ValueError, match=r"^No epsilon can be given: Eq\. 22 is a guess\. Use another\.$"):
         report_of(guessed, accounting=accounting)
 
 

@@ -1,0 +1,206 @@
+"""What is wrong in the papers beyond their tables and figures: every number that the errata give of a step of a proof.
+
+Run `python -m experiments.errata_checks [--quick] [--seeds N] [--out DIR]`. Small examples, most of them exact:
+
+- CEPS, Theorem 2: in step k = 0 of Algorithm 1 nothing is noisy, so that two data sets that differ in one record send
+  different messages for certain. Its proof, and Theorem 3's, have noise at k = 0.
+- CEPS, III-E: a neighbour that was not selected has its old z_j used. In Eq. 3 it has not.
+- CEPS, Lemma 4: E<grad f(nu), W Delta A 1 / m>, which the proof takes to be 0, on three nodes with quadratic f_i,
+  summed over all choices of neighbours. nu contains Psi, which depends on A.
+- CEPS, Table V: units per message, from its volumes, rounds, m, r and kappa.
+- CEPS, Theorem 3: epsilon and delta of a run.
+- DPPS, Eq. 36: the mean after a round, by Lemma 3 (noise times gamma_n) and by Eq. 36 (noise times gamma_s).
+- DO-ADP, Appendices D and F: E[(eta_t - eta_(t-1)) m_t] for a constant gradient g = 1.
+- DP-DSGT: the start at y = g = 0 of its authors' code, beside `jdfl.DSGT`'s, one round later.
+"""
+
+import itertools
+import math
+import sys
+from collections.abc import Sequence
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from matplotlib.figure import Figure
+
+import jdfl
+from experiments.common import Row, options, row, save, save_figure, show
+from jdfl.algorithms.ceps import paper_volume
+from jdfl.algorithms.ceps_theorems import PAPER_DELTA, composed
+
+NAME = "errata_checks"
+VOLUMES = {  # Table V of the CEPS paper: variant, r: iterations, volume in millions
+    ("DP-1BCS", 0.2): (38, 0.78),
+    ("DP-1BCS", 0.5): (28, 1.36),
+    ("DP-1BCS", 0.8): (26, 2.05),
+    ("NoDP-1BCS", 0.2): (29, 0.63),
+    ("NoDP-1BCS", 0.5): (29, 1.44),
+    ("NoDP-1BCS", 0.8): (23, 1.95),
+    ("DP-Perf", 0.2): (28, 3.65),
+    ("DP-Perf", 0.5): (28, 9.13),
+    ("DP-Perf", 0.8): (24, 12.52),
+    ("NoDP-Perf", 0.2): (29, 3.78),
+    ("NoDP-Perf", 0.5): (27, 8.80),
+    ("NoDP-Perf", 0.8): (21, 10.96),
+}
+TABLE_V = "CEPS Table V: units per message, "
+CURVATURE = (1.0, 2.0, 3.0)  # of the three f_i
+GAMMA_S, GAMMA_N, MOMENTUM = 0.1, 0.001, 0.15  # of the papers' experiments
+
+
+def first_step(label: float, *, feature: float = 0.05, sigma: float = 1.0, mu: float = 0.1) -> float:
+    """w_i after step k = 0 of CEPS (Eq. 4) of a node with one record: logistic loss, one parameter, no noise.
+
+    The gradient at w is (1 / (1 + exp(-feature w)) - label) feature: at most |feature| everywhere, so that Assumption 5
+    holds with u_i = 2 |feature| = .1, the paper's.
+    """
+    u = -(0.5 - label) * feature
+    return u / (sigma + mu)
+
+
+def old_messages(rounds: int, seed: int) -> np.ndarray:
+    """|mean over N_i^k (Eq. 3) - mean over N_i with the last z_j known (III-E)| [rounds]; 2 of 5 are selected."""
+    draw = np.random.default_rng(seed)
+    z, known, apart = draw.normal(size=5), np.zeros(5), []
+    for _ in range(rounds):
+        z = z + 0.1 * draw.normal(size=5)
+        chosen = draw.choice(5, 2, replace=False)
+        known[chosen] = z[chosen]
+        apart.append(abs(z[chosen].mean() - known.mean()))
+    return np.array(apart)
+
+
+def least_c() -> float:
+    """c_0 of Eq. 12 for the three f_i and B = 1."""
+    m = len(CURVATURE)
+    return (80 * m * math.sqrt(max(CURVATURE)) * m**m) ** 2  # 1 - tau = m^(-m)
+
+
+def cross_term(curvature: Sequence[float], w: Sequence[float] | np.ndarray, c: float) -> tuple[float, float]:
+    """Lemma 4's E<grad f(nu), W Delta A 1 / m>, and E<grad f(varpi), the same>, over all choices of t_i = 1 of m.
+
+    f_i(w) = curvature_i w^2 / 2 in one dimension, nu = varpi - Psi 1 / (c m) (nothing is projected, so that P = 0).
+    """
+    a, points = np.asarray(curvature, float), np.asarray(w, float)
+    m, mean = len(a), float(np.mean(w))
+    at_nu, at_mean = [], []
+    for chosen in itertools.product(range(m), repeat=m):  # E A has all entries 1 / m: it is doubly stochastic
+        averages = points[list(chosen)]
+        moved = averages.sum() / m - mean
+        nu = mean - (a * averages).sum() / (c * m)
+        at_nu.append(a.sum() * nu * moved)
+        at_mean.append(a.sum() * mean * moved)
+    return float(np.mean(at_nu)), float(np.mean(at_mean))
+
+
+def units(variant: str, rate: float) -> float:
+    """Bytes or bits per message that Table V comes to, with 12.5 rounds between messages and m / 2 neighbours."""
+    rounds, volume = VOLUMES[variant, rate]
+    return volume * 1e6 / paper_volume(rounds, m=64, n=1000, rate=rate, d=-63)  # of one unit per message
+
+
+def mean_after(seed: int) -> tuple[float, float]:
+    """How far the nodes' mean after a round of PartPSP is from Lemma 3's, and from Eq. 36's (gamma_s for gamma_n)."""
+    draw = np.random.default_rng(seed)
+    N, d = 10, 20
+    W = sum(np.roll(np.eye(N), shift, axis=0) for shift in range(4)) / 4  # 4-Out
+    s, g, n = draw.normal(size=(N, d)), draw.normal(size=(N, d)), draw.laplace(size=(N, d))
+    after = (W @ (s - GAMMA_S * g + GAMMA_N * n)).mean(axis=0)
+    by_lemma = s.mean(axis=0) + GAMMA_N * n.mean(axis=0) - GAMMA_S * g.mean(axis=0)
+    by_equation = s.mean(axis=0) + GAMMA_S * n.mean(axis=0) - GAMMA_S * g.mean(axis=0)
+    return float(np.abs(after - by_lemma).max()), float(np.abs(after - by_equation).max())
+
+
+def momentum(p: float, seed: int, count: int, steps: int = 20, beta: float = MOMENTUM) -> float:
+    """E[(eta_t - eta_(t-1)) m_t] at t = `steps` by simulation: m_t+1 = eta_t g + beta m_t with g = 1."""
+    draw = np.random.default_rng(seed)
+    m, before = np.zeros(count), np.zeros(count)
+    for _ in range(steps):
+        before = (draw.random(count) < p).astype(float)
+        m = before + beta * m
+    now = draw.random(count) < p
+    return float(((now - before) * m).mean())
+
+
+def starts(rounds: int, seed: int) -> float:
+    """The largest relative difference of x between `jdfl.DSGT` and a loop from y = g = 0 one round later."""
+    draw = np.random.default_rng(seed)
+    m, n, lr = 6, 5, 0.05
+    A, b = draw.normal(size=(m, 8, n)), draw.normal(size=(m, 8))
+    with jax.enable_x64(True):
+        problem = jdfl.problems.linear_regression(A, b, dtype=jnp.float64)
+        network = jdfl.network.ring(m)
+        W = np.asarray(jdfl.network.as_dense(network.graph), float)
+        ours = jdfl.run(
+            jdfl.DSGT(lr=lr, codec=jdfl.Dense("float64")), problem, network, key=0, steps=rounds, metrics=()
+        )
+        found = np.asarray(ours.params, float)
+    x, y, g = np.zeros((m, n)), np.zeros((m, n)), np.zeros((m, n))
+    for _ in range(rounds + 1):
+        x = W @ (x - lr * y)
+        fresh = np.einsum("mqn,mq->mn", A, np.einsum("mqn,mn->mq", A, x) - b) / 8
+        y, g = W @ y + fresh - g, fresh
+    return float(np.abs(found - x).max() / np.abs(x).max())
+
+
+def rows_of(seeds: int, count: int) -> list[Row]:
+    """All numbers; `count` samples of the momentum."""
+    made: list[Row] = []
+
+    def add(case: str, paper: float | None, *values: float) -> None:
+        made.append(row(case, "value", paper, values))
+
+    known, unknown = first_step(1.0), first_step(0.0)
+    add("CEPS Theorem 2: message of step 0, label 1", None, known)
+    add("CEPS Theorem 2: message of step 0, label 0", None, unknown)
+    add("CEPS Theorem 2: total variation of step 0 (delta claimed)", PAPER_DELTA, float(known != unknown))
+    add("CEPS III-E: |Eq. 3 - old z_j kept|, 2 of 5 selected", None, float(old_messages(200, 0)[20:].mean()))
+    for name, c, scale in (("2 l", 2 * max(CURVATURE), 1.0), ("c_0, w times 10^4", least_c(), 1e4)):
+        at_nu, at_mean = cross_term(CURVATURE, scale * np.array([-1.0, 0.0, 2.0]), c)
+        add(f"CEPS Lemma 4: E<grad f(nu), W DA 1 / m>, c = {name}", 0.0, at_nu)
+        add(f"CEPS Lemma 4: E<grad f(varpi), W DA 1 / m>, c = {name}", 0.0, at_mean)
+    for variant, rate in VOLUMES:
+        add(f"{TABLE_V}{variant}, r = {rate:g}", 564.0 if "1BCS" in variant else 4000.0, units(variant, rate))
+    for a in (1, 3, 10):
+        epsilon, delta = composed(0.5, PAPER_DELTA, a)
+        add(f"CEPS Theorem 3: epsilon of a run, .5 a step, a = {a}", None, epsilon)
+        add(f"CEPS Theorem 3: delta of a run, .5 a step, a = {a}", None, delta)
+    means = [mean_after(seed) for seed in range(seeds)]
+    add("DPPS Eq. 36: |mean - Lemma 3's|", 0.0, *(one for one, _ in means))
+    add("DPPS Eq. 36: |mean - Eq. 36's|", 0.0, *(one for _, one in means))
+    add("DPPS Eq. 36: noise term, as printed / with gamma_n", 1.0, (GAMMA_S / GAMMA_N) ** 2)
+    for p in (0.5, 0.8):
+        found = [momentum(p, seed, count) for seed in range(seeds)]
+        add(f"DO-ADP App. F: E[(eta_t - eta_(t-1)) m_t], p = {p:g}", 0.0, *found)
+        add(f"DO-ADP App. F: -p (1 - p) g, p = {p:g}", None, -p * (1 - p))
+    add("DP-DSGT: start at y = g = 0, a round later, relative difference", 0.0, *(starts(30, i) for i in range(seeds)))
+    return made
+
+
+def draw(rows: Sequence[Row]) -> Figure:
+    """The units per message of Table V beside the formula's."""
+    found = [one for one in rows if one.case.startswith(TABLE_V)]
+    fig = Figure(figsize=(8, 4), layout="constrained")
+    axis = fig.subplots()
+    axis.plot([one.mean for one in found], "o", color="#0072B2", label="from Table V")
+    axis.plot([math.nan if one.paper is None else one.paper for one in found], "x", color="#D55E00", label="formula")
+    labels = [one.case.removeprefix(TABLE_V) for one in found]
+    axis.set_xticks(range(len(found)), labels, rotation=60, ha="right", fontsize=8)
+    axis.set(yscale="log", ylabel="units per message")
+    axis.legend(frameon=False)
+    return fig
+
+
+def main(arguments: Sequence[str] | None = None) -> list[Row]:
+    """All checks; with `--quick` fewer samples of the momentum."""
+    chosen = options("Steps of proofs in the three papers", seeds=3, arguments=arguments)
+    rows = rows_of(chosen.seeds, 100_000 if chosen.quick else 1_000_000)
+    show("Errata: what the paper has | what comes out", rows)
+    save_figure(draw(rows), chosen.out / f"{NAME}.png")
+    print("written:", save(rows, chosen.out, NAME), chosen.out / f"{NAME}.png")
+    return rows
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,44 @@
+"""Theorems 2 and 3 of the CEPS paper: what it claims for one step, and for a run. On the host.
+
+Sha, Zhou, Kong, Li: Sparse Decentralized Federated Learning. With noise of variance rho_i = 2 ln(1.25 / delta) u_i^2 /
+epsilon^2 (13) on gradients of at most u_i / 2 (Assumption 5), every step is said to be (epsilon, delta)-differentially
+private (Theorem 2), and a communications together
+
+    (sqrt(2 a ln(1 / delta)) epsilon + a epsilon (e^epsilon - 1), (a + 1) delta)          (Theorem 3)
+
+At the paper's own delta = .5 the second number is (a + 1) / 2, which is 1 for one communication and more for several: a
+delta of one or more is met by every algorithm, also by one that sends its data, so that Theorem 3 then claims nothing.
+
+Neither holds for Algorithm 1 as printed: see `UNSOUND`.
+"""
+
+import math
+
+from jdfl import checks
+
+PAPER_DELTA = 0.5  # of its noise (section V)
+STEP, RUN = "CEPS, Theorem 2, at delta = 0.5", "CEPS, Theorem 3"
+UNSOUND = (
+    "in the paper that is for one step, by a formula for epsilon <= 1; its delta allows anything in every second "
+    "run, its sensitivity is assumed, its noise does not stay in u, and its first message has none"
+)
+
+
+def step_epsilon(multiplier: float) -> float:
+    """The epsilon of Theorem 2 at `PAPER_DELTA`, for noise of so many sensitivities (a standard deviation)."""
+    checks.positive(multiplier=multiplier)
+    return math.sqrt(2 * math.log(1.25 / PAPER_DELTA)) / multiplier
+
+
+def composed(epsilon: float, delta: float, communications: int) -> tuple[float, float]:
+    """Epsilon and delta of Theorem 3, for so many communications of `epsilon` and `delta` each.
+
+    The delta is the theorem's, (a + 1) `delta`, also where it is one or more. Raises ValueError for an epsilon that is
+    not positive, a delta outside (0, 1] or fewer than one communication.
+    """
+    checks.positive(epsilon=epsilon)
+    checks.fraction("It is the delta of one step.", delta=delta)
+    checks.whole(1, communications=communications)
+    a = communications
+    growth = math.expm1(epsilon) if epsilon < 700 else math.inf
+    return math.sqrt(2 * a * math.log(1 / delta)) * epsilon + a * epsilon * growth, (a + 1) * delta

@@ -1,0 +1,88 @@
+"""The checks of the papers' proofs: each against what can be computed by hand, each seen to fail where it should."""
+
+import json
+
+import numpy as np
+import pytest
+
+import jdfl
+from experiments import errata_checks as errata
+from experiments import lemma2_counterexample as lemma2
+
+
+def test_the_first_step_of_ceps_is_eq_4_and_equals_jdfls_literal_one():
+    u = 0.5 * 0.05
+    assert errata.first_step(1.0) == pytest.approx(u / 1.1)
+    problem = jdfl.problems.logistic_regression(
+        [(np.array([[0.05]]), np.array([label])) for label in (1, 0)], penalty=0.0
+    )
+    algorithm = jdfl.CEPS(
+        s=1, sigma=np.ones(2), period=np.array([2, 2]), mechanism=jdfl.Gaussian(5.0), sensitivity=0.1, noise="literal"
+    )
+    w = [
+        np.asarray(jdfl.run(algorithm, problem, jdfl.network.complete(2), key=key, steps=1, metrics=()).params)
+        for key in (0, 1)
+    ]
+    assert (w[0] == w[1]).all()  # nothing is noisy
+    np.testing.assert_allclose(w[0].ravel(), [errata.first_step(1.0), errata.first_step(0.0)], rtol=1e-5)
+
+
+def test_lemma_4s_cross_term_is_minus_the_variances_of_what_arrives():
+    w, c = np.array([-1.0, 0.0, 2.0]), 6.0
+    at_nu, at_mean = errata.cross_term((1.0, 2.0, 3.0), w, c)
+    assert at_nu == pytest.approx(-6 / (9 * c) * 6 * w.var())
+    assert at_mean == pytest.approx(0, abs=1e-12)
+    alike = errata.cross_term((1.0, 2.0, 3.0), np.ones(3), c)  # nothing is drawn apart
+    assert alike == pytest.approx((0, 0), abs=1e-12)
+
+
+def test_units_of_dense_rows_are_four_bytes_an_entry_and_one_bit_rows_are_not_the_formulas():
+    dense = [errata.units(variant, rate) for variant, rate in errata.VOLUMES if "Perf" in variant]
+    coded = [errata.units(variant, rate) for variant, rate in errata.VOLUMES if "1BCS" in variant]
+    assert np.abs(np.array(dense) / 4000 - 1).max() < 0.006
+    assert (round(min(coded)), round(max(coded))) == (593, 663)
+    assert min(coded) > 1.05 * 564
+
+
+def test_the_momentum_is_correlated_with_sleep_unless_all_are_awake():
+    assert errata.momentum(0.8, 0, 200_000) == pytest.approx(-0.16, abs=0.003)
+    assert errata.momentum(1.0, 0, 100) == 0
+
+
+def test_the_means_noise_has_gamma_n():
+    by_lemma, by_equation = errata.mean_after(0)
+    assert by_lemma < 1e-15
+    assert by_equation > 0.01
+
+
+def test_dsgt_starts_as_the_authors_code_a_round_later(monkeypatch):
+    assert errata.starts(5, 0) < 2e-15
+    late = errata.jdfl.run
+    monkeypatch.setattr(errata.jdfl, "run", lambda *args, steps, **told: late(*args, steps=steps + 1, **told))
+    assert errata.starts(5, 0) > 1e-3
+
+
+@pytest.mark.parametrize("name", list(lemma2.NETWORKS))
+def test_constants_of_lemma_2_bound_every_power_of_w(name):
+    W = np.asarray(jdfl.network.as_dense(jdfl.network.d_out(*lemma2.NETWORKS[name]).graph), float)
+    told = constant, contraction = lemma2.constants(W, 30)
+    for r in (0, 1, 7, 30):
+        apart = np.abs(np.linalg.matrix_power(W, r) - 1 / len(W)).max()
+        assert apart <= constant / len(W) * contraction**r * (1 + 1e-9)
+    for kind in lemma2.KINDS:
+        assert lemma2.ratios(kind, W, told, 12, 0).max() <= 1
+    few = (lemma2.CONSTANT, lemma2.CONTRACTION)
+    assert lemma2.ratios("worst of two nodes", W, few, 12, 0).max() > 1.5  # constants fail
+
+
+def test_the_verdict_depends_on_the_numbers():
+    made = [lemma2.row("2-Out", f"distance / S, {label}", None, [0.1]) for label in ("C' = N C", "the paper's")]
+    assert [line.split()[0] for line in lemma2.verdict(made)] == ["true", "true"]
+    made.append(lemma2.row("4-Out", "distance / S, the paper's", None, [1.1]))
+    assert [line.split()[0] for line in lemma2.verdict(made)] == ["true", "FALSE"]
+
+
+def test_the_small_version_writes_its_rows(tmp_path):
+    rows = errata.main(["--quick", "--seeds", "1", "--out", str(tmp_path)])
+    assert len(json.loads((tmp_path / "errata_checks.json").read_text())) == len(rows)
+    assert (tmp_path / "errata_checks.png").stat().st_size > 10_000
