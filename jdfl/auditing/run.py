@@ -31,6 +31,7 @@ from jdfl.network.graph import Network
 from jdfl.privacy import GaussianEvent, Guarantee, Ledger, PrivacyReport, report
 from jdfl.problems import Problem
 from jdfl.runner import check_run
+from jdfl.spending import guarantee_of
 from jdfl.streams import Stream
 
 _ZERO, _ONE = Stream("audit.world without", "private"), Stream("audit.world with", "private")
@@ -172,7 +173,7 @@ def _check(
         )
     if not isinstance(canary, str):
         given(problem, canary)
-    guarantee = algorithm.privacy(problem)
+    guarantee = guarantee_of(algorithm, problem)
     if guarantee.event is None:
         told = f"Expected an algorithm with noise to audit, got none: {guarantee.reason}. {guarantee.remedy}"
         raise ValueError(told.strip())
