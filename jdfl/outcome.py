@@ -79,8 +79,10 @@ def assemble(
 
 
 def _privacy_warnings(stop: StopRule | None, ending: Ending) -> tuple[str, ...]:
-    """What the end of a run tells that its guarantee does not cover, but for a rule on data (`spending`)."""
-    if stop is None or reads_data(stop) or ending != "stop rule":
+    """What the end of a run tells that its guarantee does not cover."""
+    if reads_data(stop):  # that it did not fire tells something too
+        return ("the stop rule looks at the data themselves, and all see when it fires",)
+    if stop is None or ending != "stop rule":
         return ()
     return ("the stop rule looks at all nodes' true parameters, which no node knows; they follow from noisy releases",)
 

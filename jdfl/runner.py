@@ -31,7 +31,7 @@ from jdfl.progress import Progress
 from jdfl.provenance import provenance
 from jdfl.result import Callback, Result, Snapshot, Tally
 from jdfl.sharding import Devices, Layout, mesh_of
-from jdfl.spending import check_unspent, guarantee_of, ledger_of, release_limits
+from jdfl.spending import check_unspent, ledger_of, release_limits
 from jdfl.stopping import StopRule
 
 _WISHES: tuple[Literal["keep"] | Cut | None, ...] = (None, "keep", "time limit", "interrupted", "terminated")
@@ -174,8 +174,8 @@ def run(
     algorithm = check_run(algorithm, problem, network, steps, every, stop, devices)
     programs.make_room()
     chosen = default_metrics(problem) if metrics is None else resolve(metrics, problem)
-    guarantee = guarantee_of(algorithm, problem, stop)
-    limit = None if epsilon is None else release_limits(algorithm, problem, epsilon=epsilon, delta=delta, stop=stop)
+    guarantee = algorithm.privacy(problem)
+    limit = None if epsilon is None else release_limits(algorithm, problem, epsilon=epsilon, delta=delta)
     before = Checkpoint.of(resume) if isinstance(resume, Result) else resume
     most = None if limit is None else jnp.asarray(np.minimum(limit, 2**31 - 1), jnp.int32)
     largest = None if diverged_above is None else jnp.asarray(diverged_above, problem.dtype)
@@ -183,7 +183,7 @@ def run(
     steps, every = int(steps), int(every)
     if before is not None:
         names = [metric.__name__ for metric in chosen]
-        before.check(ledger_of(algorithm, problem, stop), key_data(setting.keys.run), steps, names, origin)
+        before.check(ledger_of(algorithm, problem), key_data(setting.keys.run), steps, names, origin)
     keeper = Keeper(checkpoint, checkpoint_every, resumed=before is not None)
     alarm = Alarm(None if checkpoint is None or checkpoint_minutes is None else 60 * checkpoint_minutes)
     returns = Returns(every, int(chunk), keeper.every)
@@ -230,7 +230,7 @@ def run(
                 moments.add(done, views[2])
             rows, seen = tally.since(seen), done
             try:
-                _call(callbacks, Snapshot(done, steps, tally.rows[-1], rows, *views, chunk=returns.chunk))
+                _call(callbacks, Snapshot(done, steps, tally.rows[-1], rows, *views, returns.chunk))
             except KeyboardInterrupt:
                 interruption.asked = "interrupted"
 

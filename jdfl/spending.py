@@ -7,9 +7,8 @@ import jax
 import numpy as np
 
 from jdfl.base import Algorithm
-from jdfl.privacy import Guarantee, Ledger, report
+from jdfl.privacy import Ledger, report
 from jdfl.problems import Problem
-from jdfl.stopping import StopRule, reads_data
 
 
 def records_of(problem: Problem) -> np.ndarray:
@@ -17,26 +16,18 @@ def records_of(problem: Problem) -> np.ndarray:
     return np.asarray(jax.device_get(problem.sizes), np.int64)
 
 
-def guarantee_of(algorithm: Algorithm, problem: Problem, stop: StopRule | None = None) -> Guarantee:
-    """What may be said of a run: by its algorithm, and by what else was computed from the data without noise."""
-    derived = (*problem.derived, *(("stop rule",) if reads_data(stop) else ()))
-    return algorithm.privacy(problem).derived(derived, problem.public)
-
-
-def ledger_of(algorithm: Algorithm, problem: Problem, stop: StopRule | None = None) -> Ledger:
+def ledger_of(algorithm: Algorithm, problem: Problem) -> Ledger:
     """The ledger of a run that has not begun."""
-    return Ledger.of(guarantee_of(algorithm, problem, stop), np.zeros(problem.m, np.int64), records_of(problem))
+    return Ledger.of(algorithm.privacy(problem), np.zeros(problem.m, np.int64), records_of(problem))
 
 
-def release_limits(
-    algorithm: Algorithm, problem: Problem, *, epsilon: float, delta: float | None, stop: StopRule | None = None
-) -> np.ndarray:
+def release_limits(algorithm: Algorithm, problem: Problem, *, epsilon: float, delta: float | None) -> np.ndarray:
     """How many releases every node [m] may make within (epsilon, delta), by the guarantee's own neighbouring relation.
 
     Raises ValueError where nothing may be claimed, as `jdfl.privacy.report` does, and for targets that make no sense.
     """
-    ledger = ledger_of(algorithm, problem, stop)
-    told = report(guarantee_of(algorithm, problem, stop), ledger.releases, ledger.records, delta=delta)
+    ledger = ledger_of(algorithm, problem)
+    told = report(algorithm.privacy(problem), ledger.releases, ledger.records, delta=delta)
     return ledger.limits(epsilon, told.delta)
 
 

@@ -364,7 +364,7 @@ class CEPS:
         if self.mechanism is None:
             return told
         if self.sigma is None:
-            told = told.derived(("curvature",), problem.public)
+            told = replace(told, warnings=(*told.warnings, _OWN_SIGMA))
         if self.noise == "literal":
             reason = "the noise is not stored in u, so that later messages wash it out, and the first message has none"
             told = replace(
@@ -389,6 +389,9 @@ def _few(codec: Codec, s: int) -> bool:
     if isinstance(codec, OneBit):
         return not codec.pairwise and (codec.s is None or codec.s <= s)
     return isinstance(codec, Dense | Sparse | RandomK)
+
+
+_OWN_SIGMA = "sigma_i is computed from the node's own data without noise; give sigma, a public constant"
 
 
 def paper_volume(rounds: float, *, m: int, n: int, rate: float, period: float = 12.5, d: int | None = None) -> float:

@@ -31,7 +31,6 @@ from jdfl.network.graph import Network
 from jdfl.privacy import GaussianEvent, Guarantee, Ledger, PrivacyReport, report
 from jdfl.problems import Problem
 from jdfl.runner import check_run
-from jdfl.spending import guarantee_of
 from jdfl.streams import Stream
 
 _ZERO, _ONE = Stream("audit.world without", "private"), Stream("audit.world with", "private")
@@ -173,7 +172,7 @@ def _check(
         )
     if not isinstance(canary, str):
         given(problem, canary)
-    guarantee = guarantee_of(algorithm, problem)
+    guarantee = algorithm.privacy(problem)
     if guarantee.event is None:
         told = f"Expected an algorithm with noise to audit, got none: {guarantee.reason}. {guarantee.remedy}"
         raise ValueError(told.strip())

@@ -22,7 +22,7 @@ from jdfl.privacy import (
 )
 from jdfl.results import CHECKPOINTS
 from jdfl.runner import planned
-from jdfl.spending import guarantee_of, ledger_of
+from jdfl.spending import ledger_of
 
 _ABOUT = """What releases add up to, and how much noise a target needs; nothing is run.
 
@@ -118,7 +118,7 @@ def _of_a_run(config: RunConfig, options: Options) -> jdfl.PrivacyReport:
     algorithm = planned(algorithm, problem, network, config.steps)
     found = read_checkpoint(options.run / CHECKPOINTS, algorithm, problem, network)
     found.ledger.check_same(ledger_of(algorithm, problem))
-    guarantee, ledger = guarantee_of(algorithm, problem), found.ledger
+    guarantee, ledger = algorithm.privacy(problem), found.ledger
     warnings = tuple(warning for warning in found.warnings if warning not in guarantee.warnings)
     how: Any = {"delta": spend.delta, "accounting": spend.accounting, "warnings": warnings}
     return report(guarantee, ledger.releases, ledger.records, **how)

@@ -8,7 +8,6 @@ from typing import Any, ClassVar, Literal
 from jdfl import problems
 from jdfl.config.defaults import defaults, fields
 from jdfl.problems import Problem
-from jdfl.public import Name
 
 Precision = Literal["float32", "float64"]
 DataName = Literal[
@@ -93,9 +92,6 @@ class Classification:
     """Add a constant feature."""
     binary: bool = _classification.binary
     """Digits: odd against even instead of ten classes."""
-    public: tuple[Name, ...] = ()
-    """What of these, computed from all records without noise, is public knowledge: column means and deviations
-    (statistics), a partition by labels, a hold-out by classes, curvatures, a stop rule on data."""
     sparse: bool | None = _classification.sparse
     """Keep rows sparse; none: as the data set has them, which is sparse for text."""
     dtype: Precision = "float32"
@@ -150,9 +146,6 @@ class NeuralClassification:
     """Training images to use, drawn at random; none: all."""
     test_examples: int | None = _neural.test_examples
     """Test images to use, drawn at random; none: all."""
-    public: tuple[Name, ...] = ()
-    """What of these, computed from all records without noise, is public knowledge: means and deviations of channels
-    (statistics), a partition by labels, a hold-out by classes, curvatures, a stop rule on data."""
 
     def build(self) -> Problem:
         """The problem; FileNotFoundError for a data set whose file is not there."""

@@ -1,12 +1,11 @@
 """What an algorithm may say about privacy, as a value, before anything is run."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
 from jdfl.privacy.accounting import Adjacency
 from jdfl.privacy.mechanisms import Event
-from jdfl.public import REASONS
 
 Unit = Literal["record", "node", "node-swap", "none"]  # node-swap: a node's answer, replaced by another node's
 
@@ -64,28 +63,6 @@ class Guarantee:
     published: Published | None = field(default=None)  # what the paper claims, where that is not so
     failure: float = 0.0  # chance that what enforces the sensitivity fails in a run; a part of delta
     beside: tuple["Guarantee", ...] = ()  # the same run under other neighbouring relations
-    public: tuple[str, ...] = ()  # what was computed from the data without noise and is declared public (`jdfl.public`)
-
-    def derived(self, names: Iterable[str], public: Iterable[str]) -> "Guarantee":
-        """What is left of it where things of these `names` were computed from the data without noise.
-
-        Nothing is claimed unless all of them are among those that are declared `public`.
-        """
-        names = tuple(dict.fromkeys(names))
-        hidden = [name for name in names if name not in public]
-        if self.event is None or not names:
-            return self
-        if not hidden:
-            return replace(self, public=(*self.public, *names))
-        reasons = [self.reason] if not self.claimed else []
-        remedy = f"Declare what is public knowledge by name: public=({', '.join(map(repr, hidden))},)."
-        return replace(
-            self,
-            claimed=False,
-            reason="; ".join([*reasons, *(f"{REASONS[name]}, without noise" for name in hidden)]),
-            remedy=f"{self.remedy} {remedy}".strip() if not self.claimed else remedy,
-            beside=tuple(one.derived(names, public) for one in self.beside),
-        )
 
     def as_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""

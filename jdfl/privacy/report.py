@@ -29,8 +29,7 @@ from jdfl.privacy.relation import (
 
 Accounting = Literal["sound", "paper"]
 ASSUMPTIONS = (
-    "the numbers hold in real arithmetic and for a secret seed; they are void against an observer of the bits of "
-    "floating-point numbers, and against whoever finds the seed or breaks JAX's generator, which is not cryptographic",
+    "noise is drawn by JAX's generator, which is not cryptographic, and in floating point, where its tails end",
     "numbers of records, weights and all settings are public and were not chosen by looking at the data",
     "metrics, curves and summaries of this run are the experimenter's view and are not covered",
 )
@@ -70,7 +69,6 @@ class PrivacyReport:
     largest_multiplier: float | None = None  # of the releases, where they differ
     failure: float = 0.0  # chance that what enforces the sensitivity fails, a part of delta
     beside: tuple[dict[str, Any], ...] = ()  # the same releases under other neighbouring relations
-    public: tuple[str, ...] = ()  # what was computed from the data without noise and is declared public
     sound_multiplier: float | None = None  # accounting = "paper": what the published epsilon needs at `delta`
 
     def as_dict(self) -> dict[str, Any]:
@@ -121,8 +119,6 @@ class PrivacyReport:
                 f"sampling: {self.sampling['kind']} of {self.sampling['batch']} records, at most "
                 f"{self.sampling['rate']:.3g} of a node's, drawn anew and kept secret"
             )
-        if self.public:
-            lines.append(f"taken as public, as declared: {', '.join(self.public)}")
         lines += [other["statement"] for other in self.beside]
         lines += [f"warning: {warning}" for warning in self.warnings]
         return "\n".join(f"- {line}" for line in lines) + f"\n- assumed: {'; '.join(self.assumptions)}\n"
@@ -205,7 +201,6 @@ def report(
         warnings=(*guarantee.warnings, *warnings),
         largest_multiplier=None if least == most else most,
         failure=guarantee.failure,
-        public=guarantee.public,
         sound_multiplier=_sound(guarantee, count, left, sampled, ledger.relation) if accounting == "paper" else None,
         beside=tuple(
             beside(one, ledger.releases, ledger.records, delta, sound=accounting == "sound") for one in guarantee.beside

@@ -38,8 +38,6 @@ class Problem:
     start: Array | None = None  # [n] the parameters that every node begins with; None: zeros
     shared: int | None = struct.field(pytree_node=False, default=None)  # leading parameters in common; None: all
     name: str = struct.field(pytree_node=False, default="problem")
-    derived: tuple[str, ...] = struct.field(pytree_node=False, default=())  # from all data, without noise (jdfl.public)
-    public: tuple[str, ...] = struct.field(pytree_node=False, default=())  # what of such things is declared public
 
     @property
     def m(self) -> int:

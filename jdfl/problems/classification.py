@@ -3,8 +3,7 @@
 Axes: N examples, m nodes, p features.
 """
 
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterator
 from typing import Any, get_args
 
 import jax.numpy as jnp
@@ -19,9 +18,8 @@ from jdfl.problems.datasets import load
 from jdfl.problems.jagged import canonical
 from jdfl.problems.joined import joined
 from jdfl.problems.logistic import LogisticRegression, SoftmaxRegression, logistic_regression, softmax_regression
-from jdfl.problems.partition import Partition, by_labels, drawn, generator
+from jdfl.problems.partition import Partition, drawn, generator
 from jdfl.problems.sparse import sparse_logistic_regression
-from jdfl.public import check_public
 
 
 def classification(
@@ -39,7 +37,6 @@ def classification(
     binary: bool = False,
     sparse: bool | None = None,
     dtype: DTypeLike = jnp.float32,
-    public: Sequence[str] = (),
 ) -> LogisticRegression | SoftmaxRegression:
     """Logistic (two classes) or softmax (more) regression of a data set over `m` nodes.
 
@@ -47,13 +44,10 @@ def classification(
     test set keeps it. `alpha` belongs to the Dirichlet partition, `shards_per_node` to the one by shards (1: almost one
     class per node), `clients` [N], the client of every training example, to the one by clients, `binary` to digits (see
     `load`). `sparse` rows stay so on the device (`SparseLogisticRegression`); None takes the rows as the data set has
-    them. `intercept` adds a feature that is 1 everywhere. Standardised columns, a partition by labels and a test set
-    held out by classes are computed from all records without noise: a private run has no epsilon unless `public` names
-    them (`jdfl.public`). ValueError for more nodes than examples and for sparse rows of more than two classes or of
-    columns to be standardised, FileNotFoundError for a file that is not there.
+    them. `intercept` adds a feature that is 1 everywhere. ValueError for more nodes than examples and for sparse rows
+    of more than two classes or of columns to be standardised, FileNotFoundError for a file that is not there.
     """
     checks.one_of(get_args(Partition), partition=partition)
-    declared, derived = check_public(public), ["partition"] if by_labels(partition) else []
     dataset = load(data, binary=binary) if isinstance(data, str) else data
     features, labels = _stored(dataset.features, sparse), dataset.labels
     if issparse(features):
@@ -66,10 +60,8 @@ def classification(
         test = (features[held], labels[held])
         features, labels = features[~held], labels[~held]
         clients = kept(clients, ~held)
-        derived.append("hold-out")
 
     if dataset.standardise:  # by the training examples alone
-        derived.append("statistics")
         mean, deviation = features.mean(axis=0, dtype=float), features.std(axis=0, dtype=float)
         deviation = np.where(deviation > 0, deviation, 1.0)
         features = (features - mean) / deviation
@@ -79,10 +71,9 @@ def classification(
     own = range(m) if issparse(features) else portion(m)
     parts = [(features[index[i]], labels[index[i]]) for i in own]
     if issparse(features):
-        problem = sparse_logistic_regression(
+        return sparse_logistic_regression(
             parts, penalty=penalty, test=test, intercept=intercept, name=dataset.name, dtype=dtype
         )
-        return replace(problem, derived=tuple(derived), public=declared)
     if dataset.classes <= 2:
         problem = logistic_regression(
             parts, penalty=penalty, test=test, intercept=intercept, name=dataset.name, dtype=dtype
@@ -97,7 +88,7 @@ def classification(
             name=dataset.name,
             dtype=dtype,
         )
-    return replace(joined(problem, m), derived=tuple(derived), public=declared)
+    return joined(problem, m)
 
 
 def holdout(features: Features, labels: np.ndarray, fraction: float, *, seed: int = 0) -> np.ndarray:

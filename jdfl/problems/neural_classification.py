@@ -3,7 +3,6 @@
 Axes: N examples, m nodes, n parameters.
 """
 
-from collections.abc import Sequence
 from typing import Any, NamedTuple, get_args
 
 import jax.numpy as jnp
@@ -25,9 +24,8 @@ from jdfl.problems.images import read_mnist
 from jdfl.problems.joined import joined
 from jdfl.problems.logistic import check_labels
 from jdfl.problems.neural import Augment, NeuralProblem
-from jdfl.problems.partition import Partition, by_labels, drawn, generator
+from jdfl.problems.partition import Partition, drawn, generator
 from jdfl.problems.stack import stack
-from jdfl.public import check_public
 
 _BYTES = ("mnist", "fashion_mnist", "cifar10")  # read without a copy in floating point
 _SHAPES = {
@@ -64,7 +62,6 @@ def neural_classification(
     test_fraction: float = 0.2,
     examples: int | None = None,
     test_examples: int | None = None,
-    public: Sequence[str] = (),
 ) -> NeuralProblem:
     """A neural network for the images of a data set, or for its rows, over `m` nodes that begin alike.
 
@@ -77,14 +74,12 @@ def neural_classification(
     gives 6,000 each. `examples` and `test_examples` take so many at random. `standardise` subtracts the mean of every
     channel of the training images and divides by its deviation; None: as the data set asks for. `augment`: "flip-crop"
     flips the images of a batch at random and shifts them by up to 4 pixels. `nodes_at_once` sets how many nodes are
-    computed side by side (None: as suits the device), which changes memory and time alone. `public` is that of
-    `classification`.
+    computed side by side (None: as suits the device), which changes memory and time alone.
 
     ValueError for sparse data, an unknown name, fewer examples than nodes, and where memory would not do,
     FileNotFoundError for a file that is not there.
     """
     checks.one_of(get_args(Partition), partition=partition)
-    declared, derived = check_public(public), ["partition"] if by_labels(partition) else []
     checks.one_of((None, *get_args(Augment)), augment=augment)
     checks.not_negative(penalty=penalty)
     if nodes_at_once is not None:
@@ -94,7 +89,6 @@ def neural_classification(
         held = holdout(train.images, train.labels, test_fraction, seed=seed)
         test, clients = _some(train, held), kept(clients, ~held)
         train = _some(train, ~held)
-        derived.append("hold-out")
     classes = max(2, 1 + int(max(part.labels.max() for part in (train, test) if part is not None)))
     check_labels([train] if test is None else [train, test], classes, "Number the classes from 0.")
     network = _model(model, train.images.shape[1:], classes, dtype)
@@ -106,10 +100,7 @@ def neural_classification(
 
     kinds = (train.images.dtype, np.dtype(np.int32))
     (images, labels), weight = stack([_some(train, index[int(i)]) for i in portion(m)], kinds)
-    mean, deviation = None, None
-    if wants if standardise is None else standardise:
-        mean, deviation = _channels(train.images)
-        derived.append("statistics")
+    mean, deviation = _channels(train.images) if (wants if standardise is None else standardise) else (None, None)
     problem = NeuralProblem(
         data=(jnp.asarray(images), jnp.asarray(labels)),
         weight=jnp.asarray(weight.astype(np.float32)),
@@ -125,8 +116,6 @@ def neural_classification(
         augment=augment,
         nodes_at_once=nodes_at_once,
         calibration=min(_CALIBRATION, *map(len, index)),
-        derived=tuple(derived),
-        public=declared,
     )
     return joined(problem, m)
 

@@ -94,11 +94,6 @@ def by_client(clients: ArrayLike) -> list[np.ndarray]:
     return _sorted(np.split(order, np.cumsum(np.bincount(place))[:-1])) if len(ids) else []
 
 
-def by_labels(partition: Partition) -> bool:
-    """Whether which node has a record depends on labels."""
-    return partition in ("dirichlet", "shards")
-
-
 def drawn(
     partition: Partition,
     labels: ArrayLike,
