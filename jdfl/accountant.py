@@ -17,7 +17,7 @@ from jdfl.privacy import Accounting, Ledger, PrivacyReport, noise_multiplier, re
 from jdfl.problems import Problem
 from jdfl.result import Result
 from jdfl.runner import check_run, planned
-from jdfl.spending import ledger_of, records_of
+from jdfl.spending import guarantee_of, ledger_of, records_of
 
 _PLACES = ("mechanism", "gradients.mechanism", "updates.mechanism")  # where an algorithm may have its noise
 
@@ -55,7 +55,7 @@ def account(
 
 def check_account(algorithm: Algorithm, problem: Problem, *, delta: float | None, accounting: Accounting) -> None:
     """Refuse before a run what `account` would refuse after it, where anything may be said at all: ValueError."""
-    guarantee = algorithm.privacy(problem)
+    guarantee = guarantee_of(algorithm, problem)
     if guarantee.claimed or (guarantee.event is not None and accounting == "paper"):
         ledger = ledger_of(algorithm, problem)
         report(guarantee, ledger.releases, ledger.records, delta=delta, accounting=accounting)
@@ -74,7 +74,7 @@ def account_plan(
     """What a run of so many rounds would be able to say, without running it; raises as `account` does."""
     releases = planned_releases(algorithm, problem, network, steps=steps, key=key)
     algorithm = planned(algorithm, problem, network, steps)
-    return report(algorithm.privacy(problem), releases, records_of(problem), delta=delta, accounting=accounting)
+    return report(guarantee_of(algorithm, problem), releases, records_of(problem), delta=delta, accounting=accounting)
 
 
 def calibrate(
@@ -104,7 +104,7 @@ def calibrate(
             f"follows a schedule. {remedy}"
         )
     place = noise_place(algorithm)
-    guarantee = algorithm.privacy(problem)
+    guarantee = guarantee_of(algorithm, problem)
     counts, records = planned_releases(algorithm, problem, network, steps=steps, key=key), records_of(problem)
     told = report(guarantee, counts, records, delta=delta)  # refuses what cannot be claimed
     ledger = Ledger.of(guarantee, counts, records)
