@@ -3,6 +3,7 @@
 Axes: m nodes.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import jax.numpy as jnp
@@ -51,6 +52,25 @@ def account(
         accounting=accounting,
         warnings=(*result.privacy_warnings, *warnings),
     )
+
+
+def spent_together(results: Sequence[Result], *, delta: float | None = None) -> tuple[float, float]:
+    """(epsilon, delta) of publishing all of these runs on one data set, in that order; both are sums.
+
+    Basic composition: `delta` is that of each run, and the sum of epsilons at the sum of deltas holds for runs whose
+    noise is independent, whatever the algorithms. A run that is there several times (the same provenance, that is the
+    same settings, data and key, and as many rounds) releases nothing new and counts once. Raises ValueError where a run
+    claims nothing, where runs protect different units or neighbours, and where the deltas add up to 1.
+    """
+    runs = {(run.provenance.hash, run.rounds): run for run in results}
+    told = [account(run, delta=delta) for run in runs.values()]
+    units = {(one.unit, one.adjacency) for one in told}
+    if len(units) > 1:
+        raise ValueError(f"Expected runs that protect the same, got {sorted(units)}. Their epsilons do not add up.")
+    total = sum(one.delta for one in told)
+    if total >= 1:
+        raise ValueError(f"Expected deltas that add up to less than 1, got {total:g}. Give a smaller delta.")
+    return sum(one.epsilon for one in told), total
 
 
 def check_account(algorithm: Algorithm, problem: Problem, *, delta: float | None, accounting: Accounting) -> None:

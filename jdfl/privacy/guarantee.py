@@ -48,8 +48,8 @@ class Guarantee:
     `claimed` is False as long as something between the data and the noise has no enforced bound; `reason` then says
     what. No epsilon is derived from such a value but under the assumption that the bound holds, and labelled so.
 
-    What is claimed covers the messages, and the final parameters where `local` is empty: they are then a released model,
-    computed from messages and noisy values alone. It never covers metrics, which are exact functions of the data.
+    What is claimed covers the messages, and the final parameters where `local` is empty: they are then a released
+    model, computed from messages and noisy values alone. It never covers metrics, exact functions of the data.
     """
 
     unit: Unit  # what neighbouring data sets differ in

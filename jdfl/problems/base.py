@@ -42,8 +42,8 @@ class Problem:
     name: str = struct.field(pytree_node=False, default="problem")
     derived: tuple[str, ...] = struct.field(
         pytree_node=False, default=()
-    )  # of what looks at all records, see `declared`
-    public: tuple[str, ...] = struct.field(pytree_node=False, default=())  # what of it is public, see `declared`
+    )  # from all records, see `declared`
+    public: tuple[str, ...] = struct.field(pytree_node=False, default=())  # see `declared`
 
     def declared(self, *names: str) -> Self:
         """The problem with values of these names, and no others, taken as public: a privacy report names them.

@@ -46,8 +46,9 @@ def classification(
     test set keeps it. `alpha` belongs to the Dirichlet partition, `shards_per_node` to the one by shards (1: almost one
     class per node), `clients` [N], the client of every training example, to the one by clients, `binary` to digits (see
     `load`). `sparse` rows stay so on the device (`SparseLogisticRegression`); None takes the rows as the data set has
-    them. `public` names what of the data is known to all anyway, see `Problem.declared`. `intercept` adds a feature that is 1 everywhere. ValueError for more nodes than examples and for sparse rows
-    of more than two classes or of columns to be standardised, FileNotFoundError for a file that is not there.
+    them. `public` names what of the data is known to all anyway, see `Problem.declared`. `intercept` adds a feature
+    that is 1 everywhere. ValueError for more nodes than examples, for names that are not known, and for sparse rows of
+    more than two classes or of columns to be standardised, FileNotFoundError for a file that is not there.
     """
     checks.one_of(get_args(Partition), partition=partition)
     dataset = load(data, binary=binary) if isinstance(data, str) else data
