@@ -3,6 +3,7 @@
 Axes: m nodes.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 import jax.numpy as jnp
@@ -17,7 +18,7 @@ from jdfl.privacy import Accounting, Ledger, PrivacyReport, noise_multiplier, re
 from jdfl.problems import Problem
 from jdfl.result import Result
 from jdfl.runner import check_run, planned
-from jdfl.spending import ledger_of, records_of
+from jdfl.spending import guarantee_of, ledger_of, records_of
 
 _PLACES = ("mechanism", "gradients.mechanism", "updates.mechanism")  # where an algorithm may have its noise
 
@@ -53,9 +54,28 @@ def account(
     )
 
 
+def spent_together(results: Sequence[Result], *, delta: float | None = None) -> tuple[float, float]:
+    """(epsilon, delta) of publishing all of these runs on one data set, in that order; both are sums.
+
+    Basic composition: `delta` is that of each run, and the sum of epsilons at the sum of deltas holds for runs whose
+    noise is independent, whatever the algorithms. A run that is there several times (the same provenance, that is the
+    same settings, data and key, and as many rounds) releases nothing new and counts once. Raises ValueError where a run
+    claims nothing, where runs protect different units or neighbours, and where the deltas add up to 1.
+    """
+    runs = {(run.provenance.hash, run.rounds): run for run in results}
+    told = [account(run, delta=delta) for run in runs.values()]
+    units = {(one.unit, one.adjacency) for one in told}
+    if len(units) > 1:
+        raise ValueError(f"Expected runs that protect the same, got {sorted(units)}. Their epsilons do not add up.")
+    total = sum(one.delta for one in told)
+    if total >= 1:
+        raise ValueError(f"Expected deltas that add up to less than 1, got {total:g}. Give a smaller delta.")
+    return sum(one.epsilon for one in told), total
+
+
 def check_account(algorithm: Algorithm, problem: Problem, *, delta: float | None, accounting: Accounting) -> None:
     """Refuse before a run what `account` would refuse after it, where anything may be said at all: ValueError."""
-    guarantee = algorithm.privacy(problem)
+    guarantee = guarantee_of(algorithm, problem)
     if guarantee.claimed or (guarantee.event is not None and accounting == "paper"):
         ledger = ledger_of(algorithm, problem)
         report(guarantee, ledger.releases, ledger.records, delta=delta, accounting=accounting)
@@ -74,7 +94,7 @@ def account_plan(
     """What a run of so many rounds would be able to say, without running it; raises as `account` does."""
     releases = planned_releases(algorithm, problem, network, steps=steps, key=key)
     algorithm = planned(algorithm, problem, network, steps)
-    return report(algorithm.privacy(problem), releases, records_of(problem), delta=delta, accounting=accounting)
+    return report(guarantee_of(algorithm, problem), releases, records_of(problem), delta=delta, accounting=accounting)
 
 
 def calibrate(
@@ -104,7 +124,7 @@ def calibrate(
             f"follows a schedule. {remedy}"
         )
     place = noise_place(algorithm)
-    guarantee = algorithm.privacy(problem)
+    guarantee = guarantee_of(algorithm, problem)
     counts, records = planned_releases(algorithm, problem, network, steps=steps, key=key), records_of(problem)
     told = report(guarantee, counts, records, delta=delta)  # refuses what cannot be claimed
     ledger = Ledger.of(guarantee, counts, records)

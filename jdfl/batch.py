@@ -20,6 +20,7 @@ from jdfl.problems import Problem
 from jdfl.provenance import provenance
 from jdfl.result import Result, Tally
 from jdfl.runner import check_counters, check_run, planned
+from jdfl.spending import guarantee_of
 from jdfl.stopping import StopRule
 
 MOST_NUMBERS = 2**26  # in the parameters of runs that go side by side: 256 MB in float32
@@ -101,7 +102,7 @@ def sweep(
         tally.base = {}  # a lane's counters run on from the start
         tally.add(later.rounds, later.metrics, later.counts)
         # Of the settings: what was prepared from data is not told from them.
-        guarantee = setting.algorithm.privacy(problem)
+        guarantee = guarantee_of(setting.algorithm, problem)
         origin = provenance(key_data(setting.keys.run), algorithm=setting.algorithm, problem=problem, network=network)
         result = assemble(setting, params[i], carry, tally, spent, problem, network, steps, guarantee, origin)
         results.append(replace(result, labels=label))

@@ -9,7 +9,7 @@ from jax import Array
 from jdfl import guard, loop, stepping
 from jdfl.clock import Spent
 from jdfl.network.graph import Network
-from jdfl.privacy import Guarantee
+from jdfl.privacy import Guarantee, exposing
 from jdfl.problems import Problem
 from jdfl.provenance import Provenance
 from jdfl.result import Ending, Result, Tally
@@ -67,7 +67,7 @@ def assemble(
         clock_rest=None if carry.clock is None else np.asarray(carry.clock[1]),
         moments=moments or {},
         published_bytes=published(problem, rounds) if published else None,
-        guarantee=guarantee,
+        guarantee=exposing(guarantee, ("stop",), problem.public) if READS_DATA in warns else guarantee,
         records=records_of(problem),
         privacy_warnings=tuple(warning for warning in warns if warning not in guarantee.warnings),
         key=tuple(key_data(setting.keys.run)),
@@ -78,10 +78,13 @@ def assemble(
     )
 
 
+READS_DATA = "the stop rule looks at the data themselves, and all see when it fires"
+
+
 def _privacy_warnings(stop: StopRule | None, ending: Ending) -> tuple[str, ...]:
     """What the end of a run tells that its guarantee does not cover."""
     if reads_data(stop):  # that it did not fire tells something too
-        return ("the stop rule looks at the data themselves, and all see when it fires",)
+        return (READS_DATA,)
     if stop is None or ending != "stop rule":
         return ()
     return ("the stop rule looks at all nodes' true parameters, which no node knows; they follow from noisy releases",)

@@ -37,6 +37,7 @@ import jdfl
 from jdfl import storage
 from jdfl.checkpoint import Checkpoint
 from jdfl.privacy import Accounting
+from jdfl.privacy.relation import uncovered
 from jdfl.result import Result, Snapshot
 from jdfl.summary import summary, summary_text
 
@@ -145,7 +146,7 @@ def end_run(
     with placed(folder / "metrics.parquet") as path:
         result.history.to_parquet(path, index=False)
     with placed(folder / "params.npz") as path:
-        np.savez_compressed(path, params=np.asarray(result.params))
+        np.savez_compressed(path, params=np.asarray(result.params), **_coverage(result))
     write_json(folder / "provenance.json", result.provenance.as_dict())
     told = summary(result, delta=delta, accounting=accounting)
     with placed(folder / "summary.md") as path:
@@ -157,6 +158,12 @@ def end_run(
     storage.tidy(folder / CHECKPOINTS)
     write_json(folder / "summary.json", told)
     return told
+
+
+def _coverage(result: Result) -> dict[str, Any]:
+    """Beside parameters that a privacy report does not cover: the words that say so."""
+    local = result.guarantee.local if result.guarantee.event is not None else ""
+    return {"coverage": np.asarray(uncovered(local))} if local else {}
 
 
 class Onward:

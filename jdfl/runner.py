@@ -31,7 +31,7 @@ from jdfl.progress import Progress
 from jdfl.provenance import provenance
 from jdfl.result import Callback, Result, Snapshot, Tally
 from jdfl.sharding import Devices, Layout, mesh_of
-from jdfl.spending import check_unspent, ledger_of, release_limits
+from jdfl.spending import check_unspent, guarantee_of, ledger_of, release_limits
 from jdfl.stopping import StopRule
 
 _WISHES: tuple[Literal["keep"] | Cut | None, ...] = (None, "keep", "time limit", "interrupted", "terminated")
@@ -80,7 +80,7 @@ def check_run(
         stop.check()
     require_memory(algorithm, problem, network, devices)
     algorithm = planned(algorithm, problem, network, steps)
-    if graph.away is not None and isinstance(algorithm.privacy(problem).event, LaplaceSchedule):
+    if graph.away is not None and isinstance(guarantee_of(algorithm, problem).event, LaplaceSchedule):
         raise ValueError(
             f"Expected a network for {type(algorithm).__name__} whose nodes are there in every round, got "
             f"{getattr(network, 'name', 'a network')}: its noise is meant for the step of the same round, and a node "
@@ -174,7 +174,7 @@ def run(
     algorithm = check_run(algorithm, problem, network, steps, every, stop, devices)
     programs.make_room()
     chosen = default_metrics(problem) if metrics is None else resolve(metrics, problem)
-    guarantee = algorithm.privacy(problem)
+    guarantee = guarantee_of(algorithm, problem)
     limit = None if epsilon is None else release_limits(algorithm, problem, epsilon=epsilon, delta=delta)
     before = Checkpoint.of(resume) if isinstance(resume, Result) else resume
     most = None if limit is None else jnp.asarray(np.minimum(limit, 2**31 - 1), jnp.int32)

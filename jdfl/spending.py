@@ -7,7 +7,7 @@ import jax
 import numpy as np
 
 from jdfl.base import Algorithm
-from jdfl.privacy import Ledger, report
+from jdfl.privacy import Guarantee, Ledger, exposing, report
 from jdfl.problems import Problem
 
 
@@ -16,9 +16,14 @@ def records_of(problem: Problem) -> np.ndarray:
     return np.asarray(jax.device_get(problem.sizes), np.int64)
 
 
+def guarantee_of(algorithm: Algorithm, problem: Problem) -> Guarantee:
+    """What the algorithm may say on this problem; nothing is claimed where data enter that are not declared public."""
+    return exposing(algorithm.privacy(problem), problem.derived, problem.public)
+
+
 def ledger_of(algorithm: Algorithm, problem: Problem) -> Ledger:
     """The ledger of a run that has not begun."""
-    return Ledger.of(algorithm.privacy(problem), np.zeros(problem.m, np.int64), records_of(problem))
+    return Ledger.of(guarantee_of(algorithm, problem), np.zeros(problem.m, np.int64), records_of(problem))
 
 
 def release_limits(algorithm: Algorithm, problem: Problem, *, epsilon: float, delta: float | None) -> np.ndarray:
@@ -27,7 +32,7 @@ def release_limits(algorithm: Algorithm, problem: Problem, *, epsilon: float, de
     Raises ValueError where nothing may be claimed, as `jdfl.privacy.report` does, and for targets that make no sense.
     """
     ledger = ledger_of(algorithm, problem)
-    told = report(algorithm.privacy(problem), ledger.releases, ledger.records, delta=delta)
+    told = report(guarantee_of(algorithm, problem), ledger.releases, ledger.records, delta=delta)
     return ledger.limits(epsilon, told.delta)
 
 

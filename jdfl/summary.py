@@ -8,6 +8,7 @@ from typing import Any
 from jdfl.accountant import account
 from jdfl.metrics import COUNTS
 from jdfl.privacy import Accounting
+from jdfl.privacy.relation import uncovered
 from jdfl.result import Result
 
 
@@ -55,6 +56,13 @@ def summary(result: Result, *, delta: float | None = None, accounting: Accountin
             "releases_per_node": {"min": int(result.releases.min()), "max": int(result.releases.max())},
             "claimed": result.guarantee.claimed,
             "reason": result.guarantee.reason,
+            "outputs": {
+                "messages": "covered" if result.guarantee.claimed else "not covered",
+                "parameters": f"local, {uncovered(result.guarantee.local)}"
+                if result.guarantee.local
+                else ("released, covered" if result.guarantee.claimed else "not covered"),
+                "metrics": "not covered",
+            },
             **privacy_of(result, delta, accounting),
         },
     }

@@ -247,28 +247,26 @@ def test_a_budget_below_one_release_in_a_round_ends_before_it():
 
 
 def test_rules_that_end_a_run_are_warned_of():
-    """What they look at is no message; one that reads data tells something also by going on."""
-    said, silent = {}, {}
-    for name, rule in (("agree", jdfl.consensus_below), ("learnt", jdfl.objective_below)):
-        said[name] = jdfl.account(go(DPSGD, 3, stop=rule(1e9))).warnings
-        silent[name] = jdfl.account(go(DPSGD, 3, stop=rule(1e-9))).warnings
-    assert silent == {"agree": (), "learnt": said["learnt"]}
-    assert [len(one) for one in said.values()] == [1, 1]
-    assert "all nodes' true parameters" in said["agree"][0]
-    assert "looks at the data" in said["learnt"][0]
-    both = jdfl.all_of(jdfl.consensus_below(1e9), jdfl.objective_below(1e9))
-    assert jdfl.account(go(DPSGD, 3, stop=both)).warnings == said["learnt"]
+    """What they look at is no message; one that reads data tells something also by going on, and leaves no epsilon."""
+    agree = [jdfl.account(go(DPSGD, 3, stop=jdfl.consensus_below(value))).warnings for value in (1e9, 1e-9)]
+    assert [len(one) for one in agree] == [1, 0]
+    assert "all nodes' true parameters" in agree[0][0]
+    learnt = jdfl.objective_below
+    for rule in (learnt(1e9), learnt(1e-9), jdfl.all_of(jdfl.consensus_below(1e9), learnt(1e9))):
+        with pytest.raises(ValueError, match="a stop rule looks at the data"):
+            jdfl.account(go(DPSGD, 3, stop=rule))
 
 
-def test_a_sigma_of_the_nodes_own_is_warned_of():
+def test_a_sigma_of_the_nodes_own_leaves_no_epsilon():
     own = replace(CEPS, sigma=None)
     (lane,) = jdfl.repeat(own, problem, network, keys=[3], steps=4, metrics=FEW)
-    for told in (jdfl.account(go(own, 4)), jdfl.account(lane), plan(own, steps=4)):
-        assert len(told.warnings) == 1
-        assert told.warnings[0].startswith("sigma_i is computed from the node's own data")
-        assert "warning: sigma_i" in told.statement()
+    for found in (go(own, 4), lane):
+        with pytest.raises(ValueError, match=r"No epsilon can be given: .*sigma_i"):
+            jdfl.account(found)
+    with pytest.raises(ValueError, match=r"No epsilon can be given: .*sigma_i"):
+        plan(own, steps=4)
     for told in (jdfl.account(go(CEPS, 4)), plan(CEPS, steps=4)):
-        assert told.warnings == ()
+        assert told.public == ()
 
 
 def test_lanes_have_the_noise_of_their_own():

@@ -48,7 +48,7 @@ from jdfl.blocks import in_blocks
 from jdfl.codecs import Codec, Dense, OneBit, RandomK, Sparse, each_row, receive, transmit
 from jdfl.network import Network, Past, gather_sum, known, refuse_synchronised, sample_neighbours
 from jdfl.nonzeros import Nonzeros, dense, gathered_sum, largest
-from jdfl.privacy import Gaussian, Guarantee, Mechanism, Published, classical_gaussian
+from jdfl.privacy import Gaussian, Guarantee, Mechanism, Published, classical_gaussian, exposing
 from jdfl.problems import Problem
 from jdfl.streams import Stream
 
@@ -364,7 +364,8 @@ class CEPS:
         if self.mechanism is None:
             return told
         if self.sigma is None:
-            told = replace(told, warnings=(*told.warnings, _OWN_SIGMA))
+            # Computed from the node's own data without noise: give sigma, a public constant, or declare it public.
+            told = exposing(told, ("curvature",), problem.public)
         if self.noise == "literal":
             reason = "the noise is not stored in u, so that later messages wash it out, and the first message has none"
             told = replace(
@@ -389,9 +390,6 @@ def _few(codec: Codec, s: int) -> bool:
     if isinstance(codec, OneBit):
         return not codec.pairwise and (codec.s is None or codec.s <= s)
     return isinstance(codec, Dense | Sparse | RandomK)
-
-
-_OWN_SIGMA = "sigma_i is computed from the node's own data without noise; give sigma, a public constant"
 
 
 def paper_volume(rounds: float, *, m: int, n: int, rate: float, period: float = 12.5, d: int | None = None) -> float:

@@ -198,6 +198,7 @@ class CPGT:
             reason="both messages of a round are noisy by a public schedule, and all else follows from messages",
             event=LaplaceSchedule(tuple((1 / (change / scales).sum(axis=0)).tolist())),
             warnings=faint(scales, change, np.dtype(problem.dtype)),
+            local="they hold a last step, and a tracked gradient, that have not been sent and have no noise",
         )
 
 

@@ -202,6 +202,7 @@ class DPDO:
             reason="every message is noisy by a public schedule, and gradients are taken at what messages tell",
             event=LaplaceSchedule(tuple(multipliers.tolist())),
             warnings=faint(noise, change, np.dtype(problem.dtype)),
+            local="they hold a last step that has not been sent and has no noise",
         )
 
 

@@ -142,7 +142,11 @@ class PartPSP:
 
     def privacy(self, problem: Problem) -> Guarantee:
         """That of the protocol: nothing else is sent, and the shared gradient is clipped last of all."""
-        return private(self.dpps, self.gradients, self.lr_shared, problem.n_shared)
+        told = private(self.dpps, self.gradients, self.lr_shared, problem.n_shared)
+        return replace(told, local=_LOCAL) if problem.personal and told.event is not None else told
+
+
+_LOCAL = "the parameters that stay with a node are computed from its data without noise"
 
 
 def _whole(shared: Array, local: Array) -> Array:

@@ -107,4 +107,9 @@ class PEDFL:
 
     def privacy(self, problem: Problem) -> Guarantee:
         """That of the protocol; the last step is not sent."""
-        return private(self.dpps, self.gradients, self.lr, problem.n, late=True)
+        told = private(self.dpps, self.gradients, self.lr, problem.n, late=True)
+        return (
+            told
+            if told.event is None
+            else replace(told, local="they hold a last step that has not been sent and has no noise")
+        )

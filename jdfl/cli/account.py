@@ -10,6 +10,7 @@ from jdfl import checks
 from jdfl.checkpoint import read_checkpoint
 from jdfl.cli import flags
 from jdfl.config import RunConfig, build
+from jdfl.outcome import READS_DATA
 from jdfl.privacy import (
     GaussianEvent,
     LaplaceEvent,
@@ -17,12 +18,13 @@ from jdfl.privacy import (
     epsilon,
     epsilon_pure,
     epsilon_rdp,
+    exposing,
     noise_multiplier,
     report,
 )
 from jdfl.results import CHECKPOINTS
 from jdfl.runner import planned
-from jdfl.spending import ledger_of
+from jdfl.spending import guarantee_of, ledger_of
 
 _ABOUT = """What releases add up to, and how much noise a target needs; nothing is run.
 
@@ -118,7 +120,9 @@ def _of_a_run(config: RunConfig, options: Options) -> jdfl.PrivacyReport:
     algorithm = planned(algorithm, problem, network, config.steps)
     found = read_checkpoint(options.run / CHECKPOINTS, algorithm, problem, network)
     found.ledger.check_same(ledger_of(algorithm, problem))
-    guarantee, ledger = algorithm.privacy(problem), found.ledger
+    guarantee, ledger = guarantee_of(algorithm, problem), found.ledger
+    if READS_DATA in found.warnings:
+        guarantee = exposing(guarantee, ("stop",), problem.public)
     warnings = tuple(warning for warning in found.warnings if warning not in guarantee.warnings)
     how: Any = {"delta": spend.delta, "accounting": spend.accounting, "warnings": warnings}
     return report(guarantee, ledger.releases, ledger.records, **how)

@@ -25,7 +25,7 @@ from jdfl.result import Callback, Result
 from jdfl.results import CHECKPOINTS, Onward, end_run
 from jdfl.runner import planned
 from jdfl.sharding import simulate
-from jdfl.spending import records_of
+from jdfl.spending import guarantee_of, records_of
 from jdfl.summary import summary_text
 from jdfl.watch import Watch, returns
 
@@ -99,7 +99,7 @@ class Session:
 
     def _epsilon(self) -> Callable[[np.ndarray], float] | None:
         """What releases add up to, where the run may tell it."""
-        guarantee, records = self.planned.privacy(self.problem), records_of(self.problem)
+        guarantee, records = guarantee_of(self.planned, self.problem), records_of(self.problem)
         if guarantee.event is None or not (guarantee.claimed or self.told_how["accounting"] == "paper"):
             return None
         return lambda releases: report(guarantee, releases, records, **self.told_how).epsilon if releases.any() else 0.0

@@ -58,9 +58,15 @@ class Example1:
     storage: Literal["stored", "generated"] = _example1.storage
     """Whether examples lie in memory or are drawn anew whenever they are looked at."""
 
+    public: str | None = None
+    """What is known of the data anyway, separated by commas: standardise, holdout, partition, curvature, stop. A
+    privacy report lists it; what else enters without noise leaves no epsilon."""
+
     def build(self) -> Problem:
         """The problem."""
-        return problems.example1(**fields(self))
+        return problems.example1(**{name: value for name, value in fields(self).items() if name != "public"}).declared(
+            *_names(self.public)
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,9 +103,16 @@ class Classification:
     dtype: Precision = "float32"
     """Type of all numbers; float64 needs JAX_ENABLE_X64=1."""
 
+    public: str | None = None
+    """What is known of the data anyway, separated by commas: standardise, holdout, partition, curvature, stop. A
+    privacy report lists it; what else enters without noise leaves no epsilon."""
+
     def build(self) -> Problem:
         """The problem; FileNotFoundError for a data set whose file is not there."""
-        given: dict[str, Any] = fields(self) | {"clients": _clients(self.clients)}
+        given: dict[str, Any] = fields(self) | {
+            "clients": _clients(self.clients),
+            "public": _names(self.public),
+        }
         return problems.classification(**given)
 
 
@@ -147,10 +160,23 @@ class NeuralClassification:
     test_examples: int | None = _neural.test_examples
     """Test images to use, drawn at random; none: all."""
 
+    public: str | None = None
+    """What is known of the data anyway, separated by commas: standardise, holdout, partition, curvature, stop. A
+    privacy report lists it; what else enters without noise leaves no epsilon."""
+
     def build(self) -> Problem:
         """The problem; FileNotFoundError for a data set whose file is not there."""
-        given: dict[str, Any] = fields(self) | {"shared": _part(self.shared), "clients": _clients(self.clients)}
+        given: dict[str, Any] = fields(self) | {
+            "shared": _part(self.shared),
+            "clients": _clients(self.clients),
+            "public": _names(self.public),
+        }
         return problems.neural_classification(**given)
+
+
+def _names(public: str | None) -> tuple[str, ...]:
+    """Names that are separated by commas."""
+    return tuple(name.strip() for name in (public or "").split(",") if name.strip())
 
 
 def _part(shared: str | None) -> str | tuple[str, ...] | None:

@@ -4,7 +4,7 @@ from jdfl.privacy.accounting import Sampled, epsilon, epsilon_pure, epsilon_rdp
 from jdfl.privacy.analytic import analytic_gaussian, central_multiplier, gaussian_delta, gaussian_epsilon
 from jdfl.privacy.calibration import most_releases, noise_multiplier
 from jdfl.privacy.clipping import Clip, clipped, factor, stretch
-from jdfl.privacy.guarantee import NO_NOISE, Guarantee, Published, Sampling
+from jdfl.privacy.guarantee import DERIVED, NO_NOISE, Guarantee, Published, Sampling, exposing
 from jdfl.privacy.ledger import Ledger
 from jdfl.privacy.mechanisms import (
     Event,
@@ -21,6 +21,7 @@ from jdfl.privacy.mechanisms import (
 from jdfl.privacy.report import Accounting, PrivacyReport, report
 
 __all__ = [
+    "DERIVED",
     "NO_NOISE",
     "Accounting",
     "Clip",
@@ -46,6 +47,7 @@ __all__ = [
     "epsilon",
     "epsilon_pure",
     "epsilon_rdp",
+    "exposing",
     "factor",
     "gaussian_delta",
     "gaussian_epsilon",

@@ -1,6 +1,6 @@
 """What an algorithm may say about privacy, as a value, before anything is run."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
@@ -47,6 +47,9 @@ class Guarantee:
 
     `claimed` is False as long as something between the data and the noise has no enforced bound; `reason` then says
     what. No epsilon is derived from such a value but under the assumption that the bound holds, and labelled so.
+
+    What is claimed covers the messages, and the final parameters where `local` is empty: they are then a released
+    model, computed from messages and noisy values alone. It never covers metrics, exact functions of the data.
     """
 
     unit: Unit  # what neighbouring data sets differ in
@@ -63,11 +66,46 @@ class Guarantee:
     published: Published | None = field(default=None)  # what the paper claims, where that is not so
     failure: float = 0.0  # chance that what enforces the sensitivity fails in a run; a part of delta
     beside: tuple["Guarantee", ...] = ()  # the same run under other neighbouring relations
+    local: str = ""  # why the final parameters are no released model, and not covered; empty: they are covered
+    derived: tuple[str, ...] = ()  # values from the data that enter without noise and are not public (names of DERIVED)
+    public: tuple[str, ...] = ()  # such values that are taken as public, as the problem declares
 
     def as_dict(self) -> dict[str, Any]:
         """Plain data for JSON."""
         plain = asdict(replace(self, published=None))
         return plain | {"published": None if self.published is None else self.published.told(0)}
+
+
+DERIVED = {
+    "standardise": "columns or channels are standardised by means and deviations of all records",
+    "holdout": "which records are held out for testing depends on the records",
+    "partition": "which node has which record depends on the records' labels",
+    "curvature": "step sizes (CEPS: sigma_i) are computed from the nodes' records",
+    "stop": "a stop rule looks at the data, and all see when it fires",
+}
+"""What may be computed from records without noise, by the name under which it may be declared public."""
+
+
+def exposing(told: Guarantee, names: Sequence[str], public: Sequence[str]) -> Guarantee:
+    """The guarantee of a run in which values of these `names` (of DERIVED) enter without noise.
+
+    Those that are not `public` take the claim away. A run without noise has none to lose.
+    """
+    if told.event is None:
+        return told
+    every = dict.fromkeys((*told.derived, *told.public, *names))
+    known, hidden = tuple(one for one in every if one in public), tuple(one for one in every if one not in public)
+    told = replace(told, derived=hidden, public=known)
+    if not hidden or not told.claimed:
+        return told
+    words = "; ".join(DERIVED[name] for name in hidden)
+    return replace(
+        told,
+        claimed=False,
+        reason=f"{words}: this enters without noise",
+        remedy=f"If this is public, declare it: public = {','.join((*known, *hidden))!r} of the problem "
+        f"(--problem.public {','.join((*known, *hidden))}).",
+    )
 
 
 NO_NOISE = Guarantee(

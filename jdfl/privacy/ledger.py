@@ -37,7 +37,8 @@ class Ledger:
     def of(cls, guarantee: Guarantee, releases: np.ndarray, records: np.ndarray) -> "Ledger":
         """What so many releases under this guarantee leave behind, be it claimed or not."""
         counts = np.asarray(releases, np.int64), np.asarray(records, np.int64)
-        terms = guarantee.unit, guarantee.observer, guarantee.claimed, guarantee.failure
+        enforced = guarantee.claimed or bool(guarantee.derived and guarantee.enforced_by)  # of the noise alone
+        terms = guarantee.unit, guarantee.observer, enforced, guarantee.failure
         return cls(guarantee.event, guarantee.adjacency, guarantee.sampling, *counts, *terms)
 
     def sampled(self, node: int) -> Sampled | None:

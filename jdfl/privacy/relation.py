@@ -153,6 +153,12 @@ def failing(failure: float) -> str:
     return f"; of delta, {failure:g} is the chance that what enforces the sensitivity fails, and pure epsilons with it"
 
 
+def uncovered(local: str, delta: float | None = None) -> str:
+    """That the final parameters are not covered, and why."""
+    covered = "(epsilon, delta)" if delta is None else f"(epsilon, {delta:g})"
+    return f"the saved parameters are not covered by {covered}, which is of messages alone: {local}"
+
+
 def short(value: float) -> str:
     """A number in four digits."""
     return f"{value:.4g}"

@@ -10,7 +10,7 @@ import numpy as np
 from jdfl import checks
 from jdfl.privacy.accounting import Adjacency, Sampled, epsilon, epsilon_pure, epsilon_rdp
 from jdfl.privacy.calibration import noise_multiplier
-from jdfl.privacy.guarantee import Guarantee
+from jdfl.privacy.guarantee import DERIVED, Guarantee
 from jdfl.privacy.ledger import Ledger
 from jdfl.privacy.mechanisms import GaussianEvent
 from jdfl.privacy.relation import (
@@ -25,13 +25,16 @@ from jdfl.privacy.relation import (
     promise,
     short,
     span,
+    uncovered,
 )
 
 Accounting = Literal["sound", "paper"]
 ASSUMPTIONS = (
-    "noise is drawn by JAX's generator, which is not cryptographic, and in floating point, where its tails end",
+    "it holds in real arithmetic and for a secret seed, and is void against an observer of the bits of floating-point "
+    "numbers (noise is drawn in floating point, by JAX's generator, which is not cryptographic)",
     "numbers of records, weights and all settings are public and were not chosen by looking at the data",
-    "metrics, curves and summaries of this run are the experimenter's view and are not covered",
+    "metrics, curves and summaries of this run, among them exact objectives, are computed from private data without "
+    "noise and are not covered",
 )
 
 
@@ -70,6 +73,8 @@ class PrivacyReport:
     failure: float = 0.0  # chance that what enforces the sensitivity fails, a part of delta
     beside: tuple[dict[str, Any], ...] = ()  # the same releases under other neighbouring relations
     sound_multiplier: float | None = None  # accounting = "paper": what the published epsilon needs at `delta`
+    public: tuple[str, ...] = ()  # values from the data that enter without noise and are taken as public
+    local: str = ""  # why the final parameters are not covered; empty: they are
 
     def as_dict(self) -> dict[str, Any]:
         """Plain data for JSON; numbers that are not finite become None."""
@@ -79,6 +84,10 @@ class PrivacyReport:
         """The report in words, as Markdown list items."""
         releases, number = self.releases, promise(self, self.delta, self.epsilon)
         lines = [f"privacy: {number}"] if self.sound else [f"privacy: NO GUARANTEE: {self.reason}"]
+        if self.local:
+            lines.append(uncovered(self.local, self.delta))
+        if self.public:
+            lines.append(f"taken as public, as declared: {'; '.join(DERIVED[name] for name in self.public)}")
         if self.published is not None:
             told = self.published
             lines.append(
@@ -205,6 +214,8 @@ def report(
         beside=tuple(
             beside(one, ledger.releases, ledger.records, delta, sound=accounting == "sound") for one in guarantee.beside
         ),
+        public=guarantee.public,
+        local=guarantee.local,
     )
 
 

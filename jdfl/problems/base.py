@@ -16,6 +16,8 @@ from jdfl import checks, struct
 from jdfl.distributed import held, portion
 from jdfl.rounding import row_sum
 
+_PUBLIC = ("standardise", "holdout", "partition", "curvature", "stop")  # as in jdfl.privacy.DERIVED
+
 
 @struct.dataclass
 class Problem:
@@ -38,6 +40,21 @@ class Problem:
     start: Array | None = None  # [n] the parameters that every node begins with; None: zeros
     shared: int | None = struct.field(pytree_node=False, default=None)  # leading parameters in common; None: all
     name: str = struct.field(pytree_node=False, default="problem")
+    derived: tuple[str, ...] = struct.field(
+        pytree_node=False, default=()
+    )  # from all records, see `declared`
+    public: tuple[str, ...] = struct.field(pytree_node=False, default=())  # see `declared`
+
+    def declared(self, *names: str) -> Self:
+        """The problem with values of these names, and no others, taken as public: a privacy report names them.
+
+        "standardise", "holdout" and "partition" are what a constructor may have computed from all records
+        (`derived`), "curvature" is what algorithms compute step sizes from, "stop" a stop rule that looks at the data.
+        Each enters a run without noise, so that no epsilon is given unless it is declared. ValueError for other names.
+        """
+        for name in names:
+            checks.one_of(_PUBLIC, public=name)
+        return replace(self, public=tuple(dict.fromkeys(names)))
 
     @property
     def m(self) -> int:

@@ -3,7 +3,8 @@
 Axes: N examples, m nodes, p features.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any, get_args
 
 import jax.numpy as jnp
@@ -37,6 +38,7 @@ def classification(
     binary: bool = False,
     sparse: bool | None = None,
     dtype: DTypeLike = jnp.float32,
+    public: Sequence[str] = (),
 ) -> LogisticRegression | SoftmaxRegression:
     """Logistic (two classes) or softmax (more) regression of a data set over `m` nodes.
 
@@ -44,15 +46,16 @@ def classification(
     test set keeps it. `alpha` belongs to the Dirichlet partition, `shards_per_node` to the one by shards (1: almost one
     class per node), `clients` [N], the client of every training example, to the one by clients, `binary` to digits (see
     `load`). `sparse` rows stay so on the device (`SparseLogisticRegression`); None takes the rows as the data set has
-    them. `intercept` adds a feature that is 1 everywhere. ValueError for more nodes than examples and for sparse rows
-    of more than two classes or of columns to be standardised, FileNotFoundError for a file that is not there.
+    them. `public` names what of the data is known to all anyway, see `Problem.declared`. `intercept` adds a feature
+    that is 1 everywhere. ValueError for more nodes than examples, for names that are not known, and for sparse rows of
+    more than two classes or of columns to be standardised, FileNotFoundError for a file that is not there.
     """
     checks.one_of(get_args(Partition), partition=partition)
     dataset = load(data, binary=binary) if isinstance(data, str) else data
     features, labels = _stored(dataset.features, sparse), dataset.labels
     if issparse(features):
         _check_sparse(dataset, sparse)
-    test = None
+    test, derived = None, computed(partition, dataset, test_fraction, standardise=dataset.standardise)
     if dataset.test_features is not None and dataset.test_labels is not None:
         test = (_stored(dataset.test_features, issparse(features)), dataset.test_labels)
     elif test_fraction != 0:
@@ -71,9 +74,10 @@ def classification(
     own = range(m) if issparse(features) else portion(m)
     parts = [(features[index[i]], labels[index[i]]) for i in own]
     if issparse(features):
-        return sparse_logistic_regression(
+        rows = sparse_logistic_regression(
             parts, penalty=penalty, test=test, intercept=intercept, name=dataset.name, dtype=dtype
         )
+        return replace(rows, derived=derived).declared(*public)
     if dataset.classes <= 2:
         problem = logistic_regression(
             parts, penalty=penalty, test=test, intercept=intercept, name=dataset.name, dtype=dtype
@@ -88,7 +92,14 @@ def classification(
             name=dataset.name,
             dtype=dtype,
         )
-    return joined(problem, m)
+    return replace(joined(problem, m), derived=derived).declared(*public)
+
+
+def computed(partition: Partition, dataset: Dataset, test_fraction: float, *, standardise: bool) -> tuple[str, ...]:
+    """What of a problem is computed from all records, by the names of `Problem.declared`."""
+    held = test_fraction != 0 and (dataset.test_features is None or dataset.test_labels is None)
+    found = {"standardise": standardise, "holdout": held, "partition": partition in ("dirichlet", "shards")}
+    return tuple(name for name, happened in found.items() if happened)
 
 
 def holdout(features: Features, labels: np.ndarray, fraction: float, *, seed: int = 0) -> np.ndarray:

@@ -3,6 +3,8 @@
 Axes: N examples, m nodes, n parameters.
 """
 
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple, get_args
 
 import jax.numpy as jnp
@@ -62,6 +64,7 @@ def neural_classification(
     test_fraction: float = 0.2,
     examples: int | None = None,
     test_examples: int | None = None,
+    public: Sequence[str] = (),
 ) -> NeuralProblem:
     """A neural network for the images of a data set, or for its rows, over `m` nodes that begin alike.
 
@@ -74,7 +77,8 @@ def neural_classification(
     gives 6,000 each. `examples` and `test_examples` take so many at random. `standardise` subtracts the mean of every
     channel of the training images and divides by its deviation; None: as the data set asks for. `augment`: "flip-crop"
     flips the images of a batch at random and shifts them by up to 4 pixels. `nodes_at_once` sets how many nodes are
-    computed side by side (None: as suits the device), which changes memory and time alone.
+    computed side by side (None: as suits the device), which changes memory and time alone. `public` names what of the
+    data is known to all anyway, see `Problem.declared`.
 
     ValueError for sparse data, an unknown name, fewer examples than nodes, and where memory would not do,
     FileNotFoundError for a file that is not there.
@@ -85,6 +89,12 @@ def neural_classification(
     if nodes_at_once is not None:
         checks.whole(1, remedy="None takes as many as suit the device.", nodes_at_once=nodes_at_once)
     name, train, test, wants = _read(data, model)
+    standardised = wants if standardise is None else standardise
+    found = {
+        "standardise": standardised,
+        "holdout": test is None and test_fraction != 0,
+        "partition": partition in ("dirichlet", "shards"),
+    }
     if test is None and test_fraction != 0:
         held = holdout(train.images, train.labels, test_fraction, seed=seed)
         test, clients = _some(train, held), kept(clients, ~held)
@@ -100,7 +110,7 @@ def neural_classification(
 
     kinds = (train.images.dtype, np.dtype(np.int32))
     (images, labels), weight = stack([_some(train, index[int(i)]) for i in portion(m)], kinds)
-    mean, deviation = _channels(train.images) if (wants if standardise is None else standardise) else (None, None)
+    mean, deviation = _channels(train.images) if standardised else (None, None)
     problem = NeuralProblem(
         data=(jnp.asarray(images), jnp.asarray(labels)),
         weight=jnp.asarray(weight.astype(np.float32)),
@@ -117,7 +127,8 @@ def neural_classification(
         nodes_at_once=nodes_at_once,
         calibration=min(_CALIBRATION, *map(len, index)),
     )
-    return joined(problem, m)
+    derived = tuple(name for name, happened in found.items() if happened)
+    return replace(joined(problem, m), derived=derived).declared(*public)
 
 
 def _read(data: str | Dataset, model: Any) -> tuple[str, _Examples, _Examples | None, bool]:

@@ -1,0 +1,118 @@
+"""What looks at records without noise leaves no epsilon, and what no noise covers is said to be so."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import jdfl
+from jdfl import problems, results
+from jdfl.accountant import account, account_plan, spent_together
+from jdfl.config.problem import Classification
+from jdfl.privacy import DERIVED
+from jdfl.spending import guarantee_of
+from jdfl.summary import summary
+
+NETWORK = jdfl.network.ring(4)
+DRAWN = problems.example1(m=4, n=8, s=2, rows=(5, 8))
+NOISY = jdfl.DPSGD(lr=0.01, gradients=jdfl.Gradients(clip=1.0, mechanism=jdfl.Gaussian(4.0)))
+CEPS = jdfl.CEPS(s=2, clip=5.0, mechanism=jdfl.Gaussian(4.0))
+
+
+def cancer(**how):
+    return problems.classification("breast_cancer", 4, **how)
+
+
+@pytest.mark.parametrize(
+    ("how", "derived"),
+    [
+        ({}, ("standardise", "holdout")),
+        ({"test_fraction": 0}, ("standardise",)),
+        ({"partition": "shards", "test_fraction": 0}, ("standardise", "partition")),
+        ({"partition": "dirichlet"}, ("standardise", "holdout", "partition")),
+    ],
+)
+def test_preprocessing_leaves_no_epsilon_unless_all_of_it_is_public(how, derived):
+    problem = cancer(**how)
+    assert problem.derived == derived
+    assert guarantee_of(NOISY, problem).derived == derived
+    with pytest.raises(ValueError, match=f"No epsilon can be given: .*public = '{','.join(derived)}'"):
+        account_plan(NOISY, problem, NETWORK, steps=2)
+    with pytest.raises(ValueError, match="No epsilon can be given"):
+        account_plan(NOISY, problem.declared(*derived[1:]), NETWORK, steps=2)
+    told = account_plan(NOISY, cancer(**how, public=derived), NETWORK, steps=2)
+    assert told.public == derived
+    assert all(DERIVED[name] in told.statement() for name in derived)
+
+
+def test_names_that_are_not_known_are_refused():
+    with pytest.raises(ValueError, match="public"):
+        DRAWN.declared("everything")
+    with pytest.raises(ValueError, match="public"):
+        Classification(m=4, public="holdouts").build()
+    assert Classification(m=4, public="holdout, standardise").build().public == ("holdout", "standardise")
+
+
+def test_curvature_of_the_nodes_leaves_no_epsilon():
+    with pytest.raises(ValueError, match=r"No epsilon can be given: .*curvature"):
+        account_plan(CEPS, DRAWN, NETWORK, steps=2)
+    own = account_plan(CEPS, DRAWN.declared("curvature"), NETWORK, steps=2)
+    given = account_plan(replace(CEPS, sigma=1.0), DRAWN, NETWORK, steps=2)
+    assert (own.epsilon, own.public, given.public) == (given.epsilon, ("curvature",), ())
+
+
+def test_a_stop_rule_on_data_leaves_no_epsilon():
+    how = {"steps": 3, "stop": jdfl.objective_below(-1.0), "every": 3}
+    found = jdfl.run(NOISY, DRAWN, NETWORK, **how)
+    with pytest.raises(ValueError, match=r"No epsilon can be given: .*stop rule"):
+        account(found)
+    assert account(jdfl.run(NOISY, DRAWN.declared("stop"), NETWORK, **how)).public == ("stop",)
+    # the noise is that of a run without the rule, so that one may go on as the other
+    assert jdfl.run(NOISY, DRAWN, NETWORK, steps=4, resume=found).rounds == 4
+
+
+def test_the_ledger_speaks_of_noise_alone():
+    hidden, public = cancer(), cancer(public=("standardise", "holdout"))
+    ledgers = [jdfl.spending.ledger_of(NOISY, problem) for problem in (hidden, public)]
+    ledgers[0].check_same(ledgers[1])
+    assert ledgers[0].claimed
+
+
+PEDFL = jdfl.PEDFL(
+    lr=0.02,
+    gradients=jdfl.Gradients(clip=1.0, per="batch", norm="l1"),
+    dpps=jdfl.DPPS(b=1.0, noise_rate=1e-3),
+)
+DPDO = jdfl.DPDO(epsilon=30.0, gradients=jdfl.Gradients(clip=1.0, per="batch"))
+
+
+@pytest.mark.parametrize(("algorithm", "covered"), [(NOISY, True), (PEDFL, False), (DPDO, False)])
+def test_saved_parameters_that_no_noise_covers_say_so(algorithm, covered, tmp_path):
+    found = jdfl.run(algorithm, DRAWN, NETWORK, steps=2, every=2)
+    told = account(found)
+    results.begin_run(tmp_path, "")
+    saved = results.end_run(tmp_path, found, draw=None, delta=None, accounting="sound")
+    words = "saved parameters are not covered"
+    assert (told.local == "") == covered
+    assert (words not in told.statement()) == covered
+    assert (words not in (tmp_path / "summary.md").read_text()) == covered
+    assert saved["privacy"]["outputs"]["parameters"].startswith("released" if covered else "local")
+    assert saved["privacy"]["outputs"]["metrics"] == "not covered"
+    with np.load(tmp_path / "params.npz") as arrays:
+        assert ("coverage" not in arrays) == covered
+
+
+def test_every_statement_names_the_arithmetic_and_the_metrics():
+    told = summary(jdfl.run(NOISY, DRAWN, NETWORK, steps=1))["privacy"]["statement"]
+    assert told.count("real arithmetic") == 1
+    assert "void against an observer of the bits" in told
+    assert "exact objectives" in told
+
+
+def test_runs_on_one_data_set_add_up_and_copies_count_once():
+    runs = [jdfl.run(NOISY, DRAWN, NETWORK, steps=1, key=key) for key in (0, 1)]
+    each = account(runs[0])
+    assert spent_together(runs) == pytest.approx((2 * each.epsilon, 2 * each.delta))
+    assert spent_together([runs[0], runs[0]]) == (each.epsilon, each.delta)
+    with pytest.raises(ValueError, match="no noise"):
+        spent_together([*runs, jdfl.run(jdfl.DPSGD(), DRAWN, NETWORK, steps=1)])
