@@ -4,6 +4,7 @@ Run `python -m experiments.errata_checks [--quick] [--seeds N] [--out DIR]`. Sma
 
 - CEPS, Theorem 2: in step k = 0 of Algorithm 1 nothing is noisy, so that two data sets that differ in one record send
   different messages for certain. Its proof, and Theorem 3's, have noise at k = 0.
+- CEPS, Assumption 5 with the experiments' u_i = .1: lengths of gradients of Example 1 at w = 0.
 - CEPS, III-E: a neighbour that was not selected has its old z_j used. In Eq. 3 it has not.
 - CEPS, Lemma 4: E<grad f(nu), W Delta A 1 / m>, which the proof takes to be 0, on three nodes with quadratic f_i,
   summed over all choices of neighbours. nu contains Psi, which depends on A.
@@ -57,6 +58,12 @@ def first_step(label: float, *, feature: float = 0.05, sigma: float = 1.0, mu: f
     """
     u = -(0.5 - label) * feature
     return u / (sigma + mu)
+
+
+def lengths(seed: int) -> np.ndarray:
+    """||grad f_i(0)|| [32] of Example 1, which Assumption 5 wants below u_i / 2 = .05."""
+    problem = jdfl.problems.example1(m=32, seed=seed)
+    return np.linalg.norm(np.asarray(problem.gradients(problem.begin()), float), axis=1)
 
 
 def old_messages(rounds: int, seed: int) -> np.ndarray:
@@ -155,6 +162,9 @@ def rows_of(seeds: int, count: int) -> list[Row]:
     add("CEPS Theorem 2: message of step 0, label 1", None, known)
     add("CEPS Theorem 2: message of step 0, label 0", None, unknown)
     add("CEPS Theorem 2: total variation of step 0 (delta claimed)", PAPER_DELTA, float(known != unknown))
+    found = [lengths(seed) for seed in range(seeds)]
+    add("CEPS Assumption 5: least ||grad f_i(0)|| (u_i / 2)", 0.05, *(float(one.min()) for one in found))
+    add("CEPS Assumption 5: largest ||grad f_i(0)|| (u_i / 2)", 0.05, *(float(one.max()) for one in found))
     add("CEPS III-E: |Eq. 3 - old z_j kept|, 2 of 5 selected", None, float(old_messages(200, 0)[20:].mean()))
     for name, c, scale in (("2 l", 2 * max(CURVATURE), 1.0), ("c_0, w times 10^4", least_c(), 1e4)):
         at_nu, at_mean = cross_term(CURVATURE, scale * np.array([-1.0, 0.0, 2.0]), c)

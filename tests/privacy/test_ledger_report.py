@@ -221,10 +221,10 @@ def test_a_paper_s_accounting_of_a_sound_run_is_labelled_unsound_too():
     told = report_of(accounting="paper")
     assert not told.sound
     assert "NO GUARANTEE: accounting = 'paper'" in told.statement()
-    published = Published(2.0, 0.5, "Theorem 3", "half of all runs may tell everything")
+    published = Published(2.0, 0.5, "Theorem 2", "half of all runs may tell everything")
     told = report_of(replace(CLAIMED, published=published), accounting="paper")
     assert "NO GUARANTEE: half of all runs" in told.statement()
-    assert "as published, unsound: epsilon = 2 at delta = 0.5 (Theorem 3)" in told.statement()
+    assert "as published, unsound: epsilon = 2 at delta = 0.5 (Theorem 2)" in told.statement()
 
 
 @pytest.mark.parametrize("accounting", ["sound", "paper"])
