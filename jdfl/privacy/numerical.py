@@ -1,20 +1,22 @@
 """Epsilon of Poisson-sampled Gaussian noise under add-remove, integrated numerically between two proven bounds.
 
-A step's pair is P = (1 - r) N(0, z^2) + r N(1, z^2) and Q = N(0, z^2), or the two exchanged; epsilon is the larger. With
-L the privacy loss log(dP / dQ) under P and Y the sum of the losses of T steps, delta(e) = E max(0, 1 - e^(e - Y)).
+A step's pair is P = (1 - r) N(0, z^2) + r N(1, z^2) and Q = N(0, z^2), or the two exchanged; epsilon is the larger.
+With L the privacy loss log(dP / dQ) under P and Y the sum of the losses of T steps, delta(e) = E max(0, 1 - e^(e -
+Y)).
 
-- Given all other steps, that is an increasing function of a step's loss and a convex one of e^(-L). So delta grows where
-  the mass of L in a cell of a grid moves to the two ends of the cell in such a way that the mean of e^(-L), which is
-  Q(cell) / P(cell), stays (Jensen's inequality), and falls where all of it moves to the lower end.
-- Loss above the grid counts as infinite in the upper bound and as absent in the lower one; loss below the grid is moved
-  to its end, and is absent.
-- The sum's distribution is found by a discrete Fourier transform of the tilted masses p(l) e^(theta l) / M(theta), with
-  M(theta) = E e^(theta L) and theta the order of the Chernoff bound at the answer: whatever a transform's rounding errors,
-  they are small relative to delta. What a transform wraps around lands on some cell, so it only adds to the upper bound;
-  what belongs above the last cell is at most M(theta)^T e^(-theta top) and is added. The lower bound subtracts both.
-- Rounding errors of the transform are bounded in the l2 norm (N. Higham: Accuracy and Stability of Numerical Algorithms,
-  2002, Theorem 24.2) and added; those of distribution functions are a relative 1e-9 of masses, which is added to the
-  mass at the upper ends and, once for each step, to delta.
+- Given all other steps, that is an increasing function of a step's loss and a convex one of e^(-L). So delta grows
+  where the mass of L in a cell of a grid moves to the two ends of the cell in such a way that the mean of e^(-L),
+  which is Q(cell) / P(cell), stays (Jensen's inequality), and falls where all of it moves to the lower end.
+- Loss above the grid counts as infinite in the upper bound and as absent in the lower one; loss below the grid is
+  moved to its end, and is absent.
+- The sum's distribution is found by a discrete Fourier transform of the tilted masses p(l) e^(theta l) / M(theta),
+  with M(theta) = E e^(theta L) and theta the order of the Chernoff bound at the answer: whatever a transform's
+  rounding errors, they are small relative to delta. What a transform wraps around lands on some cell, so it only adds
+  to the upper bound; what belongs above the last cell is at most M(theta)^T e^(-theta top) and is added. The lower
+  bound subtracts both.
+- Rounding errors of the transform are bounded in the l2 norm (N. Higham: Accuracy and Stability of Numerical
+  Algorithms, 2002, Theorem 24.2) and added; those of distribution functions are a relative 1e-9 of masses, which is
+  added to the mass at the upper ends and, once for each step, to delta.
 
 A. Koskela, J. Jälkö, A. Honkela: Computing Tight Differential Privacy Guarantees Using FFT, 2020, take the transform;
 V. Doroshenko et al.: Connect the Dots, 2022, the ends of cells.
