@@ -86,7 +86,13 @@ def epsilons(
     """
     check_releases(event, releases, sampled, adjacency)
     check_delta(delta)
-    return dict(_bounds(event, releases, delta, sampled, adjacency))
+    key = event, releases, delta, sampled, adjacency
+    return dict((*_quick(*key), *_slow(*key)))
+
+
+def quick_epsilon(event: Event, releases: int, delta: float, sampled: Sampled | None, adjacency: Adjacency) -> float:
+    """The least of those bounds that take no time: where a search for `epsilon` begins."""
+    return min(value for _, value in _quick(event, releases, delta, sampled, adjacency))
 
 
 def epsilon_rdp(
@@ -146,22 +152,33 @@ def check_releases(event: Event, releases: int, sampled: Sampled | None, adjacen
 
 
 @lru_cache(maxsize=4096)
-def _bounds(
+def _quick(
     event: Event, releases: int, delta: float, sampled: Sampled | None, adjacency: Adjacency
 ) -> tuple[tuple[str, float], ...]:
     if releases == 0:
         return (("PLD", 0.0),)
-    if sampled is None:
-        found = _all_epsilons(event, releases, delta)
-    else:
-        everything = min(_all_epsilons(event, releases, delta).values())  # more than which no samples tell
-        found = {**_sampled_epsilons(event, releases, delta, sampled, adjacency), "all records": everything}
-    rdp = epsilon_rdp(event, releases, delta, sampled=sampled, adjacency=adjacency)
-    if rdp is not None:
-        found["RDP"] = rdp
-    if not isinstance(event, GaussianEvent):
-        found["the sum of pure epsilons"] = _pure(event, releases, sampled)
+    found = _all_epsilons(event, releases, delta)
+    if sampled is not None:  # no samples tell more than all records
+        found = {**_sampled_epsilons(event, releases, delta, sampled, adjacency), "all records": min(found.values())}
+        if not isinstance(event, GaussianEvent):
+            found["the sum of pure epsilons"] = _pure(event, releases, sampled)
     return tuple(found.items())
+
+
+@lru_cache(maxsize=4096)
+def _slow(
+    event: Event, releases: int, delta: float, sampled: Sampled | None, adjacency: Adjacency
+) -> tuple[tuple[str, float], ...]:
+    found: list[tuple[str, float]] = []
+    rdp = epsilon_rdp(event, releases, delta, sampled=sampled, adjacency=adjacency) if releases else None
+    if rdp is not None:
+        found.append(("RDP", rdp))
+    poisson = releases > 0 and adjacency == "add-remove"
+    if poisson and sampled is not None and sampled.rate < 1 and isinstance(event, GaussianEvent):
+        steps, looks = _steps(releases, sampled)
+        z = event.noise_multiplier / math.sqrt(looks)
+        found.append(("numerical integration", numerical.upper_bound(z, sampled.rate, steps, delta)))
+    return tuple(found)
 
 
 def _steps(releases: int, sampled: Sampled | None) -> tuple[int, int]:
@@ -207,8 +224,6 @@ def _sampled_epsilons(
     found: dict[str, float] = {}
     if gaussian:
         found["participations"] = participating_epsilon(z, rate, steps, delta)
-        if adjacency == "add-remove" and rate < 1:
-            found["numerical integration"] = numerical.upper_bound(z, rate, steps, delta)
     # The loss of a record that is in the sample is as good as never more than this.
     largest = (0.5 + 9.5 * z) / z**2 if gaussian else 1 / z
     if largest > _MOST_LOSS or delta < _LEAST_DELTA:
