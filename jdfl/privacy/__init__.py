@@ -1,6 +1,6 @@
 """Noise mechanisms, clipping, what may be claimed, and what releases add up to."""
 
-from jdfl.privacy.accounting import Sampled, epsilon, epsilon_pure, epsilon_rdp
+from jdfl.privacy.accounting import Sampled, epsilon, epsilon_pure, epsilon_rdp, epsilons
 from jdfl.privacy.analytic import analytic_gaussian, central_multiplier, gaussian_delta, gaussian_epsilon
 from jdfl.privacy.calibration import most_releases, noise_multiplier
 from jdfl.privacy.clipping import Clip, clipped, factor, stretch
@@ -48,6 +48,7 @@ __all__ = [
     "epsilon_pure",
     "epsilon_rdp",
     "exposing",
+    "epsilons",
     "factor",
     "gaussian_delta",
     "gaussian_epsilon",

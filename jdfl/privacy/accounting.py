@@ -1,43 +1,42 @@
-"""What releases add up to, by dp-accounting; the one file that imports it.
+"""What releases add up to, by dp-accounting (which `replaced` imports, too) and beside it.
 
 Privacy loss distributions (PLD) give the totals, Renyi differential privacy (RDP) the second opinion. Where noise is
 Laplace, `jdfl.privacy.laplace` adds the pure epsilons up, since dp-accounting has no delta = 0, and noise that differs
 from release to release.
 
-Events are relative to the sensitivity under the neighbouring relation at hand, so that without sampling an event is the
-same pair of distributions under every relation. dp-accounting doubles the sensitivity of an event under REPLACE_ONE
-when it composes PLDs and does not when it composes RDP; nothing here leaves that to it.
+Events are relative to the sensitivity under the neighbouring relation at hand, so that without sampling an event is
+the same pair of distributions under every relation. dp-accounting doubles the sensitivity of an event under
+REPLACE_ONE when it composes PLDs and does not when it composes RDP; nothing here leaves that to it.
 
 With sampling the relation matters:
 
-- Under add-remove and Poisson sampling with rate r the pair is N(0) and (1 - r) N(0) + r N(1): dp-accounting has it.
-- Under replace-one, for subsets of fixed size and for Poisson sampling alike, the hockey-stick divergence at order
-  e^eps, eps >= 0, is at most that of (1 - r) N(0) + r N(1) from N(0) with the replace-one sensitivity (Y. Zhu, J. Dong,
-  Y.-X. Wang: Optimal Accounting of Differential Privacy via Characteristic Function, 2022, Theorem 11). Poisson
-  sampling needs that a record that is left out changes no more than one that is replaced, as in sums of clipped
-  gradients, where it changes half as much. The relation being symmetric, the divergences at eps < 0 follow, and both
-  together are the profile of a pair that may be composed. Its distribution is made pessimistic by dp-accounting's
-  "connect the dots".
+- Under add-remove and Poisson sampling with rate r the pair is N(0) and (1 - r) N(0) + r N(1): dp-accounting has it,
+  and for Gaussian noise `jdfl.privacy.numerical` integrates it once more.
+- Under replace-one, `jdfl.privacy.replaced` bounds the profile of one sample, with the proof, and says how loose it
+  is. Poisson sampling needs that a record that is left out changes half as much as one that is replaced, as in sums
+  of clipped gradients.
+- Under both, whoever is told in which samples the record was sees Gaussian releases, a binomial number of them.
+
+Of all bounds the least is used, and `epsilons` names them.
 """
 
 import math
 from dataclasses import dataclass
 from functools import lru_cache
 from types import SimpleNamespace
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
-from scipy.special import ndtr
 
 from jdfl import checks
-from jdfl.privacy import laplace
-from jdfl.privacy.analytic import check_delta, gaussian_epsilon
+from jdfl.privacy import laplace, numerical, replaced
+from jdfl.privacy.analytic import check_delta, gaussian_epsilon, participating_epsilon
 from jdfl.privacy.mechanisms import Event, GaussianEvent, LaplaceEvent, LaplaceSchedule
 
 Adjacency = Literal["replace-one", "add-remove"]
 _MOST_MU = 20.0  # above it e^epsilon leaves floating point, and the closed form, in logarithms, takes over
 _LEAST_DELTA = 1e-18  # below it what dp-accounting cuts off is not small, and the closed form takes over, too
-_LITTLE_NOISE = 0.2  # below it a sample is accounted as if it held everything
+_MOST_LOSS = 500.0  # of one release: above it e^loss leaves floating point, and PLDs of samples are not made
 
 
 @dataclass(frozen=True)
@@ -67,14 +66,33 @@ class Sampled:
 def epsilon(
     event: Event, releases: int, delta: float, *, sampled: Sampled | None = None, adjacency: Adjacency = "replace-one"
 ) -> float:
-    """The epsilon at `delta` of so many releases together, by PLD.
+    """The epsilon at `delta` of so many releases together: the least of `epsilons`.
 
     The event's multiplier is relative to the sensitivity under `adjacency`. 0 for no releases. Raises ValueError for a
     delta outside (0, 1), and for subsets under add-remove, whose size would tell.
     """
+    return min(epsilons(event, releases, delta, sampled=sampled, adjacency=adjacency).values())
+
+
+def epsilons(
+    event: Event, releases: int, delta: float, *, sampled: Sampled | None = None, adjacency: Adjacency = "replace-one"
+) -> dict[str, float]:
+    """Every proven bound of epsilon at `delta` by the name of its method; each of them holds.
+
+    Names: PLD, RDP, numerical integration (Poisson samples under add-remove, Gaussian noise), participations (Gaussian
+    noise, as if it were told in which samples the record is), all records (as if samples held everything), closed form
+    (Gaussian noise where mu or delta leave what PLDs resolve), the sum of pure epsilons (Laplace noise). Those that do
+    not apply are left out. Raises ValueError like `epsilon`.
+    """
     check_releases(event, releases, sampled, adjacency)
     check_delta(delta)
-    return _epsilon(event, releases, delta, sampled, adjacency)
+    key = event, releases, delta, sampled, adjacency
+    return dict((*_quick(*key), *_slow(*key)))
+
+
+def quick_epsilon(event: Event, releases: int, delta: float, sampled: Sampled | None, adjacency: Adjacency) -> float:
+    """The least of those bounds that take no time: where a search for `epsilon` begins."""
+    return min(value for _, value in _quick(event, releases, delta, sampled, adjacency))
 
 
 def epsilon_rdp(
@@ -134,22 +152,33 @@ def check_releases(event: Event, releases: int, sampled: Sampled | None, adjacen
 
 
 @lru_cache(maxsize=4096)
-def _epsilon(event: Event, releases: int, delta: float, sampled: Sampled | None, adjacency: Adjacency) -> float:
+def _quick(
+    event: Event, releases: int, delta: float, sampled: Sampled | None, adjacency: Adjacency
+) -> tuple[tuple[str, float], ...]:
     if releases == 0:
-        return 0.0
-    if sampled is None:
-        return _all_epsilon(event, releases, delta)
-    everything = _all_epsilon(event, releases, delta)  # more than which no samples tell
-    if not isinstance(event, GaussianEvent):
-        everything = min(everything, _pure(event, releases, sampled))
-    steps, looks = _steps(releases, sampled)
-    if isinstance(event, GaussianEvent):
-        one: Event = GaussianEvent(event.noise_multiplier / math.sqrt(looks))
-    else:
-        one = LaplaceEvent(event.noise_multiplier / looks)
-    if one.noise_multiplier < _LITTLE_NOISE:
-        return everything
-    return min(everything, _sampled_epsilon(one, steps, delta, sampled.rate, adjacency))
+        return (("PLD", 0.0),)
+    found = _all_epsilons(event, releases, delta)
+    if sampled is not None:  # no samples tell more than all records
+        found = {**_sampled_epsilons(event, releases, delta, sampled, adjacency), "all records": min(found.values())}
+        if not isinstance(event, GaussianEvent):
+            found["the sum of pure epsilons"] = _pure(event, releases, sampled)
+    return tuple(found.items())
+
+
+@lru_cache(maxsize=4096)
+def _slow(
+    event: Event, releases: int, delta: float, sampled: Sampled | None, adjacency: Adjacency
+) -> tuple[tuple[str, float], ...]:
+    found: list[tuple[str, float]] = []
+    rdp = epsilon_rdp(event, releases, delta, sampled=sampled, adjacency=adjacency) if releases else None
+    if rdp is not None:
+        found.append(("RDP", rdp))
+    poisson = releases > 0 and adjacency == "add-remove"
+    if poisson and sampled is not None and sampled.rate < 1 and isinstance(event, GaussianEvent):
+        steps, looks = _steps(releases, sampled)
+        z = event.noise_multiplier / math.sqrt(looks)
+        found.append(("numerical integration", numerical.upper_bound(z, sampled.rate, steps, delta)))
+    return tuple(found)
 
 
 def _steps(releases: int, sampled: Sampled | None) -> tuple[int, int]:
@@ -168,24 +197,38 @@ def _pure(event: LaplaceEvent | LaplaceSchedule, releases: int, sampled: Sampled
     return min(everything, steps * float(one))
 
 
-def _all_epsilon(event: Event, releases: int, delta: float) -> float:
-    """Epsilon of releases that look at all records."""
+def _all_epsilons(event: Event, releases: int, delta: float) -> dict[str, float]:
+    """Bounds of releases that look at all records."""
     pld = _dp().pld
     if isinstance(event, GaussianEvent):
         mu = math.sqrt(releases) / event.noise_multiplier
         if mu > _MOST_MU or delta < _LEAST_DELTA:
-            return gaussian_epsilon(mu, delta)
+            return {"closed form": gaussian_epsilon(mu, delta)}
         one = pld.from_gaussian_mechanism(1 / mu, value_discretization_interval=_grid(mu))
-        return float(one.get_epsilon_for_delta(delta))
-    return laplace.epsilon(pld, event, releases, delta)
+        return {"PLD": float(one.get_epsilon_for_delta(delta))}
+    total = laplace.epsilon(pld, event, releases, delta)
+    others = {
+        "RDP": laplace.renyi_epsilon(event, releases, delta),
+        "the sum of pure epsilons": laplace.pure_epsilon(event, releases),
+    }
+    return others if total in others.values() else {"PLD": total, **others}
 
 
-def _sampled_epsilon(event: Event, steps: int, delta: float, rate: float, adjacency: Adjacency) -> float:
-    """Epsilon of steps that look at a fresh sample each."""
-    pld, z, gaussian = _dp().pld, event.noise_multiplier, isinstance(event, GaussianEvent)
+def _sampled_epsilons(
+    event: Event, releases: int, delta: float, sampled: Sampled, adjacency: Adjacency
+) -> dict[str, float]:
+    """Bounds of releases that look at a fresh sample each, or a few at one."""
+    (steps, looks), rate = _steps(releases, sampled), sampled.rate
+    gaussian = isinstance(event, GaussianEvent)
+    z = event.noise_multiplier / (math.sqrt(looks) if gaussian else looks)
+    found: dict[str, float] = {}
+    if gaussian:
+        found["participations"] = participating_epsilon(z, rate, steps, delta)
     # The loss of a record that is in the sample is as good as never more than this.
     largest = (0.5 + 9.5 * z) / z**2 if gaussian else 1 / z
-    most = math.log1p(rate * math.expm1(largest))
+    if largest > _MOST_LOSS or delta < _LEAST_DELTA:
+        return found
+    pld, most = _dp().pld, math.log1p(rate * math.expm1(largest))
     square = min(rate**2 * math.expm1(min(1 / z**2, 600.0)), rate * largest**2)  # of a step's loss, about
     grid = max(_grid(math.sqrt(steps * square) + steps * square / 2), most / 2**16)
     if adjacency == "add-remove":
@@ -193,14 +236,15 @@ def _sampled_epsilon(event: Event, steps: int, delta: float, rate: float, adjace
         one = make(z, value_discretization_interval=grid, sampling_prob=rate)
     else:
         top = max(1, math.ceil(most / grid))
-        one = _replaced_in_a_sample(gaussian, z, rate, most / top, top)
-    return float((one if steps == 1 else one.self_compose(steps)).get_epsilon_for_delta(delta))
+        one = replaced.losses(event.kind, z, rate, most / top, top, poisson=sampled.kind == "poisson")
+    found["PLD"] = float((one if steps == 1 else one.self_compose(steps)).get_epsilon_for_delta(delta))
+    return found
 
 
 def _dp() -> SimpleNamespace:
     """dp-accounting, imported when it is needed: it takes half a second."""
     import dp_accounting
-    from dp_accounting.pld import pld_pmf, privacy_loss_distribution
+    from dp_accounting.pld import privacy_loss_distribution
     from dp_accounting.rdp import RdpAccountant
 
     return SimpleNamespace(
@@ -211,7 +255,6 @@ def _dp() -> SimpleNamespace:
         Neighbours=dp_accounting.NeighboringRelation,
         RdpAccountant=RdpAccountant,
         pld=privacy_loss_distribution,
-        pmf=pld_pmf,
     )
 
 
@@ -226,25 +269,3 @@ def _event(event: Event, looks: int) -> object:
 def _grid(scale: float) -> float:
     """The step of a grid on which losses of this size are resolved."""
     return min(1e-2, max(1e-7, scale / 2000))
-
-
-def _replaced_in_a_sample(gaussian: bool, z: float, rate: float, grid: float, top: int) -> Any:
-    """The symmetric profile of the module's docstring as a distribution of losses: multiples of `grid` up to `top`."""
-    dp = _dp()
-    eps = grid * np.arange(top + 1)
-    # (1 - r) Q + r P exceeds e^eps Q where P / Q exceeds this ratio, so above a threshold.
-    ratio = np.log(np.expm1(eps) + rate) - math.log(rate)
-    if gaussian:
-        p, q = ndtr(0.5 / z - z * ratio), ndtr(-0.5 / z - z * ratio)
-    else:
-        p, q = _laplace_tail(z * ratio / 2 - 0.5, z), _laplace_tail(z * ratio / 2 + 0.5, z)
-        p, q = np.where(ratio < 1 / z, p, 0.0), np.where(ratio < 1 / z, q, 0.0)
-    delta = np.minimum.accumulate(np.clip(rate * p - (np.expm1(eps) + rate) * q, 0.0, 1.0))
-    below = -np.expm1(-eps[:0:-1]) + np.exp(-eps[:0:-1]) * delta[:0:-1]  # at -top grid, ..., -grid
-    both = np.minimum.accumulate(np.clip(np.concatenate([below, delta]), 0.0, 1.0))
-    return dp.pld.PrivacyLossDistribution(dp.pmf.create_pmf_pessimistic_connect_dots_fixed_gap(grid, -top, top, both))
-
-
-def _laplace_tail(x: np.ndarray, scale: float) -> np.ndarray:
-    """The chance of Laplace noise to exceed x."""
-    return np.where(x < 0, 1 - np.exp(-np.abs(x) / scale) / 2, np.exp(-np.abs(x) / scale) / 2)

@@ -7,8 +7,10 @@ Denoising, 2018 (Theorem 8). Releases with noise multipliers z_1, z_2, ... are t
 import math
 from collections.abc import Callable
 
+import numpy as np
 from scipy.optimize import root_scalar
 from scipy.special import log_ndtr
+from scipy.stats import binom
 
 from jdfl import checks
 from jdfl.privacy.mechanisms import Gaussian
@@ -40,6 +42,36 @@ def gaussian_epsilon(mu: float, delta: float) -> float:
     return _root(lambda e: gaussian_delta(mu, e) - delta, 0.0, above)
 
 
+def participating_epsilon(multiplier: float, rate: float, steps: int, delta: float) -> float:
+    """The epsilon at `delta` of Gaussian releases that each look at a record with chance `rate`, independently.
+
+    As if it were told which ones do, a binomial number K: by joint convexity delta <= E gaussian_delta(sqrt(K) /
+    multiplier, epsilon), under replace-one with the multiplier in units of that sensitivity and under add-remove alike,
+    for Poisson samples and for subsets. Nearly tight where noise is little. Infinite for more than 10,000 expected.
+    """
+    if steps * rate > 1e4:
+        return math.inf
+    least = 1e-4 * delta  # of participations that are counted as seen without noise
+    most = min(steps, int(binom.isf(least, steps, rate)) + 1)
+    rest, k = float(binom.sf(most, steps, rate)), np.arange(1, most + 1)
+    chance, mu = binom.pmf(k, steps, rate), np.sqrt(k) / multiplier
+
+    def above(epsilon: float) -> float:
+        first, second = log_ndtr(mu / 2 - epsilon / mu), log_ndtr(-mu / 2 - epsilon / mu)
+        return rest + float(chance @ (np.exp(first) * -np.expm1(np.minimum(epsilon + second - first, 0.0)))) - delta
+
+    if above(0.0) <= 0:
+        return 0.0
+    high = 1.0
+    while above(high) > 0:
+        high *= 2
+    low = 0.0
+    while high - low > 1e-9 * high:
+        middle = (low + high) / 2
+        low, high = (middle, high) if above(middle) > 0 else (low, middle)
+    return high
+
+
 def analytic_gaussian(epsilon: float, delta: float, releases: int = 1) -> Gaussian:
     """The least Gaussian noise with which `releases` releases together are (epsilon, delta)-DP.
 
@@ -60,9 +92,8 @@ def central_multiplier(multiplier: float, clients: int) -> float:
     """The noise multiplier that hides a sum from one of the `clients` whose equal Gaussian noises it carries.
 
     `multiplier` is the noise of the whole sum in units of the sensitivity. A client that takes part knows its own noise
-    and subtracts it; the other clients' noise has the variance (clients - 1) / clients of the whole, so that the
-    multiplier left is `multiplier` sqrt((clients - 1) / clients), and mu grows by the inverse of that root. The noise of
-    a coalition of c clients goes in the same way; this is for c = 1.
+    and subtracts it; the other clients' noise has the variance (clients - 1) / clients of the whole. The multiplier
+    left is `multiplier` sqrt((clients - 1) / clients), and mu grows by the inverse of that root.
 
     Raises ValueError for a multiplier that is not positive, and for fewer than two clients, of which one would see the
     sum without any noise: its mu is infinite.

@@ -1,6 +1,7 @@
 """Accounting the other way round: the noise for a target, and the releases that a target allows."""
 
 import math
+from collections.abc import Callable
 from typing import Literal
 
 from jdfl import checks
@@ -29,22 +30,29 @@ def noise_multiplier(
     checks.whole(1, releases=releases)
     make = GaussianEvent if kind == "gaussian" else LaplaceEvent
 
-    def enough(log_multiplier: float) -> bool:
+    def bounded(log_multiplier: float, *, quick: bool) -> bool:
         event = make(math.exp(log_multiplier))
-        return accounting.epsilon(event, releases, delta, sampled=sampled, adjacency=adjacency) <= epsilon
+        if accounting.quick_epsilon(event, releases, delta, sampled, adjacency) <= epsilon:
+            return True
+        return not quick and accounting.epsilon(event, releases, delta, sampled=sampled, adjacency=adjacency) <= epsilon
 
     check_releases(make(1.0), releases, sampled, adjacency)
     low = high = math.log(math.sqrt(releases) / epsilon)
     step = 1.0
-    while not enough(high):
+    while not bounded(high, quick=True):
         low, high, step = high, high + step, 2 * step
-    step = 1.0
+    low, high = _narrowed(lambda x: bounded(x, quick=True), low, high, 1.0)
+    return math.exp(_narrowed(lambda x: bounded(x, quick=False), high, high, 2e-5)[1])
+
+
+def _narrowed(enough: Callable[[float], bool], low: float, high: float, step: float) -> tuple[float, float]:
+    """The end of what is enough, between two numbers; `low` == `high`: below `high`, by so much at first."""
     while low == high or enough(low):
         high, low, step = min(high, low), low - step, 2 * step
-    while high - low > 1e-5:
+    while high - low > 2e-5:
         middle = (low + high) / 2
         low, high = (low, middle) if enough(middle) else (middle, high)
-    return math.exp(high)
+    return low, high
 
 
 def most_releases(
@@ -65,13 +73,18 @@ def most_releases(
     def fits(releases: int) -> bool:
         return accounting.epsilon(event, releases, delta, sampled=sampled, adjacency=adjacency) <= epsilon
 
-    if not fits(1):
-        return 0
-    low, high = 1, min(2, most)
-    while fits(high):
-        if high >= most:
-            return most
-        low, high = high, min(2 * high, most)
+    def quick(releases: int) -> bool:
+        return accounting.quick_epsilon(event, releases, delta, sampled, adjacency) <= epsilon
+
+    return _last(fits, _last(quick, 0, most), most)
+
+
+def _last(fits: Callable[[int], bool], low: int, most: int) -> int:
+    """The last number up to `most` that fits, from one that does."""
+    step = 1
+    while low < most and fits(min(low + step, most)):
+        low, step = min(low + step, most), 2 * step
+    high = min(low + step, most + 1)
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (middle, high) if fits(middle) else (low, middle)

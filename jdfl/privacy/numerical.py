@@ -1,20 +1,22 @@
 """Epsilon of Poisson-sampled Gaussian noise under add-remove, integrated numerically between two proven bounds.
 
-A step's pair is P = (1 - r) N(0, z^2) + r N(1, z^2) and Q = N(0, z^2), or the two exchanged; epsilon is the larger. With
-L the privacy loss log(dP / dQ) under P and Y the sum of the losses of T steps, delta(e) = E max(0, 1 - e^(e - Y)).
+A step's pair is P = (1 - r) N(0, z^2) + r N(1, z^2) and Q = N(0, z^2), or the two exchanged; epsilon is the larger.
+With L the privacy loss log(dP / dQ) under P and Y the sum of the losses of T steps, delta(e) = E max(0, 1 - e^(e -
+Y)).
 
-- Given all other steps, that is an increasing function of a step's loss and a convex one of e^(-L). So delta grows where
-  the mass of L in a cell of a grid moves to the two ends of the cell in such a way that the mean of e^(-L), which is
-  Q(cell) / P(cell), stays (Jensen's inequality), and falls where all of it moves to the lower end.
-- Loss above the grid counts as infinite in the upper bound and as absent in the lower one; loss below the grid is moved
-  to its end, and is absent.
-- The sum's distribution is found by a discrete Fourier transform of the tilted masses p(l) e^(theta l) / M(theta), with
-  M(theta) = E e^(theta L) and theta the order of the Chernoff bound at the answer: whatever a transform's rounding errors,
-  they are small relative to delta. What a transform wraps around lands on some cell, so it only adds to the upper bound;
-  what belongs above the last cell is at most M(theta)^T e^(-theta top) and is added. The lower bound subtracts both.
-- Rounding errors of the transform are bounded in the l2 norm (N. Higham: Accuracy and Stability of Numerical Algorithms,
-  2002, Theorem 24.2) and added; those of distribution functions are a relative 1e-9 of masses, which is added to the
-  mass at the upper ends and, once for each step, to delta.
+- Given all other steps, that is an increasing function of a step's loss and a convex one of e^(-L). So delta grows
+  where the mass of L in a cell of a grid moves to the two ends of the cell in such a way that the mean of e^(-L),
+  which is Q(cell) / P(cell), stays (Jensen's inequality), and falls where all of it moves to the lower end.
+- Loss above the grid counts as infinite in the upper bound and as absent in the lower one; loss below the grid is
+  moved to its end, and is absent.
+- The sum's distribution is found by a discrete Fourier transform of the tilted masses p(l) e^(theta l) / M(theta),
+  with M(theta) = E e^(theta L) and theta the order of the Chernoff bound at the answer: whatever a transform's
+  rounding errors, they are small relative to delta. What a transform wraps around lands on some cell, so it only adds
+  to the upper bound; what belongs above the last cell is at most M(theta)^T e^(-theta top) and is added. The lower
+  bound subtracts both.
+- Rounding errors of the transform are bounded in the l2 norm (N. Higham: Accuracy and Stability of Numerical
+  Algorithms, 2002, Theorem 24.2) and added; those of distribution functions are a relative 1e-9 of masses, which is
+  added to the mass at the upper ends and, once for each step, to delta.
 
 A. Koskela, J. Jälkö, A. Honkela: Computing Tight Differential Privacy Guarantees Using FFT, 2020, take the transform;
 V. Doroshenko et al.: Connect the Dots, 2022, the ends of cells.
@@ -27,9 +29,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import fft
 from scipy.optimize import minimize_scalar
-from scipy.special import log_ndtr, logsumexp, ndtri
+from scipy.special import log_ndtr, logsumexp
+from scipy.stats import norm
 
 _NEGLIGIBLE = 1e-6  # of delta: tails that are cut off
 _RESOLVED = 1e-4  # of epsilon: what the upper bound is meant to lose
@@ -49,7 +51,7 @@ class _Pair:
 
     def span(self, tail: float) -> tuple[float, float]:
         """Losses between which all lie but for a mass of at most 2 `tail` under P; `tail` >= 1e-300."""
-        reach = self.z * _quantile(tail)
+        reach = self.z * float(norm.isf(tail))
         ends = [self.loss(x) for x in (-reach, 1 + reach)]
         return min(ends), max(ends)
 
@@ -146,7 +148,7 @@ def _above(plan: _Plan) -> float:
 
 
 def _below(plan: _Plan) -> float:
-    step = max(1e-4 * plan.about / plan.steps, plan.range() / (4 * _MOST_CELLS))
+    step = max(1e-4 * plan.about / plan.steps, plan.range() / _MOST_CELLS)
     at, log_p, _ = _cells(plan, step)
     total, grown = _Sum(plan, log_p[1:-1], at[:-2], step), math.exp(_ROUNDING * plan.steps)
     return _largest(lambda e: total.below(e) / grown, total.ends, plan.delta)
@@ -163,11 +165,11 @@ class _Sum:
 
     def __init__(self, plan: _Plan, log_mass: np.ndarray, at: np.ndarray, step: float) -> None:
         steps, order, last = plan.steps, plan.order, math.ceil(plan.window[1] / step)
-        size = int(fft.next_fast_len(last - math.floor(plan.window[0] / step) + 2, real=True))
+        size = 1 << (last - math.floor(plan.window[0] / step) + 2).bit_length()
         tilted = log_mass + order * step * at
         log_m = float(logsumexp(tilted))
         folded = np.bincount((at - at[0]) % size, np.exp(tilted - log_m), size)
-        found = fft.irfft(fft.rfft(folded) ** steps, size)
+        found = np.fft.irfft(np.fft.rfft(folded) ** steps, size)
         places = np.arange(last - size + 1, last + 1)
         self.log_m, self.order, self.y = steps * log_m, order, step * places
         self.mass = np.maximum(found[(places - steps * int(at[0])) % size], 0.0)
@@ -241,8 +243,3 @@ def _log_mass(x: np.ndarray) -> np.ndarray:
     with np.errstate(divide="ignore", invalid="ignore"):
         top = log_ndtr(b)
         return np.where(b > a, top + np.log(-np.expm1(np.minimum(log_ndtr(a) - top, 0.0))), -np.inf)
-
-
-def _quantile(tail: float) -> float:
-    """The point that a standard normal variable exceeds with this chance."""
-    return float(-ndtri(tail))

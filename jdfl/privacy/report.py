@@ -8,7 +8,7 @@ from typing import Any, Literal
 import numpy as np
 
 from jdfl import checks
-from jdfl.privacy.accounting import Adjacency, Sampled, epsilon, epsilon_pure, epsilon_rdp
+from jdfl.privacy.accounting import Adjacency, Sampled, epsilon, epsilon_pure, epsilon_rdp, epsilons
 from jdfl.privacy.calibration import noise_multiplier
 from jdfl.privacy.guarantee import DERIVED, Guarantee
 from jdfl.privacy.ledger import Ledger
@@ -60,7 +60,7 @@ class PrivacyReport:
     records: dict[str, int]  # per node: least; total
     sampling: dict[str, Any] | None  # kind, batch, largest rate
     delta: float
-    epsilon: float  # of the worst node, by PLD
+    epsilon: float  # of the worst node, the least of all bounds
     epsilon_nodes: dict[str, float]  # least and median over nodes
     epsilon_rdp: float | None  # of the worst node
     epsilon_pure: float | None  # at delta = failure, Laplace noise only
@@ -75,6 +75,7 @@ class PrivacyReport:
     sound_multiplier: float | None = None  # accounting = "paper": what the published epsilon needs at `delta`
     public: tuple[str, ...] = ()  # values from the data that enter without noise and are taken as public
     local: str = ""  # why the final parameters are not covered; empty: they are
+    method: str = "PLD"  # by which bound `epsilon` is the least
 
     def as_dict(self) -> dict[str, Any]:
         """Plain data for JSON; numbers that are not finite become None."""
@@ -110,7 +111,7 @@ class PrivacyReport:
             f"releases of a node: {each}, median {releases['median']:g}; epsilon of nodes: least "
             f"{short(self.epsilon_nodes['least'])}, median {short(self.epsilon_nodes['median'])}, worst "
             f"{short(self.epsilon)} (node {int(releases['worst_node'])})",
-            f"epsilon by {self._method()}; "
+            f"epsilon by {self.method}; "
             + "; ".join(
                 f"{name} {short(value)}"
                 for name, value in (
@@ -131,11 +132,6 @@ class PrivacyReport:
         lines += [other["statement"] for other in self.beside]
         lines += [f"warning: {warning}" for warning in self.warnings]
         return "\n".join(f"- {line}" for line in lines) + f"\n- assumed: {'; '.join(self.assumptions)}\n"
-
-    def _method(self) -> str:
-        """Which of the bounds is the epsilon: the least of them."""
-        others = {"RDP": self.epsilon_rdp, "the sum of pure epsilons": self.epsilon_pure}
-        return next((name for name, value in others.items() if value == self.epsilon), "PLD")
 
 
 def report(
@@ -176,6 +172,7 @@ def report(
     node, worst = ledger.worst(delta)
     order, sampled, count = ledger.ranked(), ledger.sampled(node), int(ledger.releases[node])
     left, (least, most) = delta - guarantee.failure, span(event, count)
+    bounds = epsilons(event, count, left, sampled=sampled, adjacency=ledger.relation)
     return PrivacyReport(
         accounting=accounting,
         sound=accounting == "sound",
@@ -211,6 +208,7 @@ def report(
         largest_multiplier=None if least == most else most,
         failure=guarantee.failure,
         sound_multiplier=_sound(guarantee, count, left, sampled, ledger.relation) if accounting == "paper" else None,
+        method=min(bounds, key=bounds.__getitem__),
         beside=tuple(
             beside(one, ledger.releases, ledger.records, delta, sound=accounting == "sound") for one in guarantee.beside
         ),

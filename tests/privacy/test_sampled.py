@@ -48,7 +48,7 @@ def test_one_release_meets_the_bound_and_no_more(kind, z, rate, delta):
     else:
         assert exact_bound(kind, z, rate, eps) <= delta * (1 + 1e-7)
         assert exact_bound(kind, z, rate, 0.999 * eps) > delta
-    assert eps == epsilon(EVENTS[kind](z), 1, delta, sampled=Sampled("poisson", round(rate * 1000), 1000))
+    assert epsilon(EVENTS[kind](z), 1, delta, sampled=Sampled("poisson", round(rate * 1000), 1000)) <= eps
 
 
 @pytest.mark.parametrize("delta", [1e-5, 1e-3])
@@ -152,10 +152,13 @@ def test_poisson_under_add_remove_is_what_dp_accounting_says(z, rate, releases):
     assert found < rdp < 1.6 * found
 
 
-def test_replacing_costs_about_as_much_as_removing_with_the_same_sensitivity():
-    event, sampled = GaussianEvent(1.0), Sampled("poisson", 50, 1000)
-    replaced, removed = (epsilon(event, 100, 1e-5, sampled=sampled, adjacency=a) for a in ("replace-one", "add-remove"))
-    assert removed < replaced < 1.2 * removed
+@pytest.mark.parametrize(("z", "rate"), [(1.0, 0.05), (2.0, 0.3)])
+def test_replacing_with_twice_the_sensitivity_costs_more_than_removing(z, rate):
+    """A record's contribution is at most half of what replacing it changes."""
+    sampled = Sampled("poisson", round(rate * 1000), 1000)
+    replaced = epsilon(GaussianEvent(z), 100, 1e-5, sampled=sampled)
+    removed = epsilon(GaussianEvent(2 * z), 100, 1e-5, sampled=sampled, adjacency="add-remove")
+    assert removed < replaced < epsilon(GaussianEvent(z), 100, 1e-5, sampled=subset(rate))
 
 
 def test_subsets_have_a_second_opinion_and_poisson_has_none():
