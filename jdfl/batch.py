@@ -121,8 +121,9 @@ def _points(
 ) -> list[dict[str, float]]:
     """The values of every run; one point without fields when nothing is swept."""
     points: list[dict[str, Any]]
+    given: Any = over
     if checks.is_a(over, Mapping):
-        lists: dict[str, Any] = dict(over)
+        lists: dict[str, Any] = dict(given)
         for path, values in lists.items():
             if not checks.is_a(values, Sequence | np.ndarray | jax.Array) or isinstance(values, str | bytes):
                 raise ValueError(f"Expected a list of values for {path!r} in over, got {values!r}.")
@@ -134,7 +135,7 @@ def _points(
                 f"Expected fields with their lists of values, or a list of points, got over = {over!r}. "
                 "For example over={'lr': [0.1, 0.2]} or over=[{'lr': 0.1}, {'lr': 0.2}]."
             )
-        points = [dict(point) for point in over]
+        points = [dict(point) for point in given]
         fields = list(points[0]) if points else []
         for place, point in enumerate(points):
             if point.keys() != set(fields):

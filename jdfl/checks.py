@@ -6,7 +6,7 @@ They run on the host, on concrete values, before anything is compiled.
 from collections.abc import Iterable
 from dataclasses import fields, is_dataclass
 from types import NoneType, UnionType
-from typing import Any, Literal, NoReturn, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, NoReturn, Union, cast, get_args, get_origin, get_type_hints
 
 import numpy as np
 
@@ -55,7 +55,9 @@ def _parts(settings: object, where: str, skip: frozenset[str]) -> None:
         name, annotation, value = f"{where}{field.name}", hints.get(field.name), getattr(settings, field.name)
         if field.name in skip:
             continue
-        options = get_args(annotation) if get_origin(annotation) in (Union, UnionType) else (annotation,)
+        options: tuple[Any, ...] = (
+            get_args(annotation) if get_origin(annotation) in (Union, UnionType) else (annotation,)
+        )
         if value is None and NoneType in options:
             continue
         wanted = [option for option in options if option is not NoneType]
@@ -156,7 +158,7 @@ def plain_array(remedy: str = "", **named: Any) -> None:
         if isinstance(value, np.ma.MaskedArray):
             raise ValueError(
                 f"Expected an array without a mask for {name}, got a masked array with "
-                f"{int(np.ma.count_masked(value))} masked entries. Drop those, or fill them in. {remedy}".rstrip()
+                f"{int(np.sum(np.ma.getmaskarray(cast(Any, value))))} masked entries. Drop those, or fill them in. {remedy}".rstrip()
             )
         try:
             dtype = getattr(value, "dtype", None) or np.asarray(value).dtype

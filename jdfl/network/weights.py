@@ -18,7 +18,7 @@ S. Lall, "A scheme for robust distributed sensor fusion based on average consens
 A. Dobra, J. Gehrke, "Gossip-based computation of aggregate information", 2003 (push-sum).
 """
 
-from typing import Any, Literal, get_args
+from typing import Any, Literal, cast, get_args
 
 import jax
 import jax.numpy as jnp
@@ -199,7 +199,7 @@ def from_networkx(
     checks.able(("nodes", "edges", "is_directed"), "a networkx graph", "networkx.Graph(edges) makes one.", graph=graph)
     checks.one_of([*get_args(Weights), "given", None], weights=weights)
     index = {node: i for i, node in enumerate(graph.nodes)}
-    with_weight: Any = graph.edges(data="weight")
+    with_weight = cast(Any, graph).edges(data="weight")
     edges: list[tuple[int, int, Any]] = [(index[u], index[v], value) for u, v, value in with_weight]
     called = name or graph.name or "network"
     carried = [edge for edge in edges if edge[2] is not None]
@@ -237,7 +237,7 @@ def _carried(edges: list[tuple[int, int, Any]], m: int, *, directed: bool) -> sp
         for place in {(v, u)} if directed else {(v, u), (u, v)}:
             if place in found:
                 raise ValueError(f"Expected one edge ({u}, {v}) with a weight, got parallel ones. {_OTHER_WEIGHTS}")
-            found[place] = float(value)
+            found[place] = float(cast(Any, value))
     if not any(i == j for i, j in found):
         own = np.ones(m)
         for (i, _), value in found.items():
@@ -262,8 +262,8 @@ def from_scipy(
 
     Without a choice of `weights` a matrix with other entries than 0 and 1 is the mixing matrix itself, diagonal
     included, and is kept; its rows or columns sum to one (within 1e-5). One of zeros and ones, its diagonal aside, is
-    an adjacency matrix, weighed as for `from_edges`. `weights="given"` keeps any matrix; a named rule takes the links alone, whatever the
-    values. `summary` says which weights are used.
+    an adjacency matrix, weighed as for `from_edges`. `weights="given"` keeps any matrix; a named rule takes the links
+    alone, whatever the values. `summary` says which weights are used.
 
     Raises `ValueError` for a matrix that is not square, not real or not finite or that is masked, for given values
     whose rows and columns do not sum to one, and as `from_edges`.
