@@ -158,7 +158,8 @@ def plain_array(remedy: str = "", **named: Any) -> None:
         if isinstance(value, np.ma.MaskedArray):
             raise ValueError(
                 f"Expected an array without a mask for {name}, got a masked array with "
-                f"{int(np.sum(np.ma.getmaskarray(cast(Any, value))))} masked entries. Drop those, or fill them in. {remedy}".rstrip()
+                f"{int(np.sum(np.ma.getmaskarray(cast(Any, value))))} masked entries. "
+                f"Drop those, or fill them in. {remedy}".rstrip()
             )
         try:
             dtype = getattr(value, "dtype", None) or np.asarray(value).dtype
