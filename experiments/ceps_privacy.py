@@ -139,10 +139,10 @@ def private(series: Series, seed: int, epsilons: Sequence[float], problem: Probl
         algorithm,
         problem,
         network,
-        over={
-            "clip": [float(algorithm.clip) * factor for _, factor in points],
-            "mechanism.multiplier": [noise[epsilon] for epsilon, _ in points],
-        },
+        over=[
+            {"clip": float(algorithm.clip) * factor, "mechanism.multiplier": noise[epsilon]}
+            for epsilon, factor in points
+        ],
         keys=[seed],
         steps=rounds,
         every=1 if series.curve else rounds,

@@ -138,9 +138,9 @@ def of_seed(study: Study, levels: Mapping[Key, float], seed: int) -> dict[Key, j
         quiet = [(NOISELESS, column) for column in COLUMNS if column.share == share]
         noisy = [key for key in levels if key[1].share == share]
         for keys in (noisy, quiet):
-            over: dict[str, Any] = {"p": [column.p for _, column in keys]}
+            over = [{"p": column.p} for _, column in keys]
             if keys is noisy:
-                over["gradients.mechanism.multiplier"] = [levels[key] for key in keys]
+                over = [point | {"gradients.mechanism.multiplier": levels[key]} for point, key in zip(over, keys)]
             plan = method(keys[0][1], noisy=keys is noisy)
             found |= dict(zip(keys, jdfl.sweep(plan, problem, network(), over=over, **given), strict=True))
     return found

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from itertools import product
 from operator import attrgetter
 from typing import Any
 
@@ -38,7 +39,7 @@ def sweep(
     problem: Problem,
     network: Network,
     *,
-    over: Mapping[str, Sequence[float]],
+    over: Mapping[str, Sequence[float]] | Sequence[Mapping[str, float]],
     keys: Sequence[int] = (0,),
     steps: int,
     every: int = 1,
@@ -48,26 +49,28 @@ def sweep(
 ) -> list[Result]:
     """One run per value and seed, compiled once: floats of an algorithm are leaves, so new values compile nothing.
 
-    `over` maps dotted fields of the algorithm ("mu", "codec.gamma") to values; several fields go side by side, one
-    value of each per run (itertools.product makes a grid). Runs come out value by value, seed by seed, with their
-    `labels`; their `state` is None and their `algorithm` is the given one with the point's values. `batch` runs go side
-    by side by vmap, the batches in turn (None: all at once, as far as memory allows, but one at a time on CPU where
-    loops of different lengths would wait for one another, in CEPS and in codecs that code some rows only); results
-    depend on it by their rounding alone. `seconds` is the whole program's time divided by its runs, `compile_seconds`
-    the whole program's. The number of records is part of the compiled program: other `steps` compile again.
+    `over` maps dotted fields of the algorithm ("mu", "codec.gamma") to values, and the runs are all combinations, the
+    last field changing fastest. A list of mappings from fields to single values gives exactly these points instead,
+    each with the same fields. Runs come out point by point, seed by seed, with their `labels`; their `state` is None
+    and their `algorithm` is the given one with the point's values. `batch` runs go side by side by vmap, the batches in
+    turn (None: all at once, as far as memory allows, but one at a time on CPU where loops of different lengths would
+    wait for one another, in CEPS and in codecs that code some rows only); results depend on it by their rounding alone.
+    `seconds` is the whole program's time divided by its runs, `compile_seconds` the whole program's. The number of
+    records is part of the compiled program: other `steps` compile again.
 
     `every`, `stop` and `metrics` are as for `run`, `keys` are the seeds. Raises ValueError for a field that is unknown
-    or not a float, for lists of different lengths, and as `run` does.
+    or not a float, for points of different fields, and as `run` does.
     """
     if not checks.is_a(keys, Iterable) or isinstance(keys, str | Mapping):
         raise ValueError(f"Expected a list of seeds, got keys = {keys!r}. For one seed give [{keys!r}].")
     points, keys = _points(algorithm, over), list(keys)
     labels = [{"seed": seed, **point} for point in points for seed in keys]
     if not labels:
-        raise ValueError(f"Expected at least one seed and one value, got keys = {keys!r}, over = {dict(over)!r}.")
+        raise ValueError(f"Expected at least one seed and one value, got keys = {keys!r}, over = {over!r}.")
     made = [check_run(_at(algorithm, points[0]), problem, network, steps, every, stop)]
     for point in points[1:]:
         other = _at(algorithm, point)
+        checks.parts(other)
         other.check(problem, network)
         made.append(planned(other, problem, network, steps))
     settings = [stepping.setting(one, problem, network, stop, typed_key(seed)) for one in made for seed in keys]
@@ -80,7 +83,7 @@ def sweep(
     checks.whole(1, batch=batch)
     programs.make_room()
 
-    values = {path: jnp.asarray([label[path] for label in labels], problem.dtype) for path in over}
+    values = {path: jnp.asarray([label[path] for label in labels], problem.dtype) for path in points[0]}
     values |= _plans(settings)
     keys_of_lanes = jax.tree.map(lambda *keys: jnp.stack(keys), *(setting.keys for setting in settings))
     records = -(-steps // every)
@@ -114,28 +117,56 @@ def _alike(algorithm: Algorithm) -> bool:
     return not getattr(algorithm, "uneven", False) and getattr(getattr(algorithm, "codec", None), "free", True)
 
 
-def _points(algorithm: Algorithm, over: Mapping[str, Sequence[float]]) -> list[dict[str, float]]:
+def _points(
+    algorithm: Algorithm, over: Mapping[str, Sequence[float]] | Sequence[Mapping[str, float]]
+) -> list[dict[str, float]]:
     """The values of every run; one point without fields when nothing is swept."""
-    for path, values in over.items():
-        if not checks.is_a(values, Sequence | np.ndarray | jax.Array):
-            raise ValueError(f"Expected a list of values for {path!r} in over, got {values!r}.")
-    lengths = {path: len(values) for path, values in over.items()}
-    if len(set(lengths.values())) > 1:
-        raise ValueError(f"Expected lists of one length in over, got {lengths}. They go side by side, not as a grid.")
-    for path in over:
-        target: Any = algorithm
-        for name in path.split("."):
-            if not hasattr(target, name):
-                raise ValueError(f"Expected a field of {type(algorithm).__name__} in over, got {path!r}.")
-            target = getattr(target, name)
-        if isinstance(target, bool) or not isinstance(target, (float, np.floating)):
+    points: list[dict[str, Any]]
+    given: Any = over
+    if checks.is_a(over, Mapping):
+        lists: dict[str, Any] = dict(given)
+        for path, values in lists.items():
+            if not checks.is_a(values, Sequence | np.ndarray | jax.Array) or isinstance(values, str | bytes):
+                raise ValueError(f"Expected a list of values for {path!r} in over, got {values!r}.")
+        points = [dict(zip(lists, row)) for row in product(*lists.values())]
+        fields = list(lists)
+    else:
+        if not checks.is_a(over, Sequence) or not all(checks.is_a(point, Mapping) for point in over):
             raise ValueError(
-                f"Expected a float field in over, got {path!r} = {target!r}. Write a number as a float (1.0, not 1); "
-                "sizes and flags change the compiled program, so run them one by one."
+                f"Expected fields with their lists of values, or a list of points, got over = {over!r}. "
+                "For example over={'lr': [0.1, 0.2]} or over=[{'lr': 0.1}, {'lr': 0.2}]."
             )
-    if not over:
-        return [{}]
-    return [dict(zip(over, map(float, row))) for row in zip(*over.values())]
+        points = [dict(point) for point in given]
+        fields = list(points[0]) if points else []
+        for place, point in enumerate(points):
+            if point.keys() != set(fields):
+                raise ValueError(
+                    f"Expected the fields {fields} in every point of over, got {list(point)} in over[{place}]."
+                )
+    for path in fields:
+        _check_field(algorithm, path)
+    for point in points:
+        for path, value in point.items():
+            if np.ndim(value) or isinstance(value, bool) or not checks.is_a(value, _NUMBER):
+                raise ValueError(f"Expected numbers for {path!r} in over, got {value!r}.")
+    return [{path: float(point[path]) for path in fields} for point in points]
+
+
+_NUMBER = int | float | np.integer | np.floating | np.ndarray | jax.Array
+
+
+def _check_field(algorithm: Algorithm, path: object) -> None:
+    """Raise ValueError for a path that is no float field of the algorithm."""
+    target: Any = algorithm
+    for name in str(path).split("."):
+        if not isinstance(path, str) or not hasattr(target, name):
+            raise ValueError(f"Expected a field of {type(algorithm).__name__} in over, got {path!r}.")
+        target = getattr(target, name)
+    if isinstance(target, bool) or not isinstance(target, (float, np.floating)):
+        raise ValueError(
+            f"Expected a float field in over, got {path!r} = {target!r}. Write a number as a float (1.0, not 1); "
+            "sizes and flags change the compiled program, so run them one by one."
+        )
 
 
 def _plans(settings: Sequence[stepping.Setting]) -> dict[str, Any]:

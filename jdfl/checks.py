@@ -4,8 +4,9 @@ They run on the host, on concrete values, before anything is compiled.
 """
 
 from collections.abc import Iterable
-from types import UnionType
-from typing import Any, Literal, NoReturn, get_args, get_origin, get_type_hints
+from dataclasses import fields, is_dataclass
+from types import NoneType, UnionType
+from typing import Any, Literal, NoReturn, Union, cast, get_args, get_origin, get_type_hints
 
 import numpy as np
 
@@ -35,6 +36,61 @@ def able(methods: Iterable[str], expected: str, remedy: str = "", **named: objec
     for name, value in named.items():
         if isinstance(value, type) or not all(hasattr(value, method) for method in wanted):
             _refuse(f"{name} to be {expected}", name, value, remedy)
+
+
+def parts(settings: object, skip: Iterable[str] = ()) -> None:
+    """Every field of a dataclass that is annotated as a class or protocol of jdfl holds an object with its methods.
+
+    That a class is given instead of an object, or something else, is refused by name; so are things other than True and
+    False in fields annotated as bool. Fields of such objects are looked at too, under dotted names.
+    """
+    _parts(settings, "", frozenset(skip))
+
+
+def _parts(settings: object, where: str, skip: frozenset[str]) -> None:
+    if not is_dataclass(settings) or isinstance(settings, type):
+        return
+    hints = get_type_hints(type(settings))
+    for field in fields(settings):
+        name, annotation, value = f"{where}{field.name}", hints.get(field.name), getattr(settings, field.name)
+        if field.name in skip:
+            continue
+        options: tuple[Any, ...] = (
+            get_args(annotation) if get_origin(annotation) in (Union, UnionType) else (annotation,)
+        )
+        if value is None and NoneType in options:
+            continue
+        wanted = [option for option in options if option is not NoneType]
+        if wanted == [bool] and not isinstance(value, bool | np.bool_):
+            _refuse(f"{name} to be one of False, True", name, value, "")
+        known = [option for option in wanted if _ours(option)]
+        if not known or len(known) < len(wanted):
+            continue
+        if isinstance(value, type) or not any(_has(value, option) for option in known):
+            words = " or ".join(_WORDS.get(option.__name__, option.__name__) for option in known) + (
+                " or None" if len(options) > len(wanted) else ""
+            )
+            _refuse(
+                f"{name} to be {words}", name, value, "Pass an object, not a class." if isinstance(value, type) else ""
+            )
+        _parts(value, f"{name}.", skip)
+
+
+_WORDS = {"Codec": "a codec", "Mechanism": "a noise mechanism"}
+
+
+def _ours(annotation: object) -> bool:
+    """Whether an annotation is a class of jdfl: a dataclass of settings, or a protocol."""
+    return isinstance(annotation, type) and annotation.__module__.startswith("jdfl.")
+
+
+def _has(value: object, kind: type) -> bool:
+    """Whether a value has all methods of a class (of jdfl), or is of it."""
+    if isinstance(value, kind) if not getattr(kind, "_is_protocol", False) else False:
+        return True
+    wanted = [n for base in kind.__mro__ if _ours(base) for n in vars(base) if not n.startswith("_")]
+    wanted = [name for name in wanted if name != "replace"]
+    return bool(wanted) and all(hasattr(value, name) for name in wanted)
 
 
 def positive(remedy: str = "", **named: Any) -> None:
@@ -94,6 +150,62 @@ def finite(remedy: str = "", **named: Any) -> None:
             where = tuple(int(i) for i in np.argwhere(bad)[0])
             message = f"Expected finite numbers in {name}, got {array[where]} at index {where}"
             raise ValueError(f"{message} ({int(bad.sum())} such entries). {remedy}".rstrip())
+
+
+def plain_array(remedy: str = "", **named: Any) -> None:
+    """Every named value is an array of numbers or words whose entries all count: not masked, not of dates."""
+    for name, value in named.items():
+        if isinstance(value, np.ma.MaskedArray):
+            raise ValueError(
+                f"Expected an array without a mask for {name}, got a masked array with "
+                f"{int(np.sum(np.ma.getmaskarray(cast(Any, value))))} masked entries. "
+                f"Drop those, or fill them in. {remedy}".rstrip()
+            )
+        try:
+            dtype = getattr(value, "dtype", None) or np.asarray(value).dtype
+        except (TypeError, ValueError):
+            _refuse(f"{name} to be an array", name, value, remedy)
+        if getattr(dtype, "kind", "") in "mM":
+            raise ValueError(
+                f"Expected numbers in {name}, got dtype {dtype}. Turn dates and times into numbers. {remedy}".rstrip()
+            )
+
+
+def real(remedy: str = "", **named: Any) -> None:
+    """Every named array (dense or SciPy sparse) is a plain one of real numbers, of a number type."""
+    for name, value in named.items():
+        plain_array(remedy, **{name: value})
+        dtype = getattr(value, "dtype", None) or np.asarray(value).dtype
+        kind = getattr(dtype, "kind", "")
+        if kind == "c":
+            raise ValueError(
+                f"Expected real numbers in {name}, got dtype {dtype}. Pass real and imaginary parts apart. {remedy}"
+            )
+        if kind in "OSU":
+            raise ValueError(f"Expected numbers in {name}, got dtype {dtype}. {remedy}".rstrip())
+
+
+def labels(remedy: str = "", **named: Any) -> None:
+    """Every named array of labels is a plain one, complex numbers and NaN not among them."""
+    for name, value in named.items():
+        plain_array(remedy, **{name: value})
+        array = np.asarray(value)
+        if array.dtype.kind == "c":
+            raise ValueError(
+                f"Expected labels in {name} that have an order, got dtype {array.dtype}. {remedy}".rstrip()
+            )
+        if array.dtype.kind == "f":
+            bad = np.isnan(array)
+        elif array.dtype.kind == "O":
+            bad = np.array([one is None or one != one for one in array.ravel()], bool).reshape(array.shape)
+        else:
+            continue
+        if bad.any():
+            where = tuple(int(i) for i in np.argwhere(bad)[0])
+            raise ValueError(
+                f"Expected a label for every example, got {name}{list(where)} = {array[where]!r} "
+                f"({int(bad.sum())} such entries). Drop these examples. {remedy}".rstrip()
+            )
 
 
 def shape(expected: tuple[int | None, ...], remedy: str = "", **named: Any) -> None:

@@ -21,7 +21,7 @@ from jdfl.keys import typed_key
 from jdfl.memory import require_memory
 from jdfl.metrics import Metric, default_metrics, resolve
 from jdfl.moments import Moments, Returns
-from jdfl.network import check_graph
+from jdfl.network import check_weights
 from jdfl.network.graph import Network
 from jdfl.outcome import Cut, as_chunk, assemble, key_data
 from jdfl.placement import placed
@@ -66,8 +66,13 @@ def check_run(
             f"Expected a network and a problem of the same size, got network.m = {network.m} and "
             f"problem.m = {problem.m}. Build both for the same number of nodes m."
         )
+    check_weights(
+        network,
+        type(algorithm).__name__,
+        columns=getattr(algorithm, "columns", False),
+        mixes=getattr(algorithm, "mixes", True),
+    )
     graph = network.at(jnp.int32(0), jax.random.key(0))
-    check_graph(graph, columns=getattr(algorithm, "columns", False))
     if graph.late is not None and not getattr(algorithm, "late", False):
         raise ValueError(
             f"Expected a network for {type(algorithm).__name__} whose messages are not late, got "
@@ -75,8 +80,10 @@ def check_run(
             "where what does not come in its round is missing, or an algorithm that takes late messages, such as "
             "jdfl.DPSGD or jdfl.SGP."
         )
+    checks.parts(algorithm)
     algorithm.check(problem, network)
     if stop is not None:
+        checks.parts(stop)
         stop.check()
     require_memory(algorithm, problem, network, devices)
     algorithm = planned(algorithm, problem, network, steps)
@@ -147,10 +154,11 @@ def run(
     nothing), `max_seconds` after the last chunk that ends in time. A number in a node's state that is not finite, or a
     parameter whose size is above `diverged_above`, ends it in that round.
 
-    Raises ValueError for settings that make no sense, before anything is compiled (of a network that changes, the graph
-    of round 0 is looked at), for a delta without epsilon, for a budget where nothing can be claimed or that the first
-    release would exceed, and for a resumed run with other noise. FileExistsError where a run from the start would write
-    over checkpoints, FileNotFoundError where there is no folder for theirs.
+    Raises ValueError for settings that make no sense, before anything is compiled (every graph of a periodic network or
+    a random choice is looked at, of others that change that of round 0), for a delta without epsilon, for a budget
+    where nothing can be claimed or that the first release would exceed, and for a resumed run with other noise.
+    FileExistsError where a run from the start would write over checkpoints, FileNotFoundError where there is no folder
+    for theirs.
     """
     deadline = Deadline(max_seconds)
     checks.whole(1, MOST_CHUNK, chunk=chunk)

@@ -16,7 +16,7 @@ NOISY = Gossip(mechanism=jdfl.Gaussian(0.01))
 @pytest.fixture(scope="module")
 def grid():
     """Two points side by side, two seeds each."""
-    over = {"rate": [0.05, 0.01], "mechanism.multiplier": [0.01, 0.5]}
+    over = [{"rate": 0.05, "mechanism.multiplier": 0.01}, {"rate": 0.01, "mechanism.multiplier": 0.5}]
     return jdfl.sweep(NOISY, problem, network, over=over, keys=[3, 8], batch=4, **OPTIONS)
 
 
@@ -25,6 +25,14 @@ def test_points_go_side_by_side_value_by_value_and_seed_by_seed(grid):
     assert [result.labels for result in grid] == [{"seed": seed, **point} for point in (one, two) for seed in (3, 8)]
     assert [result.algorithm.rate for result in grid] == [0.05, 0.05, 0.01, 0.01]
     assert [result.algorithm.mechanism.multiplier for result in grid] == [0.01, 0.01, 0.5, 0.5]
+
+
+def test_lists_of_two_fields_give_all_their_combinations():
+    over = {"rate": [0.05, 0.01], "mechanism.multiplier": [0.01, 0.2, 0.5]}
+    found = jdfl.sweep(NOISY, problem, network, over=over, keys=[3], steps=2, every=2, metrics=["objective"])
+    made = [(one.labels["rate"], one.labels["mechanism.multiplier"]) for one in found]
+    assert made == [(rate, level) for rate in (0.05, 0.01) for level in (0.01, 0.2, 0.5)]
+    assert [(one.algorithm.rate, one.algorithm.mechanism.multiplier) for one in found] == made
 
 
 def test_a_lane_is_the_run_of_its_values(grid):
@@ -48,7 +56,7 @@ def test_lanes_end_on_their_own(grid):
 
 
 def test_one_at_a_time_equals_all_at_once(grid):
-    over = {"rate": [0.05, 0.01], "mechanism.multiplier": [0.01, 0.5]}
+    over = [{"rate": 0.05, "mechanism.multiplier": 0.01}, {"rate": 0.01, "mechanism.multiplier": 0.5}]
     single = jdfl.sweep(NOISY, problem, network, over=over, keys=[3, 8], batch=1, **OPTIONS)
     assert [(r.labels, r.rounds, r.totals) for r in single] == [(r.labels, r.rounds, r.totals) for r in grid]
     for one, other in zip(single, grid):
@@ -91,7 +99,10 @@ def test_dotted_paths_reach_the_codec():
 @pytest.mark.parametrize(
     ("algorithm", "options", "words"),
     [
-        (Gossip(), {"over": {"rate": [0.1, 0.2], "mechanism": [1.0]}}, "lists of one length"),
+        (Gossip(), {"over": [{"rate": 0.1}, {}]}, r"over\[1\]"),
+        (Gossip(), {"over": [0.1]}, r"over = \[0.1\]"),
+        (Gossip(), {"over": {"rate": "12"}}, "'rate'.*'12'"),
+        (Gossip(), {"over": {"rate": ["a"]}}, "'rate'.*'a'"),
         (Gossip(), {"over": {"rates": [0.1]}}, "'rates'"),
         (Gossip(), {"over": {"rate.x": [0.1]}}, "'rate.x'"),
         (Gossip(), {"over": {"mechanism.multiplier": [0.1]}}, "'mechanism.multiplier'"),

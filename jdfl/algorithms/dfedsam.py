@@ -56,7 +56,7 @@ class DFedSAM:
         checks.whole(1, local_steps=self.local_steps, gossip_steps=self.gossip_steps)
         self.gradients.check(problem)
         check_updates(self.updates, self.gradients)
-        check_codec("DFedSAM", self.codec, problem.n, problem.m, problem.n)
+        check_codec("DFedSAM", self.codec, problem.n, problem.m, problem.n, direct=True)
 
     def prepare(self, problem: Problem, round: Round) -> "DFedSAM":
         """Let the codec draw what it shares, and the gradients prepare what they need."""

@@ -103,7 +103,7 @@ class DPDDA:
             checks.whole(1, block=self.block)
         checks.literals(self)
         self.gradients.check(problem)
-        check_codec("DP-DDA", self.codec, problem.n, problem.m, problem.n)
+        check_codec("DP-DDA", self.codec, problem.n, problem.m, problem.n, direct=True)
         require(network, "DP-DDA", doubly_stochastic=True)
 
     def prepare(self, problem: Problem, round: Round) -> "DPDDA":

@@ -94,7 +94,7 @@ class DPDO:
             checks.shape((), one, radius=self.radius)
             checks.positive("Use radius=None for no projection.", radius=self.radius)
         check_gradients("DPDO", self.gradients, problem, "epsilon")
-        check_codec("DPDO", self.codec, problem.n, problem.m, problem.n)
+        check_codec("DPDO", self.codec, problem.n, problem.m, problem.n, direct=True)
         require(network, "DPDO", doubly_stochastic=True)
         if self.epsilon is not None:
             self._check_noise()

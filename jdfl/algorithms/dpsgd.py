@@ -73,7 +73,7 @@ class DPSGD:
         checks.literals(self)
         if self.period > 1:
             refuse_late("D-PSGD", network, f"period = 1, got period = {self.period}")
-        check_codec("D-PSGD", self.codec, problem.n, problem.m, problem.n)
+        check_codec("D-PSGD", self.codec, problem.n, problem.m, problem.n, direct=True)
 
     def prepare(self, problem: Problem, round: Round) -> "DPSGD":
         """Let the codec draw what it shares, and the gradients prepare what they need."""

@@ -64,7 +64,7 @@ class DSGT:
         """Refuse settings out of range, and networks whose W is not doubly stochastic."""
         descent.check_rate(self.lr)
         self.gradients.check(problem)
-        check_codec("DSGT", self.codec, problem.n, problem.m, problem.n)
+        check_codec("DSGT", self.codec, problem.n, problem.m, problem.n, direct=True)
         require(network, "DSGT", doubly_stochastic=True)
 
     def prepare(self, problem: Problem, round: Round) -> "DSGT":

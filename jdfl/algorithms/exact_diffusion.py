@@ -65,7 +65,7 @@ class ExactDiffusion:
         """Refuse settings out of range, networks that do not fit, and steps that diverge; warn of long steps."""
         descent.check_rate(self.lr)
         self.gradients.check(problem)
-        check_codec("exact diffusion", self.codec, problem.n, problem.m, problem.n)
+        check_codec("exact diffusion", self.codec, problem.n, problem.m, problem.n, direct=True)
         check_network(network, "exact diffusion")
         check_step("exact diffusion", self.lr, self.gradients, problem, network)
 

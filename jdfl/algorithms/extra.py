@@ -67,7 +67,7 @@ class EXTRA:
         """Refuse settings out of range, networks that do not fit, and steps that diverge; warn of long steps."""
         descent.check_rate(self.lr)
         self.gradients.check(problem)
-        check_codec("EXTRA", self.codec, problem.n, problem.m, problem.n)
+        check_codec("EXTRA", self.codec, problem.n, problem.m, problem.n, direct=True)
         check_network(network, "EXTRA")
         check_step("EXTRA", self.lr, self.gradients, problem, network)
 

@@ -56,7 +56,7 @@ class MATCHA:
         descent.check_rate(self.lr, self.optimizer)
         checks.whole(1, local_steps=self.local_steps)
         self.gradients.check(problem)
-        check_codec("MATCHA", self.codec, problem.n, problem.m, problem.n)
+        check_codec("MATCHA", self.codec, problem.n, problem.m, problem.n, direct=True)
         require(network, "MATCHA", doubly_stochastic=True)
 
     def prepare(self, problem: Problem, round: Round) -> "MATCHA":

@@ -68,7 +68,7 @@ class NIDS:
         """Refuse settings out of range, networks that do not fit, and steps that diverge; warn of long steps."""
         descent.check_rate(self.lr)
         self.gradients.check(problem)
-        check_codec("NIDS", self.codec, problem.n, problem.m, problem.n)
+        check_codec("NIDS", self.codec, problem.n, problem.m, problem.n, direct=True)
         check_network(network, "NIDS")
         check_step("NIDS", self.lr, self.gradients, problem, network)
 

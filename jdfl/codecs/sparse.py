@@ -81,6 +81,12 @@ class Sparse:
         """Refuse s outside [1, n], share outside (0, 1], both, and int4 for more entries than one scale can serve."""
         subsets.check_size(n, self.share, s=self.s)
         checks.literals(self)
+        if self.s is None and self.share is None and sparsity >= n > 1:
+            raise ValueError(
+                f"Expected a size for Sparse, got s = None and share = None for vectors of n = {n} entries "
+                "none of which is known to be zero: it would send all of them and their places, more than Dense(). "
+                "Give s or share, as in Sparse(share=0.1)."
+            )
         size = self.size(n, sparsity)
         if self.value == "int4" and size > MOST_INT4:
             raise ValueError(

@@ -62,7 +62,7 @@ class Bench:
                 plan.at(points[0]),
                 self.problem,
                 plan.network,
-                over={path: [point[path] for point in points] for path in points[0]},
+                over=points,
                 keys=keys,
                 steps=steps,
                 every=steps if ends else self.every,

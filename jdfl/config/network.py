@@ -225,7 +225,8 @@ class EdgeListFile(_Links):
 
     kind: ClassVar[str] = "edge-list-file"
     path: str
-    """The file. In a matrix a nonzero entry (i, j) means that i hears j; its values are not used."""
+    """The file. In a matrix a nonzero entry (i, j) means that i hears j; without `weights`, values other than
+    0 and 1 are the mixing matrix itself."""
     directed: bool = False
     """Edge list: v hears u, and u does not hear v."""
     connected: bool = _erdos_renyi.connected

@@ -60,9 +60,32 @@ def _no_value(node: yaml.Node) -> yaml.YAMLError:
     return yaml.constructor.ConstructorError(None, None, what, node.start_mark)
 
 
-_FLOAT = re.compile(r"^[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?$")
-for _class in (_Dumper, _Loader):  # 5e-3 is a number, as in YAML 1.2; PyYAML reads it as text
-    cast(Any, _class).add_implicit_resolver("tag:yaml.org,2002:float", _FLOAT, list("-+.0123456789"))
+# The scalars of YAML 1.2's core schema (section 10.3.2), in place of PyYAML's of YAML 1.1, in which 0100 is 64, 1:30 is
+# 90 and `yes` is true. A whole number comes before a float, which its digits match too.
+_CORE = (
+    ("null", r"^(~|null|Null|NULL|)$", "~nN\0"),
+    ("bool", r"^(true|True|TRUE|false|False|FALSE)$", "tTfF"),
+    ("int", r"^([-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+)$", "-+0123456789"),
+    (
+        "float",
+        r"^([-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?|[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN))$",
+        "-+.0123456789",
+    ),
+)
+for _class in (_Dumper, _Loader):
+    cast(Any, _class).yaml_implicit_resolvers = {}
+    for _kind, _pattern, _first in _CORE:
+        _letters = [letter if letter != "\0" else "" for letter in _first]
+        cast(Any, _class).add_implicit_resolver(f"tag:yaml.org,2002:{_kind}", re.compile(_pattern), _letters)
+
+
+def _whole(loader: _Loader, node: yaml.ScalarNode) -> int:
+    """A whole number of the core schema: 0100 is a hundred, 0o100 and 0x40 are sixty-four."""
+    text = str(loader.construct_scalar(node))
+    return int(text, 0 if text[:2] in ("0o", "0x") else 10)
+
+
+_Loader.add_constructor("tag:yaml.org,2002:int", _whole)
 
 
 def dump(config: Any) -> str:

@@ -44,7 +44,7 @@ from jdfl.network.random_families import (
     random_geometric,
     watts_strogatz,
 )
-from jdfl.network.requirements import require
+from jdfl.network.requirements import check_weights, require
 from jdfl.network.sequences import (
     Hops,
     Periodic,
@@ -118,6 +118,7 @@ __all__ = [
     "bucketed",
     "bursty_loss",
     "check_graph",
+    "check_weights",
     "circulant",
     "complete",
     "d_out",

@@ -130,6 +130,7 @@ class Static:
 
     graph: Graph
     name: str = struct.field(pytree_node=False, default="network")
+    rule: str | None = struct.field(pytree_node=False, default=None)  # the weights' name, "given" or None: unknown
 
     @property
     def m(self) -> int:

@@ -1,6 +1,6 @@
 """What a method needs of its network, asked on the host before a run: a refusal names method, property and remedy."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import jax
@@ -9,8 +9,10 @@ import numpy as np
 
 from jdfl.network.arcs import Arcs, arcs, arcs_of, called, components, synchronises
 from jdfl.network.graph import Graph, Network, Static
-from jdfl.network.sequences import Periodic
-from jdfl.network.tables import to_scipy
+from jdfl.network.period import period_of
+from jdfl.network.sequences import Periodic, RandomChoice
+from jdfl.network.spectral import spectral_radius
+from jdfl.network.tables import check_graph, to_scipy
 
 TOLERANCE = 1e-5  # of weights and of their sums, in float32
 _ROUNDS = 3  # in which a network that changes is looked at
@@ -93,7 +95,8 @@ def require(
     `fixed`: the same neighbours in every round and no lost message, which only a `Static` network promises.
     `undirected`: every link runs both ways. `doubly_stochastic`: rows and columns of W sum to one, `column_stochastic`:
     columns do. `symmetric_weights`: W = W^T. These four are tested on the graph, those with weights within 1e-5; of a
-    network that changes, on the graphs of its first three rounds, so that a rare exception may pass.
+    periodic network or a random choice, on every graph, of others that change, on those of their first three rounds, so
+    that a rare exception may pass.
     `connected`: the links of all rounds of a fixed or periodic network together lead from every node to every other
     one. Of wrappers the network in them is asked, of networks that are drawn anew in every round nothing; where all
     nodes meet in synchronised rounds they are connected.
@@ -117,16 +120,78 @@ def require(
     wanted = [_PROPERTIES[name] for name, needed in asked.items() if needed]
     if not wanted:
         return
-    rounds = 1 if isinstance(network, Static) else _ROUNDS
-    for k in range(rounds):
-        graph = network.at(jnp.int32(k), jax.random.key(k))
+    for which, graph in graphs_of(network, _ROUNDS):
         for need in wanted:
             if not need.holds(graph):
-                when = "" if rounds == 1 else f" (round {k})"
+                when = which and f" ({which})"
                 raise ValueError(
                     f"Expected {need.need} for {method}, {need.why}, got {called(network)}, which {need.lack}{when}. "
                     f"{need.remedy}"
                 )
+
+
+def graphs_of(network: Network, rounds: int) -> Iterator[tuple[str, Graph]]:
+    """The graphs of a network, each with the words for which it is.
+
+    All of a fixed or periodic network, wrapped or not, and of a random choice (those of probability zero left out); of
+    others, and of wrappers around a random choice, those of the first `rounds` rounds.
+    """
+    inner: Any = network
+    while hasattr(inner, "base"):
+        inner = inner.base
+    if isinstance(network, Static):
+        yield "", network.graph
+        return
+    if isinstance(inner, RandomChoice):
+        for j in np.flatnonzero(np.asarray(inner.probability) > 0).tolist():
+            yield f"its choice {j}", _graph_at(inner.graphs, j)
+        if network is inner:
+            return
+    if isinstance(network, Periodic):
+        for j in range(int(network.graphs.senders.shape[0])):
+            yield f"round {j}", _graph_at(network.graphs, j)
+        return
+    if isinstance(inner, Periodic):
+        rounds = max(rounds, period_of(network) or int(inner.graphs.senders.shape[0]))
+    for k in range(rounds):
+        yield f"round {k}", network.at(jnp.int32(k), jax.random.key(k))
+
+
+def _graph_at(graphs: Graph, place: int) -> Graph:
+    return jax.tree.map(lambda leaf: leaf[place], graphs)
+
+
+def check_weights(network: Network, method: str, *, columns: bool = False, mixes: bool = True) -> None:
+    """Check every graph of a network before a run: as `check_graph`, and that mixing does not expand.
+
+    The graphs are those of `graphs_of`, one round of a network that is drawn anew. With `columns` (push-sum) negative
+    weights are refused, since the weights of a node could vanish. If a method `mixes`, negative weights are accepted
+    only where no eigenvalue of W exceeds one in modulus (within 1e-5): weights of zero and more with rows that sum to
+    one never do. Raises `ValueError`.
+    """
+    for which, graph in graphs_of(network, 1):
+        where = f"{called(network)}, {which}" if which else called(network)
+        try:
+            check_graph(graph, columns=columns)
+        except ValueError as error:
+            if which in ("", "round 0"):
+                raise
+            raise ValueError(f"{error} This is {where}.") from error
+        lowest = min(float(jnp.min(graph.weight)), float(jnp.min(graph.self_weight)))
+        if lowest >= -TOLERANCE or not mixes:
+            continue
+        if columns:
+            raise ValueError(
+                f"Expected weights >= 0 for {method}, whose push-sum weights could vanish otherwise, got {lowest:.6g} "
+                f"in {where}. Use weights='out-degree', or jdfl.network.d_out(m, d)."
+            )
+        radius = spectral_radius(graph)
+        if not radius <= 1 + TOLERANCE:
+            raise ValueError(
+                f"Expected a mixing matrix W for {method} that does not expand, every eigenvalue at most 1 in modulus, "
+                f"got {radius:.6g} in {where}, whose lowest weight is {lowest:.6g}: differences between nodes would "
+                "grow by that factor each round. Use weights >= 0, or weights='metropolis' on an undirected network."
+            )
 
 
 def _require_connected(network: Network, method: str) -> None:

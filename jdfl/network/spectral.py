@@ -43,6 +43,23 @@ def spectral_gap(network: Graph | Network) -> float:
     return float(1 - second)
 
 
+def spectral_radius(network: Graph | Network) -> float:
+    """The largest modulus of an eigenvalue of W; infinite where the iteration for a large W does not converge.
+
+    Raises `ValueError` for a network that changes from round to round.
+    """
+    W: Any = to_scipy(graph_of(network))
+    m = int(W.shape[0])
+    if m <= DENSE_UP_TO:
+        return float(np.max(np.abs(np.linalg.eigvals(W.toarray()))))
+    start = np.random.default_rng(0).standard_normal(m)
+    try:
+        return float(np.abs(spla.eigs(W, k=1, v0=start, return_eigenvectors=False)).max())
+    except spla.ArpackNoConvergence as error:
+        found: np.ndarray = np.abs(getattr(error, "eigenvalues", np.zeros(0)))
+        return float(found.max()) if found.size else float("inf")
+
+
 def _second_symmetric(W: Any) -> float:
     """The second eigenvalue in modulus of a symmetric W whose rows sum to one, so that W 1 = 1 can be taken out."""
     m = int(W.shape[0])
@@ -116,6 +133,7 @@ class Summary:
     diameter: int | None  # None: not connected, or too large a network to compute it
     stochastic: Stochastic  # which sums of W are one
     spectral_gap: float | None  # None: did not converge
+    rule: str | None  # the name of the weights, "given" for a matrix's or edges' own; None: not known
     format: Format
     mix_slots: int  # slots that one `mix` in this format goes through
 
@@ -127,12 +145,13 @@ class Summary:
             diameter = f"not computed above {DIAMETER_UP_TO} nodes" if self.connected else "infinite"
         stochastic = {"doubly": "doubly stochastic", "row": "row-stochastic", "column": "column-stochastic"}
         gap = "not computed (no convergence)" if self.spectral_gap is None else f"{self.spectral_gap:.4g}"
+        rule = "" if self.rule is None else f"{self.rule}, "
         lines = [
             ("nodes", f"{self.nodes:,}"),
             ("edges", f"{self.edges:,} {kind} (density {self.density:.3g})"),
             ("degree", f"min {self.degree_min}, mean {self.degree_mean:.4g}, max {self.degree_max}"),
             ("connected", f"{'yes' if self.connected else 'NO'}, diameter {diameter}"),
-            ("weights", f"{stochastic.get(self.stochastic, 'not stochastic')}, spectral gap {gap}"),
+            ("weights", f"{rule}{stochastic.get(self.stochastic, 'not stochastic')}, spectral gap {gap}"),
             ("format", f"{self.format}, {self.padding_ratio:.1%} of the table is padding"),
         ]
         if self.format == "buckets":
@@ -141,7 +160,7 @@ class Summary:
 
 
 def summary(network: Graph | Network) -> Summary:
-    """Size, degrees, connectivity, weights and cost of a fixed network.
+    """Size, degrees, connectivity, weights (which ones are used, and their gap) and cost of a fixed network.
 
     The diameter is computed up to 2000 nodes. Raises `ValueError` for a network that changes from round to round.
     """
@@ -174,6 +193,7 @@ def summary(network: Graph | Network) -> Summary:
         diameter=_diameter(links) if connected and graph.m <= DIAMETER_UP_TO else None,
         stochastic=_stochastic(to_scipy(graph)),
         spectral_gap=gap,
+        rule=network.rule if isinstance(network, Static) else None,
         format=graph.format,
         mix_slots=slots,
     )

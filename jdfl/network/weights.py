@@ -18,7 +18,7 @@ S. Lall, "A scheme for robust distributed sensor fusion based on average consens
 A. Dobra, J. Gehrke, "Gossip-based computation of aggregate information", 2003 (push-sum).
 """
 
-from typing import Any, Literal, get_args
+from typing import Any, Literal, cast, get_args
 
 import jax
 import jax.numpy as jnp
@@ -52,11 +52,9 @@ def _connected(links: Arcs, remedy: str) -> None:
         raise ValueError(f"Expected a {kind} network, got {found}. {remedy}")
 
 
-def _mixing(links: Arcs, weights: Weights | None) -> np.ndarray:
+def _mixing(links: Arcs, weights: Weights) -> np.ndarray:
     """The weight [e] of every arc, by the rules at the top of this file."""
     degree = np.bincount(links.receiver, minlength=links.m)
-    if weights is None:
-        weights = "metropolis" if links.symmetric else "uniform"
     if weights == "uniform":
         return 1 / (1 + degree[links.receiver])
     if weights == "out-degree":
@@ -135,7 +133,8 @@ def build(
     checks.one_of(get_args(FormatChoice), format=format)
     if connected:
         _connected(links, remedy or f"Pass a connected graph, {_ACCEPT}.")
-    return Static(table(links, _mixing(links, weights), None, format, columns=weights == "out-degree"), name)
+    rule = weights or ("metropolis" if links.symmetric else "uniform")
+    return Static(table(links, _mixing(links, rule), None, format, columns=rule == "out-degree"), name, rule)
 
 
 def from_edges(
@@ -181,26 +180,74 @@ def from_edges(
 def from_networkx(
     graph: "nx.Graph[Any]",
     *,
-    weights: Weights | None = None,
+    weights: Weights | Literal["given"] | None = None,
     format: FormatChoice = "auto",
     name: str | None = None,
     connected: bool = True,
 ) -> Static:
     """The network of a networkx graph; node i is the i-th of `graph.nodes`, whatever its label.
 
-    An edge u -> v of a DiGraph means that v hears u. Parallel edges count once; loops and edge attributes are ignored.
-    The name is the graph's own, unless given. Raises `ValueError` as `from_edges`.
+    An edge u -> v of a DiGraph means that v hears u. Where the edges carry the attribute `weight`, that of u -> v is
+    W_vu, kept as by `from_scipy`; a node's loop is its own weight, and without any loop every node keeps what its row
+    leaves to one. All `weight` = 1 and none at all mean a plain graph, whose loops are ignored and whose parallel edges
+    count once. A rule named by `weights` takes the links alone. `summary` says which weights are used. The name is the
+    graph's own, unless given.
+
+    Raises `ValueError` for what is no networkx graph, weights of some edges only or of parallel edges, and as
+    `from_edges` and `from_scipy`.
     """
+    checks.able(("nodes", "edges", "is_directed"), "a networkx graph", "networkx.Graph(edges) makes one.", graph=graph)
+    checks.one_of([*get_args(Weights), "given", None], weights=weights)
     index = {node: i for i, node in enumerate(graph.nodes)}
+    with_weight = cast(Any, graph).edges(data="weight")
+    edges: list[tuple[int, int, Any]] = [(index[u], index[v], value) for u, v, value in with_weight]
+    called = name or graph.name or "network"
+    carried = [edge for edge in edges if edge[2] is not None]
+    if weights == "given" or (weights is None and any(not _is_one(value) for _, _, value in carried)):
+        matrix = _carried(edges, len(index), directed=graph.is_directed())
+        return from_scipy(matrix, weights="given", format=format, name=called, connected=connected)
     return from_edges(
-        [(index[u], index[v]) for u, v in graph.edges()],
+        [(u, v) for u, v, _ in edges],
         len(index),
         weights=weights,
         directed=graph.is_directed(),
         format=format,
-        name=name or graph.name or "network",
+        name=called,
         connected=connected,
     )
+
+
+def _is_one(value: Any) -> bool:
+    return isinstance(value, int | float | np.integer | np.floating) and bool(value == 1)
+
+
+def _carried(edges: list[tuple[int, int, Any]], m: int, *, directed: bool) -> sp.csr_array:
+    """W [m, m] of edges (u, v, weight); without loops the diagonal is what the rows leave to one."""
+    found: dict[tuple[int, int], float] = {}
+    for u, v, value in edges:
+        if value is None:
+            raise ValueError(
+                f"Expected the attribute `weight` on every edge or on none, got none on the edge ({u}, {v}). "
+                f"{_OTHER_WEIGHTS}"
+            )
+        if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
+            raise ValueError(
+                f"Expected numbers as `weight` of the edges, got {value!r} on ({u}, {v}). {_OTHER_WEIGHTS}"
+            )
+        for place in {(v, u)} if directed else {(v, u), (u, v)}:
+            if place in found:
+                raise ValueError(f"Expected one edge ({u}, {v}) with a weight, got parallel ones. {_OTHER_WEIGHTS}")
+            found[place] = float(cast(Any, value))
+    if not any(i == j for i, j in found):
+        own = np.ones(m)
+        for (i, _), value in found.items():
+            own[i] -= value
+        found |= {(i, i): float(own[i]) for i in range(m)}
+    receiver, sender = np.array(list(found), np.int64).reshape(-1, 2).T
+    return sp.csr_array((np.array(list(found.values()), float), (receiver, sender)), shape=(m, m))
+
+
+_OTHER_WEIGHTS = "Or choose weights='metropolis', which takes the links alone."
 
 
 def from_scipy(
@@ -213,13 +260,20 @@ def from_scipy(
 ) -> Static:
     """The network of a square matrix A [m, m], SciPy sparse or dense: A[i, j] != 0 means that i hears j.
 
-    With `weights="given"` the values are the mixing matrix itself, diagonal included; its rows or columns sum to one
-    (within 1e-5). Otherwise values and diagonal are ignored. Raises `ValueError` for a matrix that is not square or not
-    finite, for given values of another kind, and as `from_edges`.
+    Without a choice of `weights` a matrix with other entries than 0 and 1 is the mixing matrix itself, diagonal
+    included, and is kept; its rows or columns sum to one (within 1e-5). One of zeros and ones, its diagonal aside, is
+    an adjacency matrix, weighed as for `from_edges`. `weights="given"` keeps any matrix; a named rule takes the links
+    alone, whatever the values. `summary` says which weights are used.
+
+    Raises `ValueError` for a matrix that is not square, not real or not finite or that is masked, for given values
+    whose rows and columns do not sum to one, and as `from_edges`.
     """
     checks.one_of([*get_args(Weights), "given", None], weights=weights)
     checks.one_of(get_args(FormatChoice), format=format)
+    if not sp.issparse(adjacency):
+        checks.plain_array("Pass a matrix of numbers.", adjacency=adjacency)
     sparse = adjacency if sp.issparse(adjacency) else np.asarray(adjacency)
+    checks.real("Pass a matrix of real numbers.", adjacency=sparse)
     m = sparse.shape[0] if sparse.ndim else 0
     checks.shape((m, m), "Pass a square matrix with one row per node.", adjacency=sparse)
     checks.whole(most=np.iinfo(np.int32).max, remedy="Pass at least one node.", m=m)
@@ -230,13 +284,21 @@ def from_scipy(
     entries = matrix.tocoo()
     receiver, sender = (np.asarray(axis, np.int64) for axis in entries.coords)
     links = arcs(receiver, sender, m)
-    if weights != "given":
+    rows = np.asarray(matrix.sum(axis=1))
+    if weights != "given" and (weights is not None or _is_adjacency(entries.data[receiver != sender], matrix, rows)):
         return build(links, weights, format, name, connected=connected)
     if not np.all(np.abs(np.asarray(matrix.sum(axis=0)) - 1) <= SUM_TOLERANCE):
-        sum_to_one(np.asarray(matrix.sum(axis=1)), "Divide each row or column by its sum, or choose another weights=.")
+        sum_to_one(rows, f"Divide each row or column by its sum. {_OTHER_WEIGHTS}")
     if connected:
         _connected(links, f"Pass a connected graph, {_ACCEPT}.")
-    return Static(table(links, entries.data[receiver != sender], matrix.diagonal(), format), name)
+    return Static(table(links, entries.data[receiver != sender], matrix.diagonal(), format), name, "given")
+
+
+def _is_adjacency(between: np.ndarray, matrix: Any, rows: np.ndarray) -> bool:
+    """Whether a matrix says who hears whom and nothing else: ones between nodes, no weights on its diagonal."""
+    own = matrix.diagonal()
+    weighs = not np.all((own == 0) | (own == 1)) and bool(np.all(np.abs(rows - 1) <= SUM_TOLERANCE))
+    return bool(np.all(between == 1)) and not weighs
 
 
 def sum_to_one(total: np.ndarray, remedy: str, line: str = "row") -> None:

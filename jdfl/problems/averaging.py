@@ -33,6 +33,7 @@ class Averaging(Problem):
 def averaging(vectors: ArrayLike, *, name: str = "averaging", dtype: DTypeLike = jnp.float32) -> Averaging:
     """The problem of the nodes' vectors [m, n]; its `truth` is their mean. ValueError for another shape."""
     kind = floating(dtype)
+    checks.real(vectors=vectors)
     values = np.asarray(vectors)
     checks.shape((None, None), "Give one row per node.", vectors=values)
     m = len(values)

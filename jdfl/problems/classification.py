@@ -52,6 +52,8 @@ def classification(
     """
     checks.one_of(get_args(Partition), partition=partition)
     dataset = load(data, binary=binary) if isinstance(data, str) else data
+    checks.real(features=dataset.features)
+    checks.labels(labels=dataset.labels)
     features, labels = _stored(dataset.features, sparse), dataset.labels
     if issparse(features):
         _check_sparse(dataset, sparse)
@@ -111,6 +113,9 @@ def holdout(features: Features, labels: np.ndarray, fraction: float, *, seed: in
     side empty.
     """
     checks.not_negative(fraction=fraction)
+    checks.labels(labels=labels)
+    if not issparse(features):
+        checks.real(features=features)
     if fraction >= 1:
         raise ValueError(f"Expected fraction < 1, got fraction = {fraction}.")
     groups: dict[bytes, list[int]] = {}

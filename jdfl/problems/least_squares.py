@@ -65,6 +65,7 @@ def linear_regression(
 
 def _test(test: tuple[ArrayLike, ArrayLike], n: int, kind: np.dtype) -> tuple[Array, ...]:
     """The test set as arrays, its shapes looked at."""
+    checks.real("See the test set.", features=test[0], targets=test[1])
     checks.shape((None, n), "See the test set.", features=test[0])
     checks.shape(np.shape(test[0])[:1], "See the test set.", targets=test[1])
     return tuple(jnp.asarray(array, kind) for array in test)
@@ -73,11 +74,14 @@ def _test(test: tuple[ArrayLike, ArrayLike], n: int, kind: np.dtype) -> tuple[Ar
 def _together(features: Arrays, targets: Arrays, kind: np.dtype) -> tuple[tuple[Any, ...], Any]:
     """Features [m, q, n] and targets [m, q], and the weights [m, q]; what is one array stays one."""
     if isinstance(features, Array | np.ndarray) and isinstance(targets, Array | np.ndarray):
+        checks.real(features=features, targets=targets)
         checks.shape((None, None, None), "It is an array of all nodes.", features=features)
         checks.shape(features.shape[:2], "It is an array of all nodes.", targets=targets)
         if 0 in features.shape:
             raise ValueError(f"Expected features of nodes with examples, got an array of shape {features.shape}.")
         return (features, targets), np.ones(features.shape[:2], kind)
+    for i, part in enumerate(zip(features, targets)):
+        checks.real(f"See node {i}.", features=part[0], targets=part[1])
     parts = [(np.asarray(A), np.asarray(b)) for A, b in zip(features, targets)]
     for i, (A, b) in enumerate(parts):
         checks.shape((None, None), f"See node {i}.", features=A)

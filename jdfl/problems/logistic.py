@@ -183,6 +183,8 @@ def _arrays(parts: Sequence[Part], test: Part | None, intercept: bool) -> tuple[
     def one(part: Part, where: str) -> tuple[np.ndarray, np.ndarray]:
         if issparse(part[0]):
             raise ValueError(f"Expected dense features at {where}, got scipy.sparse. Use sparse_logistic_regression.")
+        checks.real(f"See {where}.", features=part[0])
+        checks.labels(f"See {where}.", labels=part[1])
         features, labels = np.asarray(part[0]), np.asarray(part[1])
         checks.shape((None, None), f"See {where}.", features=features)
         checks.shape((len(features),), f"See {where}.", labels=labels)

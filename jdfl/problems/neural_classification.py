@@ -153,6 +153,7 @@ def _read(data: str | Dataset, model: Any) -> tuple[str, _Examples, _Examples | 
 
 def _pictures(features: Any, shape: tuple[int, ...]) -> np.ndarray:
     """Features as examples [N, ...]: flat rows in the known shape where it fits, bytes as bytes."""
+    checks.real(features=features)
     array = np.asarray(features)
     array = array if array.dtype == np.uint8 else array.astype(np.float32, copy=False)
     if array.ndim == 3:

@@ -87,6 +87,7 @@ def by_client(clients: ArrayLike) -> list[np.ndarray]:
 
     `clients` [N] are numbers or text, one for every example. ValueError for another shape.
     """
+    checks.labels(clients=clients)
     ids = np.asarray(clients)
     checks.shape((None,), "One client id for every example.", clients=ids)
     _, place = np.unique(ids, return_inverse=True)
@@ -136,6 +137,7 @@ def generator(seed: int) -> np.random.Generator:
 
 
 def _labels(labels: ArrayLike) -> np.ndarray:
+    checks.labels(labels=labels)
     array = np.asarray(labels)
     checks.shape((None,), labels=array)
     return array

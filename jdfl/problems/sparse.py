@@ -153,6 +153,8 @@ def _sorted(part: SparsePart, where: str, intercept: bool) -> tuple[Any, np.ndar
             "scipy.sparse.csr_array(...), or use logistic_regression."
         )
     checks.shape((None, None), f"See {where}.", features=part[0])
+    checks.real(f"See {where}.", features=part[0])
+    checks.labels(f"See {where}.", labels=part[1])
     features: Any = canonical(part[0])
     labels = np.asarray(part[1])
     checks.shape((features.shape[0],), f"See {where}.", labels=labels)

@@ -12,7 +12,7 @@ import numpy as np
 from jax import Array, lax
 from jax.typing import DTypeLike
 
-from jdfl import ops
+from jdfl import checks, ops
 
 EIGEN_STEPS = 40  # size of the Krylov space: six digits or more on Gaussian matrices, whose spectrum ends without a gap
 _BATCH, _NUMBERS = 4, 2**16  # nodes worked on at once: so many, or more where their data are smaller than that
@@ -40,6 +40,9 @@ def stack(
     """
     if not parts:
         raise ValueError("Expected the data of at least one node, got none.")
+    for i, part in enumerate(parts):
+        for array in part:
+            checks.real(f"See node {i}.", data=array)
     held = [tuple(np.asarray(array) for array in part) for part in parts]
     for i, part in enumerate(held):
         if len(part) != len(dtypes):

@@ -61,7 +61,7 @@ def _results(group: Group) -> Iterator[tuple[Point, Result | str]]:
         algorithms[0],
         problem,
         network,
-        over=over,
+        over=[dict(zip(over, row)) for row in zip(*over.values())] if over else {},
         keys=group.seeds,
         steps=config.steps,
         every=config.every,

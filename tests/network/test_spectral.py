@@ -102,7 +102,7 @@ def test_summary_text():
         "  edges      4 links (density 0.667)",
         "  degree     min 2, mean 2, max 2",
         "  connected  yes, diameter 2",
-        "  weights    doubly stochastic, spectral gap 0.6667",
+        "  weights    metropolis, doubly stochastic, spectral gap 0.6667",
         "  format     padded, 0.0% of the table is padding",
     ]
 

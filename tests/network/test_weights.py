@@ -105,10 +105,12 @@ def test_networkx_labels_order_loops_and_parallel_edges():
     graph = nx.MultiGraph(name="office")
     graph.add_nodes_from(["carol", ("b", 2), 7])
     graph.add_edges_from([("carol", 7), ("carol", 7), (7, ("b", 2)), (7, 7)], weight=5.0)
-    net = nw.from_networkx(graph)
+    with pytest.raises(ValueError, match=r"parallel"):
+        nw.from_networkx(graph)
+    net = nw.from_networkx(graph, weights="metropolis")
     assert net.name == "office"
     np.testing.assert_array_equal(nw.to_scipy(net.graph).toarray() > 0, [[1, 0, 1], [0, 1, 1], [1, 1, 1]])
-    assert nw.from_networkx(graph, name="mine").name == "mine"
+    assert nw.from_networkx(graph, name="mine", weights="metropolis").name == "mine"
 
 
 def test_networkx_arrow_points_to_the_hearer():

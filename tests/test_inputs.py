@@ -1,0 +1,178 @@
+"""Nothing that a person gives is replaced or dropped without a word: it is kept, or refused by name."""
+
+import networkx as nx
+import numpy as np
+import pytest
+
+import jdfl
+from jdfl import checks
+from jdfl.config import yaml_text
+from jdfl.problems import partition
+
+nw = jdfl.network
+W = np.array([[0.5, 0.25, 0.25], [0.25, 0.5, 0.25], [0.25, 0.25, 0.5]])
+M, N = 3, 8
+problem = jdfl.problems.example1(m=M, n=N, s=2, rows=(4, 6), seed=1)
+FINE = nw.from_scipy(W)
+
+
+def refused(algorithm, network=FINE, **options):
+    with pytest.raises((ValueError, TypeError)) as error:
+        jdfl.run(algorithm, problem, network, **{"steps": 3, **options})
+    return str(error.value)
+
+
+def test_given_weights_are_kept_and_named():
+    np.testing.assert_allclose(nw.to_scipy(FINE).toarray(), W, atol=1e-7)
+    assert nw.summary(FINE).rule == "given"
+    links = nx.cycle_graph(4)
+    nx.set_edge_attributes(links, 0.2, "weight")
+    kept = nw.from_networkx(links)
+    found = nw.to_scipy(kept).toarray()
+    np.testing.assert_allclose(found[0], [0.6, 0.2, 0, 0.2], atol=1e-6)
+    assert nw.summary(kept).rule == "given"
+    assert nw.summary(nw.from_networkx(links, weights="metropolis")).rule == "metropolis"
+    assert nw.summary(nw.from_scipy(W > 0)).rule == "metropolis"
+
+
+def test_the_weight_of_an_arrow_belongs_to_its_hearer():
+    graph = nx.DiGraph()
+    graph.add_weighted_edges_from([(0, 1, 0.3), (1, 2, 0.4), (2, 0, 0.5)])
+    found = nw.to_scipy(nw.from_networkx(graph)).toarray()
+    np.testing.assert_allclose(found, [[0.5, 0, 0.5], [0.3, 0.7, 0], [0, 0.4, 0.6]], atol=1e-6)
+
+
+def test_weights_that_cannot_be_kept_are_refused():
+    with pytest.raises(ValueError, match=r"sum to 1, got 2.*weights='metropolis'"):
+        nw.from_scipy(2 * W)
+    graph = nx.Graph([(0, 1), (1, 2)])
+    graph[0][1]["weight"] = 0.5
+    with pytest.raises(ValueError, match=r"`weight`.*none on the edge \(1, 2\)"):
+        nw.from_networkx(graph)
+    with pytest.raises(ValueError, match="graph to be a networkx graph"):
+        nw.from_networkx(W)
+
+
+def sixth_is_wrong():
+    """A periodic network whose sixth matrix has a row that sums to 4/3."""
+    graph = nw.from_scipy(W).graph
+    wrong = graph.replace(self_weight=graph.self_weight.at[1].add(1 / 3))
+    return nw.periodic([graph] * 5 + [wrong])
+
+
+def test_every_graph_of_a_sequence_is_checked():
+    assert "1.33333" in refused(jdfl.DPSGD(), sixth_is_wrong())
+    graphs = [FINE.graph, sixth_is_wrong().at(5, None)]
+    assert "1.33333" in refused(jdfl.DPSGD(), nw.random_choice(graphs, [0.99, 0.01]))
+    row = nw.from_scipy([[0.5, 0.5, 0], [0, 0.5, 0.5], [0.25, 0.25, 0.5]])
+    assert "doubly stochastic" in refused(jdfl.DSGT(), nw.periodic([FINE] * 5 + [row]))
+    assert "doubly stochastic" in refused(jdfl.DSGT(), nw.random_choice([FINE, row], [0.99, 0.01]))
+
+
+def test_a_matrix_that_expands_is_refused_and_a_negative_one_that_contracts_is_not():
+    expanding = np.array([[2.0, -0.5, -0.5], [-0.5, 2.0, -0.5], [-0.5, -0.5, 2.0]])
+    said = refused(jdfl.DPSGD(), nw.from_scipy(expanding))
+    assert "2.5" in said
+    assert "expand" in said
+    assert "round 5" in refused(jdfl.DPSGD(), nw.periodic([FINE] * 5 + [nw.from_scipy(expanding)]))
+    swinging = np.full((3, 3), 0.6) - 0.8 * np.eye(3)
+    nw.check_weights(nw.from_scipy(swinging), "M-1")
+    with pytest.raises(ValueError, match="weights >= 0 for M-1"):
+        nw.check_weights(nw.from_scipy(swinging), "M-1", columns=True)
+
+
+def test_sparse_needs_a_size_where_nothing_else_gives_it():
+    assert "Sparse(share=0.1)" in refused(jdfl.DPSGD(codec=jdfl.Sparse()))
+    jdfl.Sparse().check(N, M, 2)  # CEPS and IHT know how many entries are not zero
+
+
+@pytest.mark.parametrize("kind", [jdfl.DPSGD, jdfl.DSGT, jdfl.MATCHA])
+def test_a_codec_without_a_useful_contraction_is_warned_of(kind, recwarn):
+    kind(codec=jdfl.Dense()).check(problem, FINE)
+    kind(codec=jdfl.Sparse(share=0.5)).check(problem, FINE)
+    assert not recwarn.list
+    with pytest.warns(UserWarning, match=r"codec = Sign\(\).*3\.37.*0\.0919"):
+        kind(codec=jdfl.Sign()).check(problem, FINE)
+
+
+WRONG = ["x", object(), {}, [], jdfl.Dense, jdfl.DPSGD, None, float("nan"), 3]
+
+
+@pytest.mark.parametrize("field", ["gradients", "codec"])
+@pytest.mark.parametrize("name", ["DPSGD", "DSGT", "MATCHA", "EXTRA", "NIDS", "CHOCO", "DCD", "DOADP", "DPDO"])
+def test_wrong_objects_are_refused_by_name(name, field):
+    kind = getattr(jdfl, name)
+    if field not in kind.__dataclass_fields__:
+        pytest.skip("it has no such field")
+    for wrong in WRONG:
+        assert f"{field} = {wrong!r}" in refused(kind(**{field: wrong}))
+
+
+def test_wrong_objects_inside_a_part_are_refused_by_their_path():
+    assert "gradients.mechanism = 0.5" in refused(jdfl.DPSGD(gradients=jdfl.Gradients(mechanism=0.5)))
+
+
+@pytest.mark.parametrize(
+    ("array", "words"),
+    [
+        (np.ma.masked_array([0, 1, 1, 0], [0, 1, 0, 0]), "masked array with 1 "),
+        (np.array(["2020-01-01"] * 4, "datetime64[D]"), "datetime64"),
+        (np.array([1j, 1, 0, 0]), "complex128"),
+        (np.array([0, np.nan, 1, 0]), r"labels\[1\] = .*nan"),
+        (np.array(["a", None, "b", "a"], object), r"labels\[1\] = None"),
+    ],
+    ids=["mask", "dates", "complex", "nan", "none"],
+)
+def test_labels_that_would_lose_examples_are_refused(array, words):
+    for split in (lambda: partition.dirichlet(array, 2, alpha=1.0), lambda: partition.shards(array, 2)):
+        with pytest.raises(ValueError, match=words):
+            split()
+    with pytest.raises(ValueError, match="labels"):
+        checks.labels(labels=array)
+
+
+@pytest.mark.parametrize(
+    ("features", "words"),
+    [
+        (np.ma.masked_array(np.ones((4, 2)), np.eye(4, 2)), "masked array with 2 "),
+        (np.zeros((4, 2), "datetime64[s]"), "datetime64"),
+        (np.zeros((4, 2), "timedelta64[s]"), "timedelta64"),
+        (np.zeros((4, 2), complex), "complex128"),
+        (np.full((4, 2), "1"), "<U1"),
+    ],
+    ids=["mask", "dates", "durations", "complex", "words"],
+)
+def test_features_that_are_no_plain_numbers_are_refused(features, words):
+    y = np.array([0, 1, 0, 1])
+    build = jdfl.problems
+    for make in (
+        lambda: build.logistic_regression([(features, y)] * 2),
+        lambda: build.averaging(features),
+        lambda: nw.from_scipy(features[:2]),
+    ):
+        with pytest.raises(ValueError, match=words):
+            make()
+
+
+def test_yaml_scalars_are_those_of_its_version_1_2():
+    read = {
+        "0100": 100,
+        "0o100": 64,
+        "0x40": 64,
+        "1:30": "1:30",
+        "yes": "yes",
+        "off": "off",
+        "true": True,
+        "1_0": "1_0",
+    }
+    read |= {"5e-3": 0.005, "~": None, "2020-01-01": "2020-01-01", ".inf": float("inf"), "0b1": "0b1"}
+    assert {text: yaml_text.scalar(text) for text in read} == read
+    for value in (*read, *read.values()):
+        assert yaml_text.yaml.load(yaml_text.dump({"a": value}), Loader=yaml_text._Loader) == {"a": value}
+    from jdfl.config import RunConfig
+
+    assert yaml_text.load(RunConfig, "steps: 0100").steps == 100
+    with pytest.raises(ValueError, match=r"seed, got '1:30'"):
+        yaml_text.load(RunConfig, "seed: 1:30")
+    with pytest.raises(ValueError, match="got 'yes'"):
+        yaml_text.load(RunConfig, "network: {kind: erdos-renyi, connected: yes}")
