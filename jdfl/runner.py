@@ -230,7 +230,7 @@ def run(
                 moments.add(done, views[2])
             rows, seen = tally.since(seen), done
             try:
-                _call(callbacks, Snapshot(done, steps, tally.rows[-1], rows, *views, returns.chunk))
+                _call(callbacks, Snapshot(done, steps, tally.rows[-1], rows, *views, chunk=returns.chunk))
             except KeyboardInterrupt:
                 interruption.asked = "interrupted"
 

@@ -1,12 +1,18 @@
 """Private, faulty and late runs that are killed and resumed leave the folder of a run that nobody disturbed."""
 
 import random
+import shutil
 import sys
 import time
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
+from jdfl.cli import main, running
+from jdfl.progress import Progress
+from jdfl.result import Snapshot
+from jdfl.results import CHECKPOINTS, read_run
 from tests.killing import Doomed, Server, differences, until_whole
 
 TINY = ["--problem.m", "6", "--problem.n", "20", "--problem.s", "2", "--problem.rows", "5", "9"]
@@ -87,3 +93,81 @@ def dooms(draw: random.Random, usual: float, out: Path) -> list[Doomed]:
     chosen: list[Doomed] = [anywhere, keeping, ending]
     draw.shuffle(chosen)
     return chosen
+
+
+# ---------------------------------------------------------------- a few, in this process
+
+
+@pytest.fixture
+def here(monkeypatch, tmp_path):
+    """In an empty folder, without the cache."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("JDFL_CACHE", "0")
+    monkeypatch.setattr(running, "figure", None)
+
+
+def command(name: str, out: str, *more: str) -> list[str]:
+    """A run of few rounds."""
+    often = ["--steps", "30", "--chunk", "4", "--checkpoint-every", "3"]
+    return ["run", *TINY, *RUNS[name], *often, "--out", out, *more]
+
+
+def only(out: str) -> Path:
+    """The folder of the only run there."""
+    (folder,) = Path(out).iterdir()
+    return folder
+
+
+def dies(*_: object, **__: object) -> None:
+    """Ends a run with nothing to say."""
+    raise MemoryError
+
+
+@pytest.mark.parametrize("name", ["partpsp stop rule", "budget"])
+def test_a_run_that_is_cut_off_on_its_way_and_while_its_end_is_written(here, monkeypatch, name):
+    more = ["--stop.value", "1.1"] if name == "partpsp stop rule" else []
+    assert main(command(name, "whole", *more)) == 0
+
+    def fails(_: Progress, snapshot: Snapshot) -> None:
+        if snapshot.rounds == 8:
+            raise MemoryError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Progress, "__call__", fails)
+        with pytest.raises(MemoryError):
+            main(command(name, "killed", *more))
+    folder, resume = only("killed"), ["--quiet", "--checkpoint-every", "3"]
+    (folder / ".0123456789ab.partial.params.npz").touch()
+    (folder / CHECKPOINTS / "9.orbax-checkpoint-tmp-1").mkdir()
+    for _ in range(2):
+        with monkeypatch.context() as patch:
+            patch.setattr(running, "end_run", dies)
+            with pytest.raises(MemoryError):
+                main(["resume", str(folder), *resume])
+    assert main(["resume", str(folder), *resume]) == 0
+    assert not differences(only("whole"), folder)
+    assert read_run(folder).summary["ending"] == name.removeprefix("partpsp ")
+    nodes = pd.read_csv(folder / "nodes.csv")
+    assert not nodes.duplicated(["round", "node"]).any()
+    assert nodes["round"].unique().tolist()[:3] == [4, 8, 12]
+    assert len(pd.read_csv(folder / "epsilon.csv")) == len(nodes["round"].unique())
+
+
+def test_a_budget_without_a_round_has_no_moments(here):
+    assert main(command("partpsp", "out", "--privacy.epsilon", "5")) == 0
+    assert read_run(only("out")).summary["rounds"] == 0
+    assert not (only("out") / "nodes.csv").exists()
+    assert pd.read_csv(only("out") / "epsilon.csv").to_numpy().tolist() == [[0, 0, 0]]
+
+
+def test_the_comparison_sees_what_differs(here):
+    assert main(command("gradients", "one")) == 0
+    one = only("one")
+    for name in ("nodes.csv", "epsilon.csv", "params.npz", "summary.json", "provenance.json"):
+        other = Path(shutil.copytree(one, f"other/{name}"))
+        assert not differences(one, other)
+        content = (other / name).read_bytes()
+        (other / name).write_bytes(content.replace(b"1", b"2", 1) if name.endswith("json") else content[:-3])
+        assert [line.partition(":")[0] for line in differences(one, other)] == [name]
+        (other / name).unlink()
+        assert differences(one, other) == [f"only in one of them: {name}"]
