@@ -123,7 +123,8 @@ def run(
 
     `key` is a seed or a typed JAX key and decides all randomness. Every `every` rounds, and where the run ends, the
     `metrics` (names or functions; None: all that the problem can give) are recorded. `stop` is evaluated after every
-    round. The device returns to Python about every `chunk` rounds, to call `callbacks`; results do not depend on it.
+    round. The device returns to Python at multiples of about `chunk` rounds and where the run ends, to call `callbacks`
+    if there was a round since; results do not depend on it.
     `progress` shows a bar where stderr is a terminal.
 
     `resume` goes on from a finished run, or from what `read_checkpoint` gives, with the same key: the outcome is that
@@ -138,8 +139,8 @@ def run(
     rules of your own get all nodes' rows on every device, unless they are marked by `jdfl.nodes.on_every_device`. The
     result's arrays lie on the host then.
 
-    `checkpoint` is a folder for what the run needs to go on, written where it ends, unless it diverged, and about every
-    `checkpoint_every` rounds and `checkpoint_minutes` before, at a return from the device, while the run goes on; the
+    `checkpoint` is a folder for what the run needs to go on, written where it ends, unless it diverged, and before, while
+    the run goes on, at multiples of about `checkpoint_every` rounds and after about every `checkpoint_minutes`; the
     two newest are kept, each whole; one that cannot be written is warned of. `read_checkpoint` reads them, for another
     number of devices or processes also. Of several processes, which all have to give it, the first writes.
 

@@ -1,9 +1,9 @@
 """Private, faulty and late runs that are killed and resumed leave the folder of a run that nobody disturbed."""
 
+import contextlib
 import random
 import shutil
 import sys
-import time
 from pathlib import Path
 
 import pandas as pd
@@ -43,7 +43,7 @@ RUNS = {
 }
 STEPS = ["--steps", "120", "--chunk", "4"]
 HOW = ["--quiet", "--checkpoint-every", "12"]
-EACH = 3  # kills of a run
+KILLS = 4  # of every one
 
 
 @pytest.mark.slow
@@ -51,48 +51,58 @@ EACH = 3  # kills of a run
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="looks at processes as Linux shows them")
 @pytest.mark.parametrize("name", RUNS)
 def test_killed_runs_leave_the_folder_of_a_run_that_was_not(tmp_path, name):
-    """Killed at some moment, while a checkpoint is written, and while the end is, in one or in several runs."""
-    draw, server = random.Random(name), Server(tmp_path / "cache")
+    """Killed at some moments, while a checkpoint is written, and while the end is, in one or in several runs."""
+    draw, server, struck, found = random.Random(name), Server(tmp_path / "cache"), 0, []
     args = ["run", *TINY, *RUNS[name], *STEPS, *HOW]
     try:
-        assert server.run([*args, "--out", str(tmp_path / "first")]) == 0  # which fills the cache
-        began = time.monotonic()
-        assert server.run([*args, "--out", str(tmp_path / "second")]) == 0
-        usual, struck, runs = time.monotonic() - began, 0, 0
-        (whole,) = (tmp_path / "second").iterdir()
-        (first,) = (tmp_path / "first").iterdir()
-        assert not differences(first, whole)
-        found: list[str] = []
-        while struck < EACH:
-            out = tmp_path / f"out{runs}"
-            folder, more = until_whole(server, args, HOW, out, dooms(draw, usual, out)[: EACH - struck])
-            struck, runs = struck + more, runs + 1
+        assert server.run([*args, "--out", str(tmp_path / "whole")]) == 0
+        whole = only(tmp_path / "whole")
+        records = len(pd.read_csv(whole / "metrics.csv"))
+        for number in range(20):
+            out = tmp_path / f"out{number}"
+            folder, more = until_whole(server, args, HOW, out, dooms(draw, records, out)[: KILLS - struck])
+            struck += more
             found += differences(whole, folder)
-            assert runs < 20
-        print(name, usual, runs, struck)
+            if struck == KILLS:
+                break
+        print(f"{name}: {struck} kills of {number + 1} runs, differences: {found}", flush=True)
         assert not found
+        assert struck == KILLS
     finally:
         server.close()
 
 
-def dooms(draw: random.Random, usual: float, out: Path) -> list[Doomed]:
-    """At a random moment, while a checkpoint is written after one, and while the end is written; in random order."""
-    moments = [draw.uniform(0.2, 1) * usual for _ in range(2)]
+def dooms(draw: random.Random, records: int, out: Path) -> list[Doomed]:
+    """A little after two of the records, while a checkpoint is written, and while the end is; in random order."""
 
-    def anywhere(seconds: float) -> bool:
-        return seconds > moments[0]
+    def going_on() -> Doomed:
+        there, later, since = draw.randrange(records), draw.uniform(0, 0.2), [float("inf")]
 
-    def keeping(seconds: float) -> bool:
-        return seconds > moments[1] / 2 and any(out.glob("*/checkpoints/*tmp*"))
+        def doomed(seconds: float) -> bool:
+            if since[0] > seconds and _records(out) > there:
+                since[0] = seconds
+            return seconds > since[0] + later
+
+        return doomed
+
+    def keeping(_: float) -> bool:
+        return any(out.glob("*/checkpoints/*tmp*"))
 
     late = draw.choice(["metrics.parquet", "params.npz", "provenance.json", "summary.md", "figure.png", ".*"])
 
-    def ending(seconds: float) -> bool:
+    def ending(_: float) -> bool:
         return any(out.glob("*/metrics.parquet")) and any(out.glob(f"*/{late}"))
 
-    chosen: list[Doomed] = [anywhere, keeping, ending]
+    chosen: list[Doomed] = [going_on(), going_on(), keeping, ending]
     draw.shuffle(chosen)
     return chosen
+
+
+def _records(out: Path) -> int:
+    """How many the only run there has written."""
+    with contextlib.suppress(OSError, ValueError):
+        return len((only(out) / "metrics.csv").read_bytes().splitlines()) - 1
+    return 0
 
 
 # ---------------------------------------------------------------- a few, in this process
@@ -112,7 +122,7 @@ def command(name: str, out: str, *more: str) -> list[str]:
     return ["run", *TINY, *RUNS[name], *often, "--out", out, *more]
 
 
-def only(out: str) -> Path:
+def only(out: str | Path) -> Path:
     """The folder of the only run there."""
     (folder,) = Path(out).iterdir()
     return folder
