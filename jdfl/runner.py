@@ -139,10 +139,10 @@ def run(
     rules of your own get all nodes' rows on every device, unless they are marked by `jdfl.nodes.on_every_device`. The
     result's arrays lie on the host then.
 
-    `checkpoint` is a folder for what the run needs to go on, written where it ends, unless it diverged, and before, while
-    the run goes on, at multiples of about `checkpoint_every` rounds and after about every `checkpoint_minutes`; the
-    two newest are kept, each whole; one that cannot be written is warned of. `read_checkpoint` reads them, for another
-    number of devices or processes also. Of several processes, which all have to give it, the first writes.
+    `checkpoint` is a folder for what the run needs to go on, written where it ends, unless it diverged, and while it
+    goes on at multiples of about `checkpoint_every` rounds and after about every `checkpoint_minutes`; the two newest
+    are kept, each whole; one that cannot be written is warned of. `read_checkpoint` reads them, for another number of
+    devices or processes also. Of several processes, which all have to give it, the first writes.
 
     Ctrl-C or SIGTERM ends the run after the chunk under way and keeps what it has (a second one ends it at once, with
     nothing), `max_seconds` after the last chunk that ends in time. A number in a node's state that is not finite, or a
