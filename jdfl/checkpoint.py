@@ -18,8 +18,8 @@ from jdfl import distributed, loop, stepping, storage
 from jdfl.base import Algorithm
 from jdfl.keys import typed_key
 from jdfl.metrics import COUNTS
-from jdfl.network import Seconds
 from jdfl.network.graph import Network
+from jdfl.network.timing import Seconds
 from jdfl.privacy import Ledger
 from jdfl.problems import Problem
 from jdfl.provenance import Provenance

@@ -17,7 +17,7 @@ from jax import Array, lax
 from jdfl import guard, nodes, ops, struct
 from jdfl import metrics as metrics_module
 from jdfl.base import Algorithm, Info
-from jdfl.network import Seconds
+from jdfl.network.timing import Seconds
 from jdfl.problems import Problem
 from jdfl.sharding import Layout
 from jdfl.stepping import Setting, begun, done_at, drawn, step, with_field

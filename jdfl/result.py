@@ -72,9 +72,7 @@ class Result:
     provenance: Provenance  # code, libraries, settings, data
     labels: dict[str, Any] = field(default_factory=dict)  # seed and swept values
     clock_rest: np.ndarray | None = None  # [m] seconds that rounding has left out of `clock`
-    moments: dict[int, np.ndarray] = field(
-        default_factory=dict
-    )  # `releases` after some rounds, where something noisy is
+    moments: dict[int, np.ndarray] = field(default_factory=dict)  # `releases` after some rounds, of noise
 
     @property
     def final(self) -> dict[str, float]:

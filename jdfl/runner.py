@@ -130,7 +130,8 @@ def run(
 
     `key` is a seed or a typed JAX key and decides all randomness. Every `every` rounds, and where the run ends, the
     `metrics` (names or functions; None: all that the problem can give) are recorded. `stop` is evaluated after every
-    round. The device returns to Python about every `chunk` rounds, to call `callbacks`; results do not depend on it.
+    round. The device returns to Python at multiples of about `chunk` rounds and where the run ends, to call `callbacks`
+    if there was a round since; results do not depend on it.
     `progress` shows a bar where stderr is a terminal.
 
     `resume` goes on from a finished run, or from what `read_checkpoint` gives, with the same key: the outcome is that
@@ -145,10 +146,10 @@ def run(
     rules of your own get all nodes' rows on every device, unless they are marked by `jdfl.nodes.on_every_device`. The
     result's arrays lie on the host then.
 
-    `checkpoint` is a folder for what the run needs to go on, written where it ends, unless it diverged, and about every
-    `checkpoint_every` rounds and `checkpoint_minutes` before, at a return from the device, while the run goes on; the
-    two newest are kept, each whole; one that cannot be written is warned of. `read_checkpoint` reads them, for another
-    number of devices or processes also. Of several processes, which all have to give it, the first writes.
+    `checkpoint` is a folder for what the run needs to go on, written where it ends, unless it diverged, and while it
+    goes on at multiples of about `checkpoint_every` rounds and after about every `checkpoint_minutes`; the two newest
+    are kept, each whole; one that cannot be written is warned of. `read_checkpoint` reads them, for another number of
+    devices or processes also. Of several processes, which all have to give it, the first writes.
 
     Ctrl-C or SIGTERM ends the run after the chunk under way and keeps what it has (a second one ends it at once, with
     nothing), `max_seconds` after the last chunk that ends in time. A number in a node's state that is not finite, or a
@@ -238,7 +239,7 @@ def run(
                 moments.add(done, views[2])
             rows, seen = tally.since(seen), done
             try:
-                _call(callbacks, Snapshot(done, steps, tally.rows[-1], rows, *views, returns.chunk))
+                _call(callbacks, Snapshot(done, steps, tally.rows[-1], rows, *views, chunk=returns.chunk))
             except KeyboardInterrupt:
                 interruption.asked = "interrupted"
 

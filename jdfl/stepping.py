@@ -11,7 +11,8 @@ from jax import Array
 
 from jdfl import guard, nodes, struct
 from jdfl.base import Algorithm, Info, Round
-from jdfl.network import Graph, Network, Seconds, advanced, in_run
+from jdfl.network import Graph, Network, advanced, in_run
+from jdfl.network.timing import Seconds
 from jdfl.problems import Problem
 from jdfl.provenance import fingerprint
 from jdfl.stopping import StopRule

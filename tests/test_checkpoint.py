@@ -64,8 +64,8 @@ class CutError(Exception):
     """What ends a run with nothing to say."""
 
 
-@pytest.mark.parametrize(("chunk", "kept"), [(3, 6), (50, 4)])
-def test_a_run_that_is_cut_off_goes_on_from_its_last_checkpoint(tmp_path, chunk, kept):
+@pytest.mark.parametrize("chunk", [3, 50])
+def test_a_run_that_is_cut_off_goes_on_from_its_last_checkpoint(tmp_path, chunk):
     path = tmp_path / "checkpoints"
 
     def cut(snapshot):
@@ -75,7 +75,7 @@ def test_a_run_that_is_cut_off_goes_on_from_its_last_checkpoint(tmp_path, chunk,
     with pytest.raises(CutError):
         run(SLOW, chunk=chunk, callbacks=[cut], checkpoint=path, checkpoint_every=4)
     checkpoint = read_checkpoint(path, SLOW, problem, network)
-    assert checkpoint.rounds == kept
+    assert checkpoint.rounds == 8
     check_same(run(SLOW, resume=checkpoint, checkpoint=path), run(SLOW))
     assert read_checkpoint(path, SLOW, problem, network).rounds == run(SLOW).rounds
 

@@ -1,12 +1,18 @@
 """Private, faulty and late runs that are killed and resumed leave the folder of a run that nobody disturbed."""
 
+import contextlib
 import random
+import shutil
 import sys
-import time
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
+from jdfl.cli import main, running
+from jdfl.progress import Progress
+from jdfl.result import Snapshot
+from jdfl.results import CHECKPOINTS, read_run
 from tests.killing import Doomed, Server, differences, until_whole
 
 TINY = ["--problem.m", "6", "--problem.n", "20", "--problem.s", "2", "--problem.rows", "5", "9"]
@@ -37,7 +43,7 @@ RUNS = {
 }
 STEPS = ["--steps", "120", "--chunk", "4"]
 HOW = ["--quiet", "--checkpoint-every", "12"]
-EACH = 3  # kills of a run
+KILLS = 4  # of every one
 
 
 @pytest.mark.slow
@@ -45,45 +51,133 @@ EACH = 3  # kills of a run
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="looks at processes as Linux shows them")
 @pytest.mark.parametrize("name", RUNS)
 def test_killed_runs_leave_the_folder_of_a_run_that_was_not(tmp_path, name):
-    """Killed at some moment, while a checkpoint is written, and while the end is, in one or in several runs."""
-    draw, server = random.Random(name), Server(tmp_path / "cache")
+    """Killed at some moments, while a checkpoint is written, and while the end is, in one or in several runs."""
+    draw, server, struck, found = random.Random(name), Server(tmp_path / "cache"), 0, []
     args = ["run", *TINY, *RUNS[name], *STEPS, *HOW]
     try:
-        assert server.run([*args, "--out", str(tmp_path / "first")]) == 0  # which fills the cache
-        began = time.monotonic()
-        assert server.run([*args, "--out", str(tmp_path / "second")]) == 0
-        usual, struck, runs = time.monotonic() - began, 0, 0
-        (whole,) = (tmp_path / "second").iterdir()
-        (first,) = (tmp_path / "first").iterdir()
-        assert not differences(first, whole)
-        found: list[str] = []
-        while struck < EACH:
-            out = tmp_path / f"out{runs}"
-            folder, more = until_whole(server, args, HOW, out, dooms(draw, usual, out)[: EACH - struck])
-            struck, runs = struck + more, runs + 1
+        assert server.run([*args, "--out", str(tmp_path / "whole")]) == 0
+        whole = only(tmp_path / "whole")
+        records = len(pd.read_csv(whole / "metrics.csv"))
+        for number in range(20):
+            out = tmp_path / f"out{number}"
+            folder, more = until_whole(server, args, HOW, out, dooms(draw, records, out)[: KILLS - struck])
+            struck += more
             found += differences(whole, folder)
-            assert runs < 20
-        print(name, usual, runs, struck)
+            if struck == KILLS:
+                break
+        print(f"{name}: {struck} kills of {number + 1} runs, differences: {found}", flush=True)
         assert not found
+        assert struck == KILLS
     finally:
         server.close()
 
 
-def dooms(draw: random.Random, usual: float, out: Path) -> list[Doomed]:
-    """At a random moment, while a checkpoint is written after one, and while the end is written; in random order."""
-    moments = [draw.uniform(0.2, 1) * usual for _ in range(2)]
+def dooms(draw: random.Random, records: int, out: Path) -> list[Doomed]:
+    """A little after two of the records, while a checkpoint is written, and while the end is; in random order."""
 
-    def anywhere(seconds: float) -> bool:
-        return seconds > moments[0]
+    def going_on() -> Doomed:
+        there, later, since = draw.randrange(records), draw.uniform(0, 0.2), [float("inf")]
 
-    def keeping(seconds: float) -> bool:
-        return seconds > moments[1] / 2 and any(out.glob("*/checkpoints/*tmp*"))
+        def doomed(seconds: float) -> bool:
+            if since[0] > seconds and _records(out) > there:
+                since[0] = seconds
+            return seconds > since[0] + later
+
+        return doomed
+
+    def keeping(_: float) -> bool:
+        return any(out.glob("*/checkpoints/*tmp*"))
 
     late = draw.choice(["metrics.parquet", "params.npz", "provenance.json", "summary.md", "figure.png", ".*"])
 
-    def ending(seconds: float) -> bool:
+    def ending(_: float) -> bool:
         return any(out.glob("*/metrics.parquet")) and any(out.glob(f"*/{late}"))
 
-    chosen: list[Doomed] = [anywhere, keeping, ending]
+    chosen: list[Doomed] = [going_on(), going_on(), keeping, ending]
     draw.shuffle(chosen)
     return chosen
+
+
+def _records(out: Path) -> int:
+    """How many the only run there has written."""
+    with contextlib.suppress(OSError, ValueError):
+        return len((only(out) / "metrics.csv").read_bytes().splitlines()) - 1
+    return 0
+
+
+# ---------------------------------------------------------------- a few, in this process
+
+
+@pytest.fixture
+def here(monkeypatch, tmp_path):
+    """In an empty folder, without the cache."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("JDFL_CACHE", "0")
+    monkeypatch.setattr(running, "figure", None)
+
+
+def command(name: str, out: str, *more: str) -> list[str]:
+    """A run of few rounds."""
+    often = ["--steps", "30", "--chunk", "4", "--checkpoint-every", "3"]
+    return ["run", *TINY, *RUNS[name], *often, "--out", out, *more]
+
+
+def only(out: str | Path) -> Path:
+    """The folder of the only run there."""
+    (folder,) = Path(out).iterdir()
+    return folder
+
+
+def dies(*_: object, **__: object) -> None:
+    """Ends a run with nothing to say."""
+    raise MemoryError
+
+
+@pytest.mark.parametrize("name", ["partpsp stop rule", "budget"])
+def test_a_run_that_is_cut_off_on_its_way_and_while_its_end_is_written(here, monkeypatch, name):
+    more = ["--stop.value", "1.1"] if name == "partpsp stop rule" else []
+    assert main(command(name, "whole", *more)) == 0
+
+    def fails(_: Progress, snapshot: Snapshot) -> None:
+        if snapshot.rounds == 8:
+            raise MemoryError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Progress, "__call__", fails)
+        with pytest.raises(MemoryError):
+            main(command(name, "killed", *more))
+    folder, resume = only("killed"), ["--quiet", "--checkpoint-every", "3"]
+    (folder / ".0123456789ab.partial.params.npz").touch()
+    (folder / CHECKPOINTS / "9.orbax-checkpoint-tmp-1").mkdir()
+    for _ in range(2):
+        with monkeypatch.context() as patch:
+            patch.setattr(running, "end_run", dies)
+            with pytest.raises(MemoryError):
+                main(["resume", str(folder), *resume])
+    assert main(["resume", str(folder), *resume]) == 0
+    assert not differences(only("whole"), folder)
+    assert read_run(folder).summary["ending"] == name.removeprefix("partpsp ")
+    nodes = pd.read_csv(folder / "nodes.csv")
+    assert not nodes.duplicated(["round", "node"]).any()
+    assert nodes["round"].unique().tolist()[:3] == [4, 8, 12]
+    assert len(pd.read_csv(folder / "epsilon.csv")) == len(nodes["round"].unique())
+
+
+def test_a_budget_without_a_round_has_no_moments(here):
+    assert main(command("partpsp", "out", "--privacy.epsilon", "5")) == 0
+    assert read_run(only("out")).summary["rounds"] == 0
+    assert not (only("out") / "nodes.csv").exists()
+    assert pd.read_csv(only("out") / "epsilon.csv").to_numpy().tolist() == [[0, 0, 0]]
+
+
+def test_the_comparison_sees_what_differs(here):
+    assert main(command("gradients", "one")) == 0
+    one = only("one")
+    for name in ("nodes.csv", "epsilon.csv", "params.npz", "summary.json", "provenance.json"):
+        other = Path(shutil.copytree(one, f"other/{name}"))
+        assert not differences(one, other)
+        content = (other / name).read_bytes()
+        (other / name).write_bytes(content.replace(b"1", b"2", 1) if name.endswith("json") else content[:-3])
+        assert [line.partition(":")[0] for line in differences(one, other)] == [name]
+        (other / name).unlink()
+        assert differences(one, other) == [f"only in one of them: {name}"]

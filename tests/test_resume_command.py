@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +19,7 @@ from jdfl.cli import main, running
 from jdfl.progress import Progress
 from jdfl.results import CHECKPOINTS, read_run
 from jdfl.runner import Snapshot
+from tests.killing import Server
 
 TINY = ["--problem.m", "4", "--problem.n", "20", "--problem.s", "2", "--problem.rows", "5", "9"]
 RUN = ["run", *TINY, "--stop", "none", "--algorithm", "d-psgd", "--algorithm.lr", "0.01"]
@@ -263,51 +263,6 @@ def test_a_run_is_made_again_and_compared(capsys):
 
 
 # ---------------------------------------------------------------- killed
-
-SERVER = """
-import os, sys
-from jdfl.cli import main
-for line in sys.stdin:
-    child = os.fork()
-    if child == 0:
-        os.dup2(os.open(os.devnull, os.O_RDWR), 1)
-        os._exit(main(line.split()))
-    print(child, flush=True)
-    print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
-"""
-
-
-class Server:
-    """Runs the command line in children that have imported everything already, and kills them."""
-
-    def __init__(self, cache: Path) -> None:
-        environment = {**os.environ, "JDFL_CACHE": "1", "XDG_CACHE_HOME": str(cache), "JAX_PLATFORMS": "cpu"}
-        command, pipe = [sys.executable, "-c", SERVER], subprocess.PIPE
-        self._process = subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, env=environment)
-
-    def run(self, args: list[str], doomed: Callable[[float], bool] = lambda seconds: False) -> int:
-        """The exit status, minus the signal where the child was killed, which it is as soon as it is `doomed`."""
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        print(*args, file=self._process.stdin, flush=True)
-        child, began = int(self._process.stdout.readline()), time.monotonic()
-        while _runs(child):
-            if doomed(time.monotonic() - began):
-                os.kill(child, signal.SIGKILL)
-                break
-            time.sleep(0.0005)
-        return int(self._process.stdout.readline())
-
-    def close(self) -> None:
-        """End it."""
-        self._process.communicate()
-
-
-def _runs(child: int) -> bool:
-    try:
-        return Path(f"/proc/{child}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
 
 
 @pytest.mark.slow

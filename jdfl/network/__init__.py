@@ -60,17 +60,7 @@ from jdfl.network.spectral import Summary, spectral_gap, summary
 from jdfl.network.sums import Buckets, gather_sum
 from jdfl.network.synchronised import Synchronised, synchronised
 from jdfl.network.tables import bucketed, check_graph, pad, relabel, to_scipy
-from jdfl.network.timing import (
-    ExponentialTime,
-    FixedTime,
-    LogNormalTime,
-    ParetoTime,
-    Seconds,
-    Timed,
-    Times,
-    advanced,
-    timed,
-)
+from jdfl.network.timing import ExponentialTime, FixedTime, LogNormalTime, ParetoTime, Timed, Times, advanced, timed
 from jdfl.network.weights import FormatChoice, Weights, from_edges, from_networkx, from_scipy, to_networkx
 from jdfl.network.wrapping import in_run
 

@@ -151,6 +151,7 @@ def test_a_resumed_run_has_the_same_clocks(tmp_path):
     before = jdfl.read_checkpoint(tmp_path / "kept", algorithm, problem, net)
     rest = jdfl.run(algorithm, problem, net, steps=12, resume=before)
     np.testing.assert_array_equal(rest.clock, whole.clock)
+    np.testing.assert_array_equal(rest.clock_rest, whole.clock_rest)
     np.testing.assert_array_equal(rest.params, whole.params)
     assert rest.history.equals(whole.history)
 
@@ -171,3 +172,36 @@ def test_a_resumed_run_has_the_same_clocks(tmp_path):
 def test_bad_input_is_refused_in_words(call, message):
     with pytest.raises(ValueError, match=message):
         call()
+
+
+def drift(net, rounds, start, carried=True):
+    """How far clocks are from where so many rounds of fixed times lead from `start`, by what was added (compiled)."""
+    graph = nw.in_run(net, KEY, 0).at(jnp.int32(0), KEY)
+    ones, waits = jnp.ones(M, jnp.int32), jnp.ones_like(graph.mask)
+
+    def one(_, clock):
+        whole, rest = nw.advanced(graph, clock, ones, waits)
+        return whole, rest if carried else jnp.zeros_like(rest)
+
+    whole, rest = jax.jit(lambda clock: jax.lax.fori_loop(0, rounds, one, clock))((jnp.full(M, start), jnp.zeros(M)))
+    added = np.asarray(whole, np.float64) + np.asarray(rest) - np.float64(start)
+    expected = rounds * (np.float64(np.float32(0.1)) + np.float64(np.float32(0.03)))
+    return np.max(np.abs(added / expected - 1))
+
+
+@pytest.mark.parametrize("together", [False, True], ids=["each waits for its neighbours", "all wait for all"])
+@pytest.mark.optimized
+def test_clocks_do_not_drift(together):
+    net = nw.timed(RING, nw.FixedTime(0.1), latency=nw.FixedTime(0.03))
+    net = nw.synchronised(net, 1) if together else net
+    start = jnp.float32(2**20)
+    assert drift(net, 10_000, start) < 1e-6
+    assert drift(net, 10_000, start, carried=False) > 1e-2  # as floats alone do
+
+
+@pytest.mark.slow
+@pytest.mark.optimized
+def test_a_run_of_ten_million_rounds_has_the_time_that_it_took():
+    net, rounds = nw.timed(nw.ring(3), nw.FixedTime(0.1)), 10**7
+    result = jdfl.run(jdfl.LocalOnly(lr=0.01), regression(3, 4), net, steps=rounds, every=2**20, chunk=2**20)
+    np.testing.assert_allclose(result.clock, rounds * np.float64(np.float32(0.1)), rtol=1e-6)
