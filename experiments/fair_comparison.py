@@ -124,7 +124,7 @@ def _rates(setting: Setting) -> dict[str, tuple[float, ...]]:
 
 
 def compare(setting: Setting, seeds: int, quick: bool) -> jdfl.Comparison:
-    """Tune for every budget, then run every seed on data and a network of its own; a comparison with a view a budget."""
+    """Tune for every budget, then run every seed on data and a network of its own; a view for each budget."""
     problem = setting.draw(TUNING_SEED)
     known = (nodes_error,) if problem.truth is None else (nodes_distance, nodes_support)
     shared: dict[str, Any] = {

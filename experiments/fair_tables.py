@@ -61,7 +61,7 @@ def budgets(setting: Setting, seeds: Sequence[int]) -> Iterator[tuple[str, str, 
 
 
 def values_of(setting: Setting, found: jdfl.Comparison) -> Cells:
-    """Every algorithm at every budget, with what was tuned for it; none where a seed diverged or could pay for no round.
+    """Every algorithm at every budget, with what was tuned for it; none where a seed diverged or paid for no round.
 
     An algorithm whose steps all did the same there is left out: its choice means nothing.
     """
