@@ -15,6 +15,7 @@ The paper's own rows for CEPS contradict its Table V at the same setting, r = 0.
 import sys
 import warnings
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -51,6 +52,12 @@ STUDY = {2.0: 32.0}  # rounds of both, from Table V
 FACTORS = (0.5, 1.0, 2.0, 4.0, 8.0)  # of the given steps: the grid of the tuned table
 EXCHANGES = 12  # at most, of a tuned run
 ROUNDS = 60  # at most, of a tuned run of CEPS
+EQUAL = (  # budgets of the tuned table, each with steps that are tuned for it
+    ("communications", 3.0, "3 exchanges"),
+    ("communications", 8.0, "8 exchanges"),
+    ("bytes", 2.5e5, "250 kB"),
+    ("bytes", 1e7, "10 MB"),
+)
 
 
 def case_of(m: int, epsilon: float, rate: float = 0.2) -> Case:
@@ -177,14 +184,15 @@ def tuned(seeds: int, epsilon: float = 2.0, m: int = 64, methods: Sequence[str] 
     keys |= {"metrics": ["objective", "consensus"]}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # notes and failures are in the table
-        found = jdfl.compare(entries, problem, base, stop=stop, tune=jdfl.Tuning(by="stop", extend=1), **keys)
-        fixed = {
-            label: jdfl.Entry(
-                found.algorithms[label], entry.network, steps=PERIOD * EXCHANGES if label in CEPS else entry.steps
-            )
+        found = jdfl.compare(entries, problem, base, stop=stop, tune=jdfl.Tuning(by="stop", also={}, extend=1), **keys)
+        longer = {
+            label: replace(entry, steps=PERIOD * EXCHANGES) if label in CEPS else entry
             for label, entry in entries.items()
         }
-        equal = jdfl.compare(fixed, problem, base, tune=None, **keys)
+        amounts = {"communications": [amount for x, amount, _ in EQUAL if x == "communications"]}
+        amounts["bytes"] = [amount for x, amount, _ in EQUAL if x == "bytes"]
+        tune = jdfl.Tuning(by="communications", budget=amounts["communications"][0], also=amounts, extend=1)
+        equal = jdfl.compare(longer, problem, base, tune=tune, **keys)
     print(f"tuned steps, {found.criterion}:")
     rows: list[Row] = []
     for label in entries:
@@ -202,12 +210,9 @@ def tuned(seeds: int, epsilon: float = 2.0, m: int = 64, methods: Sequence[str] 
                 row(name, "seconds", None, [one.seconds for one in ended]),
             ]
         rows.append(row(name, "stopped", None, [len(ended) / seeds]))
-    for x, amount, words in (
-        ("communications", 3.0, "3 exchanges"),
-        ("communications", 8.0, "8 exchanges"),
-        ("bytes", 2.5e5, "250 kB"),
-        ("bytes", 1e7, "10 MB"),
-    ):
+    for x, amount, words in EQUAL:
+        print(f"tuned steps, {equal.view(x, amount).criterion}:")
+        print(*(f"  {label}: {equal.view(x, amount).note(label)}" for label in entries), sep="\n")
         at = equal.at(x, amount, metrics=["objective"])
         for label in at.index.astype(str):
             value, deviation = at.loc[label, ["objective", "objective_sd"]].to_numpy(float)

@@ -5,10 +5,11 @@ the CEPS paper, whose truth has the s = 10 nonzeros that CEPS and IHT-D-PSGD are
 digits, whose solution is dense. No noise. "top 5 %" is the sparse message of those whose models are dense (int8 values,
 places enumerated): on D-PSGD it is naive, and shown for what it is.
 
-Every step is tuned on data of a seed of its own, by the objective of the nodes' own models after the same number of
-rounds. Every reported seed has data and a network of its own. A value is that of the last record within the budget,
-blank where no record but the first can be paid for; what ended earlier keeps its last value. On digits those that send
-sparse models run longer, as their rounds cost little; budgets in rounds do not let them use that.
+At every budget all steps are tuned for that budget, on data of a seed of its own, by the objective of the nodes' own
+models, and the runs that it shows are those with these steps. Every reported seed has data and a network of its own. A
+value is that of the last record within the budget, blank where it pays for no record but the first; what ended earlier
+keeps its last value. On digits those that send sparse models run longer, as their rounds cost little; budgets in rounds
+do not let them use that.
 """
 
 import sys
@@ -25,7 +26,7 @@ from jax import Array
 
 import jdfl
 from experiments.common import Row, options, save
-from experiments.fair_tables import Setting, lines, show_table, values_of, verdict
+from experiments.fair_tables import Setting, budgets, lines, show_table, values_of, verdict
 from jdfl import metrics
 from jdfl.problems import Problem
 
@@ -123,7 +124,7 @@ def _rates(setting: Setting) -> dict[str, tuple[float, ...]]:
 
 
 def compare(setting: Setting, seeds: int, quick: bool) -> jdfl.Comparison:
-    """Tune once, then run every seed on data and a network of its own; the runs of all seeds as one comparison."""
+    """Tune for every budget, then run every seed on data and a network of its own; a view for each budget."""
     problem = setting.draw(TUNING_SEED)
     known = (nodes_error,) if problem.truth is None else (nodes_distance, nodes_support)
     shared: dict[str, Any] = {
@@ -133,23 +134,47 @@ def compare(setting: Setting, seeds: int, quick: bool) -> jdfl.Comparison:
         "measure": nodes_objective,
         "batch": 8,
     }
-    tune = jdfl.Tuning(keys=(TUNING_SEED,), by="round", steps=setting.steps, extend=0 if quick else 1)
+    amounts: dict[str, list[float]] = {}
+    for _, column, amount in budgets(setting, range(seeds)):
+        amounts.setdefault(column, []).append(amount)
+    extend = 0 if quick else 1
+    tune = jdfl.Tuning(keys=(TUNING_SEED,), by="round", budget=setting.rounds[0], also=amounts, extend=extend)
     with warnings.catch_warnings():  # the notes of the tables say all of it
         warnings.simplefilter("ignore")
         first = entries(setting, TUNING_SEED, quick)
         tuned = jdfl.compare(first, problem, setting.network(TUNING_SEED), keys=[0], tune=tune, **shared)
-        parts = []
+        views = (tuned, *tuned.views)
+        chosen = {
+            _point(view, label): view.algorithms[label]
+            for view in views
+            for label in view.results
+            if view.results[label]
+        }
+        parts: list[jdfl.Comparison] = []
         for seed in range(seeds):
             drawn = entries(setting, seed, quick)
-            at = {
-                label: replace(drawn[label], algorithm=tuned.algorithms[label], tune=None)
-                for label, how in tuned.tuned.items()
-                if not how.failure
-            }
+            at = {str(point): replace(drawn[point[0]], algorithm=one, tune=None) for point, one in chosen.items()}
             parts.append(jdfl.compare(at, setting.draw(seed), setting.network(seed), keys=[seed], tune=None, **shared))
-    runs = {label: [part.results[label][0] for part in parts if label in part.results] for label in tuned.results}
-    curves = pd.concat([part.curves for part in parts], ignore_index=True)
-    return replace(tuned, results=runs, curves=curves, seeds=tuple(range(seeds)))
+    first, *others = (_reported(view, parts, seeds) for view in views)
+    return replace(first, views=tuple(others))
+
+
+def _point(view: jdfl.Comparison, label: str) -> tuple[Any, ...]:
+    """An algorithm with the values that were chosen for it."""
+    return label, *view.tuned[label].values.items()
+
+
+def _reported(view: jdfl.Comparison, parts: Sequence[jdfl.Comparison], seeds: int) -> jdfl.Comparison:
+    """What was tuned at one budget, with the runs of all seeds."""
+    names = {label: str(_point(view, label)) for label in view.results if view.results[label]}
+    runs = {
+        label: [part.results[names[label]][0] for part in parts] if label in names else [] for label in view.results
+    }
+    frames = [
+        part.curves[part.curves["label"] == name].assign(label=label) for part in parts for label, name in names.items()
+    ]
+    curves = pd.concat(frames, ignore_index=True) if frames else view.curves.iloc[:0]
+    return replace(view, results=runs, curves=curves, seeds=tuple(range(seeds)), views=())
 
 
 def main(arguments: Sequence[str] | None = None) -> list[Row]:
@@ -163,7 +188,8 @@ def main(arguments: Sequence[str] | None = None) -> list[Row]:
             rows += show_table(setting, cells, metric)
         rows += lines(setting, chosen.seeds)
         print(*verdict(cells, ("nodes_objective", "nodes_distance", "nodes_error")), sep="\n")
-        print(f"Tuning: {found.criterion}.", *(f"  {label}: {found.note(label)}" for label in found.tuned), sep="\n")
+        for view in (found, *found.views):
+            print(f"Tuning: {view.criterion}.", *(f"  {label}: {view.note(label)}" for label in view.tuned), sep="\n")
         figure = chosen.out / f"{NAME}{'' if setting.problem == 'example1' else '_' + setting.problem}.png"
         axes = ("bytes", "round", "communications", "gradients")
         print("written:", found.figure(figure, axes, "nodes_objective", spread="sd"))

@@ -61,13 +61,18 @@ def budgets(setting: Setting, seeds: Sequence[int]) -> Iterator[tuple[str, str, 
 
 
 def values_of(setting: Setting, found: jdfl.Comparison) -> Cells:
-    """Every algorithm at every budget; none where a seed diverged or could not pay for a round."""
+    """Every algorithm at every budget, with what was tuned for it; none where a seed diverged or paid for no round.
+
+    An algorithm whose steps all did the same there is left out: its choice means nothing.
+    """
     cells: Cells = {}
-    runs = {label: [run for _, run in one.groupby("seed")] for label, one in found.curves.groupby("label", sort=False)}
     for name, column, amount in budgets(setting, found.seeds):
+        view = found.view(column, amount)
+        known = view.curves[~view.curves["label"].isin([label for label, how in view.tuned.items() if how.alike])]
+        runs = {label: [run for _, run in one.groupby("seed")] for label, one in known.groupby("label", sort=False)}
         for label, one in runs.items():
             records = [record for run in one if (record := last_within(run, column, amount)) is not None]
-            if len(records) == len(found.seeds) and all(record["round"] > 0 for record in records):
+            if len(records) == len(found.seeds):
                 for metric in ("round", *metrics_of(found.curves)):
                     cells[metric, name, str(label)] = np.array([record[metric] for record in records], float)
     return cells

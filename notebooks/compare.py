@@ -30,10 +30,11 @@ found = jdfl.compare(
 print(found.table(by="round"))
 
 # %% [markdown]
-# At equal bytes the order may be another one. LocalOnly sends nothing, and shows its last record.
+# At equal bytes the order may be another one, of runs that were tuned for these bytes. LocalOnly sends nothing, and
+# shows its last record.
 
 # %%
-found.at("bytes", 20_000, metrics=["objective"])[["budget", "round", "bytes", "objective"]]
+found.at("bytes", metrics=["objective"])[["budget", "round", "bytes", "objective"]]
 
 # %% [markdown]
 # Which rates were tried, and what came of them:

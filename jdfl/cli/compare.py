@@ -15,7 +15,7 @@ import jdfl
 from jdfl.cache import use_cache
 from jdfl.cli import flags
 from jdfl.comparison import Comparison
-from jdfl.comparison.tuning import Announce
+from jdfl.comparison.bench import Announce
 from jdfl.config.compare import (
     ALGORITHMS,
     CompareConfig,
@@ -114,7 +114,8 @@ def compare(config: CompareConfig, options: Options) -> int:
     for label, count in bad.items():
         if count:
             print(f"jdfl: {label}: {count} of {len(found.seeds)} runs diverged", file=sys.stderr)
-    return 3 if any(bad.values()) or any(how.failure for how in found.tuned.values()) else 0
+    failed = any(how.failure and how.short is None for how in found.tuned.values())
+    return 3 if any(bad.values()) or failed else 0
 
 
 @contextlib.contextmanager
@@ -130,6 +131,10 @@ def _progress(algorithms: int, quiet: bool) -> Generator[Announce | None]:
 
 def told(found: Comparison) -> dict[str, Any]:
     """A comparison as plain data for JSON; numbers that are not finite become None."""
+    return {**_told(found), "at_other_budgets": [_told(one) for one in found.views]}
+
+
+def _told(found: Comparison) -> dict[str, Any]:
     at = found.at("round", math.inf) if found.by == "stop" else found.at(found.by)
     return {
         "title": found.setting,
@@ -146,6 +151,7 @@ def told(found: Comparison) -> dict[str, Any]:
                 "tuning_runs": how.runs,
                 "edge": how.edge,
                 "note": found.note(label),
+                "mark": found.mark(label),
                 "epsilon": found.privacy[label].epsilon if label in found.privacy else None,
                 "delta": found.privacy[label].delta if label in found.privacy else None,
                 **{str(name): _finite(value) for name, value in at.drop(columns="budget").loc[label].items()},

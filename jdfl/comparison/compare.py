@@ -3,26 +3,30 @@
 import dataclasses
 import warnings
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple, TypeAlias
 
+import numpy as np
 import pandas as pd
 
 from jdfl import checks
 from jdfl.accountant import adjustable
 from jdfl.base import Algorithm
 from jdfl.batch import repeat
+from jdfl.comparison.bench import Announce, Bench, Target
 from jdfl.comparison.comparison import Comparison
-from jdfl.comparison.curves import AXES, LABELS, better, long_form
+from jdfl.comparison.curves import AXES, LABELS, better, long_form, number
 from jdfl.comparison.entries import Entry, Plan, Tuning, plans
 from jdfl.comparison.spent import calibrated, spent, with_noise
-from jdfl.comparison.table import number
-from jdfl.comparison.tuning import Announce, Bench, Tuned, tune_all
+from jdfl.comparison.tuning import Choice, Tuned, tune_all
 from jdfl.metrics import Metric, default_metrics, resolve
 from jdfl.network.graph import Network
+from jdfl.privacy import PrivacyReport
 from jdfl.problems import Problem
 from jdfl.result import Result
 from jdfl.stopping import StopRule
 
 _TUNING = Tuning()
+Point: TypeAlias = tuple[tuple[str, float], ...]  # values by field
 
 
 def compare(
@@ -51,13 +55,19 @@ def compare(
     runs go one after another, so that their seconds are their own. `progress` is called with a label and what begins
     with it. Compiles two programs per algorithm, and one per extension of a grid.
 
+    Every budget that tables and figures show has its own choice of values and its own reported runs, the same ones
+    where the choice is the same: what is returned is the comparison at `tune.by`, with those at the other budgets of
+    `tune` in its `views`. At a budget that nothing was tuned at, nobody is ranked and the table says so.
+
     `epsilon` compares at equal privacy: every algorithm that adds noise by a mechanism gets the least that makes its
     reported runs (epsilon, `delta`)-differentially private, as `calibrate` does, whatever its multiplier was. Tables
     tell what each has spent, in whole runs, of the worst node and seed; `delta` is as for `account`. Tuning looks at
     the same data, which no epsilon of a run includes.
 
-    Warns of algorithms that are not tuned, whose best value lies on the edge of its grid, or of whose grid no point
-    works: those have no results, and every table says so; with an `epsilon` also of those without noise, or with noise
+    Warns of algorithms that are not tuned, whose best value lies on the edge of its grid, whose points are all alike,
+    whose rounds the budget of `tune.by` does not pay for, or of whose grid no point works: these two have no results.
+    Tables, figures and pages mark all of these at every budget, and rank neither the last three nor the
+    alike; with an `epsilon` also of those without noise, or with noise
     by a schedule, which stay as they are. Raises ValueError for settings that make no sense, before anything is run,
     and for noise of which no epsilon can be told where `epsilon` asks for one.
     """
@@ -75,76 +85,92 @@ def compare(
     planned = with_noise(planned, problem, keys, epsilon, delta)
     announce: Announce = progress or (lambda label, what: None)
 
-    tuned, points, criterion = dict.fromkeys(planned, Tuned({}, {}, 0, {})), pd.DataFrame(), ""
+    untuned = Target("round" if stop is None else "stop", np.inf)
+    choices = [Choice(untuned, dict.fromkeys(planned, Tuned({}, {}, 0, {})), pd.DataFrame())]
     if tune is not None:
-        bench = Bench(problem, tune, judge, every, stop, batch, announce)
-        tuned, points, budget = tune_all(planned, bench)
-        criterion = _criterion(judge.__name__, tune, budget)
-    _warn(tuned)
+        choices = tune_all(planned, Bench(problem, tune, judge, every, stop, batch, announce))
+    _warn(choices[0].tuned)
     if epsilon is not None:
         _warn_noiseless(planned)
 
-    results: dict[str, list[Result]] = {}
-    algorithms: dict[str, Algorithm] = {}
-    frames: list[pd.DataFrame] = []
-    for label, plan in planned.items():
-        at = dataclasses.replace(plan, algorithm=plan.at(tuned[label].values))
-        algorithms[label], results[label] = calibrated(at, problem, keys, epsilon, delta), []
-        if tuned[label].failure:
-            continue
-        announce(label, "running")
-        results[label] = repeat(
-            algorithms[label],
-            problem,
-            plan.network,
-            keys=list(keys),
-            steps=plan.steps,
-            every=every,
-            stop=stop,
-            metrics=chosen,
-            batch=1,
-        )
-        frames.append(long_form(label, results[label]))
+    done: dict[tuple[str, Point], Reported] = {}  # what was run already, at whatever budget its values were chosen
+
+    def reported(label: str, plan: Plan, point: Point) -> Reported:
+        if (label, point) not in done:
+            at = dataclasses.replace(plan, algorithm=plan.at(dict(point)))
+            algorithm = calibrated(at, problem, keys, epsilon, delta)
+            announce(label, "running")
+            runs = repeat(
+                algorithm,
+                problem,
+                plan.network,
+                keys=list(keys),
+                steps=plan.steps,
+                every=every,
+                stop=stop,
+                metrics=chosen,
+                batch=1,
+            )
+            done[label, point] = Reported(
+                algorithm, runs, long_form(label, runs), spent({label: runs}, delta).get(label)
+            )
+        return done[label, point]
+
     names = [metric.__name__ for metric in chosen]
     empty = pd.DataFrame(columns=[*LABELS, "round", *names, "communications", "bytes", "gradients", "seconds"])
-    found = Comparison(
-        results=results,
-        tuning=points,
-        curves=pd.concat(frames, ignore_index=True) if frames else empty,
-        algorithms=algorithms,
-        tuned=tuned,
-        measure=judge.__name__,
-        by=_axis(tune, stop),
-        seeds=tuple(map(int, keys)),
-        tuning_seeds=() if tune is None else tuple(map(int, tune.keys)),
-        criterion=criterion,
-        networks={label: _name(plan.network) for label, plan in planned.items()},
-        title=f"{problem.name} (m = {problem.m} nodes, n = {problem.n} parameters)",
-        epsilon=epsilon,
-        privacy=spent(results, delta),
-    )
-    _warn_idle(found)
-    return found
+    found: list[Comparison] = []
+    for target, tuned, points in choices:
+        runs = {
+            label: reported(label, plan, tuple(tuned[label].values.items()))
+            for label, plan in planned.items()
+            if not tuned[label].failure
+        }
+        frames = [one.curves for one in runs.values()]
+        one = Comparison(
+            results={label: runs[label].results if label in runs else [] for label in planned},
+            tuning=points,
+            curves=pd.concat(frames, ignore_index=True) if frames else empty,
+            algorithms={
+                label: runs[label].algorithm if label in runs else planned[label].algorithm for label in planned
+            },
+            tuned=tuned,
+            measure=judge.__name__,
+            by=target.by,
+            seeds=tuple(map(int, keys)),
+            tuning_seeds=() if tune is None else tuple(map(int, tune.keys)),
+            criterion="" if tune is None else _criterion(judge.__name__, tune, target),
+            networks={label: _name(plan.network) for label, plan in planned.items()},
+            title=f"{problem.name} (m = {problem.m} nodes, n = {problem.n} parameters)",
+            epsilon=epsilon,
+            privacy={label: one.privacy for label, one in runs.items() if one.privacy is not None},
+            budget=None if tune is None else target.budget,
+        )
+        found.append(one)
+    first = dataclasses.replace(found[0], views=tuple(found[1:]))
+    _warn_short(first)
+    return first
 
 
-def _criterion(measure: str, tune: Tuning, budget: float) -> str:
+class Reported(NamedTuple):
+    """The reported runs of an algorithm with its chosen values."""
+
+    algorithm: Algorithm
+    results: list[Result]
+    curves: pd.DataFrame
+    privacy: PrivacyReport | None
+
+
+def _criterion(measure: str, tune: Tuning, target: Target) -> str:
     """What tuning went by, in words."""
     over = f"over {len(tune.keys)} seeds that are not the reported ones"
-    if tune.by == "stop":
+    if target.by == "stop":
         return f"fewest rounds to the stop rule, mean {over}"
     extreme = "lowest" if better(measure) > 0 else "highest"
-    return f"{extreme} mean {measure.replace('_', ' ')} at {AXES[tune.by]} ≤ {number(budget)} {over}"
+    return f"{extreme} mean {measure.replace('_', ' ')} at {AXES[target.by]} ≤ {number(target.budget)} {over}"
 
 
 def _name(network: Network) -> str:
     return getattr(network, "name", type(network).__name__)
-
-
-def _axis(tune: Tuning | None, stop: StopRule | None) -> str:
-    """What tables are at equal amounts of, unless told otherwise."""
-    if stop is not None:
-        return "stop"
-    return "round" if tune is None else tune.by
 
 
 def _warn(tuned: Mapping[str, Tuned]) -> None:
@@ -156,7 +182,15 @@ def _warn(tuned: Mapping[str, Tuned]) -> None:
         )
     for label, how in tuned.items():
         if how.failure:
-            warnings.warn(f"{label} has no results: {how.failure}. Give it another grid.", stacklevel=3)
+            remedy = (
+                "Give it another grid." if how.short is None else "Give a larger budget, or compare by another amount."
+            )
+            warnings.warn(f"{label} has no results: {how.failure}. {remedy}", stacklevel=3)
+        if how.alike:
+            warnings.warn(
+                f"Tuning chose nothing for {label}: {how.alike}, so it is not ranked. Give another budget or grid.",
+                stacklevel=3,
+            )
         for path, side in how.edge.items():
             warnings.warn(
                 f"The best {path} of {label}, {how.values[path]:.3g}, is the {side} of its grid, so better ones may "
@@ -175,16 +209,10 @@ def _warn_noiseless(planned: Mapping[str, Plan]) -> None:
         )
 
 
-def _warn_idle(found: Comparison) -> None:
-    """Warn where the common budget is so small that a value is that of the start."""
-    if found.by in ("round", "stop"):
+def _warn_short(found: Comparison) -> None:
+    """Warn of algorithms that are not tuned, and whose rounds the budget does not pay for."""
+    if found.by == "stop":
         return
-    at = found.at(found.by)
-    idle = [label for label, rounds in zip(at.index.astype(str), at["round"].to_numpy(float)) if rounds == 0]
-    if idle:
-        warnings.warn(
-            f"At the common budget, {number(at['budget'].iloc[0])} {found.by}, not one round is done by "
-            f"{', '.join(idle)}. Give those that spend little more rounds, Entry(..., steps=...), or compare by "
-            "another amount.",
-            stacklevel=3,
-        )
+    for label, needs in found.at(found.by)["needs"].items():
+        if np.isfinite(needs) and found.results[str(label)]:
+            warnings.warn(f"{label}: {found.mark(str(label))}. Give a larger budget.", stacklevel=3)

@@ -9,22 +9,23 @@ import numpy as np
 import pandas as pd
 
 from jdfl import checks, provenance
-from jdfl.comparison import curves, table
-from jdfl.comparison.curves import AXES, axes_of, metrics_of
-from jdfl.comparison.table import Cell, Format, Grid
-from jdfl.comparison.tuning import Tuned, grid_text
+from jdfl.comparison import curves, table, words
+from jdfl.comparison.curves import axes_of, metrics_of
+from jdfl.comparison.table import Format, Grid
+from jdfl.comparison.tuning import Tuned
 from jdfl.privacy import PrivacyReport
 from jdfl.result import Result
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """What `jdfl.compare` gives back.
+    """What `jdfl.compare` gives back: the comparison at its budget of `by`, and those at other budgets in `views`.
 
-    `tuning` has a row per point: label, the fields' values, `mean` of the measure over the tuning seeds (infinite where
-    a run diverged), `diverged`, `runs`, `extension` (0: of the first grid), `chosen`, `edge`. `curves` has a row per
-    record: label, seed, `ending` of the run, round, metrics, and what it has cost so far, by all nodes together, but
-    `communications` is the mean over nodes and `seconds` the simulation's wall time spread evenly over its rounds.
+    Each has values and reported runs of its own; `at`, `table` and `figure` take the one that was tuned at what they
+    show. `tuning` has a row per point: label, the fields' values, `mean` of the measure over the tuning seeds (infinite
+    where a run diverged), `diverged`, `runs`, `extension` (0: of the first grid), `chosen`, `edge`. `curves` has a row
+    per record: label, seed, `ending` of the run, round, metrics, and what it has cost so far, by all nodes together,
+    but `communications` is the mean over nodes and `seconds` the simulation's wall time spread evenly over its rounds.
     """
 
     results: dict[str, list[Result]]  # by label, a run per seed; none where tuning failed
@@ -33,7 +34,7 @@ class Comparison:
     algorithms: dict[str, Any]  # by label, with the chosen values
     tuned: dict[str, Tuned]  # by label, what tuning chose
     measure: str  # the metric that tuning judged by
-    by: str  # what tables are at equal amounts of: "stop", or a column of `curves`
+    by: str  # what it is at equal amounts of: "stop", or a column of `curves`
     seeds: tuple[int, ...]
     tuning_seeds: tuple[int, ...]  # those that tuning looked at, none of `seeds`
     criterion: str  # what tuning went by, in words; empty without tuning
@@ -41,13 +42,19 @@ class Comparison:
     title: str  # the problem
     epsilon: float | None = None  # what the noise was set for; None: noise as given
     privacy: dict[str, PrivacyReport] = field(default_factory=dict[str, PrivacyReport])  # of what claims something
+    budget: float | None = None  # of `by`, which tuning judged at; None: not tuned
+    views: "tuple[Comparison, ...]" = ()  # at other budgets
 
     def at(self, x: str, value: float | None = None, *, metrics: Sequence[str] | None = None) -> pd.DataFrame:
-        """Every algorithm at equal `x`, a row per label; `value` None: the largest amount that all of them reach.
+        """Every algorithm at equal `x`, a row per label; `value` None: what it was tuned at, or else what all reach.
 
+        Runs are those whose values were chosen at this budget, where it was tuned at (see `tuned_at`), or else those of
+        the comparison itself. What all reach is at least what ten rounds of each cost.
         `x` is round, communications, bytes, gradients, examples, seconds or, on networks with times,
         network_seconds. Values are those of the last record at or
-        before the budget. Columns: `budget`, `seeds` that have a value, `diverged` and `stopped` seeds, the means
+        before the budget; none is where it pays for no record but that of the start. Columns: `budget`, `seeds` that
+        have a value, `diverged` and `stopped` seeds, `needs`, which is what the first record costs if the budget does
+        not pay for it, with `after`, its round, the means
         of all that `x` may be of the records used, and for each of `metrics` (None: all) its mean NAME and sample
         standard deviation NAME_sd over these seeds. A run that diverged has no value at any budget; one that its stop
         rule ended keeps its last; an algorithm that spends nothing of `x` shows its last record.
@@ -60,19 +67,42 @@ class Comparison:
             checks.one_of(metrics_of(self.curves), metric=name)
         if value is not None and value != np.inf:
             checks.not_negative(f"It is an amount of {x}.", value=value)
-        budget = curves.reach(self.curves, x) if value is None else float(value)
-        found = curves.at(self.curves, x, names, budget).reindex(list(self.results))
+        view = self.view(x, value)
+        own = view.budget if view.by == x else None
+        budget = float(value) if value is not None else curves.common(view.curves, x) if own is None else own
+        found = curves.at(view.curves, x, names, budget).reindex(list(self.results))
         counts = ["seeds", "diverged", "stopped"]
         found[counts] = found[counts].fillna(0).astype(int)
+        for label, how in view.tuned.items():
+            if how.short is not None and budget == own:
+                found.loc[label, ["needs", "after"]] = how.short.amount, how.short.rounds
         found.insert(0, "budget", budget)
         return found.rename_axis("label")
 
+    def view(self, x: str, value: float | None = None) -> "Comparison":
+        """The comparison that was tuned at `value` of `x`, or else itself.
+
+        `value` None: that at its own budget, or the one at the largest budget of `x`.
+        """
+        known = [one for one in (self, *self.views) if one.by == x and value in (None, one.budget)]
+        return self if not known or known[0] is self else max(known, key=lambda one: one.budget or 0.0)
+
+    def tuned_at(self, x: str, value: float | None = None) -> bool:
+        """Whether values were chosen at `value` of `x` (None: at some budget of `x`); True where nothing is tuned."""
+        view = self.view(x, value)
+        return view.budget is None or (view.by == x and (value in (None, view.budget) or x == "stop"))
+
     def equal_costs(self) -> pd.DataFrame:
-        """`at` for all amounts, each up to where all algorithms reach: rows (x, label)."""
-        return pd.concat({x: self.at(x) for x in axes_of(self.curves)}, names=["x"])
+        """`at` for all amounts that were tuned at (without tuning, for all), at every budget: rows (x, label)."""
+        found = {x: self.at(x) for x in axes_of(self.curves) if self.budget is None}
+        given = [(one.by, one.at(one.by, one.budget)) for one in (self, *self.views) if one.budget is not None]
+        rows = [*found.items(), *((x, one) for x, one in given if x != "stop")]
+        return pd.concat([one for _, one in rows], keys=[x for x, _ in rows], names=["x"])
 
     def to_stop(self) -> pd.DataFrame:
         """Rounds until the stop rule fired, a row per label: `seeds` that stopped, `round` and `round_sd` over them."""
+        if (view := self.view("stop")) is not self:
+            return view.to_stop()
         ends = self.curves.groupby(["label", "seed"], sort=False).tail(1)
         stopped = ends[ends["ending"] == "stop rule"].groupby("label")["round"]
         found = pd.DataFrame({"seeds": stopped.size(), "round": stopped.mean(), "round_sd": stopped.std(ddof=1)})
@@ -100,38 +130,22 @@ class Comparison:
     def grid(self, *, by: str | None = None, value: float | None = None, metrics: Sequence[str] | None = None) -> Grid:
         """The table before it is written in some format; `by`, `value` and ValueError are as for `table`."""
         by = self.by if by is None else by
-        names = [self.measure] if metrics is None else list(metrics)
         checks.one_of((*axes_of(self.curves), "stop"), by=by)
-        n = len(self.seeds)
-        stop = by == "stop"
-        if stop and value is not None:
+        if by == "stop" and value is not None:
             raise ValueError(f"Expected no budget with by = 'stop', got value = {value!r}. Leave one of them out.")
-        found = self.at("round", np.inf, metrics=names) if stop else self.at(by, value, metrics=names)
-        headers = ["algorithm", "values"]
-        columns = [[Cell(label) for label in found.index], [Cell(self._values(label)) for label in found.index]]
-        if stop:
-            columns.append(table.column(self.to_stop(), "round", n, sign=1, whole="not stopped", beside=self._beside))
-            headers.append("rounds to stop")
-        for name in dict.fromkeys(("bytes",) if stop else ("round", by)):
-            columns.append([Cell(table.number(amount)) for amount in found[name]])
-            headers.append(AXES[name] if name == "round" else name)
-        if self.privacy:
-            columns.append([Cell(self._spent(label)) for label in found.index])
-            headers.append("epsilon")
-        for name in names:
-            columns.append(table.column(found, name, n, beside=self._beside))
-            headers.append(name.replace("_", " "))
-        return Grid(headers, [list(row) for row in zip(*columns)], self._caption(by, found["budget"].iloc[0]))
+        return words.grid(self.view(by, value), by, value, [self.measure] if metrics is None else list(metrics))
 
     def note(self, label: str) -> str:
         """How an algorithm came by its values, in words."""
-        how = self.tuned[label]
-        if how.failure:
-            return f"no results: {how.failure}"
-        if not how.grid:
-            return "not tuned"
-        told = f"{self._values(label)}, of {grid_text(how.grid)}, {how.runs} tuning runs"
-        return told + "".join(f"; the best {path} is the {side} tried" for path, side in how.edge.items())
+        return words.note(self, label)
+
+    def mark(self, label: str) -> str:
+        """What limits the result of an algorithm at the budget of this comparison, in words; empty where nothing does.
+
+        Tables, figures and pages show it: its first round costs more than the budget, it has no results, all points of
+        its grid are alike, its best value lies on the edge of its grid, or it was not tuned.
+        """
+        return words.mark(self, label)
 
     @property
     def setting(self) -> str:
@@ -142,7 +156,12 @@ class Comparison:
     @property
     def provenance(self) -> str:
         """One hash for the provenances of all runs."""
-        return provenance.total(run.provenance.hash for runs in self.results.values() for run in runs)
+        return provenance.total(run.provenance.hash for label in self.results for run in self.runs(label))
+
+    def runs(self, label: str) -> list[Result]:
+        """All reported runs of an algorithm, whatever budget its values were chosen at, each once."""
+        found = {id(run): run for one in (self, *self.views) for run in one.results[label]}
+        return list(found.values())
 
     def figure(
         self,
@@ -154,27 +173,34 @@ class Comparison:
     ) -> Path:
         """Draw a metric y (None: the measure) against amounts x (None: all): mean over seeds, `spread` "range" or "sd".
 
-        A panel per amount, logarithmic where values are far apart. Runs that diverged are left out, and the legend
-        counts them. Returns the path. Raises ValueError for an unknown amount, metric or spread.
+        A panel per amount (None: all that were tuned at), logarithmic where values are far apart. Lines are of the runs
+        whose values were chosen at the largest budget of that amount; the axis names it, or says that there is none.
+        Runs that diverged are left out, and the legend counts them and shows every `mark`. Returns the path. Raises
+        ValueError for an unknown amount, metric or spread.
         """
         from jdfl import report  # matplotlib, for those who draw
 
         y = self.measure if y is None else y
         checks.one_of(metrics_of(self.curves), y=y)
         checks.one_of(("range", "sd"), spread=spread)
-        x = axes_of(self.curves) if x is None else x
+        x = (
+            [name for name in axes_of(self.curves) if self.tuned_at(name)] or [*axes_of(self.curves)]
+            if x is None
+            else x
+        )
         if isinstance(x, str) or not list(x):
             raise ValueError(f"Expected a list of amounts, got x = {x!r}. For example ('round', 'bytes').")
         for name in x:
             checks.one_of(axes_of(self.curves), x=name)
-        bands = {name: curves.bands(self.curves, name, y) for name in x}
-        panels = {AXES[name]: band.assign(x=band[name]) for name, band in bands.items()}
+        bands = {name: curves.bands(self.view(name).curves, name, y) for name in x}
+        panels = {words.axis(self, name): band.assign(x=band[name]) for name, band in bands.items()}
         if spread == "sd":
             panels = {
                 name: one.assign(low=one["mean"] - one["sd"].fillna(0), high=one["mean"] + one["sd"].fillna(0))
                 for name, one in panels.items()
             }
-        legend = {label: self._legend(label) for label in self.results}
+        views = {name: self.view(name) for name in x}
+        legend = {label: words.legend(label, views) for label in self.results}
         return report.bands(panels, legend, y.replace("_", " "), path, self.provenance)
 
     def write(self, folder: str | Path, config_yaml: str = "", *, overwrite: bool = False) -> Path:
@@ -187,54 +213,3 @@ class Comparison:
         from jdfl.comparison.folder import write_comparison
 
         return write_comparison(self, folder, config_yaml, overwrite=overwrite)
-
-    def _values(self, label: str) -> str:
-        how = self.tuned[label]
-        if how.failure:
-            return "none works"
-        return ", ".join(f"{path} = {value:.3g}" for path, value in how.values.items()) or "not tuned"
-
-    @property
-    def _beside(self) -> list[str]:
-        """Labels that spend more than the epsilon of the comparison, or promise nothing."""
-        if self.epsilon is None:
-            return []
-        within = {label for label, told in self.privacy.items() if told.epsilon <= self.epsilon}
-        return [label for label in self.results if label not in within]
-
-    def _spent(self, label: str) -> str:
-        return table.number(self.privacy[label].epsilon) if label in self.privacy else "none"
-
-    def _legend(self, label: str) -> str:
-        if self.tuned[label].failure:
-            return f"{label} (no results)"
-        bad = sum(result.ending == "diverged" for result in self.results[label])
-        return (
-            label
-            + (f" ({bad} of {len(self.seeds)} diverged)" if bad else "")
-            + ("" if self.tuned[label].grid else " (not tuned)")
-        )
-
-    def _caption(self, by: str, budget: float) -> list[str]:
-        n = len(self.seeds)
-        over = f"mean ± standard deviation over {n} seeds" if n > 1 else "one seed"
-        said = (
-            "Values where the runs ended"
-            if by == "stop"
-            else (f"Values at {AXES[by]} ≤ {table.number(budget)}, of the last record at or before that")
-        )
-        caption = [f"{self.setting}.", f"{said}; {over}."]
-        own = len(set(self.networks.values())) > 1
-        where = {label: f" (over {name})" if own else "" for label, name in self.networks.items()}
-        caption += [f"{label}{where[label]}: {self.note(label)}." for label in self.results]
-        if self.criterion:
-            caption.append(f"Tuning: {self.criterion}.")
-        if self.privacy:
-            deltas = ", ".join(f"{delta:g}" for delta in sorted({told.delta for told in self.privacy.values()}))
-            target = "" if self.epsilon is None else f"Noise is the least for epsilon ≤ {table.number(self.epsilon)}"
-            target += f"; beside it: {', '.join(self._beside)}. " if self._beside else ". " if target else ""
-            tuned = " Tuning looked at the same data, which it does not include." if self.criterion else ""
-            caption.append(f"{target}Epsilon is that of a whole run, of the worst seed, at delta = {deltas}.{tuned}")
-        if by == "seconds":
-            caption.append("Seconds are the simulation's, spread evenly over its rounds; compilation is excluded.")
-        return caption

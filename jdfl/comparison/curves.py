@@ -1,11 +1,12 @@
 """Records of many runs in one long table, and what they say at equal budgets.
 
 A value at a budget is that of the last record at or before it, never one interpolated between two records. A run that
-its stop rule ended keeps its last record at larger budgets: it has stopped spending. A run that diverged has no value.
+its stop rule ended keeps its last record at larger budgets: it has stopped spending. A run that diverged has no value,
+nor has one whose budget does not pay for its first record after the start: the value of the start compares nothing.
 """
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -24,7 +25,19 @@ AXES = {
 }
 LABELS = ("label", "seed", "ending")  # the columns that say whose record it is
 HIGHER_IS_BETTER = frozenset(("accuracy", "balanced_accuracy", "support_recovery"))
+NONE = "–"
+LEAST = 10  # rounds that a budget which nobody gave pays for, with every algorithm
 _COUNTS = {*LABELS, *AXES, "messages", "releases", "network_seconds_last"}
+
+
+def number(value: float, digits: int = 4) -> str:
+    """A few significant digits; thousands with separators, no exponent where it fits."""
+    if not np.isfinite(value):
+        return NONE
+    if 10**digits <= round(abs(value)) < 1e9:
+        return f"{value:,.0f}"
+    fits = value == 0 or 1e-3 <= abs(value) < 1e4
+    return f"{value:.{digits}g}" if fits else f"{value:.{digits - 1}e}"
 
 
 def long_form(label: str, results: Sequence[Result]) -> pd.DataFrame:
@@ -71,29 +84,70 @@ def reach(curves: pd.DataFrame, x: str) -> float:
     return float(np.max(healthy if len(healthy) else spent, initial=0.0))
 
 
+def common(curves: pd.DataFrame, x: str) -> float:
+    """The budget in `x` where none is given: `reach`, or what pays for `LEAST` rounds of every run if that is more.
+
+    Of shorter runs, all rounds count. An algorithm whose rounds are done before that keeps its last record.
+    """
+    most = reach(curves, x)
+    if x == "round":
+        return most
+    for _, run in curves[curves["ending"] != "diverged"].groupby(["label", "seed"], sort=False):
+        cost, rounds = run[x].to_numpy(float), run["round"].to_numpy()
+        most = max(most, float(cost[min(len(cost) - 1, int(np.searchsorted(rounds, LEAST)))]))
+    return most
+
+
 def last_within(run: pd.DataFrame, x: str, budget: float) -> pd.Series | None:
-    """The last record of one run at or before a budget; None for a run that diverged or began beyond it."""
+    """The last record of one run at or before a budget; None where it diverged or has no record there but the start."""
     if run["ending"].iloc[0] == "diverged":
         return None
     within = run.loc[run[x] <= budget]
-    return within.iloc[-1] if len(within) else None
+    return within.iloc[-1] if len(within) > (len(run) > 1 and run["round"].iloc[0] == 0) else None
+
+
+class Short(NamedTuple):
+    """What the first record after the start takes, of an algorithm whose budget does not pay for it."""
+
+    rounds: int
+    amount: float
+
+    def told(self, x: str, budget: float) -> str:
+        """The same in words."""
+        what = "one round needs" if self.rounds == 1 else f"the first record, after {self.rounds} rounds, needs"
+        unit = "" if x == "round" else f" {x}"
+        return f"not comparable: {what} {number(self.amount)}{unit}, budget {number(budget)}"
+
+
+def short(runs: Iterable[pd.DataFrame], x: str, budget: float) -> Short | None:
+    """The least that a first record takes, where the budget pays for no run's and not all of them diverged."""
+    healthy = [run for run in runs if run["ending"].iloc[0] != "diverged"]
+    if not healthy or any(last_within(run, x, budget) is not None for run in healthy):
+        return None
+    first = [run.iloc[min(1, len(run) - 1)] for run in healthy]
+    least = min(first, key=lambda record: float(record[x]))
+    return Short(int(least["round"]), float(least[x]))
 
 
 def at(curves: pd.DataFrame, x: str, metrics: Sequence[str], budget: float) -> pd.DataFrame:
     """Every algorithm at one budget in `x`, a row per label.
 
-    Columns: `seeds` that have a value, `diverged` seeds, `stopped` seeds (by then), the mean round and cost of the
-    records used, and for every metric NAME and NAME_sd, mean and sample standard deviation over those seeds.
+    Columns: `seeds` that have a value, `diverged` seeds, `stopped` seeds (by then), `needs`, the amount that the first
+    record takes if the budget does not pay for it, and `after`, the round of that record; the mean round and cost of
+    the records used, and for every metric NAME and NAME_sd, mean and sample standard deviation over those seeds.
     """
     rows = {}
     for label, runs in curves.groupby("label", sort=False):
         by_seed = [run for _, run in runs.groupby("seed", sort=False)]
         records = [record for run in by_seed if (record := last_within(run, x, budget)) is not None]
         ends = {run["seed"].iloc[0]: run["round"].iloc[-1] for run in by_seed}
+        lacking = short(by_seed, x, budget)
         row: dict[str, Any] = {
             "seeds": len(records),
             "diverged": sum(run["ending"].iloc[0] == "diverged" for run in by_seed),
             "stopped": sum(one["ending"] == "stop rule" and one["round"] == ends[one["seed"]] for one in records),
+            "needs": np.nan if lacking is None else lacking.amount,
+            "after": np.nan if lacking is None else lacking.rounds,
         }
         for name in axes_of(curves):
             row[name] = float(np.mean([one[name] for one in records])) if records else np.nan
@@ -102,7 +156,7 @@ def at(curves: pd.DataFrame, x: str, metrics: Sequence[str], budget: float) -> p
             row[name] = float(values.mean()) if records else np.nan
             row[f"{name}_sd"] = float(values.std(ddof=1)) if len(records) > 1 else np.nan
         rows[label] = row
-    columns = ["seeds", "diverged", "stopped", *axes_of(curves)]
+    columns = ["seeds", "diverged", "stopped", "needs", "after", *axes_of(curves)]
     columns += [part for name in metrics for part in (name, f"{name}_sd")]
     return pd.DataFrame.from_dict(rows, orient="index", columns=columns).rename_axis("label")
 

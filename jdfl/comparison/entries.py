@@ -25,6 +25,7 @@ GRIDS = {  # by the name of the field; lr in units of 1 / L
     "gamma": (0.05, 0.1, 0.2, 0.4, 0.7, 1.0),
     "step_scale": (0.25, 0.5, 1.0, 2.0, 4.0, 8.0),
 }
+ALSO = ("round", "bytes", "gradients")  # amounts that pages show, each with a tuning of its own
 _AROUND = tuple(2.0**k for k in range(-3, 4))  # another field: in units of the value that it has
 
 
@@ -44,9 +45,14 @@ class Tuning:
 
     Best is the point with the lowest mean of the comparison's measure (the highest, for accuracies) over the tuning
     seeds, which are not the reported ones; a point with a run that diverged is never chosen; of equally good points the
-    middle one is. The measure is taken at equal amounts of `by`, at the largest budget that all algorithms reach (or at
-    `budget`); "stop" takes the rounds until the stop rule fires instead. A best point on the edge of its grid makes the
-    grid go on there, with three more values in the same ratio, up to `extend` times.
+    middle one is, and a method whose points are all equally good is marked and never ranked.
+
+    The measure is taken at the budget that is compared: `budget` of `by`, in the unit of that amount (rounds, bytes of
+    all nodes, gradients of all nodes, simulated seconds); None: the largest that all algorithms reach in their rounds,
+    but at least what ten rounds of each cost. "stop" takes the rounds until the stop rule fires instead. `also` names
+    further amounts and their budgets (none: found as for `by`): each has a choice and reported runs of its own, which
+    tables and figures over that amount show; with a stop rule, the rounds to it are such an amount, too. A best point
+    on the edge of its grid makes the grid go on there, with three more values in the same ratio, up to `extend` times.
 
     `grids` holds values by field, for all algorithms that tune it. Default grids: lr is 1/64 to 2 times 1 / L in powers
     of 2, L the largest curvature of the nodes' losses, where there is a bound on it; gamma .05 to 1; step_scale 1/4 to
@@ -56,7 +62,7 @@ class Tuning:
     keys: Sequence[int] = (1_000_001, 1_000_002)
     by: By = "round"
     budget: float | None = None
-    steps: int | None = None  # rounds of a tuning run; None: as many as a reported one
+    also: Mapping[str, Sequence[float]] = field(default_factory=lambda: dict.fromkeys(ALSO, ()))
     grids: Values = field(default_factory=dict[str, Sequence[float]])
     extend: int = 2
 
@@ -175,8 +181,14 @@ def _check_tuning(tune: Tuning, keys: Sequence[int], stop: StopRule | None) -> N
         raise ValueError("Expected a stop rule to tune for, got by = 'stop' and stop = None. Give stop, or another by.")
     if tune.budget is not None:
         checks.positive("It is an amount of `by`.", budget=tune.budget)
-    if tune.steps is not None:
-        checks.whole(1, remedy="It is the number of rounds of a tuning run.", steps=tune.steps)
+    if not checks.is_a(tune.also, Mapping):
+        raise ValueError(f"Expected budgets by amount, got also = {tune.also!r}. For example {{'bytes': [1e5, 1e6]}}.")
+    for x, amounts in tune.also.items():
+        checks.one_of([one for one in get_args(By) if one != "stop"], also=x)
+        if isinstance(amounts, str) or not checks.is_a(amounts, Iterable):
+            raise ValueError(f"Expected a list of budgets for {x!r} in also, got {amounts!r}. Empty: one is found.")
+        for amount in amounts:
+            checks.positive(f"It is a budget of {x!r} in also.", also=amount)
     checks.whole(0, remedy="It is how often a grid may be extended.", extend=tune.extend)
 
 

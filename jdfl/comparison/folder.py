@@ -1,13 +1,17 @@
 """The folder of a comparison: tables, curves, figure and a page, whole or not there."""
 
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from uuid import uuid4
 
+import pandas as pd
+
 from jdfl import report, results
-from jdfl.comparison import curves
+from jdfl.comparison import curves, words
 from jdfl.comparison.comparison import Comparison
 from jdfl.comparison.curves import AXES, axes_of, metrics_of
+from jdfl.comparison.entries import ALSO
 from jdfl.comparison.table import Grid
 from jdfl.report import Code, Fold, Part, Section, Table, charts
 from jdfl.summary import as_paragraphs, privacy_of
@@ -45,9 +49,13 @@ def write_comparison(comparison: Comparison, folder: str | Path, config_yaml: st
 
 
 def _write(comparison: Comparison, folder: Path, config_yaml: str) -> None:
-    comparison.curves.to_csv(folder / "curves.csv", index=False)
-    comparison.curves.to_parquet(folder / "curves.parquet", index=False)
-    comparison.tuning.to_csv(folder / "tuning.csv", index=False)
+    views = (comparison, *comparison.views)
+    parts = [one.curves.assign(tuned_by=one.by, tuned_at=one.budget) for one in views if one.budget is not None]
+    records = pd.concat(parts, ignore_index=True) if parts else comparison.curves
+    records.to_csv(folder / "curves.csv", index=False)
+    records.to_parquet(folder / "curves.parquet", index=False)
+    told = [one.tuning.assign(by=one.by, budget=one.budget) for one in (comparison, *comparison.views)]
+    pd.concat(told, ignore_index=True).to_csv(folder / "tuning.csv", index=False)
     (folder / "table.txt").write_text(comparison.table("text"), encoding="utf-8")
     (folder / "table.md").write_text(comparison.table("markdown"), encoding="utf-8")
     (folder / "table.tex").write_text(comparison.table("latex"), encoding="utf-8")
@@ -55,7 +63,7 @@ def _write(comparison: Comparison, folder: Path, config_yaml: str) -> None:
     for suffix in ("png", "pdf"):
         comparison.figure(folder / f"figure.{suffix}")
     results.write_json(folder / "environment.json", results.environment())
-    runs = {label: [run.provenance.as_dict() for run in found] for label, found in comparison.results.items()}
+    runs = {label: [run.provenance.as_dict() for run in comparison.runs(label)] for label in comparison.results}
     results.write_json(folder / "provenance.json", {"hash": comparison.provenance, "runs": runs})
     if config_yaml:
         (folder / "config.yaml").write_text(config_yaml, encoding="utf-8")
@@ -65,12 +73,11 @@ def _write(comparison: Comparison, folder: Path, config_yaml: str) -> None:
 def _page(comparison: Comparison, folder: Path, config_yaml: str) -> None:
     grid = comparison.grid()
     sections = [Section("Result", ["\n\n".join(grid.caption), _table(grid)]), Section("Curves", _curves(comparison))]
-    for x in ("round", "bytes", "gradients"):
-        if x != comparison.by:
-            other = comparison.grid(by=x)
-            sections.append(Section(f"At equal {AXES[x]}", [other.caption[1], _table(other)]))
+    for x, other in _others(comparison):
+        title = "Rounds to the stop rule" if x == "stop" else f"At equal {AXES[x]}"
+        sections.append(Section(title, ["\n\n".join(other.caption[1:]), _table(other)]))
     if len(comparison.tuning):
-        sections.append(Section("Tuning", _tuning(comparison)))
+        sections.append(Section("Tuning", [part for one in (comparison, *comparison.views) for part in _tuning(one)]))
     told = {label: report.statement() for label, report in comparison.privacy.items()}
     statements = {
         label: told[label] if label in told else privacy_of(runs[0])["statement"]
@@ -86,13 +93,31 @@ def _page(comparison: Comparison, folder: Path, config_yaml: str) -> None:
 
 def _curves(comparison: Comparison) -> list[Part]:
     axes, metrics = axes_of(comparison.curves), metrics_of(comparison.curves)
+    axes = [x for x in axes if comparison.tuned_at(x)] or axes
     metrics.sort(key=lambda name: name != comparison.measure)
     about = (
         "Mean over seeds and their range; runs that diverged are left out. Seconds are the simulation's wall time, "
         "compilation excluded, spread evenly over the rounds."
     )
     alt = f"{', '.join(metrics)} of every algorithm against {', '.join(axes)}"
-    return [about, charts.curves(curves.views(comparison.curves, axes, metrics), AXES, alt)]
+    lines = [curves.views(comparison.view(x).curves, [x], metrics) for x in axes]
+    drawn = {(x, y): frames[x, y] for y in metrics for x, frames in zip(axes, lines)}
+    marks = [f"{AXES[x]}: {label}, {mark}" for x in axes for label, mark in _marks(comparison.view(x)).items()]
+    names = {x: words.axis(comparison, x).replace("\n", " ") for x in axes}
+    return [about, *([f"Marked: {'; '.join(marks)}."] if marks else []), charts.curves(drawn, names, alt)]
+
+
+def _marks(comparison: Comparison) -> dict[str, str]:
+    """The marks of all algorithms that have one."""
+    return {label: mark for label in comparison.results if (mark := comparison.mark(label))}
+
+
+def _others(comparison: Comparison) -> Iterator[tuple[str, Grid]]:
+    """The tables at other budgets, each of its own tuning; without tuning, at those that are asked for mostly."""
+    for one in comparison.views:
+        yield one.by, one.grid()
+    if comparison.budget is None:
+        yield from ((x, comparison.grid(by=x)) for x in ALSO if x != comparison.by)
 
 
 def _tuning(comparison: Comparison) -> list[Part]:
@@ -102,8 +127,8 @@ def _tuning(comparison: Comparison) -> list[Part]:
         for row in tuning.astype(object).itertuples(index=False)
     ]
     about = (
-        "All points that were tried, with seeds that are not the reported ones; an infinite mean is that of a "
-        "point where a run diverged or, where that is what counts, did not stop."
+        f"{comparison.criterion[:1].upper()}{comparison.criterion[1:]}. All points that were tried; an infinite mean "
+        "is that of a point where a run diverged or, where that is what counts, did not stop."
     )
     return [about, Table(list(tuning.columns), cells)]
 

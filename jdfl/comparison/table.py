@@ -1,17 +1,16 @@
 """Tables of a comparison as text, Markdown and LaTeX, with everything in the caption that decides what they mean."""
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 import pandas as pd
 
-from jdfl.comparison.curves import better
+from jdfl.comparison.curves import NONE, better, number
 
 Format = Literal["text", "markdown", "latex"]
-_NONE = "–"
 
 
 @dataclass(frozen=True)
@@ -31,18 +30,10 @@ class Grid:
     caption: list[str]  # sentences
 
 
-def number(value: float, digits: int = 4) -> str:
-    """A few significant digits; thousands with separators, no exponent where it fits."""
-    if not np.isfinite(value):
-        return _NONE
-    if 10**digits <= round(abs(value)) < 1e9:
-        return f"{value:,.0f}"
-    fits = value == 0 or 1e-3 <= abs(value) < 1e4
-    return f"{value:.{digits}g}" if fits else f"{value:.{digits - 1}e}"
-
-
 def spread(mean: float, sd: float) -> str:
-    """Mean ± sd, the deviation with two digits."""
+    """Mean ± sd, the deviation with two digits; in words where all values are the same."""
+    if sd <= 1e-12 * abs(mean):
+        return f"{number(mean)} (same in all runs)"
     return number(mean) + (f" ± {number(sd, 2)}" if np.isfinite(sd) else "")
 
 
@@ -54,12 +45,13 @@ def column(
     sign: int | None = None,
     whole: str = "diverged",
     beside: Collection[str] = (),
+    reasons: Mapping[str, str] | None = None,
 ) -> list[Cell]:
     """The cells of a quantity NAME, NAME_sd of a frame of `at`: the best bold, and those within its deviation of it.
 
     Where some seeds have no value the cell says so (they are lacking for the reason `whole`) and is never the best. A
     `sign` of 1 or -1 says whether low or high values are good; None: the metric's own. Labels that stand `beside` the
-    others are never the best.
+    others are never the best. `reasons` say for a label why it has no value.
     """
     sign = better(name) if sign is None else sign
     means, deviations = found[name].to_numpy(float), found[f"{name}_sd"].to_numpy(float)
@@ -67,9 +59,9 @@ def column(
     best = np.min(np.where(fit, sign * means, np.inf)) if len(found) else np.inf
     near = np.nanmax(np.where(fit & (sign * means == best), np.nan_to_num(deviations), 0.0)) if fit.any() else 0.0
     cells: list[Cell] = []
-    for mean, sd, good, have in zip(means, deviations, fit, found["seeds"]):
+    for label, mean, sd, good, have in zip(found.index.astype(str), means, deviations, fit, found["seeds"]):
         if not np.isfinite(mean):
-            cells.append(Cell(whole if have == 0 else _NONE))
+            cells.append(Cell((reasons or {}).get(label, whole if have == 0 else NONE)))
             continue
         lacking = "" if have == seeds else f" ({seeds - int(have)} of {seeds} {whole})"
         mark = "" if not good else "best" if sign * mean == best else "tie" if sign * mean - best <= near else ""

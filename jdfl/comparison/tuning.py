@@ -1,24 +1,21 @@
-"""A sweep per algorithm over its grid, the choice of a point, and grids that go on where the best is on their edge."""
+"""A sweep per algorithm over its grid, the best point at every budget, and grids that go on beyond their edge."""
 
-import warnings
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import pandas as pd
 
-from jdfl.batch import sweep
-from jdfl.comparison.curves import axes_of, better, last_within, long_form, reach
-from jdfl.comparison.entries import Plan, Tuning
-from jdfl.metrics import Metric
+from jdfl.comparison.bench import Bench, Target, Trial
+from jdfl.comparison.curves import Short, axes_of, better, common, number, short
+from jdfl.comparison.entries import Plan
 from jdfl.problems import Problem
-from jdfl.stopping import StopRule
 
 Side = Literal["lowest", "highest"]
-Announce = Callable[[str, str], object]  # (label, what is done with it)
 _FURTHER = 3  # values that an extension adds
+_ALIKE = 1e-6  # relative difference up to which points of a grid are the same
 
 
 @dataclass(frozen=True)
@@ -30,97 +27,53 @@ class Tuned:
     runs: int  # tuning runs
     edge: dict[str, Side]  # fields whose chosen value is on the edge of the grid, though there are values beyond
     failure: str = ""  # why no point could be chosen
+    alike: str = ""  # what all points have in common, where that is so: the choice means nothing
+    short: Short | None = None  # what one round takes, where that is the failure
 
 
-@dataclass(frozen=True)
-class Trial:
-    """The runs of one point with all tuning seeds."""
+class Choice(NamedTuple):
+    """What tuning found at one budget."""
 
-    point: dict[str, float]
-    frames: tuple[pd.DataFrame, ...]
-    extension: int  # 0: of the first grid
-
-
-@dataclass(frozen=True)
-class Bench:
-    """What all tuning runs share."""
-
-    problem: Problem
-    tuning: Tuning
-    measure: Metric
-    every: int
-    stop: StopRule | None
-    batch: int | None
-    announce: Announce
-
-    def trials(self, plan: Plan, steps: int, points: list[dict[str, float]], extension: int) -> list[Trial]:
-        """Run points; of the rounds between, records are kept only where a budget may fall."""
-        keys, ends = list(self.tuning.keys), self.tuning.by in ("round", "stop")
-        with warnings.catch_warnings():  # a grid has points that make no sense
-            warnings.simplefilter("ignore")
-            results = sweep(
-                plan.at(points[0]),
-                self.problem,
-                plan.network,
-                over=points,
-                keys=keys,
-                steps=steps,
-                every=steps if ends else self.every,
-                stop=self.stop,
-                metrics=[self.measure],
-                batch=self.batch,
-            )
-        size = len(keys)
-        parts = [results[i * size : (i + 1) * size] for i in range(len(points))]
-        return [
-            Trial(point, tuple(long_form("", [run]) for run in runs), extension) for point, runs in zip(points, parts)
-        ]
-
-    def score(self, trial: Trial, budget: float) -> float:
-        """The mean over seeds, lower is better; infinite if a run diverged (or, where that counts, did not stop)."""
-        found: list[Any] = []
-        for frame in trial.frames:
-            if self.tuning.by == "stop":
-                found.append(frame["round"].iloc[-1] if frame["ending"].iloc[0] == "stop rule" else np.inf)
-                continue
-            record = last_within(frame, self.tuning.by, budget)
-            name = self.measure.__name__
-            found.append(np.inf if record is None else better(name) * record[name])
-        mean = float(np.mean(found))
-        return mean if np.isfinite(mean) else np.inf
+    target: Target
+    tuned: dict[str, Tuned]  # by label
+    points: pd.DataFrame  # a row per point
 
 
-def tune_all(plans: Mapping[str, Plan], bench: Bench) -> tuple[dict[str, Tuned], pd.DataFrame, float]:
-    """Tune every plan that has a grid, all at the same budget; also a table with a row per point, and the budget."""
-    by, given = bench.tuning.by, bench.tuning.budget
-    steps = {label: bench.tuning.steps or plan.steps for label, plan in plans.items()}
-    if by == "round":
-        rounds = min(steps.values())
-        steps = dict.fromkeys(steps, rounds if given is None else min(rounds, max(1, int(given))))
+def tune_all(plans: Mapping[str, Plan], bench: Bench) -> list[Choice]:
+    """Tune every plan that has a grid at every budget that is shown, that of `by` first, from the same tuning runs."""
     trials: dict[str, list[Trial]] = {}
+    for label, plan in plans.items():  # what is not tuned may still limit a common budget
+        bench.announce(label, "tuning")
+        trials[label] = bench.trials(plan, plan.taken(bench.problem), 0)
+    targets = _targets(bench, pd.concat(_named(trials), ignore_index=True))
     for label, plan in plans.items():
-        if plan.grid or by not in ("round", "stop"):  # what is not tuned may still limit the common budget
-            bench.announce(label, "tuning")
-            trials[label] = bench.trials(plan, steps[label], plan.taken(bench.problem), 0)
-    budget = np.inf if by == "stop" else float(min(steps.values()))
-    if by not in ("round", "stop"):
-        records = pd.concat(_named(trials), ignore_index=True)
-        counted = axes_of(records)
-        if by not in counted:
-            known = ", ".join(name for name in counted if name != "seconds")
-            raise ValueError(f"Expected an amount that is counted, got by = {by!r}. Counted here: {known}.")
-        budget = reach(records, by) if given is None else given
-    found: dict[str, Tuned] = {}
-    rows: list[dict[str, Any]] = []
-    for label, plan in plans.items():
-        if not plan.grid:
-            found[label] = Tuned({}, {}, 0, {})
-            continue
-        found[label] = _choose(label, plan, steps[label], trials[label], bench, budget)
-        rows += _rows(label, found[label], trials[label], bench, budget)
+        if plan.grid:
+            _extend(label, plan, trials[label], bench, targets)
+    found: list[Choice] = []
     fields = dict.fromkeys(path for plan in plans.values() for path in plan.grid)
     columns = ["label", *fields, "mean", "diverged", "runs", "extension", "chosen", "edge"]
-    return found, pd.DataFrame(rows, columns=columns if rows else None), budget
+    for target in targets:
+        tuned: dict[str, Tuned] = {}
+        rows: list[dict[str, Any]] = []
+        for label, plan in plans.items():
+            tuned[label] = _choose(plan, trials[label], bench, target) if plan.grid else Tuned({}, {}, 0, {})
+            rows += _rows(label, tuned[label], trials[label], bench, target) if plan.grid else ()
+        found.append(Choice(target, tuned, pd.DataFrame(rows, columns=columns if rows else None)))
+    return found
+
+
+def _targets(bench: Bench, records: pd.DataFrame) -> list[Target]:
+    """The budgets of all tables; of amounts that nobody spends, none but that of `by`."""
+    counted = axes_of(records)
+    found: dict[Target, None] = {}
+    for x, given in bench.asked():
+        if x not in (*counted, "stop"):
+            known = ", ".join(name for name in counted if name != "seconds")
+            raise ValueError(f"Expected an amount that is counted, got by = {x!r}. Counted here: {known}.")
+        budget = np.inf if x == "stop" else common(records, x) if given is None else float(given)
+        if budget > 0 or not found:
+            found[Target(x, budget)] = None
+    return list(found)
 
 
 def _named(trials: Mapping[str, list[Trial]]) -> Iterable[pd.DataFrame]:
@@ -130,33 +83,56 @@ def _named(trials: Mapping[str, list[Trial]]) -> Iterable[pd.DataFrame]:
             yield from (frame.assign(label=label, seed=f"{i}-{frame['seed'].iloc[0]}") for frame in trial.frames)
 
 
-def _choose(label: str, plan: Plan, steps: int, trials: list[Trial], bench: Bench, budget: float) -> Tuned:
-    """The best point; `trials` grows with what extensions run."""
-    extension = 0
-    while True:
-        best = _best(trials, bench, budget)
-        grid = {path: tuple(sorted({trial.point[path] for trial in trials})) for path in plan.grid}
-        edge = {} if best is None else _edge(plan, bench.problem, best.point, grid)
-        further = _further(plan, bench.problem, grid, edge, trials) if extension < bench.tuning.extend else []
+def _extend(label: str, plan: Plan, trials: list[Trial], bench: Bench, targets: Sequence[Target]) -> None:
+    """Add the points beyond the edges that the best ones of some budget are on, as often as may be."""
+    for extension in range(1, bench.tuning.extend + 1):
+        grid, further = _grid(plan, trials), list[dict[str, float]]()
+        for target in targets:
+            best, alike = _best(trials, bench, target), _alike(trials, bench, target)
+            edge = {} if best is None or alike else _edge(plan, bench.problem, best.point, grid)
+            points = _further(plan, bench.problem, grid, edge, trials)
+            further += [point for point in points if point not in further]
         if not further:
-            break
-        extension += 1
+            return
         bench.announce(label, "tuning on, beyond the edge of the grid")
-        trials += bench.trials(plan, steps, further, extension)
+        trials += bench.trials(plan, further, extension)
+
+
+def _choose(plan: Plan, trials: list[Trial], bench: Bench, target: Target) -> Tuned:
+    """The best point at a budget."""
+    grid, best = _grid(plan, trials), _best(trials, bench, target)
     runs = len(trials) * len(list(bench.tuning.keys))
     if best is not None:
-        return Tuned(best.point, grid, runs, edge)
-    what = "reached the stop rule with every seed" if bench.tuning.by == "stop" else "stayed finite with every seed"
+        edge = _edge(plan, bench.problem, best.point, grid)
+        return Tuned(best.point, grid, runs, edge, alike=_alike(trials, bench, target))
+    if target.by != "stop" and (lacking := short((f for one in trials for f in one.frames), *target)):
+        return Tuned({}, grid, runs, {}, lacking.told(*target), short=lacking)
+    what = "reached the stop rule with every seed" if target.by == "stop" else "stayed finite with every seed"
     return Tuned({}, grid, runs, {}, f"no point of the grid {grid_text(grid)} {what} ({runs} runs)")
 
 
-def _best(trials: list[Trial], bench: Bench, budget: float) -> Trial | None:
+def _grid(plan: Plan, trials: list[Trial]) -> dict[str, tuple[float, ...]]:
+    return {path: tuple(sorted({trial.point[path] for trial in trials})) for path in plan.grid}
+
+
+def _best(trials: list[Trial], bench: Bench, target: Target) -> Trial | None:
     """The lowest finite score; of equal ones the middle point in the order of the values."""
-    scores = [bench.score(trial, budget) for trial in trials]
+    scores = [bench.score(trial, target) for trial in trials]
     if not np.isfinite(min(scores)):
         return None
     equal = [trial for trial, score in zip(trials, scores) if score == min(scores)]
     return sorted(equal, key=lambda trial: tuple(trial.point.values()))[len(equal) // 2]
+
+
+def _alike(trials: list[Trial], bench: Bench, target: Target) -> str:
+    """What all points of a grid have, in words, where it is the same; empty where they differ or there is only one."""
+    scores = np.array([bench.score(trial, target) for trial in trials])
+    if len(scores) < 2 or not np.isfinite(scores).all() or np.ptp(scores) > _ALIKE * np.max(np.abs(scores)):
+        return ""
+    stop = target.by == "stop"
+    what = "rounds to the stop rule" if stop else bench.measure.__name__.replace("_", " ")
+    value = float(scores[0]) * (1 if stop else better(bench.measure.__name__))
+    return f"all {len(scores)} points of the grid have the same {what}, {number(value)}"
 
 
 def _edge(plan: Plan, problem: Problem, point: dict[str, float], grid: dict[str, tuple[float, ...]]) -> dict[str, Side]:
@@ -186,14 +162,14 @@ def _further(
     return [point for point in points if point not in tried and plan.allows(point, problem)]
 
 
-def _rows(label: str, tuned: Tuned, trials: list[Trial], bench: Bench, budget: float) -> Iterable[dict[str, Any]]:
-    sign = 1 if bench.tuning.by == "stop" else better(bench.measure.__name__)
+def _rows(label: str, tuned: Tuned, trials: list[Trial], bench: Bench, target: Target) -> Iterable[dict[str, Any]]:
+    sign = 1 if target.by == "stop" else better(bench.measure.__name__)
     for trial in sorted(trials, key=lambda trial: tuple(trial.point.values())):
         chosen = not tuned.failure and trial.point == tuned.values
         yield {
             "label": label,
             **trial.point,
-            "mean": sign * bench.score(trial, budget),
+            "mean": sign * bench.score(trial, target),
             "diverged": sum(frame["ending"].iloc[0] == "diverged" for frame in trial.frames),
             "runs": len(trial.frames),
             "extension": trial.extension,

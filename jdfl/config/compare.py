@@ -79,13 +79,13 @@ class Settings:
     by: By = _tuning.by
     """What all are given equal amounts of, in tuning and in the table; stop: rounds until the stop rule fires."""
     budget: float | None = _tuning.budget
-    """How much of it in tuning; none: the most that all algorithms reach."""
+    """How much of it; none: the most that all algorithms reach, and at least what ten rounds of each cost."""
     grids: tuple[str, ...] = ()
     """What tuning tries, field=value,value,... for every algorithm that tunes the field; others have default grids."""
     tuning_seeds: int = len(_tuning.keys)
     """Tuning runs of every point of a grid; their seeds are not those of the reported runs."""
-    tuning_steps: int | None = _tuning.steps
-    """Rounds of a tuning run; none: as many as a reported one."""
+    also: tuple[str, ...] = tuple(_tuning.also)
+    """Further amounts to compare at, each with a tuning of its own; amount=budget,budget,... says where."""
     extend: int = _tuning.extend
     """How often a grid may go on where its best point lies on its edge."""
     batch: int | None = _compare.batch
@@ -156,7 +156,7 @@ def build(config: CompareConfig) -> tuple[dict[str, Compared], Problem, Network,
         keys=tuple(range(first, first + config.tuning_seeds)),
         by=config.by,
         budget=config.budget,
-        steps=config.tuning_steps,
+        also=_also(config.also),
         grids=_grids(config.grids),
         extend=config.extend,
     )
@@ -203,6 +203,20 @@ def _grids(lines: tuple[str, ...]) -> dict[str, list[float]]:
         if not sign or not name.strip():
             raise ValueError(f"Expected field=value,value,... in grids, got {line!r}. For example lr=0.05,0.1,0.2.")
     return grids
+
+
+def _also(lines: tuple[str, ...]) -> dict[str, list[float]]:
+    """Budgets by amount from lines such as "bytes" and "bytes=1e5,1e6"."""
+    found: dict[str, list[float]] = {}
+    for line in lines:
+        name, sign, values = line.partition("=")
+        try:
+            found[name.strip()] = [float(value) for value in values.split(",")] if sign else []
+        except ValueError:
+            raise ValueError(
+                f"Expected amount=budget,budget,... in also, got {line!r}. For example bytes=1e6."
+            ) from None
+    return found
 
 
 def _stop(config: CompareConfig, entries: dict[str, Compared]) -> StopRule | None:

@@ -146,10 +146,10 @@ def test_defaults_are_the_librarys():
         given[name] for name in ("every", "measure", "stop", "batch")
     )
     tuning = jdfl.Tuning()
-    assert (here.by, here.budget, here.tuning_steps, here.extend) == (
+    assert (here.by, here.budget, here.also, here.extend) == (
         tuning.by,
         tuning.budget,
-        tuning.steps,
+        tuple(tuning.also),
         tuning.extend,
     )
 

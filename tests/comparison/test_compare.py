@@ -8,12 +8,14 @@ import pytest
 
 import jdfl
 from jdfl import Entry, Tuning, struct
+from jdfl.comparison import words
 from jdfl.comparison.entries import GRIDS
 from tests.toy import FEW, SLOW, Gossip, M, network, problem
 
 RATES = [0.01, 0.05, 0.1, 2.0]
 TUNE = Tuning(keys=(70, 71), extend=0)
 OPTIONS = {"keys": [0, 1, 2], "steps": 12, "metrics": FEW, "every": 3}
+EVERY = OPTIONS | {"every": 1}
 
 
 @struct.dataclass
@@ -124,10 +126,101 @@ def test_equal_bytes_are_those_of_the_tuning_too():
     assert (at["bytes"] <= at["budget"]).all()
 
 
-def test_a_budget_below_one_round_is_warned_of():
-    entries = {"few": Entry(Gossip(), tune={"rate": [0.1]}), "many": Entry(Gossip(messages=100), tune={"rate": [0.1]})}
-    with pytest.warns(UserWarning, match=r"5760 bytes, not one round is done by many\. Give"):
-        jdfl.compare(entries, problem, network, tune=Tuning(keys=(70,), by="bytes"), **OPTIONS)
+DEAR = {"few": Entry(Gossip(), tune={"rate": RATES}), "many": Entry(Gossip(messages=100), tune={"rate": RATES})}
+ROUND = 100 * M * 80.0  # bytes of a round of the second: 6 nodes, 100 messages of 20 numbers of four bytes
+
+
+def test_a_budget_that_nobody_gave_pays_for_ten_rounds_of_the_dearest():
+    found = jdfl.compare(DEAR, problem, network, tune=Tuning(keys=(70,), by="bytes", extend=0), **EVERY)
+    assert found.budget == 10 * ROUND
+    assert found.at("bytes")["round"].to_dict() == {"few": 12, "many": 10}
+    assert not any(how.alike or how.failure for how in found.tuned.values())
+    for label in DEAR:
+        assert found.tuning[found.tuning["label"] == label]["mean"].nunique() == len(RATES)
+    assert "less than half of the budget: few" in found.table()
+
+
+def test_a_budget_below_one_round_is_marked_everywhere_and_never_ranked(tmp_path):
+    tune = Tuning(keys=(70,), by="bytes", budget=ROUND - 1, extend=0)
+    with pytest.warns(UserWarning, match="many has no results: not comparable"):
+        found = jdfl.compare(DEAR, problem, network, tune=tune, **EVERY)
+    told = "not comparable: one round needs 48,000 bytes, budget 47,999"
+    assert found.mark("many") == told
+    assert [(row[-1].text, row[-1].mark) for row in found.grid().rows][1] == (told, "")
+    assert found.grid().rows[0][-1].mark == "best"
+    folder = found.write(tmp_path / "all")
+    for name in ("table.txt", "table.md", "table.tex", "report.html"):
+        assert told in (folder / name).read_text(), name
+    assert told in words.legend("many", {"bytes": found})
+    assert found.at("bytes").loc["many", "needs"] == ROUND
+    assert found.table(by="round").count("not comparable") == 0  # at its own budget, with its own values
+    assert np.isfinite(found.at("round").loc["many", "objective"])
+
+
+def test_without_tuning_a_budget_below_one_round_is_marked_too():
+    with pytest.warns(UserWarning, match="Not tuned"):
+        found = jdfl.compare({"few": Gossip(), "many": Gossip(messages=100)}, problem, network, tune=None, **EVERY)
+    row = found.grid(by="bytes", value=ROUND - 1).rows[1]
+    assert (row[-1].text, row[-1].mark) == ("not comparable: one round needs 48,000 bytes, budget 47,999", "")
+
+
+@pytest.mark.filterwarnings("ignore:The best")
+def test_every_budget_has_its_own_tuning_and_its_own_runs():
+    rates = [0.1, 0.14, 0.18, 0.25]  # the longest is best after one round and diverges later
+    tune = Tuning(keys=(70,), by="round", budget=1.0, also={"round": [9], "bytes": [2 * M * 80]}, extend=0)
+    found = jdfl.compare({"a": Entry(Gossip(), tune={"rate": rates})}, problem, network, tune=tune, **EVERY)
+    assert [(one.by, one.budget) for one in (found, *found.views)] == [("round", 1), ("round", 9), ("bytes", 960)]
+    for steps, view in zip((1, 9, 2), (found, *found.views)):
+        alone = jdfl.sweep(
+            Gossip(), problem, network, over={"rate": rates}, keys=[70], steps=steps, every=steps, metrics=["objective"]
+        )
+        scores = [np.inf if run.diverged else run.history["objective"].iloc[-1] for run in alone]
+        np.testing.assert_allclose(view.tuning["mean"].where(np.isfinite(scores)), scores, rtol=1e-4, equal_nan=True)
+        assert view.tuned["a"].values == {"rate": rates[int(np.argmin(scores))]}
+        assert view.algorithms["a"].rate == view.tuned["a"].values["rate"]
+        at = found.at(view.by, view.budget)
+        run = jdfl.repeat(view.algorithms["a"], problem, network, keys=[0, 1, 2], steps=steps, metrics=["objective"])
+        np.testing.assert_allclose(at["objective"], np.mean([one.final["objective"] for one in run]), rtol=1e-4)
+    assert found.view("round", 9).tuned["a"].values != found.tuned["a"].values
+    assert {run.labels["seed"] for run in found.runs("a")} == {0, 1, 2}
+
+
+def test_at_a_budget_that_was_not_tuned_at_nobody_is_ranked(compared):
+    assert compared.tuned_at("round")
+    assert compared.tuned_at("bytes")
+    assert not compared.tuned_at("communications")
+    for by, value in (("communications", None), ("bytes", 960), ("round", 6)):
+        assert {row[-1].mark for row in compared.grid(by=by, value=value).rows} == {""}
+        assert "Nothing was tuned at this budget" in compared.table(by=by, value=value)
+    assert "best" in {row[-1].mark for row in compared.grid(by="bytes").rows}
+    assert "(not tuned at these)" in words.axis(compared, "communications")
+    assert "(tuned at ≤ " in words.axis(compared, "bytes")
+
+
+@pytest.mark.filterwarnings("ignore:The best")
+def test_a_grid_on_which_all_points_are_alike_is_marked_everywhere_and_never_ranked(tmp_path):
+    """A step that moves nothing: its choice means nothing, however good the value may look."""
+
+    @struct.dataclass
+    class Idle(Gossip):
+        spare: float = 1.0
+
+    entries = {
+        "idle": Entry(Idle(), tune={"spare": [0.5, 1.0, 2.0]}),
+        "slow": Entry(Gossip(), tune={"rate": [1e-4, 2e-4]}),
+    }
+    with pytest.warns(UserWarning, match="Tuning chose nothing for idle"):
+        found = jdfl.compare(entries, problem, network, tune=TUNE, **EVERY)
+    assert "all 3 points of the grid have the same objective" in found.tuned["idle"].alike
+    at = found.at("round")["objective"]
+    assert at["idle"] < at["slow"]
+    assert [row[-1].mark for row in found.grid().rows] == ["", "best"]
+    folder = found.write(tmp_path / "all")
+    for name in ("table.txt", "table.md", "table.tex", "report.html"):
+        assert "all points alike" in (folder / name).read_text(), name
+        assert "all 3 points of the grid have the same objective" in (folder / name).read_text(), name
+    assert "alike" in words.legend("idle", {"round": found})
+    assert found.tuned["slow"].alike == ""
 
 
 def test_a_grid_goes_on_where_its_best_point_is_on_the_edge():
@@ -145,14 +238,19 @@ def test_a_grid_goes_on_where_its_best_point_is_on_the_edge():
     assert "tuning runs" in found.note("up")
 
 
-def test_an_edge_that_stays_one_is_said():
+def test_an_edge_that_stays_one_is_said(tmp_path):
     entries = {"up": Entry(Gossip(), tune={"rate": [0.0005, 0.0006]})}
     with pytest.warns(UserWarning, match="The best rate of up, .* is the highest of its grid"):
         found = jdfl.compare(entries, problem, network, tune=Tuning(keys=(70,), extend=1), **OPTIONS)
     assert found.tuned["up"].edge == {"rate": "highest"}
     assert len(found.tuning) == 5
     assert found.tuning["edge"].tolist() == ["", "", "", "", "highest rate"]
-    assert "highest" in found.table()
+    for format in ("text", "markdown", "latex"):
+        assert "(highest tried)" in found.table(format)
+    assert found.mark("up") == "best rate on the edge of its grid"
+    assert "edge" in words.legend("up", {"round": found})
+    page = (found.write(tmp_path / "all") / "report.html").read_text()
+    assert "best rate on the edge of its grid" in page
 
 
 def test_the_end_of_what_an_algorithm_takes_is_no_edge():
@@ -199,7 +297,7 @@ def test_reported_runs_that_diverge_are_counted_and_never_best():
     at = found.at("round")
     assert at["diverged"].tolist() == [3, 0]
     assert at["budget"].iloc[0] == 12
-    assert "3 of 3 diverged" in found._legend("fails")
+    assert "3 of 3 diverged" in words.legend("fails", {"round": found})
     (line,) = (line for line in found.table().splitlines() if line.startswith("fails "))
     assert line.endswith("diverged")
 
@@ -259,14 +357,17 @@ def test_equally_good_points_give_the_middle_one():
         return 0.0 * w[0, 0]
 
     entries = {"a": Entry(Gossip(), tune={"rate": [0.01, 0.02, 0.03]})}
-    found = jdfl.compare(entries, problem, network, tune=TUNE, **OPTIONS | {"measure": flat, "steps": 2, "every": 2})
+    with pytest.warns(UserWarning, match="Tuning chose nothing for a"):
+        found = jdfl.compare(
+            entries, problem, network, tune=TUNE, **OPTIONS | {"measure": flat, "steps": 2, "every": 2}
+        )
     assert found.tuned["a"].values == {"rate": 0.02}
     assert found.measure == "flat"
     assert {"objective", "consensus", "flat"} <= set(found.curves)
 
 
 @pytest.mark.parametrize(
-    ("changes", "words"),
+    ("changes", "said"),
     [
         ({"entries": {}}, ["entries", "{}", "at least one"]),
         ({"entries": [Gossip()]}, ["mapping", "entries"]),
@@ -298,23 +399,26 @@ def test_equally_good_points_give_the_middle_one():
         ({"tune": Tuning(by="moons")}, ["by", "'moons'", "bytes"]),
         ({"tune": Tuning(by="stop")}, ["stop rule", "stop = None"]),
         ({"tune": Tuning(budget=-1.0)}, ["budget", "-1.0"]),
-        ({"tune": Tuning(steps=0)}, ["steps = 0", "tuning run"]),
+        ({"tune": Tuning(also=["bytes"])}, ["budgets by amount", "['bytes']"]),
+        ({"tune": Tuning(also={"moons": ()})}, ["also", "'moons'", "bytes"]),
+        ({"tune": Tuning(also={"bytes": 3})}, ["list of budgets", "'bytes'", "3"]),
+        ({"tune": Tuning(also={"bytes": [0.0]})}, ["also = 0.0", "'bytes'"]),
         ({"tune": Tuning(extend=-1)}, ["extend = -1"]),
         ({"tune": Tuning(keys=())}, ["tune.keys", "()"]),
         ({"tune": Tuning(grids={"lr": [1.0]})}, ["grids = 'lr'", "No algorithm tunes"]),
     ],
 )
-def test_mistakes_are_refused_in_words_before_anything_runs(changes, words, compilations):
+def test_mistakes_are_refused_in_words_before_anything_runs(changes, said, compilations):
     given = {"entries": {"a": Gossip()}, "tune": TUNE, **OPTIONS, **changes}
     entries = given.pop("entries")
     with pytest.raises(ValueError) as error:
         jdfl.compare(entries, problem, network, **given)
-    for word in words:
-        assert word in str(error.value), str(error.value)
+    for one in said:
+        assert one in str(error.value), str(error.value)
 
 
 def test_views_refuse_what_is_not_there(compared, tmp_path):
-    for call, words in (
+    for call, said in (
         (lambda: compared.at("moons"), ["x", "'moons'", "bytes"]),
         (lambda: compared.at("bytes", -1), ["value", "-1"]),
         (lambda: compared.at("bytes", metrics=["beauty"]), ["metric", "beauty"]),
@@ -327,6 +431,6 @@ def test_views_refuse_what_is_not_there(compared, tmp_path):
     ):
         with pytest.raises(ValueError) as error:
             call()
-        for word in words:
+        for word in said:
             assert word in str(error.value)
     assert list(tmp_path.iterdir()) == []

@@ -31,7 +31,7 @@ def many(draw) -> pd.DataFrame:
 
 
 def by_hand(table: pd.DataFrame, label: str, x: str, budget: float) -> list[tuple[float, float]]:
-    """(cost, value) of every run that did not diverge, from its last row within the budget."""
+    """(cost, value) of every run that did not diverge, from its last row within the budget but that of the start."""
     found = []
     rows = table[table["label"] == label]
     for seed in rows["seed"].unique():
@@ -39,7 +39,7 @@ def by_hand(table: pd.DataFrame, label: str, x: str, budget: float) -> list[tupl
         if mine["ending"].iloc[0] == "diverged":
             continue
         fits = [(cost, value) for cost, value in zip(mine[x], mine["objective"]) if cost <= budget]
-        found += fits[-1:]
+        found += fits[1:][-1:]
     return found
 
 
@@ -90,7 +90,35 @@ def test_who_stopped_keeps_its_last_record_and_who_diverged_has_none():
     found = curves.at(table, "bytes", ["objective"], 40).loc["a"]
     assert (found["objective"], found["seeds"], found["diverged"], found["stopped"]) == (1, 1, 1, 1)
     early = curves.at(table, "bytes", ["objective"], 4).loc["a"]
-    assert (early["objective"], early["seeds"], early["stopped"]) == (9, 1, 0)
+    assert (early["seeds"], early["needs"], early["after"]) == (0, 5, 1)
+    assert np.isnan(early["objective"])
+
+
+def test_a_budget_that_nobody_gave_pays_for_ten_rounds_of_everybody():
+    rounds = np.arange(21)
+    table = pd.concat([run("dear", 0, list(100.0 * rounds), list(9.0 - rounds)), run("cheap", 0, [0, 1, 2], [3, 2, 1])])
+    assert curves.reach(table, "bytes") == 2
+    assert curves.common(table, "bytes") == 1000
+    assert curves.common(table, "round") == 2
+    few = pd.concat([run("dear", 0, [0, 50, 100], [9, 8, 7]), run("cheap", 0, [0, 1, 2], [3, 2, 1])])
+    assert curves.common(few, "bytes") == 100
+    wild = pd.concat([table, run("wild", 0, [0, 1e9], [9, np.inf], "diverged")])
+    assert curves.common(wild, "bytes") == 1000
+
+
+def test_a_budget_that_pays_for_no_round_gives_no_value_but_the_price_of_one():
+    table = pd.concat([run("dear", i, [0, 100 + i, 300], [9, 8, 7]) for i in (0, 1)])
+    row = curves.at(table, "bytes", ["objective"], 99).loc["dear"]
+    assert (row["seeds"], row["needs"], row["after"]) == (0, 100, 1)
+    assert np.isnan(row["objective"])
+    row = curves.at(table, "bytes", ["objective"], 100).loc["dear"]
+    assert (row["seeds"], row["objective"]) == (1, 8)
+    assert np.isnan(row["needs"])
+    sparse = table.assign(round=5 * table["round"])  # a record every five rounds
+    (_, one), (_, two) = sparse.groupby("seed")
+    assert "5 rounds" in curves.short([one, two], "bytes", 99).told("bytes", 99)
+    told = curves.Short(1, 357_120).told("bytes", 14_000)
+    assert told == "not comparable: one round needs 357,120 bytes, budget 14,000"
 
 
 def test_a_budget_before_the_first_record_gives_no_value():

@@ -1,0 +1,157 @@
+"""What tables, figures and pages of a comparison say in words: choices, marks, captions, legends."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+
+from jdfl.comparison import table
+from jdfl.comparison.curves import AXES, Short, number
+from jdfl.comparison.table import Cell, Grid
+from jdfl.comparison.tuning import grid_text
+
+if TYPE_CHECKING:
+    from jdfl.comparison.comparison import Comparison
+
+
+def grid(of: "Comparison", by: str, value: float | None, names: list[str]) -> Grid:
+    """The table at an amount of `by`, of what was tuned there."""
+    n, stop = len(of.seeds), by == "stop"
+    found = of.at("round", np.inf, metrics=names) if stop else of.at(by, value, metrics=names)
+    headers = ["algorithm", "values"]
+    columns = [[Cell(label) for label in found.index], [Cell(_values(of, label)) for label in found.index]]
+    unranked = _unranked(of, by, value)
+    if stop:
+        columns.append(table.column(of.to_stop(), "round", n, sign=1, whole="not stopped", beside=unranked))
+        headers.append("rounds to stop")
+    for name in dict.fromkeys(("bytes",) if stop else ("round", by)):
+        columns.append([Cell(number(amount)) for amount in found[name]])
+        headers.append(AXES[name] if name == "round" else name)
+    if of.privacy:
+        columns.append([Cell(_spent(of, label)) for label in found.index])
+        headers.append("epsilon")
+    reasons = {label: told for label in of.results if (told := _short(of, label, by, found))}
+    for name in names:
+        columns.append(table.column(found, name, n, beside=unranked, reasons=reasons))
+        headers.append(name.replace("_", " "))
+    return Grid(headers, [list(row) for row in zip(*columns)], _caption(of, by, value, found))
+
+
+def note(of: "Comparison", label: str) -> str:
+    """How an algorithm came by its values."""
+    how = of.tuned[label]
+    if how.failure:
+        return f"no results: {how.failure}"
+    if not how.grid:
+        return "not tuned"
+    values = ", ".join(f"{path} = {value:.3g}" for path, value in how.values.items())
+    told = f"{values}, of {grid_text(how.grid)}, {how.runs} tuning runs"
+    told += f"; {how.alike}, so the choice means nothing and it is not ranked" if how.alike else ""
+    return told + "".join(f"; the best {path} is the {side} tried" for path, side in how.edge.items())
+
+
+def mark(of: "Comparison", label: str) -> str:
+    """What limits the result of an algorithm at the budget of `of`; empty where nothing does."""
+    how = of.tuned[label]
+    if how.failure:
+        return how.failure if how.short else "no results"
+    if of.by != "stop" and (told := _short(of, label, of.by, of.at(of.by, of.budget, metrics=[]))):
+        return told
+    if how.alike:
+        return "all points of its grid are alike"
+    edges = " and ".join(f"{path} on the edge of its grid" for path in how.edge)
+    return f"best {edges}" if edges else "" if how.grid else "not tuned"
+
+
+def legend(label: str, views: "Mapping[str, Comparison]") -> str:
+    """A label with its marks, by amount where they differ."""
+    marks: dict[str, list[str]] = {}
+    for x, view in views.items():
+        bad = sum(result.ending == "diverged" for result in view.results[label])
+        diverged = f"{bad} of {len(view.seeds)} diverged" if bad else ""
+        marks.setdefault("; ".join(filter(None, (diverged, mark(view, label)))), []).append(x)
+    told = [one if len(marks) == 1 else f"{', '.join(at)}: {one}" for one, at in marks.items() if one]
+    return "\n".join([label, *(f"({one})" for one in told)])
+
+
+def axis(of: "Comparison", x: str) -> str:
+    """An amount, with the budget of it that the values of its lines were chosen at."""
+    view = of.view(x)
+    if view.budget is None:
+        return AXES[x]
+    return f"{AXES[x]}\n" + (f"(tuned at ≤ {number(view.budget)})" if view.by == x else "(not tuned at these)")
+
+
+def _short(of: "Comparison", label: str, by: str, found: pd.DataFrame) -> str:
+    """What the first record takes of `by`, where the budget of `found` does not pay for it."""
+    needs, after, budget = found.loc[label, ["needs", "after", "budget"]].to_numpy(float)
+    return Short(int(after), float(needs)).told(by, float(budget)) if np.isfinite(needs) else ""
+
+
+def _values(of: "Comparison", label: str) -> str:
+    how = of.tuned[label]
+    if how.failure:
+        return "none" if how.short else "none works"
+    edge = {path: f" ({side} tried)" for path, side in how.edge.items()}
+    told = ", ".join(f"{path} = {value:.3g}{edge.get(path, '')}" for path, value in how.values.items())
+    return (told + " (all points alike)" * bool(how.alike)) or "not tuned"
+
+
+def _unranked(of: "Comparison", by: str, value: float | None) -> list[str]:
+    """Labels that are never the best: who stands beside, whose grid chose nothing, and all where none was tuned."""
+    if not of.tuned_at(by, value):
+        return list(of.results)
+    return [*_beside(of), *(label for label, how in of.tuned.items() if how.alike)]
+
+
+def _beside(of: "Comparison") -> list[str]:
+    """Labels that spend more than the epsilon of the comparison, or promise nothing."""
+    if of.epsilon is None:
+        return []
+    within = {label for label, told in of.privacy.items() if told.epsilon <= of.epsilon}
+    return [label for label in of.results if label not in within]
+
+
+def _spent(of: "Comparison", label: str) -> str:
+    return number(of.privacy[label].epsilon) if label in of.privacy else "none"
+
+
+def _early(of: "Comparison", by: str, found: pd.DataFrame) -> list[str]:
+    """Labels whose runs did all their rounds and spent less than half of the budget."""
+    early: list[str] = []
+    for label, runs in of.curves.groupby("label", sort=False):
+        spent, rounds, budget = found.loc[label, [by, "round", "budget"]].to_numpy(float)
+        last = float(runs.groupby("seed")["round"].max().mean())
+        if 0 < spent < budget / 2 and set(runs["ending"]) == {"steps"} and rounds == last:
+            early.append(str(label))
+    return early
+
+
+def _caption(of: "Comparison", by: str, value: float | None, found: pd.DataFrame) -> list[str]:
+    n, budget = len(of.seeds), float(found["budget"].iloc[0])
+    over = f"mean ± standard deviation over {n} seeds" if n > 1 else "one seed"
+    said = (
+        "Values where the runs ended"
+        if by == "stop"
+        else (f"Values at {AXES[by]} ≤ {number(budget)}, of the last record at or before that")
+    )
+    caption = [f"{of.setting}.", f"{said}; {over}."]
+    own = len(set(of.networks.values())) > 1
+    where = {label: f" (over {name})" if own else "" for label, name in of.networks.items()}
+    caption += [f"{label}{where[label]}: {note(of, label)}." for label in of.results]
+    if of.criterion:
+        caption.append(f"Tuning: {of.criterion}.")
+    if not of.tuned_at(by, value):
+        caption.append("Nothing was tuned at this budget, so nobody is ranked.")
+    if by != "stop" and (early := _early(of, by, found)):
+        caption.append(f"All rounds done with less than half of the budget: {', '.join(early)}.")
+    if of.privacy:
+        deltas = ", ".join(f"{delta:g}" for delta in sorted({told.delta for told in of.privacy.values()}))
+        target = "" if of.epsilon is None else f"Noise is the least for epsilon ≤ {number(of.epsilon)}"
+        target += f"; beside it: {', '.join(_beside(of))}. " if _beside(of) else ". " if target else ""
+        tuned = " Tuning looked at the same data, which it does not include." if of.criterion else ""
+        caption.append(f"{target}Epsilon is that of a whole run, of the worst seed, at delta = {deltas}.{tuned}")
+    if by == "seconds":
+        caption.append("Seconds are the simulation's, spread evenly over its rounds; compilation is excluded.")
+    return caption
