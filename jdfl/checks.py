@@ -52,7 +52,8 @@ def _parts(settings: object, where: str, skip: frozenset[str]) -> None:
         return
     hints = get_type_hints(type(settings))
     for field in fields(settings):
-        name, annotation, value = f"{where}{field.name}", hints.get(field.name), getattr(settings, field.name)
+        name, annotation = f"{where}{field.name}", hints.get(field.name)
+        value: Any = getattr(settings, field.name)
         if field.name in skip:
             continue
         options: tuple[Any, ...] = (
@@ -61,18 +62,17 @@ def _parts(settings: object, where: str, skip: frozenset[str]) -> None:
         if value is None and NoneType in options:
             continue
         wanted = [option for option in options if option is not NoneType]
-        if wanted == [bool] and not isinstance(value, bool | np.bool_):
+        if wanted == [bool] and not is_a(value, bool | np.bool_):
             _refuse(f"{name} to be one of False, True", name, value, "")
-        known = [option for option in wanted if _ours(option)]
+        known: list[Any] = [option for option in wanted if _ours(option)]
         if not known or len(known) < len(wanted):
             continue
-        if isinstance(value, type) or not any(_has(value, option) for option in known):
+        a_class = is_a(value, type)
+        if a_class or not any(_has(value, option) for option in known):
             words = " or ".join(_WORDS.get(option.__name__, option.__name__) for option in known) + (
                 " or None" if len(options) > len(wanted) else ""
             )
-            _refuse(
-                f"{name} to be {words}", name, value, "Pass an object, not a class." if isinstance(value, type) else ""
-            )
+            _refuse(f"{name} to be {words}", name, value, "Pass an object, not a class." if a_class else "")
         _parts(value, f"{name}.", skip)
 
 

@@ -11,7 +11,8 @@ from x_i = 0 and y_i = g_i = g_i(0). W is doubly stochastic, so that the average
 every round, also when W changes from round to round: y_i follows the average gradient.
 
 A gradient is evaluated, and released where it is noisy, once at the start and once in every round; x and y are computed
-from these releases and from messages. The second paper's code starts from y = g = 0 instead, which is this start one round later.
+from these releases and from messages. The second paper's code starts from y = g = 0 instead, which is this start one
+round later.
 
 Missing neighbours: their weight goes where the network says, by default to the node's own row, and a node that hears
 nobody follows its own gradient. W must stay doubly stochastic, so that both ways of a link are missing together.

@@ -51,7 +51,8 @@ def spectral_radius(network: Graph | Network) -> float:
     W: Any = to_scipy(graph_of(network))
     m = int(W.shape[0])
     if m <= DENSE_UP_TO:
-        return float(np.max(np.abs(np.linalg.eigvals(W.toarray()))))
+        dense: np.ndarray = np.asarray(W.toarray())
+        return float(np.max(np.abs(np.linalg.eigvals(dense))))
     start = np.random.default_rng(0).standard_normal(m)
     try:
         return float(np.abs(spla.eigs(W, k=1, v0=start, return_eigenvectors=False)).max())

@@ -40,9 +40,7 @@ class Problem:
     start: Array | None = None  # [n] the parameters that every node begins with; None: zeros
     shared: int | None = struct.field(pytree_node=False, default=None)  # leading parameters in common; None: all
     name: str = struct.field(pytree_node=False, default="problem")
-    derived: tuple[str, ...] = struct.field(
-        pytree_node=False, default=()
-    )  # from all records, see `declared`
+    derived: tuple[str, ...] = struct.field(pytree_node=False, default=())  # from all records, see `declared`
     public: tuple[str, ...] = struct.field(pytree_node=False, default=())  # see `declared`
 
     def declared(self, *names: str) -> Self:

@@ -130,7 +130,17 @@ def test_central_noise_is_claimed_behind_a_server_only():
         (jdfl.FedAvg(updates=UPDATES.replace(trust="central"), weighting="examples"), ["weighting", "'examples'"]),
         (jdfl.FedAvg(updates=UPDATES.replace(trust="central"), codec=jdfl.Sign()), ["codec", "Sign", "trust"]),
     ],
-    ids=["no clip", "clip 0", "no updates", "Laplace behind a server", "norm", "mechanism", "both", "weighting", "codec"],
+    ids=[
+        "no clip",
+        "clip 0",
+        "no updates",
+        "central Laplace",
+        "norm",
+        "mechanism",
+        "both",
+        "weighting",
+        "codec",
+    ],
 )
 def test_mistakes_are_named(algorithm, words):
     with pytest.raises(ValueError) as error:

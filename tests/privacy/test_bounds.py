@@ -127,7 +127,11 @@ def test_replacing_a_record_of_a_poisson_sample(z, rate, steps, delta, total, an
     """Above what the antipodal pair gives, and far below what subsets do."""
     found = epsilon(GaussianEvent(z), steps, delta, sampled=poisson(rate))
     assert found == pytest.approx(total, abs=1e-3)
-    assert antipodal < found < 0.6 * epsilon(GaussianEvent(z), steps, delta, sampled=Sampled("subset", round(1000 * rate), 1000))
+    assert (
+        antipodal
+        < found
+        < 0.6 * epsilon(GaussianEvent(z), steps, delta, sampled=Sampled("subset", round(1000 * rate), 1000))
+    )
 
 
 @pytest.mark.parametrize("rate", [0.001, 0.1, 0.6])
