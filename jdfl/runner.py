@@ -184,7 +184,7 @@ def run(
     programs.make_room()
     chosen = default_metrics(problem) if metrics is None else resolve(metrics, problem)
     guarantee = guarantee_of(algorithm, problem)
-    limit = None if epsilon is None else release_limits(algorithm, problem, epsilon=epsilon, delta=delta)
+    limit = None if epsilon is None else release_limits(algorithm, problem, stop, epsilon=epsilon, delta=delta)
     before = Checkpoint.of(resume) if isinstance(resume, Result) else resume
     most = None if limit is None else jnp.asarray(np.minimum(limit, 2**31 - 1), jnp.int32)
     largest = None if diverged_above is None else jnp.asarray(diverged_above, problem.dtype)

@@ -144,6 +144,7 @@ def _told(found: Comparison) -> dict[str, Any]:
         "tuning_seeds": list(found.tuning_seeds),
         "tuning": found.criterion,
         "budget": _finite(at["budget"].iloc[0]),
+        "together": None if found.together is None else found.together.as_dict(),
         "algorithms": {
             label: {
                 "values": how.values,

@@ -20,9 +20,10 @@ With sampling the relation matters:
 Of all bounds the least is used, and `epsilons` names them.
 """
 
+import logging
 import math
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 from types import SimpleNamespace
 from typing import Literal
 
@@ -241,12 +242,15 @@ def _sampled_epsilons(
     return found
 
 
+@cache
 def _dp() -> SimpleNamespace:
     """dp-accounting, imported when it is needed: it takes half a second."""
     import dp_accounting
     from dp_accounting.pld import privacy_loss_distribution
     from dp_accounting.rdp import RdpAccountant
 
+    # It tells of orders that do not converge, which it leaves out: the bound of the others holds.
+    logging.getLogger("absl").addFilter(lambda record: "rdp_privacy_accountant" not in record.pathname)
     return SimpleNamespace(
         GaussianDpEvent=dp_accounting.GaussianDpEvent,
         LaplaceDpEvent=dp_accounting.LaplaceDpEvent,
