@@ -86,7 +86,7 @@ def _quoted(dumper: _Dumper, text: str) -> yaml.ScalarNode:
     """A text, in quotes where YAML 1.1 reads something else in it (`=`, `yes`, 1:30), so that any loader reads it."""
     tag = "tag:yaml.org,2002:str"
     safe = cast(Any, _OTHERS).resolve(yaml.ScalarNode, text, (True, False)) == tag
-    return dumper.represent_scalar(tag, text, style=None if safe else "'")
+    return cast(Any, dumper).represent_scalar(tag, text, style=None if safe else "'")
 
 
 _Dumper.add_representer(str, _quoted)
