@@ -7,8 +7,8 @@ With the mechanism's noise replaced by zero, and by one unit of what it says tha
 - with one record replaced, the change in units of the noise's scale: its norm is at most 1 / multiplier, of the
   record's node alone, and where no noise is added nothing may change.
 
-Every family of tests has a name and a p-value; all are held to one level, divided by the number of tests (C. Bonferroni,
-1936). Only algorithms with a mechanism in `gradients`, `updates` or of their own, whose view is affine in the noise.
+Every family of tests has a name and a p-value; all are held to one level, divided by the number of tests
+(C. Bonferroni, 1936). Only algorithms with a mechanism in `gradients`, `updates` or of their own, whose view is affine in the noise.
 
 Axes: N runs, T rounds, m nodes, n numbers that a node shows, r replaced records.
 """
@@ -21,7 +21,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from scipy.stats import binom, chi2, kstest, laplace, norm
+from scipy.stats import chi2, kstest, laplace, norm
 
 from jdfl import struct
 from jdfl.auditing import observe
@@ -199,13 +199,6 @@ def judge_changes(change: np.ndarray, scale: np.ndarray, node: np.ndarray, order
         Finding("leak", f"another node moves by {stray:.3g}", float(stray <= 1e-5 * top)),
         Finding("leak", f"a number without noise moves by {bare:.3g}", float(bare <= 1e-5 * top)),
     ]
-
-
-def judge_hits(hit: np.ndarray, share: float) -> list[Finding]:
-    """The family "sampling": hit [N, r] whether a record was looked at, which happens with chance `share`."""
-    count, runs = hit.sum(axis=0), len(hit)
-    p = np.minimum(1.0, 2 * np.minimum(binom.cdf(count, runs, share), binom.sf(count - 1, runs, share)))
-    return [Finding("sampling", f"record {i}: {c} of {runs}", float(q)) for i, (c, q) in enumerate(zip(count, p))]
 
 
 def fired(told: list[Finding], level: float = LEVEL) -> tuple[Finding, ...]:
