@@ -40,7 +40,7 @@ def check_visible(algorithm: Algorithm, problem: Problem, network: Network) -> N
     """Refuse what an algorithm shows unless it is [m, k] with k a multiple of n."""
 
     def look(problem: Problem, network: Network, key: Array) -> Array:
-        prepared, state, _ = _start(algorithm, problem, network, key, key)
+        prepared, state, _ = started(algorithm, problem, network, key, key)
         return visible(prepared, state)
 
     shape = jax.eval_shape(look, problem, network, jax.random.key(0)).shape
@@ -74,7 +74,7 @@ def observe(
     stretches = steps if looks is None else looks
 
     def one(key: Array) -> tuple[Array, Array]:
-        prepared, state, info = _start(algorithm, problem, network, public, key)
+        prepared, state, info = started(algorithm, problem, network, public, key)
 
         def look(state: Any, graph: Graph) -> Array:
             shown = visible(prepared, state)
@@ -83,11 +83,11 @@ def observe(
             return _three(rows, graph, node)
 
         def step(k: Array, carry: tuple[Any, Array]) -> tuple[Any, Array]:
-            state, info = prepared.step(carry[0], problem, _round(network, key, k, problem.m))
+            state, info = prepared.step(carry[0], problem, round_at(network, key, k, problem.m))
             return state, carry[1] + info.releases[node]
 
         def stretch(carry: tuple[Any, Array], ends: Array) -> tuple[tuple[Any, Array], Array]:
-            seen = look(carry[0], _round(network, key, ends[0], problem.m).graph)
+            seen = look(carry[0], round_at(network, key, ends[0], problem.m).graph)
             if stretches == steps:
                 return step(ends[0], carry), seen
             return lax.fori_loop(ends[0], ends[1], step, carry), seen
@@ -95,7 +95,7 @@ def observe(
         ends = jnp.asarray(np.linspace(0, steps, stretches + 1).round(), jnp.int32)
         pairs = jnp.stack([ends[:-1], ends[1:]], axis=1)
         (state, releases), seen = lax.scan(stretch, (state, info.releases[node]), pairs)
-        last = look(state, _round(network, key, jnp.int32(steps - 1), problem.m).graph)
+        last = look(state, round_at(network, key, jnp.int32(steps - 1), problem.m).graph)
         return jnp.concatenate([seen, last[None]]), releases
 
     count = keys.shape[0]
@@ -129,11 +129,11 @@ def pilot(
     """
 
     def one(key: Array) -> tuple[Array, Array]:
-        prepared, state, _ = _start(algorithm, problem, network, public, key)
+        prepared, state, _ = started(algorithm, problem, network, public, key)
 
         def step(carry: tuple[Any, Array, Array], k: Array) -> tuple[tuple[Any, Array, Array], None]:
             state, total, kept = carry
-            state, _ = prepared.step(state, problem, _round(network, key, k, problem.m))
+            state, _ = prepared.step(state, problem, round_at(network, key, k, problem.m))
             w = prepared.params(state)[node]
             return (state, total + w, kept.at[1 + k * (points - 1) // steps].set(w)), None
 
@@ -146,7 +146,7 @@ def pilot(
     return jnp.mean(means, axis=0), kept
 
 
-def _start(algorithm: Any, problem: Problem, network: Network, public: Array, key: Array) -> tuple[Any, Any, Any]:
+def started(algorithm: Any, problem: Problem, network: Network, public: Array, key: Array) -> tuple[Any, Any, Any]:
     """The prepared algorithm, the state before round 0, and what that cost."""
     m, k = problem.m, jnp.int32(0)
     prepared = algorithm.prepare(problem, _begin(network, public, k, m))
@@ -158,7 +158,8 @@ def _begin(network: Network, key: Array, k: Array, m: int) -> Round:
     return _at(network, Keys.of(key).at_start(), k, m)
 
 
-def _round(network: Network, key: Array, k: Array, m: int) -> Round:
+def round_at(network: Network, key: Array, k: Array, m: int) -> Round:
+    """Round k [] of a run with this key []."""
     return _at(network, Keys.of(key).at_round(k), k, m)
 
 

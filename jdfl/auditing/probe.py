@@ -1,225 +1,274 @@
-"""Noise and sensitivity measured, instead of attacked: one round is repeated from the same state with the same keys.
+"""Noise, sensitivity and sampling measured, instead of attacked: a round is repeated from one state with the same keys.
 
 With the mechanism's noise replaced by zero, and by one unit of what it says that its scale is, what others see gives
 
-- the residuals (noisy - bare) / (unit - bare), which are the standard noise itself where noise enters linearly and a
-  coordinate moves no other one;
-- with one record replaced, the change in units of the noise's scale: its norm is at most 1 / multiplier, of the
-  record's node alone, and where no noise is added nothing may change.
+- the residuals (noisy - bare) / (unit - bare), the standard noise itself;
+- with one record replaced, the change in units of the noise's scale: it is at most 1 / multiplier, of the record's node
+  alone, and nothing may change where no noise is added;
+- how often the replaced record is looked at at all.
 
-Every family of tests has a name and a p-value; all are held to one level, divided by the number of tests
-(C. Bonferroni, 1936). Only algorithms with a mechanism in `gradients`, `updates` or of their own, whose view is affine in the noise.
+This holds where noise enters linearly and shows at its own node and number, which is checked in every round by moving
+every number by an amount of its own. What it does not hold for is not probed, and the reason is told.
 
-Axes: N runs, T rounds, m nodes, n numbers that a node shows, r replaced records.
+Axes: N runs, T rounds, m nodes, n parameters, k numbers that a node shows, r replaced records, K places of records.
 """
 
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from scipy.stats import chi2, kstest, laplace, norm
 
 from jdfl import struct
-from jdfl.auditing import observe
+from jdfl.algorithms.updates import Updates
+from jdfl.auditing.judge import Finding, fired, judge_changes, judge_counts, judge_hits, judge_residuals
+from jdfl.auditing.observe import round_at, started, visible
 from jdfl.base import Algorithm
 from jdfl.network.graph import Network
-from jdfl.privacy import Gaussian, Laplace
+from jdfl.privacy import Gaussian, Guarantee, Laplace
 from jdfl.problems import Problem
 
-LEVEL = 1e-6  # of one test, before it is divided
-_SLACK = 1e-3  # relative, of sensitivities in float32
-
-
-@struct.dataclass
-class _GaussianUnits(Gaussian):
-    """So many units of the scale in place of Gaussian noise."""
-
-    units: Any = 0.0
-
-    def add(self, key: Array, x: Array, sensitivity: Any) -> Array:
-        """The vector x [n] moved by `units` of the noise's scale."""
-        return x + jnp.asarray(self.units * self.multiplier * sensitivity, x.dtype)
-
-
-@struct.dataclass
-class _LaplaceUnits(Laplace):
-    """So many units of the scale in place of Laplace noise."""
-
-    units: Any = 0.0
-
-    def add(self, key: Array, x: Array, sensitivity: Any) -> Array:
-        """The vector x [n] moved by `units` of the noise's scale."""
-        return x + jnp.asarray(self.units * self.multiplier * sensitivity, x.dtype)
+_RUNS, _NUMBERS = 100, 2**22  # runs, and most numbers that all of them show
+_FEWEST = 8  # runs below which nothing is probed
+_MOST, _PLACES = 2048, 16  # records that are replaced, and places whose hits are counted
+_TOLERANCE, _PRECISION = 1e-2, 1e-3  # of linearity, and of residuals in float32
 
 
 @dataclass(frozen=True)
-class Finding:
-    """One test: its family, what was measured, and how likely that is if all is sound (0 for what cannot be)."""
+class Probe:
+    """What was measured: the tests that failed, of how many, or why there are none."""
 
-    family: str
-    told: str
-    p: float
+    findings: tuple[Finding, ...] = ()
+    tests: int = 0
+    reason: str = ""  # why nothing was probed
+
+
+@jax.custom_batching.custom_vmap
+def _placed(units: Array, x: Array, scale: Array) -> Array:
+    return x + scale * units[0]
+
+
+@_placed.def_vmap
+def _rows(size: int, batched: Any, units: Array, x: Array, scale: Array) -> tuple[Array, bool]:
+    x, scale = (a if there else jnp.broadcast_to(a, (size, *a.shape)) for a, there in zip((x, scale), batched[1:]))
+    return x + scale[:, None] * units, True
+
+
+@struct.dataclass
+class _Units:
+    """So many units [m, n] of the scale in place of noise."""
+
+    multiplier: Any
+    units: Array
+    l1: bool = struct.field(pytree_node=False, default=False)
+    norm: ClassVar[str] = "l2"
+
+    def add(self, key: Array, x: Array, sensitivity: Any) -> Array:
+        """The vector x [n] of a node moved by its units."""
+        return _placed(self.units, x, jnp.asarray(self.multiplier * sensitivity, x.dtype))
+
+
+@struct.dataclass
+class _UnitsL1(_Units):
+    """The same for a sensitivity in the l1 norm."""
+
+    norm: ClassVar[str] = "l1"
 
 
 def _owner(algorithm: Any) -> str | None:
-    """The field that holds the mechanism; "" for the algorithm itself, None where there is none."""
+    """The field that holds the mechanism; None where there is none."""
+    fields = getattr(type(algorithm), "__dataclass_fields__", {})
     for name in ("updates", "gradients"):
-        part = getattr(algorithm, name, None)
-        fields = getattr(type(algorithm), "__dataclass_fields__", {})
-        if name in fields and getattr(part, "mechanism", None) is not None:
+        if name in fields and getattr(getattr(algorithm, name), "mechanism", None) is not None:
             return name
-    return "" if getattr(algorithm, "mechanism", None) is not None else None
+    return None
 
 
-def moved(algorithm: Any, units: float) -> Any:
-    """The algorithm with so many units of the scale instead of noise; None where its mechanism is not known."""
+def _moved(algorithm: Any, owner: str, units: Array) -> Any:
+    """The algorithm with so many units [m, n] of the scale instead of noise."""
+    part = getattr(algorithm, owner)
+    kind = _Units if part.mechanism.norm == "l2" else _UnitsL1
+    return replace(algorithm, **{owner: replace(part, mechanism=kind(part.mechanism.multiplier, units))})
+
+
+def _refused(algorithm: Any, problem: Problem, steps: int) -> str:
+    """Why such an algorithm cannot be probed; empty if it may be."""
     owner = _owner(algorithm)
     if owner is None:
-        return None
-    part = getattr(algorithm, owner) if owner else algorithm
-    kind = {Gaussian: _GaussianUnits, Laplace: _LaplaceUnits}.get(type(part.mechanism))
-    if kind is None:
-        return None
-    changed = replace(part, mechanism=kind(part.mechanism.multiplier, units=jnp.float32(units)))
-    return replace(algorithm, **{owner: changed}) if owner else changed
+        return "its noise is not added by a mechanism of gradients or updates"
+    part = getattr(algorithm, owner)
+    if type(part.mechanism) not in (Gaussian, Laplace):
+        return f"the scale of a {type(part.mechanism).__name__} is not known"
+    if isinstance(part, Updates) or type(part.mechanism) is not Gaussian or part.norm != "l2" or part.per != "example":
+        return "only Gaussian noise on gradients whose examples are clipped in the l2 norm is"
+    if part.batch is not None and part.sampling != "poisson":
+        return f"samples by {part.sampling!r} are not"
+    if _NUMBERS // (problem.m * problem.n * steps) < _FEWEST:
+        return f"{problem.m} nodes, {problem.n} parameters and {steps} rounds are more than is kept"
+    return ""
 
 
 @partial(jax.jit, static_argnames=("steps",))
-def residuals(
-    algorithm: Any, bare: Any, unit: Any, problem: Problem, network: Network, public: Array, keys: Array, *, steps: int
-) -> tuple[Array, Array]:
-    """Residuals [N, T, m, n] of runs with these keys [N], and the scales [N, T, m, n] they are measured in."""
+def _residuals(
+    made: tuple[Any, Any, Any, Any], problem: Problem, network: Network, public: Array, keys: Array, *, steps: int
+) -> Any:
+    """Residuals and scales [N, T, m, k], error of linearity and largest number [N, T], and releases [N, T, m].
 
-    def one(key: Array) -> tuple[Array, Array]:
-        made, state, _ = observe._start(algorithm, problem, network, public, key)
-        others = [observe._start(other, problem, network, public, key)[0] for other in (bare, unit)]
+    `made` are the algorithm and those with no, one, and different units.
+    """
 
-        def step(state: Any, k: Array) -> tuple[Any, tuple[Array, Array]]:
-            round = observe._round(network, key, k, problem.m)
-            new, _ = made.step(state, problem, round)
-            still, up = (observe.visible(a, a.step(state, problem, round)[0]) for a in others)
-            scale = up - still
-            noise = observe.visible(made, new) - still
-            return new, (jnp.where(scale != 0, noise / jnp.where(scale != 0, scale, 1), 0.0), scale)
+    def one(key: Array) -> Any:
+        every = [started(each, problem, network, public, key) for each in made]
+        pattern = _spread(made[3])
 
-        return jax.lax.scan(step, state, jnp.arange(steps, dtype=jnp.int32))[1]
+        def step(state: Any, k: Array) -> Any:
+            round = round_at(network, key, k, problem.m)
+            news = [each[0].step(state, problem, round) for each in every]
+            noisy, bare, up, odd = (visible(each[0], new) for each, (new, _) in zip(every, news))
+            scale = up - bare
+            scale = jnp.where(jnp.abs(scale) > 1e-3 * jnp.max(jnp.abs(scale)), scale, 0.0)
+            units = jnp.tile(pattern, (1, scale.shape[1] // problem.n))
+            error = jnp.max(jnp.abs(odd - bare - scale * units)) / jnp.maximum(jnp.max(jnp.abs(scale)), 1e-30)
+            z = jnp.where(scale != 0, (noisy - bare) / jnp.where(scale != 0, scale, 1), 0.0)
+            return news[0][0], (z, scale, error, jnp.max(jnp.abs(noisy)), news[0][1].releases)
+
+        return jax.lax.scan(step, every[0][1], jnp.arange(steps, dtype=jnp.int32))[1]
 
     return jax.lax.map(one, keys)
 
 
+def _spread(algorithm: Any) -> Array:
+    return getattr(algorithm, _owner(algorithm) or "").mechanism.units
+
+
 @partial(jax.jit, static_argnames=("steps",))
-def changes(
-    algorithm: Any, bare: Any, unit: Any, problem: Problem, network: Network, public: Array, key: Array, node: Array,
-    place: Array, example: Any, *, steps: int,
+def _states(algorithm: Any, problem: Problem, network: Network, public: Array, keys: Array, *, steps: int) -> Any:
+    """The states before every round, leaves [N, T, ...]."""
+
+    def one(key: Array) -> Any:
+        made, start, _ = started(algorithm, problem, network, public, key)
+
+        def step(state: Any, k: Array) -> tuple[Any, Any]:
+            return made.step(state, problem, round_at(network, key, k, problem.m))[0], state
+
+        return jax.lax.scan(step, start, jnp.arange(steps, dtype=jnp.int32))[1]
+
+    return jax.lax.map(one, keys)
+
+
+@jax.jit
+def _changes(
+    bare: Any, unit: Any, problem: Problem, network: Network, public: Array, keys: Array, states: Any,
+    where: Array, pairs: Any, places: Array,
 ) -> tuple[Array, Array]:  # fmt: skip
-    """How far a record of `node` [r] at `place` [r] moves what others see [r, T, m, n], and the noise's scale alike."""
-    made, start, _ = observe._start(algorithm, problem, network, public, key)
+    """What a record moves and the noise's scale [r, m, k]: rows of `where` [r, 4] are run, round, pair, places.
 
-    def states(state: Any, k: Array) -> tuple[Any, Any]:
-        return made.step(state, problem, observe._round(network, key, k, problem.m))[0], state
+    `places` [p, m, q] bool are the records that become those of the pair, leaves of `pairs` [pairs, 2, ...].
+    """
 
-    before = jax.lax.scan(states, start, jnp.arange(steps, dtype=jnp.int32))[1]
+    def one(row: Array) -> tuple[Array, Array]:
+        key, state = keys[row[0]], jax.tree.map(lambda leaf: leaf[row[0], row[1]], states)
+        round, place = round_at(network, key, row[1], problem.m), places[row[3]]
 
-    def one(where: tuple[Array, Array]) -> tuple[Array, Array]:
-        data = jax.tree.map(lambda leaf, new: leaf.at[where].set(new), problem.data, example)
-        other = replace(problem, data=data)
-        pair = [observe._start(bare, each, network, public, key)[0] for each in (problem, other)]
-        up = observe._start(unit, problem, network, public, key)[0]
+        def shown(algorithm: Any, world: int) -> Array:
+            def put(leaf: Array, new: Array) -> Array:
+                there = place.reshape(*place.shape, *[1] * (leaf.ndim - 2))
+                return jnp.where(there, new[row[2], world].astype(leaf.dtype), leaf)
 
-        def step(k: Array, state: Any) -> tuple[Array, Array]:
-            round = observe._round(network, key, k, problem.m)
-            seen = [observe.visible(a, a.step(state, p, round)[0]) for a, p in zip(pair, (problem, other))]
-            return seen[1] - seen[0], observe.visible(up, up.step(state, problem, round)[0]) - seen[0]
+            other = replace(problem, data=jax.tree.map(put, problem.data, pairs))
+            made = started(algorithm, other, network, public, key)[0]
+            return visible(made, made.step(state, other, round)[0])
 
-        return jax.lax.map(lambda each: step(*each), (jnp.arange(steps, dtype=jnp.int32), before))
+        first = shown(bare, 0)
+        return shown(bare, 1) - first, shown(unit, 0) - first
 
-    return jax.lax.map(one, (node, place))
-
-
-def judge_residuals(z: np.ndarray, scale: np.ndarray, kind: str) -> list[Finding]:
-    """The tests of the family "residual" on z [N, T, m, n] measured in `scale`."""
-    law = norm if kind == "gaussian" else laplace
-    spread = 1.0 if kind == "gaussian" else 2.0
-    N, T, m, n = z.shape
-    told: list[Finding] = []
-    for t in range(T):
-        for i in range(m):
-            cells = z[:, t, i][scale[:, t, i] != 0]
-            if len(cells) >= 20:
-                told.append(_variance(f"round {t}, node {i}", cells, spread, law))
-    for j in range(n):
-        cells = z[..., j][scale[..., j] != 0]
-        if len(cells) >= 20:
-            told.append(_variance(f"number {j}", cells, spread, law))
-    live = z[scale != 0]
-    told.append(Finding("residual shape", "Kolmogorov-Smirnov", float(kstest(live, law.cdf).pvalue)))
-    flat = z.reshape(N, T * m, n) / np.sqrt(spread)
-    alive = (scale != 0).reshape(N, T * m, n)
-    for name, values in (("residual covariance", flat), ("residual squares", (flat**2 - 1) / np.sqrt(2.0))):
-        if kind != "gaussian" and name == "residual squares":
-            continue
-        for a in range(T * m):
-            for b in range(a):
-                both = alive[:, a] & alive[:, b]
-                x, y = values[:, a][both], values[:, b][both]
-                if len(x) >= 200:
-                    size = float(np.sum(x * y) / np.sqrt(np.sum(x * x) * np.sum(y * y) + 1e-300) * np.sqrt(len(x)))
-                    told.append(
-                        Finding(name, f"(round, node) {divmod(a, m)} and {divmod(b, m)}", float(2 * norm.sf(abs(size))))
-                    )
-    return told
-
-
-def _variance(where: str, cells: np.ndarray, spread: float, law: Any) -> Finding:
-    total, count = float(np.sum(cells**2)) / spread, len(cells)
-    if law is norm:
-        p = 2 * min(chi2.cdf(total, count), chi2.sf(total, count))
-    else:  # sum of |z| is Gamma(count)
-        total = 2 * float(np.sum(np.abs(cells)))
-        p = 2 * min(chi2.cdf(total, 2 * count), chi2.sf(total, 2 * count))
-    return Finding("residual scale", where, float(min(1.0, p)))
-
-
-def judge_changes(change: np.ndarray, scale: np.ndarray, node: np.ndarray, order: int, largest: float) -> list[Finding]:
-    """The families "sensitivity" and "leak": changes [r, T, m, n] of a record of node [r], at most `largest` units."""
-    live = scale != 0
-    units = np.where(live, change / np.where(live, scale, 1), 0.0)
-    size = np.linalg.norm(units, ord=order, axis=-1)  # [r, T, m]
-    own = np.arange(size.shape[2])[None] == node[:, None]
-    worst = float(size.max(axis=1)[own].max())
-    stray = float(np.abs(change).max(axis=(1, 3))[~own].max(initial=0.0))
-    bare = float(np.abs(np.where(live, 0.0, change)).max())
-    top = float(np.abs(change).max())
-    return [
-        Finding("sensitivity", f"{worst:.4g} of {largest:.4g} units", float(worst <= largest * (1 + _SLACK))),
-        Finding("leak", f"another node moves by {stray:.3g}", float(stray <= 1e-5 * top)),
-        Finding("leak", f"a number without noise moves by {bare:.3g}", float(bare <= 1e-5 * top)),
-    ]
-
-
-def fired(told: list[Finding], level: float = LEVEL) -> tuple[Finding, ...]:
-    """Those of the findings that a sound setting shows with chance `level` at most, all together."""
-    return tuple(sorted((one for one in told if one.p < level / max(1, len(told))), key=lambda one: one.p))
+    return jax.lax.map(one, where)
 
 
 def probe(
-    algorithm: Algorithm, problem: Problem, network: Network, public: Array, key: Array, example: Any,
-    *, steps: int, runs: int, multiplier: float,
-) -> list[Finding]:  # fmt: skip
-    """All findings; none where the algorithm's mechanism is not one of the known."""
-    bare, unit = moved(algorithm, 0.0), moved(algorithm, 1.0)
-    if bare is None:
-        return []
-    fixed = (algorithm, bare, unit, problem, network, public)
-    z, scale = residuals(*fixed, jax.random.split(key, runs), steps=steps)
-    part: Any = getattr(algorithm, _owner(algorithm) or "", algorithm)
-    kind = "gaussian" if isinstance(part.mechanism, Gaussian) else "laplace"
-    told = judge_residuals(np.asarray(z, np.float64), np.asarray(scale), kind)
-    node, place = (np.asarray(x) for x in np.nonzero(np.asarray(problem.weight) > 0))
-    moves = changes(*fixed, key, jnp.asarray(node), jnp.asarray(place), example, steps=steps)
-    order = 2 if kind == "gaussian" else 1
-    return told + judge_changes(*(np.asarray(x, np.float64) for x in moves), node, order, 1 / multiplier)
+    algorithm: Algorithm, problem: Problem, network: Network, guarantee: Guarantee, pairs: list[Any],
+    public: Array, key: Array, *, steps: int,
+) -> Probe:  # fmt: skip
+    """All tests of `steps` rounds, with `pairs` of examples as the records that are replaced."""
+    reason = _refused(algorithm, problem, steps)
+    if reason:
+        return Probe(reason=reason)
+    owner, shape = _owner(algorithm) or "", (problem.m, problem.n)
+    runs = min(_RUNS, _NUMBERS // (problem.m * problem.n * steps))
+    spread = jax.random.normal(jax.random.fold_in(key, 0), shape, problem.dtype)
+    bare, unit, odd = (_moved(algorithm, owner, u) for u in (jnp.zeros_like(spread), jnp.ones_like(spread), spread))
+    fixed, keys = (problem, network, public), jax.random.split(jax.random.fold_in(key, 1), runs)
+    found = _residuals((algorithm, bare, unit, odd), *fixed, keys, steps=steps)
+    z, scale, error, top, releases = (np.asarray(x, np.float64) for x in found)
+    live = scale != 0
+    if not live.any() or not error.max() <= _TOLERANCE:
+        return Probe(reason="what others see is not each node's own noise, number by number")
+    if releases.max() > 1:
+        return Probe(reason="a round has several releases of one node")
+    precision = 2.0**-23 * float(top.max()) / float(np.abs(scale[live]).min())
+    if not precision <= _PRECISION:
+        return Probe(reason="the noise is too small beside the parameters to be read back")
+    mechanism: Any = getattr(algorithm, owner).mechanism
+    gaussian, blocks = isinstance(mechanism, Gaussian), z.shape[-1] // problem.n
+    told = judge_counts(z, live, releases, problem.n)
+    parts, there = z.reshape(*z.shape[:-1], blocks, -1), live.reshape(*live.shape[:-1], blocks, -1)
+    first = np.argmax(there, axis=-2)[..., None, :]
+    z, live = np.take_along_axis(parts, first, axis=-2)[..., 0, :], there.any(axis=-2)
+    told += judge_residuals(z, live, gaussian, precision)
+    states = _states(algorithm, *fixed, keys, steps=steps)
+    stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *[_pair(pair) for pair in pairs])
+    played = (bare, unit, *fixed, keys, states)
+    where, places, node = _replaced(problem, guarantee, runs, steps, len(pairs))
+    moves = _changes(*played, where, stacked, places)
+    change, size = (np.asarray(x, np.float64) for x in moves)
+    largest = 1 / float(mechanism.multiplier)
+    told += judge_changes(change, size, node, 2 if gaussian else 1, largest, precision)
+    if guarantee.sampling is not None:
+        told += _sampled(problem, guarantee, runs, steps, played, stacked)
+    return Probe(fired(told), len(told))
+
+
+def _pair(pair: Any) -> Any:
+    """Both examples, leaves [2, ...]."""
+    return jax.tree.map(lambda a, b: jnp.stack([jnp.asarray(a), jnp.asarray(b)]), pair[0], pair[1])
+
+
+def _replaced(
+    problem: Problem, guarantee: Guarantee, runs: int, steps: int, pairs: int
+) -> tuple[Array, Array, np.ndarray]:
+    """Where records are replaced [r, 4], the places [p, m, q], and the node of each [r]."""
+    weight = np.asarray(problem.weight) > 0
+    if guarantee.unit == "node":
+        places = weight[None] & np.eye(problem.m, dtype=bool)[:, :, None]
+    else:
+        nodes, records = np.nonzero(weight)
+        some = np.unique(np.linspace(0, len(nodes) - 1, min(len(nodes), _MOST)).round().astype(int))
+        places = np.zeros((len(some), *weight.shape), bool)
+        places[np.arange(len(some)), nodes[some], records[some]] = True
+    count = len(places)
+    rounds = steps if count * steps * pairs <= _MOST else 1
+    rows = [(p, pair, k) for p in range(count) for pair in range(pairs) for k in range(rounds)]
+    where = [(i % runs, k if rounds > 1 else i % steps, pair, p) for i, (p, pair, k) in enumerate(rows)]
+    found = np.asarray(where, np.int32)
+    return jnp.asarray(found), jnp.asarray(places), places.any(axis=2).argmax(axis=1)[found[:, 3]]
+
+
+def _sampled(
+    problem: Problem, guarantee: Guarantee, runs: int, steps: int, played: tuple[Any, ...], pairs: Any
+) -> list[Finding]:
+    """The family "sampling": all nodes have a record replaced at once, since none moves another."""
+    assert guarantee.sampling is not None
+    sizes = np.asarray(problem.sizes)
+    largest = int(sizes.max())
+    chosen = np.unique(np.linspace(0, largest - 1, min(largest, _PLACES)).round().astype(int))
+    there = np.asarray(problem.weight)[:, chosen].T > 0  # [K, m]
+    places = np.zeros((len(chosen), *problem.weight.shape), bool)
+    places[np.arange(len(chosen)), :, chosen] = there
+    rows = np.array([(n, k, 0, p) for p in range(len(chosen)) for n in range(runs) for k in range(steps)], np.int32)
+    change, _ = _changes(*played, jnp.asarray(rows), pairs, jnp.asarray(places))
+    moved = np.abs(np.asarray(change)).max(axis=-1).reshape(len(chosen), runs, steps, problem.m)
+    hit = moved > 1e-3 * moved.max()
+    return judge_hits(hit, guarantee.sampling.batch / sizes, there, guarantee.sampling.kind == "poisson")

@@ -2,7 +2,8 @@
 
 Half of many runs see one data set, half a neighbouring one; a linear score of what the canary's node shows tells them
 apart, and how well it does bounds epsilon from below. A lower bound above the reported epsilon refutes the report. One
-below it proves nothing: another attack may be better.
+below it proves nothing: another attack may be better. Beside that noise, sensitivity and sampling are measured where
+they can be (see `jdfl.auditing.probe`), and a measurement that cannot be chance refutes the report as well.
 
 The attacker knows all settings, what `prepare` draws, all other records, and what the node and those it hears show in
 every round (see `jdfl.auditing.observe`).
@@ -24,6 +25,7 @@ from jdfl import checks, stepping
 from jdfl.auditing.attack import attack
 from jdfl.auditing.canary import Canary, Limit, designed, given, planted
 from jdfl.auditing.observe import check_visible, observe, pilot, watched
+from jdfl.auditing.probe import probe
 from jdfl.auditing.result import Audit
 from jdfl.base import Algorithm
 from jdfl.keys import typed_key
@@ -35,7 +37,7 @@ from jdfl.streams import Stream
 
 _ZERO, _ONE = Stream("audit.world without", "private"), Stream("audit.world with", "private")
 _PILOT, _DIRECTION = Stream("audit.pilot", "private"), Stream("audit.direction", "private")
-_PUBLIC = Stream("audit.constants", "shared")
+_PUBLIC, _PROBE = Stream("audit.constants", "shared"), Stream("audit.probe", "private")
 _PILOTS, _POINTS = 4, 5  # pilot runs, and points on the path of each
 _FEW = 20  # runs per weight of the score
 _MOST_LANES, _MOST_NUMBERS = 256, 2**20  # runs side by side; parameters in them
@@ -67,6 +69,9 @@ def audit(
     something else for the same settings, that is held against the attack too. The more runs, the larger the bound that
     can be shown: about ln(runs / 15) at most.
 
+    Noise, sensitivity and sampling are measured in rounds that are repeated, with a chance of a false alarm of 1e-6
+    over all of these tests; `findings` are those that failed, and `not_probed` says why there were none to fail.
+
     Algorithms whose state does not keep what was sent (DFedAvgM, DFedSAM, MATCHA, D-PSGD that adapts first) are seen
     through averages only; over a network without links a node shows what it would have sent.
 
@@ -92,7 +97,7 @@ def audit(
     setting = stepping.nameless(problem), stepping.nameless(network)
     public = _PUBLIC.of(seed)
     place = jnp.int32(node)
-    found = _canary(algorithm, *setting, int(steps), node, canary, guarantee, seed, public)
+    found, pairs = _canary(algorithm, *setting, int(steps), node, canary, guarantee, seed, public)
     batch = _lanes(algorithm, problem) if batch is None else int(batch)
     half = int(runs) // 2
     seen: list[np.ndarray] = []
@@ -119,6 +124,7 @@ def audit(
     told = guarantee.published
     claim = None if told is None or not 0 <= told.epsilon < math.inf else (told.epsilon, told.delta)
     claimed = None if claim is None else claim[0]
+    probed = probe(algorithm, *setting, guarantee, pairs, public, _PROBE.of(seed), steps=int(steps))
     met = attack(*seen, delta=accounted.delta, confidence=confidence, epsilon=claimed, fitted=fitted)
     return Audit(
         algorithm=type(algorithm).__name__,
@@ -135,12 +141,15 @@ def audit(
         mu_low=met.mu_low,
         mu_high=met.mu_high,
         auc=met.auc,
-        violated=met.epsilon > epsilon,
+        violated=met.epsilon > epsilon or bool(probed.findings),
         canary=found.told,
         left_out=guarantee.warnings,
         seconds=time.perf_counter() - began,
         published=claim,
         delta_lower=met.delta,
+        findings=probed.findings,
+        tests=probed.tests,
+        not_probed=probed.reason,
     )
 
 
@@ -208,20 +217,23 @@ def _canary(
     guarantee: Guarantee,
     seed: Array,
     public: Array,
-) -> Canary:
-    """The two worlds, from a few runs without a canary."""
+) -> tuple[Canary, list[Any]]:
+    """The two worlds, from a few runs without a canary, and pairs of examples to repeat rounds with."""
     keys = jax.random.split(_PILOT.of(seed), _PILOTS)
     mean, paths = pilot(algorithm, problem, network, jnp.int32(node), public, keys, steps=steps, points=_POINTS)
     points, limit = paths.reshape(-1, problem.n), Limit.of(algorithm)
     if not bool(jnp.all(jnp.isfinite(points))):
         raise ValueError("Expected runs that stay finite, got some that diverge. Lower the step length or the noise.")
+    pairs: list[Any] = []
     if isinstance(canary, str):
         direction = _DIRECTION.of(seed)
         drop = guarantee.adjacency == "add-remove"
         pair, told = designed(problem, canary, mean, points, limit, drop, direction)
+        other = "random" if canary == "aligned" else "aligned"  # along one feature, and along all of them
+        pairs.append(designed(problem, other, mean, points, limit, drop, direction)[0])
     else:
         pair, told = given(problem, canary), "the given pair of examples"
-    return planted(problem, pair, node, guarantee, points, limit, told)
+    return planted(problem, pair, node, guarantee, points, limit, told), [pair, *pairs]
 
 
 def _lanes(algorithm: Algorithm, problem: Problem) -> int:

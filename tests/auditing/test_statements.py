@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from jdfl.auditing import Audit
+from jdfl.auditing.judge import Finding
 from jdfl.cli import audit as command
 
 FOUND = Audit(
@@ -62,6 +63,21 @@ def test_a_statement_says_when_the_runs_are_too_few_and_when_mu_is_too_large():
     assert "warning: mu is above" in replace(FOUND, mu_hat=0.8, mu_low=0.7, mu_high=0.9).statement()
 
 
+def test_a_statement_names_what_was_measured_or_why_nothing_was():
+    found = (Finding("leak", "another node moves by 1", 0.0, 1e-9), Finding("leak", "and another", 0.0, 1e-9))
+    told = replace(FOUND, violated=True, findings=found, tests=50)
+    assert told.families == ("leak",)
+    assert "VIOLATED" in told.statement()
+    assert "what was measured does not fit: leak" in told.statement()
+    assert "shows epsilon" not in told.statement()
+    assert "not probed: why" in replace(FOUND, not_probed="why").statement()
+    assert not replace(FOUND, not_probed="why").inconclusive
+    few = replace(FOUND, not_probed="why", epsilon_accounted=9.0)
+    assert few.inconclusive
+    assert "INCONCLUSIVE" in few.statement()
+    assert not replace(few, not_probed="", tests=50).inconclusive
+
+
 def test_a_statement_says_what_was_taken_as_public():
     told = replace(FOUND, left_out=("sigma_i is computed from data",)).statement()
     assert "not attacked, taken as public: sigma_i is computed from data" in told
@@ -70,7 +86,7 @@ def test_a_statement_says_what_was_taken_as_public():
 def test_an_audit_is_plain_data():
     told = replace(FOUND, mu_hat=math.inf).as_dict()
     assert told["mu_hat"] is None
-    assert json.loads(json.dumps(told, allow_nan=False)) == told | {"left_out": []}
+    assert json.loads(json.dumps(told, allow_nan=False)) == told | {"left_out": [], "findings": []}
 
 
 SMALL = [
@@ -100,7 +116,7 @@ def test_the_command_audits_the_run_of_its_flags(capsys):
 def test_the_command_fails_where_a_report_is_refuted(capsys):
     args = [*SMALL, "--algorithm", "ceps-paper", "--algorithm.s", "3", "--algorithm.no-one-bit", "--algorithm.epsilon"]
     status = command.audit(*command.parse([*args, "2"]))
-    assert status == 4
+    assert status == 3
     assert "VIOLATED" in capsys.readouterr().out
 
 
