@@ -37,6 +37,7 @@ from .privacy import Gaussian, Guarantee, Laplace, PrivacyReport, analytic_gauss
 from .result import Result, Snapshot, Totals
 from .runner import run
 from .stopping import all_of, consensus_below, gradient_below, objective_below
+from .streams import Stream
 
 __version__: str
 
@@ -85,6 +86,7 @@ __all__ = [
     "Sign",
     "Snapshot",
     "Sparse",
+    "Stream",
     "Totals",
     "Tuning",
     "Updates",

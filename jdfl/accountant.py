@@ -55,7 +55,7 @@ def account(
 
 
 def spent_together(results: Sequence[Result], *, delta: float | None = None) -> tuple[float, float]:
-    """(epsilon, delta) of publishing all of these runs on one data set, in that order; both are sums.
+    """(epsilon, delta) of publishing all of these `results` of runs on one data set, in that order; both are sums.
 
     Basic composition: `delta` is that of each run, and the sum of epsilons at the sum of deltas holds for runs whose
     noise is independent, whatever the algorithms. A run that is there several times (the same provenance, that is the

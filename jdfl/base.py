@@ -65,7 +65,7 @@ class Round:
         return stream.of(getattr(self.roots or Keys.of(self.key), stream.root))
 
     def keys(self, stream: Stream, index: Array | int = 0) -> Array:
-        """The key of every node [m] in this round, of a stream; `index` tells several draws of one round apart."""
+        """The key of every node [m] in this round, of a stream; `index` [] tells several draws of one round apart."""
         return each(self.stream(stream), self.node, index)
 
 

@@ -69,9 +69,9 @@ def _parts(settings: object, where: str, skip: frozenset[str]) -> None:
             continue
         a_class = is_a(value, type)
         if a_class or not any(_has(value, option) for option in known):
-            words = " or ".join(_WORDS.get(option.__name__, option.__name__) for option in known) + (
-                " or None" if len(options) > len(wanted) else ""
-            )
+            names = [str(option.__name__) for option in known]
+            nothing = ["None"] if len(options) > len(wanted) else []
+            words = " or ".join([_WORDS.get(one, one) for one in names] + nothing)
             _refuse(f"{name} to be {words}", name, value, "Pass an object, not a class." if a_class else "")
         _parts(value, f"{name}.", skip)
 

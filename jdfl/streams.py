@@ -78,7 +78,7 @@ class Stream:
     def keys(self, key: Array, node: Array, index: Array | int = 0) -> Array:
         """One key for every node [m] under a key []: they depend on the nodes' global ids, not on place or device.
 
-        `index` tells several draws of a moment apart, such as the gradient steps of a round.
+        `index` [] tells several draws of a moment apart, such as the gradient steps of a round.
         """
         return each(self.of(key), node, index)
 

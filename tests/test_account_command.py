@@ -141,11 +141,17 @@ def test_a_plan_is_what_the_run_says_afterwards(tell, capsys, tmp_path, flags):
 
 
 def test_warnings_of_a_run_are_kept_in_its_folder(tell):
-    told = tell(f"run {DPSGD} --algorithm.mechanism.multiplier 3 --stop objective --stop.value 1e9")
+    told = tell(f"run {DPSGD} --algorithm.mechanism.multiplier 3 --stop consensus --stop.tolerance 1e9")
     assert told["ending"] == "stop rule"
     (warning,) = told["privacy"]["report"]["warnings"]
     assert "stop rule" in warning
     assert tell(f"account --run {told['folder']}") == told["privacy"]["report"]
+
+
+def test_a_stop_rule_on_data_leaves_a_run_without_an_epsilon(tell):
+    told = tell(f"run {DPSGD} --algorithm.mechanism.multiplier 3 --stop objective --stop.value 1e9")
+    assert told["ending"] == "stop rule"
+    assert told["privacy"]["report"] is None
 
 
 def test_the_papers_number_is_no_guarantee(refuse, tell, capsys):

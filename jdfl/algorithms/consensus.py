@@ -99,7 +99,14 @@ class AverageConsensus:
         return self.dpps.message_bits(problem.n, problem.dtype)
 
     def privacy(self, problem: Problem) -> Guarantee:
-        """That of the protocol: a node's vector enters in the first round alone."""
+        """That of the protocol: a node's vector enters in the first round alone.
+
+        Before that round, where a run ends without one, the parameters hold the vector as it is.
+        """
         steps = 0 if self.dpps.scales is None else self.dpps.scales.shape[0]
-        told = "" if self.clip is None else f"l1 clipping of every node's vector to {float(self.clip):g}"
-        return self.dpps.guarantee(self._bounds(steps), told)
+        clip = "" if self.clip is None else f"l1 clipping of every node's vector to {float(self.clip):g}"
+        told = self.dpps.guarantee(self._bounds(steps), clip)
+        return told if told.event is None else replace(told, local=_LOCAL)
+
+
+_LOCAL = "those of a node that has not sent anything yet are its vector, without noise"

@@ -37,8 +37,8 @@ _FLAT = 1e-200  # stands for a curvature of zero
 def pull(codec: Codec, x: Array, round: Round, stream: Stream = MODEL) -> Array:
     """sum_j W_ij (z_j - z_i) [m, n], z being what arrives of the rows x [m, n].
 
-    A node counts with what its neighbours receive of it, not with its own x. Where W is doubly stochastic the rows
-    therefore sum to zero, whatever the codec loses.
+    `stream` is what messages of this kind draw from. A node counts with what its neighbours receive of it, not with its
+    own x. Where W is doubly stochastic the rows therefore sum to zero, whatever the codec loses.
     """
     graph = round.graph
     z = x if exact(codec, x) else received(codec, x, round, (graph.out_degree > 0) | (graph.in_degree > 0), stream)

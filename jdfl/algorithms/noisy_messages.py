@@ -34,7 +34,10 @@ def at(schedule: Array, k: Array) -> Array:
 
 
 def noisy(x: Array, scales: Array | None, round: Round, stream: Stream) -> Array:
-    """The rows of x [m, n] with Laplace noise of this round's scale, of scales [T]; as they are without any."""
+    """The rows of x [m, n] with Laplace noise of `stream` and of this round's scale, of scales [T].
+
+    Without scales they are as they were.
+    """
     if scales is None:
         return x
     return jax.vmap(Laplace(at(scales, round.k)).add, (0, 0, None))(round.keys(stream), x, 1.0)

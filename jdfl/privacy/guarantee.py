@@ -87,7 +87,7 @@ DERIVED = {
 
 
 def exposing(told: Guarantee, names: Sequence[str], public: Sequence[str]) -> Guarantee:
-    """The guarantee of a run in which values of these `names` (of DERIVED) enter without noise.
+    """What is left of what is `told` of a run in which values of these `names` (of DERIVED) enter without noise.
 
     Those that are not `public` take the claim away. A run without noise has none to lose.
     """

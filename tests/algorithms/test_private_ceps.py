@@ -117,7 +117,10 @@ def test_what_is_claimed_and_what_is_not():
     assert PRIVATE.replace(adjacency="add-remove").privacy(problem).sensitivity == pytest.approx(
         claimed.sensitivity / 2
     )
-    assert "sigma_i" in PRIVATE.replace(sigma=None).privacy(problem).warnings[0]
+    own = PRIVATE.replace(sigma=None)
+    assert not own.privacy(problem).claimed
+    assert "sigma_i" in own.privacy(problem).reason
+    assert own.privacy(problem.declared("curvature")).claimed
 
     literal = PRIVATE.replace(noise="literal").privacy(problem)
     assert not literal.claimed

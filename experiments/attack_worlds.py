@@ -1,0 +1,95 @@
+"""What the attacks of `experiments.attacks` are made of: neighbouring data, many runs at once, and what jdfl claims.
+
+Axes: m nodes, q records per node, n parameters, N runs.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import jdfl
+from jdfl import stepping
+from jdfl.network import Network
+from jdfl.privacy.relation import uncovered
+from jdfl.problems import Dataset, LinearRegression
+from jdfl.runner import planned
+
+DELTA = 1e-5
+M, Q, N = 2, 4, 8
+FAR = 1000.0  # a label whose gradient is as long as the clip allows
+Look = Callable[[Any, Any, stepping.Setting], jax.Array]  # of the prepared algorithm, its state and the setting
+
+
+@dataclass(frozen=True)
+class Claim:
+    """What jdfl says of what the attack looks at: epsilon at DELTA, or None, and in words why there is none."""
+
+    epsilon: float | None
+    words: str = ""
+
+
+def claim(
+    algorithm: Any, problem: Any, network: Network, steps: int, *, parameters: bool = False, delta: float = DELTA
+) -> Claim:
+    """The epsilon of all messages, and of the final `parameters` too where these are looked at."""
+    try:
+        told = jdfl.account_plan(algorithm, problem, network, steps=steps, delta=delta)
+    except ValueError as error:
+        return Claim(None, str(error))
+    if parameters and told.local:
+        return Claim(None, uncovered(told.local, delta))
+    return Claim(told.epsilon)
+
+
+def shown(algorithm: Any, problem: Any, network: Network, steps: int, runs: int, seed: int, look: Look) -> np.ndarray:
+    """What an observer makes of every one of so many independent runs, a number each [N]."""
+    algorithm = planned(algorithm, problem, network, steps)
+
+    def one(key: jax.Array) -> jax.Array:
+        keys = stepping.run_keys(key, algorithm, problem, network)
+        setting = stepping.setting(algorithm, problem, network, None, keys)
+        start = stepping.begun(setting)
+        ready = algorithm.prepare(problem, start)
+        setting = replace(setting, algorithm=ready)
+        state = ready.init(problem, start)[0]
+        for k in range(steps):
+            state = stepping.step(setting, state, stepping.drawn(setting, jnp.int32(k)))[0]
+        return look(ready, state, setting)
+
+    return np.asarray(jax.jit(jax.vmap(one))(jax.random.split(jax.random.key(seed), runs)), float)
+
+
+def sign(world: int) -> float:
+    """-1 in the first world and 1 in the second."""
+    return 2.0 * world - 1
+
+
+def regression(world: int, *, whole: bool = False, m: int = M, q: int = Q, n: int = N) -> LinearRegression:
+    """Least squares, all labels zero but one of node 0 (or, `whole`, all of node 0's), which is at either end.
+
+    Features are the same in every entry and of length 1, so that all data are told by one direction.
+    """
+    features, targets = np.full((m, q, n), n**-0.5), np.zeros((m, q))
+    targets[0, slice(None) if whole else 0] = FAR * sign(world)
+    return jdfl.problems.linear_regression(features, targets)
+
+
+def curved(world: int, n: int = 50) -> LinearRegression:
+    """Least squares in which one record of node 0 is long or short, and has the same direction and label."""
+    features, targets = np.full((M, Q, n), n**-0.5), np.zeros((M, Q))
+    features[0, 0] *= 1 + 99 * world
+    targets[0, 0] = FAR
+    return jdfl.problems.linear_regression(features, targets)
+
+
+def dataset(feature: float, label: int, *, standardise: bool = False) -> Dataset:
+    """Forty records, of which the first has this feature and label; the feature of the others is their number."""
+    features = np.arange(40, dtype=np.float32)[:, None] / 40
+    features[0] = feature
+    labels = np.arange(40, dtype=np.int32) % 2
+    labels[0] = label
+    return Dataset("forty", features, labels, standardise=standardise)

@@ -1,0 +1,119 @@
+"""Every attack succeeds where the old behaviour is put back, and exceeds nothing that is claimed today."""
+
+import json
+from dataclasses import replace
+
+import pytest
+
+from experiments import attacks
+from experiments.attack_list import attacks as listed
+from jdfl import accountant, outcome, runner, spending, stepping, streams
+from jdfl.algorithms import updates
+from jdfl.streams import Stream
+
+ATTACKS = listed()
+SLOW = ("FedAvg, Laplace, central", "FedAvg, Gaussian, central", "noise after messages only")
+
+
+def one_number_for_all_streams(patch):
+    """Noise and codecs drew from the same purpose under one root, and settings entered no key."""
+    patch.setattr(Stream, "number", 33)
+    patch.setattr(streams, "_ROOTS", dict.fromkeys(streams._ROOTS, 1))
+    keys_without_settings(patch)
+
+
+def keys_without_settings(patch):
+    patch.setattr(stepping, "fingerprint", lambda *_, **__: ())
+
+
+def laplace_as_gaussian(patch):
+    """No refusal, and the multiplier that was given."""
+    patch.setattr(updates.Updates, "check", lambda *_: None)
+    whole = updates.Updates.guarantee
+    patch.setattr(
+        updates.Updates,
+        "guarantee",
+        lambda self, problem, *, clients: whole(self.replace(trust="local"), problem, clients=clients),
+    )
+
+
+def own_noise_counted(patch):
+    patch.setattr(updates, "central_multiplier", lambda multiplier, _: multiplier)
+
+
+def nothing_is_derived(patch):
+    """Data-dependent preprocessing, splits and step sizes left a warning, and stop rules as well."""
+    patch.setattr(accountant, "guarantee_of", lambda algorithm, problem: algorithm.privacy(problem))
+    patch.setattr("jdfl.algorithms.ceps.exposing", lambda told, *_: told)
+    patch.setattr(outcome, "exposing", lambda told, *_: told)
+
+
+def untyped_outputs(patch):
+    """One epsilon for messages and parameters alike."""
+    for module in (accountant, runner):
+        patch.setattr(
+            module,
+            "guarantee_of",
+            lambda one, problem: replace(spending.guarantee_of(one, problem), local=""),
+        )
+
+
+def all_is_claimed(patch):
+    """An epsilon for whatever noise there is."""
+    patch.setattr(
+        accountant, "guarantee_of", lambda algorithm, problem: replace(algorithm.privacy(problem), claimed=True)
+    )
+
+
+OLD = {
+    "noise of updates beside a codec": one_number_for_all_streams,
+    "FedAvg, Laplace, central": laplace_as_gaussian,
+    "FedAvg, Gaussian, central": own_noise_counted,
+    "standardised columns": nothing_is_derived,
+    "hold-out by labels": nothing_is_derived,
+    "split by labels": nothing_is_derived,
+    "CEPS, sigma from curvature": nothing_is_derived,
+    "two runs with one key": keys_without_settings,
+    "PEDFL, parameters": untyped_outputs,
+    "DPDO, parameters": untyped_outputs,
+    "CPGT, parameters": untyped_outputs,
+    "PartPSP, local part": untyped_outputs,
+    "AverageConsensus, nothing sent": untyped_outputs,
+    "CEPS, noise as printed": all_is_claimed,
+    "noise after messages only": all_is_claimed,
+    "unclipped gradients": all_is_claimed,
+    "stop rule on data": nothing_is_derived,
+}
+
+
+def test_every_attack_has_the_behaviour_that_it_refuted():
+    assert set(OLD) == set(ATTACKS)
+    assert len(OLD) >= 12
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.slow] * (name in SLOW)) for name in ATTACKS])
+def test_the_attack_exceeds_what_was_claimed_and_nothing_that_is_claimed(name, monkeypatch):
+    today = attacks.judge(ATTACKS[name])
+    assert today.verdict in ("held", "no claim"), today
+    assert (today.epsilon is None) == bool(today.words)
+    with monkeypatch.context() as patch:
+        OLD[name](patch)
+        before = attacks.judge(ATTACKS[name])
+    assert before.verdict == "EXCEEDED", before
+
+
+def test_an_exceeded_claim_misses_the_goal():
+    sound, broken = attacks.Found(0.5, 1.0, ""), attacks.Found(2.0, 1.0, "")
+    told = attacks.verdict({"sound": [sound], "none": [attacks.Found(9.0, None, "why")], "broken": [sound, broken]})
+    assert "1 of 3" in told
+    assert "missed" in told
+    assert "broken" in told
+    assert "met" in attacks.verdict({"sound": [sound]})
+
+
+@pytest.mark.slow
+def test_the_table_is_written(tmp_path):
+    attacks.main(["--quick", "--out", str(tmp_path)])
+    rows = json.loads((tmp_path / "attacks.json").read_text())
+    assert len({one["case"] for one in rows}) >= 12
+    assert all(one["mean"] == 0 for one in rows if one["column"] == "exceeded")
