@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 
 import jdfl
-from jdfl import struct
+from jdfl import stepping, struct
 from jdfl.algorithms import gradients as gradients_file
-from jdfl.auditing.probe import Probe, probe
+from jdfl.auditing.probe import Probe, most_runs, probe
 from jdfl.privacy import Gaussian
 from jdfl.problems import LinearRegression
+from jdfl.streams import Keys
 
 M, N, Q, Z, STEPS = 3, 4, 6, 4.0, 4
 NETWORK = jdfl.network.complete(M)
@@ -44,9 +45,9 @@ SETTINGS = {
 
 
 def _found(algorithm: Any, seed: int = 0) -> Probe:
-    public, key = jax.random.split(jax.random.key(seed))
-    told = algorithm.privacy(PROBLEM)
-    return probe(algorithm, PROBLEM, NETWORK, told, PAIRS, public, key, steps=STEPS)
+    setting = stepping.setting(algorithm, PROBLEM, NETWORK, None, jax.random.key(seed))
+    keys = jax.vmap(Keys.of)(jax.random.split(jax.random.key(seed + 1), most_runs(PROBLEM, STEPS)))
+    return probe(setting, algorithm.privacy(PROBLEM), PAIRS, keys, steps=STEPS)
 
 
 @pytest.fixture
