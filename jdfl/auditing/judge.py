@@ -79,16 +79,18 @@ def judge_residuals(z: np.ndarray, live: np.ndarray, gaussian: bool, precision: 
     return told
 
 
-def judge_counts(z: np.ndarray, live: np.ndarray, releases: np.ndarray, n: int) -> list[Finding]:
-    """Whether nodes show more noisy numbers than `releases` [N, T, m] says: z [N, T, m, k] is of blocks of n."""
-    blocks = live.shape[-1] // n
-    parts, there = z.reshape(*z.shape[:-1], blocks, n), live.reshape(*live.shape[:-1], blocks, n)
-    uncounted = int(np.sum(live.any(axis=-1) & (releases == 0)))
+def judge_counts(z: np.ndarray, live: np.ndarray, releases: np.ndarray) -> list[Finding]:
+    """Whether nodes show more noisy vectors than `releases` [N, T, m] says: z and `live` are [N, T, m, blocks, n].
+
+    Where one is counted, what is shown in several blocks is the same noise.
+    """
+    shown = live.any(axis=-1)
+    uncounted = int(np.sum(shown.any(axis=-1) & (releases == 0)))
     apart = 0.0
-    for a in range(blocks):
+    for a in range(z.shape[-2]):
         for b in range(a):
-            both = there[..., a, :] & there[..., b, :]
-            apart = max(apart, float(np.abs(np.where(both, parts[..., a, :] - parts[..., b, :], 0.0)).max()))
+            both = live[..., a, :] & live[..., b, :] & (releases == 1)[..., None]
+            apart = max(apart, float(np.abs(np.where(both, z[..., a, :] - z[..., b, :], 0.0)).max()))
     return [
         Finding("release count", f"{uncounted} times noise was shown that is not counted", float(uncounted == 0)),
         Finding("release count", f"two blocks of one release differ by {apart:.3g} units", float(apart <= 0.05)),
@@ -96,24 +98,41 @@ def judge_counts(z: np.ndarray, live: np.ndarray, releases: np.ndarray, n: int) 
 
 
 def judge_changes(
-    change: np.ndarray, scale: np.ndarray, node: np.ndarray, order: int, largest: float, precision: float
+    change: np.ndarray,
+    scale: np.ndarray,
+    other: np.ndarray,
+    own: np.ndarray,
+    order: int,
+    largest: float,
+    precision: float,
+    single: bool,
 ) -> list[Finding]:
-    """Sensitivity and leaks: changes [r, m, n] by a record of node [r] are at most `largest` units of the noise."""
+    """Sensitivity and leaks: changes [r, m, blocks, n] by records of nodes, whose `own` [r, m] are `largest` at most.
+
+    `scale` [r, m, blocks, n] is the noise's in one world and `other` in the other; where it is 0, there is none.
+    `largest` is in units of the scale. With a `single` release in a round all blocks that have its noise move alike.
+    """
     live = scale != 0
     units = np.where(live, change / np.where(live, scale, 1), 0.0)
-    size = np.linalg.norm(units, ord=order, axis=-1)  # [r, m]
-    own = np.zeros(size.shape, bool)
-    own[np.arange(len(size)), node] = True
+    size = np.linalg.norm(units, ord=order, axis=-1).max(axis=-1)  # [r, m]
     worst, top = float(size[own].max()), float(np.abs(change).max())
     slack = _SLACK * largest + 4 * precision * change.shape[-1] ** (1 / order)
-    blur = 8 * precision * float(np.abs(scale).max())
-    stray = float(np.abs(change).max(axis=-1)[~own].max(initial=0.0))
+    blur = 1e-5 * top + 8 * precision * float(np.abs(scale).max())
+    stray = float(np.abs(change).max(axis=(-2, -1))[~own].max(initial=0.0))
     bare = float(np.abs(np.where(live, 0.0, change)).max())
-    return [
+    broad = float(np.abs(np.where(live, other / np.where(live, scale, 1) - 1, 0.0)).max())
+    told = [
         Finding("sensitivity", f"{worst:.4g} units of the noise, of {largest:.4g}", float(worst <= largest + slack)),
-        Finding("leak", f"another node moves by {stray:.3g}", float(stray <= 1e-5 * top + blur)),
-        Finding("leak", f"a number without noise moves by {bare:.3g}", float(bare <= 1e-5 * top + blur)),
+        Finding("leak", f"another node moves by {stray:.3g}", float(stray <= blur)),
+        Finding("leak", f"a number without noise moves by {bare:.3g}", float(bare <= blur)),
+        Finding("leak", f"the noise's scale changes by a share of {broad:.3g}", float(broad <= _SLACK + 8 * precision)),
     ]
+    if single:
+        high, low = np.where(live, units, -np.inf).max(axis=-2), np.where(live, units, np.inf).min(axis=-2)
+        apart = float(np.where(live.any(axis=-2), high - low, 0.0).max())
+        said = f"two blocks of one release move {apart:.3g} units apart"
+        told.append(Finding("leak", said, float(apart <= slack + 8 * precision)))
+    return told
 
 
 def judge_hits(hit: np.ndarray, share: np.ndarray, there: np.ndarray, independent: bool) -> list[Finding]:

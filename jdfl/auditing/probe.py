@@ -26,7 +26,7 @@ from jdfl import stepping
 from jdfl.auditing.judge import Finding, fired, judge_changes, judge_counts, judge_hits, judge_residuals
 from jdfl.auditing.observe import some, started, visible
 from jdfl.auditing.units import moved, refused
-from jdfl.privacy import Guarantee, Sampling
+from jdfl.privacy import Guarantee
 from jdfl.problems import Problem
 from jdfl.stepping import Setting
 from jdfl.streams import Keys
@@ -52,40 +52,39 @@ def most_runs(problem: Problem, steps: int) -> int:
     return runs if runs >= _FEWEST else 0
 
 
-@partial(jax.jit, static_argnames=("steps",))
-def _residuals(setting: Setting, others: tuple[Any, Any, Any], units: Array, keys: Keys, *, steps: int) -> Any:
-    """Residuals and scales [N, T, m, k], error of linearity and largest number [N, T], and releases [N, T, m].
+def _scale(bare: Array, up: Array) -> Array:
+    """What one unit moves [m, k], without what rounding moves."""
+    scale = up - bare
+    return jnp.where(jnp.abs(scale) > 1e-3 * jnp.max(jnp.abs(scale)), scale, 0.0)
 
-    `others` are the algorithm with no units in place of noise, with one, and with `units` [m, n].
+
+def _shown(begun: Setting, units: Array, state: Any, k: Array) -> Array:
+    """What others see [m, k] after round k [] from `state`, with so many units [m, n] in place of noise."""
+    made = replace(begun, algorithm=moved(begun.algorithm, units))
+    return visible(made.algorithm, stepping.step(made, state, stepping.drawn(made, k))[0])
+
+
+@partial(jax.jit, static_argnames=("steps",))
+def _residuals(setting: Setting, odd: Array, keys: Keys, *, steps: int) -> Any:
+    """What repeated rounds show, and the states before them, leaves [N, T, ...].
+
+    Shown are residuals and scales [N, T, m, k], the error of linearity for `odd` units [m, n] and the largest number
+    [N, T], and releases [N, T, m].
     """
-
-    def one(own: Keys) -> Any:
-        begun = [started(replace(setting, algorithm=each), own) for each in (setting.algorithm, *others)]
-
-        def step(state: Any, k: Array) -> Any:
-            news = [stepping.step(each, state, stepping.drawn(each, k)) for each, _, _ in begun]
-            noisy, bare, up, odd = (visible(each.algorithm, new) for (each, _, _), (new, _) in zip(begun, news))
-            scale = up - bare
-            scale = jnp.where(jnp.abs(scale) > 1e-3 * jnp.max(jnp.abs(scale)), scale, 0.0)
-            wanted = scale * jnp.tile(units, (1, scale.shape[1] // units.shape[1]))
-            error = jnp.max(jnp.abs(odd - bare - wanted)) / jnp.maximum(jnp.max(jnp.abs(scale)), 1e-30)
-            z = jnp.where(scale != 0, (noisy - bare) / jnp.where(scale != 0, scale, 1), 0.0)
-            return news[0][0], (z, scale, error, jnp.max(jnp.abs(noisy)), news[0][1].releases)
-
-        return jax.lax.scan(step, begun[0][1], jnp.arange(steps, dtype=jnp.int32))[1]
-
-    return jax.lax.map(one, keys)
-
-
-@partial(jax.jit, static_argnames=("steps",))
-def _states(setting: Setting, keys: Keys, *, steps: int) -> Any:
-    """The states before every round, leaves [N, T, ...]."""
+    units = jnp.stack([jnp.zeros_like(odd), jnp.ones_like(odd), odd])
 
     def one(own: Keys) -> Any:
         begun, start, _ = started(setting, own)
 
-        def step(state: Any, k: Array) -> tuple[Any, Any]:
-            return stepping.step(begun, state, stepping.drawn(begun, k))[0], state
+        def step(state: Any, k: Array) -> Any:
+            new, info = stepping.step(begun, state, stepping.drawn(begun, k))
+            noisy = visible(begun.algorithm, new)
+            bare, up, moves = jax.lax.map(lambda u: _shown(begun, u, state, k), units)  # compiled once
+            scale = _scale(bare, up)
+            wanted = scale * jnp.tile(odd, (1, scale.shape[1] // odd.shape[1]))
+            error = jnp.max(jnp.abs(moves - bare - wanted)) / jnp.maximum(jnp.max(jnp.abs(scale)), 1e-30)
+            z = jnp.where(scale != 0, (noisy - bare) / jnp.where(scale != 0, scale, 1), 0.0)
+            return new, ((z, scale, error, jnp.max(jnp.abs(noisy)), info.releases), state)
 
         return jax.lax.scan(step, start, jnp.arange(steps, dtype=jnp.int32))[1]
 
@@ -94,27 +93,31 @@ def _states(setting: Setting, keys: Keys, *, steps: int) -> Any:
 
 @jax.jit
 def _changes(
-    setting: Setting, bare: Any, unit: Any, keys: Keys, states: Any, where: Array, pairs: Any, places: Array
-) -> tuple[Array, Array]:
-    """What a record moves and the noise's scale [r, m, k]: rows of `where` [r, 4] are run, round, pair, places.
+    setting: Setting, keys: Keys, states: Any, where: Array, pairs: Any, places: Array
+) -> tuple[Array, Array, Array]:
+    """What a record moves and the noise's scale in both worlds [r, m, k].
 
-    `places` [p, m, q] bool are the records that become those of the pair, leaves of `pairs` [pairs, 2, ...].
+    Rows of `where` [r, 4] are run, round, pair and places: `places` [p, m, q] bool are the records that become those of
+    the pair, leaves of `pairs` [pairs, 2, ...]; `states` before all rounds have leaves [N, T, ...].
     """
+    problem = setting.problem
+    none = jnp.zeros((problem.m, problem.n), problem.dtype)
+    cases = jnp.asarray([0, 0, 1, 1]), jnp.stack([none, none + 1, none, none + 1])  # of worlds and units
 
-    def one(row: Array) -> tuple[Array, Array]:
+    def one(row: Array) -> tuple[Array, Array, Array]:
         own, state, place = some(keys, row[0]), some(states, (row[0], row[1])), places[row[3]]
 
-        def shown(algorithm: Any, world: int) -> Array:
+        def shown(case: tuple[Array, Array]) -> Array:
             def put(leaf: Array, new: Array) -> Array:
                 there = place.reshape(*place.shape, *[1] * (leaf.ndim - 2))
-                return jnp.where(there, new[row[2], world].astype(leaf.dtype), leaf)
+                return jnp.where(there, new[row[2], case[0]].astype(leaf.dtype), leaf)
 
-            other = replace(setting.problem, data=jax.tree.map(put, setting.problem.data, pairs))
-            begun, _, _ = started(replace(setting, algorithm=algorithm, problem=other), own)
-            return visible(begun.algorithm, stepping.step(begun, state, stepping.drawn(begun, row[1]))[0])
+            other = replace(problem, data=jax.tree.map(put, problem.data, pairs))
+            begun, _, _ = started(replace(setting, problem=other), own)  # what is prepared depends on data
+            return _shown(begun, case[1], state, row[1])
 
-        first = shown(bare, 0)
-        return shown(bare, 1) - first, shown(unit, 0) - first
+        first, one_up, second, other_up = jax.lax.map(shown, cases)
+        return second - first, _scale(first, one_up), _scale(second, other_up)
 
     return jax.lax.map(one, where)
 
@@ -130,34 +133,47 @@ def probe(setting: Setting, guarantee: Guarantee, pairs: list[Any], keys: Keys, 
         reason = f"{problem.m} nodes, {problem.n} parameters and {steps} rounds are more than is kept"
     if reason or event is None:
         return Probe(reason=reason)
-    spread = np.random.default_rng(0).normal(size=(problem.m, problem.n))
-    units = jnp.asarray(spread, problem.dtype)
-    bare, unit, odd = (moved(setting.algorithm, u) for u in (jnp.zeros_like(units), jnp.ones_like(units), units))
-    found = _residuals(setting, (bare, unit, odd), units, keys, steps=steps)
+    odd = jnp.asarray(np.random.default_rng(0).normal(size=(problem.m, problem.n)), problem.dtype)
+    found, states = _residuals(setting, odd, keys, steps=steps)
     z, scale, error, top, releases = (np.asarray(x, np.float64) for x in found)
-    live = scale != 0
+    z, scale = (_blocks(x, problem.n) for x in (z, scale))  # [N, T, m, blocks, n]
+    live, single = scale != 0, releases.max() <= 1
     if not live.any() or not error.max() <= _TOLERANCE:
         return Probe(reason="what others see is not each node's own noise, number by number")
-    if releases.max() > 1:
-        return Probe(reason="a round has several releases of one node")
+    if not single and not np.array_equal(live.any(axis=-1).sum(axis=-1), releases):
+        return Probe(reason="a round has several releases of one node, which do not show one by one")
     precision = 2.0**-23 * float(top.max()) / float(np.abs(scale[live]).min())
     if not precision <= _PRECISION:
         return Probe(reason="the noise is too small beside the parameters to be read back")
-    gaussian, blocks = event.kind == "gaussian", z.shape[-1] // problem.n
-    told = judge_counts(z, live, releases, problem.n)
-    parts, there = z.reshape(*z.shape[:-1], blocks, -1), live.reshape(*live.shape[:-1], blocks, -1)
-    first = np.argmax(there, axis=-2)[..., None, :]
-    z, live = np.take_along_axis(parts, first, axis=-2)[..., 0, :], there.any(axis=-2)
+    gaussian = event.kind == "gaussian"
+    told = judge_counts(z, live, releases)
+    if single:  # of several blocks with the same noise, the first
+        first = np.argmax(live, axis=-2)[..., None, :]
+        z, live = (np.take_along_axis(x, first, axis=-2) for x in (z, live))
+    z, live = (np.moveaxis(x, 3, 2).reshape(runs, -1, problem.m, problem.n) for x in (z, live))
     told += judge_residuals(z, live, gaussian, precision)
     stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *[_pair(pair) for pair in pairs])
-    played = (setting, bare, unit, keys, _states(setting, keys, steps=steps))
-    where, places, node = _replaced(problem, guarantee, runs, steps, len(pairs))
-    change, size = (np.asarray(x, np.float64) for x in _changes(*played, where, stacked, places))
-    largest = 1 / event.noise_multiplier
-    told += judge_changes(change, size, node, 2 if gaussian else 1, largest, precision)
-    if guarantee.sampling is not None:
-        told += _sampled(problem, guarantee.sampling, runs, steps, played, stacked)
+    where, places, own = _replaced(problem, guarantee, runs, steps, len(pairs))
+    alone, sampling = len(where), guarantee.sampling
+    chosen = np.zeros((0, *places.shape[1:]), bool)
+    if sampling is not None:
+        rows, chosen = _everywhere(problem, runs, steps)
+        where = np.concatenate([where, rows + np.array([0, 0, 0, len(places)])])
+        places, own = np.concatenate([places, chosen]), np.concatenate([own, np.ones((len(rows), problem.m), bool)])
+    moves = _changes(setting, keys, states, jnp.asarray(where, jnp.int32), stacked, jnp.asarray(places))
+    change, size, other = (_blocks(np.asarray(x, np.float64), problem.n) for x in moves)
+    order, largest = 2 if gaussian else 1, 1 / event.noise_multiplier
+    told += judge_changes(change, size, other, own, order, largest, precision, single)
+    if sampling is not None:
+        moved_by = np.abs(change[alone:]).max(axis=(-2, -1)).reshape(len(chosen), runs, steps, problem.m)
+        share, poisson = sampling.batch / np.asarray(problem.sizes), sampling.kind == "poisson"
+        told += judge_hits(moved_by > 1e-3 * moved_by.max(), share, np.any(chosen, axis=-1), poisson)
     return Probe(fired(told), len(told))
+
+
+def _blocks(x: np.ndarray, n: int) -> np.ndarray:
+    """What nodes show [..., k] as blocks [..., k / n, n]."""
+    return x.reshape(*x.shape[:-1], -1, n)
 
 
 def _pair(pair: Any) -> Any:
@@ -167,36 +183,32 @@ def _pair(pair: Any) -> Any:
 
 def _replaced(
     problem: Problem, guarantee: Guarantee, runs: int, steps: int, pairs: int
-) -> tuple[Array, Array, np.ndarray]:
-    """Where records are replaced [r, 4], the places [p, m, q], and the node of each [r]."""
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Where records are replaced [r, 4], the places [p, m, q], and of which node each is [r, m] bool."""
     weight = np.asarray(problem.weight) > 0
     if guarantee.unit == "node":
         places = weight[None] & np.eye(problem.m, dtype=bool)[:, :, None]
     else:
         nodes, records = np.nonzero(weight)
-        some = np.unique(np.linspace(0, len(nodes) - 1, min(len(nodes), _MOST)).round().astype(int))
-        places = np.zeros((len(some), *weight.shape), bool)
-        places[np.arange(len(some)), nodes[some], records[some]] = True
+        chosen = _spread(len(nodes), _MOST)
+        places = np.zeros((len(chosen), *weight.shape), bool)
+        places[np.arange(len(chosen)), nodes[chosen], records[chosen]] = True
     count = len(places)
     rounds = steps if count * steps * pairs <= _MOST else 1
     rows = [(p, pair, k) for p in range(count) for pair in range(pairs) for k in range(rounds)]
-    where = [(i % runs, k if rounds > 1 else i % steps, pair, p) for i, (p, pair, k) in enumerate(rows)]
-    found = np.asarray(where, np.int32)
-    return jnp.asarray(found), jnp.asarray(places), places.any(axis=2).argmax(axis=1)[found[:, 3]]
+    where = np.array([(i % runs, k if rounds > 1 else i % steps, pair, p) for i, (p, pair, k) in enumerate(rows)])
+    return where, places, np.any(places, axis=2)[where[:, 3]]
 
 
-def _sampled(
-    problem: Problem, sampling: Sampling, runs: int, steps: int, played: tuple[Any, ...], pairs: Any
-) -> list[Finding]:
-    """The family "sampling": all nodes have a record replaced at once, since none moves another."""
-    sizes = np.asarray(problem.sizes)
-    largest = int(sizes.max())
-    chosen = np.unique(np.linspace(0, largest - 1, min(largest, _PLACES)).round().astype(int))
-    there = np.asarray(problem.weight)[:, chosen].T > 0  # [K, m]
+def _everywhere(problem: Problem, runs: int, steps: int) -> tuple[np.ndarray, np.ndarray]:
+    """The same for a record of every node at once, in all rounds, since none moves another: [K N T, 4], [K, m, q]."""
+    chosen = _spread(int(problem.weight.shape[1]), _PLACES)
     places = np.zeros((len(chosen), *problem.weight.shape), bool)
-    places[np.arange(len(chosen)), :, chosen] = there
-    rows = np.array([(n, k, 0, p) for p in range(len(chosen)) for n in range(runs) for k in range(steps)], np.int32)
-    change, _ = _changes(*played, jnp.asarray(rows), pairs, jnp.asarray(places))
-    moved = np.abs(np.asarray(change)).max(axis=-1).reshape(len(chosen), runs, steps, problem.m)
-    hit = moved > 1e-3 * moved.max()
-    return judge_hits(hit, sampling.batch / sizes, there, sampling.kind == "poisson")
+    places[np.arange(len(chosen)), :, chosen] = np.asarray(problem.weight)[:, chosen].T > 0
+    rows = [(n, k, 0, p) for p in range(len(chosen)) for n in range(runs) for k in range(steps)]
+    return np.array(rows), places
+
+
+def _spread(count: int, most: int) -> np.ndarray:
+    """At most so many of range(count), at equal distances."""
+    return np.unique(np.linspace(0, count - 1, min(count, most)).round().astype(int))

@@ -42,8 +42,14 @@ class Audit:
 
     @property
     def families(self) -> tuple[str, ...]:
-        """The families of the findings, the clearest first."""
-        return tuple(dict.fromkeys(one.family for one in self.findings))
+        """What refutes: "attack" where that does, and the families of the findings, the clearest first."""
+        attack = ["attack"] if self.epsilon_lower > self.epsilon_accounted else []
+        return tuple(dict.fromkeys(attack + [one.family for one in self.findings]))
+
+    @property
+    def exit_status(self) -> int:
+        """That of `jdfl audit`: 0 not refuted, 3 refuted, 4 inconclusive."""
+        return 3 if self.violated else 4 if self.inconclusive else 0
 
     @property
     def inconclusive(self) -> bool:
@@ -66,8 +72,9 @@ class Audit:
         basis = "claimed" if self.claimed else "not claimed: what would follow if all that is assumed held"
         shown = f"shows epsilon >= {self.epsilon_lower:.4g} at {100 * self.confidence:g} % confidence"
         if self.violated:
-            why = [f"the attack {shown}"] if self.epsilon_lower > self.epsilon_accounted else []
-            why += [f"what was measured does not fit: {', '.join(self.families)}"] if self.findings else []
+            measured = [family for family in self.families if family != "attack"]
+            why = [f"the attack {shown}"] if "attack" in self.families else []
+            why += [f"what was measured does not fit: {', '.join(measured)}"] if measured else []
             verdict = (
                 f"audit: VIOLATED: {self.algorithm} is accounted for as {accounted}-differentially private ({basis}), "
                 f"but {', and '.join(why)}"
@@ -93,9 +100,9 @@ class Audit:
             lines.append(f"not probed: {self.not_probed}")
         elif self.tests:
             lines.append(f"probed: {self.tests} tests of repeated rounds, {len(self.findings)} failed")
-        for family in self.families:
-            first = next(one for one in self.findings if one.family == family)
-            lines.append(f"{family}: {first.told} (p = {first.p:.2g}, below {first.level:.2g})")
+        clearest = {one.family: one for one in reversed(self.findings)}
+        for family, one in reversed(clearest.items()):
+            lines.append(f"{family}: {one.told} (p = {one.p:.2g}, below {one.level:.2g})")
         if self.published is not None and self.delta_lower is not None:
             told = "REFUTED" if self.refutes_published else "not refuted"
             lines.append(

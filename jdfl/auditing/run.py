@@ -14,6 +14,7 @@ Axes: m nodes.
 import math
 import time
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import jax
@@ -25,7 +26,7 @@ from jdfl import checks, stepping
 from jdfl.auditing.attack import attack
 from jdfl.auditing.canary import Canary, Limit, designed, given, planted
 from jdfl.auditing.claim import accounted, check, check_features, largest_mu
-from jdfl.auditing.observe import check_visible, observe, pilot, watched
+from jdfl.auditing.observe import check_visible, observe, pilot, some, watched
 from jdfl.auditing.probe import most_runs, probe
 from jdfl.auditing.result import Audit
 from jdfl.base import Algorithm
@@ -95,20 +96,15 @@ def audit(
     checks.whole(1, steps, "It is the number of stretches of rounds.", looks=looks)
     seed = typed_key(key)
 
-    def run_keys(keys: Array) -> Keys:
-        """Those of runs with these keys [N], as `jdfl.run` has them; what is audited is one fingerprint."""
-        return jax.vmap(lambda key: stepping.run_keys(key, algorithm, problem, network))(keys)
-
-    public = stepping.run_keys(_PUBLIC.of(seed), algorithm, problem, network)
+    words = jnp.asarray(stepping.run_words(algorithm, problem, network), jnp.uint32)
+    public, direction, pilots, worlds, probes = _drawn(seed, words, half=half, probes=most_runs(problem, steps))
     setting = stepping.setting(watched(algorithm), problem, network, None, public)
     check_visible(setting)
-    pilots = run_keys(jax.random.split(_PILOT.of(seed), _PILOTS))
-    found, pairs = _canary(setting, steps, node, canary, guarantee, pilots, _DIRECTION.of(seed))
+    found, pairs = _canary(setting, steps, node, canary, guarantee, pilots, direction)
     batch = _lanes(algorithm, problem) if batch is None else int(batch)
     seen: list[np.ndarray] = []
     counts: list[int] = []
-    for world, stream in ((found.zero, _ZERO), (found.one, _ONE)):
-        keys = run_keys(jax.random.split(stream.of(seed), half))
+    for world, keys in zip((found.zero, found.one), worlds):
         looked = {"steps": steps, "batch": min(batch, half), "looks": int(looks)}
         there = replace(setting, problem=world)
         features, releases = observe(there, found.directions, jnp.int32(node), keys, **looked)
@@ -120,7 +116,6 @@ def audit(
     paper = guarantee.published
     claim = None if paper is None or not 0 <= paper.epsilon < math.inf else (paper.epsilon, paper.delta)
     claimed = None if claim is None else claim[0]
-    probes = run_keys(jax.random.split(_PROBE.of(seed), most_runs(problem, steps)))
     probed = probe(setting, guarantee, pairs, probes, steps=steps)
     met = attack(*seen, delta=told.delta, confidence=confidence, epsilon=claimed, fitted=fitted)
     return Audit(
@@ -148,6 +143,19 @@ def audit(
         tests=probed.tests,
         not_probed=probed.reason,
     )
+
+
+@partial(jax.jit, static_argnames=("half", "probes"))
+def _drawn(seed: Array, words: Array, *, half: int, probes: int) -> tuple[Keys, Array, Keys, tuple[Keys, Keys], Keys]:
+    """Keys of an audit: public, of a direction, of pilots, of `half` runs in either world, and of so many `probes`.
+
+    Those of runs are as `jdfl.run` has them, with one fingerprint [4], that of what is audited, in both worlds.
+    """
+    counts = {_PUBLIC: 1, _PILOT: _PILOTS, _ZERO: half, _ONE: half, _PROBE: probes}
+    keys = jnp.concatenate([jax.random.split(stream.of(seed), count) for stream, count in counts.items()])
+    every, ends = jax.vmap(lambda key: Keys.of(key, words))(keys), np.cumsum([0, *counts.values()])
+    public, pilots, zero, one, probed = (some(every, slice(*ends[i : i + 2])) for i in range(len(counts)))
+    return some(public, 0), _DIRECTION.of(seed), pilots, (zero, one), probed
 
 
 def _canary(

@@ -48,9 +48,7 @@ class _UnitsL1(_Units):
 
 def owner(algorithm: Any) -> str | None:
     """The field, "updates" or "gradients", that holds the mechanism; None where there is none."""
-    known = (
-        [field.name for field in fields(algorithm)] if is_dataclass(algorithm) else []
-    )  # CEPS has gradients, but as no field
+    known = [field.name for field in fields(algorithm)] if is_dataclass(algorithm) else []  # properties do not count
     parts = {name: getattr(algorithm, name) for name in ("updates", "gradients") if name in known}
     return next((name for name, part in parts.items() if getattr(part, "mechanism", None) is not None), None)
 

@@ -74,4 +74,4 @@ def audit(config: RunConfig, options: Options) -> int:
         confidence=options.confidence,
     )
     print(json.dumps(found.as_dict(), indent=2, allow_nan=False) if options.json else found.statement().rstrip("\n"))
-    return 3 if found.violated else 4 if found.inconclusive else 0
+    return found.exit_status
