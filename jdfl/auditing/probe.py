@@ -31,9 +31,9 @@ from jdfl.problems import Problem
 from jdfl.stepping import Setting
 from jdfl.streams import Keys
 
-_RUNS, _NUMBERS = 100, 2**22  # runs, and most numbers that all of them show
+_RUNS, _NUMBERS = 500, 2**22  # runs, and most numbers that all of them show
 _FEWEST = 8  # runs below which nothing is probed
-_MOST, _PLACES = 2048, 16  # records that are replaced, and places whose hits are counted
+_MOST, _PLACES, _COUNTED = 2048, 16, 100  # records that are replaced; places and runs whose hits are counted
 _TOLERANCE, _PRECISION = 1e-2, 1e-3  # of linearity, and of residuals in float32
 
 
@@ -154,10 +154,10 @@ def probe(setting: Setting, guarantee: Guarantee, pairs: list[Any], keys: Keys, 
     told += judge_residuals(z, live, gaussian, precision)
     stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *[_pair(pair) for pair in pairs])
     where, places, own = _replaced(problem, guarantee, runs, steps, len(pairs))
-    alone, sampling = len(where), guarantee.sampling
+    alone, sampling, counted = len(where), guarantee.sampling, min(runs, _COUNTED)
     chosen = np.zeros((0, *places.shape[1:]), bool)
     if sampling is not None:
-        rows, chosen = _everywhere(problem, runs, steps)
+        rows, chosen = _everywhere(problem, counted, steps)
         where = np.concatenate([where, rows + np.array([0, 0, 0, len(places)])])
         places, own = np.concatenate([places, chosen]), np.concatenate([own, np.ones((len(rows), problem.m), bool)])
     moves = _changes(setting, keys, states, jnp.asarray(where, jnp.int32), stacked, jnp.asarray(places))
@@ -165,7 +165,7 @@ def probe(setting: Setting, guarantee: Guarantee, pairs: list[Any], keys: Keys, 
     order, largest = 2 if gaussian else 1, 1 / event.noise_multiplier
     told += judge_changes(change, size, other, own, order, largest, precision, single)
     if sampling is not None:
-        moved_by = np.abs(change[alone:]).max(axis=(-2, -1)).reshape(len(chosen), runs, steps, problem.m)
+        moved_by = np.abs(change[alone:]).max(axis=(-2, -1)).reshape(len(chosen), counted, steps, problem.m)
         share, poisson = sampling.batch / np.asarray(problem.sizes), sampling.kind == "poisson"
         told += judge_hits(moved_by > 1e-3 * moved_by.max(), share, np.any(chosen, axis=-1), poisson)
     return Probe(fired(told), len(told))
