@@ -14,7 +14,8 @@ from scipy.stats import binom, chi2, kstest, laplace, norm, poisson
 
 LEVEL = 1e-6  # chance of an alarm in a sound setting, over all of its tests
 _SLACK = 1e-3  # relative, of sensitivities in float32
-_FEW, _CELLS = 20, 96  # fewest numbers of a test of scale; most rows of a table of covariances
+_FEW, _MANY = 20, 200  # fewest numbers of a test of scale, and of a covariance
+_CELLS = 96  # most rows of a table of covariances
 _CLOSE = 1e-4  # how near two residuals must be to count as a collision
 
 Family = Literal[
@@ -135,32 +136,31 @@ def judge_changes(
     return told
 
 
-def judge_hits(hit: np.ndarray, share: np.ndarray, there: np.ndarray, independent: bool) -> list[Finding]:
+def judge_hits(hit: np.ndarray, share: np.ndarray, seen: np.ndarray, independent: bool) -> list[Finding]:
     """Sampling: `hit` [K, N, T, m], whether a record was looked at, by chance `share` [m].
 
-    Records exist `there` [K, m]. Rounds are independent, and records too where `independent`.
+    Only where `seen` [K, N, T, m]: the record exists, and its node released something. Rounds are independent, and
+    records too where `independent`.
     """
     told: list[Finding] = []
-    _K, N, T, m = hit.shape
-    for i in range(m):
+    for i in range(hit.shape[-1]):
         p = float(share[i])
-        places = np.flatnonzero(there[:, i])
-        for k in places:
-            count = int(hit[k, :, :, i].sum())
-            tail = 2 * min(binom.cdf(count, N * T, p), binom.sf(count - 1, N * T, p))
-            told.append(Finding("sampling", f"node {i}, place {k}: {count} of {N * T}", float(min(1.0, tail))))
+        for k in np.flatnonzero(seen[..., i].any(axis=(1, 2))):
+            total, count = int(seen[k, ..., i].sum()), int((hit & seen)[k, ..., i].sum())
+            tail = 2 * min(binom.cdf(count, total, p), binom.sf(count - 1, total, p))
+            told.append(Finding("sampling", f"node {i}, place {k}: {count} of {total}", float(min(1.0, tail))))
         if not 0 < p < 1:
             continue
-        free = (hit[places, :, :, i] - p) / np.sqrt(p * (1 - p))  # [k, N, T]
-        pairs = [("two rounds", free[..., :-1] * free[..., 1:])]
+        here = seen[..., i]
+        free = np.where(here, (hit[..., i] - p) / np.sqrt(p * (1 - p)), 0.0)  # [K, N, T]
+        pairs = [("rounds", free[..., :-1] * free[..., 1:], here[..., :-1] & here[..., 1:])]
         if independent:
-            pairs.append(("two records", free[:-1] * free[1:]))
-        for name, products in pairs:
-            if products.size:
-                # S. Bernstein's inequality: products are bounded, and rare events have long tails
-                top, size, total = float(max(p, 1 - p) / min(p, 1 - p)), products.size, abs(float(products.sum()))
-                bound = 2 * np.exp(-(total**2) / 2 / (size + top * total / 3))
-                told.append(Finding("sampling", f"node {i}, {name} are drawn together", float(min(1.0, bound))))
+            pairs.append(("records", free[:-1] * free[1:], here[:-1] & here[1:]))
+        for name, products, both in pairs:
+            # S. Bernstein's inequality: products are bounded, and rare events have long tails
+            top, size, total = float(max(p, 1 - p) / min(p, 1 - p)), int(both.sum()), abs(float(products.sum()))
+            bound = 2 * np.exp(-(total**2) / 2 / max(1.0, size + top * total / 3))
+            told.append(Finding("sampling", f"node {i}, two {name} are drawn together", float(min(1.0, bound))))
     return told
 
 
@@ -198,10 +198,8 @@ def _pairs(family: Family, rows: np.ndarray, there: np.ndarray, names: list[str]
     both, products = there @ there.T, rows @ rows.T
     square = rows**2
     length = np.sqrt((square @ there.T) * (there @ square.T))
-    told: list[Finding] = []
-    for a in range(len(rows)):
-        for b in range(a):
-            if both[a, b] >= 200:
-                size = abs(products[a, b]) / max(length[a, b], 1e-300) * np.sqrt(both[a, b])
-                told.append(Finding(family, f"{names[a]} and {names[b]}", float(2 * norm.sf(size))))
-    return told
+    first, second = np.tril_indices(len(rows), -1)
+    many = both[first, second] >= _MANY
+    cells = first[many], second[many]
+    p = 2 * norm.sf(np.abs(products[cells]) / np.maximum(length[cells], 1e-300) * np.sqrt(both[cells]))
+    return [Finding(family, f"{names[i]} and {names[j]}", float(one)) for i, j, one in zip(*cells, p)]

@@ -31,7 +31,7 @@ from jdfl.problems import Problem
 from jdfl.stepping import Setting
 from jdfl.streams import Keys
 
-_RUNS, _NUMBERS = 500, 2**22  # runs, and most numbers that all of them show
+_RUNS, _NUMBERS = 500, 2**22  # runs, and most numbers that all of them show, or half of what replaced records do
 _FEWEST = 8  # runs below which nothing is probed
 _MOST, _PLACES, _COUNTED = 2048, 16, 100  # records that are replaced; places and runs whose hits are counted
 _TOLERANCE, _PRECISION = 1e-2, 1e-3  # of linearity, and of residuals in float32
@@ -154,10 +154,12 @@ def probe(setting: Setting, guarantee: Guarantee, pairs: list[Any], keys: Keys, 
     told += judge_residuals(z, live, gaussian, precision)
     stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *[_pair(pair) for pair in pairs])
     where, places, own = _replaced(problem, guarantee, runs, steps, len(pairs))
-    alone, sampling, counted = len(where), guarantee.sampling, min(runs, _COUNTED)
+    alone, sampling, counted = len(where), guarantee.sampling, 0
     chosen = np.zeros((0, *places.shape[1:]), bool)
     if sampling is not None:
-        rows, chosen = _everywhere(problem, counted, steps)
+        chosen = _everywhere(problem)
+        counted = min(runs, _COUNTED, 2 * _NUMBERS // (len(chosen) * steps * problem.m * problem.n))
+        rows = np.array([(n, k, 0, p) for p in range(len(chosen)) for n in range(counted) for k in range(steps)])
         where = np.concatenate([where, rows + np.array([0, 0, 0, len(places)])])
         places, own = np.concatenate([places, chosen]), np.concatenate([own, np.ones((len(rows), problem.m), bool)])
     moves = _changes(setting, keys, states, jnp.asarray(where, jnp.int32), stacked, jnp.asarray(places))
@@ -165,9 +167,11 @@ def probe(setting: Setting, guarantee: Guarantee, pairs: list[Any], keys: Keys, 
     order, largest = 2 if gaussian else 1, 1 / event.noise_multiplier
     told += judge_changes(change, size, other, own, order, largest, precision, single)
     if sampling is not None:
-        moved_by = np.abs(change[alone:]).max(axis=(-2, -1)).reshape(len(chosen), counted, steps, problem.m)
+        shape = len(chosen), counted, steps, problem.m
+        by, noisy = (np.abs(x[alone:]).max(axis=(-2, -1)).reshape(shape) for x in (change, size))
+        seen = (noisy > 0) & np.any(chosen, axis=-1)[:, None, None]
         share, poisson = sampling.batch / np.asarray(problem.sizes), sampling.kind == "poisson"
-        told += judge_hits(moved_by > 1e-3 * moved_by.max(), share, np.any(chosen, axis=-1), poisson)
+        told += judge_hits(by > 1e-3 * by.max(), share, seen, poisson)
     return Probe(fired(told), len(told))
 
 
@@ -185,28 +189,27 @@ def _replaced(
     problem: Problem, guarantee: Guarantee, runs: int, steps: int, pairs: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Where records are replaced [r, 4], the places [p, m, q], and of which node each is [r, m] bool."""
-    weight = np.asarray(problem.weight) > 0
+    weight, most = np.asarray(problem.weight) > 0, min(_MOST, 2 * _NUMBERS // (problem.m * problem.n))
     if guarantee.unit == "node":
         places = weight[None] & np.eye(problem.m, dtype=bool)[:, :, None]
     else:
         nodes, records = np.nonzero(weight)
-        chosen = _spread(len(nodes), _MOST)
+        chosen = _spread(len(nodes), max(1, most // pairs))
         places = np.zeros((len(chosen), *weight.shape), bool)
         places[np.arange(len(chosen)), nodes[chosen], records[chosen]] = True
     count = len(places)
-    rounds = steps if count * steps * pairs <= _MOST else 1
+    rounds = steps if count * steps * pairs <= most else 1
     rows = [(p, pair, k) for p in range(count) for pair in range(pairs) for k in range(rounds)]
     where = np.array([(i % runs, k if rounds > 1 else i % steps, pair, p) for i, (p, pair, k) in enumerate(rows)])
     return where, places, np.any(places, axis=2)[where[:, 3]]
 
 
-def _everywhere(problem: Problem, runs: int, steps: int) -> tuple[np.ndarray, np.ndarray]:
-    """The same for a record of every node at once, in all rounds, since none moves another: [K N T, 4], [K, m, q]."""
+def _everywhere(problem: Problem) -> np.ndarray:
+    """Places of a record of every node at once [K, m, q], since none moves another."""
     chosen = _spread(int(problem.weight.shape[1]), _PLACES)
     places = np.zeros((len(chosen), *problem.weight.shape), bool)
     places[np.arange(len(chosen)), :, chosen] = np.asarray(problem.weight)[:, chosen].T > 0
-    rows = [(n, k, 0, p) for p in range(len(chosen)) for n in range(runs) for k in range(steps)]
-    return np.array(rows), places
+    return places
 
 
 def _spread(count: int, most: int) -> np.ndarray:

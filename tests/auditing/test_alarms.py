@@ -50,7 +50,7 @@ SOUND: dict[str, tuple[Any, Any, Any]] = {
     "whole nodes": (jdfl.DPSGD(lr=0.1, gradients=replace(PLAIN, per="batch")), EVEN, COMPLETE),
     "updates": (jdfl.DPSGD(lr=0.1, updates=jdfl.Updates(clip=0.5, mechanism=jdfl.Gaussian(4.0))), EVEN, COMPLETE),
     "lossy links": (jdfl.DPSGD(lr=0.1, gradients=PLAIN), EVEN, jdfl.network.link_loss(COMPLETE, 0.3)),
-    "absent nodes": (jdfl.DPSGD(lr=0.1, gradients=PLAIN), EVEN, jdfl.network.outages(COMPLETE, 0.3, 0.5)),
+    "Poisson, absent nodes": (_samples("poisson"), EVEN, jdfl.network.outages(COMPLETE, 0.3, 0.5)),
     "DSGT": (jdfl.DSGT(lr=0.05, gradients=PLAIN), EVEN, COMPLETE),
     "EXTRA": (jdfl.EXTRA(lr=0.05, gradients=PLAIN), EVEN, COMPLETE),
     "NIDS": (jdfl.NIDS(lr=0.05, gradients=PLAIN), EVEN, COMPLETE),
