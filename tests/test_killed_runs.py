@@ -34,7 +34,7 @@ RUNS = {
     "budget": [*DPSGD, *GAUSSIAN, *NONE, "--privacy.epsilon", "3"],
     "partpsp": [*PARTPSP, *NONE],
     "partpsp budget": [*PARTPSP, *NONE, "--privacy.epsilon", "3e6"],
-    "partpsp stop rule": [*PARTPSP, "--stop", "objective", "--stop.value", "0.4"],
+    "partpsp stop rule": [*PARTPSP, "--problem.public", "stop", "--stop", "objective", "--stop.value", "0.4"],
     "bursty loss": [*DPSGD, *GAUSSIAN, *NONE, "--network", "bursty-loss", *BURSTS],
     "delays": [*DPSGD, *GAUSSIAN, *NONE, "--network", "delays", "--network.bound", "3"],
     "outages": [*DPSGD, *GAUSSIAN, *NONE, "--network", "outages", *OUTAGES],

@@ -12,7 +12,7 @@ from jdfl import checks, struct
 from jdfl.privacy import NO_NOISE
 from jdfl.streams import Stream
 
-_START, _NOISE = Stream("toy.start", "private"), Stream("toy.noise", "private")
+_START, _NOISE = Stream("toy.start", "choice"), Stream("toy.noise", "private")
 
 M, N, Q = 6, 20, 8
 
