@@ -71,8 +71,10 @@ def audit(
     something else for the same settings, that is held against the attack too. The more runs, the larger the bound that
     can be shown: about ln(runs / 15) at most.
 
-    Noise, sensitivity and sampling are measured in rounds that are repeated, with a chance of a false alarm of 1e-6
-    over all of these tests; `findings` are those that failed, and `not_probed` says why there were none to fail.
+    Noise, sensitivity, leaks and sampling are measured in rounds that are repeated (`jdfl.auditing.probe`), with a
+    chance of a false alarm of 1e-6 over all of these tests (Bonferroni's correction). The outcome is `violated` where
+    the attack's bound is above the accounted epsilon or a test fails: `families` names which, `findings` are the tests
+    that failed, and `not_probed` says why there were none.
 
     Algorithms whose state does not keep what was sent (DFedAvgM, DFedSAM, MATCHA, D-PSGD that adapts first) are seen
     through averages only; over a network without links a node shows what it would have sent.

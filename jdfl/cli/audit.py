@@ -15,7 +15,7 @@ _ABOUT = """Attack the privacy that an algorithm reports: many runs on two neigh
 
 The run is described by the flags of `jdfl run`. Its stop rule, budget, metrics and records play no part: every run
 makes all steps, so keep them few. A lower bound above the accounted epsilon refutes it; one below proves nothing.
-Noise, sensitivity and sampling are measured beside it where they can be."""
+Noise, sensitivity, leaks and sampling are measured beside it where they can be; what does not fit refutes as well."""
 
 _EXAMPLES = """examples:
   jdfl audit --algorithm d-psgd --algorithm.clip 2 --algorithm.mechanism gaussian --algorithm.mechanism.multiplier 4
@@ -23,7 +23,8 @@ _EXAMPLES = """examples:
   jdfl audit --config runs/NAME/config.yaml --steps 20 --runs 10000 --node 3
   jdfl audit --config runs/NAME/config.yaml --steps 20 --json | jq .epsilon_lower
 
-exit status: 0 not refuted, 2 a mistake in the settings, or nothing to audit, 3 refuted, 4 inconclusive: too few runs
+exit status: 0 not refuted, 2 a mistake in the settings, or nothing to audit, 3 refuted, 4 inconclusive: too few runs to
+refute what is claimed, and nothing could be measured beside them
 """
 
 _audit = defaults(attacked)

@@ -4,11 +4,13 @@ import json
 import math
 from dataclasses import replace
 
+import jax
 import pytest
 
 from jdfl.auditing import Audit
 from jdfl.auditing.judge import Finding
 from jdfl.cli import audit as command
+from tests.auditing.planted import BUGS
 
 FOUND = Audit(
     algorithm="DPSGD",
@@ -67,6 +69,8 @@ def test_a_statement_names_what_was_measured_or_why_nothing_was():
     found = (Finding("leak", "another node moves by 1", 0.0, 1e-9), Finding("leak", "and another", 0.0, 1e-9))
     told = replace(FOUND, violated=True, findings=found, tests=50)
     assert told.families == ("leak",)
+    assert replace(told, epsilon_lower=4.0).families == ("attack", "leak")
+    assert (FOUND.exit_status, told.exit_status) == (0, 3)
     assert "VIOLATED" in told.statement()
     assert "what was measured does not fit: leak" in told.statement()
     assert "shows epsilon" not in told.statement()
@@ -74,6 +78,7 @@ def test_a_statement_names_what_was_measured_or_why_nothing_was():
     assert not replace(FOUND, not_probed="why").inconclusive
     few = replace(FOUND, not_probed="why", epsilon_accounted=9.0)
     assert few.inconclusive
+    assert few.exit_status == 4
     assert "INCONCLUSIVE" in few.statement()
     assert not replace(few, not_probed="", tests=50).inconclusive
 
@@ -118,6 +123,25 @@ def test_the_command_fails_where_a_report_is_refuted(capsys):
     status = command.audit(*command.parse([*args, "2"]))
     assert status == 3
     assert "VIOLATED" in capsys.readouterr().out
+
+
+def test_the_command_says_when_it_cannot_tell(capsys):
+    """Noise that shows mixed alone is not measured, and an epsilon so large no 1000 runs refute."""
+    little = [*NOISY[:-1], "0.2", "--algorithm.order", "adapt first"]
+    assert command.audit(*command.parse([*SMALL, "--algorithm", "d-psgd", *little])) == 4
+    assert "INCONCLUSIVE" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_the_command_fails_where_a_bug_is_planted(monkeypatch, capsys):
+    jax.clear_caches()
+    bug = BUGS["noise times .95"]
+    for method, wrong in bug.patch.items():
+        monkeypatch.setattr(bug.owner, method, wrong)
+    assert command.audit(*command.parse([*SMALL, "--algorithm", "d-psgd", *NOISY, "--json"])) == 3
+    told = json.loads(capsys.readouterr().out)
+    assert bug.family in {one["family"] for one in told["findings"]}
+    jax.clear_caches()
 
 
 def test_the_command_refuses_what_has_no_noise():
