@@ -19,11 +19,16 @@ from jdfl.stopping import StopRule
 from jdfl.streams import Keys
 
 
-def run_keys(key: Array, algorithm: Algorithm, problem: Problem, network: Network) -> Keys:
-    """The keys of a run with this key []: what algorithm, data and network are enters that of private randomness."""
+def run_words(algorithm: Algorithm, problem: Problem, network: Network) -> tuple[int, ...]:
+    """What algorithm, data and network are, in the words that enter the key of private randomness."""
     for path in getattr(algorithm, "planned", ()):  # follows from the rest and the number of rounds
         algorithm = with_field(algorithm, path, None)
-    return Keys.of(key, fingerprint(problem.dtype, algorithm=algorithm, problem=problem, network=network))
+    return fingerprint(problem.dtype, algorithm=algorithm, problem=problem, network=network)
+
+
+def run_keys(key: Array, algorithm: Algorithm, problem: Problem, network: Network) -> Keys:
+    """The keys of a run with this key []."""
+    return Keys.of(key, run_words(algorithm, problem, network))
 
 
 @struct.dataclass

@@ -17,6 +17,7 @@ derived is never drawn from.
 """
 
 import hashlib
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -123,7 +124,7 @@ class Keys:
     network: Array
 
     @classmethod
-    def of(cls, key: Array, fingerprint: tuple[int, ...] = ()) -> "Keys":
+    def of(cls, key: Array, fingerprint: Iterable[int | Array] = ()) -> "Keys":
         """Those of a key []; the words of a run's `fingerprint` enter what is private."""
         roots = _under(key, np.array(list(_ROOTS.values()), np.uint32))
         named = dict(zip(_ROOTS, roots))

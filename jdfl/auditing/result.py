@@ -4,6 +4,8 @@ import math
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from jdfl.auditing.judge import Finding
+
 
 @dataclass(frozen=True)
 class Audit:
@@ -28,12 +30,31 @@ class Audit:
     mu_low: float  # lower end of the interval that has it at `confidence`
     mu_high: float  # and the upper one
     auc: float  # chance that a score of the world with the canary is the larger one
-    violated: bool  # epsilon_lower > epsilon_accounted
+    violated: bool  # epsilon_lower > epsilon_accounted, or there are findings
     canary: str
     left_out: tuple[str, ...]  # what the guarantee leaves out; constants from data are taken as public
     seconds: float  # wall time of the runs
     published: tuple[float, float] | None = None  # epsilon and delta that the algorithm's paper claims
     delta_lower: float | None = None  # bound on delta at that epsilon
+    findings: tuple[Finding, ...] = ()  # tests of repeated rounds that failed, the clearest first
+    tests: int = 0  # how many there were
+    not_probed: str = ""  # why there were none
+
+    @property
+    def families(self) -> tuple[str, ...]:
+        """What refutes: "attack" where that does, and the families of the findings, the clearest first."""
+        attack = ["attack"] if self.epsilon_lower > self.epsilon_accounted else []
+        return tuple(dict.fromkeys(attack + [one.family for one in self.findings]))
+
+    @property
+    def exit_status(self) -> int:
+        """That of `jdfl audit`: 0 not refuted, 3 refuted, 4 inconclusive."""
+        return 3 if self.violated else 4 if self.inconclusive else 0
+
+    @property
+    def inconclusive(self) -> bool:
+        """Whether so many runs could not have refuted what is accounted for, and nothing was measured beside."""
+        return not self.violated and bool(self.not_probed) and self.epsilon_accounted > self.epsilon_most
 
     @property
     def refutes_published(self) -> bool:
@@ -49,16 +70,24 @@ class Audit:
         """The audit in words, as Markdown list items."""
         accounted = f"({self.epsilon_accounted:.4g}, {self.delta:g})"
         basis = "claimed" if self.claimed else "not claimed: what would follow if all that is assumed held"
+        shown = f"shows epsilon >= {self.epsilon_lower:.4g} at {100 * self.confidence:g} % confidence"
         if self.violated:
+            measured = [family for family in self.families if family != "attack"]
+            why = [f"the attack {shown}"] if "attack" in self.families else []
+            why += [f"what was measured does not fit: {', '.join(measured)}"] if measured else []
             verdict = (
                 f"audit: VIOLATED: {self.algorithm} is accounted for as {accounted}-differentially private ({basis}), "
-                f"but the attack shows epsilon >= {self.epsilon_lower:.4g} at {100 * self.confidence:g} % confidence"
+                f"but {', and '.join(why)}"
+            )
+        elif self.inconclusive:
+            verdict = (
+                f"audit: INCONCLUSIVE: the attack on {self.algorithm} {shown}, of an accounted {accounted} ({basis}), "
+                "which so many runs cannot refute"
             )
         else:
             verdict = (
-                f"audit: not refuted: the attack on {self.algorithm} shows epsilon >= {self.epsilon_lower:.4g} at "
-                f"{100 * self.confidence:g} % confidence, of an accounted {accounted} ({basis}). An audit can refute "
-                "and not prove: another attack may be better"
+                f"audit: not refuted: the attack on {self.algorithm} {shown}, of an accounted {accounted} ({basis}). "
+                "An audit can refute and not prove: another attack may be better"
             )
         mu = "" if self.mu_accounted is None else f", of an accounted {self.mu_accounted:.4g}"
         lines = [
@@ -67,6 +96,13 @@ class Audit:
             f"attack: {self.runs} runs, {self.releases} releases of the node, canary {self.canary}; "
             f"{self.seconds:.1f} s",
         ]
+        if self.not_probed:
+            lines.append(f"not probed: {self.not_probed}")
+        elif self.tests:
+            lines.append(f"probed: {self.tests} tests of repeated rounds, {len(self.findings)} failed")
+        clearest = {one.family: one for one in reversed(self.findings)}
+        for family, one in reversed(clearest.items()):
+            lines.append(f"{family}: {one.told} (p = {one.p:.2g}, below {one.level:.2g})")
         if self.published is not None and self.delta_lower is not None:
             told = "REFUTED" if self.refutes_published else "not refuted"
             lines.append(

@@ -2,7 +2,8 @@
 
 Half of many runs see one data set, half a neighbouring one; a linear score of what the canary's node shows tells them
 apart, and how well it does bounds epsilon from below. A lower bound above the reported epsilon refutes the report. One
-below it proves nothing: another attack may be better.
+below it proves nothing: another attack may be better. Beside that noise, sensitivity and sampling are measured where
+they can be (see `jdfl.auditing.probe`), and a measurement that cannot be chance refutes the report as well.
 
 The attacker knows all settings, what `prepare` draws, all other records, and what the node and those it hears show in
 every round (see `jdfl.auditing.observe`).
@@ -12,7 +13,8 @@ Axes: m nodes.
 
 import math
 import time
-import warnings
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import jax
@@ -23,21 +25,23 @@ from jax import Array
 from jdfl import checks, stepping
 from jdfl.auditing.attack import attack
 from jdfl.auditing.canary import Canary, Limit, designed, given, planted
-from jdfl.auditing.observe import check_visible, observe, pilot, watched
+from jdfl.auditing.claim import accounted, check, check_features, largest_mu
+from jdfl.auditing.observe import check_visible, observe, pilot, some, watched
+from jdfl.auditing.probe import most_runs, probe
 from jdfl.auditing.result import Audit
 from jdfl.base import Algorithm
 from jdfl.keys import typed_key
 from jdfl.network.graph import Network
-from jdfl.privacy import GaussianEvent, Guarantee, Ledger, PrivacyReport, report
+from jdfl.privacy import Guarantee
 from jdfl.problems import Problem
 from jdfl.runner import check_run
-from jdfl.streams import Stream
+from jdfl.stepping import Setting
+from jdfl.streams import Keys, Stream
 
 _ZERO, _ONE = Stream("audit.world without", "private"), Stream("audit.world with", "private")
 _PILOT, _DIRECTION = Stream("audit.pilot", "private"), Stream("audit.direction", "private")
-_PUBLIC = Stream("audit.constants", "shared")
+_PUBLIC, _PROBE = Stream("audit.constants", "shared"), Stream("audit.probe", "private")
 _PILOTS, _POINTS = 4, 5  # pilot runs, and points on the path of each
-_FEW = 20  # runs per weight of the score
 _MOST_LANES, _MOST_NUMBERS = 256, 2**20  # runs side by side; parameters in them
 
 
@@ -67,6 +71,11 @@ def audit(
     something else for the same settings, that is held against the attack too. The more runs, the larger the bound that
     can be shown: about ln(runs / 15) at most.
 
+    Noise, sensitivity, leaks and sampling are measured in rounds that are repeated (`jdfl.auditing.probe`), with a
+    chance of a false alarm of 1e-6 over all of these tests (Bonferroni's correction). The outcome is `violated` where
+    the attack's bound is above the accounted epsilon or a test fails: `families` names which, `findings` are the tests
+    that failed, and `not_probed` says why there were none.
+
     Algorithms whose state does not keep what was sent (DFedAvgM, DFedSAM, MATCHA, D-PSGD that adapts first) are seen
     through averages only; over a network without links a node shows what it would have sent.
 
@@ -77,57 +86,48 @@ def audit(
     of examples, and for runs that do not stay finite.
     """
     began = time.perf_counter()
-    algorithm = watched(check_run(algorithm, problem, network, steps, 1, None))
-    guarantee = _check(algorithm, problem, runs, node, canary, delta, batch, confidence)
+    algorithm = check_run(algorithm, problem, network, steps, 1, None)
+    guarantee = check(algorithm, problem, runs, node, canary, delta, batch, confidence)
     checks.fraction("It is the share of the runs that the score is fitted on.", fitted=fitted)
     if int(runs // 2 * fitted) < 8 or int(runs // 2 * (1 - fitted)) < 8:
         raise ValueError(
             f"Expected fitted that leaves 8 runs of either world to fit on and 8 to judge by, got fitted = {fitted!r} "
             f"of {runs} runs. 0.5 is usual; less where there are few looks."
         )
-    looks = int(steps) if looks is None else looks
-    checks.whole(1, int(steps), "It is the number of stretches of rounds.", looks=looks)
-    check_visible(algorithm, problem, network)
+    steps, looks, half = int(steps), int(steps) if looks is None else looks, int(runs) // 2
+    checks.whole(1, steps, "It is the number of stretches of rounds.", looks=looks)
     seed = typed_key(key)
-    setting = stepping.nameless(problem), stepping.nameless(network)
-    public = _PUBLIC.of(seed)
-    place = jnp.int32(node)
-    found = _canary(algorithm, *setting, int(steps), node, canary, guarantee, seed, public)
+
+    words = jnp.asarray(stepping.run_words(algorithm, problem, network), jnp.uint32)
+    public, direction, pilots, worlds, probes = _drawn(seed, words, half=half, probes=most_runs(problem, steps))
+    setting = stepping.setting(watched(algorithm), problem, network, None, public)
+    check_visible(setting)
+    found, pairs = _canary(setting, steps, node, canary, guarantee, pilots, direction)
     batch = _lanes(algorithm, problem) if batch is None else int(batch)
-    half = int(runs) // 2
     seen: list[np.ndarray] = []
     counts: list[int] = []
-    for world, stream in ((found.zero, _ZERO), (found.one, _ONE)):
-        keys = jax.random.split(stream.of(seed), half)
-        features, releases = observe(
-            algorithm,
-            world,
-            setting[1],
-            found.directions,
-            place,
-            public,
-            keys,
-            steps=int(steps),
-            batch=min(batch, half),
-            looks=int(looks),
-        )
+    for world, keys in zip((found.zero, found.one), worlds):
+        looked = {"steps": steps, "batch": min(batch, half), "looks": int(looks)}
+        there = replace(setting, problem=world)
+        features, releases = observe(there, found.directions, jnp.int32(node), keys, **looked)
         seen.append(np.asarray(features, np.float64).reshape(half, -1))
         counts.append(int(np.max(np.asarray(releases))))
-    _check_features(seen)
+    check_features(seen)
     releases = max(counts)
-    accounted, epsilon = _accounted(guarantee, problem, releases, node, delta)
-    told = guarantee.published
-    claim = None if told is None or not 0 <= told.epsilon < math.inf else (told.epsilon, told.delta)
+    told, epsilon = accounted(guarantee, problem, releases, node, delta)
+    paper = guarantee.published
+    claim = None if paper is None or not 0 <= paper.epsilon < math.inf else (paper.epsilon, paper.delta)
     claimed = None if claim is None else claim[0]
-    met = attack(*seen, delta=accounted.delta, confidence=confidence, epsilon=claimed, fitted=fitted)
+    probed = probe(setting, guarantee, pairs, probes, steps=steps)
+    met = attack(*seen, delta=told.delta, confidence=confidence, epsilon=claimed, fitted=fitted)
     return Audit(
         algorithm=type(algorithm).__name__,
         runs=2 * half,
         releases=releases,
         confidence=float(confidence),
-        delta=accounted.delta,
+        delta=told.delta,
         epsilon_accounted=epsilon,
-        mu_accounted=_mu(guarantee, releases),
+        mu_accounted=largest_mu(guarantee, releases),
         claimed=guarantee.claimed,
         epsilon_lower=met.epsilon,
         epsilon_most=met.epsilon_most,
@@ -135,93 +135,49 @@ def audit(
         mu_low=met.mu_low,
         mu_high=met.mu_high,
         auc=met.auc,
-        violated=met.epsilon > epsilon,
+        violated=met.epsilon > epsilon or bool(probed.findings),
         canary=found.told,
         left_out=guarantee.warnings,
         seconds=time.perf_counter() - began,
         published=claim,
         delta_lower=met.delta,
+        findings=probed.findings,
+        tests=probed.tests,
+        not_probed=probed.reason,
     )
 
 
-def _check(
-    algorithm: Algorithm,
-    problem: Problem,
-    runs: int,
-    node: int,
-    canary: Any,
-    delta: float | None,
-    batch: int | None,
-    confidence: float,
-) -> Guarantee:
-    """Everything that can be refused before anything is run; what the algorithm says of its privacy."""
-    checks.whole(100, remedy="Half of the runs see either world, and half of these are judged by.", runs=runs)
-    checks.whole(0, problem.m - 1, "It is one of the problem's nodes.", node=node)
-    if batch is not None:
-        checks.whole(1, batch=batch)
-    checks.positive(confidence=confidence)
-    if not confidence < 1:
-        raise ValueError(f"Expected confidence < 1, got confidence = {confidence!r}. 0.95 is usual.")
-    if isinstance(canary, str):
-        checks.one_of(("aligned", "random"), "Or give a pair of examples.", canary=canary)
-    axes = problem.weight.shape
-    if any(np.shape(leaf)[:2] != axes for leaf in jax.tree.leaves(problem.data)):
-        raise ValueError(
-            f"Expected data with the axes of nodes and examples {axes} in front, got {type(problem).__name__}. "
-            "A record is replaced in dense data only; use the dense problem of the same loss."
-        )
-    if not isinstance(canary, str):
-        given(problem, canary)
-    guarantee = algorithm.privacy(problem)
-    if guarantee.event is None:
-        told = f"Expected an algorithm with noise to audit, got none: {guarantee.reason}. {guarantee.remedy}"
-        raise ValueError(told.strip())
-    _accounted(guarantee, problem, 1, node, delta)
-    return guarantee
+@partial(jax.jit, static_argnames=("half", "probes"))
+def _drawn(seed: Array, words: Array, *, half: int, probes: int) -> tuple[Keys, Array, Keys, tuple[Keys, Keys], Keys]:
+    """Keys of an audit: public, of a direction, of pilots, of `half` runs in either world, and of so many `probes`.
 
-
-def _accounted(
-    guarantee: Guarantee, problem: Problem, releases: int, node: int, delta: float | None
-) -> tuple[PrivacyReport, float]:
-    """The report of so many releases of every node, under its assumptions where nothing is claimed; node's epsilon."""
-    records = np.asarray(problem.sizes)
-    each = np.full(problem.m, releases)
-    accounting = "sound" if guarantee.claimed else "paper"
-    told = report(guarantee, each, records, delta=delta, accounting=accounting)
-    return told, Ledger.of(guarantee, each, records).epsilon(node, told.delta)
-
-
-def _mu(guarantee: Guarantee, releases: int) -> float | None:
-    """Mu of so many Gaussian releases that look at all records; None for others."""
-    if not isinstance(guarantee.event, GaussianEvent) or guarantee.sampling is not None:
-        return None
-    return math.sqrt(releases) / guarantee.event.noise_multiplier
+    Those of runs are as `jdfl.run` has them, with one fingerprint [4], that of what is audited, in both worlds.
+    """
+    counts = {_PUBLIC: 1, _PILOT: _PILOTS, _ZERO: half, _ONE: half, _PROBE: probes}
+    keys = jnp.concatenate([jax.random.split(stream.of(seed), count) for stream, count in counts.items()])
+    every, ends = jax.vmap(lambda key: Keys.of(key, words))(keys), np.cumsum([0, *counts.values()])
+    public, pilots, zero, one, probed = (some(every, slice(*ends[i : i + 2])) for i in range(len(counts)))
+    return some(public, 0), _DIRECTION.of(seed), pilots, (zero, one), probed
 
 
 def _canary(
-    algorithm: Algorithm,
-    problem: Problem,
-    network: Network,
-    steps: int,
-    node: int,
-    canary: Any,
-    guarantee: Guarantee,
-    seed: Array,
-    public: Array,
-) -> Canary:
-    """The two worlds, from a few runs without a canary."""
-    keys = jax.random.split(_PILOT.of(seed), _PILOTS)
-    mean, paths = pilot(algorithm, problem, network, jnp.int32(node), public, keys, steps=steps, points=_POINTS)
+    setting: Setting, steps: int, node: int, canary: Any, guarantee: Guarantee, keys: Keys, direction: Array
+) -> tuple[Canary, list[Any]]:
+    """The two worlds, from a few runs without a canary, and pairs of examples to repeat rounds with."""
+    problem, algorithm = setting.problem, setting.algorithm
+    mean, paths = pilot(setting, jnp.int32(node), keys, steps=steps, points=_POINTS)
     points, limit = paths.reshape(-1, problem.n), Limit.of(algorithm)
     if not bool(jnp.all(jnp.isfinite(points))):
         raise ValueError("Expected runs that stay finite, got some that diverge. Lower the step length or the noise.")
+    pairs: list[Any] = []
     if isinstance(canary, str):
-        direction = _DIRECTION.of(seed)
         drop = guarantee.adjacency == "add-remove"
         pair, told = designed(problem, canary, mean, points, limit, drop, direction)
+        other = "random" if canary == "aligned" else "aligned"  # along one feature, and along all of them
+        pairs.append(designed(problem, other, mean, points, limit, drop, direction)[0])
     else:
         pair, told = given(problem, canary), "the given pair of examples"
-    return planted(problem, pair, node, guarantee, points, limit, told)
+    return planted(problem, pair, node, guarantee, points, limit, told), [pair, *pairs]
 
 
 def _lanes(algorithm: Algorithm, problem: Problem) -> int:
@@ -229,20 +185,3 @@ def _lanes(algorithm: Algorithm, problem: Problem) -> int:
     if jax.default_backend() == "cpu" and not getattr(getattr(algorithm, "codec", None), "free", True):
         return 1
     return max(1, min(_MOST_LANES, _MOST_NUMBERS // (problem.m * problem.n)))
-
-
-def _check_features(seen: list[np.ndarray]) -> None:
-    """Refuse runs that did not stay finite; warn where there are too few of them for so many features."""
-    wrong = sum(int((~np.isfinite(features)).any(axis=1).sum()) for features in seen)
-    runs, weights = sum(map(len, seen)), seen[0].shape[1]
-    if wrong:
-        raise ValueError(
-            f"Expected runs that stay finite, got {wrong} of {runs} that do not. Lower the step length or the noise, "
-            "or give a canary that pulls less."
-        )
-    if weights * _FEW > runs:
-        warnings.warn(
-            f"The score has {weights} weights and {runs} runs: the attack is weaker than it could be. Give more runs, "
-            "or fewer steps or looks.",
-            stacklevel=3,
-        )

@@ -14,7 +14,8 @@ from jdfl.config.defaults import defaults
 _ABOUT = """Attack the privacy that an algorithm reports: many runs on two neighbouring data sets are told apart.
 
 The run is described by the flags of `jdfl run`. Its stop rule, budget, metrics and records play no part: every run
-makes all steps, so keep them few. A lower bound above the accounted epsilon refutes it; one below proves nothing."""
+makes all steps, so keep them few. A lower bound above the accounted epsilon refutes it; one below proves nothing.
+Noise, sensitivity, leaks and sampling are measured beside it where they can be; what does not fit refutes as well."""
 
 _EXAMPLES = """examples:
   jdfl audit --algorithm d-psgd --algorithm.clip 2 --algorithm.mechanism gaussian --algorithm.mechanism.multiplier 4
@@ -22,7 +23,8 @@ _EXAMPLES = """examples:
   jdfl audit --config runs/NAME/config.yaml --steps 20 --runs 10000 --node 3
   jdfl audit --config runs/NAME/config.yaml --steps 20 --json | jq .epsilon_lower
 
-exit status: 0 not refuted, 2 a mistake in the settings, or nothing to audit, 4 refuted
+exit status: 0 not refuted, 2 a mistake in the settings, or nothing to audit, 3 refuted, 4 inconclusive: too few runs to
+refute what is claimed, and nothing could be measured beside them
 """
 
 _audit = defaults(attacked)
@@ -73,4 +75,4 @@ def audit(config: RunConfig, options: Options) -> int:
         confidence=options.confidence,
     )
     print(json.dumps(found.as_dict(), indent=2, allow_nan=False) if options.json else found.statement().rstrip("\n"))
-    return 4 if found.violated else 0
+    return found.exit_status

@@ -9,9 +9,11 @@ import numpy as np
 import pytest
 
 import jdfl
-from jdfl import streams, struct
+from jdfl import stepping, struct
 from jdfl.auditing import Audit, audit
 from jdfl.auditing.observe import observe
+from jdfl.keys import typed_key
+from jdfl.streams import Keys
 
 M, N, Q = 4, 64, 80
 RUNS = 16_000
@@ -189,13 +191,14 @@ def test_the_runs_are_those_of_the_library():
     network, key, steps, node = jdfl.network.erdos_renyi_rounds(M, 0.7), jax.random.key(5), 6, 2
     algorithm = jdfl.DPSGD(lr=0.1, gradients=_noisy(batch=8, sampling="subset"))
     run = jdfl.run(algorithm, PROBLEM, network, key=key, steps=steps, metrics=[])
-    eye = jnp.eye(N, dtype=PROBLEM.dtype)
-    seen, releases = observe(algorithm, PROBLEM, network, eye, jnp.int32(node), key, key[None], steps=steps, batch=1)
+    eye, setting = jnp.eye(N, dtype=PROBLEM.dtype), stepping.setting(algorithm, PROBLEM, network, None, typed_key(key))
+    keys = jax.tree.map(lambda leaf: leaf[None], setting.keys)
+    seen, releases = observe(setting, eye, jnp.int32(node), keys, steps=steps, batch=1)
     own, mixed, mean = np.split(np.asarray(seen)[0], 3, axis=1)
     assert seen.shape == (1, steps + 1, 3 * N)
-    np.testing.assert_allclose(own[-1], run.params[node], rtol=1e-4, atol=1e-5)
+    np.testing.assert_array_equal(own[-1], run.params[node])
     assert int(releases[0]) == run.releases[node]
-    graph = network.at(jnp.int32(steps - 1), streams.Keys.of(key).at_round(steps - 1).network)
+    graph = network.at(jnp.int32(steps - 1), setting.keys.at_round(steps - 1).network)
     row = np.asarray(jdfl.network.as_dense(graph))[node]
     np.testing.assert_allclose(mixed[-1], row @ np.asarray(run.params), rtol=1e-3, atol=1e-4)
     heard = np.asarray(graph.senders)[node][np.asarray(graph.mask)[node]]
@@ -206,9 +209,14 @@ def test_batches_change_nothing_and_keys_everything():
     algorithm = jdfl.DPSGD(lr=0.1, gradients=_noisy())
     keys = jax.random.split(jax.random.key(1), 7)
     direction, public = jnp.zeros((1, N), PROBLEM.dtype).at[0, 3].set(1.0), jax.random.key(2)
-    fixed = (algorithm, PROBLEM, NETWORK, direction, jnp.int32(0), public)
-    one, _ = observe(*fixed, keys, steps=3, batch=1)
-    three, _ = observe(*fixed, keys, steps=3, batch=3)
+    fixed = (
+        stepping.setting(algorithm, PROBLEM, NETWORK, None, public),
+        direction,
+        jnp.int32(0),
+        jax.vmap(Keys.of)(keys),
+    )
+    one, _ = observe(*fixed, steps=3, batch=1)
+    three, _ = observe(*fixed, steps=3, batch=3)
     np.testing.assert_allclose(one, three, rtol=1e-5, atol=1e-6)
     assert len(np.unique(np.asarray(one)[:, -1, 0])) == 7
 
@@ -271,7 +279,7 @@ def test_other_problems_need_a_pair():
         audit(_PRIVATE, problem, NETWORK, steps=2, runs=400)
     long = np.zeros(N, np.float32)
     long[7] = 1.0
-    told = audit(_PRIVATE, problem, NETWORK, steps=2, runs=4000, canary=((long, 50.0), (long, -50.0)))
+    told = audit(_PRIVATE, problem, NETWORK, steps=2, runs=RUNS, canary=((long, 50.0), (long, -50.0)))
     _passes(told, 0.7)
 
 
@@ -284,12 +292,11 @@ def test_odd_views_are_refused_and_few_runs_warned_of():
 
 def test_a_run_may_be_looked_at_now_and_then():
     algorithm, directions = jdfl.DPSGD(gradients=_noisy()), jnp.eye(2, N)
-    keys, node = jax.random.split(jax.random.key(0), 2), jnp.int32(0)
+    keys, node = jax.vmap(Keys.of)(jax.random.split(jax.random.key(0), 2)), jnp.int32(0)
+    setting = stepping.setting(algorithm, PROBLEM, NETWORK, None, jax.random.key(1))
 
     def seen(looks: int) -> Any:
-        return observe(
-            algorithm, PROBLEM, NETWORK, directions, node, jax.random.key(1), keys, steps=7, batch=2, looks=looks
-        )
+        return observe(setting, directions, node, keys, steps=7, batch=2, looks=looks)
 
     (every, releases), (some, same) = seen(7), seen(2)
     assert every.shape[1] == 8

@@ -4,10 +4,13 @@ import json
 import math
 from dataclasses import replace
 
+import jax
 import pytest
 
 from jdfl.auditing import Audit
+from jdfl.auditing.judge import Finding
 from jdfl.cli import audit as command
+from tests.auditing.planted import BUGS
 
 FOUND = Audit(
     algorithm="DPSGD",
@@ -62,6 +65,24 @@ def test_a_statement_says_when_the_runs_are_too_few_and_when_mu_is_too_large():
     assert "warning: mu is above" in replace(FOUND, mu_hat=0.8, mu_low=0.7, mu_high=0.9).statement()
 
 
+def test_a_statement_names_what_was_measured_or_why_nothing_was():
+    found = (Finding("leak", "another node moves by 1", 0.0, 1e-9), Finding("leak", "and another", 0.0, 1e-9))
+    told = replace(FOUND, violated=True, findings=found, tests=50)
+    assert told.families == ("leak",)
+    assert replace(told, epsilon_lower=4.0).families == ("attack", "leak")
+    assert (FOUND.exit_status, told.exit_status) == (0, 3)
+    assert "VIOLATED" in told.statement()
+    assert "what was measured does not fit: leak" in told.statement()
+    assert "shows epsilon" not in told.statement()
+    assert "not probed: why" in replace(FOUND, not_probed="why").statement()
+    assert not replace(FOUND, not_probed="why").inconclusive
+    few = replace(FOUND, not_probed="why", epsilon_accounted=9.0)
+    assert few.inconclusive
+    assert few.exit_status == 4
+    assert "INCONCLUSIVE" in few.statement()
+    assert not replace(few, not_probed="", tests=50).inconclusive
+
+
 def test_a_statement_says_what_was_taken_as_public():
     told = replace(FOUND, left_out=("sigma_i is computed from data",)).statement()
     assert "not attacked, taken as public: sigma_i is computed from data" in told
@@ -70,7 +91,7 @@ def test_a_statement_says_what_was_taken_as_public():
 def test_an_audit_is_plain_data():
     told = replace(FOUND, mu_hat=math.inf).as_dict()
     assert told["mu_hat"] is None
-    assert json.loads(json.dumps(told, allow_nan=False)) == told | {"left_out": []}
+    assert json.loads(json.dumps(told, allow_nan=False)) == told | {"left_out": [], "findings": []}
 
 
 SMALL = [
@@ -100,8 +121,27 @@ def test_the_command_audits_the_run_of_its_flags(capsys):
 def test_the_command_fails_where_a_report_is_refuted(capsys):
     args = [*SMALL, "--algorithm", "ceps-paper", "--algorithm.s", "3", "--algorithm.no-one-bit", "--algorithm.epsilon"]
     status = command.audit(*command.parse([*args, "2"]))
-    assert status == 4
+    assert status == 3
     assert "VIOLATED" in capsys.readouterr().out
+
+
+def test_the_command_says_when_it_cannot_tell(capsys):
+    """Noise that shows mixed alone is not measured, and an epsilon so large no 1000 runs refute."""
+    little = [*NOISY[:-1], "0.2", "--algorithm.order", "adapt first"]
+    assert command.audit(*command.parse([*SMALL, "--algorithm", "d-psgd", *little])) == 4
+    assert "INCONCLUSIVE" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_the_command_fails_where_a_bug_is_planted(monkeypatch, capsys):
+    jax.clear_caches()
+    bug = BUGS["noise times .95"]
+    for method, wrong in bug.patch.items():
+        monkeypatch.setattr(bug.owner, method, wrong)
+    assert command.audit(*command.parse([*SMALL, "--algorithm", "d-psgd", *NOISY, "--json"])) == 3
+    told = json.loads(capsys.readouterr().out)
+    assert bug.family in {one["family"] for one in told["findings"]}
+    jax.clear_caches()
 
 
 def test_the_command_refuses_what_has_no_noise():

@@ -1,0 +1,90 @@
+"""What an audit holds an algorithm to, and what it refuses before it runs anything.
+
+Axes: m nodes, N runs, p features.
+"""
+
+import math
+import warnings
+from typing import Any
+
+import jax
+import numpy as np
+
+from jdfl import checks
+from jdfl.auditing.canary import given
+from jdfl.base import Algorithm
+from jdfl.privacy import GaussianEvent, Guarantee, Ledger, PrivacyReport, report
+from jdfl.problems import Problem
+
+_FEW = 20  # runs per weight of the score
+
+
+def check(
+    algorithm: Algorithm,
+    problem: Problem,
+    runs: int,
+    node: int,
+    canary: Any,
+    delta: float | None,
+    batch: int | None,
+    confidence: float,
+) -> Guarantee:
+    """Everything that can be refused before anything is run; what the algorithm says of its privacy."""
+    checks.whole(100, remedy="Half of the runs see either world, and half of these are judged by.", runs=runs)
+    checks.whole(0, problem.m - 1, "It is one of the problem's nodes.", node=node)
+    if batch is not None:
+        checks.whole(1, batch=batch)
+    checks.positive(confidence=confidence)
+    if not confidence < 1:
+        raise ValueError(f"Expected confidence < 1, got confidence = {confidence!r}. 0.95 is usual.")
+    if isinstance(canary, str):
+        checks.one_of(("aligned", "random"), "Or give a pair of examples.", canary=canary)
+    axes = problem.weight.shape
+    if any(np.shape(leaf)[:2] != axes for leaf in jax.tree.leaves(problem.data)):
+        raise ValueError(
+            f"Expected data with the axes of nodes and examples {axes} in front, got {type(problem).__name__}. "
+            "A record is replaced in dense data only; use the dense problem of the same loss."
+        )
+    if not isinstance(canary, str):
+        given(problem, canary)
+    guarantee = algorithm.privacy(problem)
+    if guarantee.event is None:
+        told = f"Expected an algorithm with noise to audit, got none: {guarantee.reason}. {guarantee.remedy}"
+        raise ValueError(told.strip())
+    accounted(guarantee, problem, 1, node, delta)
+    return guarantee
+
+
+def accounted(
+    guarantee: Guarantee, problem: Problem, releases: int, node: int, delta: float | None
+) -> tuple[PrivacyReport, float]:
+    """The report of so many releases of every node, under its assumptions where nothing is claimed; node's epsilon."""
+    records = np.asarray(problem.sizes)
+    each = np.full(problem.m, releases)
+    accounting = "sound" if guarantee.claimed else "paper"
+    told = report(guarantee, each, records, delta=delta, accounting=accounting)
+    return told, Ledger.of(guarantee, each, records).epsilon(node, told.delta)
+
+
+def largest_mu(guarantee: Guarantee, releases: int) -> float | None:
+    """Mu of so many Gaussian releases that look at all records; None for others."""
+    if not isinstance(guarantee.event, GaussianEvent) or guarantee.sampling is not None:
+        return None
+    return math.sqrt(releases) / guarantee.event.noise_multiplier
+
+
+def check_features(seen: list[np.ndarray]) -> None:
+    """Refuse runs that did not stay finite; warn where there are too few of them for so many features."""
+    wrong = sum(int((~np.isfinite(features)).any(axis=1).sum()) for features in seen)
+    runs, weights = sum(map(len, seen)), seen[0].shape[1]
+    if wrong:
+        raise ValueError(
+            f"Expected runs that stay finite, got {wrong} of {runs} that do not. Lower the step length or the noise, "
+            "or give a canary that pulls less."
+        )
+    if weights * _FEW > runs:
+        warnings.warn(
+            f"The score has {weights} weights and {runs} runs: the attack is weaker than it could be. Give more runs, "
+            "or fewer steps or looks.",
+            stacklevel=3,
+        )

@@ -1,0 +1,205 @@
+"""Tests of what repeated rounds show: each has a family, and a p-value that holds for sound noise and sampling.
+
+All tests of an audit are held to one level, divided by their number: C. E. Bonferroni, "Teoria statistica delle classi
+e calcolo delle probabilità", 1936.
+
+Axes: N runs, T rounds, m nodes, n numbers that a node shows, r replaced records, K places of records.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from scipy.stats import binom, chi2, kstest, laplace, norm, poisson
+
+LEVEL = 1e-6  # chance of an alarm in a sound setting, over all of its tests
+_SLACK = 1e-3  # relative, of sensitivities in float32
+_FEW, _MANY = 20, 200  # fewest numbers of a test of scale, and of a covariance
+_CELLS = 96  # most rows of a table of covariances
+_CLOSE = 1e-4  # how near two residuals must be to count as a collision
+
+Family = Literal[
+    "residual scale",
+    "residual shape",
+    "residual covariance",
+    "residual magnitudes",
+    "residual collisions",
+    "release count",
+    "sensitivity",
+    "leak",
+    "sampling",
+]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One test: its family, what was measured, and how likely that is if all is sound (0 for what cannot be)."""
+
+    family: Family
+    told: str
+    p: float
+    level: float = 0.0  # below which p it counts, set by `fired`
+
+
+def fired(told: list[Finding], level: float = LEVEL) -> tuple[Finding, ...]:
+    """Those of the findings that a sound setting shows with chance `level` at most in all; the clearest first."""
+    each = level / max(1, len(told))
+    found = [Finding(one.family, one.told, one.p, each) for one in told if one.p < each]
+    return tuple(sorted(found, key=lambda one: one.p))
+
+
+def judge_residuals(z: np.ndarray, live: np.ndarray, gaussian: bool, precision: float) -> list[Finding]:
+    """The residual families on z [N, T, m, n], standard noise where `live` [N, T, m, n]; z is known to `precision`."""
+    if not gaussian:  # to what it would be of Gaussian noise
+        away = norm.isf(np.exp(laplace.logsf(np.abs(z))))
+        z = np.sign(z) * np.minimum(away, 38.0)
+    told: list[Finding] = []
+    numbers = z.shape[-1]
+    for t in range(z.shape[1]):
+        for i in range(z.shape[2]):
+            told += _scale(f"round {t}, node {i}", z[:, t, i][live[:, t, i]])
+    for j in _some(numbers):
+        told += _scale(f"number {j}", z[..., j][live[..., j]])
+    every = z[live]
+    told += _scale("all", every)
+    told.append(Finding("residual shape", "Kolmogorov-Smirnov", float(kstest(every, norm.cdf).pvalue)))
+    told += _collisions(every, precision)
+    z, alive = np.where(live, z, 0.0), live.astype(float)
+    runs, (T, m) = z.shape[0], z.shape[1:3]
+    moments = [divmod(cell, m) for cell in _some(T * m)]
+    rows = np.array([z[:, t, i].ravel() for t, i in moments])
+    there = np.array([alive[:, t, i].ravel() for t, i in moments])
+    names = [f"round {t}, node {i}" for t, i in moments]
+    told += _covariances(rows, there, names)
+    some = _some(numbers)
+    columns, here = (np.moveaxis(a[..., some], -1, 0).reshape(len(some), -1) for a in (z, alive))
+    told += _covariances(columns, here, [f"number {j}" for j in some])
+    first, second = (a.reshape(1, -1) for a in (z[: runs - 1], z[1:]))
+    both = (live[: runs - 1] & live[1:]).reshape(1, -1).astype(float)
+    told += _pairs("residual covariance", np.r_[first, second] * both, np.r_[both, both], ["a run", "the next run"])
+    return told
+
+
+def judge_counts(z: np.ndarray, live: np.ndarray, releases: np.ndarray) -> list[Finding]:
+    """Whether nodes show more noisy vectors than `releases` [N, T, m] says: z and `live` are [N, T, m, blocks, n].
+
+    Where one is counted, what is shown in several blocks is the same noise.
+    """
+    shown = live.any(axis=-1)
+    uncounted = int(np.sum(shown.any(axis=-1) & (releases == 0)))
+    apart = 0.0
+    for a in range(z.shape[-2]):
+        for b in range(a):
+            both = live[..., a, :] & live[..., b, :] & (releases == 1)[..., None]
+            apart = max(apart, float(np.abs(np.where(both, z[..., a, :] - z[..., b, :], 0.0)).max()))
+    return [
+        Finding("release count", f"{uncounted} times noise was shown that is not counted", float(uncounted == 0)),
+        Finding("release count", f"two blocks of one release differ by {apart:.3g} units", float(apart <= 0.05)),
+    ]
+
+
+def judge_changes(
+    change: np.ndarray,
+    scale: np.ndarray,
+    other: np.ndarray,
+    own: np.ndarray,
+    order: int,
+    largest: float,
+    precision: float,
+    single: bool,
+) -> list[Finding]:
+    """Sensitivity and leaks: changes [r, m, blocks, n] by records of nodes, whose `own` [r, m] are `largest` at most.
+
+    `scale` [r, m, blocks, n] is the noise's in one world and `other` in the other; where it is 0, there is none.
+    `largest` is in units of the scale. With a `single` release in a round all blocks that have its noise move alike.
+    """
+    live = scale != 0
+    units = np.where(live, change / np.where(live, scale, 1), 0.0)
+    size = np.linalg.norm(units, ord=order, axis=-1).max(axis=-1)  # [r, m]
+    worst, top = float(size[own].max()), float(np.abs(change).max())
+    slack = _SLACK * largest + 4 * precision * change.shape[-1] ** (1 / order)
+    blur = 1e-5 * top + 8 * precision * float(np.abs(scale).max())
+    stray = float(np.abs(change).max(axis=(-2, -1))[~own].max(initial=0.0))
+    bare = float(np.abs(np.where(live, 0.0, change)).max())
+    broad = float(np.abs(np.where(live, other / np.where(live, scale, 1) - 1, 0.0)).max())
+    told = [
+        Finding("sensitivity", f"{worst:.4g} units of the noise, of {largest:.4g}", float(worst <= largest + slack)),
+        Finding("leak", f"another node moves by {stray:.3g}", float(stray <= blur)),
+        Finding("leak", f"a number without noise moves by {bare:.3g}", float(bare <= blur)),
+        Finding("leak", f"the noise's scale changes by a share of {broad:.3g}", float(broad <= _SLACK + 8 * precision)),
+    ]
+    if single:
+        high, low = np.where(live, units, -np.inf).max(axis=-2), np.where(live, units, np.inf).min(axis=-2)
+        apart = float(np.where(live.any(axis=-2), high - low, 0.0).max())
+        said = f"two blocks of one release move {apart:.3g} units apart"
+        told.append(Finding("leak", said, float(apart <= slack + 8 * precision)))
+    return told
+
+
+def judge_hits(hit: np.ndarray, share: np.ndarray, seen: np.ndarray, independent: bool) -> list[Finding]:
+    """Sampling: `hit` [K, N, T, m], whether a record was looked at, by chance `share` [m].
+
+    Only where `seen` [K, N, T, m]: the record exists, and its node released something. Rounds are independent, and
+    records too where `independent`.
+    """
+    told: list[Finding] = []
+    for i in range(hit.shape[-1]):
+        p = float(share[i])
+        for k in np.flatnonzero(seen[..., i].any(axis=(1, 2))):
+            total, count = int(seen[k, ..., i].sum()), int((hit & seen)[k, ..., i].sum())
+            tail = 2 * min(binom.cdf(count, total, p), binom.sf(count - 1, total, p))
+            told.append(Finding("sampling", f"node {i}, place {k}: {count} of {total}", float(min(1.0, tail))))
+        if not 0 < p < 1:
+            continue
+        here = seen[..., i]
+        free = np.where(here, (hit[..., i] - p) / np.sqrt(p * (1 - p)), 0.0)  # [K, N, T]
+        pairs = [("rounds", free[..., :-1] * free[..., 1:], here[..., :-1] & here[..., 1:])]
+        if independent:
+            pairs.append(("records", free[:-1] * free[1:], here[:-1] & here[1:]))
+        for name, products, both in pairs:
+            # S. Bernstein's inequality: products are bounded, and rare events have long tails
+            top, size, total = float(max(p, 1 - p) / min(p, 1 - p)), int(both.sum()), abs(float(products.sum()))
+            bound = 2 * np.exp(-(total**2) / 2 / max(1.0, size + top * total / 3))
+            told.append(Finding("sampling", f"node {i}, two {name} are drawn together", float(min(1.0, bound))))
+    return told
+
+
+def _some(count: int) -> list[int]:
+    """At most `_CELLS` of so many, spread."""
+    return sorted({int(x) for x in np.linspace(0, count - 1, min(count, _CELLS)).round()})
+
+
+def _scale(where: str, cells: np.ndarray) -> list[Finding]:
+    """The variance of standard normal numbers is 1."""
+    if len(cells) < _FEW:
+        return []
+    total = float(np.sum(cells**2))
+    p = 2 * min(chi2.cdf(total, len(cells)), chi2.sf(total, len(cells)))
+    return [Finding("residual scale", f"{where}: variance {total / len(cells):.4g}", float(min(1.0, p)))]
+
+
+def _collisions(every: np.ndarray, precision: float) -> list[Finding]:
+    """Noise of few bits meets itself more often than a density would."""
+    close = max(_CLOSE, 4 * precision)
+    every = np.sort(every[: 10 * 2**10])
+    near = np.searchsorted(every, every + close, side="right") - np.arange(len(every)) - 1
+    count, expected = int(near.sum()), len(every) ** 2 * close / (2 * np.sqrt(np.pi))
+    p = float(poisson.sf(count - 1, 1.5 * expected + 10))  # pairs are not independent: only a clear excess counts
+    return [Finding("residual collisions", f"{count} pairs nearer than {close:.2g}, expected {expected:.0f}", p)]
+
+
+def _covariances(rows: np.ndarray, there: np.ndarray, names: list[str]) -> list[Finding]:
+    """Of all pairs of rows: the residuals' own, and of their magnitudes, by their ranks under the law."""
+    ranks = np.where(there > 0, np.sqrt(12.0) * (2 * norm.cdf(np.abs(rows)) - 1.5), 0.0)
+    return _pairs("residual covariance", rows, there, names) + _pairs("residual magnitudes", ranks, there, names)
+
+
+def _pairs(family: Family, rows: np.ndarray, there: np.ndarray, names: list[str]) -> list[Finding]:
+    both, products = there @ there.T, rows @ rows.T
+    square = rows**2
+    length = np.sqrt((square @ there.T) * (there @ square.T))
+    first, second = np.tril_indices(len(rows), -1)
+    many = both[first, second] >= _MANY
+    cells = first[many], second[many]
+    p = 2 * norm.sf(np.abs(products[cells]) / np.maximum(length[cells], 1e-300) * np.sqrt(both[cells]))
+    return [Finding(family, f"{names[i]} and {names[j]}", float(one)) for i, j, one in zip(*cells, p)]

@@ -1,0 +1,217 @@
+"""Noise, sensitivity and sampling measured, instead of attacked: a round is repeated from one state with the same keys.
+
+With the mechanism's noise replaced by zero, and by one unit of what it says that its scale is, what others see gives
+
+- the residuals (noisy - bare) / (unit - bare), the standard noise itself;
+- with one record replaced, the change in units of the noise's scale: it is at most 1 / multiplier, of the record's node
+  alone, and nothing may change where no noise is added;
+- how often the replaced record is looked at at all.
+
+This holds where noise enters linearly and shows at its own node and number, which is checked in every round by moving
+every number by an amount of its own. What it does not hold for is not probed, and the reason is told.
+
+Axes: N runs, T rounds, m nodes, n parameters, k numbers that a node shows, r replaced records, K places of records.
+"""
+
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from jdfl import stepping
+from jdfl.auditing.judge import Finding, fired, judge_changes, judge_counts, judge_hits, judge_residuals
+from jdfl.auditing.observe import some, started, visible
+from jdfl.auditing.units import moved, refused
+from jdfl.privacy import Guarantee
+from jdfl.problems import Problem
+from jdfl.stepping import Setting
+from jdfl.streams import Keys
+
+_RUNS, _NUMBERS = 500, 2**22  # runs, and most numbers that all of them show, or half of what replaced records do
+_FEWEST = 8  # runs below which nothing is probed
+_MOST, _PLACES, _COUNTED = 2048, 16, 100  # records that are replaced; places and runs whose hits are counted
+_TOLERANCE, _PRECISION = 1e-2, 1e-3  # of linearity, and of residuals in float32
+
+
+@dataclass(frozen=True)
+class Probe:
+    """What was measured: the tests that failed, of how many, or why there are none."""
+
+    findings: tuple[Finding, ...] = ()
+    tests: int = 0
+    reason: str = ""  # why nothing was probed
+
+
+def most_runs(problem: Problem, steps: int) -> int:
+    """How many runs of so many rounds are probed: 0 where they are too large to be kept."""
+    runs = min(_RUNS, _NUMBERS // (problem.m * problem.n * steps))
+    return runs if runs >= _FEWEST else 0
+
+
+def _scale(bare: Array, up: Array) -> Array:
+    """What one unit moves [m, k], without what rounding moves."""
+    scale = up - bare
+    return jnp.where(jnp.abs(scale) > 1e-3 * jnp.max(jnp.abs(scale)), scale, 0.0)
+
+
+def _shown(begun: Setting, units: Array, state: Any, k: Array) -> Array:
+    """What others see [m, k] after round k [] from `state`, with so many units [m, n] in place of noise."""
+    made = replace(begun, algorithm=moved(begun.algorithm, units))
+    return visible(made.algorithm, stepping.step(made, state, stepping.drawn(made, k))[0])
+
+
+@partial(jax.jit, static_argnames=("steps",))
+def _residuals(setting: Setting, odd: Array, keys: Keys, *, steps: int) -> Any:
+    """What repeated rounds show, and the states before them, leaves [N, T, ...].
+
+    Shown are residuals and scales [N, T, m, k], the error of linearity for `odd` units [m, n] and the largest number
+    [N, T], and releases [N, T, m].
+    """
+    units = jnp.stack([jnp.zeros_like(odd), jnp.ones_like(odd), odd])
+
+    def one(own: Keys) -> Any:
+        begun, start, _ = started(setting, own)
+
+        def step(state: Any, k: Array) -> Any:
+            new, info = stepping.step(begun, state, stepping.drawn(begun, k))
+            noisy = visible(begun.algorithm, new)
+            bare, up, moves = jax.lax.map(lambda u: _shown(begun, u, state, k), units)  # compiled once
+            scale = _scale(bare, up)
+            wanted = scale * jnp.tile(odd, (1, scale.shape[1] // odd.shape[1]))
+            error = jnp.max(jnp.abs(moves - bare - wanted)) / jnp.maximum(jnp.max(jnp.abs(scale)), 1e-30)
+            z = jnp.where(scale != 0, (noisy - bare) / jnp.where(scale != 0, scale, 1), 0.0)
+            return new, ((z, scale, error, jnp.max(jnp.abs(noisy)), info.releases), state)
+
+        return jax.lax.scan(step, start, jnp.arange(steps, dtype=jnp.int32))[1]
+
+    return jax.lax.map(one, keys)
+
+
+@jax.jit
+def _changes(
+    setting: Setting, keys: Keys, states: Any, where: Array, pairs: Any, places: Array
+) -> tuple[Array, Array, Array]:
+    """What a record moves and the noise's scale in both worlds [r, m, k].
+
+    Rows of `where` [r, 4] are run, round, pair and places: `places` [p, m, q] bool are the records that become those of
+    the pair, leaves of `pairs` [pairs, 2, ...]; `states` before all rounds have leaves [N, T, ...].
+    """
+    problem = setting.problem
+    none = jnp.zeros((problem.m, problem.n), problem.dtype)
+    cases = jnp.asarray([0, 0, 1, 1]), jnp.stack([none, none + 1, none, none + 1])  # of worlds and units
+
+    def one(row: Array) -> tuple[Array, Array, Array]:
+        own, state, place = some(keys, row[0]), some(states, (row[0], row[1])), places[row[3]]
+
+        def shown(case: tuple[Array, Array]) -> Array:
+            def put(leaf: Array, new: Array) -> Array:
+                there = place.reshape(*place.shape, *[1] * (leaf.ndim - 2))
+                return jnp.where(there, new[row[2], case[0]].astype(leaf.dtype), leaf)
+
+            other = replace(problem, data=jax.tree.map(put, problem.data, pairs))
+            begun, _, _ = started(replace(setting, problem=other), own)  # what is prepared depends on data
+            return _shown(begun, case[1], state, row[1])
+
+        first, one_up, second, other_up = jax.lax.map(shown, cases)
+        return second - first, _scale(first, one_up), _scale(second, other_up)
+
+    return jax.lax.map(one, where)
+
+
+def probe(setting: Setting, guarantee: Guarantee, pairs: list[Any], keys: Keys, *, steps: int) -> Probe:
+    """All tests of `steps` rounds of the runs with these keys [N], as many as `most_runs` says.
+
+    `pairs` of examples are the records that are replaced.
+    """
+    problem, event, runs = setting.problem, guarantee.event, len(keys.run)
+    reason = refused(setting.algorithm)
+    if not reason and not runs:
+        reason = f"{problem.m} nodes, {problem.n} parameters and {steps} rounds are more than is kept"
+    if reason or event is None:
+        return Probe(reason=reason)
+    odd = jnp.asarray(np.random.default_rng(0).normal(size=(problem.m, problem.n)), problem.dtype)
+    found, states = _residuals(setting, odd, keys, steps=steps)
+    z, scale, error, top, releases = (np.asarray(x, np.float64) for x in found)
+    z, scale = (_blocks(x, problem.n) for x in (z, scale))  # [N, T, m, blocks, n]
+    live, single = scale != 0, releases.max() <= 1
+    if not live.any() or not error.max() <= _TOLERANCE:
+        return Probe(reason="what others see is not each node's own noise, number by number")
+    if not single and not np.array_equal(live.any(axis=-1).sum(axis=-1), releases):
+        return Probe(reason="a round has several releases of one node, which do not show one by one")
+    precision = 2.0**-23 * float(top.max()) / float(np.abs(scale[live]).min())
+    if not precision <= _PRECISION:
+        return Probe(reason="the noise is too small beside the parameters to be read back")
+    gaussian = event.kind == "gaussian"
+    told = judge_counts(z, live, releases)
+    if single:  # of several blocks with the same noise, the first
+        first = np.argmax(live, axis=-2)[..., None, :]
+        z, live = (np.take_along_axis(x, first, axis=-2) for x in (z, live))
+    z, live = (np.moveaxis(x, 3, 2).reshape(runs, -1, problem.m, problem.n) for x in (z, live))
+    told += judge_residuals(z, live, gaussian, precision)
+    stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *[_pair(pair) for pair in pairs])
+    where, places, own = _replaced(problem, guarantee, runs, steps, len(pairs))
+    alone, sampling, counted = len(where), guarantee.sampling, 0
+    chosen = np.zeros((0, *places.shape[1:]), bool)
+    if sampling is not None:
+        chosen = _everywhere(problem)
+        counted = min(runs, _COUNTED, 2 * _NUMBERS // (len(chosen) * steps * problem.m * problem.n))
+        rows = np.array([(n, k, 0, p) for p in range(len(chosen)) for n in range(counted) for k in range(steps)])
+        where = np.concatenate([where, rows + np.array([0, 0, 0, len(places)])])
+        places, own = np.concatenate([places, chosen]), np.concatenate([own, np.ones((len(rows), problem.m), bool)])
+    moves = _changes(setting, keys, states, jnp.asarray(where, jnp.int32), stacked, jnp.asarray(places))
+    change, size, other = (_blocks(np.asarray(x, np.float64), problem.n) for x in moves)
+    order, largest = 2 if gaussian else 1, 1 / event.noise_multiplier
+    told += judge_changes(change, size, other, own, order, largest, precision, single)
+    if sampling is not None:
+        shape = len(chosen), counted, steps, problem.m
+        by, noisy = (np.abs(x[alone:]).max(axis=(-2, -1)).reshape(shape) for x in (change, size))
+        seen = (noisy > 0) & np.any(chosen, axis=-1)[:, None, None]
+        share, poisson = sampling.batch / np.asarray(problem.sizes), sampling.kind == "poisson"
+        told += judge_hits(by > 1e-3 * by.max(), share, seen, poisson)
+    return Probe(fired(told), len(told))
+
+
+def _blocks(x: np.ndarray, n: int) -> np.ndarray:
+    """What nodes show [..., k] as blocks [..., k / n, n]."""
+    return x.reshape(*x.shape[:-1], -1, n)
+
+
+def _pair(pair: Any) -> Any:
+    """Both examples, leaves [2, ...]."""
+    return jax.tree.map(lambda a, b: jnp.stack([jnp.asarray(a), jnp.asarray(b)]), pair[0], pair[1])
+
+
+def _replaced(
+    problem: Problem, guarantee: Guarantee, runs: int, steps: int, pairs: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Where records are replaced [r, 4], the places [p, m, q], and of which node each is [r, m] bool."""
+    weight, most = np.asarray(problem.weight) > 0, min(_MOST, 2 * _NUMBERS // (problem.m * problem.n))
+    if guarantee.unit == "node":
+        places = weight[None] & np.eye(problem.m, dtype=bool)[:, :, None]
+    else:
+        nodes, records = np.nonzero(weight)
+        chosen = _spread(len(nodes), max(1, most // pairs))
+        places = np.zeros((len(chosen), *weight.shape), bool)
+        places[np.arange(len(chosen)), nodes[chosen], records[chosen]] = True
+    count = len(places)
+    rounds = steps if count * steps * pairs <= most else 1
+    rows = [(p, pair, k) for p in range(count) for pair in range(pairs) for k in range(rounds)]
+    where = np.array([(i % runs, k if rounds > 1 else i % steps, pair, p) for i, (p, pair, k) in enumerate(rows)])
+    return where, places, np.any(places, axis=2)[where[:, 3]]
+
+
+def _everywhere(problem: Problem) -> np.ndarray:
+    """Places of a record of every node at once [K, m, q], since none moves another."""
+    chosen = _spread(int(problem.weight.shape[1]), _PLACES)
+    places = np.zeros((len(chosen), *problem.weight.shape), bool)
+    places[np.arange(len(chosen)), :, chosen] = np.asarray(problem.weight)[:, chosen].T > 0
+    return places
+
+
+def _spread(count: int, most: int) -> np.ndarray:
+    """At most so many of range(count), at equal distances."""
+    return np.unique(np.linspace(0, count - 1, min(count, most)).round().astype(int))

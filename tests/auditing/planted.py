@@ -1,0 +1,333 @@
+"""Bugs to be planted in noise, clipping, sampling and counting, each with the family of the audit that must see it.
+
+A bug replaces methods of the library's classes, or is an algorithm of its own; what the library claims stays.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import jdfl
+from jdfl import struct
+from jdfl.algorithms import gradients as gradients_file
+from jdfl.algorithms import sampling as sampling_file
+from jdfl.privacy import Gaussian, GaussianEvent, Laplace
+
+M, N, Q, Z, BATCH, STEPS = 3, 4, 6, 4.0, 2, 4
+NETWORK = jdfl.network.complete(M)
+_rng = np.random.default_rng(0)
+_A = _rng.normal(size=(M, Q, N))
+PROBLEM = jdfl.problems.linear_regression(_A, _A @ _rng.normal(size=N) + 0.1 * _rng.normal(size=(M, Q)))
+
+PLAIN = jdfl.Gradients(clip=1.0, mechanism=jdfl.Gaussian(Z))
+POISSON = replace(PLAIN, batch=BATCH, sampling="poisson")
+SETTINGS = {
+    "all": jdfl.DPSGD(lr=0.1, gradients=PLAIN),
+    "poisson": jdfl.DPSGD(lr=0.1, gradients=POISSON),
+    "subset": jdfl.DPSGD(lr=0.1, gradients=replace(POISSON, sampling="subset")),
+    "laplace": jdfl.DPSGD(lr=0.1, gradients=jdfl.Gradients(clip=1.0, norm="l1", mechanism=jdfl.Laplace(Z))),
+    "node": jdfl.DPSGD(lr=0.1, gradients=replace(PLAIN, per="batch")),
+    "updates": jdfl.DPSGD(lr=0.1, updates=jdfl.Updates(clip=0.5, mechanism=jdfl.Gaussian(Z))),
+}
+CALL, SAMPLE, EXACT = jdfl.Gradients.__call__, jdfl.Gradients.sample, jdfl.Gradients.exact
+SENSITIVITIES, UPDATE = jdfl.Gradients.sensitivities, jdfl.Updates.__call__
+FIXED = jax.random.key(7)
+
+
+@dataclass(frozen=True)
+class Bug:
+    """What is replaced, in which setting or by which algorithm, and the family that must see it."""
+
+    family: str
+    patch: dict[str, Any] = field(default_factory=dict)
+    owner: type = jdfl.Gradients
+    setting: str = "all"
+    algorithm: Any = None
+    steps: int = STEPS
+
+    @property
+    def audited(self) -> Any:
+        """The algorithm."""
+        return SETTINGS[self.setting] if self.algorithm is None else self.algorithm
+
+
+def _noise(key, x):
+    return jax.random.normal(key, x.shape, x.dtype)
+
+
+def _law(law: Callable[..., Any], family: str, **options: Any) -> Bug:
+    """A mechanism whose standard noise is `law(key, x)`."""
+
+    def add(self, key, x, sensitivity):
+        return x + self.multiplier * sensitivity * law(key, x)
+
+    return Bug(family, {"add": add}, **{"owner": Gaussian} | options)
+
+
+def _bare_when(when):
+    """Gradients without noise at nodes and rounds where `when(round)` [] or [m, 1]."""
+
+    def call(self, w, problem, round, **options):
+        bare = CALL(replace(self, mechanism=None), w, problem, round, **options)
+        return jnp.where(when(round), bare, CALL(self, w, problem, round, **options))
+
+    return {"__call__": call}
+
+
+def _other_keys(change):
+    """Noise from keys [m] that are changed first."""
+
+    def call(self, w, problem, round, **options):
+        g = CALL(replace(self, mechanism=None), w, problem, round, **options)
+        keys = change(round.keys(gradients_file._NOISE), round)
+        return jax.vmap(self.mechanism.add)(keys, g, self.sensitivities(problem))
+
+    return {"__call__": call}
+
+
+def _each(key, round):
+    """A key for every node, the same in all rounds."""
+    return jax.vmap(jax.random.fold_in, (None, 0))(key, round.node)
+
+
+def _rarely(round):
+    """One node in twenty, by chance."""
+    return jax.vmap(lambda key: jax.random.bernoulli(key, 0.05, (1,)))(round.keys(gradients_file._VARIED))
+
+
+def _sampled_by(draw):
+    """Weights by another draw [m, q] of who is looked at; what is divided by stays."""
+
+    def sample(self, problem, round, step=0, steps=1):
+        if self.batch is None:
+            return SAMPLE(self, problem, round, step, steps)
+        taken = draw(problem.weight, round.keys(sampling_file._BATCH, step), round)
+        total = jnp.sum(problem.weight, axis=1) * (BATCH / Q)
+        return problem.data, jnp.where(taken, problem.weight, 0.0), total
+
+    return {"sample": sample}
+
+
+def _by_chance(weight, keys, share):
+    return jax.vmap(lambda key: jax.random.bernoulli(key, share, weight.shape[1:]))(keys)
+
+
+def _same_sample(self, problem, round, step=0, steps=1):
+    if self.batch is None:
+        return SAMPLE(self, problem, round, step, steps)
+    return SAMPLE(self, problem, replace(round, key=FIXED, roots=None), step, steps)
+
+
+def _skip(self, problem, w, data, weight, total, part=None):
+    """The clip is skipped for record 2 of node 1."""
+    right = EXACT(self, problem, w, data, weight, total, part)
+    alone = jnp.zeros_like(weight).at[1, 2].set(weight[1, 2])
+    clipped = EXACT(self, problem, w, data, alone, total, part)
+    bare = EXACT(replace(self, clip=None), problem, w, data, jnp.maximum(alone, 1e-9), total, part)
+    return right - clipped + bare * (alone.sum(axis=1) / total)[:, None]
+
+
+def _clipped_to(clip):
+    """Another clip than the one that the noise is scaled by."""
+
+    def exact(self, *rest):
+        return EXACT(replace(self, clip=clip(self.clip)), *rest)
+
+    return {"exact": exact}
+
+
+def _before_clipping(self, w, problem, round, **options):
+    """Noise on what is not clipped, and a clip of the noisy gradient."""
+    g = CALL(replace(self, mechanism=None, clip=None), w, problem, round, **options)
+    noisy = jax.vmap(self.mechanism.add)(round.keys(gradients_file._NOISE), g, self.sensitivities(problem))
+    return noisy * jnp.minimum(1.0, self.clip / jnp.linalg.norm(noisy, axis=1, keepdims=True))
+
+
+def _by_the_data(self, problem):
+    """A scale by the largest label at hand."""
+    label = jnp.maximum(jnp.max(problem.data[1], axis=1), 0.0)
+    return SENSITIVITIES(self, problem) * (1 + label / (1 + label))
+
+
+def _twice(self, w, problem, round, **options):
+    """Two looks, of which the mean is shown, counted once."""
+    return (CALL(self, w, problem, round, **options) + CALL(self, w, problem, round, **options, look=1)) / 2
+
+
+def _relayed(self, w, problem, round, **options):
+    """A node adds a little of its neighbour's gradient, without noise."""
+    g = CALL(self, w, problem, round, **options)
+    return g + 0.1 * jnp.roll(CALL(replace(self, mechanism=None), w, problem, round, **options), 1, axis=0)
+
+
+def _biased(self, w, problem, round, **options):
+    """The mean of the node's labels moves the first number."""
+    return CALL(self, w, problem, round, **options).at[:, 0].add(jnp.mean(problem.data[1], axis=1))
+
+
+def _unclipped_update(self, update, round, clients=None):
+    """Noise for a clip that is not there."""
+    scale = jnp.asarray(self.sensitivity(update.shape[1]), update.dtype)
+    return jax.vmap(self.mechanism.add, (0, 0, None))(round.keys(gradients_file._NOISE), update, scale)
+
+
+def _same_update_noise(self, update, round, clients=None):
+    return UPDATE(self, update, replace(round, key=FIXED, roots=None), clients)
+
+
+@struct.dataclass
+class Shows(jdfl.DPSGD):
+    """Shows the loss of every node beside its parameters."""
+
+    def step(self, state, problem, round):
+        """One round, after which the losses are kept."""
+        new, info = jdfl.DPSGD.step(self, state[0], problem, round)
+        losses = problem.values(state[0].x)  # of parameters that are known
+        return (new, jnp.broadcast_to(losses[:, None], new.x.shape)), info
+
+    def init(self, problem, round):
+        """Nothing is shown yet."""
+        state, info = jdfl.DPSGD.init(self, problem, round)
+        return (state, jnp.zeros_like(state.x)), info
+
+    def params(self, state):
+        """The parameters."""
+        return state[0].x
+
+    def visible(self, state):
+        """Both."""
+        return jnp.concatenate([state[0].x, state[1]], axis=1)
+
+
+@struct.dataclass
+class Cancels(Shows):
+    """Takes the noise of a round away in the next one."""
+
+    def step(self, state, problem, round):
+        """One round; `state[1]` is the last round's noise."""
+        before, last = state
+        bare = replace(self, gradients=replace(self.gradients, mechanism=None))
+        clean, _ = jdfl.DPSGD.step(bare, before, problem, round)
+        new, info = jdfl.DPSGD.step(self, before, problem, round)
+        return (replace(new, x=new.x - last), new.x - clean.x), info
+
+    def visible(self, state):
+        """The parameters."""
+        return state[0].x
+
+
+@struct.dataclass
+class Messages(Shows):
+    """Sends two gradients in a round, at two points, which count as two releases."""
+
+    fresh: bool = struct.field(pytree_node=False, default=False)  # whether each has noise of its own
+
+    def step(self, state, problem, round):
+        """One round; `state[1]` is the second message."""
+        new, info = jdfl.DPSGD.step(self, state[0], problem, round)
+        second = self.gradients(jnp.zeros_like(new.x), problem, round, look=int(self.fresh))
+        return (new, second), replace(info, releases=info.releases + 1)
+
+
+def _shared_size(key, x):
+    """The sign is fresh, the size is that of all nodes."""
+    return jnp.abs(_noise(FIXED, x)) * jnp.where(_noise(key, x) > 0, 1, -1)
+
+
+def _on_a_grid(key, x):
+    return jnp.round(_noise(key, x) * 64) / 64
+
+
+def _few_bits(key, x):
+    return _noise(key, x).astype(jnp.bfloat16).astype(x.dtype)
+
+
+def _correlated(key, x):
+    return 0.9**0.5 * _noise(key, x) + 0.1**0.5 * jax.random.normal(jax.random.fold_in(key, 1), (), x.dtype)
+
+
+def _half_laplace(key, x):
+    return jax.random.laplace(key, x.shape, x.dtype) / 2
+
+
+BUGS = {
+    "no noise": _law(lambda k, x: 0 * x, "residual scale"),
+    "a tenth of the noise": _law(lambda k, x: _noise(k, x) / 10, "residual scale"),
+    "half of the noise": _law(lambda k, x: _noise(k, x) / 2, "residual scale"),
+    "noise times .95": _law(lambda k, x: 0.95 * _noise(k, x), "residual scale"),
+    "one coordinate without noise": _law(lambda k, x: _noise(k, x).at[1].set(0), "residual scale"),
+    "half of Laplace noise": _law(_half_laplace, "residual scale", owner=Laplace, setting="laplace"),
+    "Gaussian noise for Laplace": _law(
+        lambda k, x: 2**0.5 * _noise(k, x), "residual shape", owner=Laplace, setting="laplace"
+    ),
+    "uniform noise": _law(lambda k, x: jax.random.uniform(k, x.shape, x.dtype, -(3**0.5), 3**0.5), "residual shape"),
+    "signs alone": _law(lambda k, x: jnp.sign(_noise(k, x)), "residual shape"),
+    "the same key in all runs": _law(lambda k, x: _noise(FIXED, x), "residual covariance"),
+    "the same noise in all coordinates": _law(
+        lambda k, x: jnp.broadcast_to(jax.random.normal(k, (), x.dtype), x.shape), "residual covariance"
+    ),
+    "noise correlated between coordinates": _law(_correlated, "residual covariance"),
+    "sizes shared by all nodes": _law(_shared_size, "residual magnitudes"),
+    "bfloat16 noise": _law(_few_bits, "residual collisions"),
+    "noise on a grid": _law(_on_a_grid, "residual collisions"),
+    "noise missing in one round": Bug("leak", _bare_when(lambda round: round.k == 2)),
+    "noise missing at even rounds": Bug("leak", _bare_when(lambda round: round.k % 2 == 0)),
+    "noise missing at one node": Bug("leak", _bare_when(lambda round: (round.node == 1)[:, None])),
+    "noise missing now and then": Bug("leak", _bare_when(_rarely)),
+    "noise shared by two nodes": Bug(
+        "residual covariance", _other_keys(lambda keys, round: keys[jnp.asarray([0, 0, 2])])
+    ),
+    "keys reused over rounds": Bug("residual covariance", _other_keys(lambda keys, round: _each(FIXED, round))),
+    "noise added before clipping": Bug("attack", {"__call__": _before_clipping}),
+    "noise that depends on the data": Bug("leak", {"sensitivities": _by_the_data}),
+    "noise cancelled a round later": Bug(
+        "attack", algorithm=Cancels(lr=0.1, gradients=replace(PLAIN, mechanism=jdfl.Gaussian(10.0))), steps=12
+    ),
+    "noise not fresh in a second message": Bug("residual covariance", algorithm=Messages(lr=0.1, gradients=PLAIN)),
+    "sensitivity off by two": Bug(
+        "sensitivity", {"sensitivities": lambda self, problem: SENSITIVITIES(self, problem) / 2}
+    ),
+    "twice the noise accounted for": Bug(
+        "sensitivity", {"event": lambda self: GaussianEvent(2 * float(self.multiplier))}, owner=Gaussian
+    ),
+    "clip skipped for one record of one node": Bug("sensitivity", {"exact": _skip}),
+    "clip skipped altogether": Bug("sensitivity", _clipped_to(lambda clip: None)),
+    "clip norm off by two": Bug("sensitivity", _clipped_to(lambda clip: 2 * clip)),
+    "clip of a node's gradient off by two": Bug("sensitivity", _clipped_to(lambda clip: 2 * clip), setting="node"),
+    "clip skipped for updates": Bug(
+        "sensitivity", {"__call__": _unclipped_update}, owner=jdfl.Updates, setting="updates"
+    ),
+    "the same noise on updates in all rounds": Bug(
+        "residual covariance", {"__call__": _same_update_noise}, owner=jdfl.Updates, setting="updates"
+    ),
+    "two releases counted as one": Bug("residual scale", {"__call__": _twice}),
+    "releases not counted": Bug("release count", {"releases": lambda self, evaluated, communicating: 0 * evaluated}),
+    "a neighbour's gradient relayed": Bug("leak", {"__call__": _relayed}),
+    "a bias by the labels": Bug("sensitivity", {"__call__": _biased}),
+    "the loss shown without noise": Bug("leak", algorithm=Shows(lr=0.1, gradients=PLAIN)),
+    "last records instead of a Poisson sample": Bug(
+        "sampling",
+        _sampled_by(lambda weight, keys, round: jnp.broadcast_to(jnp.arange(Q) >= Q - BATCH, weight.shape)),
+        setting="poisson",
+    ),
+    "Poisson samples at twice the rate": Bug(
+        "sampling",
+        _sampled_by(lambda weight, keys, round: _by_chance(weight, keys, 2 * BATCH / Q)),
+        setting="poisson",
+    ),
+    "a Poisson sample of all records or none": Bug(
+        "sampling",
+        _sampled_by(
+            lambda weight, keys, round: jnp.broadcast_to(
+                jax.vmap(lambda key: jax.random.bernoulli(key, BATCH / Q, (1,)))(keys), weight.shape
+            )
+        ),
+        setting="poisson",
+    ),
+    "the same Poisson samples in all runs": Bug("sampling", {"sample": _same_sample}, setting="poisson"),
+    "the same subset always": Bug("sampling", {"sample": _same_sample}, setting="subset"),
+}

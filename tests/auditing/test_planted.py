@@ -1,0 +1,43 @@
+"""The audit with its default budget sees every planted bug, and the family that it names is the right one."""
+
+import jax
+import pytest
+
+import jdfl
+from tests.auditing.planted import BUGS, NETWORK, PLAIN, PROBLEM, SETTINGS, STEPS, Messages
+
+BUDGET = 120.0  # seconds of an audit on two cores
+
+
+@pytest.fixture
+def fresh():
+    """Programs of patched code are neither taken from others nor left to them."""
+    jax.clear_caches()
+    yield
+    jax.clear_caches()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", list(BUGS))
+def test_the_audit_sees_what_is_planted(name, monkeypatch, fresh):
+    bug = BUGS[name]
+    for method, wrong in bug.patch.items():
+        monkeypatch.setattr(bug.owner, method, wrong)
+    found = jdfl.audit(bug.audited, PROBLEM, NETWORK, steps=bug.steps, delta=1e-3)
+    print(
+        f"\n| {name} | {', '.join(found.families)} | {found.exit_status} | {found.seconds:.1f} s |"
+    )  # with -s, a table
+    assert found.violated
+    assert bug.family in found.families
+    assert found.exit_status == 3
+    assert found.seconds <= BUDGET
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [*SETTINGS, "messages"])
+def test_the_audit_sees_nothing_where_nothing_is_planted(name):
+    algorithm = Messages(lr=0.1, gradients=PLAIN, fresh=True) if name == "messages" else SETTINGS[name]
+    found = jdfl.audit(algorithm, PROBLEM, NETWORK, steps=STEPS, delta=1e-3)
+    assert found.not_probed == ""
+    assert found.families == ()
+    assert found.exit_status == 0

@@ -1,0 +1,124 @@
+"""What repeated rounds show: every family of tests sees a bug of its own, and none sees one where there is none."""
+
+from dataclasses import replace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+import jdfl
+from jdfl import stepping, struct
+from jdfl.auditing.probe import Probe, most_runs, probe
+from jdfl.privacy import Gaussian
+from jdfl.streams import Keys
+from tests.auditing.planted import BUGS, NETWORK, PLAIN, PROBLEM, SETTINGS, STEPS, Z
+
+
+def _pair(features: list[float]) -> Any:
+    long = jnp.asarray(features, jnp.float32)
+    return (long, jnp.float32(1e4)), (long, jnp.float32(-1e4))
+
+
+PAIRS = [_pair([1.0, 0.0, 0.0, 0.0]), _pair([0.5, -0.4, 0.3, 0.6])]
+
+
+def _found(algorithm: Any, seed: int = 0) -> Probe:
+    setting = stepping.setting(algorithm, PROBLEM, NETWORK, None, jax.random.key(seed))
+    keys = jax.vmap(Keys.of)(jax.random.split(jax.random.key(seed + 1), most_runs(PROBLEM, STEPS)))
+    return probe(setting, algorithm.privacy(PROBLEM), PAIRS, keys, steps=STEPS)
+
+
+@pytest.fixture
+def fresh():
+    """Programs of patched code are neither taken from others nor left to them."""
+    jax.clear_caches()
+    yield
+    jax.clear_caches()
+
+
+@pytest.mark.parametrize("name", ["all", "poisson"])
+def test_nothing_fires_where_all_is_sound(name):
+    told = _found(SETTINGS[name])
+    assert (told.findings, told.reason) == ((), "")
+    assert told.tests > 100
+
+
+# One for every family; test_planted.py has all of them, in whole audits.
+@pytest.mark.parametrize(
+    "name",
+    [
+        "noise times .95",
+        "uniform noise",
+        "noise shared by two nodes",
+        "sizes shared by all nodes",
+        "bfloat16 noise",
+        "releases not counted",
+        "sensitivity off by two",
+        "noise missing in one round",
+        "last records instead of a Poisson sample",
+    ],
+)
+def test_every_family_sees_its_bug(name, monkeypatch, fresh):
+    bug = BUGS[name]
+    for method, wrong in bug.patch.items():
+        monkeypatch.setattr(bug.owner, method, wrong)
+    assert bug.family in {one.family for one in _found(bug.audited).findings}
+
+
+@struct.dataclass
+class Own:
+    """Noise of one's own."""
+
+    multiplier: Any = Z
+    norm = "l2"
+
+    def check(self) -> None:
+        """Nothing to refuse."""
+
+    def add(self, key: Any, x: Any, sensitivity: Any) -> Any:
+        """Gaussian noise."""
+        return Gaussian(self.multiplier).add(key, x, sensitivity)
+
+    def event(self) -> Any:
+        """That of the library's."""
+        return Gaussian(self.multiplier).event()
+
+
+@struct.dataclass
+class Counted(jdfl.DPSGD):
+    """Counts a release that does not show."""
+
+    def step(self, state: Any, problem: Any, round: Any) -> Any:
+        """One round."""
+        new, info = jdfl.DPSGD.step(self, state, problem, round)
+        return new, replace(info, releases=info.releases + 1)
+
+
+STEP = jdfl.Gradients(clip=1.0, per="batch", norm="l1")
+LEFT = {
+    "noise of its own": (jdfl.SGP(gradients=STEP, dpps=jdfl.DPPS(b=0.5, noise_rate=1.0)), "not added by a mechanism"),
+    "another mechanism": (jdfl.DPSGD(gradients=replace(PLAIN, mechanism=Own())), "scale of a Own"),
+    "noise of a mean": (
+        jdfl.FedAvg(updates=jdfl.Updates(clip=1.0, mechanism=Gaussian(Z), trust="central")),
+        "share of the noise",
+    ),
+    "noise that is mixed": (jdfl.DPSGD(order="adapt first", gradients=PLAIN), "each node's own noise"),
+    "many releases": (Counted(gradients=PLAIN), "several releases"),
+}
+
+
+@pytest.mark.parametrize("name", list(LEFT))
+def test_what_cannot_be_probed_says_why(name):
+    algorithm, words = LEFT[name]
+    told = _found(algorithm)
+    assert words in told.reason
+    assert (told.tests, told.findings) == (0, ())
+
+
+def test_what_is_too_large_is_not_probed():
+    assert most_runs(PROBLEM, 2**20) == 0
+    setting = stepping.setting(SETTINGS["all"], PROBLEM, NETWORK, None, jax.random.key(0))
+    none = jax.vmap(Keys.of)(jax.random.split(jax.random.key(0), 0))
+    told = probe(setting, SETTINGS["all"].privacy(PROBLEM), PAIRS, none, steps=2**20)
+    assert "more than is kept" in told.reason
