@@ -70,7 +70,7 @@ def test_the_good_calls_are_good(name):
 @sizes(1500, 20_000)
 def test_any_argument(count):
     quick = [place for place in places() if count > 10_000 or not SLOW.search(place[0])]
-    fuzz(count, st.tuples(st.sampled_from(quick), st.sampled_from(ODD)), lambda one: call(*one[0], one[1]))
+    fuzz(count, st.tuples(st.sampled_from(quick), st.sampled_from(ODD)), lambda one: call(one[0][0], one[0][1], one[1]))
 
 
 @pytest.mark.slow
@@ -129,7 +129,11 @@ def test_every_public_setting_is_fed():
 
 @sizes(300, 4000)
 def test_any_setting(count):
-    fuzz(count, st.tuples(st.sampled_from(trials()), st.sampled_from(ODD)), lambda one: setting(*one[0], one[1]))
+    fuzz(
+        count,
+        st.tuples(st.sampled_from(trials()), st.sampled_from(ODD)),
+        lambda one: setting(one[0][0], one[0][1], one[1]),
+    )
 
 
 @pytest.mark.slow
