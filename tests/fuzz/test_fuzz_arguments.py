@@ -224,6 +224,6 @@ def test_without_the_check_of_kinds_the_judge_objects(monkeypatch):
     """The planted bug: the function as it is without `checked`."""
     for name, argument, value in (("network.bucketed", "graph", 3), ("network.circulant", "offsets", 0.5)):
         call(name, argument, value)
-        monkeypatch.setitem(FUNCTIONS, name, FUNCTIONS[name].__wrapped__)
+        monkeypatch.setitem(FUNCTIONS, name, inspect.unwrap(FUNCTIONS[name]))
         with pytest.raises(AssertionError):
             call(name, argument, value)
