@@ -11,6 +11,7 @@ import numpy as np
 from jax import Array
 
 from jdfl import checks, loop, stepping
+from jdfl.arguments import checked
 from jdfl.base import Algorithm
 from jdfl.keys import typed_key
 from jdfl.network.graph import Network
@@ -24,6 +25,7 @@ from jdfl.stopping import StopRule
 _PLACES = ("mechanism", "gradients.mechanism", "updates.mechanism")  # where an algorithm may have its noise
 
 
+@checked
 def planned_releases(
     algorithm: Algorithm, problem: Problem, network: Network, *, steps: int, key: int | Array = 0
 ) -> np.ndarray:
@@ -94,6 +96,7 @@ def check_account(algorithm: Algorithm, problem: Problem, *, delta: float | None
         report(guarantee, ledger.releases, ledger.records, delta=delta, accounting=accounting)
 
 
+@checked
 def account_plan(
     algorithm: Algorithm,
     problem: Problem,
@@ -116,6 +119,7 @@ def account_plan(
     )
 
 
+@checked
 def calibrate(
     algorithm: Algorithm,
     problem: Problem,

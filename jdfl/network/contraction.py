@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jdfl.arguments import checked
 from jdfl.network.activation import laplacian, mean_square
 from jdfl.network.arcs import called
 from jdfl.network.graph import Graph, Network, Static
@@ -43,6 +44,7 @@ class Growth(NamedTuple):
         return not (self.most - _SURE * self.error <= 1 if self.error is not None else self.most < 1)
 
 
+@checked
 def check_weights(network: Network, method: str, *, columns: bool = False, mixes: bool = True) -> None:
     """Check the graphs of a network before a run: as `check_graph`, and that mixing does not expand.
 

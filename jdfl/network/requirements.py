@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jdfl.arguments import checked
 from jdfl.network.arcs import Arcs, arcs, arcs_of, called, components, synchronises
 from jdfl.network.graph import Graph, Network, Static
 from jdfl.network.period import period_of
@@ -78,6 +79,7 @@ _PROPERTIES = {
 }
 
 
+@checked
 def require(
     network: Network,
     method: str,

@@ -30,6 +30,7 @@ from typing import Literal
 import numpy as np
 
 from jdfl import checks
+from jdfl.arguments import checked
 from jdfl.privacy import laplace, numerical, replaced
 from jdfl.privacy.analytic import check_delta, gaussian_epsilon, participating_epsilon
 from jdfl.privacy.mechanisms import Event, GaussianEvent, LaplaceEvent, LaplaceSchedule
@@ -64,6 +65,7 @@ class Sampled:
         checks.whole(1, self.records, "It is the number of records drawn of all.", batch=self.batch)
 
 
+@checked
 def epsilon(
     event: Event, releases: int, delta: float, *, sampled: Sampled | None = None, adjacency: Adjacency = "replace-one"
 ) -> float:
@@ -75,6 +77,7 @@ def epsilon(
     return min(epsilons(event, releases, delta, sampled=sampled, adjacency=adjacency).values())
 
 
+@checked
 def epsilons(
     event: Event, releases: int, delta: float, *, sampled: Sampled | None = None, adjacency: Adjacency = "replace-one"
 ) -> dict[str, float]:
@@ -96,6 +99,7 @@ def quick_epsilon(event: Event, releases: int, delta: float, sampled: Sampled | 
     return min(value for _, value in _quick(event, releases, delta, sampled, adjacency))
 
 
+@checked
 def epsilon_rdp(
     event: Event, releases: int, delta: float, *, sampled: Sampled | None = None, adjacency: Adjacency = "replace-one"
 ) -> float | None:
@@ -123,6 +127,7 @@ def epsilon_rdp(
     return float(accountant.compose(one, count).get_epsilon(delta))
 
 
+@checked
 def epsilon_pure(event: Event, releases: int, *, sampled: Sampled | None = None) -> float | None:
     """The sum of the releases' epsilons at delta = 0; None for Gaussian noise, which has none."""
     check_releases(event, releases, sampled, "replace-one")

@@ -13,6 +13,7 @@ import numpy as np
 from jax import Array, lax
 
 from jdfl import checks, struct
+from jdfl.arguments import checked
 from jdfl.distributed import held, portion
 from jdfl.rounding import row_sum
 
@@ -221,6 +222,7 @@ class Problem:
                 checks.finite(f"See {name}.", test=leaf)
 
 
+@checked
 def check_problem(problem: Problem) -> None:
     """Refuse a problem that would train on nonsense: ValueError naming the leaf, the node and the example.
 
