@@ -6,18 +6,23 @@ two cores.
 The average of the nodes moves by the momenta of active nodes and by nothing else, whatever the codec drops. With the
 same noise, samples and activity, k / d changes the gradients alone, through how far nodes are apart. So what the paper
 gains from sparser messages is the smaller noise that its theorem allows, and the bytes.
+
+Runs with other settings draw other noise and samples from the same seed; here all draw what the run with k = d draws.
 """
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 from matplotlib.figure import Figure
 
 from experiments import doadp_common as common
 from experiments.common import Row, row, save, save_figure, show
+from jdfl import stepping
 
 NAME = "doadp_equal_noise"
 SHARES = (1.0, 0.3, 0.05)
@@ -25,13 +30,22 @@ P, EPSILON, GOAL = 0.8, 0.1, 1e-3
 STUDY = 0.13213  # f(average) - f* for all three, by an independent study
 
 
+@contextmanager
+def draws_of(algorithm: Any) -> Iterator[None]:
+    """Runs draw what a run of this algorithm with the same key draws, whatever their own settings are."""
+    usual = stepping.run_keys
+    with patch.object(stepping, "run_keys", lambda key, _, problem, network: usual(key, algorithm, problem, network)):
+        yield
+
+
 def collect(here: common.Task, seeds: int) -> tuple[list[Row], dict[float, list[Any]], float]:
     """Table, curves, and the largest relative difference from k / d = 1 at any point."""
     multiplier, _ = common.calibrated(here, P, 0.3, EPSILON, "paper")
-    curves = {
-        share: [common.curve(here, common.method(P, share, multiplier), seed) for seed in range(seeds)]
-        for share in SHARES
-    }
+    with draws_of(common.method(P, 1.0, multiplier)):
+        curves = {
+            share: [common.curve(here, common.method(P, share, multiplier), seed) for seed in range(seeds)]
+            for share in SHARES
+        }
     rows, largest = [], 0.0
     for share, runs in curves.items():
         apart = [

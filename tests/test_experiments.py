@@ -109,7 +109,8 @@ def test_what_the_text_says_of_figures_1_to_3_depends_on_the_numbers():
     rows = []
     for case, place in cases.items():
         for variant in ceps_table3.VARIANTS:
-            numbers = {"rounds": 30 - place, "objective, round 40": 0.12, "largest rise after round 20": 0.1}
+            numbers = {"rounds": 30 - place, "largest rise after round 20": 0.1}
+            numbers |= dict.fromkeys(ceps_figures_1_to_3.COMPARED, 0.12)
             rows += [
                 ceps_figures_1_to_3.row(f"{case} {variant}", column, None, [value]) for column, value in numbers.items()
             ]
@@ -119,7 +120,7 @@ def test_what_the_text_says_of_figures_1_to_3_depends_on_the_numbers():
     rows = [one for one in rows if not one.case.startswith(f"{low} DP")] + [
         ceps_figures_1_to_3.row(f"{low} {variant}", column, None, [value])
         for variant in ("DP-1BCS", "DP-Perf")
-        for column, value in {"rounds": 40, "objective, round 40": 0.2, "largest rise after round 20": 0.3}.items()
+        for column, value in {"rounds": 40, "objective at the stop": 0.2, "largest rise after round 20": 0.3}.items()
     ]
     rows += [
         ceps_figures_1_to_3.row(f"{figures['Fig. 2: epsilon'][2]} {variant}", "rounds", None, [20.0])
@@ -127,6 +128,14 @@ def test_what_the_text_says_of_figures_1_to_3_depends_on_the_numbers():
     ]
     said = ceps_figures_1_to_3.verdicts(rows, figures)
     assert [line[:5] for line in said] == ["true ", "FALSE", "true ", "true ", "true ", "true ", "true ", "true "]
+
+
+def test_what_is_not_told_apart_is_neither_true_nor_false():
+    few, many = (ceps_figures_1_to_3.row("", "rounds", None, values) for values in ([26, 28, 30], [27, 29, 30]))
+    assert ceps_figures_1_to_3.falls([(many, few)]) is True
+    assert ceps_figures_1_to_3.falls([(few, many)]) is None
+    most = ceps_figures_1_to_3.row("", "rounds", None, [37, 39, 40])
+    assert ceps_figures_1_to_3.falls([(few, many), (few, most)]) is False
 
 
 def test_a_figure_leaves_out_what_a_case_has_no_study_of(tmp_path):
