@@ -195,9 +195,12 @@ def _covariances(rows: np.ndarray, there: np.ndarray, names: list[str]) -> list[
 
 
 def _pairs(family: Family, rows: np.ndarray, there: np.ndarray, names: list[str]) -> list[Finding]:
-    both, products = there @ there.T, rows @ rows.T
-    square = rows**2
-    length = np.sqrt((square @ there.T) * (there @ square.T))
+    products, square = rows @ rows.T, rows**2
+    if there.all():
+        sums = square.sum(axis=1)
+        both, length = np.full(products.shape, rows.shape[1]), np.sqrt(np.outer(sums, sums))
+    else:
+        both, length = there @ there.T, np.sqrt((square @ there.T) * (there @ square.T))
     first, second = np.tril_indices(len(rows), -1)
     many = both[first, second] >= _MANY
     cells = first[many], second[many]
