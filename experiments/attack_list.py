@@ -5,7 +5,6 @@ that is computed from the data without noise, all runs of a world have one score
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import jax
@@ -13,32 +12,29 @@ import jax.numpy as jnp
 import numpy as np
 
 import jdfl
-from experiments.attack_worlds import DELTA, Claim, M, N, claim, curved, dataset, regression, shown, sign
+from experiments import attack_beside as beside
+from experiments.attack_worlds import (
+    ALONE,
+    MESSAGES,
+    NOISY,
+    PAIR,
+    Attack,
+    M,
+    N,
+    Z,
+    claim,
+    curved,
+    dataset,
+    regression,
+    shown,
+    towards,
+)
 from jdfl.algorithms.exchange import MODEL
 from jdfl.network import Network
-from jdfl.privacy.relation import uncovered
-from jdfl.problems import averaging, classification
-from jdfl.stopping import View
+from jdfl.problems import classification
 from jdfl.streams import declared
 
-ALONE = jdfl.network.from_edges([], M, connected=False)  # parameters are what would be sent
-PAIR = jdfl.network.complete(M)
-Z = 5.0  # of Gaussian noise, in units of the sensitivity
-NOISY: Any = jdfl.Gradients(clip=1.0, mechanism=jdfl.Gaussian(Z))
-DESCENT: Any = jdfl.DPSGD(lr=1.0, gradients=NOISY)
 SHORT = jdfl.Gradients(clip=1.0, per="batch", norm="l1")
-MESSAGES = jdfl.DPPS(b=0.5, noise_rate=1.0)
-
-
-@dataclass(frozen=True)
-class Attack:
-    """A claim, what jdfl says of it today, and the scores [N] of N runs in a world, 0 or 1, from a seed."""
-
-    claim: str
-    claimed: Callable[[], Claim]
-    scores: Callable[[int, int, int], np.ndarray]  # world, runs, seed
-    runs: int = 4000
-    threshold: float | None = None  # above which a score is taken for the second world; None: fitted on half
 
 
 def _run(
@@ -71,11 +67,6 @@ def _partly_shared(world: int) -> Any:
 
 def _one_number(world: int, m: int) -> Any:
     return regression(world, whole=True, m=m, q=1, n=1)
-
-
-def _sum(ready: Any, state: Any, _: Any) -> jax.Array:
-    """Of node 0's parameters: all data lie in this direction."""
-    return ready.params(state)[0].sum()
 
 
 def _without_guessed_noise(ready: Any, state: Any, setting: Any) -> jax.Array:
@@ -118,76 +109,6 @@ def _length(ready: Any, state: Any, _: Any) -> jax.Array:
     return jnp.log(jnp.linalg.norm(ready.params(state)[0]))
 
 
-def _two_runs() -> Attack:
-    """Twice the first of two runs with one key, less the second, which has twice the noise."""
-    double = DESCENT.replace(gradients=NOISY.replace(mechanism=jdfl.Gaussian(2 * Z)))
-
-    def claimed() -> Claim:
-        each = [claim(one, regression(0), ALONE, 1, delta=DELTA / 2) for one in (DESCENT, double)]
-        return Claim(sum(one.epsilon or 0.0 for one in each))
-
-    def scores(world: int, runs: int, seed: int) -> np.ndarray:
-        first, second = (shown(one, regression(world), ALONE, 1, runs, seed, _sum) for one in (DESCENT, double))
-        return 2 * first - second
-
-    return Attack("two runs with one key and other settings cost the sum of their epsilons", claimed, scores)
-
-
-def _prepared(words: str, make: Callable[[int], Any], seen: Callable[[Any], float]) -> Attack:
-    """An attack on what is computed from all records before a run, as a node sees it in its own records."""
-
-    def scores(world: int, runs: int, seed: int) -> np.ndarray:
-        return np.full(runs, seen(make(world)))
-
-    return Attack(words, lambda: claim(DESCENT, make(0), ALONE, 1), scores)
-
-
-def _stopped() -> Attack:
-    """Whether a rule on the objective has fired after the first round."""
-    rule = jdfl.objective_below(10.0)
-
-    def problem(world: int) -> Any:
-        found: Any = regression(0)
-        return found.replace(data=(found.data[0], found.data[1] * world))
-
-    def claimed() -> Claim:
-        result = jdfl.run(DESCENT, problem(0), ALONE, steps=1, stop=rule, metrics=[])
-        try:
-            return Claim(jdfl.account(result, delta=DELTA).epsilon)
-        except ValueError as error:
-            return Claim(None, str(error))
-
-    def look(world: int) -> Any:
-        def fired(ready: Any, state: Any, _: Any) -> jax.Array:
-            view = View(jnp.int32(1), ready.params(state), jnp.ones((M,), jnp.int32), problem(world))
-            return jnp.where(rule(view), 1.0, 0.0)
-
-        return fired
-
-    def scores(world: int, runs: int, seed: int) -> np.ndarray:
-        return shown(DESCENT, problem(world), ALONE, 1, runs, seed, look(world))
-
-    return Attack("a run that a rule on the objective ends has the epsilon of its messages", claimed, scores)
-
-
-def _nothing_sent() -> Attack:
-    """The parameters of push-sum whose budget allows no round."""
-
-    def run(world: int) -> jdfl.Result:
-        vectors = averaging(np.array([[sign(world), 0.0], [0.0, 0.0]]))
-        algorithm = jdfl.AverageConsensus(clip=1.0, dpps=MESSAGES)
-        return jdfl.run(algorithm, vectors, PAIR, steps=3, epsilon=1e-4, delta=DELTA, metrics=[])
-
-    def claimed() -> Claim:
-        told = jdfl.account(run(0), delta=DELTA)
-        return Claim(None, uncovered(told.local, DELTA)) if told.local else Claim(told.epsilon)
-
-    def scores(world: int, runs: int, seed: int) -> np.ndarray:
-        return np.full(runs, float(run(world).params[0, 0]))
-
-    return Attack("a run whose budget allows no round has epsilon zero, final parameters included", claimed, scores)
-
-
 def attacks() -> Mapping[str, Attack]:
     """All of them, by name."""
     updates = jdfl.Updates(clip=1.0, mechanism=jdfl.Gaussian(Z))
@@ -216,7 +137,7 @@ def attacks() -> Mapping[str, Attack]:
             "a mean of Laplace noise protects as one Laplace variable",
             server.replace(updates=laplace),
             jdfl.network.complete(20),
-            _sum,
+            towards,
             problem=lambda world: _one_number(world, 20),
             runs=40_000,
         ),
@@ -229,21 +150,21 @@ def attacks() -> Mapping[str, Attack]:
             runs=2_000_000,
             threshold=3.65,  # four standard deviations above the mean of the first world
         ),
-        "standardised columns": _prepared(
+        "standardised columns": beside.prepared(
             "columns standardised by means and deviations of all records tell of no record",
             lambda world: classification(
                 dataset(1e3 * world, 0, standardise=True), M, partition="clients", clients=clients, test_fraction=0.0
             ),
             lambda problem: float(np.abs(problem.data[0][1]).max()),
         ),
-        "hold-out by labels": _prepared(
+        "hold-out by labels": beside.prepared(
             "which records are held out tells of no record",
             lambda world: classification(
                 dataset(0.0, world), M, partition="clients", clients=clients, test_fraction=0.275, seed=3
             ),
             lambda problem: float(np.sum(problem.data[0][1] * problem.weight[1][:, None])),
         ),
-        "split by labels": _prepared(
+        "split by labels": beside.prepared(
             "which node has a record tells of no other record",
             lambda world: classification(dataset(0.0, world), M, partition="shards", test_fraction=0.0, seed=4),
             lambda problem: float(np.sum(problem.data[0][1])),
@@ -255,7 +176,7 @@ def attacks() -> Mapping[str, Attack]:
             _length,
             problem=curved,
         ),
-        "two runs with one key": _two_runs(),
+        "two runs with one key": beside.two_runs(),
         "PEDFL, parameters": _run(
             "epsilon covers the final parameters",
             jdfl.PEDFL(gradients=SHORT, dpps=MESSAGES),
@@ -288,22 +209,23 @@ def attacks() -> Mapping[str, Attack]:
             problem=_partly_shared,
             parameters=True,
         ),
-        "AverageConsensus, nothing sent": _nothing_sent(),
+        "AverageConsensus, nothing sent": beside.nothing_sent(),
         "CEPS, noise as printed": _run(
-            "noise that is not stored in u protects", ceps.replace(noise="literal"), ALONE, _sum
+            "noise that is not stored in u protects", ceps.replace(noise="literal"), ALONE, towards
         ),
         "noise after messages only": _run(
             "noise on the gradients that follow an exchange protects",
             jdfl.DPSGD(lr=1.0, period=40, gradients=NOISY.replace(noisy="communicating")),
             ALONE,
-            _sum,
+            towards,
             steps=40,
         ),
         "unclipped gradients": _run(
             "noise scaled by an assumed sensitivity protects",
             jdfl.DPSGD(lr=1.0, gradients=NOISY.replace(clip=None, sensitivity=1.0)),
             ALONE,
-            _sum,
+            towards,
         ),
-        "stop rule on data": _stopped(),
+        "stop rule on data": beside.stopped(),
+        "tuned rate": beside.tuned(),
     }

@@ -21,6 +21,12 @@ from jdfl.runner import planned
 DELTA = 1e-5
 M, Q, N = 2, 4, 8
 FAR = 1000.0  # a label whose gradient is as long as the clip allows
+Z = 5.0  # of Gaussian noise, in units of the sensitivity
+ALONE = jdfl.network.from_edges([], M, connected=False)  # parameters are what would be sent
+PAIR = jdfl.network.complete(M)
+NOISY: Any = jdfl.Gradients(clip=1.0, mechanism=jdfl.Gaussian(Z))
+DESCENT: Any = jdfl.DPSGD(lr=1.0, gradients=NOISY)
+MESSAGES = jdfl.DPPS(b=0.5, noise_rate=1.0)
 Look = Callable[[Any, Any, stepping.Setting], jax.Array]  # of the prepared algorithm, its state and the setting
 
 
@@ -30,6 +36,17 @@ class Claim:
 
     epsilon: float | None
     words: str = ""
+
+
+@dataclass(frozen=True)
+class Attack:
+    """A claim, what jdfl says of it today, and the scores [N] of N runs in a world, 0 or 1, from a seed."""
+
+    claim: str
+    claimed: Callable[[], Claim]
+    scores: Callable[[int, int, int], np.ndarray]  # world, runs, seed
+    runs: int = 4000
+    threshold: float | None = None  # above which a score is taken for the second world; None: fitted on half
 
 
 def claim(
@@ -61,6 +78,11 @@ def shown(algorithm: Any, problem: Any, network: Network, steps: int, runs: int,
         return look(ready, state, setting)
 
     return np.asarray(jax.jit(jax.vmap(one))(jax.random.split(jax.random.key(seed), runs)), float)
+
+
+def towards(ready: Any, state: Any, _: Any) -> jax.Array:
+    """Of node 0's parameters: all data lie in this direction."""
+    return ready.params(state)[0].sum()
 
 
 def sign(world: int) -> float:

@@ -145,7 +145,7 @@ def show(title: str, rows: Sequence[Row]) -> None:
 
 
 def beside(rows: Sequence[Row], column: str, label: str, path: Path, *, study: str = "") -> None:
-    """Draw one column case by case: ours with its deviation, the paper's, and the column `study` where there is one."""
+    """Draw one column case by case: ours with its deviation, the paper's, and the column `study` of the cases in it."""
     ours = [one for one in rows if one.column == column]
     place = np.arange(len(ours))
     fig = Figure(figsize=(max(6.0, 0.45 * len(ours)), 4.8), layout="constrained")
@@ -154,8 +154,10 @@ def beside(rows: Sequence[Row], column: str, label: str, path: Path, *, study: s
     axis.errorbar(place, means, deviations, fmt="o", color="#0072B2", label="jdfl ± sd")
     axis.plot(place, [_or_nan(one.paper) for one in ours], "x", color="#D55E00", label="paper")
     if study:
-        others = [_or_nan(one.paper) for one in rows if one.column == study]
-        axis.plot(place, others, "_", color="#009E73", markersize=12, label="study")
+        others = {one.case: _or_nan(one.paper) for one in rows if one.column == study}
+        axis.plot(
+            place, [others.get(one.case, math.nan) for one in ours], "_", color="#009E73", markersize=12, label="study"
+        )
     axis.set_xticks(place, [one.case for one in ours], rotation=60, ha="right", fontsize=8)
     axis.set_ylabel(label)
     fig.legend(loc="outside upper center", ncols=3, frameon=False)

@@ -1,5 +1,5 @@
 from . import models, network, privacy, problems
-from .accountant import account, account_plan, calibrate, planned_releases
+from .accountant import account, account_plan, calibrate, planned_releases, spent_together
 from .algorithms import (
     CEPS,
     CHOCO,
@@ -109,5 +109,6 @@ __all__ = [
     "read_checkpoint",
     "repeat",
     "run",
+    "spent_together",
     "sweep",
 ]

@@ -11,18 +11,21 @@ import numpy as np
 from jax import Array
 
 from jdfl import checks, loop, stepping
+from jdfl.arguments import checked
 from jdfl.base import Algorithm
 from jdfl.keys import typed_key
 from jdfl.network.graph import Network
-from jdfl.privacy import Accounting, Ledger, PrivacyReport, noise_multiplier, report
+from jdfl.privacy import Accounting, Ledger, PrivacyReport, noise_multiplier, report, together
 from jdfl.problems import Problem
 from jdfl.result import Result
 from jdfl.runner import check_run, planned
 from jdfl.spending import guarantee_of, ledger_of, records_of
+from jdfl.stopping import StopRule
 
 _PLACES = ("mechanism", "gradients.mechanism", "updates.mechanism")  # where an algorithm may have its noise
 
 
+@checked
 def planned_releases(
     algorithm: Algorithm, problem: Problem, network: Network, *, steps: int, key: int | Array = 0
 ) -> np.ndarray:
@@ -55,22 +58,34 @@ def account(
 
 
 def spent_together(results: Sequence[Result], *, delta: float | None = None) -> tuple[float, float]:
-    """(epsilon, delta) of publishing all of these `results` of runs on one data set, in that order; both are sums.
+    """(epsilon, delta) of publishing all of these `results` of runs on the same data.
 
-    Basic composition: `delta` is that of each run, and the sum of epsilons at the sum of deltas holds for runs whose
-    noise is independent, whatever the algorithms. A run that is there several times (the same provenance, that is the
-    same settings, data and key, and as many rounds) releases nothing new and counts once. Raises ValueError where a run
-    claims nothing, where runs protect different units or neighbours, and where the deltas add up to 1.
+    `delta` is that of all runs together (None: the least that `account` takes for one of them). Runs on data that are
+    not the same, such as another split of the same records, count as if every record were at the most exposed node.
+    How runs add up is told in `jdfl.privacy.together`: their noise has to be independent, as it is in runs that differ
+    in anything, and their settings fixed beforehand. A run that is there several times (the same provenance, that is
+    the same settings, data and key, and as many rounds) releases nothing new and counts once. Raises ValueError where a
+    run claims nothing, and where runs protect different units or neighbours.
     """
     runs = {(run.provenance.hash, run.rounds): run for run in results}
     told = [account(run, delta=delta) for run in runs.values()]
-    units = {(one.unit, one.adjacency) for one in told}
-    if len(units) > 1:
-        raise ValueError(f"Expected runs that protect the same, got {sorted(units)}. Their epsilons do not add up.")
-    total = sum(one.delta for one in told)
-    if total >= 1:
-        raise ValueError(f"Expected deltas that add up to less than 1, got {total:g}. Give a smaller delta.")
-    return sum(one.epsilon for one in told), total
+    if not told:
+        raise ValueError("Expected at least one run, got results = [].")
+    ledgers = [ledger_of_run(run) for run in runs.values()]
+    if len({_data(run) for run in runs.values()}) > 1:
+        ledgers = [together.compact(ledger) for ledger in ledgers]
+    least = min(one.delta for one in told)
+    return together.total_epsilon(ledgers, least), least
+
+
+def ledger_of_run(result: Result) -> Ledger:
+    """What a run has released."""
+    return Ledger.of(result.guarantee, result.releases, result.records)
+
+
+def _data(run: Result) -> tuple[tuple[str, str], ...]:
+    """What the provenance of a run tells of its problem."""
+    return tuple(item for item in run.provenance.settings.items() if item[0].startswith("problem."))
 
 
 def check_account(algorithm: Algorithm, problem: Problem, *, delta: float | None, accounting: Accounting) -> None:
@@ -81,6 +96,7 @@ def check_account(algorithm: Algorithm, problem: Problem, *, delta: float | None
         report(guarantee, ledger.releases, ledger.records, delta=delta, accounting=accounting)
 
 
+@checked
 def account_plan(
     algorithm: Algorithm,
     problem: Problem,
@@ -90,13 +106,20 @@ def account_plan(
     key: int | Array = 0,
     delta: float | None = None,
     accounting: Accounting = "sound",
+    stop: StopRule | None = None,
 ) -> PrivacyReport:
-    """What a run of so many rounds would be able to say, without running it; raises as `account` does."""
+    """What a run of so many rounds would be able to say, without running it; raises as `account` does.
+
+    `stop` is the rule that may end it before.
+    """
     releases = planned_releases(algorithm, problem, network, steps=steps, key=key)
     algorithm = planned(algorithm, problem, network, steps)
-    return report(guarantee_of(algorithm, problem), releases, records_of(problem), delta=delta, accounting=accounting)
+    return report(
+        guarantee_of(algorithm, problem, stop), releases, records_of(problem), delta=delta, accounting=accounting
+    )
 
 
+@checked
 def calibrate(
     algorithm: Algorithm,
     problem: Problem,
@@ -107,12 +130,14 @@ def calibrate(
     delta: float | None = None,
     key: int | Array = 0,
     accounting: Accounting = "sound",
+    stop: StopRule | None = None,
 ) -> Any:
     """The algorithm with the least noise that makes `steps` rounds (epsilon, delta)-differentially private.
 
     The multiplier of its mechanism is replaced, whatever it was; sampling is taken into account where it is performed.
     accounting="paper" takes the noise that the algorithm's paper asks for instead, whatever that is worth; `delta` is
-    not used then. Raises ValueError where nothing may be claimed, and for targets that make no sense.
+    not used then. `stop` is the rule that may end the run before. Raises ValueError where nothing may be claimed, and
+    for targets that make no sense.
     """
     checks.positive("It is what all rounds together may spend.", epsilon=epsilon)
     checks.one_of(("sound", "paper"), accounting=accounting)
@@ -124,7 +149,7 @@ def calibrate(
             f"follows a schedule. {remedy}"
         )
     place = noise_place(algorithm)
-    guarantee = guarantee_of(algorithm, problem)
+    guarantee = guarantee_of(algorithm, problem, stop)
     counts, records = planned_releases(algorithm, problem, network, steps=steps, key=key), records_of(problem)
     told = report(guarantee, counts, records, delta=delta)  # refuses what cannot be claimed
     ledger = Ledger.of(guarantee, counts, records)

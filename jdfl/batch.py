@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jdfl import checks, loop, programs, stepping
+from jdfl import arguments, checks, loop, programs, stepping
 from jdfl.base import Algorithm
 from jdfl.clock import Clock
 from jdfl.keys import typed_key
@@ -70,7 +70,7 @@ def sweep(
     made = [check_run(_at(algorithm, points[0]), problem, network, steps, every, stop)]
     for point in points[1:]:
         other = _at(algorithm, point)
-        checks.parts(other)
+        arguments.parts(other)
         other.check(problem, network)
         made.append(planned(other, problem, network, steps))
     settings = [stepping.setting(one, problem, network, stop, typed_key(seed)) for one in made for seed in keys]

@@ -4,25 +4,39 @@ They run on the host, on concrete values, before anything is compiled.
 """
 
 from collections.abc import Iterable
-from dataclasses import fields, is_dataclass
-from types import NoneType, UnionType
-from typing import Any, Literal, NoReturn, Union, cast, get_args, get_origin, get_type_hints
+from types import UnionType
+from typing import Any, Literal, NoReturn, cast, get_args, get_origin, get_type_hints
 
 import numpy as np
 
+_SHOWN = 300  # characters of a value in a message
 
-def _refuse(expected: str, name: str, value: object, remedy: str) -> NoReturn:
-    raise ValueError(f"Expected {expected}, got {name} = {value!r}." + (f" {remedy}" if remedy else ""))
+
+def refuse(expected: str, name: str, value: object, remedy: str = "") -> NoReturn:
+    """Raise ValueError that says what was expected and what was given, at most 300 characters of it."""
+    raise ValueError(f"Expected {expected}, got {name} = {shown(value)}." + (f" {remedy}" if remedy else ""))
+
+
+def shown(value: object) -> str:
+    """A value in a message: as Python writes it, in one line of at most 300 characters; its class if Python cannot."""
+    try:
+        text = " ".join(repr(value).split())
+    except Exception:
+        text = f"an object of {type(value).__name__}"
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]} ..."
 
 
 def _numbers(name: str, value: Any, remedy: str) -> np.ndarray:
     """The value as an array of floats; text, None and the like are refused in words."""
-    if value is None or isinstance(value, (str, bytes, bool)):
-        _refuse(f"{name} to be a number", name, value, remedy)
+    if value is None or is_a(value, str | bytes | bool | np.ma.MaskedArray):
+        refuse(f"{name} to be a number", name, value, remedy)
     try:
-        return np.asarray(value, dtype=float)
-    except (TypeError, ValueError):
-        return _refuse(f"{name} to be a number", name, value, remedy)
+        found: np.ndarray = np.asarray(value)
+        if found.dtype.kind not in "biufO":
+            refuse(f"{name} to be a number", name, value, remedy)
+        return found.astype(float)
+    except (TypeError, ValueError, OverflowError):
+        return refuse(f"{name} to be a number", name, value, remedy)
 
 
 def is_a(value: object, kind: type | UnionType) -> bool:
@@ -35,62 +49,7 @@ def able(methods: Iterable[str], expected: str, remedy: str = "", **named: objec
     wanted = list(methods)
     for name, value in named.items():
         if isinstance(value, type) or not all(hasattr(value, method) for method in wanted):
-            _refuse(f"{name} to be {expected}", name, value, remedy)
-
-
-def parts(settings: object, skip: Iterable[str] = ()) -> None:
-    """Every field of a dataclass that is annotated as a class or protocol of jdfl holds an object with its methods.
-
-    That a class is given instead of an object, or something else, is refused by name; so are things other than True and
-    False in fields annotated as bool. Fields of such objects are looked at too, under dotted names.
-    """
-    _parts(settings, "", frozenset(skip))
-
-
-def _parts(settings: object, where: str, skip: frozenset[str]) -> None:
-    if not is_dataclass(settings) or isinstance(settings, type):
-        return
-    hints = get_type_hints(type(settings))
-    for field in fields(settings):
-        name, annotation = f"{where}{field.name}", hints.get(field.name)
-        value: Any = getattr(settings, field.name)
-        if field.name in skip:
-            continue
-        options: tuple[Any, ...] = (
-            get_args(annotation) if get_origin(annotation) in (Union, UnionType) else (annotation,)
-        )
-        if value is None and NoneType in options:
-            continue
-        wanted = [option for option in options if option is not NoneType]
-        if wanted == [bool] and not is_a(value, bool | np.bool_):
-            _refuse(f"{name} to be one of False, True", name, value, "")
-        known: list[Any] = [option for option in wanted if _ours(option)]
-        if not known or len(known) < len(wanted):
-            continue
-        a_class = is_a(value, type)
-        if a_class or not any(_has(value, option) for option in known):
-            names = [str(option.__name__) for option in known]
-            nothing = ["None"] if len(options) > len(wanted) else []
-            words = " or ".join([_WORDS.get(one, one) for one in names] + nothing)
-            _refuse(f"{name} to be {words}", name, value, "Pass an object, not a class." if a_class else "")
-        _parts(value, f"{name}.", skip)
-
-
-_WORDS = {"Codec": "a codec", "Mechanism": "a noise mechanism"}
-
-
-def _ours(annotation: object) -> bool:
-    """Whether an annotation is a class of jdfl: a dataclass of settings, or a protocol."""
-    return isinstance(annotation, type) and annotation.__module__.startswith("jdfl.")
-
-
-def _has(value: object, kind: type) -> bool:
-    """Whether a value has all methods of a class (of jdfl), or is of it."""
-    if isinstance(value, kind) if not getattr(kind, "_is_protocol", False) else False:
-        return True
-    wanted = [n for base in kind.__mro__ if _ours(base) for n in vars(base) if not n.startswith("_")]
-    wanted = [name for name in wanted if name != "replace"]
-    return bool(wanted) and all(hasattr(value, name) for name in wanted)
+            refuse(f"{name} to be {expected}", name, value, remedy)
 
 
 def positive(remedy: str = "", **named: Any) -> None:
@@ -98,7 +57,7 @@ def positive(remedy: str = "", **named: Any) -> None:
     for name, value in named.items():
         array = _numbers(name, value, remedy)
         if not (np.all(np.isfinite(array)) and np.all(array > 0)):
-            _refuse(f"{name} > 0 and finite", name, value, remedy)
+            refuse(f"{name} > 0 and finite", name, value, remedy)
 
 
 def not_negative(remedy: str = "", **named: Any) -> None:
@@ -106,16 +65,16 @@ def not_negative(remedy: str = "", **named: Any) -> None:
     for name, value in named.items():
         array = _numbers(name, value, remedy)
         if not (np.all(np.isfinite(array)) and np.all(array >= 0)):
-            _refuse(f"{name} >= 0 and finite", name, value, remedy)
+            refuse(f"{name} >= 0 and finite", name, value, remedy)
 
 
 def whole(least: int = 1, most: int | None = None, remedy: str = "", **named: Any) -> None:
     """Every named value is an integer (not a bool) in [least, most]."""
     for name, value in named.items():
-        integral = is_a(value, int | np.integer) and not isinstance(value, bool)
+        integral = is_a(value, int | np.integer) and not is_a(value, bool | np.timedelta64)
         if not integral or value < least or (most is not None and value > most):
             top = "" if most is None else f" and <= {most}"
-            _refuse(f"a whole number {name} >= {least}{top}", name, value, remedy)
+            refuse(f"a whole number {name} >= {least}{top}", name, value, remedy)
 
 
 def fraction(remedy: str = "", **named: Any) -> None:
@@ -123,15 +82,23 @@ def fraction(remedy: str = "", **named: Any) -> None:
     for name, value in named.items():
         array = _numbers(name, value, remedy)
         if not (np.all(array > 0) and np.all(array <= 1)):
-            _refuse(f"{name} in (0, 1]", name, value, remedy)
+            refuse(f"{name} in (0, 1]", name, value, remedy)
 
 
 def one_of(choices: Iterable[object], remedy: str = "", **named: object) -> None:
     """Every named value is one of `choices`."""
     known = list(choices)
     for name, value in named.items():
-        if value not in known:
-            _refuse(f"{name} to be one of {', '.join(map(repr, known))}", name, value, remedy)
+        if not any(_equal(value, one) for one in known):
+            refuse(f"{name} to be one of {', '.join(map(repr, known))}", name, value, remedy)
+
+
+def _equal(value: object, one: object) -> bool:
+    """Whether a value is this one; arrays and what cannot be compared are not."""
+    try:
+        return getattr(value, "shape", ()) == () and bool(value == one)
+    except Exception:
+        return False
 
 
 def literals(settings: object) -> None:
@@ -144,7 +111,8 @@ def literals(settings: object) -> None:
 def finite(remedy: str = "", **named: Any) -> None:
     """Every named array holds finite numbers only; the message gives the first bad position."""
     for name, value in named.items():
-        array = np.asarray(value)
+        array = np.asarray(value) if getattr(value, "dtype", None) is not None else _numbers(name, value, remedy)
+        array = array if array.dtype.kind in "biufc" else _numbers(name, value, remedy)
         bad = ~np.isfinite(array)
         if bad.any():
             where = tuple(int(i) for i in np.argwhere(bad)[0])
@@ -164,7 +132,7 @@ def plain_array(remedy: str = "", **named: Any) -> None:
         try:
             dtype = getattr(value, "dtype", None) or np.asarray(value).dtype
         except (TypeError, ValueError):
-            _refuse(f"{name} to be an array", name, value, remedy)
+            refuse(f"{name} to be an array", name, value, remedy)
         if getattr(dtype, "kind", "") in "mM":
             raise ValueError(
                 f"Expected numbers in {name}, got dtype {dtype}. Turn dates and times into numbers. {remedy}".rstrip()
@@ -208,10 +176,24 @@ def labels(remedy: str = "", **named: Any) -> None:
             )
 
 
+def class_numbers(remedy: str = "", **named: Any) -> None:
+    """Every named array of labels, as `labels`, is one of numbers."""
+    for name, value in named.items():
+        labels(remedy, **{name: value})
+        if (dtype := np.asarray(value).dtype).kind not in "biuf":
+            raise ValueError(
+                f"Expected labels in {name} that are numbers of classes, from 0, got dtype {dtype}. Number them, for "
+                f"example with numpy.unique(labels, return_inverse=True)[1]. {remedy}".rstrip()
+            )
+
+
 def shape(expected: tuple[int | None, ...], remedy: str = "", **named: Any) -> None:
     """Every named array has the given shape; None matches any length."""
     for name, value in named.items():
-        found = np.shape(value)
+        try:
+            found = np.shape(value)
+        except ValueError:
+            refuse(f"{name} to be an array", name, value, remedy)
         if len(found) != len(expected) or any(e is not None and e != f for e, f in zip(expected, found)):
             wanted = "(" + ", ".join("any" if e is None else str(e) for e in expected) + ")"
             raise ValueError(f"Expected {name} of shape {wanted}, got {found}. {remedy}".rstrip())
@@ -220,4 +202,4 @@ def shape(expected: tuple[int | None, ...], remedy: str = "", **named: Any) -> N
 def said(error: Exception) -> str:
     """What an error says, at most 300 characters of it: those about damaged files may quote them."""
     text = str(error)
-    return text if len(text) <= 300 else f"{text[:300]} ..."
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]} ..."

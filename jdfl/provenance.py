@@ -199,7 +199,7 @@ def _row_sum(dtype: Any, shape: Sequence[int], rows: Any, places: Any) -> str:
     words = np.ascontiguousarray(rows).reshape(len(rows), -1).view(np.uint8)
     size = -(-words.shape[1] // 4)
     factors: Any = np.random.Generator(np.random.Philox(0)).integers(2**64, size=size, dtype=np.uint64) | 1
-    total: Any = np.uint64(0)
+    total = 0
     some = max(1, _WORDS // max(1, size))
     for begin in range(0, len(words), some):
         block: Any = np.pad(words[begin : begin + some], ((0, 0), (0, -words.shape[1] % 4))).view(np.uint32)
@@ -208,8 +208,8 @@ def _row_sum(dtype: Any, shape: Sequence[int], rows: Any, places: Any) -> str:
         x = (x ^ (x >> 30)) * np.uint64(0xBF58476D1CE4E5B9)  # splitmix64 (G. Steele, D. Lea, C. Flood, 2014)
         x = (x ^ (x >> 27)) * np.uint64(0x94D049BB133111EB)
         x = x ^ (x >> 31)
-        total = total + x.sum(dtype=np.uint64)
-    return f"{dtype}{list(shape)} {int(total):016x}"
+        total += int(x.sum(dtype=np.uint64))
+    return f"{dtype}{list(shape)} {total % 2**64:016x}"
 
 
 def _remembered(kind: str, x: Any, find: Callable[[Any], str]) -> str:

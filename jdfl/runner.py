@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jdfl import checks, distributed, guard, loop, programs, stepping
+from jdfl import arguments, checks, distributed, guard, loop, programs, stepping
 from jdfl.base import Algorithm
 from jdfl.checkpoint import Checkpoint
 from jdfl.clock import Alarm, Clock, Deadline, Spent
@@ -80,10 +80,12 @@ def check_run(
             "where what does not come in its round is missing, or an algorithm that takes late messages, such as "
             "jdfl.DPSGD or jdfl.SGP."
         )
-    checks.parts(algorithm)
+    arguments.parts(algorithm)
+    arguments.settings(algorithm)
     algorithm.check(problem, network)
     if stop is not None:
-        checks.parts(stop)
+        arguments.parts(stop)
+        arguments.settings(stop)
         stop.check()
     require_memory(algorithm, problem, network, devices)
     algorithm = planned(algorithm, problem, network, steps)
@@ -184,7 +186,7 @@ def run(
     programs.make_room()
     chosen = default_metrics(problem) if metrics is None else resolve(metrics, problem)
     guarantee = guarantee_of(algorithm, problem)
-    limit = None if epsilon is None else release_limits(algorithm, problem, epsilon=epsilon, delta=delta)
+    limit = None if epsilon is None else release_limits(algorithm, problem, stop, epsilon=epsilon, delta=delta)
     before = Checkpoint.of(resume) if isinstance(resume, Result) else resume
     most = None if limit is None else jnp.asarray(np.minimum(limit, 2**31 - 1), jnp.int32)
     largest = None if diverged_above is None else jnp.asarray(diverged_above, problem.dtype)

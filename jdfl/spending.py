@@ -9,6 +9,7 @@ import numpy as np
 from jdfl.base import Algorithm
 from jdfl.privacy import Guarantee, Ledger, exposing, report
 from jdfl.problems import Problem
+from jdfl.stopping import StopRule, reads_data
 
 
 def records_of(problem: Problem) -> np.ndarray:
@@ -16,9 +17,13 @@ def records_of(problem: Problem) -> np.ndarray:
     return np.asarray(jax.device_get(problem.sizes), np.int64)
 
 
-def guarantee_of(algorithm: Algorithm, problem: Problem) -> Guarantee:
-    """What the algorithm may say on this problem; nothing is claimed where data enter that are not declared public."""
-    return exposing(algorithm.privacy(problem), problem.derived, problem.public)
+def guarantee_of(algorithm: Algorithm, problem: Problem, stop: StopRule | None = None) -> Guarantee:
+    """What the algorithm may say on this problem; nothing is claimed where data enter that are not declared public.
+
+    `stop` is the rule that may end its runs, which may look at the data, too.
+    """
+    names = (*problem.derived, "stop") if reads_data(stop) else problem.derived
+    return exposing(algorithm.privacy(problem), names, problem.public)
 
 
 def ledger_of(algorithm: Algorithm, problem: Problem) -> Ledger:
@@ -26,13 +31,15 @@ def ledger_of(algorithm: Algorithm, problem: Problem) -> Ledger:
     return Ledger.of(guarantee_of(algorithm, problem), np.zeros(problem.m, np.int64), records_of(problem))
 
 
-def release_limits(algorithm: Algorithm, problem: Problem, *, epsilon: float, delta: float | None) -> np.ndarray:
+def release_limits(
+    algorithm: Algorithm, problem: Problem, stop: StopRule | None = None, *, epsilon: float, delta: float | None
+) -> np.ndarray:
     """How many releases every node [m] may make within (epsilon, delta), by the guarantee's own neighbouring relation.
 
     Raises ValueError where nothing may be claimed, as `jdfl.privacy.report` does, and for targets that make no sense.
     """
     ledger = ledger_of(algorithm, problem)
-    told = report(guarantee_of(algorithm, problem), ledger.releases, ledger.records, delta=delta)
+    told = report(guarantee_of(algorithm, problem, stop), ledger.releases, ledger.records, delta=delta)
     return ledger.limits(epsilon, told.delta)
 
 

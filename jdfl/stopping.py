@@ -64,6 +64,7 @@ class ConsensusBelow:
 
     def check(self) -> None:
         """Refuse a tolerance that is not positive."""
+        checks.shape((), "It is one number for all nodes.", tolerance=self.tolerance, per=self.per)
         checks.positive(tolerance=self.tolerance, per=self.per)
         checks.whole(0, after=self.after)
 
@@ -88,6 +89,7 @@ class ObjectiveBelow:
 
     def check(self) -> None:
         """Refuse a value that is not finite."""
+        checks.shape((), "It is one number for all nodes.", value=self.value)
         checks.finite(value=self.value)
         checks.whole(1, every=self.every)
 
@@ -115,6 +117,7 @@ class GradientBelow:
 
     def check(self) -> None:
         """Refuse a tolerance that is not positive."""
+        checks.shape((), "It is one number for all nodes.", tolerance=self.tolerance)
         checks.positive(tolerance=self.tolerance)
         checks.whole(1, every=self.every)
 

@@ -5,10 +5,11 @@ from collections.abc import Mapping, Sequence
 from statistics import fmean, stdev
 from typing import Any
 
-from jdfl.accountant import account
+from jdfl.accountant import account, ledger_of_run
 from jdfl.metrics import COUNTS
-from jdfl.privacy import Accounting
+from jdfl.privacy import Accounting, Ledger
 from jdfl.privacy.relation import uncovered
+from jdfl.privacy.together import Together, compact
 from jdfl.result import Result
 
 
@@ -128,17 +129,30 @@ def spread_text(told: Sequence[Mapping[str, Any]]) -> str:
         mean = f"{fmean(values):.6g}" if values else "none"
         spread = f"{stdev(values):.3g}" if len(values) > 1 else "none"
         lines.append(f"| {name} | {mean} | {spread} | {len(values)} |")
-    return "\n".join(lines) + "\n"
+    spent = together(told)
+    return "\n".join(lines) + "\n" + ("" if spent is None else f"\n{spent.statement()}\n")
+
+
+def together(told: Sequence[Mapping[str, Any]]) -> Together | None:
+    """What publishing runs on the same data costs, by their summaries `told`; None where none claims anything."""
+    every = [one["privacy"] for one in told]
+    ledgers = [None if one.get("ledger") is None else Ledger.from_dict(one["ledger"]) for one in every]
+    return Together.of(ledgers, min((one["report"]["delta"] for one in every if one["report"]), default=0.0))
 
 
 def privacy_of(result: Result, delta: float | None = None, accounting: Accounting = "sound") -> dict[str, Any]:
-    """The privacy `report` as plain data, or None, and the `statement`, which says why there is none."""
+    """The privacy `report` as plain data, or None, and the `statement`, which says why there is none.
+
+    `ledger` is what was released, in one node that no other exceeds, or None where nothing is claimed.
+    """
     noisy, guarantee = result.guarantee.event is not None, result.guarantee
     if not guarantee.claimed and not (noisy and accounting == "paper"):
         counted = f"; {result.totals.releases:,} noisy releases in all" if result.totals.releases else ""
-        return {"report": None, "statement": f"- privacy: no guarantee is claimed: {guarantee.reason}{counted}"}
-    report = account(result, delta=delta, accounting=accounting)
-    return {"report": report.as_dict(), "statement": report.statement()}
+        words = f"- privacy: no guarantee is claimed: {guarantee.reason}{counted}"
+        return {"report": None, "statement": words, "ledger": None}
+    report, ledger = account(result, delta=delta, accounting=accounting), ledger_of_run(result)
+    known = compact(ledger).as_dict() if guarantee.claimed else None
+    return {"report": report.as_dict(), "statement": report.statement(), "ledger": known}
 
 
 def as_paragraphs(statement: str) -> str:

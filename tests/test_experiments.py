@@ -129,6 +129,13 @@ def test_what_the_text_says_of_figures_1_to_3_depends_on_the_numbers():
     assert [line[:5] for line in said] == ["true ", "FALSE", "true ", "true ", "true ", "true ", "true ", "true "]
 
 
+def test_a_figure_leaves_out_what_a_case_has_no_study_of(tmp_path):
+    rows = [common.row(case, "rounds", 3.0, [1.0, 2.0]) for case in ("first", "second")]
+    rows.append(common.row("first", "rounds, study", 2.0, [1.0, 2.0]))
+    common.beside(rows, "rounds", "rounds", tmp_path / "figure.png", study="rounds, study")
+    assert (tmp_path / "figure.png").exists()
+
+
 def test_best_is_computed_seed_by_seed_and_never_the_yardstick():
     data = np.array([0.0, 5.0, 9.0, 2.0])  # what the seeds' data do to all is no difference between them
     gaps = {"CEPS, int8": 0.2, "D-PSGD": 0.1, "FedAvg": 0.0, "NIDS": np.array([0.4, -0.3, 0.5, -0.1])}

@@ -12,7 +12,7 @@ from jdfl.algorithms import updates
 from jdfl.streams import Stream
 
 ATTACKS = listed()
-SLOW = ("FedAvg, Laplace, central", "FedAvg, Gaussian, central", "noise after messages only")
+SLOW = ("FedAvg, Laplace, central", "FedAvg, Gaussian, central", "noise after messages only", "tuned rate")
 
 
 def one_number_for_all_streams(patch):
@@ -43,9 +43,10 @@ def own_noise_counted(patch):
 
 def nothing_is_derived(patch):
     """Data-dependent preprocessing, splits and step sizes left a warning, and stop rules as well."""
-    patch.setattr(accountant, "guarantee_of", lambda algorithm, problem: algorithm.privacy(problem))
+    patch.setattr(accountant, "guarantee_of", lambda algorithm, problem, *_: algorithm.privacy(problem))
     patch.setattr("jdfl.algorithms.ceps.exposing", lambda told, *_: told)
     patch.setattr(outcome, "exposing", lambda told, *_: told)
+    patch.setattr("jdfl.comparison.spent.exposing", lambda told, *_: told)
 
 
 def untyped_outputs(patch):
@@ -54,14 +55,14 @@ def untyped_outputs(patch):
         patch.setattr(
             module,
             "guarantee_of",
-            lambda one, problem: replace(spending.guarantee_of(one, problem), local=""),
+            lambda one, problem, *_: replace(spending.guarantee_of(one, problem), local=""),
         )
 
 
 def all_is_claimed(patch):
     """An epsilon for whatever noise there is."""
     patch.setattr(
-        accountant, "guarantee_of", lambda algorithm, problem: replace(algorithm.privacy(problem), claimed=True)
+        accountant, "guarantee_of", lambda algorithm, problem, *_: replace(algorithm.privacy(problem), claimed=True)
     )
 
 
@@ -83,6 +84,7 @@ OLD = {
     "noise after messages only": all_is_claimed,
     "unclipped gradients": all_is_claimed,
     "stop rule on data": nothing_is_derived,
+    "tuned rate": nothing_is_derived,
 }
 
 

@@ -91,7 +91,7 @@ def test_a_codec_without_a_useful_contraction_is_warned_of(kind, recwarn):
     kind(codec=jdfl.Dense()).check(problem, FINE)
     kind(codec=jdfl.Sparse(share=0.5)).check(problem, FINE)
     assert not recwarn.list
-    with pytest.warns(UserWarning, match=r"codec = Sign\(\).*3\.37.*0\.0919"):
+    with pytest.warns(UserWarning, match=r"codec = Sign\(\).*Measured with (D-PSGD|DSGT|MATCHA) .* with Sign\(\)"):
         kind(codec=jdfl.Sign()).check(problem, FINE)
 
 

@@ -39,6 +39,7 @@ from jax import Array
 
 from jdfl import checks, struct
 from jdfl.algorithms import descent
+from jdfl.algorithms.consequences import consequence
 from jdfl.algorithms.exchange import CODEC, check_codec, heard, received
 from jdfl.algorithms.gradients import Gradients
 from jdfl.base import Info, Round, counts
@@ -101,7 +102,7 @@ class CHOCO:
                 "Dense()."
             )
         require(network, "CHOCO-SGD", fixed=True, undirected=True, doubly_stochastic=True, symmetric_weights=True)
-        warn_of_gamma(self.codec, float(self.gamma), delta)
+        warn_of_gamma("CHOCO-SGD", self.codec, float(self.gamma), delta)
 
     def prepare(self, problem: Problem, round: Round) -> "CHOCO":
         """Let the codec draw what it shares, and the gradients prepare what they need."""
@@ -155,12 +156,12 @@ class CHOCO:
         return self.gradients.guarantee(problem)
 
 
-def warn_of_gamma(codec: Codec, gamma: float, delta: float) -> None:
+def warn_of_gamma(method: str, codec: Codec, gamma: float, delta: float) -> None:
     """Warn of a step towards public copies that is long for messages with the contraction delta."""
     if isinstance(codec, _TIGHT) and gamma > _NEVER_DIVERGED * delta:
         warnings.warn(
             f"gamma = {gamma:g} is large for messages whose contraction is delta = {delta:.3g}: the public copies may "
-            f"run away from the parameters. Try gamma <= {delta:.3g}, or send more.",
+            f"run away from the parameters.{consequence(method, codec)} Try gamma <= {delta:.3g}, or send more.",
             stacklevel=3,
         )
 

@@ -31,6 +31,7 @@ from jax import Array
 
 from jdfl import struct
 from jdfl.algorithms import descent
+from jdfl.algorithms.consequences import consequence
 from jdfl.algorithms.exchange import CODEC, check_codec, heard, received
 from jdfl.algorithms.gradients import Gradients
 from jdfl.base import Info, Round, counts
@@ -57,7 +58,8 @@ def check_replicas(method: str, codec: Codec, problem: Problem, network: Network
     if not contracts:
         warnings.warn(
             f"The variance of {codec!r} may exceed what it sends, and what {method} loses is never made up for: it may "
-            "diverge. Use a codec that contracts, such as Sparse(share=0.1), or CHOCO-SGD.",
+            f"diverge.{consequence(method, codec)} Use a codec that contracts, such as Sparse(share=0.1), or "
+            "CHOCO-SGD.",
             stacklevel=3,
         )
 

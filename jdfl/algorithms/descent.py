@@ -27,10 +27,14 @@ def check_rate(lr: Any, optimizer: Optimizer = None) -> None:
         return
     remedy = "Give a function from a learning rate to an optax transformation, such as optax.adam, or a transformation."
     if not callable(optimizer):
-        raise ValueError(f"Expected an optimizer of optax, got optimizer = {optimizer!r}. {remedy}")
-    made = optimizer(0.1)
+        checks.refuse("an optimizer of optax", "optimizer", optimizer, remedy)
+    try:
+        made = optimizer(0.1)
+    except Exception as error:
+        said = f"{type(error).__name__}: {checks.said(error)}"
+        raise ValueError(f"Expected optimizer(0.1) to be an optax transformation, got {said}. {remedy}") from error
     if not checks.is_a(made, optax.GradientTransformation):
-        raise ValueError(f"Expected optimizer(0.1) to be an optax transformation, got {made!r}. {remedy}")
+        checks.refuse("optimizer(0.1) to be an optax transformation", "optimizer(0.1)", made, remedy)
 
 
 def transformation(optimizer: Optimizer, lr: Any) -> optax.GradientTransformation:

@@ -89,7 +89,7 @@ class DFedAvgM:
         checks.one_of((False, True), quantised=self.quantised)
         self.gradients.check(problem)
         check_updates(self.updates, self.gradients)
-        check_codec("DFedAvgM", self.codec, problem.n, problem.m, problem.n)
+        check_codec("DFedAvgM", self.codec, problem.n, problem.m, problem.n, direct=not self.quantised)
         if self.quantised:
             check_replicas("quantised DFedAvgM", self.codec, problem, network)
 

@@ -123,7 +123,7 @@ class DOADP:
                 f"delta > 0, got codec = {self.codec!r}, for which none is known. Use Sparse(share=0.3), or Dense()."
             )
         require(network, "DO-ADP", fixed=True, undirected=True, doubly_stochastic=True, symmetric_weights=True)
-        warn_of_gamma(self.codec, float(self.gamma), float(self.p) * delta)
+        warn_of_gamma("DO-ADP", self.codec, float(self.gamma), float(self.p) * delta)
         if float(self.p) < 0.5:
             warnings.warn(
                 f"p = {float(self.p):g} is below 1/2, where the paper's proof of convergence does not hold; the method "

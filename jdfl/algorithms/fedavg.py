@@ -78,7 +78,7 @@ class FedAvg:
                 "clients speak to the server, and the network plays no part. Take the network inside, and a fraction "
                 "below 1 for clients that do not answer."
             )
-        check_codec("FedAvg", self.codec, problem.n, problem.m, problem.n)
+        check_codec("FedAvg", self.codec, problem.n, problem.m, problem.n, direct=True)
 
     def prepare(self, problem: Problem, round: Round) -> "FedAvg":
         """Let the codec draw what it shares, and the gradients prepare what they need."""

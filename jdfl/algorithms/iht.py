@@ -47,7 +47,7 @@ class IHT:
         descent.check_rate(self.lr)
         self.gradients.check(problem)
         checks.whole(1, period=self.period)
-        check_codec("IHT-D-PSGD", self.codec, problem.n, problem.m, self.s)
+        check_codec("IHT-D-PSGD", self.codec, problem.n, problem.m, self.s, direct=True)
 
     def prepare(self, problem: Problem, round: Round) -> "IHT":
         """Let the codec draw what it shares, and the gradients prepare what they need."""

@@ -105,7 +105,7 @@ def _refuse_unused(options: Options) -> None:
 
 
 def _of_a_run(config: RunConfig, options: Options) -> jdfl.PrivacyReport:
-    algorithm, problem, network, _ = build(config)
+    algorithm, problem, network, stop = build(config)
     spend = config.privacy
     if options.run is None:
         return jdfl.account_plan(
@@ -116,6 +116,7 @@ def _of_a_run(config: RunConfig, options: Options) -> jdfl.PrivacyReport:
             key=config.seed,
             delta=spend.delta,
             accounting=spend.accounting,
+            stop=stop,
         )
     algorithm = planned(algorithm, problem, network, config.steps)
     found = read_checkpoint(options.run / CHECKPOINTS, algorithm, problem, network)

@@ -33,7 +33,8 @@ _ABOUT = """Compare algorithms on one problem with the same seeds, and keep tabl
 Every algorithm is tuned first: a grid of step lengths, on seeds other than the reported ones, judged by --measure at
 equal amounts of --by. The table and the figure say what every result has cost, and what was not tuned. Algorithms named
 here have default settings; a file (--config) gives them others, labels, networks and grids of their own. --epsilon sets
-the noise of every algorithm that has some to what its runs may spend."""
+the noise of every algorithm that has some to what its runs may spend; values that are tuned on the same data have no
+epsilon, unless --problem.public names tuning."""
 
 _EXAMPLES = """examples:
   jdfl compare --algorithms d-psgd choco-sgd ceps --seeds 5 --steps 300
@@ -58,7 +59,8 @@ a file for --config; everything in it has a default, and flags override it:
     network: {kind: erdos-renyi, p: 0.5}
     grids: ["step_scale=0.5,1,2,4"]
 
-a file for --epsilon, where clips bound what noise hides and multipliers are found:
+a file for --epsilon, where clips bound what noise hides, multipliers are found, and what tuning sees is public:
+  problem: {kind: example1, public: tuning}
   algorithms:
   - {kind: d-psgd, clip: 5.0, mechanism: gaussian}
   - {kind: ceps, s: 10, sigma: 4.0, clip: 5.0, mechanism: gaussian}
@@ -144,6 +146,7 @@ def _told(found: Comparison) -> dict[str, Any]:
         "tuning_seeds": list(found.tuning_seeds),
         "tuning": found.criterion,
         "budget": _finite(at["budget"].iloc[0]),
+        "together": None if found.together is None else found.together.as_dict(),
         "algorithms": {
             label: {
                 "values": how.values,

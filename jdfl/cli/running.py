@@ -99,7 +99,7 @@ class Session:
 
     def _epsilon(self) -> Callable[[np.ndarray], float] | None:
         """What releases add up to, where the run may tell it."""
-        guarantee, records = guarantee_of(self.planned, self.problem), records_of(self.problem)
+        guarantee, records = guarantee_of(self.planned, self.problem, self.stop), records_of(self.problem)
         if guarantee.event is None or not (guarantee.claimed or self.told_how["accounting"] == "paper"):
             return None
         return lambda releases: report(guarantee, releases, records, **self.told_how).epsilon if releases.any() else 0.0

@@ -21,7 +21,7 @@ from jdfl.config import RunConfig
 from jdfl.config.study import StudyConfig, from_yaml
 from jdfl.metrics import REGISTRY
 from jdfl.results import new_run_folder
-from jdfl.study import Study, best_first, one_after_another
+from jdfl.study import Study, best_first, one_after_another, together
 from jdfl.study.cluster import jobs
 from jdfl.study.page import write_page
 from jdfl.study.run import REFUSED
@@ -181,11 +181,15 @@ def _show(study: Study, table: pd.DataFrame, options: Engines) -> None:
     ranked = best_first(table, fields, options.by) if len(refused) < len(table) else pd.DataFrame()
     measured = [str(name) for name in ranked if f"{name}_sd" in ranked]
     heads, rows = _cells(ranked, fields, measured)
-    (study.folder / "table.md").write_text(_markdown(heads, rows), encoding="utf-8")
-    write_page(study.folder / "report.html", study.config, table, measured, heads, rows)
+    sum_of_all = together(table)
+    spent = "" if sum_of_all is None else sum_of_all.statement()
+    (study.folder / "table.md").write_text(_markdown(heads, rows) + f"\n{spent}\n" * bool(spent), encoding="utf-8")
+    write_page(study.folder / "report.html", study.config, table, measured, heads, rows, spent)
     if options.json:
         found = [{str(name): _plain(value) for name, value in row.items()} for row in ranked.to_dict("records")]
-        print(json.dumps({"folder": str(study.folder), "by": options.by, "points": found}, indent=2, allow_nan=False))
+        told: dict[str, Any] = {"folder": str(study.folder), "by": options.by, "points": found}
+        told["together"] = None if sum_of_all is None else sum_of_all.as_dict()
+        print(json.dumps(told, indent=2, allow_nan=False))
     elif options.quiet:
         print(study.folder)
     else:
@@ -193,6 +197,7 @@ def _show(study: Study, table: pd.DataFrame, options: Engines) -> None:
             ranked.head(_SHOWN), fields, [name for name in measured if name in (options.by, "rounds", "bytes")]
         )
         _print(*few, f"{len(rows)} points by {options.by}, mean ± sd over seeds")
+        print(f"{spent}\n" * bool(spent), end="")
         print(f"table:  {study.folder / 'results.parquet'}\npage:   {study.folder / 'report.html'}")
 
 

@@ -85,8 +85,9 @@ class OneBit:
             checks.whole(1, None, "One sign is the least that can be sent.", d=self.d)
         if self.s is not None:
             checks.whole(1, n, "A vector has no more nonzeros than entries.", s=self.s)
-        if not np.all(np.isfinite(self.gamma)) or not np.all(np.asarray(self.gamma) > 1):
-            raise ValueError(f"Expected gamma > 1, got gamma = {self.gamma!r}. It is the base of a logarithm.")
+        checks.positive("It is the base of a logarithm.", gamma=self.gamma)
+        if not np.all(np.asarray(self.gamma) > 1):
+            checks.refuse("gamma > 1", "gamma", self.gamma, "It is the base of a logarithm.")
         checks.positive(margin=self.margin)
         checks.not_negative(eta=self.eta)
         checks.literals(self)

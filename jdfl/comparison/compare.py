@@ -16,7 +16,7 @@ from jdfl.comparison.bench import Announce, Bench, Target
 from jdfl.comparison.comparison import Comparison
 from jdfl.comparison.curves import AXES, LABELS, better, long_form, number
 from jdfl.comparison.entries import Entry, Plan, Tuning, plans
-from jdfl.comparison.spent import calibrated, spent, with_noise
+from jdfl.comparison.spent import after_tuning, calibrated, spent, together, with_noise
 from jdfl.comparison.tuning import Choice, Tuned, tune_all
 from jdfl.metrics import Metric, default_metrics, resolve
 from jdfl.network.graph import Network
@@ -61,8 +61,9 @@ def compare(
 
     `epsilon` compares at equal privacy: every algorithm that adds noise by a mechanism gets the least that makes its
     reported runs (epsilon, `delta`)-differentially private, as `calibrate` does, whatever its multiplier was. Tables
-    tell what each has spent, in whole runs, of the worst node and seed; `delta` is as for `account`. Tuning looks at
-    the same data, which no epsilon of a run includes.
+    tell what each has spent, in whole runs, of the worst node and seed, and what publishing all of them costs; `delta`
+    is as for `account`. Tuning looks at the same data: what is tuned has no epsilon, unless the problem declares
+    "tuning" public.
 
     Warns of algorithms that are not tuned, whose best value lies on the edge of its grid, whose points are all alike,
     whose rounds the budget of `tune.by` does not pay for, or of whose grid no point works: these two have no results.
@@ -82,7 +83,7 @@ def compare(
         if metric.__name__ in (*LABELS, *AXES):
             raise ValueError(f"Expected another name than {metric.__name__!r}, a column of the curves. Rename it.")
     planned = plans(entries, problem, network, keys, steps, every, stop, tune)
-    planned = with_noise(planned, problem, keys, epsilon, delta)
+    planned = with_noise(planned, problem, keys, epsilon, delta, stop)
     announce: Announce = progress or (lambda label, what: None)
 
     untuned = Target("round" if stop is None else "stop", np.inf)
@@ -98,7 +99,7 @@ def compare(
     def reported(label: str, plan: Plan, point: Point) -> Reported:
         if (label, point) not in done:
             at = dataclasses.replace(plan, algorithm=plan.at(dict(point)))
-            algorithm = calibrated(at, problem, keys, epsilon, delta)
+            algorithm = calibrated(at, problem, keys, epsilon, delta, stop)
             announce(label, "running")
             runs = repeat(
                 algorithm,
@@ -111,6 +112,7 @@ def compare(
                 metrics=chosen,
                 batch=1,
             )
+            runs = after_tuning(runs, problem) if plan.grid else runs
             done[label, point] = Reported(
                 algorithm, runs, long_form(label, runs), spent({label: runs}, delta).get(label)
             )
@@ -146,6 +148,9 @@ def compare(
             budget=None if tune is None else target.budget,
         )
         found.append(one)
+    all_runs = [run for one in done.values() for run in one.results]
+    sum_of_all = together(all_runs, [one.privacy for one in done.values() if one.privacy is not None])
+    found = [dataclasses.replace(one, together=sum_of_all) for one in found]
     first = dataclasses.replace(found[0], views=tuple(found[1:]))
     _warn_short(first)
     return first

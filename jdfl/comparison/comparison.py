@@ -14,6 +14,7 @@ from jdfl.comparison.curves import axes_of, metrics_of
 from jdfl.comparison.table import Format, Grid
 from jdfl.comparison.tuning import Tuned
 from jdfl.privacy import PrivacyReport
+from jdfl.privacy.together import Together
 from jdfl.result import Result
 
 
@@ -42,6 +43,7 @@ class Comparison:
     title: str  # the problem
     epsilon: float | None = None  # what the noise was set for; None: noise as given
     privacy: dict[str, PrivacyReport] = field(default_factory=dict[str, PrivacyReport])  # of what claims something
+    together: Together | None = None  # what publishing all reported runs costs, at all budgets
     budget: float | None = None  # of `by`, which tuning judged at; None: not tuned
     views: "tuple[Comparison, ...]" = ()  # at other budgets
 

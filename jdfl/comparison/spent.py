@@ -1,20 +1,28 @@
 """Comparisons at equal epsilon: the noise that every algorithm needs for it, and what its runs have spent."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from operator import attrgetter
+from typing import Any
 
-from jdfl.accountant import account, adjustable, calibrate, check_account, noise_place, planned_releases
+from jdfl.accountant import account, adjustable, calibrate, check_account, ledger_of_run, noise_place, planned_releases
 from jdfl.base import Algorithm
 from jdfl.comparison.entries import Plan
-from jdfl.privacy import PrivacyReport
+from jdfl.privacy import PrivacyReport, exposing
+from jdfl.privacy.together import Together
 from jdfl.problems import Problem
 from jdfl.result import Result
 from jdfl.runner import planned
+from jdfl.stopping import StopRule
 
 
 def calibrated(
-    plan: Plan, problem: Problem, keys: Sequence[int], epsilon: float | None, delta: float | None
+    plan: Plan,
+    problem: Problem,
+    keys: Sequence[int],
+    epsilon: float | None,
+    delta: float | None,
+    stop: StopRule | None = None,
 ) -> Algorithm:
     """The plan's algorithm with the least noise for (`epsilon`, `delta`) in a run with any of the seeds `keys`.
 
@@ -22,26 +30,50 @@ def calibrated(
     """
     if epsilon is None or not adjustable(plan.algorithm):
         return plan.algorithm
+    if plan.grid and "tuning" not in problem.public:
+        public = (*problem.public, "tuning")
+        raise ValueError(
+            f"Expected values that were not chosen by looking at the same data with epsilon = {epsilon!r}, got a grid "
+            f"of {', '.join(plan.grid)}: nothing can be claimed then. Give values and tune=None, or take tuning as "
+            f"public: problem.declared({', '.join(map(repr, public))}), --problem.public {','.join(public)}."
+        )
     arguments = plan.algorithm, problem, plan.network
+    how: Any = {"steps": plan.steps, "epsilon": epsilon, "delta": delta, "stop": stop}
     counts = {planned_releases(*arguments, steps=plan.steps, key=key).tobytes(): key for key in keys}
-    found = [calibrate(*arguments, steps=plan.steps, epsilon=epsilon, delta=delta, key=key) for key in counts.values()]
+    found = [calibrate(*arguments, **how, key=key) for key in counts.values()]
     return max(found, key=attrgetter(f"{noise_place(plan.algorithm)}.multiplier"))
 
 
 def with_noise(
-    plans: Mapping[str, Plan], problem: Problem, keys: Sequence[int], epsilon: float | None, delta: float | None
+    plans: Mapping[str, Plan],
+    problem: Problem,
+    keys: Sequence[int],
+    epsilon: float | None,
+    delta: float | None,
+    stop: StopRule | None = None,
 ) -> dict[str, Plan]:
     """All plans with `calibrated` algorithms; ValueError names the entry, also where `delta` makes no sense."""
     found: dict[str, Plan] = {}
     for label, plan in plans.items():
         try:
-            found[label] = replace(plan, algorithm=calibrated(plan, problem, keys, epsilon, delta))
+            found[label] = replace(plan, algorithm=calibrated(plan, problem, keys, epsilon, delta, stop))
             if delta is not None:
                 ready = planned(found[label].algorithm, problem, plan.network, plan.steps)
                 check_account(ready, problem, delta=delta, accounting="sound")
         except ValueError as error:
             raise ValueError(f"In entries[{label!r}]: {error}") from error
     return found
+
+
+def after_tuning(runs: Sequence[Result], problem: Problem) -> list[Result]:
+    """Runs whose values were chosen by looking at others on the same data."""
+    return [replace(run, guarantee=exposing(run.guarantee, ("tuning",), problem.public)) for run in runs]
+
+
+def together(results: Sequence[Result], reports: Iterable[PrivacyReport]) -> Together | None:
+    """What publishing all `results` costs, at the least delta of the `reports`; None where none claims anything."""
+    ledgers = [ledger_of_run(run) if run.guarantee.claimed else None for run in results]
+    return Together.of(ledgers, min((one.delta for one in reports), default=0.0))
 
 
 def spent(results: Mapping[str, Sequence[Result]], delta: float | None) -> dict[str, PrivacyReport]:

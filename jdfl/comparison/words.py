@@ -150,8 +150,13 @@ def _caption(of: "Comparison", by: str, value: float | None, found: pd.DataFrame
         deltas = ", ".join(f"{delta:g}" for delta in sorted({told.delta for told in of.privacy.values()}))
         target = "" if of.epsilon is None else f"Noise is the least for epsilon ≤ {number(of.epsilon)}"
         target += f"; beside it: {', '.join(_beside(of))}. " if _beside(of) else ". " if target else ""
-        tuned = " Tuning looked at the same data, which it does not include." if of.criterion else ""
-        caption.append(f"{target}Epsilon is that of a whole run, of the worst seed, at delta = {deltas}.{tuned}")
+        tuned = any(of.tuned[label].grid for label in of.privacy)
+        public = " Tuning looked at the same data, which is taken as public." if tuned else ""
+        caption.append(f"{target}Epsilon is that of a whole run, of the worst seed, at delta = {deltas}.{public}")
+    if hidden := [label for label, runs in of.results.items() if any("tuning" in r.guarantee.derived for r in runs)]:
+        caption.append(f"No epsilon after tuning on the same data, unless it is declared public: {', '.join(hidden)}.")
+    if of.together is not None:
+        caption.append(of.together.statement())
     if by == "seconds":
         caption.append("Seconds are the simulation's, spread evenly over its rounds; compilation is excluded.")
     return caption

@@ -229,20 +229,21 @@ def build(config: RunConfig) -> tuple[Algorithm, Problem, Network, StopRule | No
     """
     problem = config.problem.build()
     network, algorithm, spend = config.network.build(problem.m), config.algorithm, config.privacy
-    if _unknown_noise(algorithm) and spend.epsilon is not None:
+    target = spend.epsilon if _unknown_noise(algorithm) else None
+    built = (algorithm if target is None else noise_for_now(algorithm)).build()
+    stop = None if config.stop is None else config.stop.build(built)
+    if target is not None:
         built = accountant.calibrate(
-            noise_for_now(algorithm).build(),
+            built,
             problem,
             network,
             steps=config.steps,
             key=config.seed,
-            epsilon=spend.epsilon,
+            epsilon=target,
             delta=spend.delta,
             accounting=spend.accounting,
+            stop=stop,
         )
-    else:
-        built = algorithm.build()
-    stop = None if config.stop is None else config.stop.build(built)
     return built, problem, network, stop
 
 

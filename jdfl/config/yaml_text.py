@@ -79,6 +79,19 @@ for _class in (_Dumper, _Loader):
         cast(Any, _class).add_implicit_resolver(f"tag:yaml.org,2002:{_kind}", re.compile(_pattern), _letters)
 
 
+_OTHERS = yaml.resolver.Resolver()  # of YAML 1.1: what many other programs make of a text without quotes
+
+
+def _quoted(dumper: _Dumper, text: str) -> yaml.ScalarNode:
+    """A text, in quotes where YAML 1.1 reads something else in it (`=`, `yes`, 1:30), so that any loader reads it."""
+    tag = "tag:yaml.org,2002:str"
+    safe = cast(Any, _OTHERS).resolve(yaml.ScalarNode, text, (True, False)) == tag
+    return cast(Any, dumper).represent_scalar(tag, text, style=None if safe else "'")
+
+
+_Dumper.add_representer(str, _quoted)
+
+
 def _whole(loader: _Loader, node: yaml.ScalarNode) -> int:
     """A whole number of the core schema: 0100 is a hundred, 0o100 and 0x40 are sixty-four."""
     text = str(loader.construct_scalar(node))
@@ -89,7 +102,7 @@ _Loader.add_constructor("tag:yaml.org,2002:int", _whole)
 
 
 def dump(config: Any) -> str:
-    """A dataclass as YAML."""
+    """A dataclass as YAML, which loaders of YAML 1.1 and 1.2 read alike."""
     return yaml.dump(plain(config), Dumper=_Dumper, sort_keys=False)  # ASCII: PyYAML loses U+0085 otherwise
 
 

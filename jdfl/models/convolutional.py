@@ -15,6 +15,7 @@ from flax import nnx
 from jax import Array
 
 from jdfl import checks
+from jdfl.arguments import checked
 from jdfl.models.base import Compute, Maker, Model, check_sizes
 from jdfl.models.convolution import convolution, max_pool
 
@@ -82,6 +83,7 @@ class CNN3(nnx.Module):
         return self.head(x.reshape(len(x), -1))
 
 
+@checked
 def cnn(
     shape: tuple[int, ...] = (28, 28, 1),
     classes: int = 10,
@@ -105,6 +107,7 @@ def cnn(
     return Model("cnn", Maker(CNN, tuple(options.items())), sizes, classes, _PRESETS)
 
 
+@checked
 def cnn3(
     shape: tuple[int, ...] = (28, 28, 1),
     classes: int = 10,

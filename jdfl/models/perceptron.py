@@ -20,6 +20,7 @@ from flax import nnx
 from jax import Array, lax
 
 from jdfl import checks
+from jdfl.arguments import checked
 from jdfl.models.base import Compute, Maker, Model, check_sizes
 
 Wiring = Literal["residual-784", "residual-10", "plain"]
@@ -47,6 +48,7 @@ class MLP(nnx.Module):
         return scores + a if self.wiring == "residual-10" else scores
 
 
+@checked
 def mlp(
     wiring: Wiring = "residual-784",
     shape: tuple[int, ...] = (28, 28, 1),

@@ -6,6 +6,7 @@ from importlib import import_module
 from typing import Any
 
 from jdfl import checks
+from jdfl.arguments import checked
 from jdfl.models.base import Model
 
 _FILES = {
@@ -18,6 +19,7 @@ _FILES = {
 NAMES = tuple(_FILES)
 
 
+@checked
 def build(name: str, **options: Any) -> Model:
     """The architecture `name`, one of `NAMES`, with the options of the function of that name.
 

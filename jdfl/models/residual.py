@@ -13,6 +13,7 @@ from flax import nnx
 from jax import Array
 
 from jdfl import checks
+from jdfl.arguments import checked
 from jdfl.models.base import Compute, Maker, Model, check_sizes
 from jdfl.models.convolution import convolution, max_pool
 
@@ -110,6 +111,7 @@ class ResNet18(nnx.Module):
         return self.head(x.mean(axis=(1, 2)))
 
 
+@checked
 def resnet18(
     norm: Norm = "group",
     shape: tuple[int, ...] = (28, 28, 3),

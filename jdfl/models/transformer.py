@@ -12,6 +12,7 @@ from flax import nnx
 from jax import Array
 
 from jdfl import checks
+from jdfl.arguments import checked
 from jdfl.models.base import Compute, Maker, Model, check_sizes
 from jdfl.models.convolution import tiles
 
@@ -87,6 +88,7 @@ class ViT(nnx.Module):
         return self.head(self.encoder(jnp.concatenate([token, patches], axis=1))[:, 0])
 
 
+@checked
 def vit(
     shape: tuple[int, ...] = (32, 32, 3),
     patch: int = 4,

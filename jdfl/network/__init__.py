@@ -9,6 +9,7 @@ from jdfl.network.absence import (
     outages,
 )
 from jdfl.network.arcs import refuse_synchronised
+from jdfl.network.contraction import check_weights
 from jdfl.network.delays import Delays, Mail, Past, delays, known
 from jdfl.network.families import circulant, complete, d_out, exponential, ring, star, torus
 from jdfl.network.faults import BurstyLoss, LinkLoss, bursty_loss, link_loss
@@ -44,7 +45,7 @@ from jdfl.network.random_families import (
     random_geometric,
     watts_strogatz,
 )
-from jdfl.network.requirements import check_weights, require
+from jdfl.network.requirements import require
 from jdfl.network.sequences import (
     Hops,
     Periodic,

@@ -15,6 +15,7 @@ import numpy as np
 from jax import Array
 
 from jdfl import checks, struct
+from jdfl.arguments import checked
 from jdfl.network import chain
 from jdfl.network.arcs import called
 from jdfl.network.graph import Graph, Network
@@ -95,6 +96,7 @@ def _absent(graph: Graph, away: Array, weights: Missing) -> Graph:
     return replace(between(graph, ~away, weights), away=both)
 
 
+@checked
 def node_participation(
     base: Network, p: Any = None, *, count: int | None = None, weights: Missing = "own"
 ) -> NodeParticipation:
@@ -120,6 +122,7 @@ def node_participation(
     return NodeParticipation(wrapped(base), jnp.float32(p), None, weights, name)
 
 
+@checked
 def outages(base: Network, down: Any, up: Any, *, weights: Missing = "own") -> Outages:
     """Nodes of `base` fail and come back: one that is up is down in the next round with probability `down`.
 
@@ -136,6 +139,7 @@ def outages(base: Network, down: Any, up: Any, *, weights: Missing = "own") -> O
     return Outages(wrapped(base), jnp.float32(down), jnp.float32(up), levels, weights, name=name)
 
 
+@checked
 def membership(base: Network, *, joins: Any = None, leaves: Any = None, weights: Missing = "own") -> Membership:
     """Nodes of `base` join it before round `joins` and are gone from round `leaves` on: [m] whole numbers, or one.
 
@@ -164,7 +168,8 @@ def _rounds(m: int, name: str, given: Any, otherwise: int) -> np.ndarray:
     """Rounds [m] as a person gave them, checked."""
     if given is None:
         return np.full((m,), otherwise)
+    checks.plain_array(**{name: given})
     checks.shape((m,) if np.ndim(given) else (), "One round for every node, or for all.", **{name: given})
     if not np.issubdtype(np.asarray(given).dtype, np.integer) or np.min(np.asarray(given)) < 0:
-        raise ValueError(f"Expected whole numbers {name} >= 0, got {name} = {given!r}. They are rounds.")
+        checks.refuse(f"whole numbers {name} >= 0", name, given, "They are rounds.")
     return np.broadcast_to(np.asarray(given), (m,))

@@ -149,20 +149,25 @@ def activation(partner: np.ndarray, budget: float) -> Activation:
     return Activation(best_p, best, max(bound, best))
 
 
+def mean_square(alpha: float, L: np.ndarray, square: np.ndarray) -> float:
+    """|| E[W^T W] - J || for a step alpha, of Lbar and of Lbar^2 + 2 Ltilde [m, m]."""
+    m = L.shape[0]
+    expected = np.eye(m) - 1 / m - 2 * alpha * L + alpha**2 * square
+    return float(la.eigvalsh(expected, subset_by_index=(m - 1, m - 1))[0])
+
+
 def mixing_step(p: np.ndarray, partner: np.ndarray) -> tuple[float, float]:
     """The alpha for probabilities [M] and its rho: a convex function of one number, minimised.
 
     The published problem is semidefinite and has the same solution. Every unit vector v gives a parabola in alpha,
     lowest at v^T Lbar v / v^T (Lbar^2 + 2 Ltilde) v <= 1 / lambda_2(Lbar); so is then the largest of them.
     """
-    m = partner.shape[0]
     L = laplacian(p, partner)
     square = L @ L + 2 * laplacian(p * (1 - p), partner)
-    last = (m - 1, m - 1)
+    last = (L.shape[0] - 1, L.shape[0] - 1)
 
     def rho(alpha: float) -> float:
-        expected = np.eye(m) - 1 / m - 2 * alpha * L + alpha**2 * square
-        return float(la.eigvalsh(expected, subset_by_index=last)[0])
+        return mean_square(alpha, L, square)
 
     furthest = 1 / connectivity(L)
     if np.all(p == 1):  # || I - alpha L - J ||^2, lowest where both ends of the spectrum are as far from zero

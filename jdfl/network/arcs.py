@@ -11,6 +11,7 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.sparse import csgraph
 
+from jdfl.arguments import checked
 from jdfl.network.graph import Graph, Network, Static
 
 
@@ -83,6 +84,7 @@ def synchronises(network: Graph | Network) -> bool:
     return jax.eval_shape(network.at, jnp.int32(0), jax.random.key(0)).synchronised is not None
 
 
+@checked
 def refuse_synchronised(network: Graph | Network, method: str) -> None:
     """Refuse a network that synchronises, for a method that reads its tables of neighbours; `method` names it.
 

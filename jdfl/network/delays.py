@@ -15,6 +15,7 @@ import jax.numpy as jnp
 from jax import Array, lax
 
 from jdfl import checks, struct
+from jdfl.arguments import checked
 from jdfl.network.arcs import called
 from jdfl.network.graph import Graph, Late, Network, Static
 from jdfl.network.links import link_keys, uniform, without
@@ -127,6 +128,7 @@ class Mail:
         return own + rows[:, now], Mail(rows.at[:, now].set(0))
 
 
+@checked
 def delays(base: Network, bound: int, p: Any = 0.5) -> Delays:
     """Every message of the fixed network `base` is late with probability `p`, by 1 to `bound` rounds, all alike.
 

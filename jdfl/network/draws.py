@@ -14,7 +14,7 @@ def generator(m: int, seed: int, tries: int) -> np.random.Generator:
     """The generator of a seed, when these three are in range."""
     checks.whole(most=MOST_NODES, m=m)
     checks.whole(least=0, seed=seed)
-    checks.whole(tries=tries)
+    checks.whole(1, 2**31 - 1, tries=tries)
     return np.random.default_rng(seed)
 
 

@@ -12,6 +12,7 @@ from dataclasses import replace
 import numpy as np
 
 from jdfl import checks
+from jdfl.arguments import checked
 from jdfl.network.arcs import arcs
 from jdfl.network.graph import Static
 from jdfl.network.weights import FormatChoice, Weights, build, from_edges
@@ -19,6 +20,7 @@ from jdfl.network.weights import FormatChoice, Weights, build, from_edges
 MOST_NODES = np.iinfo(np.int32).max
 
 
+@checked
 def ring(m: int, *, directed: bool = False, weights: Weights | None = None, format: FormatChoice = "auto") -> Static:
     """A cycle: each node hears the one before and the one after it; if `directed`, only the one before."""
     checks.whole(most=MOST_NODES, m=m)
@@ -28,6 +30,7 @@ def ring(m: int, *, directed: bool = False, weights: Weights | None = None, form
     return from_edges(edges, m, weights=weights, directed=directed, format=format, name=name)
 
 
+@checked
 def circulant(
     m: int,
     offsets: Sequence[int],
@@ -56,6 +59,7 @@ def circulant(
     return build(links, weights, format, name, connected=connected, remedy=remedy)
 
 
+@checked
 def exponential(m: int, *, format: FormatChoice = "auto") -> Static:
     """Node i hears i - 1, i - 2, i - 4, ... (mod m), ceil(log2 m) others, with uniform weights.
 
@@ -66,6 +70,7 @@ def exponential(m: int, *, format: FormatChoice = "auto") -> Static:
     return replace(circulant(m, exponential_offsets(m), directed=True, format=format), name=f"exponential(m={m})")
 
 
+@checked
 def d_out(m: int, d: int, *, format: FormatChoice = "auto") -> Static:
     """Node i sends to i, i + 1, ..., i + d - 1 (mod m), itself among them, with weight 1 / d each.
 
@@ -85,6 +90,7 @@ def exponential_offsets(m: int) -> list[int]:
     return [2**t for t in range(int(m - 1).bit_length())]
 
 
+@checked
 def torus(
     m: int,
     rows: int | None = None,
@@ -125,6 +131,7 @@ def _short_side(m: int) -> int:
     return next(side for side in range(math.isqrt(m), 0, -1) if m % side == 0)
 
 
+@checked
 def star(m: int, *, weights: Weights | None = None, format: FormatChoice = "auto") -> Static:
     """Node 0 and each other node hear one another: a server and its clients.
 
@@ -136,6 +143,7 @@ def star(m: int, *, weights: Weights | None = None, format: FormatChoice = "auto
     return from_edges(edges, m, weights=weights, format=format, name=f"star(m={m})")
 
 
+@checked
 def complete(m: int, *, weights: Weights | None = None, format: FormatChoice = "auto") -> Static:
     """Every node hears every other one."""
     checks.whole(most=MOST_NODES, m=m)

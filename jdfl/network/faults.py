@@ -17,6 +17,7 @@ import numpy as np
 from jax import Array
 
 from jdfl import checks, struct
+from jdfl.arguments import checked
 from jdfl.network import chain
 from jdfl.network.arcs import called
 from jdfl.network.graph import Graph, Network
@@ -71,6 +72,7 @@ class BurstyLoss(Lasting):
         return chain.state(keys, k, self.to_bad, self.to_good, self.levels)
 
 
+@checked
 def link_loss(base: Network, p: Any, *, directed: bool = False, weights: Missing = "own") -> LinkLoss:
     """Every link of `base` is cut with probability `p`, drawn anew in every round and for every link.
 
@@ -93,6 +95,7 @@ def link_loss(base: Network, p: Any, *, directed: bool = False, weights: Missing
     return LinkLoss(wrapped(base), jnp.float32(p), directed, weights, name)
 
 
+@checked
 def bursty_loss(
     base: Network,
     to_bad: Any,

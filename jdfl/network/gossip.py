@@ -10,6 +10,7 @@ import jax.numpy as jnp
 from jax import Array, lax
 
 from jdfl import checks, struct
+from jdfl.arguments import checked
 from jdfl.network.draws import others
 from jdfl.network.families import MOST_NODES
 from jdfl.network.graph import Graph
@@ -96,6 +97,7 @@ class RandomMatching:
         return 1
 
 
+@checked
 def random_neighbours(m: int, degree: int, *, weights: NeighbourWeights = "uniform") -> RandomNeighbours:
     """Every node hears `degree` distinct others in every round, drawn anew, each set being equally likely.
 
@@ -111,6 +113,7 @@ def random_neighbours(m: int, degree: int, *, weights: NeighbourWeights = "unifo
     return RandomNeighbours(m, degree, weights, f"random neighbours(m={m}, degree={degree})")
 
 
+@checked
 def random_matching(m: int) -> RandomMatching:
     """Random pairs in every round, drawn anew, each matching being equally likely: pairwise gossip.
 

@@ -5,11 +5,13 @@ from typing import Any
 import numpy as np
 
 from jdfl import checks
+from jdfl.arguments import checked
 from jdfl.network.arcs import arcs_of, called
 from jdfl.network.graph import Static
 from jdfl.network.weights import FormatChoice, table
 
 
+@checked
 def laplacian(base: Static, iota: float | None = None, *, format: FormatChoice = "auto") -> Static:
     """The links of a fixed undirected network with the weights 1 / iota, the rest with the nodes themselves.
 

@@ -18,6 +18,7 @@ import numpy as np
 from jax import Array
 
 from jdfl import checks, struct
+from jdfl.arguments import checked
 from jdfl.network.activation import activation, mixing_step
 from jdfl.network.arcs import Arcs, arcs_of, called, components, graph_of
 from jdfl.network.edge_colouring import edge_colours
@@ -78,6 +79,7 @@ class Matchings:
         return int(np.sum(np.asarray(self.partner) != np.arange(self.m)[:, None], axis=1).max())
 
 
+@checked
 def matchings(base: Graph | Network) -> np.ndarray:
     """A fixed undirected network as matchings: partner [m, M] int32, whom node i meets in matching j, or itself.
 
@@ -102,6 +104,7 @@ def _partners(links: Arcs) -> np.ndarray:
     return partner
 
 
+@checked
 def matcha(base: Graph | Network, budget: float, *, schedule: Schedule = "random") -> Matchings:
     """The matchings of `base`, active so that they connect it best with `budget` times their number of them a round.
 

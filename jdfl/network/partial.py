@@ -10,6 +10,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from jdfl import checks, struct
+from jdfl.arguments import checked
 from jdfl.network.arcs import called
 from jdfl.network.graph import Graph, Network, sample_neighbours
 from jdfl.network.wrapping import INNER, Around, base_is_network, wrapped
@@ -49,6 +50,7 @@ class PartialCommunication(Around):
         )
 
 
+@checked
 def partial_communication(base: Network, rate: Any, *, include_self: bool = True) -> PartialCommunication:
     """Every node asks ceil(rate |N_i|) of the in-neighbours N_i that it has in `base`, drawn anew in every round.
 

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jdfl.arguments import checked
 from jdfl.network.arcs import called
 from jdfl.network.graph import Graph, Network, Static, as_dense
 from jdfl.network.sequences import Periodic
@@ -15,6 +16,7 @@ from jdfl.network.synchronised import Synchronised
 _MOST_ENTRIES = 2**28  # of all mixing matrices of a period
 
 
+@checked
 def period_of(network: Graph | Network) -> int | None:
     """The number of rounds after which a network is the same again; None for one that is drawn at random."""
     if isinstance(network, Graph | Static):
@@ -27,6 +29,7 @@ def period_of(network: Graph | Network) -> int | None:
     return None
 
 
+@checked
 def matrices(network: Network, rounds: int, purpose: str) -> Callable[[int], np.ndarray]:
     """W_t [m, m] float64 of every round below `rounds`, on the host.
 

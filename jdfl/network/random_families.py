@@ -11,6 +11,7 @@ import numpy as np
 from scipy.spatial import KDTree
 
 from jdfl import checks
+from jdfl.arguments import checked
 from jdfl.network.arcs import Arcs, arcs
 from jdfl.network.draws import arcs_from_networkx, both_ways, generator, new_seed, others, redrawn
 from jdfl.network.families import kind
@@ -20,6 +21,7 @@ from jdfl.network.weights import FormatChoice, Weights, build
 _drawn: Any = nx  # its generators have no types
 
 
+@checked
 def erdos_renyi(
     m: int,
     p: float = 0.45,
@@ -74,6 +76,7 @@ def _random_arcs(rng: np.random.Generator, m: int, p: float, directed: bool) -> 
     return both_ways(i, place - i * (i - 1) // 2, m)
 
 
+@checked
 def k_regular(
     m: int,
     degree: int,
@@ -108,6 +111,7 @@ def k_regular(
     return build(links, weights, format, name, connected=False)
 
 
+@checked
 def k_in(
     m: int,
     degree: int,
@@ -141,6 +145,7 @@ def k_in(
     return build(links, weights, format, f"random k-in(m={m}, degree={degree}, seed={seed})", connected=False)
 
 
+@checked
 def watts_strogatz(
     m: int,
     degree: int,
@@ -171,6 +176,7 @@ def watts_strogatz(
     return build(links, weights, format, name, connected=False)
 
 
+@checked
 def barabasi_albert(
     m: int, links: int, *, seed: int = 0, weights: Weights | None = None, format: FormatChoice = "auto"
 ) -> Static:
@@ -185,6 +191,7 @@ def barabasi_albert(
     return build(drawn, weights, format, f"Barabasi-Albert(m={m}, links={links}, seed={seed})", connected=False)
 
 
+@checked
 def random_geometric(
     m: int,
     radius: float,

@@ -7,12 +7,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jdfl.arguments import checked
 from jdfl.network.arcs import Arcs, arcs, arcs_of, called, components, synchronises
 from jdfl.network.graph import Graph, Network, Static
 from jdfl.network.period import period_of
 from jdfl.network.sequences import Periodic, RandomChoice
-from jdfl.network.spectral import spectral_radius
-from jdfl.network.tables import check_graph, to_scipy
+from jdfl.network.tables import to_scipy
 
 TOLERANCE = 1e-5  # of weights and of their sums, in float32
 _ROUNDS = 3  # in which a network that changes is looked at
@@ -79,6 +79,7 @@ _PROPERTIES = {
 }
 
 
+@checked
 def require(
     network: Network,
     method: str,
@@ -159,44 +160,6 @@ def graphs_of(network: Network, rounds: int) -> Iterator[tuple[str, Graph]]:
 
 def _graph_at(graphs: Graph, place: int) -> Graph:
     return jax.tree.map(lambda leaf: leaf[place], graphs)
-
-
-def check_weights(network: Network, method: str, *, columns: bool = False, mixes: bool = True) -> None:
-    """Check every graph of a network before a run: as `check_graph`, and that mixing does not expand.
-
-    The graphs are those of `graphs_of`, one round of a network that is drawn anew. With `columns` (push-sum) negative
-    weights are refused, since the weights of a node could vanish. If a method `mixes`, negative weights are accepted
-    only where no eigenvalue of W exceeds one in modulus (within 1e-5): weights of zero and more with rows that sum to
-    one never do. Networks that draw their weights, as MATCHA does, contract on average, and single rounds of them may
-    expand. Raises `ValueError`.
-    """
-    inner: Any = network
-    while hasattr(inner, "base"):
-        inner = inner.base
-    given = isinstance(inner, Static | Periodic | RandomChoice)
-    for which, graph in graphs_of(network, 1):
-        where = f"{called(network)}, {which}" if which else called(network)
-        try:
-            check_graph(graph, columns=columns)
-        except ValueError as error:
-            if which in ("", "round 0"):
-                raise
-            raise ValueError(f"{error} This is {where}.") from error
-        lowest = min(float(jnp.min(graph.weight)), float(jnp.min(graph.self_weight)))
-        if lowest >= -TOLERANCE or not mixes:
-            continue
-        if columns:
-            raise ValueError(
-                f"Expected weights >= 0 for {method}, whose push-sum weights could vanish otherwise, got {lowest:.6g} "
-                f"in {where}. Use weights='out-degree', or jdfl.network.d_out(m, d)."
-            )
-        radius = spectral_radius(graph) if given else 1.0
-        if not radius <= 1 + TOLERANCE:
-            raise ValueError(
-                f"Expected a mixing matrix W for {method} that does not expand, every eigenvalue at most 1 in modulus, "
-                f"got {radius:.6g} in {where}, whose lowest weight is {lowest:.6g}: differences between nodes would "
-                "grow by that factor each round. Use weights >= 0, or weights='metropolis' on an undirected network."
-            )
 
 
 def _require_connected(network: Network, method: str) -> None:

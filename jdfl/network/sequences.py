@@ -16,6 +16,7 @@ import numpy as np
 from jax import Array
 
 from jdfl import checks, struct
+from jdfl.arguments import checked
 from jdfl.network.arcs import arcs_of, graph_of, refuse_synchronised
 from jdfl.network.families import circulant, complete, exponential_offsets
 from jdfl.network.graph import Graph, Network, Static
@@ -128,6 +129,7 @@ def _pick(graphs: Graph, place: Array) -> Graph:
     return jax.tree.map(lambda leaf: leaf[place], graphs)
 
 
+@checked
 def periodic(networks: Sequence[Graph | Network]) -> Periodic:
     """The given fixed networks in turn: network k mod p in round k.
 
@@ -138,6 +140,7 @@ def periodic(networks: Sequence[Graph | Network]) -> Periodic:
     return Periodic(graphs, f"periodic({names})")
 
 
+@checked
 def random_choice(
     networks: Sequence[Graph | Network], probability: Sequence[float] | np.ndarray | None = None
 ) -> RandomChoice:
@@ -185,6 +188,7 @@ def _stacked(networks: Sequence[Graph | Network]) -> tuple[Graph, str]:
     return jax.tree.map(lambda *leaves: jnp.stack(leaves), *alike), shown
 
 
+@checked
 def random_links(base: Graph | Network, p: float, *, weights: Weights | None = None) -> RandomLinks:
     """Every link of `base` is up with probability `p`, drawn anew in every round and for every link.
 
@@ -210,6 +214,7 @@ def random_links(base: Graph | Network, p: float, *, weights: Weights | None = N
     return RandomLinks(graph, jnp.float32(p), rule, directed, name)
 
 
+@checked
 def erdos_renyi_rounds(m: int, p: float = 0.45, *, weights: Weights | None = None) -> RandomLinks:
     """G(m, p) drawn anew in every round, connected or not: `random_links` of the complete network.
 
@@ -220,6 +225,7 @@ def erdos_renyi_rounds(m: int, p: float = 0.45, *, weights: Weights | None = Non
     return replace(drawn, name=f"Erdos-Renyi rounds(m={m}, p={p:g})")
 
 
+@checked
 def one_peer_exponential(m: int, *, hops: Hops = "minimal") -> Periodic:
     """Node i sends to node i + 2^(k mod tau) alone in round k, so that it hears i - 2^(k mod tau); means of the two.
 

@@ -8,6 +8,7 @@ import numpy as np
 import scipy.sparse as sp
 import scipy.sparse.linalg as spla
 
+from jdfl.arguments import checked
 from jdfl.network.arcs import Arcs, arcs_of, components, graph_of, synchronised_now
 from jdfl.network.graph import Format, Graph, Network, Static
 from jdfl.network.tables import to_scipy
@@ -20,6 +21,7 @@ DIAMETER_UP_TO = 2000  # nodes
 _RESTARTS = 30  # of the Krylov methods
 
 
+@checked
 def spectral_gap(network: Graph | Network) -> float:
     """1 - |second largest eigenvalue of W| in modulus: the larger, the faster plain averaging agrees.
 
@@ -160,6 +162,7 @@ class Summary:
         return "\n".join([self.name, *(f"  {label:<10} {text}" for label, text in lines)])
 
 
+@checked
 def summary(network: Graph | Network) -> Summary:
     """Size, degrees, connectivity, weights (which ones are used, and their gap) and cost of a fixed network.
 

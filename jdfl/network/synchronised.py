@@ -12,6 +12,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from jdfl import checks, struct
+from jdfl.arguments import checked
 from jdfl.network.arcs import called
 from jdfl.network.graph import Graph, Network
 from jdfl.network.wrapping import base_is_network, refuse_late, wrapped
@@ -47,6 +48,7 @@ class Synchronised:
         return self.m - 1
 
 
+@checked
 def synchronised(base: Network, every: int) -> Synchronised:
     """Everybody takes the mean of all nodes in the rounds every - 1, 2 every - 1, ..., and mixes as in `base` between.
 

@@ -11,6 +11,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from jdfl import checks
+from jdfl.arguments import checked
 from jdfl.network.arcs import graph_of, synchronised_now
 from jdfl.network.graph import Graph, Network
 from jdfl.network.sums import Buckets, group
@@ -23,6 +24,7 @@ _ROWS = (
 _COLUMNS = "Set self_weight to 1 minus the sum of the column's other weights; the networks take weights='out-degree'."
 
 
+@checked
 def to_scipy(network: Graph | Network) -> sp.csr_array:
     """The mixing matrix W [m, m], float64, its diagonal included; no entry is stored for a padded slot.
 
@@ -39,13 +41,15 @@ def to_scipy(network: Graph | Network) -> sp.csr_array:
     return sp.csr_array((value.astype(np.float64), (row, column)), shape=(graph.m, graph.m))
 
 
+@checked
 def pad(graph: Graph, d: int) -> Graph:
     """The same graph in a table with `d` slots; new slots hold the node itself with weight 0.
 
     Raises `ValueError` if the table is already wider.
     """
     width = graph.senders.shape[1]
-    checks.whole(least=width, remedy=f"The table has {width} slots already; pad cannot narrow it.", d=d)
+    most = max(width, (2**31 - 1) // max(1, graph.m))
+    checks.whole(width, most, f"The table has {width} slots already, and 2^31 of all nodes are too many.", d=d)
     node = jnp.arange(graph.m, dtype=graph.senders.dtype)[:, None]
     more = ((0, 0), (0, d - width))
     return replace(
@@ -56,6 +60,7 @@ def pad(graph: Graph, d: int) -> Graph:
     )
 
 
+@checked
 def bucketed(graph: Graph) -> Graph:
     """The same graph in the format "buckets", in which `mix` costs about the number of links.
 
@@ -71,12 +76,14 @@ def _used(graph: Graph) -> np.ndarray:
     return np.max(mask * np.arange(1, int(mask.shape[1]) + 1), axis=1)
 
 
+@checked
 def relabel(graph: Graph, order: Any) -> Graph:
     """The same graph with its nodes in another order [m]: the new node r is the old node order[r]; slots stay in place.
 
     Mixing commutes with it: mix(relabel(graph, order), x[order]) = mix(graph, x)[order]. Raises `ValueError` if `order`
     is not a permutation of 0 .. m-1.
     """
+    checks.plain_array(order=order)
     order = np.asarray(order)
     checks.shape((graph.m,), "Pass one old node id per node.", order=order)
     if not np.array_equal(np.sort(order), np.arange(graph.m)):
@@ -99,6 +106,7 @@ def _relabelled(buckets: Buckets, order: np.ndarray, new_id: np.ndarray) -> Buck
     return replace(buckets, rows=rows, place=buckets.place[order])
 
 
+@checked
 def check_graph(graph: Graph, *, columns: bool = False) -> None:
     """Check a graph that was put together by hand; connectivity is not asked for (`summary` tells it).
 

@@ -20,6 +20,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from jdfl import checks, nodes, struct
+from jdfl.arguments import checked
 from jdfl.network.arcs import called
 from jdfl.network.graph import Graph, Network, Timing
 from jdfl.network.links import link_keys
@@ -146,6 +147,7 @@ class Timed(Around):
         return jax.vmap(self.slowness.draw)(_SLOW.keys(lasting(self.run), jnp.arange(self.m, dtype=jnp.int32)))
 
 
+@checked
 def timed(
     base: Network,
     compute: Times = ExponentialTime(),  # noqa: B008 (frozen)

@@ -27,6 +27,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from jdfl import checks
+from jdfl.arguments import checked
 from jdfl.network.arcs import Arcs, arcs, arcs_of, components, graph_of
 from jdfl.network.graph import Format, Graph, Network, Static
 from jdfl.network.sums import bucket_widths, group
@@ -137,6 +138,7 @@ def build(
     return Static(table(links, _mixing(links, rule), None, format, columns=rule == "out-degree"), name, rule)
 
 
+@checked
 def from_edges(
     edges: Any,
     m: int | None = None,
@@ -155,6 +157,7 @@ def from_edges(
     Raises `ValueError` for ids that are not whole numbers in 0 .. m-1, a network that is not connected, or weights
     that a directed network cannot have.
     """
+    checks.plain_array(edges=edges)
     pairs = np.asarray(edges)
     if pairs.size == 0:
         pairs = np.zeros((0, 2), np.int64)
@@ -177,6 +180,7 @@ def from_edges(
     return build(arcs(receiver, sender, int(m)), weights, format, name, connected=connected)
 
 
+@checked
 def from_networkx(
     graph: "nx.Graph[Any]",
     *,
@@ -250,6 +254,7 @@ def _carried(edges: list[tuple[int, int, Any]], m: int, *, directed: bool) -> sp
 _OTHER_WEIGHTS = "Or choose weights='metropolis', which takes the links alone."
 
 
+@checked
 def from_scipy(
     adjacency: Any,
     *,
@@ -311,6 +316,7 @@ def sum_to_one(total: np.ndarray, remedy: str, line: str = "row") -> None:
         )
 
 
+@checked
 def to_networkx(network: Graph | Network) -> "nx.Graph[int]":
     """The network as a networkx graph on nodes 0 .. m-1, without weights: a DiGraph if a link runs one way only."""
     links = arcs_of(graph_of(network))

@@ -11,7 +11,7 @@ from jdfl.config import yaml_text
 from jdfl.overview import numbers, pictures
 from jdfl.overview.read import Entry, OneRun, differing, read
 from jdfl.report import Code, Fold, Part, Section, Table, page
-from jdfl.summary import as_paragraphs
+from jdfl.summary import as_paragraphs, together
 
 _NETWORKS = 6  # settings whose networks are drawn
 _NOT_DONE = "It was cut off: these are the records so far. Go on with it: jdfl resume "
@@ -41,7 +41,9 @@ def _sections(entries: Sequence[Entry]) -> Iterator[Section]:
     yield Section("What was run", list(_about(entries)))
     yield Section("Curves", pictures.curves(entries))
     yield from _networks(entries)
-    yield Section("Privacy", [_one_or_fold(entries, entry, _privacy(entry)) for entry in entries])
+    yield Section(
+        "Privacy", [*_together(entries), *(_one_or_fold(entries, entry, _privacy(entry)) for entry in entries)]
+    )
     yield from _splits(entries)
     yield Section("Costs", [numbers.costs(entries)])
     yield Section("Settings and provenance", list(_settings(entries)))
@@ -94,6 +96,19 @@ def _privacy(entry: Entry) -> Part:
     if not run.summary:
         return "Nothing can be told before the run has ended."
     return as_paragraphs(run.summary["privacy"]["statement"])
+
+
+def _together(entries: Sequence[Entry]) -> Iterator[str]:
+    """What publishing all runs on the same problem costs, where there are several."""
+    same: dict[str, list[OneRun]] = {}
+    for run in (run for entry in entries for run in entry.runs):
+        same.setdefault(repr(run.config.problem), []).append(run)
+    for runs in same.values():
+        told = [run.summary for run in runs if run.summary]
+        spent = together(told) if len(told) > 1 else None
+        if spent is not None:
+            named = f"{runs[0].config.problem.kind}: " if len(same) > 1 else ""
+            yield f"{named}{spent.statement()}"
 
 
 def _splits(entries: Sequence[Entry]) -> Iterator[Section]:

@@ -20,15 +20,17 @@ With sampling the relation matters:
 Of all bounds the least is used, and `epsilons` names them.
 """
 
+import logging
 import math
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 from types import SimpleNamespace
 from typing import Literal
 
 import numpy as np
 
 from jdfl import checks
+from jdfl.arguments import checked
 from jdfl.privacy import laplace, numerical, replaced
 from jdfl.privacy.analytic import check_delta, gaussian_epsilon, participating_epsilon
 from jdfl.privacy.mechanisms import Event, GaussianEvent, LaplaceEvent, LaplaceSchedule
@@ -63,6 +65,7 @@ class Sampled:
         checks.whole(1, self.records, "It is the number of records drawn of all.", batch=self.batch)
 
 
+@checked
 def epsilon(
     event: Event, releases: int, delta: float, *, sampled: Sampled | None = None, adjacency: Adjacency = "replace-one"
 ) -> float:
@@ -74,6 +77,7 @@ def epsilon(
     return min(epsilons(event, releases, delta, sampled=sampled, adjacency=adjacency).values())
 
 
+@checked
 def epsilons(
     event: Event, releases: int, delta: float, *, sampled: Sampled | None = None, adjacency: Adjacency = "replace-one"
 ) -> dict[str, float]:
@@ -95,6 +99,7 @@ def quick_epsilon(event: Event, releases: int, delta: float, sampled: Sampled | 
     return min(value for _, value in _quick(event, releases, delta, sampled, adjacency))
 
 
+@checked
 def epsilon_rdp(
     event: Event, releases: int, delta: float, *, sampled: Sampled | None = None, adjacency: Adjacency = "replace-one"
 ) -> float | None:
@@ -122,6 +127,7 @@ def epsilon_rdp(
     return float(accountant.compose(one, count).get_epsilon(delta))
 
 
+@checked
 def epsilon_pure(event: Event, releases: int, *, sampled: Sampled | None = None) -> float | None:
     """The sum of the releases' epsilons at delta = 0; None for Gaussian noise, which has none."""
     check_releases(event, releases, sampled, "replace-one")
@@ -241,12 +247,15 @@ def _sampled_epsilons(
     return found
 
 
+@cache
 def _dp() -> SimpleNamespace:
     """dp-accounting, imported when it is needed: it takes half a second."""
     import dp_accounting
     from dp_accounting.pld import privacy_loss_distribution
     from dp_accounting.rdp import RdpAccountant
 
+    # It tells of orders that do not converge, which it leaves out: the bound of the others holds.
+    logging.getLogger("absl").addFilter(lambda record: "rdp_privacy_accountant" not in record.pathname)
     return SimpleNamespace(
         GaussianDpEvent=dp_accounting.GaussianDpEvent,
         LaplaceDpEvent=dp_accounting.LaplaceDpEvent,

@@ -13,9 +13,13 @@ from scipy.special import log_ndtr
 from scipy.stats import binom
 
 from jdfl import checks
+from jdfl.arguments import checked
 from jdfl.privacy.mechanisms import Gaussian
 
+_MOST_MU = 1e100  # whose square is a float
 
+
+@checked
 def gaussian_delta(mu: float, epsilon: float) -> float:
     """The least delta at which noise of 1 / mu times the sensitivity is (epsilon, delta)-DP.
 
@@ -31,9 +35,12 @@ def gaussian_delta(mu: float, epsilon: float) -> float:
     return float(math.exp(first) * -math.expm1(min(ratio, 0.0)))
 
 
+@checked
 def gaussian_epsilon(mu: float, delta: float) -> float:
     """The least epsilon >= 0 at this delta; 0 where mu is so small that no more is needed."""
     check_delta(delta)
+    if mu > _MOST_MU:
+        checks.refuse(f"mu <= {_MOST_MU:g}", "mu", mu, "Epsilon would be about mu^2 / 2, which bounds nothing.")
     if gaussian_delta(mu, 0.0) <= delta:
         return 0.0
     above = 1.0
@@ -72,6 +79,7 @@ def participating_epsilon(multiplier: float, rate: float, steps: int, delta: flo
     return high
 
 
+@checked
 def analytic_gaussian(epsilon: float, delta: float, releases: int = 1) -> Gaussian:
     """The least Gaussian noise with which `releases` releases together are (epsilon, delta)-DP.
 
@@ -88,6 +96,7 @@ def analytic_gaussian(epsilon: float, delta: float, releases: int = 1) -> Gaussi
     return Gaussian(math.sqrt(releases) / mu)
 
 
+@checked
 def central_multiplier(multiplier: float, clients: int) -> float:
     """The noise multiplier that hides a sum from one of the `clients` whose equal Gaussian noises it carries.
 

@@ -5,12 +5,14 @@ from collections.abc import Callable
 from typing import Literal
 
 from jdfl import checks
+from jdfl.arguments import checked
 from jdfl.privacy import accounting
 from jdfl.privacy.accounting import Adjacency, Sampled, check_releases
 from jdfl.privacy.analytic import check_target
 from jdfl.privacy.mechanisms import Event, GaussianEvent, LaplaceEvent, LaplaceSchedule
 
 
+@checked
 def noise_multiplier(
     kind: Literal["gaussian", "laplace"],
     epsilon: float,
@@ -28,6 +30,8 @@ def noise_multiplier(
     checks.one_of(("gaussian", "laplace"), kind=kind)
     check_target(epsilon, delta)
     checks.whole(1, releases=releases)
+    if not 1e-100 <= epsilon <= 1e100:
+        checks.refuse("epsilon from 1e-100 to 1e100", "epsilon", epsilon)
     make = GaussianEvent if kind == "gaussian" else LaplaceEvent
 
     def bounded(log_multiplier: float, *, quick: bool) -> bool:
@@ -37,7 +41,7 @@ def noise_multiplier(
         return not quick and accounting.epsilon(event, releases, delta, sampled=sampled, adjacency=adjacency) <= epsilon
 
     check_releases(make(1.0), releases, sampled, adjacency)
-    low = high = math.log(math.sqrt(releases) / epsilon)
+    low = high = math.log(releases) / 2 - math.log(epsilon)
     step = 1.0
     while not bounded(high, quick=True):
         low, high, step = high, high + step, 2 * step
@@ -55,6 +59,7 @@ def _narrowed(enough: Callable[[float], bool], low: float, high: float, step: fl
     return low, high
 
 
+@checked
 def most_releases(
     event: Event,
     epsilon: float,

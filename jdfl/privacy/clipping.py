@@ -11,6 +11,8 @@ from typing import Literal
 import jax.numpy as jnp
 from jax import Array
 
+from jdfl import checks
+from jdfl.arguments import checked
 from jdfl.ops import length
 from jdfl.privacy.mechanisms import Norm
 
@@ -36,8 +38,10 @@ def clipped(x: Array, norm: Clip, clip: Array | float) -> Array:
     return jnp.where(scale > 0, x, 0.0) * scale
 
 
+@checked
 def stretch(clipped_in: Clip, measured_in: Norm, n: int) -> float:
     """The most that a vector [n] of length 1 in the norm `clipped_in` may measure in the norm `measured_in`."""
+    checks.whole(1, n=n)
     clipped_in = "linf" if clipped_in == "entries" else clipped_in
     if clipped_in == measured_in:
         return 1.0

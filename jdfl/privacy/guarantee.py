@@ -81,6 +81,7 @@ DERIVED = {
     "holdout": "which records are held out for testing depends on the records",
     "partition": "which node has which record depends on the records' labels",
     "curvature": "step sizes (CEPS: sigma_i) are computed from the nodes' records",
+    "tuning": "hyper-parameters were chosen by looking at other runs on the same data",
     "stop": "a stop rule looks at the data, and all see when it fires",
 }
 """What may be computed from records without noise, by the name under which it may be declared public."""

@@ -12,6 +12,7 @@ import jax
 from jax import Array
 
 from jdfl import checks, struct
+from jdfl.arguments import checked
 
 Norm = Literal["l1", "l2", "linf"]
 
@@ -135,6 +136,7 @@ class Laplace:
         return LaplaceEvent(float(self.multiplier))
 
 
+@checked
 def check_mechanism(mechanism: Any) -> None:
     """ValueError for what is no noise mechanism, and for one whose settings make no sense."""
     remedy = "Use Gaussian(multiplier) or Laplace(multiplier), or None for no noise."
@@ -147,6 +149,7 @@ def _check(multiplier: Any) -> None:
     checks.positive("Use mechanism=None for a run without noise.", multiplier=multiplier)
 
 
+@checked
 def classical_gaussian(epsilon: float, delta: float) -> Gaussian:
     """The textbook calibration sqrt(2 ln(1.25/delta)) / epsilon (CEPS paper, Eq. 13).
 

@@ -11,6 +11,7 @@ from jax import Array
 from jax.typing import ArrayLike, DTypeLike
 
 from jdfl import checks, struct
+from jdfl.arguments import checked
 from jdfl.problems.base import Problem
 from jdfl.problems.stack import floating
 from jdfl.rounding import row_sum
@@ -30,6 +31,7 @@ class Averaging(Problem):
         return 0.5 * row_sum(jnp.square(w - example))
 
 
+@checked
 def averaging(vectors: ArrayLike, *, name: str = "averaging", dtype: DTypeLike = jnp.float32) -> Averaging:
     """The problem of the nodes' vectors [m, n]; its `truth` is their mean. ValueError for another shape."""
     kind = floating(dtype)

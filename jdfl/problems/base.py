@@ -13,10 +13,11 @@ import numpy as np
 from jax import Array, lax
 
 from jdfl import checks, struct
+from jdfl.arguments import checked
 from jdfl.distributed import held, portion
 from jdfl.rounding import row_sum
 
-_PUBLIC = ("standardise", "holdout", "partition", "curvature", "stop")  # as in jdfl.privacy.DERIVED
+_PUBLIC = ("standardise", "holdout", "partition", "curvature", "tuning", "stop")  # as in jdfl.privacy.DERIVED
 
 
 @struct.dataclass
@@ -47,8 +48,9 @@ class Problem:
         """The problem with values of these names, and no others, taken as public: a privacy report names them.
 
         "standardise", "holdout" and "partition" are what a constructor may have computed from all records
-        (`derived`), "curvature" is what algorithms compute step sizes from, "stop" a stop rule that looks at the data.
-        Each enters a run without noise, so that no epsilon is given unless it is declared. ValueError for other names.
+        (`derived`), "curvature" is what algorithms compute step sizes from, "tuning" hyper-parameters that `compare`
+        chose by looking at other runs on the same data, "stop" a stop rule that looks at the data. Each enters a run
+        without noise, so that no epsilon is given unless it is declared. ValueError for other names.
         """
         for name in names:
             checks.one_of(_PUBLIC, public=name)
@@ -220,6 +222,7 @@ class Problem:
                 checks.finite(f"See {name}.", test=leaf)
 
 
+@checked
 def check_problem(problem: Problem) -> None:
     """Refuse a problem that would train on nonsense: ValueError naming the leaf, the node and the example.
 

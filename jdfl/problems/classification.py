@@ -13,9 +13,10 @@ from jax.typing import ArrayLike, DTypeLike
 from scipy.sparse import csr_matrix, issparse
 
 from jdfl import checks
+from jdfl.arguments import checked
 from jdfl.distributed import portion
 from jdfl.problems.dataset import Dataset, Features
-from jdfl.problems.datasets import load
+from jdfl.problems.datasets import NAMES, load
 from jdfl.problems.jagged import canonical
 from jdfl.problems.joined import joined
 from jdfl.problems.logistic import LogisticRegression, SoftmaxRegression, logistic_regression, softmax_regression
@@ -23,6 +24,7 @@ from jdfl.problems.partition import Partition, drawn, generator
 from jdfl.problems.sparse import sparse_logistic_regression
 
 
+@checked
 def classification(
     data: str | Dataset,
     m: int,
@@ -51,9 +53,14 @@ def classification(
     more than two classes or of columns to be standardised, FileNotFoundError for a file that is not there.
     """
     checks.one_of(get_args(Partition), partition=partition)
+    checks.not_negative("It is the share of every class that is held out.", test_fraction=test_fraction)
+    if test_fraction >= 1:
+        checks.refuse("test_fraction < 1", "test_fraction", test_fraction)
+    if isinstance(data, str):
+        checks.one_of(NAMES, data=data)
     dataset = load(data, binary=binary) if isinstance(data, str) else data
     checks.real(features=dataset.features)
-    checks.labels(labels=dataset.labels)
+    checks.class_numbers(labels=dataset.labels)
     features, labels = _stored(dataset.features, sparse), dataset.labels
     if issparse(features):
         _check_sparse(dataset, sparse)
@@ -104,6 +111,7 @@ def computed(partition: Partition, dataset: Dataset, test_fraction: float, *, st
     return tuple(name for name, happened in found.items() if happened)
 
 
+@checked
 def holdout(features: Features, labels: np.ndarray, fraction: float, *, seed: int = 0) -> np.ndarray:
     """Which examples to hold out for testing: bool [N], true for about `fraction` of every class of `labels` [N].
 
@@ -114,8 +122,12 @@ def holdout(features: Features, labels: np.ndarray, fraction: float, *, seed: in
     """
     checks.not_negative(fraction=fraction)
     checks.labels(labels=labels)
+    checks.shape((None,), "One label for every example.", labels=labels)
     if not issparse(features):
         checks.real(features=features)
+    if np.shape(features)[:1] != np.shape(labels):
+        found = f"features of shape {np.shape(features)} and labels of shape {np.shape(labels)}"
+        raise ValueError(f"Expected a row of features for every label, got {found}.")
     if fraction >= 1:
         raise ValueError(f"Expected fraction < 1, got fraction = {fraction}.")
     groups: dict[bytes, list[int]] = {}

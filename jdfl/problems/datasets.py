@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from jdfl import checks
+from jdfl.arguments import checked
 from jdfl.problems.cifar import SOURCE as _CIFAR
 from jdfl.problems.cifar import find_cifar10, read_cifar10
 from jdfl.problems.dataset import Dataset
@@ -102,6 +103,7 @@ def locate(name: str) -> Path | None:
     return _find("libsvm", (name,), _LIBSVM)
 
 
+@checked
 def load(name: str, *, binary: bool = False, verify: bool = True) -> Dataset:
     """The data set of that name: one of `NAMES`. Text is CSR, the others are dense.
 

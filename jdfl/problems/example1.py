@@ -13,6 +13,7 @@ from jax import Array
 from jax.typing import DTypeLike
 
 from jdfl import checks, device_memory, ops, struct
+from jdfl.arguments import checked
 from jdfl.distributed import portion
 from jdfl.problems.drawn import drawn_regression
 from jdfl.problems.joined import joined
@@ -36,6 +37,7 @@ class _Draw:
         return drawn[:n], jnp.dot(drawn[:n], self.truth, precision=ops.HIGHEST) + self.noise * drawn[n]
 
 
+@checked
 def example1(
     m: int = 32,
     n: int = 1000,

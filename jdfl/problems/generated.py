@@ -4,13 +4,16 @@ import numpy as np
 from scipy.sparse import csr_matrix
 
 from jdfl import checks
+from jdfl.arguments import checked
 from jdfl.problems.dataset import Dataset
 from jdfl.problems.partition import generator
 
 _ROWS = 4096  # drawn at a time
 _FADING = 0.85  # variance of a minor factor over that of the one before
+_MOST = 2**31 - 1  # examples, features and words of a text
 
 
+@checked
 def realsim_like(
     n_examples: int = 72_309,
     n_features: int = 20_958,
@@ -38,10 +41,14 @@ def realsim_like(
     and a linear SVM reaches 97 % on a held-out fifth.
     ValueError for arguments out of range.
     """
-    checks.whole(n_features=n_features)
-    checks.whole(2, n_examples=n_examples)
+    checks.whole(1, _MOST, n_features=n_features)
+    checks.whole(2, _MOST, n_examples=n_examples)
     checks.positive(words=words)
     checks.not_negative(spread=spread, exponent=exponent, offset=offset, tilt=tilt)
+    limits = {"words": (words, _MOST), "spread": (spread, 10), "exponent": (exponent, 100)}
+    for name, (value, most) in {**limits, "offset": (offset, _MOST), "tilt": (tilt, 100)}.items():
+        if value > most:
+            checks.refuse(f"{name} <= {most}", name, value)
     checks.not_negative(tilted=tilted, positive=positive, label_noise=label_noise)
     if tilted > 1:
         raise ValueError(f"Expected tilted <= 1, a share of the words, got tilted = {tilted}.")
@@ -80,6 +87,7 @@ def realsim_like(
     return Dataset("realsim_like", features, labels, source="drawn at random in the likeness of LIBSVM's real-sim")
 
 
+@checked
 def epsilon_like(
     n_examples: int = 40_000,
     n_features: int = 2_000,
@@ -114,9 +122,10 @@ def epsilon_like(
     problem holds its rows twice for a moment, on the host and on the device, and 20 rows per feature already fix the
     optimum well. ValueError for arguments out of range.
     """
-    checks.whole(factors=factors)
-    checks.whole(2, n_examples=n_examples)
-    checks.whole(factors + 2, remedy="There is a direction for every factor and one more.", n_features=n_features)
+    checks.whole(1, _MOST, factors=factors)
+    checks.whole(2, _MOST, n_examples=n_examples)
+    each = "There is a direction for every factor and one more."
+    checks.whole(factors + 2, _MOST, each, n_features=n_features)
     checks.not_negative(common=common, mean=mean, minor=minor, signal=signal)
     if common + minor >= 1:
         raise ValueError(

@@ -13,6 +13,7 @@ from jax import Array
 from jax.typing import ArrayLike, DTypeLike
 
 from jdfl import checks
+from jdfl.arguments import checked
 from jdfl.problems.drawn import Draw, drawn_regression
 from jdfl.problems.linear import LinearRegression, build
 from jdfl.problems.stack import floating, stack
@@ -20,6 +21,7 @@ from jdfl.problems.stack import floating, stack
 Arrays = Array | np.ndarray | Sequence[ArrayLike]
 
 
+@checked
 def linear_regression(
     features: Arrays | Draw,
     targets: Arrays,
@@ -54,6 +56,9 @@ def linear_regression(
             "Expected a function as features with storage = 'generated', got arrays, which are in memory already. Give "
             "draw(key) -> (features [n], target []), and every node's number of examples as targets."
         )
+    for given, words in ((features, "features"), (targets, "targets")):
+        if not hasattr(given, "__len__") or isinstance(given, str | bytes) or getattr(given, "shape", None) == ():
+            checks.refuse(f"{words} to be a list of arrays, one for every node", words, given)
     if len(features) != len(targets):
         raise ValueError(f"Expected targets of {len(features)} nodes, got {len(targets)}.")
     data, weight = _together(features, targets, kind)

@@ -16,6 +16,7 @@ from jax.typing import ArrayLike, DTypeLike
 from scipy.sparse import issparse
 
 from jdfl import checks, ops, struct
+from jdfl.arguments import checked
 from jdfl.problems.base import Problem
 from jdfl.problems.stack import floating, gram_eigenvalues, stack
 from jdfl.rounding import row_sum
@@ -111,6 +112,7 @@ class SoftmaxRegression(Problem):
         return jnp.dot(data[0].T, slopes, precision=ops.HIGHEST).ravel()
 
 
+@checked
 def logistic_regression(
     parts: Sequence[Part],
     *,
@@ -141,6 +143,7 @@ def logistic_regression(
     )
 
 
+@checked
 def softmax_regression(
     parts: Sequence[Part],
     *,
@@ -161,7 +164,7 @@ def softmax_regression(
     everything = [*held, held_test] if held_test else held
     if classes is None:
         classes = 1 + int(max((np.max(labels, initial=1) for _, labels in everything), default=1))
-    checks.whole(least=2, classes=classes)
+    checks.whole(2, 2**31 - 1, classes=classes)
     check_labels(everything, classes, "Number the classes from 0.")
     checks.not_negative(penalty=penalty)
     data, weight = stack(held, (kind, np.dtype(np.int32)))
@@ -184,7 +187,7 @@ def _arrays(parts: Sequence[Part], test: Part | None, intercept: bool) -> tuple[
         if issparse(part[0]):
             raise ValueError(f"Expected dense features at {where}, got scipy.sparse. Use sparse_logistic_regression.")
         checks.real(f"See {where}.", features=part[0])
-        checks.labels(f"See {where}.", labels=part[1])
+        checks.class_numbers(f"See {where}.", labels=part[1])
         features, labels = np.asarray(part[0]), np.asarray(part[1])
         checks.shape((None, None), f"See {where}.", features=features)
         checks.shape((len(features),), f"See {where}.", labels=labels)

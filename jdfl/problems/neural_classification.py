@@ -14,6 +14,7 @@ from scipy.sparse import issparse
 
 from jdfl import checks, device_memory
 from jdfl import models as architectures
+from jdfl.arguments import checked
 from jdfl.distributed import portion
 from jdfl.models import Model
 from jdfl.models.base import Compute
@@ -44,6 +45,7 @@ class _Examples(NamedTuple):
     labels: np.ndarray  # [N] int32
 
 
+@checked
 def neural_classification(
     data: str | Dataset,
     m: int,
@@ -141,6 +143,7 @@ def _read(data: str | Dataset, model: Any) -> tuple[str, _Examples, _Examples | 
         rows = Dataset(name, found.images, found.labels, found.test_images, found.test_labels)
     else:
         rows = load(data) if isinstance(data, str) else data
+    checks.class_numbers(labels=rows.labels)
     if issparse(rows.features):
         raise ValueError(f"Expected dense rows for a neural network, got sparse ones in {rows.name}. Use toarray().")
     shape = getattr(model, "shape", None) or _SHAPES.get(rows.name, ())

@@ -15,6 +15,7 @@ from scipy.sparse import vstack
 from scipy.special import expit, logsumexp, softmax, xlogy
 
 from jdfl import checks
+from jdfl.arguments import checked
 from jdfl.problems.base import Problem
 from jdfl.problems.drawn import DrawnRegression
 from jdfl.problems.jagged import to_csr
@@ -33,6 +34,7 @@ class Optimum:
     value: float  # mean_i f_i(w)
 
 
+@checked
 def optimum(problem: Problem, *, tolerance: float = 1e-6) -> Optimum:
     """The minimiser of mean_i f_i: normal equations for least squares, L-BFGS for logistic and softmax.
 
@@ -40,9 +42,11 @@ def optimum(problem: Problem, *, tolerance: float = 1e-6) -> Optimum:
     norm of the result exceeds `tolerance`, TypeError for other problems. With penalty 0 and separable classes there
     is no minimiser, only points of ever smaller gradient: the result is one of them.
     """
+    checks.positive(tolerance=tolerance)
     return _objective(problem).minimise(np.arange(problem.n), tolerance)
 
 
+@checked
 def sparse_optimum(
     problem: Problem,
     s: int,
@@ -62,6 +66,9 @@ def sparse_optimum(
     """
     checks.whole(most=problem.n, s=s)
     checks.whole(steps=steps)
+    checks.positive(tolerance=tolerance)
+    if start is not None:
+        checks.real(start=start)
     smooth = _objective(problem)
     first = problem.truth if start is None else start
     w = np.zeros(problem.n) if first is None else np.array(first, dtype=np.float64)
@@ -86,13 +93,16 @@ def sparse_optimum(
     raise RuntimeError(f"The support still changed after steps = {steps}. Allow more steps.")
 
 
+@checked
 def value_at(problem: Problem, w: ArrayLike) -> float:
     """mean_i f_i(w) in float64, for parameters w [n]; ValueError for another shape."""
+    checks.real(w=w)
     point = np.asarray(w, dtype=np.float64)
     checks.shape((problem.n,), w=point)
     return sum(float(c @ _losses(problem, point, X, y)) for X, y, c in _nodes(problem)) + _ridge(problem, point)
 
 
+@checked
 def value_at_truth(problem: Problem) -> float:
     """mean_i f_i at the generating parameters, in float64; ValueError where they are not known."""
     if problem.truth is None:
@@ -100,6 +110,7 @@ def value_at_truth(problem: Problem) -> float:
     return value_at(problem, np.asarray(problem.truth))
 
 
+@checked
 def base_rate(problem: Problem) -> float:
     """The objective of always predicting the classes' frequencies: the entropy of the labels in nats, no penalty.
 

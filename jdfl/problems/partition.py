@@ -10,10 +10,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from jdfl import checks
+from jdfl.arguments import checked
 
 Partition = Literal["iid", "dirichlet", "shards", "clients"]
 
 
+@checked
 def iid(n_examples: int, m: int, *, seed: int = 0) -> list[np.ndarray]:
     """A uniformly random split into m parts whose sizes differ by at most one.
 
@@ -23,11 +25,13 @@ def iid(n_examples: int, m: int, *, seed: int = 0) -> list[np.ndarray]:
     return _sorted(np.array_split(generator(seed).permutation(n_examples), m))
 
 
+@checked
 def by_size(sizes: Sequence[int] | np.ndarray, n_examples: int, *, seed: int = 0) -> list[np.ndarray]:
     """A uniformly random split in which node i gets `sizes[i]` >= 1 examples.
 
     ValueError unless the sizes add up to `n_examples`.
     """
+    checks.shape((None,), "It has the number of examples of every node.", sizes=sizes)
     counts = list(sizes)
     for i, count in enumerate(counts):
         checks.whole(remedy=f"See node {i}.", sizes=count)
@@ -37,6 +41,7 @@ def by_size(sizes: Sequence[int] | np.ndarray, n_examples: int, *, seed: int = 0
     return _sorted(np.split(generator(seed).permutation(n_examples), cuts))
 
 
+@checked
 def shards(labels: ArrayLike, m: int, *, shards_per_node: int = 2, seed: int = 0) -> list[np.ndarray]:
     """Sort by label [N], cut into m * shards_per_node pieces, deal the pieces out at random.
 
@@ -45,7 +50,7 @@ def shards(labels: ArrayLike, m: int, *, shards_per_node: int = 2, seed: int = 0
     shards than examples.
     """
     classes = _labels(labels)
-    checks.whole(shards_per_node=shards_per_node)
+    checks.whole(1, max(1, len(classes)), "A shard holds an example at least.", shards_per_node=shards_per_node)
     _enough(len(classes), m, shards_per_node)
     rng = generator(seed)
     order = rng.permutation(len(classes))
@@ -55,6 +60,7 @@ def shards(labels: ArrayLike, m: int, *, shards_per_node: int = 2, seed: int = 0
     return _sorted([np.concatenate([pieces[int(k)] for k in row]) for row in dealt])
 
 
+@checked
 def dirichlet(labels: ArrayLike, m: int, *, alpha: float, seed: int = 0, least: int = 1) -> list[np.ndarray]:
     """Split every class over the nodes in proportions drawn from Dirichlet(alpha, ..., alpha).
 
@@ -82,6 +88,7 @@ def dirichlet(labels: ArrayLike, m: int, *, alpha: float, seed: int = 0, least: 
     return _sorted([np.array(own, dtype=np.int64) for own in held])
 
 
+@checked
 def by_client(clients: ArrayLike) -> list[np.ndarray]:
     """The split that the data come with: node i holds the examples of the i-th client id in sorted order.
 
@@ -95,6 +102,7 @@ def by_client(clients: ArrayLike) -> list[np.ndarray]:
     return _sorted(np.split(order, np.cumsum(np.bincount(place))[:-1])) if len(ids) else []
 
 
+@checked
 def drawn(
     partition: Partition,
     labels: ArrayLike,
@@ -145,9 +153,9 @@ def _labels(labels: ArrayLike) -> np.ndarray:
 
 def _enough(n_examples: int, m: int, each: int) -> None:
     checks.whole(m=m)
-    checks.whole(least=0, n_examples=n_examples)
+    checks.whole(0, 2**31 - 1, n_examples=n_examples)
     if m * each > n_examples:
-        needed = f"{m} nodes x {each}" if each != 1 else f"{m} nodes"
+        needed = f"m = {m} nodes x {each}" if each != 1 else f"m = {m} nodes"
         raise ValueError(f"Expected at least {m * each} examples for {needed}, got n_examples = {n_examples}.")
 
 

@@ -15,6 +15,7 @@ from jax.typing import ArrayLike, DTypeLike
 from scipy.sparse import coo_array, csr_array, hstack, issparse
 
 from jdfl import checks, ops, struct
+from jdfl.arguments import checked
 from jdfl.problems.base import check_finite
 from jdfl.problems.jagged import Block, SparseRows, canonical, longest_first, sparse_rows
 from jdfl.problems.logistic import LogisticRegression, check_labels
@@ -98,6 +99,7 @@ class SparseLogisticRegression(LogisticRegression):
         _check_blocks("test[0].blocks", rows.blocks, labels.shape, self.n)
 
 
+@checked
 def sparse_logistic_regression(
     parts: Sequence[SparsePart],
     *,
@@ -114,7 +116,7 @@ def sparse_logistic_regression(
     features, other labels, shapes that do not fit together, a node without examples and a negative penalty.
     """
     kind = floating(dtype)
-    if not parts:
+    if len(parts) == 0:
         raise ValueError("Expected the data of at least one node, got none.")
     held = [_sorted(part, f"node {i}", intercept) for i, part in enumerate(parts)]
     held_test = None if test is None else _sorted(test, "the test set", intercept)

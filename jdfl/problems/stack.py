@@ -20,7 +20,10 @@ _BATCH, _NUMBERS = 4, 2**16  # nodes worked on at once: so many, or more where t
 
 def floating(dtype: DTypeLike) -> np.dtype:
     """`dtype` as a numpy type; ValueError unless it is a floating type that JAX is set up to keep."""
-    asked = np.dtype(dtype)
+    try:
+        asked = np.dtype(dtype)
+    except (TypeError, ValueError):
+        checks.refuse("dtype float32 or float64", "dtype", dtype)
     if asked not in (np.dtype(np.float32), np.dtype(np.float64)):
         raise ValueError(f"Expected dtype float32 or float64, got dtype = {asked.name!r}.")
     if asked == np.float64 and not jax.config.jax_enable_x64:  # pyright: ignore[reportAttributeAccessIssue]

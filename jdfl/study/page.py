@@ -21,8 +21,12 @@ def write_page(
     metrics: Sequence[str],
     heads: Sequence[str],
     rows: Sequence[Sequence[str]],
+    spent: str = "",
 ) -> Path:
-    """Write the page of a study whose runs are in `table`; `heads` and `rows` are its points, the best first."""
+    """Write the page of a study whose runs are in `table`; `heads` and `rows` are its points, the best first.
+
+    `spent` is what publishing all of them costs, in words.
+    """
     tried = list(config.over)
     how = "All combinations" if config.random is None else f"{config.random} points drawn at random"
     parts: list[Part] = [f"{how} of {'; '.join(tried)}, with {config.seeds} seed(s) each."]
@@ -36,7 +40,7 @@ def write_page(
         words = "Mean over runs, and the band from the least to the largest; runs that diverged are left out."
         sections.append(Section("Against what was tried", [words, lines]))
     some = "" if len(rows) <= _POINTS else f"The best {_POINTS} of {len(rows)}."
-    sections.append(Section("Points, the best first", [some, Table(heads, rows[:_POINTS])]))
+    sections.append(Section("Points, the best first", [some, spent, Table(heads, rows[:_POINTS])]))
     sections.append(Section("Settings", [Fold("As study.yaml", [Code(to_yaml(config))])]))
     hashes = table["provenance"].dropna() if "provenance" in table else ()
     foot = f"Made by jdfl; provenance {provenance.total(map(str, hashes))}."

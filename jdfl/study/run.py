@@ -1,5 +1,6 @@
 """The runs of a group, as rows of two tables: one of what runs have come to, one of their curves."""
 
+import json
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
@@ -112,7 +113,8 @@ def _check(point: Point, algorithm: Any, problem: Any, network: Any, stop: Any) 
 
 def _row(point: Point, result: Result) -> dict[str, Any]:
     totals, spend = result.totals, point.config.privacy
-    told: dict[str, Any] = privacy_of(result, spend.delta, spend.accounting)["report"] or {}
+    privacy = privacy_of(result, spend.delta, spend.accounting)
+    told: dict[str, Any] = privacy["report"] or {}
     return {
         "point": point.index,
         **point.values,
@@ -129,6 +131,7 @@ def _row(point: Point, result: Result) -> dict[str, Any]:
         "releases": totals.releases,
         "epsilon": told.get("epsilon"),
         "delta": told.get("delta"),
+        "ledger": None if privacy["ledger"] is None else json.dumps(privacy["ledger"]),
         "seconds": result.seconds,
         "compile_seconds": result.compile_seconds,
         "provenance": result.provenance.hash,

@@ -4,7 +4,7 @@ study.yaml         the configuration
 environment.json   platform, device, date of the last beginning
 versions.json      of code and libraries, which may not change in between
 parts/             two tables per group that is done, named by what it did
-results.parquet    a row per run: point, its values, seed, ending, metrics, totals, epsilon, times, provenance
+results.parquet    a row per run: point, its values, seed, ending, metrics, totals, epsilon, ledger, times, provenance
 results.csv        the same
 curves.parquet     a row per record: point, seed, round, metrics, totals so far
 table.md           mean and standard deviation over the seeds, a row per point, the best first
@@ -26,6 +26,8 @@ from jdfl import checks
 from jdfl.comparison.curves import better
 from jdfl.config.study import StudyConfig, to_yaml
 from jdfl.metrics import COUNTS, REGISTRY
+from jdfl.privacy import Ledger
+from jdfl.privacy.together import Together
 from jdfl.provenance import Provenance, provenance
 from jdfl.results import environment, placed, write_json
 from jdfl.study.groups import Group, Point, groups
@@ -34,7 +36,17 @@ from jdfl.study.space import config_at, points
 
 Engine = Callable[[Path, Sequence[Group]], None]  # runs groups and keeps them
 _PARTS, _VERSIONS = "parts", "versions.json"
-_OTHERS = ("point", "seed", "rounds", "delta", "epsilon", "seconds", "compile_seconds", *COUNTS)  # than metrics
+_OTHERS = (
+    "point",
+    "seed",
+    "rounds",
+    "delta",
+    "epsilon",
+    "ledger",
+    "seconds",
+    "compile_seconds",
+    *COUNTS,
+)  # than metrics
 
 
 @dataclass(frozen=True)
@@ -157,6 +169,15 @@ def best_first(table: pd.DataFrame, fields: Sequence[str], by: str) -> pd.DataFr
         rows.append(row)
     found = pd.DataFrame(rows)
     return found.sort_values(by, ascending=better(by) > 0, na_position="last", kind="stable", ignore_index=True)
+
+
+def together(table: pd.DataFrame) -> Together | None:
+    """What publishing all runs of a table costs; None where none claims anything."""
+    if "ledger" not in table:
+        return None
+    done = table[table["ending"] != REFUSED]
+    ledgers = [Ledger.from_dict(json.loads(one)) if isinstance(one, str) else None for one in done["ledger"]]
+    return Together.of(ledgers, float(done["delta"].min()))
 
 
 def _numeric(values: Iterable[Any]) -> bool:

@@ -12,6 +12,7 @@ import jdfl
 from jdfl.comparison import folder, table
 from jdfl.comparison.table import Cell, Grid
 from jdfl.comparison.tuning import Tuned
+from jdfl.privacy import NO_NOISE
 from jdfl.provenance import provenance
 
 LABELS = ("d_psgd & co", "50% {noise}", "a|b <i>")
@@ -34,7 +35,7 @@ def made(values: dict[str, list[float]], *, endings: dict[str, str] | None = Non
             SimpleNamespace(
                 ending=(endings or {}).get(label, "steps"),
                 provenance=provenance([i]),
-                guarantee=SimpleNamespace(event=None, claimed=False, reason="no noise is added"),
+                guarantee=NO_NOISE,
                 totals=SimpleNamespace(releases=0),
             )
             for i in last

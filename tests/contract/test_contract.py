@@ -170,6 +170,19 @@ def test_chunks_equal_the_unbroken_run_bit_for_bit(row: Row):
     assert whole.history["round"].tolist() == [0, 2, 4, 6, 8, 10, 11]
 
 
+def test_a_plan_is_the_beginning_of_a_longer_one(row: Row):
+    """What is planned enters no key: runs of other lengths share their noise, and so all that it is scaled by."""
+    problem, network, lengths = make_problem(row), make_network(), (4, 9)
+    plans = [planned(row.algorithm, problem, network, steps) for steps in lengths]
+    for path in getattr(row.algorithm, "planned", ()):
+        short, long = (attrgetter(path)(one) for one in plans)
+        if not isinstance(short, jax.Array):  # a number of rounds, for words
+            assert (short, long) in ((None, None), lengths)
+            continue
+        (axis,) = np.flatnonzero(np.array(short.shape) != long.shape)
+        np.testing.assert_array_equal(short, np.take(long, range(short.shape[axis]), axis), path)
+
+
 @pytest.mark.thinned(30, 5)
 def test_seeds_side_by_side_equal_one_after_another(row: Row):
     problem, network = make_problem(row), make_network()

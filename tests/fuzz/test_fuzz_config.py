@@ -6,7 +6,7 @@ import pytest
 import yaml
 from hypothesis import strategies as st
 
-from jdfl.config import RunConfig, compare, from_yaml, to_yaml
+from jdfl.config import RunConfig, compare, from_yaml, to_yaml, yaml_text
 from tests.fuzz.judge import fuzz, sizes, tried
 from tests.fuzz.strategies import TREES, configs, damaged
 
@@ -37,6 +37,28 @@ ODD = [
 @pytest.mark.parametrize("text", ODD, ids=lambda text: repr(text[:20]))
 def test_odd_yaml(text):
     tried(lambda: from_yaml(text), text)
+
+
+SAME = ["=", "<<", "yes", "No", "on", "~", "null", "0100", "0o10", "0b1", "0x1", "1_0", "1:30", "1e5", ".inf", ".5_5"]
+SAME += ["2001-01-01", "2001-02-03 01:02:03", "=\n", " =", "", "- =", "!x", "&a", "*a", "\x85", "\ufeff=", "true"]
+
+
+@pytest.mark.parametrize("text", SAME, ids=repr)
+def test_other_loaders_read_the_same_text(text):
+    assert same({"out": text, text: [text]})
+
+
+@sizes(100, 1500)
+def test_other_loaders_read_the_same(count):
+    fuzz(count, TREES, same)
+
+
+def same(tree: Any) -> bool:
+    """Whether PyYAML, which reads YAML 1.1, and jdfl, which reads YAML 1.2, find what was written."""
+    written = yaml_text.dump(tree)
+    for loader in (yaml.SafeLoader, yaml_text._Loader):
+        assert repr(yaml.load(written, Loader=loader)) == repr(tree), written
+    return True
 
 
 def replaced(data: Any) -> st.SearchStrategy[Any]:

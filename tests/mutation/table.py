@@ -24,6 +24,7 @@ TABLE: dict[str, tuple[str, ...]] = {
     "jdfl/privacy/laplace.py": ("tests/privacy/test_schedule.py", *_ACCOUNTING),
     "jdfl/privacy/ledger.py": _REPORTS,
     "jdfl/privacy/mechanisms.py": ("tests/privacy/test_mechanisms.py", "tests/privacy/test_schedule.py", *_REPORTS),
+    "jdfl/privacy/together.py": ("tests/privacy/test_together.py",),
     "jdfl/privacy/numerical.py": ("tests/privacy/test_bounds.py", *_ACCOUNTING),
     "jdfl/privacy/relation.py": _REPORTS,
     "jdfl/privacy/replaced.py": ("tests/privacy/test_bounds.py", *_ACCOUNTING),

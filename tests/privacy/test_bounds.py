@@ -90,12 +90,28 @@ def test_samples_of_nearly_everything_are_the_closed_form(z, steps, delta):
     assert numerical.upper_bound(z, 1 - 1e-13, steps, delta) == pytest.approx(exact, rel=1e-3)
 
 
-@pytest.mark.parametrize(("z", "rate", "steps"), [(0.19, 0.01, 10), (1.0, 0.05, 20)])
-def test_tails_that_are_cut_off_count(z, rate, steps, monkeypatch):
-    """With a large part of the tails cut off, which is then counted, the upper bound still holds"""
-    low, _ = numerical.bracket(z, rate, steps, 1e-5)
-    monkeypatch.setattr(numerical, "_NEGLIGIBLE", 30.0)
-    assert numerical.upper_bound(z, rate, steps, 1e-5) >= low
+def without_losses_above_the_grid(patch):
+    whole = numerical._Pair.log_masses
+
+    def planted(self, ends):
+        return [np.append(one[:-1], -np.inf) for one in whole(self, ends)]
+
+    patch.setattr(numerical._Pair, "log_masses", planted)
+
+
+def without_sums_above_the_window(patch):
+    patch.setattr(numerical._Sum, "above", lambda self, e: self._sum(e) + self._most(e) * self.error)
+
+
+@pytest.mark.parametrize(("z", "rate"), [(0.3, 0.01), (1.0, 0.1), (2.0, 0.9)])
+def test_tails_that_are_cut_off_count(z, rate, monkeypatch):
+    """With a large part of the tails cut off the upper bound holds if that is counted, and fails if it is not."""
+    low, _ = numerical.bracket(z, rate, 1, 1e-3)
+    monkeypatch.setattr(numerical, "_NEGLIGIBLE", 0.3)
+    assert numerical.upper_bound(z, rate, 1, 1e-3) >= low
+    without_losses_above_the_grid(monkeypatch)
+    without_sums_above_the_window(monkeypatch)
+    assert numerical.upper_bound(z, rate, 1, 1e-3) < low
 
 
 @pytest.mark.parametrize("parameter", ["noise", "rate", "steps", "delta"])

@@ -7,7 +7,7 @@ import pytest
 
 import jdfl
 from jdfl import problems, results
-from jdfl.accountant import account, account_plan, spent_together
+from jdfl.accountant import account, account_plan, calibrate
 from jdfl.config.problem import Classification
 from jdfl.privacy import DERIVED
 from jdfl.spending import guarantee_of
@@ -71,6 +71,21 @@ def test_a_stop_rule_on_data_leaves_no_epsilon():
     assert jdfl.run(NOISY, DRAWN, NETWORK, steps=4, resume=found).rounds == 4
 
 
+@pytest.mark.filterwarnings("ignore:Not tuned")
+def test_a_stop_rule_on_data_is_refused_before_there_is_a_run():
+    how = {"steps": 3, "stop": jdfl.objective_below(-1.0)}
+    asked = how | {"epsilon": 1e6}
+    for ask in (
+        lambda on: account_plan(NOISY, on, NETWORK, **how),
+        lambda on: calibrate(NOISY, on, NETWORK, **asked),
+        lambda on: jdfl.run(NOISY, on, NETWORK, **asked),
+        lambda on: jdfl.compare({"one": jdfl.Entry(NOISY, tune={})}, on, NETWORK, keys=[0], **asked),
+    ):
+        with pytest.raises(ValueError, match=r"stop rule.*--problem.public stop"):
+            ask(DRAWN)
+        ask(DRAWN.declared("stop"))
+
+
 def test_the_ledger_speaks_of_noise_alone():
     hidden, public = cancer(), cancer(public=("standardise", "holdout"))
     ledgers = [jdfl.spending.ledger_of(NOISY, problem) for problem in (hidden, public)]
@@ -107,12 +122,3 @@ def test_every_statement_names_the_arithmetic_and_the_metrics():
     assert told.count("real arithmetic") == 1
     assert "void against an observer of the bits" in told
     assert "exact objectives" in told
-
-
-def test_runs_on_one_data_set_add_up_and_copies_count_once():
-    runs = [jdfl.run(NOISY, DRAWN, NETWORK, steps=1, key=key) for key in (0, 1)]
-    each = account(runs[0])
-    assert spent_together(runs) == pytest.approx((2 * each.epsilon, 2 * each.delta))
-    assert spent_together([runs[0], runs[0]]) == (each.epsilon, each.delta)
-    with pytest.raises(ValueError, match="no noise"):
-        spent_together([*runs, jdfl.run(jdfl.DPSGD(), DRAWN, NETWORK, steps=1)])

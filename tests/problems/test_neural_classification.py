@@ -114,9 +114,9 @@ def test_images_become_what_the_model_takes():
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"m": 21}, r"at least 21 examples for 21 nodes, got n_examples = 16"),
+        ({"m": 21}, r"at least 21 examples for m = 21 nodes, got n_examples = 16"),
         ({"model": "mlpp"}, "'mlpp'"),
-        ({"model": 3}, "name or a model"),
+        ({"model": 3}, "model = 3"),
         ({"shared": "partpsp-9"}, "'partpsp-9'"),
         ({"partition": "even"}, "'even'"),
         ({"augment": "blur"}, "'blur'"),

@@ -1,0 +1,128 @@
+"""Attacks on what enters a run beside its messages: other runs, preprocessing, stop rules, tuning, budgets."""
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import jdfl
+from experiments.attack_worlds import (
+    ALONE,
+    DELTA,
+    DESCENT,
+    MESSAGES,
+    NOISY,
+    PAIR,
+    Attack,
+    Claim,
+    M,
+    Z,
+    claim,
+    regression,
+    shown,
+    sign,
+    towards,
+)
+from jdfl.privacy.relation import uncovered
+from jdfl.problems import averaging
+from jdfl.stopping import View
+
+
+def two_runs() -> Attack:
+    """Twice the first of two runs with one key, less the second, which has twice the noise."""
+    double = DESCENT.replace(gradients=NOISY.replace(mechanism=jdfl.Gaussian(2 * Z)))
+
+    def claimed() -> Claim:
+        each = [claim(one, regression(0), ALONE, 1, delta=DELTA / 2) for one in (DESCENT, double)]
+        return Claim(sum(one.epsilon or 0.0 for one in each))
+
+    def scores(world: int, runs: int, seed: int) -> np.ndarray:
+        first, second = (shown(one, regression(world), ALONE, 1, runs, seed, towards) for one in (DESCENT, double))
+        return 2 * first - second
+
+    return Attack("two runs with one key and other settings cost the sum of their epsilons", claimed, scores)
+
+
+def prepared(words: str, make: Callable[[int], Any], seen: Callable[[Any], float]) -> Attack:
+    """An attack on what is computed from all records before a run, as a node sees it in its own records."""
+
+    def scores(world: int, runs: int, seed: int) -> np.ndarray:
+        return np.full(runs, seen(make(world)))
+
+    return Attack(words, lambda: claim(DESCENT, make(0), ALONE, 1), scores)
+
+
+def stopped() -> Attack:
+    """Whether a rule on the objective has fired after the first round."""
+    rule = jdfl.objective_below(10.0)
+
+    def claimed() -> Claim:
+        return _of_a_run(jdfl.run(DESCENT, _learnt(0), ALONE, steps=1, stop=rule, metrics=[]))
+
+    def look(world: int) -> Any:
+        def fired(ready: Any, state: Any, _: Any) -> jax.Array:
+            view = View(jnp.int32(1), ready.params(state), jnp.ones((M,), jnp.int32), _learnt(world))
+            return jnp.where(rule(view), 1.0, 0.0)
+
+        return fired
+
+    def scores(world: int, runs: int, seed: int) -> np.ndarray:
+        return shown(DESCENT, _learnt(world), ALONE, 1, runs, seed, look(world))
+
+    return Attack("a run that a rule on the objective ends has the epsilon of its messages", claimed, scores)
+
+
+def nothing_sent() -> Attack:
+    """The parameters of push-sum whose budget allows no round."""
+
+    def run(world: int) -> jdfl.Result:
+        vectors = averaging(np.array([[sign(world), 0.0], [0.0, 0.0]]))
+        algorithm = jdfl.AverageConsensus(clip=1.0, dpps=MESSAGES)
+        return jdfl.run(algorithm, vectors, PAIR, steps=3, epsilon=1e-4, delta=DELTA, metrics=[])
+
+    def claimed() -> Claim:
+        told = jdfl.account(run(0), delta=DELTA)
+        return Claim(None, uncovered(told.local, DELTA)) if told.local else Claim(told.epsilon)
+
+    def scores(world: int, runs: int, seed: int) -> np.ndarray:
+        return np.full(runs, float(run(world).params[0, 0]))
+
+    return Attack("a run whose budget allows no round has epsilon zero, final parameters included", claimed, scores)
+
+
+def tuned() -> Attack:
+    """The larger of two rates is chosen where there is something to learn, and the smaller where there is not."""
+
+    def compared(world: int) -> jdfl.Comparison:
+        noisy = DESCENT.replace(gradients=NOISY.replace(mechanism=jdfl.Gaussian(0.9)))
+        entries = {"one": jdfl.Entry(noisy, tune={"lr": [0.01, 1.0]})}
+        tune = jdfl.Tuning(keys=range(1, 101), also={}, extend=0)  # so many that their mean has little noise
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # two rates have no middle one
+            return jdfl.compare(entries, _learnt(world), ALONE, keys=[0], steps=1, delta=DELTA, tune=tune)
+
+    def claimed() -> Claim:
+        (found,) = compared(0).results["one"]
+        return _of_a_run(found)
+
+    def scores(world: int, runs: int, seed: int) -> np.ndarray:
+        return np.full(runs, compared(world).tuned["one"].values["lr"])
+
+    return Attack("a rate that was chosen by looking at the data tells of no record", claimed, scores)
+
+
+def _learnt(world: int) -> Any:
+    """Labels that are all zero, or one of them far away."""
+    found: Any = regression(0)
+    return found.replace(data=(found.data[0], found.data[1] * world))
+
+
+def _of_a_run(result: jdfl.Result) -> Claim:
+    """What is claimed of a run's messages."""
+    try:
+        return Claim(jdfl.account(result, delta=DELTA).epsilon)
+    except ValueError as error:
+        return Claim(None, str(error))

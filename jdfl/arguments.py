@@ -1,0 +1,247 @@
+"""Arguments of public functions, held against their annotations: what is of another kind is refused by name.
+
+`checked` is for functions that run on the host. It looks at what an annotation says: numbers, truth values, text, the
+words of a `Literal`, objects of jdfl's classes and protocols, lists and tuples of all these. Which numbers a function
+takes it says itself (`jdfl.checks`).
+"""
+
+import functools
+import inspect
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import fields, is_dataclass
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import Any, Literal, ParamSpec, TypeVar, Union, get_args, get_origin, get_type_hints
+
+import jax
+import jax.typing
+import numpy as np
+from numpy.typing import ArrayLike
+
+from jdfl import checks
+
+P = ParamSpec("P")
+R = TypeVar("R")
+_ARRAY_LIKES = tuple(frozenset(get_args(one)) for one in (ArrayLike, jax.typing.ArrayLike))
+_NETWORK = "jdfl.network builds one; jdfl.network.Static(graph) makes one of a Graph."
+_LISTS = (Sequence, list)
+_LONG = 10_000  # entries of a list that are not looked at one by one: functions make arrays of these
+_Known = tuple[inspect.Signature, dict[str, Any]]
+
+
+def checked(function: Callable[P, R]) -> Callable[P, R]:
+    """The function, which refuses arguments that are not of the kind that its annotations say: ValueError.
+
+    Whole numbers of NumPy become Python's, whose products do not overflow, and arrays of no axes a float.
+    """
+
+    @functools.cache
+    def known() -> _Known:
+        signature, told = inspect.signature(function), dict[str, Any]()
+        for name, one in signature.parameters.items():
+            if isinstance(one.annotation, str) or one.kind is one.VAR_KEYWORD:
+                continue  # a name that only a type checker knows
+            told[name] = tuple[one.annotation, ...] if one.kind is one.VAR_POSITIONAL else one.annotation
+        return signature, told
+
+    @functools.wraps(function)
+    def call(*args: P.args, **named: P.kwargs) -> R:
+        signature, hints = known()
+        given = signature.bind(*args, **named)
+        for name, value in given.arguments.items():
+            if name in hints:
+                given.arguments[name] = argument(name, value, hints[name])
+        return function(*given.args, **given.kwargs)
+
+    return call
+
+
+def argument(name: str, value: Any, annotation: Any) -> Any:
+    """The value, if it is of the kind that the annotation says; ValueError that names it if not."""
+    if not _fits(value, annotation):
+        words = " or ".join(dict.fromkeys(_words(annotation)))
+        checks.refuse(f"{name} to be {words}", name, value, _NETWORK if "a network" in words else "")
+    options = _options(annotation)
+    if _is_array_like(options):
+        return value
+    if int in options and is_whole(value):
+        return int(value)
+    if float in options and checks.is_a(value, np.ndarray | jax.Array) and not checks.is_a(value, jax.core.Tracer):
+        return float(value)
+    return value
+
+
+def is_whole(value: object) -> bool:
+    """Whether it is a whole number: bools are none, and durations neither."""
+    return checks.is_a(value, int | np.integer) and not isinstance(value, bool | np.bool_ | np.timedelta64)
+
+
+def is_real(value: Any) -> bool:
+    """Whether it is one real number, an array of no axes included."""
+    if checks.is_a(value, np.ndarray | np.generic | jax.Array):
+        masked = checks.is_a(value, np.ma.MaskedArray)
+        return value.ndim == 0 and np.issubdtype(value.dtype, np.number) and value.dtype.kind not in "cm" and not masked
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _options(annotation: Any) -> tuple[Any, ...]:
+    return get_args(annotation) if get_origin(annotation) in (Union, UnionType) else (annotation,)
+
+
+def _is_array_like(options: tuple[Any, ...]) -> bool:
+    return any(kinds <= set(options) for kinds in _ARRAY_LIKES)
+
+
+def _fits(value: Any, annotation: Any) -> bool:
+    options = _options(annotation)
+    if _is_array_like(options):
+        return _is_array(value) or is_real(value) or (value is None and NoneType in options)
+    return any(_fits_one(value, option) for option in options)
+
+
+def _fits_one(value: Any, annotation: Any) -> bool:
+    origin = get_origin(annotation)
+    if annotation in _PLAIN:
+        return _PLAIN[annotation][1](value)
+    if origin is Literal:
+        return isinstance(value, str | bool | int) and value in get_args(annotation)
+    if origin is tuple:
+        return isinstance(value, tuple | list) and _fits_items(value, get_args(annotation))
+    if origin in _LISTS:
+        return _is_list(value) and (len(value) > _LONG or _fits_items(list(value), (*get_args(annotation), Ellipsis)))
+    if origin is Mapping:
+        return isinstance(value, Mapping)
+    if origin is Callable:
+        return callable(value)
+    if isinstance(annotation, type) and annotation.__module__.startswith("jdfl."):
+        return not isinstance(value, type) and has(value, annotation)
+    return True
+
+
+def _is_list(value: Any) -> bool:
+    sized = hasattr(value, "__len__") and hasattr(value, "__getitem__") and getattr(value, "shape", None) != ()
+    return sized and not isinstance(value, str | bytes | Mapping)
+
+
+def _fits_items(value: Any, wanted: tuple[Any, ...]) -> bool:
+    if wanted[-1:] == (Ellipsis,):
+        wanted = (wanted[0],) * len(value)
+    return len(value) == len(wanted) and all(map(_fits, value, wanted))
+
+
+def _is_array(value: Any) -> bool:
+    """Whether NumPy makes an array of numbers or words of it, all of whose entries count."""
+    try:
+        found: Any = value if hasattr(value, "dtype") else np.asarray(value)
+    except (TypeError, ValueError):
+        return False
+    return checks.is_a(value, np.ndarray | jax.Array) or (np.ndim(found) > 0 and not isinstance(value, str | bytes))
+
+
+_PLAIN: dict[Any, tuple[str, Callable[[Any], bool]]] = {
+    int: ("a whole number", is_whole),
+    float: ("a number", is_real),
+    bool: ("one of False, True", lambda value: isinstance(value, bool | np.bool_)),
+    str: ("text", lambda value: isinstance(value, str)),
+    NoneType: ("None", lambda value: value is None),
+    Path: ("a path", lambda value: isinstance(value, os.PathLike)),
+    np.ndarray: ("an array", _is_array),
+    jax.Array: ("an array", _is_array),
+}
+
+
+def _words(annotation: Any) -> list[str]:
+    options, found = _options(annotation), list[str]()
+    if _is_array_like(options):
+        options = (np.ndarray, *(option for option in options if option is NoneType))
+    for option in options:
+        if option in _PLAIN:
+            found.append(_PLAIN[option][0])
+        elif get_origin(option) is Literal:
+            found.append(f"one of {', '.join(map(repr, get_args(option)))}")
+        elif get_origin(option) in (tuple, *_LISTS):
+            wanted = [one for one in get_args(option) if one is not Ellipsis]
+            inside = " or ".join(dict.fromkeys(word for one in wanted for word in _words(one)))
+            size = f"{len(wanted)}, each " if Ellipsis not in get_args(option) and get_origin(option) is tuple else ""
+            found.append(f"a list of {size}{inside}")
+        else:
+            name = str(getattr(option, "__name__", option))
+            found.append({"Network": "a network", "Problem": "a problem", "Graph": "a Graph"}.get(name, name))
+    return found
+
+
+def settings(given: Any, where: str = "") -> None:
+    """Hold the fields of a dataclass against their annotations, and those of jdfl's dataclasses in them: ValueError.
+
+    Fields of these are called by dotted names.
+    """
+    if not is_dataclass(given) or isinstance(given, type) or not type(given).__module__.startswith("jdfl."):
+        return
+    hints = get_type_hints(type(given))
+    for field in fields(given):
+        value: Any = getattr(given, field.name)
+        argument(f"{where}{field.name}", value, hints[field.name])
+        settings(value, f"{where}{field.name}.")
+
+
+def parts(settings: object, skip: Iterable[str] = ()) -> None:
+    """Every field of a dataclass that is annotated as a class or protocol of jdfl holds an object with its methods.
+
+    That a class is given instead of an object, or something else, is refused by name; so are things other than True and
+    False in fields annotated as bool. Fields of such objects are looked at too, under dotted names.
+    """
+    _parts(settings, "", frozenset(skip))
+
+
+def _parts(settings: object, where: str, skip: frozenset[str]) -> None:
+    if not is_dataclass(settings) or isinstance(settings, type):
+        return
+    hints = get_type_hints(type(settings))
+    for field in fields(settings):
+        name, annotation = f"{where}{field.name}", hints.get(field.name)
+        value: Any = getattr(settings, field.name)
+        if field.name in skip:
+            continue
+        options: tuple[Any, ...] = (
+            get_args(annotation) if get_origin(annotation) in (Union, UnionType) else (annotation,)
+        )
+        if value is None and NoneType in options:
+            continue
+        wanted = [option for option in options if option is not NoneType]
+        if wanted == [bool] and not checks.is_a(value, bool | np.bool_):
+            checks.refuse(f"{name} to be one of False, True", name, value, "")
+        known: list[Any] = [option for option in wanted if _ours(option)]
+        if not known or len(known) < len(wanted):
+            continue
+        a_class = checks.is_a(value, type)
+        if a_class or not any(has(value, option) for option in known):
+            names = [str(option.__name__) for option in known]
+            nothing = ["None"] if len(options) > len(wanted) else []
+            words = " or ".join([_WORDS.get(one, one) for one in names] + nothing)
+            checks.refuse(f"{name} to be {words}", name, value, "Pass an object, not a class." if a_class else "")
+        _parts(value, f"{name}.", skip)
+
+
+_WORDS = {"Codec": "a codec", "Mechanism": "a noise mechanism"}
+
+
+def _ours(annotation: object) -> bool:
+    """Whether an annotation is a class of jdfl: a dataclass of settings, or a protocol."""
+    return isinstance(annotation, type) and annotation.__module__.startswith("jdfl.")
+
+
+def has(value: object, kind: type) -> bool:
+    """Whether a value has all methods of a class (of jdfl), or is of it."""
+    if isinstance(value, kind) if not getattr(kind, "_is_protocol", False) else False:
+        return True
+    wanted = [n for base in kind.__mro__ if _ours(base) for n in vars(base) if not n.startswith("_")]
+    wanted = [name for name in wanted if name != "replace"]
+    return bool(wanted) and all(hasattr(type(value), name) or _holds(value, name) for name in wanted)
+
+
+def _holds(value: object, name: str) -> bool:
+    try:
+        return hasattr(value, name)
+    except Exception:  # of a property that cannot be computed
+        return False

@@ -1,0 +1,174 @@
+"""Whether mixing expands, which is refused before a run; where weights are drawn, whether it does so on average.
+
+The disagreement of rows x is x - J x, J having all entries 1 / m. Where rows of W sum to one, a round turns its square
+into at most || E[W^T (I - J) W] || times that in expectation, as in "MATCHA" (see `activation`).
+
+Axes: m nodes.
+"""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from jdfl.arguments import checked
+from jdfl.network.activation import laplacian, mean_square
+from jdfl.network.arcs import called
+from jdfl.network.graph import Graph, Network, Static
+from jdfl.network.matcha import Matchings
+from jdfl.network.partial import PartialCommunication
+from jdfl.network.requirements import TOLERANCE, graphs_of
+from jdfl.network.sequences import Periodic, RandomChoice
+from jdfl.network.spectral import spectral_radius
+from jdfl.network.tables import check_graph, to_scipy
+from jdfl.network.timing import Timed
+
+Given = Static | Periodic | RandomChoice  # whose graphs are all known
+
+_ROUNDS = 3  # in which a network of one's own is looked at
+_DRAWN = 200  # rounds of which a mean is estimated, half of them to find the direction that grows most
+_PRODUCTS = 30  # of the power method
+_SURE = 3.0  # standard errors
+
+
+class Growth(NamedTuple):
+    """The mean factor of the squared disagreement in a round."""
+
+    most: float  # of any disagreement, exactly; or of one that was looked for, estimated
+    error: float | None  # standard error of it; None: it is exact
+
+    @property
+    def too_large(self) -> bool:
+        """Whether it is one or more: exactly, or beyond what the estimate leaves open."""
+        return not (self.most - _SURE * self.error <= 1 if self.error is not None else self.most < 1)
+
+
+@checked
+def check_weights(network: Network, method: str, *, columns: bool = False, mixes: bool = True) -> None:
+    """Check the graphs of a network before a run: as `check_graph`, and that mixing does not expand.
+
+    The graphs are those of `graphs_of`, one round of a network that is drawn anew, and three of one that is none of
+    jdfl's. With `columns` (push-sum) negative weights are refused, since the weights of a node could vanish. If a
+    method `mixes`, negative weights are accepted only where no eigenvalue of W exceeds one in modulus (within 1e-5):
+    weights of zero and more with rows that sum to one never do. Networks that draw their weights may have single
+    rounds that expand: of these the mean over rounds is asked for, || E[W^T W] - J || < 1 (J: all entries 1 / m, and W
+    with rows that sum to one). It is exact for MATCHA's matchings; others in which negative weights were seen are
+    refused where the mean of 100 rounds is above one by three standard errors. Raises `ValueError`.
+    """
+    given = isinstance(network, Given)
+    lowest, where = 0.0 if given else _lowest_inside(network), called(network)
+    for which, graph in graphs_of(network, 1 if _ours(network) else _ROUNDS):
+        here = f"{called(network)}, {which}" if which else called(network)
+        try:
+            check_graph(graph, columns=columns)
+        except ValueError as error:
+            if which in ("", "round 0"):
+                raise
+            raise ValueError(f"{error} This is {here}.") from error
+        least = _lowest(graph)
+        if given and mixes and not columns and least < -TOLERANCE:
+            _refuse_expanding(graph, method, here, least)
+        elif least < lowest:
+            lowest, where = least, here
+    if lowest >= -TOLERANCE:
+        return
+    if columns:
+        raise ValueError(
+            f"Expected weights >= 0 for {method}, whose push-sum weights could vanish otherwise, got {lowest:.6g} "
+            f"in {where}. Use weights='out-degree', or jdfl.network.d_out(m, d)."
+        )
+    if mixes and not given:
+        _refuse_growing(network, method, lowest)
+
+
+def _refuse_expanding(graph: Graph, method: str, where: str, lowest: float) -> None:
+    radius = spectral_radius(graph)
+    if not radius <= 1 + TOLERANCE:
+        raise ValueError(
+            f"Expected a mixing matrix W for {method} that does not expand, every eigenvalue at most 1 in modulus, "
+            f"got {radius:.6g} in {where}, whose lowest weight is {lowest:.6g}: differences between nodes would "
+            "grow by that factor each round. Use weights >= 0, or weights='metropolis' on an undirected network."
+        )
+
+
+def _refuse_growing(network: Network, method: str, lowest: float) -> None:
+    growth = mean_growth(network)
+    if growth.too_large:
+        about = "" if growth.error is None else f" (estimated, +- {growth.error:.2g})"
+        raise ValueError(
+            f"Expected a network for {method} whose rounds contract on average, || E[W^T W] - J || < 1, got "
+            f"{growth.most:.6g}{about} in {called(network)}, with weights down to {lowest:.6g}: squared differences "
+            "between nodes would change by that factor in a round. Use weights >= 0, or jdfl.network.matcha(base, "
+            "budget), which chooses its alpha so that they shrink."
+        )
+
+
+def _inmost(network: Any) -> Any:
+    """The network in all wrappers; that which asks for parts of a network has weights of its own."""
+    while hasattr(network, "base") and not isinstance(network, PartialCommunication):
+        network = network.base
+    return network
+
+
+def _ours(network: Network) -> bool:
+    return type(_inmost(network)).__module__.startswith("jdfl.")
+
+
+def _lowest_inside(network: Network) -> float:
+    """The lowest weight that a network inside wrappers may have, as far as its kind tells it; else 0."""
+    inner = _inmost(network)
+    if isinstance(inner, Matchings):  # a node may meet all its neighbours in one round
+        met = np.asarray(inner.partner) != np.arange(inner.m)[:, None]
+        alpha = float(inner.alpha)
+        return min(alpha, 1 - alpha * int(met.sum(axis=1).max()))
+    if isinstance(inner, Given):
+        return min(_lowest(graph) for _, graph in graphs_of(inner, 1))
+    return 0.0
+
+
+def _lowest(graph: Graph) -> float:
+    return min(float(jnp.min(graph.weight)), float(jnp.min(graph.self_weight)))
+
+
+def mean_growth(network: Network) -> Growth:
+    """The mean growth of the squared disagreement in a round: exact for matchings, estimated for other networks."""
+    while isinstance(network, Timed):  # which has the weights of the network in it
+        network = network.base
+    return _of_matchings(network) if isinstance(network, Matchings) else _of_draws(network)
+
+
+def _of_matchings(network: Matchings) -> Growth:
+    """|| E[W^T W] - J ||, in double precision; of periodic matchings, that of the round in which they are active."""
+    partner, p = np.asarray(network.partner), np.asarray(network.p, np.float64)
+    if network.period is not None:
+        p = np.ones_like(p)
+    L = laplacian(p, partner)
+    square = L @ L + 2 * laplacian(p * (1 - p), partner)
+    return Growth(mean_square(float(network.alpha), L, square), None)
+
+
+def _of_draws(network: Network) -> Growth:
+    """The growth of the disagreement that grows most in the mean of some rounds, in the mean of as many others."""
+    drawn: list[Any] = [to_scipy(_round(network, jnp.int32(k), jax.random.key(k))) for k in range(_DRAWN)]
+    start = np.random.default_rng(0).standard_normal(network.m)
+    v = _unit(_centred(start))
+    for _ in range(_PRODUCTS):
+        v = _unit(_centred(sum(W.T @ _centred(W @ v) for W in drawn[::2])))
+    found = np.array([np.sum(_centred(W @ v) ** 2) for W in drawn[1::2]])
+    return Growth(float(found.mean()), float(found.std(ddof=1) / np.sqrt(found.size)))
+
+
+@jax.jit
+def _round(network: Network, k: jax.Array, key: jax.Array) -> Graph:
+    return network.at(k, key)
+
+
+def _centred(x: Any) -> np.ndarray:
+    rows: np.ndarray = np.asarray(x)
+    return rows - rows.mean()
+
+
+def _unit(x: np.ndarray) -> np.ndarray:
+    size = float(np.linalg.norm(x))
+    return x / size if size > 0 else x

@@ -1,0 +1,100 @@
+"""Warnings of codecs carry what was measured with the method that they are about, and nothing that was not."""
+
+import re
+import warnings
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import jdfl
+from experiments import codec_warnings as script
+from jdfl.algorithms import REGISTRY
+from jdfl.algorithms.consequences import MEASURED, consequence
+
+PROBLEM, NETWORK = script.problem(), script.network()
+PAIRS = list(script.pairs())
+OTHERS = (jdfl.Dense(), jdfl.Dense("float16"), jdfl.Sparse(share=0.5), jdfl.QSGD(scaled=True), jdfl.RandomK(share=0.5))
+CODECS = (*script.BIASED, *script.NOISY, *script.SMALL, *OTHERS)
+FAR = 100.0  # objectives above it are those of runs that run away, whose size is the rounding's
+
+
+def warned(algorithm: Any) -> list[str]:
+    """What is said of a codec; nothing for those that are refused."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        try:
+            algorithm.check(PROBLEM, NETWORK)
+        except ValueError:
+            return []
+    words = ("sends its models", "The variance of", "is large for messages")
+    return [str(one.message) for one in caught if any(word in str(one.message) for word in words)]
+
+
+def makers() -> dict[str, list[script.Make]]:
+    """The ways to build each registered method that has a codec: the script's, or else its defaults."""
+    made = {**script.DIRECT, **script.REPLICAS, **script.COPIES}
+    found: dict[str, list[script.Make]] = {}
+    kinds: dict[str, Any] = dict(REGISTRY)
+    for name, kind in kinds.items():
+        if "codec" in kind.__dataclass_fields__:
+            own = [make for make in made.values() if type(make(jdfl.Dense(), 1.0)) is kind]
+            found[name] = own or [lambda codec, gamma, kind=kind: kind(codec=codec)]
+    return found
+
+
+@pytest.mark.parametrize("name", makers())
+def test_every_method_that_can_warn_has_its_row_and_says_it(name):
+    for make in makers()[name]:
+        for codec in CODECS:
+            for said in warned(make(codec, 1.0)):
+                row = re.search(r"Measured with (.*) on a ring of 8 nodes", said)
+                assert row, said
+                found = MEASURED[row[1], type(codec).__name__]
+                assert f"{found.objective:.3g}" in said or "diverges" in said
+                assert f"{found.reached:.3g} with {found.instead}" in said
+
+
+def test_every_row_is_one_of_a_warning_and_of_the_script():
+    assert set(MEASURED) == {(pair.method, type(pair.codec).__name__) for pair in PAIRS}
+    for pair in PAIRS:
+        row = MEASURED[pair.method, type(pair.codec).__name__]
+        assert (row.warned, row.instead) == (pair.warned, pair.instead)
+        assert any(pair.method in said for said in warned(pair.algorithm)), pair
+        assert not warned(pair.other), pair
+        assert not row.objective < 2 * row.reached, pair  # or there would be nothing to warn of
+
+
+def test_a_codec_or_method_of_ones_own_gets_no_number():
+    class Sign(jdfl.Sign):
+        """One's own, of the same name."""
+
+    own: Any = Sign()
+    assert consequence("D-PSGD", jdfl.Sign())
+    assert consequence("D-PSGD", own) == ""
+    assert consequence("my method", jdfl.Sign()) == ""
+    (said,) = warned(jdfl.DPSGD(codec=own))
+    assert "Measured" not in said
+
+
+def reproduced(pair: script.Pair) -> None:
+    row = MEASURED[pair.method, type(pair.codec).__name__]
+    for algorithm, told in ((pair.algorithm, row.objective), (pair.other, row.reached)):
+        found = script.ended(algorithm)
+        if told > FAR:
+            assert found > FAR, pair
+        else:
+            np.testing.assert_allclose(found, told, rtol=0.02)
+
+
+def test_the_script_reproduces_a_row():
+    reproduced(PAIRS[0])
+    other = replace(PAIRS[0].other, lr=0.04)
+    assert abs(script.ended(other) / MEASURED["D-PSGD", "Sign"].reached - 1) > 0.02
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("pair", PAIRS, ids=lambda pair: f"{pair.method}, {type(pair.codec).__name__}")
+def test_the_script_reproduces_every_row(pair):
+    reproduced(pair)

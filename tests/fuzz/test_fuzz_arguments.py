@@ -1,0 +1,229 @@
+"""Arguments of every public function and fields of every setting: what is odd is taken, or refused by its name."""
+
+import dataclasses
+import inspect
+import re
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import strategies as st
+
+import jdfl
+from jdfl import codecs, network, problems, runner
+from jdfl.algorithms import REGISTRY
+from tests.fuzz.calls import ELSEWHERE, GOOD, ODD, PARTS, PROBLEM, RING, X, Y, functions
+from tests.fuzz.judge import fuzz, sizes, unclean
+
+pytestmark = pytest.mark.filterwarnings("ignore")  # of odd settings, at length
+FUNCTIONS = functions()
+RELATIONS = ("components", "examples", "nodes", "node", "bases", "data")  # what several arguments make together
+OWN = {("problems.neural_classification", "shared")}  # may be functions, whose errors are a person's own
+MINIMA = ("problems.optimum", "problems.sparse_optimum")  # say by RuntimeError that none was found
+
+
+def places() -> list[tuple[str, str]]:
+    """Every argument of every function."""
+    kinds = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    signatures = {name: inspect.signature(FUNCTIONS[name]).parameters.values() for name in GOOD}
+    return [(name, one.name) for name, told in signatures.items() for one in told if one.kind not in kinds]
+
+
+def refused(error: Exception, names: set[str], what: object) -> None:
+    """AssertionError unless the error is one of jdfl's, in words, that names one of these."""
+    as_value = ValueError(*error.args).with_traceback(error.__traceback__)
+    wrong = unclean(as_value if isinstance(error, TypeError) else error)
+    named = any(re.search(rf"\b{re.escape(name)}\b", str(error)) for name in {*names, *RELATIONS})
+    if wrong or not named:
+        raise AssertionError(f"{wrong or 'it names no argument'}: {error!r:.400} of {what!r:.300}") from error
+
+
+def call(name: str, argument: str, value: Any) -> None:
+    """The good call with one argument in exchange."""
+    function = FUNCTIONS[name]
+    if (name, argument) in OWN and callable(value):
+        return
+    try:
+        function(**{**GOOD[name], argument: value})
+    except Exception as error:
+        if name in MINIMA and isinstance(error, RuntimeError):
+            return
+        refused(error, set(inspect.signature(function).parameters), (name, argument, value))
+
+
+def test_every_public_function_is_fed_or_said_to_be_elsewhere():
+    assert set(FUNCTIONS) == set(GOOD) | set(ELSEWHERE)
+    assert not set(GOOD) & set(ELSEWHERE)
+
+
+SLOW = re.compile(
+    r"run|sweep|repeat|plann|calibrate|account|noise_mult|neural|problems.classification|random_geo|erdos"
+)
+
+
+@pytest.mark.parametrize("name", GOOD)
+def test_the_good_calls_are_good(name):
+    FUNCTIONS[name](**GOOD[name])
+
+
+@sizes(1500, 20_000)
+def test_any_argument(count):
+    quick = [place for place in places() if count > 10_000 or not SLOW.search(place[0])]
+    fuzz(count, st.tuples(st.sampled_from(quick), st.sampled_from(ODD)), lambda one: call(one[0][0], one[0][1], one[1]))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", GOOD)
+def test_every_odd_value_in_every_argument(name):
+    for place in places():
+        if place[0] == name:
+            for value in ODD:
+                call(*place, value)
+
+
+CLIPPED = {"clip": 1.0, "batch": 2}
+NEEDED = {jdfl.IHT: {"s": 2}, jdfl.CEPS: {"s": 2}, jdfl.RandomK: {"share": 0.5}}
+SETTINGS: dict[str, tuple[Any, dict[str, Any], Callable[[Any], Any]]] = {
+    **{name: (kind, NEEDED.get(kind, {}), lambda made: made) for name, kind in REGISTRY.items()},
+    **{
+        f"codecs.{kind.__name__}": (kind, NEEDED.get(kind, {}), lambda made: jdfl.DPSGD(codec=made))
+        for kind in (jdfl.Dense, jdfl.LowRank, jdfl.OneBit, jdfl.QSGD, jdfl.RandomK, jdfl.Sign, jdfl.Sparse)
+    },
+    "Gradients": (jdfl.Gradients, CLIPPED, lambda made: jdfl.DPSGD(gradients=made)),
+    "Updates": (jdfl.Updates, {"clip": 1.0}, lambda made: jdfl.FedAvg(updates=made)),
+    "DPPS": (jdfl.DPPS, {}, lambda made: jdfl.SGP(dpps=made)),
+    **{
+        kind.__name__: (
+            kind,
+            {"multiplier": 1.0},
+            lambda made: jdfl.DPSGD(gradients=jdfl.Gradients(mechanism=made, clip=1.0, batch=2)),
+        )
+        for kind in (jdfl.Gaussian, jdfl.Laplace)
+    },
+}
+STOPS = (jdfl.consensus_below(1.0), jdfl.gradient_below(1.0), jdfl.objective_below(1.0))
+TIMES = (network.ExponentialTime, network.FixedTime, network.LogNormalTime, network.ParetoTime)
+OPTIONS = ("key", "steps", "every", "stop", "metrics", "callbacks", "chunk", "resume", "epsilon", "delta", "mesh")
+OPTIONS += ("checkpoint_every", "checkpoint_minutes", "max_seconds", "diverged_above")
+
+
+def trials() -> list[tuple[str, str]]:
+    """Every field of every setting."""
+    return [(name, one.name) for name, (kind, _, _) in SETTINGS.items() for one in dataclasses.fields(kind)]
+
+
+def setting(name: str, field: str, value: Any) -> None:
+    """A run's checks with one field in exchange."""
+    kind, given, into = SETTINGS[name]
+    try:
+        runner.check_run(into(kind(**{**given, field: value})), PROBLEM, RING, 2, 1, None)
+    except Exception as error:
+        refused(error, {one.name for one in dataclasses.fields(kind)}, (name, field, value))
+
+
+def test_every_public_setting_is_fed():
+    codecs_of = {value for name in codecs.__all__ if isinstance(value := getattr(codecs, name), type)} - {codecs.Codec}
+    assert {*REGISTRY.values(), *codecs_of} <= {kind for kind, _, _ in SETTINGS.values()}
+
+
+@sizes(300, 4000)
+def test_any_setting(count):
+    fuzz(
+        count,
+        st.tuples(st.sampled_from(trials()), st.sampled_from(ODD)),
+        lambda one: setting(one[0][0], one[0][1], one[1]),
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SETTINGS)
+def test_every_odd_value_in_every_setting(name):
+    for place in trials():
+        if place[0] == name:
+            for value in ODD:
+                setting(*place, value)
+
+
+@pytest.mark.parametrize("rule", STOPS, ids=lambda rule: type(rule).__name__)
+def test_stop_rules(rule):
+    for field in dataclasses.fields(rule):
+        for value in ODD:
+            odd = dataclasses.replace(rule, **{field.name: value})
+            try:
+                runner.check_run(jdfl.DPSGD(), PROBLEM, RING, 2, 1, odd)
+            except Exception as error:
+                refused(error, {field.name}, (rule, field.name, value))
+
+
+@pytest.mark.parametrize("kind", TIMES)
+def test_times(kind):
+    for field in dataclasses.fields(kind):
+        for value in ODD:
+            try:
+                network.timed(RING, kind(**{field.name: value}))
+            except Exception as error:
+                refused(error, {field.name}, (kind, field.name, value))
+
+
+BAD_ARRAYS = {
+    "mask": lambda array: np.ma.masked_array(array, np.arange(array.size).reshape(array.shape) == 1),
+    "dates": lambda array: np.full(array.shape, "2020-01-01", "datetime64[D]"),
+    "durations": lambda array: np.full(array.shape, 1, "timedelta64[s]"),
+    "complex": lambda array: array.astype(complex) + 1j,
+    "objects": lambda array: np.array([None] * array.size, object).reshape(array.shape),
+    "nan": lambda array: np.where(np.arange(array.size).reshape(array.shape) == 1, np.nan, array),
+    "words": lambda array: array.astype(str),
+}
+DOORS: dict[str, Callable[[Any, Any], Any]] = {
+    "classification": lambda x, y: problems.classification(own(x, y), 2),
+    "classification, by shards": lambda x, y: problems.classification(own(x, y), 2, partition="shards"),
+    "neural classification": lambda x, y: problems.neural_classification(own(x, y), 2, model=NETWORK),
+    "logistic regression": lambda x, y: problems.logistic_regression([(x, y), (X, Y)]),
+    "softmax regression": lambda x, y: problems.softmax_regression([(x, y), (X, Y)]),
+    "linear regression": lambda x, y: problems.linear_regression([x, X], [y, Y]),
+    "its test set": lambda x, y: problems.linear_regression([X, X], [Y, Y], test=(x, y)),
+    "test set": lambda x, y: problems.logistic_regression(PARTS, test=(x, y)),
+    "holdout": lambda x, y: problems.holdout(x, y, 0.2),
+}
+TAKEN = {("holdout", "words"), ("holdout", "nan")}  # of which it only makes two parts
+NETWORK = jdfl.models.mlp(shape=(3, 1, 1), classes=2, hidden=2)
+
+
+def own(x: Any, y: Any) -> problems.Dataset:
+    return problems.Dataset("own", x, y, None, None, "made here", False)
+
+
+@pytest.mark.parametrize("bad", BAD_ARRAYS)
+@pytest.mark.parametrize("door", DOORS)
+def test_arrays_that_are_no_plain_numbers_are_refused_at_every_door(door, bad):
+    DOORS[door](X, Y)
+    for made in ((BAD_ARRAYS[bad](X), Y), (X, BAD_ARRAYS[bad](Y))):
+        try:
+            made_of = DOORS[door](*made)
+            if isinstance(made_of, problems.Problem):
+                problems.check_problem(made_of)
+        except Exception as error:
+            refused(error, {"features", "labels", "targets", "test", "data"}, (door, bad))
+        else:
+            assert (door, bad) in TAKEN, (door, bad)
+
+
+@pytest.mark.parametrize("bad", [kind for kind in BAD_ARRAYS if kind not in ("words", "nan")])
+def test_vectors_and_clients_too(bad):
+    for call_it in (
+        lambda: problems.averaging(BAD_ARRAYS[bad](X)),
+        lambda: network.from_scipy(BAD_ARRAYS[bad](np.full((4, 4), 0.25))),
+        lambda: network.from_edges(BAD_ARRAYS[bad](np.array([[0, 1], [1, 2], [2, 3]]))),
+    ):
+        with pytest.raises(ValueError, match="Expected"):
+            call_it()
+
+
+def test_without_the_check_of_kinds_the_judge_objects(monkeypatch):
+    """The planted bug: the function as it is without `checked`."""
+    for name, argument, value in (("network.bucketed", "graph", 3), ("network.circulant", "offsets", 0.5)):
+        call(name, argument, value)
+        monkeypatch.setitem(FUNCTIONS, name, inspect.unwrap(FUNCTIONS[name]))
+        with pytest.raises(AssertionError):
+            call(name, argument, value)

@@ -1,0 +1,64 @@
+"""Runs side by side have the networks of runs alone: faults, delays and times of every kind, seed by seed."""
+
+import numpy as np
+import pytest
+
+import jdfl
+from jdfl import network as nw
+from tests.toy import Gossip, problem
+
+M, SEEDS, STEPS = problem.m, [3, 8], 14
+BASE = nw.erdos_renyi(M)
+BURSTY = nw.bursty_loss(BASE, 0.3, 0.2)
+KINDS = {
+    "fixed": BASE,
+    "periodic": nw.one_peer_exponential(M),
+    "choice": nw.random_choice([BASE, nw.ring(M)]),
+    "links": nw.random_links(BASE, 0.5),
+    "neighbours": nw.random_neighbours(M, 2),
+    "pairs": nw.random_matching(M),
+    "matchings": nw.matcha(BASE, 0.5),
+    "partial": nw.partial_communication(BASE, 0.5),
+    "synchronised": nw.synchronised(nw.random_links(BASE, 0.5), 3),
+    "loss": nw.link_loss(BASE, 0.4),
+    "loss each way": nw.link_loss(BASE, 0.4, directed=True),
+    "bursts": BURSTY,
+    "bursts each way": nw.bursty_loss(BASE, 0.3, 0.2, good=0.1, bad=0.8, directed=True, weights="sender"),
+    "short bursts": nw.bursty_loss(BASE, 0.9, 0.8, weights="rescale"),
+    "long bursts": nw.bursty_loss(BASE, 0.02, 0.01),
+    "bursts in bursts": nw.bursty_loss(BURSTY, 0.2, 0.3),
+    "participation": nw.node_participation(BASE, 0.5),
+    "participation of a number": nw.node_participation(BASE, count=3),
+    "outages": nw.outages(BURSTY, 0.3, 0.4),
+    "membership": nw.membership(BURSTY, joins=[0, 0, 0, 3, 4, 5], leaves=[9] + [20] * 5),
+    "delays": nw.bursty_loss(nw.delays(BASE, 3), 0.3, 0.2),
+    "times": nw.timed(BURSTY, nw.ExponentialTime(1.0), latency=nw.ParetoTime(1.0, 2.5)),
+}
+
+OTHERS = {"delays": jdfl.DPSGD(lr=0.05), "bursts each way": jdfl.SGP(lr=0.05)}  # take what the toy does not
+
+
+def test_every_kind_of_network_is_here():
+    """Every class of jdfl.network that gives rounds is somewhere in the table."""
+    found = set()
+    for network in KINDS.values():
+        while network is not None:
+            found.add(type(network))
+            network = getattr(network, "base", None)
+    public = {getattr(nw, name) for name in nw.__all__} - {nw.Network}
+    assert {kind for kind in public if isinstance(kind, type) and hasattr(kind, "at")} == found
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_repeated_run_is_the_run_of_its_seed(kind):
+    algorithm = OTHERS.get(kind, Gossip(mechanism=jdfl.Gaussian(0.1)))
+    options = {"steps": STEPS, "every": STEPS, "metrics": ["consensus"]}
+    lanes = jdfl.repeat(algorithm, problem, KINDS[kind], keys=SEEDS, batch=2, **options)
+    for lane, seed in zip(lanes, SEEDS, strict=True):
+        alone = jdfl.run(algorithm, problem, KINDS[kind], key=seed, **options)
+        assert lane.totals == alone.totals
+        np.testing.assert_array_equal(lane.communication_rounds, alone.communication_rounds)
+        np.testing.assert_allclose(lane.params, alone.params, rtol=1e-5, atol=1e-5)
+        if "seconds" in alone.history:
+            np.testing.assert_allclose(lane.history["seconds"], alone.history["seconds"], rtol=1e-5)
+    assert not np.allclose(lanes[0].params, lanes[1].params, atol=1e-2)

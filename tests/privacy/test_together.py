@@ -1,0 +1,142 @@
+"""What several runs on the same data cost together: their total is that of one long run, and tables tell it."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import jdfl
+from jdfl.accountant import account, ledger_of_run, spent_together
+from jdfl.cli import main
+from jdfl.privacy import GaussianEvent, LaplaceEvent, Sampled, Sampling, epsilon, gaussian_epsilon
+from jdfl.privacy.ledger import Ledger
+from jdfl.privacy.together import Together, compact, total_epsilon
+from jdfl.summary import summary
+
+DELTA = 1e-5
+NETWORK = jdfl.network.ring(4)
+DRAWN = jdfl.problems.example1(m=4, n=12, s=2, rows=(8, 12))
+NOISY = jdfl.DPSGD(lr=0.05, gradients=jdfl.Gradients(clip=1.0, mechanism=jdfl.Gaussian(5.0)))
+BATCHES = replace(NOISY, gradients=replace(NOISY.gradients, batch=2, sampling="poisson"))
+
+
+def ledger(z, releases, *, noise=GaussianEvent, batch=None, looks=1, records=100, **fields):
+    sampling = None if batch is None else Sampling("poisson", batch, looks)
+    m = len(releases)
+    given = {"unit": "record", "observer": "all messages", "claimed": True} | fields
+    return Ledger(noise(z), "add-remove", sampling, np.array(releases), np.full(m, records), **given)
+
+
+def test_gaussian_runs_are_one_whose_inverse_variances_add_up():
+    found = total_epsilon([ledger(2.0, [3, 1]), ledger(5.0, [0, 10])], DELTA)
+    assert found == gaussian_epsilon(np.sqrt(max(3 / 4, 1 / 4 + 10 / 25)), DELTA)
+    # the most exposed node of all runs, not the sum of those of each
+    assert total_epsilon([ledger(2.0, [3, 0]), ledger(2.0, [0, 3])], DELTA) == gaussian_epsilon(np.sqrt(3 / 4), DELTA)
+
+
+def test_sampled_runs_that_are_alike_are_one_long_run():
+    found = total_epsilon([ledger(1.0, [20], batch=5), ledger(1.0, [30], batch=5)], DELTA)
+    sampled = Sampled("poisson", 5, 100)
+    assert found == epsilon(GaussianEvent(1.0), 50, DELTA, sampled=sampled, adjacency="add-remove")
+    # three looks at two samples of two looks each use up both of them, in each run
+    both = total_epsilon([ledger(1.0, [3], batch=5, looks=2)] * 2, DELTA)
+    looks = Sampled("poisson", 5, 100, 2)
+    assert both == epsilon(GaussianEvent(1.0), 8, DELTA, sampled=looks, adjacency="add-remove")
+
+
+def test_runs_that_are_not_alike_share_delta():
+    ledgers = [ledger(1.0, [20], batch=5), ledger(3.0, [4], noise=LaplaceEvent), ledger(9.0, [2])]
+    assert total_epsilon(ledgers, DELTA) == pytest.approx(sum(total_epsilon([one], DELTA / 3) for one in ledgers))
+    assert total_epsilon(ledgers, DELTA) > max(total_epsilon([one], DELTA) for one in ledgers)
+
+
+def test_failures_of_what_enforces_the_sensitivity_add_up():
+    runs = [ledger(2.0, [3], failure=4e-6)] * 2
+    assert total_epsilon(runs, DELTA) == gaussian_epsilon(np.sqrt(6 / 4), DELTA - 8e-6)
+    assert total_epsilon(runs * 2, DELTA) == np.inf
+    assert "no epsilon together at delta = 1e-05" in Together.of(runs * 2, DELTA).statement()
+    assert Together.of(runs * 2, DELTA).as_dict()["epsilon"] is None
+
+
+def test_other_splits_count_at_the_most_exposed_node():
+    runs = [ledger(2.0, [3, 1]), ledger(2.0, [1, 2, 5])]
+    assert total_epsilon(runs, DELTA) == gaussian_epsilon(np.sqrt(8 / 4), DELTA)
+    one = compact(ledger(1.0, [3, 9], batch=5))
+    assert (one.releases.tolist(), one.records.tolist()) == ([9], [100])
+    assert Ledger.from_dict(json.loads(json.dumps(one.as_dict()))).releases.tolist() == [9]
+
+
+def test_what_does_not_add_up_is_refused():
+    with pytest.raises(ValueError, match=r"claim something, got ledgers\[1\]"):
+        total_epsilon([ledger(1.0, [1]), ledger(1.0, [1], claimed=False)], DELTA)
+    with pytest.raises(ValueError, match=r"protect the same.*node"):
+        total_epsilon([ledger(1.0, [1]), ledger(1.0, [1], unit="node")], DELTA)
+    mixed = Together.of([ledger(1.0, [1]), ledger(1.0, [1], unit="node")], DELTA)
+    assert (mixed.runs, mixed.epsilon, mixed.as_dict()["epsilon"]) == (2, None, None)
+    assert "do not protect the same" in mixed.statement()
+    assert Together.of([None, None], DELTA) is None
+    assert Together.of([ledger(1.0, [1]), None], DELTA).silent == 1
+
+
+def test_seeds_of_a_run_add_up_and_copies_count_once():
+    runs = [jdfl.run(NOISY, DRAWN, NETWORK, steps=1, key=key) for key in (0, 1)]
+    long = account(jdfl.run(NOISY, DRAWN, NETWORK, steps=2))
+    assert spent_together(runs)[0] == pytest.approx(long.epsilon, rel=1e-3)
+    one = spent_together(runs[:1])
+    assert spent_together([runs[0], runs[0]]) == one
+    assert one[0] == pytest.approx(account(runs[0]).epsilon, rel=1e-3)
+    with pytest.raises(ValueError, match="no noise"):
+        spent_together([*runs, jdfl.run(jdfl.DPSGD(), DRAWN, NETWORK, steps=1)])
+    with pytest.raises(ValueError, match=r"results = \[\]"):
+        spent_together([])
+
+
+def test_what_is_tuned_has_no_epsilon_unless_tuning_is_public():
+    entries = {"tuned": jdfl.Entry(NOISY, tune={"lr": [0.01, 0.02, 0.05]}), "given": jdfl.Entry(BATCHES, tune={})}
+    how = {"keys": [0, 1], "steps": 3, "metrics": ["objective"], "tune": jdfl.Tuning(also={}, extend=0)}
+    with pytest.warns(UserWarning, match="lies|edge|tuned|grid"):
+        hidden = jdfl.compare(entries, DRAWN, NETWORK, **how)
+    assert set(hidden.privacy) == {"given"}
+    assert {run.guarantee.derived for run in hidden.results["tuned"]} == {("tuning",)}
+    assert (hidden.together.runs, hidden.together.silent) == (2, 2)
+    assert hidden.together.statement() in hidden.table()
+    assert hidden.together.epsilon == pytest.approx(spent_together(hidden.results["given"])[0])
+    with pytest.raises(ValueError, match=r"entries\['tuned'\].*grid of lr.*--problem.public tuning"):
+        jdfl.compare(entries, DRAWN, NETWORK, epsilon=1.0, **how)
+    with pytest.warns(UserWarning, match="lies|edge|tuned|grid"):
+        public = jdfl.compare(entries, DRAWN.declared("tuning"), NETWORK, epsilon=1.0, **how)
+    assert set(public.privacy) == set(entries)
+    assert public.together.silent == 0
+    assert public.together.epsilon > max(told.epsilon for told in public.privacy.values())
+
+
+@pytest.mark.parametrize("budget", [False, True], ids=["side by side", "alone"])
+def test_a_study_and_repeats_tell_their_sum(budget, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    flags = ["--problem.m", "4", "--problem.n", "12", "--problem.s", "2", "--problem.rows", "8", "12", "--stop", "none"]
+    flags += ["--algorithm", "d-psgd", "--algorithm.mechanism", "gaussian", "--algorithm.clip", "1", "--steps", "3"]
+    flags += ["--algorithm.mechanism.multiplier", "5", *(["--privacy.epsilon", "100"] if budget else [])]
+    assert main(["sweep", *flags, "--over", "algorithm.lr=0.01,0.02", "--seeds", "2", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    expected = gaussian_epsilon(np.sqrt(4 * 3 / 25), found["together"]["delta"])
+    assert found["together"]["runs"] == 4
+    assert found["together"]["epsilon"] == pytest.approx(expected, rel=1e-6)
+    (folder,) = (tmp_path / "runs").iterdir()
+    sentence = Together(4, 0, expected, found["together"]["delta"]).statement()
+    assert sentence in (folder / "table.md").read_text()
+    assert sentence in (folder / "report.html").read_text()
+    if budget:
+        return
+    assert main(["run", *flags, "--repeats", "2"]) == 0
+    pair = Together(2, 0, gaussian_epsilon(np.sqrt(2 * 3 / 25), DELTA), DELTA).statement()
+    assert pair in capsys.readouterr().out
+    runs = [str(one) for one in (tmp_path / "runs").iterdir() if one != folder]
+    assert main(["report", *runs, "--out", "page.html"]) == 0
+    assert pair in (tmp_path / "page.html").read_text()
+
+
+def test_a_run_keeps_what_it_released_for_sums():
+    found = jdfl.run(NOISY, DRAWN, NETWORK, steps=2)
+    kept = summary(found)["privacy"]["ledger"]
+    assert Ledger.from_dict(kept).releases.tolist() == [int(ledger_of_run(found).releases.max())]
