@@ -38,6 +38,7 @@ def planned_releases(
     return np.asarray(loop.releases(setting, jnp.int32(steps)), np.int64)
 
 
+@checked
 def account(
     result: Result, *, delta: float | None = None, accounting: Accounting = "sound", warnings: tuple[str, ...] = ()
 ) -> PrivacyReport:
@@ -57,6 +58,7 @@ def account(
     )
 
 
+@checked
 def spent_together(results: Sequence[Result], *, delta: float | None = None) -> tuple[float, float]:
     """(epsilon, delta) of publishing all of these `results` of runs on the same data.
 

@@ -17,7 +17,6 @@ derived is never drawn from.
 """
 
 import hashlib
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -124,11 +123,12 @@ class Keys:
     network: Array
 
     @classmethod
-    def of(cls, key: Array, fingerprint: Iterable[int | Array] = ()) -> "Keys":
-        """Those of a key []; the words of a run's `fingerprint` enter what is private."""
+    def of(cls, key: Array, fingerprint: tuple[int, ...] | Array = ()) -> "Keys":
+        """Those of a key []; the words [k] of a run's `fingerprint` enter what is private."""
+        words = fingerprint if isinstance(fingerprint, Array) else np.array(fingerprint, np.uint32)
         roots = _under(key, np.array(list(_ROOTS.values()), np.uint32))
         named = dict(zip(_ROOTS, roots))
-        return cls(key, **named | {"private": _within(named["private"], np.array(fingerprint, np.uint32))})
+        return cls(key, **named | {"private": _within(named["private"], words)})
 
     def at_start(self) -> "Keys":
         """Those of the moment before the first round."""
