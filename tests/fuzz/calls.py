@@ -145,7 +145,9 @@ ELSEWHERE = {  # functions whose arguments are arrays of a run, made by it alone
         ("network.as_bcoo", "network.as_dense", "network.mix", "network.sample_neighbours"), "inside a run"
     ),
     **dict.fromkeys(("privacy.clipped", "privacy.factor", "privacy.exposing", "privacy.report"), "inside a run"),
-    **dict.fromkeys(("account", "audit", "compare", "read_checkpoint", "spent_together"), "of finished runs, or many runs"),
+    **dict.fromkeys(
+        ("account", "audit", "compare", "read_checkpoint", "spent_together"), "of finished runs, or many runs"
+    ),
     **dict.fromkeys(("models.from_nnx", "problems.drawn_regression"), "of a person's own functions"),
     **dict.fromkeys(("problems.read_cifar10", "problems.read_idx", "problems.read_libsvm"), "test_fuzz_files"),
     **dict.fromkeys(("problems.read_mnist", "problems.read_qsar", "problems.data_folder"), "test_fuzz_files"),
