@@ -167,7 +167,7 @@ def _words(annotation: Any) -> list[str]:
             found.append(f"a list of {size}{inside}")
         else:
             name = str(getattr(option, "__name__", option))
-            found.append({"Network": "a network", "Problem": "a problem", "Graph": "a Graph"}.get(name, name))
+            found.append(_WORDS.get(name, name))
     return found
 
 
@@ -223,7 +223,16 @@ def _parts(settings: object, where: str, skip: frozenset[str]) -> None:
         _parts(value, f"{name}.", skip)
 
 
-_WORDS = {"Codec": "a codec", "Mechanism": "a noise mechanism"}
+_WORDS = {
+    "Codec": "a codec",
+    "Graph": "a Graph",
+    "Mechanism": "a noise mechanism",
+    "Network": "a network",
+    "Problem": "a problem",
+    "Result": "the result of a run",
+    "Static": "a fixed network",
+    "Times": "a distribution of times",
+}
 
 
 def _ours(annotation: object) -> bool:

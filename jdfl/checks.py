@@ -4,6 +4,7 @@ They run on the host, on concrete values, before anything is compiled.
 """
 
 from collections.abc import Iterable
+from dataclasses import is_dataclass
 from types import UnionType
 from typing import Any, Literal, NoReturn, cast, get_args, get_origin, get_type_hints
 
@@ -18,11 +19,16 @@ def refuse(expected: str, name: str, value: object, remedy: str = "") -> NoRetur
 
 
 def shown(value: object) -> str:
-    """A value in a message: as Python writes it, in one line of at most 300 characters; its class if Python cannot."""
+    """A value in a message: as Python writes it, in one line of at most 300 characters; its class if Python cannot.
+
+    Of large dataclasses, such as networks, the name alone.
+    """
     try:
         text = " ".join(repr(value).split())
     except Exception:
         text = f"an object of {type(value).__name__}"
+    if len(text) > _SHOWN and is_dataclass(value):
+        return f"{type(value).__name__}(...)"
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]} ..."
 
 
