@@ -37,7 +37,10 @@ def gaussian_delta(mu: float, epsilon: float) -> float:
 
 @checked
 def gaussian_epsilon(mu: float, delta: float) -> float:
-    """The least epsilon >= 0 at this delta; 0 where mu is so small that no more is needed."""
+    """The least epsilon >= 0 at this delta; 0 where mu is so small that no more is needed.
+
+    Raises ValueError for a delta outside (0, 1), and for a mu of which epsilon would leave floating point.
+    """
     check_delta(delta)
     if mu > _MOST_MU:
         checks.refuse(f"mu <= {_MOST_MU:g}", "mu", mu, "Epsilon would be about mu^2 / 2, which bounds nothing.")

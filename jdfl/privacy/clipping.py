@@ -40,7 +40,10 @@ def clipped(x: Array, norm: Clip, clip: Array | float) -> Array:
 
 @checked
 def stretch(clipped_in: Clip, measured_in: Norm, n: int) -> float:
-    """The most that a vector [n] of length 1 in the norm `clipped_in` may measure in the norm `measured_in`."""
+    """The most that a vector [n] of length 1 in the norm `clipped_in` may measure in the norm `measured_in`.
+
+    Raises ValueError for n < 1.
+    """
     checks.whole(1, n=n)
     clipped_in = "linf" if clipped_in == "entries" else clipped_in
     if clipped_in == measured_in:

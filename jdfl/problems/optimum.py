@@ -39,8 +39,9 @@ def optimum(problem: Problem, *, tolerance: float = 1e-6) -> Optimum:
     """The minimiser of mean_i f_i: normal equations for least squares, L-BFGS for logistic and softmax.
 
     Least squares with fewer examples than parameters gives the minimiser of least norm. RuntimeError if the gradient
-    norm of the result exceeds `tolerance`, TypeError for other problems. With penalty 0 and separable classes there
-    is no minimiser, only points of ever smaller gradient: the result is one of them.
+    norm of the result exceeds `tolerance`, ValueError if that is not positive, TypeError for other problems. With
+    penalty 0 and separable classes there is no minimiser, only points of ever smaller gradient: the result is one of
+    them.
     """
     checks.positive(tolerance=tolerance)
     return _objective(problem).minimise(np.arange(problem.n), tolerance)

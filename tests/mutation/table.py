@@ -48,6 +48,7 @@ TABLE: dict[str, tuple[str, ...]] = {
     "jdfl/algorithms/activation.py": _with_laws("test_doadp", "DO-ADP"),
     "jdfl/algorithms/ceps.py": _with_laws("test_ceps", "CEPS-Perf"),
     "jdfl/algorithms/ceps_theorems.py": ("tests/algorithms/test_ceps_theorems.py",),
+    "jdfl/algorithms/consequences.py": ("tests/algorithms/test_codec_warnings.py",),
     "jdfl/algorithms/choco.py": _with_laws("test_compressed", "CHOCO"),
     "jdfl/algorithms/clipping.py": _CLIPPED,
     "jdfl/algorithms/consensus.py": _with_laws("test_push_sum", "consensus"),
