@@ -57,6 +57,11 @@ def _run(
     )
 
 
+def _parameters(algorithm: Any, look: Any) -> Attack:
+    """An attack on final parameters, by what no message has told of them."""
+    return _run("epsilon covers the final parameters", algorithm, PAIR, look, problem=_whole, parameters=True)
+
+
 def _whole(world: int) -> Any:
     return regression(world, whole=True)
 
@@ -177,29 +182,10 @@ def attacks() -> Mapping[str, Attack]:
             problem=curved,
         ),
         "two runs with one key": beside.two_runs(),
-        "PEDFL, parameters": _run(
-            "epsilon covers the final parameters",
-            jdfl.PEDFL(gradients=SHORT, dpps=MESSAGES),
-            PAIR,
-            _last_step,
-            problem=_whole,
-            parameters=True,
-        ),
-        "DPDO, parameters": _run(
-            "epsilon covers the final parameters",
-            jdfl.DPDO(c=0.5, q=0.5, p=0.8, epsilon=1.0, gradients=SHORT),
-            PAIR,
-            _last_step_dpdo,
-            problem=_whole,
-            parameters=True,
-        ),
-        "CPGT, parameters": _run(
-            "epsilon covers the final parameters",
-            jdfl.CPGT(lr=0.5, gamma=0.5, noise_x=3.0, noise_y=24.0, gradients=SHORT),
-            PAIR,
-            _last_step_cpgt,
-            problem=_whole,
-            parameters=True,
+        "PEDFL, parameters": _parameters(jdfl.PEDFL(gradients=SHORT, dpps=MESSAGES), _last_step),
+        "DPDO, parameters": _parameters(jdfl.DPDO(c=0.5, q=0.5, p=0.8, epsilon=1.0, gradients=SHORT), _last_step_dpdo),
+        "CPGT, parameters": _parameters(
+            jdfl.CPGT(lr=0.5, gamma=0.5, noise_x=3.0, noise_y=24.0, gradients=SHORT), _last_step_cpgt
         ),
         "PartPSP, local part": _run(
             "epsilon covers the parameters that stay with a node",

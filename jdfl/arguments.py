@@ -8,7 +8,7 @@ takes it says itself (`jdfl.checks`).
 import functools
 import inspect
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from pathlib import Path
 from types import NoneType, UnionType
@@ -61,28 +61,33 @@ def argument(name: str, value: Any, annotation: Any) -> Any:
     """The value, if it is of the kind that the annotation says; ValueError that names it if not."""
     if not _fits(value, annotation):
         words = " or ".join(dict.fromkeys(_words(annotation)))
-        checks.refuse(f"{name} to be {words}", name, value, _NETWORK if "a network" in words else "")
+        remedy = _NETWORK if "a network" in words else "Pass an object, not a class." if _is_class(value) else ""
+        checks.refuse(f"{name} to be {words}", name, value, remedy)
     options = _options(annotation)
     if _is_array_like(options):
         return value
-    if int in options and is_whole(value):
+    if int in options and _is_whole(value):
         return int(value)
     if float in options and checks.is_a(value, np.ndarray | jax.Array) and not checks.is_a(value, jax.core.Tracer):
         return float(value)
     return value
 
 
-def is_whole(value: object) -> bool:
+def _is_whole(value: object) -> bool:
     """Whether it is a whole number: bools are none, and durations neither."""
     return checks.is_a(value, int | np.integer) and not isinstance(value, bool | np.bool_ | np.timedelta64)
 
 
-def is_real(value: Any) -> bool:
+def _is_real(value: Any) -> bool:
     """Whether it is one real number, an array of no axes included."""
     if checks.is_a(value, np.ndarray | np.generic | jax.Array):
         masked = checks.is_a(value, np.ma.MaskedArray)
         return value.ndim == 0 and np.issubdtype(value.dtype, np.number) and value.dtype.kind not in "cm" and not masked
     return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _is_class(value: object) -> bool:
+    return checks.is_a(value, type)
 
 
 def _options(annotation: Any) -> tuple[Any, ...]:
@@ -96,7 +101,7 @@ def _is_array_like(options: tuple[Any, ...]) -> bool:
 def _fits(value: Any, annotation: Any) -> bool:
     options = _options(annotation)
     if _is_array_like(options):
-        return _is_array(value) or is_real(value) or (value is None and NoneType in options)
+        return _is_array(value) or _is_real(value) or (value is None and NoneType in options)
     return any(_fits_one(value, option) for option in options)
 
 
@@ -114,8 +119,8 @@ def _fits_one(value: Any, annotation: Any) -> bool:
         return isinstance(value, Mapping)
     if origin is Callable:
         return callable(value)
-    if isinstance(annotation, type) and annotation.__module__.startswith("jdfl."):
-        return not isinstance(value, type) and has(value, annotation)
+    if _ours(annotation):
+        return not _is_class(value) and _has(value, annotation)
     return True
 
 
@@ -140,8 +145,8 @@ def _is_array(value: Any) -> bool:
 
 
 _PLAIN: dict[Any, tuple[str, Callable[[Any], bool]]] = {
-    int: ("a whole number", is_whole),
-    float: ("a number", is_real),
+    int: ("a whole number", _is_whole),
+    float: ("a number", _is_real),
     bool: ("one of False, True", lambda value: isinstance(value, bool | np.bool_)),
     str: ("text", lambda value: isinstance(value, str)),
     NoneType: ("None", lambda value: value is None),
@@ -171,56 +176,21 @@ def _words(annotation: Any) -> list[str]:
     return found
 
 
-def settings(given: Any, where: str = "") -> None:
-    """Hold the fields of a dataclass against their annotations, and those of jdfl's dataclasses in them: ValueError.
+def settings(given: object, where: str = "") -> None:
+    """Hold the fields of a dataclass against their annotations, and those of dataclasses in them: ValueError.
 
-    Fields of these are called by dotted names.
+    Fields of these are called by dotted names. Of a class that is not jdfl's, only fields that are annotated as truth
+    values or as classes and protocols of jdfl are looked at.
     """
-    if not is_dataclass(given) or isinstance(given, type) or not type(given).__module__.startswith("jdfl."):
+    if not is_dataclass(given) or isinstance(given, type):
         return
     hints = get_type_hints(type(given))
     for field in fields(given):
-        value: Any = getattr(given, field.name)
-        argument(f"{where}{field.name}", value, hints[field.name])
-        settings(value, f"{where}{field.name}.")
-
-
-def parts(settings: object, skip: Iterable[str] = ()) -> None:
-    """Every field of a dataclass that is annotated as a class or protocol of jdfl holds an object with its methods.
-
-    That a class is given instead of an object, or something else, is refused by name; so are things other than True and
-    False in fields annotated as bool. Fields of such objects are looked at too, under dotted names.
-    """
-    _parts(settings, "", frozenset(skip))
-
-
-def _parts(settings: object, where: str, skip: frozenset[str]) -> None:
-    if not is_dataclass(settings) or isinstance(settings, type):
-        return
-    hints = get_type_hints(type(settings))
-    for field in fields(settings):
-        name, annotation = f"{where}{field.name}", hints.get(field.name)
-        value: Any = getattr(settings, field.name)
-        if field.name in skip:
-            continue
-        options: tuple[Any, ...] = (
-            get_args(annotation) if get_origin(annotation) in (Union, UnionType) else (annotation,)
-        )
-        if value is None and NoneType in options:
-            continue
-        wanted = [option for option in options if option is not NoneType]
-        if wanted == [bool] and not checks.is_a(value, bool | np.bool_):
-            checks.refuse(f"{name} to be one of False, True", name, value, "")
-        known: list[Any] = [option for option in wanted if _ours(option)]
-        if not known or len(known) < len(wanted):
-            continue
-        a_class = checks.is_a(value, type)
-        if a_class or not any(has(value, option) for option in known):
-            names = [str(option.__name__) for option in known]
-            nothing = ["None"] if len(options) > len(wanted) else []
-            words = " or ".join([_WORDS.get(one, one) for one in names] + nothing)
-            checks.refuse(f"{name} to be {words}", name, value, "Pass an object, not a class." if a_class else "")
-        _parts(value, f"{name}.", skip)
+        name, value, annotation = f"{where}{field.name}", getattr(given, field.name), hints.get(field.name)
+        options = [option for option in _options(annotation) if option is not NoneType]
+        if _ours(type(given)) or all(option is bool or _ours(option) for option in options):
+            argument(name, value, annotation)
+        settings(value, f"{name}.")
 
 
 _WORDS = {
@@ -240,7 +210,7 @@ def _ours(annotation: object) -> bool:
     return isinstance(annotation, type) and annotation.__module__.startswith("jdfl.")
 
 
-def has(value: object, kind: type) -> bool:
+def _has(value: object, kind: type) -> bool:
     """Whether a value has all methods of a class (of jdfl), or is of it."""
     if isinstance(value, kind) if not getattr(kind, "_is_protocol", False) else False:
         return True

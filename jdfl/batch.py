@@ -70,7 +70,7 @@ def sweep(
     made = [check_run(_at(algorithm, points[0]), problem, network, steps, every, stop)]
     for point in points[1:]:
         other = _at(algorithm, point)
-        arguments.parts(other)
+        arguments.settings(other)
         other.check(problem, network)
         made.append(planned(other, problem, network, steps))
     settings = [stepping.setting(one, problem, network, stop, typed_key(seed)) for one in made for seed in keys]

@@ -80,11 +80,9 @@ def check_run(
             "where what does not come in its round is missing, or an algorithm that takes late messages, such as "
             "jdfl.DPSGD or jdfl.SGP."
         )
-    arguments.parts(algorithm)
     arguments.settings(algorithm)
     algorithm.check(problem, network)
     if stop is not None:
-        arguments.parts(stop)
         arguments.settings(stop)
         stop.check()
     require_memory(algorithm, problem, network, devices)

@@ -15,6 +15,7 @@ from jdfl.auditing.canary import given
 from jdfl.base import Algorithm
 from jdfl.privacy import GaussianEvent, Guarantee, Ledger, PrivacyReport, report
 from jdfl.problems import Problem
+from jdfl.spending import guarantee_of
 
 _FEW = 20  # runs per weight of the score
 
@@ -47,7 +48,7 @@ def check(
         )
     if not isinstance(canary, str):
         given(problem, canary)
-    guarantee = algorithm.privacy(problem)
+    guarantee = guarantee_of(algorithm, problem)
     if guarantee.event is None:
         told = f"Expected an algorithm with noise to audit, got none: {guarantee.reason}. {guarantee.remedy}"
         raise ValueError(told.strip())
