@@ -139,27 +139,30 @@ def judge_changes(
 def judge_hits(hit: np.ndarray, share: np.ndarray, seen: np.ndarray, independent: bool) -> list[Finding]:
     """Sampling: `hit` [K, N, T, m], whether a record was looked at, by chance `share` [m].
 
-    Only where `seen` [K, N, T, m]: the record exists, and its node released something. Rounds are independent, and
-    records too where `independent`.
+    Only where `seen` [K, N, T, m]: the record exists, and its node released something. Rounds and nodes are
+    independent, and records too where `independent`.
     """
     told: list[Finding] = []
-    for i in range(hit.shape[-1]):
-        p = float(share[i])
+    for i, p in enumerate(share.tolist()):
         for k in np.flatnonzero(seen[..., i].any(axis=(1, 2))):
             total, count = int(seen[k, ..., i].sum()), int((hit & seen)[k, ..., i].sum())
             tail = 2 * min(binom.cdf(count, total, p), binom.sf(count - 1, total, p))
             told.append(Finding("sampling", f"node {i}, place {k}: {count} of {total}", float(min(1.0, tail))))
-        if not 0 < p < 1:
-            continue
-        here = seen[..., i]
-        free = np.where(here, (hit[..., i] - p) / np.sqrt(p * (1 - p)), 0.0)  # [K, N, T]
-        pairs = [("rounds", free[..., :-1] * free[..., 1:], here[..., :-1] & here[..., 1:])]
+    drawn = (share > 0) & (share < 1)
+    spread = np.sqrt(np.where(drawn, share * (1 - share), 1.0))
+    free = np.where(seen & drawn, (hit - share) / spread, 0.0)  # [K, N, T, m]
+    largest = np.where(drawn, np.maximum(share, 1 - share) / spread, 0.0)
+    # Records of one subset depend on one another: their products are summed before they count as independent.
+    width, more = (1, 1) if independent else (len(hit), 2)
+    for i in np.flatnonzero(drawn):
+        pairs = [("rounds", free[:, :, :-1, i] * free[:, :, 1:, i], largest[i] ** 2)]
         if independent:
-            pairs.append(("records", free[:-1] * free[1:], here[:-1] & here[1:]))
-        for name, products, both in pairs:
+            pairs.append(("records", free[:-1, ..., i] * free[1:, ..., i], largest[i] ** 2))
+        pairs += [(f"nodes, the other {j},", free[..., i] * free[..., j], largest[i] * largest[j]) for j in range(i)]
+        for name, products, top in pairs:
             # S. Bernstein's inequality: products are bounded, and rare events have long tails
-            top, size, total = float(max(p, 1 - p) / min(p, 1 - p)), int(both.sum()), abs(float(products.sum()))
-            bound = 2 * np.exp(-(total**2) / 2 / max(1.0, size + top * total / 3))
+            size, total = more * np.count_nonzero(products), abs(float(products.sum()))
+            bound = 2 * np.exp(-(total**2) / 2 / max(1.0, size + width * top * total / 3))
             told.append(Finding("sampling", f"node {i}, two {name} are drawn together", float(min(1.0, bound))))
     return told
 

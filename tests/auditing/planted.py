@@ -328,6 +328,11 @@ BUGS = {
         ),
         setting="poisson",
     ),
+    "the same Poisson sample at all nodes": Bug(
+        "sampling",
+        _sampled_by(lambda weight, keys, round: _by_chance(weight, jnp.broadcast_to(keys[:1], keys.shape), BATCH / Q)),
+        setting="poisson",
+    ),
     "the same Poisson samples in all runs": Bug("sampling", {"sample": _same_sample}, setting="poisson"),
     "the same subset always": Bug("sampling", {"sample": _same_sample}, setting="subset"),
 }

@@ -32,11 +32,11 @@ def _residuals(rng: np.random.Generator, gaussian: bool, missing: float) -> list
     return judge_residuals(np.where(live, z, 0.0), live, gaussian, PRECISION)
 
 
-def _hits(rng: np.random.Generator, poisson: bool) -> list[Finding]:
-    """Each of `PLACES` records by chance, or two of them."""
-    draws = rng.random((PLACES, N, T, M))
-    hit = draws < SHARE if poisson else draws.argsort(axis=0) < 2
-    share = SHARE if poisson else np.full(M, 2 / PLACES)
+def _hits(rng: np.random.Generator, poisson: bool, places: int = PLACES) -> list[Finding]:
+    """Each of so many records by chance, or half of them."""
+    draws = rng.random((places, N, T, M))
+    hit = draws < SHARE if poisson else draws.argsort(axis=0) < places // 2
+    share = SHARE if poisson else np.full(M, 0.5)
     return judge_hits(hit, share, rng.random(hit.shape) > 0.1, poisson)
 
 
@@ -46,6 +46,7 @@ NULL = {
     "Laplace": lambda rng: _residuals(rng, False, 0.0),
     "Poisson": lambda rng: _hits(rng, True),
     "subset": lambda rng: _hits(rng, False),
+    "subset of two": lambda rng: _hits(rng, False, 2),
 }
 
 
@@ -155,6 +156,7 @@ SAMPLED = {
     "the last one": np.broadcast_to(np.arange(PLACES)[:, None, None, None] == PLACES - 1, DRAWN.shape),
     "all or none": np.broadcast_to(DRAWN[:1] < RATE, DRAWN.shape),
     "one sample for two rounds": DRAWN[:, :, [0, 0, 2, 2]] < RATE,
+    "one sample for two nodes": DRAWN[..., [0, 0]] < RATE,
 }
 
 

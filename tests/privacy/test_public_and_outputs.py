@@ -8,6 +8,7 @@ import pytest
 import jdfl
 from jdfl import problems, results
 from jdfl.accountant import account, account_plan, calibrate
+from jdfl.cli import main
 from jdfl.config.problem import Classification
 from jdfl.privacy import DERIVED
 from jdfl.spending import guarantee_of
@@ -122,3 +123,12 @@ def test_every_statement_names_the_arithmetic_and_the_metrics():
     assert told.count("real arithmetic") == 1
     assert "void against an observer of the bits" in told
     assert "exact objectives" in told
+
+
+def test_all_names_may_be_declared_and_are_told_by_the_help(capsys):
+    assert DRAWN.declared(*DERIVED).public == tuple(DERIVED)
+    with pytest.raises(ValueError, match="'tuning', 'stop', got public = 'rate'"):
+        DRAWN.declared("rate")
+    assert main(["run", "--help"]) == 0
+    told = " ".join(capsys.readouterr().out.split())
+    assert all(name in told.partition("--problem.public")[2][:600] for name in DERIVED)
