@@ -59,8 +59,8 @@ class Example1:
     """Whether examples lie in memory or are drawn anew whenever they are looked at."""
 
     public: str | None = None
-    """What is known of the data anyway, separated by commas: standardise, holdout, partition, curvature, tuning and
-    stop. A privacy report lists it; what else enters without noise leaves no epsilon."""
+    """What of the data is known anyway, names with commas: standardise, holdout, partition, curvature, tuning, stop.
+    A privacy report lists it; what else enters without noise leaves no epsilon."""
 
     def build(self) -> Problem:
         """The problem."""
@@ -104,8 +104,8 @@ class Classification:
     """Type of all numbers; float64 needs JAX_ENABLE_X64=1."""
 
     public: str | None = None
-    """What is known of the data anyway, separated by commas: standardise, holdout, partition, curvature, tuning and
-    stop. A privacy report lists it; what else enters without noise leaves no epsilon."""
+    """What of the data is known anyway, names with commas: standardise, holdout, partition, curvature, tuning, stop.
+    A privacy report lists it; what else enters without noise leaves no epsilon."""
 
     def build(self) -> Problem:
         """The problem; FileNotFoundError for a data set whose file is not there."""
@@ -161,8 +161,8 @@ class NeuralClassification:
     """Test images to use, drawn at random; none: all."""
 
     public: str | None = None
-    """What is known of the data anyway, separated by commas: standardise, holdout, partition, curvature, tuning and
-    stop. A privacy report lists it; what else enters without noise leaves no epsilon."""
+    """What of the data is known anyway, names with commas: standardise, holdout, partition, curvature, tuning, stop.
+    A privacy report lists it; what else enters without noise leaves no epsilon."""
 
     def build(self) -> Problem:
         """The problem; FileNotFoundError for a data set whose file is not there."""
