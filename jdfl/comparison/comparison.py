@@ -122,8 +122,8 @@ class Comparison:
         """The comparison as a table: mean ± standard deviation over seeds of `metrics` (None: the measure).
 
         `by` is what all are given equal amounts of, as for `at`, or "stop" for the rounds until the stop rule fired
-        (None: what tuning went by, "stop" where there is a stop rule), `value` how much of it, as for `at`. The caption
-        says how every algorithm was tuned.
+        (None: what tuning went by; where nothing is tuned, "stop" if there is a stop rule), `value` how much of it, as
+        for `at`. The caption says how every algorithm was tuned.
         Raises ValueError for an unknown format, amount or metric.
         """
         checks.one_of(("text", "markdown", "latex"), format=format)

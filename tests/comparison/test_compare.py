@@ -110,7 +110,7 @@ def test_equal_bytes_are_those_of_the_tuning_too():
         "few": Entry(Gossip(), tune={"rate": RATES}),
         "many": Entry(Gossip(messages=4), tune={"rate": RATES}),
     }
-    tune = Tuning(keys=(70,), by="bytes", extend=0)
+    tune = Tuning(keys=(70,), by="bytes", budget=12 * M * 80.0, extend=0)
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "The best")
         found = jdfl.compare(entries, problem, network, tune=tune, **OPTIONS | {"every": 1})
@@ -313,8 +313,8 @@ def test_with_a_stop_rule_rounds_to_it_are_told():
     rounds = [run.rounds for run in found.results["fast"]]
     assert stops["seeds"].to_dict() == {"fast": 3, "never": 0}
     np.testing.assert_allclose(stops.loc["fast", ["round", "round_sd"]], [np.mean(rounds), np.std(rounds, ddof=1)])
-    assert "rounds to stop" in found.table()
-    assert "not stopped" in found.table()
+    assert "rounds to stop" in found.table(by="stop")
+    assert "not stopped" in found.table(by="stop")
     swift = jdfl.compare(
         {"fast": entries["fast"]},
         problem,
