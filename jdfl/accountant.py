@@ -65,14 +65,22 @@ def spent_together(results: Sequence[Result], *, delta: float | None = None) -> 
     `delta` is that of all runs together (None: the least that `account` takes for one of them). Runs on data that are
     not the same, such as another split of the same records, count as if every record were at the most exposed node.
     How runs add up is told in `jdfl.privacy.together`: their noise has to be independent, as it is in runs that differ
-    in anything, and their settings fixed beforehand. A run that is there several times (the same provenance, that is
-    the same settings, data and key, and as many rounds) releases nothing new and counts once. Raises ValueError where a
-    run claims nothing, and where runs protect different units or neighbours.
+    in anything, and their settings fixed beforehand. A run that is there several times (the same settings, data and
+    key, and as many rounds) releases nothing new and counts once. Raises ValueError where a run claims nothing, where
+    runs protect different units or neighbours, and for runs of the same settings, data and key under other versions:
+    they have the same noise, and may not do the same with it.
     """
-    runs = {(run.provenance.hash, run.rounds): run for run in results}
-    told = [account(run, delta=delta) for run in runs.values()]
+    told = [account(run, delta=delta) for run in results]
     if not told:
         raise ValueError("Expected at least one run, got results = [].")
+    runs: dict[Any, Result] = {}
+    for run in results:
+        same = runs.setdefault((tuple(sorted(run.provenance.settings.items())), run.rounds), run)
+        if changed := run.provenance.differences(same.provenance)[0]:
+            raise ValueError(
+                f"Expected runs whose noise is independent, got two with the same settings, data and key under other "
+                f"versions ({'; '.join(changed)}): they have the same noise. Give one of the two another key."
+            )
     ledgers = [ledger_of_run(run) for run in runs.values()]
     if len({_data(run) for run in runs.values()}) > 1:
         ledgers = [together.compact(ledger) for ledger in ledgers]

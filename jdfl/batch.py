@@ -13,6 +13,7 @@ import numpy as np
 from jdfl import arguments, checks, loop, programs, stepping
 from jdfl.base import Algorithm
 from jdfl.clock import Clock
+from jdfl.guard import least
 from jdfl.keys import typed_key
 from jdfl.metrics import Metric, default_metrics, resolve
 from jdfl.network.graph import Network
@@ -21,7 +22,7 @@ from jdfl.problems import Problem
 from jdfl.provenance import provenance
 from jdfl.result import Result, Tally
 from jdfl.runner import check_counters, check_run, planned
-from jdfl.spending import guarantee_of
+from jdfl.spending import guarantee_of, watched
 from jdfl.stopping import StopRule
 
 MOST_NUMBERS = 2**26  # in the parameters of runs that go side by side: 256 MB in float32
@@ -73,7 +74,9 @@ def sweep(
         arguments.settings(other)
         other.check(problem, network)
         made.append(planned(other, problem, network, steps))
-    settings = [stepping.setting(one, problem, network, stop, typed_key(seed)) for one in made for seed in keys]
+    watch = least([watched(guarantee_of(one, problem)) for one in made])
+    given = problem, network, stop
+    settings = [stepping.setting(one, *given, typed_key(seed), watched=watch) for one in made for seed in keys]
     check_counters(network, steps)
     steps, every = int(steps), int(every)
     chosen = default_metrics(problem) if metrics is None else resolve(metrics, problem)

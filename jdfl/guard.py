@@ -3,8 +3,9 @@
 Axes: m nodes, k numbers of a node.
 """
 
+from collections.abc import Sequence
 from functools import reduce
-from typing import Any
+from typing import Any, Literal, get_args
 
 import jax
 import jax.numpy as jnp
@@ -15,21 +16,33 @@ from jdfl import nodes
 from jdfl.base import Algorithm
 
 NOWHERE = -1
+Watched = Literal["nothing", "parameters", "state"]  # what a run may end for, from the least to the most
 
 
-def first_bad(algorithm: Algorithm, state: Any, largest: Array | None) -> Array:
-    """The first node [] with a number in its rows of the state that is not finite, or a too large one, or NOWHERE."""
-    w = getattr(algorithm, "held", algorithm.params)(state)  # [m, k], with all that is large in the parameters
-    rows = [w, *(leaf for leaf in jax.tree.leaves(state) if leaf is not w and _floats(leaf, w.shape[0]))]
+def least(watched: Sequence[Watched]) -> Watched:
+    """The least that one of several runs, which go side by side, may end for."""
+    order: tuple[Watched, ...] = get_args(Watched)
+    return min(watched, key=order.index)
+
+
+def first_bad(algorithm: Algorithm, state: Any, largest: Array | None, watched: Watched) -> Array:
+    """The first node [] with a number not finite, or a too large parameter, in what is `watched`, or NOWHERE."""
+    if watched == "nothing":
+        return jnp.int32(NOWHERE)
+    if watched == "state":
+        w = getattr(algorithm, "held", algorithm.params)(state)  # [m, k], with all that is large in the parameters
+        rows = [w, *(leaf for leaf in jax.tree.leaves(state) if leaf is not w and _floats(leaf, w.shape[0]))]
+    else:
+        rows = [w := algorithm.params(state)]
     bad = ~jnp.isfinite(reduce(jnp.add, (_finite(leaf, w.dtype) for leaf in rows)))
     if largest is not None:
         bad = bad | (jnp.max(jnp.abs(w), axis=1) > largest)
     return nodes.lowest(bad, NOWHERE)
 
 
-def what_is_bad(state: Any, node: int, m: int, largest: Any) -> str:
+def what_is_bad(state: Any, node: int, m: int, largest: Any, watched: Watched) -> str:
     """Which of a node's numbers end its run, in words (on the host)."""
-    if state is None:
+    if state is None or (watched == "parameters" and largest is None):
         return "a number that is not finite"
     fields = [
         jax.tree_util.keystr(path, simple=True, separator=".") or "its parameters"

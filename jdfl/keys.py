@@ -23,19 +23,24 @@ _COUNTERS = 2**32
 
 
 def typed_key(key: int | Array) -> Array:
-    """The key [] of a run: of a seed, or of a typed key, whose numbers remain the same; one of rbg remains as it is.
+    """The key [] of a run: of a seed, or of a typed key, whose numbers remain the same.
 
-    Raises ValueError for what is neither.
+    From a key of another kind, such as rbg, comes one whose numbers are this module's: of several keys side by side, as
+    the runs of a sweep have them, JAX draws all numbers of rbg from the first. Raises ValueError for what is neither.
     """
     if isinstance(key, Array) and jnp.issubdtype(key.dtype, jax.dtypes.prng_key):
         checks.shape((), "Give one key for a run.", key=key)
     else:
         # JAX takes the low 32 bits of a seed, so that larger ones would repeat the runs of smaller ones.
         checks.whole(0, 2**32 - 1, key=key, remedy="Give a seed, or a typed key from jax.random.key.")
-        key = jax.random.key(int(key))  # pyright: ignore[reportArgumentType]
-    if str(jax.random.key_impl(key)) != _THREEFRY:
-        return key
-    return jax.random.wrap_key_data(jax.random.key_data(key), impl=_UNROLLED)
+        key = jax.random.key(int(key), impl=_THREEFRY)  # pyright: ignore[reportArgumentType]
+    kind, words = str(jax.random.key_impl(key)), jax.random.key_data(key)
+    if kind in (_THREEFRY, str(_UNROLLED)):
+        return jax.random.wrap_key_data(words, impl=_UNROLLED)
+    own = jax.random.key(0, impl=_UNROLLED)
+    for word in (*kind.encode(), *words.ravel()):
+        own = jax.random.fold_in(own, word)
+    return own
 
 
 def _threefry(key: Array, high: Array, low: Array) -> tuple[Array, Array]:

@@ -102,7 +102,7 @@ def _start(setting: Setting, metrics: tuple[metrics_module.Metric, ...]) -> tupl
     info = nodes.counted(info)
     state = lax.optimization_barrier(state)  # or XLA computes with its constant zeros at compile time
     setting = replace(setting, algorithm=algorithm)
-    bad = guard.first_bad(algorithm, state, setting.largest)
+    bad = guard.first_bad(algorithm, state, setting.largest, setting.watched)
     no, timing = jnp.bool_(False), begin.graph.timing
     dtype = setting.problem.dtype
     computed = None if timing is None else timing.compute.astype(dtype) * info.grads.astype(dtype)
@@ -129,7 +129,7 @@ def _advance(
         stopped = _stops(stop, View(rounds, w, communications, problem))
         counts = jax.tree.map(jnp.add, carry.counts, info)
         releases = carry.releases + info.releases
-        bad = guard.first_bad(algorithm, state, setting.largest)
+        bad = guard.first_bad(algorithm, state, setting.largest, setting.watched)
         clock = done_at(setting, carry.clock, round, info)
         new = Carry(state, rounds, stopped, bad, carry.spent, counts, communications, releases, clock)
         if setting.limit is None:

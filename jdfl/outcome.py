@@ -13,8 +13,8 @@ from jdfl.privacy import Guarantee, exposing
 from jdfl.problems import Problem
 from jdfl.provenance import Provenance
 from jdfl.result import Ending, Result, Tally
-from jdfl.spending import records_of
-from jdfl.stopping import StopRule, reads_data
+from jdfl.spending import records_of, stop_tells
+from jdfl.stopping import StopRule
 
 Cut = Literal["time limit", "interrupted", "terminated"]  # endings that leave the rest for another time
 
@@ -48,7 +48,7 @@ def assemble(
     rounds, bad_node = int(carry.rounds), int(carry.bad_node)
     published = getattr(setting.algorithm, "published_bytes", None)
     ending, reason = _ending(rounds, steps, carry, setting, cut)
-    warns = dict.fromkeys((*warned, *_privacy_warnings(setting.stop, ending)))
+    warns = dict.fromkeys((*warned, *_privacy_warnings(setting.stop, ending, guarantee)))
     return Result(
         algorithm=setting.algorithm,
         problem_name=problem.name,
@@ -78,12 +78,12 @@ def assemble(
     )
 
 
-READS_DATA = "the stop rule looks at the data themselves, and all see when it fires"
+READS_DATA = "what ends the run looks at more than what is released, and all see when it does"
 
 
-def _privacy_warnings(stop: StopRule | None, ending: Ending) -> tuple[str, ...]:
+def _privacy_warnings(stop: StopRule | None, ending: Ending, guarantee: Guarantee) -> tuple[str, ...]:
     """What the end of a run tells that its guarantee does not cover."""
-    if reads_data(stop):  # that it did not fire tells something too
+    if stop_tells(guarantee, stop):  # that it did not fire tells something too
         return (READS_DATA,)
     if stop is None or ending != "stop rule":
         return ()
@@ -95,7 +95,7 @@ def _ending(
 ) -> tuple[Ending, str]:
     bad_node, stopped, stop = int(carry.bad_node), bool(carry.stopped), setting.stop
     if bad_node != guard.NOWHERE:
-        bad = guard.what_is_bad(carry.state, bad_node, len(setting.node), setting.largest)
+        bad = guard.what_is_bad(carry.state, bad_node, len(setting.node), setting.largest, setting.watched)
         return "diverged", (
             f"node {bad_node} has {bad} after round {rounds}; "
             "lower the learning rate or the noise, or look at that node's data"

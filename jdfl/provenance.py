@@ -1,7 +1,4 @@
-"""Where a result comes from: the code, the libraries, the settings and the data, told and summed up in one hash.
-
-Of functions, and of objects that are no dataclasses, the name alone is told, not what they hold.
-"""
+"""Where a result comes from: the code, the libraries, the settings and the data, told and summed up in one hash."""
 
 import functools
 import hashlib
@@ -21,10 +18,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jdfl import checks
+from jdfl import checks, contents
 from jdfl.distributed import Portion, portion, summed
 
-LIBRARIES = ("jax", "jaxlib", "numpy", "optax")
 DERIVED = ("curvature",)  # from the data, by an eigensolver that may differ between machines
 _SHORT = 16  # hexadecimal digits of a checksum
 _FEW = 4  # numbers that are told one by one
@@ -114,7 +110,7 @@ def _versions() -> dict[str, str]:
 @functools.cache
 def _libraries() -> Mapping[str, str]:
     """The versions of those that are installed."""
-    return MappingProxyType({name: version(name) for name in LIBRARIES})
+    return MappingProxyType({name: version(name) for name in contents.LIBRARIES})
 
 
 def _differences(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
@@ -131,35 +127,47 @@ def _same(one: str, other: str) -> bool:
         return False
 
 
-def _lines(path: str, value: Any, *, digest: bool = False) -> Iterator[tuple[str, str]]:
+def _lines(
+    path: str, value: Any, *, digest: bool = False, known: dict[int, tuple[str, Any]] | None = None
+) -> Iterator[tuple[str, str]]:
     """A value's parts by dotted path; arrays by type, shape and checksum.
 
     Data of which every process has its own nodes' part alone are left out, or with `digest` told by `_digest`, as are
-    then all arrays with more than a few numbers.
+    then all arrays with more than a few numbers. What is `known`, by identity, under another path is told by that.
     """
     if isinstance(value, Portion) and not digest:
         return
+    known = {} if known is None else known
+    within = functools.partial(_lines, digest=digest, known=known)
     if digest and checks.is_a(value, Portion | np.ndarray | jax.Array) and math.prod(value.shape) > _FEW:
         yield path, _digest(value)
     elif is_dataclass(value) and not checks.is_a(value, type):
         yield path, type(value).__name__
+        if (own := contents.own_class(value)) is not None:
+            yield from within(f"{path}.class", own)
         for one in fields(value):
             if one.name in DERIVED:
                 continue
-            yield from _lines(f"{path}.{one.name}", getattr(value, one.name), digest=digest)
+            yield from within(f"{path}.{one.name}", getattr(value, one.name))
     elif checks.is_a(value, Mapping):
         for name, one in cast(Mapping[str, Any], value).items():
-            yield from _lines(f"{path}.{name}", one, digest=digest)
+            yield from within(f"{path}.{name}", one)
     elif checks.is_a(value, list | tuple):
         yield path, type(value).__name__
         for i, one in enumerate(cast(list[Any], value)):
-            yield from _lines(f"{path}.{i}", one, digest=digest)
+            yield from within(f"{path}.{i}", one)
     elif isinstance(value, np.ndarray | jax.Array):
         yield path, _array(value)
-    elif checks.is_a(value, np.generic | bool | int | float | str | None):
+    elif checks.is_a(value, np.generic | np.dtype | bool | int | float | str | None):
         yield path, str(value)
+    elif id(value) in known:
+        yield path, f"as {known[id(value)][0]}"
     else:
-        yield path, getattr(value, "__qualname__", type(value).__qualname__)
+        known[id(value)] = path, value  # which keeps the value, and its id, for as long as they are looked for
+        text, parts = contents.held(value)
+        yield path, text
+        for name, one in parts.items():
+            yield from within(f"{path}.{name}", one)
 
 
 def _array(x: Any) -> str:

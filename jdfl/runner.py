@@ -23,7 +23,7 @@ from jdfl.metrics import Metric, default_metrics, resolve
 from jdfl.moments import Moments, Returns
 from jdfl.network import check_weights
 from jdfl.network.graph import Network
-from jdfl.outcome import Cut, as_chunk, assemble, key_data
+from jdfl.outcome import READS_DATA, Cut, as_chunk, assemble, key_data
 from jdfl.placement import placed
 from jdfl.privacy import LaplaceSchedule
 from jdfl.problems import Problem, check_problem
@@ -31,7 +31,7 @@ from jdfl.progress import Progress
 from jdfl.provenance import provenance
 from jdfl.result import Callback, Result, Snapshot, Tally
 from jdfl.sharding import Devices, Layout, mesh_of
-from jdfl.spending import check_unspent, guarantee_of, ledger_of, release_limits
+from jdfl.spending import check_unspent, guarantee_of, ledger_of, release_limits, watched
 from jdfl.stopping import StopRule
 
 _WISHES: tuple[Literal["keep"] | Cut | None, ...] = (None, "keep", "time limit", "interrupted", "terminated")
@@ -188,7 +188,14 @@ def run(
     before = Checkpoint.of(resume) if isinstance(resume, Result) else resume
     most = None if limit is None else jnp.asarray(np.minimum(limit, 2**31 - 1), jnp.int32)
     largest = None if diverged_above is None else jnp.asarray(diverged_above, problem.dtype)
-    setting = stepping.setting(algorithm, problem, network, stop, typed_key(key), most, largest)
+    watch = watched(guarantee)
+    if largest is not None and watch == "nothing":
+        raise ValueError(
+            f"Expected no diverged_above for {type(algorithm).__name__} with noise, got diverged_above = "
+            f"{diverged_above!r}: the run would end because of parameters that the guarantee does not cover "
+            f"({guarantee.local}). Leave it out, or declare that this is public: public = 'stop' of the problem."
+        )
+    setting = stepping.setting(algorithm, problem, network, stop, typed_key(key), most, largest, watch)
     steps, every = int(steps), int(every)
     if before is not None:
         names = [metric.__name__ for metric in chosen]
@@ -231,7 +238,7 @@ def run(
 
         def tell() -> None:
             """Let callbacks and the moments know of the rounds since they were told last, where there are any."""
-            nonlocal seen
+            nonlocal seen, warned
             if done <= max(seen, 0):
                 return
             views = _views(algorithm, carry, layout, whole, done - 1)
@@ -240,8 +247,8 @@ def run(
             rows, seen = tally.since(seen), done
             try:
                 _call(callbacks, Snapshot(done, steps, tally.rows[-1], rows, *views, chunk=returns.chunk))
-            except KeyboardInterrupt:
-                interruption.asked = "interrupted"
+            except KeyboardInterrupt:  # of a callback that has seen the metrics
+                interruption.asked, warned = "interrupted", (*warned, READS_DATA)
 
         keeper.start(done)
         seen = -1 if before is None else done

@@ -7,6 +7,7 @@ import jax
 import numpy as np
 
 from jdfl.base import Algorithm
+from jdfl.guard import Watched
 from jdfl.privacy import Guarantee, Ledger, exposing, report
 from jdfl.problems import Problem
 from jdfl.stopping import StopRule, reads_data
@@ -22,8 +23,21 @@ def guarantee_of(algorithm: Algorithm, problem: Problem, stop: StopRule | None =
 
     `stop` is the rule that may end its runs, which may look at the data, too.
     """
-    names = (*problem.derived, "stop") if reads_data(stop) else problem.derived
-    return exposing(algorithm.privacy(problem), names, problem.public)
+    told = algorithm.privacy(problem)
+    names = (*problem.derived, "stop") if stop_tells(told, stop) else problem.derived
+    return exposing(told, names, problem.public)
+
+
+def stop_tells(told: Guarantee, stop: StopRule | None) -> bool:
+    """Whether all learn from the end of a run what is not covered: of the data, or of parameters that are local."""
+    return stop is not None and (reads_data(stop) or bool(told.local))
+
+
+def watched(told: Guarantee) -> Watched:
+    """What a run of which this is `told` may end for: nothing that is not covered, as everybody sees that it ends."""
+    if not told.claimed or "stop" in told.public:
+        return "state"
+    return "nothing" if told.local else "parameters"
 
 
 def ledger_of(algorithm: Algorithm, problem: Problem) -> Ledger:

@@ -43,6 +43,7 @@ class Setting:
     node: Array  # [m] int32 global ids
     limit: Array | None = None  # [m] int32 releases that every node may make in all
     largest: Array | None = None  # [] the most that a parameter may be in size
+    watched: guard.Watched = struct.field(pytree_node=False, default="state")  # what may end it
 
 
 def setting(
@@ -53,14 +54,15 @@ def setting(
     key: Array | Keys,
     limit: Array | None = None,
     largest: Array | None = None,
+    watched: guard.Watched = "state",
 ) -> Setting:
     """A setting without the names of problem and network: they are static, and a name must not recompile.
 
-    `key` [] is the run's, or all of its keys are given.
+    `key` [] is the run's, or all of its keys are given; `watched` is what may end it when it is no longer finite.
     """
     node = jnp.arange(problem.m, dtype=jnp.int32)
     keys = key if isinstance(key, Keys) else run_keys(key, algorithm, problem, network)
-    return Setting(algorithm, nameless(problem), nameless(network), stop, keys, node, limit, largest)
+    return Setting(algorithm, nameless(problem), nameless(network), stop, keys, node, limit, largest, watched)
 
 
 def nameless(named: Any) -> Any:

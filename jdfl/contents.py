@@ -1,0 +1,157 @@
+"""What functions, classes and objects hold, so that two that do different things are told apart.
+
+Of what comes with Python, or lies among the installed packages, name and version are told, and what it has been given;
+of everything else its code, too, and the values of global names that it reads.
+"""
+
+import dis
+import functools
+import hashlib
+import inspect
+import pickle
+import sys
+import sysconfig
+import uuid
+from collections.abc import Iterator
+from importlib import metadata
+from pathlib import Path
+from types import CodeType, FunctionType, MethodType, ModuleType
+from typing import Any, cast
+
+LIBRARIES = ("jax", "jaxlib", "numpy", "optax")  # whose versions every result tells
+_OURS = __name__.partition(".")[0]
+_INSTALLED = tuple(Path(sysconfig.get_path(kind)).resolve() for kind in ("stdlib", "purelib", "platlib"))
+_PROCESS = uuid.uuid4().hex
+_MEMBERS: Any = (FunctionType, staticmethod, classmethod, property, functools.cached_property)
+_PLAIN: Any = (bool, int, float, str, tuple, type(None))
+
+
+def held(value: Any) -> tuple[str, dict[str, Any]]:
+    """What a function, a class or an object of any class is, in one text, and by name what else it holds."""
+    if isinstance(value, FunctionType):
+        return _function(value)
+    if isinstance(value, type):
+        return _class(value)
+    if isinstance(value, ModuleType):
+        return value.__name__, {}
+    if isinstance(value, MethodType):
+        return "method", {"function": value.__func__, "self": value.__self__}
+    if isinstance(value, functools.partial):
+        return "partial", {"function": value.func, "args": value.args, "keywords": value.keywords}
+    if isinstance(value, property):
+        return "property", {"get": value.fget}
+    if isinstance(value, functools.cached_property):
+        return "property", {"get": value.func}
+    if (wrapped := inspect.getattr_static(value, "__wrapped__", None)) is not None:  # jit, custom_jvp, cache, ...
+        return _name(type(value)), {"function": wrapped}
+    return _object(value)
+
+
+def own_class(value: object) -> type[Any] | None:
+    """The class of a value where its code is not that of an installed package."""
+    kind: type[Any] = type(value)
+    return None if _installed(kind.__module__) is not None else kind
+
+
+def _function(value: FunctionType) -> tuple[str, dict[str, Any]]:
+    parts: dict[str, Any] = {}
+    for name, cell in zip(value.__code__.co_freevars, value.__closure__ or ()):
+        try:
+            parts[name] = cell.cell_contents
+        except ValueError:  # not filled yet
+            parts[name] = None
+    for i, default in enumerate(value.__defaults__ or ()):
+        parts[f"default {i}"] = default
+    parts |= value.__kwdefaults__ or {}
+    version = _installed(value.__module__)
+    if version is not None:
+        return f"{_name(value)}{version}", parts
+    known = value.__globals__
+    return f"{_name(value)} {_code(value.__code__)}", {
+        **{name: known[name] for name in _globals(value.__code__) if name in known},
+        **parts,
+    }
+
+
+def _class(value: type) -> tuple[str, dict[str, Any]]:
+    """Of a class its members and its bases; methods that `dataclass` wrote follow from the fields."""
+    version = _installed(value.__module__)
+    if version is not None:
+        return f"{_name(value)}{version}", {}
+    given: dict[str, Any] = dict(vars(value))
+    members = {name: one for name, one in given.items() if isinstance(one, _MEMBERS) and not _written(one)}
+    plain = {name: one for name, one in given.items() if isinstance(one, _PLAIN) and not name.startswith("__")}
+    return _name(value), {**members, **plain, "bases": tuple(one for one in value.__bases__ if one is not object)}
+
+
+def _object(value: Any) -> tuple[str, dict[str, Any]]:
+    kind = cast(type[Any], type(value))
+    slots = [name for one in kind.__mro__ for name in _slots(one)]
+    if hasattr(value, "__dict__") or slots:
+        state: dict[str, Any] = {name: getattr(value, name) for name in slots if hasattr(value, name)}
+        state |= getattr(value, "__dict__", {})
+        computed = functools.cached_property  # later than the object, or never
+        state = {name: one for name, one in state.items() if not isinstance(getattr(kind, name, None), computed)}
+        return _name(kind), ({} if (own := own_class(value)) is None else {"class": own}) | state
+    try:
+        return f"{_name(kind)} {_hex(pickle.dumps(value))}", {}
+    except Exception:  # whatever a class of somebody else's raises: nobody knows what it holds
+        return f"{_name(kind)} {id(value):x} of process {_PROCESS}", {}
+
+
+def _slots(kind: type[Any]) -> tuple[str, ...]:
+    found = vars(kind).get("__slots__", ())
+    return tuple(name for name in ((found,) if isinstance(found, str) else found) if not name.startswith("__"))
+
+
+def _name(value: Any) -> str:
+    return f"{value.__module__}.{value.__qualname__}"
+
+
+def _written(member: Any) -> bool:
+    return isinstance(member, FunctionType) and member.__code__.co_filename == "<string>"
+
+
+@functools.cache
+def _installed(module: str | None) -> str | None:
+    """The version of the package that a module is from, "" where that is told anyhow; None: it is from no package."""
+    root = (module or "").partition(".")[0]
+    if root in (_OURS, *LIBRARIES) or root in sys.stdlib_module_names:
+        return ""
+    file = getattr(sys.modules.get(root), "__file__", None) or getattr(sys.modules.get(module or ""), "__file__", None)
+    if file is None or not any(Path(file).resolve().is_relative_to(place) for place in _INSTALLED):
+        return None
+    try:
+        return f" {metadata.version(root)}"
+    except metadata.PackageNotFoundError:
+        return ""
+
+
+@functools.lru_cache(maxsize=1024)
+def _code(code: CodeType) -> str:
+    """A checksum of what a function does."""
+    return _hex("\n".join(_told(code)).encode())
+
+
+def _told(code: CodeType) -> Iterator[str]:
+    yield from (code.co_code.hex(), *code.co_names, *code.co_varnames)
+    consts: tuple[Any, ...] = code.co_consts
+    for one in consts:
+        if isinstance(one, CodeType):
+            yield from _told(one)
+        else:
+            yield repr(sorted(map(repr, cast(frozenset[Any], one))) if isinstance(one, frozenset) else one)
+
+
+@functools.lru_cache(maxsize=1024)
+def _globals(code: CodeType) -> tuple[str, ...]:
+    """The global names that a function, or one within it, reads."""
+    found = {one.argval: None for one in dis.get_instructions(code) if one.opname in ("LOAD_GLOBAL", "LOAD_NAME")}
+    for one in code.co_consts:
+        if isinstance(one, CodeType):
+            found |= dict.fromkeys(_globals(one))
+    return tuple(sorted(found))
+
+
+def _hex(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()[:16]
