@@ -74,7 +74,7 @@ def sweep(
         arguments.settings(other)
         other.check(problem, network)
         made.append(planned(other, problem, network, steps))
-    watch = least([watched(guarantee_of(one, problem)) for one in made])
+    watch = least([watched(guarantee_of(one, problem), problem) for one in made])
     given = problem, network, stop
     settings = [stepping.setting(one, *given, typed_key(seed), watched=watch) for one in made for seed in keys]
     check_counters(network, steps)

@@ -78,7 +78,7 @@ def assemble(
     )
 
 
-READS_DATA = "what ends the run looks at more than what is released, and all see when it does"
+READS_DATA = "a stop rule or a callback looks at more than what is released, and all see when it ends the run"
 
 
 def _privacy_warnings(stop: StopRule | None, ending: Ending, guarantee: Guarantee) -> tuple[str, ...]:

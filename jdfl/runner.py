@@ -188,7 +188,7 @@ def run(
     before = Checkpoint.of(resume) if isinstance(resume, Result) else resume
     most = None if limit is None else jnp.asarray(np.minimum(limit, 2**31 - 1), jnp.int32)
     largest = None if diverged_above is None else jnp.asarray(diverged_above, problem.dtype)
-    watch = watched(guarantee)
+    watch = watched(guarantee, problem)
     if largest is not None and watch == "nothing":
         raise ValueError(
             f"Expected no diverged_above for {type(algorithm).__name__} with noise, got diverged_above = "

@@ -33,9 +33,9 @@ def stop_tells(told: Guarantee, stop: StopRule | None) -> bool:
     return stop is not None and (reads_data(stop) or bool(told.local))
 
 
-def watched(told: Guarantee) -> Watched:
+def watched(told: Guarantee, problem: Problem) -> Watched:
     """What a run of which this is `told` may end for: nothing that is not covered, as everybody sees that it ends."""
-    if not told.claimed or "stop" in told.public:
+    if not told.claimed or "stop" in problem.public:
         return "state"
     return "nothing" if told.local else "parameters"
 

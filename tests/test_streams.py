@@ -7,10 +7,11 @@ from importlib import import_module
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 
 import jdfl
-from jdfl import stepping, streams
+from jdfl import stepping, streams, struct
 from jdfl.algorithms import exchange
 from jdfl.streams import Stream
 
@@ -118,7 +119,11 @@ def changed(what):
     data = PROBLEM.data
     other = PROBLEM.replace(data=(data[0].at[1, 2].multiply(-1.0), data[1]))
     clip = NOISY.replace(gradients=NOISY.gradients.replace(clip=2.0))
+    steps = [NOISY.replace(optimizer=lambda lr, times=times: optax.sgd(times * lr)) for times in (1.0, 2.0)]
     return {
+        "a function": (steps[0], PROBLEM, NETWORK),
+        "what a function holds": (steps[1], PROBLEM, NETWORK),
+        "a class": (struct.dataclass(type("DPSGD", (jdfl.DPSGD,), {}))(**vars(NOISY)), PROBLEM, NETWORK),
         "clip": (clip, PROBLEM, NETWORK),
         "multiplier": (
             NOISY.replace(gradients=NOISY.gradients.replace(mechanism=jdfl.Gaussian(0.6))),
@@ -131,7 +136,7 @@ def changed(what):
     }[what]
 
 
-@pytest.mark.parametrize("what", ["clip", "multiplier", "lr", "one record", "network"])
+@pytest.mark.parametrize("what", ["clip", "multiplier", "lr", "one record", "network", "a function", "a class"])
 def test_runs_that_differ_share_no_noise(what, reference):
     assert abs(np.corrcoef(noise_of(*changed(what)).ravel(), reference)[0, 1]) < 0.6  # 4.1 deviations of 48 numbers
 
@@ -140,6 +145,12 @@ def test_runs_that_differ_would_share_their_noise_without_the_fingerprint(monkey
     monkeypatch.setattr(stepping, "fingerprint", lambda *_, **__: ())
     one, other = noise_of(NOISY).ravel(), noise_of(*changed("clip")).ravel()
     assert np.corrcoef(one, other)[0, 1] > 0.99
+
+
+def test_functions_that_hold_other_values_share_no_noise():
+    one, other = (changed(what)[0] for what in ("a function", "what a function holds"))
+    assert stepping.run_words(one, PROBLEM, NETWORK) != stepping.run_words(other, PROBLEM, NETWORK)
+    assert stepping.run_words(one, PROBLEM, NETWORK) == stepping.run_words(changed("a function")[0], PROBLEM, NETWORK)
 
 
 def test_the_same_settings_and_seed_give_the_same_bits():

@@ -82,7 +82,7 @@ DERIVED = {
     "partition": "which node has which record depends on the records' labels",
     "curvature": "step sizes (CEPS: sigma_i) are computed from the nodes' records",
     "tuning": "hyper-parameters were chosen by looking at other runs on the same data",
-    "stop": "what ends the run looks at more than what is released, and all see when it does",
+    "stop": "a stop rule or a callback looks at more than what is released, and all see when it ends the run",
 }
 """What may be computed from records without noise, by the name under which it may be declared public."""
 

@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import numpy as np
+import optax
 import pytest
 
 import jdfl
@@ -100,6 +101,51 @@ PEDFL = jdfl.PEDFL(
     dpps=jdfl.DPPS(b=1.0, noise_rate=1e-3),
 )
 DPDO = jdfl.DPDO(epsilon=30.0, gradients=jdfl.Gradients(clip=1.0, per="batch"))
+
+
+LOCAL = DPDO.replace(c=0.1, q=0.5, p=0.9)
+UPDATES = jdfl.DPSGD(lr=0.1, optimizer=optax.adam, updates=jdfl.Updates(clip=1.0, mechanism=jdfl.Gaussian(20.0)))
+
+
+def test_a_stop_rule_on_parameters_that_are_not_covered_leaves_no_epsilon():
+    how = {"steps": 2, "stop": jdfl.consensus_below(1e-9)}
+    account(jdfl.run(NOISY, DRAWN, NETWORK, **how))  # looks at what is released
+    with pytest.raises(ValueError, match=r"No epsilon can be given: .*stop rule"):
+        account(jdfl.run(LOCAL, DRAWN, NETWORK, **how))
+    with pytest.raises(ValueError, match=r"No epsilon can be given: .*stop rule"):
+        account_plan(LOCAL, DRAWN, NETWORK, **how)
+
+
+def test_the_end_of_a_private_run_depends_on_nothing_that_is_not_covered():
+    features, targets = DRAWN.data
+    huge = DRAWN.replace(data=(features, targets.at[0, 0].set(1e25)))  # its square, which adam keeps, is not finite
+    ends = {
+        name: jdfl.run(UPDATES, problem, NETWORK, steps=3, metrics=[])
+        for name, problem in {"one": DRAWN, "other": huge, "public": huge.declared("stop")}.items()
+    }
+    assert {name: (end.rounds, end.ending) for name, end in ends.items()} == {
+        "one": (3, "steps"),
+        "other": (3, "steps"),
+        "public": (1, "diverged"),
+    }
+    assert account(ends["one"], delta=1e-3).epsilon == account(ends["other"], delta=1e-3).epsilon
+    with pytest.raises(ValueError, match=r"diverged_above = 0.05.*public = 'stop'"):
+        jdfl.run(LOCAL, DRAWN, NETWORK, steps=1, diverged_above=0.05)
+    loud = jdfl.run(NOISY, DRAWN, NETWORK, steps=3, diverged_above=1e-6, metrics=[])  # of what is released
+    assert (loud.ending, account(loud).epsilon > 0) == ("diverged", True)
+    lanes = jdfl.sweep(UPDATES, huge, NETWORK, over={"lr": [0.1]}, steps=3, metrics=[])
+    assert (lanes[0].rounds, lanes[0].ending) == (3, "steps")
+
+
+def test_a_callback_that_ends_a_run_leaves_no_epsilon():
+    def enough(now):
+        if now.row["objective"] < 1e9:
+            raise KeyboardInterrupt
+
+    found = jdfl.run(NOISY, DRAWN, NETWORK, steps=3, chunk=1, callbacks=[enough])
+    assert (found.rounds, found.ending) == (1, "interrupted")
+    with pytest.raises(ValueError, match=r"No epsilon can be given: .*callback"):
+        account(found)
 
 
 @pytest.mark.parametrize(("algorithm", "covered"), [(NOISY, True), (PEDFL, False), (DPDO, False)])
