@@ -153,8 +153,9 @@ def _caption(of: "Comparison", by: str, value: float | None, found: pd.DataFrame
         tuned = any(of.tuned[label].grid for label in of.privacy)
         public = " Tuning looked at the same data, which is taken as public." if tuned else ""
         caption.append(f"{target}Epsilon is that of a whole run, of the worst seed, at delta = {deltas}.{public}")
-    if hidden := [label for label, runs in of.results.items() if any("tuning" in r.guarantee.derived for r in runs)]:
-        caption.append(f"No epsilon after tuning on the same data, unless it is declared public: {', '.join(hidden)}.")
+    for name, what in (("tuning", "after tuning on the same data"), ("curvature", "with steps from its curvature")):
+        if hidden := [label for label, runs in of.results.items() if any(name in r.guarantee.derived for r in runs)]:
+            caption.append(f"No epsilon {what}, unless {name} is declared public: {', '.join(hidden)}.")
     if of.together is not None:
         caption.append(of.together.statement())
     if by == "seconds":
