@@ -34,7 +34,7 @@ ASSUMPTIONS = (
     "numbers (noise is drawn in floating point, by JAX's generator, which is not cryptographic)",
     "numbers of records, weights and all settings are public and were not chosen by looking at the data",
     "metrics, curves and summaries of this run, among them exact objectives, are computed from private data without "
-    "noise and are not covered",
+    "noise, and checkpoints hold the exact state of the nodes: none of these is covered",
 )
 
 
