@@ -33,8 +33,9 @@ ASSUMPTIONS = (
     "it holds in real arithmetic and for a secret seed, and is void against an observer of the bits of floating-point "
     "numbers (noise is drawn in floating point, by JAX's generator, which is not cryptographic)",
     "numbers of records, weights and all settings are public and were not chosen by looking at the data",
-    "metrics, curves and summaries of this run, among them exact objectives, are computed from private data without "
-    "noise, and checkpoints hold the exact state of the nodes: none of these is covered",
+    "metrics, curves, summaries and tables of nodes (nodes.csv, split.csv) of this run, among them exact objectives "
+    "and numbers of labels, are computed from private data without noise, and checkpoints hold the exact state of the "
+    "nodes: none of these is covered",
 )
 
 

@@ -116,7 +116,9 @@ def test_saved_parameters_that_no_noise_covers_say_so(algorithm, covered, tmp_pa
     assert (words not in told.statement()) == covered
     assert (words not in (tmp_path / "summary.md").read_text()) == covered
     assert saved["privacy"]["outputs"]["parameters"].startswith("released" if covered else "local")
-    assert {saved["privacy"]["outputs"][name] for name in ("metrics", "state", "checkpoints")} == {"not covered"}
+    exact = ("metrics", "tables of nodes", "state", "checkpoints")
+    assert set(saved["privacy"]["outputs"]) == {"messages", "parameters", *exact}
+    assert {saved["privacy"]["outputs"][name] for name in exact} == {"not covered"}
     with np.load(tmp_path / "params.npz") as arrays:
         assert ("coverage" not in arrays) == covered
 
@@ -127,6 +129,7 @@ def test_every_statement_names_the_arithmetic_and_the_metrics():
     assert "void against an observer of the bits" in told
     assert "exact objectives" in told
     assert "checkpoints hold the exact state" in told
+    assert "tables of nodes (nodes.csv, split.csv)" in told
 
 
 def test_a_checkpoint_holds_what_no_noise_covers(tmp_path):
