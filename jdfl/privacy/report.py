@@ -26,6 +26,7 @@ from jdfl.privacy.relation import (
     short,
     span,
     uncovered,
+    upper,
 )
 
 Accounting = Literal["sound", "paper"]
@@ -110,11 +111,11 @@ class PrivacyReport:
         lines += [
             noise(self.mechanism, self.noise_multiplier, largest, self.sensitivity, self.enforced_by),
             f"releases of a node: {each}, median {releases['median']:g}; epsilon of nodes: least "
-            f"{short(self.epsilon_nodes['least'])}, median {short(self.epsilon_nodes['median'])}, worst "
-            f"{short(self.epsilon)} (node {int(releases['worst_node'])})",
+            f"{upper(self.epsilon_nodes['least'])}, median {upper(self.epsilon_nodes['median'])}, worst "
+            f"{upper(self.epsilon)} (node {int(releases['worst_node'])})",
             f"epsilon by {self.method}; "
             + "; ".join(
-                f"{name} {short(value)}"
+                f"{name} {upper(value)}"
                 for name, value in (
                     ("by RDP", self.epsilon_rdp),
                     ("pure", self.epsilon_pure),

@@ -1,5 +1,7 @@
 """Comparisons at equal epsilon: enough noise for every seed, no more than that, and tables that tell what was spent."""
 
+from dataclasses import replace
+
 import numpy as np
 import optax
 import pytest
@@ -67,6 +69,8 @@ def test_tables_tell_what_was_spent_and_who_stands_beside(problem, network, tmp_
     assert 3.99 < found.privacy["D-PSGD"].epsilon <= 4.0
     assert [row[3].text for row in found.grid().rows] == ["4", "none"]
     assert [row[4].mark for row in found.grid().rows] == ["best", ""]
+    above = replace(found, privacy={"D-PSGD": replace(found.privacy["D-PSGD"], epsilon=4.00001)})
+    assert above.grid().rows[0][3].text == "4.001"
     said = found.table()
     assert "least for epsilon ≤ 4; beside it: exact. Epsilon is that of a whole run" in said
     assert "delta = 1e-05" in said
