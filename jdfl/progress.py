@@ -10,6 +10,7 @@ from rich.filesize import decimal
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as Bar
 
+from jdfl.privacy.relation import upper
 from jdfl.result import Snapshot
 
 _APART = 2.0  # seconds between two epsilons
@@ -61,7 +62,7 @@ class Progress:
         if "bytes" in snapshot.row:
             notes.append(decimal(int(snapshot.row["bytes"])))
         if self._epsilon is not None and not self._bar.disable and time.monotonic() - self._asked >= _APART:
-            self._spent = f"epsilon {self._epsilon(snapshot.releases()):.3g}"
+            self._spent = f"epsilon {upper(self._epsilon(snapshot.releases()), 3)}"
             self._asked = time.monotonic()
         notes += [self._spent] if self._spent else []
         self._bar.update(

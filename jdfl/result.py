@@ -51,7 +51,7 @@ class Result:
     problem_name: str  # the problem's `name`
     network_name: str  # the network's
     params: Array  # [m, n] the nodes' parameters at the end
-    state: Any  # the algorithm's last state; None for runs made side by side
+    state: Any  # the algorithm's last state, which no guarantee covers; None for runs made side by side
     history: pd.DataFrame  # a row per record: round, metrics, and totals so far
     rounds: int
     ending: Ending

@@ -2,7 +2,8 @@
 
     config.yaml        the configuration, as it was given
     environment.json   versions, platform, device
-    checkpoints/       where the run stands, for resuming it; not of a run that diverged before there was one
+    checkpoints/       where the run stands, for resuming it; not of a run that diverged before there was one. The exact
+                       state of the nodes: no guarantee covers it
     metrics.csv        a row per record: round, metrics, totals so far; grows while the run is under way
     metrics.parquet    the same, when the run has ended
     params.npz         the final parameters, `params` [m, n]

@@ -62,7 +62,7 @@ def summary(result: Result, *, delta: float | None = None, accounting: Accountin
                 "parameters": f"local, {uncovered(result.guarantee.local)}"
                 if result.guarantee.local
                 else ("released, covered" if result.guarantee.claimed else "not covered"),
-                "metrics": "not covered",
+                **dict.fromkeys(("metrics", "tables of nodes", "state", "checkpoints"), "not covered"),
             },
             **privacy_of(result, delta, accounting),
         },

@@ -8,6 +8,8 @@
     epsilon.csv  round, most_releases (of a node), epsilon (of the worst node) at a few moments; where one is told, when
                  the run has ended
 
+Values and classes are exact functions of the nodes' data: no guarantee covers nodes.csv and split.csv.
+
 Axes: m nodes, n parameters.
 """
 

@@ -5,6 +5,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from jdfl.auditing.judge import Finding
+from jdfl.privacy.relation import upper
 
 
 @dataclass(frozen=True)
@@ -68,7 +69,7 @@ class Audit:
 
     def statement(self) -> str:
         """The audit in words, as Markdown list items."""
-        accounted = f"({self.epsilon_accounted:.4g}, {self.delta:g})"
+        accounted = f"({upper(self.epsilon_accounted)}, {self.delta:g})"
         basis = "claimed" if self.claimed else "not claimed: what would follow if all that is assumed held"
         shown = f"shows epsilon >= {self.epsilon_lower:.4g} at {100 * self.confidence:g} % confidence"
         if self.violated:
@@ -118,6 +119,6 @@ class Audit:
         if not self.violated and self.epsilon_accounted > self.epsilon_most:
             lines.append(
                 f"so many runs can show epsilon >= {self.epsilon_most:.4g} at most: more are needed to refute "
-                f"{self.epsilon_accounted:.4g}"
+                f"{upper(self.epsilon_accounted)}"
             )
         return "\n".join(f"- {line}" for line in lines) + "\n"

@@ -34,7 +34,7 @@ Every algorithm is tuned first: a grid of step lengths, on seeds other than the 
 equal amounts of --by. The table and the figure say what every result has cost, and what was not tuned. Algorithms named
 here have default settings; a file (--config) gives them others, labels, networks and grids of their own. --epsilon sets
 the noise of every algorithm that has some to what its runs may spend; values that are tuned on the same data have no
-epsilon, unless --problem.public names tuning."""
+epsilon, unless --problem.public names tuning, and curvature where the grid of lr is the default one."""
 
 _EXAMPLES = """examples:
   jdfl compare --algorithms d-psgd choco-sgd ceps --seeds 5 --steps 300
@@ -60,7 +60,7 @@ a file for --config; everything in it has a default, and flags override it:
     grids: ["step_scale=0.5,1,2,4"]
 
 a file for --epsilon, where clips bound what noise hides, multipliers are found, and what tuning sees is public:
-  problem: {kind: example1, public: tuning}
+  problem: {kind: example1, public: "tuning, curvature"}
   algorithms:
   - {kind: d-psgd, clip: 5.0, mechanism: gaussian}
   - {kind: ceps, s: 10, sigma: 4.0, clip: 5.0, mechanism: gaussian}

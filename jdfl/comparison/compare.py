@@ -63,7 +63,7 @@ def compare(
     reported runs (epsilon, `delta`)-differentially private, as `calibrate` does, whatever its multiplier was. Tables
     tell what each has spent, in whole runs, of the worst node and seed, and what publishing all of them costs; `delta`
     is as for `account`. Tuning looks at the same data: what is tuned has no epsilon, unless the problem declares
-    "tuning" public.
+    "tuning" public; nor has an lr of a default grid, in units of 1 / L, unless it declares "curvature", too.
 
     Warns of algorithms that are not tuned, whose best value lies on the edge of its grid, whose points are all alike,
     whose rounds the budget of `tune.by` does not pay for, or of whose grid no point works: these two have no results.
@@ -112,7 +112,7 @@ def compare(
                 metrics=chosen,
                 batch=1,
             )
-            runs = after_tuning(runs, problem) if plan.grid else runs
+            runs = after_tuning(runs, plan, problem) if plan.grid else runs
             done[label, point] = Reported(
                 algorithm, runs, long_form(label, runs), spent({label: runs}, delta).get(label)
             )

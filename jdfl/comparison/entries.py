@@ -76,6 +76,7 @@ class Plan:
     steps: int
     grid: dict[str, tuple[float, ...]]
     given: bool  # the grid is somebody's choice, so a value that makes no sense is refused, not left out
+    derived: tuple[str, ...] = ()  # what the chosen values are computed from (names of jdfl.privacy.DERIVED)
 
     def taken(self, problem: Problem) -> list[dict[str, float]]:
         """The points of the grid, of a default one those that the algorithm takes; one that changes nothing if none."""
@@ -125,13 +126,14 @@ def plans(
             raise ValueError(
                 f"Expected an algorithm or an Entry, got entries[{label!r}] = {given!r}. For example jdfl.CEPS()."
             )
-        grid = {} if tune is None else _grid(label, entry, problem, tune)
+        grid, derived = ({}, ()) if tune is None else _grid(label, entry, problem, tune)
         at = Plan(
             entry.algorithm,
             network if entry.network is None else entry.network,
             steps if entry.steps is None else entry.steps,
             grid,
             entry.tune is not None or bool(tune and set(grid) & set(tune.grids)),
+            derived,
         )
         try:
             with warnings.catch_warnings():  # the run itself warns again
@@ -192,13 +194,16 @@ def _check_tuning(tune: Tuning, keys: Sequence[int], stop: StopRule | None) -> N
     checks.whole(0, remedy="It is how often a grid may be extended.", extend=tune.extend)
 
 
-def _grid(label: str, entry: Entry, problem: Problem, tune: Tuning) -> dict[str, tuple[float, ...]]:
-    """Sorted values by field."""
+def _grid(
+    label: str, entry: Entry, problem: Problem, tune: Tuning
+) -> tuple[dict[str, tuple[float, ...]], tuple[str, ...]]:
+    """Sorted values by field, and what the values that are chosen among them are computed from."""
     if entry.tune is not None and not checks.is_a(entry.tune, Mapping):
         raise ValueError(f"Expected values by field in the grid of {label!r}, got tune = {entry.tune!r}.")
     own: tuple[str, ...] = getattr(entry.algorithm.__class__, "tuned", ())
     fields = own if entry.tune is None else tuple(entry.tune)
     grid: dict[str, tuple[float, ...]] = {}
+    curved = False
     for path in fields:
         if path == "lr" and hasattr(getattr(entry.algorithm, "optimizer", None), "update"):
             continue  # a transformation with a rate of its own
@@ -207,7 +212,8 @@ def _grid(label: str, entry: Entry, problem: Problem, tune: Tuning) -> dict[str,
         grid[path] = (
             _default(label, path, present, entry.algorithm, problem) if given is None else _values(label, path, given)
         )
-    return grid
+        curved |= given is None and _unit(path, entry.algorithm, problem) > 0
+    return grid, (("tuning", "curvature") if curved else ("tuning",) if grid else ())
 
 
 def _present(label: str, algorithm: Any, path: str) -> Any:
@@ -238,14 +244,17 @@ def _values(label: str, path: str, values: Any) -> tuple[float, ...]:
     return tuple(sorted({float(value) for value in found}))
 
 
+def _unit(path: str, algorithm: Any, problem: Problem) -> float:
+    """The largest curvature of the nodes, in whose inverse a default grid is laid; 0: in no such unit."""
+    plain = getattr(algorithm, "optimizer", None) is None
+    return float(np.max(np.asarray(problem.curvature))) if path == "lr" and plain else 0.0
+
+
 def _default(label: str, path: str, present: Any, algorithm: Any, problem: Problem) -> tuple[float, ...]:
     remedy = f"Give its values: Entry(..., tune={{{path!r}: [...]}})."
-    plain = getattr(algorithm, "optimizer", None) is None
-    if path == "lr" and plain:
-        steepest = float(np.max(np.asarray(problem.curvature)))
-        if steepest > 0:
-            return tuple(value / steepest for value in GRIDS[path])
-    elif path in GRIDS and plain:
+    if (steepest := _unit(path, algorithm, problem)) > 0:
+        return tuple(value / steepest for value in GRIDS[path])
+    if path != "lr" and path in GRIDS and getattr(algorithm, "optimizer", None) is None:
         return GRIDS[path]
     if present is None or not float(present) > 0:
         raise ValueError(f"Expected {path!r} > 0 to lay a grid around for {label!r}, got {present!r}. {remedy}")

@@ -30,12 +30,17 @@ def calibrated(
     """
     if epsilon is None or not adjustable(plan.algorithm):
         return plan.algorithm
-    if plan.grid and "tuning" not in problem.public:
-        public = (*problem.public, "tuning")
+    if hidden := [name for name in plan.derived if name not in problem.public]:
+        public = (*problem.public, *hidden)
+        unit, own = "", ""
+        if "curvature" in hidden:
+            unit = ", with an lr in units of one over the largest curvature of the nodes' records"
+            own = " A grid of your own, tune={'lr': [...]} of its Entry or --grids lr=..., needs no curvature."
         raise ValueError(
             f"Expected values that were not chosen by looking at the same data with epsilon = {epsilon!r}, got a grid "
-            f"of {', '.join(plan.grid)}: nothing can be claimed then. Give values and tune=None, or take tuning as "
-            f"public: problem.declared({', '.join(map(repr, public))}), --problem.public {','.join(public)}."
+            f"of {', '.join(plan.grid)}{unit}: nothing can be claimed then. Give values and tune=None, or take "
+            f"{' and '.join(hidden)} as public: problem.declared({', '.join(map(repr, public))}), "
+            f"--problem.public {','.join(public)}.{own}"
         )
     arguments = plan.algorithm, problem, plan.network
     how: Any = {"steps": plan.steps, "epsilon": epsilon, "delta": delta, "stop": stop}
@@ -65,9 +70,9 @@ def with_noise(
     return found
 
 
-def after_tuning(runs: Sequence[Result], problem: Problem) -> list[Result]:
-    """Runs whose values were chosen by looking at others on the same data."""
-    return [replace(run, guarantee=exposing(run.guarantee, ("tuning",), problem.public)) for run in runs]
+def after_tuning(runs: Sequence[Result], plan: Plan, problem: Problem) -> list[Result]:
+    """Runs whose values were chosen by looking at others on the same data, from a grid that may come from it, too."""
+    return [replace(run, guarantee=exposing(run.guarantee, plan.derived, problem.public)) for run in runs]
 
 
 def together(results: Sequence[Result], reports: Iterable[PrivacyReport]) -> Together | None:

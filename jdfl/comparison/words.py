@@ -10,6 +10,7 @@ from jdfl.comparison import table
 from jdfl.comparison.curves import AXES, Short, number
 from jdfl.comparison.table import Cell, Grid
 from jdfl.comparison.tuning import grid_text
+from jdfl.privacy.relation import upper
 
 if TYPE_CHECKING:
     from jdfl.comparison.comparison import Comparison
@@ -114,7 +115,7 @@ def _beside(of: "Comparison") -> list[str]:
 
 
 def _spent(of: "Comparison", label: str) -> str:
-    return number(of.privacy[label].epsilon) if label in of.privacy else "none"
+    return number(float(upper(of.privacy[label].epsilon))) if label in of.privacy else "none"
 
 
 def _early(of: "Comparison", by: str, found: pd.DataFrame) -> list[str]:
@@ -148,13 +149,14 @@ def _caption(of: "Comparison", by: str, value: float | None, found: pd.DataFrame
         caption.append(f"All rounds done with less than half of the budget: {', '.join(early)}.")
     if of.privacy:
         deltas = ", ".join(f"{delta:g}" for delta in sorted({told.delta for told in of.privacy.values()}))
-        target = "" if of.epsilon is None else f"Noise is the least for epsilon ≤ {number(of.epsilon)}"
+        target = "" if of.epsilon is None else f"Noise is the least for epsilon ≤ {number(float(upper(of.epsilon)))}"
         target += f"; beside it: {', '.join(_beside(of))}. " if _beside(of) else ". " if target else ""
         tuned = any(of.tuned[label].grid for label in of.privacy)
         public = " Tuning looked at the same data, which is taken as public." if tuned else ""
         caption.append(f"{target}Epsilon is that of a whole run, of the worst seed, at delta = {deltas}.{public}")
-    if hidden := [label for label, runs in of.results.items() if any("tuning" in r.guarantee.derived for r in runs)]:
-        caption.append(f"No epsilon after tuning on the same data, unless it is declared public: {', '.join(hidden)}.")
+    for name, what in (("tuning", "after tuning on the same data"), ("curvature", "with steps from its curvature")):
+        if hidden := [label for label, runs in of.results.items() if any(name in r.guarantee.derived for r in runs)]:
+            caption.append(f"No epsilon {what}, unless {name} is declared public: {', '.join(hidden)}.")
     if of.together is not None:
         caption.append(of.together.statement())
     if by == "seconds":

@@ -10,6 +10,7 @@ import numpy as np
 from jdfl.comparison.table import spread
 from jdfl.metrics import COUNTS, REGISTRY
 from jdfl.overview.read import Entry
+from jdfl.privacy.relation import upper
 from jdfl.report import Table, Tiles
 
 
@@ -101,7 +102,7 @@ def _epsilon(entry: Entry) -> tuple[str, str]:
     if not told or any(one is None for one in told):
         return "none", "no guarantee is claimed"
     worst = max(told, key=lambda one: np.inf if one["epsilon"] is None else one["epsilon"])
-    value = "infinite" if worst["epsilon"] is None else f"{worst['epsilon']:.4g}"
+    value = "infinite" if worst["epsilon"] is None else upper(worst["epsilon"])
     if not worst["sound"]:
         return value, "as published, no guarantee"
     return value, f"at delta = {worst['delta']:g}, worst node"

@@ -49,7 +49,8 @@ class Guarantee:
     what. No epsilon is derived from such a value but under the assumption that the bound holds, and labelled so.
 
     What is claimed covers the messages, and the final parameters where `local` is empty: they are then a released
-    model, computed from messages and noisy values alone. It never covers metrics, exact functions of the data.
+    model, computed from messages and noisy values alone. It never covers metrics and tables of nodes, exact
+    functions of the data, nor the state of the nodes and its checkpoints.
     """
 
     unit: Unit  # what neighbouring data sets differ in

@@ -3,6 +3,8 @@
 Axes: m nodes.
 """
 
+import math
+from decimal import ROUND_CEILING, Context
 from typing import Any
 
 import numpy as np
@@ -115,7 +117,7 @@ def beside(
     statement = (
         f"beside it{'' if sound else ', if what is assumed held'}: {promise(guarantee, delta, total)}; "
         f"{noise(event.kind, least, most, guarantee.sensitivity, guarantee.enforced_by)}; "
-        + "; ".join(f"{name} {short(value)}" for name, value in parts.items() if value is not None)
+        + "; ".join(f"{name} {upper(value)}" for name, value in parts.items() if value is not None)
         + failing(guarantee.failure)
     )
     return told | {
@@ -136,7 +138,7 @@ def protected(unit: str, adjacency: str) -> str:
 def promise(told: Any, delta: float, total: float) -> str:
     """(epsilon, delta) of whom against whom, in words; `told` has unit, adjacency, observer."""
     who = protected(told.unit, told.adjacency)
-    return f"({short(total)}, {delta:g})-differential privacy of {who} against an observer of {told.observer}"
+    return f"({upper(total)}, {delta:g})-differential privacy of {who} against an observer of {told.observer}"
 
 
 def noise(kind: str, least: float, most: float, sensitivity: float, enforced_by: str | None) -> str:
@@ -162,3 +164,11 @@ def uncovered(local: str, delta: float | None = None) -> str:
 def short(value: float) -> str:
     """A number in four digits."""
     return f"{value:.4g}"
+
+
+def upper(value: float, digits: int = 4) -> str:
+    """A number in so many digits, rounded up: a bound that is no lower than it was computed."""
+    if not math.isfinite(value):
+        return f"{value:g}"
+    found = Context(prec=digits, rounding=ROUND_CEILING).create_decimal(repr(float(value)))
+    return f"{float(found):.{digits}g}"

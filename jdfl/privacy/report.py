@@ -26,6 +26,7 @@ from jdfl.privacy.relation import (
     short,
     span,
     uncovered,
+    upper,
 )
 
 Accounting = Literal["sound", "paper"]
@@ -33,8 +34,9 @@ ASSUMPTIONS = (
     "it holds in real arithmetic and for a secret seed, and is void against an observer of the bits of floating-point "
     "numbers (noise is drawn in floating point, by JAX's generator, which is not cryptographic)",
     "numbers of records, weights and all settings are public and were not chosen by looking at the data",
-    "metrics, curves and summaries of this run, among them exact objectives, are computed from private data without "
-    "noise and are not covered",
+    "metrics, curves, summaries and tables of nodes (nodes.csv, split.csv) of this run, among them exact objectives "
+    "and numbers of labels, are computed from private data without noise, and checkpoints hold the exact state of the "
+    "nodes: none of these is covered",
 )
 
 
@@ -109,11 +111,11 @@ class PrivacyReport:
         lines += [
             noise(self.mechanism, self.noise_multiplier, largest, self.sensitivity, self.enforced_by),
             f"releases of a node: {each}, median {releases['median']:g}; epsilon of nodes: least "
-            f"{short(self.epsilon_nodes['least'])}, median {short(self.epsilon_nodes['median'])}, worst "
-            f"{short(self.epsilon)} (node {int(releases['worst_node'])})",
+            f"{upper(self.epsilon_nodes['least'])}, median {upper(self.epsilon_nodes['median'])}, worst "
+            f"{upper(self.epsilon)} (node {int(releases['worst_node'])})",
             f"epsilon by {self.method}; "
             + "; ".join(
-                f"{name} {short(value)}"
+                f"{name} {upper(value)}"
                 for name, value in (
                     ("by RDP", self.epsilon_rdp),
                     ("pure", self.epsilon_pure),

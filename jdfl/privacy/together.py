@@ -19,6 +19,7 @@ import numpy as np
 from jdfl.privacy.analytic import gaussian_epsilon
 from jdfl.privacy.ledger import Ledger
 from jdfl.privacy.mechanisms import GaussianEvent, LaplaceSchedule
+from jdfl.privacy.relation import upper
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,7 @@ class Together:
         elif math.isinf(self.epsilon):
             spent = f"have no epsilon together at delta = {self.delta:g}"
         else:
-            spent = f"cost ({self.epsilon:.4g}, {self.delta:g}) together"
+            spent = f"cost ({upper(self.epsilon)}, {self.delta:g}) together"
         if not self.silent:
             return f"All {self.runs} runs, if they are published on the same data, {spent}."
         return (

@@ -48,9 +48,10 @@ class Problem:
         """The problem with values of these names, and no others, taken as public: a privacy report names them.
 
         "standardise", "holdout" and "partition" are what a constructor may have computed from all records
-        (`derived`), "curvature" is what algorithms compute step sizes from, "tuning" hyper-parameters that `compare`
-        chose by looking at other runs on the same data, "stop" a stop rule that looks at the data. Each enters a run
-        without noise, so that no epsilon is given unless it is declared. ValueError for other names.
+        (`derived`), "curvature" is what algorithms compute step sizes from, and `compare` its default grids of lr,
+        "tuning" hyper-parameters that `compare` chose by looking at other runs on the same data, "stop" a stop rule
+        that looks at the data. Each enters a run without noise, so that no epsilon is given unless it is declared.
+        ValueError for other names.
         """
         for name in names:
             checks.one_of(_PUBLIC, public=name)

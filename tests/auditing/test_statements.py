@@ -41,6 +41,7 @@ def test_a_statement_says_what_an_audit_can_and_cannot_show():
     assert "VIOLATED" not in told
     assert "warning" not in told
     assert "at most" not in told
+    assert "(2.501, 1e-05) (claimed)" in replace(FOUND, epsilon_accounted=2.5001).statement()  # never below the bound
 
 
 def test_a_statement_says_plainly_that_a_guarantee_does_not_hold():

@@ -1,6 +1,9 @@
 """Comparisons at equal epsilon: enough noise for every seed, no more than that, and tables that tell what was spent."""
 
+from dataclasses import replace
+
 import numpy as np
+import optax
 import pytest
 
 import jdfl
@@ -66,6 +69,8 @@ def test_tables_tell_what_was_spent_and_who_stands_beside(problem, network, tmp_
     assert 3.99 < found.privacy["D-PSGD"].epsilon <= 4.0
     assert [row[3].text for row in found.grid().rows] == ["4", "none"]
     assert [row[4].mark for row in found.grid().rows] == ["best", ""]
+    above = replace(found, privacy={"D-PSGD": replace(found.privacy["D-PSGD"], epsilon=4.00001)})
+    assert above.grid().rows[0][3].text == "4.001"
     said = found.table()
     assert "least for epsilon ≤ 4; beside it: exact. Epsilon is that of a whole run" in said
     assert "delta = 1e-05" in said
@@ -92,6 +97,35 @@ def test_tuning_runs_have_the_noise_too_and_are_not_in_epsilon(problem, network)
     alone = jdfl.compare({"D-PSGD": known}, problem, network, **options)
     np.testing.assert_array_equal(tuned.tuning["mean"], alone.tuning["mean"])
     assert "Tuning looked at the same data, which is taken as public." in tuned.table()
+
+
+def test_a_grid_from_the_curvature_leaves_no_epsilon_unless_that_is_public(problem, network):
+    """The default grid of lr is an exact function of the records; a grid that somebody gives is none."""
+    tune = jdfl.Tuning(keys=(70,), also={}, extend=0)
+    options = {**OPTIONS, "keys": (0,), "tune": tune, "delta": DELTA}
+    default, own = {"a": jdfl.DPSGD(gradients=CLIPPED)}, {"a": jdfl.Entry(NOISY["D-PSGD"], tune={"lr": [0.02, 0.05]})}
+    with pytest.raises(ValueError, match="curvature") as error:
+        jdfl.compare(default, problem, network, epsilon=1.0, **options)
+    for remedy in ("problem.declared('tuning', 'curvature')", "--problem.public tuning,curvature", "tune={'lr'"):
+        assert remedy in str(error.value)
+    hidden = jdfl.compare(default, problem, network, **options)
+    (run,) = hidden.results["a"]
+    assert (run.guarantee.claimed, run.guarantee.derived, hidden.privacy) == (False, ("curvature",), {})
+    assert "unless curvature is declared public: a." in hidden.table()
+    known = jdfl.compare(default, problem.declared("tuning", "curvature"), network, epsilon=1.0, **options)
+    assert known.results["a"][0].guarantee.public == ("tuning", "curvature")
+    given = jdfl.compare(own, problem, network, epsilon=1.0, **options)
+    assert given.results["a"][0].guarantee.public == ("tuning",)
+    assert all(0.99 < found.privacy["a"].epsilon <= 1.0 for found in (known, given))
+
+
+def test_default_grids_in_other_units_need_no_curvature(problem, network):
+    """Around the present value, or of a step that is scaled already."""
+    entries = {"own unit": NOISY["CEPS"], "rate of its own": jdfl.DPSGD(lr=0.1, optimizer=optax.sgd, gradients=CLIPPED)}
+    made = plans(entries, problem, network, (0,), STEPS, 1, None, jdfl.Tuning(keys=(70,)))
+    assert {plan.derived for plan in made.values()} == {("tuning",)}
+    lr = plans({"a": jdfl.DPSGD()}, problem, network, (0,), STEPS, 1, None, jdfl.Tuning(keys=(70,)))["a"]
+    assert lr.derived == ("tuning", "curvature")
 
 
 @pytest.mark.parametrize(

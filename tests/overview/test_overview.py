@@ -11,6 +11,7 @@ import pytest
 from jdfl import overview
 from jdfl.cli import main
 from jdfl.overview import read
+from jdfl.overview.numbers import tiles
 
 TINY = ["--problem.m", "4", "--problem.n", "20", "--problem.s", "2", "--problem.rows", "5", "9", "--network", "ring"]
 BATCH = ["--algorithm.batch", "2"]
@@ -72,6 +73,8 @@ def test_a_page_of_one_run_has_its_numbers(runs, tmp_path, capsys):
     assert bars["series"][0]["y"] == run.tables["split"]["examples"].tolist()
     text = (tmp_path / "page.html").read_text(encoding="utf-8")
     statement = run.summary["privacy"]["statement"].splitlines()[0].removeprefix("- ")
+    (bound,) = re.findall(r"privacy: \((\S+), ", statement)
+    assert ("epsilon", bound) in [tile[:2] for tile in tiles(read([folder])[0]).tiles]
     for told in (run.provenance["hash"], f"{run.summary['bytes']:,.1f}", "lr: 0.01", html.escape(statement)):
         assert told in text
 

@@ -2,10 +2,14 @@
 
 import json
 import math
+import re
 from dataclasses import fields, replace
+from decimal import Decimal
 
 import numpy as np
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from jdfl.privacy import (
     NO_NOISE,
@@ -20,6 +24,7 @@ from jdfl.privacy import (
     epsilon_rdp,
     report,
 )
+from jdfl.privacy.relation import upper
 from jdfl.privacy.report import ASSUMPTIONS, default_delta
 
 SAMPLING = Sampling("subset", 10)
@@ -155,9 +160,48 @@ def test_laplace_noise_has_a_pure_epsilon_in_its_report():
     assert "pure 3" in told.statement()
 
 
+@given(value=st.floats(min_value=0, max_value=1e300), digits=st.integers(1, 8))
+@example(value=0.1, digits=4)
+@example(value=1.0000000000000002, digits=4)
+@example(value=9999.5, digits=4)
+def test_a_printed_bound_is_never_below_the_computed_one_and_off_by_less_than_a_digit(value, digits):
+    told = upper(value, digits)
+    assert float(told) >= value
+    unit = Decimal(10) ** (Decimal(repr(value)).adjusted() - digits + 1)
+    assert Decimal(told) - Decimal(repr(value)) < unit
+    assert len(Decimal(told).normalize().as_tuple().digits) <= digits
+
+
+def test_a_printed_bound_is_infinite_where_there_is_none():
+    assert (upper(math.inf), upper(0.0), upper(4.0), upper(0.1)) == ("inf", "0", "4", "0.1")
+
+
+@pytest.mark.parametrize("noise", [GaussianEvent(3.0), LaplaceEvent(7.0)], ids=["gaussian", "laplace"])
+@pytest.mark.parametrize("sampling", [None, SAMPLING], ids=["all", "subset"])
+def test_no_epsilon_in_a_statement_is_below_the_computed_one(noise, sampling):
+    other = replace(CLAIMED, event=noise, sampling=sampling)
+    told = report_of(replace(other, beside=(replace(other, sensitivity=0.04),)))
+    first, *_ = told.beside
+    bounds = {
+        r"privacy: \((\S+), ": told.epsilon,
+        r"nodes: least (\S+),": told.epsilon_nodes["least"],
+        r", median (\S+), worst": told.epsilon_nodes["median"],
+        r"worst (\S+) \(": told.epsilon,
+        r"by RDP ([^\s;]+)": told.epsilon_rdp,
+        r"pure ([^\s;]+)": told.epsilon_pure,
+        r"without sampling ([^\s;]+)": told.epsilon_unamplified if sampling else None,
+        r"of one release ([^\s;]+)": told.epsilon_one_release,
+        r"beside it: \((\S+), ": first["epsilon"],
+    }
+    for pattern, bound in bounds.items():
+        found = re.search(pattern, told.statement())
+        assert (found is None) == (bound is None), pattern
+        assert found is None or bound <= float(found[1]) <= 1.001 * bound, pattern
+
+
 def test_a_sound_report_states_its_guarantee():
     told = report_of()
-    assert told.statement().startswith(f"- privacy: ({told.epsilon:.4g}, 1e-05)-differential privacy of one record")
+    assert told.statement().startswith(f"- privacy: ({upper(told.epsilon)}, 1e-05)-differential privacy of one record")
     for words in ("replace-one", "all messages", "enforced by l2 clipping", "0 to 9", "(node 1)", *ASSUMPTIONS):
         assert words in told.statement()
     assert "NO GUARANTEE" not in told.statement()

@@ -1,7 +1,9 @@
 """What looks at records without noise leaves no epsilon, and what no noise covers is said to be so."""
 
+import json
 from dataclasses import replace
 
+import jax
 import numpy as np
 import optax
 import pytest
@@ -159,7 +161,9 @@ def test_saved_parameters_that_no_noise_covers_say_so(algorithm, covered, tmp_pa
     assert (words not in told.statement()) == covered
     assert (words not in (tmp_path / "summary.md").read_text()) == covered
     assert saved["privacy"]["outputs"]["parameters"].startswith("released" if covered else "local")
-    assert saved["privacy"]["outputs"]["metrics"] == "not covered"
+    exact = ("metrics", "tables of nodes", "state", "checkpoints")
+    assert set(saved["privacy"]["outputs"]) == {"messages", "parameters", *exact}
+    assert {saved["privacy"]["outputs"][name] for name in exact} == {"not covered"}
     with np.load(tmp_path / "params.npz") as arrays:
         assert ("coverage" not in arrays) == covered
 
@@ -169,6 +173,21 @@ def test_every_statement_names_the_arithmetic_and_the_metrics():
     assert told.count("real arithmetic") == 1
     assert "void against an observer of the bits" in told
     assert "exact objectives" in told
+    assert "checkpoints hold the exact state" in told
+    assert "tables of nodes (nodes.csv, split.csv)" in told
+
+
+def test_a_checkpoint_holds_what_no_noise_covers(tmp_path):
+    """The momentum of noise in updates is that of exact gradients."""
+    noisy = jdfl.Updates(clip=1.0, mechanism=jdfl.Gaussian(4.0))
+    algorithm = jdfl.DPSGD(lr=0.1, optimizer=lambda lr: optax.sgd(lr, momentum=0.9), updates=noisy)
+    found = jdfl.run(algorithm, DRAWN, NETWORK, steps=1)
+    assert account(found).local == ""
+    folder = results.write_run(tmp_path / "run", "", found)
+    state = jdfl.read_checkpoint(folder / results.CHECKPOINTS, algorithm, DRAWN, NETWORK).state
+    (momentum,) = jax.tree.leaves(state.optimizer)
+    np.testing.assert_allclose(momentum, DRAWN.gradients(DRAWN.begin()), rtol=1e-5)
+    assert json.loads((folder / "summary.json").read_text())["privacy"]["outputs"]["checkpoints"] == "not covered"
 
 
 def test_all_names_may_be_declared_and_are_told_by_the_help(capsys):

@@ -18,6 +18,7 @@ from jdfl.privacy import (
     epsilon_rdp,
     report,
 )
+from jdfl.privacy.relation import upper
 from jdfl.spending import records_of, release_limits
 from tests.toy import problem
 
@@ -145,9 +146,9 @@ def test_a_relation_beside_is_told_what_a_report_of_its_own_says():
     for name in ("epsilon", "epsilon_pure", "epsilon_one_release", "largest_multiplier", "mechanism"):
         assert other[name] == getattr(alone, name)
     first, second = (line for line in told.statement().splitlines() if "-differential privacy of" in line)
-    assert first.startswith(f"- privacy: ({told.epsilon:.4g}, 1e-05)-differential privacy of a whole node's data (repl")
+    assert first.startswith(f"- privacy: ({upper(told.epsilon)}, 1e-05)-differential privacy of a whole node's data (r")
     assert second == f"- {other['statement']}"
-    assert f"({alone.epsilon:.4g}, 1e-05)-differential privacy of one node's answer" in second
+    assert f"({upper(alone.epsilon)}, 1e-05)-differential privacy of one node's answer" in second
     assert "(node-swap, replace-one)" in second
     assert "enforced by a certified schedule" in second
     assert "of delta, 4e-06" in second

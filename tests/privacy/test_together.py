@@ -136,6 +136,7 @@ def test_a_study_and_repeats_tell_their_sum(budget, tmp_path, monkeypatch, capsy
     if budget:
         return
     assert main(["run", *flags, "--repeats", "2"]) == 0
+    assert "cost (1.001, 1e-05) together" in Together(2, 0, 1.0001, DELTA).statement()  # never below the bound
     pair = Together(2, 0, gaussian_epsilon(np.sqrt(2 * 3 / 25), DELTA), DELTA).statement()
     assert pair in capsys.readouterr().out
     runs = [str(one) for one in (tmp_path / "runs").iterdir() if one != folder]
