@@ -65,10 +65,10 @@ def compare(
     is as for `account`. Tuning looks at the same data: what is tuned has no epsilon, unless the problem declares
     "tuning" public.
 
-    Warns of algorithms that are not tuned, whose best value lies on the edge of its grid, whose points are all alike,
-    whose rounds the budget of `tune.by` does not pay for, or of whose grid no point works: these two have no results.
-    Tables, figures and pages mark all of these at every budget, and rank neither the last three nor the
-    alike; with an `epsilon` also of those without noise, or with noise
+    Warns of algorithms that are not tuned or have one point only, whose best value lies on the edge of its grid, whose
+    points are all alike, whose rounds the budget of `tune.by` does not pay for, or of whose grid no point works: these
+    two have no results. Tables, figures and pages mark all of these at every budget, and do not rank the last three;
+    with an `epsilon` also of those without noise, or with noise
     by a schedule, which stay as they are. Raises ValueError for settings that make no sense, before anything is run,
     and for noise of which no epsilon can be told where `epsilon` asks for one.
     """
@@ -179,10 +179,12 @@ def _name(network: Network) -> str:
 
 
 def _warn(tuned: Mapping[str, Tuned]) -> None:
-    untouched = [label for label, how in tuned.items() if not how.grid]
+    untouched = [
+        label + (f" ({how.lone})" if how.lone else "") for label, how in tuned.items() if how.lone or not how.grid
+    ]
     if untouched:
         warnings.warn(
-            f"Not tuned: {', '.join(untouched)}. Their settings are as given, so beating them shows little.",
+            f"Not tuned: {', '.join(untouched)}. Nothing was chosen for them, so beating them shows little.",
             stacklevel=3,
         )
     for label, how in tuned.items():

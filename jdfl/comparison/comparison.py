@@ -145,7 +145,7 @@ class Comparison:
         """What limits the result of an algorithm at the budget of this comparison, in words; empty where nothing does.
 
         Tables, figures and pages show it: its first round costs more than the budget, it has no results, all points of
-        its grid are alike, its best value lies on the edge of its grid, or it was not tuned.
+        its grid are alike, its best value lies on the edge of its grid, or it was not tuned (one point at most).
         """
         return words.mark(self, label)
 

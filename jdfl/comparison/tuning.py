@@ -28,6 +28,7 @@ class Tuned:
     edge: dict[str, Side]  # fields whose chosen value is on the edge of the grid, though there are values beyond
     failure: str = ""  # why no point could be chosen
     alike: str = ""  # what all points have in common, where that is so: the choice means nothing
+    lone: str = ""  # which point was the only one; empty where there were several to choose from
     short: Short | None = None  # what one round takes, where that is the failure
 
 
@@ -104,7 +105,8 @@ def _choose(plan: Plan, trials: list[Trial], bench: Bench, target: Target) -> Tu
     runs = len(trials) * len(list(bench.tuning.keys))
     if best is not None:
         edge = _edge(plan, bench.problem, best.point, grid)
-        return Tuned(best.point, grid, runs, edge, alike=_alike(trials, bench, target))
+        lone = "one point only" if len(trials) == 1 else ""
+        return Tuned(best.point, grid, runs, edge, alike=_alike(trials, bench, target), lone=lone)
     if target.by != "stop" and (lacking := short((f for one in trials for f in one.frames), *target)):
         return Tuned({}, grid, runs, {}, lacking.told(*target), short=lacking)
     what = "reached the stop rule with every seed" if target.by == "stop" else "stayed finite with every seed"

@@ -223,6 +223,32 @@ def test_a_grid_on_which_all_points_are_alike_is_marked_everywhere_and_never_ran
     assert found.tuned["slow"].alike == ""
 
 
+def test_one_point_is_not_tuned_also_where_an_algorithm_takes_no_other_of_its_grid(tmp_path):
+    @struct.dataclass
+    class Narrow(Tunable):
+        def check(self, problem, network):
+            if self.rate > 0.01:
+                raise ValueError("too long")
+
+    entries = {
+        "one": Entry(Gossip(), tune={"rate": [0.1]}),
+        "left": Narrow(),
+        "more": Entry(Gossip(), tune={"rate": RATES}),
+    }
+    with pytest.warns(UserWarning, match=r"Not tuned: one \(one point only\), left \(one point only\)\. "):
+        found = jdfl.compare(entries, problem, network, tune=TUNE, **OPTIONS)
+    assert [len(found.tuned[label].grid["rate"]) for label in entries] == [1, 1, len(RATES)]
+    assert {label: found.mark(label) for label in entries} == {
+        "one": "not tuned: one point only",
+        "left": "not tuned: one point only",
+        "more": "",
+    }
+    folder = found.write(tmp_path / "all")
+    for name in ("table.txt", "table.md", "table.tex", "report.html"):
+        assert (folder / name).read_text().count("(one point only)") >= 2, name
+    assert "one point only" in words.legend("one", {"round": found})
+
+
 def test_a_grid_goes_on_where_its_best_point_is_on_the_edge():
     entries = {"up": Entry(Gossip(), tune={"rate": [0.001, 0.002]}), "down": Entry(Gossip(), tune={"rate": [8.0, 4.0]})}
     found = jdfl.compare(entries, problem, network, tune=Tuning(keys=(70,), extend=4), **OPTIONS)
@@ -267,6 +293,7 @@ def test_the_end_of_what_an_algorithm_takes_is_no_edge():
     assert found.tuned["a"].runs == 3
 
 
+@pytest.mark.filterwarnings("ignore:Not tuned")
 def test_an_algorithm_that_always_diverges_has_no_results_and_every_table_says_so(tmp_path):
     entries = {"wild": Entry(Gossip(), tune={"rate": [1e20, 1e21]}), "tame": Entry(Gossip(), tune={"rate": [0.1]})}
     with pytest.warns(UserWarning, match=r"wild has no results: no point of the grid rate = 1e\+20"):
@@ -303,7 +330,7 @@ def test_reported_runs_that_diverge_are_counted_and_never_best():
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore:The best")
+@pytest.mark.filterwarnings("ignore:The best", "ignore:Not tuned")
 def test_with_a_stop_rule_rounds_to_it_are_told():
     target = jdfl.objective_below(2.0)
     entries = {"fast": Entry(Gossip(), tune={"rate": RATES}), "never": Entry(Gossip(), tune={"rate": [1e-4]})}
