@@ -45,7 +45,7 @@ class Tuning:
 
     Best is the point with the lowest mean of the comparison's measure (the highest, for accuracies) over the tuning
     seeds, which are not the reported ones; a point with a run that diverged is never chosen; of equally good points the
-    middle one is, and a method whose points are all equally good is marked and never ranked.
+    middle one is, and a method whose points that work are all equally good is marked and never ranked.
 
     The measure is taken at the budget that is compared: `budget` of `by`, in the unit of that amount (rounds, bytes of
     all nodes, gradients of all nodes, simulated seconds); None: the largest that all algorithms reach in their rounds,

@@ -27,8 +27,9 @@ class Tuned:
     runs: int  # tuning runs
     edge: dict[str, Side]  # fields whose chosen value is on the edge of the grid, though there are values beyond
     failure: str = ""  # why no point could be chosen
-    alike: str = ""  # what all points have in common, where that is so: the choice means nothing
+    alike: str = ""  # what all points that work have in common, where that is so: the choice means nothing
     lone: str = ""  # which point was the only one; empty where there were several to choose from
+    ties: int = 1  # points as good as the chosen one, itself among them
     short: Short | None = None  # what one round takes, where that is the failure
 
 
@@ -105,8 +106,10 @@ def _choose(plan: Plan, trials: list[Trial], bench: Bench, target: Target) -> Tu
     runs = len(trials) * len(list(bench.tuning.keys))
     if best is not None:
         edge = _edge(plan, bench.problem, best.point, grid)
-        lone = "one point only" if len(trials) == 1 else ""
-        return Tuned(best.point, grid, runs, edge, alike=_alike(trials, bench, target), lone=lone)
+        alike, scores = _alike(trials, bench, target), _scores(trials, bench, target)
+        only = f"only 1 of {len(trials)} points works" if len(trials) > 1 else "one point only"
+        lone, ties = only if len(scores) == 1 else "", scores.count(min(scores))
+        return Tuned(best.point, grid, runs, edge, alike=alike, lone=lone, ties=ties)
     if target.by != "stop" and (lacking := short((f for one in trials for f in one.frames), *target)):
         return Tuned({}, grid, runs, {}, lacking.told(*target), short=lacking)
     what = "reached the stop rule with every seed" if target.by == "stop" else "stayed finite with every seed"
@@ -126,15 +129,27 @@ def _best(trials: list[Trial], bench: Bench, target: Target) -> Trial | None:
     return sorted(equal, key=lambda trial: tuple(trial.point.values()))[len(equal) // 2]
 
 
+def _scores(trials: list[Trial], bench: Bench, target: Target) -> list[float]:
+    """The scores of the points that work: finite ones, and those of points that went on beside others that stopped."""
+    scores = [bench.score(trial, target) for trial in trials]
+    goes_on = [target.by == "stop" and not _diverged(trial) for trial in trials]
+    return [score for score, on in zip(scores, goes_on) if on or np.isfinite(score)]
+
+
+def _diverged(trial: Trial) -> int:
+    return sum(frame["ending"].iloc[0] == "diverged" for frame in trial.frames)
+
+
 def _alike(trials: list[Trial], bench: Bench, target: Target) -> str:
-    """What all points of a grid have, in words, where it is the same; empty where they differ or there is only one."""
-    scores = np.array([bench.score(trial, target) for trial in trials])
+    """What all points that work have, in words, where it is the same; empty where they differ or there is only one."""
+    scores = np.array(_scores(trials, bench, target))
     if len(scores) < 2 or not np.isfinite(scores).all() or np.ptp(scores) > _ALIKE * np.max(np.abs(scores)):
         return ""
     stop = target.by == "stop"
     what = "rounds to the stop rule" if stop else bench.measure.__name__.replace("_", " ")
     value = float(scores[0]) * (1 if stop else better(bench.measure.__name__))
-    return f"all {len(scores)} points of the grid have the same {what}, {number(value)}"
+    points = f"all {len(scores)} points of the grid" + " that work" * (len(scores) < len(trials))
+    return f"{points} have the same {what}, {number(value)}"
 
 
 def _edge(plan: Plan, problem: Problem, point: dict[str, float], grid: dict[str, tuple[float, ...]]) -> dict[str, Side]:
@@ -172,7 +187,7 @@ def _rows(label: str, tuned: Tuned, trials: list[Trial], bench: Bench, target: T
             "label": label,
             **trial.point,
             "mean": sign * bench.score(trial, target),
-            "diverged": sum(frame["ending"].iloc[0] == "diverged" for frame in trial.frames),
+            "diverged": _diverged(trial),
             "runs": len(trial.frames),
             "extension": trial.extension,
             "chosen": chosen,

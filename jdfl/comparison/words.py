@@ -48,6 +48,7 @@ def note(of: "Comparison", label: str) -> str:
     values = ", ".join(f"{path} = {value:.3g}" for path, value in how.values.items())
     told = f"{values}, of {grid_text(how.grid)}, {how.runs} tuning runs"
     told += f"; {how.alike}, so the choice means nothing and it is not ranked" if how.alike else ""
+    told += f"; {how.ties} points tie for the best" if how.ties > 1 and not how.alike else ""
     told += f"; {how.lone}" if how.lone else ""
     return told + "".join(f"; the best {path} is the {side} tried" for path, side in how.edge.items())
 
@@ -60,7 +61,7 @@ def mark(of: "Comparison", label: str) -> str:
     if of.by != "stop" and (told := _short(of, label, of.by, of.at(of.by, of.budget, metrics=[]))):
         return told
     if how.alike:
-        return "all points of its grid are alike"
+        return "all points of its grid that work are alike"
     edges = " and ".join(f"{path} on the edge of its grid" for path in how.edge)
     untuned = f"not tuned: {how.lone}" if how.lone else "" if how.grid else "not tuned"
     return "; ".join(filter(None, (untuned, f"best {edges}" if edges else "")))
@@ -97,7 +98,7 @@ def _values(of: "Comparison", label: str) -> str:
         return "none" if how.short else "none works"
     edge = {path: f" ({side} tried)" for path, side in how.edge.items()}
     told = ", ".join(f"{path} = {value:.3g}{edge.get(path, '')}" for path, value in how.values.items())
-    told += " (all points alike)" * bool(how.alike) + (f" ({how.lone})" if how.lone else "")
+    told += " (working points alike)" * bool(how.alike) + (f" ({how.lone})" if how.lone else "")
     return told or "not tuned"
 
 

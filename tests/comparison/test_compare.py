@@ -3,6 +3,7 @@
 import warnings
 from typing import ClassVar
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -217,10 +218,50 @@ def test_a_grid_on_which_all_points_are_alike_is_marked_everywhere_and_never_ran
     assert [row[-1].mark for row in found.grid().rows] == ["", "best"]
     folder = found.write(tmp_path / "all")
     for name in ("table.txt", "table.md", "table.tex", "report.html"):
-        assert "all points alike" in (folder / name).read_text(), name
+        assert "working points alike" in (folder / name).read_text(), name
         assert "all 3 points of the grid have the same objective" in (folder / name).read_text(), name
     assert "alike" in words.legend("idle", {"round": found})
     assert found.tuned["slow"].alike == ""
+
+
+@pytest.mark.filterwarnings("ignore:The best")
+def test_points_that_work_are_alike_though_another_diverges(tmp_path):
+    entries = {
+        "idle": Entry(Gossip(), tune={"rate": [1e-14, 1e-13, 1e20]}),
+        "alone": Entry(Gossip(), tune={"rate": [1e-13, 1e20]}),
+        "slow": Entry(Gossip(), tune={"rate": [1e-4, 2e-4]}),
+    }
+    with (
+        pytest.warns(UserWarning, match="Tuning chose nothing for idle"),
+        pytest.warns(UserWarning, match=r"Not tuned: alone \(only 1 of 2 points works\)"),
+    ):
+        found = jdfl.compare(entries, problem, network, tune=TUNE, **EVERY)
+    assert "all 2 points of the grid that work have the same objective" in found.tuned["idle"].alike
+    assert found.mark("idle") == "all points of its grid that work are alike"
+    assert "not tuned: only 1 of 2 points works" in found.mark("alone")
+    assert found.grid().rows[0][-1].mark == ""
+    assert "all 2 points of the grid that work" in (found.write(tmp_path / "all") / "table.txt").read_text()
+
+
+@pytest.mark.filterwarnings("ignore:The best")
+def test_points_that_stop_at_once_are_not_alike_where_others_go_on():
+    entries = {"a": Entry(Gossip(), tune={"rate": [1e-14, 0.09, 0.1, 1e20]})}
+    tune = Tuning(keys=(70,), by="stop", also={}, extend=0)
+    found = jdfl.compare(entries, problem, network, tune=tune, stop=jdfl.objective_below(2.0), **OPTIONS | {"every": 6})
+    assert np.isfinite(found.tuning["mean"]).tolist() == [False, True, True, False]
+    assert (found.tuned["a"].alike, found.tuned["a"].lone, found.tuned["a"].ties) == ("", "", 2)
+
+
+def test_how_many_points_tie_for_the_best_is_said():
+    def coarse(w, problem):
+        return jnp.where(jdfl.metrics.objective(w, problem) < 2.0, 0.0, 1.0)
+
+    entries = {"a": Entry(Gossip(), tune={"rate": [0.001, 0.09, 0.1, 1e20]})}
+    found = jdfl.compare(entries, problem, network, tune=TUNE, **OPTIONS | {"measure": coarse})
+    assert found.tuning["mean"].tolist() == [1, 0, 0, np.inf]
+    assert found.tuned["a"].ties == 2
+    assert "; 2 points tie for the best" in found.note("a")
+    assert "2 points tie for the best" in found.table()
 
 
 def test_one_point_is_not_tuned_also_where_an_algorithm_takes_no_other_of_its_grid(tmp_path):
