@@ -52,7 +52,8 @@ class Tuning:
     but at least what ten rounds of each cost. "stop" takes the rounds until the stop rule fires instead. `also` names
     further amounts and their budgets (none: found as for `by`): each has a choice and reported runs of its own, which
     tables and figures over that amount show; with a stop rule, the rounds to it are such an amount, too. A best point
-    on the edge of its grid makes the grid go on there, with three more values in the same ratio, up to `extend` times.
+    on the edge of its grid makes the grid go on there, with three more values in the same ratio, or one close to the
+    end of what the algorithm takes where that ratio leads beyond it, up to `extend` times.
 
     `grids` holds values by field, for all algorithms that tune it. Default grids: lr is 1/64 to 2 times 1 / L in powers
     of 2, L the largest curvature of the nodes' losses, where there is a bound on it; gamma .05 to 1; step_scale 1/4 to

@@ -15,6 +15,8 @@ from jdfl.problems import Problem
 
 Side = Literal["lowest", "highest"]
 _FURTHER = 3  # values that an extension adds
+_HALVINGS = 8  # of a step that the algorithm does not take
+_LEAST = 0.01  # relative difference from which a shortened step is one
 _ALIKE = 1e-6  # relative difference up to which points of a grid are the same
 
 
@@ -91,8 +93,8 @@ def _extend(label: str, plan: Plan, trials: list[Trial], bench: Bench, targets: 
         grid, further = _grid(plan, trials), list[dict[str, float]]()
         for target in targets:
             best, alike = _best(trials, bench, target), _alike(trials, bench, target)
-            edge = {} if best is None or alike else _edge(plan, bench.problem, best.point, grid)
-            points = _further(plan, bench.problem, grid, edge, trials)
+            beyond = {} if best is None or alike else _beyond(plan, bench.problem, best.point, grid)
+            points = _further(plan, bench.problem, grid, beyond, trials)
             further += [point for point in points if point not in further]
         if not further:
             return
@@ -105,7 +107,10 @@ def _choose(plan: Plan, trials: list[Trial], bench: Bench, target: Target) -> Tu
     grid, best = _grid(plan, trials), _best(trials, bench, target)
     runs = len(trials) * len(list(bench.tuning.keys))
     if best is not None:
-        edge = _edge(plan, bench.problem, best.point, grid)
+        beyond = _beyond(plan, bench.problem, best.point, grid)
+        edge: dict[str, Side] = {
+            path: "lowest" if values[0] < best.point[path] else "highest" for path, values in beyond.items()
+        }
         alike, scores = _alike(trials, bench, target), _scores(trials, bench, target)
         only = f"only 1 of {len(trials)} points works" if len(trials) > 1 else "one point only"
         lone, ties = only if len(scores) == 1 else "", scores.count(min(scores))
@@ -152,30 +157,55 @@ def _alike(trials: list[Trial], bench: Bench, target: Target) -> str:
     return f"{points} have the same {what}, {number(value)}"
 
 
-def _edge(plan: Plan, problem: Problem, point: dict[str, float], grid: dict[str, tuple[float, ...]]) -> dict[str, Side]:
-    """Fields whose value is the lowest or highest of several, and beyond which the algorithm takes values."""
-    found: dict[str, Side] = {}
+def _beyond(
+    plan: Plan, problem: Problem, point: dict[str, float], grid: dict[str, tuple[float, ...]]
+) -> dict[str, list[float]]:
+    """By field whose value is the lowest or highest of several: values beyond it that the algorithm takes, if any."""
+    found: dict[str, list[float]] = {}
     for path, values in grid.items():
-        side: Side | None = {values[0]: "lowest", values[-1]: "highest"}.get(point[path])  # pyright: ignore
-        if side and len(values) > 1 and plan.allows(point | {path: _beyond(values, side)[0]}, problem):
-            found[path] = side
-    return found
+        place, last = values.index(point[path]), len(values) - 1
+        if last > 0 and place in (0, last):
+            found[path] = _steps(plan, problem, point, path, before=values[1 if place == 0 else -2])
+    return {path: values for path, values in found.items() if values}
 
 
-def _beyond(values: tuple[float, ...], side: Side) -> list[float]:
-    """Further values in the ratio of the last two, or by their difference where one is not positive."""
-    end, before = (values[0], values[1]) if side == "lowest" else (values[-1], values[-2])
-    k = np.arange(1, _FURTHER + 1)
-    return list(map(float, end * (end / before) ** k if min(end, before) > 0 else end + (end - before) * k))
+def _steps(plan: Plan, problem: Problem, point: dict[str, float], path: str, before: float) -> list[float]:
+    """Further values in the ratio of the last two, or by their difference where one is not positive.
+
+    Where the algorithm does not take the first of them: one value close to the end of what it takes, found by halving,
+    or a round number near it; none if that is hardly beyond the grid.
+    """
+    end = point[path]
+
+    def at(t: float) -> float:  # t = 1: a step of the grid
+        return float(end * np.power(end / before, t) if min(end, before) > 0 else end + (end - before) * t)
+
+    def takes(value: float) -> bool:
+        return plan.allows(point | {path: value}, problem)
+
+    if takes(at(1)):
+        return [at(k) for k in range(1, _FURTHER + 1)]
+    low, high = 0.0, 1.0
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2
+        low, high = (middle, high) if takes(at(middle)) else (low, middle)
+    last, plain = at(low), float(f"{at(low):.1g}")
+    if abs(last - end) <= _LEAST * max(abs(last), abs(end)):
+        return []
+    return [plain if min(last, at(1)) < plain < max(last, at(1)) and takes(plain) else last]
 
 
 def _further(
-    plan: Plan, problem: Problem, grid: dict[str, tuple[float, ...]], edge: dict[str, Side], trials: list[Trial]
+    plan: Plan,
+    problem: Problem,
+    grid: dict[str, tuple[float, ...]],
+    beyond: dict[str, list[float]],
+    trials: list[Trial],
 ) -> list[dict[str, float]]:
     """Points that were not tried, of the grid that goes on beyond the edges."""
-    wider = grid | {path: (*grid[path], *_beyond(grid[path], side)) for path, side in edge.items()}
+    wider = grid | {path: (*grid[path], *values) for path, values in beyond.items()}
     tried = [trial.point for trial in trials]
-    points = [dict(zip(wider, values)) for values in product(*wider.values())] if edge else []
+    points = [dict(zip(wider, values)) for values in product(*wider.values())] if beyond else []
     return [point for point in points if point not in tried and plan.allows(point, problem)]
 
 

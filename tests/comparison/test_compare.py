@@ -9,8 +9,8 @@ import pytest
 
 import jdfl
 from jdfl import Entry, Tuning, struct
-from jdfl.comparison import words
-from jdfl.comparison.entries import GRIDS
+from jdfl.comparison import tuning, words
+from jdfl.comparison.entries import GRIDS, Plan
 from tests.toy import FEW, SLOW, Gossip, M, network, problem
 
 RATES = [0.01, 0.05, 0.1, 2.0]
@@ -332,6 +332,45 @@ def test_the_end_of_what_an_algorithm_takes_is_no_edge():
     assert found.tuned["a"].values == {"rate": 0.06}
     assert found.tuned["a"].edge == {}
     assert found.tuned["a"].runs == 3
+
+
+@struct.dataclass
+class Limited(Gossip):
+    """Takes rates up to `most`, or below it."""
+
+    most: float = struct.field(pytree_node=False, default=0.1)
+    open: bool = struct.field(pytree_node=False, default=False)
+
+    def check(self, problem, network):
+        if self.rate > self.most or (self.open and self.rate == self.most):
+            raise ValueError("too long")
+
+
+def test_a_step_that_is_refused_is_shortened_to_the_end_of_what_an_algorithm_takes():
+    entries = {
+        "closed": Entry(Limited(), tune={"rate": [0.0005, 0.02]}),
+        "open": Entry(Limited(most=0.0334, open=True), tune={"rate": [0.0005, 0.02]}),
+    }
+    found = jdfl.compare(entries, problem, network, tune=Tuning(keys=(70,), also={}), **OPTIONS)
+    assert found.tuned["closed"].grid["rate"] == (0.0005, 0.02, 0.1)
+    assert 0.98 * 0.0334 < found.tuned["open"].grid["rate"][-1] < 0.0334
+    for label in entries:
+        assert found.tuned[label].values == {"rate": found.tuned[label].grid["rate"][-1]}
+        assert found.mark(label) == ""
+
+
+def test_what_an_algorithm_takes_beyond_the_best_point_is_said_where_the_whole_step_is_refused():
+    entries = {"a": Entry(Limited(), tune={"rate": [0.0005, 0.02]})}
+    with pytest.warns(UserWarning, match=r"The best rate of a, 0\.02, is the highest of its grid"):
+        found = jdfl.compare(entries, problem, network, tune=TUNE, **OPTIONS)
+    assert found.tuned["a"].edge == {"rate": "highest"}
+    assert found.mark("a") == "best rate on the edge of its grid"
+
+
+def test_steps_by_differences_are_shortened_too():
+    for last, beyond in ((0.06, {"rate": [0.1]}), (0.1, {})):
+        plan = Plan(Limited(), network, 1, {"rate": (0.0, last)}, True)
+        assert tuning._beyond(plan, problem, {"rate": last}, plan.grid) == beyond
 
 
 @pytest.mark.filterwarnings("ignore:Not tuned")
