@@ -87,7 +87,7 @@ def compare(
     announce: Announce = progress or (lambda label, what: None)
 
     untuned = Target("round" if stop is None else "stop", np.inf)
-    choices = [Choice(untuned, dict.fromkeys(planned, Tuned({}, {}, 0, {})), pd.DataFrame())]
+    choices = [Choice(untuned, dict.fromkeys(planned, Tuned({}, {}, 0, {})), pd.DataFrame({"label": list(planned)}))]
     if tune is not None:
         choices = tune_all(planned, Bench(problem, tune, judge, every, stop, batch, announce))
     _warn(choices[0].tuned)

@@ -40,7 +40,7 @@ class Choice(NamedTuple):
 
     target: Target
     tuned: dict[str, Tuned]  # by label
-    points: pd.DataFrame  # a row per point
+    points: pd.DataFrame  # a row per point, one for what is not tuned
 
 
 def tune_all(plans: Mapping[str, Plan], bench: Bench) -> list[Choice]:
@@ -61,8 +61,8 @@ def tune_all(plans: Mapping[str, Plan], bench: Bench) -> list[Choice]:
         rows: list[dict[str, Any]] = []
         for label, plan in plans.items():
             tuned[label] = _choose(plan, trials[label], bench, target) if plan.grid else Tuned({}, {}, 0, {})
-            rows += _rows(label, tuned[label], trials[label], bench, target) if plan.grid else ()
-        found.append(Choice(target, tuned, pd.DataFrame(rows, columns=columns if rows else None)))
+            rows += _rows(label, tuned[label], trials[label], bench, target)
+        found.append(Choice(target, tuned, pd.DataFrame(rows, columns=columns)))
     return found
 
 

@@ -1,10 +1,12 @@
 """Tuning, fair reporting and refusals, on the toy problem."""
 
+import re
 import warnings
 from typing import ClassVar
 
 import jax.numpy as jnp
 import numpy as np
+import pandas as pd
 import pytest
 
 import jdfl
@@ -161,6 +163,8 @@ def test_a_budget_below_one_round_is_marked_everywhere_and_never_ranked(tmp_path
 def test_without_tuning_a_budget_below_one_round_is_marked_too():
     with pytest.warns(UserWarning, match="Not tuned"):
         found = jdfl.compare({"few": Gossip(), "many": Gossip(messages=100)}, problem, network, tune=None, **EVERY)
+    assert found.tuning["label"].tolist() == ["few", "many"]
+    assert set(found.equal_costs()["mark"]) == {"not tuned"}
     row = found.grid(by="bytes", value=ROUND - 1).rows[1]
     assert (row[-1].text, row[-1].mark) == ("not comparable: one round needs 48,000 bytes, budget 47,999", "")
 
@@ -371,6 +375,30 @@ def test_steps_by_differences_are_shortened_too():
     for last, beyond in ((0.06, {"rate": [0.1]}), (0.1, {})):
         plan = Plan(Limited(), network, 1, {"rate": (0.0, last)}, True)
         assert tuning._beyond(plan, problem, {"rate": last}, plan.grid) == beyond
+
+
+@pytest.mark.filterwarnings("ignore:Not tuned", "ignore:The best", "ignore:Tuning chose nothing")
+def test_files_of_numbers_have_the_marks_too(tmp_path):
+    entries = {
+        "idle": Entry(Gossip(), tune={"rate": [1e-14, 1e-13]}),
+        "edge": Entry(Gossip(), tune={"rate": [0.001, 0.002]}),
+        "given": Gossip(),
+    }
+    tune = Tuning(keys=(70,), also={"bytes": [2 * M * 80]}, extend=0)
+    found = jdfl.compare(entries, problem, network, tune=tune, **EVERY)
+    folder = found.write(tmp_path / "all")
+    marks = {label: found.mark(label) for label in entries}
+    assert all(marks.values())
+    tuning = pd.read_csv(folder / "tuning.csv")
+    assert [len(tuning[tuning["label"] == label]) for label in entries] == [4, 4, 2]
+    curves = pd.read_parquet(folder / "curves.parquet")
+    for frame in (tuning, curves, pd.read_csv(folder / "curves.csv"), pd.read_csv(folder / "equal_costs.csv")):
+        assert set(zip(frame["label"], frame["mark"])) == set(marks.items())
+    given = tuning[(tuning["label"] == "given") & (tuning["by"] == "round")].iloc[0]
+    alone = jdfl.run(Gossip(), problem, network, key=70, steps=12, every=12, metrics=["objective"])
+    np.testing.assert_allclose(given["mean"], alone.final["objective"], rtol=1e-4)
+    page = (folder / "report.html").read_text()
+    assert "<th>edge</th><th>mark</th>" in re.sub(r"<th[^>]*>", "<th>", page)
 
 
 @pytest.mark.filterwarnings("ignore:Not tuned")
