@@ -65,10 +65,10 @@ def compare(
     is as for `account`. Tuning looks at the same data: what is tuned has no epsilon, unless the problem declares
     "tuning" public; nor has an lr of a default grid, in units of 1 / L, unless it declares "curvature", too.
 
-    Warns of algorithms that are not tuned, whose best value lies on the edge of its grid, whose points are all alike,
-    whose rounds the budget of `tune.by` does not pay for, or of whose grid no point works: these two have no results.
-    Tables, figures and pages mark all of these at every budget, and rank neither the last three nor the
-    alike; with an `epsilon` also of those without noise, or with noise
+    Warns of algorithms that are not tuned or have one point only, whose best value lies on the edge of its grid, whose
+    points are all alike, whose rounds the budget of `tune.by` does not pay for, or of whose grid no point works: these
+    two have no results. Tables, figures and pages mark all of these at every budget, and do not rank the last three;
+    with an `epsilon` also of those without noise, or with noise
     by a schedule, which stay as they are. Raises ValueError for settings that make no sense, before anything is run,
     and for noise of which no epsilon can be told where `epsilon` asks for one.
     """
@@ -87,7 +87,7 @@ def compare(
     announce: Announce = progress or (lambda label, what: None)
 
     untuned = Target("round" if stop is None else "stop", np.inf)
-    choices = [Choice(untuned, dict.fromkeys(planned, Tuned({}, {}, 0, {})), pd.DataFrame())]
+    choices = [Choice(untuned, dict.fromkeys(planned, Tuned({}, {}, 0, {})), pd.DataFrame({"label": list(planned)}))]
     if tune is not None:
         choices = tune_all(planned, Bench(problem, tune, judge, every, stop, batch, announce))
     _warn(choices[0].tuned)
@@ -179,10 +179,12 @@ def _name(network: Network) -> str:
 
 
 def _warn(tuned: Mapping[str, Tuned]) -> None:
-    untouched = [label for label, how in tuned.items() if not how.grid]
+    untouched = [
+        label + (f" ({how.lone})" if how.lone else "") for label, how in tuned.items() if how.lone or not how.grid
+    ]
     if untouched:
         warnings.warn(
-            f"Not tuned: {', '.join(untouched)}. Their settings are as given, so beating them shows little.",
+            f"Not tuned: {', '.join(untouched)}. Nothing was chosen for them, so beating them shows little.",
             stacklevel=3,
         )
     for label, how in tuned.items():

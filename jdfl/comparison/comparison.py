@@ -23,10 +23,11 @@ class Comparison:
     """What `jdfl.compare` gives back: the comparison at its budget of `by`, and those at other budgets in `views`.
 
     Each has values and reported runs of its own; `at`, `table` and `figure` take the one that was tuned at what they
-    show. `tuning` has a row per point: label, the fields' values, `mean` of the measure over the tuning seeds (infinite
-    where a run diverged), `diverged`, `runs`, `extension` (0: of the first grid), `chosen`, `edge`. `curves` has a row
-    per record: label, seed, `ending` of the run, round, metrics, and what it has cost so far, by all nodes together,
-    but `communications` is the mean over nodes and `seconds` the simulation's wall time spread evenly over its rounds.
+    show. `tuning` has a row per point, and one for what is not tuned: label, the fields' values, `mean` of the measure
+    over the tuning seeds (infinite where a run diverged), `diverged`, `runs`, `extension` (0: of the first grid),
+    `chosen`, `edge`. `curves` has a row per record: label, seed, `ending` of the run, round, metrics, and what it has
+    cost so far, by all nodes together, but `communications` is the mean over nodes and `seconds` the simulation's wall
+    time spread evenly over its rounds.
     """
 
     results: dict[str, list[Result]]  # by label, a run per seed; none where tuning failed
@@ -95,11 +96,14 @@ class Comparison:
         return view.budget is None or (view.by == x and (value in (None, view.budget) or x == "stop"))
 
     def equal_costs(self) -> pd.DataFrame:
-        """`at` for all amounts that were tuned at (without tuning, for all), at every budget: rows (x, label)."""
-        found = {x: self.at(x) for x in axes_of(self.curves) if self.budget is None}
-        given = [(one.by, one.at(one.by, one.budget)) for one in (self, *self.views) if one.budget is not None]
-        rows = [*found.items(), *((x, one) for x, one in given if x != "stop")]
-        return pd.concat([one for _, one in rows], keys=[x for x, _ in rows], names=["x"])
+        """`at` for all amounts that were tuned at (without tuning, for all), at every budget: rows (x, label).
+
+        The column `mark` is that of the algorithm there.
+        """
+        given = [(one.by, one) for one in (self, *self.views) if one.budget is not None and one.by != "stop"]
+        rows = [(x, self) for x in axes_of(self.curves)] if self.budget is None else given
+        found = [one.at(x, one.budget).assign(mark=[one.mark(label) for label in one.results]) for x, one in rows]
+        return pd.concat(found, keys=[x for x, _ in rows], names=["x"])
 
     def to_stop(self) -> pd.DataFrame:
         """Rounds until the stop rule fired, a row per label: `seeds` that stopped, `round` and `round_sd` over them."""
@@ -145,7 +149,7 @@ class Comparison:
         """What limits the result of an algorithm at the budget of this comparison, in words; empty where nothing does.
 
         Tables, figures and pages show it: its first round costs more than the budget, it has no results, all points of
-        its grid are alike, its best value lies on the edge of its grid, or it was not tuned.
+        its grid are alike, its best value lies on the edge of its grid, or it was not tuned (one point at most).
         """
         return words.mark(self, label)
 

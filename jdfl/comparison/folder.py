@@ -50,11 +50,13 @@ def write_comparison(comparison: Comparison, folder: str | Path, config_yaml: st
 
 def _write(comparison: Comparison, folder: Path, config_yaml: str) -> None:
     views = (comparison, *comparison.views)
-    parts = [one.curves.assign(tuned_by=one.by, tuned_at=one.budget) for one in views if one.budget is not None]
-    records = pd.concat(parts, ignore_index=True) if parts else comparison.curves
+    parts = [
+        _marked(one, one.curves).assign(tuned_by=one.by, tuned_at=one.budget) for one in views if one.budget is not None
+    ]
+    records = pd.concat(parts, ignore_index=True) if parts else _marked(comparison, comparison.curves)
     records.to_csv(folder / "curves.csv", index=False)
     records.to_parquet(folder / "curves.parquet", index=False)
-    told = [one.tuning.assign(by=one.by, budget=one.budget) for one in (comparison, *comparison.views)]
+    told = [_marked(one, one.tuning).assign(by=one.by, budget=one.budget) for one in views]
     pd.concat(told, ignore_index=True).to_csv(folder / "tuning.csv", index=False)
     (folder / "table.txt").write_text(comparison.table("text"), encoding="utf-8")
     (folder / "table.md").write_text(comparison.table("markdown"), encoding="utf-8")
@@ -70,13 +72,22 @@ def _write(comparison: Comparison, folder: Path, config_yaml: str) -> None:
     _page(comparison, folder, config_yaml)
 
 
+def _marked(comparison: Comparison, rows: pd.DataFrame) -> pd.DataFrame:
+    """Rows with the mark of their label."""
+    return rows.assign(mark=rows["label"].map(_marks(comparison)))
+
+
+def _marks(comparison: Comparison) -> dict[str, str]:
+    return {label: comparison.mark(label) for label in comparison.results}
+
+
 def _page(comparison: Comparison, folder: Path, config_yaml: str) -> None:
     grid = comparison.grid()
     sections = [Section("Result", ["\n\n".join(grid.caption), _table(grid)]), Section("Curves", _curves(comparison))]
     for x, other in _others(comparison):
         title = "Rounds to the stop rule" if x == "stop" else f"At equal {AXES[x]}"
         sections.append(Section(title, ["\n\n".join(other.caption[1:]), _table(other)]))
-    if len(comparison.tuning):
+    if comparison.criterion:
         sections.append(Section("Tuning", [part for one in (comparison, *comparison.views) for part in _tuning(one)]))
     told = {label: report.statement() for label, report in comparison.privacy.items()}
     statements = {
@@ -102,14 +113,9 @@ def _curves(comparison: Comparison) -> list[Part]:
     alt = f"{', '.join(metrics)} of every algorithm against {', '.join(axes)}"
     lines = [curves.views(comparison.view(x).curves, [x], metrics) for x in axes]
     drawn = {(x, y): frames[x, y] for y in metrics for x, frames in zip(axes, lines)}
-    marks = [f"{AXES[x]}: {label}, {mark}" for x in axes for label, mark in _marks(comparison.view(x)).items()]
+    marks = [f"{AXES[x]}: {label}, {mark}" for x in axes for label, mark in _marks(comparison.view(x)).items() if mark]
     names = {x: words.axis(comparison, x).replace("\n", " ") for x in axes}
     return [about, *([f"Marked: {'; '.join(marks)}."] if marks else []), charts.curves(drawn, names, alt)]
-
-
-def _marks(comparison: Comparison) -> dict[str, str]:
-    """The marks of all algorithms that have one."""
-    return {label: mark for label in comparison.results if (mark := comparison.mark(label))}
 
 
 def _others(comparison: Comparison) -> Iterator[tuple[str, Grid]]:
@@ -121,7 +127,7 @@ def _others(comparison: Comparison) -> Iterator[tuple[str, Grid]]:
 
 
 def _tuning(comparison: Comparison) -> list[Part]:
-    tuning = comparison.tuning.drop(columns=["edge"]).rename(columns={"mean": f"mean {comparison.measure}"})
+    tuning = _marked(comparison, comparison.tuning).rename(columns={"mean": f"mean {comparison.measure}"})
     cells = [
         ["" if value != value else value if isinstance(value, (str, bool)) else f"{value:.4g}" for value in row]
         for row in tuning.astype(object).itertuples(index=False)

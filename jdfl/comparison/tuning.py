@@ -15,6 +15,8 @@ from jdfl.problems import Problem
 
 Side = Literal["lowest", "highest"]
 _FURTHER = 3  # values that an extension adds
+_HALVINGS = 8  # of a step that the algorithm does not take
+_LEAST = 0.01  # relative difference from which a shortened step is one
 _ALIKE = 1e-6  # relative difference up to which points of a grid are the same
 
 
@@ -27,7 +29,9 @@ class Tuned:
     runs: int  # tuning runs
     edge: dict[str, Side]  # fields whose chosen value is on the edge of the grid, though there are values beyond
     failure: str = ""  # why no point could be chosen
-    alike: str = ""  # what all points have in common, where that is so: the choice means nothing
+    alike: str = ""  # what all points that work have in common, where that is so: the choice means nothing
+    lone: str = ""  # which point was the only one; empty where there were several to choose from
+    ties: int = 1  # points as good as the chosen one, itself among them
     short: Short | None = None  # what one round takes, where that is the failure
 
 
@@ -36,7 +40,7 @@ class Choice(NamedTuple):
 
     target: Target
     tuned: dict[str, Tuned]  # by label
-    points: pd.DataFrame  # a row per point
+    points: pd.DataFrame  # a row per point, one for what is not tuned
 
 
 def tune_all(plans: Mapping[str, Plan], bench: Bench) -> list[Choice]:
@@ -57,8 +61,8 @@ def tune_all(plans: Mapping[str, Plan], bench: Bench) -> list[Choice]:
         rows: list[dict[str, Any]] = []
         for label, plan in plans.items():
             tuned[label] = _choose(plan, trials[label], bench, target) if plan.grid else Tuned({}, {}, 0, {})
-            rows += _rows(label, tuned[label], trials[label], bench, target) if plan.grid else ()
-        found.append(Choice(target, tuned, pd.DataFrame(rows, columns=columns if rows else None)))
+            rows += _rows(label, tuned[label], trials[label], bench, target)
+        found.append(Choice(target, tuned, pd.DataFrame(rows, columns=columns)))
     return found
 
 
@@ -89,8 +93,8 @@ def _extend(label: str, plan: Plan, trials: list[Trial], bench: Bench, targets: 
         grid, further = _grid(plan, trials), list[dict[str, float]]()
         for target in targets:
             best, alike = _best(trials, bench, target), _alike(trials, bench, target)
-            edge = {} if best is None or alike else _edge(plan, bench.problem, best.point, grid)
-            points = _further(plan, bench.problem, grid, edge, trials)
+            beyond = {} if best is None or alike else _beyond(plan, bench.problem, best.point, grid)
+            points = _further(plan, bench.problem, grid, beyond, trials)
             further += [point for point in points if point not in further]
         if not further:
             return
@@ -103,8 +107,14 @@ def _choose(plan: Plan, trials: list[Trial], bench: Bench, target: Target) -> Tu
     grid, best = _grid(plan, trials), _best(trials, bench, target)
     runs = len(trials) * len(list(bench.tuning.keys))
     if best is not None:
-        edge = _edge(plan, bench.problem, best.point, grid)
-        return Tuned(best.point, grid, runs, edge, alike=_alike(trials, bench, target))
+        beyond = _beyond(plan, bench.problem, best.point, grid)
+        edge: dict[str, Side] = {
+            path: "lowest" if values[0] < best.point[path] else "highest" for path, values in beyond.items()
+        }
+        alike, scores = _alike(trials, bench, target), _scores(trials, bench, target)
+        only = f"only 1 of {len(trials)} points works" if len(trials) > 1 else "one point only"
+        lone, ties = only if len(scores) == 1 else "", scores.count(min(scores))
+        return Tuned(best.point, grid, runs, edge, alike=alike, lone=lone, ties=ties)
     if target.by != "stop" and (lacking := short((f for one in trials for f in one.frames), *target)):
         return Tuned({}, grid, runs, {}, lacking.told(*target), short=lacking)
     what = "reached the stop rule with every seed" if target.by == "stop" else "stayed finite with every seed"
@@ -124,41 +134,78 @@ def _best(trials: list[Trial], bench: Bench, target: Target) -> Trial | None:
     return sorted(equal, key=lambda trial: tuple(trial.point.values()))[len(equal) // 2]
 
 
+def _scores(trials: list[Trial], bench: Bench, target: Target) -> list[float]:
+    """The scores of the points that work: finite ones, and those of points that went on beside others that stopped."""
+    scores = [bench.score(trial, target) for trial in trials]
+    goes_on = [target.by == "stop" and not _diverged(trial) for trial in trials]
+    return [score for score, on in zip(scores, goes_on) if on or np.isfinite(score)]
+
+
+def _diverged(trial: Trial) -> int:
+    return sum(frame["ending"].iloc[0] == "diverged" for frame in trial.frames)
+
+
 def _alike(trials: list[Trial], bench: Bench, target: Target) -> str:
-    """What all points of a grid have, in words, where it is the same; empty where they differ or there is only one."""
-    scores = np.array([bench.score(trial, target) for trial in trials])
+    """What all points that work have, in words, where it is the same; empty where they differ or there is only one."""
+    scores = np.array(_scores(trials, bench, target))
     if len(scores) < 2 or not np.isfinite(scores).all() or np.ptp(scores) > _ALIKE * np.max(np.abs(scores)):
         return ""
     stop = target.by == "stop"
     what = "rounds to the stop rule" if stop else bench.measure.__name__.replace("_", " ")
     value = float(scores[0]) * (1 if stop else better(bench.measure.__name__))
-    return f"all {len(scores)} points of the grid have the same {what}, {number(value)}"
+    points = f"all {len(scores)} points of the grid" + " that work" * (len(scores) < len(trials))
+    return f"{points} have the same {what}, {number(value)}"
 
 
-def _edge(plan: Plan, problem: Problem, point: dict[str, float], grid: dict[str, tuple[float, ...]]) -> dict[str, Side]:
-    """Fields whose value is the lowest or highest of several, and beyond which the algorithm takes values."""
-    found: dict[str, Side] = {}
+def _beyond(
+    plan: Plan, problem: Problem, point: dict[str, float], grid: dict[str, tuple[float, ...]]
+) -> dict[str, list[float]]:
+    """By field whose value is the lowest or highest of several: values beyond it that the algorithm takes, if any."""
+    found: dict[str, list[float]] = {}
     for path, values in grid.items():
-        side: Side | None = {values[0]: "lowest", values[-1]: "highest"}.get(point[path])  # pyright: ignore
-        if side and len(values) > 1 and plan.allows(point | {path: _beyond(values, side)[0]}, problem):
-            found[path] = side
-    return found
+        place, last = values.index(point[path]), len(values) - 1
+        if last > 0 and place in (0, last):
+            found[path] = _steps(plan, problem, point, path, before=values[1 if place == 0 else -2])
+    return {path: values for path, values in found.items() if values}
 
 
-def _beyond(values: tuple[float, ...], side: Side) -> list[float]:
-    """Further values in the ratio of the last two, or by their difference where one is not positive."""
-    end, before = (values[0], values[1]) if side == "lowest" else (values[-1], values[-2])
-    k = np.arange(1, _FURTHER + 1)
-    return list(map(float, end * (end / before) ** k if min(end, before) > 0 else end + (end - before) * k))
+def _steps(plan: Plan, problem: Problem, point: dict[str, float], path: str, before: float) -> list[float]:
+    """Further values in the ratio of the last two, or by their difference where one is not positive.
+
+    Where the algorithm does not take the first of them: one value close to the end of what it takes, found by halving,
+    or a round number near it; none if that is hardly beyond the grid.
+    """
+    end = point[path]
+
+    def at(t: float) -> float:  # t = 1: a step of the grid
+        return float(end * np.power(end / before, t) if min(end, before) > 0 else end + (end - before) * t)
+
+    def takes(value: float) -> bool:
+        return plan.allows(point | {path: value}, problem)
+
+    if takes(at(1)):
+        return [at(k) for k in range(1, _FURTHER + 1)]
+    low, high = 0.0, 1.0
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2
+        low, high = (middle, high) if takes(at(middle)) else (low, middle)
+    last, plain = at(low), float(f"{at(low):.1g}")
+    if abs(last - end) <= _LEAST * max(abs(last), abs(end)):
+        return []
+    return [plain if min(last, at(1)) < plain < max(last, at(1)) and takes(plain) else last]
 
 
 def _further(
-    plan: Plan, problem: Problem, grid: dict[str, tuple[float, ...]], edge: dict[str, Side], trials: list[Trial]
+    plan: Plan,
+    problem: Problem,
+    grid: dict[str, tuple[float, ...]],
+    beyond: dict[str, list[float]],
+    trials: list[Trial],
 ) -> list[dict[str, float]]:
     """Points that were not tried, of the grid that goes on beyond the edges."""
-    wider = grid | {path: (*grid[path], *_beyond(grid[path], side)) for path, side in edge.items()}
+    wider = grid | {path: (*grid[path], *values) for path, values in beyond.items()}
     tried = [trial.point for trial in trials]
-    points = [dict(zip(wider, values)) for values in product(*wider.values())] if edge else []
+    points = [dict(zip(wider, values)) for values in product(*wider.values())] if beyond else []
     return [point for point in points if point not in tried and plan.allows(point, problem)]
 
 
@@ -170,7 +217,7 @@ def _rows(label: str, tuned: Tuned, trials: list[Trial], bench: Bench, target: T
             "label": label,
             **trial.point,
             "mean": sign * bench.score(trial, target),
-            "diverged": sum(frame["ending"].iloc[0] == "diverged" for frame in trial.frames),
+            "diverged": _diverged(trial),
             "runs": len(trial.frames),
             "extension": trial.extension,
             "chosen": chosen,

@@ -49,6 +49,8 @@ def note(of: "Comparison", label: str) -> str:
     values = ", ".join(f"{path} = {value:.3g}" for path, value in how.values.items())
     told = f"{values}, of {grid_text(how.grid)}, {how.runs} tuning runs"
     told += f"; {how.alike}, so the choice means nothing and it is not ranked" if how.alike else ""
+    told += f"; {how.ties} points tie for the best" if how.ties > 1 and not how.alike else ""
+    told += f"; {how.lone}" if how.lone else ""
     return told + "".join(f"; the best {path} is the {side} tried" for path, side in how.edge.items())
 
 
@@ -60,9 +62,10 @@ def mark(of: "Comparison", label: str) -> str:
     if of.by != "stop" and (told := _short(of, label, of.by, of.at(of.by, of.budget, metrics=[]))):
         return told
     if how.alike:
-        return "all points of its grid are alike"
+        return "all points of its grid that work are alike"
     edges = " and ".join(f"{path} on the edge of its grid" for path in how.edge)
-    return f"best {edges}" if edges else "" if how.grid else "not tuned"
+    untuned = f"not tuned: {how.lone}" if how.lone else "" if how.grid else "not tuned"
+    return "; ".join(filter(None, (untuned, f"best {edges}" if edges else "")))
 
 
 def legend(label: str, views: "Mapping[str, Comparison]") -> str:
@@ -96,7 +99,8 @@ def _values(of: "Comparison", label: str) -> str:
         return "none" if how.short else "none works"
     edge = {path: f" ({side} tried)" for path, side in how.edge.items()}
     told = ", ".join(f"{path} = {value:.3g}{edge.get(path, '')}" for path, value in how.values.items())
-    return (told + " (all points alike)" * bool(how.alike)) or "not tuned"
+    told += " (working points alike)" * bool(how.alike) + (f" ({how.lone})" if how.lone else "")
+    return told or "not tuned"
 
 
 def _unranked(of: "Comparison", by: str, value: float | None) -> list[str]:

@@ -1,15 +1,18 @@
 """Tuning, fair reporting and refusals, on the toy problem."""
 
+import re
 import warnings
 from typing import ClassVar
 
+import jax.numpy as jnp
 import numpy as np
+import pandas as pd
 import pytest
 
 import jdfl
 from jdfl import Entry, Tuning, struct
-from jdfl.comparison import words
-from jdfl.comparison.entries import GRIDS
+from jdfl.comparison import tuning, words
+from jdfl.comparison.entries import GRIDS, Plan
 from tests.toy import FEW, SLOW, Gossip, M, network, problem
 
 RATES = [0.01, 0.05, 0.1, 2.0]
@@ -160,6 +163,8 @@ def test_a_budget_below_one_round_is_marked_everywhere_and_never_ranked(tmp_path
 def test_without_tuning_a_budget_below_one_round_is_marked_too():
     with pytest.warns(UserWarning, match="Not tuned"):
         found = jdfl.compare({"few": Gossip(), "many": Gossip(messages=100)}, problem, network, tune=None, **EVERY)
+    assert found.tuning["label"].tolist() == ["few", "many"]
+    assert set(found.equal_costs()["mark"]) == {"not tuned"}
     row = found.grid(by="bytes", value=ROUND - 1).rows[1]
     assert (row[-1].text, row[-1].mark) == ("not comparable: one round needs 48,000 bytes, budget 47,999", "")
 
@@ -217,10 +222,76 @@ def test_a_grid_on_which_all_points_are_alike_is_marked_everywhere_and_never_ran
     assert [row[-1].mark for row in found.grid().rows] == ["", "best"]
     folder = found.write(tmp_path / "all")
     for name in ("table.txt", "table.md", "table.tex", "report.html"):
-        assert "all points alike" in (folder / name).read_text(), name
+        assert "working points alike" in (folder / name).read_text(), name
         assert "all 3 points of the grid have the same objective" in (folder / name).read_text(), name
     assert "alike" in words.legend("idle", {"round": found})
     assert found.tuned["slow"].alike == ""
+
+
+@pytest.mark.filterwarnings("ignore:The best")
+def test_points_that_work_are_alike_though_another_diverges(tmp_path):
+    entries = {
+        "idle": Entry(Gossip(), tune={"rate": [1e-14, 1e-13, 1e20]}),
+        "alone": Entry(Gossip(), tune={"rate": [1e-13, 1e20]}),
+        "slow": Entry(Gossip(), tune={"rate": [1e-4, 2e-4]}),
+    }
+    with (
+        pytest.warns(UserWarning, match="Tuning chose nothing for idle"),
+        pytest.warns(UserWarning, match=r"Not tuned: alone \(only 1 of 2 points works\)"),
+    ):
+        found = jdfl.compare(entries, problem, network, tune=TUNE, **EVERY)
+    assert "all 2 points of the grid that work have the same objective" in found.tuned["idle"].alike
+    assert found.mark("idle") == "all points of its grid that work are alike"
+    assert "not tuned: only 1 of 2 points works" in found.mark("alone")
+    assert found.grid().rows[0][-1].mark == ""
+    assert "all 2 points of the grid that work" in (found.write(tmp_path / "all") / "table.txt").read_text()
+
+
+@pytest.mark.filterwarnings("ignore:The best")
+def test_points_that_stop_at_once_are_not_alike_where_others_go_on():
+    entries = {"a": Entry(Gossip(), tune={"rate": [1e-14, 0.09, 0.1, 1e20]})}
+    tune = Tuning(keys=(70,), by="stop", also={}, extend=0)
+    found = jdfl.compare(entries, problem, network, tune=tune, stop=jdfl.objective_below(2.0), **OPTIONS | {"every": 6})
+    assert np.isfinite(found.tuning["mean"]).tolist() == [False, True, True, False]
+    assert (found.tuned["a"].alike, found.tuned["a"].lone, found.tuned["a"].ties) == ("", "", 2)
+
+
+def test_how_many_points_tie_for_the_best_is_said():
+    def coarse(w, problem):
+        return jnp.where(jdfl.metrics.objective(w, problem) < 2.0, 0.0, 1.0)
+
+    entries = {"a": Entry(Gossip(), tune={"rate": [0.001, 0.09, 0.1, 1e20]})}
+    found = jdfl.compare(entries, problem, network, tune=TUNE, **OPTIONS | {"measure": coarse})
+    assert found.tuning["mean"].tolist() == [1, 0, 0, np.inf]
+    assert found.tuned["a"].ties == 2
+    assert "; 2 points tie for the best" in found.note("a")
+    assert "2 points tie for the best" in found.table()
+
+
+def test_one_point_is_not_tuned_also_where_an_algorithm_takes_no_other_of_its_grid(tmp_path):
+    @struct.dataclass
+    class Narrow(Tunable):
+        def check(self, problem, network):
+            if self.rate > 0.01:
+                raise ValueError("too long")
+
+    entries = {
+        "one": Entry(Gossip(), tune={"rate": [0.1]}),
+        "left": Narrow(),
+        "more": Entry(Gossip(), tune={"rate": RATES}),
+    }
+    with pytest.warns(UserWarning, match=r"Not tuned: one \(one point only\), left \(one point only\)\. "):
+        found = jdfl.compare(entries, problem, network, tune=TUNE, **OPTIONS)
+    assert [len(found.tuned[label].grid["rate"]) for label in entries] == [1, 1, len(RATES)]
+    assert {label: found.mark(label) for label in entries} == {
+        "one": "not tuned: one point only",
+        "left": "not tuned: one point only",
+        "more": "",
+    }
+    folder = found.write(tmp_path / "all")
+    for name in ("table.txt", "table.md", "table.tex", "report.html"):
+        assert (folder / name).read_text().count("(one point only)") >= 2, name
+    assert "one point only" in words.legend("one", {"round": found})
 
 
 def test_a_grid_goes_on_where_its_best_point_is_on_the_edge():
@@ -267,6 +338,70 @@ def test_the_end_of_what_an_algorithm_takes_is_no_edge():
     assert found.tuned["a"].runs == 3
 
 
+@struct.dataclass
+class Limited(Gossip):
+    """Takes rates up to `most`, or below it."""
+
+    most: float = struct.field(pytree_node=False, default=0.1)
+    open: bool = struct.field(pytree_node=False, default=False)
+
+    def check(self, problem, network):
+        if self.rate > self.most or (self.open and self.rate == self.most):
+            raise ValueError("too long")
+
+
+def test_a_step_that_is_refused_is_shortened_to_the_end_of_what_an_algorithm_takes():
+    entries = {
+        "closed": Entry(Limited(), tune={"rate": [0.0005, 0.02]}),
+        "open": Entry(Limited(most=0.0334, open=True), tune={"rate": [0.0005, 0.02]}),
+    }
+    found = jdfl.compare(entries, problem, network, tune=Tuning(keys=(70,), also={}), **OPTIONS)
+    assert found.tuned["closed"].grid["rate"] == (0.0005, 0.02, 0.1)
+    assert 0.98 * 0.0334 < found.tuned["open"].grid["rate"][-1] < 0.0334
+    for label in entries:
+        assert found.tuned[label].values == {"rate": found.tuned[label].grid["rate"][-1]}
+        assert found.mark(label) == ""
+
+
+def test_what_an_algorithm_takes_beyond_the_best_point_is_said_where_the_whole_step_is_refused():
+    entries = {"a": Entry(Limited(), tune={"rate": [0.0005, 0.02]})}
+    with pytest.warns(UserWarning, match=r"The best rate of a, 0\.02, is the highest of its grid"):
+        found = jdfl.compare(entries, problem, network, tune=TUNE, **OPTIONS)
+    assert found.tuned["a"].edge == {"rate": "highest"}
+    assert found.mark("a") == "best rate on the edge of its grid"
+
+
+def test_steps_by_differences_are_shortened_too():
+    for last, beyond in ((0.06, {"rate": [0.1]}), (0.1, {})):
+        plan = Plan(Limited(), network, 1, {"rate": (0.0, last)}, True)
+        assert tuning._beyond(plan, problem, {"rate": last}, plan.grid) == beyond
+
+
+@pytest.mark.filterwarnings("ignore:Not tuned", "ignore:The best", "ignore:Tuning chose nothing")
+def test_files_of_numbers_have_the_marks_too(tmp_path):
+    entries = {
+        "idle": Entry(Gossip(), tune={"rate": [1e-14, 1e-13]}),
+        "edge": Entry(Gossip(), tune={"rate": [0.001, 0.002]}),
+        "given": Gossip(),
+    }
+    tune = Tuning(keys=(70,), also={"bytes": [2 * M * 80]}, extend=0)
+    found = jdfl.compare(entries, problem, network, tune=tune, **EVERY)
+    folder = found.write(tmp_path / "all")
+    marks = {label: found.mark(label) for label in entries}
+    assert all(marks.values())
+    tuning = pd.read_csv(folder / "tuning.csv")
+    assert [len(tuning[tuning["label"] == label]) for label in entries] == [4, 4, 2]
+    curves = pd.read_parquet(folder / "curves.parquet")
+    for frame in (tuning, curves, pd.read_csv(folder / "curves.csv"), pd.read_csv(folder / "equal_costs.csv")):
+        assert set(zip(frame["label"], frame["mark"])) == set(marks.items())
+    given = tuning[(tuning["label"] == "given") & (tuning["by"] == "round")].iloc[0]
+    alone = jdfl.run(Gossip(), problem, network, key=70, steps=12, every=12, metrics=["objective"])
+    np.testing.assert_allclose(given["mean"], alone.final["objective"], rtol=1e-4)
+    page = (folder / "report.html").read_text()
+    assert "<th>edge</th><th>mark</th>" in re.sub(r"<th[^>]*>", "<th>", page)
+
+
+@pytest.mark.filterwarnings("ignore:Not tuned")
 def test_an_algorithm_that_always_diverges_has_no_results_and_every_table_says_so(tmp_path):
     entries = {"wild": Entry(Gossip(), tune={"rate": [1e20, 1e21]}), "tame": Entry(Gossip(), tune={"rate": [0.1]})}
     with pytest.warns(UserWarning, match=r"wild has no results: no point of the grid rate = 1e\+20"):
@@ -303,7 +438,7 @@ def test_reported_runs_that_diverge_are_counted_and_never_best():
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore:The best")
+@pytest.mark.filterwarnings("ignore:The best", "ignore:Not tuned")
 def test_with_a_stop_rule_rounds_to_it_are_told():
     target = jdfl.objective_below(2.0)
     entries = {"fast": Entry(Gossip(), tune={"rate": RATES}), "never": Entry(Gossip(), tune={"rate": [1e-4]})}
