@@ -3,6 +3,7 @@
 import networkx as nx
 import numpy as np
 import pytest
+from scipy.sparse import csr_array
 
 import jdfl
 from jdfl import checks
@@ -40,6 +41,22 @@ def test_the_weight_of_an_arrow_belongs_to_its_hearer():
     graph.add_weighted_edges_from([(0, 1, 0.3), (1, 2, 0.4), (2, 0, 0.5)])
     found = nw.to_scipy(nw.from_networkx(graph)).toarray()
     np.testing.assert_allclose(found, [[0.5, 0, 0.5], [0.3, 0.7, 0], [0, 0.4, 0.6]], atol=1e-6)
+
+
+@pytest.mark.parametrize("make", [np.array, csr_array], ids=["dense", "sparse"])
+def test_a_given_diagonal_is_kept_or_refused(make):
+    """Whatever stands beside it: a matrix says who hears whom only where it holds zeros and ones alone."""
+    ones = np.ones((3, 3))
+    for own in (0.5, -1, 2, [0.5, 1, 1]):
+        given = ones - np.eye(3) + np.diag(np.broadcast_to(own, 3))
+        if np.all(given.sum(axis=1) == 1):
+            assert nw.summary(nw.from_scipy(make(given))).rule == "given"
+            continue
+        with pytest.raises(ValueError, match="sum to 1"):
+            nw.from_scipy(make(given))
+        assert nw.summary(nw.from_scipy(make(given), weights="metropolis")).rule == "metropolis"
+    for plain in (ones, ones - np.eye(3), np.eye(3)[::-1] + np.eye(3)[[1, 0, 2]] > 0):
+        assert nw.summary(nw.from_scipy(make(plain))).rule in ("metropolis", "uniform")
 
 
 def test_weights_that_cannot_be_kept_are_refused():

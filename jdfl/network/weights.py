@@ -266,9 +266,9 @@ def from_scipy(
     """The network of a square matrix A [m, m], SciPy sparse or dense: A[i, j] != 0 means that i hears j.
 
     Without a choice of `weights` a matrix with other entries than 0 and 1 is the mixing matrix itself, diagonal
-    included, and is kept; its rows or columns sum to one (within 1e-5). One of zeros and ones, its diagonal aside, is
-    an adjacency matrix, weighed as for `from_edges`. `weights="given"` keeps any matrix; a named rule takes the links
-    alone, whatever the values. `summary` says which weights are used.
+    included, and is kept; its rows or columns sum to one (within 1e-5). One of zeros and ones, diagonal included, is
+    an adjacency matrix, weighed as for `from_edges`; who hears itself does not count. `weights="given"` keeps any
+    matrix; a named rule takes the links alone, whatever the values. `summary` says which weights are used.
 
     Raises `ValueError` for a matrix that is not square, not real or not finite or that is masked, for given values
     whose rows and columns do not sum to one, and as `from_edges`.
@@ -289,21 +289,13 @@ def from_scipy(
     entries = matrix.tocoo()
     receiver, sender = (np.asarray(axis, np.int64) for axis in entries.coords)
     links = arcs(receiver, sender, m)
-    rows = np.asarray(matrix.sum(axis=1))
-    if weights != "given" and (weights is not None or _is_adjacency(entries.data[receiver != sender], matrix, rows)):
+    if weights != "given" and (weights is not None or bool(np.all(matrix.data == 1))):
         return build(links, weights, format, name, connected=connected)
     if not np.all(np.abs(np.asarray(matrix.sum(axis=0)) - 1) <= SUM_TOLERANCE):
-        sum_to_one(rows, f"Divide each row or column by its sum. {_OTHER_WEIGHTS}")
+        sum_to_one(np.asarray(matrix.sum(axis=1)), f"Divide each row or column by its sum. {_OTHER_WEIGHTS}")
     if connected:
         _connected(links, f"Pass a connected graph, {_ACCEPT}.")
     return Static(table(links, entries.data[receiver != sender], matrix.diagonal(), format), name, "given")
-
-
-def _is_adjacency(between: np.ndarray, matrix: Any, rows: np.ndarray) -> bool:
-    """Whether a matrix says who hears whom and nothing else: ones between nodes, no weights on its diagonal."""
-    own = matrix.diagonal()
-    weighs = not np.all((own == 0) | (own == 1)) and bool(np.all(np.abs(rows - 1) <= SUM_TOLERANCE))
-    return bool(np.all(between == 1)) and not weighs
 
 
 def sum_to_one(total: np.ndarray, remedy: str, line: str = "row") -> None:
