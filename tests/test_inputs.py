@@ -70,6 +70,26 @@ def test_weights_that_cannot_be_kept_are_refused():
         nw.from_networkx(W)
 
 
+@pytest.mark.parametrize("value", [1, 1.0, np.float32(1), 0.5])
+def test_weights_of_some_edges_alone_are_refused(value):
+    graph = nx.cycle_graph(4)
+    graph[1][2]["weight"] = value
+    with pytest.raises(ValueError, match=r"`weight` on every edge or on none, got none on the edge \(0, 1\)"):
+        nw.from_networkx(graph)
+    assert nw.summary(nw.from_networkx(graph, weights="metropolis")).rule == "metropolis"
+    nx.set_edge_attributes(graph, value, "weight")
+    if value == 1:
+        assert nw.summary(nw.from_networkx(graph)).rule == "metropolis"
+
+
+@pytest.mark.parametrize("value", [True, np.True_, "1", 1j, [1]])
+def test_weights_that_are_no_numbers_are_refused(value):
+    graph = nx.cycle_graph(4)
+    nx.set_edge_attributes(graph, value, "weight")
+    with pytest.raises(ValueError, match="Expected numbers as `weight`"):
+        nw.from_networkx(graph)
+
+
 def sixth_is_wrong():
     """A periodic network whose sixth matrix has a row that sums to 4/3."""
     graph = nw.from_scipy(W).graph

@@ -197,8 +197,8 @@ def from_networkx(
     count once. A rule named by `weights` takes the links alone. `summary` says which weights are used. The name is the
     graph's own, unless given.
 
-    Raises `ValueError` for what is no networkx graph, weights of some edges only or of parallel edges, and as
-    `from_edges` and `from_scipy`.
+    Raises `ValueError` for what is no networkx graph, a `weight` that is no number, weights of some edges only or of
+    parallel edges, and as `from_edges` and `from_scipy`.
     """
     checks.able(("nodes", "edges", "is_directed"), "a networkx graph", "networkx.Graph(edges) makes one.", graph=graph)
     checks.one_of([*get_args(Weights), "given", None], weights=weights)
@@ -206,8 +206,7 @@ def from_networkx(
     with_weight = cast(Any, graph).edges(data="weight")
     edges: list[tuple[int, int, Any]] = [(index[u], index[v], value) for u, v, value in with_weight]
     called = name or graph.name or "network"
-    carried = [edge for edge in edges if edge[2] is not None]
-    if weights == "given" or (weights is None and any(not _is_one(value) for _, _, value in carried)):
+    if weights == "given" or (weights is None and _carry(edges)):
         matrix = _carried(edges, len(index), directed=graph.is_directed())
         return from_scipy(matrix, weights="given", format=format, name=called, connected=connected)
     return from_edges(
@@ -221,8 +220,13 @@ def from_networkx(
     )
 
 
-def _is_one(value: Any) -> bool:
-    return isinstance(value, int | float | np.integer | np.floating) and bool(value == 1)
+def _carry(edges: list[tuple[int, int, Any]]) -> bool:
+    """Whether edges (u, v, weight) have weights to be kept: some have one, and not all of them the number 1."""
+    return any(value is not None for *_, value in edges) and not all(_is_number(one) and one == 1 for *_, one in edges)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
 
 
 def _carried(edges: list[tuple[int, int, Any]], m: int, *, directed: bool) -> sp.csr_array:
@@ -234,14 +238,14 @@ def _carried(edges: list[tuple[int, int, Any]], m: int, *, directed: bool) -> sp
                 f"Expected the attribute `weight` on every edge or on none, got none on the edge ({u}, {v}). "
                 f"{_OTHER_WEIGHTS}"
             )
-        if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
+        if not _is_number(value):
             raise ValueError(
                 f"Expected numbers as `weight` of the edges, got {value!r} on ({u}, {v}). {_OTHER_WEIGHTS}"
             )
         for place in {(v, u)} if directed else {(v, u), (u, v)}:
             if place in found:
                 raise ValueError(f"Expected one edge ({u}, {v}) with a weight, got parallel ones. {_OTHER_WEIGHTS}")
-            found[place] = float(cast(Any, value))
+            found[place] = float(value)
     if not any(i == j for i, j in found):
         own = np.ones(m)
         for (i, _), value in found.items():
