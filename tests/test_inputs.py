@@ -213,3 +213,23 @@ def test_yaml_scalars_are_those_of_its_version_1_2():
         yaml_text.load(RunConfig, "seed: 1:30")
     with pytest.raises(ValueError, match="got 'yes'"):
         yaml_text.load(RunConfig, "network: {kind: erdos-renyi, connected: yes}")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("!!float 1:30", "!!float 1_0.5", "!!float x", "1e400", "-1e400"),
+        *("!!int 1:30", "!!int 1_0", "!!int 0b1", "!!bool yes", "!!null x"),
+    ],
+)
+def test_a_tag_makes_nothing_else_of_a_scalar_and_none_overflows(text):
+    from jdfl.config import RunConfig
+
+    with pytest.raises(ValueError, match=r"Expected YAML, got .* is no (float|int|bool|null)"):
+        yaml_text.load(RunConfig, f"algorithm: {{kind: d-psgd, lr: {text}}}")
+    with pytest.raises(ValueError, match="Expected a single value"):
+        yaml_text.scalar(text)
+    assert yaml_text.scalar("!!float 3") == 3.0
+    assert yaml_text.scalar("!!float -.inf") == -np.inf
+    assert yaml_text.scalar("!!int 0x40") == 64
+    assert yaml_text.scalar("!!str 1e400") == "1e400"
