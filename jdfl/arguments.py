@@ -194,14 +194,19 @@ def settings(given: object, where: str = "") -> None:
 
 
 _WORDS = {
+    "Algorithm": "an algorithm",
+    "Checkpoint": "a checkpoint",
     "Codec": "a codec",
     "Graph": "a Graph",
+    "Mapping": "a mapping",
     "Mechanism": "a noise mechanism",
     "Network": "a network",
     "Problem": "a problem",
     "Result": "the result of a run",
     "Static": "a fixed network",
+    "StopRule": "a stop rule",
     "Times": "a distribution of times",
+    "Tuning": "a Tuning",
 }
 
 
