@@ -257,7 +257,7 @@ DOORS: dict[str, Callable[[Any, Any], Any]] = {
     "test set": lambda x, y: problems.logistic_regression(PARTS, test=(x, y)),
     "holdout": lambda x, y: problems.holdout(x, y, 0.2),
 }
-TAKEN = {("holdout", "words"), ("holdout", "nan")}  # of which it only makes two parts
+TAKEN = {("holdout", "nan")}  # of features: it only makes two parts
 NETWORK = jdfl.models.mlp(shape=(3, 1, 1), classes=2, hidden=2)
 
 
@@ -289,6 +289,48 @@ def test_vectors_and_clients_too(bad):
     ):
         with pytest.raises(ValueError, match="Expected"):
             call_it()
+
+
+READERS = ("read_cifar10", "read_idx", "read_libsvm", "read_mnist", "read_qsar")
+
+
+@pytest.mark.parametrize("read", [*(getattr(problems, name) for name in READERS), jdfl.read_checkpoint])
+def test_what_is_no_path_is_refused_by_name(read):
+    (name, *_) = inspect.signature(read).parameters
+    rest = () if read is not jdfl.read_checkpoint else (jdfl.DPSGD(), PROBLEM, RING)
+    for value in ODD:
+        if not isinstance(value, str):
+            with pytest.raises(ValueError, match=rf"Expected {name} to be (text|a path)") as error:
+                read(value, *rest)
+            assert not unclean(error.value)
+
+
+@pytest.mark.parametrize("bad", [-1, 0.5, 10**9, np.inf])
+def test_labels_that_number_no_classes_are_not_held_out(bad):
+    labels = np.where(np.arange(24) == 3, bad, Y)
+    with pytest.raises(ValueError, match=r"labels.* from 0, .*labels\[3\] = "):
+        problems.holdout(X, labels, 0.25)
+
+
+def test_yardsticks_of_data_that_is_not_finite_are_refused():
+    odd = [X[:12].copy(), X[12:].copy()]
+    odd[1][2, 1] = np.nan
+    regression = problems.linear_regression(odd, [X[:12, 0], X[12:, 0]])
+    classes = problems.logistic_regression([(x, y) for x, y in zip(odd, (Y[:12], Y[12:]))])
+    for problem in (regression, classes):
+        for ask in (
+            lambda problem: problems.optimum(problem),
+            lambda problem: problems.sparse_optimum(problem, 1),
+            lambda problem: problems.value_at(problem, np.zeros(3)),
+        ):
+            with pytest.raises(ValueError, match=r"finite numbers in features.*node 1"):
+                ask(problem)
+
+
+@pytest.mark.parametrize("rounds", [-3, 0])
+def test_matrices_are_asked_for_of_some_rounds(rounds):
+    with pytest.raises(ValueError, match="rounds"):
+        network.matrices(RING, rounds, "a schedule")
 
 
 def test_without_the_check_of_kinds_the_judge_objects(monkeypatch):
