@@ -3,6 +3,7 @@
 Axes: m nodes, q records per node, n parameters, N runs.
 """
 
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -54,7 +55,9 @@ def claim(
 ) -> Claim:
     """The epsilon of all messages, and of the final `parameters` too where these are looked at."""
     try:
-        told = jdfl.account_plan(algorithm, problem, network, steps=steps, delta=delta)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of what a codec makes of models, which nobody trains here
+            told = jdfl.account_plan(algorithm, problem, network, steps=steps, delta=delta)
     except ValueError as error:
         return Claim(None, str(error))
     if parameters and told.local:

@@ -119,6 +119,8 @@ def _fits_one(value: Any, annotation: Any) -> bool:
         return isinstance(value, Mapping)
     if origin is Callable:
         return callable(value)
+    if origin is os.PathLike:
+        return isinstance(value, os.PathLike)
     if _ours(annotation):
         return not _is_class(value) and _has(value, annotation)
     return True
@@ -194,14 +196,20 @@ def settings(given: object, where: str = "") -> None:
 
 
 _WORDS = {
+    "Algorithm": "an algorithm",
+    "Checkpoint": "a checkpoint",
     "Codec": "a codec",
     "Graph": "a Graph",
+    "Mapping": "a mapping",
     "Mechanism": "a noise mechanism",
     "Network": "a network",
+    "PathLike": "a path",
     "Problem": "a problem",
     "Result": "the result of a run",
     "Static": "a fixed network",
+    "StopRule": "a stop rule",
     "Times": "a distribution of times",
+    "Tuning": "a Tuning",
 }
 
 

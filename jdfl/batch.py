@@ -9,6 +9,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import Array
 
 from jdfl import arguments, checks, loop, programs, stepping
 from jdfl.base import Algorithm
@@ -28,20 +29,22 @@ from jdfl.stopping import StopRule
 MOST_NUMBERS = 2**26  # in the parameters of runs that go side by side: 256 MB in float32
 
 
+@arguments.checked
 def repeat(
-    algorithm: Algorithm, problem: Problem, network: Network, *, keys: Sequence[int], steps: int, **options: Any
+    algorithm: Algorithm, problem: Problem, network: Network, *, keys: Iterable[int | Array], steps: int, **options: Any
 ) -> list[Result]:
-    """The same run with every seed of `keys`, compiled once; options as for `sweep`."""
+    """The same run with every seed of `keys` [k], compiled once; options as for `sweep`."""
     return sweep(algorithm, problem, network, over={}, keys=keys, steps=steps, **options)
 
 
+@arguments.checked
 def sweep(
     algorithm: Algorithm,
     problem: Problem,
     network: Network,
     *,
     over: Mapping[str, Sequence[float]] | Sequence[Mapping[str, float]],
-    keys: Sequence[int] = (0,),
+    keys: Iterable[int | Array] = (0,),
     steps: int,
     every: int = 1,
     stop: StopRule | None = None,
@@ -59,15 +62,23 @@ def sweep(
     `seconds` is the whole program's time divided by its runs, `compile_seconds` the whole program's. The number of
     records is part of the compiled program: other `steps` compile again.
 
-    `every`, `stop` and `metrics` are as for `run`, `keys` are the seeds. Raises ValueError for a field that is unknown
-    or not a float, for points of different fields, and as `run` does.
+    `every`, `stop` and `metrics` are as for `run`, `keys` [k] are seeds or typed keys. Raises ValueError for a field
+    that is unknown or not a float, for points of different fields, and as `run` does.
     """
-    if not checks.is_a(keys, Iterable) or isinstance(keys, str | Mapping):
-        raise ValueError(f"Expected a list of seeds, got keys = {keys!r}. For one seed give [{keys!r}].")
+    if not checks.is_a(keys, Iterable) or checks.is_a(keys, str | Mapping) or getattr(keys, "shape", None) == ():
+        raise ValueError(
+            f"Expected a list of seeds, got keys = {checks.shown(keys)}. For one seed give [{checks.shown(keys)}]."
+        )
     points, keys = _points(algorithm, over), list(keys)
+    try:
+        roots = [typed_key(seed) for seed in keys]
+    except ValueError as error:
+        raise ValueError(f"In keys: {error}") from error
     labels = [{"seed": seed, **point} for point in points for seed in keys]
     if not labels:
-        raise ValueError(f"Expected at least one seed and one value, got keys = {keys!r}, over = {over!r}.")
+        raise ValueError(
+            f"Expected at least one seed and one value, got keys = {checks.shown(keys)}, over = {checks.shown(over)}."
+        )
     made = [check_run(_at(algorithm, points[0]), problem, network, steps, every, stop)]
     for point in points[1:]:
         other = _at(algorithm, point)
@@ -76,7 +87,7 @@ def sweep(
         made.append(planned(other, problem, network, steps))
     watch = least([watched(guarantee_of(one, problem), problem) for one in made])
     given = problem, network, stop
-    settings = [stepping.setting(one, *given, typed_key(seed), watched=watch) for one in made for seed in keys]
+    settings = [stepping.setting(one, *given, root, watched=watch) for one in made for root in roots]
     check_counters(network, steps)
     steps, every = int(steps), int(every)
     chosen = default_metrics(problem) if metrics is None else resolve(metrics, problem)
@@ -130,13 +141,13 @@ def _points(
         lists: dict[str, Any] = dict(given)
         for path, values in lists.items():
             if not checks.is_a(values, Sequence | np.ndarray | jax.Array) or isinstance(values, str | bytes):
-                raise ValueError(f"Expected a list of values for {path!r} in over, got {values!r}.")
+                raise ValueError(f"Expected a list of values for {path!r} in over, got {checks.shown(values)}.")
         points = [dict(zip(lists, row)) for row in product(*lists.values())]
         fields = list(lists)
     else:
         if not checks.is_a(over, Sequence) or not all(checks.is_a(point, Mapping) for point in over):
             raise ValueError(
-                f"Expected fields with their lists of values, or a list of points, got over = {over!r}. "
+                f"Expected fields with their lists of values, or a list of points, got over = {checks.shown(over)}. "
                 "For example over={'lr': [0.1, 0.2]} or over=[{'lr': 0.1}, {'lr': 0.2}]."
             )
         points = [dict(point) for point in given]
@@ -151,7 +162,7 @@ def _points(
     for point in points:
         for path, value in point.items():
             if np.ndim(value) or isinstance(value, bool) or not checks.is_a(value, _NUMBER):
-                raise ValueError(f"Expected numbers for {path!r} in over, got {value!r}.")
+                raise ValueError(f"Expected numbers for {path!r} in over, got {checks.shown(value)}.")
     return [{path: float(point[path]) for path in fields} for point in points]
 
 
@@ -167,8 +178,8 @@ def _check_field(algorithm: Algorithm, path: object) -> None:
         target = getattr(target, name)
     if isinstance(target, bool) or not isinstance(target, (float, np.floating)):
         raise ValueError(
-            f"Expected a float field in over, got {path!r} = {target!r}. Write a number as a float (1.0, not 1); "
-            "sizes and flags change the compiled program, so run them one by one."
+            f"Expected a float field in over, got {path!r} = {checks.shown(target)}. Write a number as a float (1.0, "
+            "not 1); sizes and flags change the compiled program, so run them one by one."
         )
 
 

@@ -15,6 +15,7 @@ import numpy as np
 import pandas as pd
 
 from jdfl import distributed, loop, stepping, storage
+from jdfl.arguments import checked
 from jdfl.base import Algorithm
 from jdfl.keys import typed_key
 from jdfl.metrics import COUNTS
@@ -219,6 +220,7 @@ class _Onward(Tally):
         self.rows = [row for row in self.rows[:-1] if row["round"] % self.every == 0] + self.rows[-1:]
 
 
+@checked
 def read_checkpoint(folder: str | Path, algorithm: Algorithm, problem: Problem, network: Network) -> Checkpoint:
     """The newest checkpoint in a folder, for a run of these; one that is damaged is warned of, and another taken.
 

@@ -7,6 +7,7 @@ REGISTRY has them by name. A metric that needs what a problem lacks (a known tru
 `resolve`, before anything is compiled.
 """
 
+import inspect
 from collections.abc import Callable, Sequence
 from typing import Any, cast
 
@@ -153,21 +154,21 @@ _NEEDS_TRUTH = (distance, support_recovery)
 _NEEDS_CLASSES = (accuracy, balanced_accuracy, accuracy_own)
 
 
-def resolve(metrics: Sequence[str | Metric], problem: Problem) -> tuple[Metric, ...]:
-    """The `metrics` by name or as functions, checked against the problem.
+def resolve(metrics: Sequence[str | Metric], problem: Problem, name: str = "metrics") -> tuple[Metric, ...]:
+    """The `metrics` by name or as functions, checked against the problem; they are the argument `name` of a function.
 
-    Raises ValueError for an unknown name, a repeated one, one that a column of the history has already, or a metric
-    that this problem cannot give.
+    Raises ValueError for an unknown name, a repeated one, one that a column of the history has already, a function
+    that does not take (w, problem), or a metric that this problem cannot give.
     """
     if isinstance(metrics, str):
-        raise ValueError(f"Expected a list of metrics, got metrics = {metrics!r}. Write [{metrics!r}].")
+        raise ValueError(f"Expected a list of metrics, got {name} = {metrics!r}. Write [{metrics!r}].")
     found: list[Metric] = []
     for metric in metrics:
         if isinstance(metric, str):
-            checks.one_of(REGISTRY, metric=metric)
+            checks.one_of(REGISTRY, **{name: metric})
             metric = REGISTRY[metric]
-        if not callable(metric) or not hasattr(metric, "__name__"):
-            raise ValueError(f"Expected a name or a named function (w, problem) -> number, got {metric!r}. Use def.")
+        if not hasattr(metric, "__name__") or not _takes_parameters(metric):
+            checks.refuse("a name or a named function (w, problem) -> number", name, metric, "Use def.")
         if metric.__name__ in COUNTS:
             raise ValueError(
                 f"Expected another name than {metric.__name__!r}, which is a column of the history. Rename it."
@@ -182,6 +183,19 @@ def resolve(metrics: Sequence[str | Metric], problem: Problem) -> tuple[Metric, 
             )
         found.append(metric)
     return tuple(found)
+
+
+def _takes_parameters(metric: object) -> bool:
+    """Whether it may be called with the parameters and a problem; what does not tell its arguments may."""
+    if not callable(metric) or isinstance(metric, type):
+        return False
+    try:
+        inspect.signature(metric).bind(None, None)
+    except ValueError:
+        return True
+    except TypeError:
+        return False
+    return True
 
 
 def classifies(problem: Problem) -> bool:

@@ -103,6 +103,7 @@ def planned(algorithm: Algorithm, problem: Problem, network: Network, steps: int
     return algorithm if plan is None else plan(problem, network, int(steps))
 
 
+@arguments.checked
 def run(
     algorithm: Algorithm,
     problem: Problem,

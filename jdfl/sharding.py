@@ -6,7 +6,7 @@ Axes: M nodes in all, D devices, m rows on each of them; m D >= M, and the rows 
 import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
@@ -90,16 +90,16 @@ def mesh_of(devices: Devices, count: int) -> Mesh:
     """
     if isinstance(devices, Mesh):
         chosen = list(devices.devices.flat)
-    elif isinstance(devices, Sequence):
+    elif isinstance(devices, Sequence) and all(checks.is_a(one, jax.Device) for one in devices):
         chosen = list(devices)
     else:
         here = jax.devices()
         remedy = (
             f"This machine's backend is {here[0].platform!r}. On a CPU, devices are simulated: set "
-            f"JAX_NUM_CPU_DEVICES={devices} in the environment."
+            f"JAX_NUM_CPU_DEVICES={checks.shown(devices)} in the environment."
         )
-        checks.whole(1, len(here), remedy, devices=devices)
-        chosen = here[: int(devices)]
+        checks.whole(1, len(here), remedy, mesh=devices)
+        chosen = here[: int(cast(Any, devices))]
     if not chosen:
         raise ValueError("Expected at least one device, got none. Leave mesh=None for the default device.")
     return Mesh(np.array(chosen), (nodes.axis_name(count),), axis_types=(AxisType.Auto,))

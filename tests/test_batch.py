@@ -130,7 +130,7 @@ def test_settings_that_make_no_sense_are_refused(algorithm, options, words):
     ("algorithm", "width"),
     [
         (jdfl.DPSGD(lr=0.1), 3),
-        (jdfl.DPSGD(lr=0.1, codec=jdfl.Sparse(share=0.5)), 1),
+        (jdfl.DPSGD(lr=0.1, codec=jdfl.Sparse(share=1.0)), 1),
         (jdfl.CEPS(s=3), 1),
         (jdfl.DOADP(lr=0.1, codec=jdfl.Dense()), 3),
         (jdfl.DOADP(lr=0.1, codec=jdfl.Dense(), block=2), 1),

@@ -3,6 +3,7 @@
 import networkx as nx
 import numpy as np
 import pytest
+from scipy.sparse import csr_array
 
 import jdfl
 from jdfl import checks
@@ -42,6 +43,22 @@ def test_the_weight_of_an_arrow_belongs_to_its_hearer():
     np.testing.assert_allclose(found, [[0.5, 0, 0.5], [0.3, 0.7, 0], [0, 0.4, 0.6]], atol=1e-6)
 
 
+@pytest.mark.parametrize("make", [np.array, csr_array], ids=["dense", "sparse"])
+def test_a_given_diagonal_is_kept_or_refused(make):
+    """Whatever stands beside it: a matrix says who hears whom only where it holds zeros and ones alone."""
+    ones = np.ones((3, 3))
+    for own in (0.5, -1, 2, [0.5, 1, 1]):
+        given = ones - np.eye(3) + np.diag(np.broadcast_to(own, 3))
+        if np.all(given.sum(axis=1) == 1):
+            assert nw.summary(nw.from_scipy(make(given))).rule == "given"
+            continue
+        with pytest.raises(ValueError, match="sum to 1"):
+            nw.from_scipy(make(given))
+        assert nw.summary(nw.from_scipy(make(given), weights="metropolis")).rule == "metropolis"
+    for plain in (ones, ones - np.eye(3), np.eye(3)[::-1] + np.eye(3)[[1, 0, 2]] > 0):
+        assert nw.summary(nw.from_scipy(make(plain))).rule in ("metropolis", "uniform")
+
+
 def test_weights_that_cannot_be_kept_are_refused():
     with pytest.raises(ValueError, match=r"sum to 1, got 2.*weights='metropolis'"):
         nw.from_scipy(2 * W)
@@ -51,6 +68,26 @@ def test_weights_that_cannot_be_kept_are_refused():
         nw.from_networkx(graph)
     with pytest.raises(ValueError, match="graph to be a networkx graph"):
         nw.from_networkx(W)
+
+
+@pytest.mark.parametrize("value", [1, 1.0, np.float32(1), 0.5])
+def test_weights_of_some_edges_alone_are_refused(value):
+    graph = nx.cycle_graph(4)
+    graph[1][2]["weight"] = value
+    with pytest.raises(ValueError, match=r"`weight` on every edge or on none, got none on the edge \(0, 1\)"):
+        nw.from_networkx(graph)
+    assert nw.summary(nw.from_networkx(graph, weights="metropolis")).rule == "metropolis"
+    nx.set_edge_attributes(graph, value, "weight")
+    if value == 1:
+        assert nw.summary(nw.from_networkx(graph)).rule == "metropolis"
+
+
+@pytest.mark.parametrize("value", [True, np.True_, "1", 1j, [1]])
+def test_weights_that_are_no_numbers_are_refused(value):
+    graph = nx.cycle_graph(4)
+    nx.set_edge_attributes(graph, value, "weight")
+    with pytest.raises(ValueError, match="Expected numbers as `weight`"):
+        nw.from_networkx(graph)
 
 
 def sixth_is_wrong():
@@ -74,7 +111,7 @@ def test_a_matrix_that_expands_is_refused_and_a_negative_one_that_contracts_is_n
     said = refused(jdfl.DPSGD(), nw.from_scipy(expanding))
     assert "2.5" in said
     assert "expand" in said
-    assert "round 5" in refused(jdfl.DPSGD(), nw.periodic([FINE] * 5 + [nw.from_scipy(expanding)]))
+    assert "1.5625" in refused(jdfl.DPSGD(), nw.periodic([FINE, *[nw.from_scipy(expanding)] * 2]))
     swinging = np.full((3, 3), 0.6) - 0.8 * np.eye(3)
     nw.check_weights(nw.from_scipy(swinging), "M-1")
     with pytest.raises(ValueError, match="weights >= 0 for M-1"):
@@ -87,9 +124,9 @@ def test_sparse_needs_a_size_where_nothing_else_gives_it():
 
 
 @pytest.mark.parametrize("kind", [jdfl.DPSGD, jdfl.DSGT, jdfl.MATCHA])
-def test_a_codec_without_a_useful_contraction_is_warned_of(kind, recwarn):
+def test_a_codec_that_changes_models_is_warned_of(kind, recwarn):
     kind(codec=jdfl.Dense()).check(problem, FINE)
-    kind(codec=jdfl.Sparse(share=0.5)).check(problem, FINE)
+    kind(codec=jdfl.Sparse(share=1.0)).check(problem, FINE)
     assert not recwarn.list
     with pytest.warns(UserWarning, match=r"codec = Sign\(\).*Measured with (D-PSGD|DSGT|MATCHA) .* with Sign\(\)"):
         kind(codec=jdfl.Sign()).check(problem, FINE)
@@ -176,3 +213,23 @@ def test_yaml_scalars_are_those_of_its_version_1_2():
         yaml_text.load(RunConfig, "seed: 1:30")
     with pytest.raises(ValueError, match="got 'yes'"):
         yaml_text.load(RunConfig, "network: {kind: erdos-renyi, connected: yes}")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("!!float 1:30", "!!float 1_0.5", "!!float x", "1e400", "-1e400"),
+        *("!!int 1:30", "!!int 1_0", "!!int 0b1", "!!bool yes", "!!null x"),
+    ],
+)
+def test_a_tag_makes_nothing_else_of_a_scalar_and_none_overflows(text):
+    from jdfl.config import RunConfig
+
+    with pytest.raises(ValueError, match=r"Expected YAML, got .* is no (float|int|bool|null)"):
+        yaml_text.load(RunConfig, f"algorithm: {{kind: d-psgd, lr: {text}}}")
+    with pytest.raises(ValueError, match="Expected a single value"):
+        yaml_text.scalar(text)
+    assert yaml_text.scalar("!!float 3") == 3.0
+    assert yaml_text.scalar("!!float -.inf") == -np.inf
+    assert yaml_text.scalar("!!int 0x40") == 64
+    assert yaml_text.scalar("!!str 1e400") == "1e400"

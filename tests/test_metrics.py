@@ -136,7 +136,7 @@ def renamed(name):
 @pytest.mark.parametrize(
     ("asked", "words"),
     [
-        (["consensuss"], r"metric to be one of 'objective', .*got metric = 'consensuss'"),
+        (["consensuss"], r"metrics to be one of 'objective', .*got metrics = 'consensuss'"),
         (["consensus", metrics.consensus], "'consensus' twice"),
         ([own, renamed("own")], "'own' twice"),
         (["accuracy"], r"'accuracy' needs labelled test examples, which linear regression lacks"),

@@ -4,6 +4,7 @@ Axes: m nodes, n parameters, d slots of the neighbour table.
 """
 
 import warnings
+from dataclasses import replace
 
 import jax
 import jax.numpy as jnp
@@ -12,7 +13,7 @@ from jax import Array
 from jdfl import checks, ops
 from jdfl.algorithms.consequences import consequence
 from jdfl.base import Round
-from jdfl.codecs import Codec, Dense, transmit
+from jdfl.codecs import Codec, Dense, Sparse, transmit
 from jdfl.network.arcs import called
 from jdfl.network.delays import Past
 from jdfl.network.graph import Graph, Network, mix
@@ -21,6 +22,7 @@ from jdfl.streams import Stream
 CODEC = Stream("codec", "shared")  # what a codec draws once, for a whole run
 MODEL = Stream("message.model", "shared")  # what sender and receiver of a message draw alike
 TRACKER = Stream("message.tracker", "shared")  # of a second message beside it
+_NEARLY_ALL = 0.99  # of the squared length of a model: what short floats keep
 _PARTS = ("encode", "decode", "rows", "lanes", "free", "bits", "pairwise")
 
 
@@ -28,7 +30,7 @@ def check_codec(method: str, codec: Codec, n: int, m: int, sparsity: int, *, dir
     """ValueError for what is no codec, settings that make no sense, and decoders that need the receiver's parameters.
 
     `sparsity` is how many of a vector's entries may be nonzero. With `direct` the models themselves are coded, without
-    differences or error feedback: then a codec is warned of that is biased and contracts by no more than 1 / n.
+    differences or error feedback: then every codec is warned of that may change them by more than a rounding.
     """
     checks.able(_PARTS, "a codec", "Use Dense() or Sparse().", codec=codec)
     codec.check(n, m, sparsity)
@@ -37,14 +39,20 @@ def check_codec(method: str, codec: Codec, n: int, m: int, sparsity: int, *, dir
             f"Expected a codec of {method} whose messages mean the same to every receiver, got codec = {codec!r}. Use "
             "Dense(), Sparse(), or OneBit(side=False)."
         )
-    delta = codec.contraction(n, sparsity)
-    if direct and n > 1 and not codec.unbiased and (delta is None or delta <= 1 / n):
+    if direct and _kept(codec, n, sparsity) < _NEARLY_ALL:
         warnings.warn(
-            f"{method} sends its models through codec = {codec!r}, which is biased and, at worst, loses nearly all of "
-            f"them: it needs differences or error feedback.{consequence(method, codec)} Use CHOCO-SGD, or "
-            "Sparse(share=0.1).",
+            f"{method} sends its models through codec = {codec!r}, which changes them in every round: it needs "
+            f"differences or error feedback.{consequence(method, codec)} Use CHOCO-SGD, which sends differences, or "
+            "Dense('bfloat16'); Sparse(s=...) only if the models are that sparse.",
             stacklevel=3,
         )
+
+
+def _kept(codec: Codec, n: int, sparsity: int) -> float:
+    """The share of ||x||^2 that arrives at worst of vectors x [n] with so many nonzeros; 0 where nothing is known."""
+    if isinstance(codec, Sparse) and codec.size(n, sparsity) >= sparsity:
+        return replace(codec, s=sparsity, share=None).contraction(sparsity, sparsity)  # zeros arrive as they are
+    return codec.contraction(n, sparsity) or 0.0
 
 
 def exact(codec: Codec, x: Array) -> bool:

@@ -8,7 +8,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 import pandas as pd
 
-from jdfl import checks
+from jdfl import arguments, checks
 from jdfl.accountant import adjustable
 from jdfl.base import Algorithm
 from jdfl.batch import repeat
@@ -21,14 +21,16 @@ from jdfl.comparison.tuning import Choice, Tuned, tune_all
 from jdfl.metrics import Metric, default_metrics, resolve
 from jdfl.network.graph import Network
 from jdfl.privacy import PrivacyReport
-from jdfl.problems import Problem
+from jdfl.problems import Problem, check_problem
 from jdfl.result import Result
 from jdfl.stopping import StopRule
 
 _TUNING = Tuning()
+MOST_EXTENSIONS = 100  # of a grid, by three values each
 Point: TypeAlias = tuple[tuple[str, float], ...]  # values by field
 
 
+@arguments.checked
 def compare(
     entries: Mapping[str, Algorithm | Entry],
     problem: Problem,
@@ -73,10 +75,18 @@ def compare(
     and for noise of which no epsilon can be told where `epsilon` asks for one.
     """
     checks.whole(1, steps=steps, every=every)
+    if batch is not None:
+        checks.whole(1, batch=batch)
+    if delta is not None:
+        checks.fraction(delta=delta)
+    if tune is not None:
+        arguments.settings(tune, "tune.")
+        checks.whole(0, MOST_EXTENSIONS, "It is how often a grid may be extended.", **{"tune.extend": tune.extend})
+    check_problem(problem)
     if epsilon is not None:
         checks.positive("It is what every run may spend.", epsilon=epsilon)
     chosen = default_metrics(problem) if metrics is None else resolve(metrics, problem)
-    (judge,) = resolve([measure], problem)
+    (judge,) = resolve([measure], problem, "measure")
     if judge not in chosen:
         chosen = resolve([*chosen, judge], problem)
     for metric in chosen:

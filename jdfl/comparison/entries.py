@@ -124,9 +124,7 @@ def plans(
         if not checks.is_a(label, str) or not label:
             raise ValueError(f"Expected text as the label of an entry, got {label!r}. Give every algorithm a name.")
         if isinstance(entry.algorithm, type) or not all(hasattr(entry.algorithm, n) for n in ("step", "init", "check")):
-            raise ValueError(
-                f"Expected an algorithm or an Entry, got entries[{label!r}] = {given!r}. For example jdfl.CEPS()."
-            )
+            checks.refuse("an algorithm or an Entry", f"entries[{label!r}]", given, "For example jdfl.CEPS().")
         grid, derived = ({}, ()) if tune is None else _grid(label, entry, problem, tune)
         at = Plan(
             entry.algorithm,
@@ -200,7 +198,7 @@ def _grid(
 ) -> tuple[dict[str, tuple[float, ...]], tuple[str, ...]]:
     """Sorted values by field, and what the values that are chosen among them are computed from."""
     if entry.tune is not None and not checks.is_a(entry.tune, Mapping):
-        raise ValueError(f"Expected values by field in the grid of {label!r}, got tune = {entry.tune!r}.")
+        raise ValueError(f"Expected values by field in the grid of {label!r}, got tune = {checks.shown(entry.tune)}.")
     own: tuple[str, ...] = getattr(entry.algorithm.__class__, "tuned", ())
     fields = own if entry.tune is None else tuple(entry.tune)
     grid: dict[str, tuple[float, ...]] = {}
@@ -240,7 +238,9 @@ def _present(label: str, algorithm: Any, path: str) -> Any:
 
 def _values(label: str, path: str, values: Any) -> tuple[float, ...]:
     if isinstance(values, str) or not checks.is_a(values, Iterable) or np.ndim(found := list(values)) != 1 or not found:
-        raise ValueError(f"Expected a list of numbers for {path!r} in the grid of {label!r}, got {values!r}.")
+        raise ValueError(
+            f"Expected a list of numbers for {path!r} in the grid of {label!r}, got {checks.shown(values)}."
+        )
     checks.finite(f"They are the grid of {label!r}.", **{path: np.asarray(found, float)})
     return tuple(sorted({float(value) for value in found}))
 

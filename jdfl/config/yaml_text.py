@@ -6,6 +6,7 @@ names the key, the value and what would have been right. A key that is not there
 """
 
 import dataclasses
+import math
 import re
 import reprlib
 import sys
@@ -31,6 +32,8 @@ class _Dumper(yaml.SafeDumper):
 class _Loader(yaml.SafeLoader):
     def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
         found: Any = None
+        if isinstance(node, yaml.ScalarNode) and node.tag in _WRITTEN and not _WRITTEN[node.tag].match(node.value):
+            raise _no_value(node)  # it has a tag: !!float 1:30
         try:
             found = cast(Any, super()).construct_object(node, deep)
         except (ValueError, LookupError, AttributeError) as error:
@@ -39,6 +42,8 @@ class _Loader(yaml.SafeLoader):
             raise _no_value(node) from error
         if isinstance(found, int) and found.bit_length() > _DIGITS:
             raise _no_value(node)
+        if isinstance(found, float) and math.isinf(found) and "inf" not in node.value.lower():
+            raise _no_value(node, ": the largest is 1.8e308. Write .inf for infinity")
         return found
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
@@ -54,9 +59,9 @@ class _Loader(yaml.SafeLoader):
         return super().construct_mapping(node, deep)
 
 
-def _no_value(node: yaml.Node) -> yaml.YAMLError:
+def _no_value(node: yaml.Node, why: str = "") -> yaml.YAMLError:
     """That a scalar is not what it is written as: a date of month 13, say."""
-    what = f"{_shown(node.value)} is no {node.tag.rpartition(':')[2]}"
+    what = f"{_shown(node.value)} is no {node.tag.rpartition(':')[2]}{why}"
     return yaml.constructor.ConstructorError(None, None, what, node.start_mark)
 
 
@@ -72,6 +77,7 @@ _CORE = (
         "-+.0123456789",
     ),
 )
+_WRITTEN = {f"tag:yaml.org,2002:{kind}": re.compile(pattern) for kind, pattern, _ in _CORE}
 for _class in (_Dumper, _Loader):
     cast(Any, _class).yaml_implicit_resolvers = {}
     for _kind, _pattern, _first in _CORE:

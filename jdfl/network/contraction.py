@@ -1,11 +1,13 @@
 """Whether mixing expands, which is refused before a run; where weights are drawn, whether it does so on average.
 
 The disagreement of rows x is x - J x, J having all entries 1 / m. Where rows of W sum to one, a round turns its square
-into at most || E[W^T (I - J) W] || times that in expectation, as in "MATCHA" (see `activation`).
+into at most || E[W^T (I - J) W] || times that in expectation, as in "MATCHA" (see `activation`). Rounds that are known
+come back after p of them, in which x - J x is multiplied by prod_k (I - J) W_k.
 
 Axes: m nodes.
 """
 
+from functools import reduce
 from typing import Any, NamedTuple
 
 import jax
@@ -18,9 +20,10 @@ from jdfl.network.arcs import called
 from jdfl.network.graph import Graph, Network, Static
 from jdfl.network.matcha import Matchings
 from jdfl.network.partial import PartialCommunication
+from jdfl.network.period import period_of
 from jdfl.network.requirements import TOLERANCE, graphs_of
 from jdfl.network.sequences import Periodic, RandomChoice
-from jdfl.network.spectral import spectral_radius
+from jdfl.network.spectral import largest_modulus, spectral_radius
 from jdfl.network.tables import check_graph, to_scipy
 from jdfl.network.timing import Timed
 
@@ -50,14 +53,14 @@ def check_weights(network: Network, method: str, *, columns: bool = False, mixes
 
     The graphs are those of `graphs_of`, one round of a network that is drawn anew, and three of one that is none of
     jdfl's. With `columns` (push-sum) negative weights are refused, since the weights of a node could vanish. If a
-    method `mixes`, negative weights are accepted only where no eigenvalue of W exceeds one in modulus (within 1e-5):
-    weights of zero and more with rows that sum to one never do. Networks that draw their weights may have single
-    rounds that expand: of these the mean over rounds is asked for, || E[W^T W] - J || < 1 (J: all entries 1 / m, and W
-    with rows that sum to one). It is exact for MATCHA's matchings; others in which negative weights were seen are
-    refused where the mean of 100 rounds is above one by three standard errors. Raises `ValueError`.
+    method `mixes`, negative weights are accepted only where differences between nodes do not grow, as they never do
+    with weights of zero and more whose rows sum to one; single rounds may expand. Of fixed and periodic networks no
+    eigenvalue of the product of W - J over a period may exceed one in modulus (within 1e-5; J: all entries 1 / m). Of
+    networks that draw their weights the mean over rounds is asked for, || E[W^T W] - J || < 1: exactly of random
+    choices and of MATCHA's matchings; others in which negative weights were seen are refused where the mean of 100
+    rounds, or of 100 periods, is above one by three standard errors. Raises `ValueError`.
     """
-    given = isinstance(network, Given)
-    lowest, where = 0.0 if given else _lowest_inside(network), called(network)
+    lowest, where = 0.0 if isinstance(network, Given) else _lowest_inside(network), called(network)
     for which, graph in graphs_of(network, 1 if _ours(network) else _ROUNDS):
         here = f"{called(network)}, {which}" if which else called(network)
         try:
@@ -67,9 +70,7 @@ def check_weights(network: Network, method: str, *, columns: bool = False, mixes
                 raise
             raise ValueError(f"{error} This is {here}.") from error
         least = _lowest(graph)
-        if given and mixes and not columns and least < -TOLERANCE:
-            _refuse_expanding(graph, method, here, least)
-        elif least < lowest:
+        if least < lowest:
             lowest, where = least, here
     if lowest >= -TOLERANCE:
         return
@@ -78,17 +79,22 @@ def check_weights(network: Network, method: str, *, columns: bool = False, mixes
             f"Expected weights >= 0 for {method}, whose push-sum weights could vanish otherwise, got {lowest:.6g} "
             f"in {where}. Use weights='out-degree', or jdfl.network.d_out(m, d)."
         )
-    if mixes and not given:
+    if mixes and isinstance(network, Static | Periodic):
+        _refuse_expanding(network, method, lowest)
+    elif mixes:
         _refuse_growing(network, method, lowest)
 
 
-def _refuse_expanding(graph: Graph, method: str, where: str, lowest: float) -> None:
-    radius = spectral_radius(graph)
+def _refuse_expanding(network: Static | Periodic, method: str, lowest: float) -> None:
+    graphs = [graph for _, graph in graphs_of(network, 1)]
+    radius = spectral_radius(graphs)
     if not radius <= 1 + TOLERANCE:
+        p = len(graphs)
+        what, often = ("W", "round") if p == 1 else (f"the product of W over its {p} rounds", "period")
         raise ValueError(
-            f"Expected a mixing matrix W for {method} that does not expand, every eigenvalue at most 1 in modulus, "
-            f"got {radius:.6g} in {where}, whose lowest weight is {lowest:.6g}: differences between nodes would "
-            "grow by that factor each round. Use weights >= 0, or weights='metropolis' on an undirected network."
+            f"Expected mixing for {method} that does not expand, every eigenvalue of {what} at most 1 in modulus, "
+            f"got {radius:.6g} in {called(network)}, whose lowest weight is {lowest:.6g}: differences between nodes "
+            f"would grow by that factor each {often}. Use weights >= 0, or weights='metropolis' on undirected links."
         )
 
 
@@ -132,10 +138,27 @@ def _lowest(graph: Graph) -> float:
 
 
 def mean_growth(network: Network) -> Growth:
-    """The mean growth of the squared disagreement in a round: exact for matchings, estimated for other networks."""
+    """The mean growth of the squared disagreement in a round, or in a period of what is periodic inside wrappers.
+
+    Exact for matchings and random choices, estimated for other networks.
+    """
     while isinstance(network, Timed):  # which has the weights of the network in it
         network = network.base
+    if isinstance(network, RandomChoice):
+        return _of_choices(network)
     return _of_matchings(network) if isinstance(network, Matchings) else _of_draws(network)
+
+
+def _of_choices(network: RandomChoice) -> Growth:
+    """|| E[W^T (I - J) W] ||, in double precision."""
+    p = np.asarray(network.probability, np.float64)
+    matrices: list[Any] = [to_scipy(graph) for _, graph in graphs_of(network, 1)]
+    chances = (p[p > 0] / p.sum()).tolist()
+
+    def product(x: np.ndarray) -> np.ndarray:
+        return np.asarray(sum(chance * (W.T @ _centred(W @ x)) for chance, W in zip(chances, matrices)))
+
+    return Growth(largest_modulus(product, network.m), None)
 
 
 def _of_matchings(network: Matchings) -> Growth:
@@ -150,7 +173,11 @@ def _of_matchings(network: Matchings) -> Growth:
 
 def _of_draws(network: Network) -> Growth:
     """The growth of the disagreement that grows most in the mean of some rounds, in the mean of as many others."""
-    drawn: list[Any] = [to_scipy(_round(network, jnp.int32(k), jax.random.key(k))) for k in range(_DRAWN)]
+    period = period_of(_inmost(network)) or 1
+    drawn: list[Any] = []
+    for k in range(0, _DRAWN * period, period):
+        rounds: list[Any] = [to_scipy(_round(network, jnp.int32(t), jax.random.key(t))) for t in range(k, k + period)]
+        drawn.append(reduce(lambda earlier, W: W @ earlier, rounds))
     start = np.random.default_rng(0).standard_normal(network.m)
     v = _unit(_centred(start))
     for _ in range(_PRODUCTS):
@@ -166,7 +193,7 @@ def _round(network: Network, k: jax.Array, key: jax.Array) -> Graph:
 
 def _centred(x: Any) -> np.ndarray:
     rows: np.ndarray = np.asarray(x)
-    return rows - rows.mean()
+    return rows - rows.mean(axis=0)
 
 
 def _unit(x: np.ndarray) -> np.ndarray:

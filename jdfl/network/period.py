@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from jdfl import checks
 from jdfl.arguments import checked
 from jdfl.network.arcs import called
 from jdfl.network.graph import Graph, Network, Static, as_dense
@@ -36,6 +37,7 @@ def matrices(network: Network, rounds: int, purpose: str) -> Callable[[int], np.
     Raises ValueError for a network that is drawn at random, whose matrices are not known before the run, and for more
     than memory should hold; `purpose` says what they are for.
     """
+    checks.whole(1, rounds=rounds)
     m, period = network.m, period_of(network)
     if period is None:
         raise ValueError(

@@ -1,8 +1,9 @@
 """What a network is like, on the host: its spectral gap and a summary for a person to read."""
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import numpy as np
 import scipy.sparse as sp
@@ -45,19 +46,33 @@ def spectral_gap(network: Graph | Network) -> float:
     return float(1 - second)
 
 
-def spectral_radius(network: Graph | Network) -> float:
-    """The largest modulus of an eigenvalue of W; infinite where the iteration for a large W does not converge.
+def spectral_radius(graphs: Sequence[Graph]) -> float:
+    """The largest modulus of an eigenvalue of the product of (I - J) W over the graphs in turn, J averaging the nodes.
 
-    Raises `ValueError` for a network that changes from round to round.
+    Infinite where the iteration for a large product does not converge.
     """
-    W: Any = to_scipy(graph_of(network))
-    m = int(W.shape[0])
+    matrices: list[Any] = [to_scipy(graph) for graph in graphs]
+
+    def product(x: np.ndarray) -> np.ndarray:
+        for W in matrices:
+            x = W @ x
+            x = x - x.mean(axis=0)
+        return x
+
+    return largest_modulus(product, graphs[0].m)
+
+
+def largest_modulus(product: Callable[[np.ndarray], np.ndarray], m: int) -> float:
+    """The largest modulus of an eigenvalue of the matrix [m, m] whose `product` with columns [m] or [m, k] is given.
+
+    Infinite where the iteration for a large one does not converge.
+    """
     if m <= DENSE_UP_TO:
-        dense: np.ndarray = np.asarray(W.toarray())
-        return float(np.max(np.abs(np.linalg.eigvals(dense))))
+        return float(np.max(np.abs(np.linalg.eigvals(product(np.eye(m))))))
     start = np.random.default_rng(0).standard_normal(m)
+    linear: Any = cast(Any, spla).LinearOperator((m, m), matvec=product, matmat=product, dtype=np.float64)
     try:
-        return float(np.abs(spla.eigs(W, k=1, v0=start, return_eigenvectors=False)).max())
+        return float(np.abs(spla.eigs(linear, k=1, v0=start, return_eigenvectors=False)).max())
     except spla.ArpackNoConvergence as error:
         found: np.ndarray = np.abs(getattr(error, "eigenvalues", np.zeros(0)))
         return float(found.max()) if found.size else float("inf")

@@ -197,8 +197,8 @@ def from_networkx(
     count once. A rule named by `weights` takes the links alone. `summary` says which weights are used. The name is the
     graph's own, unless given.
 
-    Raises `ValueError` for what is no networkx graph, weights of some edges only or of parallel edges, and as
-    `from_edges` and `from_scipy`.
+    Raises `ValueError` for what is no networkx graph, a `weight` that is no number, weights of some edges only or of
+    parallel edges, and as `from_edges` and `from_scipy`.
     """
     checks.able(("nodes", "edges", "is_directed"), "a networkx graph", "networkx.Graph(edges) makes one.", graph=graph)
     checks.one_of([*get_args(Weights), "given", None], weights=weights)
@@ -206,8 +206,7 @@ def from_networkx(
     with_weight = cast(Any, graph).edges(data="weight")
     edges: list[tuple[int, int, Any]] = [(index[u], index[v], value) for u, v, value in with_weight]
     called = name or graph.name or "network"
-    carried = [edge for edge in edges if edge[2] is not None]
-    if weights == "given" or (weights is None and any(not _is_one(value) for _, _, value in carried)):
+    if weights == "given" or (weights is None and _carry(edges)):
         matrix = _carried(edges, len(index), directed=graph.is_directed())
         return from_scipy(matrix, weights="given", format=format, name=called, connected=connected)
     return from_edges(
@@ -221,8 +220,13 @@ def from_networkx(
     )
 
 
-def _is_one(value: Any) -> bool:
-    return isinstance(value, int | float | np.integer | np.floating) and bool(value == 1)
+def _carry(edges: list[tuple[int, int, Any]]) -> bool:
+    """Whether edges (u, v, weight) have weights to be kept: some have one, and not all of them the number 1."""
+    return any(value is not None for *_, value in edges) and not all(_is_number(one) and one == 1 for *_, one in edges)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
 
 
 def _carried(edges: list[tuple[int, int, Any]], m: int, *, directed: bool) -> sp.csr_array:
@@ -234,14 +238,14 @@ def _carried(edges: list[tuple[int, int, Any]], m: int, *, directed: bool) -> sp
                 f"Expected the attribute `weight` on every edge or on none, got none on the edge ({u}, {v}). "
                 f"{_OTHER_WEIGHTS}"
             )
-        if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
+        if not _is_number(value):
             raise ValueError(
                 f"Expected numbers as `weight` of the edges, got {value!r} on ({u}, {v}). {_OTHER_WEIGHTS}"
             )
         for place in {(v, u)} if directed else {(v, u), (u, v)}:
             if place in found:
                 raise ValueError(f"Expected one edge ({u}, {v}) with a weight, got parallel ones. {_OTHER_WEIGHTS}")
-            found[place] = float(cast(Any, value))
+            found[place] = float(value)
     if not any(i == j for i, j in found):
         own = np.ones(m)
         for (i, _), value in found.items():
@@ -266,9 +270,9 @@ def from_scipy(
     """The network of a square matrix A [m, m], SciPy sparse or dense: A[i, j] != 0 means that i hears j.
 
     Without a choice of `weights` a matrix with other entries than 0 and 1 is the mixing matrix itself, diagonal
-    included, and is kept; its rows or columns sum to one (within 1e-5). One of zeros and ones, its diagonal aside, is
-    an adjacency matrix, weighed as for `from_edges`. `weights="given"` keeps any matrix; a named rule takes the links
-    alone, whatever the values. `summary` says which weights are used.
+    included, and is kept; its rows or columns sum to one (within 1e-5). One of zeros and ones, diagonal included, is
+    an adjacency matrix, weighed as for `from_edges`; who hears itself does not count. `weights="given"` keeps any
+    matrix; a named rule takes the links alone, whatever the values. `summary` says which weights are used.
 
     Raises `ValueError` for a matrix that is not square, not real or not finite or that is masked, for given values
     whose rows and columns do not sum to one, and as `from_edges`.
@@ -289,21 +293,13 @@ def from_scipy(
     entries = matrix.tocoo()
     receiver, sender = (np.asarray(axis, np.int64) for axis in entries.coords)
     links = arcs(receiver, sender, m)
-    rows = np.asarray(matrix.sum(axis=1))
-    if weights != "given" and (weights is not None or _is_adjacency(entries.data[receiver != sender], matrix, rows)):
+    if weights != "given" and (weights is not None or bool(np.all(matrix.data == 1))):
         return build(links, weights, format, name, connected=connected)
     if not np.all(np.abs(np.asarray(matrix.sum(axis=0)) - 1) <= SUM_TOLERANCE):
-        sum_to_one(rows, f"Divide each row or column by its sum. {_OTHER_WEIGHTS}")
+        sum_to_one(np.asarray(matrix.sum(axis=1)), f"Divide each row or column by its sum. {_OTHER_WEIGHTS}")
     if connected:
         _connected(links, f"Pass a connected graph, {_ACCEPT}.")
     return Static(table(links, entries.data[receiver != sender], matrix.diagonal(), format), name, "given")
-
-
-def _is_adjacency(between: np.ndarray, matrix: Any, rows: np.ndarray) -> bool:
-    """Whether a matrix says who hears whom and nothing else: ones between nodes, no weights on its diagonal."""
-    own = matrix.diagonal()
-    weighs = not np.all((own == 0) | (own == 1)) and bool(np.all(np.abs(rows - 1) <= SUM_TOLERANCE))
-    return bool(np.all(between == 1)) and not weighs
 
 
 def sum_to_one(total: np.ndarray, remedy: str, line: str = "row") -> None:

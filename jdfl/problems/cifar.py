@@ -17,6 +17,7 @@ import numpy as np
 from PIL import Image
 
 from jdfl import checks
+from jdfl.arguments import checked
 from jdfl.problems.files import DAMAGE, PathLike, most_unpacked, opened, zip_file
 from jdfl.problems.images import Images, check_labels
 from jdfl.problems.readers import verify_checksum
@@ -55,6 +56,7 @@ def find_cifar10(place: PathLike) -> Path:
     )
 
 
+@checked
 def read_cifar10(place: PathLike, *, verify: bool = True) -> Images:
     """Read CIFAR-10, images [N, 32, 32, 3] with the colours last, from where `find_cifar10(place)` finds it.
 

@@ -23,6 +23,8 @@ from jdfl.problems.logistic import LogisticRegression, SoftmaxRegression, logist
 from jdfl.problems.partition import Partition, drawn, generator
 from jdfl.problems.sparse import sparse_logistic_regression
 
+MOST_CLASSES = 2**20
+
 
 @checked
 def classification(
@@ -117,12 +119,19 @@ def holdout(features: Features, labels: np.ndarray, fraction: float, *, seed: in
 
     Rows of `features` [N, p], dense or CSR, that are equal are kept together, so that no test example has been trained
     on; a group counts for the class of its first row. Groups are taken in random order, and one that would overshoot
-    the share of its class is passed over. ValueError for a fraction outside [0, 1) and for a split that leaves either
-    side empty.
+    the share of its class is passed over. ValueError for a fraction outside [0, 1), labels that are no numbers of
+    classes, from 0, and for a split that leaves either side empty.
     """
     checks.not_negative(fraction=fraction)
-    checks.labels(labels=labels)
+    checks.class_numbers(labels=labels)
     checks.shape((None,), "One label for every example.", labels=labels)
+    numbers = np.asarray(labels, float)
+    wrong = np.flatnonzero((numbers < 0) | (numbers >= MOST_CLASSES) | (numbers % 1 != 0))
+    if wrong.size:
+        raise ValueError(
+            f"Expected labels that are whole numbers of classes from 0, below {MOST_CLASSES}, got "
+            f"labels[{wrong[0]}] = {numbers[wrong[0]]:.6g} ({wrong.size} such labels). Number the classes."
+        )
     if not issparse(features):
         checks.real(features=features)
     if np.shape(features)[:1] != np.shape(labels):

@@ -11,6 +11,7 @@ from typing import IO, NamedTuple
 
 import numpy as np
 
+from jdfl.arguments import checked
 from jdfl.problems.files import PathLike, existing, opened
 from jdfl.problems.readers import CHECKSUMS
 
@@ -36,6 +37,7 @@ def pixels(images: np.ndarray) -> np.ndarray:
     return np.divide(rows, np.float32(255), out=np.empty(rows.shape, np.float32))
 
 
+@checked
 def read_idx(path: PathLike) -> np.ndarray:
     """Read an IDX file (plain, .gz, .bz2 or .xz): an array [...] of any type and number of dimensions, in native order.
 
@@ -46,6 +48,7 @@ def read_idx(path: PathLike) -> np.ndarray:
     return _read_idx(existing(path))[0]
 
 
+@checked
 def read_mnist(folder: PathLike, *, known: str = "") -> Images:
     """Read the four IDX files of MNIST, Fashion-MNIST or another set in their form.
 

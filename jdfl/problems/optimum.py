@@ -39,9 +39,9 @@ def optimum(problem: Problem, *, tolerance: float = 1e-6) -> Optimum:
     """The minimiser of mean_i f_i: normal equations for least squares, L-BFGS for logistic and softmax.
 
     Least squares with fewer examples than parameters gives the minimiser of least norm. RuntimeError if the gradient
-    norm of the result exceeds `tolerance`, ValueError if that is not positive, TypeError for other problems. With
-    penalty 0 and separable classes there is no minimiser, only points of ever smaller gradient: the result is one of
-    them.
+    norm of the result exceeds `tolerance`, ValueError if that is not positive or data is not finite, TypeError for
+    other problems. With penalty 0 and separable classes there is no minimiser, only points of ever smaller gradient:
+    the result is one of them.
     """
     checks.positive(tolerance=tolerance)
     return _objective(problem).minimise(np.arange(problem.n), tolerance)
@@ -137,7 +137,7 @@ def _nodes(problem: Problem) -> Iterator[tuple[Any, np.ndarray, np.ndarray]]:
     """Each node's features [q_i, p], targets [q_i] and coefficients [q_i] in mean_i f_i, float64, without padding.
 
     The features are a numpy array, or a scipy CSR array where the problem keeps them sparse. Examples that are not
-    stored are drawn for some nodes at a time.
+    stored are drawn for some nodes at a time. ValueError for numbers that are not finite.
     """
     if isinstance(problem, DrawnRegression):
         for first in range(0, problem.m, _DRAWN):
@@ -147,10 +147,12 @@ def _nodes(problem: Problem) -> Iterator[tuple[Any, np.ndarray, np.ndarray]]:
     features, targets, weights = problem.data[0], np.asarray(problem.data[1]), np.asarray(problem.weight)
     dense = None if isinstance(problem, SparseLogisticRegression) else np.asarray(features)
     for i, (target, weight) in enumerate(zip(targets, weights)):
-        X = to_csr(features, i, problem.n) if dense is None else dense[i]
+        rows: Any = to_csr(features, i, problem.n) if dense is None else dense[i]
         real = weight > 0
         c = weight[real].astype(np.float64)
-        yield X[real].astype(np.float64), target[real].astype(np.float64), c / (c.sum() * problem.m)
+        X, y = rows[real].astype(np.float64), target[real].astype(np.float64)
+        checks.finite(f"They are those of node {i}.", features=X if dense is not None else X.data, targets=y, weight=c)
+        yield X, y, c / (c.sum() * problem.m)
 
 
 def _ridge(problem: Problem, w: np.ndarray) -> float:

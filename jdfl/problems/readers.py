@@ -12,6 +12,7 @@ from typing import IO, Any, cast
 import numpy as np
 from scipy.sparse import csr_matrix
 
+from jdfl.arguments import checked
 from jdfl.problems.files import AGAIN, PathLike, existing, opened
 
 # SHA-256 of the files as they are distributed with the studies of this package, by name, compression included;
@@ -55,6 +56,7 @@ def verify_checksum(path: PathLike) -> None:
         )
 
 
+@checked
 def read_libsvm(
     path: PathLike, *, n_features: int | None = None, binary: bool = True, verify: bool = True
 ) -> tuple[csr_matrix, np.ndarray]:
@@ -92,6 +94,7 @@ def read_libsvm(
     return X, _to_binary(y, path) if binary else y
 
 
+@checked
 def read_qsar(path: PathLike, *, verify: bool = True) -> tuple[np.ndarray, np.ndarray]:
     """Read the UCI QSAR oral toxicity table: the csv (plain, .gz, .bz2, .xz) or the zip that holds it.
 

@@ -15,8 +15,16 @@ from jdfl.algorithms.consequences import MEASURED, consequence
 
 PROBLEM, NETWORK = script.problem(), script.network()
 PAIRS = list(script.pairs())
-OTHERS = (jdfl.Dense(), jdfl.Dense("float16"), jdfl.Sparse(share=0.5), jdfl.QSGD(scaled=True), jdfl.RandomK(share=0.5))
-CODECS = (*script.BIASED, *script.NOISY, *script.SMALL, *OTHERS)
+EXACT = (jdfl.Dense(), jdfl.Dense("float16"), jdfl.Dense("bfloat16"), jdfl.Sparse(share=1.0), jdfl.QSGD(levels=255))
+OTHERS = (
+    *EXACT,
+    jdfl.Sparse(share=0.5),
+    jdfl.QSGD(),
+    jdfl.QSGD(scaled=True),
+    jdfl.RandomK(share=0.3),
+    jdfl.Sparse(s=20),
+)
+CODECS = (*script.LOSSY, *script.NOISY, *script.SMALL, *OTHERS)
 FAR = 100.0  # objectives above it are those of runs that run away, whose size is the rounding's
 
 
@@ -54,6 +62,20 @@ def test_every_method_that_can_warn_has_its_row_and_says_it(name):
                 found = MEASURED[row[1], type(codec).__name__]
                 assert f"{found.objective:.3g}" in said or "diverges" in said
                 assert f"{found.reached:.3g} with {found.instead}" in said
+
+
+@pytest.mark.parametrize("name", script.DIRECT)
+def test_methods_that_send_models_warn_of_every_codec_that_changes_them(name):
+    for codec in CODECS:
+        made = script.DIRECT[name](codec, 1.0)
+        few = name == "IHT-D-PSGD" and isinstance(codec, jdfl.Sparse) and codec.size(script.SIZE) >= made.s
+        said = warned(made)
+        assert len(said) == (codec not in EXACT and not few), (name, codec)
+        assert all("CHOCO-SGD" in one for one in said)
+    for value, warns in (("float32", 0), ("bfloat16", 0), ("int8", 0), ("int4", 1)):
+        assert len(warned(jdfl.IHT(s=10, codec=jdfl.Sparse(value=value)))) == warns
+    assert not warned(jdfl.CEPS(s=10, codec=jdfl.OneBit(d=200)))
+    assert not warned(jdfl.CHOCO(gamma=0.01, codec=jdfl.Sign()))
 
 
 def test_every_row_is_one_of_a_warning_and_of_the_script():

@@ -39,6 +39,9 @@ GOOD: dict[str, dict[str, Any]] = {
     "account_plan": PLAN,
     "analytic_gaussian": {"epsilon": 1.0, "delta": 1e-5, "releases": 2},
     "calibrate": PLAN | {"epsilon": 5.0},
+    "compare": {name: PLAN[name] for name in ("problem", "network", "steps")}
+    | {"entries": {"a": jdfl.DPSGD()}, "keys": [1], "metrics": ["objective"]}
+    | {"tune": jdfl.Tuning(keys=(7,), also={}, extend=0)},
     "classical_gaussian": {"epsilon": 0.5, "delta": 1e-5},
     "consensus_below": {"tolerance": 0.1},
     "gradient_below": {"tolerance": 0.1},
@@ -145,9 +148,7 @@ ELSEWHERE = {  # functions whose arguments are arrays of a run, made by it alone
         ("network.as_bcoo", "network.as_dense", "network.mix", "network.sample_neighbours"), "inside a run"
     ),
     **dict.fromkeys(("privacy.clipped", "privacy.factor", "privacy.exposing", "privacy.report"), "inside a run"),
-    **dict.fromkeys(
-        ("account", "audit", "compare", "read_checkpoint", "spent_together"), "of finished runs, or many runs"
-    ),
+    **dict.fromkeys(("account", "audit", "read_checkpoint", "spent_together"), "of finished runs, or many runs"),
     **dict.fromkeys(("models.from_nnx", "problems.drawn_regression"), "of a person's own functions"),
     **dict.fromkeys(("problems.read_cifar10", "problems.read_idx", "problems.read_libsvm"), "test_fuzz_files"),
     **dict.fromkeys(("problems.read_mnist", "problems.read_qsar", "problems.data_folder"), "test_fuzz_files"),

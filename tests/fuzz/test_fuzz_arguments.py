@@ -1,5 +1,6 @@
 """Arguments of every public function and fields of every setting: what is odd is taken, or refused by its name."""
 
+import contextlib
 import dataclasses
 import inspect
 import re
@@ -11,7 +12,7 @@ import pytest
 from hypothesis import strategies as st
 
 import jdfl
-from jdfl import codecs, network, problems, runner
+from jdfl import codecs, loop, network, problems, runner
 from jdfl.algorithms import REGISTRY
 from tests.fuzz.calls import ELSEWHERE, GOOD, ODD, PARTS, PROBLEM, RING, X, Y, functions
 from tests.fuzz.judge import fuzz, sizes, unclean
@@ -19,7 +20,10 @@ from tests.fuzz.judge import fuzz, sizes, unclean
 pytestmark = pytest.mark.filterwarnings("ignore")  # of odd settings, at length
 FUNCTIONS = functions()
 RELATIONS = ("components", "examples", "nodes", "node", "bases", "data")  # what several arguments make together
-OWN = {("problems.neural_classification", "shared")}  # may be functions, whose errors are a person's own
+OWN = {
+    ("compare", "progress"),
+    ("problems.neural_classification", "shared"),
+}  # may be functions, whose errors are a person's own
 MINIMA = ("problems.optimum", "problems.sparse_optimum")  # say by RuntimeError that none was found
 
 
@@ -58,7 +62,7 @@ def test_every_public_function_is_fed_or_said_to_be_elsewhere():
 
 
 SLOW = re.compile(
-    r"run|sweep|repeat|plann|calibrate|account|noise_mult|neural|problems.classification|random_geo|erdos"
+    r"run|sweep|repeat|compare|plann|calibrate|account|noise_mult|neural|problems.classification|random_geo|erdos"
 )
 
 
@@ -73,8 +77,77 @@ def test_any_argument(count):
     fuzz(count, st.tuples(st.sampled_from(quick), st.sampled_from(ODD)), lambda one: call(one[0][0], one[0][1], one[1]))
 
 
+RUNS = ("compare", "repeat", "run", "sweep")
+
+
+class BegunError(BaseException):
+    """Nothing was refused."""
+
+
+@pytest.fixture
+def begun(monkeypatch, tmp_path):
+    """What begins a run raises `BegunError` instead."""
+
+    def begin(*arguments: Any) -> None:
+        raise BegunError
+
+    monkeypatch.chdir(tmp_path)  # checkpoints of odd names
+    monkeypatch.setattr(runner, "require_memory", lambda *arguments: None)  # which takes long
+    for name in ("start", "lanes"):
+        monkeypatch.setattr(loop, name, begin)
+
+
+@pytest.mark.parametrize("name", RUNS)
+@pytest.mark.usefixtures("begun")
+def test_every_odd_argument_of_a_run_is_refused_before_it_begins(name):
+    with pytest.raises(BegunError):
+        FUNCTIONS[name](**GOOD[name])
+    for place in places():
+        if place[0] == name:
+            for value in ODD:
+                with contextlib.suppress(BegunError):
+                    call(*place, value)
+
+
+@pytest.mark.parametrize("kind", [jdfl.Entry, jdfl.Tuning])
+@pytest.mark.usefixtures("begun")
+def test_every_odd_field_of_a_comparison_is_refused_before_it_begins(kind):
+    given = GOOD["compare"]
+    for field in dataclasses.fields(kind):
+        for value in ODD:
+            if kind is jdfl.Entry:
+                odd = {"entries": {"a": kind(**{"algorithm": jdfl.DPSGD(), field.name: value})}}
+            else:
+                odd = {"tune": dataclasses.replace(given["tune"], **{field.name: value})}
+            try:
+                jdfl.compare(**{**given, **odd})
+            except BegunError:
+                continue
+            except Exception as error:
+                refused(error, {field.name, "entries", "grid"}, (kind, field.name, value))
+
+
+def test_what_is_no_run_is_refused_by_name():
+    """What was taken, or failed inside, before arguments of runs were held against their annotations."""
+    wrong = {
+        "run": {"callbacks": [1], "resume": "x", "mesh": "x", "checkpoint": 3, "diverged_above": np.array([1.0, 2.0])}
+        | {"progress": "x", "metrics": [lambda: 0]},
+        "compare": {"problem": None, "keys": np.array(3.5), "metrics": {}, "measure": lambda: 0, "batch": True}
+        | {"delta": -1, "epsilon": [], "progress": "x"},
+        "repeat": {"keys": np.array(3.5), "problem": "x", "steps": 2.5},
+        "sweep": {"batch": "x", "metrics": -1, "stop": 3},
+    }
+    for name, arguments in wrong.items():
+        for argument, value in arguments.items():
+            with pytest.raises(ValueError, match=rf"Expected .*\b{argument}\b"):
+                FUNCTIONS[name](**{**GOOD[name], argument: value})
+    for field, value in {"budget": [], "grids": None, "extend": 10**30, "also": 3}.items():
+        with pytest.raises(ValueError, match=rf"Expected .*\b{field}\b"):
+            jdfl.compare(**{**GOOD["compare"], "tune": jdfl.Tuning(**{field: value})})
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("name", GOOD)
+@pytest.mark.parametrize("name", [name for name in GOOD if name not in RUNS])
 def test_every_odd_value_in_every_argument(name):
     for place in places():
         if place[0] == name:
@@ -104,8 +177,6 @@ SETTINGS: dict[str, tuple[Any, dict[str, Any], Callable[[Any], Any]]] = {
 }
 STOPS = (jdfl.consensus_below(1.0), jdfl.gradient_below(1.0), jdfl.objective_below(1.0))
 TIMES = (network.ExponentialTime, network.FixedTime, network.LogNormalTime, network.ParetoTime)
-OPTIONS = ("key", "steps", "every", "stop", "metrics", "callbacks", "chunk", "resume", "epsilon", "delta", "mesh")
-OPTIONS += ("checkpoint_every", "checkpoint_minutes", "max_seconds", "diverged_above")
 
 
 def trials() -> list[tuple[str, str]]:
@@ -186,7 +257,7 @@ DOORS: dict[str, Callable[[Any, Any], Any]] = {
     "test set": lambda x, y: problems.logistic_regression(PARTS, test=(x, y)),
     "holdout": lambda x, y: problems.holdout(x, y, 0.2),
 }
-TAKEN = {("holdout", "words"), ("holdout", "nan")}  # of which it only makes two parts
+TAKEN = {("holdout", "nan")}  # of features: it only makes two parts
 NETWORK = jdfl.models.mlp(shape=(3, 1, 1), classes=2, hidden=2)
 
 
@@ -218,6 +289,48 @@ def test_vectors_and_clients_too(bad):
     ):
         with pytest.raises(ValueError, match="Expected"):
             call_it()
+
+
+READERS = ("read_cifar10", "read_idx", "read_libsvm", "read_mnist", "read_qsar")
+
+
+@pytest.mark.parametrize("read", [*(getattr(problems, name) for name in READERS), jdfl.read_checkpoint])
+def test_what_is_no_path_is_refused_by_name(read):
+    (name, *_) = inspect.signature(read).parameters
+    rest = () if read is not jdfl.read_checkpoint else (jdfl.DPSGD(), PROBLEM, RING)
+    for value in ODD:
+        if not isinstance(value, str):
+            with pytest.raises(ValueError, match=rf"Expected {name} to be (text|a path)") as error:
+                read(value, *rest)
+            assert not unclean(error.value)
+
+
+@pytest.mark.parametrize("bad", [-1, 0.5, 10**9, np.inf])
+def test_labels_that_number_no_classes_are_not_held_out(bad):
+    labels = np.where(np.arange(24) == 3, bad, Y)
+    with pytest.raises(ValueError, match=r"labels.* from 0, .*labels\[3\] = "):
+        problems.holdout(X, labels, 0.25)
+
+
+def test_yardsticks_of_data_that_is_not_finite_are_refused():
+    odd = [X[:12].copy(), X[12:].copy()]
+    odd[1][2, 1] = np.nan
+    regression = problems.linear_regression(odd, [X[:12, 0], X[12:, 0]])
+    classes = problems.logistic_regression([(x, y) for x, y in zip(odd, (Y[:12], Y[12:]))])
+    for problem in (regression, classes):
+        for ask in (
+            lambda problem: problems.optimum(problem),
+            lambda problem: problems.sparse_optimum(problem, 1),
+            lambda problem: problems.value_at(problem, np.zeros(3)),
+        ):
+            with pytest.raises(ValueError, match=r"finite numbers in features.*node 1"):
+                ask(problem)
+
+
+@pytest.mark.parametrize("rounds", [-3, 0])
+def test_matrices_are_asked_for_of_some_rounds(rounds):
+    with pytest.raises(ValueError, match="rounds"):
+        network.matrices(RING, rounds, "a schedule")
 
 
 def test_without_the_check_of_kinds_the_judge_objects(monkeypatch):

@@ -10,6 +10,7 @@ import pytest
 import jdfl
 from jdfl import network as nw
 from jdfl import struct
+from jdfl.network import spectral
 from jdfl.network.contraction import mean_growth
 from tests.network.examples import matrices, rounds
 from tests.network.test_matcha import expected_norm
@@ -126,3 +127,42 @@ def test_the_estimate_is_that_of_the_drawn_matrices():
     mean = np.mean([M.T @ M for M in W], axis=0) - 1 / 9
     found = mean_growth(network)
     assert abs(found.most - np.linalg.norm(mean, 2)) < 4 * (found.error or 0)
+
+
+U, V = np.array([1, -1, 0, 0]) / 2**0.5, np.array([0, 0, 1, -1]) / 2**0.5
+# Either alone brings all nodes together in two rounds; in turn they multiply differences by nine.
+THERE, BACK = (nw.from_scipy(np.full((4, 4), 0.25) + 3 * np.outer(*pair)) for pair in ((U, V), (V, U)))
+
+
+def test_a_period_is_judged_by_its_product():
+    turns = nw.periodic([THERE, BACK])
+    with pytest.raises(
+        ValueError, match=r"product of W over its 2 rounds at most 1 in modulus, got 9 .*period"
+    ) as error:
+        nw.check_weights(turns, "M-1")
+    assert turns.name in str(error.value)
+    nw.check_weights(nw.periodic([THERE, BACK, THERE, THERE]), "M-1")
+    assert "got 81" in refused(nw.link_loss(turns, 1e-9))  # of squares
+    half = [nw.from_scipy(np.full((4, 4), 0.25) + 0.9 * np.outer(*pair)) for pair in ((U, V), (V, U))]
+    nw.check_weights(nw.periodic(half), "M-1")
+    nw.check_weights(nw.link_loss(nw.periodic(half), 1e-9), "M-1")
+
+
+def test_a_random_choice_is_judged_by_its_exact_mean():
+    networks = [THERE, BACK]
+    for p in (0.5, 0.9, 1.0):
+        chosen = nw.random_choice(networks, [p, 1 - p])
+        found = mean_growth(chosen)
+        np.testing.assert_allclose(found.most, 9 * p, rtol=1e-6)
+        assert found.error is None
+        assert f"{found.most:.6g}" in refused(chosen)
+    nw.check_weights(nw.random_choice([nw.complete(4), THERE], [0.95, 0.05]), "M-1")
+
+
+def test_large_networks_are_judged_alike(monkeypatch):
+    alone = nw.random_choice([EXPANDING.at(k, jax.random.key(k)) for k in range(5)])
+    turns = nw.periodic([EXPANDING.at(k, jax.random.key(k)) for k in range(5)])
+    found = mean_growth(alone).most, spectral.spectral_radius([turns.at(k, None) for k in range(5)])
+    monkeypatch.setattr(spectral, "DENSE_UP_TO", 0)
+    large = mean_growth(alone).most, spectral.spectral_radius([turns.at(k, None) for k in range(5)])
+    np.testing.assert_allclose(large, found, rtol=1e-6)

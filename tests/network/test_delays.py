@@ -122,7 +122,7 @@ def test_others_that_take_late_messages_find_the_minimum(make):
     "make",
     [
         lambda: jdfl.CEPS(s=2, codec=jdfl.OneBit(d=20), periods=(1, 2), rate=0.7),
-        lambda: jdfl.DPSGD(lr=0.05, codec=jdfl.Sparse(share=0.5)),
+        lambda: jdfl.DPSGD(lr=0.05, codec=jdfl.Sparse(share=1.0)),
         lambda: jdfl.SGP(lr=0.05),
     ],
     ids=["CEPS", "D-PSGD", "SGP"],
