@@ -1,7 +1,7 @@
 """After which rounds a run returns from the device, tells its callbacks, and remembers what has been released.
 
-All of it follows from numbers of rounds, never from where a run began, so that one that is resumed has the same moments
-as one that was never interrupted.
+All of it follows from `every`, `chunk` and the rounds that are done, never from where a run began, so that one that is
+resumed has the same moments as one that was never interrupted.
 
 Axes: m nodes.
 """

@@ -20,8 +20,9 @@ _OTHER_CODE = (
 
 _ABOUT = """Go on with a run that was cut off or ended early, or with more rounds (--steps), from its last checkpoint.
 
-The outcome is that of a run that was never interrupted. Everything is written into the run's own folder. Other values
-than the run's are refused where its numbers would become another run's."""
+The outcome is that of a run that was never interrupted; with another --steps, the moments in epsilon.csv, nodes.csv
+and links.csv are at other rounds than those of a run that had that number from the start. Everything is written into
+the run's own folder. Other values than the run's are refused where its numbers would become another run's."""
 
 _EXAMPLES = f"""examples:
   jdfl resume runs/NAME                                a run that was killed, interrupted or out of time
