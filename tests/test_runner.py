@@ -185,13 +185,15 @@ def test_runs_in_other_threads():
 
 
 @pytest.mark.parametrize("bad", [[np.nan], [np.inf], [-np.inf], [np.inf, -np.inf]], ids=str)
-def test_every_number_that_is_not_finite_is_found(bad):
+@pytest.mark.parametrize("watched", ["state", "parameters"])
+def test_every_number_that_is_not_finite_is_found(bad, watched):
     w = np.full((3, 5), np.finfo(np.float32).max, np.float32)  # finite, if only just
-    first_bad = jax.jit(lambda w, largest=None: guard.first_bad(Gossip(), w, largest))
+    first_bad = jax.jit(lambda w, largest=None: guard.first_bad(Gossip(), w, largest, watched))
     assert int(first_bad(w)) == guard.NOWHERE
     assert int(first_bad(w, np.float32(1e30))) == 0
     w[1, 1 : 1 + len(bad)] = bad
     assert int(first_bad(w)) == 1
+    assert int(guard.first_bad(Gossip(), w, np.float32(1e30), "nothing")) == guard.NOWHERE
 
 
 def test_a_run_ends_where_a_parameter_is_too_large():

@@ -59,6 +59,7 @@ def test_dcd_agrees_with_its_loop(codec):
 
 
 @codecs
+@pytest.mark.filterwarnings("ignore:DFedAvgM sends its models")
 @pytest.mark.parametrize("quantised", [False, True], ids=["plain", "quantised"])
 def test_dfedavgm_agrees_with_its_loop(codec, quantised):
     given = {"lr": 0.02, "theta": 0.8, "local_steps": 4, "quantised": quantised}
