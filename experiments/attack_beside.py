@@ -7,6 +7,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 
 import jdfl
 from experiments.attack_worlds import (
@@ -16,6 +17,7 @@ from experiments.attack_worlds import (
     MESSAGES,
     NOISY,
     PAIR,
+    SHORT,
     Attack,
     Claim,
     M,
@@ -26,24 +28,56 @@ from experiments.attack_worlds import (
     sign,
     towards,
 )
+from jdfl import guard, spending
+from jdfl.privacy import GaussianEvent
 from jdfl.privacy.relation import uncovered
 from jdfl.problems import averaging
 from jdfl.stopping import View
 
 
-def two_runs() -> Attack:
+@jax.tree_util.register_pytree_node_class
+class OwnNoise:
+    """Gaussian noise of `z` sensitivities, by a class that is no dataclass."""
+
+    norm = "l2"
+
+    def __init__(self, z: Any) -> None:
+        self.z = z
+
+    def check(self) -> None:
+        """Any number will do."""
+
+    def add(self, key: jax.Array, x: jax.Array, sensitivity: Any) -> jax.Array:
+        """X [n] with noise."""
+        return x + self.z * sensitivity * jax.random.normal(key, x.shape, x.dtype)
+
+    def event(self) -> GaussianEvent:
+        """What one release adds."""
+        return GaussianEvent(float(self.z))
+
+    def tree_flatten(self) -> tuple[tuple[Any], None]:
+        """The number, and nothing static."""
+        return (self.z,), None
+
+    @classmethod
+    def tree_unflatten(cls, _: None, leaves: tuple[Any]) -> "OwnNoise":
+        """From its number."""
+        return cls(*leaves)
+
+
+def two_runs(noise: Callable[[float], Any], what: str) -> Attack:
     """Twice the first of two runs with one key, less the second, which has twice the noise."""
-    double = DESCENT.replace(gradients=NOISY.replace(mechanism=jdfl.Gaussian(2 * Z)))
+    pair = [DESCENT.replace(gradients=NOISY.replace(mechanism=noise(times * Z))) for times in (1, 2)]
 
     def claimed() -> Claim:
-        each = [claim(one, regression(0), ALONE, 1, delta=DELTA / 2) for one in (DESCENT, double)]
+        each = [claim(one, regression(0), ALONE, 1, delta=DELTA / 2) for one in pair]
         return Claim(sum(one.epsilon or 0.0 for one in each))
 
     def scores(world: int, runs: int, seed: int) -> np.ndarray:
-        first, second = (shown(one, regression(world), ALONE, 1, runs, seed, towards) for one in (DESCENT, double))
+        first, second = (shown(one, regression(world), ALONE, 1, runs, seed, towards) for one in pair)
         return 2 * first - second
 
-    return Attack("two runs with one key and other settings cost the sum of their epsilons", claimed, scores)
+    return Attack(f"two runs with one key and {what} cost the sum of their epsilons", claimed, scores)
 
 
 def prepared(words: str, make: Callable[[int], Any], seen: Callable[[Any], float]) -> Attack:
@@ -73,6 +107,47 @@ def stopped() -> Attack:
         return shown(DESCENT, _learnt(world), ALONE, 1, runs, seed, look(world))
 
     return Attack("a run that a rule on the objective ends has the epsilon of its messages", claimed, scores)
+
+
+def agreed() -> Attack:
+    """Whether a rule on the parameters has fired after the first round, where these hold a step without noise."""
+    algorithm: Any = jdfl.DPDO(c=0.5, q=0.5, p=0.8, epsilon=1e4, gradients=SHORT)
+    rule = jdfl.consensus_below(1e-3)
+
+    def claimed() -> Claim:
+        return _of_a_run(jdfl.run(algorithm, _learnt(0), ALONE, steps=1, stop=rule, metrics=[]))
+
+    def scores(world: int, runs: int, seed: int) -> np.ndarray:
+        def fired(ready: Any, state: Any, _: Any) -> jax.Array:
+            view = View(jnp.int32(1), ready.params(state), jnp.ones((M,), jnp.int32), _learnt(world))
+            return jnp.where(rule(view), 1.0, 0.0)
+
+        return shown(algorithm, _learnt(world), ALONE, 1, runs, seed, fired)
+
+    return Attack("a run that agreement ends has the epsilon of its messages", claimed, scores)
+
+
+def broken_off() -> Attack:
+    """Whether a run has ended after the first round, for a number that its optimizer keeps and never sends."""
+    updates = jdfl.Updates(clip=1.0, mechanism=jdfl.Gaussian(Z))
+    algorithm: Any = jdfl.DPSGD(lr=0.1, optimizer=optax.adam, updates=updates)
+
+    def ended(ready: Any, state: Any, setting: Any) -> jax.Array:
+        return jnp.where(guard.first_bad(ready, state, None, setting.watched) == guard.NOWHERE, 0.0, 1.0)
+
+    def problem(world: int) -> Any:
+        found: Any = regression(0)
+        return found.replace(data=(found.data[0], found.data[1] * 10.0 ** (22 * world)))
+
+    def scores(world: int, runs: int, seed: int) -> np.ndarray:
+        watched = spending.watched(spending.guarantee_of(algorithm, problem(world)), problem(world))
+        return shown(algorithm, problem(world), ALONE, 1, runs, seed, ended, watched)
+
+    return Attack(
+        "a run that ends with the first number that is not finite has the epsilon of its messages",
+        lambda: claim(algorithm, problem(0), ALONE, 1),
+        scores,
+    )
 
 
 def nothing_sent() -> Attack:

@@ -18,6 +18,7 @@ from experiments.attack_worlds import (
     MESSAGES,
     NOISY,
     PAIR,
+    SHORT,
     Attack,
     M,
     N,
@@ -33,8 +34,6 @@ from jdfl.algorithms.exchange import MODEL
 from jdfl.network import Network
 from jdfl.problems import classification
 from jdfl.streams import declared
-
-SHORT = jdfl.Gradients(clip=1.0, per="batch", norm="l1")
 
 
 def _run(
@@ -181,7 +180,8 @@ def attacks() -> Mapping[str, Attack]:
             _length,
             problem=curved,
         ),
-        "two runs with one key": beside.two_runs(),
+        "two runs with one key": beside.two_runs(jdfl.Gaussian, "other settings"),
+        "two runs, noise of one's own": beside.two_runs(beside.OwnNoise, "other noise of a class of one's own"),
         "PEDFL, parameters": _parameters(jdfl.PEDFL(gradients=SHORT, dpps=MESSAGES), _last_step),
         "DPDO, parameters": _parameters(jdfl.DPDO(c=0.5, q=0.5, p=0.8, epsilon=1.0, gradients=SHORT), _last_step_dpdo),
         "CPGT, parameters": _parameters(
@@ -213,5 +213,7 @@ def attacks() -> Mapping[str, Attack]:
             towards,
         ),
         "stop rule on data": beside.stopped(),
+        "stop rule on parameters": beside.agreed(),
+        "numbers not finite": beside.broken_off(),
         "tuned rate": beside.tuned(),
     }

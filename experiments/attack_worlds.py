@@ -14,6 +14,7 @@ import numpy as np
 
 import jdfl
 from jdfl import stepping
+from jdfl.guard import Watched
 from jdfl.network import Network
 from jdfl.privacy.relation import uncovered
 from jdfl.problems import Dataset, LinearRegression
@@ -27,6 +28,7 @@ ALONE = jdfl.network.from_edges([], M, connected=False)  # parameters are what w
 PAIR = jdfl.network.complete(M)
 NOISY: Any = jdfl.Gradients(clip=1.0, mechanism=jdfl.Gaussian(Z))
 DESCENT: Any = jdfl.DPSGD(lr=1.0, gradients=NOISY)
+SHORT = jdfl.Gradients(clip=1.0, per="batch", norm="l1")
 MESSAGES = jdfl.DPPS(b=0.5, noise_rate=1.0)
 Look = Callable[[Any, Any, stepping.Setting], jax.Array]  # of the prepared algorithm, its state and the setting
 
@@ -65,13 +67,22 @@ def claim(
     return Claim(told.epsilon)
 
 
-def shown(algorithm: Any, problem: Any, network: Network, steps: int, runs: int, seed: int, look: Look) -> np.ndarray:
-    """What an observer makes of every one of so many independent runs, a number each [N]."""
+def shown(
+    algorithm: Any,
+    problem: Any,
+    network: Network,
+    steps: int,
+    runs: int,
+    seed: int,
+    look: Look,
+    watched: Watched = "state",
+) -> np.ndarray:
+    """What an observer makes of every one of so many independent runs, a number each [N]; `watched` may end them."""
     algorithm = planned(algorithm, problem, network, steps)
 
     def one(key: jax.Array) -> jax.Array:
         keys = stepping.run_keys(key, algorithm, problem, network)
-        setting = stepping.setting(algorithm, problem, network, None, keys)
+        setting = stepping.setting(algorithm, problem, network, None, keys, watched=watched)
         start = stepping.begun(setting)
         ready = algorithm.prepare(problem, start)
         setting = replace(setting, algorithm=ready)

@@ -7,7 +7,7 @@ import pytest
 
 from experiments import attacks
 from experiments.attack_list import attacks as listed
-from jdfl import accountant, outcome, runner, spending, stepping, streams
+from jdfl import accountant, contents, outcome, runner, spending, stepping, streams
 from jdfl.algorithms import updates
 from jdfl.streams import Stream
 
@@ -24,6 +24,16 @@ def one_number_for_all_streams(patch):
 
 def keys_without_settings(patch):
     patch.setattr(stepping, "fingerprint", lambda *_, **__: ())
+
+
+def names_of_classes_alone(patch):
+    """What objects held that are no dataclasses entered no key."""
+    patch.setattr(contents, "held", lambda value: (type(value).__qualname__, {}))
+
+
+def the_whole_state(patch):
+    """Whatever was not finite ended a run."""
+    patch.setattr(spending, "watched", lambda *_: "state")
 
 
 def laplace_as_gaussian(patch):
@@ -75,6 +85,7 @@ OLD = {
     "split by labels": nothing_is_derived,
     "CEPS, sigma from curvature": nothing_is_derived,
     "two runs with one key": keys_without_settings,
+    "two runs, noise of one's own": names_of_classes_alone,
     "PEDFL, parameters": untyped_outputs,
     "DPDO, parameters": untyped_outputs,
     "CPGT, parameters": untyped_outputs,
@@ -84,6 +95,8 @@ OLD = {
     "noise after messages only": all_is_claimed,
     "unclipped gradients": all_is_claimed,
     "stop rule on data": nothing_is_derived,
+    "stop rule on parameters": nothing_is_derived,
+    "numbers not finite": the_whole_state,
     "tuned rate": nothing_is_derived,
 }
 
