@@ -13,6 +13,8 @@ from experiments import codec_warnings as script
 from jdfl.algorithms import REGISTRY
 from jdfl.algorithms.consequences import MEASURED, consequence
 
+pytestmark = pytest.mark.optimized  # runs with signs follow every rounding
+
 PROBLEM, NETWORK = script.problem(), script.network()
 PAIRS = list(script.pairs())
 EXACT = (jdfl.Dense(), jdfl.Dense("float16"), jdfl.Dense("bfloat16"), jdfl.Sparse(share=1.0), jdfl.QSGD(levels=255))
