@@ -22,6 +22,7 @@ LIBRARIES = ("jax", "jaxlib", "numpy", "optax")  # whose versions every result t
 _OURS = __name__.partition(".")[0]
 _INSTALLED = tuple(Path(sysconfig.get_path(kind)).resolve() for kind in ("stdlib", "purelib", "platlib"))
 _PROCESS = uuid.uuid4().hex
+_kept: dict[int, Any] = {}  # whose ids tell them apart, which nobody else may get
 _MEMBERS: Any = (FunctionType, staticmethod, classmethod, property, functools.cached_property)
 _PLAIN: Any = (bool, int, float, str, tuple, type(None))
 
@@ -38,6 +39,9 @@ def held(value: Any) -> tuple[str, dict[str, Any]]:
         return "method", {"function": value.__func__, "self": value.__self__}
     if isinstance(value, functools.partial):
         return "partial", {"function": value.func, "args": value.args, "keywords": value.keywords}
+    if isinstance(value, set | frozenset):  # in an order of its own in every process
+        members = sorted(cast(set[Any], value), key=repr)
+        return "set", {str(i): one for i, one in enumerate(members)}
     if isinstance(value, property):
         return "property", {"get": value.fget}
     if isinstance(value, functools.cached_property):
@@ -96,6 +100,7 @@ def _object(value: Any) -> tuple[str, dict[str, Any]]:
     try:
         return f"{_name(kind)} {_hex(pickle.dumps(value))}", {}
     except Exception:  # whatever a class of somebody else's raises: nobody knows what it holds
+        _kept[id(value)] = value
         return f"{_name(kind)} {id(value):x} of process {_PROCESS}", {}
 
 

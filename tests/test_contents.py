@@ -68,6 +68,7 @@ PAIRS = {
     "slots": (Slots(1), Slots(1), Slots(2)),
     "jit": (jax.jit(closing(1)), jax.jit(closing(1)), jax.jit(closing(2))),
     "optax": (optax.adam(0.1), optax.adam(0.1), optax.adam(0.2)),
+    "set": ({"a", "b"}, {"b", "a"}, {"a", "c"}),
     "pickled": (np.random.default_rng(0), np.random.default_rng(0), np.random.default_rng(1)),
 }
 
@@ -106,7 +107,7 @@ def test_another_process_tells_the_same():
     body = (
         "import optax, numpy as np; from jdfl.provenance import fingerprint\n"
         "def made(x, kinds=('a',)): return x in {'b', 'c', 'd'} or optax.adam(kinds)\n"
-        "print(fingerprint(np.float32, value=[made, optax.adamw(optax.cosine_decay_schedule(.1, 9))]))"
+        "print(fingerprint(np.float32, value=[made, set('abcdef'), optax.adamw(optax.cosine_decay_schedule(.1, 9))]))"
     )
     told = [
         subprocess.run(

@@ -26,7 +26,6 @@ from jdfl.result import Result
 from jdfl.stopping import StopRule
 
 _TUNING = Tuning()
-MOST_EXTENSIONS = 100  # of a grid, by three values each
 Point: TypeAlias = tuple[tuple[str, float], ...]  # values by field
 
 
@@ -81,7 +80,6 @@ def compare(
         checks.fraction(delta=delta)
     if tune is not None:
         arguments.settings(tune, "tune.")
-        checks.whole(0, MOST_EXTENSIONS, "It is how often a grid may be extended.", **{"tune.extend": tune.extend})
     check_problem(problem)
     if epsilon is not None:
         checks.positive("It is what every run may spend.", epsilon=epsilon)

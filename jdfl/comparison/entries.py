@@ -17,6 +17,7 @@ from jdfl.runner import check_counters, check_run
 from jdfl.stepping import with_field
 from jdfl.stopping import StopRule
 
+MOST_EXTENSIONS = 100  # of a grid, by three values each
 By = Literal["round", "communications", "bytes", "gradients", "examples", "network_seconds", "stop"]
 Values = Mapping[str, Sequence[float]]
 
@@ -190,7 +191,7 @@ def _check_tuning(tune: Tuning, keys: Sequence[int], stop: StopRule | None) -> N
             raise ValueError(f"Expected a list of budgets for {x!r} in also, got {amounts!r}. Empty: one is found.")
         for amount in amounts:
             checks.positive(f"It is a budget of {x!r} in also.", also=amount)
-    checks.whole(0, remedy="It is how often a grid may be extended.", extend=tune.extend)
+    checks.whole(0, MOST_EXTENSIONS, "It is how often a grid may be extended.", **{"tune.extend": tune.extend})
 
 
 def _grid(
