@@ -435,7 +435,7 @@ TABLE = (
     _plain(
         "d-psgd",
         "D-PSGD, int8",
-        jdfl.DPSGD(lr=0.02, codec=jdfl.Sparse(value="int8")),
+        jdfl.DPSGD(lr=0.02, codec=jdfl.Sparse(s=20, value="int8")),
         _descending(dpsgd.State),
         {"model": 20 * (8 + 5) + 32},
     ),
