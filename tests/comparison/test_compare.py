@@ -533,6 +533,10 @@ def test_equally_good_points_give_the_middle_one():
         ({"tune": "yes"}, ["Tuning", "'yes'"]),
         ({"tune": Tuning(by="moons")}, ["by", "'moons'", "bytes"]),
         ({"tune": Tuning(by="stop")}, ["stop rule", "stop = None"]),
+        (
+            {"tune": Tuning(by="stop", budget=5.0), "stop": jdfl.consensus_below(1e-3)},
+            ["no budget with by = 'stop'", "budget = 5.0"],
+        ),
         ({"tune": Tuning(budget=-1.0)}, ["budget", "-1.0"]),
         ({"tune": Tuning(also=["bytes"])}, ["a mapping", "['bytes']"]),
         ({"tune": Tuning(also={"moons": ()})}, ["also", "'moons'", "bytes"]),
