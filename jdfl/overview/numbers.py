@@ -1,7 +1,7 @@
 """The numbers of a page about runs: of one setting as tiles, of several as tables."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from statistics import fmean, stdev
 from typing import Any
 
@@ -10,7 +10,7 @@ import numpy as np
 from jdfl.comparison.table import spread
 from jdfl.metrics import COUNTS, REGISTRY
 from jdfl.overview.read import Entry
-from jdfl.privacy.relation import protected, upper
+from jdfl.privacy.relation import upper, worth
 from jdfl.report import Table, Tiles
 
 
@@ -101,14 +101,7 @@ def _bytes(value: float) -> str:
 def promises(entries: Sequence[Entry]) -> list[str]:
     """What the epsilons of these settings are worth, each kind once: of whom, against whom, at which delta."""
     reports = [run.summary["privacy"].get("report") for entry in entries for run in entry.runs if run.summary]
-    return list(dict.fromkeys(_promise(one) for one in reports if one is not None))
-
-
-def _promise(told: Mapping[str, Any]) -> str:
-    if not told["sound"]:
-        return "as published, no guarantee"
-    who = protected(told["unit"], told["adjacency"])
-    return f"of {who} against an observer of {told['observer']} at delta = {told['delta']:g}"
+    return list(dict.fromkeys(worth(one) for one in reports if one is not None))
 
 
 def _epsilon(entry: Entry) -> tuple[str, str]:
