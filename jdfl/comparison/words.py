@@ -32,7 +32,8 @@ def grid(of: "Comparison", by: str, value: float | None, names: list[str]) -> Gr
     if of.privacy:
         columns.append([Cell(_spent(of, label)) for label in found.index])
         headers.append("epsilon")
-    reasons = {label: told for label in of.results if (told := _short(of, label, by, found))}
+    reasons = {label: "no results" for label, how in of.tuned.items() if how.short is not None}  # of another budget
+    reasons |= {label: told for label in of.results if (told := _short(of, label, by, found))}
     for name in names:
         columns.append(table.column(found, name, n, beside=unranked, reasons=reasons))
         headers.append(name.replace("_", " "))
