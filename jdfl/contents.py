@@ -93,8 +93,8 @@ def _class(value: type) -> tuple[str, dict[str, Any]]:
     if version is not None:
         return f"{_name(value)}{version}", {}
     given: dict[str, Any] = dict(vars(value))
-    members = {name: one for name, one in given.items() if _counts(name, one)}
-    return _name(value), {**members, "all bases": tuple(one for one in value.__bases__ if one is not object)}
+    members = {f"member {name}" if name == "bases" else name: one for name, one in given.items() if _counts(name, one)}
+    return _name(value), {**members, "bases": tuple(one for one in value.__bases__ if one is not object)}
 
 
 def _object(value: Any) -> tuple[str, dict[str, Any]]:

@@ -64,8 +64,8 @@ def named(name):
     return lambda x: x if name == "a" else -x
 
 
-def with_member(member):
-    return type("Made", (), {"__module__": __name__, "member": member})()
+def with_member(member, name="member"):
+    return type("Made", (), {"__module__": __name__, name: member})()
 
 
 def with_rule(scale):
@@ -113,6 +113,7 @@ PAIRS = {
     "partial of name": (*[functools.partial(named, name="a")] * 2, functools.partial(named, name="b")),
     "attribute name": (*[types.SimpleNamespace(name="a")] * 2, types.SimpleNamespace(name="b")),
     "member list": (with_member([1]), with_member([1]), with_member([2])),
+    "member bases": (*[with_member(1, "bases")] * 2, with_member(2, "bases")),
     "member array": (with_member(np.ones(9)), with_member(np.ones(9)), with_member(np.zeros(9))),
     "member jit": (
         with_member(jax.jit(closing(1))),
