@@ -67,15 +67,19 @@ def spent_together(results: Sequence[Result], *, delta: float | None = None) -> 
     How runs add up is told in `jdfl.privacy.together`: their noise has to be independent, as it is in runs that differ
     in anything, and their settings fixed beforehand. A run that is there several times (the same settings, data and
     key, and as many rounds) releases nothing new and counts once. Raises ValueError where a run claims nothing, where
-    runs protect different units or neighbours, and for runs of the same settings, data and key under other versions:
-    they have the same noise, and may not do the same with it.
+    runs protect different units or neighbours, for whole nodes of which the data are not the same in all runs, and for
+    runs of the same settings, data and key under other versions, however many rounds they have: they have the same
+    noise, and may not do the same with it.
     """
     told = [account(run, delta=delta) for run in results]
     if not told:
         raise ValueError("Expected at least one run, got results = [].")
     runs: dict[Any, Result] = {}
+    first: dict[Any, Result] = {}
     for run in results:
-        same = runs.setdefault((tuple(sorted(run.provenance.settings.items())), run.rounds), run)
+        settings = tuple(sorted(run.provenance.settings.items()))
+        runs.setdefault((settings, run.rounds), run)
+        same = first.setdefault(settings, run)
         if changed := run.provenance.differences(same.provenance)[0]:
             raise ValueError(
                 f"Expected runs whose noise is independent, got two with the same settings, data and key under other "
@@ -83,6 +87,11 @@ def spent_together(results: Sequence[Result], *, delta: float | None = None) -> 
             )
     ledgers = [ledger_of_run(run) for run in runs.values()]
     if len({_data(run) for run in runs.values()}) > 1:
+        if any(ledger.unit != "record" for ledger in ledgers):
+            raise ValueError(
+                "Expected runs on the same data, as they protect whole nodes, got runs on several problems: what one "
+                "node has in one of them, many may have in another. Add up the runs of each problem."
+            )
         ledgers = [together.compact(ledger) for ledger in ledgers]
     least = min(one.delta for one in told)
     return together.total_epsilon(ledgers, least), least

@@ -12,10 +12,10 @@ import pickle
 import sys
 import sysconfig
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
-from types import CodeType, FunctionType, MethodType, ModuleType
+from types import CodeType, FunctionType, GetSetDescriptorType, MemberDescriptorType, MethodType, ModuleType
 from typing import Any, cast
 
 LIBRARIES = ("jax", "jaxlib", "numpy", "optax")  # whose versions every result tells
@@ -24,7 +24,10 @@ _INSTALLED = tuple(Path(sysconfig.get_path(kind)).resolve() for kind in ("stdlib
 _PROCESS = uuid.uuid4().hex
 _kept: dict[int, Any] = {}  # whose ids tell them apart, which nobody else may get
 _MEMBERS: Any = (FunctionType, staticmethod, classmethod, property, functools.cached_property)
-_PLAIN: Any = (bool, int, float, str, tuple, type(None))
+_BOUND: Any = (staticmethod, classmethod)
+_DESCRIBED: Any = (MemberDescriptorType, GetSetDescriptorType)  # slots, whose values objects tell
+_COMPARED = {"__eq__", "__lt__", "__le__", "__gt__", "__ge__", "__hash__"}
+_WRITTEN = {"__init__", "__new__", "__repr__", "__setattr__", "__delattr__", "__replace__"} | _COMPARED  # by dataclass
 
 
 def held(value: Any) -> tuple[str, dict[str, Any]]:
@@ -46,8 +49,11 @@ def held(value: Any) -> tuple[str, dict[str, Any]]:
         return "property", {"get": value.fget}
     if isinstance(value, functools.cached_property):
         return "property", {"get": value.func}
+    if isinstance(value, _BOUND):
+        return type(value).__name__, {"function": value.__func__}
     if (wrapped := inspect.getattr_static(value, "__wrapped__", None)) is not None:  # jit, custom_jvp, cache, ...
-        return _name(type(value)), {"function": wrapped}
+        theirs = isinstance(wrapped, FunctionType) and _installed(wrapped.__module__) is not None
+        return _name(type(value)), {"function": wrapped} | ({} if theirs else _given(value))
     return _object(value)
 
 
@@ -55,6 +61,11 @@ def own_class(value: object) -> type[Any] | None:
     """The class of a value where its code is not that of an installed package."""
     kind: type[Any] = type(value)
     return None if _installed(kind.__module__) is not None else kind
+
+
+def ours(kind: type[Any]) -> bool:
+    """Whether a class is of this package."""
+    return kind.__module__.partition(".")[0] == _OURS
 
 
 def _function(value: FunctionType) -> tuple[str, dict[str, Any]]:
@@ -71,21 +82,19 @@ def _function(value: FunctionType) -> tuple[str, dict[str, Any]]:
     if version is not None:
         return f"{_name(value)}{version}", parts
     known = value.__globals__
-    return f"{_name(value)} {_code(value.__code__)}", {
-        **{name: known[name] for name in _globals(value.__code__) if name in known},
-        **parts,
-    }
+    read = {name: known[name] for name in _globals(value.__code__) if name in known}
+    inner = _within(read | parts, _names(value.__code__))
+    return f"{_name(value)} {_code(value.__code__)}", {**read, **inner, **_given(value), **parts}
 
 
 def _class(value: type) -> tuple[str, dict[str, Any]]:
-    """Of a class its members and its bases; methods that `dataclass` wrote follow from the fields."""
+    """Of a class its members, whatever they are, and its bases; what `dataclass` wrote follows from the fields."""
     version = _installed(value.__module__)
     if version is not None:
         return f"{_name(value)}{version}", {}
     given: dict[str, Any] = dict(vars(value))
-    members = {name: one for name, one in given.items() if isinstance(one, _MEMBERS) and not _written(one)}
-    plain = {name: one for name, one in given.items() if isinstance(one, _PLAIN) and not name.startswith("__")}
-    return _name(value), {**members, **plain, "bases": tuple(one for one in value.__bases__ if one is not object)}
+    members = {f"member {name}" if name == "bases" else name: one for name, one in given.items() if _counts(name, one)}
+    return _name(value), {**members, "bases": tuple(one for one in value.__bases__ if one is not object)}
 
 
 def _object(value: Any) -> tuple[str, dict[str, Any]]:
@@ -113,8 +122,34 @@ def _name(value: Any) -> str:
     return f"{value.__module__}.{value.__qualname__}"
 
 
-def _written(member: Any) -> bool:
-    return isinstance(member, FunctionType) and member.__code__.co_filename == "<string>"
+def _counts(name: str, member: Any) -> bool:
+    """Whether a member of a class is its own: not what Python, `abc` or `dataclass` keep there."""
+    if name.startswith("__"):
+        written = isinstance(member, FunctionType) and member.__code__.co_filename == "<string>" and name in _WRITTEN
+        return not written and (isinstance(member, _MEMBERS) or hasattr(member, "__wrapped__"))
+    return name != "_abc_impl" and not isinstance(member, _DESCRIBED)
+
+
+def _given(value: Any) -> dict[str, Any]:
+    """The attributes that a function has been given."""
+    found: dict[str, Any] = getattr(value, "__dict__", {})
+    return {f"attribute {name}": one for name, one in found.items() if not name.startswith("__")}
+
+
+def _within(read: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
+    """What code that has these `names` may read of the modules that it reads, but those of installed packages."""
+    found: dict[str, Any] = {}
+    seen: set[int] = set()
+    left = list(read.items())
+    while left:
+        path, module = left.pop()
+        if not isinstance(module, ModuleType) or id(module) in seen or _installed(module.__name__) is not None:
+            continue
+        seen.add(id(module))
+        inner = {f"{path}.{name}": vars(module)[name] for name in names if name in vars(module)}
+        found |= inner
+        left += inner.items()
+    return found
 
 
 @functools.cache
@@ -156,6 +191,13 @@ def _globals(code: CodeType) -> tuple[str, ...]:
         if isinstance(one, CodeType):
             found |= dict.fromkeys(_globals(one))
     return tuple(sorted(found))
+
+
+@functools.lru_cache(maxsize=1024)
+def _names(code: CodeType) -> tuple[str, ...]:
+    """All names of attributes and globals in a function, or in one within it."""
+    inner = (name for one in code.co_consts if isinstance(one, CodeType) for name in _names(one))
+    return tuple(sorted({*code.co_names, *inner}))
 
 
 def _hex(content: bytes) -> str:

@@ -2,6 +2,7 @@
 
 import functools
 import hashlib
+import inspect
 import json
 import math
 import platform
@@ -64,13 +65,13 @@ def provenance(key: Sequence[int], **settings: Any) -> Provenance:
 def fingerprint(dtype: Any, **settings: Any) -> tuple[int, ...]:
     """Four words of 32 bits that tell these settings from all others: data, and floats as a run in `dtype` has them.
 
-    Names do not count. Of data that lie on several processes the content counts as it does on one (`_digest`).
+    What problems and networks are called does not count. Of data that lie on several processes the content counts as it
+    does on one (`_digest`).
     """
     lines = {
         path: " ".join(_rounded(word, dtype) for word in text.split(" "))
         for name, value in settings.items()
         for path, text in _lines(name, value, digest=True)
-        if not path.endswith(".name")
     }
     content = hashlib.sha256(json.dumps(lines, sort_keys=True).encode()).digest()
     return tuple(int(word) for word in np.frombuffer(content[:16], ">u4"))
@@ -139,6 +140,13 @@ def _lines(
         return
     known = {} if known is None else known
     within = functools.partial(_lines, digest=digest, known=known)
+
+    def within_own() -> Iterator[tuple[str, str]]:
+        """What a class of one's own adds to a kind of Python's."""
+        if (own := contents.own_class(value)) is not None:
+            yield from within(f"{path}.class", own)
+            yield from within(f"{path}.attributes", dict(getattr(value, "__dict__", {})))
+
     if digest and checks.is_a(value, Portion | np.ndarray | jax.Array) and math.prod(value.shape) > _FEW:
         yield path, _digest(value)
     elif is_dataclass(value) and not checks.is_a(value, type):
@@ -146,20 +154,23 @@ def _lines(
         if (own := contents.own_class(value)) is not None:
             yield from within(f"{path}.class", own)
         for one in fields(value):
-            if one.name in DERIVED:
+            if one.name in DERIVED or (digest and one.name == "name" and _named(path, value)):
                 continue
             yield from within(f"{path}.{one.name}", getattr(value, one.name))
     elif checks.is_a(value, Mapping):
         for name, one in cast(Mapping[str, Any], value).items():
             yield from within(f"{path}.{name}", one)
+        yield from within_own()
     elif checks.is_a(value, list | tuple):
         yield path, type(value).__name__
+        yield from within_own()
         for i, one in enumerate(cast(list[Any], value)):
             yield from within(f"{path}.{i}", one)
     elif isinstance(value, np.ndarray | jax.Array):
         yield path, _array(value)
     elif checks.is_a(value, np.generic | np.dtype | bool | int | float | str | None):
         yield path, str(value)
+        yield from within_own()
     elif id(value) in known:
         yield path, f"as {known[id(value)][0]}"
     else:
@@ -168,6 +179,12 @@ def _lines(
         yield path, text
         for name, one in parts.items():
             yield from within(f"{path}.{name}", one)
+
+
+def _named(path: str, value: Any) -> bool:
+    """Whether the field `name` is what a problem or a network is called, which changes nothing."""
+    ours = (kind for kind in type(value).__mro__ if contents.ours(kind))
+    return path in ("problem", "network") or any("name" in inspect.get_annotations(kind) for kind in ours)
 
 
 def _array(x: Any) -> str:

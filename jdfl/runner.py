@@ -171,6 +171,10 @@ def run(
     ):
         if limit is not None:
             checks.positive("None means without.", **{name: limit})
+    if checkpoint is None and checkpoint_minutes is not None:
+        raise ValueError(
+            f"Expected checkpoint, a folder, beside checkpoint_minutes = {checkpoint_minutes!r}, got None."
+        )
     if delta is not None and epsilon is None:
         raise ValueError(
             f"Expected epsilon beside delta = {delta!r}, got epsilon = None: without a budget, delta would do nothing. "

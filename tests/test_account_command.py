@@ -101,6 +101,13 @@ def test_samples_hide(tell, kind):
         ("--releases 3 --multiplier 1 --sampling poisson --batch 9 --records 8", "batch = 9"),
         ("--releases 3 --multiplier 1 --sampling subset --batch 2 --records 8 --adjacency add-remove", "replace-one"),
         ("--delta 1e-6", "Expected --delta with --releases only, got delta = 1e-06. A run has its own"),
+        ("--delta 1e-5", "Expected --delta with --releases only, got delta = 1e-05. A run has its own"),
+        ("--sampling=none", "--sampling with --releases only"),
+        (
+            "--releases 3 --multiplier 1 --batch 9 --records 90",
+            "--sampling beside --batch and --records, got batch = 9",
+        ),
+        ("--releases 3 --multiplier 1 --delta .1 --sampling poisson --batch 2 --records 10", "delta < 1 / records"),
         ("--epsilon 2", "--epsilon with --releases only"),
         ("--multiplier 2 --run none", "none/config.yaml"),
         (f"{SMALL} --algorithm d-psgd", "no noise is added"),

@@ -96,6 +96,7 @@ def test_a_run_that_diverges_leaves_the_checkpoint_before(tmp_path):
     ("given", "error", "words"),
     [
         ({"checkpoint_every": 2}, ValueError, "beside checkpoint_every = 2"),
+        ({"checkpoint_minutes": 2.0}, ValueError, "beside checkpoint_minutes = 2.0"),
         ({"checkpoint": "here", "checkpoint_every": 0}, ValueError, "checkpoint_every = 0"),
         ({"checkpoint": "no/folder"}, FileNotFoundError, "no/folder"),
         ({"checkpoint": "taken"}, FileExistsError, "taken"),

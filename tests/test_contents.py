@@ -4,12 +4,14 @@ import functools
 import subprocess
 import sys
 import threading
+import types
 
 import jax
 import numpy as np
 import optax
 import pytest
 
+import jdfl
 from jdfl import struct
 from jdfl.provenance import fingerprint
 
@@ -29,6 +31,10 @@ def written(body, name="made"):
     names = {"__name__": "somewhere", "struct": struct}
     exec(compile(body, "somewhere.py", "exec"), names)
     return names[name]
+
+
+def reads_module():
+    return own.inner.RATE  # noqa: F821 - a test puts it here
 
 
 class Slots:
@@ -54,6 +60,41 @@ def closing(a):
     return lambda x: x + a
 
 
+def named(name):
+    return lambda x: x if name == "a" else -x
+
+
+def with_member(member, name="member"):
+    return type("Made", (), {"__module__": __name__, name: member})()
+
+
+def with_rule(scale):
+    @jax.custom_vjp
+    def made(x):
+        return x
+
+    made.defvjp(lambda x: (x, None), lambda _, g: (g * scale,))
+    return made
+
+
+def with_attribute(a):
+    def made(x):
+        return x + made.a
+
+    made.a = a
+    return made
+
+
+class Rates(list):
+    pass
+
+
+def with_rate(rate):
+    made = Rates([1])
+    made.rate = rate
+    return made
+
+
 CLASS = "@struct.dataclass\nclass made:\n    a: float = 1.0\n    def step(self, x):\n        return x {} self.a\n"
 PAIRS = {
     "closure": (closing(1), closing(1), closing(2)),
@@ -68,6 +109,21 @@ PAIRS = {
     "slots": (Slots(1), Slots(1), Slots(2)),
     "jit": (jax.jit(closing(1)), jax.jit(closing(1)), jax.jit(closing(2))),
     "optax": (optax.adam(0.1), optax.adam(0.1), optax.adam(0.2)),
+    "what is called name": (named("a"), named("a"), named("b")),
+    "partial of name": (*[functools.partial(named, name="a")] * 2, functools.partial(named, name="b")),
+    "attribute name": (*[types.SimpleNamespace(name="a")] * 2, types.SimpleNamespace(name="b")),
+    "member list": (with_member([1]), with_member([1]), with_member([2])),
+    "member bases": (*[with_member(1, "bases")] * 2, with_member(2, "bases")),
+    "member array": (with_member(np.ones(9)), with_member(np.ones(9)), with_member(np.zeros(9))),
+    "member jit": (
+        with_member(jax.jit(closing(1))),
+        with_member(jax.jit(closing(1))),
+        with_member(jax.jit(closing(2))),
+    ),
+    "classmethod": (*[with_member(classmethod(closing(1)))] * 2, with_member(classmethod(closing(2)))),
+    "custom gradient": (with_rule(1), with_rule(1), with_rule(2)),
+    "function's attribute": (with_attribute(1), with_attribute(1), with_attribute(2)),
+    "list of one's own class": (with_rate(1), with_rate(1), with_rate(2)),
     "set": ({"a", "b"}, {"b", "a"}, {"a", "c"}),
     "pickled": (np.random.default_rng(0), np.random.default_rng(0), np.random.default_rng(1)),
 }
@@ -84,6 +140,35 @@ def test_a_global_name_counts_by_its_value(monkeypatch):
     assert words(reads) == before
     monkeypatch.setattr(sys.modules[__name__], "SCALE", 3.0)
     assert words(reads) != before
+
+
+def test_a_class_given_as_text_counts_by_its_methods():
+    def made(rate):
+        names = {"__name__": "somewhere"}
+        exec(f"class made:\n    def __call__(self, k):\n        return {rate}\n", names)
+        return names["made"]()
+
+    assert words(made(1)) == words(made(1)) != words(made(2))
+
+
+def test_what_is_read_of_a_module_of_ones_own_counts(monkeypatch):
+    own, inner = types.ModuleType("own"), types.ModuleType("own.inner")
+    own.inner, inner.RATE, inner.OTHER = inner, 1.0, 1.0
+    monkeypatch.setattr(sys.modules[__name__], "own", own, raising=False)
+    before = words(reads_module)
+    monkeypatch.setattr(inner, "OTHER", 2.0)
+    assert words(reads_module) == before
+    monkeypatch.setattr(inner, "RATE", 2.0)
+    assert words(reads_module) != before
+
+
+def test_what_problems_and_networks_are_called_does_not_count():
+    network, problem = jdfl.network.ring(4), jdfl.problems.example1(m=4, n=6, s=2)
+    lossy = jdfl.network.partial_communication(network, 0.5)
+    for kind, value in {"network": network, "problem": problem}.items():
+        assert fingerprint(np.float32, **{kind: value}) == fingerprint(np.float32, **{kind: value.replace(name="b")})
+    renamed = lossy.replace(base=network.replace(name="b"))
+    assert fingerprint(np.float32, network=lossy) == fingerprint(np.float32, network=renamed)
 
 
 def test_what_is_computed_later_does_not_count():

@@ -75,9 +75,12 @@ class Options:
 
 def parse(args: list[str]) -> tuple[RunConfig, Options]:
     """The configuration and options behind the flags of `jdfl account`."""
-    return flags.parse_run(
+    config, options = flags.parse_run(
         args, Options(), prog="jdfl account", about=_ABOUT, examples=_EXAMPLES, run=flags.given(args, "run")
     )
+    if options.releases is None:
+        _refuse_unused(args, options)
+    return config, options
 
 
 def account(config: RunConfig, options: Options) -> int:
@@ -86,20 +89,18 @@ def account(config: RunConfig, options: Options) -> int:
         told = _releases(options)
         text = "".join(f"{name}: {value}\n" for name, value in told.items() if value is not None)
     else:
-        _refuse_unused(options)
         found = _of_a_run(config, options)
         told, text = found.as_dict(), found.statement()
     print(json.dumps(told, indent=2, allow_nan=False) if options.json else text, end="\n" if options.json else "")
     return 0
 
 
-def _refuse_unused(options: Options) -> None:
+def _refuse_unused(args: list[str], options: Options) -> None:
     """Refuse settings of releases where a run is accounted for, which has its own: ValueError naming the flag."""
     for name in ("noise", "multiplier", "epsilon", "delta", "sampling", "batch", "records", "adjacency"):
-        value = getattr(options, name)
-        if value != getattr(Options, name):
+        if flags.given(args, name) is not None:
             raise ValueError(
-                f"Expected --{name} with --releases only, got {name} = {value!r}. A run has its own: "
+                f"Expected --{name} with --releases only, got {name} = {getattr(options, name)!r}. A run has its own: "
                 "--privacy.epsilon, --privacy.delta, and the flags of its algorithm."
             )
 
@@ -138,6 +139,17 @@ def _releases(options: Options) -> dict[str, Any]:
         assert options.batch is not None
         assert options.records is not None
         sampled = Sampled(options.sampling, options.batch, options.records)
+        sampled.check()
+        if options.delta >= 1 / options.records:
+            raise ValueError(
+                f"Expected delta < 1 / records = {1 / options.records:.3g}, got delta = {options.delta:g}. Publishing "
+                "a record picked at random has such a delta."
+            )
+    elif options.batch is not None or options.records is not None:
+        raise ValueError(
+            f"Expected --sampling beside --batch and --records, got batch = {options.batch!r} and records = "
+            f"{options.records!r} without. Releases that look at all records need neither."
+        )
     if (options.multiplier is None) == (options.epsilon is None):
         raise ValueError(
             f"Expected --multiplier or --epsilon with --releases, got multiplier = {options.multiplier!r} and "

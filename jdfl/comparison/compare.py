@@ -62,8 +62,9 @@ def compare(
 
     `epsilon` compares at equal privacy: every algorithm that adds noise by a mechanism gets the least that makes its
     reported runs (epsilon, `delta`)-differentially private, as `calibrate` does, whatever its multiplier was. Tables
-    tell what each has spent, in whole runs, of the worst node and seed, and what publishing all of them costs; `delta`
-    is as for `account`. Tuning looks at the same data: what is tuned has no epsilon, unless the problem declares
+    tell what each has spent, in whole runs, of the worst node and seed, and what publishing all of them costs, and rank
+    nobody where epsilons do not promise the same (records or nodes, replaced or removed, against whom); `delta` is as
+    for `account`. Tuning looks at the same data: what is tuned has no epsilon, unless the problem declares
     "tuning" public; nor has an lr of a default grid, in units of 1 / L, unless it declares "curvature", too.
 
     Warns of algorithms that are not tuned or have one point only, whose best value lies on the edge of its grid, whose

@@ -181,6 +181,11 @@ def _check_tuning(tune: Tuning, keys: Sequence[int], stop: StopRule | None) -> N
     checks.one_of(get_args(By), by=tune.by)
     if tune.by == "stop" and stop is None:
         raise ValueError("Expected a stop rule to tune for, got by = 'stop' and stop = None. Give stop, or another by.")
+    if tune.by == "stop" and tune.budget is not None:
+        raise ValueError(
+            f"Expected no budget with by = 'stop', got budget = {tune.budget!r}. A run to its stop rule has "
+            "none; leave it out, or give another by."
+        )
     if tune.budget is not None:
         checks.positive("It is an amount of `by`.", budget=tune.budget)
     if not checks.is_a(tune.also, Mapping):

@@ -10,7 +10,7 @@ from jdfl.comparison import table
 from jdfl.comparison.curves import AXES, Short, number
 from jdfl.comparison.table import Cell, Grid
 from jdfl.comparison.tuning import grid_text
-from jdfl.privacy.relation import upper
+from jdfl.privacy.relation import protected, upper
 
 if TYPE_CHECKING:
     from jdfl.comparison.comparison import Comparison
@@ -32,7 +32,8 @@ def grid(of: "Comparison", by: str, value: float | None, names: list[str]) -> Gr
     if of.privacy:
         columns.append([Cell(_spent(of, label)) for label in found.index])
         headers.append("epsilon")
-    reasons = {label: told for label in of.results if (told := _short(of, label, by, found))}
+    reasons = {label: "no results" for label, how in of.tuned.items() if how.short is not None}  # of another budget
+    reasons |= {label: told for label in of.results if (told := _short(of, label, by, found))}
     for name in names:
         columns.append(table.column(found, name, n, beside=unranked, reasons=reasons))
         headers.append(name.replace("_", " "))
@@ -104,10 +105,22 @@ def _values(of: "Comparison", label: str) -> str:
 
 
 def _unranked(of: "Comparison", by: str, value: float | None) -> list[str]:
-    """Labels that are never the best: who stands beside, whose grid chose nothing, and all where none was tuned."""
-    if not of.tuned_at(by, value):
+    """Labels that are never the best: who stands beside, and whose grid chose nothing.
+
+    All where none was tuned, and where an equal epsilon does not promise the same.
+    """
+    if not of.tuned_at(by, value) or (of.epsilon is not None and len(_promises(of)) > 1):
         return list(of.results)
     return [*_beside(of), *(label for label, how in of.tuned.items() if how.alike)]
+
+
+def _promises(of: "Comparison") -> dict[str, list[str]]:
+    """Labels by who is protected, and against whom."""
+    found: dict[str, list[str]] = {}
+    for label, told in of.privacy.items():
+        who = f"{protected(told.unit, told.adjacency)} against an observer of {told.observer}"
+        found.setdefault(who, []).append(label)
+    return found
 
 
 def _beside(of: "Comparison") -> list[str]:
@@ -157,6 +170,10 @@ def _caption(of: "Comparison", by: str, value: float | None, found: pd.DataFrame
         target += f"; beside it: {', '.join(_beside(of))}. " if _beside(of) else ". " if target else ""
         tuned = any(of.tuned[label].grid for label in of.privacy)
         public = " Tuning looked at the same data, which is taken as public." if tuned else ""
+        if len(promises := _promises(of)) > 1:
+            differ = "; ".join(f"{', '.join(labels)}: of {who}" for who, labels in promises.items())
+            nobody = "" if of.epsilon is None else ", so nobody is ranked"
+            caption.append(f"Epsilons do not promise the same{nobody}. {differ}.")
         caption.append(f"{target}Epsilon is that of a whole run, of the worst seed, at delta = {deltas}.{public}")
     for name, what in (("tuning", "after tuning on the same data"), ("curvature", "with steps from its curvature")):
         if hidden := [label for label, runs in of.results.items() if any(name in r.guarantee.derived for r in runs)]:

@@ -10,7 +10,7 @@ import numpy as np
 from jdfl.comparison.table import spread
 from jdfl.metrics import COUNTS, REGISTRY
 from jdfl.overview.read import Entry
-from jdfl.privacy.relation import upper
+from jdfl.privacy.relation import upper, worth
 from jdfl.report import Table, Tiles
 
 
@@ -34,11 +34,13 @@ def compared(entries: Sequence[Entry]) -> Table:
     names = metric_names([str(name) for name in entries[0].runs[0].history.columns])
     shared = [name for name in names if all(name in run.history for entry in entries for run in entry.runs)]
     rows: list[list[Any]] = []
+    differ = len(promises(entries)) > 1
     for entry in entries:
         last = [run.history.iloc[-1] for run in entry.runs]
+        epsilon = ", ".join([_epsilon(entry)[0], *(promises([entry]) if differ else ())])
         row = [entry.label, len(entry.runs), _spread([one["round"] for one in last])]
         row += [_spread([one[name] for one in last]) for name in shared]
-        rows.append([*row, _spread([one["bytes"] for one in last], _spread_of_bytes), _epsilon(entry)[0]])
+        rows.append([*row, _spread([one["bytes"] for one in last], _spread_of_bytes), epsilon])
     headers = ["setting", "runs", "rounds", *(name.replace("_", " ") for name in shared), "bytes sent", "epsilon"]
     return Table(headers, rows)
 
@@ -94,6 +96,12 @@ def _bytes(value: float) -> str:
             return f"{value:.3g} {unit}"
         value /= 1000
     return f"{value:.3g} PB"
+
+
+def promises(entries: Sequence[Entry]) -> list[str]:
+    """What the epsilons of these settings are worth, each kind once: of whom, against whom, at which delta."""
+    reports = [run.summary["privacy"].get("report") for entry in entries for run in entry.runs if run.summary]
+    return list(dict.fromkeys(worth(one) for one in reports if one is not None))
 
 
 def _epsilon(entry: Entry) -> tuple[str, str]:

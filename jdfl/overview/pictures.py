@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from jdfl.comparison.curves import AXES, LABELS, views
-from jdfl.overview.numbers import metric_names
+from jdfl.overview.numbers import metric_names, promises
 from jdfl.overview.read import Entry, OneRun
 from jdfl.report import Chart, Part, charts
 
@@ -18,6 +18,7 @@ _AXES = {**AXES, "epsilon": "epsilon of the worst node"}
 def curves(entries: Sequence[Entry]) -> list[Part]:
     """Every metric against everything that a run costs, with bands over the seeds."""
     frames: list[pd.DataFrame] = []
+    differ = len(promises(entries)) > 1
     for entry in entries:
         for run in entry.runs:
             frame = run.history.copy()
@@ -25,7 +26,7 @@ def curves(entries: Sequence[Entry]) -> list[Part]:
             frame["communications"] = frame["communications"] / nodes
             if run.summary:
                 frame["seconds"] = frame["round"] * run.summary["seconds"] / max(1, run.summary["rounds"])
-            frame["epsilon"] = _epsilon_by_round(run)
+            frame["epsilon"] = np.nan if differ else _epsilon_by_round(run)
             ending = run.summary.get("ending", "cut off")
             frames.append(frame.assign(label=entry.label, seed=run.config.seed, ending=ending))
     table = pd.concat(frames, ignore_index=True)
@@ -35,6 +36,7 @@ def curves(entries: Sequence[Entry]) -> list[Part]:
     table.loc[table["ending"] == "diverged", "ending"] = "diverged, shown"  # a page shows what there is
     many = any(len(entry.runs) > 1 for entry in entries)
     words = "Mean over the seeds, and the band from the least to the largest. " if many else ""
+    words += "Epsilons do not promise the same: there are no curves against them. " if differ else ""
     alt = f"{', '.join(metrics)} of {', '.join(entry.label for entry in entries)}, against {', '.join(axes)}."
     return [
         f"{words}Choose what to see, and against what it has cost.",

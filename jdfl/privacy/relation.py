@@ -4,6 +4,7 @@ Axes: m nodes.
 """
 
 import math
+from collections.abc import Mapping
 from decimal import ROUND_CEILING, Context
 from typing import Any
 
@@ -139,6 +140,14 @@ def promise(told: Any, delta: float, total: float) -> str:
     """(epsilon, delta) of whom against whom, in words; `told` has unit, adjacency, observer."""
     who = protected(told.unit, told.adjacency)
     return f"({upper(total)}, {delta:g})-differential privacy of {who} against an observer of {told.observer}"
+
+
+def worth(told: Mapping[str, Any]) -> str:
+    """Whom the epsilon of a report, as plain data, protects against whom and at which delta, in words."""
+    if not told["sound"]:
+        return "as published, no guarantee"
+    who = protected(told["unit"], told["adjacency"])
+    return f"of {who} against an observer of {told['observer']} at delta = {told['delta']:g}"
 
 
 def noise(kind: str, least: float, most: float, sensitivity: float, enforced_by: str | None) -> str:

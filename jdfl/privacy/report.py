@@ -66,7 +66,7 @@ class PrivacyReport:
     epsilon_nodes: dict[str, float]  # least and median over nodes
     epsilon_rdp: float | None  # of the worst node
     epsilon_pure: float | None  # at delta = failure, Laplace noise only
-    epsilon_unamplified: float  # without what sampling buys
+    epsilon_unamplified: float  # of the node with the most releases, without what sampling buys
     epsilon_one_release: float  # that tells most
     published: dict[str, Any] | None  # epsilon, delta, source, unsound, conditions; run: the same for all releases
     warnings: tuple[str, ...]
@@ -194,7 +194,9 @@ def report(
             "worst_node": node,
         },
         records={"least": int(ledger.records.min()), "total": int(ledger.records.sum())},
-        sampling=None if sampled is None else {"kind": sampled.kind, "batch": sampled.batch, "rate": sampled.rate},
+        sampling=None
+        if sampled is None
+        else {"kind": sampled.kind, "batch": sampled.batch, "rate": sampled.batch / int(ledger.records.min())},
         delta=delta,
         epsilon=worst,
         epsilon_nodes={
@@ -203,7 +205,7 @@ def report(
         },
         epsilon_rdp=epsilon_rdp(event, count, left, sampled=sampled, adjacency=ledger.relation),
         epsilon_pure=epsilon_pure(event, count, sampled=sampled),
-        epsilon_unamplified=epsilon(event, count, left),
+        epsilon_unamplified=epsilon(event, int(ledger.releases.max()), left),
         epsilon_one_release=one_release(event, count, left),
         published=None if guarantee.published is None else guarantee.published.told(count),
         warnings=(*guarantee.warnings, *warnings),

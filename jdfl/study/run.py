@@ -12,6 +12,7 @@ from jdfl.accountant import check_account
 from jdfl.base import Algorithm
 from jdfl.config import build
 from jdfl.metrics import COUNTS
+from jdfl.privacy.relation import worth
 from jdfl.result import Result
 from jdfl.runner import check_run, planned
 from jdfl.study.groups import Group, Point, floats
@@ -131,6 +132,7 @@ def _row(point: Point, result: Result) -> dict[str, Any]:
         "releases": totals.releases,
         "epsilon": told.get("epsilon"),
         "delta": told.get("delta"),
+        "promise": worth(told) if told else None,
         "ledger": None if privacy["ledger"] is None else json.dumps(privacy["ledger"]),
         "seconds": result.seconds,
         "compile_seconds": result.compile_seconds,

@@ -14,7 +14,7 @@ import json
 import time
 import warnings
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
@@ -42,6 +42,7 @@ _OTHERS = (
     "rounds",
     "delta",
     "epsilon",
+    "promise",
     "ledger",
     "seconds",
     "compile_seconds",
@@ -172,12 +173,18 @@ def best_first(table: pd.DataFrame, fields: Sequence[str], by: str) -> pd.DataFr
 
 
 def together(table: pd.DataFrame) -> Together | None:
-    """What publishing all runs of a table costs; None where none claims anything."""
+    """What publishing all runs of a table costs; None where none claims anything.
+
+    Whole nodes of several problems add up to nothing: what one node has in one of them, many may have in another.
+    """
     if "ledger" not in table:
         return None
     done = table[table["ending"] != REFUSED]
     ledgers = [Ledger.from_dict(json.loads(one)) if isinstance(one, str) else None for one in done["ledger"]]
-    return Together.of(ledgers, float(done["delta"].min()))
+    found = Together.of(ledgers, float(done["delta"].min()))
+    several = any(name.partition(".")[0] == "problem" and done[name].nunique() > 1 for name in done.columns)
+    nodes = any(ledger is not None and ledger.claimed and ledger.unit != "record" for ledger in ledgers)
+    return replace(found, epsilon=None) if found is not None and several and nodes else found
 
 
 def _numeric(values: Iterable[Any]) -> bool:

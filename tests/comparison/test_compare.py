@@ -190,6 +190,16 @@ def test_every_budget_has_its_own_tuning_and_its_own_runs():
     assert {run.labels["seed"] for run in found.runs("a")} == {0, 1, 2}
 
 
+@pytest.mark.filterwarnings("ignore:a has no results", "ignore:Not tuned")
+def test_what_its_own_budget_does_not_pay_for_did_not_diverge_at_another():
+    how = EVERY | {"every": 4, "steps": 8}
+    entries = {"a": Entry(Gossip(), tune={"rate": [0.05, 0.1]}), "b": Entry(Gossip(), tune={}, steps=3)}
+    found = jdfl.compare(entries, problem, network, tune=Tuning(keys=(70,), also={}, extend=0, budget=3.0), **how)
+    assert found.grid().rows[0][-1].text.startswith("not comparable")
+    assert found.grid(by="round", value=8).rows[0][-1].text == "no results"
+    assert "diverged" not in found.table(by="round", value=8)
+
+
 def test_at_a_budget_that_was_not_tuned_at_nobody_is_ranked(compared):
     assert compared.tuned_at("round")
     assert compared.tuned_at("bytes")
@@ -533,6 +543,10 @@ def test_equally_good_points_give_the_middle_one():
         ({"tune": "yes"}, ["Tuning", "'yes'"]),
         ({"tune": Tuning(by="moons")}, ["by", "'moons'", "bytes"]),
         ({"tune": Tuning(by="stop")}, ["stop rule", "stop = None"]),
+        (
+            {"tune": Tuning(by="stop", budget=5.0), "stop": jdfl.consensus_below(1e-3)},
+            ["no budget with by = 'stop'", "budget = 5.0"],
+        ),
         ({"tune": Tuning(budget=-1.0)}, ["budget", "-1.0"]),
         ({"tune": Tuning(also=["bytes"])}, ["a mapping", "['bytes']"]),
         ({"tune": Tuning(also={"moons": ()})}, ["also", "'moons'", "bytes"]),

@@ -79,6 +79,21 @@ def test_tables_tell_what_was_spent_and_who_stands_beside(problem, network, tmp_
     assert found.privacy["D-PSGD"].statement().splitlines()[0].removeprefix("- ")[:40] in page
 
 
+def test_epsilons_of_other_promises_are_not_ranked(problem, network):
+    removed = jdfl.DPSGD(lr=0.05, gradients=replace(CLIPPED, adjacency="add-remove"))
+    nodes = jdfl.FedAvg(lr=0.05, updates=jdfl.Updates(clip=1.0, mechanism=jdfl.Gaussian(1.0)))
+    entries = {"replaced": NOISY["D-PSGD"], "removed": removed, "nodes": nodes}
+    found = jdfl.compare(entries, problem, network, epsilon=4.0, delta=DELTA, **OPTIONS)
+    assert not any(cell.mark for row in found.grid().rows for cell in row)
+    said = found.table()
+    assert "Epsilons do not promise the same, so nobody is ranked." in said
+    for label, who in {"replaced": "one record (replace-one)", "nodes": "a whole node's data (replace-one)"}.items():
+        assert f"{label}: of {who} against an observer of all messages" in said
+    given = jdfl.compare(entries, problem, network, **OPTIONS)  # equal rounds, epsilon beside them
+    assert "Epsilons do not promise the same. replaced" in given.table()
+    assert any(cell.mark == "best" for row in given.grid().rows for cell in row)
+
+
 def test_the_worst_seed_is_told(problem, network):
     found = jdfl.compare({"DO-ADP": NOISY["DO-ADP"]}, problem, network, **OPTIONS)
     assert found.epsilon is None

@@ -11,7 +11,7 @@ import pytest
 from jdfl import overview
 from jdfl.cli import main
 from jdfl.overview import read
-from jdfl.overview.numbers import tiles
+from jdfl.overview.numbers import compared, tiles
 
 TINY = ["--problem.m", "4", "--problem.n", "20", "--problem.s", "2", "--problem.rows", "5", "9", "--network", "ring"]
 BATCH = ["--algorithm.batch", "2"]
@@ -94,6 +94,26 @@ def test_bands_hold_all_seeds(runs, tmp_path):
 def test_an_epsilon_is_only_an_axis_where_all_runs_have_one(runs, tmp_path):
     path = overview.write_overview([*runs["two"], *runs["private"]], tmp_path / "page.html")
     assert "epsilon" not in {x for x, _ in charts_of(path)[0][1]["x"]}
+
+
+def test_epsilons_of_other_promises_are_told_apart(runs, tmp_path):
+    def made(name, *flags):
+        given = ["--stop", "none", "--steps", "2", "--algorithm", "d-psgd", "--out", str(tmp_path / name)]
+        assert main(["run", *TINY, *given, *PRIVATE, *flags, "--quiet"]) == 0
+        return sorted((tmp_path / name).iterdir())
+
+    removed = made("removed", "--algorithm.adjacency", "add-remove")
+    paper = made("paper", "--privacy.accounting", "paper")
+    for other, words in ((removed, "of one record (add-remove) against"), (paper, "as published, no guarantee")):
+        entries = read([*runs["private"], *other])
+        first, second = (row[-1] for row in compared(entries).rows)
+        assert "of one record (replace-one) against an observer of all messages at delta" in first
+        assert words in second
+        path = overview.write_overview([*runs["private"], *other], tmp_path / "page.html")
+        assert "epsilon" not in {x for x, _ in charts_of(path)[0][1]["x"]}
+        assert "Epsilons do not promise the same" in path.read_text(encoding="utf-8")
+    one = compared(read([*runs["private"], *made("same", "--algorithm.lr", "0.02")]))
+    assert all(re.fullmatch(r"[\d.]+", row[-1]) for row in one.rows)
 
 
 def test_a_run_that_was_cut_off_is_shown_as_that(runs, tmp_path):

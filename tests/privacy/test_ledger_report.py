@@ -144,13 +144,13 @@ def test_a_report_is_what_the_accountants_say_of_the_worst_node():
     assert (told.releases["worst_node"], told.epsilon) == ledger().worst(1e-6)
     assert told.releases["worst_node"] == 0
     assert told.epsilon_rdp == epsilon_rdp(GaussianEvent(3.0), 4, 1e-6, sampled=worst)
-    assert told.epsilon_unamplified == epsilon(GaussianEvent(3.0), 4, 1e-6) > told.epsilon
+    assert told.epsilon_unamplified == epsilon(GaussianEvent(3.0), 9, 1e-6) > told.epsilon  # of all nodes
     assert told.epsilon_one_release == epsilon(GaussianEvent(3.0), 1, 1e-6) < told.epsilon_unamplified
     assert told.epsilon_nodes["least"] == 0.0
     assert told.epsilon_pure is None
     assert (told.releases["least"], told.releases["median"], told.releases["most"]) == (0, 4.0, 9)
     assert (told.releases["total"], told.records) == (13, {"least": 50, "total": 350})
-    assert told.sampling == {"kind": "subset", "batch": 10, "rate": 0.1}
+    assert told.sampling == {"kind": "subset", "batch": 10, "rate": 0.2}
 
 
 def test_laplace_noise_has_a_pure_epsilon_in_its_report():

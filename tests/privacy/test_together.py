@@ -93,10 +93,23 @@ def test_seeds_of_a_run_add_up_and_copies_count_once():
     before = replace(runs[0].provenance, versions=runs[0].provenance.versions | {"code": "before"})
     with pytest.raises(ValueError, match=r"under other versions \(code: was .*\): they have the same noise"):
         spent_together([runs[0], replace(runs[0], provenance=before)])
+    longer = jdfl.run(NOISY, DRAWN, NETWORK, steps=2)  # whose first round has the same noise
+    with pytest.raises(ValueError, match=r"under other versions \(code: was .*\): they have the same noise"):
+        spent_together([longer, replace(runs[0], provenance=before)])
     with pytest.raises(ValueError, match="no noise"):
         spent_together([*runs, jdfl.run(jdfl.DPSGD(), DRAWN, NETWORK, steps=1)])
     with pytest.raises(ValueError, match=r"results = \[\]"):
         spent_together([])
+
+
+def test_nodes_of_other_splits_do_not_add_up():
+    updates = jdfl.Updates(clip=1.0, mechanism=jdfl.Gaussian(5.0))
+    hidden = jdfl.FedAvg(lr=0.05, updates=updates)
+    other = jdfl.problems.example1(m=4, n=12, s=2, rows=(8, 12), seed=1)
+    runs = [jdfl.run(hidden, problem, NETWORK, steps=1) for problem in (DRAWN, other)]
+    with pytest.raises(ValueError, match=r"same data.*whole nodes"):
+        spent_together(runs)
+    assert spent_together(runs[:1])[0] > 0
 
 
 def test_what_is_tuned_has_no_epsilon_unless_tuning_is_public():

@@ -126,6 +126,29 @@ def test_runs_with_a_budget_keep_it():
     assert (table["rounds"] < 50).all()
 
 
+PRIVATE = ["--algorithm.clip", "1", "--algorithm.mechanism", "gaussian", "--algorithm.mechanism.multiplier", "3"]
+
+
+@pytest.mark.parametrize("accounting", ["sound", "paper"])
+def test_tables_say_what_an_epsilon_is_worth(accounting):
+    over = ["--over", "algorithm.adjacency=replace-one,add-remove", "--privacy.accounting", accounting, "--quiet"]
+    assert main([*SWEEP, *PRIVATE, *over]) == 0
+    told = pd.read_parquet(folder() / "results.parquet")["promise"]
+    if accounting == "paper":
+        assert set(told) == {"as published, no guarantee"}
+    else:
+        assert [one.split(" against")[0] for one in told] == [
+            "of one record (replace-one)",
+            "of one record (add-remove)",
+        ]
+
+
+def test_whole_nodes_of_several_problems_do_not_add_up():
+    over = ["--over", "problem.seed=0,1", "--quiet"]
+    assert main([*SWEEP, *PRIVATE, "--algorithm.per", "batch", *over]) == 0
+    assert "have no epsilon together" in (folder() / "table.md").read_text()
+
+
 @pytest.mark.parametrize(
     ("flags", "words"),
     [
