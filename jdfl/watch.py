@@ -5,8 +5,8 @@
     links.csv    round, node, hears: who heard whom in the moment's round, where that differs from the moment before;
                  one row with node -1 where nobody heard anybody
     split.csv    node, examples, and where these have classes class_0, class_1, ...
-    epsilon.csv  round, most_releases (of a node), epsilon (of the worst node) at a few moments; where one is told, when
-                 the run has ended
+    epsilon.csv  round, most_releases (of a node), epsilon (of the worst node) at a few moments; where one is claimed,
+                 when the run has ended, and not of a paper's accounting
 
 Values and classes are exact functions of the nodes' data: no guarantee covers nodes.csv and split.csv.
 
@@ -106,12 +106,12 @@ class Watch:
             warnings.warn(f"Could not write what nodes do to {self._folder}: {error}. The run goes on.", stacklevel=2)
 
     def end(self, result: Result, delta: float | None, accounting: Accounting) -> None:
-        """Write what epsilon had come to at some moments, where the run may tell one."""
+        """Write what epsilon had come to at some moments, where something is claimed and soundly accounted for."""
         if self._shown is None and self._before is not None:  # it was over already
             for name in ("nodes.csv", "links.csv"):
                 _cut_off(self._folder / name, self._before)
         noisy = result.guarantee.event is not None
-        if self._failed or not noisy or not (result.guarantee.claimed or accounting == "paper"):
+        if self._failed or not noisy or not result.guarantee.claimed or accounting != "sound":
             return
         rows: list[dict[str, Any]] = []
         told: dict[bytes, float] = {}
@@ -120,7 +120,7 @@ class Watch:
             known = released.tobytes()
             if known not in told:
                 so_far = replace(result, releases=released)
-                told[known] = account(so_far, delta=delta, accounting=accounting).epsilon if most else 0.0
+                told[known] = account(so_far, delta=delta).epsilon if most else 0.0
             rows.append({"round": k, "most_releases": most, "epsilon": told[known]})
         try:
             with placed(self._folder / "epsilon.csv") as path:

@@ -112,6 +112,14 @@ def test_no_epsilon_is_told_where_none_is_claimed(tmp_path):
     assert not (tmp_path / "epsilon.csv").exists()
 
 
+def test_a_papers_accounting_gives_no_epsilon_by_round(tmp_path):
+    gradients = jdfl.Gradients(clip=1.0, batch=1, mechanism=jdfl.Gaussian(multiplier=5.0))
+    algorithm = jdfl.DOADP(lr=0.05, gradients=gradients)
+    seen, result = play(tmp_path, algorithm, regression(4, 6), jdfl.network.ring(4), 3)
+    seen.end(result, 1e-3, "paper")
+    assert not (tmp_path / "epsilon.csv").exists()
+
+
 def test_a_resumed_run_drops_what_it_makes_again_and_half_a_row(tmp_path):
     problem, network = regression(4, 6), jdfl.network.ring(4)
     play(tmp_path, jdfl.DPSGD(lr=0.05), problem, network, 6)

@@ -98,9 +98,9 @@ class Session:
         }
 
     def _epsilon(self) -> Callable[[np.ndarray], float] | None:
-        """What releases add up to, where the run may tell it."""
+        """What releases add up to, where something is claimed and soundly accounted for."""
         guarantee, records = guarantee_of(self.planned, self.problem, self.stop), records_of(self.problem)
-        if guarantee.event is None or not (guarantee.claimed or self.told_how["accounting"] == "paper"):
+        if guarantee.event is None or not guarantee.claimed or self.told_how["accounting"] != "sound":
             return None
         return lambda releases: report(guarantee, releases, records, **self.told_how).epsilon if releases.any() else 0.0
 

@@ -14,6 +14,10 @@ from jdfl.report import Code, Fold, Part, Section, Table, page
 from jdfl.summary import as_paragraphs, together
 
 _NETWORKS = 6  # settings whose networks are drawn
+_SAME_NOISE = (
+    "Nothing is added up: the same run is there under several versions of the code, which have the same noise and may "
+    "not do the same with it."
+)
 _NOT_DONE = "It was cut off: these are the records so far. Go on with it: jdfl resume "
 
 
@@ -104,11 +108,18 @@ def _together(entries: Sequence[Entry]) -> Iterator[str]:
     for run in (run for entry in entries for run in entry.runs):
         same.setdefault(repr(run.config.problem), []).append(run)
     for runs in same.values():
-        told = [run.summary for run in runs if run.summary]
-        spent = together(told) if len(told) > 1 else None
+        ended = [run for run in runs if run.summary]
+        spent = together([run.summary for run in ended]) if len(ended) > 1 else None
         if spent is not None:
             named = f"{runs[0].config.problem.kind}: " if len(same) > 1 else ""
-            yield f"{named}{spent.statement()}"
+            yield f"{named}{_SAME_NOISE if _several_versions(ended) else spent.statement()}"
+
+
+def _several_versions(runs: Sequence[OneRun]) -> bool:
+    """Whether a run is there under several versions of the code, which all have its noise."""
+    versions: dict[str, Any] = {}
+    told = ((repr(run.provenance.get("settings")), run.provenance.get("versions")) for run in runs)
+    return any(found != versions.setdefault(settings, found) for settings, found in told)
 
 
 def _splits(entries: Sequence[Entry]) -> Iterator[Section]:

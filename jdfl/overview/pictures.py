@@ -20,7 +20,7 @@ def curves(entries: Sequence[Entry]) -> list[Part]:
     frames: list[pd.DataFrame] = []
     differ = len(promises(entries)) > 1
     for entry in entries:
-        for run in entry.runs:
+        for place, run in enumerate(entry.runs):  # of which several may have one seed
             frame = run.history.copy()
             nodes = run.summary.get("nodes") or run.config.problem.m
             frame["communications"] = frame["communications"] / nodes
@@ -28,7 +28,7 @@ def curves(entries: Sequence[Entry]) -> list[Part]:
                 frame["seconds"] = frame["round"] * run.summary["seconds"] / max(1, run.summary["rounds"])
             frame["epsilon"] = np.nan if differ else _epsilon_by_round(run)
             ending = run.summary.get("ending", "cut off")
-            frames.append(frame.assign(label=entry.label, seed=run.config.seed, ending=ending))
+            frames.append(frame.assign(label=entry.label, seed=place, ending=ending))
     table = pd.concat(frames, ignore_index=True)
     metrics = metric_names([str(name) for name in table.columns if name not in (*_AXES, *LABELS)])
     known = {x: table[x].to_numpy(float) for x in _AXES if x in table}

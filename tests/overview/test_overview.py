@@ -51,6 +51,20 @@ def test_runs_that_differ_in_seeds_stand_together(runs):
     assert read(runs["two"])[0].label == "d-psgd"
 
 
+def test_one_run_under_two_versions_has_no_sum(runs, tmp_path):
+    """Both have the same noise: 2 first - second may be the exact run."""
+    (folder,) = runs["private"]
+    other = shutil.copytree(folder, tmp_path / "other")
+    told = json.loads((other / "provenance.json").read_text())
+    pages = []
+    for versions in (told["versions"], told["versions"] | {"jdfl": "0.0.1"}):
+        (other / "provenance.json").write_text(json.dumps(told | {"versions": versions}))
+        overview.write_overview([folder, other], tmp_path / "page.html")
+        pages.append((tmp_path / "page.html").read_text(encoding="utf-8"))
+    assert ["runs, if they are published" in page for page in pages] == [True, False]
+    assert ["Nothing is added up" in page for page in pages] == [False, True]
+
+
 def test_a_page_of_one_run_has_its_numbers(runs, tmp_path, capsys):
     (folder,) = runs["private"]
     assert main(["report", str(folder), "--out", str(tmp_path / "page.html")]) == 0
