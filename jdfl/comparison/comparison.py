@@ -52,7 +52,8 @@ class Comparison:
         """Every algorithm at equal `x`, a row per label; `value` None: what it was tuned at, or else what all reach.
 
         Runs are those whose values were chosen at this budget, where it was tuned at (see `tuned_at`), or else those of
-        the comparison itself. What all reach is at least what ten rounds of each cost.
+        the comparison itself. What all reach is, except of rounds, at least what ten rounds of
+        each cost.
         `x` is round, communications, bytes, gradients, examples, seconds or, on networks with times,
         network_seconds. Values are those of the last record at or
         before the budget; none is where it pays for no record but that of the start. Columns: `budget`, `seeds` that

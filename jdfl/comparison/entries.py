@@ -48,13 +48,14 @@ class Tuning:
     seeds, which are not the reported ones; a point with a run that diverged is never chosen; of equally good points the
     middle one is, and a method whose points that work are all equally good is marked and never ranked.
 
-    The measure is taken at the budget that is compared: `budget` of `by`, in the unit of that amount (rounds, bytes of
-    all nodes, gradients of all nodes, simulated seconds); None: the largest that all algorithms reach in their rounds,
-    but at least what ten rounds of each cost. "stop" takes the rounds until the stop rule fires instead. `also` names
-    further amounts and their budgets (none: found as for `by`): each has a choice and reported runs of its own, which
-    tables and figures over that amount show; with a stop rule, the rounds to it are such an amount, too. A best point
-    on the edge of its grid makes the grid go on there, with three more values in the same ratio, or one close to the
-    end of what the algorithm takes where that ratio leads beyond it, up to `extend` times.
+    The measure is taken at the budget that is compared: `budget` of `by`, in the unit of that amount (rounds, bytes
+    of all nodes, gradients of all nodes, simulated seconds); None: the largest that all algorithms reach in their
+    rounds, but, of all amounts except rounds, at least what ten rounds of each cost. "stop" takes the rounds until
+    the stop rule fires instead. `also` names further amounts and their budgets (none: found as for `by`): each has a
+    choice and reported runs of its own, which tables and figures over that amount show; with a stop rule, the rounds
+    to it are such an amount, too. A best point on the edge of its grid makes the grid go on there, with three more
+    values in the same ratio, or one close to the end of what the algorithm takes where that ratio leads beyond it, up
+    to `extend` times.
 
     `grids` holds values by field, for all algorithms that tune it. Default grids: lr is 1/64 to 2 times 1 / L in powers
     of 2, L the largest curvature of the nodes' losses, where there is a bound on it; gamma .05 to 1; step_scale 1/4 to

@@ -79,7 +79,7 @@ class Settings:
     by: By = _tuning.by
     """What all are given equal amounts of, in tuning and in the table; stop: rounds until the stop rule fires."""
     budget: float | None = _tuning.budget
-    """How much of it; none: the most that all algorithms reach, and at least what ten rounds of each cost."""
+    """How much of it; none: the most that all reach; except of rounds, at least what ten rounds of each cost."""
     grids: tuple[str, ...] = ()
     """What tuning tries, field=value,value,... for every algorithm that tunes the field; others have default grids."""
     tuning_seeds: int = len(_tuning.keys)
