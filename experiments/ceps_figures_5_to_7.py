@@ -10,7 +10,8 @@ on text, one-bit messages from double Hadamard sensing. The baselines have the r
 
 A run ends by the paper's rule, after 201 iterations at the latest. Its objective stands beside what always predicting
 the base rate gives (on Example 1 beside f(w*)), since agreement is not progress. The paper's figures have no numbers;
-its text's claims are checked one by one. Volume is the paper's formula, and beside it the bytes of the messages sent.
+its text's claims are checked one by one. Volume is by a formula that fits dense rows of Table V, and beside it the
+bytes of the messages sent.
 """
 
 import sys

@@ -137,7 +137,7 @@ def collect(cases: Sequence[Case], seeds: int) -> list[Row]:
                 row(name, "support", None, [result.final["support_recovery"] for result in results]),
                 row(name, "seconds", case.time[v], [result.seconds for result in results]),
                 row(name, "true kB", None, [result.totals.bytes / 1e3 for result in results]),
-                row(name, "paper's formula, kB", None, [(result.published_bytes or 0) / 1e3 for result in results]),
+                row(name, "DTV formula, kB", None, [(result.published_bytes or 0) / 1e3 for result in results]),
             ]
     return [*rows, *again(rows)]
 

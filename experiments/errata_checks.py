@@ -2,14 +2,16 @@
 
 Run `python -m experiments.errata_checks [--quick] [--seeds N] [--out DIR]`. Small examples, most of them exact:
 
-- CEPS, Theorem 2: in step k = 0 of Algorithm 1 nothing is noisy, so that two data sets that differ in one record send
-  different messages for certain. Its proof, and Theorem 3's, have noise at k = 0.
+- CEPS, Theorem 2: in step k = 0 of Algorithm 1 nothing is noisy, so that two data sets that differ in one record give
+  different w for certain. Its proof, and Theorem 3's, have noise at k = 0.
 - CEPS, Assumption 5 with the experiments' u_i = .1: lengths of gradients of Example 1 at w = 0.
 - CEPS, III-E: a neighbour that was not selected has its old z_j used. In Eq. 3 it has not.
 - CEPS, Lemma 4: E<grad f(nu), W Delta A 1 / m>, which the proof takes to be 0, on three nodes with quadratic f_i,
-  summed over all choices of neighbours. nu contains Psi, which depends on A.
+  summed over all choices of one of the three by each. nu contains Psi, which depends on A.
 - CEPS, Table V: units per message, from its volumes, rounds, m, r and kappa.
 - CEPS, Theorem 3: epsilon and delta of a run.
+- DPPS, Theorem 1: the length of a message's noise, from the S_i that its node broadcasts (Eq. 22), against what is left
+  of the message without the node's vector, and without another's: who knows the vectors sees whose message it is.
 - DPPS, Eq. 36: the mean after a round, by Lemma 3 (noise times gamma_n) and by Eq. 36 (noise times gamma_s).
 - DO-ADP, Appendices D and F: E[(eta_t - eta_(t-1)) m_t] for a constant gradient g = 1.
 - DP-DSGT: the start at y = g = 0 of its authors' code, beside `jdfl.DSGT`'s, one round later.
@@ -47,7 +49,9 @@ VOLUMES = {  # Table V of the CEPS paper: variant, r: iterations, volume in mill
 }
 TABLE_V = "CEPS Table V: units per message, "
 CURVATURE = (1.0, 2.0, 3.0)  # of the three f_i
-GAMMA_S, GAMMA_N, MOMENTUM = 0.1, 0.001, 0.15  # of the papers' experiments
+GAMMA_S, GAMMA_N = 0.1, 0.001  # of the DPPS paper's published code
+CONSTANT, CONTRACTION = 0.78, 0.55  # C' and lambda of its Figure 2
+MOMENTUM = 0.15  # of the DO-ADP paper's experiments
 
 
 def first_step(label: float, *, feature: float = 0.05, sigma: float = 1.0, mu: float = 0.1) -> float:
@@ -107,6 +111,27 @@ def units(variant: str, rate: float) -> float:
     return volume * 1e6 / paper_volume(rounds, m=64, n=1000, rate=rate, d=-63)  # of one unit per message
 
 
+def noise_told(seed: int) -> tuple[float, float]:
+    """How far apart two lengths of a message's noise are, for the node that sent it and for another one.
+
+    One length is told by S_i of two rounds (Eq. 22), the other is ||message - (s_i + eps_i)||_1 / gamma_n. The database
+    of the paper's definitions, all vectors, is known; which node has answered is what should stay hidden.
+    """
+    draw = np.random.default_rng(seed)
+    s, first, second = (draw.normal(size=(2, 20)) for _ in range(3))  # s_i, eps_i of two rounds
+    noise = draw.laplace(size=(2, 20))
+    message = s[0] + first[0] + GAMMA_N * noise[0]
+    apart = []
+    for i in range(2):
+        before = 2 * CONSTANT * (np.abs(s[i]).sum() + np.abs(first[i]).sum())
+        told = CONTRACTION * before + 2 * CONSTANT * (
+            np.abs(second[i]).sum() + CONTRACTION * GAMMA_N * np.abs(noise[i]).sum()
+        )
+        length = ((told - CONTRACTION * before) / (2 * CONSTANT) - np.abs(second[i]).sum()) / (CONTRACTION * GAMMA_N)
+        apart.append(abs(length - np.abs(message - s[i] - first[i]).sum() / GAMMA_N))
+    return apart[0], apart[1]
+
+
 def mean_after(seed: int) -> tuple[float, float]:
     """How far the nodes' mean after a round of PartPSP is from Lemma 3's, and from Eq. 36's (gamma_s for gamma_n)."""
     draw = np.random.default_rng(seed)
@@ -159,8 +184,8 @@ def rows_of(seeds: int, count: int) -> list[Row]:
         made.append(row(case, "value", paper, values))
 
     known, unknown = first_step(1.0), first_step(0.0)
-    add("CEPS Theorem 2: message of step 0, label 1", None, known)
-    add("CEPS Theorem 2: message of step 0, label 0", None, unknown)
+    add("CEPS Theorem 2: w after step 0, label 1", None, known)
+    add("CEPS Theorem 2: w after step 0, label 0", None, unknown)
     add("CEPS Theorem 2: total variation of step 0 (delta claimed)", PAPER_DELTA, float(known != unknown))
     found = [lengths(seed) for seed in range(seeds)]
     add("CEPS Assumption 5: least ||grad f_i(0)|| (u_i / 2)", 0.05, *(float(one.min()) for one in found))
@@ -176,6 +201,9 @@ def rows_of(seeds: int, count: int) -> list[Row]:
         epsilon, delta = composed(0.5, PAPER_DELTA, a)
         add(f"CEPS Theorem 3: epsilon of a run, .5 a step, a = {a}", None, epsilon)
         add(f"CEPS Theorem 3: delta of a run, .5 a step, a = {a}", None, delta)
+    sent = [noise_told(seed) for seed in range(seeds)]
+    add("DPPS Theorem 1: noise by S_i and by the message, of its node", 0.0, *(one for one, _ in sent))
+    add("DPPS Theorem 1: noise by S_i and by the message, of another node", None, *(one for _, one in sent))
     means = [mean_after(seed) for seed in range(seeds)]
     add("DPPS Eq. 36: |mean - Lemma 3's|", 0.0, *(one for one, _ in means))
     add("DPPS Eq. 36: |mean - Eq. 36's|", 0.0, *(one for _, one in means))

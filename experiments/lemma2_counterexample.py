@@ -8,10 +8,11 @@ two nodes' messages is at most S of Eq. 22; with these constants the distances t
 The certified schedule, which knows W and that nobody adds more than 1, meets them exactly here.
 
 The lemma itself says that there are constants C' > 0 and lambda in (0, 1) for which S is an upper bound, and there are:
-C' = N C, where no entry of W_t ... W_k differs from 1 / N by more than C lambda^(t - k). The distance is then at most
-2 C sum_l sum_k lambda^(t - k) ||delta_l^k||_1 over all nodes l, at most N times its largest term, which is S.
-The second table has distance / S with these constants, and with the experiments', for inputs that are made to be far
-apart, inputs of one node alone, and random ones with Laplace noise, on three networks, from equal and unequal starts.
+C' = N C, where no entry of W_(t-1) ... W_k (for k = t the identity) differs from 1 / N by more than C lambda^(t - k).
+The distance is then at most 2 C sum_l sum_k lambda^(t - k) ||delta_l^k||_1 over all nodes l, at most N times its
+largest term, which is S. The second table has distance / S with these constants, and with the experiments', for inputs
+that are made to be far apart, inputs of one node alone, and random ones with Laplace noise, on three networks, from
+equal and unequal starts.
 """
 
 import sys

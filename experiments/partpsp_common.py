@@ -1,10 +1,11 @@
 """What the experiments of the DPPS paper share: its networks, methods and settings as its published code has them.
 
 Ten nodes, batches of 100 in a fixed order, 12 epochs, plain gradient descent with gamma_s = gamma_l = .1, gamma_n =
-.001, all three a tenth from epoch 5 and a hundredth from epoch 10 on (epochs counted from 0), everybody synchronised
-every 4th round, one network of layers for all methods: 784-10-784-10 with a residual connection at width 784. Pixels
-are scaled to [-1, 1]: of the usual scalings it is the one with which the study's accuracies come out. In [0, 1] private
-runs are 1 to 3 points worse, and standardised pixels make all runs, noiseless ones too, about 1 point better.
+.001, all three a tenth from epoch 5 and a hundredth from epoch 10 on (epochs counted from 0; in the code an epoch
+earlier, 4 and 9), everybody synchronised every 4th round, one network of layers for all methods: 784-10-784-10 with a
+residual connection at width 784, without the code's tanh of the scores. Pixels are scaled to [-1, 1]: of the usual
+scalings it is the one with which the study's accuracies come out. In [0, 1] private runs are 1 to 3 points worse, and
+standardised pixels make all runs, noiseless ones too, about 1 point better.
 
 Y. Zhou, K. Xue, E. Chen: Differentially Private Perturbed Push-Sum Protocol and Its Application in Non-Convex
 Optimization, section V.

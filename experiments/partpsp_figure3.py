@@ -26,7 +26,7 @@ from experiments.partpsp_common import NOISE_RATE, PARTS, Task, mlp_task, networ
 
 NAME = "partpsp_figure3"
 B, CONSTANT, CONTRACTION = 5.0, 0.95, 0.55
-PAPER = {"4-Out": 0.70, "6-Out": 0.49, "8-Out": 0.29, "10-Out": 0.114}  # RAS(d) / RAS(2), one layer
+PAPER = {"4-Out": 0.70, "6-Out": 0.49, "8-Out": 0.29, "10-Out": 0.114}  # RAS(d) / RAS(2), one layer, code's files
 WITHIN = 0.15
 QUICK = ("2-Out", "6-Out", "10-Out")
 

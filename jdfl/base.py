@@ -112,7 +112,7 @@ class Algorithm(Protocol):
     - `plan(problem, network, steps) -> Self`, on the host before a run: what follows from the network and the number of
       rounds, such as a schedule of noise. More rounds must give the same beginning.
     - `published_multiplier(problem, epsilon) -> float`, the noise that its paper asks for, in units of the sensitivity.
-    - `published_bytes(problem, rounds) -> float | None`, its paper's own formula for transmitted data.
+    - `published_bytes(problem, rounds) -> float | None`, a formula for the data volume in its paper's tables.
     - `waits(round) -> Array` bool [m, d], the slots that nodes wait for on a network with times, where it is not all.
     - `held(state) -> Array` [m, k], numbers that are all finite where the parameters are, where these are not stored as
       [m, n].

@@ -61,7 +61,7 @@ class Result:
     communication_rounds: np.ndarray  # [m] how often each node combined messages
     releases: np.ndarray  # [m] how many noisy functions of its data of each node others may come to see
     clock: np.ndarray | None  # [m] simulated seconds after which every node was done; None: its network has no times
-    published_bytes: float | None  # what the paper's own formula says of these rounds; None where it has none
+    published_bytes: float | None  # by a formula that fits its paper's tables; None where there is none
     guarantee: Guarantee
     records: np.ndarray  # [m] how many records of its own each node has
     privacy_warnings: tuple[str, ...]  # what this run did that its guarantee does not cover

@@ -108,7 +108,9 @@ def _warnings(result: Result) -> list[str]:
 
 def _published(told: Mapping[str, Any]) -> list[str]:
     published = told["bytes_by_the_papers_formula"]
-    return [] if published is None else [f"- by the paper's formula, which counts no messages: {published:,.0f}"]
+    if published is None:
+        return []
+    return [f"- by a formula that fits the paper's dense rows and counts no messages: {published:,.0f}"]
 
 
 def _simulated(told: Mapping[str, Any]) -> list[str]:

@@ -55,6 +55,12 @@ def test_the_means_noise_has_gamma_n():
     assert by_equation > 0.01
 
 
+def test_the_broadcast_of_s_i_tells_the_length_of_its_nodes_noise_alone():
+    own, other = errata.noise_told(0)
+    assert own < 1e-9
+    assert other > 100
+
+
 def test_dsgt_starts_as_the_authors_code_a_round_later(monkeypatch):
     assert errata.starts(5, 0) < 2e-15
     late = errata.jdfl.run

@@ -19,7 +19,7 @@ bounds what one record changes: then every u is a Gaussian release, the first in
 clipped, its u_i (`sensitivity`) is assumed, and its sigma_i is itself computed from the data: give `sigma`.
 
 (3) is a gradient step of length 1 / (sigma_i |N_i^k|). The paper's sigma_i makes that m (2 r + 0.1) / (|N_i^k| L_i):
-about 5 / L_i in its dense networks, with Gaussian data, but more the fewer of the m nodes a node combines, until CEPS
+about 5 / L_i where nearly half of all pairs are linked, but more the fewer of the m nodes a node combines, until CEPS
 diverges (`check` warns). `sigma_rule="safe"` makes steps of 1 / L_i; `step_scale` stretches the steps of any rule.
 
 Missing neighbours: N_i^k is drawn from those that can be heard in the round, |N_i| is their number, and a node that
@@ -55,7 +55,7 @@ from jdfl.streams import Stream
 _NOISE = Stream("ceps.noise", "private")
 _NEIGHBOURS, _OWN = Stream("ceps.neighbours", "choice"), Stream("ceps.own", "choice")  # who is in N_i^k
 _PERIOD = Stream("ceps.period", "choice")
-LONG_STEP = 10.0  # steps, in units of 1 / L_i, from which `check` warns; the paper's own are about 5
+LONG_STEP = 10.0  # steps, in units of 1 / L_i, from which `check` warns; Table III's are about 5 here
 
 
 @struct.dataclass

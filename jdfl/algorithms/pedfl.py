@@ -2,8 +2,9 @@
 
     x_i <- sum_j W_ij (x_j + gamma_n Lap(0, S / b)) - lr g_i(x_i),   g_i clipped
 
-X. Chen et al., 2023, is an over-the-air method with (epsilon, delta)-guarantees; this is what Y. Zhou, K. Xue, E. Chen
-call by its name ("D-PSGD with the Laplace mechanism"). W's rows and columns sum to one. What is sent is that of DPPS
+S. Chen, Y. Wang, D. Yu, J. Ren, C. Xu, Y. Zheng: Privacy-Enhanced Decentralized Federated Learning at Dynamic Edge,
+2023, was not at hand. This is a reading of what Y. Zhou, K. Xue, E. Chen say of it: "a decentralized federated learning
+algorithm with differential privacy by Laplace mechanism". W's rows and columns sum to one. What is sent is that of DPPS
 with the steps of the round before as perturbations, so that S comes from the same sources.
 
 Missing neighbours: their weight goes where the network says, by default to the node's own row, and a node that hears

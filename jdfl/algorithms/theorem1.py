@@ -16,7 +16,7 @@ at the least noise: about .0045 at epsilon = .01, and .45 at epsilon = 1, whatev
 subsampling the second factor would have p delta_0 / q; the larger delta, which claims less, is taken.)
 
 As printed, "for some constant delta in (0, 1]", the theorem claims nothing: every algorithm keeps delta = 1. What does
-not hold is the delta of its proof, and with it the factors sqrt(k / d) and p^2 in the noise: see `UNSOUND`.
+not hold is the delta of its proof, and with it the factors k / d and p^2 in the noise's variance: see `UNSOUND`.
 """
 
 import math

@@ -32,9 +32,9 @@ class OneBit:
     Phi comes from `ensemble` (see `jdfl.codecs.sensing`). "gaussian" is stored, 4 n d bytes a node, or once for all
     nodes if `shared`; it stays the same for a whole run, so a vector that it fails on is failed on again. "rademacher"
     (unless shared) and "hadamard" come anew from the key of every message and need no storage; "hadamard" never exists
-    as a matrix. "sparse", the paper's suggestion with a share `density` of nonzeros, fails: most measurements see none
-    of x. With `side` the decoder starts from the parameters that the receiver has itself, so that d may be much
-    smaller; then every receiver decodes on its own.
+    as a matrix. "sparse", which the paper suggests for its cost, has a share `density` of nonzeros and fails: most
+    measurements see none of x. With `side` the decoder starts from the parameters that the receiver has itself, so that
+    d may be much smaller; then every receiver decodes on its own.
 
     `inverse` says how w follows from the unit vector v: "paper" (Step 6-7) exponentiates v as it is and rescales, which
     errs by a few per cent even when v is perfect, since log_gamma(1 + |w|) was normalised before; "exact" first finds

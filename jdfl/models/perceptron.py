@@ -5,10 +5,10 @@
     "residual-10":  scores = L3 b + a           (at the width of the hidden layer, which needs h = c)
     "plain":        neither
 
-They are the networks of the published code of PartPSP, which takes the second for one shared layer ("partpsp-1") and
-the first for two ("partpsp-2"); to compare the splits, use them on one wiring. With 784 inputs, h = c = 10 the layers
-have 7,850, 8,624 and 7,850 parameters. Initial values are uniform on +-1/sqrt(inputs), PyTorch's default for both the
-weights and the biases of a layer.
+They are the networks of the published code of PartPSP less its tanh of the last layer (the paper has tanh between
+layers); it takes the second for one shared layer ("partpsp-1") and the first for two ("partpsp-2"); to compare the
+splits, use them on one wiring. With 784 inputs, h = c = 10 the layers have 7,850, 8,624 and 7,850 parameters. Initial
+values are uniform on +-1/sqrt(inputs), PyTorch's default for both the weights and the biases of a layer.
 """
 
 import math

@@ -7,8 +7,8 @@ and Its Application in Non-Convex Optimization, Definition 5). Where S comes fro
 - `real` looks at all nodes' true vectors: an oracle.
 - `published` is the paper's Eq. 22, with constants C' and lambda. Lemma 2 says that there are some for which it is an
   upper bound. Its proof cancels a matrix row (Eq. 13 to 14), and with those of the paper's experiments the distances
-  exceed it. It is one with C' = N C and lambda where every entry of W_t ... W_k differs from 1/N by at most
-  C lambda^(t-k), N being the number of nodes: `python -m experiments.lemma2_counterexample`.
+  exceed it. It is one with C' = N C and lambda where every entry of W_{t-1} ... W_k (for k = t the identity) differs
+  from 1/N by at most C lambda^(t-k), N being the number of nodes: `python -m experiments.lemma2_counterexample`.
 - `certified` is public before the run and holds with probability 1 - failure over all rounds together. With the mixing
   matrices W_t and P_{t,k} = W_{t-1} ... W_k, messages of round t are sum_k P_{t,k} (eps_k + gamma_k n_k), where
   ||eps_k||_1 <= e_k is enforced by clipping. For two nodes i, j and c_k = row i minus row j of P_{t,k},
