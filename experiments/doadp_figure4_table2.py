@@ -7,12 +7,7 @@ Every column is trained with the noise of Theorem 1 ("paper"), which falls with 
 run (epsilon, 1e-5)-differentially private ("sound"; a record replaced, activity public, one of q images drawn), which
 is the same for all k / d, and with none. "Do nothing" is the network as it begins.
 
-The longer the runs, the more the columns differ, since noise grows with T and the signal ends: at epsilon = 1 they have
-74.5, 74.6, 79.5, 77.8 % after 3,000 rounds (4 seeds), 69.9, 75.9, 81.5, 82.3 % after 6,000 (5 seeds) and 52, 71, 77,
-82 % after 12,000 (one seed). The paper's 89.58 % of (1, 1) is out of reach with a delta_0 that says anything. One seed
-each of other settings, at 3,000 rounds: G = 1, 1.5, 2, 3 give 76, 74, 69, 52 %; ReLU 70 %; (8, 16, 16) channels 74 %;
-entrywise clipping 32 %. What remains is delta_0: 84.5 % at .1 and 89.3 % at 1, with G = 2 and 5, where the delta of
-Theorem 1 is 1.
+The longer the runs, the more the columns differ, since noise grows with T and the signal ends.
 """
 
 import sys
