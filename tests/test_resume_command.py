@@ -288,6 +288,25 @@ def test_killed_runs_come_to_what_they_would_have(tmp_path, kills, writing):
                 def doomed(seconds: float, out: Path = out, moment: float = moment) -> bool:
                     return seconds > moment and (not writing or any(out.glob("*/checkpoints/*tmp*")))
 
+def test_what_is_not_made_again_is_not_called_the_same(capsys):
+    folder = run("--steps", "9", "--every", "2")
+    for flags, words in (
+        (["--steps", "4"], "it had 9 rounds, now it ends after 4"),
+        (["--stop", "objective", "--stop.value", "100"], "it had 9 rounds, now it ends after"),
+        (["--every", "3"], "of round 2 there was a record, now there is none"),
+    ):
+        capsys.readouterr()
+        assert main(["verify", str(folder), *flags]) == 1
+        assert f"NOT the same: {words}" in capsys.readouterr().out
+
+    history = pd.read_csv(folder / "metrics.csv")
+    history[history["round"] != 4].to_csv(folder / "metrics.csv", index=False)
+    assert main(["verify", str(folder)]) == 1
+    assert "NOT the same: of round 4 there was no record, now there is one" in capsys.readouterr().out
+    history.assign(round=history["round"] + 0.5).to_csv(folder / "metrics.csv", index=False)
+    assert main(["verify", str(folder)]) == 2
+
+
                 status = server.run(args, doomed)
                 if status == 0:
                     break
