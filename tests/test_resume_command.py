@@ -234,6 +234,32 @@ def test_a_full_disk_ends_in_words_and_the_run_goes_on_later():
     check_same(folder, run("--steps", "30", "--chunk", "5"))
 
 
+def test_a_run_without_a_checkpoint_goes_on_as_itself_alone(capsys):
+    folder = run("--steps", "6")
+    shutil.rmtree(folder / CHECKPOINTS)
+    (folder / "summary.json").unlink()
+    before = (folder / "config.yaml").read_bytes()
+    for flags, name in (
+        (["--seed", "5"], "seed"),
+        (["--algorithm.lr", "0.02"], "algorithm"),
+        (["--every", "2"], "every"),
+    ):
+        assert main(["resume", str(folder), *flags]) == 2
+        assert f"got other ones of {name}." in capsys.readouterr().err
+        assert (folder / "config.yaml").read_bytes() == before
+    assert main(["resume", str(folder), "--steps", "8", "--quiet"]) == 0
+    check_same(folder, run("--steps", "8"))
+
+
+def test_records_are_neither_lost_nor_left_out_by_another_every(capsys):
+    folder = run("--steps", "12", "--every", "5")
+    before = (folder / "metrics.csv").read_bytes()
+    for every in ("2", "10", "1"):
+        assert main(["resume", str(folder), "--steps", "20", "--every", every]) == 2
+        assert f"rounds 0, 5, 10, 12, got every = {every}." in capsys.readouterr().err
+        assert (folder / "metrics.csv").read_bytes() == before
+
+
 # ---------------------------------------------------------------- made again
 
 
@@ -262,6 +288,25 @@ def test_a_run_is_made_again_and_compared(capsys):
         assert main(["verify", str(folder)]) == 2
 
 
+def test_what_is_not_made_again_is_not_called_the_same(capsys):
+    folder = run("--steps", "9", "--every", "2")
+    for flags, words in (
+        (["--steps", "4"], "it had 9 rounds, now it ends after 4"),
+        (["--stop", "objective", "--stop.value", "100"], "it had 9 rounds, now it ends after"),
+        (["--every", "3"], "of round 2 there was a record, now there is none"),
+    ):
+        capsys.readouterr()
+        assert main(["verify", str(folder), *flags]) == 1
+        assert f"NOT the same: {words}" in capsys.readouterr().out
+
+    history = pd.read_csv(folder / "metrics.csv")
+    history[history["round"] != 4].to_csv(folder / "metrics.csv", index=False)
+    assert main(["verify", str(folder)]) == 1
+    assert "NOT the same: of round 4 there was no record, now there is one" in capsys.readouterr().out
+    history.assign(round=history["round"] + 0.5).to_csv(folder / "metrics.csv", index=False)
+    assert main(["verify", str(folder)]) == 2
+
+
 # ---------------------------------------------------------------- killed
 
 
@@ -287,25 +332,6 @@ def test_killed_runs_come_to_what_they_would_have(tmp_path, kills, writing):
 
                 def doomed(seconds: float, out: Path = out, moment: float = moment) -> bool:
                     return seconds > moment and (not writing or any(out.glob("*/checkpoints/*tmp*")))
-
-def test_what_is_not_made_again_is_not_called_the_same(capsys):
-    folder = run("--steps", "9", "--every", "2")
-    for flags, words in (
-        (["--steps", "4"], "it had 9 rounds, now it ends after 4"),
-        (["--stop", "objective", "--stop.value", "100"], "it had 9 rounds, now it ends after"),
-        (["--every", "3"], "of round 2 there was a record, now there is none"),
-    ):
-        capsys.readouterr()
-        assert main(["verify", str(folder), *flags]) == 1
-        assert f"NOT the same: {words}" in capsys.readouterr().out
-
-    history = pd.read_csv(folder / "metrics.csv")
-    history[history["round"] != 4].to_csv(folder / "metrics.csv", index=False)
-    assert main(["verify", str(folder)]) == 1
-    assert "NOT the same: of round 4 there was no record, now there is one" in capsys.readouterr().out
-    history.assign(round=history["round"] + 0.5).to_csv(folder / "metrics.csv", index=False)
-    assert main(["verify", str(folder)]) == 2
-
 
                 status = server.run(args, doomed)
                 if status == 0:

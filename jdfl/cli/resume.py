@@ -9,7 +9,7 @@ from jdfl import distributed, storage
 from jdfl.checkpoint import read_checkpoint
 from jdfl.cli import flags
 from jdfl.cli.running import STATUS, Running, Session, status_of
-from jdfl.config import RunConfig
+from jdfl.config import RunConfig, from_yaml
 from jdfl.provenance import Provenance
 from jdfl.results import CHECKPOINTS
 
@@ -57,7 +57,9 @@ def resume(folder: Path, config: RunConfig, options: Options) -> int:
         raise FileNotFoundError(f"Expected checkpoints of the finished run {folder}, found none to go on from.")
     session = Session(config, options)
     before = None
-    if kept:  # or it was killed before there was one
+    if not kept:  # it was killed before there was one
+        _check_same(folder, config)
+    else:
         before = read_checkpoint(folder / CHECKPOINTS, session.planned, session.problem, session.network)
         if not done and before.ending == "stop rule":  # it was killed while its end was written
             before = dataclasses.replace(before, over=True)
@@ -73,6 +75,18 @@ def resume(folder: Path, config: RunConfig, options: Options) -> int:
     if options.json and told is not None:
         print(json.dumps(told, indent=2, allow_nan=False, default=str))
     return status_of(result)
+
+
+def _check_same(folder: Path, config: RunConfig) -> None:
+    """Refuse to begin a run without checkpoints again as another one: ValueError naming the settings."""
+    left = {name: getattr(config, name) for name in ("steps", "chunk", "privacy", "diverged_above")}
+    was, now = dataclasses.replace(from_yaml(flags.read(str(folder / "config.yaml"))), **left), config
+    changed = [part.name for part in dataclasses.fields(now) if getattr(was, part.name) != getattr(now, part.name)]
+    if changed:
+        raise ValueError(
+            f"Expected the settings of the run that is resumed, in {folder / 'config.yaml'}, got other ones of "
+            f"{', '.join(changed)}. Leave them as they were, or begin another run: jdfl run --config."
+        )
 
 
 def _summary(folder: Path) -> dict[str, Any]:
