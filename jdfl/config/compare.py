@@ -141,6 +141,7 @@ def build(config: CompareConfig) -> tuple[dict[str, Compared], Problem, Network,
         )
     checks.whole(1, seeds=config.seeds, tuning_seeds=config.tuning_seeds)
     checks.whole(0, seed=config.seed)
+    _check_untuned(config)
     problem = config.problem.build()
     members_ = [one if isinstance(one, Entry) else Entry(algorithm=one) for one in config.algorithms]
     entries: dict[str, Compared] = {}
@@ -173,6 +174,20 @@ def build(config: CompareConfig) -> tuple[dict[str, Compared], Problem, Network,
         "delta": config.delta,
     }
     return entries, problem, config.network.build(problem.m), options
+
+
+def _check_untuned(config: CompareConfig) -> None:
+    """Refuse what tuning goes by where there is none: ValueError naming the setting."""
+    if config.tune:
+        return
+    plain = CompareConfig(by="round" if config.stop is None else "stop")  # what a comparison without tuning is at
+    for name in ("by", "budget", "also", "grids", "tuning_seeds", "extend"):
+        value = getattr(config, name)
+        if value not in (getattr(CompareConfig(), name), getattr(plain, name)):
+            raise ValueError(
+                f"Expected {name} with tuning only, got {name} = {value!r} and tune = False. Without tuning all are "
+                "compared after their rounds, or at the stop rule; drop one of both."
+            )
 
 
 def _labels(entries: list[Entry]) -> list[str]:

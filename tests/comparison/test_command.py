@@ -4,6 +4,7 @@ import ast
 import dataclasses
 import inspect
 import json
+import re
 from itertools import pairwise
 from pathlib import Path
 
@@ -117,6 +118,27 @@ def test_settings_that_make_no_sense(changes, words):
         build(dataclasses.replace(from_yaml(SMALL), **changes))
     for word in words:
         assert word in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"by": "bytes"},
+        {"budget": 5.0},
+        {"also": ("round=3",)},
+        {"grids": ("lr=0.1",)},
+        {"tuning_seeds": 9},
+        {"extend": 5},
+    ],
+    ids=str,
+)
+def test_what_tuning_goes_by_is_refused_where_there_is_none(change):
+    ((name, value),) = change.items()
+    untuned = dataclasses.replace(from_yaml(SMALL), tune=False)
+    with pytest.raises(ValueError, match=re.escape(f"got {name} = {value!r} and tune = False")):
+        build(dataclasses.replace(untuned, **change))
+    stopped = dataclasses.replace(untuned, stop=config.ConsensusStop(tolerance=0.5))
+    assert build(dataclasses.replace(stopped, by="stop"))[3]["tune"] is None
 
 
 @pytest.mark.parametrize("kind", ["gaussian", "laplace"])
