@@ -113,6 +113,7 @@ def sweep(config: StudyConfig, options: Options) -> int:
         raise ValueError(
             "Expected at least one setting to try, got over = (). For example --over algorithm.lr=0.1,0.2."
         )
+    _check(options)
     checks.one_of(config.base.metrics or tuple(REGISTRY), by=options.by)
     study = Study.of(config, Path())  # refused before there is a folder
     folder = new_run_folder(options.out, f"sweep-{config.base.algorithm.kind}")
@@ -121,6 +122,7 @@ def sweep(config: StudyConfig, options: Options) -> int:
 
 def work(study: Study, options: Engines) -> int:
     """Do what is left of a study, write and show it; returns the exit status."""
+    _check(options)
     checks.one_of(study.config.base.metrics or tuple(REGISTRY), by=options.by)
     use_cache()
     todo = study.left
@@ -139,6 +141,22 @@ def work(study: Study, options: Engines) -> int:
         print(f"jdfl: out of time; go on with it: jdfl resume {study.folder}", file=sys.stderr)
         return 124
     return 3 if {REFUSED, "diverged"} & set(table["ending"].tolist()) else 0
+
+
+def _check(options: Engines) -> None:
+    """Refuse settings of another engine than the one that works: ValueError naming them."""
+    if options.max_seconds is not None:
+        checks.positive("None means without.", max_seconds=options.max_seconds)
+    if options.engine == "here" and options.engine_options:
+        raise ValueError(
+            f"Expected --engine-options with --engine slurm, got engine_options = {options.engine_options!r} with "
+            "--engine here, which has none."
+        )
+    if options.engine != "here" and options.max_seconds is not None:
+        raise ValueError(
+            f"Expected --max-seconds with --engine here, got max_seconds = {options.max_seconds!r} with --engine "
+            f"{options.engine}. Limit its jobs instead: --engine-options timeout_min=60."
+        )
 
 
 @contextlib.contextmanager

@@ -190,6 +190,23 @@ def test_groups_go_to_processes_of_their_own():
     assert any((folder() / "jobs").iterdir())
 
 
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        (["--engine-options", "timeout_min=5"], "engine_options = ('timeout_min=5',) with --engine here"),
+        (["--engine", "local", "--max-seconds", "9"], "max_seconds = 9.0 with --engine local"),
+        (["--max-seconds", "-4"], "max_seconds = -4.0"),
+        (["--max-seconds", "nan"], "max_seconds = nan"),
+        (["--seed", "4294967295"], "seed = 4294967295"),
+    ],
+    ids=str,
+)
+def test_what_an_engine_would_not_look_at_is_refused_before_there_is_a_folder(capsys, flags, words):
+    assert main([*SWEEP, *OVER, *flags]) == 2
+    assert words in capsys.readouterr().err
+    assert not Path("runs").exists()
+
+
 def test_without_the_package_jobs_are_refused_with_the_remedy(monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "submitit", None)
     assert main([*SWEEP, *OVER, "--engine", "slurm"]) == 2
