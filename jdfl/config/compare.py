@@ -217,6 +217,7 @@ def _grids(lines: tuple[str, ...]) -> dict[str, list[float]]:
             sign = ""
         if not sign or not name.strip():
             raise ValueError(f"Expected field=value,value,... in grids, got {line!r}. For example lr=0.05,0.1,0.2.")
+    _check_once(lines, "grids")
     return grids
 
 
@@ -231,7 +232,18 @@ def _also(lines: tuple[str, ...]) -> dict[str, list[float]]:
             raise ValueError(
                 f"Expected amount=budget,budget,... in also, got {line!r}. For example bytes=1e6."
             ) from None
+    _check_once(lines, "also")
     return found
+
+
+def _check_once(lines: tuple[str, ...], where: str) -> None:
+    """Refuse a name that is given twice, of which one would be lost: ValueError naming it."""
+    names = Counter(line.partition("=")[0].strip() for line in lines)
+    for name, count in names.items():
+        if count > 1:
+            raise ValueError(
+                f"Expected {name} once in {where}, got it {count} times. Give all its values in one place."
+            )
 
 
 def _stop(config: CompareConfig, entries: dict[str, Compared]) -> StopRule | None:

@@ -109,9 +109,12 @@ def test_what_is_built_is_what_was_said():
         ({"tuning_seeds": 0}, ["tuning_seeds = 0"]),
         ({"grids": ("lr",)}, ["grids", "'lr'", "lr=0.05"]),
         ({"grids": ("lr=x",)}, ["grids", "'lr=x'"]),
+        ({"grids": ("lr=0.1", "lr=0.2")}, ["lr once in grids", "2 times"]),
+        ({"algorithms": (Entry(algorithm=config.CEPS(), grids=("mu=1", "mu=2")),)}, ["mu once in grids"]),
+        ({"also": ("bytes", "bytes=3")}, ["bytes once in also", "2 times"]),
         ({"algorithms": (Entry(algorithm=config.CEPS(), label="a"),) * 2}, ["label = 'a'", "twice"]),
     ],
-    ids=["none", "seeds", "tuning", "bare", "text", "label"],
+    ids=["none", "seeds", "tuning", "bare", "text", "grid twice", "own grid twice", "amount twice", "label"],
 )
 def test_settings_that_make_no_sense(changes, words):
     with pytest.raises(ValueError) as error:
