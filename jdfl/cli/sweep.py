@@ -201,8 +201,10 @@ def _show(study: Study, table: pd.DataFrame, options: Engines) -> None:
     heads, rows = _cells(ranked, fields, measured)
     sum_of_all = together(table)
     spent = "" if sum_of_all is None else sum_of_all.statement()
-    (study.folder / "table.md").write_text(_markdown(heads, rows) + f"\n{spent}\n" * bool(spent), encoding="utf-8")
-    write_page(study.folder / "report.html", study.config, table, measured, heads, rows, spent)
+    left = _left(study)
+    below = "".join(f"\n{line}\n" for line in (left, spent) if line)
+    (study.folder / "table.md").write_text(_markdown(heads, rows) + below, encoding="utf-8")
+    write_page(study.folder / "report.html", study.config, table, measured, heads, rows, spent, left)
     if options.json:
         found = [{str(name): _plain(value) for name, value in row.items()} for row in ranked.to_dict("records")]
         told: dict[str, Any] = {"folder": str(study.folder), "by": options.by, "points": found}
@@ -217,6 +219,13 @@ def _show(study: Study, table: pd.DataFrame, options: Engines) -> None:
         _print(*few, f"{len(rows)} points by {options.by}, mean ± sd over seeds")
         print(f"{spent}\n" * bool(spent), end="")
         print(f"table:  {study.folder / 'results.parquet'}\npage:   {study.folder / 'report.html'}")
+
+
+def _left(study: Study) -> str:
+    """What a study that was cut off does not have, in words; nothing of a whole one."""
+    points = sum(len(group.points) for group in study.left)
+    whole = sum(len(group.points) for group in study.groups)
+    return f"{points} of {whole} points are not done and not told of here." if points else ""
 
 
 def _points(numbers: list[str]) -> str:
@@ -237,6 +246,8 @@ def _cells(ranked: pd.DataFrame, fields: list[str], measured: list[str]) -> tupl
 
 
 def _number(value: Any) -> str:
+    if value is None or value != value:
+        return "none"
     return f"{value:.5g}" if isinstance(value, float) else str(value)
 
 
