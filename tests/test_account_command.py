@@ -199,6 +199,19 @@ def test_the_papers_number_is_no_guarantee(refuse, tell, capsys):
     assert tell(f"account {paper} --privacy.accounting paper")["sound"] is False
 
 
+@pytest.mark.parametrize(
+    "run",
+    [
+        f"{SMALL} --algorithm ceps-paper --algorithm.s 2 --algorithm.epsilon 2",
+        f"{DPSGD} --algorithm.mechanism.multiplier 3",
+    ],
+)
+@pytest.mark.parametrize("command", ["account", "run"])
+def test_an_epsilon_that_would_decide_nothing_is_refused(refuse, command, run):
+    assert "got privacy.epsilon = 1." in refuse(f"{command} {run} --privacy.accounting paper --privacy.epsilon 1")
+    assert not Path("runs").exists()
+
+
 # ---------------------------------------------------------------- private runs
 
 
