@@ -219,6 +219,27 @@ sys.exit(main(sys.argv[1:]))
 """
 
 
+def test_a_run_that_was_cut_off_is_not_said_to_have_released_less(capsys):
+    noise = ["--algorithm.clip", "1", "--algorithm.mechanism", "gaussian", "--algorithm.mechanism.multiplier", "3"]
+    folder = run("--steps", "4", *noise)
+    history = (folder / "metrics.csv").read_text()
+    (folder / "summary.json").unlink()  # as of a run to 9 rounds that was killed after 6
+    file = folder / "config.yaml"
+    file.write_text(file.read_text().replace("steps: 4", "steps: 9"))
+    later = [f"{done}{history.splitlines()[-1][1:]}" for done in (5, 6)]
+    (folder / "metrics.csv").write_text(history + "\n".join(later) + "\n")
+    capsys.readouterr()
+    assert main(["account", "--run", str(folder)]) == 2
+    assert f"was cut off: what it released after its last checkpoint is not counted. First: jdfl resume {folder}" in (
+        capsys.readouterr().err
+    )
+    assert main(["resume", str(folder), "--steps", "5"]) == 2
+    assert "at least the 6 rounds that are recorded" in capsys.readouterr().err
+    assert main(["resume", str(folder), "--quiet"]) == 0
+    check_same(folder, run("--steps", "9", *noise))
+    assert main(["account", "--run", str(folder)]) == 0
+
+
 def test_a_full_disk_ends_in_words_and_the_run_goes_on_later():
     args = [*RUN, "--steps", "30", "--checkpoint-every", "5", "--chunk", "5"]
     done = subprocess.run([sys.executable, "-c", FULL, *args], capture_output=True, text=True, timeout=240, check=False)

@@ -134,6 +134,11 @@ def _of_a_run(config: RunConfig, options: Options) -> jdfl.PrivacyReport:
             )
         return found
     algorithm = planned(algorithm, problem, network, config.steps)
+    if (options.run / CHECKPOINTS).is_dir() and not (options.run / "summary.json").is_file():
+        raise ValueError(
+            f"Expected a run that is done, got {options.run}, which was cut off: what it released after its last "
+            f"checkpoint is not counted. First: jdfl resume {options.run}"
+        )
     found = read_checkpoint(options.run / CHECKPOINTS, algorithm, problem, network)
     found.ledger.check_same(ledger_of(algorithm, problem))
     _check_same(config, options.run)

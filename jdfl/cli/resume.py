@@ -5,6 +5,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
+
 from jdfl import distributed, storage
 from jdfl.checkpoint import read_checkpoint
 from jdfl.cli import flags
@@ -55,6 +57,12 @@ def resume(folder: Path, config: RunConfig, options: Options) -> int:
     kept = storage.newest(folder / CHECKPOINTS) is not None
     if done and not kept:
         raise FileNotFoundError(f"Expected checkpoints of the finished run {folder}, found none to go on from.")
+    recorded = _recorded(folder)
+    if not done and config.steps < recorded:
+        raise ValueError(
+            f"Expected --steps of at least the {recorded} rounds that are recorded in {folder}, got {config.steps}. "
+            "They were done before it was cut off, and what they released is counted when they are done again."
+        )
     session = Session(config, options)
     before = None
     if not kept:  # it was killed before there was one
@@ -93,3 +101,11 @@ def _summary(folder: Path) -> dict[str, Any]:
     """What a run has come to; nothing of one that was cut off."""
     file = folder / "summary.json"
     return flags.read_json(file) if file.is_file() else {}
+
+
+def _recorded(folder: Path) -> int:
+    """The last round in the table of a run's records; 0 where there is none, or it is damaged."""
+    try:
+        return int(pd.read_csv(folder / "metrics.csv", usecols=["round"])["round"].max())
+    except (ValueError, OSError):
+        return 0
