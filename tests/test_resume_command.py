@@ -235,6 +235,13 @@ def test_a_run_that_was_cut_off_is_not_said_to_have_released_less(capsys):
     )
     assert main(["resume", str(folder), "--steps", "5"]) == 2
     assert "at least the 6 rounds that are recorded" in capsys.readouterr().err
+    for flags, name in (
+        (["--stop", "consensus", "--stop.tolerance", "1e9"], "stop"),
+        (["--privacy.epsilon", "2"], "privacy.epsilon"),
+        (["--diverged-above", "1e-9"], "diverged_above"),
+    ):
+        assert main(["resume", str(folder), *flags]) == 2
+        assert f"Expected {name} as in " in capsys.readouterr().err
     assert main(["resume", str(folder), "--quiet"]) == 0
     check_same(folder, run("--steps", "9", *noise))
     assert main(["account", "--run", str(folder)]) == 0

@@ -63,6 +63,8 @@ def resume(folder: Path, config: RunConfig, options: Options) -> int:
             f"Expected --steps of at least the {recorded} rounds that are recorded in {folder}, got {config.steps}. "
             "They were done before it was cut off, and what they released is counted when they are done again."
         )
+    if not done:
+        _check_end(folder, config)
     session = Session(config, options)
     before = None
     if not kept:  # it was killed before there was one
@@ -101,6 +103,23 @@ def _summary(folder: Path) -> dict[str, Any]:
     """What a run has come to; nothing of one that was cut off."""
     file = folder / "summary.json"
     return flags.read_json(file) if file.is_file() else {}
+
+
+def _check_end(folder: Path, config: RunConfig) -> None:
+    """Refuse what may end a run that was cut off before the rounds that it had: ValueError naming the setting."""
+    was = from_yaml(flags.read(str(folder / "config.yaml")))
+    budget, before = config.privacy.epsilon, was.privacy.epsilon
+    for name, other in (
+        ("stop", config.stop != was.stop),
+        ("diverged_above", config.diverged_above != was.diverged_above),
+        ("privacy.epsilon", budget is not None and (before is None or budget < before)),
+        ("privacy.delta", budget is not None and config.privacy.delta != was.privacy.delta),
+    ):
+        if other:
+            raise ValueError(
+                f"Expected {name} as in {folder / 'config.yaml'} for a run that was cut off, got another. Rounds that "
+                "were done after its last checkpoint have to be done again. Resume it as it was, then change this."
+            )
 
 
 def _recorded(folder: Path) -> int:
