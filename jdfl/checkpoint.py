@@ -152,13 +152,20 @@ class Checkpoint:
     def tally(self, message_bits: dict[str, int], every: int) -> Tally:
         """The records so far; one that was made because the run ended there is dropped when a later one comes.
 
-        `every` is how many rounds there are from record to record. Raises ValueError where messages had other sizes,
-        which would be added up wrongly.
+        `every` is how many rounds there are from record to record. Raises ValueError for another than before, whose
+        records would be dropped or missing, and where messages had other sizes, which would be added up wrongly.
         """
         if message_bits != self.message_bits:
             raise ValueError(
                 f"Expected the messages of the run that is resumed, {self.message_bits} bits, got {message_bits}. "
                 f"{_REMEDY}"
+            )
+        recorded = [int(done) for done in self.history["round"]]
+        if recorded != [*range(0, self.rounds, every), self.rounds]:
+            raise ValueError(
+                f"Expected every, the rounds between two records, as in the run that is resumed, whose records are of "
+                f"rounds {', '.join(map(str, recorded[:4]))}{', ...' * (len(recorded) > 4)}, got every = {every}. "
+                "Leave it as it was: a history has records of all rounds alike."
             )
         tally = _Onward(message_bits)
         tally.every, tally.base = every, dict(self.sums)

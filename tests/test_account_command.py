@@ -147,6 +147,34 @@ def test_a_plan_is_what_the_run_says_afterwards(tell, capsys, tmp_path, flags):
     assert "checkpoints, found none" in capsys.readouterr().err
 
 
+def test_a_finished_run_is_accounted_for_as_it_was_made(tell, refuse):
+    folder = Path(tell(f"run {DPSGD} --algorithm.mechanism.multiplier 3")["folder"])
+    for flags, name in (
+        ("--algorithm.clip 5", "algorithm"),
+        ("--steps 2", "steps"),
+        ("--seed 8", "seed"),
+        ("--privacy.epsilon 1", "privacy"),
+    ):
+        assert f"got other ones of {name}." in refuse(f"account --run {folder} {flags}")
+    file = folder / "config.yaml"
+    file.write_text(file.read_text().replace("clip: 1.0", "clip: 2.0"))
+    assert "clip: was 1.0, is 2.0" in refuse(f"account --run {folder}")
+
+
+def test_a_plan_that_its_budget_would_end_is_refused(tell, refuse):
+    plan = f"account {DPSGD} --algorithm.mechanism.multiplier 3"
+    spent = tell(plan)["epsilon"]
+    assert tell(f"{plan} --privacy.epsilon {spent + 0.1}")["epsilon"] == spent
+    assert "it would end before" in refuse(f"{plan} --privacy.epsilon {spent - 0.1}")
+
+
+@pytest.mark.parametrize("flags", ["--privacy.delta 1e-6", "--algorithm.clip 3", "--steps 9", "--run runs/x"])
+def test_releases_alone_are_refused_beside_a_run(refuse, tmp_path, flags):
+    (tmp_path / "runs" / "x").mkdir(parents=True)
+    (tmp_path / "runs" / "x" / "config.yaml").write_text("{}")
+    assert "without settings of a run" in refuse(f"account --releases 3 --multiplier 6 {flags}")
+
+
 def test_warnings_of_a_run_are_kept_in_its_folder(tell):
     told = tell(f"run {DPSGD} --algorithm.mechanism.multiplier 3 --stop consensus --stop.tolerance 1e9")
     assert told["ending"] == "stop rule"
@@ -169,6 +197,19 @@ def test_the_papers_number_is_no_guarantee(refuse, tell, capsys):
     assert "NO GUARANTEE" in text.splitlines()[0]
     assert "as published, unsound: epsilon = 2 at delta = 0.5" in text
     assert tell(f"account {paper} --privacy.accounting paper")["sound"] is False
+
+
+@pytest.mark.parametrize(
+    "run",
+    [
+        f"{SMALL} --algorithm ceps-paper --algorithm.s 2 --algorithm.epsilon 2",
+        f"{DPSGD} --algorithm.mechanism.multiplier 3",
+    ],
+)
+@pytest.mark.parametrize("command", ["account", "run"])
+def test_an_epsilon_that_would_decide_nothing_is_refused(refuse, command, run):
+    assert "got privacy.epsilon = 1." in refuse(f"{command} {run} --privacy.accounting paper --privacy.epsilon 1")
+    assert not Path("runs").exists()
 
 
 # ---------------------------------------------------------------- private runs

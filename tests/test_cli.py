@@ -209,6 +209,7 @@ def test_repeats_have_seeds_of_their_own(capsys, tmp_path):
         (["run", *TINY, "--algorithm.rate", "1.5"], "rate = 1.5"),
         (["run", *TINY, "--steps", "0"], "steps = 0"),
         (["run", *TINY, "--repeats", "0"], "repeats = 0"),
+        (["run", *TINY, "--seed", "4294967295", "--repeats", "2"], "seed = 4294967295"),
         (["run", *TINY, "--metrics", "beauty"], "beauty"),
         (["run", *TINY, "--network", "edge-list-file", "--network.path", "no"], "network.path"),
         (["run", "--problem", "classification", "--problem.data", "qsar"], "JDFL_DATA"),

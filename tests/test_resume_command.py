@@ -219,6 +219,34 @@ sys.exit(main(sys.argv[1:]))
 """
 
 
+def test_a_run_that_was_cut_off_is_not_said_to_have_released_less(capsys):
+    noise = ["--algorithm.clip", "1", "--algorithm.mechanism", "gaussian", "--algorithm.mechanism.multiplier", "3"]
+    folder = run("--steps", "4", *noise)
+    history = (folder / "metrics.csv").read_text()
+    (folder / "summary.json").unlink()  # as of a run to 9 rounds that was killed after 6
+    file = folder / "config.yaml"
+    file.write_text(file.read_text().replace("steps: 4", "steps: 9"))
+    later = [f"{done}{history.splitlines()[-1][1:]}" for done in (5, 6)]
+    (folder / "metrics.csv").write_text(history + "\n".join(later) + "\n")
+    capsys.readouterr()
+    assert main(["account", "--run", str(folder)]) == 2
+    assert f"was cut off: what it released after its last checkpoint is not counted. First: jdfl resume {folder}" in (
+        capsys.readouterr().err
+    )
+    assert main(["resume", str(folder), "--steps", "5"]) == 2
+    assert "at least the 6 rounds that are recorded" in capsys.readouterr().err
+    for flags, name in (
+        (["--stop", "consensus", "--stop.tolerance", "1e9"], "stop"),
+        (["--privacy.epsilon", "2"], "privacy.epsilon"),
+        (["--diverged-above", "1e-9"], "diverged_above"),
+    ):
+        assert main(["resume", str(folder), *flags]) == 2
+        assert f"Expected {name} as in " in capsys.readouterr().err
+    assert main(["resume", str(folder), "--quiet"]) == 0
+    check_same(folder, run("--steps", "9", *noise))
+    assert main(["account", "--run", str(folder)]) == 0
+
+
 def test_a_full_disk_ends_in_words_and_the_run_goes_on_later():
     args = [*RUN, "--steps", "30", "--checkpoint-every", "5", "--chunk", "5"]
     done = subprocess.run([sys.executable, "-c", FULL, *args], capture_output=True, text=True, timeout=240, check=False)
@@ -232,6 +260,32 @@ def test_a_full_disk_ends_in_words_and_the_run_goes_on_later():
     assert f"jdfl resume {folder}" in lines[-1]
     assert main(["resume", str(folder), "--quiet"]) == 0
     check_same(folder, run("--steps", "30", "--chunk", "5"))
+
+
+def test_a_run_without_a_checkpoint_goes_on_as_itself_alone(capsys):
+    folder = run("--steps", "6")
+    shutil.rmtree(folder / CHECKPOINTS)
+    (folder / "summary.json").unlink()
+    before = (folder / "config.yaml").read_bytes()
+    for flags, name in (
+        (["--seed", "5"], "seed"),
+        (["--algorithm.lr", "0.02"], "algorithm"),
+        (["--every", "2"], "every"),
+    ):
+        assert main(["resume", str(folder), *flags]) == 2
+        assert f"got other ones of {name}." in capsys.readouterr().err
+        assert (folder / "config.yaml").read_bytes() == before
+    assert main(["resume", str(folder), "--steps", "8", "--quiet"]) == 0
+    check_same(folder, run("--steps", "8"))
+
+
+def test_records_are_neither_lost_nor_left_out_by_another_every(capsys):
+    folder = run("--steps", "12", "--every", "5")
+    before = (folder / "metrics.csv").read_bytes()
+    for every in ("2", "10", "1"):
+        assert main(["resume", str(folder), "--steps", "20", "--every", every]) == 2
+        assert f"rounds 0, 5, 10, 12, got every = {every}." in capsys.readouterr().err
+        assert (folder / "metrics.csv").read_bytes() == before
 
 
 # ---------------------------------------------------------------- made again
@@ -260,6 +314,25 @@ def test_a_run_is_made_again_and_compared(capsys):
     for content in ("", "round,objective\n", "a,b\n1,2\n", "round,objective\n1,many\n"):
         (folder / "metrics.csv").write_text(content)
         assert main(["verify", str(folder)]) == 2
+
+
+def test_what_is_not_made_again_is_not_called_the_same(capsys):
+    folder = run("--steps", "9", "--every", "2")
+    for flags, words in (
+        (["--steps", "4"], "it had 9 rounds, now it ends after 4"),
+        (["--stop", "objective", "--stop.value", "100"], "it had 9 rounds, now it ends after"),
+        (["--every", "3"], "of round 2 there was a record, now there is none"),
+    ):
+        capsys.readouterr()
+        assert main(["verify", str(folder), *flags]) == 1
+        assert f"NOT the same: {words}" in capsys.readouterr().out
+
+    history = pd.read_csv(folder / "metrics.csv")
+    history[history["round"] != 4].to_csv(folder / "metrics.csv", index=False)
+    assert main(["verify", str(folder)]) == 1
+    assert "NOT the same: of round 4 there was no record, now there is one" in capsys.readouterr().out
+    history.assign(round=history["round"] + 0.5).to_csv(folder / "metrics.csv", index=False)
+    assert main(["verify", str(folder)]) == 2
 
 
 # ---------------------------------------------------------------- killed

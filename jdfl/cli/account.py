@@ -9,7 +9,7 @@ import jdfl
 from jdfl import checks
 from jdfl.checkpoint import read_checkpoint
 from jdfl.cli import flags
-from jdfl.config import RunConfig, build
+from jdfl.config import RunConfig, build, from_yaml
 from jdfl.outcome import READS_DATA
 from jdfl.privacy import (
     GaussianEvent,
@@ -22,6 +22,7 @@ from jdfl.privacy import (
     noise_multiplier,
     report,
 )
+from jdfl.provenance import provenance
 from jdfl.results import CHECKPOINTS
 from jdfl.runner import planned
 from jdfl.spending import guarantee_of, ledger_of
@@ -29,7 +30,8 @@ from jdfl.spending import guarantee_of, ledger_of
 _ABOUT = """What releases add up to, and how much noise a target needs; nothing is run.
 
 With --releases: so many releases of a mechanism with --multiplier, or the multiplier for --epsilon. With --run: a
-finished run, from the ledger in its folder. Otherwise: the run that the flags of `jdfl run` describe."""
+finished run, from the ledger in its folder, at any --privacy.delta. Otherwise: all steps of the run that the flags of
+`jdfl run` describe; one that a budget would end before is refused."""
 
 _EXAMPLES = """examples:
   jdfl account --releases 3 --multiplier 6.46 --delta 1e-5              the epsilon of three Gaussian releases
@@ -52,7 +54,7 @@ class Options:
     run: Path | None = None
     """The folder of a finished run."""
     releases: int | None = None
-    """Number of releases; everything about a run is then left aside."""
+    """Number of releases; flags about a run are refused then."""
     noise: Literal["gaussian", "laplace"] = "gaussian"
     """With --releases: kind of noise."""
     multiplier: float | None = None
@@ -80,6 +82,11 @@ def parse(args: list[str]) -> tuple[RunConfig, Options]:
     )
     if options.releases is None:
         _refuse_unused(args, options)
+    elif options.run is not None or options.config is not None or config != RunConfig():
+        raise ValueError(
+            f"Expected --releases = {options.releases} without settings of a run, got both. What releases add up to is "
+            "decided by --noise, --multiplier or --epsilon, --delta, --sampling, --batch, --records and --adjacency."
+        )
     return config, options
 
 
@@ -109,7 +116,7 @@ def _of_a_run(config: RunConfig, options: Options) -> jdfl.PrivacyReport:
     algorithm, problem, network, stop = build(config)
     spend = config.privacy
     if options.run is None:
-        return jdfl.account_plan(
+        found = jdfl.account_plan(
             algorithm,
             problem,
             network,
@@ -119,15 +126,48 @@ def _of_a_run(config: RunConfig, options: Options) -> jdfl.PrivacyReport:
             accounting=spend.accounting,
             stop=stop,
         )
+        if spend.accounting == "sound" and spend.epsilon is not None and found.epsilon > spend.epsilon:
+            raise ValueError(
+                f"Expected a run that spends at most privacy.epsilon = {spend.epsilon:g}, got {found.epsilon:.4g} for "
+                f"all {config.steps} steps: it would end before. Drop --privacy.epsilon to account for all, give fewer "
+                "steps, or drop the multiplier to get the least noise that does."
+            )
+        return found
     algorithm = planned(algorithm, problem, network, config.steps)
+    if (options.run / CHECKPOINTS).is_dir() and not (options.run / "summary.json").is_file():
+        raise ValueError(
+            f"Expected a run that is done, got {options.run}, which was cut off: what it released after its last "
+            f"checkpoint is not counted. First: jdfl resume {options.run}"
+        )
     found = read_checkpoint(options.run / CHECKPOINTS, algorithm, problem, network)
     found.ledger.check_same(ledger_of(algorithm, problem))
+    _check_same(config, options.run)
+    if found.provenance is not None:
+        made = provenance(found.key, algorithm=algorithm, problem=problem, network=network)
+        if changed := made.differences(found.provenance)[1]:
+            raise ValueError(
+                f"Expected the settings of the run in {options.run}, got others in its config.yaml. "
+                f"{'; '.join(changed[:5])}. Put back the file that the run was made with."
+            )
     guarantee, ledger = guarantee_of(algorithm, problem), found.ledger
     if READS_DATA in found.warnings:
         guarantee = exposing(guarantee, ("stop",), problem.public)
     warnings = tuple(warning for warning in found.warnings if warning not in guarantee.warnings)
     how: Any = {"delta": spend.delta, "accounting": spend.accounting, "warnings": warnings}
     return report(guarantee, ledger.releases, ledger.records, **how)
+
+
+def _check_same(config: RunConfig, folder: Path) -> None:
+    """Refuse other settings than those of a finished run, but of its delta and accounting: ValueError naming them."""
+    was = from_yaml(flags.read(str(folder / "config.yaml")))
+    free = dataclasses.replace(was.privacy, delta=config.privacy.delta, accounting=config.privacy.accounting)
+    was = dataclasses.replace(was, privacy=free)
+    changed = [part.name for part in dataclasses.fields(was) if getattr(was, part.name) != getattr(config, part.name)]
+    if changed:
+        raise ValueError(
+            f"Expected the settings of the run in {folder}, got other ones of {', '.join(changed)}. A finished run is "
+            "accounted for as it was made: only --privacy.delta and --privacy.accounting may be others."
+        )
 
 
 def _releases(options: Options) -> dict[str, Any]:

@@ -41,6 +41,18 @@ def parse(args: list[str]) -> tuple[Options]:
 def report(options: Options) -> int:
     """Write the page and say where it is; returns the exit status."""
     single = options.folders[0] if len(options.folders) == 1 else Path()
-    path = write_overview(options.folders, options.out or single / "report.html", options.title)
+    path = single / "report.html" if options.out is None else _page(options.out)
+    path = write_overview(options.folders, path, options.title)
     print(json.dumps({"page": str(path)}) if options.json else path)
     return 0
+
+
+def _page(path: Path) -> Path:
+    """The file at --out; ValueError for one that no page belongs into, such as a table of a run."""
+    if path.suffix not in (".html", ".htm"):
+        raise ValueError(
+            f"Expected a file whose name ends in .html at --out, got {str(path)!r}. For example page.html."
+        )
+    if not path.parent.is_dir():
+        raise ValueError(f"Expected --out in a folder that is there, got {str(path)!r}. Make {path.parent} first.")
+    return path

@@ -5,11 +5,13 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
+
 from jdfl import distributed, storage
 from jdfl.checkpoint import read_checkpoint
 from jdfl.cli import flags
 from jdfl.cli.running import STATUS, Running, Session, status_of
-from jdfl.config import RunConfig
+from jdfl.config import RunConfig, from_yaml
 from jdfl.provenance import Provenance
 from jdfl.results import CHECKPOINTS
 
@@ -55,9 +57,19 @@ def resume(folder: Path, config: RunConfig, options: Options) -> int:
     kept = storage.newest(folder / CHECKPOINTS) is not None
     if done and not kept:
         raise FileNotFoundError(f"Expected checkpoints of the finished run {folder}, found none to go on from.")
+    recorded = _recorded(folder)
+    if not done and config.steps < recorded:
+        raise ValueError(
+            f"Expected --steps of at least the {recorded} rounds that are recorded in {folder}, got {config.steps}. "
+            "They were done before it was cut off, and what they released is counted when they are done again."
+        )
+    if not done:
+        _check_end(folder, config)
     session = Session(config, options)
     before = None
-    if kept:  # or it was killed before there was one
+    if not kept:  # it was killed before there was one
+        _check_same(folder, config)
+    else:
         before = read_checkpoint(folder / CHECKPOINTS, session.planned, session.problem, session.network)
         if not done and before.ending == "stop rule":  # it was killed while its end was written
             before = dataclasses.replace(before, over=True)
@@ -75,7 +87,44 @@ def resume(folder: Path, config: RunConfig, options: Options) -> int:
     return status_of(result)
 
 
+def _check_same(folder: Path, config: RunConfig) -> None:
+    """Refuse to begin a run without checkpoints again as another one: ValueError naming the settings."""
+    left = {name: getattr(config, name) for name in ("steps", "chunk", "privacy", "diverged_above")}
+    was, now = dataclasses.replace(from_yaml(flags.read(str(folder / "config.yaml"))), **left), config
+    changed = [part.name for part in dataclasses.fields(now) if getattr(was, part.name) != getattr(now, part.name)]
+    if changed:
+        raise ValueError(
+            f"Expected the settings of the run that is resumed, in {folder / 'config.yaml'}, got other ones of "
+            f"{', '.join(changed)}. Leave them as they were, or begin another run: jdfl run --config."
+        )
+
+
 def _summary(folder: Path) -> dict[str, Any]:
     """What a run has come to; nothing of one that was cut off."""
     file = folder / "summary.json"
     return flags.read_json(file) if file.is_file() else {}
+
+
+def _check_end(folder: Path, config: RunConfig) -> None:
+    """Refuse what may end a run that was cut off before the rounds that it had: ValueError naming the setting."""
+    was = from_yaml(flags.read(str(folder / "config.yaml")))
+    budget, before = config.privacy.epsilon, was.privacy.epsilon
+    for name, other in (
+        ("stop", config.stop != was.stop),
+        ("diverged_above", config.diverged_above != was.diverged_above),
+        ("privacy.epsilon", budget is not None and (before is None or budget < before)),
+        ("privacy.delta", budget is not None and config.privacy.delta != was.privacy.delta),
+    ):
+        if other:
+            raise ValueError(
+                f"Expected {name} as in {folder / 'config.yaml'} for a run that was cut off, got another. Rounds that "
+                "were done after its last checkpoint have to be done again. Resume it as it was, then change this."
+            )
+
+
+def _recorded(folder: Path) -> int:
+    """The last round in the table of a run's records; 0 where there is none, or it is damaged."""
+    try:
+        return int(pd.read_csv(folder / "metrics.csv", usecols=["round"])["round"].max())
+    except (ValueError, OSError):
+        return 0

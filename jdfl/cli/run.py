@@ -55,6 +55,7 @@ def parse(args: list[str]) -> tuple[RunConfig, Options]:
 def run(config: RunConfig, options: Options) -> int:
     """Run once per seed, write and show every result; returns the exit status."""
     checks.whole(1, repeats=options.repeats)
+    checks.whole(0, 2**32 - options.repeats, "The seeds are `seed` to `seed` + repeats - 1.", seed=config.seed)
     session = Session(config, options)
     told: list[dict[str, Any]] = []
     status = 0

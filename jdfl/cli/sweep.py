@@ -113,6 +113,7 @@ def sweep(config: StudyConfig, options: Options) -> int:
         raise ValueError(
             "Expected at least one setting to try, got over = (). For example --over algorithm.lr=0.1,0.2."
         )
+    _check(options)
     checks.one_of(config.base.metrics or tuple(REGISTRY), by=options.by)
     study = Study.of(config, Path())  # refused before there is a folder
     folder = new_run_folder(options.out, f"sweep-{config.base.algorithm.kind}")
@@ -121,6 +122,7 @@ def sweep(config: StudyConfig, options: Options) -> int:
 
 def work(study: Study, options: Engines) -> int:
     """Do what is left of a study, write and show it; returns the exit status."""
+    _check(options)
     checks.one_of(study.config.base.metrics or tuple(REGISTRY), by=options.by)
     use_cache()
     todo = study.left
@@ -139,6 +141,22 @@ def work(study: Study, options: Engines) -> int:
         print(f"jdfl: out of time; go on with it: jdfl resume {study.folder}", file=sys.stderr)
         return 124
     return 3 if {REFUSED, "diverged"} & set(table["ending"].tolist()) else 0
+
+
+def _check(options: Engines) -> None:
+    """Refuse settings of another engine than the one that works: ValueError naming them."""
+    if options.max_seconds is not None:
+        checks.positive("None means without.", max_seconds=options.max_seconds)
+    if options.engine == "here" and options.engine_options:
+        raise ValueError(
+            f"Expected --engine-options with --engine slurm, got engine_options = {options.engine_options!r} with "
+            "--engine here, which has none."
+        )
+    if options.engine != "here" and options.max_seconds is not None:
+        raise ValueError(
+            f"Expected --max-seconds with --engine here, got max_seconds = {options.max_seconds!r} with --engine "
+            f"{options.engine}. Limit its jobs instead: --engine-options timeout_min=60."
+        )
 
 
 @contextlib.contextmanager
@@ -183,8 +201,10 @@ def _show(study: Study, table: pd.DataFrame, options: Engines) -> None:
     heads, rows = _cells(ranked, fields, measured)
     sum_of_all = together(table)
     spent = "" if sum_of_all is None else sum_of_all.statement()
-    (study.folder / "table.md").write_text(_markdown(heads, rows) + f"\n{spent}\n" * bool(spent), encoding="utf-8")
-    write_page(study.folder / "report.html", study.config, table, measured, heads, rows, spent)
+    left = _left(study)
+    below = "".join(f"\n{line}\n" for line in (left, spent) if line)
+    (study.folder / "table.md").write_text(_markdown(heads, rows) + below, encoding="utf-8")
+    write_page(study.folder / "report.html", study.config, table, measured, heads, rows, spent, left)
     if options.json:
         found = [{str(name): _plain(value) for name, value in row.items()} for row in ranked.to_dict("records")]
         told: dict[str, Any] = {"folder": str(study.folder), "by": options.by, "points": found}
@@ -199,6 +219,13 @@ def _show(study: Study, table: pd.DataFrame, options: Engines) -> None:
         _print(*few, f"{len(rows)} points by {options.by}, mean ± sd over seeds")
         print(f"{spent}\n" * bool(spent), end="")
         print(f"table:  {study.folder / 'results.parquet'}\npage:   {study.folder / 'report.html'}")
+
+
+def _left(study: Study) -> str:
+    """What a study that was cut off does not have, in words; nothing of a whole one."""
+    points = sum(len(group.points) for group in study.left)
+    whole = sum(len(group.points) for group in study.groups)
+    return f"{points} of {whole} points are not done and not told of here." if points else ""
 
 
 def _points(numbers: list[str]) -> str:
@@ -219,6 +246,8 @@ def _cells(ranked: pd.DataFrame, fields: list[str], measured: list[str]) -> tupl
 
 
 def _number(value: Any) -> str:
+    if value is None or value != value:
+        return "none"
     return f"{value:.5g}" if isinstance(value, float) else str(value)
 
 

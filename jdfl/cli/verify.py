@@ -54,7 +54,7 @@ def verify(folder: Path, config: RunConfig, options: Options) -> int:
     again = _made_again(config, options, rounds)
     for line in _changed(folder, again):
         print(f"changed: {line}")
-    different = _different(before, again.history)
+    different = _missing(before, again, rounds) or _different(before, again.history)
     if different:
         print(f"NOT the same: {different}")
         return 1
@@ -73,9 +73,9 @@ def _records(file: Path) -> pd.DataFrame:
     if "round" not in found or found.empty:
         raise ValueError(f"Expected a row per record with its round in {file}, got none.")
     rounds = found["round"]
-    if not (np.isfinite(rounds) & (rounds >= 0)).all() or rounds.duplicated().any():
+    if not (np.isfinite(rounds) & (rounds >= 0) & (rounds % 1 == 0)).all() or rounds.duplicated().any():
         raise ValueError(
-            f"Expected rounds >= 0, every one once, in {file}, got {rounds.tolist()[:5]} ... It is damaged."
+            f"Expected whole rounds >= 0, every one once, in {file}, got {rounds.tolist()[:5]} ... It is damaged."
         )
     return found
 
@@ -108,6 +108,21 @@ def _texts(part: Any, file: Path) -> dict[str, str]:
     if not checks.is_a(part, dict) or not all(isinstance(text, str) for text in part.values()):
         raise ValueError(f"Expected versions and settings as texts by name in {file}, got others. It is damaged.")
     return part
+
+
+def _missing(before: pd.DataFrame, again: Result, rounds: int) -> str:
+    """The first record of so many rounds that one has and the other has not, in words; nothing if there is none.
+
+    A record that was made because a run ended there is none of another that goes on: it may be missing.
+    """
+    if again.rounds < rounds:
+        return f"it had {rounds} rounds, now it ends after {again.rounds}: {again.reason}"
+    old, new = ({int(one) for one in table["round"]} for table in (before, again.history))
+    alone = sorted(one for one in old ^ new if one <= rounds and one not in (max(old), max(new)))
+    if not alone:
+        return ""
+    was, now = ("a record", "none") if alone[0] in old else ("no record", "one")
+    return f"of round {alone[0]} there was {was}, now there is {now}"
 
 
 def _different(before: pd.DataFrame, again: pd.DataFrame) -> str:

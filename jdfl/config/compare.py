@@ -141,6 +141,7 @@ def build(config: CompareConfig) -> tuple[dict[str, Compared], Problem, Network,
         )
     checks.whole(1, seeds=config.seeds, tuning_seeds=config.tuning_seeds)
     checks.whole(0, seed=config.seed)
+    _check_untuned(config)
     problem = config.problem.build()
     members_ = [one if isinstance(one, Entry) else Entry(algorithm=one) for one in config.algorithms]
     entries: dict[str, Compared] = {}
@@ -175,6 +176,20 @@ def build(config: CompareConfig) -> tuple[dict[str, Compared], Problem, Network,
     return entries, problem, config.network.build(problem.m), options
 
 
+def _check_untuned(config: CompareConfig) -> None:
+    """Refuse what tuning goes by where there is none: ValueError naming the setting."""
+    if config.tune:
+        return
+    plain = CompareConfig(by="round" if config.stop is None else "stop")  # what a comparison without tuning is at
+    for name in ("by", "budget", "also", "grids", "tuning_seeds", "extend"):
+        value = getattr(config, name)
+        if value not in (getattr(CompareConfig(), name), getattr(plain, name)):
+            raise ValueError(
+                f"Expected {name} with tuning only, got {name} = {value!r} and tune = False. Without tuning all are "
+                "compared after their rounds, or at the stop rule; drop one of both."
+            )
+
+
 def _labels(entries: list[Entry]) -> list[str]:
     """A label each: its own, or its kind, numbered where a kind comes again."""
     own = [one.label for one in entries if one.label]
@@ -202,6 +217,7 @@ def _grids(lines: tuple[str, ...]) -> dict[str, list[float]]:
             sign = ""
         if not sign or not name.strip():
             raise ValueError(f"Expected field=value,value,... in grids, got {line!r}. For example lr=0.05,0.1,0.2.")
+    _check_once(lines, "grids")
     return grids
 
 
@@ -216,7 +232,18 @@ def _also(lines: tuple[str, ...]) -> dict[str, list[float]]:
             raise ValueError(
                 f"Expected amount=budget,budget,... in also, got {line!r}. For example bytes=1e6."
             ) from None
+    _check_once(lines, "also")
     return found
+
+
+def _check_once(lines: tuple[str, ...], where: str) -> None:
+    """Refuse a name that is given twice, of which one would be lost: ValueError naming it."""
+    names = Counter(line.partition("=")[0].strip() for line in lines)
+    for name, count in names.items():
+        if count > 1:
+            raise ValueError(
+                f"Expected {name} once in {where}, got it {count} times. Give all its values in one place."
+            )
 
 
 def _stop(config: CompareConfig, entries: dict[str, Compared]) -> StopRule | None:

@@ -22,14 +22,16 @@ def write_page(
     heads: Sequence[str],
     rows: Sequence[Sequence[str]],
     spent: str = "",
+    left: str = "",
 ) -> Path:
     """Write the page of a study whose runs are in `table`; `heads` and `rows` are its points, the best first.
 
-    `spent` is what publishing all of them costs, in words.
+    `spent` is what publishing all of them costs, `left` what is not done, in words.
     """
     tried = list(config.over)
     how = "All combinations" if config.random is None else f"{config.random} points drawn at random"
     parts: list[Part] = [f"{how} of {'; '.join(tried)}, with {config.seeds} seed(s) each."]
+    parts += [left] if left else []
     refused = [[row["point"], row["reason"]] for row in table.to_dict("records") if row["ending"] == REFUSED]
     if refused:
         parts.append(f"{len(refused)} points were refused.")
@@ -38,6 +40,7 @@ def write_page(
     lines = _lines(table, [line.partition("=")[0].strip() for line in tried], metrics)
     if lines is not None:
         words = "Mean over runs, and the band from the least to the largest; runs that diverged are left out."
+        words += " So are values of none, which have no place among numbers." * _has_none(table, tried)
         sections.append(Section("Against what was tried", [words, lines]))
     some = "" if len(rows) <= _POINTS else f"The best {_POINTS} of {len(rows)}."
     sections.append(Section("Points, the best first", [some, spent, Table(heads, rows[:_POINTS])]))
@@ -47,6 +50,12 @@ def write_page(
     return page(path, f"Study of {config.base.algorithm.kind} on {config.base.problem.kind}", sections, foot)
 
 
+def _has_none(table: pd.DataFrame, tried: Sequence[str]) -> bool:
+    """Whether none is tried of a setting of numbers."""
+    fields = [line.partition("=")[0].strip() for line in tried]
+    return any(pd.api.types.is_numeric_dtype(table[name]) and bool(table[name].isna().any()) for name in fields)
+
+
 def _lines(table: pd.DataFrame, fields: Sequence[str], metrics: Sequence[str]) -> Chart | None:
     """Every metric against every field of numbers, a line for every combination of what is tried by name."""
     done = table[~table["ending"].isin([REFUSED, "diverged"])]
@@ -54,7 +63,14 @@ def _lines(table: pd.DataFrame, fields: Sequence[str], metrics: Sequence[str]) -
     if not numeric or not metrics or done.empty:
         return None
     named = [name for name in fields if name not in numeric]
-    label = [", ".join(map(str, row)) or "all" for row in zip(*(done[name] for name in named))] if named else "all"
+    label = (
+        [
+            ", ".join("none" if value is None or value != value else str(value) for value in row) or "all"
+            for row in zip(*(done[name] for name in named))
+        ]
+        if named
+        else "all"
+    )
     views: dict[tuple[str, str], pd.DataFrame] = {}
     for y in metrics:
         for x in numeric:

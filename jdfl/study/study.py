@@ -63,6 +63,8 @@ class Study:
         """The study of a configuration; ValueError for settings that make no sense or points that cannot be written."""
         checks.whole(1, seeds=config.seeds)
         checks.whole(0, draw=config.draw)
+        last = 2**32 - config.seeds
+        checks.whole(0, last, "The seeds are `seed` to `seed` + seeds - 1.", seed=config.base.seed)
         tried = points(config.over, config.random, config.draw)
         made = [Point(i, values, config_at(config.base, values)) for i, values in enumerate(tried)]
         seeded = [point for point in made if "seed" in point.values]

@@ -4,6 +4,7 @@ import ast
 import dataclasses
 import inspect
 import json
+import re
 from itertools import pairwise
 from pathlib import Path
 
@@ -108,15 +109,39 @@ def test_what_is_built_is_what_was_said():
         ({"tuning_seeds": 0}, ["tuning_seeds = 0"]),
         ({"grids": ("lr",)}, ["grids", "'lr'", "lr=0.05"]),
         ({"grids": ("lr=x",)}, ["grids", "'lr=x'"]),
+        ({"grids": ("lr=0.1", "lr=0.2")}, ["lr once in grids", "2 times"]),
+        ({"algorithms": (Entry(algorithm=config.CEPS(), grids=("mu=1", "mu=2")),)}, ["mu once in grids"]),
+        ({"also": ("bytes", "bytes=3")}, ["bytes once in also", "2 times"]),
         ({"algorithms": (Entry(algorithm=config.CEPS(), label="a"),) * 2}, ["label = 'a'", "twice"]),
     ],
-    ids=["none", "seeds", "tuning", "bare", "text", "label"],
+    ids=["none", "seeds", "tuning", "bare", "text", "grid twice", "own grid twice", "amount twice", "label"],
 )
 def test_settings_that_make_no_sense(changes, words):
     with pytest.raises(ValueError) as error:
         build(dataclasses.replace(from_yaml(SMALL), **changes))
     for word in words:
         assert word in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"by": "bytes"},
+        {"budget": 5.0},
+        {"also": ("round=3",)},
+        {"grids": ("lr=0.1",)},
+        {"tuning_seeds": 9},
+        {"extend": 5},
+    ],
+    ids=str,
+)
+def test_what_tuning_goes_by_is_refused_where_there_is_none(change):
+    ((name, value),) = change.items()
+    untuned = dataclasses.replace(from_yaml(SMALL), tune=False)
+    with pytest.raises(ValueError, match=re.escape(f"got {name} = {value!r} and tune = False")):
+        build(dataclasses.replace(untuned, **change))
+    stopped = dataclasses.replace(untuned, stop=config.ConsensusStop(tolerance=0.5))
+    assert build(dataclasses.replace(stopped, by="stop"))[3]["tune"] is None
 
 
 @pytest.mark.parametrize("kind", ["gaussian", "laplace"])

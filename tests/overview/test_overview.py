@@ -143,6 +143,16 @@ def test_a_run_that_was_cut_off_is_shown_as_that(runs, tmp_path):
     assert charts_of(path)[0][1]["views"]["round|objective"][0]["x"] == list(range(13))
 
 
+@pytest.mark.parametrize("place", ["metrics.csv", "config.yaml", "", "nowhere/page.html"])
+def test_a_page_is_written_over_nothing_else(runs, tmp_path, capsys, place):
+    folder = tmp_path / "run"
+    shutil.copytree(runs["two"][0], folder)
+    before = {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()}
+    assert main(["report", str(folder), "--out", str(folder / place)]) == 2
+    assert "--out" in capsys.readouterr().err
+    assert {path.name: path.read_bytes() for path in folder.iterdir() if path.is_file()} == before
+
+
 def test_what_is_no_run_is_refused(runs, tmp_path, capsys):
     assert main(["report", str(tmp_path / "nowhere")]) == 2
     assert "which is not there" in capsys.readouterr().err

@@ -190,6 +190,44 @@ def test_groups_go_to_processes_of_their_own():
     assert any((folder() / "jobs").iterdir())
 
 
+def test_values_of_none_are_called_that(capsys):
+    assert main([*SWEEP, "--over", "algorithm.clip=none,1", "problem.public=none,tuning"]) == 0
+    shown = capsys.readouterr().out
+    for text in (shown, (folder() / "table.md").read_text()):
+        assert "none" in text
+        assert "nan" not in text
+    assert "values of none" in (folder() / "report.html").read_text()
+
+
+def test_a_study_that_was_cut_off_says_what_is_missing():
+    assert main([*SWEEP, *OVER, "--quiet"]) == 0
+    next((folder() / "parts").glob("*.curves.parquet")).unlink()  # as of one of its two groups that was cut off
+    again = ["resume", str(folder()), "--quiet", "--max-seconds"]
+    assert main([*again, "1e-9"]) == 124
+    for name in ("table.md", "report.html"):
+        assert "2 of 4 points are not done" in (folder() / name).read_text()
+    assert main([*again, "600"]) == 0
+    for name in ("table.md", "report.html"):
+        assert "points are not done" not in (folder() / name).read_text()
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        (["--engine-options", "timeout_min=5"], "engine_options = ('timeout_min=5',) with --engine here"),
+        (["--engine", "local", "--max-seconds", "9"], "max_seconds = 9.0 with --engine local"),
+        (["--max-seconds", "-4"], "max_seconds = -4.0"),
+        (["--max-seconds", "nan"], "max_seconds = nan"),
+        (["--seed", "4294967295"], "seed = 4294967295"),
+    ],
+    ids=str,
+)
+def test_what_an_engine_would_not_look_at_is_refused_before_there_is_a_folder(capsys, flags, words):
+    assert main([*SWEEP, *OVER, *flags]) == 2
+    assert words in capsys.readouterr().err
+    assert not Path("runs").exists()
+
+
 def test_without_the_package_jobs_are_refused_with_the_remedy(monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "submitit", None)
     assert main([*SWEEP, *OVER, "--engine", "slurm"]) == 2
