@@ -31,7 +31,6 @@ Axes: m nodes, n parameters, d slots of the neighbour table, b rows of a block.
 import warnings
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from typing import Any, ClassVar, Literal
 
 import jax
@@ -40,7 +39,7 @@ import numpy as np
 from jax import Array, lax
 
 from jdfl import checks, nodes, ops, struct
-from jdfl.algorithms.ceps_theorems import PAPER_DELTA, RUN, STEP, UNSOUND, composed, step_epsilon
+from jdfl.algorithms.ceps_theorems import PAPER_DELTA, RUN, STEP, UNSOUND, Theorem3, step_epsilon
 from jdfl.algorithms.exchange import CODEC, MODEL, refuse_late
 from jdfl.algorithms.gradients import Gradients
 from jdfl.base import Info, Round
@@ -381,7 +380,7 @@ class CEPS:
         if not isinstance(self.mechanism, Gaussian):
             return told
         epsilon = step_epsilon(float(self.mechanism.multiplier))
-        run = partial(composed, epsilon, PAPER_DELTA)
+        run = Theorem3(epsilon, PAPER_DELTA)
         return replace(told, published=Published(epsilon, PAPER_DELTA, STEP, UNSOUND, run=run, run_source=RUN))
 
 

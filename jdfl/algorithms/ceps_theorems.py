@@ -13,6 +13,7 @@ Neither holds for Algorithm 1 as printed: see `UNSOUND`.
 """
 
 import math
+from dataclasses import dataclass
 
 from jdfl import checks
 
@@ -42,3 +43,15 @@ def composed(epsilon: float, delta: float, communications: int) -> tuple[float, 
     a = communications
     growth = math.expm1(epsilon) if epsilon < 700 else math.inf
     return math.sqrt(2 * a * math.log(1 / delta)) * epsilon + a * epsilon * growth, (a + 1) * delta
+
+
+@dataclass(frozen=True)
+class Theorem3:
+    """`composed` for any number of communications of one step's `epsilon` and `delta`."""
+
+    epsilon: float
+    delta: float
+
+    def __call__(self, communications: int) -> tuple[float, float]:
+        """Epsilon and delta of so many communications."""
+        return composed(self.epsilon, self.delta, communications)
