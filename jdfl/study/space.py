@@ -3,7 +3,7 @@
 import itertools
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
 import numpy as np
@@ -107,7 +107,8 @@ def _drawn(field: Field, rng: np.random.Generator) -> Any:
 def config_at(base: RunConfig, point: Mapping[str, Any]) -> RunConfig:
     """The configuration with the point's values; where a setting may be of several kinds, a value is one's name.
 
-    Kinds are set before their own settings. Raises ValueError for a setting that is unknown or of another type.
+    Kinds are set before their own settings. Raises ValueError for a setting that is unknown or of another type, and
+    where another kind would lose a setting that it has, too, and that the point does not tell.
     """
     plain = yaml_text.plain(base)
     for path, value in sorted(point.items(), key=lambda item: item[0].count(".")):
@@ -120,4 +121,28 @@ def config_at(base: RunConfig, point: Mapping[str, Any]) -> RunConfig:
         here = target.get(name)
         if not (checks.is_a(here, dict) and here.get("kind") == value):  # the same kind keeps its settings
             target[name] = {"kind": value} if checks.is_a(here, dict) and isinstance(value, str) else value
-    return yaml_text.from_plain(RunConfig, plain)
+    made = yaml_text.from_plain(RunConfig, plain)
+    for path in point:
+        _check_kept(path, _at(base, path), _at(made, path), point)
+    return made
+
+
+def _at(config: Any, path: str) -> Any:
+    """What a configuration has at a dotted path; None where its kinds have no such setting."""
+    for name in path.split("."):
+        config = getattr(config, name, None)
+    return config
+
+
+def _check_kept(path: str, before: Any, after: Any, point: Mapping[str, Any]) -> None:
+    """Refuse another kind that has a setting of the one before at its default: ValueError naming the setting."""
+    if not is_dataclass(before) or not is_dataclass(after) or type(before) is type(after):
+        return
+    for one in fields(before):
+        value = getattr(before, one.name)
+        if value != one.default and hasattr(after, one.name) and f"{path}.{one.name}" not in point:
+            raise ValueError(
+                f"Expected {path}.{one.name} among what is tried with {path}, got {yaml_text.plain(value)!r} for one "
+                f"kind only: another has {yaml_text.plain(getattr(after, one.name))!r}. Try it, too, be it one value: "
+                f"--over {path}.{one.name}=..."
+            )

@@ -65,6 +65,16 @@ def test_values_go_where_their_names_say():
     assert config_at(base, {"algorithm.lr": 0.5, "algorithm": "d-psgd"}).algorithm == DPSGD(lr=0.5)  # kinds come first
 
 
+def test_another_kind_does_not_lose_a_setting_in_silence():
+    """A rate that is given for one method was not that of the others that are tried in its place."""
+    base = RunConfig(algorithm=DPSGD(lr=0.3))
+    with pytest.raises(ValueError, match=r"algorithm.lr .* 0.3 .* 0.1"):
+        config_at(base, {"algorithm": "dsgt"})
+    assert config_at(base, {"algorithm": "dsgt", "algorithm.lr": 0.3}).algorithm == DSGT(lr=0.3)
+    assert config_at(base, {"algorithm": "d-psgd"}) == base
+    assert config_at(RunConfig(algorithm=CEPS(mu=0.3)), {"algorithm": "dsgt"}).algorithm == DSGT()  # which has no mu
+
+
 @pytest.mark.parametrize(
     ("point", "words"),
     [
