@@ -133,7 +133,10 @@ def read(folder: str | Path) -> Stored:
         if damage:
             warnings.warn(f"A checkpoint is damaged, and the one before it is taken: {damage}", stacklevel=2)
         return found
-    raise ValueError(f"Expected a checkpoint at {folder}, got one that cannot be read. {damage}")
+    raise ValueError(
+        f"Expected a checkpoint at {folder}, got {len(numbers)}, none of which can be read. Of the newest, "
+        f"{damage}. Begin the run again."
+    )
 
 
 def _numbers(folder: Path) -> list[int]:
