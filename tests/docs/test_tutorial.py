@@ -13,7 +13,7 @@ from tests.docs.blocks import ROOT, Block, blocks
 
 TITLED = [block for block in blocks(ROOT / "docs" / "own-algorithm.md") if block.title]
 COMMAND = ["tests/contract", "-k", "QG-DSGDm", "-p", "no:cacheprovider"]
-LAWS = 10
+LAWS = 11
 
 
 @pytest.fixture
