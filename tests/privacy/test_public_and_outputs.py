@@ -72,7 +72,7 @@ def test_a_stop_rule_on_data_leaves_no_epsilon():
         account(found)
     assert account(jdfl.run(NOISY, DRAWN.declared("stop"), NETWORK, **how)).public == ("stop",)
     # the noise is that of a run without the rule, so that one may go on as the other
-    assert jdfl.run(NOISY, DRAWN, NETWORK, steps=4, resume=found).rounds == 4
+    assert jdfl.run(NOISY, DRAWN, NETWORK, steps=4, every=3, resume=found).rounds == 4
 
 
 @pytest.mark.filterwarnings("ignore:Not tuned")
