@@ -158,9 +158,9 @@ def run(
 
     Raises ValueError for settings that make no sense, before anything is compiled (every graph of a periodic network or
     a random choice is looked at, of others that change that of round 0), for a delta without epsilon, for a budget
-    where nothing can be claimed or that the first release would exceed, and for a resumed run with other noise.
-    FileExistsError where a run from the start would write over checkpoints, FileNotFoundError where there is no folder
-    for theirs.
+    where nothing can be claimed or that the first release would exceed, and for a resumed run with other noise or
+    records of other rounds. FileExistsError where a run from the start would write over checkpoints, FileNotFoundError
+    where there is no folder for theirs.
     """
     deadline = Deadline(max_seconds)
     checks.whole(1, MOST_CHUNK, chunk=chunk)
