@@ -223,7 +223,7 @@ def test_a_budget_has_the_delta_that_is_asked_for():
     [
         (CEPS, {"epsilon": 0.1}, "budget for the 1 releases of node 0 before the first round, got epsilon = 0.1, which "
          "allows 0"),
-        (jdfl.DPSGD(lr=0.02), {"epsilon": 1.0}, "Expected noise for a privacy report, got none"),
+        (jdfl.DPSGD(lr=0.02), {"epsilon": 1.0}, "Expected an algorithm with noise for a privacy report, got none"),
         (replace(CEPS, noise="literal"), {"epsilon": 1.0}, "No epsilon can be given.*Use noise=\"kept\""),
         (gradients(clip=None, sensitivity=1.0), {"epsilon": 1.0}, "No epsilon can be given.*Give clip"),
         (DPSGD, {"epsilon": 0.0}, "epsilon"),

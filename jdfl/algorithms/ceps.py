@@ -140,10 +140,10 @@ class CEPS:
             if not np.issubdtype(np.asarray(self.period).dtype, np.integer) or np.min(np.asarray(self.period)) < 1:
                 raise ValueError(f"Expected whole numbers period >= 1, got period = {self.period!r}.")
         if self.sigma is not None:
+            checks.positive(sigma=self.sigma)
             checks.shape(
                 (m,) if np.ndim(self.sigma) else (), "One constant for every node, or for all.", sigma=self.sigma
             )
-            checks.positive(sigma=self.sigma)
         elif not np.all(np.asarray(problem.curvature) > 0):
             flat = int(np.argmin(np.asarray(problem.curvature)))
             raise ValueError(
@@ -166,7 +166,8 @@ class CEPS:
             refuse_late("CEPS", network, "messages that mean the same to all receivers, and storage = 'dense'")
         self.gradients.check(problem)
         if self.sigma is None and self.sigma_rule != "safe":
-            step = self.step_scale * m * (2 * self.rate + 0.1) / max(1.0, np.ceil(self.rate * np.median(degrees)))
+            rate, scale = float(self.rate), float(self.step_scale)
+            step = scale * m * (2 * rate + 0.1) / max(1.0, np.ceil(rate * np.median(degrees)))
             if step > LONG_STEP:
                 warnings.warn(
                     f"The paper's sigma_i makes steps of about {step:.0f} / L_i here, since nodes combine few of the "

@@ -97,8 +97,9 @@ class CPGT:
         checks.fraction("Noise fades by it from round to round; 1 keeps it.", decay=self.decay)
         if (self.noise_x is None) != (self.noise_y is None):
             raise ValueError(
-                f"Expected noise on both messages or on none, got noise_x = {self.noise_x!r} and noise_y = "
-                f"{self.noise_y!r}. Either tells of the gradients: give both, or use jdfl.algorithms.cpgt.calibrated."
+                f"Expected noise on both messages or on none, got noise_x = {checks.shown(self.noise_x)} and noise_y = "
+                f"{checks.shown(self.noise_y)}. Either tells of the gradients: give both, or use "
+                "jdfl.algorithms.cpgt.calibrated."
             )
         if self.noise_x is not None:
             noise = {"noise_x": self.noise_x, "noise_y": self.noise_y}

@@ -136,7 +136,7 @@ def _check_loss(most: float = np.nextafter(1.0, 0.0), **named: Any) -> None:
     for name, p in named.items():
         checks.not_negative(**{name: p})
         checks.shape((), "It is one number for all links.", **{name: p})
-        if p > most:
+        if float(p) > most:
             above = "[0, 1]" if most == 1 else "[0, 1)"
             raise ValueError(
                 f"Expected {name} in {above}, got {name} = {p!r}. It is the probability that a message is lost."

@@ -59,7 +59,7 @@ def check_claim(guarantee: Guarantee, *, anyway: bool) -> None:
     """Refuse a report where there is no event to account for, and where nothing is claimed, if not `anyway`."""
     why = f"{guarantee.reason}. {guarantee.remedy}".strip()
     if guarantee.reason == NO_NOISE.reason:
-        raise ValueError(f"Expected noise for a privacy report, got none: {why}")
+        raise ValueError(f"Expected an algorithm with noise for a privacy report, got none: {why}")
     if guarantee.event is None or guarantee.sensitivity is None:
         raise ValueError(f"No epsilon can be given: {why}")
     if not (guarantee.claimed or anyway):

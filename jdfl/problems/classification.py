@@ -55,9 +55,7 @@ def classification(
     more than two classes or of columns to be standardised, FileNotFoundError for a file that is not there.
     """
     checks.one_of(get_args(Partition), partition=partition)
-    checks.not_negative("It is the share of every class that is held out.", test_fraction=test_fraction)
-    if test_fraction >= 1:
-        checks.refuse("test_fraction < 1", "test_fraction", test_fraction)
+    check_share(test_fraction)
     if isinstance(data, str):
         checks.one_of(NAMES, data=data)
     dataset = load(data, binary=binary) if isinstance(data, str) else data
@@ -104,6 +102,13 @@ def classification(
             dtype=dtype,
         )
     return replace(joined(problem, m), derived=derived).declared(*public)
+
+
+def check_share(test_fraction: float) -> None:
+    """Refuse what is no share of every class that could be held out."""
+    checks.not_negative("It is the share of every class that is held out.", test_fraction=test_fraction)
+    if test_fraction >= 1:
+        checks.refuse("test_fraction < 1", "test_fraction", test_fraction)
 
 
 def computed(partition: Partition, dataset: Dataset, test_fraction: float, *, standardise: bool) -> tuple[str, ...]:

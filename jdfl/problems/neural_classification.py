@@ -20,9 +20,9 @@ from jdfl.models import Model
 from jdfl.models.base import Compute
 from jdfl.models.split import Part
 from jdfl.problems.cifar import read_cifar10
-from jdfl.problems.classification import holdout, kept
+from jdfl.problems.classification import check_share, holdout, kept
 from jdfl.problems.dataset import Dataset
-from jdfl.problems.datasets import load, locate
+from jdfl.problems.datasets import NAMES, load, locate
 from jdfl.problems.images import read_mnist
 from jdfl.problems.joined import joined
 from jdfl.problems.logistic import check_labels
@@ -88,6 +88,7 @@ def neural_classification(
     checks.one_of(get_args(Partition), partition=partition)
     checks.one_of((None, *get_args(Augment)), augment=augment)
     checks.not_negative(penalty=penalty)
+    check_share(test_fraction)
     if nodes_at_once is not None:
         checks.whole(1, remedy="None takes as many as suit the device.", nodes_at_once=nodes_at_once)
     name, train, test, wants = _read(data, model)
@@ -141,8 +142,11 @@ def _read(data: str | Dataset, model: Any) -> tuple[str, _Examples, _Examples | 
         found = read_cifar10(place) if data == "cifar10" else read_mnist(place.parent, known=data)
         name = "CIFAR-10 (JPEG q75)" if found.lossy else data
         rows = Dataset(name, found.images, found.labels, found.test_images, found.test_labels)
+    elif isinstance(data, str):
+        checks.one_of(NAMES, data=data)
+        rows = load(data)
     else:
-        rows = load(data) if isinstance(data, str) else data
+        rows = data
     checks.class_numbers(labels=rows.labels)
     if issparse(rows.features):
         raise ValueError(f"Expected dense rows for a neural network, got sparse ones in {rows.name}. Use toarray().")
@@ -169,6 +173,7 @@ def _pictures(features: Any, shape: tuple[int, ...]) -> np.ndarray:
 
 def _model(model: str | Model, shape: tuple[int, ...], classes: int, dtype: Compute) -> Model:
     if isinstance(model, str):
+        checks.one_of(architectures.NAMES, model=model)
         if model in _COLOURED and shape[-1] == 1:
             shape = (*shape[:-1], 3)
         return architectures.build(model, shape=shape, classes=classes, dtype=dtype)

@@ -173,7 +173,7 @@ def test_nothing_is_claimed_without_noise_or_a_schedule():
     told = NOISY.replace(gradients=jdfl.Gradients()).privacy(problem)
     assert not told.claimed
     assert "clip" in told.remedy
-    with pytest.raises(ValueError, match="Expected noise for a privacy report, got none"):
+    with pytest.raises(ValueError, match="Expected an algorithm with noise for a privacy report, got none"):
         jdfl.account_plan(DPDO(), problem, network(), steps=3)
 
 
