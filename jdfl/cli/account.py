@@ -159,10 +159,9 @@ def _of_a_run(config: RunConfig, options: Options) -> jdfl.PrivacyReport:
 
 def _check_same(config: RunConfig, folder: Path) -> None:
     """Refuse other settings than those of a finished run, but of its delta and accounting: ValueError naming them."""
-    was = from_yaml(flags.read(str(folder / "config.yaml")))
-    free = dataclasses.replace(was.privacy, delta=config.privacy.delta, accounting=config.privacy.accounting)
-    was = dataclasses.replace(was, privacy=free)
-    changed = [part.name for part in dataclasses.fields(was) if getattr(was, part.name) != getattr(config, part.name)]
+    was = from_yaml(flags.read(str(folder / "config.yaml"))).privacy
+    changed = flags.changed(folder, config, "privacy")
+    changed += ["privacy.epsilon"] if was.epsilon != config.privacy.epsilon else []
     if changed:
         raise ValueError(
             f"Expected the settings of the run in {folder}, got other ones of {', '.join(changed)}. A finished run is "

@@ -118,6 +118,13 @@ def read(path: str) -> str:
         raise ValueError(f"Expected text in UTF-8 at {path}, got other bytes: {error}. Save it as UTF-8.") from error
 
 
+def changed(folder: Path, config: RunConfig, *free: str) -> list[str]:
+    """The settings of a run that its folder has otherwise, but those that may be `free`."""
+    was = from_yaml(read(str(folder / "config.yaml")))
+    names = (one.name for one in dataclasses.fields(was) if one.name not in free)
+    return [name for name in names if getattr(was, name) != getattr(config, name)]
+
+
 def read_json(file: Path) -> dict[str, Any]:
     """The mapping in a file of a run's folder; ValueError for a damaged one."""
     try:

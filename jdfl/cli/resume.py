@@ -89,9 +89,7 @@ def resume(folder: Path, config: RunConfig, options: Options) -> int:
 
 def _check_same(folder: Path, config: RunConfig) -> None:
     """Refuse to begin a run without checkpoints again as another one: ValueError naming the settings."""
-    left = {name: getattr(config, name) for name in ("steps", "chunk", "privacy", "diverged_above")}
-    was, now = dataclasses.replace(from_yaml(flags.read(str(folder / "config.yaml"))), **left), config
-    changed = [part.name for part in dataclasses.fields(now) if getattr(was, part.name) != getattr(now, part.name)]
+    changed = flags.changed(folder, config, "steps", "chunk", "privacy", "diverged_above")
     if changed:
         raise ValueError(
             f"Expected the settings of the run that is resumed, in {folder / 'config.yaml'}, got other ones of "

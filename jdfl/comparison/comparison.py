@@ -52,18 +52,15 @@ class Comparison:
         """Every algorithm at equal `x`, a row per label; `value` None: what it was tuned at, or else what all reach.
 
         Runs are those whose values were chosen at this budget, where it was tuned at (see `tuned_at`), or else those of
-        the comparison itself. What all reach is, except of rounds, at least what ten rounds of
-        each cost.
-        `x` is round, communications, bytes, gradients, examples, seconds or, on networks with times,
-        network_seconds. Values are those of the last record at or
-        before the budget; none is where it pays for no record but that of the start. Columns: `budget`, `seeds` that
-        have a value, `diverged` and `stopped` seeds, `needs`, which is what the first record costs if the budget does
-        not pay for it, with `after`, its round, the means
-        of all that `x` may be of the records used, and for each of `metrics` (None: all) its mean NAME and sample
-        standard deviation NAME_sd over these seeds. A run that diverged has no value at any budget; one that its stop
-        rule ended keeps its last; an algorithm that spends nothing of `x` shows its last record.
-
-        Raises ValueError for an unknown `x` or metric, and for a budget that is not >= 0.
+        the comparison itself. What all reach is, except of rounds, at least what ten rounds of each cost. `x` is round,
+        communications, bytes, gradients, examples, seconds or, on networks with times, network_seconds. Values are
+        those of the last record at or before the budget; none is where it pays for no record but that of the start.
+        Columns: `budget`, `seeds` that have a value, `diverged` and `stopped` seeds, `needs`, which is what the first
+        record costs if the budget does not pay for it, with `after`, its round, the means of all that `x` may be of the
+        records used, and for each of `metrics` (None: all) its mean NAME and sample standard deviation NAME_sd over
+        these seeds. A run that diverged has no value at any budget; one that its stop rule ended keeps its last; an
+        algorithm that spends nothing of `x` shows its last record. Raises ValueError for an unknown `x` or metric, and
+        for a budget that is not >= 0.
         """
         checks.one_of(axes_of(self.curves), x=x)
         names = metrics_of(self.curves) if metrics is None else list(metrics)

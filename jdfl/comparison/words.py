@@ -10,7 +10,7 @@ from jdfl.comparison import table
 from jdfl.comparison.curves import AXES, Short, number
 from jdfl.comparison.table import Cell, Grid
 from jdfl.comparison.tuning import grid_text
-from jdfl.privacy.relation import protected, upper
+from jdfl.privacy.relation import upper, whom
 
 if TYPE_CHECKING:
     from jdfl.comparison.comparison import Comparison
@@ -118,8 +118,7 @@ def _promises(of: "Comparison") -> dict[str, list[str]]:
     """Labels by who is protected, and against whom."""
     found: dict[str, list[str]] = {}
     for label, told in of.privacy.items():
-        who = f"{protected(told.unit, told.adjacency)} against an observer of {told.observer}"
-        found.setdefault(who, []).append(label)
+        found.setdefault(whom(told.unit, told.adjacency, told.observer), []).append(label)
     return found
 
 
@@ -171,7 +170,7 @@ def _caption(of: "Comparison", by: str, value: float | None, found: pd.DataFrame
         tuned = any(of.tuned[label].grid for label in of.privacy)
         public = " Tuning looked at the same data, which is taken as public." if tuned else ""
         if len(promises := _promises(of)) > 1:
-            differ = "; ".join(f"{', '.join(labels)}: of {who}" for who, labels in promises.items())
+            differ = "; ".join(f"{', '.join(labels)}: {who}" for who, labels in promises.items())
             nobody = "" if of.epsilon is None else ", so nobody is ranked"
             caption.append(f"Epsilons do not promise the same{nobody}. {differ}.")
         caption.append(f"{target}Epsilon is that of a whole run, of the worst seed, at delta = {deltas}.{public}")

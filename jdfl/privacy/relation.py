@@ -136,18 +136,21 @@ def protected(unit: str, adjacency: str) -> str:
     return _PROTECTED[unit] % adjacency
 
 
+def whom(unit: str, adjacency: str, observer: str) -> str:
+    """Whose data are protected, and against whom, in words."""
+    return f"of {protected(unit, adjacency)} against an observer of {observer}"
+
+
 def promise(told: Any, delta: float, total: float) -> str:
     """(epsilon, delta) of whom against whom, in words; `told` has unit, adjacency, observer."""
-    who = protected(told.unit, told.adjacency)
-    return f"({upper(total)}, {delta:g})-differential privacy of {who} against an observer of {told.observer}"
+    return f"({upper(total)}, {delta:g})-differential privacy {whom(told.unit, told.adjacency, told.observer)}"
 
 
 def worth(told: Mapping[str, Any]) -> str:
     """Whom the epsilon of a report, as plain data, protects against whom and at which delta, in words."""
     if not told["sound"]:
         return "as published, no guarantee"
-    who = protected(told["unit"], told["adjacency"])
-    return f"of {who} against an observer of {told['observer']} at delta = {told['delta']:g}"
+    return f"{whom(told['unit'], told['adjacency'], told['observer'])} at delta = {told['delta']:g}"
 
 
 def noise(kind: str, least: float, most: float, sensitivity: float, enforced_by: str | None) -> str:
