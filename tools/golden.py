@@ -1,9 +1,10 @@
 """Golden results: what rows of the contract table, experiments and the command line gave before something moved.
 
     python -m tools.golden record [WHAT ...]
-    python -m tools.golden check [WHAT ...]
+    python -m tools.golden check [WHAT ...] [--only TEXT]
 
-WHAT is among rows, statements, experiments, commands; without it, all. `record` writes tools/golden/; `check` makes
+WHAT is among rows, statements, experiments, commands; without it, all; of these --only takes the
+records with TEXT in their name. `record` writes tools/golden/; `check` makes
 everything again and compares: words and counts are equal, floats the same bits, or within 1e-6 of the largest of their
 array, which is told. It ends with status 1 where anything differs. Bits can be compared on the kind of processor that
 they were recorded on alone, which the record tells.
@@ -73,9 +74,9 @@ def _run(row: Row) -> tuple[jdfl.Result, np.ndarray]:
     return result, np.stack([kept[rounds] for rounds in ROUNDS])
 
 
-def rows() -> Iterator[tuple[str, Any]]:
+def rows(only: str) -> Iterator[tuple[str, Any]]:
     """What every row of the contract table gives."""
-    for row in TABLE:
+    for row in (row for row in TABLE if only in str(row)):
         result, params = _run(row)
         totals = dataclasses.asdict(result.totals)
         yield (
@@ -93,9 +94,9 @@ def rows() -> Iterator[tuple[str, Any]]:
         jax.clear_caches()
 
 
-def statements() -> Iterator[tuple[str, Any]]:
+def statements(only: str) -> Iterator[tuple[str, Any]]:
     """What every row of the contract table says of its privacy."""
-    for row in TABLE:
+    for row in (row for row in TABLE if only in str(row)):
         problem, network = make_problem(row), make_network()
         result = jdfl.run(row.algorithm, problem, network, key=1, steps=ROUNDS[1], metrics=[])
         told: dict[str, Any] = {"guarantee": _plain(result.guarantee), "warnings": list(result.privacy_warnings)}
@@ -109,9 +110,9 @@ def statements() -> Iterator[tuple[str, Any]]:
         jax.clear_caches()
 
 
-def experiments() -> Iterator[tuple[str, Any]]:
+def experiments(only: str) -> Iterator[tuple[str, Any]]:
     """What ten experiments give in their quick form."""
-    for name in EXPERIMENTS:
+    for name in (name for name in EXPERIMENTS if only in name):
         with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stdout(io.StringIO()):
             import_module(f"experiments.{name}").main(["--quick", "--out", folder])
             made = json.loads((Path(folder) / f"{name}.json").read_text())
@@ -126,16 +127,18 @@ def experiments() -> Iterator[tuple[str, Any]]:
         jax.clear_caches()
 
 
-def commands() -> Iterator[tuple[str, Any]]:
+def commands(only: str) -> Iterator[tuple[str, Any]]:
     """What the command line says of its settings, with every kind of every family chosen once."""
-    for name in COMMANDS:
-        yield f"jdfl {name} --help", _said([name, "--help"])
+    every = [[name, "--help"] for name in COMMANDS]
     hints = {one.name: one.type for one in dataclasses.fields(RunConfig)}
     for family in ("algorithm", "network", "problem", "stop"):
         for kind in members(hints[family]):
-            args = ["run", f"--{family}", kind, "--help"]
-            yield f"jdfl {' '.join(args)}", _said(args)
-    yield "jdfl list", [line for line in _said(["list"]).splitlines() if "found" not in line]
+            every.append(["run", f"--{family}", kind, "--help"])
+    for args in every:
+        if only in (name := f"jdfl {' '.join(args)}"):
+            yield name, _said(args)
+    if only in "jdfl list":
+        yield "jdfl list", [line for line in _said(["list"]).splitlines() if "found" not in line]
 
 
 def _said(args: list[str]) -> str:
@@ -145,7 +148,7 @@ def _said(args: list[str]) -> str:
     return f"{out.getvalue()}[{status}]"
 
 
-KINDS: dict[str, Callable[[], Iterator[tuple[str, Any]]]] = {
+KINDS: dict[str, Callable[[str], Iterator[tuple[str, Any]]]] = {
     one.__name__: one for one in (rows, statements, experiments, commands)
 }
 
@@ -202,7 +205,7 @@ def record(wanted: list[str]) -> None:
     """Write what there is now."""
     FOLDER.mkdir(exist_ok=True)
     for kind in wanted:
-        found = {name: _plain(value) for name, value in KINDS[kind]()}
+        found = {name: _plain(value) for name, value in KINDS[kind]("")}
         (FOLDER / f"{kind}.json.gz").write_bytes(gzip.compress(json.dumps(found).encode(), mtime=0))
         print(f"{kind}: {len(found)} recorded")
     about = {"machine": platform.processor() or platform.machine(), "jax": jax.__version__, "numpy": np.__version__}
@@ -214,7 +217,7 @@ def _cpu() -> str:
     return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "unknown")
 
 
-def check(wanted: list[str]) -> int:
+def check(wanted: list[str], only: str) -> int:
     """Make everything again and tell what differs; the number of records that do."""
     wrong = 0
     was = json.loads((FOLDER / "about.json").read_text())
@@ -223,7 +226,8 @@ def check(wanted: list[str]) -> int:
         old = json.loads(gzip.decompress((FOLDER / f"{kind}.json.gz").read_bytes()))
         same = close = 0
         seen = set[str]()
-        for name, value in KINDS[kind]():
+        old = {name: value for name, value in old.items() if only in name}
+        for name, value in KINDS[kind](only):
             seen.add(name)
             found = dict(differences(old.get(name), json.loads(json.dumps(_plain(value)))))
             worst = max(found.values(), default=0.0)
@@ -247,6 +251,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("do", choices=("record", "check"))
     parser.add_argument("what", nargs="*", choices=(*KINDS, []), help="without it, all")
+    parser.add_argument("--only", default="", metavar="TEXT", help="records with this in their name")
     given = parser.parse_args(arguments)
     wanted = given.what or list(KINDS)
     stepping.fingerprint = lambda *_, **__: ()
@@ -255,7 +260,7 @@ def main(arguments: list[str] | None = None) -> int:
         if given.do == "record":
             record(wanted)
             return 0
-        return 1 if check(wanted) else 0
+        return 1 if check(wanted, given.only) else 0
 
 
 if __name__ == "__main__":
