@@ -17,6 +17,7 @@ from .algorithms import (
     NIDS,
     PEDFL,
     SGP,
+    Algorithm,
     AverageConsensus,
     DFedAvgM,
     DFedSAM,
@@ -25,10 +26,11 @@ from .algorithms import (
     Gradients,
     LocalOnly,
     PartPSP,
+    Round,
     Updates,
 )
 from .auditing import Audit, audit
-from .base import Algorithm, Info, Round
+from .base import Info
 from .batch import repeat, sweep
 from .checkpoint import Checkpoint, read_checkpoint
 from .codecs import QSGD, Dense, LowRank, OneBit, RandomK, Sign, Sparse

@@ -11,14 +11,15 @@ import numpy as np
 from jax import Array
 
 from jdfl import checks, loop, stepping
+from jdfl.algorithms.algorithm import Algorithm
+from jdfl.algorithms.program import planned
 from jdfl.arguments import checked
-from jdfl.base import Algorithm
 from jdfl.keys import typed_key
 from jdfl.network.graph import Network
 from jdfl.privacy import Accounting, Ledger, PrivacyReport, noise_multiplier, report, together
 from jdfl.problems import Problem
 from jdfl.result import Result
-from jdfl.runner import check_run, planned
+from jdfl.runner import check_run
 from jdfl.spending import guarantee_of, ledger_of, records_of
 from jdfl.stopping import StopRule
 
@@ -33,8 +34,8 @@ def planned_releases(
 
     Raises ValueError for what `jdfl.run` refuses.
     """
-    algorithm = check_run(algorithm, problem, network, steps, 1, None)
-    setting = stepping.setting(algorithm, problem, network, None, typed_key(key))
+    program = check_run(algorithm, problem, network, steps, 1, None)
+    setting = stepping.setting(program, problem, network, None, typed_key(key))
     return np.asarray(loop.releases(setting, jnp.int32(steps)), np.int64)
 
 
@@ -161,7 +162,7 @@ def calibrate(
     checks.positive("It is what all rounds together may spend.", epsilon=epsilon)
     checks.one_of(("sound", "paper"), accounting=accounting)
     if accounting == "paper":
-        return _as_published(check_run(algorithm, problem, network, steps, 1, None), problem, epsilon)
+        return _as_published(check_run(algorithm, problem, network, steps, 1, None).algorithm, problem, epsilon, steps)
     if remedy := _scheduled(algorithm):
         raise ValueError(
             f"Expected an algorithm with one multiplier of its noise, got {type(algorithm).__name__}, whose noise "
@@ -196,7 +197,7 @@ def calibrate(
     return stepping.with_field(algorithm, f"{place}.multiplier", needed)
 
 
-def _as_published(algorithm: Any, problem: Problem, epsilon: float) -> Any:
+def _as_published(algorithm: Any, problem: Problem, epsilon: float, steps: int) -> Any:
     """The algorithm with its paper's noise; ValueError where the paper has no formula for it."""
     find = getattr(algorithm, "published_multiplier", None)
     if find is None:
@@ -204,7 +205,7 @@ def _as_published(algorithm: Any, problem: Problem, epsilon: float) -> Any:
             f"Expected an algorithm whose paper says how much noise an epsilon needs, got {type(algorithm).__name__}. "
             "Use accounting='sound'."
         )
-    return stepping.with_field(algorithm, f"{noise_place(algorithm)}.multiplier", find(problem, epsilon))
+    return stepping.with_field(algorithm, f"{noise_place(algorithm)}.multiplier", find(problem, epsilon, steps))
 
 
 def noise_place(algorithm: Any) -> str:

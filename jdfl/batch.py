@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import product
-from operator import attrgetter
 from typing import Any
 
 import jax
@@ -12,7 +11,8 @@ import numpy as np
 from jax import Array
 
 from jdfl import arguments, checks, loop, programs, stepping
-from jdfl.base import Algorithm
+from jdfl.algorithms.algorithm import Algorithm
+from jdfl.algorithms.program import planned
 from jdfl.clock import Clock
 from jdfl.guard import least
 from jdfl.keys import typed_key
@@ -22,7 +22,7 @@ from jdfl.outcome import as_chunk, assemble, key_data
 from jdfl.problems import Problem
 from jdfl.provenance import provenance
 from jdfl.result import Result, Tally
-from jdfl.runner import check_counters, check_run, planned
+from jdfl.runner import check_counters, check_run
 from jdfl.spending import guarantee_of, watched
 from jdfl.stopping import StopRule
 
@@ -120,7 +120,9 @@ def sweep(
         tally.add(later.rounds, later.metrics, later.counts)
         # Of the settings: what was prepared from data is not told from them.
         guarantee = guarantee_of(setting.algorithm, problem)
-        origin = provenance(key_data(setting.keys.run), algorithm=setting.algorithm, problem=problem, network=network)
+        origin = provenance(
+            key_data(setting.keys.run), algorithm=setting.algorithm.algorithm, problem=problem, network=network
+        )
         result = assemble(setting, params[i], carry, tally, spent, problem, network, steps, guarantee, origin)
         results.append(replace(result, labels=label))
     return results
@@ -184,13 +186,9 @@ def _check_field(algorithm: Algorithm, path: object) -> None:
 
 
 def _plans(settings: Sequence[stepping.Setting]) -> dict[str, Any]:
-    """What the algorithms planned for themselves, path by path, a row for every lane."""
-    found: dict[str, jax.Array] = {}
-    for path in getattr(settings[0].algorithm, "planned", ()):
-        rows = [attrgetter(path)(setting.algorithm) for setting in settings]
-        if rows[0] is not None:
-            found[path] = jnp.stack(rows)
-    return found
+    """What the algorithms planned for themselves, a row for every lane."""
+    plans = [setting.algorithm.plan for setting in settings]
+    return {"plan": jax.tree.map(lambda *rows: jnp.stack(rows), *plans)} if jax.tree.leaves(plans[0]) else {}
 
 
 def _at(algorithm: Algorithm, point: Mapping[str, float]) -> Algorithm:

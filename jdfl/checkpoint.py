@@ -15,8 +15,9 @@ import numpy as np
 import pandas as pd
 
 from jdfl import distributed, loop, stepping, storage
+from jdfl.algorithms.algorithm import Algorithm
+from jdfl.algorithms.program import planned
 from jdfl.arguments import checked
-from jdfl.base import Algorithm
 from jdfl.keys import typed_key
 from jdfl.metrics import COUNTS
 from jdfl.network.graph import Network
@@ -237,7 +238,8 @@ def read_checkpoint(folder: str | Path, algorithm: Algorithm, problem: Problem, 
     held, told = found.arrays, found.told
     if told.get("format") != _FORMAT:
         raise ValueError(f"Expected a checkpoint of format {_FORMAT}, got {told.get('format')!r}. Use the same jdfl.")
-    setting = stepping.setting(algorithm, problem, network, None, typed_key(0))
+    program = planned(algorithm, problem, network, max(1, int(told["rounds"])))
+    setting = stepping.setting(program, problem, network, None, typed_key(0))
     state = jax.eval_shape(lambda setting: loop.start(setting, ()), distributed.shaped(setting))[1].state
     leaves = [held[f"leaf{i}"] for i in range(int(told["leaves"]))]
     wanted, structure = jax.tree.flatten(state)

@@ -13,7 +13,7 @@ import numpy as np
 from jax import Array
 
 from jdfl import nodes
-from jdfl.base import Algorithm
+from jdfl.algorithms.program import Program
 
 NOWHERE = -1
 Watched = Literal["nothing", "parameters", "state"]  # what a run may end for, from the least to the most
@@ -25,15 +25,15 @@ def least(watched: Sequence[Watched]) -> Watched:
     return min(watched, key=order.index)
 
 
-def first_bad(algorithm: Algorithm, state: Any, largest: Array | None, watched: Watched) -> Array:
+def first_bad(program: Program, state: Any, largest: Array | None, watched: Watched) -> Array:
     """The first node [] with a number not finite, or a too large parameter, in what is `watched`, or NOWHERE."""
     if watched == "nothing":
         return jnp.int32(NOWHERE)
     if watched == "state":
-        w = getattr(algorithm, "held", algorithm.params)(state)  # [m, k], with all that is large in the parameters
+        w = program.held(state)  # [m, k], with all that is large in the parameters
         rows = [w, *(leaf for leaf in jax.tree.leaves(state) if leaf is not w and _floats(leaf, w.shape[0]))]
     else:
-        rows = [w := algorithm.params(state)]
+        rows = [w := program.params(state)]
     bad = ~jnp.isfinite(reduce(jnp.add, (_finite(leaf, w.dtype) for leaf in rows)))
     if largest is not None:
         bad = bad | (jnp.max(jnp.abs(w), axis=1) > largest)

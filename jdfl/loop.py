@@ -16,7 +16,8 @@ from jax import Array, lax
 
 from jdfl import guard, nodes, ops, struct
 from jdfl import metrics as metrics_module
-from jdfl.base import Algorithm, Info
+from jdfl.algorithms.program import Program
+from jdfl.base import Info
 from jdfl.network.timing import Seconds
 from jdfl.problems import Problem
 from jdfl.sharding import Layout
@@ -161,13 +162,13 @@ def _advance(
 @partial(jax.jit, static_argnames=("metrics", "layout"))
 def start(
     setting: Setting, metrics: tuple[metrics_module.Metric, ...], layout: Layout | None = None
-) -> tuple[Algorithm, Carry, Record]:
+) -> tuple[Program, Carry, Record]:
     """The algorithm with its per-node constants, the carry before round 0, and the record of the start.
 
     What a jitted function gives back is a copy, so the problem stays out of it: its data is the largest thing there is.
     """
 
-    def begin(setting: Setting) -> tuple[Algorithm, Carry, Record]:
+    def begin(setting: Setting) -> tuple[Program, Carry, Record]:
         setting, carry, record = _start(setting, metrics)
         return setting.algorithm, carry, record
 

@@ -12,7 +12,8 @@ import jax
 import numpy as np
 
 from jdfl import device_memory, loop, stepping
-from jdfl.base import Algorithm
+from jdfl.algorithms.algorithm import Algorithm
+from jdfl.algorithms.program import planned
 from jdfl.keys import typed_key
 from jdfl.network.graph import Network
 from jdfl.problems import Problem
@@ -52,7 +53,7 @@ def _require_batches(algorithm: Algorithm, problem: Problem, room: int | None) -
 
 def estimate(algorithm: Algorithm, problem: Problem, network: Network) -> dict[str, int]:
     """Bytes of a run by what they are for, in words, found by shapes alone."""
-    setting = stepping.setting(algorithm, problem, network, None, typed_key(0))
+    setting = stepping.setting(planned(algorithm, problem, network, 1), problem, network, None, typed_key(0))
     prepared, carry, _ = jax.eval_shape(loop.start, setting, ())
     one = problem.m * problem.n * np.dtype(problem.dtype).itemsize
     return {

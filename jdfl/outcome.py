@@ -46,11 +46,11 @@ def assemble(
     `warned` holds what was to be said of the rounds before it, `moments` the releases [m] at some of them.
     """
     rounds, bad_node = int(carry.rounds), int(carry.bad_node)
-    published = getattr(setting.algorithm, "published_bytes", None)
     ending, reason = _ending(rounds, steps, carry, setting, cut)
     warns = dict.fromkeys((*warned, *_privacy_warnings(setting.stop, ending, guarantee)))
     return Result(
-        algorithm=setting.algorithm,
+        algorithm=setting.algorithm.algorithm,
+        ready=setting.algorithm.ready,
         problem_name=problem.name,
         network_name=getattr(network, "name", type(network).__name__),
         params=params,
@@ -66,7 +66,7 @@ def assemble(
         clock=None if carry.clock is None else np.asarray(carry.clock[0]),
         clock_rest=None if carry.clock is None else np.asarray(carry.clock[1]),
         moments=moments or {},
-        published_bytes=published(problem, rounds) if published else None,
+        published_bytes=setting.algorithm.published_bytes(problem, rounds),
         guarantee=exposing(guarantee, ("stop",), problem.public) if READS_DATA in warns else guarantee,
         records=records_of(problem),
         privacy_warnings=tuple(warning for warning in warns if warning not in guarantee.warnings),

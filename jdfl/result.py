@@ -47,7 +47,7 @@ class Totals:
 class Result:
     """A finished run."""
 
-    algorithm: Any  # with its per-node constants filled in
+    algorithm: Any  # its settings
     problem_name: str  # the problem's `name`
     network_name: str  # the network's
     params: Array  # [m, n] the nodes' parameters at the end
@@ -70,6 +70,7 @@ class Result:
     seconds: float  # wall time without compilation
     compile_seconds: float  # of tracing and compiling
     provenance: Provenance  # code, libraries, settings, data
+    ready: Any = None  # what the algorithm computed before the first round, such as its nodes' constants
     labels: dict[str, Any] = field(default_factory=dict)  # seed and swept values
     clock_rest: np.ndarray | None = None  # [m] seconds that rounding has left out of `clock`
     moments: dict[int, np.ndarray] = field(default_factory=dict)  # `releases` after some rounds, of noise

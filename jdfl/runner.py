@@ -12,7 +12,8 @@ import numpy as np
 from jax import Array
 
 from jdfl import arguments, checks, distributed, guard, loop, programs, stepping
-from jdfl.base import Algorithm
+from jdfl.algorithms.algorithm import Algorithm
+from jdfl.algorithms.program import Program, planned
 from jdfl.checkpoint import Checkpoint
 from jdfl.clock import Alarm, Clock, Deadline, Spent
 from jdfl.interruption import Interruption
@@ -47,14 +48,16 @@ def check_run(
     every: int,
     stop: StopRule | None,
     devices: int = 1,
-) -> Algorithm:
+) -> Program:
     """Everything that can be refused before anything is compiled; raises ValueError.
 
     Returns the algorithm with what it plans for this network and so many rounds. `every`, `stop` and `devices` are as
     for `run`.
     """
     checks.whole(1, MOST_ROUNDS, steps=steps, every=every)
-    checks.able(("step", "init", "params"), "an algorithm", "For example jdfl.CEPS().", algorithm=algorithm)
+    if not checks.is_a(algorithm, Algorithm):
+        remedy = "For example jdfl.CEPS(). One of your own inherits from jdfl.Algorithm."
+        checks.refuse("an algorithm", "algorithm", algorithm, remedy)
     checks.able(("data", "weight", "value"), "a problem", "jdfl.problems builds one.", problem=problem)
     remedy = "jdfl.network builds one, also from_networkx, from_scipy and from_edges."
     checks.able(("at", "m"), "a network", remedy, network=network)
@@ -69,11 +72,11 @@ def check_run(
     check_weights(
         network,
         type(algorithm).__name__,
-        columns=getattr(algorithm, "columns", False),
+        columns=algorithm.columns,
         mixes=getattr(algorithm, "mixes", True),
     )
     graph = network.at(jnp.int32(0), jax.random.key(0))
-    if graph.late is not None and not getattr(algorithm, "late", False):
+    if graph.late is not None and not algorithm.late:
         raise ValueError(
             f"Expected a network for {type(algorithm).__name__} whose messages are not late, got "
             f"{getattr(network, 'name', 'a network')}: it has no use for messages of earlier rounds. Use bursty_loss, "
@@ -86,21 +89,15 @@ def check_run(
         arguments.settings(stop)
         stop.check()
     require_memory(algorithm, problem, network, devices)
-    algorithm = planned(algorithm, problem, network, steps)
-    if graph.away is not None and isinstance(guarantee_of(algorithm, problem).event, LaplaceSchedule):
+    program = planned(algorithm, problem, network, steps)
+    if graph.away is not None and isinstance(guarantee_of(program, problem).event, LaplaceSchedule):
         raise ValueError(
             f"Expected a network for {type(algorithm).__name__} whose nodes are there in every round, got "
             f"{getattr(network, 'name', 'a network')}: its noise is meant for the step of the same round, and a node "
             "that comes back would send an old one with less. Use node_participation, whose silent nodes go on alone, "
             "or an algorithm with the same noise in every round, such as jdfl.PEDFL."
         )
-    return algorithm
-
-
-def planned(algorithm: Algorithm, problem: Problem, network: Network, steps: int) -> Algorithm:
-    """The algorithm with what it computes on the host before a run of so many rounds, such as a schedule of noise."""
-    plan = getattr(algorithm, "plan", None)
-    return algorithm if plan is None else plan(problem, network, int(steps))
+    return program
 
 
 @arguments.checked
@@ -185,11 +182,11 @@ def run(
     spread = None if mesh is None else mesh_of(mesh, problem.m)
     devices = 1 if spread is None else spread.size
     origin = provenance(key_data(typed_key(key)), algorithm=algorithm, problem=problem, network=network)
-    algorithm = check_run(algorithm, problem, network, steps, every, stop, devices)
+    program = check_run(algorithm, problem, network, steps, every, stop, devices)
     programs.make_room()
     chosen = default_metrics(problem) if metrics is None else resolve(metrics, problem)
-    guarantee = guarantee_of(algorithm, problem)
-    limit = None if epsilon is None else release_limits(algorithm, problem, stop, epsilon=epsilon, delta=delta)
+    guarantee = guarantee_of(program, problem)
+    limit = None if epsilon is None else release_limits(program, problem, stop, epsilon=epsilon, delta=delta)
     before = Checkpoint.of(resume) if isinstance(resume, Result) else resume
     most = None if limit is None else jnp.asarray(np.minimum(limit, 2**31 - 1), jnp.int32)
     largest = None if diverged_above is None else jnp.asarray(diverged_above, problem.dtype)
@@ -200,11 +197,11 @@ def run(
             f"{diverged_above!r}: the run would end because of parameters that the guarantee does not cover "
             f"({guarantee.local}). Leave it out, or declare that this is public: public = 'stop' of the problem."
         )
-    setting = stepping.setting(algorithm, problem, network, stop, typed_key(key), most, largest, watch)
+    setting = stepping.setting(program, problem, network, stop, typed_key(key), most, largest, watch)
     steps, every = int(steps), int(every)
     if before is not None:
         names = [metric.__name__ for metric in chosen]
-        before.check(ledger_of(algorithm, problem), key_data(setting.keys.run), steps, names, origin)
+        before.check(ledger_of(program, problem), key_data(setting.keys.run), steps, names, origin)
     keeper = Keeper(checkpoint, checkpoint_every, resumed=before is not None)
     alarm = Alarm(None if checkpoint is None or checkpoint_minutes is None else 60 * checkpoint_minutes)
     returns = Returns(every, int(chunk), keeper.every)
@@ -218,13 +215,13 @@ def run(
         callbacks = [*callbacks, bar] if bar else callbacks
         whole = setting
         setting, layout = (setting, None) if spread is None else placed(setting, spread)
-        algorithm, carry, first = loop.start(setting, chosen, layout)
-        setting = replace(setting, algorithm=algorithm)
-        tally = Tally(algorithm.message_bits(problem))
+        program, carry, first = loop.start(setting, chosen, layout)
+        setting = replace(setting, algorithm=program)
+        tally = Tally(program.message_bits(problem))
         if before is None:
             tally.add(*as_chunk(first))
         else:
-            carry, tally = _resumed(before, carry, layout), before.tally(algorithm.message_bits(problem), every)
+            carry, tally = _resumed(before, carry, layout), before.tally(program.message_bits(problem), every)
         if limit is not None and epsilon is not None:
             released = carry.releases if layout is None else layout.nodes(carry.releases)
             check_unspent(np.asarray(released), limit, epsilon)
@@ -246,7 +243,7 @@ def run(
             nonlocal seen, warned
             if done <= max(seen, 0):
                 return
-            views = _views(algorithm, carry, layout, whole, done - 1)
+            views = _views(program, carry, layout, whole, done - 1)
             if guarantee.event is not None:
                 moments.add(done, views[2])
             rows, seen = tally.since(seen), done
@@ -293,7 +290,7 @@ def _resumed(before: Checkpoint, carry: loop.Carry, layout: Layout | None) -> lo
 
 
 def _views(
-    algorithm: Algorithm, carry: loop.Carry, layout: Layout | None, whole: stepping.Setting, k: int
+    program: Program, carry: loop.Carry, layout: Layout | None, whole: stepping.Setting, k: int
 ) -> tuple[Callable[[], Any], ...]:
     """What a snapshot gives of all nodes after round k, made when it is asked for."""
 
@@ -301,10 +298,10 @@ def _views(
         return x if layout is None else layout.nodes(x)
 
     return (
-        lambda: jnp.array(rows(algorithm.params(carry.state)), copy=True),  # the next chunk takes the state's place
+        lambda: jnp.array(rows(program.params(carry.state)), copy=True),  # the next chunk takes the state's place
         lambda: np.array(rows(carry.communications)),
         lambda: np.array(rows(carry.releases)),
-        lambda: stepping.graph_of(replace(whole, algorithm=algorithm), k),
+        lambda: stepping.graph_of(replace(whole, algorithm=program), k),
     )
 
 

@@ -6,7 +6,8 @@ Axes: m nodes.
 import jax
 import numpy as np
 
-from jdfl.base import Algorithm
+from jdfl.algorithms.algorithm import Algorithm
+from jdfl.algorithms.program import Program
 from jdfl.guard import Watched
 from jdfl.privacy import Guarantee, Ledger, exposing, report
 from jdfl.problems import Problem
@@ -18,12 +19,13 @@ def records_of(problem: Problem) -> np.ndarray:
     return np.asarray(jax.device_get(problem.sizes), np.int64)
 
 
-def guarantee_of(algorithm: Algorithm, problem: Problem, stop: StopRule | None = None) -> Guarantee:
+def guarantee_of(algorithm: Algorithm | Program, problem: Problem, stop: StopRule | None = None) -> Guarantee:
     """What the algorithm may say on this problem; nothing is claimed where data enter that are not declared public.
 
     `stop` is the rule that may end its runs, which may look at the data, too.
     """
-    told = algorithm.privacy(problem)
+    program = algorithm if isinstance(algorithm, Program) else Program(algorithm)
+    told = program.privacy(problem)
     names = (*problem.derived, "stop") if stop_tells(told, stop) else problem.derived
     return exposing(told, names, problem.public)
 
@@ -40,13 +42,18 @@ def watched(told: Guarantee, problem: Problem) -> Watched:
     return "nothing" if told.local else "parameters"
 
 
-def ledger_of(algorithm: Algorithm, problem: Problem) -> Ledger:
+def ledger_of(algorithm: Algorithm | Program, problem: Problem) -> Ledger:
     """The ledger of a run that has not begun."""
     return Ledger.of(guarantee_of(algorithm, problem), np.zeros(problem.m, np.int64), records_of(problem))
 
 
 def release_limits(
-    algorithm: Algorithm, problem: Problem, stop: StopRule | None = None, *, epsilon: float, delta: float | None
+    algorithm: Algorithm | Program,
+    problem: Problem,
+    stop: StopRule | None = None,
+    *,
+    epsilon: float,
+    delta: float | None,
 ) -> np.ndarray:
     """How many releases every node [m] may make within (epsilon, delta), by the guarantee's own neighbouring relation.
 

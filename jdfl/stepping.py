@@ -3,6 +3,7 @@
 Axes: m nodes.
 """
 
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -10,7 +11,8 @@ import jax.numpy as jnp
 from jax import Array
 
 from jdfl import guard, nodes, struct
-from jdfl.base import Algorithm, Info, Round
+from jdfl.algorithms.program import Program
+from jdfl.base import Info, Moment
 from jdfl.network import Graph, Network, advanced, in_run
 from jdfl.network.timing import Seconds
 from jdfl.problems import Problem
@@ -19,23 +21,21 @@ from jdfl.stopping import StopRule
 from jdfl.streams import Keys
 
 
-def run_words(algorithm: Algorithm, problem: Problem, network: Network) -> tuple[int, ...]:
+def run_words(program: Program, problem: Problem, network: Network) -> tuple[int, ...]:
     """What algorithm, data and network are, in the words that enter the key of private randomness."""
-    for path in getattr(algorithm, "planned", ()):  # follows from the rest and the number of rounds
-        algorithm = with_field(algorithm, path, None)
-    return fingerprint(problem.dtype, algorithm=algorithm, problem=problem, network=network)
+    return fingerprint(problem.dtype, algorithm=program.algorithm, problem=problem, network=network)
 
 
-def run_keys(key: Array, algorithm: Algorithm, problem: Problem, network: Network) -> Keys:
+def run_keys(key: Array, program: Program, problem: Problem, network: Network) -> Keys:
     """The keys of a run with this key []."""
-    return Keys.of(key, run_words(algorithm, problem, network))
+    return Keys.of(key, run_words(program, problem, network))
 
 
 @struct.dataclass
 class Setting:
     """What a run is about; every array and every float of it is traced, so none of them recompiles."""
 
-    algorithm: Algorithm
+    algorithm: Program
     problem: Problem
     network: Network
     stop: StopRule | None
@@ -47,7 +47,7 @@ class Setting:
 
 
 def setting(
-    algorithm: Algorithm,
+    program: Program,
     problem: Problem,
     network: Network,
     stop: StopRule | None,
@@ -61,8 +61,8 @@ def setting(
     `key` [] is the run's, or all of its keys are given; `watched` is what may end it when it is no longer finite.
     """
     node = jnp.arange(problem.m, dtype=jnp.int32)
-    keys = key if isinstance(key, Keys) else run_keys(key, algorithm, problem, network)
-    return Setting(algorithm, nameless(problem), nameless(network), stop, keys, node, limit, largest, watched)
+    keys = key if isinstance(key, Keys) else run_keys(key, program, problem, network)
+    return Setting(program, nameless(problem), nameless(network), stop, keys, node, limit, largest, watched)
 
 
 def nameless(named: Any) -> Any:
@@ -71,12 +71,14 @@ def nameless(named: Any) -> Any:
 
 
 def with_field(algorithm: Any, path: str, value: Any) -> Any:
-    """The algorithm with the field at a dotted path ("codec.gamma") replaced."""
+    """The algorithm, or a program with one, whose field at a dotted path ("codec.gamma") is replaced."""
+    if isinstance(algorithm, Program) and path != "plan":
+        return replace(algorithm, algorithm=with_field(algorithm.algorithm, path, value))
     name, _, rest = path.partition(".")
     return algorithm.replace(**{name: with_field(getattr(algorithm, name), rest, value) if rest else value})
 
 
-def begun(setting: Setting) -> Round:
+def begun(setting: Setting) -> Moment:
     """The moment before the first round.
 
     Before the algorithm is prepared the size of its messages is not known, and nothing is sent.
@@ -84,15 +86,15 @@ def begun(setting: Setting) -> Round:
     return _drawn(setting, jnp.int32(0), setting.keys.at_start(), 0)
 
 
-def drawn(setting: Setting, k: Array) -> Round:
+def drawn(setting: Setting, k: Array) -> Moment:
     """Round k []: its network is drawn from keys of its own, and what lasts many rounds in it from the run's."""
     bits = sum(setting.algorithm.message_bits(setting.problem).values())
     return _drawn(setting, k, setting.keys.at_round(k), bits)
 
 
-def _drawn(setting: Setting, k: Array, now: Keys, bits: int) -> Round:
+def _drawn(setting: Setting, k: Array, now: Keys, bits: int) -> Moment:
     graph = in_run(setting.network, setting.keys.network, bits).at(k, now.network)
-    return Round(k, now.run, graph, setting.node, now)
+    return Moment(k, now.run, graph, setting.node, now)
 
 
 def graph_of(setting: Setting, k: int) -> Graph:
@@ -100,7 +102,7 @@ def graph_of(setting: Setting, k: int) -> Graph:
     return drawn(setting, jnp.int32(k)).graph
 
 
-def step(setting: Setting, state: Any, round: Round) -> tuple[Any, Info]:
+def step(setting: Setting, state: Any, round: Moment) -> tuple[Any, Info]:
     """One round; nodes that are away stay as they are, and did nothing."""
     new, info = setting.algorithm.step(state, setting.problem, round)
     info, away = nodes.counted(info), round.graph.away
@@ -113,10 +115,9 @@ def step(setting: Setting, state: Any, round: Round) -> tuple[Any, Info]:
     return jax.tree.map(kept, state, new), jax.tree.map(lambda count: jnp.where(away, 0, count), info)
 
 
-def done_at(setting: Setting, done: Seconds | None, round: Round, info: Info) -> Seconds | None:
+def done_at(setting: Setting, done: Seconds | None, round: Moment, info: Info) -> Seconds | None:
     """When nodes are done with a round [m]."""
     if done is None:
         return None
-    waits = getattr(setting.algorithm, "waits", None)
-    slots = round.graph.mask if waits is None else waits(round)
+    slots = setting.algorithm.waits(round, setting.problem)
     return advanced(round.graph, done, info.grads, slots & (info.communications > 0)[:, None])

@@ -1,6 +1,6 @@
 """A small algorithm that compiles in no time, for tests of the runner; its counts and failures are known by hand."""
 
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -9,6 +9,7 @@ from jax import Array
 
 import jdfl
 from jdfl import checks, struct
+from jdfl.algorithms.round import MODEL
 from jdfl.privacy import NO_NOISE
 from jdfl.streams import Stream
 
@@ -18,7 +19,7 @@ M, N, Q = 6, 20, 8
 
 
 @struct.dataclass
-class Gossip:
+class Gossip(jdfl.Algorithm):
     """w_i <- sum_j W_ij w_j (in rounds k with (k + 1) % period_i = 0) - rate grad f_i(w_i), with noise where asked."""
 
     rate: Any = 0.05
@@ -26,45 +27,38 @@ class Gossip:
     period: Any = None  # [m] int32
     messages: int = struct.field(pytree_node=False, default=1)  # counted per node and round
     fails: tuple[tuple[int, int], ...] = struct.field(pytree_node=False, default=())  # (k, node) that become infinite
+    title: ClassVar[str] = "Gossip"
+    tuned: ClassVar[tuple[str, ...]] = ()
 
     def check(self, problem: Any, network: Any) -> None:
         checks.positive("Steps go downhill.", rate=self.rate)
 
-    def prepare(self, problem: Any, round: jdfl.Round) -> "Gossip":
-        period = jnp.ones((problem.m,), jnp.int32) if self.period is None else self.period
-        return self.replace(period=period)  # pyright: ignore[reportAttributeAccessIssue]
+    def prepare(self, problem: Any, moment: Any, plan: Any) -> Array:
+        return jnp.ones((problem.m,), jnp.int32) if self.period is None else self.period
 
-    def init(self, problem: Any, round: jdfl.Round) -> tuple[Array, jdfl.Info]:
-        zero = jnp.zeros((problem.m,), jnp.int32)
+    def init(self, round: jdfl.Round) -> Array:
+        problem = round.problem
         draw = jax.vmap(lambda key: jax.random.normal(key, (problem.n,), problem.dtype))
         w = draw(round.keys(_START))
         for k, node in self.fails:
             if k < 0:
                 w = w.at[node].set(jnp.nan)
-        return w, jdfl.Info({"model": zero}, zero + 1, zero, zero)
+        round.book.grads = 1
+        return w
 
-    def step(self, w: Array, problem: Any, round: jdfl.Round) -> tuple[Array, jdfl.Info]:
-        talks = (round.k + 1) % self.period == 0
-        new = jnp.where(talks[:, None], jdfl.network.mix(round.graph, w), w) - self.rate * problem.gradients(w)
+    def step(self, w: Array, round: jdfl.Round) -> Array:
+        talks = (round.k + 1) % round.ready == 0
+        new = jnp.where(talks[:, None], round.mix(w, None), w) - self.rate * round.problem.gradients(w)
         if self.mechanism is not None:
-            new = jax.vmap(self.mechanism.add, (0, 0, None))(round.keys(_NOISE), new, 1.0)
+            new = round.noisy(self.mechanism, new, 1.0, _NOISE, lambda problem, looks: NO_NOISE)
         for k, node in self.fails:
             new = jnp.where(((round.k == k) & (round.node == node))[:, None], jnp.inf, new)
-        one = jnp.ones((problem.m,), jnp.int32)
-        noisy = one if self.mechanism is not None else 0 * one
-        return new, jdfl.Info({"model": self.messages * one}, one, noisy, talks.astype(jnp.int32))
+        round.book.grads = 1
+        round.book.send(MODEL, self.messages, talks.astype(jnp.int32))
+        return new
 
-    def params(self, state: Array) -> Array:
-        return state
-
-    def examples(self, problem: Any) -> Array:
-        return problem.sizes
-
-    def message_bits(self, problem: Any) -> dict[str, int]:
+    def message_bits(self, problem: Any, codec: Any) -> dict[str, int]:
         return {"model": 32 * problem.n}
-
-    def privacy(self, problem: Any) -> jdfl.Guarantee:
-        return NO_NOISE
 
 
 def regression(m: int = M, n: int = N, dtype: Any = np.float32) -> jdfl.problems.LinearRegression:

@@ -1,5 +1,6 @@
 """The algorithms, one paper in one file, and the table of them."""
 
+from jdfl.algorithms.algorithm import Algorithm
 from jdfl.algorithms.ceps import CEPS
 from jdfl.algorithms.choco import CHOCO
 from jdfl.algorithms.consensus import AverageConsensus
@@ -23,6 +24,7 @@ from jdfl.algorithms.matcha import MATCHA
 from jdfl.algorithms.nids import NIDS
 from jdfl.algorithms.partpsp import PartPSP
 from jdfl.algorithms.pedfl import PEDFL
+from jdfl.algorithms.round import MODEL, TRACKER, Channel, Round
 from jdfl.algorithms.sgp import SGP
 from jdfl.algorithms.theorem1 import Theorem1
 from jdfl.algorithms.updates import Updates
@@ -66,11 +68,15 @@ __all__ = [
     "EXTRA",
     "IHT",
     "MATCHA",
+    "MODEL",
     "NIDS",
     "PEDFL",
     "REGISTRY",
     "SGP",
+    "TRACKER",
+    "Algorithm",
     "AverageConsensus",
+    "Channel",
     "DFedAvgM",
     "DFedSAM",
     "ExactDiffusion",
@@ -78,6 +84,7 @@ __all__ = [
     "Gradients",
     "LocalOnly",
     "PartPSP",
+    "Round",
     "Theorem1",
     "Updates",
 ]

@@ -29,9 +29,8 @@ Axes: m nodes, n parameters, d slots of the neighbour table, b rows of a block.
 """
 
 import warnings
-from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -39,14 +38,17 @@ import numpy as np
 from jax import Array, lax
 
 from jdfl import checks, nodes, ops, struct
+from jdfl.algorithms.algorithm import Algorithm
 from jdfl.algorithms.ceps_theorems import PAPER_DELTA, RUN, STEP, UNSOUND, Theorem3, step_epsilon
-from jdfl.algorithms.exchange import CODEC, MODEL, refuse_late
+from jdfl.algorithms.codes import refuse_late
 from jdfl.algorithms.gradients import Gradients
-from jdfl.base import Info, Round
+from jdfl.algorithms.requests import requested
+from jdfl.algorithms.round import Round
+from jdfl.base import Moment
 from jdfl.blocks import in_blocks
-from jdfl.codecs import Codec, Dense, OneBit, RandomK, Sparse, each_row, receive, transmit
-from jdfl.network import Network, Past, gather_sum, known, refuse_synchronised, sample_neighbours
-from jdfl.nonzeros import Nonzeros, dense, gathered_sum, largest
+from jdfl.codecs import Codec, Dense, OneBit, RandomK, Sparse
+from jdfl.network import Graph, Network, known, refuse_synchronised, sample_neighbours
+from jdfl.nonzeros import Nonzeros, dense, largest
 from jdfl.privacy import Gaussian, Guarantee, Mechanism, Published, classical_gaussian, exposing
 from jdfl.problems import Problem
 from jdfl.streams import Stream
@@ -57,18 +59,23 @@ _PERIOD = Stream("ceps.period", "choice")
 LONG_STEP = 10.0  # steps, in units of 1 / L_i, from which `check` warns; Table III's are about 5 here
 
 
-@struct.dataclass
-class State:
+class State(NamedTuple):
     """What the next round needs."""
 
     w: Array | Nonzeros  # [m, n] s-sparse parameters
     u: Array  # [m, n] last combination of neighbours and gradient
     count: Array  # [m] m_i, the number of nodes in it, as a float
-    past: Past | None = None  # what all have sent, where messages are late
+
+
+class Ready(NamedTuple):
+    """The constants of a run."""
+
+    period: Array  # [m] int32 kappa_i
+    sigma: Array  # [m] sigma_i
 
 
 @struct.dataclass
-class CEPS:
+class CEPS(Algorithm):
     """CEPS with the readings of its paper as options; `CEPS.paper(...)` is the preset that reproduces its tables.
 
     Raises ValueError (from `check`) for settings out of range.
@@ -94,7 +101,7 @@ class CEPS:
     phi: Literal["sender", "receiver"] = struct.field(pytree_node=False, default="sender")  # whose codec is used
     block: int | None = struct.field(pytree_node=False, default=None)  # rows at a time; None: by backend
     storage: Literal["dense", "sparse"] = struct.field(pytree_node=False, default="dense")  # w and messages in memory
-    lengths: Any = None  # [m, q] of the examples' features; `prepare` fills it in
+    title: ClassVar[str] = "CEPS"
     tuned: ClassVar[tuple[str, ...]] = ("step_scale",)
     uneven: ClassVar[bool] = True
     late: ClassVar[bool] = True
@@ -153,9 +160,7 @@ class CEPS:
         checks.one_of((False, True), own_coded=self.own_coded)
         if self.block is not None:
             checks.whole(1, block=self.block)
-        parts = ("encode", "decode", "rows", "lanes", "pairwise", "free", "bits")
-        checks.able(parts, "a codec", "Use Dense(), Sparse() or OneBit().", codec=self.codec)
-        self.codec.check(n, m, self.s)
+        super().check(problem, network)
         if self.storage == "sparse" and (self.phi == "receiver" or not _few(self.codec, self.s)):
             raise ValueError(
                 "Expected messages of at most s nonzeros, the same for all receivers, with storage = 'sparse', got "
@@ -164,7 +169,6 @@ class CEPS:
             )
         if self.phi == "receiver" or self.codec.pairwise or self.storage == "sparse":
             refuse_late("CEPS", network, "messages that mean the same to all receivers, and storage = 'dense'")
-        self.gradients.check(problem)
         if self.sigma is None and self.sigma_rule != "safe":
             rate, scale = float(self.rate), float(self.step_scale)
             step = scale * m * (2 * rate + 0.1) / max(1.0, np.ceil(rate * np.median(degrees)))
@@ -179,15 +183,15 @@ class CEPS:
     def gradients(self) -> Gradients:
         """How gradients are clipped, and what noise on them is scaled by; CEPS adds it to u instead."""
         return Gradients(
-            clip=self.clip,
-            mechanism=self.mechanism,
-            sensitivity=self.sensitivity,
-            adjacency=self.adjacency,
-            lengths=self.lengths,
+            clip=self.clip, mechanism=self.mechanism, sensitivity=self.sensitivity, adjacency=self.adjacency
         )
 
-    def prepare(self, problem: Problem, round: Round) -> "CEPS":
-        """Draw kappa_i, compute sigma_i, and let the codec draw what it shares.
+    def sparsity(self, problem: Problem) -> int:
+        """The s nonzeros of w."""
+        return self.s
+
+    def prepare(self, problem: Problem, moment: Moment, plan: Any) -> Ready:
+        """Draw kappa_i and compute sigma_i.
 
         sigma_i is lambda_max(A_i^T A_i) / (m (2 r + 0.1) d_i) (section V.B) with d_i the number of samples ("paper") or
         n / 2 ("half_n"), or L_i / |N_i^k| ("safe"), each, or the given `sigma`, divided by `step_scale`.
@@ -195,7 +199,7 @@ class CEPS:
         period, sigma = self.period, self.sigma
         if period is None:
             low, high = self.periods
-            keys = round.keys(_PERIOD)
+            keys = moment.keys(_PERIOD)
             period = jax.vmap(lambda key: jax.random.randint(key, (), low, high + 1, jnp.int32))(keys)
         if sigma is None:
             m = nodes.count(problem.m)
@@ -203,136 +207,76 @@ class CEPS:
             if self.sigma_rule == "half_n":
                 sigma = sigma * jnp.sum(problem.weight, axis=1) / (problem.n / 2)
             if self.sigma_rule == "safe":
-                sigma = problem.curvature / self._sizes(round)[1].astype(problem.dtype)
-        codec = self.codec.prepare(round.stream(CODEC), round.node, problem.n, self.s, problem.dtype)
-        period, sigma = jnp.asarray(period, jnp.int32), jnp.asarray(sigma, problem.dtype) / self.step_scale
-        sigma, lengths = jnp.broadcast_to(sigma, (problem.m,)), self.gradients.prepare(problem, round).lengths
-        return replace(self, period=period, sigma=sigma, step_scale=1.0, codec=codec, lengths=lengths)
+                sigma = problem.curvature / self._sizes(moment.graph)[1].astype(problem.dtype)
+        sigma = jnp.asarray(sigma, problem.dtype) / self.step_scale
+        return Ready(jnp.asarray(period, jnp.int32), jnp.broadcast_to(sigma, (problem.m,)))
 
-    def init(self, problem: Problem, round: Round) -> tuple[State, Info]:
+    def init(self, round: Round) -> State:
         """Start from w = 0, or the largest entries of where the problem starts, u = -grad f(w), m_i = |N_i|."""
-        w = self._kept(lax.optimization_barrier(problem.begin()))  # or XLA projects its zeros at compile time
-        u = -self._gradient(self.gradients, problem, dense(w))
-        releases = jnp.zeros((problem.m,), jnp.int32)
-        if self.noise == "kept" and self.mechanism is not None:
-            u = jax.vmap(self.mechanism.add)(self._noise_keys(round), u, self.gradients.sensitivities(problem))
-            releases = releases + 1
-        count = self._sizes(round)[0].astype(problem.dtype)
-        zero = jnp.zeros((problem.m,), jnp.int32)
-        return State(w, u, count, Past.begin(round.graph, u)), Info({"model": zero}, zero + 1, releases, zero)
+        w = self._kept(lax.optimization_barrier(round.problem.begin()))  # or XLA projects its zeros at compile time
+        u = -self.gradients.without_noise(dense(w), round)
+        if self.noise == "kept":
+            u = self._noisy(u, round)
+        return State(w, u, self._sizes(round.graph)[0].astype(u.dtype))
 
-    def step(self, state: State, problem: Problem, round: Round) -> tuple[State, Info]:
+    def step(self, state: State, round: Round) -> State:
         """One round: (4) for every node, then (3) for the nodes that communicate, a block at a time."""
-        w, u, sigma, mu = state.w, state.u, self.sigma[:, None], self.mu
-        round, talks = replace(round, graph=known(round.graph)), self._talks(round)
-        size, mine, chosen = self._sample(talks, round)
-        received, past = self._receive(w, state.past, mine, chosen, round)
-        noise_keys, sensitivity = self._noise_keys(round), self.gradients.sensitivities(problem)
-        block = min(nodes.count(problem.m), self.block or (1 if jax.default_backend() == "cpu" else 64))
+        w, u, count = state
+        sigma, mu = round.ready.sigma[:, None], self.mu
+        due, size, mine, slots = self._sample(round)
+        messages = requested(w, mine, slots, round, own_coded=self.own_coded, phi=self.phi, lanes=self.block)
 
-        def communicate(rows: Array, new: State) -> State:
-            m_i = size.at[rows].get(mode="clip").astype(u.dtype)[:, None]
-            wbar = received(rows) / m_i
-            u_i = sigma[rows] * m_i * wbar - self._gradient(self.gradients.rows(rows), problem.nodes(rows), wbar)
-            noisy = u_i
-            if self.mechanism is not None:
-                noisy = jax.vmap(self.mechanism.add)(noise_keys[rows], u_i, sensitivity[rows])
-            w_i = self._kept(noisy / (sigma[rows] * m_i))  # (3)
-            block = State(w_i, noisy if self.noise == "kept" else u_i, m_i[:, 0])
-            return jax.tree.map(lambda all, some: all.at[rows].set(some, mode="drop"), new, block)
+        def communicate(here: Round) -> State:
+            m_i = here.of(size).astype(u.dtype)[:, None]
+            wbar = messages(here) / m_i
+            u_i = here.of(sigma) * m_i * wbar - self.gradients.without_noise(wbar, here)
+            noisy = self._noisy(u_i, here)
+            w_i = self._kept(noisy / (here.of(sigma) * m_i))  # (3)
+            return State(w_i, noisy if self.noise == "kept" else u_i, m_i[:, 0])
 
         def alone(w: Array | Nonzeros, u: Array, sigma: Array, count: Array) -> Array | Nonzeros:
             return self._kept((u + mu * dense(w)) / (sigma * count + mu))  # (4)
 
-        silent = State(in_blocks(alone, w, u, sigma, state.count[:, None]), u, state.count)
-        new = replace(ops.for_rows(talks, block, communicate, silent), past=past)
+        silent = State(in_blocks(alone, w, u, sigma, count[:, None]), u, count)
+        block = self.block or (1 if jax.default_backend() == "cpu" else 64)
+        return round.each_of(due, block, communicate, silent)
 
-        evaluated = talks.astype(jnp.int32)
-        combined = jnp.any(chosen, axis=1).astype(jnp.int32)  # a node may have drawn nobody but itself
-        asked = round.graph.asked(round.graph.taken(chosen))
-        releases = evaluated if self.mechanism is not None else jnp.zeros_like(evaluated)
-        return new, Info({"model": asked}, evaluated, releases, combined)
-
-    def _talks(self, round: Round) -> Array:
-        """Which nodes communicate in this round [m] bool: k in K_i."""
-        return (round.k % self.period == 0) & ((round.k > 0) | (self.first == "zero"))
+    def _noisy(self, u: Array, round: Round) -> Array:
+        """The released u + xi [b, n], or u where there is no noise."""
+        if self.mechanism is None:
+            return u
+        return round.noisy(self.mechanism, u, self.gradients.sensitivities(round.problem), _NOISE, self._guarantee)
 
     def waits(self, round: Round) -> Array:
         """The slots [m, d] of N_i^k."""
-        round = replace(round, graph=known(round.graph))
-        return self._sample(self._talks(round), round)[2]
+        return self._sample(round)[3]
 
     def _kept(self, x: Array) -> Array | Nonzeros:
         """P_s of rows [b, n], as they are stored."""
         return largest(x, self.s) if self.storage == "sparse" else ops.top_s(x, self.s)
 
-    def _sizes(self, round: Round) -> tuple[Array, Array]:
+    def _sizes(self, graph: Graph) -> tuple[Array, Array]:
         """|N_i| and |N_i^k| = ceil(r |N_i|), both [m] int32; a node without neighbours has itself."""
-        degree = round.graph.in_degree
+        degree = graph.in_degree
         everyone = jnp.maximum(degree, 1) if self.own == "absent" else degree + 1
         wanted = jnp.asarray(self.rate, jnp.float32) * everyone.astype(jnp.float32)
         return everyone, jnp.clip(jnp.ceil(wanted - 1e-4).astype(jnp.int32), 1, everyone)  # 0.2 * 15 is 3, not 4
 
-    def _sample(self, talks: Array, round: Round) -> tuple[Array, Array, Array]:
-        """N_i^k: its size [m] int32, whether i is in it [m], the others in it [m, d]; empty where a node is silent."""
-        everyone, size = self._sizes(round)
+    def _sample(self, round: Round) -> tuple[Array, Array, Array, Array]:
+        """Whether k is in K_i [m] bool, and N_i^k: its size [m] int32, whether i is in it [m], the others [m, d]."""
+        due = (round.k % round.ready.period == 0) & ((round.k > 0) | (self.first == "zero"))
+        graph = known(round.graph)
+        everyone, size = self._sizes(graph)
         if self.own == "absent":
-            mine = round.graph.in_degree == 0
+            mine = graph.in_degree == 0
         elif self.own == "always":
-            mine = jnp.ones_like(talks)
+            mine = jnp.ones_like(due)
         else:  # a uniform subset holds i with probability size / |N_i|
             draw = jax.vmap(lambda key: jax.random.uniform(key, (), jnp.float32))
             share = size.astype(jnp.float32) / everyone.astype(jnp.float32)
             mine = draw(round.keys(_OWN)) < share
-        others = sample_neighbours(
-            round.stream(_NEIGHBOURS), round.graph, round.node, size - mine.astype(jnp.int32), talks
-        )
-        return size, mine & talks, others
-
-    def _gradient(self, gradients: Gradients, problem: Problem, w: Array) -> Array:
-        return gradients.exact(problem, w, problem.data, problem.weight, jnp.sum(problem.weight, axis=1))
-
-    def _noise_keys(self, round: Round) -> Array:
-        return round.keys(_NOISE)
-
-    def _receive(
-        self, w: Array | Nonzeros, past: Past | None, mine: Array, chosen: Array, round: Round
-    ) -> tuple[Callable[[Array], Array], Past | None]:
-        """A function rows [b] -> sum of z_j over N_i^k [b, n]; every message is decoded once. And what is kept of them.
-
-        Where messages are late, all nodes' are decoded in every round, since one may answer with that of an earlier.
-        """
-        graph = round.graph
-        keys = round.keys(MODEL)
-        coded_self = mine & self.own_coded
-
-        def sums(own: Any, senders: Array, messages: Any, added: Any) -> Callable[[Array], Array]:
-            return lambda rows: (
-                jnp.where(mine[rows][:, None], own[rows], 0.0) + added(senders[rows], chosen[rows], messages)
-            )
-
-        if past is not None:
-            assert not isinstance(w, Nonzeros)  # check
-            z = transmit(self.codec, keys, w, jnp.ones_like(mine), self.block)
-            own, past = z if self.own_coded else w, past.after(z, round.k)
-            senders, messages = past.heard(graph, round.k)
-            return sums(own, senders, messages, gather_sum), past
-
-        if self.phi == "sender" and not self.codec.pairwise:  # all neighbours decode the same thing: once per sender
-            z = transmit(self.codec, keys, w, (graph.asked(chosen) > 0) | coded_self, self.block)
-            own, heard = z if self.own_coded else w, jax.tree.map(graph.gathered, z)
-            added: Any = gathered_sum if isinstance(heard, Nonzeros) else gather_sum
-            return sums(own, graph.senders, heard, added), None
-
-        assert not isinstance(w, Nonzeros)  # check
-        z_own = transmit(self.codec, keys, w, coded_self, self.block) if self.own_coded else w
-        codec, by_receiver = self.codec, self.phi == "receiver"
-        if not by_receiver:  # what the senders share with all who hear them
-            codec, keys = each_row(graph.gathered, codec), replace(round, node=graph.gathered(round.node)).keys(MODEL)
-        heard = graph.gathered(w)
-        others = receive(codec, keys, w, heard, graph.senders, chosen, self.block, by_receiver=by_receiver)
-        total = jnp.where(mine[:, None], z_own, 0.0) + others
-        return lambda rows: total[rows], None
+        key, others = round.moment.stream(_NEIGHBOURS), size - mine.astype(jnp.int32)
+        return due, size, mine & due, sample_neighbours(key, graph, round.node, others, due)
 
     def params(self, state: State) -> Array:
         """The parameters w [m, n]."""
@@ -342,27 +286,18 @@ class CEPS:
         """The numbers of w [m, n], or its nonzeros [m, s]."""
         return state.w.value if isinstance(state.w, Nonzeros) else state.w
 
-    def examples(self, problem: Problem) -> Array:
-        """All of a node's examples."""
-        return problem.sizes
-
-    def message_bits(self, problem: Problem) -> dict[str, int]:
-        """One channel, the codec's size. The short request that a message answers is not counted, as in the paper."""
-        return {"model": self.codec.bits(problem.n)}
-
-    def published_bytes(self, problem: Problem, rounds: int) -> float | None:
-        """`paper_volume` of this run; None for codecs that the paper does not have."""
+    def published_bytes(self, problem: Problem, rounds: int, ready: Ready | None) -> float | None:
+        """`paper_volume` of a run; None for codecs that the paper does not have."""
         if not isinstance(self.codec, (Dense, OneBit)):
             return None
         d = self.codec.bits(problem.n) - self.codec.norm_bits if isinstance(self.codec, OneBit) else None
-        period = sum(self.periods) / 2 if self.period is None else float(np.mean(np.asarray(self.period)))
+        drawn = self.period if ready is None else ready.period
+        period = sum(self.periods) / 2 if drawn is None else float(np.mean(np.asarray(drawn)))
         return paper_volume(rounds, m=problem.m, n=problem.n, rate=float(self.rate), period=period, d=d)
 
-    def privacy(self, problem: Problem) -> Guarantee:
+    def _guarantee(self, problem: Problem, _: int) -> Guarantee:
         """That of the releases of u, if they are clipped and their noise is kept."""
         told = self.gradients.guarantee(problem)
-        if self.mechanism is None:
-            return told
         if self.sigma is None:
             # Computed from the node's own data without noise: give sigma, a public constant, or declare it public.
             told = exposing(told, ("curvature",), problem.public)

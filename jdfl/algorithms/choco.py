@@ -31,31 +31,30 @@ Axes: m nodes, n parameters.
 """
 
 import warnings
-from dataclasses import replace
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 from jax import Array
 
 from jdfl import checks, struct
 from jdfl.algorithms import descent
+from jdfl.algorithms.algorithm import Algorithm
+from jdfl.algorithms.codes import Codes
 from jdfl.algorithms.consequences import consequence
-from jdfl.algorithms.exchange import CODEC, check_codec, heard, received
 from jdfl.algorithms.gradients import Gradients
-from jdfl.base import Info, Round, counts
+from jdfl.algorithms.round import Round
+from jdfl.algorithms.step_lengths import FIXED_SYMMETRIC
 from jdfl.codecs import Codec, Dense, LowRank, RandomK, Sparse
-from jdfl.network.graph import Network, mix
+from jdfl.network.graph import Network
 from jdfl.network.requirements import require
 from jdfl.network.tables import to_scipy
-from jdfl.privacy import Guarantee
 from jdfl.problems import Problem
 
 _TIGHT = (Sparse, RandomK, LowRank)  # codecs that do little better than their contraction says, round after round
 _NEVER_DIVERGED = 1.7  # gamma over their contraction, in all trials of averaging
 
 
-@struct.dataclass
-class State:
+class State(NamedTuple):
     """What the next round needs."""
 
     x: Array  # [m, n] parameters
@@ -64,7 +63,7 @@ class State:
 
 
 @struct.dataclass
-class CHOCO:
+class CHOCO(Algorithm):
     """CHOCO-SGD with any gradients, optimizer and codec that contracts.
 
     Raises ValueError (from `check`) for settings out of range, a codec without a contraction, and a network that is not
@@ -81,79 +80,37 @@ class CHOCO:
     codec: Codec = Dense()
     local_steps: int = struct.field(pytree_node=False, default=1)  # gradient steps before each exchange
     order: Literal["adapt first", "mix first"] = struct.field(pytree_node=False, default="adapt first")
+    title: ClassVar[str] = "CHOCO-SGD"
     tuned: ClassVar[tuple[str, ...]] = ("lr", "gamma")
+    needs: ClassVar[dict[str, bool]] = FIXED_SYMMETRIC
+    codes: ClassVar[Codes] = "contracting"
 
     def check(self, problem: Problem, network: Network) -> None:
         """Refuse settings, codecs and networks that the method cannot have, naming them."""
-        descent.check_rate(self.lr, self.optimizer)
         checks.shape((), "It is one number for all nodes.", gamma=self.gamma)
         checks.fraction(
             "It is the step towards the neighbours; with gamma = 0 nobody would hear anybody.", gamma=self.gamma
         )
-        self.gradients.check(problem)
         checks.whole(1, local_steps=self.local_steps)
         checks.literals(self)
-        check_codec("CHOCO-SGD", self.codec, problem.n, problem.m, problem.n)
-        delta = self.codec.contraction(problem.n, problem.n)
-        if delta is None:
-            raise ValueError(
-                "Expected a codec of CHOCO-SGD that contracts, E ||C(x) - x||^2 <= (1 - delta) ||x||^2 for every x and "
-                f"a delta > 0, got codec = {self.codec!r}, for which no delta is known. Use Sparse(share=0.1), or "
-                "Dense()."
-            )
-        require(network, "CHOCO-SGD", fixed=True, undirected=True, doubly_stochastic=True, symmetric_weights=True)
-        warn_of_gamma("CHOCO-SGD", self.codec, float(self.gamma), delta)
+        super().check(problem, network)
+        warn_of_gamma("CHOCO-SGD", self.codec, float(self.gamma), self.codec.contraction(problem.n, problem.n))
 
-    def prepare(self, problem: Problem, round: Round) -> "CHOCO":
-        """Let the codec draw what it shares, and the gradients prepare what they need."""
-        codec = self.codec.prepare(round.stream(CODEC), round.node, problem.n, problem.n, problem.dtype)
-        return replace(self, gradients=self.gradients.prepare(problem, round), codec=codec)
-
-    def init(self, problem: Problem, round: Round) -> tuple[State, Info]:
+    def init(self, round: Round) -> State:
         """Start from x = xhat where the problem says, which all neighbours know."""
-        x = problem.begin()
-        state = State(x, x, descent.begin(self.optimizer, self.lr, x))
-        return state, counts(problem.m, {"model": 0})
+        x = round.problem.begin()
+        return State(x, x, descent.begin(self.optimizer, self.lr, x))
 
-    def step(self, state: State, problem: Problem, round: Round) -> tuple[State, Info]:
+    def step(self, state: State, round: Round) -> State:
         """One round."""
-        h, optimizer = descent.local_steps(
-            self.local_steps, self.gradients, self.optimizer, self.lr, state.x, state.optimizer, problem, round
-        )
+        h, optimizer = descent.local_steps(self, state.x, state.optimizer, round)
         if self.order == "adapt first":
-            hat = self._published(h, state.hat, round)
-            x = h + self.gamma * (mix(round.graph, hat) - hat)
+            hat = round.publish(h, state.hat)
+            x = h + self.gamma * (round.mix(hat, None) - hat)
         else:
-            x = h + self.gamma * (mix(round.graph, state.hat) - state.hat)
-            hat = self._published(x, state.hat, round)
-        done = counts(
-            round.m,
-            {"model": round.graph.out_degree},
-            grads=self.local_steps,
-            releases=self.gradients.releases(self.local_steps, 1),
-            communications=heard(round.graph),
-        )
-        return State(x, hat, optimizer), done
-
-    def _published(self, x: Array, hat: Array, round: Round) -> Array:
-        """The public copies [m, n] after q = C(x - hat) was sent."""
-        return hat + received(self.codec, x - hat, round, round.graph.out_degree > 0)
-
-    def params(self, state: State) -> Array:
-        """The parameters x [m, n]."""
-        return state.x
-
-    def examples(self, problem: Problem) -> Array:
-        """Those of a gradient."""
-        return self.gradients.examples(problem)
-
-    def message_bits(self, problem: Problem) -> dict[str, int]:
-        """One channel, the codec's size."""
-        return {"model": self.codec.bits(problem.n)}
-
-    def privacy(self, problem: Problem) -> Guarantee:
-        """That of the gradients: everything else is computed from them and from messages."""
-        return self.gradients.guarantee(problem)
+            x = h + self.gamma * (round.mix(state.hat, None) - state.hat)
+            hat = round.publish(x, state.hat)
+        return State(x, hat, optimizer)
 
 
 def warn_of_gamma(method: str, codec: Codec, gamma: float, delta: float) -> None:

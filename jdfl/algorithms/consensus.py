@@ -13,23 +13,23 @@ Axes: m nodes, n entries of a vector.
 """
 
 from dataclasses import replace
-from typing import Any, ClassVar
+from functools import partial
+from typing import Any, ClassVar, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
 from jdfl import checks, struct
-from jdfl.algorithms.dpps import DPPS, PushSum
-from jdfl.algorithms.exchange import heard
-from jdfl.base import Info, Round, counts
+from jdfl.algorithms.algorithm import Algorithm
+from jdfl.algorithms.dpps import DPPS, PushSum, Schedule
+from jdfl.algorithms.round import Channel, Round
 from jdfl.network import Network
 from jdfl.privacy import Guarantee, clipped
 from jdfl.problems import Problem
 
 
-@struct.dataclass
-class State:
+class State(NamedTuple):
     """What the next round needs."""
 
     sums: PushSum
@@ -37,14 +37,20 @@ class State:
 
 
 @struct.dataclass
-class AverageConsensus:
+class AverageConsensus(Algorithm):
     """Push-sum of the nodes' vectors. Raises ValueError (from `check` and `plan`) for settings out of range."""
 
     clip: Any = None  # largest l1 length of a vector; None: as it is
     dpps: DPPS = DPPS()
+    title: ClassVar[str] = "AverageConsensus"
+    tuned: ClassVar[tuple[str, ...]] = ()
     late: ClassVar[bool] = True
-    columns: ClassVar[bool] = True  # what W's sums to one run over
-    planned: ClassVar[tuple[str, ...]] = ("dpps.schedule", "dpps.scales")  # what `plan` fills in
+    columns: ClassVar[bool] = True
+
+    @property
+    def channels(self) -> tuple[Channel, ...]:
+        """Those of the protocol."""
+        return self.dpps.channels
 
     def check(self, problem: Problem, network: Network) -> None:
         """Refuse settings out of range, naming them."""
@@ -53,34 +59,24 @@ class AverageConsensus:
             checks.positive(clip=self.clip)
         self.dpps.check("AverageConsensus", network)
 
-    def plan(self, problem: Problem, network: Network, steps: int) -> "AverageConsensus":
-        """With the schedule of noise, on the host before a run."""
-        scales = np.ones(steps)
-        return replace(self, dpps=self.dpps.plan(network, self._bounds(steps), scales, problem.n, problem.start))
+    def plan(self, problem: Problem, network: Network, steps: int) -> Schedule:
+        """The schedule of noise, on the host before a run."""
+        return self.dpps.plan(network, self._bounds(steps), np.ones(steps), problem.n, problem.start)
 
     def _bounds(self, steps: int) -> np.ndarray | None:
         return None if self.clip is None else np.where(np.arange(steps) == 0, float(self.clip), 0.0)
 
-    def prepare(self, problem: Problem, round: Round) -> "AverageConsensus":
-        """Nothing to prepare."""
-        return self
-
-    def init(self, problem: Problem, round: Round) -> tuple[State, Info]:
+    def init(self, round: Round) -> State:
         """Look at the node's vector, which costs a gradient."""
-        x = problem.begin()
-        v = -problem.gradients(x)
-        state = State(self.dpps.init(x, round), v if self.clip is None else clipped(v, "l1", self.clip))
-        return state, counts(problem.m, dict.fromkeys(self.message_bits(problem), 0), grads=1)
+        x = round.problem.begin()
+        round.book.grads = 1
+        v = -round.problem.gradients(x)
+        return State(self.dpps.init(x, round), v if self.clip is None else clipped(v, "l1", self.clip))
 
-    def step(self, state: State, problem: Problem, round: Round) -> tuple[State, Info]:
+    def step(self, state: State, round: Round) -> State:
         """One round."""
-        sums = self.dpps.step(state.sums, state.step, round)
-        return State(sums, jnp.zeros_like(state.step)), counts(
-            round.m,
-            self.dpps.sent(round.graph),
-            releases=0 if self.dpps.b is None else 1,
-            communications=heard(round.graph),
-        )
+        sums = self.dpps.step(state.sums, state.step, round, partial(self._guarantee, round.ready))
+        return State(sums, jnp.zeros_like(state.step))
 
     def params(self, state: State) -> Array:
         """The nodes' estimates of the mean [m, n], with what they have not sent yet."""
@@ -90,22 +86,17 @@ class AverageConsensus:
         """What others see of a state [m, n]: messages, without what has not been sent yet."""
         return state.sums.shown
 
-    def examples(self, problem: Problem) -> Array:
-        """All of a node's."""
-        return problem.sizes
-
-    def message_bits(self, problem: Problem) -> dict[str, int]:
+    def message_bits(self, problem: Problem, codec: Any) -> dict[str, int]:
         """Those of the protocol."""
         return self.dpps.message_bits(problem.n, problem.dtype)
 
-    def privacy(self, problem: Problem) -> Guarantee:
+    def _guarantee(self, schedule: Schedule, problem: Problem, _: int) -> Guarantee:
         """That of the protocol: a node's vector enters in the first round alone.
 
         Before that round, where a run ends without one, the parameters hold the vector as it is.
         """
-        steps = 0 if self.dpps.scales is None else self.dpps.scales.shape[0]
         clip = "" if self.clip is None else f"l1 clipping of every node's vector to {float(self.clip):g}"
-        told = self.dpps.guarantee(self._bounds(steps), clip)
+        told = self.dpps.guarantee(schedule, self._bounds(schedule.scales.shape[0]), clip)
         return told if told.event is None else replace(told, local=_LOCAL)
 
 

@@ -32,23 +32,24 @@ Axes: m nodes, n parameters, T rounds.
 """
 
 from dataclasses import replace
-from typing import Any, ClassVar
+from functools import partial
+from typing import Any, ClassVar, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
 from jdfl import checks, struct
-from jdfl.algorithms import descent
-from jdfl.algorithms.differences import check_network, pull
-from jdfl.algorithms.exchange import CODEC, MODEL, TRACKER, check_codec, heard, received
+from jdfl.algorithms.algorithm import Algorithm
+from jdfl.algorithms.codes import Codes
 from jdfl.algorithms.gradients import Gradients
-from jdfl.algorithms.noisy_messages import check_gradients, faint, noisy, unclaimed, upwards
+from jdfl.algorithms.noisy_messages import at, check_gradients, faint, unclaimed, upwards
 from jdfl.algorithms.push_descent import shared_gradient
-from jdfl.base import Info, Round, counts
+from jdfl.algorithms.round import MODEL, TRACKER, Channel, Round
+from jdfl.algorithms.step_lengths import FIXED_SYMMETRIC
 from jdfl.codecs import Codec, Dense
 from jdfl.network.graph import Network
-from jdfl.privacy import NO_NOISE, Guarantee, LaplaceSchedule, stretch
+from jdfl.privacy import Guarantee, Laplace, LaplaceSchedule, stretch
 from jdfl.problems import Problem
 from jdfl.streams import Stream
 
@@ -56,8 +57,7 @@ _NOISE_X, _NOISE_Y = Stream("cpgt.noise of x", "private"), Stream("cpgt.noise of
 _SLACK = 1 + 1e-12  # of noise: what rounding may add to a sum of epsilons
 
 
-@struct.dataclass
-class State:
+class State(NamedTuple):
     """What the next round needs."""
 
     x: Array  # [m, n] parameters
@@ -67,8 +67,15 @@ class State:
     y_hat: Array  # [m, n] public copies of y
 
 
+class Plan(NamedTuple):
+    """The public schedules of a run's noise."""
+
+    x: Array  # [T] scales of the noise on parameters
+    y: Array  # [T] and on trackers
+
+
 @struct.dataclass
-class CPGT:
+class CPGT(Algorithm):
     """The method with any gradients that need no noise of their own and any codec that contracts.
 
     Raises ValueError (from `check` and `plan`) for settings out of range, noise on one of the messages only or on
@@ -84,14 +91,15 @@ class CPGT:
     decay: Any = 1.0  # by which noise fades from round to round, in (0, 1]
     gradients: Gradients = Gradients(per="batch")
     codec: Codec = Dense()  # of both messages
-    scales: Array | None = None  # [2, T] of the noise on parameters and trackers, made by `plan`
-    tuned: ClassVar[tuple[str, ...]] = ("lr", "gamma")
-    planned: ClassVar[tuple[str, ...]] = ("scales",)
     noise_by: ClassVar[str] = "Use jdfl.algorithms.cpgt.calibrated."
+    title: ClassVar[str] = "CPGT"
+    tuned: ClassVar[tuple[str, ...]] = ("lr", "gamma")
+    needs: ClassVar[dict[str, bool]] = FIXED_SYMMETRIC
+    codes: ClassVar[Codes] = "contracting"
+    channels: ClassVar[tuple[Channel, ...]] = (MODEL, TRACKER)
 
     def check(self, problem: Problem, network: Network) -> None:
         """Refuse settings, codecs and networks that the method cannot have, naming them."""
-        descent.check_rate(self.lr)
         checks.shape((), "It is one number for all nodes.", gamma=self.gamma, decay=self.decay)
         checks.fraction("With gamma = 0 nobody would hear anybody.", gamma=self.gamma)
         checks.fraction("Noise fades by it from round to round; 1 keeps it.", decay=self.decay)
@@ -105,20 +113,13 @@ class CPGT:
             noise = {"noise_x": self.noise_x, "noise_y": self.noise_y}
             checks.shape((), "It is one number for all nodes.", **noise)
             checks.positive("Use None for a run without noise.", **noise)
-        check_gradients("CPGT", self.gradients, problem, "noise_x and noise_y")
-        check_codec("CPGT", self.codec, problem.n, problem.m, problem.n)
-        if self.codec.contraction(problem.n, problem.n) is None:
-            raise ValueError(
-                "Expected a codec of CPGT that contracts, E ||C(x) - x||^2 <= (1 - delta) ||x||^2 for every x and a "
-                f"delta > 0, got codec = {self.codec!r}, for which no delta is known. Use Sparse(share=0.1) or "
-                "Dense()."
-            )
-        check_network(network, "CPGT")
+        check_gradients("CPGT", self.gradients, "noise_x and noise_y")
+        super().check(problem, network)
 
-    def plan(self, problem: Problem, network: Network, steps: int) -> "CPGT":
-        """With the scales of all rounds' noise, on the host before a run."""
+    def plan(self, problem: Problem, network: Network, steps: int) -> Plan | None:
+        """The scales of all rounds' noise, on the host before a run; None where there is none."""
         if self.noise_x is None or self.noise_y is None:
-            return replace(self, scales=None)
+            return None
         dtype, first = np.dtype(problem.dtype), np.array([[float(self.noise_x)], [float(self.noise_y)]])
         scales = upwards(first * _fading(self.decay, steps), dtype)
         lost = np.flatnonzero((scales < np.finfo(dtype).tiny).any(axis=0))
@@ -127,66 +128,38 @@ class CPGT:
                 f"Expected noise that {dtype.name} can hold in all {steps} rounds, got decay = {self.decay!r}, by "
                 f"which it is zero from round {lost[0]} on. Give a decay closer to 1, or make fewer rounds."
             )
-        return replace(self, scales=jnp.asarray(scales))
+        return Plan(*jnp.asarray(scales))
 
-    def prepare(self, problem: Problem, round: Round) -> "CPGT":
-        """Let the codec draw what it shares, and the gradients prepare what they need."""
-        codec = self.codec.prepare(round.stream(CODEC), round.node, problem.n, problem.n, problem.dtype)
-        return replace(self, gradients=self.gradients.prepare(problem, round), codec=codec)
-
-    def init(self, problem: Problem, round: Round) -> tuple[State, Info]:
+    def init(self, round: Round) -> State:
         """Start from x = xhat where the problem says, which all neighbours know, and y = g(x), which nobody does."""
-        x = problem.begin()
-        g = shared_gradient(self.gradients, x, problem, round)
-        none = {"model": 0, "tracker": 0}
-        return State(x, g, g, x, jnp.zeros_like(x)), counts(problem.m, none, grads=1)
+        x = round.problem.begin()
+        g = shared_gradient(self.gradients, x, round)
+        return State(x, g, g, x, jnp.zeros_like(x))
 
-    def step(self, state: State, problem: Problem, round: Round) -> tuple[State, Info]:
+    def step(self, state: State, round: Round) -> State:
         """One round."""
-        for_x, for_y = (None, None) if self.scales is None else self.scales
-        x_hat = self._published(noisy(state.x, for_x, round, _NOISE_X), state.x_hat, round, MODEL)
-        y_hat = self._published(noisy(state.y, for_y, round, _NOISE_Y), state.y_hat, round, TRACKER)
-        x = state.x + self.gamma * _pull(x_hat, round) - self.lr * state.y
-        g = shared_gradient(self.gradients, x, problem, round)
-        y = state.y + self.gamma * _pull(y_hat, round) + (g - state.g)
-
-        messages = round.graph.out_degree
-        return State(x, y, g, x_hat, y_hat), counts(
-            round.m,
-            {"model": messages, "tracker": messages},
-            grads=1,
-            releases=0 if self.scales is None else 1,
-            communications=heard(round.graph),
-        )
-
-    def _published(self, x: Array, hat: Array, round: Round, stream: Stream) -> Array:
-        """The public copies [m, n] after C(x - hat) was sent."""
-        return hat + received(self.codec, x - hat, round, round.graph.out_degree > 0, stream)
-
-    def params(self, state: State) -> Array:
-        """The parameters x [m, n]."""
-        return state.x
+        x, y, g, x_hat, y_hat = state
+        sent_x, sent_y, plan = x, y, round.ready
+        if plan is not None:
+            told = partial(self._guarantee, plan)  # a release is both messages of a round
+            sent_x = round.noisy(Laplace(at(plan.x, round.k)), x, 1.0, _NOISE_X, told)
+            sent_y = round.noisy(Laplace(at(plan.y, round.k)), y, 1.0, _NOISE_Y, None)
+        x_hat = round.publish(sent_x, x_hat)
+        y_hat = round.publish(sent_y, y_hat, TRACKER)
+        x = x + self.gamma * round.pull(x_hat, None) - self.lr * y
+        new = shared_gradient(self.gradients, x, round)
+        y = y + self.gamma * round.pull(y_hat, None) + (new - g)
+        return State(x, y, new, x_hat, y_hat)
 
     def visible(self, state: State) -> Array:
         """What others have seen [m, 2 n]: the public copies of x and y."""
         return jnp.concatenate([state.x_hat, state.y_hat], axis=1)
 
-    def examples(self, problem: Problem) -> Array:
-        """Those of a gradient."""
-        return self.gradients.examples(problem)
-
-    def message_bits(self, problem: Problem) -> dict[str, int]:
-        """Two channels, the codec's size each."""
-        bits = self.codec.bits(problem.n)
-        return {"model": bits, "tracker": bits}
-
-    def privacy(self, problem: Problem) -> Guarantee:
-        """That of all messages for a whole node's cost, replaced by another; a release is both messages of a round."""
-        if self.noise_x is None or self.noise_y is None:
-            return NO_NOISE
-        if self.gradients.clip is None or self.scales is None:
+    def _guarantee(self, plan: Plan, problem: Problem, _: int) -> Guarantee:
+        """That of all messages for a whole node's cost, replaced by another."""
+        if self.gradients.clip is None:
             return unclaimed(self.gradients)
-        scales = np.asarray(self.scales, float)
+        scales = np.asarray(plan, float)
         change = changes(self, problem, scales.shape[1])
         return Guarantee(
             unit="node",
@@ -244,8 +217,3 @@ def calibrated(algorithm: CPGT, problem: Problem, steps: int, epsilon: float) ->
 def _fading(decay: Any, steps: int) -> np.ndarray:
     """What the first scales are multiplied by in every round [T]."""
     return np.exp(np.arange(steps) * np.log(float(decay)))
-
-
-def _pull(hat: Array, round: Round) -> Array:
-    """sum_j W_ij (hat_j - hat_i) [m, n] of public copies, which every node has as they are."""
-    return pull(Dense("float64" if hat.dtype == jnp.float64 else "float32"), hat, round, MODEL)

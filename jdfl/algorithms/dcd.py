@@ -22,57 +22,21 @@ Missing neighbours: refused, since every message builds on all those before it.
 Axes: m nodes, n parameters.
 """
 
-import warnings
-from dataclasses import replace
 from typing import Any, ClassVar
 
-import jax.numpy as jnp
 from jax import Array
 
 from jdfl import struct
-from jdfl.algorithms import descent
-from jdfl.algorithms.consequences import consequence
-from jdfl.algorithms.exchange import CODEC, check_codec, heard, received
+from jdfl.algorithms.algorithm import Algorithm
+from jdfl.algorithms.codes import Codes
 from jdfl.algorithms.gradients import Gradients
-from jdfl.base import Info, Round, counts
+from jdfl.algorithms.round import Round
+from jdfl.algorithms.step_lengths import FIXED_SYMMETRIC
 from jdfl.codecs import Codec, Dense
-from jdfl.network.graph import Network, mix
-from jdfl.network.requirements import require
-from jdfl.privacy import Guarantee
-from jdfl.problems import Problem
-
-
-def check_replicas(method: str, codec: Codec, problem: Problem, network: Network) -> None:
-    """Refuse codecs and networks with which no neighbour can follow x by compressed differences.
-
-    Warns about a codec that is unbiased and may do worse than nothing.
-    """
-    check_codec(method, codec, problem.n, problem.m, problem.n)
-    contracts = codec.contraction(problem.n, problem.n) is not None
-    if not contracts and not codec.unbiased:
-        raise ValueError(
-            f"Expected a codec of {method} that is unbiased, E C(z) = z, or contracts, E ||C(z) - z||^2 < ||z||^2, for "
-            f"every z, got codec = {codec!r}, for which neither is known. Use Dense('float16'), or Sparse(share=0.1)."
-        )
-    require(network, method, fixed=True, undirected=True, doubly_stochastic=True, symmetric_weights=True)
-    if not contracts:
-        warnings.warn(
-            f"The variance of {codec!r} may exceed what it sends, and what {method} loses is never made up for: it may "
-            f"diverge.{consequence(method, codec)} Use a codec that contracts, such as Sparse(share=0.1), or "
-            "CHOCO-SGD.",
-            stacklevel=3,
-        )
 
 
 @struct.dataclass
-class State:
-    """What the next round needs."""
-
-    x: Array  # [m, n] parameters, the same at the node and at all its neighbours
-
-
-@struct.dataclass
-class DCD:
+class DCD(Algorithm):
     """DCD-PSGD with any gradients, and a codec that is unbiased or contracts.
 
     Raises ValueError (from `check`) for settings out of range, other codecs, and a network that is not fixed and
@@ -82,49 +46,15 @@ class DCD:
     lr: Any = 0.1  # length of the steps
     gradients: Gradients = Gradients()
     codec: Codec = Dense()
-    tuned: ClassVar[tuple[str, ...]] = ("lr",)
+    title: ClassVar[str] = "DCD-PSGD"
+    needs: ClassVar[dict[str, bool]] = FIXED_SYMMETRIC
+    codes: ClassVar[Codes] = "replicas"
 
-    def check(self, problem: Problem, network: Network) -> None:
-        """Refuse settings, codecs and networks that the method cannot have, naming them."""
-        descent.check_rate(self.lr)
-        self.gradients.check(problem)
-        check_replicas("DCD-PSGD", self.codec, problem, network)
-
-    def prepare(self, problem: Problem, round: Round) -> "DCD":
-        """Let the codec draw what it shares, and the gradients prepare what they need."""
-        codec = self.codec.prepare(round.stream(CODEC), round.node, problem.n, problem.n, problem.dtype)
-        return replace(self, gradients=self.gradients.prepare(problem, round), codec=codec)
-
-    def init(self, problem: Problem, round: Round) -> tuple[State, Info]:
+    def init(self, round: Round) -> Array:
         """Start where the problem says, which all neighbours know."""
-        return State(problem.begin()), counts(problem.m, {"model": 0})
+        return round.problem.begin()
 
-    def step(self, state: State, problem: Problem, round: Round) -> tuple[State, Info]:
+    def step(self, x: Array, round: Round) -> Array:
         """One round."""
-        x, graph = state.x, round.graph
-        h = mix(graph, x) - self.lr * self.gradients(x, problem, round)
-        x = x + received(self.codec, h - x, round, jnp.ones((round.m,), jnp.bool_))
-        done = counts(
-            round.m,
-            {"model": graph.out_degree},
-            grads=1,
-            releases=self.gradients.releases(1, 1),
-            communications=heard(graph),
-        )
-        return State(x), done
-
-    def params(self, state: State) -> Array:
-        """The parameters x [m, n]."""
-        return state.x
-
-    def examples(self, problem: Problem) -> Array:
-        """Those of a gradient."""
-        return self.gradients.examples(problem)
-
-    def message_bits(self, problem: Problem) -> dict[str, int]:
-        """One channel, the codec's size."""
-        return {"model": self.codec.bits(problem.n)}
-
-    def privacy(self, problem: Problem) -> Guarantee:
-        """That of the gradients: everything else is computed from them and from messages."""
-        return self.gradients.guarantee(problem)
+        h = round.mix(x, None) - self.lr * self.gradients(x, round)
+        return round.publish(h, x)

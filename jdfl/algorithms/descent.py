@@ -9,12 +9,10 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import optax
-from jax import Array, lax
+from jax import Array
 
 from jdfl import checks
-from jdfl.algorithms.gradients import Gradients
-from jdfl.base import Round
-from jdfl.problems import Problem
+from jdfl.algorithms.round import Round
 
 Optimizer = Callable[[Any], optax.GradientTransformation] | optax.GradientTransformation | None
 
@@ -57,22 +55,15 @@ def update(optimizer: Optimizer, lr: Any, gradient: Array, state: Any, x: Array)
     return jnp.asarray(added, x.dtype), state
 
 
-def local_steps(
-    count: int,
-    gradients: Gradients,
-    optimizer: Optimizer,
-    lr: Any,
-    x: Array,
-    state: Any,
-    problem: Problem,
-    round: Round,
-) -> tuple[Array, Any]:
-    """Parameters [m, n] and optimizer's state after `count` steps from x [m, n], the first following an exchange."""
+def local_steps(algorithm: Any, x: Array, state: Any, round: Round) -> tuple[Array, Any]:
+    """Parameters [m, n] and optimizer's state after an algorithm's `local_steps` gradient steps from x [m, n].
 
-    def step(t: Array, carry: tuple[Array, Any]) -> tuple[Array, Any]:
+    The algorithm has `local_steps`, `gradients`, `optimizer` and `lr`; the first step follows an exchange of messages.
+    """
+
+    def step(here: Round, carry: tuple[Array, Any]) -> tuple[Array, Any]:
         y, state = carry
-        g = gradients(y, problem, round, step=t, steps=count, communicating=t == 0)
-        move, state = update(optimizer, lr, g, state, y)
+        move, state = update(algorithm.optimizer, algorithm.lr, algorithm.gradients(y, here), state, y)
         return y + move, state
 
-    return step(jnp.int32(0), (x, state)) if count == 1 else lax.fori_loop(0, count, step, (x, state))
+    return round.repeat(algorithm.local_steps, step, (x, state))

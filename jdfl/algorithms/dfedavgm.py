@@ -27,37 +27,32 @@ nobody keeps its y. Of late messages (`network.delays`) it takes the newest. The
 Axes: m nodes, n parameters.
 """
 
-from dataclasses import replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
-import jax.numpy as jnp
 import numpy as np
-from jax import Array, lax
+from jax import Array
 
 from jdfl import checks, struct
-from jdfl.algorithms import descent
-from jdfl.algorithms.dcd import check_replicas
-from jdfl.algorithms.exchange import CODEC, check_codec, exchange_late, heard, received
+from jdfl.algorithms.algorithm import Algorithm
+from jdfl.algorithms.codes import Codes
 from jdfl.algorithms.gradients import Gradients
-from jdfl.algorithms.updates import Updates, check_updates, guarantee, noisy_releases, released
-from jdfl.base import Info, Round, counts
+from jdfl.algorithms.round import Round
+from jdfl.algorithms.step_lengths import FIXED_SYMMETRIC
+from jdfl.algorithms.updates import Updates, released
 from jdfl.codecs import Codec, Dense
-from jdfl.network import Network, Past, mix
-from jdfl.privacy import Guarantee
+from jdfl.network import Network
 from jdfl.problems import Problem
 
 
-@struct.dataclass
-class State:
+class State(NamedTuple):
     """What the next round needs."""
 
     x: Array  # [m, n] parameters after mixing
     hat: Array | None  # [m, n] what all neighbours know of y, if quantised
-    past: Past | None = None  # what all have sent, where messages are late
 
 
 @struct.dataclass
-class DFedAvgM:
+class DFedAvgM(Algorithm):
     """DFedAvgM with any gradients and codec, plain or quantised.
 
     The plain form takes any network. Raises ValueError (from `check`) for settings out of range; if quantised also for
@@ -72,12 +67,25 @@ class DFedAvgM:
     updates: Updates | None = None  # noise on what a node has learnt in a round, instead of on gradients
     codec: Codec = Dense()
     quantised: bool = struct.field(pytree_node=False, default=False)  # send the difference to what is known
-    tuned: ClassVar[tuple[str, ...]] = ("lr",)
     late: ClassVar[bool] = True
+
+    @property
+    def title(self) -> str:
+        """The method's name in messages."""
+        return "quantised DFedAvgM" if self.quantised else "DFedAvgM"
+
+    @property
+    def codes(self) -> Codes:
+        """What goes through the codec."""
+        return "replicas" if self.quantised else "models"
+
+    @property
+    def needs(self) -> dict[str, bool]:
+        """What it asks of a network: the quantised form, one on which all copies stay the same."""
+        return FIXED_SYMMETRIC if self.quantised else {}
 
     def check(self, problem: Problem, network: Network) -> None:
         """Refuse settings, codecs and networks that it cannot have, naming them."""
-        descent.check_rate(self.lr)
         checks.shape((), "It is one number for all nodes.", theta=self.theta)
         checks.not_negative("It is the share of the last move that is made again.", theta=self.theta)
         if not np.all(np.asarray(self.theta) < 1):
@@ -87,62 +95,24 @@ class DFedAvgM:
             )
         checks.whole(1, local_steps=self.local_steps)
         checks.one_of((False, True), quantised=self.quantised)
-        self.gradients.check(problem)
-        check_updates(self.updates, self.gradients)
-        check_codec("DFedAvgM", self.codec, problem.n, problem.m, problem.n, direct=not self.quantised)
-        if self.quantised:
-            check_replicas("quantised DFedAvgM", self.codec, problem, network)
+        super().check(problem, network)
 
-    def prepare(self, problem: Problem, round: Round) -> "DFedAvgM":
-        """Let the codec draw what it shares, and the gradients prepare what they need."""
-        codec = self.codec.prepare(round.stream(CODEC), round.node, problem.n, problem.n, problem.dtype)
-        return replace(self, gradients=self.gradients.prepare(problem, round), codec=codec)
-
-    def init(self, problem: Problem, round: Round) -> tuple[State, Info]:
+    def init(self, round: Round) -> State:
         """Start from x = xhat where the problem says, which all neighbours know."""
-        x = problem.begin()
-        hat = x if self.quantised else None
-        return State(x, hat, Past.begin(round.graph, x)), counts(problem.m, {"model": 0})
+        x = round.problem.begin()
+        return State(x, x if self.quantised else None)
 
-    def step(self, state: State, problem: Problem, round: Round) -> tuple[State, Info]:
+    def step(self, state: State, round: Round) -> State:
         """One round."""
-        x, hat, past, graph = state.x, state.hat, state.past, round.graph
+        x, hat = state
 
-        def local(t: Array, carry: tuple[Array, Array]) -> tuple[Array, Array]:
+        def local(here: Round, carry: tuple[Array, Array]) -> tuple[Array, Array]:
             y, before = carry
-            g = self.gradients(y, problem, round, step=t, steps=self.local_steps, communicating=t == 0)
-            return y - self.lr * g + self.theta * (y - before), y
+            return y - self.lr * self.gradients(y, here) + self.theta * (y - before), y
 
-        y, _ = lax.fori_loop(0, self.local_steps, local, (x, x))
+        y, _ = round.repeat(self.local_steps, local, (x, x))
         y = released(self.updates, x, y, round)
         if hat is None:
-            x, past = exchange_late(self.codec, y, round, past)
-        else:
-            everyone = jnp.ones((round.m,), jnp.bool_)  # a node that nobody hears moves by its messages too
-            hat = hat + received(self.codec, y - hat, round, everyone)
-            x = mix(graph, hat)
-
-        done = counts(
-            round.m,
-            {"model": graph.out_degree},
-            grads=self.local_steps,
-            releases=noisy_releases(self.updates, self.gradients.releases(self.local_steps, 1)),
-            communications=heard(graph),
-        )
-        return State(x, hat, past), done
-
-    def params(self, state: State) -> Array:
-        """The parameters x [m, n]."""
-        return state.x
-
-    def examples(self, problem: Problem) -> Array:
-        """Those of a gradient."""
-        return self.gradients.examples(problem)
-
-    def message_bits(self, problem: Problem) -> dict[str, int]:
-        """One channel, the codec's size."""
-        return {"model": self.codec.bits(problem.n)}
-
-    def privacy(self, problem: Problem) -> Guarantee:
-        """That of the gradients or updates: everything else is computed from them and from messages."""
-        return guarantee(self.updates, self.gradients, problem)
+            return State(round.mix(y), None)
+        hat = round.publish(y, hat)
+        return State(round.mix(hat, None), hat)

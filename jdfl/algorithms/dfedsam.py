@@ -16,27 +16,23 @@ nobody keeps its y.
 Axes: m nodes, n parameters.
 """
 
-from dataclasses import replace
-from functools import partial
 from typing import Any, ClassVar
 
 import jax.numpy as jnp
-from jax import Array, lax
+from jax import Array
 
 from jdfl import checks, ops, struct
-from jdfl.algorithms import descent
-from jdfl.algorithms.exchange import CODEC, check_codec, exchange, heard
+from jdfl.algorithms.algorithm import Algorithm
 from jdfl.algorithms.gradients import Gradients
-from jdfl.algorithms.updates import Updates, check_updates, guarantee, noisy_releases, released
-from jdfl.base import Info, Round, counts
+from jdfl.algorithms.round import Round
+from jdfl.algorithms.updates import Updates, released
 from jdfl.codecs import Codec, Dense
 from jdfl.network.graph import Network
-from jdfl.privacy import Guarantee
 from jdfl.problems import Problem
 
 
 @struct.dataclass
-class DFedSAM:
+class DFedSAM(Algorithm):
     """DFedSAM. Its state is x [m, n]. Raises ValueError (from `check`) for settings out of range."""
 
     lr: Any = 0.1  # length of the steps
@@ -46,63 +42,30 @@ class DFedSAM:
     gradients: Gradients = Gradients()
     updates: Updates | None = None  # noise on what a node has learnt in a round, instead of on gradients
     codec: Codec = Dense()
-    tuned: ClassVar[tuple[str, ...]] = ("lr",)
+    title: ClassVar[str] = "DFedSAM"
 
     def check(self, problem: Problem, network: Network) -> None:
         """Refuse settings out of range, naming them."""
-        descent.check_rate(self.lr)
         checks.shape((), "It is one number for all nodes.", rho=self.rho)
         checks.not_negative(rho=self.rho)
         checks.whole(1, local_steps=self.local_steps, gossip_steps=self.gossip_steps)
-        self.gradients.check(problem)
-        check_updates(self.updates, self.gradients)
-        check_codec("DFedSAM", self.codec, problem.n, problem.m, problem.n, direct=True)
+        super().check(problem, network)
 
-    def prepare(self, problem: Problem, round: Round) -> "DFedSAM":
-        """Let the codec draw what it shares, and the gradients prepare what they need."""
-        codec = self.codec.prepare(round.stream(CODEC), round.node, problem.n, problem.n, problem.dtype)
-        return replace(self, gradients=self.gradients.prepare(problem, round), codec=codec)
-
-    def init(self, problem: Problem, round: Round) -> tuple[Array, Info]:
+    def init(self, round: Round) -> Array:
         """Start where the problem says."""
-        return problem.begin(), counts(problem.m, {"model": 0})
+        return round.problem.begin()
 
-    def step(self, x: Array, problem: Problem, round: Round) -> tuple[Array, Info]:
+    def step(self, x: Array, round: Round) -> Array:
         """One round."""
 
-        def local(t: Array, y: Array) -> Array:
-            here = {"step": t, "steps": self.local_steps, "communicating": t == 0}
-            gradients = partial(self.gradients, problem=problem, round=round, **here)
-            g = gradients(y)
+        def ascend_then_descend(here: Round, y: Array) -> Array:
+            g = self.gradients(y, here)
             norm = ops.length(g, "l2")[:, None]
             e = self.rho * g / jnp.where(norm > 0, norm, 1.0)
-            return y - self.lr * gradients(y + e, look=1)
+            return y - self.lr * self.gradients(y + e, here, look=1)
 
-        y = lax.fori_loop(0, self.local_steps, local, x)
+        y = round.repeat(self.local_steps, ascend_then_descend, x)
         y = released(self.updates, x, y, round)
-        for q in range(self.gossip_steps):
-            y = exchange(self.codec, y, round, q)
-
-        return y, counts(
-            round.m,
-            {"model": self.gossip_steps * round.graph.out_degree},
-            grads=2 * self.local_steps,
-            releases=noisy_releases(self.updates, self.gradients.releases(2 * self.local_steps, 2)),
-            communications=self.gossip_steps * heard(round.graph),
-        )
-
-    def params(self, state: Array) -> Array:
-        """The parameters x: the `state` [m, n] itself."""
-        return state
-
-    def examples(self, problem: Problem) -> Array:
-        """Those of a gradient."""
-        return self.gradients.examples(problem)
-
-    def message_bits(self, problem: Problem) -> dict[str, int]:
-        """One channel, the codec's size."""
-        return {"model": self.codec.bits(problem.n)}
-
-    def privacy(self, problem: Problem) -> Guarantee:
-        """That of the gradients or updates: everything else is computed from them and from messages."""
-        return guarantee(self.updates, self.gradients, problem, looks=2)
+        for _ in range(self.gossip_steps):
+            y = round.mix(y)
+        return y

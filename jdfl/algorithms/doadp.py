@@ -38,29 +38,29 @@ Axes: m nodes, n parameters (the paper's d).
 
 import warnings
 from dataclasses import replace
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
 from jdfl import checks, struct
-from jdfl.algorithms import descent
-from jdfl.algorithms.activation import ACTIVE, active, check_activation, gradients_of
+from jdfl.algorithms.activation import ACTIVE, active, check_activation
+from jdfl.algorithms.algorithm import Algorithm
 from jdfl.algorithms.choco import warn_of_gamma
-from jdfl.algorithms.exchange import CODEC, check_codec, heard, received
+from jdfl.algorithms.codes import Codes
 from jdfl.algorithms.gradients import Gradients
+from jdfl.algorithms.round import Round
+from jdfl.algorithms.step_lengths import FIXED_SYMMETRIC
 from jdfl.algorithms.theorem1 import SOURCE, UNSOUND, Theorem1, check_delta0
-from jdfl.base import Info, Round, counts
+from jdfl.base import Moment
 from jdfl.codecs import Codec, Dense, Sparse
-from jdfl.network.graph import Network, mix
-from jdfl.network.requirements import require
+from jdfl.network.graph import Network
 from jdfl.privacy import GaussianEvent, Guarantee, Published, stretch
 from jdfl.problems import Problem
 
 
-@struct.dataclass
-class State:
+class State(NamedTuple):
     """What the next round needs."""
 
     x: Array  # [m, n] parameters
@@ -69,7 +69,7 @@ class State:
 
 
 @struct.dataclass
-class DOADP:
+class DOADP(Algorithm):
     """DO-ADP with any gradients and any codec that contracts.
 
     With `block` only the gradients of active nodes are computed, so many at a time, which saves work where p is small
@@ -89,10 +89,10 @@ class DOADP:
     start: Literal["x", "zero"] = struct.field(pytree_node=False, default="x")  # xhat_0
     block: int | None = struct.field(pytree_node=False, default=None)  # active nodes at a time; None: all nodes at once
     delta0: Any = 1e-6  # of the paper's Theorem 1: what it would claim depends on it, and nothing else
-    steps: Any = None  # rounds of the run; `plan` fills it in
-    activity: Any = None  # what decides who is active, a key; `prepare` fills it in
+    title: ClassVar[str] = "DO-ADP"
     tuned: ClassVar[tuple[str, ...]] = ("lr", "gamma")
-    planned: ClassVar[tuple[str, ...]] = ("steps",)
+    needs: ClassVar[dict[str, bool]] = FIXED_SYMMETRIC
+    codes: ClassVar[Codes] = "contracting"
 
     @property
     def uneven(self) -> bool:
@@ -101,7 +101,6 @@ class DOADP:
 
     def check(self, problem: Problem, network: Network) -> None:
         """Refuse settings, codecs and networks that the method cannot have, naming them."""
-        descent.check_rate(self.lr)
         checks.shape((), "It is one number for all nodes.", gamma=self.gamma, beta=self.beta)
         checks.fraction(
             "It is the step towards the neighbours; with gamma = 0 nobody would hear anybody.", gamma=self.gamma
@@ -114,15 +113,9 @@ class DOADP:
             checks.whole(1, block=self.block)
         checks.literals(self)
         check_delta0(self.delta0)
-        self.gradients.check(problem)
-        check_codec("DO-ADP", self.codec, problem.n, problem.m, problem.n)
+        super().check(problem, network)
         delta = self.codec.contraction(problem.n, problem.n)
-        if delta is None:
-            raise ValueError(
-                "Expected a codec of DO-ADP that contracts, E ||C(x) - x||^2 <= (1 - delta) ||x||^2 for every x and a "
-                f"delta > 0, got codec = {self.codec!r}, for which none is known. Use Sparse(share=0.3), or Dense()."
-            )
-        require(network, "DO-ADP", fixed=True, undirected=True, doubly_stochastic=True, symmetric_weights=True)
+        assert delta is not None  # a codec that contracts
         warn_of_gamma("DO-ADP", self.codec, float(self.gamma), float(self.p) * delta)
         if float(self.p) < 0.5:
             warnings.warn(
@@ -131,77 +124,46 @@ class DOADP:
                 stacklevel=2,
             )
 
-    def plan(self, problem: Problem, network: Network, steps: int) -> "DOADP":
-        """With the number of rounds, on which the noise of the paper's Theorem 1 depends."""
-        return replace(self, steps=float(steps))
+    def prepare(self, problem: Problem, moment: Moment, plan: Any) -> Array:
+        """The key [] that decides who is active."""
+        return moment.stream(ACTIVE)
 
-    def prepare(self, problem: Problem, round: Round) -> "DOADP":
-        """Let the codec draw what it shares, and the gradients prepare what they need; with the key of the activity."""
-        codec = self.codec.prepare(round.stream(CODEC), round.node, problem.n, problem.n, problem.dtype)
-        return replace(
-            self, gradients=self.gradients.prepare(problem, round), codec=codec, activity=round.stream(ACTIVE)
-        )
-
-    def init(self, problem: Problem, round: Round) -> tuple[State, Info]:
+    def init(self, round: Round) -> State:
         """Start from x where the problem says, and from public copies of it or of zero."""
-        x = problem.begin()
-        hat = x if self.start == "x" else jnp.zeros_like(x)
-        return State(x, hat, jnp.zeros_like(x)), counts(problem.m, {"model": 0})
+        x = round.problem.begin()
+        return State(x, x if self.start == "x" else jnp.zeros_like(x), jnp.zeros_like(x))
 
-    def step(self, state: State, problem: Problem, round: Round) -> tuple[State, Info]:
+    def step(self, state: State, round: Round) -> State:
         """One round."""
-        on = active(self.p, self.activity, round)
+        x, hat, momentum = state
+        on = active(self.p, round.ready, round)
         wakes = on[:, None]
-        g = gradients_of(on, self.gradients, state.x, problem, round, self.block)
-        momentum = jnp.where(wakes, g, 0.0) + self.beta * state.momentum  # (5a)
-        moved = jnp.where(wakes, state.x - self.lr * momentum, state.x)
-        x = moved + self.gamma * (mix(round.graph, state.hat) - state.hat)  # (5b)
-        s = received(self.codec, x - state.hat, round, on)  # (5c)
-        hat = jnp.where(wakes, state.hat + s, state.hat)  # (5d)
-
-        once = on.astype(jnp.int32)
-        done = counts(
-            round.m,
-            {"model": once * round.graph.out_degree},
-            grads=once,
-            releases=once * self.gradients.releases(1, 1),
-            communications=heard(round.graph),
-        )
-        return State(x, hat, momentum), done
-
-    def params(self, state: State) -> Array:
-        """The parameters x [m, n]."""
-        return state.x
+        g = round.each_of(on, self.block, lambda here: self.gradients(here.of(x), here), jnp.zeros_like(x))
+        momentum = jnp.where(wakes, g, 0.0) + self.beta * momentum  # (5a)
+        moved = jnp.where(wakes, x - self.lr * momentum, x)
+        x = moved + self.gamma * (round.mix(hat, None) - hat)  # (5b)
+        return State(x, round.publish(x, hat, by=on), momentum)  # (5c), (5d)
 
     def visible(self, state: State) -> Array:
         """The public copies [m, n]: all that was ever sent."""
         return state.hat
 
-    def examples(self, problem: Problem) -> Array:
-        """Those of a gradient."""
-        return self.gradients.examples(problem)
-
-    def message_bits(self, problem: Problem) -> dict[str, int]:
-        """One channel, the codec's size."""
-        return {"model": self.codec.bits(problem.n)}
-
-    def privacy(self, problem: Problem) -> Guarantee:
+    def told(self, guarantee: Guarantee, problem: Problem, steps: int | None) -> Guarantee:
         """That of the gradients, of the rounds in which a node is active; beside it what the paper would claim."""
-        told = self.gradients.guarantee(problem)
-        theorem = self.theorem(problem)
-        if theorem is None or not isinstance(told.event, GaussianEvent):
-            return told
-        sigma = told.event.noise_multiplier * 2 * theorem.clip
+        theorem = self.theorem(problem, steps)
+        if theorem is None or not isinstance(guarantee.event, GaussianEvent):
+            return guarantee
+        sigma = guarantee.event.noise_multiplier * 2 * theorem.clip
         epsilon = theorem.epsilon(sigma)
         claim = Published(epsilon, theorem.delta(epsilon), SOURCE, UNSOUND, theorem.conditions(epsilon))
-        return replace(told, published=claim)
+        return replace(guarantee, published=claim)
 
-    def published_multiplier(self, problem: Problem, epsilon: float) -> float:
+    def published_multiplier(self, problem: Problem, epsilon: float, steps: int) -> float:
         """The noise that the paper's Theorem 1 asks for, in units of the sensitivity; ValueError where it has none.
 
         Warns where a condition of the theorem does not hold.
         """
-        theorem = self.theorem(problem)
+        theorem = self.theorem(problem, steps)
         if theorem is None:
             raise ValueError(
                 "Expected gradients of one example that are clipped one by one, records that are replaced, and "
@@ -214,17 +176,16 @@ class DOADP:
                 warnings.warn(f"Theorem 1 asks for {condition}.", stacklevel=2)
         return multiplier
 
-    def theorem(self, problem: Problem) -> Theorem1 | None:
-        """The paper's Theorem 1 for this run; None where it says nothing of it.
+    def theorem(self, problem: Problem, steps: int | None) -> Theorem1 | None:
+        """The paper's Theorem 1 for a run of so many rounds; None where it says nothing of it.
 
-        It is of clipped gradients of one example, of records that are replaced, and of messages of k entries; the
-        number of rounds is known once a run is planned.
+        It is of clipped gradients of one example, of records that are replaced, and of messages of k entries.
         """
         g, codec = self.gradients, self.codec
         single = g.batch == 1 and g.per == "example" and g.adjacency == "replace-one"
-        if self.steps is None or not single or g.clip is None or not isinstance(codec, Dense | Sparse):
+        if steps is None or not single or g.clip is None or not isinstance(codec, Dense | Sparse):
             return None
         share = codec.size(problem.n, problem.n) / problem.n if isinstance(codec, Sparse) else 1.0
         longest = float(g.clip) * stretch(g.norm, "l2", problem.n)
         q = int(np.min(np.asarray(problem.sizes)))
-        return Theorem1(float(self.p), share, int(self.steps), q, longest, float(self.delta0))
+        return Theorem1(float(self.p), share, steps, q, longest, float(self.delta0))

@@ -35,31 +35,28 @@ Axes: m nodes, n parameters.
 """
 
 import math
-from dataclasses import replace
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
 from jdfl import checks, struct
-from jdfl.algorithms import descent
-from jdfl.algorithms.activation import ACTIVE, active, check_activation, gradients_of
-from jdfl.algorithms.exchange import CODEC, check_codec, exchange, heard
+from jdfl.algorithms.activation import ACTIVE, active, check_activation
+from jdfl.algorithms.algorithm import Algorithm
 from jdfl.algorithms.gradients import Gradients
-from jdfl.base import Info, Round, counts
+from jdfl.algorithms.round import Round
+from jdfl.base import Moment
 from jdfl.codecs import Codec, Dense
 from jdfl.network.graph import Network
-from jdfl.network.requirements import require
-from jdfl.privacy import Guarantee, Sampled, epsilon
+from jdfl.privacy import Sampled, epsilon
 from jdfl.problems import Problem
 from jdfl.rounding import rounded
 
 _PARTS = 10**9  # of which a rate is a whole number, rounded up
 
 
-@struct.dataclass
-class State:
+class State(NamedTuple):
     """What the next round needs."""
 
     z: Array  # [m, n] duals: mixed sums of weighted gradients
@@ -68,7 +65,7 @@ class State:
 
 
 @struct.dataclass
-class DPDDA:
+class DPDDA(Algorithm):
     """DP-DDA with any gradients.
 
     With `block` only the gradients of active nodes are computed, so many at a time, which saves work where p is small
@@ -84,8 +81,8 @@ class DPDDA:
     codec: Codec = Dense()
     order: Literal["mix first", "adapt first"] = struct.field(pytree_node=False, default="mix first")
     block: int | None = struct.field(pytree_node=False, default=None)  # active nodes at a time; None: all nodes at once
-    activity: Any = None  # what decides who is active, a key; `prepare` fills it in
-    tuned: ClassVar[tuple[str, ...]] = ("lr",)
+    title: ClassVar[str] = "DP-DDA"
+    needs: ClassVar[dict[str, bool]] = {"doubly_stochastic": True}
 
     @property
     def uneven(self) -> bool:
@@ -94,7 +91,6 @@ class DPDDA:
 
     def check(self, problem: Problem, network: Network) -> None:
         """Refuse settings out of range, and networks whose W is not doubly stochastic."""
-        descent.check_rate(self.lr)
         check_activation(self.p)
         if self.mu is not None:
             checks.shape((), "It is one number for all nodes; None takes the losses as convex.", mu=self.mu)
@@ -102,43 +98,27 @@ class DPDDA:
         if self.block is not None:
             checks.whole(1, block=self.block)
         checks.literals(self)
-        self.gradients.check(problem)
-        check_codec("DP-DDA", self.codec, problem.n, problem.m, problem.n, direct=True)
-        require(network, "DP-DDA", doubly_stochastic=True)
+        super().check(problem, network)
 
-    def prepare(self, problem: Problem, round: Round) -> "DPDDA":
-        """Let the codec draw what it shares, and the gradients prepare what they need; with the key of the activity."""
-        codec = self.codec.prepare(round.stream(CODEC), round.node, problem.n, problem.n, problem.dtype)
-        return replace(
-            self, gradients=self.gradients.prepare(problem, round), codec=codec, activity=round.stream(ACTIVE)
-        )
+    def prepare(self, problem: Problem, moment: Moment, plan: Any) -> Array:
+        """The key [] that decides who is active."""
+        return moment.stream(ACTIVE)
 
-    def init(self, problem: Problem, round: Round) -> tuple[State, Info]:
+    def init(self, round: Round) -> State:
         """Start from z = 0, at x_0."""
-        x = problem.begin()
-        return State(jnp.zeros_like(x), x, x), counts(problem.m, {"model": 0})
+        x = round.problem.begin()
+        return State(jnp.zeros_like(x), x, x)
 
-    def step(self, state: State, problem: Problem, round: Round) -> tuple[State, Info]:
+    def step(self, state: State, round: Round) -> State:
         """One round."""
-        a, c, pull = self._weights(round.k, state.x.dtype)
-        on = active(self.p, self.activity, round)
-        g = gradients_of(on, self.gradients, state.x, problem, round, self.block)
-        g = g if self.mu is None else g - self.mu * state.x
+        z, x, start = state
+        a, c, pull = self._weights(round.k, x.dtype)
+        on = active(self.p, round.ready, round)
+        g = round.each_of(on, self.block, lambda here: self.gradients(here.of(x), here), jnp.zeros_like(x))
+        g = g if self.mu is None else g - self.mu * x
         added = jnp.where(on[:, None], rounded(a / self.p * g), 0.0)
-        if self.order == "mix first":
-            z = exchange(self.codec, state.z, round) + added
-        else:
-            z = exchange(self.codec, state.z + added, round)
-        x = (state.start - c * z) / (1 + pull)
-
-        evaluated = on.astype(jnp.int32)
-        return State(z, x, state.start), counts(
-            round.m,
-            {"model": round.graph.out_degree},
-            grads=evaluated,
-            releases=self.gradients.releases(evaluated, evaluated),
-            communications=heard(round.graph),
-        )
+        z = round.mix(z) + added if self.order == "mix first" else round.mix(z + added)
+        return State(z, (start - c * z) / (1 + pull), start)
 
     def _weights(self, k: Array, dtype: Any) -> tuple[Array, Array, Array]:
         """a_t, c_t and mu c_t A_t [] of round t = k."""
@@ -150,18 +130,6 @@ class DPDDA:
     def params(self, state: State) -> Array:
         """The parameters x [m, n], which are z and what everybody knows."""
         return state.x
-
-    def examples(self, problem: Problem) -> Array:
-        """Those of a gradient."""
-        return self.gradients.examples(problem)
-
-    def message_bits(self, problem: Problem) -> dict[str, int]:
-        """One channel, the codec's size."""
-        return {"model": self.codec.bits(problem.n)}
-
-    def privacy(self, problem: Problem) -> Guarantee:
-        """That of the gradients of the rounds in which a node is active, which all may know."""
-        return self.gradients.guarantee(problem)
 
 
 def amplified_epsilon(algorithm: DPDDA, problem: Problem, rounds: int, delta: float) -> float:

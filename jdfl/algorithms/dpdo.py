@@ -28,23 +28,22 @@ Axes: m nodes, n parameters, T rounds.
 """
 
 import math
-from dataclasses import replace
-from typing import Any, ClassVar
+from functools import partial
+from typing import Any, ClassVar, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
 from jdfl import checks, ops, struct
-from jdfl.algorithms.exchange import CODEC, check_codec, exchange, heard
+from jdfl.algorithms.algorithm import Algorithm
 from jdfl.algorithms.gradients import Gradients
-from jdfl.algorithms.noisy_messages import at, check_gradients, faint, noisy, unclaimed, upwards
+from jdfl.algorithms.noisy_messages import at, check_gradients, faint, unclaimed, upwards
 from jdfl.algorithms.push_descent import shared_gradient
-from jdfl.base import Info, Round, counts
+from jdfl.algorithms.round import Round
 from jdfl.codecs import Codec, Dense
 from jdfl.network.graph import Network
-from jdfl.network.requirements import require
-from jdfl.privacy import NO_NOISE, Guarantee, LaplaceSchedule, stretch
+from jdfl.privacy import Guarantee, Laplace, LaplaceSchedule, stretch
 from jdfl.problems import Problem
 from jdfl.streams import Stream
 
@@ -53,16 +52,22 @@ _NOTHING = 1e30  # the multiplier of a message in which data change nothing, and
 _SLACK = 1 + 1e-12  # of noise: what rounding may add to a sum of epsilons
 
 
-@struct.dataclass
-class State:
+class State(NamedTuple):
     """What the next round needs, and what others have seen."""
 
     x: Array  # [m, n] parameters
     sent: Array  # [m, n] messages of the last round
 
 
+class Plan(NamedTuple):
+    """The public schedules of a run."""
+
+    lengths: Array  # [T] c q^t
+    noise: Array | None  # [T] b_t
+
+
 @struct.dataclass
-class DPDO:
+class DPDO(Algorithm):
     """The method with any gradients that need no noise of their own.
 
     Raises ValueError (from `check` and `plan`) for settings out of range, noise without a clip, noise on gradients, and
@@ -77,11 +82,10 @@ class DPDO:
     epsilon: Any = None  # pure, of all rounds together, however many; None: no noise
     gradients: Gradients = Gradients(per="batch")
     codec: Codec = Dense()
-    lengths: Array | None = None  # [T] c q^t, made by `plan`
-    noise: Array | None = None  # [T] b_t, made by `plan`
-    tuned: ClassVar[tuple[str, ...]] = ("c",)
-    planned: ClassVar[tuple[str, ...]] = ("lengths", "noise")
     noise_by: ClassVar[str] = "Give it epsilon itself, which all rounds together spend."
+    title: ClassVar[str] = "DPDO"
+    tuned: ClassVar[tuple[str, ...]] = ("c",)
+    needs: ClassVar[dict[str, bool]] = {"doubly_stochastic": True}
 
     def check(self, problem: Problem, network: Network) -> None:
         """Refuse settings out of range, naming them."""
@@ -93,9 +97,8 @@ class DPDO:
         if self.radius is not None:
             checks.shape((), one, radius=self.radius)
             checks.positive("Use radius=None for no projection.", radius=self.radius)
-        check_gradients("DPDO", self.gradients, problem, "epsilon")
-        check_codec("DPDO", self.codec, problem.n, problem.m, problem.n, direct=True)
-        require(network, "DPDO", doubly_stochastic=True)
+        check_gradients("DPDO", self.gradients, "epsilon")
+        super().check(problem, network)
         if self.epsilon is not None:
             self._check_noise()
 
@@ -113,12 +116,12 @@ class DPDO:
                 'node adds in a round. Use Gradients(clip=..., per="batch"), or epsilon=None for a run without noise.'
             )
 
-    def plan(self, problem: Problem, network: Network, steps: int) -> "DPDO":
-        """With the lengths of all steps and their noise, on the host before a run."""
+    def plan(self, problem: Problem, network: Network, steps: int) -> Plan:
+        """The lengths of all steps and their noise, on the host before a run."""
         t, dtype = np.arange(int(steps) + 1), np.dtype(problem.dtype)
         lengths = _downwards(float(self.c) * np.exp(t * math.log(float(self.q))), dtype)[:-1]
         if self.epsilon is None:
-            return replace(self, lengths=jnp.asarray(lengths), noise=None)
+            return Plan(jnp.asarray(lengths), None)
         first = self._change(problem.n) * float(self.c) / (float(self.epsilon) * (float(self.p) - float(self.q)))
         noise = upwards(_SLACK * first * np.exp(t * math.log(float(self.p))), dtype)
         if not np.isfinite(noise[0]):
@@ -127,31 +130,22 @@ class DPDO:
                 "epsilon, a smaller c or clip, or a q farther below p."
             )
         lengths = np.where(noise[1:] < np.finfo(dtype).tiny, 0, lengths)  # noise that small is zero on a device
-        return replace(self, lengths=jnp.asarray(lengths), noise=jnp.asarray(noise[:-1]))
+        return Plan(jnp.asarray(lengths), jnp.asarray(noise[:-1]))
 
-    def prepare(self, problem: Problem, round: Round) -> "DPDO":
-        """Let the codec draw what it shares, and the gradients prepare what they need."""
-        codec = self.codec.prepare(round.stream(CODEC), round.node, problem.n, problem.n, problem.dtype)
-        return replace(self, gradients=self.gradients.prepare(problem, round), codec=codec)
-
-    def init(self, problem: Problem, round: Round) -> tuple[State, Info]:
+    def init(self, round: Round) -> State:
         """Start where the problem says."""
-        x = problem.begin()
-        return State(x, x), counts(problem.m, {"model": 0})
+        x = round.problem.begin()
+        return State(x, x)
 
-    def step(self, state: State, problem: Problem, round: Round) -> tuple[State, Info]:
+    def step(self, state: State, round: Round) -> State:
         """One round."""
-        assert self.lengths is not None  # plan
-        y = noisy(state.x, self.noise, round, _NOISE)
-        z = exchange(self.codec, y, round)
-        x = z - at(self.lengths, round.k) * shared_gradient(self.gradients, z, problem, round)
-        return State(self._projected(x), y), counts(
-            round.m,
-            {"model": round.graph.out_degree},
-            grads=1,
-            releases=0 if self.noise is None else 1,
-            communications=heard(round.graph),
-        )
+        plan: Plan = round.ready
+        y = state.x
+        if plan.noise is not None:
+            y = round.noisy(Laplace(at(plan.noise, round.k)), y, 1.0, _NOISE, partial(self._guarantee, plan))
+        z = round.mix(y)
+        x = z - at(plan.lengths, round.k) * shared_gradient(self.gradients, z, round)
+        return State(self._projected(x), y)
 
     def _projected(self, x: Array) -> Array:
         """The nearest points of X [m, n]; what is not finite stays so."""
@@ -166,29 +160,15 @@ class DPDO:
         longer = stretch(norm, "l1", n) if self.radius is None else stretch(norm, "l2", n) * stretch("l2", "l1", n)
         return 2 * float(self.gradients.clip) * longer
 
-    def params(self, state: State) -> Array:
-        """The parameters x [m, n]."""
-        return state.x
-
     def visible(self, state: State) -> Array:
         """What others see of a state [m, n]: the last messages, without the step that is still to be sent."""
         return state.sent
 
-    def examples(self, problem: Problem) -> Array:
-        """Those of a gradient."""
-        return self.gradients.examples(problem)
-
-    def message_bits(self, problem: Problem) -> dict[str, int]:
-        """One channel, the codec's size."""
-        return {"model": self.codec.bits(problem.n)}
-
-    def privacy(self, problem: Problem) -> Guarantee:
+    def _guarantee(self, plan: Plan, problem: Problem, _: int) -> Guarantee:
         """That of all messages for a whole node's cost, replaced by another; pure where delta is zero."""
-        if self.epsilon is None:
-            return NO_NOISE
-        if self.gradients.clip is None or self.lengths is None or self.noise is None:
+        if self.gradients.clip is None:
             return unclaimed(self.gradients)
-        noise, change = np.asarray(self.noise, float), self._change(problem.n) * np.asarray(self.lengths, float)
+        noise, change = np.asarray(plan.noise, float), self._change(problem.n) * np.asarray(plan.lengths, float)
         change = np.append(0.0, change)[:-1]  # steps are sent in the round after theirs
         multipliers = np.where(change > noise / _NOTHING, noise / np.where(change > 0, change, 1), _NOTHING)
         return Guarantee(

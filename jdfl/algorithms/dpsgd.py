@@ -19,35 +19,31 @@ nobody takes its step alone. Of late messages (`network.delays`) it takes the ne
 Axes: m nodes, n parameters.
 """
 
-from dataclasses import replace
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, NamedTuple
 
-import jax.numpy as jnp
 from jax import Array
 
 from jdfl import checks, struct
 from jdfl.algorithms import descent
-from jdfl.algorithms.exchange import CODEC, check_codec, exchange_every, exchange_late, heard, refuse_late
+from jdfl.algorithms.algorithm import Algorithm
+from jdfl.algorithms.codes import refuse_late
 from jdfl.algorithms.gradients import Gradients
-from jdfl.algorithms.updates import Updates, check_updates, guarantee, noisy_releases
-from jdfl.base import Info, Round, counts
+from jdfl.algorithms.round import Round
+from jdfl.algorithms.updates import Updates
 from jdfl.codecs import Codec, Dense
-from jdfl.network import Network, Past
-from jdfl.privacy import Guarantee
+from jdfl.network import Network
 from jdfl.problems import Problem
 
 
-@struct.dataclass
-class State:
+class State(NamedTuple):
     """What the next round needs."""
 
     x: Array  # [m, n] parameters
     optimizer: Any  # the optimizer's, leaves [m, ...]
-    past: Past | None = None  # what all have sent, where messages are late
 
 
 @struct.dataclass
-class DPSGD:
+class DPSGD(Algorithm):
     """D-PSGD with any gradients, optimizer and codec.
 
     A codec that loses something makes it inexact: the nodes mix their own x with what arrives of the others'.
@@ -61,71 +57,27 @@ class DPSGD:
     codec: Codec = Dense()
     period: int = struct.field(pytree_node=False, default=1)  # T: rounds from one exchange to the next
     order: Literal["mix first", "adapt first"] = struct.field(pytree_node=False, default="mix first")
-    tuned: ClassVar[tuple[str, ...]] = ("lr",)
+    title: ClassVar[str] = "D-PSGD"
     late: ClassVar[bool] = True
 
     def check(self, problem: Problem, network: Network) -> None:
-        """Refuse settings out of range, naming them."""
-        descent.check_rate(self.lr, self.optimizer)
-        self.gradients.check(problem)
-        check_updates(self.updates, self.gradients)
+        """Refuse late messages beside rounds without exchange, and settings out of range, naming them."""
+        super().check(problem, network)
         checks.whole(1, period=self.period)
         checks.literals(self)
         if self.period > 1:
             refuse_late("D-PSGD", network, f"period = 1, got period = {self.period}")
-        check_codec("D-PSGD", self.codec, problem.n, problem.m, problem.n, direct=True)
 
-    def prepare(self, problem: Problem, round: Round) -> "DPSGD":
-        """Let the codec draw what it shares, and the gradients prepare what they need."""
-        codec = self.codec.prepare(round.stream(CODEC), round.node, problem.n, problem.n, problem.dtype)
-        return replace(self, gradients=self.gradients.prepare(problem, round), codec=codec)
-
-    def init(self, problem: Problem, round: Round) -> tuple[State, Info]:
+    def init(self, round: Round) -> State:
         """Start where the problem says."""
-        x = problem.begin()
-        return State(x, descent.begin(self.optimizer, self.lr, x), Past.begin(round.graph, x)), counts(
-            problem.m, {"model": 0}
-        )
+        x = round.problem.begin()
+        return State(x, descent.begin(self.optimizer, self.lr, x))
 
-    def step(self, state: State, problem: Problem, round: Round) -> tuple[State, Info]:
+    def step(self, state: State, round: Round) -> State:
         """One round."""
-        x, talks = state.x, round.k % self.period == 0
-        g = self.gradients(x, problem, round, communicating=talks)
-        move, optimizer = descent.update(self.optimizer, self.lr, g, state.optimizer, x)
+        round, (x, optimizer) = round.every(self.period), state
+        move, optimizer = descent.update(self.optimizer, self.lr, self.gradients(x, round), optimizer, x)
         move = move if self.updates is None else self.updates(move, round)
         if self.order == "mix first":
-            mixed, past = self._exchange(x, state.past, round)
-            x = mixed + move
-        else:
-            x, past = self._exchange(x + move, state.past, round)
-
-        once = talks.astype(jnp.int32)
-        done = counts(
-            round.m,
-            {"model": once * round.graph.out_degree},
-            grads=1,
-            releases=noisy_releases(self.updates, self.gradients.releases(1, once)),
-            communications=once * heard(round.graph),
-        )
-        return State(x, optimizer, past), done
-
-    def _exchange(self, x: Array, past: Past | None, round: Round) -> tuple[Array, Past | None]:
-        if past is None:
-            return exchange_every(self.period, self.codec, x, round), None
-        return exchange_late(self.codec, x, round, past)
-
-    def params(self, state: State) -> Array:
-        """The parameters x [m, n]."""
-        return state.x
-
-    def examples(self, problem: Problem) -> Array:
-        """Those of a gradient."""
-        return self.gradients.examples(problem)
-
-    def message_bits(self, problem: Problem) -> dict[str, int]:
-        """One channel, the codec's size."""
-        return {"model": self.codec.bits(problem.n)}
-
-    def privacy(self, problem: Problem) -> Guarantee:
-        """That of the gradients or updates: everything else is computed from them and from messages."""
-        return guarantee(self.updates, self.gradients, problem)
+            return State(round.mix(x) + move, optimizer)
+        return State(round.mix(x + move), optimizer)

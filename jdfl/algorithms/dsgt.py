@@ -20,27 +20,19 @@ nobody follows its own gradient. W must stay doubly stochastic, so that both way
 Axes: m nodes, n parameters.
 """
 
-from dataclasses import replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import jax.numpy as jnp
 from jax import Array
 
 from jdfl import struct
-from jdfl.algorithms import descent
-from jdfl.algorithms.differences import pull
-from jdfl.algorithms.exchange import CODEC, TRACKER, check_codec, heard
+from jdfl.algorithms.algorithm import Algorithm
 from jdfl.algorithms.gradients import Gradients
-from jdfl.base import Info, Round, counts
+from jdfl.algorithms.round import MODEL, TRACKER, Channel, Round
 from jdfl.codecs import Codec, Dense
-from jdfl.network.graph import Network
-from jdfl.network.requirements import require
-from jdfl.privacy import Guarantee
-from jdfl.problems import Problem
 
 
-@struct.dataclass
-class State:
+class State(NamedTuple):
     """What the next round needs."""
 
     x: Array  # [m, n] parameters
@@ -49,7 +41,7 @@ class State:
 
 
 @struct.dataclass
-class DSGT:
+class DSGT(Algorithm):
     """Gradient tracking with any gradients and codec.
 
     W z is taken as z_i + sum_j W_ij (C(z_j) - C(z_i)), so that y keeps its average with a codec C that loses something.
@@ -59,60 +51,24 @@ class DSGT:
     lr: Any = 0.1  # length of the steps
     gradients: Gradients = Gradients()
     codec: Codec = Dense()  # of both messages
-    tuned: ClassVar[tuple[str, ...]] = ("lr",)
+    title: ClassVar[str] = "DSGT"
+    needs: ClassVar[dict[str, bool]] = {"doubly_stochastic": True}
+    channels: ClassVar[tuple[Channel, ...]] = (MODEL, TRACKER)
 
-    def check(self, problem: Problem, network: Network) -> None:
-        """Refuse settings out of range, and networks whose W is not doubly stochastic."""
-        descent.check_rate(self.lr)
-        self.gradients.check(problem)
-        check_codec("DSGT", self.codec, problem.n, problem.m, problem.n, direct=True)
-        require(network, "DSGT", doubly_stochastic=True)
-
-    def prepare(self, problem: Problem, round: Round) -> "DSGT":
-        """Let the codec draw what it shares, and the gradients prepare what they need."""
-        codec = self.codec.prepare(round.stream(CODEC), round.node, problem.n, problem.n, problem.dtype)
-        return replace(self, gradients=self.gradients.prepare(problem, round), codec=codec)
-
-    def init(self, problem: Problem, round: Round) -> tuple[State, Info]:
+    def init(self, round: Round) -> State:
         """Start from x where the problem says and y = g(x)."""
-        x = problem.begin()
-        g = self.gradients(x, problem, round)
-        none = {"model": 0, "tracker": 0}
-        return State(x, g, g), counts(problem.m, none, grads=1, releases=self.gradients.releases(1, 1))
+        x = round.problem.begin()
+        g = self.gradients(x, round)
+        return State(x, g, g)
 
-    def step(self, state: State, problem: Problem, round: Round) -> tuple[State, Info]:
+    def step(self, state: State, round: Round) -> State:
         """One round."""
-        moved, y = state.x - self.lr * state.y, state.y
-        x = moved + pull(self.codec, moved, round)
-        g = self.gradients(x, problem, round)
-        y = y + pull(self.codec, y, round, TRACKER) + (g - state.g)
-
-        messages = round.graph.out_degree
-        return State(x, y, g), counts(
-            round.m,
-            {"model": messages, "tracker": messages},
-            grads=1,
-            releases=self.gradients.releases(1, 1),
-            communications=heard(round.graph),
-        )
-
-    def params(self, state: State) -> Array:
-        """The parameters x [m, n]."""
-        return state.x
+        moved = state.x - self.lr * state.y
+        x = moved + round.pull(moved)
+        g = self.gradients(x, round)
+        y = state.y + round.pull(state.y, TRACKER) + (g - state.g)
+        return State(x, y, g)
 
     def visible(self, state: State) -> Array:
         """Both x and y [m, 2 n], as both are sent."""
         return jnp.concatenate([state.x, state.y], axis=1)
-
-    def examples(self, problem: Problem) -> Array:
-        """Those of a gradient."""
-        return self.gradients.examples(problem)
-
-    def message_bits(self, problem: Problem) -> dict[str, int]:
-        """Two channels, the codec's size each."""
-        bits = self.codec.bits(problem.n)
-        return {"model": bits, "tracker": bits}
-
-    def privacy(self, problem: Problem) -> Guarantee:
-        """That of the gradients: everything else is computed from them and from messages."""
-        return self.gradients.guarantee(problem)

@@ -23,26 +23,22 @@ Missing neighbours: refused, since corrections of W x add up only if W stays.
 Axes: m nodes, n parameters.
 """
 
-from dataclasses import replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import jax.numpy as jnp
 from jax import Array
 
 from jdfl import struct
-from jdfl.algorithms import descent
-from jdfl.algorithms.differences import check_network, check_step, pull
-from jdfl.algorithms.exchange import CODEC, check_codec, heard
+from jdfl.algorithms.algorithm import Algorithm
 from jdfl.algorithms.gradients import Gradients
-from jdfl.base import Info, Round, counts
+from jdfl.algorithms.round import Round
+from jdfl.algorithms.step_lengths import FIXED_SYMMETRIC, check_step
 from jdfl.codecs import Codec, Dense
 from jdfl.network.graph import Network
-from jdfl.privacy import Guarantee
 from jdfl.problems import Problem
 
 
-@struct.dataclass
-class State:
+class State(NamedTuple):
     """What the next round needs."""
 
     x: Array  # [m, n] parameters
@@ -50,7 +46,7 @@ class State:
 
 
 @struct.dataclass
-class EXTRA:
+class EXTRA(Algorithm):
     """EXTRA with any gradients and codec; exact with gradients of all examples and messages that arrive as they are.
 
     A codec that loses something keeps the sum of s at zero, and ends about its own error away from the solution.
@@ -61,53 +57,21 @@ class EXTRA:
     lr: Any = 0.1  # length of the steps
     gradients: Gradients = Gradients()
     codec: Codec = Dense()
-    tuned: ClassVar[tuple[str, ...]] = ("lr",)
+    title: ClassVar[str] = "EXTRA"
+    needs: ClassVar[dict[str, bool]] = FIXED_SYMMETRIC
 
     def check(self, problem: Problem, network: Network) -> None:
         """Refuse settings out of range, networks that do not fit, and steps that diverge; warn of long steps."""
-        descent.check_rate(self.lr)
-        self.gradients.check(problem)
-        check_codec("EXTRA", self.codec, problem.n, problem.m, problem.n, direct=True)
-        check_network(network, "EXTRA")
+        super().check(problem, network)
         check_step("EXTRA", self.lr, self.gradients, problem, network)
 
-    def prepare(self, problem: Problem, round: Round) -> "EXTRA":
-        """Let the codec draw what it shares, and the gradients prepare what they need."""
-        codec = self.codec.prepare(round.stream(CODEC), round.node, problem.n, problem.n, problem.dtype)
-        return replace(self, gradients=self.gradients.prepare(problem, round), codec=codec)
-
-    def init(self, problem: Problem, round: Round) -> tuple[State, Info]:
+    def init(self, round: Round) -> State:
         """Start where the problem says."""
-        x = problem.begin()
-        return State(x, jnp.zeros_like(x)), counts(problem.m, {"model": 0})
+        x = round.problem.begin()
+        return State(x, jnp.zeros_like(x))
 
-    def step(self, state: State, problem: Problem, round: Round) -> tuple[State, Info]:
+    def step(self, state: State, round: Round) -> State:
         """One round."""
-        x, s = state.x, state.s
-        pulled = pull(self.codec, x, round)  # (W - I) x
-        g = self.gradients(x, problem, round)
-        x, s = x + pulled - self.lr * g + s, s + pulled / 2
-
-        return State(x, s), counts(
-            round.m,
-            {"model": round.graph.out_degree},
-            grads=1,
-            releases=self.gradients.releases(1, 1),
-            communications=heard(round.graph),
-        )
-
-    def params(self, state: State) -> Array:
-        """The parameters x [m, n]."""
-        return state.x
-
-    def examples(self, problem: Problem) -> Array:
-        """Those of a gradient."""
-        return self.gradients.examples(problem)
-
-    def message_bits(self, problem: Problem) -> dict[str, int]:
-        """One channel, the codec's size."""
-        return {"model": self.codec.bits(problem.n)}
-
-    def privacy(self, problem: Problem) -> Guarantee:
-        """That of the gradients: everything else is computed from them and from messages."""
-        return self.gradients.guarantee(problem)
+        x, s = state
+        pulled = round.pull(x)  # (W - I) x
+        return State(x + pulled - self.lr * self.gradients(x, round) + s, s + pulled / 2)

@@ -16,32 +16,31 @@ Axes: m nodes (clients), n parameters.
 """
 
 import math
-from dataclasses import replace
 from typing import Any, ClassVar, Literal
 
 import jax
 import jax.numpy as jnp
 from jax import Array
 
-from jdfl import checks, nodes, ops, struct
+from jdfl import checks, nodes, struct
 from jdfl.algorithms import descent
-from jdfl.algorithms.exchange import CODEC, check_codec, exact
+from jdfl.algorithms.algorithm import Algorithm
 from jdfl.algorithms.gradients import Gradients
-from jdfl.algorithms.updates import Updates, check_updates, guarantee, noisy_releases, released
-from jdfl.base import Info, Round, counts
-from jdfl.codecs import Codec, Dense, round_trip
+from jdfl.algorithms.round import Channel, Round, exact
+from jdfl.algorithms.updates import Updates, released
+from jdfl.codecs import Codec, Dense
 from jdfl.network.arcs import called
 from jdfl.network.graph import Network
-from jdfl.privacy import Guarantee
 from jdfl.problems import Problem
-from jdfl.streams import Stream
+from jdfl.streams import Stream, each
 
 _CHOICE = Stream("fedavg.clients", "choice")
-_DOWN, _UP = Stream("fedavg.down", "shared"), Stream("fedavg.up", "shared")
+_DOWN = Channel("down", Stream("fedavg.down", "shared"))
+_UP = Channel("up", Stream("fedavg.up", "shared"))
 
 
 @struct.dataclass
-class FedAvg:
+class FedAvg(Algorithm):
     """FedAvg. Its state [m, n] is the server's x in every row.
 
     Optimizers start anew in every round, as clients forget; the codec is used both ways. Raises ValueError (from
@@ -56,16 +55,15 @@ class FedAvg:
     updates: Updates | None = None  # noise on what a node has learnt in a round, instead of on gradients
     optimizer: descent.Optimizer = struct.field(pytree_node=False, default=None)
     codec: Codec = Dense()
-    tuned: ClassVar[tuple[str, ...]] = ("lr",)
+    title: ClassVar[str] = "FedAvg"
+    channels: ClassVar[tuple[Channel, ...]] = (_DOWN, _UP)
 
     def check(self, problem: Problem, network: Network) -> None:
         """Refuse settings out of range, naming them."""
-        descent.check_rate(self.lr, self.optimizer)
         checks.whole(1, local_steps=self.local_steps)
         checks.fraction("It is the share of the clients that take part in a round.", fraction=self.fraction)
         checks.literals(self)
-        self.gradients.check(problem)
-        check_updates(self.updates, self.gradients)
+        super().check(problem, network)
         if self.updates is not None and self.updates.trust == "central":
             remedy = 'The noise of a mean is in plain means alone; with these use trust="local".'
             checks.one_of(("equal",), remedy, weighting=self.weighting)
@@ -78,78 +76,34 @@ class FedAvg:
                 "clients speak to the server, and the network plays no part. Take the network inside, and a fraction "
                 "below 1 for clients that do not answer."
             )
-        check_codec("FedAvg", self.codec, problem.n, problem.m, problem.n, direct=True)
 
-    def prepare(self, problem: Problem, round: Round) -> "FedAvg":
-        """Let the codec draw what it shares, and the gradients prepare what they need."""
-        codec = self.codec.prepare(round.stream(CODEC), round.node, problem.n, problem.n, problem.dtype)
-        return replace(self, gradients=self.gradients.prepare(problem, round), codec=codec)
-
-    def init(self, problem: Problem, round: Round) -> tuple[Array, Info]:
+    def init(self, round: Round) -> Array:
         """Start where the problem says."""
-        return problem.begin(), counts(problem.m, {"down": 0, "up": 0})
+        return round.problem.begin()
 
-    def step(self, x: Array, problem: Problem, round: Round) -> tuple[Array, Info]:
-        """One round from x [m, n]; only the clients that take part, b of the m, cost anything."""
-        on, size = self._chosen(round)  # [m] S, b of them on all devices together
+    def step(self, x: Array, round: Round) -> Array:
+        """One round from x [m, n]; only the clients that take part cost anything."""
+        on, size = self._chosen(round)  # [m] S, `size` of them on all devices together
 
-        def work(clients: Array, arrived: Array) -> Array:
-            mine, theirs = problem.nodes(clients), replace(round, node=round.node[clients])
-            codec = self.codec.rows(clients)
-            start = round_trip(codec, theirs.keys(_DOWN), x[clients])
-            y, _ = descent.local_steps(
-                self.local_steps,
-                self.gradients.rows(clients, size),
-                self.optimizer,
-                self.lr,
-                start,
-                descent.begin(self.optimizer, self.lr, start),
-                mine,
-                theirs,
-            )
-            y = released(self.updates, start, y, theirs, size)
-            y = round_trip(codec, theirs.keys(_UP), y)
-            return arrived.at[clients].set(y, mode="drop")
+        def work(here: Round) -> Array:
+            start = here.deliver(here.of(x), _DOWN)
+            y, _ = descent.local_steps(self, start, descent.begin(self.optimizer, self.lr, start), here)
+            return here.deliver(released(self.updates, start, y, here, size), _UP)
 
-        y = ops.for_rows(on, -(-size * round.m // nodes.count(round.m)), work, jnp.zeros_like(x))
+        y = round.each_of(on, -(-size * round.m // nodes.count(round.m)), work, jnp.zeros_like(x))
         once = on.astype(jnp.int32)
-        share = (once * problem.sizes if self.weighting == "examples" else once).astype(x.dtype)
+        share = (once * round.problem.sizes if self.weighting == "examples" else once).astype(x.dtype)
         mean = nodes.total(share[:, None] * y) / nodes.total(share)
-        return jnp.broadcast_to(mean, x.shape), counts(
-            round.m,
-            {"down": once, "up": once},
-            grads=self.local_steps * once,
-            releases=noisy_releases(self.updates, self.gradients.releases(self.local_steps, 1)) * once,
-            communications=once,
-        )
+        return jnp.broadcast_to(mean, x.shape)
 
     def _chosen(self, round: Round) -> tuple[Array, int]:
         """Which clients take part [m], drawn by their own keys, and how many they are."""
         m = nodes.count(round.m)
-        size = self._clients(m)
+        size = max(1, math.floor(self.fraction * m + 0.5))
         if size == m:
             return jnp.ones((round.m,), jnp.bool_), size
         everyone = jnp.arange(m, dtype=jnp.int32)
-        bits = jax.vmap(lambda key: jax.random.bits(key, (), jnp.uint32))(replace(round, node=everyone).keys(_CHOICE))
+        keys = each(round.moment.stream(_CHOICE), everyone)
+        bits = jax.vmap(lambda key: jax.random.bits(key, (), jnp.uint32))(keys)
         chosen = jnp.zeros((m,), jnp.bool_).at[jnp.lexsort((everyone, bits))[:size]].set(True)
         return nodes.own(chosen, round.m), size
-
-    def _clients(self, m: int) -> int:
-        """How many of m nodes take part in a round."""
-        return max(1, math.floor(self.fraction * m + 0.5))
-
-    def params(self, state: Array) -> Array:
-        """The server's parameters, the same for every node [m, n]."""
-        return state
-
-    def examples(self, problem: Problem) -> Array:
-        """Those of a gradient."""
-        return self.gradients.examples(problem)
-
-    def message_bits(self, problem: Problem) -> dict[str, int]:
-        """Two channels of the codec's size: from the server and to it."""
-        return {"down": self.codec.bits(problem.n), "up": self.codec.bits(problem.n)}
-
-    def privacy(self, problem: Problem) -> Guarantee:
-        """That of the gradients or updates: everything else is computed from them and from messages."""
-        return guarantee(self.updates, self.gradients, problem, clients=self._clients(problem.m))

@@ -12,10 +12,11 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jdfl import checks, nodes, struct
+from jdfl import checks, struct
 from jdfl.algorithms.clipping import check_slopes, clipped_sum
+from jdfl.algorithms.round import Round
 from jdfl.algorithms.sampling import Sampler, sample
-from jdfl.base import Round
+from jdfl.base import Moment
 from jdfl.privacy import NO_NOISE, Clip, Guarantee, Mechanism, Sampling, check_mechanism, clipped, stretch
 from jdfl.problems import Problem
 from jdfl.streams import Stream
@@ -32,6 +33,18 @@ _REPEATED = (
     'sampling = "subset" or "poisson" does'
 )
 _PASSES = "a record counts in all of its node's releases, although a pass over the data looks at it in one of them"
+
+
+@struct.dataclass
+class Ready:
+    """What gradients need in every round that follows from the data."""
+
+    lengths: Array | None = None  # [m, q] of the examples' features, where clipped gradients of all examples need them
+    order: Array | None = None  # [] key that the orders of passes are drawn from
+
+    def rows(self, some: Array) -> "Ready":
+        """Those of the nodes some [b] alone."""
+        return self if self.lengths is None else replace(self, lengths=self.lengths[some])
 
 
 @struct.dataclass
@@ -64,9 +77,6 @@ class Gradients:
     sensitivity: Any = None  # assumed sensitivity of gradients that are not clipped, in the mechanism's norm
     adjacency: Literal["replace-one", "add-remove"] = struct.field(pytree_node=False, default="replace-one")
     noisy: Literal["always", "communicating"] = struct.field(pytree_node=False, default="always")  # which gradients
-    lengths: Any = None  # [m, q] of the examples' features; `prepare` fills it in
-    order: Any = None  # what the passes' orders are drawn from, a key; `prepare` fills it in
-    together: int | None = struct.field(pytree_node=False, default=None)  # nodes side by side; `rows` fills it in
 
     def check(self, problem: Problem) -> None:
         """Refuse settings out of range: ValueError naming them."""
@@ -105,13 +115,10 @@ class Gradients:
                 "example can change; sensitivity only assumes a bound, and nothing is claimed then."
             )
 
-    def prepare(self, problem: Problem, round: Round) -> "Gradients":
-        """With the lengths of the features, where clipped gradients of all examples need them in every round.
-
-        And with the key of the orders of "epochs".
-        """
+    def prepare(self, problem: Problem, moment: Moment) -> Ready:
+        """The lengths of the features, where clipped gradients of all examples need them, and the key of "epochs"."""
         if self.sampling == "epochs":
-            return replace(self, order=round.stream(_ORDER))
+            return Ready(order=moment.stream(_ORDER))
         every, data = self.batch is None or self.sampling == "poisson", problem.local(0)[0]
         if (
             self.clip is None
@@ -120,68 +127,64 @@ class Gradients:
             or not every
             or jax.eval_shape(problem.slopes, jnp.zeros((problem.n,), problem.dtype), data) is None
         ):
-            return replace(self, lengths=None)
-        return replace(self, lengths=problem.each(partial(problem.feature_lengths, norm=self.norm), problem.data))
+            return Ready()
+        return Ready(problem.each(partial(problem.feature_lengths, norm=self.norm), problem.data))
 
-    def rows(self, some: Array, together: int | None = None) -> "Gradients":
-        """Those of the nodes some [b] alone, `together` of which (None: b) are worked on at a time on all devices."""
-        lengths = None if self.lengths is None else self.lengths[some]
-        return replace(self, lengths=lengths, together=together or some.shape[0])
-
-    def __call__(
-        self,
-        w: Array,
-        problem: Problem,
-        round: Round,
-        *,
-        step: Array | int = 0,
-        steps: int = 1,
-        look: int = 0,
-        communicating: Array | bool = True,
-        part: slice | None = None,
-    ) -> Array:
+    def __call__(self, w: Array, round: Round, *, look: int = 0, part: slice | None = None) -> Array:
         """The gradient of every f_i at w_i [m, n] for stacked parameters w [m, n], or a `part` of it, which is clipped.
 
-        `step` [] counts the gradient steps of a round, which has `steps`. Each `look` (0, 1, ...) of a step sees its
-        examples, with fresh noise. `communicating` [] is whether this step follows an exchange of messages.
+        Each `look` (0, 1, ...) of a step sees the same examples, with fresh noise.
         """
-        g = self.exact(problem, w, *self.sample(problem, round, step, steps), part)
+        g = self.without_noise(w, round, part)
         if self.mechanism is None:
             return g
-        keys = round.keys(_NOISE, step * _LOOKS + look)
-        noisy = jax.vmap(self.mechanism.add)(keys, g, self.sensitivities(problem))
-        return noisy if self.noisy == "always" else jnp.where(communicating, noisy, g)
+        following = self.noisy == "communicating"
+        round.release(_NOISE, self.guarantee, look=look, following=following)
+        keys = round.keys(_NOISE, round.local_step * _LOOKS + look)
+        noisy = jax.vmap(self.mechanism.add)(keys, g, self.sensitivities(round.problem))
+        return jnp.where(round.follows_exchange, noisy, g) if following else noisy
 
-    def sample(self, problem: Problem, round: Round, step: Array | int = 0, steps: int = 1) -> tuple[Any, Array, Array]:
-        """What `step` [] of a round looks at: every node's data, their weights [m, b], and what is divided by [m]."""
+    def without_noise(self, w: Array, round: Round, part: slice | None = None) -> Array:
+        """The gradients [m, n] at w [m, n] of the examples whose turn it is, or a `part` of them, clipped."""
+        round.book.grads = round.book.grads + 1
+        return self.exact(round.problem, w, *self.sample(round), part, lengths=round.prepared.gradients.lengths)
+
+    def sample(self, round: Round) -> tuple[Any, Array, Array]:
+        """What a step looks at: every node's data, their weights [m, b], and what is divided by [m]."""
+        problem = round.problem
         if self.batch is None:
             return problem.data, problem.weight, jnp.sum(problem.weight, axis=1)
-        data, weight, total = sample(problem, round, self.sampling, self.batch, self.order, step, steps)
-        keys = round.keys(_VARIED, step)
-        return jax.vmap(problem.varied)(keys, data), weight, total
+        data, weight, total = sample(round, self.sampling, self.batch)
+        return jax.vmap(problem.varied)(round.keys(_VARIED, round.local_step), data), weight, total
 
     def exact(
-        self, problem: Problem, w: Array, data: Any, weight: Array, total: Array, part: slice | None = None
+        self,
+        problem: Problem,
+        w: Array,
+        data: Any,
+        weight: Array,
+        total: Array,
+        part: slice | None = None,
+        *,
+        lengths: Array | None = None,
     ) -> Array:
         """Gradients [b, n] at w [b, n] of nodes with these data, `weight` [b, q] and divisors `total` [b], no noise.
 
         With `part` they are [b, part's length]. What is not in it is not computed where the compiler sees that.
-
-        `lengths`, where there are any, must be of the same nodes (`rows`).
+        `lengths` [b, q] are those of the examples' features, where they are known.
         """
         here = slice(None) if part is None else part
 
         def regulariser(w: Array) -> Array:
             return jax.vmap(jax.grad(problem.regulariser))(w)[:, here]
 
-        together = self.together or nodes.count(weight.shape[0])  # so that devices do not decide the order of sums
-        chunk = max(1, min(weight.shape[1], _AT_ONCE // (together * problem.n)))
+        chunk = max(1, min(weight.shape[1], _AT_ONCE // (weight.shape[0] * problem.n)))
 
         def sums(w_i: Array, data_i: Any, weight_i: Array, lengths_i: Array | None) -> Array:
             return clipped_sum(problem, w_i, data_i, weight_i, self.clip, self.norm, lengths_i, chunk, part)
 
         if self.clip is not None and self.per == "example":
-            return regulariser(w) + problem.each(sums, w, data, weight, self.lengths) / total[:, None]
+            return regulariser(w) + problem.each(sums, w, data, weight, lengths) / total[:, None]
         g = problem.each(lambda *node: self.plain(problem, *node, part=part), w, data, weight, total)
         if self.clip is None:
             return g
@@ -228,12 +231,6 @@ class Gradients:
         if self.batch is None or self.sampling == "poisson":
             return problem.sizes
         return jnp.full((problem.m,), self.batch, jnp.int32)
-
-    def releases(self, evaluated: Array | int, communicating: Array | int) -> Array | int:
-        """How many gradients were noisy, [] or [m]: of `evaluated` [m], all or `communicating` [m] ones alone."""
-        if self.mechanism is None:
-            return 0
-        return evaluated if self.noisy == "always" else communicating
 
     def guarantee(self, problem: Problem, looks: int = 1) -> Guarantee:
         """What may be said of messages that depend on the data through these gradients alone.

@@ -13,25 +13,21 @@ nobody takes its step alone.
 Axes: m nodes, n parameters.
 """
 
-from dataclasses import replace
 from typing import Any, ClassVar
 
-import jax.numpy as jnp
 from jax import Array
 
 from jdfl import checks, ops, struct
-from jdfl.algorithms import descent
-from jdfl.algorithms.exchange import CODEC, check_codec, exchange_every, heard
+from jdfl.algorithms.algorithm import Algorithm
 from jdfl.algorithms.gradients import Gradients
-from jdfl.base import Info, Round, counts
+from jdfl.algorithms.round import Round
 from jdfl.codecs import Codec, Sparse
 from jdfl.network.graph import Network
-from jdfl.privacy import Guarantee
 from jdfl.problems import Problem
 
 
 @struct.dataclass
-class IHT:
+class IHT(Algorithm):
     """IHT-D-PSGD. Its state is x [m, n]. Raises ValueError (from `check`) for settings out of range."""
 
     s: int = struct.field(pytree_node=False, default=10)  # nonzeros of x
@@ -39,51 +35,24 @@ class IHT:
     gradients: Gradients = Gradients()
     codec: Codec = Sparse()
     period: int = struct.field(pytree_node=False, default=1)  # T: rounds from one exchange to the next
-    tuned: ClassVar[tuple[str, ...]] = ("lr",)
+    title: ClassVar[str] = "IHT-D-PSGD"
 
     def check(self, problem: Problem, network: Network) -> None:
         """Refuse settings out of range, naming them."""
         checks.whole(1, problem.n, "s is the number of nonzeros kept of n parameters.", s=self.s)
-        descent.check_rate(self.lr)
-        self.gradients.check(problem)
+        super().check(problem, network)
         checks.whole(1, period=self.period)
-        check_codec("IHT-D-PSGD", self.codec, problem.n, problem.m, self.s, direct=True)
 
-    def prepare(self, problem: Problem, round: Round) -> "IHT":
-        """Let the codec draw what it shares, and the gradients prepare what they need."""
-        codec = self.codec.prepare(round.stream(CODEC), round.node, problem.n, self.s, problem.dtype)
-        return replace(self, gradients=self.gradients.prepare(problem, round), codec=codec)
+    def sparsity(self, problem: Problem) -> int:
+        """The s nonzeros of x."""
+        return self.s
 
-    def init(self, problem: Problem, round: Round) -> tuple[Array, Info]:
+    def init(self, round: Round) -> Array:
         """Start where the problem says."""
-        return problem.begin(), counts(problem.m, {"model": 0})
+        return round.problem.begin()
 
-    def step(self, x: Array, problem: Problem, round: Round) -> tuple[Array, Info]:
+    def step(self, x: Array, round: Round) -> Array:
         """One round."""
-        talks = round.k % self.period == 0
-        g = self.gradients(x, problem, round, communicating=talks)
-        mixed = exchange_every(self.period, self.codec, x, round)
-        once = talks.astype(jnp.int32)
-        return ops.top_s(mixed - self.lr * g, self.s), counts(
-            round.m,
-            {"model": once * round.graph.out_degree},
-            grads=1,
-            releases=self.gradients.releases(1, once),
-            communications=once * heard(round.graph),
-        )
-
-    def params(self, state: Array) -> Array:
-        """The parameters x: the `state` [m, n] itself."""
-        return state
-
-    def examples(self, problem: Problem) -> Array:
-        """Those of a gradient."""
-        return self.gradients.examples(problem)
-
-    def message_bits(self, problem: Problem) -> dict[str, int]:
-        """One channel, the codec's size."""
-        return {"model": self.codec.bits(problem.n)}
-
-    def privacy(self, problem: Problem) -> Guarantee:
-        """That of the gradients: everything else is computed from them and from messages."""
-        return self.gradients.guarantee(problem)
+        round = round.every(self.period)
+        g = self.gradients(x, round)
+        return ops.top_s(round.mix(x) - self.lr * g, self.s)

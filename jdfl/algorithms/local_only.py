@@ -10,23 +10,21 @@ Missing neighbours: all are.
 Axes: m nodes, n parameters.
 """
 
-from dataclasses import replace
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import jax.numpy as jnp
 from jax import Array
 
 from jdfl import checks, struct
 from jdfl.algorithms import descent
+from jdfl.algorithms.algorithm import Algorithm
 from jdfl.algorithms.gradients import Gradients
-from jdfl.base import Info, Round, counts
+from jdfl.algorithms.round import Channel, Round
 from jdfl.network.graph import Network
-from jdfl.privacy import Guarantee
 from jdfl.problems import Problem
 
 
-@struct.dataclass
-class State:
+class State(NamedTuple):
     """What the next round needs."""
 
     x: Array  # [m, n] parameters
@@ -34,19 +32,19 @@ class State:
 
 
 @struct.dataclass
-class LocalOnly:
+class LocalOnly(Algorithm):
     """Descent without communication. Raises ValueError (from `check`) for settings out of range."""
 
     lr: Any = 0.1  # length of the steps; not used by an optimizer that has its own
     gradients: Gradients = Gradients()
     optimizer: descent.Optimizer = struct.field(pytree_node=False, default=None)
     train: Literal["all", "local"] = struct.field(pytree_node=False, default="all")  # which parameters learn
-    tuned: ClassVar[tuple[str, ...]] = ("lr",)
+    title: ClassVar[str] = "LocalOnly"
+    channels: ClassVar[tuple[Channel, ...]] = ()
 
     def check(self, problem: Problem, network: Network) -> None:
         """Refuse settings out of range, naming them."""
-        descent.check_rate(self.lr, self.optimizer)
-        self.gradients.check(problem)
+        super().check(problem, network)
         checks.literals(self)
         if self.train == "local" and problem.n_shared == problem.n:
             raise ValueError(
@@ -54,46 +52,15 @@ class LocalOnly:
                 "are shared. Give the problem a shared part, or train all."
             )
 
-    def prepare(self, problem: Problem, round: Round) -> "LocalOnly":
-        """Let the gradients prepare what they need."""
-        return replace(self, gradients=self.gradients.prepare(problem, round))
-
-    def init(self, problem: Problem, round: Round) -> tuple[State, Info]:
+    def init(self, round: Round) -> State:
         """Start where the problem says."""
-        x = problem.begin()
-        return State(x, descent.begin(self.optimizer, self.lr, x)), counts(problem.m, {})
+        x = round.problem.begin()
+        return State(x, descent.begin(self.optimizer, self.lr, x))
 
-    def step(self, state: State, problem: Problem, round: Round) -> tuple[State, Info]:
+    def step(self, state: State, round: Round) -> State:
         """One round."""
-        g = self.gradients(state.x, problem, round)
-        move, optimizer = descent.update(self.optimizer, self.lr, g, state.optimizer, state.x)
+        x, problem = state.x, round.problem
+        move, optimizer = descent.update(self.optimizer, self.lr, self.gradients(x, round), state.optimizer, x)
         if self.train == "local":
             move = jnp.where(jnp.arange(problem.n)[None] < problem.n_shared, 0, move)
-        return State(state.x + move, optimizer), counts(round.m, {}, grads=1)
-
-    def params(self, state: State) -> Array:
-        """The parameters x [m, n]."""
-        return state.x
-
-    def examples(self, problem: Problem) -> Array:
-        """Those of a gradient."""
-        return self.gradients.examples(problem)
-
-    def message_bits(self, problem: Problem) -> dict[str, int]:
-        """No channels."""
-        return {}
-
-    def privacy(self, problem: Problem) -> Guarantee:
-        """Nobody sees anything."""
-        return NOTHING_SENT
-
-
-NOTHING_SENT = Guarantee(
-    unit="none",
-    adjacency="none",
-    observer="nobody sees any message",
-    sensitivity=None,
-    enforced_by=None,
-    claimed=False,
-    reason="no messages are sent; the parameters themselves hide nothing",
-)
+        return State(x + move, optimizer)

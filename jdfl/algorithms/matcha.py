@@ -15,25 +15,21 @@ nobody keeps its y.
 Axes: m nodes, n parameters.
 """
 
-from dataclasses import replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 from jax import Array
 
 from jdfl import checks, struct
 from jdfl.algorithms import descent
-from jdfl.algorithms.exchange import CODEC, check_codec, exchange, heard
+from jdfl.algorithms.algorithm import Algorithm
 from jdfl.algorithms.gradients import Gradients
-from jdfl.base import Info, Round, counts
+from jdfl.algorithms.round import Round
 from jdfl.codecs import Codec, Dense
 from jdfl.network.graph import Network
-from jdfl.network.requirements import require
-from jdfl.privacy import Guarantee
 from jdfl.problems import Problem
 
 
-@struct.dataclass
-class State:
+class State(NamedTuple):
     """What the next round needs."""
 
     x: Array  # [m, n] parameters
@@ -41,7 +37,7 @@ class State:
 
 
 @struct.dataclass
-class MATCHA:
+class MATCHA(Algorithm):
     """MATCHA, on a network of matchings. Raises ValueError (from `check`) for settings out of range."""
 
     lr: Any = 0.1  # length of the steps; not used by an optimizer that has its own
@@ -49,52 +45,20 @@ class MATCHA:
     gradients: Gradients = Gradients()
     optimizer: descent.Optimizer = struct.field(pytree_node=False, default=None)
     codec: Codec = Dense()
-    tuned: ClassVar[tuple[str, ...]] = ("lr",)
+    title: ClassVar[str] = "MATCHA"
+    needs: ClassVar[dict[str, bool]] = {"doubly_stochastic": True}
 
     def check(self, problem: Problem, network: Network) -> None:
         """Refuse settings out of range, and networks whose W is not doubly stochastic."""
-        descent.check_rate(self.lr, self.optimizer)
+        super().check(problem, network)
         checks.whole(1, local_steps=self.local_steps)
-        self.gradients.check(problem)
-        check_codec("MATCHA", self.codec, problem.n, problem.m, problem.n, direct=True)
-        require(network, "MATCHA", doubly_stochastic=True)
 
-    def prepare(self, problem: Problem, round: Round) -> "MATCHA":
-        """Let the codec draw what it shares, and the gradients prepare what they need."""
-        codec = self.codec.prepare(round.stream(CODEC), round.node, problem.n, problem.n, problem.dtype)
-        return replace(self, gradients=self.gradients.prepare(problem, round), codec=codec)
-
-    def init(self, problem: Problem, round: Round) -> tuple[State, Info]:
+    def init(self, round: Round) -> State:
         """Start where the problem says."""
-        x = problem.begin()
-        return State(x, descent.begin(self.optimizer, self.lr, x)), counts(problem.m, {"model": 0})
+        x = round.problem.begin()
+        return State(x, descent.begin(self.optimizer, self.lr, x))
 
-    def step(self, state: State, problem: Problem, round: Round) -> tuple[State, Info]:
+    def step(self, state: State, round: Round) -> State:
         """One round."""
-        y, optimizer = descent.local_steps(
-            self.local_steps, self.gradients, self.optimizer, self.lr, state.x, state.optimizer, problem, round
-        )
-        x = exchange(self.codec, y, round)
-        return State(x, optimizer), counts(
-            round.m,
-            {"model": round.graph.out_degree},
-            grads=self.local_steps,
-            releases=self.gradients.releases(self.local_steps, 1),
-            communications=heard(round.graph),
-        )
-
-    def params(self, state: State) -> Array:
-        """The parameters x [m, n]."""
-        return state.x
-
-    def examples(self, problem: Problem) -> Array:
-        """Those of a gradient."""
-        return self.gradients.examples(problem)
-
-    def message_bits(self, problem: Problem) -> dict[str, int]:
-        """One channel, the codec's size."""
-        return {"model": self.codec.bits(problem.n)}
-
-    def privacy(self, problem: Problem) -> Guarantee:
-        """That of the gradients: everything else is computed from them and from messages."""
-        return self.gradients.guarantee(problem)
+        y, optimizer = descent.local_steps(self, *state, round)
+        return State(round.mix(y), optimizer)

@@ -24,26 +24,22 @@ Missing neighbours: refused, since corrections of W z add up only if W stays.
 Axes: m nodes, n parameters.
 """
 
-from dataclasses import replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import jax.numpy as jnp
 from jax import Array
 
 from jdfl import struct
-from jdfl.algorithms import descent
-from jdfl.algorithms.differences import check_network, check_step, pull
-from jdfl.algorithms.exchange import CODEC, check_codec, heard
+from jdfl.algorithms.algorithm import Algorithm
 from jdfl.algorithms.gradients import Gradients
-from jdfl.base import Info, Round, counts
+from jdfl.algorithms.round import Round
+from jdfl.algorithms.step_lengths import FIXED_SYMMETRIC, check_step
 from jdfl.codecs import Codec, Dense
 from jdfl.network.graph import Network
-from jdfl.privacy import Guarantee
 from jdfl.problems import Problem
 
 
-@struct.dataclass
-class State:
+class State(NamedTuple):
     """What the next round needs."""
 
     x: Array  # [m, n] parameters
@@ -51,7 +47,7 @@ class State:
 
 
 @struct.dataclass
-class NIDS:
+class NIDS(Algorithm):
     """NIDS with any gradients and codec; exact with gradients of all examples and messages that arrive as they are.
 
     A codec that loses something keeps the sum of c at zero, and ends about its own error away from the solution.
@@ -62,55 +58,22 @@ class NIDS:
     lr: Any = 0.1  # length of the steps
     gradients: Gradients = Gradients()
     codec: Codec = Dense()
-    tuned: ClassVar[tuple[str, ...]] = ("lr",)
+    title: ClassVar[str] = "NIDS"
+    needs: ClassVar[dict[str, bool]] = FIXED_SYMMETRIC
 
     def check(self, problem: Problem, network: Network) -> None:
         """Refuse settings out of range, networks that do not fit, and steps that diverge; warn of long steps."""
-        descent.check_rate(self.lr)
-        self.gradients.check(problem)
-        check_codec("NIDS", self.codec, problem.n, problem.m, problem.n, direct=True)
-        check_network(network, "NIDS")
+        super().check(problem, network)
         check_step("NIDS", self.lr, self.gradients, problem, network)
 
-    def prepare(self, problem: Problem, round: Round) -> "NIDS":
-        """Let the codec draw what it shares, and the gradients prepare what they need."""
-        codec = self.codec.prepare(round.stream(CODEC), round.node, problem.n, problem.n, problem.dtype)
-        return replace(self, gradients=self.gradients.prepare(problem, round), codec=codec)
-
-    def init(self, problem: Problem, round: Round) -> tuple[State, Info]:
+    def init(self, round: Round) -> State:
         """Start from x^1 = x^0 - lr g(x^0), x^0 being where the problem starts; it costs a gradient."""
-        x = problem.begin()
-        x = x - self.lr * self.gradients(x, problem, round)
-        spent = counts(problem.m, {"model": 0}, grads=1, releases=self.gradients.releases(1, 1))
-        return State(x, jnp.zeros_like(x)), spent
+        x = round.problem.begin()
+        return State(x - self.lr * self.gradients(x, round), jnp.zeros_like(x))
 
-    def step(self, state: State, problem: Problem, round: Round) -> tuple[State, Info]:
+    def step(self, state: State, round: Round) -> State:
         """One round."""
-        x, c = state.x, state.c
-        z = x - self.lr * self.gradients(x, problem, round) + c
-        pulled = pull(self.codec, z, round) / 2  # (Wt - I) z
-        x, c = z + pulled, c + pulled
-
-        return State(x, c), counts(
-            round.m,
-            {"model": round.graph.out_degree},
-            grads=1,
-            releases=self.gradients.releases(1, 1),
-            communications=heard(round.graph),
-        )
-
-    def params(self, state: State) -> Array:
-        """The parameters x [m, n]."""
-        return state.x
-
-    def examples(self, problem: Problem) -> Array:
-        """Those of a gradient."""
-        return self.gradients.examples(problem)
-
-    def message_bits(self, problem: Problem) -> dict[str, int]:
-        """One channel, the codec's size."""
-        return {"model": self.codec.bits(problem.n)}
-
-    def privacy(self, problem: Problem) -> Guarantee:
-        """That of the gradients: everything else is computed from them and from messages."""
-        return self.gradients.guarantee(problem)
+        x, c = state
+        z = x - self.lr * self.gradients(x, round) + c
+        pulled = round.pull(z) / 2  # (Wt - I) z
+        return State(z + pulled, c + pulled)

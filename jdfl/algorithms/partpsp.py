@@ -23,24 +23,22 @@ Axes: m nodes, n parameters, d of them shared, T rounds.
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import jax.numpy as jnp
 from jax import Array
 
 from jdfl import checks, struct
 from jdfl.algorithms.dpps import DPPS, PushSum
-from jdfl.algorithms.exchange import heard
 from jdfl.algorithms.gradients import Gradients
-from jdfl.algorithms.push_descent import bounded, check_steps, decays, exact, oracle, private, step_bounds
-from jdfl.base import Info, Round, counts
+from jdfl.algorithms.push_descent import OverPushSum, bounded, exact, oracle
+from jdfl.algorithms.round import Round
 from jdfl.network import Network
 from jdfl.privacy import Guarantee
 from jdfl.problems import Problem
 
 
-@struct.dataclass
-class State:
+class State(NamedTuple):
     """What the next round needs."""
 
     shared: PushSum
@@ -48,7 +46,7 @@ class State:
 
 
 @struct.dataclass
-class PartPSP:
+class PartPSP(OverPushSum):
     """PartPSP. Raises ValueError (from `check` and `plan`) for settings out of range.
 
     `gradients.clip` is that of the shared part's gradient: of the node's (`per="batch"`), or of every example's first.
@@ -60,56 +58,42 @@ class PartPSP:
     dpps: DPPS = DPPS()
     milestones: tuple[int, ...] = struct.field(pytree_node=False, default=())  # rounds in which rates fall
     decay: float = 0.1  # what rates are multiplied by at a milestone
+    title: ClassVar[str] = "PartPSP"
     tuned: ClassVar[tuple[str, ...]] = ("lr_shared", "lr_local")
-    late: ClassVar[bool] = True
-    columns: ClassVar[bool] = True  # what W's sums to one run over
-    planned: ClassVar[tuple[str, ...]] = ("dpps.schedule", "dpps.scales")  # what `plan` fills in
+    rate: ClassVar[str] = "lr_shared"
 
     def check(self, problem: Problem, network: Network) -> None:
         """Refuse settings out of range, naming them."""
         checks.positive(lr_shared=self.lr_shared, lr_local=self.lr_local)
-        check_steps("PartPSP", self.gradients, self.dpps, self.milestones, self.decay, problem, network)
+        super().check(problem, network)
         if problem.n_shared == 0:
             raise ValueError("Expected a shared part, got shared = 0. Use LocalOnly, or share something.")
 
-    def plan(self, problem: Problem, network: Network, steps: int) -> "PartPSP":
-        """With the schedule of noise, on the host before a run."""
-        scales = decays(self.milestones, self.decay, steps)
-        bounds = step_bounds(self.gradients, self.lr_shared, scales, problem.n_shared)
-        start = None if problem.start is None else problem.start[: problem.n_shared]
-        return replace(self, dpps=self.dpps.plan(network, bounds, scales, problem.n_shared, start))
+    def carried(self, problem: Problem) -> int:
+        """The shared parameters."""
+        return problem.n_shared
 
-    def prepare(self, problem: Problem, round: Round) -> "PartPSP":
-        """Let the gradients prepare what they need."""
-        return replace(self, gradients=self.gradients.prepare(problem, round))
-
-    def init(self, problem: Problem, round: Round) -> tuple[State, Info]:
+    def init(self, round: Round) -> State:
         """Start where the problem says."""
-        x, d = problem.begin(), problem.n_shared
-        nothing = dict.fromkeys(self.dpps.message_bits(d, problem.dtype), 0)
-        return State(self.dpps.init(x[:, :d], round), x[:, d:]), counts(problem.m, nothing)
+        x, d = round.problem.begin(), round.problem.n_shared
+        return State(self.dpps.init(x[:, :d], round), x[:, d:])
 
-    def step(self, state: State, problem: Problem, round: Round) -> tuple[State, Info]:
+    def step(self, state: State, round: Round) -> State:
         """One round."""
-        d, y, local = problem.n_shared, state.shared.y, state.local
-        scale = jnp.asarray(self.dpps.scale(round.k), y.dtype)
-        local, g = self._descent(y, local, scale, problem, round)
-        shared = self.dpps.step(state.shared, -self.lr_shared * scale * g, round)
-        return State(shared, local), counts(
-            round.m,
-            self.dpps.sent(round.graph),
-            grads=2 if d < problem.n else 1,
-            releases=0 if self.dpps.b is None else 1,
-            communications=heard(round.graph),
-        )
+        y = state.shared.y
+        scale = jnp.asarray(round.ready.scale(round.k), y.dtype)
+        local, g = self._descent(y, state.local, scale, round)
+        return State(self.pushed(state.shared, -self.lr_shared * scale * g, round), local)
 
-    def _descent(self, y: Array, local: Array, scale: Array, problem: Problem, round: Round) -> tuple[Array, Array]:
+    def _descent(self, y: Array, local: Array, scale: Array, round: Round) -> tuple[Array, Array]:
         """The local parts after their step [m, n - d], and the shared parts' gradients there [m, d], clipped.
 
         Both are taken of one node while its batch is at hand, but where examples are clipped: those are formed a few at
         a time, counted over all nodes.
         """
-        d, gradients = problem.n_shared, self.gradients
+        problem, gradients = round.problem, self.gradients
+        d = problem.n_shared
+        round.book.grads = 2 if d < problem.n else 1
 
         def parts(gradient: Callable[..., Array], y: Array, local: Array, *sample: Any) -> tuple[Array, Array]:
             if d < problem.n:
@@ -117,7 +101,7 @@ class PartPSP:
                 local = local - self.lr_local * scale * g
             return local, gradient(oracle(gradients), problem, _whole(y, local), *sample, slice(0, d))
 
-        rows = y, local, *gradients.sample(problem, round)
+        rows = y, local, *gradients.sample(round)
         if oracle(gradients).clip is None:
             local, g = problem.each(partial(parts, Gradients.plain), *rows)
         else:
@@ -132,18 +116,9 @@ class PartPSP:
         """What others see of a state [m, n]: messages; zeros stand for the local parameters, which nobody sees."""
         return _whole(state.shared.shown, jnp.zeros_like(state.local))
 
-    def examples(self, problem: Problem) -> Array:
-        """Those of a gradient."""
-        return self.gradients.examples(problem)
-
-    def message_bits(self, problem: Problem) -> dict[str, int]:
-        """Those of the protocol."""
-        return self.dpps.message_bits(problem.n_shared, problem.dtype)
-
-    def privacy(self, problem: Problem) -> Guarantee:
+    def told(self, guarantee: Guarantee, problem: Problem, steps: int | None) -> Guarantee:
         """That of the protocol: nothing else is sent, and the shared gradient is clipped last of all."""
-        told = private(self.dpps, self.gradients, self.lr_shared, problem.n_shared)
-        return replace(told, local=_LOCAL) if problem.personal and told.event is not None else told
+        return replace(guarantee, local=_LOCAL) if problem.personal and guarantee.event is not None else guarantee
 
 
 _LOCAL = "the parameters that stay with a node are computed from its data without noise"

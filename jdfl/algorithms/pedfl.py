@@ -15,24 +15,21 @@ Axes: m nodes, n parameters.
 """
 
 from dataclasses import replace
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import jax.numpy as jnp
 from jax import Array
 
-from jdfl import checks, struct
+from jdfl import struct
 from jdfl.algorithms.dpps import DPPS, PushSum
-from jdfl.algorithms.exchange import heard
 from jdfl.algorithms.gradients import Gradients
-from jdfl.algorithms.push_descent import check_steps, decays, private, sent_late, shared_gradient, step_bounds
-from jdfl.base import Info, Round, counts
-from jdfl.network import Network, require
+from jdfl.algorithms.push_descent import OverPushSum, shared_gradient
+from jdfl.algorithms.round import Round
 from jdfl.privacy import Guarantee
 from jdfl.problems import Problem
 
 
-@struct.dataclass
-class State:
+class State(NamedTuple):
     """What the next round needs."""
 
     mixed: PushSum  # what came of the last messages
@@ -40,7 +37,7 @@ class State:
 
 
 @struct.dataclass
-class PEDFL:
+class PEDFL(OverPushSum):
     """Noisy D-PSGD. Raises ValueError (from `check` and `plan`) for settings out of range."""
 
     lr: float = 0.1
@@ -48,47 +45,21 @@ class PEDFL:
     dpps: DPPS = DPPS()
     milestones: tuple[int, ...] = struct.field(pytree_node=False, default=())  # rounds in which rates fall
     decay: float = 0.1  # what rates are multiplied by at a milestone
-    tuned: ClassVar[tuple[str, ...]] = ("lr",)
-    late: ClassVar[bool] = True
-    planned: ClassVar[tuple[str, ...]] = ("dpps.schedule", "dpps.scales")  # what `plan` fills in
+    title: ClassVar[str] = "PEDFL"
+    needs: ClassVar[dict[str, bool]] = {"doubly_stochastic": True}
+    columns: ClassVar[bool] = False
+    carried_over: ClassVar[bool] = True
 
-    def check(self, problem: Problem, network: Network) -> None:
-        """Refuse settings out of range, naming them."""
-        checks.positive(lr=self.lr)
-        require(network, "PEDFL", doubly_stochastic=True)
-        check_steps("PEDFL", self.gradients, self.dpps, self.milestones, self.decay, problem, network)
-
-    def plan(self, problem: Problem, network: Network, steps: int) -> "PEDFL":
-        """With the schedule of noise, on the host before a run."""
-        scales = decays(self.milestones, self.decay, steps)
-        bounds = step_bounds(self.gradients, self.lr, scales, problem.n)
-        if bounds is not None:
-            bounds = sent_late(bounds)
-        return replace(self, dpps=self.dpps.plan(network, bounds, scales, problem.n, problem.start))
-
-    def prepare(self, problem: Problem, round: Round) -> "PEDFL":
-        """Let the gradients prepare what they need."""
-        return replace(self, gradients=self.gradients.prepare(problem, round))
-
-    def init(self, problem: Problem, round: Round) -> tuple[State, Info]:
+    def init(self, round: Round) -> State:
         """Start where the problem says."""
-        x = problem.begin()
-        return State(self.dpps.init(x, round), jnp.zeros_like(x)), counts(
-            problem.m, dict.fromkeys(self.message_bits(problem), 0)
-        )
+        x = round.problem.begin()
+        return State(self.dpps.init(x, round), jnp.zeros_like(x))
 
-    def step(self, state: State, problem: Problem, round: Round) -> tuple[State, Info]:
+    def step(self, state: State, round: Round) -> State:
         """One round."""
-        g = shared_gradient(self.gradients, self.params(state), problem, round)
-        mixed = self.dpps.step(state.mixed, state.step, round)
-        step = -self.lr * self.dpps.scale(round.k).astype(g.dtype) * g
-        return State(mixed, step), counts(
-            round.m,
-            self.dpps.sent(round.graph),
-            grads=1,
-            releases=0 if self.dpps.b is None else 1,
-            communications=heard(round.graph),
-        )
+        g = shared_gradient(self.gradients, self.params(state), round)
+        mixed = self.pushed(state.mixed, state.step, round)
+        return State(mixed, -self.lr * round.ready.scale(round.k).astype(g.dtype) * g)
 
     def params(self, state: State) -> Array:
         """The parameters x [m, n]."""
@@ -98,19 +69,8 @@ class PEDFL:
         """What others see of a state [m, n]: messages, without the step that is still to be sent."""
         return state.mixed.shown
 
-    def examples(self, problem: Problem) -> Array:
-        """Those of a gradient."""
-        return self.gradients.examples(problem)
-
-    def message_bits(self, problem: Problem) -> dict[str, int]:
-        """Those of the protocol."""
-        return self.dpps.message_bits(problem.n, problem.dtype)
-
-    def privacy(self, problem: Problem) -> Guarantee:
+    def told(self, guarantee: Guarantee, problem: Problem, steps: int | None) -> Guarantee:
         """That of the protocol; the last step is not sent."""
-        told = private(self.dpps, self.gradients, self.lr, problem.n, late=True)
-        return (
-            told
-            if told.event is None
-            else replace(told, local="they hold a last step that has not been sent and has no noise")
-        )
+        if guarantee.event is None:
+            return guarantee
+        return replace(guarantee, local="they hold a last step that has not been sent and has no noise")

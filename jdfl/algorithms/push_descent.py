@@ -7,14 +7,16 @@ Axes: m nodes, d shared parameters, T rounds.
 """
 
 from dataclasses import replace
+from typing import Any, ClassVar
 
 import numpy as np
 from jax import Array
 
 from jdfl import checks
-from jdfl.algorithms.dpps import DPPS
+from jdfl.algorithms.algorithm import Algorithm
+from jdfl.algorithms.dpps import DPPS, PushSum, Schedule
 from jdfl.algorithms.gradients import Gradients
-from jdfl.base import Round
+from jdfl.algorithms.round import Channel, Round
 from jdfl.network import Network
 from jdfl.privacy import Guarantee, clipped, stretch
 from jdfl.problems import Problem
@@ -41,50 +43,75 @@ def bounded(gradients: Gradients, g: Array) -> Array:
     return g if gradients.clip is None else clipped(g, gradients.norm, gradients.clip)
 
 
-def shared_gradient(gradients: Gradients, w: Array, problem: Problem, round: Round, part: slice | None = None) -> Array:
+def shared_gradient(gradients: Gradients, w: Array, round: Round, part: slice | None = None) -> Array:
     """The gradients [m, d] at w [m, n] that push-sum carries; `part` is the shared one."""
-    return bounded(gradients, oracle(gradients)(w, problem, round, part=part))
+    return bounded(gradients, oracle(gradients)(w, round, part=part))
 
 
-def check_steps(
-    method: str,
-    gradients: Gradients,
-    dpps: DPPS,
-    milestones: tuple[int, ...],
-    decay: float,
-    problem: Problem,
-    network: Network,
-) -> None:
-    """ValueError for settings of gradient steps over the protocol out of range, `milestones` and `decay` among them."""
-    checks.positive(decay=decay)
-    for milestone in milestones:
-        checks.whole(1, 2**31 - 1, remedy="It is the round from which rates are lower.", milestones=milestone)
-    gradients.check(problem)
-    if gradients.mechanism is not None:
-        raise ValueError(
-            f"Expected gradients without noise for {method}, whose protocol adds it to messages, got mechanism = "
-            f"{gradients.mechanism!r}. Give dpps=DPPS(b=...) instead."
-        )
-    dpps.check(method, network)
+class OverPushSum(Algorithm):
+    """What the methods over the protocol have in common: its schedule, its messages, its guarantee.
 
+    They have the fields `dpps`, `gradients`, `milestones` and `decay`; `rate` is the field that steps are as long as,
+    `carried_over` says that they are sent in the round after theirs.
+    """
 
-def step_bounds(gradients: Gradients, lr: float, scales: np.ndarray, d: int) -> np.ndarray | None:
-    """The largest l1 length of a perturbation -lr scale g [T], by `scales` [T]; None where nothing bounds it."""
-    if gradients.clip is None:
-        return None
-    return float(lr) * scales * stretch(gradients.norm, "l1", d) * float(gradients.clip)
+    late: ClassVar[bool] = True
+    columns: ClassVar[bool] = True
+    rate: ClassVar[str] = "lr"
+    carried_over: ClassVar[bool] = False
+    dpps: DPPS
+    gradients: Gradients
+    milestones: tuple[int, ...]
+    decay: Any
 
+    @property
+    def channels(self) -> tuple[Channel, ...]:
+        """Those of the protocol."""
+        return self.dpps.channels
 
-def private(dpps: DPPS, gradients: Gradients, lr: float, d: int, *, late: bool = False) -> Guarantee:
-    """The guarantee of clipped gradient steps over the protocol, which are sent at once or (`late`) a round after."""
-    scales = np.zeros(0) if dpps.scales is None else np.asarray(dpps.scales, float)
-    bounds = step_bounds(gradients, lr, scales, d)
-    if bounds is not None and late:
-        bounds = sent_late(bounds)
-    clip = "" if gradients.clip is None else f"{float(gradients.clip):g}"
-    return dpps.guarantee(bounds, f"{gradients.norm} clipping of every node's shared gradient to {clip}")
+    def check(self, problem: Problem, network: Network) -> None:
+        """Refuse settings of steps and protocol out of range, naming them."""
+        checks.positive(decay=self.decay)
+        for milestone in self.milestones:
+            checks.whole(1, 2**31 - 1, remedy="It is the round from which rates are lower.", milestones=milestone)
+        if self.gradients.mechanism is not None:
+            raise ValueError(
+                f"Expected gradients without noise for {self.title}, whose protocol adds it to messages, got mechanism "
+                f"= {self.gradients.mechanism!r}. Give dpps=DPPS(b=...) instead."
+            )
+        super().check(problem, network)
+        self.dpps.check(self.title, network)
 
+    def plan(self, problem: Problem, network: Network, steps: int) -> Schedule:
+        """The schedule of noise, on the host before a run."""
+        scales, d = decays(self.milestones, self.decay, steps), self.carried(problem)
+        start = None if problem.start is None else problem.start[:d]
+        return self.dpps.plan(network, self._bounds(scales, d), scales, d, start)
 
-def sent_late(bounds: np.ndarray) -> np.ndarray:
-    """The `bounds` [T] of steps that are sent in the round after theirs."""
-    return np.append(0.0, bounds)[:-1]
+    def carried(self, problem: Problem) -> int:
+        """How many parameters the protocol carries."""
+        return problem.n
+
+    def message_bits(self, problem: Problem, codec: Any) -> dict[str, int]:
+        """Those of the protocol."""
+        return self.dpps.message_bits(self.carried(problem), problem.dtype)
+
+    def pushed(self, state: PushSum, eps: Array, round: Round) -> PushSum:
+        """A round of the protocol with perturbations eps [m, d]."""
+        schedule = round.ready
+
+        def told(problem: Problem, _: int) -> Guarantee:
+            bounds = self._bounds(np.asarray(schedule.scales, float), self.carried(problem))
+            clip = "" if self.gradients.clip is None else f"{float(self.gradients.clip):g}"
+            clipping = f"{self.gradients.norm} clipping of every node's shared gradient to {clip}"
+            return self.dpps.guarantee(schedule, bounds, clipping)
+
+        return self.dpps.step(state, eps, round, told)
+
+    def _bounds(self, scales: np.ndarray, d: int) -> np.ndarray | None:
+        """The largest l1 length of a perturbation in every round [T]; None where nothing bounds it."""
+        if self.gradients.clip is None:
+            return None
+        rate, clip = float(getattr(self, self.rate)), float(self.gradients.clip)
+        bounds = rate * scales * stretch(self.gradients.norm, "l1", d) * clip
+        return np.append(0.0, bounds)[:-1] if self.carried_over else bounds

@@ -10,29 +10,24 @@ import jax.numpy as jnp
 from jax import Array
 
 from jdfl import ops
-from jdfl.base import Round
-from jdfl.problems import Problem
+from jdfl.algorithms.round import Round
 from jdfl.streams import Stream, each
 
 Sampler = Literal["replacement", "subset", "poisson", "epochs", "in order"]
 _BATCH = Stream("gradients.batch", "private")
 
 
-def sample(
-    problem: Problem, round: Round, sampling: Sampler, batch: int, order: Any, step: Array | int, steps: int
-) -> tuple[Any, Array, Array]:
-    """Every node's examples of a step, leaves [m, b, ...], their weights [m, b], and what is divided by [m].
-
-    `step` is the step's number in a round of `steps`; `order` is the key of the passes' orders ("epochs").
-    """
+def sample(round: Round, sampling: Sampler, batch: int) -> tuple[Any, Array, Array]:
+    """Every node's examples of a local step, leaves [m, b, ...], their weights [m, b], and what is divided by [m]."""
+    problem = round.problem
     data, weight, total = problem.data, problem.weight, jnp.sum(problem.weight, axis=1)
-    keys = round.keys(_BATCH, step)
+    keys = round.keys(_BATCH, round.local_step)
     share = batch / problem.sizes.astype(weight.dtype)
     if sampling == "poisson":
         taken = jax.vmap(lambda key, p: jax.random.bernoulli(key, p, weight.shape[1:]))(keys, share)
         return data, jnp.where(taken, weight, 0.0), total * share
     if sampling in ("epochs", "in order"):
-        place = _turn(problem, round, batch, order if sampling == "epochs" else None, round.k * steps + step)
+        place = _turn(round, batch, round.prepared.gradients.order if sampling == "epochs" else None)
         data, weight = jax.vmap(problem.take)(data, place), jnp.take_along_axis(weight, place, axis=1)
         return data, weight, jnp.sum(weight, axis=1)
     draw = problem.subset if sampling == "subset" else problem.minibatch
@@ -40,9 +35,9 @@ def sample(
     return data, weight, jnp.sum(weight, axis=1) if sampling == "replacement" else total * share
 
 
-def _turn(problem: Problem, round: Round, batch: int, order: Any, step: Array) -> Array:
-    """The places [m, b] of the examples whose turn it is in a step, counted over all rounds."""
-    sizes = problem.sizes
+def _turn(round: Round, batch: int, order: Array | None) -> Array:
+    """The places [m, b] of the examples whose turn it is in a local step; `order` is the key of the passes' orders."""
+    sizes, step = round.problem.sizes, round.k * round.local_steps + round.local_step  # counted over all rounds
     rounds = sizes // batch  # of a pass
     place = (step % rounds)[:, None] * batch + jnp.arange(batch, dtype=jnp.int32)[None]
     if order is None:

@@ -13,24 +13,19 @@ arrives.
 Axes: m nodes, n parameters.
 """
 
-from dataclasses import replace
 from typing import ClassVar
 
 from jax import Array
 
-from jdfl import checks, struct
+from jdfl import struct
 from jdfl.algorithms.dpps import DPPS, PushSum
-from jdfl.algorithms.exchange import heard
 from jdfl.algorithms.gradients import Gradients
-from jdfl.algorithms.push_descent import check_steps, decays, private, shared_gradient, step_bounds
-from jdfl.base import Info, Round, counts
-from jdfl.network import Network
-from jdfl.privacy import Guarantee
-from jdfl.problems import Problem
+from jdfl.algorithms.push_descent import OverPushSum, shared_gradient
+from jdfl.algorithms.round import Round
 
 
 @struct.dataclass
-class SGP:
+class SGP(OverPushSum):
     """SGP, private where its protocol has noise. Raises ValueError (from `check` and `plan`) for bad settings."""
 
     lr: float = 0.1
@@ -38,42 +33,16 @@ class SGP:
     dpps: DPPS = DPPS()
     milestones: tuple[int, ...] = struct.field(pytree_node=False, default=())  # rounds in which rates fall
     decay: float = 0.1  # what rates are multiplied by at a milestone
-    tuned: ClassVar[tuple[str, ...]] = ("lr",)
-    late: ClassVar[bool] = True
-    columns: ClassVar[bool] = True  # what W's sums to one run over
-    planned: ClassVar[tuple[str, ...]] = ("dpps.schedule", "dpps.scales")  # what `plan` fills in
+    title: ClassVar[str] = "SGP"
 
-    def check(self, problem: Problem, network: Network) -> None:
-        """Refuse settings out of range, naming them."""
-        checks.positive(lr=self.lr)
-        check_steps("SGP", self.gradients, self.dpps, self.milestones, self.decay, problem, network)
-
-    def plan(self, problem: Problem, network: Network, steps: int) -> "SGP":
-        """With the schedule of noise, on the host before a run."""
-        scales = decays(self.milestones, self.decay, steps)
-        bounds = step_bounds(self.gradients, self.lr, scales, problem.n)
-        return replace(self, dpps=self.dpps.plan(network, bounds, scales, problem.n, problem.start))
-
-    def prepare(self, problem: Problem, round: Round) -> "SGP":
-        """Let the gradients prepare what they need."""
-        return replace(self, gradients=self.gradients.prepare(problem, round))
-
-    def init(self, problem: Problem, round: Round) -> tuple[PushSum, Info]:
+    def init(self, round: Round) -> PushSum:
         """Start where the problem says."""
-        nothing = dict.fromkeys(self.message_bits(problem), 0)
-        return self.dpps.init(problem.begin(), round), counts(problem.m, nothing)
+        return self.dpps.init(round.problem.begin(), round)
 
-    def step(self, state: PushSum, problem: Problem, round: Round) -> tuple[PushSum, Info]:
+    def step(self, state: PushSum, round: Round) -> PushSum:
         """One round."""
-        g = shared_gradient(self.gradients, state.y, problem, round)
-        state = self.dpps.step(state, -self.lr * self.dpps.scale(round.k).astype(g.dtype) * g, round)
-        return state, counts(
-            round.m,
-            self.dpps.sent(round.graph),
-            grads=1,
-            releases=0 if self.dpps.b is None else 1,
-            communications=heard(round.graph),
-        )
+        g = shared_gradient(self.gradients, state.y, round)
+        return self.pushed(state, -self.lr * round.ready.scale(round.k).astype(g.dtype) * g, round)
 
     def params(self, state: PushSum) -> Array:
         """The corrected parameters x / a [m, n]."""
@@ -82,15 +51,3 @@ class SGP:
     def visible(self, state: PushSum) -> Array:
         """What others see of a state [m, n]: messages."""
         return state.shown
-
-    def examples(self, problem: Problem) -> Array:
-        """Those of a gradient."""
-        return self.gradients.examples(problem)
-
-    def message_bits(self, problem: Problem) -> dict[str, int]:
-        """Those of the protocol."""
-        return self.dpps.message_bits(problem.n, problem.dtype)
-
-    def privacy(self, problem: Problem) -> Guarantee:
-        """That of the protocol."""
-        return private(self.dpps, self.gradients, self.lr, problem.n)

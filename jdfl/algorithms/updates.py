@@ -15,13 +15,12 @@ import math
 from dataclasses import replace
 from typing import Any, Literal
 
-import jax
 import jax.numpy as jnp
 from jax import Array
 
 from jdfl import checks, nodes, struct
 from jdfl.algorithms.gradients import Gradients
-from jdfl.base import Round
+from jdfl.algorithms.round import Round
 from jdfl.privacy import (
     GaussianEvent,
     Guarantee,
@@ -81,14 +80,18 @@ class Updates:
             )
 
     def __call__(self, update: Array, round: Round, clients: int | None = None) -> Array:
-        """What is made of the nodes' update [m, n]; `clients` of all nodes (None: all) take part in the round."""
+        """What is made of the nodes' update [m, n].
+
+        `clients` of all nodes take part in the round, and nobody sees more than their mean (None: all take part, and
+        messages are seen).
+        """
         short = clipped(update, self.norm, self.clip)
         if self.mechanism is None:
             return short
         scale = jnp.asarray(self.sensitivity(update.shape[1]), update.dtype)
         if self.trust == "central":
             scale = scale / math.sqrt(clients or nodes.count(update.shape[0]))
-        return jax.vmap(self.mechanism.add, (0, 0, None))(round.keys(_NOISE), short, scale)
+        return round.noisy(self.mechanism, short, scale, _NOISE, lambda problem, _: self.guarantee(problem, clients))
 
     def sensitivity(self, n: int) -> Any:
         """The most that neighbouring data change an update of n entries, in the mechanism's norm."""
@@ -98,7 +101,7 @@ class Updates:
             (2.0 if self.adjacency == "replace-one" else 1.0) * stretch(self.norm, self.mechanism.norm, n) * self.clip
         )
 
-    def guarantee(self, problem: Problem, *, clients: int | None) -> Guarantee:
+    def guarantee(self, problem: Problem, clients: int | None = None) -> Guarantee:
         """What may be said; where only means over so many `clients` are ever seen by others (None: messages are)."""
         assert self.mechanism is not None
         told = Guarantee(
@@ -147,23 +150,6 @@ def check_updates(updates: Updates | None, gradients: Gradients) -> None:
 def released(updates: Updates | None, before: Array, after: Array, round: Round, clients: int | None = None) -> Array:
     """The parameters [m, n] after local work from `before` [m, n] to `after` [m, n].
 
-    They are those of clipped and noisy updates if so wanted; `clients` of all nodes (None: all) take part in the round.
+    They are those of clipped and noisy updates if so wanted; `clients` is as for `Updates`.
     """
     return after if updates is None else before + updates(after - before, round, clients)
-
-
-def noisy_releases(updates: Updates | None, gradients: Array | int) -> Array | int:
-    """Releases of a node in a round, [] or [m]: those of its `gradients` [m], or its one noisy update."""
-    return gradients if updates is None or updates.mechanism is None else 1
-
-
-def guarantee(
-    updates: Updates | None, gradients: Gradients, problem: Problem, *, looks: int = 1, clients: int | None = None
-) -> Guarantee:
-    """That of the updates where they are noisy, else that of the gradients, with `looks` at one sample.
-
-    `clients`: only means over so many nodes are ever seen by others.
-    """
-    if updates is None or updates.mechanism is None:
-        return gradients.guarantee(problem, looks)
-    return updates.guarantee(problem, clients=clients)

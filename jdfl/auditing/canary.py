@@ -23,7 +23,7 @@ import numpy as np
 from jax import Array
 
 from jdfl import checks
-from jdfl.base import Algorithm
+from jdfl.algorithms.algorithm import Algorithm
 from jdfl.privacy import Clip, Guarantee, clipped
 from jdfl.problems import LinearRegression, LogisticRegression, Problem, SoftmaxRegression
 

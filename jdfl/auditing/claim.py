@@ -11,8 +11,8 @@ import jax
 import numpy as np
 
 from jdfl import checks
+from jdfl.algorithms.algorithm import Algorithm
 from jdfl.auditing.canary import given
-from jdfl.base import Algorithm
 from jdfl.privacy import GaussianEvent, Guarantee, Ledger, PrivacyReport, report
 from jdfl.problems import Problem
 from jdfl.spending import guarantee_of

@@ -21,6 +21,7 @@ import numpy as np
 from jax import Array, lax
 
 from jdfl import ops, stepping
+from jdfl.algorithms.program import Program
 from jdfl.base import Info
 from jdfl.network.graph import Graph
 from jdfl.stepping import Setting
@@ -29,13 +30,15 @@ from jdfl.streams import Keys
 
 def visible(algorithm: Any, state: Any) -> Array:
     """What others may see of a state [m, k]."""
-    return algorithm.visible(state) if hasattr(algorithm, "visible") else algorithm.params(state)
+    return algorithm.visible(state)
 
 
-def watched(algorithm: Any) -> Any:
+def watched(program: Program) -> Program:
     """The algorithm with a state that keeps the messages themselves, where it can: those of noisy push-sum."""
-    dpps = getattr(algorithm, "dpps", None)
-    return algorithm if dpps is None else algorithm.replace(dpps=dpps.replace(watch=True))
+    dpps = getattr(program, "dpps", None)
+    if dpps is None:
+        return program
+    return replace(program, algorithm=replace(program.algorithm, dpps=dpps.replace(watch=True)))
 
 
 def check_visible(setting: Setting) -> None:

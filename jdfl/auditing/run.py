@@ -23,13 +23,13 @@ import numpy as np
 from jax import Array
 
 from jdfl import checks, stepping
+from jdfl.algorithms.algorithm import Algorithm
 from jdfl.auditing.attack import attack
 from jdfl.auditing.canary import Canary, Limit, designed, given, planted
 from jdfl.auditing.claim import accounted, check, check_features, largest_mu
 from jdfl.auditing.observe import check_visible, observe, pilot, some, watched
 from jdfl.auditing.probe import most_runs, probe
 from jdfl.auditing.result import Audit
-from jdfl.base import Algorithm
 from jdfl.keys import typed_key
 from jdfl.network.graph import Network
 from jdfl.privacy import Guarantee
@@ -121,7 +121,7 @@ def audit(
     probed = probe(setting, guarantee, pairs, probes, steps=steps)
     met = attack(*seen, delta=told.delta, confidence=confidence, epsilon=claimed, fitted=fitted)
     return Audit(
-        algorithm=type(algorithm).__name__,
+        algorithm=type(algorithm.algorithm).__name__,
         runs=2 * half,
         releases=releases,
         confidence=float(confidence),

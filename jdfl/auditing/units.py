@@ -11,6 +11,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from jdfl import struct
+from jdfl.algorithms.program import Program
 from jdfl.algorithms.updates import Updates
 from jdfl.privacy import Gaussian, Laplace
 
@@ -55,6 +56,8 @@ def owner(algorithm: Any) -> str | None:
 
 def moved(algorithm: Any, units: Array) -> Any:
     """The algorithm with so many units [m, n] of the scale instead of noise."""
+    if isinstance(algorithm, Program):
+        return replace(algorithm, algorithm=moved(algorithm.algorithm, units))
     name = owner(algorithm) or ""
     part = getattr(algorithm, name)
     kind = _Units if part.mechanism.norm == "l2" else _UnitsL1
@@ -63,6 +66,7 @@ def moved(algorithm: Any, units: Array) -> Any:
 
 def refused(algorithm: Any) -> str:
     """Why the algorithm's noise cannot be replaced; empty if it can."""
+    algorithm = algorithm.algorithm if isinstance(algorithm, Program) else algorithm
     name = owner(algorithm)
     if name is None:
         return "its noise is not added by a mechanism of gradients or updates"

@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 import jdfl
 from jdfl import checks
+from jdfl.algorithms.program import planned
 from jdfl.checkpoint import read_checkpoint
 from jdfl.cli import flags
 from jdfl.config import RunConfig, build, from_yaml
@@ -24,7 +25,6 @@ from jdfl.privacy import (
 )
 from jdfl.provenance import provenance
 from jdfl.results import CHECKPOINTS
-from jdfl.runner import planned
 from jdfl.spending import guarantee_of, ledger_of
 
 _ABOUT = """What releases add up to, and how much noise a target needs; nothing is run.
@@ -143,7 +143,7 @@ def _of_a_run(config: RunConfig, options: Options) -> jdfl.PrivacyReport:
     found.ledger.check_same(ledger_of(algorithm, problem))
     _check_same(config, options.run)
     if found.provenance is not None:
-        made = provenance(found.key, algorithm=algorithm, problem=problem, network=network)
+        made = provenance(found.key, algorithm=algorithm.algorithm, problem=problem, network=network)
         if changed := made.differences(found.provenance)[1]:
             raise ValueError(
                 f"Expected the settings of the run in {options.run}, got others in its config.yaml. "

@@ -14,6 +14,7 @@ import numpy as np
 import jdfl
 from jdfl import distributed, storage, trackers
 from jdfl.accountant import check_account
+from jdfl.algorithms.program import planned
 from jdfl.cache import use_cache
 from jdfl.checkpoint import Checkpoint
 from jdfl.config import RunConfig, build, settled, to_yaml
@@ -23,7 +24,6 @@ from jdfl.progress import Progress
 from jdfl.report import figure
 from jdfl.result import Callback, Result
 from jdfl.results import CHECKPOINTS, Onward, end_run
-from jdfl.runner import planned
 from jdfl.sharding import simulate
 from jdfl.spending import guarantee_of, records_of
 from jdfl.summary import summary_text

@@ -10,7 +10,7 @@ import pandas as pd
 
 from jdfl import arguments, checks
 from jdfl.accountant import adjustable
-from jdfl.base import Algorithm
+from jdfl.algorithms.algorithm import Algorithm
 from jdfl.batch import repeat
 from jdfl.comparison.bench import Announce, Bench, Target
 from jdfl.comparison.comparison import Comparison

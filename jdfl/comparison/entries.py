@@ -10,7 +10,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from jdfl import checks
-from jdfl.base import Algorithm
+from jdfl.algorithms.algorithm import Algorithm
 from jdfl.network.graph import Network
 from jdfl.problems import Problem
 from jdfl.runner import check_counters, check_run

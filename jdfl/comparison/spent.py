@@ -6,13 +6,13 @@ from operator import attrgetter
 from typing import Any
 
 from jdfl.accountant import account, adjustable, calibrate, check_account, ledger_of_run, noise_place, planned_releases
-from jdfl.base import Algorithm
+from jdfl.algorithms.algorithm import Algorithm
+from jdfl.algorithms.program import planned
 from jdfl.comparison.entries import Plan
 from jdfl.privacy import PrivacyReport, exposing
 from jdfl.privacy.together import Together
 from jdfl.problems import Problem
 from jdfl.result import Result
-from jdfl.runner import planned
 from jdfl.stopping import StopRule
 
 

@@ -10,7 +10,7 @@ from operator import attrgetter
 from typing import Any
 
 from jdfl import accountant, runner
-from jdfl.base import Algorithm
+from jdfl.algorithms.algorithm import Algorithm
 from jdfl.config import yaml_text
 from jdfl.config.algorithm import CEPS, CEPSPaper, Gaussian, Laplace
 from jdfl.config.codec import QSGD, Codecs, Dense, LowRank, OneBit, RandomK, Sign, Sparse

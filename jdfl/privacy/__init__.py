@@ -4,7 +4,7 @@ from jdfl.privacy.accounting import Sampled, epsilon, epsilon_pure, epsilon_rdp,
 from jdfl.privacy.analytic import analytic_gaussian, central_multiplier, gaussian_delta, gaussian_epsilon
 from jdfl.privacy.calibration import most_releases, noise_multiplier
 from jdfl.privacy.clipping import Clip, clipped, factor, stretch
-from jdfl.privacy.guarantee import DERIVED, NO_NOISE, Guarantee, Published, Sampling, exposing
+from jdfl.privacy.guarantee import DERIVED, NO_NOISE, NOTHING_SENT, Guarantee, Published, Sampling, exposing
 from jdfl.privacy.ledger import Ledger
 from jdfl.privacy.mechanisms import (
     Event,
@@ -22,6 +22,7 @@ from jdfl.privacy.report import Accounting, PrivacyReport, report
 
 __all__ = [
     "DERIVED",
+    "NOTHING_SENT",
     "NO_NOISE",
     "Accounting",
     "Clip",

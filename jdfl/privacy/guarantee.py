@@ -120,3 +120,13 @@ NO_NOISE = Guarantee(
     reason="no noise is added",
     remedy="Give a mechanism, for example Gaussian(multiplier), and a clip.",
 )
+
+NOTHING_SENT = Guarantee(
+    unit="none",
+    adjacency="none",
+    observer="nobody sees any message",
+    sensitivity=None,
+    enforced_by=None,
+    claimed=False,
+    reason="no messages are sent; the parameters themselves hide nothing",
+)

@@ -9,12 +9,13 @@ import pandas as pd
 
 import jdfl
 from jdfl.accountant import check_account
+from jdfl.algorithms.program import planned
 from jdfl.base import Algorithm
 from jdfl.config import build
 from jdfl.metrics import COUNTS
 from jdfl.privacy.relation import worth
 from jdfl.result import Result
-from jdfl.runner import check_run, planned
+from jdfl.runner import check_run
 from jdfl.study.groups import Group, Point, floats
 from jdfl.summary import privacy_of
 

@@ -15,7 +15,6 @@ from jdfl.algorithms import (
     choco,
     consensus,
     cpgt,
-    dcd,
     descent,
     dfedavgm,
     doadp,
@@ -60,7 +59,7 @@ class Row:
 def _ceps_consensus(algorithm: Any, problem: Any, w: Any) -> ceps.State:
     count = jnp.full((problem.m,), 2.0, problem.dtype)
     every = jnp.broadcast_to(w, (problem.m, problem.n))
-    return ceps.State(every, (algorithm.sigma * count)[:, None] * every, count)
+    return ceps.State(every, (algorithm.ready.sigma * count)[:, None] * every, count)
 
 
 def _ceps_count(algorithm: Any, adjacency: np.ndarray, rounds: int) -> dict[str, np.ndarray]:
@@ -69,7 +68,7 @@ def _ceps_count(algorithm: Any, adjacency: np.ndarray, rounds: int) -> dict[str,
     sent, communications = np.zeros(m, int), np.zeros(m, int)
     for k in range(1, rounds):
         for i in range(m):
-            if k % int(algorithm.period[i]) == 0:
+            if k % int(algorithm.ready.period[i]) == 0:
                 communications[i] += 1
                 sent += adjacency[i] != 0
     noisy = algorithm.mechanism is not None
@@ -159,10 +158,6 @@ def _doadp_consensus(algorithm: Any, problem: Any, w: Any) -> doadp.State:
     return doadp.State(x, x + 0, jnp.zeros_like(x))
 
 
-def _dcd_consensus(algorithm: Any, problem: Any, w: Any) -> dcd.State:
-    return dcd.State(_everywhere(algorithm, problem, w))
-
-
 def _dfedavgm_consensus(algorithm: Any, problem: Any, w: Any) -> dfedavgm.State:
     x = _everywhere(algorithm, problem, w)
     return dfedavgm.State(x, x + 0 if algorithm.quantised else None)
@@ -171,7 +166,7 @@ def _dfedavgm_consensus(algorithm: Any, problem: Any, w: Any) -> dfedavgm.State:
 def _compressed(label: str, algorithm: Any, bits: int, swept: str = "lr") -> Row:
     name, consensus = {
         jdfl.CHOCO: ("choco-sgd", _choco_consensus),
-        jdfl.DCD: ("dcd-psgd", _dcd_consensus),
+        jdfl.DCD: ("dcd-psgd", _everywhere),
         jdfl.DOADP: ("do-adp", _doadp_consensus),
         jdfl.DFedAvgM: ("dfedavgm", _dfedavgm_consensus),
     }[type(algorithm)]

@@ -1,9 +1,4 @@
-"""(W - I) x from differences alone, and the step lengths of the methods that add it up.
-
-EXTRA, NIDS and exact diffusion add every round's (W - I) x to what they did before, so that what its rounding leaves
-over adds up too. Taken as W x - x it is off by a share 1e-8 to 1e-7 of x: the diagonal of W is a float32, and so may
-the parameters be. Over 100,000 rounds that has moved EXTRA by more than the solution's own length in float32. Taken
-from differences its error is a share of what the nodes disagree about, and vanishes with it.
+"""The step lengths of EXTRA, NIDS and exact diffusion, which add up every round's (W - I) x.
 
 Axes: m nodes, n parameters.
 """
@@ -16,43 +11,16 @@ import jax.numpy as jnp
 import numpy as np
 import scipy.sparse as sp
 import scipy.sparse.linalg as spla
-from jax import Array
 
-from jdfl import nodes
-from jdfl.algorithms.exchange import MODEL, exact, received
 from jdfl.algorithms.gradients import Gradients
-from jdfl.base import Round
-from jdfl.codecs import Codec
-from jdfl.network.graph import Network, mix
-from jdfl.network.requirements import require
+from jdfl.network.graph import Network
 from jdfl.network.tables import to_scipy
 from jdfl.problems import LinearRegression, Problem
-from jdfl.rounding import row_sum
-from jdfl.streams import Stream
 
 _DENSE_UP_TO = 1000  # nodes: all eigenvalues of a dense matrix
 _FLAT = 1e-200  # stands for a curvature of zero
-
-
-def pull(codec: Codec, x: Array, round: Round, stream: Stream = MODEL) -> Array:
-    """sum_j W_ij (z_j - z_i) [m, n], z being what arrives of the rows x [m, n].
-
-    `stream` is what messages of this kind draw from. A node counts with what its neighbours receive of it, not with its
-    own x. Where W is doubly stochastic the rows therefore sum to zero, whatever the codec loses.
-    """
-    graph = round.graph
-    z = x if exact(codec, x) else received(codec, x, round, (graph.out_degree > 0) | (graph.in_degree > 0), stream)
-    # The same for all nodes, which changes no difference: near agreement nothing is left to round.
-    z = z - nodes.first(z)[None]
-    total = graph.self_weight.astype(x.dtype) + row_sum(graph.weight.astype(x.dtype))  # 1, up to its rounding
-    if graph.synchronised is not None:
-        total = jnp.where(graph.synchronised, 1, total)
-    return mix(graph, z) - total[:, None] * z
-
-
-def check_network(network: Network, method: str) -> None:
-    """Refuse networks that change, have links that run one way, or have a W other than its transpose."""
-    require(network, method, fixed=True, undirected=True, doubly_stochastic=True, symmetric_weights=True)
+FIXED_SYMMETRIC = {"fixed": True, "undirected": True, "doubly_stochastic": True, "symmetric_weights": True}
+"""What a method needs whose every message builds on all those before it (see `jdfl.network.require`)."""
 
 
 def lowest_eigenvalue(network: Network) -> float:

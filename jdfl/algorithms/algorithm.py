@@ -1,0 +1,182 @@
+"""What an algorithm is: settings, and the pure functions `init` and `step` of the states of all nodes.
+
+A new algorithm is one file: a `jdfl.struct.dataclass` that inherits from `Algorithm`, whose fields are its settings, a
+State with the shapes of its arrays, `init(round)` and `step(state, round)`. Everything else follows, or has a default
+here.
+
+- A step speaks of all m nodes at once, and does what is no arithmetic through its `Round`: gradients are
+  `self.gradients(x, round)`, W x is `round.mix(x)`, random keys are `round.keys(STREAM)`.
+- Counts of messages, gradients and releases, ledgers and statements about privacy follow from these calls.
+- What `prepare` computes before the first round is `round.ready` in all of them; settings are never filled in.
+- Nodes that are away in a round are computed as the others; the runner puts their rows of the State back.
+
+Axes: m nodes, n parameters.
+"""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from jdfl import distributed
+from jdfl.algorithms.codes import Codes, check_codec
+from jdfl.algorithms.descent import check_rate
+from jdfl.algorithms.round import MODEL, Book, Channel, Prepared, Round, Told
+from jdfl.algorithms.updates import check_updates
+from jdfl.base import Moment
+from jdfl.network import Graph, Network, require
+from jdfl.privacy import NO_NOISE, NOTHING_SENT, Guarantee
+from jdfl.problems import Problem
+from jdfl.streams import Keys, Stream
+
+_CODEC = Stream("codec", "shared")  # what a codec draws once, for a whole run
+UNPLANNED = replace(
+    NO_NOISE,
+    observer="all messages",
+    reason="no schedule of noise has been made for these rounds",
+    remedy="Call plan with the number of rounds.",
+)
+
+
+class Algorithm:
+    """Base class of decentralized algorithms: what nearly all of them have in common.
+
+    Class variables describe a method: its `title` in messages; `tuned`, the float settings that a comparison tunes;
+    `channels`, the kinds of messages it sends; `needs`, what it asks of a network (see `jdfl.network.require`);
+    `codes` what the codec gets: "models", "differences", or differences whose codec must contract ("contracting").
+    `uneven` says that rounds differ in how much there is to compute, `columns` that it is the columns of the mixing
+    matrix that sum to one, `late` that it takes messages of earlier rounds, `noise_by` how its noise is set where that
+    is no multiplier of a mechanism.
+    """
+
+    title: ClassVar[str] = ""
+    tuned: ClassVar[tuple[str, ...]] = ("lr",)
+    channels: ClassVar[tuple[Channel, ...]] = (MODEL,)
+    needs: ClassVar[Mapping[str, bool]] = {}
+    codes: ClassVar[Codes] = "models"
+    uneven: ClassVar[bool] = False
+    columns: ClassVar[bool] = False
+    late: ClassVar[bool] = False
+    noise_by: ClassVar[str] = ""
+
+    def init(self, round: Round) -> Any:
+        """The state before the first round."""
+        raise NotImplementedError
+
+    def step(self, state: Any, round: Round) -> Any:
+        """The state after a round."""
+        raise NotImplementedError
+
+    def params(self, state: Any) -> Array:
+        """The nodes' parameters [m, n]: the state, or the first of its fields."""
+        return state if isinstance(state, jax.Array) else jax.tree.leaves(state)[0]
+
+    def visible(self, state: Any) -> Array:
+        """What others may have seen of every node after a round [m, k], k a multiple of n; its parameters."""
+        return self.params(state)
+
+    def held(self, state: Any) -> Array:
+        """Numbers [m, k] of every node that are all finite where its parameters are."""
+        return self.params(state)
+
+    def check(self, problem: Problem, network: Network) -> None:
+        """Raise ValueError for settings, of this and of its parts, that do not go with the problem or the network.
+
+        A method extends it by what relates its own settings, and calls this first.
+        """
+        parts: Any = self
+        if hasattr(self, "lr"):
+            check_rate(parts.lr, getattr(self, "optimizer", None))
+        if hasattr(self, "gradients"):
+            parts.gradients.check(problem)
+        if hasattr(self, "updates"):
+            check_updates(parts.updates, parts.gradients)
+        if hasattr(self, "codec"):
+            check_codec(self.title, parts.codec, self.codes, problem.n, problem.m, self.sparsity(problem))
+        if self.needs:
+            require(network, self.title, **self.needs)
+
+    def plan(self, problem: Problem, network: Network, steps: int) -> Any:
+        """What follows from a number of rounds, such as a schedule of noise, on the host before a run.
+
+        It is a tree of arrays. More rounds must give the same beginning.
+        """
+        return None
+
+    def prepare(self, problem: Problem, moment: Moment, plan: Any) -> Any:
+        """What all rounds need that follows from settings, plan, data and network: `round.ready` (pure, under jit)."""
+        return plan
+
+    def sparsity(self, problem: Problem) -> int:
+        """How many entries of what is sent may be nonzero."""
+        return problem.n
+
+    def examples(self, problem: Problem) -> Array:
+        """How many examples one gradient of every node looks at [m] int32."""
+        return self.gradients.examples(problem) if hasattr(self, "gradients") else problem.sizes
+
+    def message_bits(self, problem: Problem, codec: Any) -> dict[str, int]:
+        """The bits of one message on every channel: the size of a prepared codec's."""
+        return {channel.name: codec.bits(problem.n) for channel in self.channels}
+
+    def waits(self, round: Round) -> Array:
+        """The slots [m, d] of the neighbour table that nodes wait for on a network with times."""
+        return round.graph.mask
+
+    def privacy(self, problem: Problem, plan: Any = None, steps: int | None = None) -> Guarantee:
+        """What may be said about privacy: what the noise guarantees that `init` and `step` add, as they are traced.
+
+        Args:
+            problem: what the nodes learn.
+            plan: what `plan` gives for a run; without it nothing is claimed of noise that is planned.
+            steps: the number of rounds that was planned for.
+        """
+        if plan is None and type(self).plan is not Algorithm.plan:
+            return UNPLANNED
+        books: list[Book] = []
+
+        def traced(problem: Problem) -> None:
+            moment = _some_moment(problem)
+            books.extend([Book(), Book()])
+            first, later = (Round(moment, problem, self.prepared(problem, moment, plan), book, {}) for book in books)
+            self.step(self.init(first), later)
+
+        jax.eval_shape(traced, distributed.shaped(problem))
+        noises: dict[Stream, tuple[Told, int]] = {}
+        for book in books:
+            for stream, (told, looks) in book.noises.items():
+                noises[stream] = told, max(looks, noises[stream][1] if stream in noises else 0)
+        if noises:
+            told, looks = next(iter(noises.values()))
+            return self.told(told(problem, looks), problem, steps)
+        return self.told(NO_NOISE if any(book.uses for book in books) else NOTHING_SENT, problem, steps)
+
+    def told(self, guarantee: Guarantee, problem: Problem, steps: int | None) -> Guarantee:
+        """The guarantee that follows from the step, with what is to be said beside it, such as a paper's claim.
+
+        `steps` is the number of rounds of a run that is planned.
+        """
+        return guarantee
+
+    def prepared(self, problem: Problem, moment: Moment, plan: Any) -> Prepared:
+        """All that rounds need besides settings, data and network: of gradients, codec and `prepare`."""
+        gradients, codec = getattr(self, "gradients", None), getattr(self, "codec", None)
+        if gradients is not None:
+            gradients = gradients.prepare(problem, moment)
+        if codec is not None:
+            shared = moment.stream(_CODEC), moment.node
+            codec = codec.prepare(*shared, problem.n, self.sparsity(problem), problem.dtype)
+        return Prepared(gradients, codec, self.prepare(problem, moment, plan))
+
+
+def _some_moment(problem: Problem) -> Moment:
+    """The first moment of a run on some network of one neighbour each."""
+    m = problem.m
+    node, one = jnp.arange(m, dtype=jnp.int32), jnp.ones((m,), jnp.float32)
+    senders = ((node + 1) % m)[:, None]
+    graph = Graph(senders, senders >= 0, one[:, None] / 2, one / 2, jnp.ones((m,), jnp.int32))
+    key = jax.random.key(0)
+    return Moment(jnp.int32(0), key, graph, node, Keys.of(key))

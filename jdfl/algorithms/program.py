@@ -1,0 +1,114 @@
+"""An algorithm made ready to run: its settings, what was planned and prepared for it, and its steps with their counts.
+
+This is what the runner sees of every algorithm. Settings stay what a person chose; what follows from them, the data,
+the network and the number of rounds is beside them.
+
+Axes: m nodes, n parameters.
+"""
+
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from jdfl import struct
+from jdfl.algorithms.algorithm import Algorithm
+from jdfl.algorithms.round import Book, Round
+from jdfl.base import Info, Moment
+from jdfl.network import Network
+from jdfl.privacy import Guarantee
+from jdfl.problems import Problem
+
+
+class Waiting(NamedTuple):
+    """A state on a network whose messages may be late."""
+
+    state: Any  # the algorithm's
+    mail: dict[str, Any]  # by channel
+
+
+@struct.dataclass
+class Program:
+    """An algorithm with what was planned on the host and, after `prepare`, what was computed on the device."""
+
+    algorithm: Algorithm
+    plan: Any = None
+    steps: Any = None  # the number of rounds that was planned for, as a float
+    prepared: Any = None
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return getattr(self.algorithm, name)
+
+    @property
+    def ready(self) -> Any:
+        """What the algorithm has prepared; None before."""
+        return None if self.prepared is None else self.prepared.own
+
+    def prepare(self, problem: Problem, moment: Moment) -> "Program":
+        """With what all rounds need (pure, runs once under jit)."""
+        return replace(self, prepared=self.algorithm.prepared(problem, moment, self.plan))
+
+    def init(self, problem: Problem, moment: Moment) -> tuple[Any, Info]:
+        """The state before round 0, and what it cost."""
+        round = self._round(problem, moment, {})
+        state = self.algorithm.init(round)
+        if moment.graph.late is not None:
+            mail = jax.eval_shape(lambda: self._stepped(state, {}, problem, moment)[0].mail)
+            state = Waiting(state, jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), mail))
+        return state, self._info(round)
+
+    def step(self, state: Any, problem: Problem, moment: Moment) -> tuple[Any, Info]:
+        """One round."""
+        inner, mail = state if isinstance(state, Waiting) else (state, {})
+        round, new = self._stepped(inner, dict(mail), problem, moment)
+        return (Waiting(new, round.mail) if isinstance(state, Waiting) else new), self._info(round)
+
+    def _stepped(self, state: Any, mail: dict[str, Any], problem: Problem, moment: Moment) -> tuple[Round, Any]:
+        round = self._round(problem, moment, mail)
+        return round, self.algorithm.step(state, round)
+
+    def _round(self, problem: Problem, moment: Moment, mail: dict[str, Any]) -> Round:
+        return Round(moment, problem, self.prepared, Book(), mail)
+
+    def _info(self, round: Round) -> Info:
+        return round.book.info(round.m, self.algorithm.channels)
+
+    def message_bits(self, problem: Problem) -> dict[str, int]:
+        """The bits of one message on every channel."""
+        codec = getattr(self, "codec", None) if self.prepared is None else self.prepared.codec
+        return self.algorithm.message_bits(problem, codec)
+
+    def params(self, state: Any) -> Array:
+        """The nodes' parameters [m, n]."""
+        return self.algorithm.params(state.state if isinstance(state, Waiting) else state)
+
+    def visible(self, state: Any) -> Array:
+        """What others may have seen of every node [m, k]."""
+        return self.algorithm.visible(state.state if isinstance(state, Waiting) else state)
+
+    def held(self, state: Any) -> Array:
+        """Numbers [m, k] that are all finite where the parameters are."""
+        return self.algorithm.held(state.state if isinstance(state, Waiting) else state)
+
+    def waits(self, moment: Moment, problem: Problem) -> Array:
+        """The slots [m, d] that nodes wait for."""
+        return self.algorithm.waits(self._round(problem, moment, {}))
+
+    def published_bytes(self, problem: Problem, rounds: int) -> float | None:
+        """What a formula of the method's paper gives for so many rounds; None where there is none."""
+        find: Any = getattr(self.algorithm, "published_bytes", None)
+        return None if find is None else find(problem, rounds, self.ready)
+
+    def privacy(self, problem: Problem) -> Guarantee:
+        """What may be said about privacy: what the noise guarantees that `init` and `step` add."""
+        return self.algorithm.privacy(problem, self.plan, None if self.steps is None else int(self.steps))
+
+
+def planned(algorithm: Algorithm | Program, problem: Problem, network: Network, steps: int) -> Program:
+    """The algorithm with what it computes on the host before a run of so many rounds, such as a schedule of noise."""
+    settings = algorithm.algorithm if isinstance(algorithm, Program) else algorithm
+    return Program(settings, settings.plan(problem, network, int(steps)), float(steps))

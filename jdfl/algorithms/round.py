@@ -1,0 +1,325 @@
+"""One round as the step of an algorithm sees it: the gradients, messages, noise and keys of all nodes at once.
+
+A step says what the nodes compute. How that is executed (codecs, late messages, blocks of nodes, devices) and what it
+counts (messages, gradients, releases) is done here: while JAX traces a step, all that goes through its `Round` is
+written down in a `Book`, from which counts, ledgers and statements about privacy follow. An algorithm counts and claims
+nothing itself.
+
+Axes: m nodes, of all or of one device, n parameters, b nodes of a block.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import reduce
+from typing import Any, TypeVar
+
+import jax
+import jax.numpy as jnp
+from jax import Array, lax
+
+from jdfl import nodes, ops, struct
+from jdfl.base import Info, Moment, counts
+from jdfl.codecs import Codec, Dense, round_trip, transmit
+from jdfl.network import Graph, Mail, Past
+from jdfl.network import mix as mix_rows
+from jdfl.privacy import Guarantee, Mechanism
+from jdfl.problems import Problem
+from jdfl.rounding import row_sum
+from jdfl.streams import Stream
+
+T = TypeVar("T")
+Told = Callable[[Problem, int], Guarantee]  # of a problem and the number of looks at a sample
+
+
+@dataclass(frozen=True)
+class Channel:
+    """A kind of message: its name in tables of counts, and the stream that both its ends draw from (for codecs)."""
+
+    name: str
+    stream: Stream | None = None  # None: nothing is drawn
+
+
+MODEL = Channel("model", Stream("message.model", "shared"))
+TRACKER = Channel("tracker", Stream("message.tracker", "shared"))
+
+
+@dataclass
+class Book:
+    """What a step does, written down while it is traced; numbers are whole, of every node alike or arrays [m]."""
+
+    grads: Any = 0  # gradients that a node evaluates
+    releases: Any = 0  # noisy functions of its data that others may come to see
+    once: int = 0  # releases of the first of several local steps alone
+    sent: dict[str, Any] = field(default_factory=dict)  # messages that leave a node, by channel
+    combined: dict[str, Any] = field(default_factory=dict)  # how often a node combines what it hears, by channel
+    uses: dict[str, int] = field(default_factory=dict)  # how often the step sends, by channel
+    noises: dict[Stream, tuple[Told, int]] = field(default_factory=dict)  # what noise guarantees, and its looks
+
+    def send(self, channel: Channel, sent: Any, combined: Any) -> int:
+        """Count a message on a channel; returns how often the step has sent on it before."""
+        name = channel.name
+        self.sent[name] = self.sent.get(name, 0) + sent
+        self.combined[name] = self.combined.get(name, 0) + combined
+        self.uses[name] = self.uses.get(name, 0) + 1
+        return self.uses[name] - 1
+
+    def absorb(self, inner: "Book", times: Any) -> None:
+        """Add an inner part of the step, which nodes do `times` times (a number, or [m])."""
+        self.grads = self.grads + inner.grads * times
+        self.releases = self.releases + inner.releases * times + inner.once
+        for mine, theirs, each in (
+            (self.sent, inner.sent, times),
+            (self.combined, inner.combined, times),
+            (self.uses, inner.uses, 1),
+        ):
+            for name, number in theirs.items():
+                mine[name] = mine.get(name, 0) + number * each
+        self.noises |= inner.noises
+
+    def info(self, m: int, channels: tuple[Channel, ...]) -> Info:
+        """The counts; several messages of one round on different channels are combined once."""
+        combined = reduce(jnp.maximum, self.combined.values()) if self.combined else 0
+        sent = {one.name: self.sent.get(one.name, 0) for one in channels}
+        return counts(m, sent, grads=self.grads, releases=self.releases, communications=combined)
+
+
+@struct.dataclass
+class Prepared:
+    """What follows from settings, data and network, computed once before the first round."""
+
+    gradients: Any = None  # what `Gradients.prepare` gives
+    codec: Any = None  # the codec with what sender and receiver share
+    own: Any = None  # what the algorithm's own `prepare` gives
+
+
+@dataclass(frozen=True)
+class Round:
+    """What a step knows of its round, and all that it can do besides arithmetic.
+
+    `graph` says who hears whom, `k` counts rounds from 0, `node` [m] are the nodes' ids, and `ready` is what the
+    algorithm's `prepare` made. Inside `repeat` and `each_of` it is of one local step, or of a block of nodes.
+    """
+
+    moment: Moment
+    problem: Problem
+    prepared: Prepared
+    book: Book
+    mail: dict[str, Any]  # late messages, by channel
+    exchanging: Array | None = None  # [] whether this is a round of exchange; None: every one is
+    local_step: Array | int = 0  # number of the local step in the round, of `local_steps`
+    local_steps: int = 1
+    inner: bool = False  # within `repeat`
+    rows: Array | None = None  # [b] the nodes of a block; None: all
+
+    @property
+    def k(self) -> Array:
+        """The number of the round, int32 []."""
+        return self.moment.k
+
+    @property
+    def graph(self) -> Graph:
+        """Who hears whom in this round, and with which weights."""
+        return self.moment.graph
+
+    @property
+    def node(self) -> Array:
+        """The global ids [m] of the nodes."""
+        return self.moment.node
+
+    @property
+    def m(self) -> int:
+        """The number of nodes, of those on this device where they lie on several."""
+        return self.moment.m
+
+    @property
+    def ready(self) -> Any:
+        """What the algorithm's `prepare` has made."""
+        return self.prepared.own
+
+    @property
+    def codec(self) -> Codec:
+        """The algorithm's codec, with what sender and receiver share."""
+        return self.prepared.codec
+
+    def keys(self, stream: Stream, index: Array | int = 0) -> Array:
+        """A key for every node [m] in this round, of a stream; `index` [] tells several draws of one round apart."""
+        return self.moment.keys(stream, index)
+
+    # Messages
+
+    def every(self, period: int) -> "Round":
+        """The round, whose messages are left out unless its number is a multiple of `period`."""
+        return self if period == 1 else replace(self, exchanging=self.k % period == 0)
+
+    def mix(self, x: Array, channel: Channel | None = MODEL) -> Array:
+        """W x [m, n] for rows x [m, n] that all nodes send: own rows as they are, others' as they arrive.
+
+        In rounds without exchange x itself. Of late messages the newest counts that has come. With `channel` None the
+        rows are known to all already, such as public copies, and nothing is sent.
+        """
+        graph = self.graph
+        if channel is None:
+            return mix_rows(graph, x)
+        index = self._sent(channel)
+        if graph.late is not None:
+            z = x if exact(self.codec, x) else self._received(x, jnp.ones((self.m,), jnp.bool_), channel, index)
+            past = self.waiting(channel, Past, x).after(z, self.k)
+            self.mail[channel.name] = past
+            return past.mix(graph, x, self.k)
+
+        def exchanged(x: Array) -> Array:
+            if exact(self.codec, x):
+                return mix_rows(graph, x)
+            z = self._received(x, graph.out_degree > 0, channel, index)
+            return mix_rows(graph, z) + graph.self_weight.astype(x.dtype)[:, None] * (x - z)
+
+        return exchanged(x) if self.exchanging is None else ops.skipped_unless(self.exchanging, exchanged, x, x)
+
+    def pull(self, x: Array, channel: Channel | None = MODEL) -> Array:
+        """(W - I) z [m, n], z being what arrives of rows x [m, n] that all nodes send (`channel` None: x itself).
+
+        It is computed from differences alone, so that sums of it over many rounds do not add up the rounding of
+        W x - x (a share 1e-8 to 1e-7 of x). A node counts with what its neighbours receive of it, not with its own x:
+        where W is doubly stochastic, the rows sum to zero whatever the codec loses.
+        """
+        graph, z = self.graph, x
+        if channel is not None:
+            index = self._sent(channel)
+            if not exact(self.codec, x):
+                z = self._received(x, (graph.out_degree > 0) | (graph.in_degree > 0), channel, index)
+        z = z - nodes.first(z)[None]  # the same for all, which changes no difference: near agreement all is exact
+        total = graph.self_weight.astype(x.dtype) + row_sum(graph.weight.astype(x.dtype))  # 1, up to its rounding
+        if graph.synchronised is not None:
+            total = jnp.where(graph.synchronised, 1, total)
+        return mix_rows(graph, z) - total[:, None] * z
+
+    def publish(self, x: Array, copy: Array, channel: Channel = MODEL, by: Array | None = None) -> Array:
+        """The public copies copy + C(x - copy) [m, n], after the nodes have sent C(x - copy) to all neighbours.
+
+        C is the codec. With `by` [m] only these nodes send, and other copies stay.
+        """
+        index = self._sent(channel, by)
+        new = copy + self._received(x - copy, jnp.ones((self.m,), jnp.bool_) if by is None else by, channel, index)
+        return new if by is None else jnp.where(by[:, None], new, copy)
+
+    def push(self, x: Array, weight: Array, channel: Channel) -> tuple[Array, Array]:
+        """Sums [m, n] and [m] of what arrives where nodes share out x [m, n] and `weight` [m] by the columns of W.
+
+        What is late is added to the sums of the round in which it arrives, so that nothing is lost of the sum over all.
+        """
+        graph = self.graph
+        self._sent(channel)
+        if graph.late is None:
+            return mix_rows(graph, x), mix_rows(graph, weight[:, None])[:, 0]
+        both = jnp.concatenate([x, weight[:, None]], axis=1)
+        sums, self.mail[channel.name] = self.waiting(channel, Mail, both).mix(graph, both, self.k)
+        return sums[:, :-1], sums[:, -1]
+
+    def deliver(self, x: Array, channel: Channel) -> Array:
+        """What arrives of the rows of x [m, n] at one receiver each, such as a server, one message per node."""
+        self.book.send(channel, 1, 1)
+        return round_trip(self.codec, self.keys(channel.stream), x)
+
+    def _sent(self, channel: Channel, by: Array | None = None) -> int:
+        """Count a message to all out-neighbours, of all nodes or those `by` [m] which it is sent."""
+        times: Any = 1 if self.exchanging is None else self.exchanging.astype(jnp.int32)
+        sender = times if by is None else times * by.astype(jnp.int32)
+        heard = (self.graph.in_degree > 0).astype(jnp.int32)
+        return self.book.send(channel, sender * self.graph.out_degree, times * heard)
+
+    def _received(self, x: Array, wanted: Array, channel: Channel, index: int) -> Array:
+        """What receivers make of the rows of x [m, n] that are `wanted` [m]."""
+        return transmit(self.codec, self.keys(channel.stream, index), x, wanted)
+
+    def waiting(self, channel: Channel, kind: Any, x: Array) -> Any:
+        """Late messages of a channel; the first time, of rows like x [m, n]."""
+        if channel.name not in self.mail:
+            self.mail[channel.name] = kind.begin(self.graph, x)
+        return self.mail[channel.name]
+
+    # Noise
+
+    def noisy(self, mechanism: Mechanism, x: Array, sensitivity: Any, stream: Stream, told: Told | None) -> Array:
+        """The rows of x [m, n] with a mechanism's noise of a stream, scaled by a `sensitivity` [m] or [].
+
+        `told` says what that guarantees (see `release`); None where the noise is part of a release that is counted.
+        """
+        if told is not None:
+            self.release(stream, told)
+        add = jax.vmap(mechanism.add, (0, 0, 0 if jnp.ndim(sensitivity) else None))
+        return add(self.keys(stream), x, sensitivity)
+
+    def release(self, stream: Stream, told: Told, *, look: int = 0, following: bool = False) -> None:
+        """Count a release with noise of a stream, about which `told(problem, looks)` says what it guarantees.
+
+        `look` counts the releases of one sample. With `following` it is made only by what follows an exchange.
+        """
+        looks = self.book.noises[stream][1] if stream in self.book.noises else 0
+        self.book.noises[stream] = told, max(looks, look + 1)
+        if not following:
+            self.book.releases = self.book.releases + 1
+        elif self.inner:
+            self.book.once += 1
+        else:
+            self.book.releases = self.book.releases + jnp.asarray(self.follows_exchange, jnp.int32)
+
+    @property
+    def follows_exchange(self) -> Array | bool:
+        """Whether what is computed here comes right after an exchange of messages, or before one."""
+        if self.inner:
+            return self.local_step == 0
+        return True if self.exchanging is None else self.exchanging
+
+    # Parts of a round
+
+    def repeat(self, count: int, step: Callable[["Round", T], T], carry: T) -> T:
+        """`carry` after `count` local steps, each `step(here, carry)` with a round of its own."""
+        books: list[Book] = []
+
+        def one(t: Array, carry: T) -> T:
+            books.append(Book())  # JAX may trace it more than once
+            return step(replace(self, book=books[-1], local_step=t, local_steps=count, inner=True), carry)
+
+        result = one(jnp.int32(0), carry) if count == 1 else lax.fori_loop(0, count, one, carry)
+        self.book.absorb(books[-1], count)
+        return result
+
+    def each_of(self, due: Array, block: int | None, work: Callable[["Round"], T], otherwise: T | None = None) -> T:
+        """`work(here)`, a tree of rows, for the nodes that are `due` [m] bool, and `otherwise` [m, ...] for the rest.
+
+        `here` is the round of b nodes, `block` at a time, so that other nodes cost nothing; `here.of(x)` are their rows
+        of an x [m, ...]. With `block` None all nodes are worked on at once, and the rows of the rest mean nothing.
+        """
+        books: list[Book] = []
+
+        def some(rows: Array, carry: T) -> T:
+            books.append(Book())  # JAX may trace it more than once
+            made = work(self._block(rows, books[-1]))
+            return jax.tree.map(lambda all, new: all.at[rows].set(new, mode="drop"), carry, made)
+
+        if block is None:
+            books.append(Book())
+            result = work(replace(self, book=books[-1]))
+        else:
+            result = ops.for_rows(due, min(nodes.count(self.m), block), some, otherwise)
+        self.book.absorb(books[-1], due.astype(jnp.int32))
+        return result
+
+    def of(self, x: Array) -> Array:
+        """The rows of x [m, ...] of this block's nodes, of all where it is no block."""
+        return x if self.rows is None else x[self.rows]
+
+    def _block(self, rows: Array, book: Book) -> "Round":
+        """The round of the nodes `rows` [b] alone; ids out of range clip."""
+        ready = self.prepared
+        if ready.gradients is not None:
+            ready = replace(ready, gradients=ready.gradients.rows(rows))
+        if ready.codec is not None:
+            ready = replace(ready, codec=ready.codec.rows(rows))
+        moment = replace(self.moment, node=self.node[rows])
+        return replace(self, moment=moment, problem=self.problem.nodes(rows), prepared=ready, book=book, rows=rows)
+
+
+def exact(codec: Codec, x: Array) -> bool:
+    """Whether vectors of the type of x [m, n] arrive as they are."""
+    return isinstance(codec, Dense) and codec.precision == x.dtype.name
