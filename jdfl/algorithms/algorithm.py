@@ -19,6 +19,7 @@ from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 
 from jdfl import distributed
@@ -29,6 +30,7 @@ from jdfl.algorithms.updates import check_updates
 from jdfl.base import Moment
 from jdfl.network import Graph, Network, require
 from jdfl.privacy import NO_NOISE, NOTHING_SENT, Guarantee
+from jdfl.privacy.flow import Label, leaking
 from jdfl.problems import Problem
 from jdfl.streams import Keys, Stream
 
@@ -136,23 +138,34 @@ class Algorithm:
         """
         if plan is None and type(self).plan is not Algorithm.plan:
             return UNPLANNED
-        books: list[Book] = []
+        books = Book(), Book()
 
-        def traced(problem: Problem) -> None:
+        def begin(problem: Problem) -> Any:
             moment = _some_moment(problem)
-            books.extend([Book(), Book()])
-            first, later = (Round(moment, problem, self.prepared(problem, moment, plan), book, {}) for book in books)
-            self.step(self.init(first), later)
+            state = self.init(Round(moment, problem, self.prepared(problem, moment, plan), books[0], {}))
+            return state, self.params(state)
 
-        jax.eval_shape(traced, distributed.shaped(problem))
+        def advance(state: Any, problem: Problem) -> Any:
+            moment = _some_moment(problem)
+            new = self.step(state, Round(moment, problem, self.prepared(problem, moment, plan), books[1], {}))
+            return new, self.params(new)
+
+        shapes = distributed.shaped(problem)
+        started, (state, _) = jax.make_jaxpr(begin, return_shape=True)(shapes)
+        going = jax.make_jaxpr(advance)(state, shapes)
         noises: dict[Stream, tuple[Told, int]] = {}
         for book in books:
             for stream, (told, looks) in book.noises.items():
                 noises[stream] = told, max(looks, noises[stream][1] if stream in noises else 0)
-        if noises:
-            told, looks = next(iter(noises.values()))
-            return self.told(told(problem, looks), problem, steps)
-        return self.told(NO_NOISE if any(book.uses for book in books) else NOTHING_SENT, problem, steps)
+        if not noises:
+            return self.told(NO_NOISE if any(book.uses for book in books) else NOTHING_SENT, problem, steps)
+        source, looks = next(iter(noises.values()))
+        told = self.told(source(problem, looks), problem, steps)
+        if told.claimed and (leaks := leaking(started, going, _labels(problem), len(jax.tree.leaves(state)))):
+            channel, why = next(iter(leaks.items()))
+            reason = f"what is sent on the channel {channel!r} {why}"
+            told = replace(told, claimed=False, reason=reason, remedy="Send nothing but what noise has been added to.")
+        return told
 
     def told(self, guarantee: Guarantee, problem: Problem, steps: int | None) -> Guarantee:
         """The guarantee that follows from the step, with what is to be said beside it, such as a paper's claim.
@@ -170,6 +183,16 @@ class Algorithm:
             shared = moment.stream(_CODEC), moment.node
             codec = codec.prepare(*shared, problem.n, self.sparsity(problem), problem.dtype)
         return Prepared(gradients, codec, self.prepare(problem, moment, plan))
+
+
+def _labels(problem: Problem) -> list[Label]:
+    """Of all arrays of a problem: its records, and what is computed from them unless it is declared public, are RAW."""
+    public = {"weight", "start", *problem.public}
+
+    def label(path: Any, leaf: Any) -> Label:
+        return Label.CLEAN if not np.ndim(leaf) or getattr(path[0], "name", "") in public else Label.RAW
+
+    return jax.tree.leaves(jax.tree_util.tree_map_with_path(label, distributed.shaped(problem)))
 
 
 def _some_moment(problem: Problem) -> Moment:

@@ -26,6 +26,7 @@ from jdfl.algorithms.dpps import DPPS, PushSum, Schedule
 from jdfl.algorithms.round import Channel, Round
 from jdfl.network import Network
 from jdfl.privacy import Guarantee, clipped
+from jdfl.privacy.flow import bounded
 from jdfl.problems import Problem
 
 
@@ -71,7 +72,7 @@ class AverageConsensus(Algorithm):
         x = round.problem.begin()
         round.book.grads = 1
         v = -round.problem.gradients(x)
-        return State(self.dpps.init(x, round), v if self.clip is None else clipped(v, "l1", self.clip))
+        return State(self.dpps.init(x, round), v if self.clip is None else bounded(clipped(v, "l1", self.clip)))
 
     def step(self, state: State, round: Round) -> State:
         """One round."""

@@ -50,6 +50,7 @@ from jdfl.algorithms.step_lengths import FIXED_SYMMETRIC
 from jdfl.codecs import Codec, Dense
 from jdfl.network.graph import Network
 from jdfl.privacy import Guarantee, Laplace, LaplaceSchedule, stretch
+from jdfl.privacy.flow import bounded
 from jdfl.problems import Problem
 from jdfl.streams import Stream
 
@@ -70,8 +71,8 @@ class State(NamedTuple):
 class Plan(NamedTuple):
     """The public schedules of a run's noise."""
 
-    x: Array  # [T] scales of the noise on parameters
-    y: Array  # [T] and on trackers
+    x: Array | None  # [T] scales of the noise on parameters; None: no noise
+    y: Array | None  # [T] and on trackers
 
 
 @struct.dataclass
@@ -116,10 +117,10 @@ class CPGT(Algorithm):
         check_gradients("CPGT", self.gradients, "noise_x and noise_y")
         super().check(problem, network)
 
-    def plan(self, problem: Problem, network: Network, steps: int) -> Plan | None:
-        """The scales of all rounds' noise, on the host before a run; None where there is none."""
+    def plan(self, problem: Problem, network: Network, steps: int) -> Plan:
+        """The scales of all rounds' noise, on the host before a run."""
         if self.noise_x is None or self.noise_y is None:
-            return None
+            return Plan(None, None)
         dtype, first = np.dtype(problem.dtype), np.array([[float(self.noise_x)], [float(self.noise_y)]])
         scales = upwards(first * _fading(self.decay, steps), dtype)
         lost = np.flatnonzero((scales < np.finfo(dtype).tiny).any(axis=0))
@@ -140,7 +141,7 @@ class CPGT(Algorithm):
         """One round."""
         x, y, g, x_hat, y_hat = state
         sent_x, sent_y, plan = x, y, round.ready
-        if plan is not None:
+        if plan.x is not None:
             told = partial(self._guarantee, plan)  # a release is both messages of a round
             sent_x = round.noisy(Laplace(at(plan.x, round.k)), x, 1.0, _NOISE_X, told)
             sent_y = round.noisy(Laplace(at(plan.y, round.k)), y, 1.0, _NOISE_Y, None)
@@ -149,6 +150,8 @@ class CPGT(Algorithm):
         x = x + self.gamma * round.pull(x_hat, None) - self.lr * y
         new = shared_gradient(self.gradients, x, round)
         y = y + self.gamma * round.pull(y_hat, None) + (new - g)
+        if self.gradients.clip is not None:  # see `changes`
+            x, y = bounded(x), bounded(y)
         return State(x, y, new, x_hat, y_hat)
 
     def visible(self, state: State) -> Array:
@@ -159,7 +162,7 @@ class CPGT(Algorithm):
         """That of all messages for a whole node's cost, replaced by another."""
         if self.gradients.clip is None:
             return unclaimed(self.gradients)
-        scales = np.asarray(plan, float)
+        scales = np.stack([np.asarray(one, float) for one in plan])
         change = changes(self, problem, scales.shape[1])
         return Guarantee(
             unit="node",

@@ -44,6 +44,7 @@ from jdfl.algorithms.round import Round
 from jdfl.codecs import Codec, Dense
 from jdfl.network.graph import Network
 from jdfl.privacy import Guarantee, Laplace, LaplaceSchedule, stretch
+from jdfl.privacy.flow import bounded
 from jdfl.problems import Problem
 from jdfl.streams import Stream
 
@@ -145,7 +146,8 @@ class DPDO(Algorithm):
             y = round.noisy(Laplace(at(plan.noise, round.k)), y, 1.0, _NOISE, partial(self._guarantee, plan))
         z = round.mix(y)
         x = z - at(plan.lengths, round.k) * shared_gradient(self.gradients, z, round)
-        return State(self._projected(x), y)
+        x = self._projected(x)
+        return State(x if self.gradients.clip is None else bounded(x), y)  # by a clipped step from what all know
 
     def _projected(self, x: Array) -> Array:
         """The nearest points of X [m, n]; what is not finite stays so."""

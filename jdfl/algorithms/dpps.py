@@ -28,6 +28,7 @@ from jdfl.algorithms.noisy_messages import at
 from jdfl.algorithms.round import Channel, Round, Told
 from jdfl.network import Network, matrices, require
 from jdfl.privacy import NO_NOISE, Guarantee, LaplaceSchedule
+from jdfl.privacy.flow import released
 from jdfl.privacy.sensitivity import certified, published, real
 from jdfl.streams import Stream
 
@@ -135,7 +136,7 @@ class DPPS:
             S, estimate = self._sensitivity(state, h, eps, round)
             round.release(_NOISE, told)
             added = rate * S / self.b * _laplace(round.keys(_NOISE), h.shape[1], h.dtype)
-            sent, length = h + added, ops.length(added, "l1")
+            sent, length = released(h + added), ops.length(added, "l1")
         if seen is not None:
             apart = S if self.b is not None and self.sensitivity == "real" else _apart(h)
             seen = seen.at[round.k].set(jnp.stack([apart, S]), mode="drop")

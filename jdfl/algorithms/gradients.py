@@ -18,6 +18,7 @@ from jdfl.algorithms.round import Round
 from jdfl.algorithms.sampling import Sampler, sample
 from jdfl.base import Moment
 from jdfl.privacy import NO_NOISE, Clip, Guarantee, Mechanism, Sampling, check_mechanism, clipped, stretch
+from jdfl.privacy.flow import bounded, released
 from jdfl.problems import Problem
 from jdfl.streams import Stream
 
@@ -141,13 +142,14 @@ class Gradients:
         following = self.noisy == "communicating"
         round.release(_NOISE, self.guarantee, look=look, following=following)
         keys = round.keys(_NOISE, round.local_step * _LOOKS + look)
-        noisy = jax.vmap(self.mechanism.add)(keys, g, self.sensitivities(round.problem))
+        noisy = released(jax.vmap(self.mechanism.add)(keys, g, self.sensitivities(round.problem)))
         return jnp.where(round.follows_exchange, noisy, g) if following else noisy
 
     def without_noise(self, w: Array, round: Round, part: slice | None = None) -> Array:
         """The gradients [m, n] at w [m, n] of the examples whose turn it is, or a `part` of them, clipped."""
         round.book.grads = round.book.grads + 1
-        return self.exact(round.problem, w, *self.sample(round), part, lengths=round.prepared.gradients.lengths)
+        g = self.exact(round.problem, w, *self.sample(round), part, lengths=round.prepared.gradients.lengths)
+        return g if self.clip is None else bounded(g)
 
     def sample(self, round: Round) -> tuple[Any, Array, Array]:
         """What a step looks at: every node's data, their weights [m, b], and what is divided by [m]."""

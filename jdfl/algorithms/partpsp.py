@@ -31,7 +31,7 @@ from jax import Array
 from jdfl import checks, struct
 from jdfl.algorithms.dpps import DPPS, PushSum
 from jdfl.algorithms.gradients import Gradients
-from jdfl.algorithms.push_descent import OverPushSum, bounded, exact, oracle
+from jdfl.algorithms.push_descent import OverPushSum, exact, oracle, shortened
 from jdfl.algorithms.round import Round
 from jdfl.network import Network
 from jdfl.privacy import Guarantee
@@ -106,7 +106,7 @@ class PartPSP(OverPushSum):
             local, g = problem.each(partial(parts, Gradients.plain), *rows)
         else:
             local, g = parts(Gradients.exact, *rows)
-        return local, bounded(gradients, g)
+        return local, shortened(gradients, g)
 
     def params(self, state: State) -> Array:
         """The corrected shared parameters and the local ones [m, n]."""

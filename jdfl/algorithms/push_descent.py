@@ -19,6 +19,7 @@ from jdfl.algorithms.gradients import Gradients
 from jdfl.algorithms.round import Channel, Round
 from jdfl.network import Network
 from jdfl.privacy import Guarantee, clipped, stretch
+from jdfl.privacy.flow import bounded
 from jdfl.problems import Problem
 
 
@@ -38,14 +39,14 @@ def oracle(gradients: Gradients) -> Gradients:
     return exact(gradients) if gradients.per == "batch" else gradients
 
 
-def bounded(gradients: Gradients, g: Array) -> Array:
+def shortened(gradients: Gradients, g: Array) -> Array:
     """Gradients g [m, d], regulariser and all, no longer than the clip."""
-    return g if gradients.clip is None else clipped(g, gradients.norm, gradients.clip)
+    return g if gradients.clip is None else bounded(clipped(g, gradients.norm, gradients.clip))
 
 
 def shared_gradient(gradients: Gradients, w: Array, round: Round, part: slice | None = None) -> Array:
     """The gradients [m, d] at w [m, n] that push-sum carries; `part` is the shared one."""
-    return bounded(gradients, oracle(gradients)(w, round, part=part))
+    return shortened(gradients, oracle(gradients)(w, round, part=part))
 
 
 class OverPushSum(Algorithm):
@@ -106,6 +107,7 @@ class OverPushSum(Algorithm):
             clipping = f"{self.gradients.norm} clipping of every node's shared gradient to {clip}"
             return self.dpps.guarantee(schedule, bounds, clipping)
 
+        eps = eps if self.gradients.clip is None else bounded(eps)  # by the clip, which is applied last of all
         return self.dpps.step(state, eps, round, told)
 
     def _bounds(self, scales: np.ndarray, d: int) -> np.ndarray | None:

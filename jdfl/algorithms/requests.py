@@ -15,6 +15,7 @@ from jdfl.algorithms.round import MODEL, Round
 from jdfl.codecs import each_row, receive, transmit
 from jdfl.network import Past, gather_sum, known
 from jdfl.nonzeros import Nonzeros, gathered_sum
+from jdfl.privacy.flow import sent
 
 
 def requested(
@@ -41,6 +42,7 @@ def requested(
     Where messages are late, all nodes' are coded in every round, since one may be the answer to a later request.
     """
     graph, codec = known(round.graph), round.codec
+    w = jax.tree.map(lambda x: sent(x, MODEL.name), w)
     round.book.send(MODEL, graph.asked(graph.taken(slots)), jnp.any(slots, axis=1).astype(jnp.int32))
     stream = MODEL.stream
     assert stream is not None

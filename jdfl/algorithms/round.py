@@ -23,6 +23,7 @@ from jdfl.codecs import Codec, Dense, round_trip, transmit
 from jdfl.network import Graph, Mail, Past
 from jdfl.network import mix as mix_rows
 from jdfl.privacy import Guarantee, Mechanism
+from jdfl.privacy.flow import released, sent
 from jdfl.problems import Problem
 from jdfl.rounding import row_sum
 from jdfl.streams import Stream
@@ -160,7 +161,7 @@ class Round:
         graph = self.graph
         if channel is None:
             return mix_rows(graph, x)
-        index = self._sent(channel)
+        index, x = self._sent(channel), sent(x, channel.name)
         if graph.late is not None:
             z = x if exact(self.codec, x) else self._received(x, jnp.ones((self.m,), jnp.bool_), channel, index)
             past = self.waiting(channel, Past, x).after(z, self.k)
@@ -184,7 +185,7 @@ class Round:
         """
         graph, z = self.graph, x
         if channel is not None:
-            index = self._sent(channel)
+            index, z = self._sent(channel), sent(x, channel.name)
             if not exact(self.codec, x):
                 z = self._received(x, (graph.out_degree > 0) | (graph.in_degree > 0), channel, index)
         z = z - nodes.first(z)[None]  # the same for all, which changes no difference: near agreement all is exact
@@ -199,6 +200,7 @@ class Round:
         C is the codec. With `by` [m] only these nodes send, and other copies stay.
         """
         index = self._sent(channel, by)
+        x = sent(x, channel.name)
         new = copy + self._received(x - copy, jnp.ones((self.m,), jnp.bool_) if by is None else by, channel, index)
         return new if by is None else jnp.where(by[:, None], new, copy)
 
@@ -207,7 +209,7 @@ class Round:
 
         What is late is added to the sums of the round in which it arrives, so that nothing is lost of the sum over all.
         """
-        graph = self.graph
+        graph, x = self.graph, sent(x, channel.name)
         self._sent(channel)
         if graph.late is None:
             return mix_rows(graph, x), mix_rows(graph, weight[:, None])[:, 0]
@@ -218,7 +220,7 @@ class Round:
     def deliver(self, x: Array, channel: Channel) -> Array:
         """What arrives of the rows of x [m, n] at one receiver each, such as a server, one message per node."""
         self.book.send(channel, 1, 1)
-        return round_trip(self.codec, self.keys(channel.stream), x)
+        return round_trip(self.codec, self.keys(channel.stream), sent(x, channel.name))
 
     def _sent(self, channel: Channel, by: Array | None = None) -> int:
         """Count a message to all out-neighbours, of all nodes or those `by` [m] which it is sent."""
@@ -247,7 +249,7 @@ class Round:
         if told is not None:
             self.release(stream, told)
         add = jax.vmap(mechanism.add, (0, 0, 0 if jnp.ndim(sensitivity) else None))
-        return add(self.keys(stream), x, sensitivity)
+        return released(add(self.keys(stream), x, sensitivity))
 
     def release(self, stream: Stream, told: Told, *, look: int = 0, following: bool = False) -> None:
         """Count a release with noise of a stream, about which `told(problem, looks)` says what it guarantees.

@@ -30,6 +30,7 @@ from jdfl.privacy import (
     clipped,
     stretch,
 )
+from jdfl.privacy.flow import bounded
 from jdfl.problems import Problem
 from jdfl.streams import Stream
 
@@ -85,7 +86,7 @@ class Updates:
         `clients` of all nodes take part in the round, and nobody sees more than their mean (None: all take part, and
         messages are seen).
         """
-        short = clipped(update, self.norm, self.clip)
+        short = bounded(clipped(update, self.norm, self.clip))
         if self.mechanism is None:
             return short
         scale = jnp.asarray(self.sensitivity(update.shape[1]), update.dtype)

@@ -1,0 +1,179 @@
+"""Whether all that leaves a node is computed from noisy releases: a walk through the program that JAX traced.
+
+Every value is CLEAN (no record of a node has entered it but through an enforced release), BOUNDED (a public value plus
+something whose length a clip bounds) or RAW. Records start RAW. A clip marks its result BOUNDED, a mechanism marks its
+result as released, which makes BOUNDED CLEAN, and a channel marks what it sends. Adding CLEAN values, moving and
+choosing rows keep a label; everything else that is done to a value which is not CLEAN makes it RAW, also a primitive
+that is not known here, or a choice by a RAW condition. A claim holds if every message is CLEAN.
+
+What is marked is trusted: that a clip bounds, and that a mechanism's noise has the scale that it says. A scaled value
+is RAW again, so that bounds are marked after the last scaling. What is not covered: when messages are sent, and how
+long they are.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import IntEnum
+from typing import Any
+
+from jax import Array
+from jax.ad_checkpoint import checkpoint_name
+from jax.extend.core import ClosedJaxpr, Literal
+
+_BOUNDED, _RELEASED, _MESSAGE = "jdfl.bounded", "jdfl.released", "jdfl.message: "
+
+
+class Label(IntEnum):
+    """What records of a node have to do with a value; of several values, the largest counts."""
+
+    CLEAN = 0
+    BOUNDED = 1
+    RAW = 2
+
+
+def bounded(x: Array) -> Array:
+    """The x that neighbouring data change by a bounded length, marked so; for clips and proven bounds alone."""
+    return checkpoint_name(x, _BOUNDED)
+
+
+def released(x: Array) -> Array:
+    """The x to which a mechanism has added its noise, marked so; for mechanisms alone."""
+    return checkpoint_name(x, _RELEASED)
+
+
+def sent(x: Array, channel: str) -> Array:
+    """The x that leaves a node on a channel, marked so."""
+    return checkpoint_name(x, _MESSAGE + channel)
+
+
+@dataclass
+class Flow:
+    """What a walk has found."""
+
+    leaks: dict[str, str] = field(default_factory=dict)  # by channel: what made its message other than CLEAN
+
+    def walk(self, closed: ClosedJaxpr, labels: Sequence[Label]) -> list[Label]:
+        """The labels of a program's results, from those of its arguments."""
+        jaxpr = closed.jaxpr
+        known: dict[Any, Label] = dict.fromkeys(jaxpr.constvars, Label.CLEAN)
+        known.update(zip(jaxpr.invars, labels))
+
+        def of(atom: Any) -> Label:
+            return Label.CLEAN if isinstance(atom, Literal) else known[atom]
+
+        for equation in jaxpr.eqns:
+            given = [of(atom) for atom in equation.invars]
+            known.update(zip(equation.outvars, self._results(equation, given)))
+        return [of(atom) for atom in jaxpr.outvars]
+
+    def _results(self, equation: Any, given: list[Label]) -> list[Label]:
+        name, params, worst = equation.primitive.name, equation.params, max(given, default=Label.CLEAN)
+        inner = _INNER.get(name)
+        if inner is not None and isinstance(params.get(inner), ClosedJaxpr):
+            return self.walk(params[inner], given)
+        if name == "scan":
+            return self._scan(params, given)
+        if name == "while":
+            return self._while(params, given)
+        if name == "cond":
+            branches = [self.walk(branch, given[1:]) for branch in params["branches"]]
+            return [max(given[0] and Label.RAW, *one) for one in zip(*branches)]
+        if name == "optimization_barrier":
+            return given
+        if name == "name":
+            return [self._marked(params["name"], worst)]
+        if worst > Label.CLEAN and not _keeps(name, given):
+            worst = Label.RAW
+        return [worst] * len(equation.outvars)
+
+    def _marked(self, mark: str, label: Label) -> Label:
+        if mark == _BOUNDED:
+            return min(label, Label.BOUNDED)
+        if mark == _RELEASED:
+            return Label.CLEAN if label <= Label.BOUNDED else Label.RAW
+        if mark.startswith(_MESSAGE) and label > Label.CLEAN:
+            why = "has no noise" if label is Label.BOUNDED else "depends on records that nothing bounds or hides"
+            self.leaks.setdefault(mark.removeprefix(_MESSAGE), why)
+        return label
+
+    def _scan(self, params: Any, given: list[Label]) -> list[Label]:
+        consts, carried = params["num_consts"], params["num_carry"]
+        carry = given[consts : consts + carried]
+        while True:
+            out = self.walk(params["jaxpr"], [*given[:consts], *carry, *given[consts + carried :]])
+            wider = [max(pair) for pair in zip(carry, out)]
+            if wider == carry:
+                return [*carry, *out[carried:]]
+            carry = wider
+
+    def _while(self, params: Any, given: list[Label]) -> list[Label]:
+        outer, inner = params["cond_nconsts"], params["body_nconsts"]
+        carry = given[outer + inner :]
+        while True:
+            out = self.walk(params["body_jaxpr"], [*given[outer : outer + inner], *carry])
+            (goes_on,) = self.walk(params["cond_jaxpr"], [*given[:outer], *carry])
+            wider = [max(goes_on and Label.RAW, *pair) for pair in zip(carry, out)]
+            if wider == carry:
+                return carry
+            carry = wider
+
+
+def leaking(started: ClosedJaxpr, going: ClosedJaxpr, data: list[Label], leaves: int) -> dict[str, str]:
+    """The channels on which something leaks in a run, with the reasons.
+
+    Args:
+        started: the program of data that gives a state, of so many `leaves`, and what else there is to know.
+        going: the program of state and data that gives the next state and the same.
+        data: the labels of the data.
+        leaves: the number of arrays of a state.
+    """
+    flow = Flow()
+    state = flow.walk(started, data)[:leaves]
+    while True:
+        new = flow.walk(going, [*state, *data])[:leaves]
+        wider = [max(pair) for pair in zip(state, new)]
+        if wider == state:
+            return flow.leaks
+        state = wider
+
+
+_INNER = {
+    "jit": "jaxpr",
+    "pjit": "jaxpr",
+    "closed_call": "call_jaxpr",
+    "core_call": "call_jaxpr",
+    "custom_jvp_call": "call_jaxpr",
+    "custom_vjp_call": "call_jaxpr",
+    "remat2": "jaxpr",
+    "checkpoint": "jaxpr",
+}
+_MOVES = {  # of which the first argument is moved, by the others
+    "broadcast_in_dim",
+    "concatenate",
+    "convert_element_type",
+    "copy",
+    "dynamic_slice",
+    "expand_dims",
+    "gather",
+    "neg",
+    "pad",
+    "reshape",
+    "rev",
+    "slice",
+    "squeeze",
+    "stop_gradient",
+    "transpose",
+}
+
+
+def _keeps(name: str, given: list[Label]) -> bool:
+    """Whether a primitive leaves its arguments' labels as they are."""
+    if name in ("add", "add_any", "sub"):
+        return min(given) == Label.CLEAN
+    if name == "select_n":
+        return given[0] == Label.CLEAN
+    if name == "concatenate":
+        return True
+    if name in ("scatter", "dynamic_update_slice"):
+        return max(given[1:2] if name == "scatter" else given[2:], default=Label.CLEAN) == Label.CLEAN
+    return name in _MOVES and max(given[1:], default=Label.CLEAN) == Label.CLEAN
