@@ -10,19 +10,13 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from jdfl import checks, nodes, ops
+from jdfl import nodes, ops
 from jdfl.algorithms.gradients import Gradients
 from jdfl.base import Round
 from jdfl.problems import Problem
 from jdfl.streams import Stream, each
 
 ACTIVE = Stream("activity", "choice")
-
-
-def check_activation(p: Any) -> None:
-    """Refuse what is no probability of a round's activity: ValueError for p that is not one number in (0, 1]."""
-    checks.shape((), "It is one number for all nodes.", p=p)
-    checks.fraction("It is the probability that a node is active in a round.", p=p)
 
 
 def gradients_of(on: Array, gradients: Gradients, x: Array, problem: Problem, round: Round, block: int | None) -> Array:

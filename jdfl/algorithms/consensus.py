@@ -13,19 +13,20 @@ Axes: m nodes, n entries of a vector.
 """
 
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jdfl import checks, struct
+from jdfl import struct
 from jdfl.algorithms.dpps import DPPS, PushSum
 from jdfl.algorithms.exchange import heard
 from jdfl.base import Info, Round, counts
 from jdfl.network import Network
 from jdfl.privacy import Guarantee, clipped
 from jdfl.problems import Problem
+from jdfl.settings import Positive
 
 
 @struct.dataclass
@@ -38,19 +39,22 @@ class State:
 
 @struct.dataclass
 class AverageConsensus:
-    """Push-sum of the nodes' vectors. Raises ValueError (from `check` and `plan`) for settings out of range."""
+    """Push-sum of one vector per node, whose mean all are to know.
 
-    clip: Any = None  # largest l1 length of a vector; None: as it is
+    Push-sum of the nodes' vectors. Raises ValueError (from `check` and `plan`) for settings out of range.
+    """
+
+    kind: ClassVar[str] = "average-consensus"
+    clip: Positive | None = None
+    """Largest l1 length of a node's vector; None: as it is."""
     dpps: DPPS = DPPS()
+    """Noise on messages."""
     late: ClassVar[bool] = True
     columns: ClassVar[bool] = True  # what W's sums to one run over
     planned: ClassVar[tuple[str, ...]] = ("dpps.schedule", "dpps.scales")  # what `plan` fills in
 
     def check(self, problem: Problem, network: Network) -> None:
         """Refuse settings out of range, naming them."""
-        if self.clip is not None:
-            checks.shape((), "It is one number for all nodes.", clip=self.clip)
-            checks.positive(clip=self.clip)
         self.dpps.check("AverageConsensus", network)
 
     def plan(self, problem: Problem, network: Network, steps: int) -> "AverageConsensus":

@@ -24,13 +24,12 @@ Axes: m nodes, n parameters.
 
 import warnings
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import jax.numpy as jnp
 from jax import Array
 
 from jdfl import struct
-from jdfl.algorithms import descent
 from jdfl.algorithms.consequences import consequence
 from jdfl.algorithms.exchange import CODEC, check_codec, heard, received
 from jdfl.algorithms.gradients import Gradients
@@ -40,6 +39,7 @@ from jdfl.network.graph import Network, mix
 from jdfl.network.requirements import require
 from jdfl.privacy import Guarantee
 from jdfl.problems import Problem
+from jdfl.settings import Positive
 
 
 def check_replicas(method: str, codec: Codec, problem: Problem, network: Network) -> None:
@@ -73,20 +73,25 @@ class State:
 
 @struct.dataclass
 class DCD:
-    """DCD-PSGD with any gradients, and a codec that is unbiased or contracts.
+    """D-PSGD that sends compressed differences to exact replicas.
+
+    DCD-PSGD with any gradients, and a codec that is unbiased or contracts.
 
     Raises ValueError (from `check`) for settings out of range, other codecs, and a network that is not fixed and
     undirected with symmetric doubly stochastic weights. Warns for a codec that may do worse than nothing.
     """
 
-    lr: Any = 0.1  # length of the steps
+    kind: ClassVar[str] = "dcd-psgd"
+    lr: Positive = 0.1
+    """Length of the steps."""
     gradients: Gradients = Gradients()
+    """How nodes take gradients: of which examples, clipped, with which noise."""
     codec: Codec = Dense()
+    """What travels on a wire."""
     tuned: ClassVar[tuple[str, ...]] = ("lr",)
 
     def check(self, problem: Problem, network: Network) -> None:
         """Refuse settings, codecs and networks that the method cannot have, naming them."""
-        descent.check_rate(self.lr)
         self.gradients.check(problem)
         check_replicas("DCD-PSGD", self.codec, problem, network)
 

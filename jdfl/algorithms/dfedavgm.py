@@ -28,14 +28,12 @@ Axes: m nodes, n parameters.
 """
 
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import jax.numpy as jnp
-import numpy as np
 from jax import Array, lax
 
-from jdfl import checks, struct
-from jdfl.algorithms import descent
+from jdfl import struct
 from jdfl.algorithms.dcd import check_replicas
 from jdfl.algorithms.exchange import CODEC, check_codec, exchange_late, heard, received
 from jdfl.algorithms.gradients import Gradients
@@ -45,6 +43,7 @@ from jdfl.codecs import Codec, Dense
 from jdfl.network import Network, Past, mix
 from jdfl.privacy import Guarantee
 from jdfl.problems import Problem
+from jdfl.settings import Count, Momentum, Positive
 
 
 @struct.dataclass
@@ -58,35 +57,35 @@ class State:
 
 @struct.dataclass
 class DFedAvgM:
-    """DFedAvgM with any gradients and codec, plain or quantised.
+    """Local steps with momentum, then mixing; quantised with public copies.
+
+    DFedAvgM with any gradients and codec, plain or quantised.
 
     The plain form takes any network. Raises ValueError (from `check`) for settings out of range; if quantised also for
     a codec that is neither unbiased nor contracts, and a network that is not fixed and undirected with symmetric doubly
     stochastic weights. Warns then, as DCD-PSGD, of a codec that may do worse than nothing.
     """
 
-    lr: Any = 0.1  # length of the steps
-    theta: Any = 0.9  # momentum, in [0, 1)
-    local_steps: int = struct.field(pytree_node=False, default=5)  # K
+    kind: ClassVar[str] = "dfedavgm"
+    lr: Positive = 0.1
+    """Length of the steps."""
+    theta: Momentum = 0.9
+    """Momentum of the local steps, which starts anew in every round."""
+    local_steps: Count = struct.field(pytree_node=False, default=5)
+    """Gradient steps before each exchange of messages."""
     gradients: Gradients = Gradients()
-    updates: Updates | None = None  # noise on what a node has learnt in a round, instead of on gradients
+    """How nodes take gradients: of which examples, clipped, with which noise."""
+    updates: Updates | None = None
+    """Clipping and noise of what a node has learnt in a round, instead of noise on gradients."""
     codec: Codec = Dense()
-    quantised: bool = struct.field(pytree_node=False, default=False)  # send the difference to what is known
+    """What travels on a wire."""
+    quantised: bool = struct.field(pytree_node=False, default=False)
+    """Send differences to public copies instead of the parameters."""
     tuned: ClassVar[tuple[str, ...]] = ("lr",)
     late: ClassVar[bool] = True
 
     def check(self, problem: Problem, network: Network) -> None:
         """Refuse settings, codecs and networks that it cannot have, naming them."""
-        descent.check_rate(self.lr)
-        checks.shape((), "It is one number for all nodes.", theta=self.theta)
-        checks.not_negative("It is the share of the last move that is made again.", theta=self.theta)
-        if not np.all(np.asarray(self.theta) < 1):
-            raise ValueError(
-                f"Expected theta < 1, got theta = {self.theta!r}. It is the share of the last move that is made again; "
-                "0.9 is usual."
-            )
-        checks.whole(1, local_steps=self.local_steps)
-        checks.one_of((False, True), quantised=self.quantised)
         self.gradients.check(problem)
         check_updates(self.updates, self.gradients)
         check_codec("DFedAvgM", self.codec, problem.n, problem.m, problem.n, direct=not self.quantised)

@@ -44,19 +44,19 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jdfl import checks, struct
-from jdfl.algorithms import descent
-from jdfl.algorithms.activation import ACTIVE, active, check_activation, gradients_of
+from jdfl import struct
+from jdfl.algorithms.activation import ACTIVE, active, gradients_of
 from jdfl.algorithms.choco import warn_of_gamma
 from jdfl.algorithms.exchange import CODEC, check_codec, heard, received
 from jdfl.algorithms.gradients import Gradients
-from jdfl.algorithms.theorem1 import SOURCE, UNSOUND, Theorem1, check_delta0
+from jdfl.algorithms.theorem1 import SOURCE, UNSOUND, Theorem1
 from jdfl.base import Info, Round, counts
 from jdfl.codecs import Codec, Dense, Sparse
 from jdfl.network.graph import Network, mix
 from jdfl.network.requirements import require
 from jdfl.privacy import GaussianEvent, Guarantee, Published, stretch
 from jdfl.problems import Problem
+from jdfl.settings import Count, Filled, Fraction, Momentum, Positive
 
 
 @struct.dataclass
@@ -70,7 +70,9 @@ class State:
 
 @struct.dataclass
 class DOADP:
-    """DO-ADP with any gradients and any codec that contracts.
+    """Nodes wake at random, and send the largest changes of momentum SGD with noisy gradients.
+
+    DO-ADP with any gradients and any codec that contracts.
 
     With `block` only the gradients of active nodes are computed, so many at a time, which saves work where p is small
     and gradients look at many examples.
@@ -80,17 +82,29 @@ class DOADP:
     large for what nodes send.
     """
 
-    lr: Any = 0.001  # length of the steps, the paper's alpha
-    gamma: Any = 0.05  # step towards the neighbours' public copies, in (0, 1]
-    beta: Any = 0.15  # momentum, in [0, 1)
-    p: Any = 0.8  # chance of a node to be active in a round, in (0, 1]
+    kind: ClassVar[str] = "do-adp"
+    lr: Positive = 0.001
+    """Length of the steps."""
+    gamma: Fraction = 0.05
+    """Step towards the neighbours' public copies, in (0, 1]."""
+    beta: Momentum = 0.15
+    """Momentum, in [0, 1)."""
+    p: Fraction = 0.8
+    """Chance of a node to be active in a round, in (0, 1]."""
     gradients: Gradients = Gradients(batch=1)
+    """How nodes take gradients: of which examples, clipped, with which noise."""
     codec: Codec = Sparse(share=0.3)
-    start: Literal["x", "zero"] = struct.field(pytree_node=False, default="x")  # xhat_0
-    block: int | None = struct.field(pytree_node=False, default=None)  # active nodes at a time; None: all nodes at once
-    delta0: Any = 1e-6  # of the paper's Theorem 1: what it would claim depends on it, and nothing else
-    steps: Any = None  # rounds of the run; `plan` fills it in
-    activity: Any = None  # what decides who is active, a key; `prepare` fills it in
+    """What travels on a wire."""
+    start: Literal["x", "zero"] = struct.field(pytree_node=False, default="x")
+    """Where the public copies start: at the parameters, or at zero."""
+    block: Count | None = struct.field(pytree_node=False, default=None)
+    """Active nodes at a time, no others being computed; none: all nodes at once."""
+    delta0: Fraction = 1e-6
+    """Of the paper's Theorem 1: decides its noise and what it claims, with --privacy.accounting paper."""
+    steps: Filled[Any] = None
+    """Rounds of the run, from `plan`."""
+    activity: Filled[Any] = None
+    """The key that decides who is active, from `prepare`."""
     tuned: ClassVar[tuple[str, ...]] = ("lr", "gamma")
     planned: ClassVar[tuple[str, ...]] = ("steps",)
 
@@ -101,19 +115,6 @@ class DOADP:
 
     def check(self, problem: Problem, network: Network) -> None:
         """Refuse settings, codecs and networks that the method cannot have, naming them."""
-        descent.check_rate(self.lr)
-        checks.shape((), "It is one number for all nodes.", gamma=self.gamma, beta=self.beta)
-        checks.fraction(
-            "It is the step towards the neighbours; with gamma = 0 nobody would hear anybody.", gamma=self.gamma
-        )
-        checks.not_negative(beta=self.beta)
-        if not float(self.beta) < 1:
-            raise ValueError(f"Expected beta < 1, got beta = {self.beta!r}. Momentum of 1 or more never fades.")
-        check_activation(self.p)
-        if self.block is not None:
-            checks.whole(1, block=self.block)
-        checks.literals(self)
-        check_delta0(self.delta0)
         self.gradients.check(problem)
         check_codec("DO-ADP", self.codec, problem.n, problem.m, problem.n)
         delta = self.codec.contraction(problem.n, problem.n)

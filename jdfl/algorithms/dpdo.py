@@ -35,7 +35,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jdfl import checks, ops, struct
+from jdfl import ops, struct
 from jdfl.algorithms.exchange import CODEC, check_codec, exchange, heard
 from jdfl.algorithms.gradients import Gradients
 from jdfl.algorithms.noisy_messages import at, check_gradients, faint, noisy, unclaimed, upwards
@@ -46,6 +46,7 @@ from jdfl.network.graph import Network
 from jdfl.network.requirements import require
 from jdfl.privacy import NO_NOISE, Guarantee, LaplaceSchedule, stretch
 from jdfl.problems import Problem
+from jdfl.settings import Filled, Fraction, Positive
 from jdfl.streams import Stream
 
 _NOISE = Stream("dpdo.noise", "private")
@@ -63,36 +64,40 @@ class State:
 
 @struct.dataclass
 class DPDO:
-    """The method with any gradients that need no noise of their own.
+    """Projected gradient steps and Laplace noise on messages that both fade: one epsilon for any number of rounds.
+
+    The method with any gradients that need no noise of their own.
 
     Raises ValueError (from `check` and `plan`) for settings out of range, noise without a clip, noise on gradients, and
     networks whose W is not doubly stochastic. Steps too short for the parameters' type, and those whose noise would be
     too small for it, are left out.
     """
 
-    c: Any = 0.1  # length of the first step
-    q: Any = 0.99  # by which steps fade from round to round, in (0, 1]
-    p: Any = 0.995  # by which noise does, in (q, 1)
-    radius: Any = None  # of the ball that parameters stay in; None: they may be anything
-    epsilon: Any = None  # pure, of all rounds together, however many; None: no noise
+    kind: ClassVar[str] = "dpdo"
+    c: Positive = 0.1
+    """Length of the first step."""
+    q: Fraction = 0.99
+    """By which steps fade from round to round, in (0, 1]."""
+    p: Fraction = 0.995
+    """By which noise fades from round to round, in (q, 1)."""
+    radius: Positive | None = None
+    """Of the ball that parameters stay in; None: they may be anything."""
+    epsilon: Positive | None = None
+    """Pure, of all rounds together, for a node's whole data; None: no noise."""
     gradients: Gradients = Gradients(per="batch")
+    """How nodes take gradients: of which examples, clipped, with which noise."""
     codec: Codec = Dense()
-    lengths: Array | None = None  # [T] c q^t, made by `plan`
-    noise: Array | None = None  # [T] b_t, made by `plan`
+    """What travels on a wire."""
+    lengths: Filled[Array | None] = None
+    """Lengths [T] of the steps, c q^t, from `plan`."""
+    noise: Filled[Array | None] = None
+    """Scales [T] of the noise, b_t, from `plan`."""
     tuned: ClassVar[tuple[str, ...]] = ("c",)
     planned: ClassVar[tuple[str, ...]] = ("lengths", "noise")
     noise_by: ClassVar[str] = "Give it epsilon itself, which all rounds together spend."
 
     def check(self, problem: Problem, network: Network) -> None:
         """Refuse settings out of range, naming them."""
-        one = "It is one number for all nodes."
-        checks.shape((), one, c=self.c, q=self.q, p=self.p)
-        checks.positive(c=self.c)
-        checks.fraction("Steps fade by it from round to round.", q=self.q)
-        checks.fraction("Noise fades by it from round to round.", p=self.p)
-        if self.radius is not None:
-            checks.shape((), one, radius=self.radius)
-            checks.positive("Use radius=None for no projection.", radius=self.radius)
         check_gradients("DPDO", self.gradients, problem, "epsilon")
         check_codec("DPDO", self.codec, problem.n, problem.m, problem.n, direct=True)
         require(network, "DPDO", doubly_stochastic=True)
@@ -100,8 +105,6 @@ class DPDO:
             self._check_noise()
 
     def _check_noise(self) -> None:
-        checks.shape((), "It is one number for all nodes.", epsilon=self.epsilon)
-        checks.positive("Use epsilon=None for a run without noise.", epsilon=self.epsilon)
         if not float(self.q) < float(self.p) < 1:
             raise ValueError(
                 f"Expected q < p < 1 for noise, got q = {self.q!r} and p = {self.p!r}. Steps have to fade faster than "
@@ -163,6 +166,7 @@ class DPDO:
     def _change(self, n: int) -> float:
         """The most that other data change a message in l1, for a step of length 1."""
         norm = self.gradients.norm
+        assert self.gradients.clip is not None
         longer = stretch(norm, "l1", n) if self.radius is None else stretch(norm, "l2", n) * stretch("l2", "l1", n)
         return 2 * float(self.gradients.clip) * longer
 

@@ -21,13 +21,12 @@ Axes: m nodes, n parameters.
 """
 
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import jax.numpy as jnp
 from jax import Array
 
 from jdfl import struct
-from jdfl.algorithms import descent
 from jdfl.algorithms.differences import pull
 from jdfl.algorithms.exchange import CODEC, TRACKER, check_codec, heard
 from jdfl.algorithms.gradients import Gradients
@@ -37,6 +36,7 @@ from jdfl.network.graph import Network
 from jdfl.network.requirements import require
 from jdfl.privacy import Guarantee
 from jdfl.problems import Problem
+from jdfl.settings import Positive
 
 
 @struct.dataclass
@@ -50,20 +50,25 @@ class State:
 
 @struct.dataclass
 class DSGT:
-    """Gradient tracking with any gradients and codec.
+    """Gradient tracking; clipped and noisy it is DP-DSGT.
+
+    Gradient tracking with any gradients and codec.
 
     W z is taken as z_i + sum_j W_ij (C(z_j) - C(z_i)), so that y keeps its average with a codec C that loses something.
     Raises ValueError (from `check`) for settings out of range and for networks whose W is not doubly stochastic.
     """
 
-    lr: Any = 0.1  # length of the steps
+    kind: ClassVar[str] = "dsgt"
+    lr: Positive = 0.1
+    """Length of the steps."""
     gradients: Gradients = Gradients()
-    codec: Codec = Dense()  # of both messages
+    """How nodes take gradients: of which examples, clipped, with which noise."""
+    codec: Codec = Dense()
+    """What travels on a wire."""
     tuned: ClassVar[tuple[str, ...]] = ("lr",)
 
     def check(self, problem: Problem, network: Network) -> None:
         """Refuse settings out of range, and networks whose W is not doubly stochastic."""
-        descent.check_rate(self.lr)
         self.gradients.check(problem)
         check_codec("DSGT", self.codec, problem.n, problem.m, problem.n, direct=True)
         require(network, "DSGT", doubly_stochastic=True)

@@ -14,13 +14,12 @@ Axes: m nodes, n parameters.
 """
 
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import jax.numpy as jnp
 from jax import Array
 
 from jdfl import checks, ops, struct
-from jdfl.algorithms import descent
 from jdfl.algorithms.exchange import CODEC, check_codec, exchange_every, heard
 from jdfl.algorithms.gradients import Gradients
 from jdfl.base import Info, Round, counts
@@ -28,25 +27,33 @@ from jdfl.codecs import Codec, Sparse
 from jdfl.network.graph import Network
 from jdfl.privacy import Guarantee
 from jdfl.problems import Problem
+from jdfl.settings import Count, Positive
 
 
 @struct.dataclass
 class IHT:
-    """IHT-D-PSGD. Its state is x [m, n]. Raises ValueError (from `check`) for settings out of range."""
+    """D-PSGD that keeps the s largest entries: the sparse baseline for CEPS.
 
-    s: int = struct.field(pytree_node=False, default=10)  # nonzeros of x
-    lr: Any = 0.1  # length of the steps
+    IHT-D-PSGD. Its state is x [m, n]. Raises ValueError (from `check`) for settings out of range.
+    """
+
+    kind: ClassVar[str] = "iht-d-psgd"
+    s: Count = struct.field(pytree_node=False, default=10)
+    """Nonzeros of every node's parameters."""
+    lr: Positive = 0.1
+    """Length of the steps."""
     gradients: Gradients = Gradients()
+    """How nodes take gradients: of which examples, clipped, with which noise."""
     codec: Codec = Sparse()
-    period: int = struct.field(pytree_node=False, default=1)  # T: rounds from one exchange to the next
+    """What travels on a wire."""
+    period: Count = struct.field(pytree_node=False, default=1)
+    """Rounds from one exchange of messages to the next."""
     tuned: ClassVar[tuple[str, ...]] = ("lr",)
 
     def check(self, problem: Problem, network: Network) -> None:
         """Refuse settings out of range, naming them."""
         checks.whole(1, problem.n, "s is the number of nonzeros kept of n parameters.", s=self.s)
-        descent.check_rate(self.lr)
         self.gradients.check(problem)
-        checks.whole(1, period=self.period)
         check_codec("IHT-D-PSGD", self.codec, problem.n, problem.m, self.s, direct=True)
 
     def prepare(self, problem: Problem, round: Round) -> "IHT":

@@ -16,13 +16,14 @@ from typing import Any, ClassVar, Literal
 import jax.numpy as jnp
 from jax import Array
 
-from jdfl import checks, struct
+from jdfl import struct
 from jdfl.algorithms import descent
 from jdfl.algorithms.gradients import Gradients
 from jdfl.base import Info, Round, counts
 from jdfl.network.graph import Network
 from jdfl.privacy import Guarantee
 from jdfl.problems import Problem
+from jdfl.settings import Positive
 
 
 @struct.dataclass
@@ -35,19 +36,26 @@ class State:
 
 @struct.dataclass
 class LocalOnly:
-    """Descent without communication. Raises ValueError (from `check`) for settings out of range."""
+    """No communication: every node learns from its own data.
 
-    lr: Any = 0.1  # length of the steps; not used by an optimizer that has its own
+    Descent without communication. Raises ValueError (from `check`) for settings out of range.
+    """
+
+    kind: ClassVar[str] = "local-only"
+    lr: Positive = 0.1
+    """Length of the steps."""
     gradients: Gradients = Gradients()
+    """How nodes take gradients: of which examples, clipped, with which noise."""
     optimizer: descent.Optimizer = struct.field(pytree_node=False, default=None)
-    train: Literal["all", "local"] = struct.field(pytree_node=False, default="all")  # which parameters learn
+    """Who makes steps of gradients; momentum is 0.9."""
+    train: Literal["all", "local"] = struct.field(pytree_node=False, default="all")
+    """Which parameters learn: all, or those that the problem does not mean to be shared."""
     tuned: ClassVar[tuple[str, ...]] = ("lr",)
 
     def check(self, problem: Problem, network: Network) -> None:
         """Refuse settings out of range, naming them."""
-        descent.check_rate(self.lr, self.optimizer)
+        descent.check_optimizer(self.optimizer)
         self.gradients.check(problem)
-        checks.literals(self)
         if self.train == "local" and problem.n_shared == problem.n:
             raise ValueError(
                 f"Expected parameters that stay with the nodes for train = 'local', got {problem.name}, all of whose "

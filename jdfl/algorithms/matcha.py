@@ -20,7 +20,7 @@ from typing import Any, ClassVar
 
 from jax import Array
 
-from jdfl import checks, struct
+from jdfl import struct
 from jdfl.algorithms import descent
 from jdfl.algorithms.exchange import CODEC, check_codec, exchange, heard
 from jdfl.algorithms.gradients import Gradients
@@ -30,6 +30,7 @@ from jdfl.network.graph import Network
 from jdfl.network.requirements import require
 from jdfl.privacy import Guarantee
 from jdfl.problems import Problem
+from jdfl.settings import Count, Positive
 
 
 @struct.dataclass
@@ -42,19 +43,27 @@ class State:
 
 @struct.dataclass
 class MATCHA:
-    """MATCHA, on a network of matchings. Raises ValueError (from `check`) for settings out of range."""
+    """Decentralized SGD over random matchings; use it with --network matcha.
 
-    lr: Any = 0.1  # length of the steps; not used by an optimizer that has its own
-    local_steps: int = struct.field(pytree_node=False, default=1)  # K
+    MATCHA, on a network of matchings. Raises ValueError (from `check`) for settings out of range.
+    """
+
+    kind: ClassVar[str] = "matcha"
+    lr: Positive = 0.1
+    """Length of the steps."""
+    local_steps: Count = struct.field(pytree_node=False, default=1)
+    """Gradient steps before each exchange of messages."""
     gradients: Gradients = Gradients()
+    """How nodes take gradients: of which examples, clipped, with which noise."""
     optimizer: descent.Optimizer = struct.field(pytree_node=False, default=None)
+    """Who makes steps of gradients; momentum is 0.9."""
     codec: Codec = Dense()
+    """What travels on a wire."""
     tuned: ClassVar[tuple[str, ...]] = ("lr",)
 
     def check(self, problem: Problem, network: Network) -> None:
         """Refuse settings out of range, and networks whose W is not doubly stochastic."""
-        descent.check_rate(self.lr, self.optimizer)
-        checks.whole(1, local_steps=self.local_steps)
+        descent.check_optimizer(self.optimizer)
         self.gradients.check(problem)
         check_codec("MATCHA", self.codec, problem.n, problem.m, problem.n, direct=True)
         require(network, "MATCHA", doubly_stochastic=True)

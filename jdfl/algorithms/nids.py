@@ -25,13 +25,12 @@ Axes: m nodes, n parameters.
 """
 
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import jax.numpy as jnp
 from jax import Array
 
 from jdfl import struct
-from jdfl.algorithms import descent
 from jdfl.algorithms.differences import check_network, check_step, pull
 from jdfl.algorithms.exchange import CODEC, check_codec, heard
 from jdfl.algorithms.gradients import Gradients
@@ -40,6 +39,7 @@ from jdfl.codecs import Codec, Dense
 from jdfl.network.graph import Network
 from jdfl.privacy import Guarantee
 from jdfl.problems import Problem
+from jdfl.settings import Positive
 
 
 @struct.dataclass
@@ -52,21 +52,26 @@ class State:
 
 @struct.dataclass
 class NIDS:
-    """NIDS with any gradients and codec; exact with gradients of all examples and messages that arrive as they are.
+    """Exact, with steps whose length does not depend on the network.
+
+    NIDS with any gradients and codec; exact with gradients of all examples and messages that arrive as they are.
 
     A codec that loses something keeps the sum of c at zero, and ends about its own error away from the solution.
     Raises ValueError (from `check`) for settings out of range, networks that change or are not symmetric, and steps
     that diverge.
     """
 
-    lr: Any = 0.1  # length of the steps
+    kind: ClassVar[str] = "nids"
+    lr: Positive = 0.1
+    """Length of the steps."""
     gradients: Gradients = Gradients()
+    """How nodes take gradients: of which examples, clipped, with which noise."""
     codec: Codec = Dense()
+    """What travels on a wire."""
     tuned: ClassVar[tuple[str, ...]] = ("lr",)
 
     def check(self, problem: Problem, network: Network) -> None:
         """Refuse settings out of range, networks that do not fit, and steps that diverge; warn of long steps."""
-        descent.check_rate(self.lr)
         self.gradients.check(problem)
         check_codec("NIDS", self.codec, problem.n, problem.m, problem.n, direct=True)
         check_network(network, "NIDS")

@@ -20,15 +20,24 @@ from typing import ClassVar
 import jax.numpy as jnp
 from jax import Array
 
-from jdfl import checks, struct
+from jdfl import struct
 from jdfl.algorithms.dpps import DPPS, PushSum
 from jdfl.algorithms.exchange import heard
 from jdfl.algorithms.gradients import Gradients
-from jdfl.algorithms.push_descent import check_steps, decays, private, sent_late, shared_gradient, step_bounds
+from jdfl.algorithms.push_descent import (
+    Milestone,
+    check_steps,
+    decays,
+    private,
+    sent_late,
+    shared_gradient,
+    step_bounds,
+)
 from jdfl.base import Info, Round, counts
 from jdfl.network import Network, require
 from jdfl.privacy import Guarantee
 from jdfl.problems import Problem
+from jdfl.settings import Positive
 
 
 @struct.dataclass
@@ -41,22 +50,30 @@ class State:
 
 @struct.dataclass
 class PEDFL:
-    """Noisy D-PSGD. Raises ValueError (from `check` and `plan`) for settings out of range."""
+    """Decentralized SGD with Laplace noise on messages: what PartPSP is compared with.
 
-    lr: float = 0.1
+    Noisy D-PSGD. Raises ValueError (from `check` and `plan`) for settings out of range.
+    """
+
+    kind: ClassVar[str] = "pedfl"
+    lr: Positive = 0.1
+    """Length of the steps."""
     gradients: Gradients = Gradients(per="batch", norm="l1")
+    """How nodes take gradients: of which examples, clipped, with which noise."""
     dpps: DPPS = DPPS()
-    milestones: tuple[int, ...] = struct.field(pytree_node=False, default=())  # rounds in which rates fall
-    decay: float = 0.1  # what rates are multiplied by at a milestone
+    """Noise on messages."""
+    milestones: tuple[Milestone, ...] = struct.field(pytree_node=False, default=())
+    """Rounds from which all rates are lower."""
+    decay: Positive = 0.1
+    """What rates are multiplied by at every milestone."""
     tuned: ClassVar[tuple[str, ...]] = ("lr",)
     late: ClassVar[bool] = True
     planned: ClassVar[tuple[str, ...]] = ("dpps.schedule", "dpps.scales")  # what `plan` fills in
 
     def check(self, problem: Problem, network: Network) -> None:
         """Refuse settings out of range, naming them."""
-        checks.positive(lr=self.lr)
         require(network, "PEDFL", doubly_stochastic=True)
-        check_steps("PEDFL", self.gradients, self.dpps, self.milestones, self.decay, problem, network)
+        check_steps("PEDFL", self.gradients, self.dpps, problem, network)
 
     def plan(self, problem: Problem, network: Network, steps: int) -> "PEDFL":
         """With the schedule of noise, on the host before a run."""

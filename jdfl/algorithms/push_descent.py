@@ -7,20 +7,23 @@ Axes: m nodes, d shared parameters, T rounds.
 """
 
 from dataclasses import replace
+from typing import Annotated
 
 import numpy as np
 from jax import Array
 
-from jdfl import checks
 from jdfl.algorithms.dpps import DPPS
 from jdfl.algorithms.gradients import Gradients
 from jdfl.base import Round
 from jdfl.network import Network
 from jdfl.privacy import Guarantee, clipped, stretch
 from jdfl.problems import Problem
+from jdfl.settings import Bound
+
+Milestone = Annotated[int, Bound("[1, 2147483647]")]  # the round from which rates are lower
 
 
-def decays(milestones: tuple[int, ...], factor: float, rounds: int) -> np.ndarray:
+def decays(milestones: tuple[int, ...], factor: float | Array, rounds: int) -> np.ndarray:
     """What rates are multiplied by in every round [T]: by `factor` once more from each of the `milestones` on."""
     past = np.sum(np.arange(rounds)[:, None] >= np.asarray(milestones, int).reshape(1, -1), axis=1)
     return float(factor) ** past
@@ -50,15 +53,10 @@ def check_steps(
     method: str,
     gradients: Gradients,
     dpps: DPPS,
-    milestones: tuple[int, ...],
-    decay: float,
     problem: Problem,
     network: Network,
 ) -> None:
-    """ValueError for settings of gradient steps over the protocol out of range, `milestones` and `decay` among them."""
-    checks.positive(decay=decay)
-    for milestone in milestones:
-        checks.whole(1, 2**31 - 1, remedy="It is the round from which rates are lower.", milestones=milestone)
+    """ValueError for settings of gradient steps over the protocol that do not fit one another or the network."""
     gradients.check(problem)
     if gradients.mechanism is not None:
         raise ValueError(
@@ -68,14 +66,14 @@ def check_steps(
     dpps.check(method, network)
 
 
-def step_bounds(gradients: Gradients, lr: float, scales: np.ndarray, d: int) -> np.ndarray | None:
+def step_bounds(gradients: Gradients, lr: float | Array, scales: np.ndarray, d: int) -> np.ndarray | None:
     """The largest l1 length of a perturbation -lr scale g [T], by `scales` [T]; None where nothing bounds it."""
     if gradients.clip is None:
         return None
     return float(lr) * scales * stretch(gradients.norm, "l1", d) * float(gradients.clip)
 
 
-def private(dpps: DPPS, gradients: Gradients, lr: float, d: int, *, late: bool = False) -> Guarantee:
+def private(dpps: DPPS, gradients: Gradients, lr: float | Array, d: int, *, late: bool = False) -> Guarantee:
     """The guarantee of clipped gradient steps over the protocol, which are sent at once or (`late`) a round after."""
     scales = np.zeros(0) if dpps.scales is None else np.asarray(dpps.scales, float)
     bounds = step_bounds(gradients, lr, scales, d)

@@ -18,26 +18,36 @@ from typing import ClassVar
 
 from jax import Array
 
-from jdfl import checks, struct
+from jdfl import struct
 from jdfl.algorithms.dpps import DPPS, PushSum
 from jdfl.algorithms.exchange import heard
 from jdfl.algorithms.gradients import Gradients
-from jdfl.algorithms.push_descent import check_steps, decays, private, shared_gradient, step_bounds
+from jdfl.algorithms.push_descent import Milestone, check_steps, decays, private, shared_gradient, step_bounds
 from jdfl.base import Info, Round, counts
 from jdfl.network import Network
 from jdfl.privacy import Guarantee
 from jdfl.problems import Problem
+from jdfl.settings import Positive
 
 
 @struct.dataclass
 class SGP:
-    """SGP, private where its protocol has noise. Raises ValueError (from `check` and `plan`) for bad settings."""
+    """Stochastic gradient push: SGD over directed networks by push-sum.
 
-    lr: float = 0.1
+    SGP, private where its protocol has noise. Raises ValueError (from `check` and `plan`) for bad settings.
+    """
+
+    kind: ClassVar[str] = "sgp"
+    lr: Positive = 0.1
+    """Length of the steps."""
     gradients: Gradients = Gradients(per="batch", norm="l1")
+    """How nodes take gradients: of which examples, clipped, with which noise."""
     dpps: DPPS = DPPS()
-    milestones: tuple[int, ...] = struct.field(pytree_node=False, default=())  # rounds in which rates fall
-    decay: float = 0.1  # what rates are multiplied by at a milestone
+    """Noise on messages."""
+    milestones: tuple[Milestone, ...] = struct.field(pytree_node=False, default=())
+    """Rounds from which all rates are lower."""
+    decay: Positive = 0.1
+    """What rates are multiplied by at every milestone."""
     tuned: ClassVar[tuple[str, ...]] = ("lr",)
     late: ClassVar[bool] = True
     columns: ClassVar[bool] = True  # what W's sums to one run over
@@ -45,8 +55,7 @@ class SGP:
 
     def check(self, problem: Problem, network: Network) -> None:
         """Refuse settings out of range, naming them."""
-        checks.positive(lr=self.lr)
-        check_steps("SGP", self.gradients, self.dpps, self.milestones, self.decay, problem, network)
+        check_steps("SGP", self.gradients, self.dpps, problem, network)
 
     def plan(self, problem: Problem, network: Network, steps: int) -> "SGP":
         """With the schedule of noise, on the host before a run."""
