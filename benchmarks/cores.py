@@ -17,7 +17,7 @@ import numpy as np
 import jdfl
 from benchmarks.common import Row, interleaved, options, ratios, report, rounds_of, row
 from benchmarks.rounds import DEGREE, LR, MOST, least_squares, logistic
-from jdfl import sharding
+from jdfl.devices import layout
 from jdfl.runner import planned
 
 NAME = "cores"
@@ -30,7 +30,7 @@ LIMIT = (
 
 def beside(case: str, methods: dict[str, Any], problem: Any, network: Any, rounds: int, repeats: int) -> list[Row]:
     """Milliseconds of a round in both ways, and how many times as fast it is on all cores."""
-    rows, mesh = [], sharding.mesh_of(jax.device_count(), problem.m)
+    rows, mesh = [], layout.mesh_of(jax.device_count(), problem.m)
     for name, method in methods.items():
         ready = planned(method, problem, network, MOST)
         works = {
@@ -48,7 +48,7 @@ def beside(case: str, methods: dict[str, Any], problem: Any, network: Any, round
 def main(arguments: Sequence[str] | None = None) -> list[Row]:
     """All figures."""
     chosen = options("One CPU device, and one for every core", arguments)
-    sharding.simulate(os.cpu_count() or 1)
+    layout.simulate(os.cpu_count() or 1)
     m, n, q, repeats = (16, 100, 32, 2) if chosen.quick else (128, 1000, 500, 7)
     small, large = (16, 64) if chosen.quick else (256, 65_536)
     some, batch = jdfl.Gradients(batch=q // 16), f"batches of {q // 16}"

@@ -14,7 +14,7 @@ import jax
 import numpy as np
 import pandas as pd
 
-from jdfl import distributed, loop, stepping, storage
+from jdfl import loop, stepping, storage
 from jdfl.arguments import checked
 from jdfl.base import Algorithm
 from jdfl.keys import typed_key
@@ -238,7 +238,7 @@ def read_checkpoint(folder: str | Path, algorithm: Algorithm, problem: Problem, 
     if told.get("format") != _FORMAT:
         raise ValueError(f"Expected a checkpoint of format {_FORMAT}, got {told.get('format')!r}. Use the same jdfl.")
     setting = stepping.setting(algorithm, problem, network, None, typed_key(0))
-    state = jax.eval_shape(lambda setting: loop.start(setting, ()), distributed.shaped(setting))[1].state
+    state = jax.eval_shape(lambda setting: loop.start(setting, ()), setting)[1].state
     leaves = [held[f"leaf{i}"] for i in range(int(told["leaves"]))]
     wanted, structure = jax.tree.flatten(state)
     _check_leaves(leaves, wanted, str(folder))

@@ -10,7 +10,8 @@ from typing import Any, ClassVar, Protocol
 import jax.numpy as jnp
 from jax import Array
 
-from jdfl import checks, metrics, nodes, ops, struct
+from jdfl import checks, metrics, ops, struct
+from jdfl.devices import nodes
 from jdfl.problems import Problem
 
 

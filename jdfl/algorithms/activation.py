@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from jdfl import checks, nodes, ops
+from jdfl import checks, ops
 from jdfl.algorithms.gradients import Gradients
 from jdfl.base import Round
 from jdfl.problems import Problem
@@ -38,7 +38,7 @@ def gradients_of(on: Array, gradients: Gradients, x: Array, problem: Problem, ro
         theirs = replace(round, node=round.node[rows])
         return g.at[rows].set(gradients.rows(rows)(x[rows], problem.nodes(rows), theirs), mode="drop")
 
-    return ops.for_rows(on, min(block, nodes.count(round.m)), some, jnp.zeros_like(x))
+    return ops.for_rows(on, min(block, round.m), some, jnp.zeros_like(x))
 
 
 def active(p: Any, key: Array, round: Round) -> Array:

@@ -38,13 +38,14 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from jdfl import checks, nodes, ops, struct
+from jdfl import checks, ops, struct
 from jdfl.algorithms.ceps_theorems import PAPER_DELTA, RUN, STEP, UNSOUND, Theorem3, step_epsilon
 from jdfl.algorithms.exchange import CODEC, MODEL, refuse_late
 from jdfl.algorithms.gradients import Gradients
 from jdfl.base import Info, Round
-from jdfl.blocks import in_blocks
 from jdfl.codecs import Codec, Dense, OneBit, RandomK, Sparse, each_row, receive, transmit
+from jdfl.devices import nodes
+from jdfl.devices.blocks import in_blocks
 from jdfl.network import Network, Past, gather_sum, known, refuse_synchronised, sample_neighbours
 from jdfl.nonzeros import Nonzeros, dense, gathered_sum, largest
 from jdfl.privacy import Gaussian, Guarantee, Mechanism, Published, classical_gaussian, exposing
@@ -228,7 +229,7 @@ class CEPS:
         size, mine, chosen = self._sample(talks, round)
         received, past = self._receive(w, state.past, mine, chosen, round)
         noise_keys, sensitivity = self._noise_keys(round), self.gradients.sensitivities(problem)
-        block = min(nodes.count(problem.m), self.block or (1 if jax.default_backend() == "cpu" else 64))
+        block = min(problem.m, self.block or (1 if jax.default_backend() == "cpu" else 64))
 
         def communicate(rows: Array, new: State) -> State:
             m_i = size.at[rows].get(mode="clip").astype(u.dtype)[:, None]

@@ -18,16 +18,15 @@ import scipy.sparse as sp
 import scipy.sparse.linalg as spla
 from jax import Array
 
-from jdfl import nodes
 from jdfl.algorithms.exchange import MODEL, exact, received
 from jdfl.algorithms.gradients import Gradients
 from jdfl.base import Round
 from jdfl.codecs import Codec
+from jdfl.devices import nodes
 from jdfl.network.graph import Network, mix
 from jdfl.network.requirements import require
 from jdfl.network.tables import to_scipy
 from jdfl.problems import LinearRegression, Problem
-from jdfl.rounding import row_sum
 from jdfl.streams import Stream
 
 _DENSE_UP_TO = 1000  # nodes: all eigenvalues of a dense matrix
@@ -44,7 +43,7 @@ def pull(codec: Codec, x: Array, round: Round, stream: Stream = MODEL) -> Array:
     z = x if exact(codec, x) else received(codec, x, round, (graph.out_degree > 0) | (graph.in_degree > 0), stream)
     # The same for all nodes, which changes no difference: near agreement nothing is left to round.
     z = z - nodes.first(z)[None]
-    total = graph.self_weight.astype(x.dtype) + row_sum(graph.weight.astype(x.dtype))  # 1, up to its rounding
+    total = graph.self_weight.astype(x.dtype) + jnp.sum(graph.weight.astype(x.dtype), axis=1)  # 1, up to its rounding
     if graph.synchronised is not None:
         total = jnp.where(graph.synchronised, 1, total)
     return mix(graph, z) - total[:, None] * z

@@ -53,7 +53,6 @@ from jdfl.network.graph import Network
 from jdfl.network.requirements import require
 from jdfl.privacy import Guarantee, Sampled, epsilon
 from jdfl.problems import Problem
-from jdfl.rounding import rounded
 
 _PARTS = 10**9  # of which a rate is a whole number, rounded up
 
@@ -124,7 +123,7 @@ class DPDDA:
         on = active(self.p, self.activity, round)
         g = gradients_of(on, self.gradients, state.x, problem, round, self.block)
         g = g if self.mu is None else g - self.mu * state.x
-        added = jnp.where(on[:, None], rounded(a / self.p * g), 0.0)
+        added = jnp.where(on[:, None], a / self.p * g, 0.0)
         if self.order == "mix first":
             z = exchange(self.codec, state.z, round) + added
         else:

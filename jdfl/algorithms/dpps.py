@@ -23,8 +23,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from jdfl import checks, nodes, ops, struct
+from jdfl import checks, ops, struct
 from jdfl.base import Round
+from jdfl.devices import nodes
 from jdfl.network import Graph, Mail, Network, matrices, mix, require
 from jdfl.privacy import NO_NOISE, Guarantee, LaplaceSchedule
 from jdfl.privacy.sensitivity import certified, published, real

@@ -23,13 +23,14 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from jdfl import checks, nodes, ops, struct
+from jdfl import checks, ops, struct
 from jdfl.algorithms import descent
 from jdfl.algorithms.exchange import CODEC, check_codec, exact
 from jdfl.algorithms.gradients import Gradients
 from jdfl.algorithms.updates import Updates, check_updates, guarantee, noisy_releases, released
 from jdfl.base import Info, Round, counts
 from jdfl.codecs import Codec, Dense, round_trip
+from jdfl.devices import nodes
 from jdfl.network.arcs import called
 from jdfl.network.graph import Network
 from jdfl.privacy import Guarantee
@@ -99,7 +100,7 @@ class FedAvg:
             start = round_trip(codec, theirs.keys(_DOWN), x[clients])
             y, _ = descent.local_steps(
                 self.local_steps,
-                self.gradients.rows(clients, size),
+                self.gradients.rows(clients),
                 self.optimizer,
                 self.lr,
                 start,

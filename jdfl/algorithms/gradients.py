@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jdfl import checks, nodes, struct
+from jdfl import checks, struct
 from jdfl.algorithms.clipping import check_slopes, clipped_sum
 from jdfl.algorithms.sampling import Sampler, sample
 from jdfl.base import Round
@@ -66,7 +66,6 @@ class Gradients:
     noisy: Literal["always", "communicating"] = struct.field(pytree_node=False, default="always")  # which gradients
     lengths: Any = None  # [m, q] of the examples' features; `prepare` fills it in
     order: Any = None  # what the passes' orders are drawn from, a key; `prepare` fills it in
-    together: int | None = struct.field(pytree_node=False, default=None)  # nodes side by side; `rows` fills it in
 
     def check(self, problem: Problem) -> None:
         """Refuse settings out of range: ValueError naming them."""
@@ -123,10 +122,9 @@ class Gradients:
             return replace(self, lengths=None)
         return replace(self, lengths=problem.each(partial(problem.feature_lengths, norm=self.norm), problem.data))
 
-    def rows(self, some: Array, together: int | None = None) -> "Gradients":
-        """Those of the nodes some [b] alone, `together` of which (None: b) are worked on at a time on all devices."""
-        lengths = None if self.lengths is None else self.lengths[some]
-        return replace(self, lengths=lengths, together=together or some.shape[0])
+    def rows(self, some: Array) -> "Gradients":
+        """Those of the nodes some [b] alone."""
+        return replace(self, lengths=None if self.lengths is None else self.lengths[some])
 
     def __call__(
         self,
@@ -174,8 +172,7 @@ class Gradients:
         def regulariser(w: Array) -> Array:
             return jax.vmap(jax.grad(problem.regulariser))(w)[:, here]
 
-        together = self.together or nodes.count(weight.shape[0])  # so that devices do not decide the order of sums
-        chunk = max(1, min(weight.shape[1], _AT_ONCE // (together * problem.n)))
+        chunk = max(1, min(weight.shape[1], _AT_ONCE // (weight.shape[0] * problem.n)))
 
         def sums(w_i: Array, data_i: Any, weight_i: Array, lengths_i: Array | None) -> Array:
             return clipped_sum(problem, w_i, data_i, weight_i, self.clip, self.norm, lengths_i, chunk, part)

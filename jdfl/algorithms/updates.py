@@ -19,9 +19,10 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from jdfl import checks, nodes, struct
+from jdfl import checks, struct
 from jdfl.algorithms.gradients import Gradients
 from jdfl.base import Round
+from jdfl.devices import nodes
 from jdfl.privacy import (
     GaussianEvent,
     Guarantee,
