@@ -114,7 +114,7 @@ def test_devices_have_as_much_each_but_those_that_a_cpu_stands_for(monkeypatch):
     assert memory.available(4) == 2800
     monkeypatch.setattr(jax, "local_devices", lambda: [Device("cpu", None)])
     monkeypatch.setattr(memory, "_system", lambda: [500])
-    monkeypatch.setattr(memory, "_group", lambda: [])
+    monkeypatch.setattr(memory, "_group", list)
     assert memory.available(4) == 500
 
 
