@@ -141,8 +141,8 @@ def run(
     `epsilon` is a budget: the run ends before the round whose releases would take some node beyond (epsilon, delta);
     what went before is kept. `delta` is as for `account`, and goes with `epsilon` only.
 
-    `mesh` spreads the nodes over several devices: a mesh of JAX, a list of devices, or how many. The outcome is the
-    same, on CPUs bit for bit (jax 0.12 and later need XLA_FLAGS="--xla_cpu_max_isa=AVX" for it, see `jdfl.rounding`);
+    `mesh` spreads the nodes over several devices: a mesh of JAX, a list of devices, or how many. Draws, choices,
+    counts and ledgers are the same on any number of devices, floats within rounding, bits on one number of devices;
     what the network, metrics and stop rules need of other devices' nodes is all that is exchanged. Metrics and stop
     rules of your own get all nodes' rows on every device, unless they are marked by `jdfl.nodes.on_every_device`. The
     result's arrays lie on the host then.
