@@ -32,8 +32,8 @@ from rich.table import Table
 
 from benchmarks.machine import Machine, describe
 from jdfl import loop, stepping
+from jdfl.devices.placement import placed
 from jdfl.keys import typed_key
-from jdfl.placement import placed
 
 FOLDER = Path(__file__).parent
 

@@ -19,8 +19,8 @@ from threadpoolctl import threadpool_limits
 
 import jdfl
 from benchmarks.common import Row, interleaved, options, ratios, report, row
-from jdfl import nodes, sharding
 from jdfl.codecs import transmit
+from jdfl.devices import layout, nodes
 from tests.reference.ceps import one_bit
 
 NAME = "decoding"
@@ -63,7 +63,7 @@ def compared(m: int, n: int, d: int, repeats: int, loop: int) -> list[Row]:
     rows, node = sparse_rows(m, n), jnp.arange(m, dtype=jnp.int32)
     x, keys = jnp.asarray(rows), jax.random.split(jax.random.key(0), len(node))
     everyone, send, found = jnp.ones((m,), jnp.bool_), jax.jit(transmit), {}
-    mesh = sharding.mesh_of(jax.device_count(), m)
+    mesh = layout.mesh_of(jax.device_count(), m)
     for kind, choice in KINDS.items():
         codec = jdfl.OneBit(d=d, inverse="paper", **choice)
         prepared = jax.jit(codec.prepare, static_argnums=(2, 3, 4))(jax.random.key(1), node, n, S, jnp.float32)
@@ -91,7 +91,7 @@ def compared(m: int, n: int, d: int, repeats: int, loop: int) -> list[Row]:
 
 def main(arguments: Sequence[str] | None = None) -> list[Row]:
     chosen = options("One-bit messages", arguments)
-    sharding.simulate(os.cpu_count() or 1)
+    layout.simulate(os.cpu_count() or 1)
     if chosen.quick:
         rows = [replace(one, goal="", met=None) for one in compared(8, 100, 50, 2, 4)]
     else:

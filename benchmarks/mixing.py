@@ -18,10 +18,8 @@ from jdfl import network as nw
 
 NAME = "mixing"
 LIMIT = (
-    "Sums over neighbours are rounded one by one, so that every number of devices gives the same bits; without that, "
-    "mixing at n=100 takes .7 to .8 of the time, and BCOO would be 3.3 to 3.6 times slower. Blocks of four and six "
-    "neighbours, gathers without bounds and tables by columns were within 10 %. At m=2048 and n=100 four "
-    "recordings gave .53 to .74 of scipy's time, a process that did nothing else .51."
+    "Blocks of four and six neighbours, gathers without bounds and tables by columns were within 10 %. At m=2048 and "
+    "n=100 four recordings gave .53 to .74 of scipy's time, a process that did nothing else .51."
 )
 MIXES, ENOUGH = 10, 2e7  # in one timing, one after the other as in a run, and numbers that come out: threads wake first
 MOST_BCOO = 1e8  # floats that the sparse product may make, one row of n per slot

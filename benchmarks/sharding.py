@@ -18,10 +18,11 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 import jdfl
 from benchmarks.common import Row, options, report, row
-from jdfl import loop, nodes, sharding, stepping
+from jdfl import loop, stepping
+from jdfl.devices import layout, nodes
+from jdfl.devices.placement import placed
 from jdfl.keys import typed_key
 from jdfl.network.graph import Network, mix
-from jdfl.placement import placed
 
 NAME = "sharding"
 DEVICES, FEATURES = 8, 64
@@ -64,7 +65,7 @@ def exchanged(network: Network, devices: int, features: int = FEATURES) -> tuple
     m = network.m
     problem = _problem(m, features)
     setting = stepping.setting(jdfl.DPSGD(), problem, network, None, typed_key(0))
-    text = compiled(setting, sharding.mesh_of(devices, m))
+    text = compiled(setting, layout.mesh_of(devices, m))
     graph = network.at(jnp.int32(0), jax.random.key(0))
     senders, mask = np.asarray(graph.senders), np.asarray(graph.mask)
     held, needed = nodes.per_device(m, devices), 0
@@ -77,7 +78,7 @@ def exchanged(network: Network, devices: int, features: int = FEATURES) -> tuple
 
 def by_xla(network: Network, devices: int, features: int = FEATURES) -> int:
     """Bytes that devices receive where XLA alone partitions one mixing of rows that lie on them."""
-    graph, mesh = network.at(jnp.int32(0), jax.random.key(0)), sharding.mesh_of(devices, network.m)
+    graph, mesh = network.at(jnp.int32(0), jax.random.key(0)), layout.mesh_of(devices, network.m)
     spec = NamedSharding(mesh, PartitionSpec(mesh.axis_names[0]))
     graph = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=spec), graph)
     x = jax.ShapeDtypeStruct((network.m, features), jnp.float32, sharding=spec)
@@ -92,7 +93,7 @@ def _problem(m: int, n: int) -> Any:
 
 def main(arguments: Sequence[str] | None = None) -> list[Row]:
     chosen = options("What devices exchange", arguments)
-    sharding.simulate(DEVICES)
+    layout.simulate(DEVICES)
     m = 64 if chosen.quick else 1024
     networks = {
         "ring": jdfl.network.ring(m),

@@ -35,6 +35,7 @@ from .batch import repeat, sweep
 from .checkpoint import Checkpoint, read_checkpoint
 from .codecs import QSGD, Dense, LowRank, OneBit, RandomK, Sign, Sparse
 from .comparison import Comparison, Entry, Tuning, compare
+from .devices import nodes
 from .privacy import Gaussian, Guarantee, Laplace, PrivacyReport, analytic_gaussian, classical_gaussian
 from .result import Result, Snapshot, Totals
 from .runner import run
@@ -104,6 +105,7 @@ __all__ = [
     "gradient_below",
     "models",
     "network",
+    "nodes",
     "objective_below",
     "planned_releases",
     "privacy",

@@ -14,7 +14,7 @@ import jax
 import numpy as np
 import pandas as pd
 
-from jdfl import distributed, loop, stepping, storage
+from jdfl import loop, stepping, storage
 from jdfl.algorithms.algorithm import Algorithm
 from jdfl.algorithms.program import planned
 from jdfl.arguments import checked
@@ -240,7 +240,7 @@ def read_checkpoint(folder: str | Path, algorithm: Algorithm, problem: Problem, 
         raise ValueError(f"Expected a checkpoint of format {_FORMAT}, got {told.get('format')!r}. Use the same jdfl.")
     program = planned(algorithm, problem, network, max(1, int(told["rounds"])))
     setting = stepping.setting(program, problem, network, None, typed_key(0))
-    state = jax.eval_shape(lambda setting: loop.start(setting, ()), distributed.shaped(setting))[1].state
+    state = jax.eval_shape(lambda setting: loop.start(setting, ()), setting)[1].state
     leaves = [held[f"leaf{i}"] for i in range(int(told["leaves"]))]
     wanted, structure = jax.tree.flatten(state)
     _check_leaves(leaves, wanted, str(folder))

@@ -12,8 +12,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jdfl import nodes
 from jdfl.algorithms.program import Program
+from jdfl.devices import nodes
 
 NOWHERE = -1
 Watched = Literal["nothing", "parameters", "state"]  # what a run may end for, from the least to the most

@@ -5,8 +5,9 @@ import warnings
 from collections.abc import Generator
 from pathlib import Path
 
-from jdfl import checks, distributed, storage
+from jdfl import checks, storage
 from jdfl.checkpoint import Checkpoint
+from jdfl.devices import processes
 from jdfl.result import Result
 
 _NEVER = 2**31  # rounds, more than a run has
@@ -27,7 +28,7 @@ class Keeper:
         self.every, self.rounds, self.written, self._writer = int(every or _NEVER), 0, -1, None
         if folder is None and every is not None:
             raise ValueError(f"Expected checkpoint, a folder, beside checkpoint_every = {every!r}, got None.")
-        if folder is None or not distributed.leads():
+        if folder is None or not processes.leads():
             return
         folder = Path(folder)
         if not folder.parent.is_dir():

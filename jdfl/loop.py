@@ -14,13 +14,14 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
-from jdfl import guard, nodes, ops, struct
+from jdfl import guard, ops, struct
 from jdfl import metrics as metrics_module
 from jdfl.algorithms.program import Program
 from jdfl.base import Info
+from jdfl.devices import nodes
+from jdfl.devices.layout import Layout
 from jdfl.network.timing import Seconds
 from jdfl.problems import Problem
-from jdfl.sharding import Layout
 from jdfl.stepping import Setting, begun, done_at, drawn, step, with_field
 from jdfl.stopping import StopRule, View
 from jdfl.streams import Keys

@@ -15,10 +15,10 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from jdfl import checks, nodes
+from jdfl import checks
+from jdfl.devices import nodes
 from jdfl.ops import HIGHEST
 from jdfl.problems import Problem
-from jdfl.rounding import row_sum
 
 Metric = Callable[[Array, Problem], Array]
 
@@ -49,13 +49,13 @@ def objective_local(w: Array, problem: Problem) -> Array:
 def consensus(w: Array, problem: Problem) -> Array:
     """(1/m) sum_i ||w_i - average||^2 [], over the parameters in common."""
     w = w[:, : problem.n_shared]
-    return nodes.mean(row_sum((w - average(w)[None, :]) ** 2))
+    return nodes.mean(jnp.sum((w - average(w)[None, :]) ** 2, axis=1))
 
 
 def distance(w: Array, problem: Problem) -> Array:
     """||average - w*|| / ||w*|| [] for the generating parameters w*."""
     assert problem.truth is not None  # resolve
-    return jnp.sqrt(row_sum((average(w) - problem.truth) ** 2) / row_sum(problem.truth**2))
+    return jnp.linalg.norm(average(w) - problem.truth) / jnp.linalg.norm(problem.truth)
 
 
 def support_recovery(w: Array, problem: Problem) -> Array:
@@ -111,7 +111,7 @@ def accuracy_own(w: Array, problem: Problem) -> Array:
     found, share = class_accuracies(w, problem)
     mix = jnp.where((share > 0)[None], label_shares(problem, found.shape[1]), 0.0)
     mix = mix / jnp.maximum(jnp.sum(mix, axis=1, keepdims=True), jnp.finfo(mix.dtype).tiny)
-    return nodes.mean(row_sum(found * mix))
+    return nodes.mean(jnp.sum(found * mix, axis=1))
 
 
 def _mean(found: Array, problem: Problem) -> Array:

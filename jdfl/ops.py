@@ -12,10 +12,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from jdfl import nodes
+from jdfl.devices import nodes
 from jdfl.projection import support as support
 from jdfl.projection import top_s as top_s
-from jdfl.rounding import row_sum
 
 HIGHEST = lax.Precision.HIGHEST  # TF32 or bf16 products would lose mass in mixing and accuracy in decoding
 
@@ -46,14 +45,6 @@ def permuted(key: Array, place: Array, size: Array) -> Array:
     return x.astype(place.dtype)
 
 
-def products(A: Array, w: Array) -> Array:
-    """<a, w> [q] for w [n] and the rows a of A [q, n].
-
-    Of a single row XLA makes no product of matrices but a sum, whose order would depend on how many nodes there are.
-    """
-    return row_sum(A * w[None, :]) if A.shape[0] == 1 else jnp.dot(A, w, precision=HIGHEST)
-
-
 def length(x: Array, norm: str, axes: tuple[int, ...] = (-1,)) -> Array:
     """The l1, l2 or linf norm [...] of x [...] over `axes`; right for every size of numbers: a clip relies on it.
 
@@ -62,7 +53,7 @@ def length(x: Array, norm: str, axes: tuple[int, ...] = (-1,)) -> Array:
     above 8e37. A length that is too large for its type is infinite, and that of a NaN is NaN.
     """
     if norm == "l1":
-        return _sum(jnp.abs(x), axes)
+        return jnp.sum(jnp.abs(x), axis=axes)
     top = jnp.max(jnp.abs(x), axis=axes, initial=0.0)
     if norm == "linf":
         return top
@@ -71,14 +62,7 @@ def length(x: Array, norm: str, axes: tuple[int, ...] = (-1,)) -> Array:
     one = jnp.ones_like(top)
     up = jnp.where(small, shift, jnp.where(large, 1 / shift, one))
     down = jnp.where(small, 1 / shift, jnp.where(large, shift, one))
-    return down * jnp.sqrt(_sum(jnp.square(x * jnp.expand_dims(up, axes)), axes))
-
-
-def _sum(x: Array, axes: tuple[int, ...]) -> Array:
-    """The sum over some axes, in an order that their lengths decide."""
-    last = tuple(range(-len(axes), 0))
-    x = jnp.moveaxis(x, axes, last)
-    return row_sum(x.reshape(*x.shape[: x.ndim - len(axes)], -1))
+    return down * jnp.sqrt(jnp.sum(jnp.square(x * jnp.expand_dims(up, axes)), axis=axes))
 
 
 def for_rows(wanted: Array, block: int, update: Callable[[Array, Any], Any], carry: Any) -> Any:

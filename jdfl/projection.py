@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from jdfl.blocks import in_blocks
+from jdfl.devices.blocks import in_blocks
 
 # The share s / n up to which `lax.top_k` of float32 is used. On CPU it is a heap whose time grows with s, while the
 # search takes about the same time for every s (benchmarks/projection.py measures both). `top_k` of other types sorts

@@ -20,7 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jdfl import checks, contents
-from jdfl.distributed import Portion, portion, summed
+from jdfl.devices.processes import Portion, portion, summed
 
 DERIVED = ("curvature",)  # from the data, by an eigensolver that may differ between machines
 _SHORT = 16  # hexadecimal digits of a checksum

@@ -11,27 +11,27 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jdfl import arguments, checks, distributed, guard, loop, programs, stepping
+from jdfl import arguments, checks, guard, loop, programs, stepping
 from jdfl.algorithms.algorithm import Algorithm
 from jdfl.algorithms.program import Program, planned
 from jdfl.checkpoint import Checkpoint
 from jdfl.clock import Alarm, Clock, Deadline, Spent
+from jdfl.devices import processes
+from jdfl.devices.layout import Devices, Layout, mesh_of
+from jdfl.devices.placement import placed, require_memory
 from jdfl.interruption import Interruption
 from jdfl.keeper import Keeper
 from jdfl.keys import typed_key
-from jdfl.memory import require_memory
 from jdfl.metrics import Metric, default_metrics, resolve
 from jdfl.moments import Moments, Returns
 from jdfl.network import check_weights
 from jdfl.network.graph import Network
 from jdfl.outcome import READS_DATA, Cut, as_chunk, assemble, key_data
-from jdfl.placement import placed
 from jdfl.privacy import LaplaceSchedule
 from jdfl.problems import Problem, check_problem
 from jdfl.progress import Progress
 from jdfl.provenance import provenance
 from jdfl.result import Callback, Result, Snapshot, Tally
-from jdfl.sharding import Devices, Layout, mesh_of
 from jdfl.spending import check_unspent, guarantee_of, ledger_of, release_limits, watched
 from jdfl.stopping import StopRule
 
@@ -150,8 +150,8 @@ def run(
     `epsilon` is a budget: the run ends before the round whose releases would take some node beyond (epsilon, delta);
     what went before is kept. `delta` is as for `account`, and goes with `epsilon` only.
 
-    `mesh` spreads the nodes over several devices: a mesh of JAX, a list of devices, or how many. The outcome is the
-    same, on CPUs bit for bit (jax 0.12 and later need XLA_FLAGS="--xla_cpu_max_isa=AVX" for it, see `jdfl.rounding`);
+    `mesh` spreads the nodes over several devices: a mesh of JAX, a list of devices, or how many. Draws, choices,
+    counts and ledgers are the same on any number of devices, floats within rounding, bits on one number of devices;
     what the network, metrics and stop rules need of other devices' nodes is all that is exchanged. Metrics and stop
     rules of your own get all nodes' rows on every device, unless they are marked by `jdfl.nodes.on_every_device`. The
     result's arrays lie on the host then.
@@ -190,7 +190,7 @@ def run(
             "Give epsilon, or give delta to `account` when the run is done."
         )
     if mesh is None:
-        distributed.check_whole(problem)
+        processes.check_whole(problem)
     spread = None if mesh is None else mesh_of(mesh, problem.m)
     devices = 1 if spread is None else spread.size
     origin = provenance(key_data(typed_key(key)), algorithm=algorithm, problem=problem, network=network)
@@ -220,10 +220,10 @@ def run(
     check_counters(network, min(returns.records * every, steps))
     last = steps if before is None or not before.over else before.rounds
     moments = Moments(returns.chunk, {} if before is None else before.moments)
-    shown = Progress() if progress and distributed.leads() else nullcontext()
+    shown = Progress() if progress and processes.leads() else nullcontext()
     clock = Clock(None if before is None else Spent(before.seconds, before.compile_seconds))
     warned = () if before is None else before.warnings
-    with distributed.watched(), shown as bar, keeper:
+    with processes.watched(), shown as bar, keeper:
         callbacks = [*callbacks, bar] if bar else callbacks
         whole = setting
         setting, layout = (setting, None) if spread is None else placed(setting, spread)
@@ -280,7 +280,7 @@ def run(
                 if over or done == last or done % returns.chunk == 0:
                     tell()
                 wish = interruption.asked or ("time limit" if deadline.too_late() else None)
-                wish = _WISHES[distributed.highest(_WISHES.index(wish or ("keep" if alarm.rings() else None)))]
+                wish = _WISHES[processes.highest(_WISHES.index(wish or ("keep" if alarm.rings() else None)))]
                 cut = None if wish == "keep" else wish
                 if cut is not None:
                     tell()

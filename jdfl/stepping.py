@@ -10,9 +10,10 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from jdfl import guard, nodes, struct
+from jdfl import guard, struct
 from jdfl.algorithms.program import Program
 from jdfl.base import Info, Moment
+from jdfl.devices import nodes
 from jdfl.network import Graph, Network, advanced, in_run
 from jdfl.network.timing import Seconds
 from jdfl.problems import Problem

@@ -10,8 +10,9 @@ from typing import Any, ClassVar, Protocol
 import jax.numpy as jnp
 from jax import Array
 
-from jdfl import metrics, nodes, ops, struct
+from jdfl import metrics, ops, struct
 from jdfl.arguments import settings
+from jdfl.devices import nodes
 from jdfl.problems import Problem
 from jdfl.settings import Count, Natural, Number, Positive
 

@@ -31,7 +31,6 @@ from jdfl.privacy import Accounting
 from jdfl.problems import Problem
 from jdfl.result import Result, Snapshot
 from jdfl.results import placed
-from jdfl.rounding import row_sum
 from jdfl.spending import records_of
 
 FILES = ("nodes.csv", "links.csv", "split.csv", "epsilon.csv")
@@ -205,4 +204,4 @@ def links_of(graph: Graph, shown: Any) -> np.ndarray:
 def _states(w: Array, problem: Problem) -> tuple[Array, Array]:
     """How far every node is from the mean of what is shared [m], and f_i(w_i) [m]."""
     shared = w[:, : problem.n_shared]
-    return jnp.sqrt(row_sum((shared - average(shared)[None]) ** 2)), problem.values(w)
+    return jnp.linalg.norm(shared - average(shared)[None], axis=1), problem.values(w)

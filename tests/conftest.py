@@ -15,12 +15,9 @@ import hypothesis
 import jax
 import pytest
 from jax._src import compiler
-from packaging.version import Version
 
 from jdfl import programs
 
-if Version(jax.__version__) >= Version("0.12"):  # or bits depend on places, see jdfl.rounding
-    os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} --xla_cpu_max_isa=AVX".strip()
 jax.config.update("jax_numpy_rank_promotion", "raise")
 jax.config.update("jax_numpy_dtype_promotion", "strict")
 jax.config.update("jax_num_cpu_devices", 8)  # for tests of several devices; the others use the first

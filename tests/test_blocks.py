@@ -5,8 +5,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jdfl import blocks, ops
-from jdfl.blocks import in_blocks
+from jdfl import ops
+from jdfl.devices import blocks
+from jdfl.devices.blocks import in_blocks
 
 pytestmark = pytest.mark.optimized
 

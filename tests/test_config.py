@@ -190,7 +190,7 @@ def defaults_of(cls: Any, *left_out: str) -> dict[str, Any]:
     return {field.name: field.default for field in dataclasses.fields(cls) if field.name not in left_out}
 
 
-ORACLE = defaults_of(jdfl.Gradients, "lengths", "order", "together")
+ORACLE = defaults_of(jdfl.Gradients, "lengths", "order")
 
 
 @pytest.mark.parametrize("mirror", members(config.family.Gossiping).values(), ids=lambda mirror: mirror.kind)

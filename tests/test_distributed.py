@@ -14,8 +14,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from jdfl import distributed, storage
+from jdfl import storage
 from jdfl.cli import main
+from jdfl.devices import processes
 
 pytestmark = pytest.mark.optimized
 
@@ -34,7 +35,7 @@ RUN = ["--problem.m", "10", "--algorithm", "d-psgd", "--quiet"]
 )
 def test_half_an_address_is_refused(given, words):
     with pytest.raises(ValueError, match=words):
-        distributed.join(**given)
+        processes.join(**given)
 
 
 def test_what_cannot_begin_says_what_to_do(capsys):
@@ -44,8 +45,8 @@ def test_what_cannot_begin_says_what_to_do(capsys):
 
 
 def test_one_process_agrees_with_itself():
-    assert distributed.leads()
-    assert distributed.highest(3) == 3
+    assert processes.leads()
+    assert processes.highest(3) == 3
 
 
 def started(
@@ -162,21 +163,21 @@ def test_if_one_dies_the_other_ends_and_the_last_checkpoint_goes_on_elsewhere(tm
 @pytest.mark.parametrize("words", ["RESOURCE_EXHAUSTED: Out of memory", "INTERNAL: connection closed by peer"])
 def test_what_ends_a_run_is_another_process_or_ones_own(monkeypatch, words):
     def fail():
-        with distributed.watched():
+        with processes.watched():
             raise jax.errors.JaxRuntimeError(words)
 
     with pytest.raises(jax.errors.JaxRuntimeError, match=words):
         fail()
     monkeypatch.setattr(jax, "process_count", lambda: 2)
-    lost = distributed.ProcessLostError if words.startswith("INTERNAL") else jax.errors.JaxRuntimeError
+    lost = processes.ProcessLostError if words.startswith("INTERNAL") else jax.errors.JaxRuntimeError
     with pytest.raises(lost, match=words):
         fail()
 
 
 def test_an_abort_ends_in_words():
     """JAX may abort a process that lost the others before an exchange fails."""
-    code = "import os, threading; from jdfl import distributed; distributed.report_aborts(); "
+    code = "import os, threading; from jdfl.devices import processes; processes.report_aborts(); "
     code += "threading.Thread(target=os.abort).start(); threading.Event().wait()"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=100)
-    assert found.returncode == distributed.LOST == 4
+    assert found.returncode == processes.LOST == 4
     assert "lost the others" in found.stderr

@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 import jdfl
-from jdfl import device_memory, models
-from jdfl.memory import estimate, require_memory
+from jdfl import models
+from jdfl.devices import memory
+from jdfl.devices.placement import estimate, require_memory
 from jdfl.problems import Dataset, neural_classification
 from tests.toy import M, N, network, problem
 
@@ -56,27 +57,27 @@ def test_activations_grow_with_the_batch_and_the_nodes_at_work():
 
 def test_a_run_that_does_not_fit_is_refused_with_the_numbers(monkeypatch):
     needed = sum(estimate(DPSGD, problem, network).values())
-    monkeypatch.setattr(device_memory, "available", lambda *_: needed)
+    monkeypatch.setattr(memory, "available", lambda *_: needed)
     require_memory(DPSGD, problem, network)
-    monkeypatch.setattr(device_memory, "available", lambda *_: needed - 1)
+    monkeypatch.setattr(memory, "available", lambda *_: needed - 1)
     with pytest.raises(ValueError) as error:
         require_memory(DPSGD, problem, network)
     told = str(error.value)
     for words in (f"m = {M} nodes", f"3 x {M} x {N} numbers", "the algorithm's state", f"At most m = {M - 1} nodes"):
         assert words in told
-    monkeypatch.setattr(device_memory, "available", lambda *_: needed // 2)
+    monkeypatch.setattr(memory, "available", lambda *_: needed // 2)
     with pytest.raises(ValueError, match=f"At most m = {M // 2} nodes"):
         require_memory(DPSGD, problem, network)
-    monkeypatch.setattr(device_memory, "available", lambda *_: needed // (2 * M))
+    monkeypatch.setattr(memory, "available", lambda *_: needed // (2 * M))
     with pytest.raises(ValueError, match="Not even one node would fit"):
         require_memory(DPSGD, problem, network)
 
 
 def test_fewer_nodes_at_once_are_proposed_where_that_helps(monkeypatch):
     ring = jdfl.network.ring(6)
-    monkeypatch.setattr(device_memory, "available", lambda *_: 10**9)
+    monkeypatch.setattr(memory, "available", lambda *_: 10**9)
     together, apart = network_of(), network_of(nodes_at_once=2)
-    monkeypatch.setattr(device_memory, "available", lambda *_: 1000)
+    monkeypatch.setattr(memory, "available", lambda *_: 1000)
     with pytest.raises(ValueError, match="nodes_at_once makes the activations smaller"):
         require_memory(DPSGD, together, ring)
     with pytest.raises(ValueError, match=re.escape("more memory.") + "$"):
@@ -86,7 +87,7 @@ def test_fewer_nodes_at_once_are_proposed_where_that_helps(monkeypatch):
 def test_what_surely_fits_and_what_is_not_known_is_not_looked_at(monkeypatch):
     monkeypatch.setattr(jdfl.loop, "start", None)  # not even traced
     for room in (None, 10**12):
-        monkeypatch.setattr(device_memory, "available", lambda *_, room=room: room)
+        monkeypatch.setattr(memory, "available", lambda *_, room=room: room)
         require_memory(DPSGD, problem, network)
 
 
@@ -105,34 +106,35 @@ class Device:
 )
 def test_a_gpu_says_what_it_has_left(monkeypatch, stats, left):
     monkeypatch.setattr(jax, "local_devices", lambda: [Device("gpu", stats)])
-    assert device_memory.available() == left
+    assert memory.available() == left
 
 
 def test_devices_have_as_much_each_but_those_that_a_cpu_stands_for(monkeypatch):
     monkeypatch.setattr(jax, "local_devices", lambda: [Device("gpu", {"bytes_limit": 1000, "bytes_in_use": 300})])
-    assert device_memory.available(4) == 2800
+    assert memory.available(4) == 2800
     monkeypatch.setattr(jax, "local_devices", lambda: [Device("cpu", None)])
-    monkeypatch.setattr(device_memory, "_host", lambda: 500)
-    assert device_memory.available(4) == 500
+    monkeypatch.setattr(memory, "_system", lambda: [500])
+    monkeypatch.setattr(memory, "_group", list)
+    assert memory.available(4) == 500
 
 
 def test_a_cpu_has_what_the_system_and_its_control_group_leave(monkeypatch, tmp_path):
     monkeypatch.setattr(jax, "local_devices", lambda: [Device("cpu", None)])
-    monkeypatch.setattr(device_memory, "_MEMINFO", tmp_path / "meminfo")
-    monkeypatch.setattr(device_memory, "_GROUP", tmp_path)
-    assert device_memory.available() is None
+    monkeypatch.setattr(memory, "_MEMINFO", tmp_path / "meminfo")
+    monkeypatch.setattr(memory, "_GROUP", tmp_path)
+    assert memory.available() is None
     (tmp_path / "meminfo").write_text("MemTotal:       9000 kB\nMemAvailable:    700 kB\nBuffers: 3 kB\n")
-    assert device_memory.available() == 700 * 1024
+    assert memory.available() == 700 * 1024
     (tmp_path / "memory.max").write_text("500000\n")
     (tmp_path / "memory.current").write_text("300000\n")
     (tmp_path / "memory.stat").write_text("anon 5\ninactive_file 100000\n")
-    assert device_memory.available() == 300_000
+    assert memory.available() == 300_000
     (tmp_path / "memory.max").write_text("max\n")
-    assert device_memory.available() == 700 * 1024
+    assert memory.available() == 700 * 1024
 
 
 def test_batches_that_do_not_fit_are_refused(monkeypatch):
-    monkeypatch.setattr(device_memory, "available", lambda devices=1: 2**34)
+    monkeypatch.setattr(memory, "available", lambda devices=1: 2**34)
     greedy = jdfl.DPSGD(lr=0.1, gradients=jdfl.Gradients(batch=2**31 - 1))
     with pytest.raises(ValueError, match=r"batches of 2147483647 examples.*Use a smaller batch"):
         require_memory(greedy, problem, network)

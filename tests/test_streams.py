@@ -175,7 +175,7 @@ def test_what_is_shared_and_the_network_do_not_depend_on_settings():
 
 def test_the_fingerprint_adds_up_over_processes_that_have_some_nodes_each(monkeypatch):
     from jdfl import provenance
-    from jdfl.distributed import Portion
+    from jdfl.devices.processes import Portion
 
     x = np.random.default_rng(0).standard_normal((5, 3, 2)).astype(np.float32)
     whole = provenance._digest(jnp.asarray(x))

@@ -22,7 +22,6 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jdfl import distributed
 from jdfl.algorithms.codes import Codes, check_codec
 from jdfl.algorithms.descent import check_optimizer
 from jdfl.algorithms.round import MODEL, Book, Channel, Prepared, Round, Told
@@ -150,7 +149,7 @@ class Algorithm:
             new = self.step(state, Round(moment, problem, self.prepared(problem, moment, plan), books[1], {}))
             return new, self.params(new)
 
-        shapes = distributed.shaped(problem)
+        shapes = problem
         started, (state, _) = jax.make_jaxpr(begin, return_shape=True)(shapes)
         going = jax.make_jaxpr(advance)(state, shapes)
         noises: dict[Stream, tuple[Told, int]] = {}
@@ -192,7 +191,7 @@ def _labels(problem: Problem) -> list[Label]:
     def label(path: Any, leaf: Any) -> Label:
         return Label.CLEAN if not np.ndim(leaf) or getattr(path[0], "name", "") in public else Label.RAW
 
-    return jax.tree.leaves(jax.tree_util.tree_map_with_path(label, distributed.shaped(problem)))
+    return jax.tree.leaves(jax.tree_util.tree_map_with_path(label, problem))
 
 
 def _some_moment(problem: Problem) -> Moment:

@@ -37,7 +37,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from jdfl import checks, nodes, ops, struct
+from jdfl import checks, ops, struct
 from jdfl.algorithms.algorithm import Algorithm
 from jdfl.algorithms.ceps_theorems import PAPER_DELTA, guarantee
 from jdfl.algorithms.codes import Codes, refuse_late
@@ -45,8 +45,9 @@ from jdfl.algorithms.gradients import Gradients
 from jdfl.algorithms.requests import ask, sizes, slots
 from jdfl.algorithms.round import Round
 from jdfl.base import Moment
-from jdfl.blocks import at_once, in_blocks
 from jdfl.codecs import Codec, Dense, OneBit, RandomK, Sparse
+from jdfl.devices import nodes
+from jdfl.devices.blocks import at_once, in_blocks
 from jdfl.network import Network, refuse_synchronised
 from jdfl.nonzeros import Nonzeros, dense, largest
 from jdfl.privacy import Mechanism, classical_gaussian

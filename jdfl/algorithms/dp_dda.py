@@ -51,7 +51,6 @@ from jdfl.codecs import Codec, Dense
 from jdfl.network.graph import Network
 from jdfl.privacy import Sampled, epsilon
 from jdfl.problems import Problem
-from jdfl.rounding import rounded
 from jdfl.settings import Count, Fraction, Positive
 
 _PARTS = 10**9  # of which a rate is a whole number, rounded up
@@ -120,7 +119,7 @@ class DPDDA(Algorithm):
         on = active(self.p, round.ready, round)
         g = round.each_of(on, self.block, lambda here: self.gradients(here.of(x), here), jnp.zeros_like(x))
         g = g if self.mu is None else g - self.mu * x
-        added = jnp.where(on[:, None], rounded(a / self.p * g), 0.0)
+        added = jnp.where(on[:, None], a / self.p * g, 0.0)
         z = round.mix(z) + added if self.order == "mix first" else round.mix(z + added)
         return State(z, (start - c * z) / (1 + pull), start)
 

@@ -23,9 +23,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from jdfl import nodes, ops, struct
+from jdfl import ops, struct
 from jdfl.algorithms.noisy_messages import at
 from jdfl.algorithms.round import Channel, Round, Told
+from jdfl.devices import nodes
 from jdfl.network import Network, matrices, require
 from jdfl.privacy import NO_NOISE, Guarantee, LaplaceSchedule
 from jdfl.privacy.flow import released

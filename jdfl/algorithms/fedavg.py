@@ -22,13 +22,14 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from jdfl import checks, nodes, struct
+from jdfl import checks, struct
 from jdfl.algorithms import descent
 from jdfl.algorithms.algorithm import Algorithm
 from jdfl.algorithms.gradients import Gradients
 from jdfl.algorithms.round import Channel, Round, exact
 from jdfl.algorithms.updates import Updates, released
 from jdfl.codecs import Codec, Dense
+from jdfl.devices import nodes
 from jdfl.network.arcs import called
 from jdfl.network.graph import Network
 from jdfl.problems import Problem

@@ -17,15 +17,15 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
-from jdfl import nodes, ops, struct
+from jdfl import ops, struct
 from jdfl.base import Info, Moment, counts
 from jdfl.codecs import Codec, Dense, round_trip, transmit
+from jdfl.devices import nodes
 from jdfl.network import Graph, Mail, Past
 from jdfl.network import mix as mix_rows
 from jdfl.privacy import Guarantee, Mechanism
 from jdfl.privacy.flow import released, sent
 from jdfl.problems import Problem
-from jdfl.rounding import row_sum
 from jdfl.streams import Stream
 
 T = TypeVar("T")
@@ -189,7 +189,9 @@ class Round:
             if not exact(self.codec, x):
                 z = self._received(x, (graph.out_degree > 0) | (graph.in_degree > 0), channel, index)
         z = z - nodes.first(z)[None]  # the same for all, which changes no difference: near agreement all is exact
-        total = graph.self_weight.astype(x.dtype) + row_sum(graph.weight.astype(x.dtype))  # 1, up to its rounding
+        total = graph.self_weight.astype(x.dtype) + jnp.sum(
+            graph.weight.astype(x.dtype), axis=1
+        )  # 1, up to its rounding
         if graph.synchronised is not None:
             total = jnp.where(graph.synchronised, 1, total)
         return mix_rows(graph, z) - total[:, None] * z

@@ -18,9 +18,10 @@ from typing import Any, ClassVar, Literal
 import jax.numpy as jnp
 from jax import Array
 
-from jdfl import checks, nodes, struct
+from jdfl import checks, struct
 from jdfl.algorithms.gradients import Gradients
 from jdfl.algorithms.round import Round
+from jdfl.devices import nodes
 from jdfl.privacy import (
     GaussianEvent,
     Guarantee,

@@ -90,7 +90,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"jdfl: error: {' '.join(str(error).split())}", file=sys.stderr)
         return 2
     except RuntimeError as error:
-        from jdfl.distributed import LOST, ProcessLostError
+        from jdfl.devices.processes import LOST, ProcessLostError
 
         if not isinstance(error, ProcessLostError):
             raise

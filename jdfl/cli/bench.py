@@ -16,7 +16,7 @@ from jdfl import checks
 from jdfl.cache import use_cache
 from jdfl.cli import flags
 from jdfl.config import RunConfig, build
-from jdfl.memory import estimate
+from jdfl.devices.placement import estimate
 
 _ABOUT = """Time rounds of the run that these flags describe, without metrics, stop rule and files.
 

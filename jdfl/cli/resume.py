@@ -7,11 +7,12 @@ from typing import Any
 
 import pandas as pd
 
-from jdfl import distributed, storage
+from jdfl import storage
 from jdfl.checkpoint import read_checkpoint
 from jdfl.cli import flags
 from jdfl.cli.running import STATUS, Running, Session, status_of
 from jdfl.config import RunConfig, from_yaml
+from jdfl.devices import processes
 from jdfl.provenance import Provenance
 from jdfl.results import CHECKPOINTS
 
@@ -80,7 +81,7 @@ def resume(folder: Path, config: RunConfig, options: Options) -> int:
         if options.any_version:
             known = before.provenance and Provenance({}, before.provenance.settings)
             before = dataclasses.replace(before, provenance=known, warnings=(*before.warnings, _OTHER_CODE))
-    own = folder if distributed.leads() else None
+    own = folder if processes.leads() else None
     result, told = session.run(own, folder.parent, seed=config.seed, resume=before)
     if options.json and told is not None:
         print(json.dumps(told, indent=2, allow_nan=False, default=str))

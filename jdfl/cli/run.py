@@ -5,10 +5,11 @@ import json
 from pathlib import Path
 from typing import Any
 
-from jdfl import checks, distributed
+from jdfl import checks
 from jdfl.cli import flags
 from jdfl.cli.running import STATUS, Running, Session, status_of
 from jdfl.config import RunConfig
+from jdfl.devices import processes
 from jdfl.results import new_run_folder
 from jdfl.summary import spread_text
 
@@ -61,7 +62,7 @@ def run(config: RunConfig, options: Options) -> int:
     status = 0
     for seed in range(config.seed, config.seed + options.repeats):
         name = f"{config.algorithm.kind}-{session.problem.name}-seed{seed}"
-        folder = new_run_folder(options.out, name) if distributed.leads() else None
+        folder = new_run_folder(options.out, name) if processes.leads() else None
         label = f"seed {seed}" if options.repeats > 1 else ""
         result, one = session.run(folder, options.out, seed=seed, label=label, new=True)
         told += [] if one is None else [one]

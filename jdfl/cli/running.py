@@ -12,19 +12,20 @@ import jax
 import numpy as np
 
 import jdfl
-from jdfl import distributed, storage, trackers
+from jdfl import storage, trackers
 from jdfl.accountant import check_account
 from jdfl.algorithms.program import planned
 from jdfl.cache import use_cache
 from jdfl.checkpoint import Checkpoint
 from jdfl.config import RunConfig, build, settled, to_yaml
 from jdfl.config.yaml_text import flat, plain
+from jdfl.devices import processes
+from jdfl.devices.layout import simulate
 from jdfl.privacy import report
 from jdfl.progress import Progress
 from jdfl.report import figure
 from jdfl.result import Callback, Result
 from jdfl.results import CHECKPOINTS, Onward, end_run
-from jdfl.sharding import simulate
 from jdfl.spending import guarantee_of, records_of
 from jdfl.summary import summary_text
 from jdfl.watch import Watch, returns
@@ -191,6 +192,6 @@ def _joined(options: Running) -> bool:
     """Whether this is one of several processes; then it has joined them."""
     given = (options.coordinator, options.processes, options.process)
     if options.distributed or any(value is not None for value in given):
-        distributed.join(*given)
+        processes.join(*given)
         return True
     return False

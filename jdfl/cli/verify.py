@@ -23,7 +23,7 @@ What has changed since in code, libraries, settings and data is told as well."""
 
 _EXAMPLES = """examples:
   jdfl verify runs/NAME                                the first 50 rounds
-  jdfl verify runs/NAME --rounds 1000 --devices 8      more of them, on eight devices
+  jdfl verify runs/NAME --rounds 1000 --devices 8      more of them, of a run that had eight devices
 
 exit status: 0 the same, 1 not the same, 2 a mistake in the settings
 """
@@ -36,7 +36,7 @@ class Options:
     rounds: int = 50
     """How many rounds; of a shorter run, all."""
     devices: int | None = None
-    """Devices that share the nodes, with the same results; on a CPU they are simulated. One is used if not given."""
+    """Devices that share the nodes: as many as the run had, for others round otherwise. One is used if not given."""
 
 
 def parse(args: list[str]) -> tuple[Path, RunConfig, Options]:

@@ -10,7 +10,8 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
-from jdfl import nodes, ops
+from jdfl import ops
+from jdfl.devices import nodes
 from jdfl.nonzeros import Nonzeros, largest
 
 _DIRECT_ROWS = 128  # vectors that are worked on together where no messages are formed
@@ -105,7 +106,7 @@ def transmit(codec: Codec, keys: Array, x: Array | Nonzeros, wanted: Array, lane
     """
     m = x.shape[0]
     if isinstance(x, Nonzeros):
-        return _few_nonzeros(codec, keys, x, wanted, min(nodes.count(m), lanes or codec.lanes(x.n)))
+        return _few_nonzeros(codec, keys, x, wanted, min(m, lanes or codec.lanes(x.n)))
     if getattr(codec, "direct", False):
         return _directly(codec, keys, x, wanted)
     if codec.free:
@@ -114,7 +115,7 @@ def transmit(codec: Codec, keys: Array, x: Array | Nonzeros, wanted: Array, lane
     def block(rows: Array, received: Array) -> Array:
         return received.at[rows].set(round_trip(codec.rows(rows), keys[rows], x[rows]), mode="drop")
 
-    return ops.for_rows(wanted, min(nodes.count(m), lanes or codec.lanes(x.shape[1])), block, jnp.zeros_like(x))
+    return ops.for_rows(wanted, min(m, lanes or codec.lanes(x.shape[1])), block, jnp.zeros_like(x))
 
 
 def _few_nonzeros(codec: Codec, keys: Array, x: Nonzeros, wanted: Array, lanes: int) -> Nonzeros:
@@ -167,6 +168,4 @@ def receive(
         z = round_trip(codec.rows(owner), keys[owner], heard[j], x[jnp.minimum(i, m - 1)])
         return total.at[i].add(z, mode="drop")
 
-    return ops.for_rows(
-        chosen.reshape(-1), min(nodes.count(m), lanes or codec.lanes(x.shape[1])), pairs, jnp.zeros_like(x)
-    )
+    return ops.for_rows(chosen.reshape(-1), min(m, lanes or codec.lanes(x.shape[1])), pairs, jnp.zeros_like(x))

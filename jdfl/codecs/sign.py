@@ -8,7 +8,6 @@ from jax import Array
 
 from jdfl import checks, struct
 from jdfl.codecs import packing
-from jdfl.rounding import row_sum
 
 
 @struct.dataclass
@@ -66,7 +65,7 @@ class Sign:
 
     def encode(self, key: Array, x: Array) -> Message:
         """Signs and mean magnitudes."""
-        return Message(x >= 0, row_sum(jnp.abs(x) / x.shape[1]).astype(jnp.float32))
+        return Message(x >= 0, jnp.sum(jnp.abs(x) / x.shape[1], axis=1).astype(jnp.float32))
 
     def decode(self, key: Array, payload: Message, n: int, side: Array | None = None) -> Array:
         """The mean magnitude with the signs [b, n] float32."""

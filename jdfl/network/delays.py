@@ -21,7 +21,6 @@ from jdfl.network.graph import Graph, Late, Network, Static
 from jdfl.network.links import link_keys, uniform, without
 from jdfl.network.sums import gather_sum
 from jdfl.network.wrapping import Around, lasting, wrapped
-from jdfl.rounding import rounded
 from jdfl.streams import Stream
 
 _LATE, _ROUNDS = Stream("network.late", "network"), Stream("network.late rounds", "network")
@@ -91,7 +90,7 @@ class Past:
         """Sums [m, n] of own rows x [m, n] and the neighbours' newest messages; who is not known yet is missing."""
         graph = known(graph)
         senders, rows = self.heard(graph, k)
-        return rounded(graph.self_weight.astype(x.dtype)[:, None] * x) + gather_sum(senders, graph.weight, rows)
+        return graph.self_weight.astype(x.dtype)[:, None] * x + gather_sum(senders, graph.weight, rows)
 
 
 def known(graph: Graph) -> Graph:
@@ -124,7 +123,7 @@ class Mail:
 
         rows = lax.fori_loop(0, kept, send, self.rows)
         now = k % kept
-        own = rounded(graph.self_weight.astype(x.dtype)[:, None] * x)
+        own = graph.self_weight.astype(x.dtype)[:, None] * x
         return own + rows[:, now], Mail(rows.at[:, now].set(0))
 
 

@@ -15,10 +15,10 @@ import numpy as np
 from jax import Array, lax
 from jax.experimental import sparse
 
-from jdfl import nodes, ops, struct
+from jdfl import ops, struct
+from jdfl.devices import nodes
 from jdfl.network.halo import Halo
 from jdfl.network.sums import Buckets, bucket_sum, gather_sum
-from jdfl.rounding import rounded
 from jdfl.streams import each
 
 Format = Literal["padded", "dense", "bcoo", "buckets"]
@@ -65,7 +65,6 @@ class Graph:
     timing: Timing | None = None  # None: nobody looks at the time
     late: Late | None = None  # None: messages arrive in the round in which they are sent
     halo: Halo | None = None  # how rows come from other devices; None: all of them do, or there is one device
-    whole: "Graph | None" = None  # all nodes' rows, where these are a device's and all are multiplied together
 
     @property
     def m(self) -> int:
@@ -148,25 +147,27 @@ class Static:
 
 
 def as_dense(graph: Graph) -> Array:
-    """The mixing matrix W [m, m] float32."""
-    row = jnp.arange(graph.m)[:, None]
-    off_diagonal = jnp.zeros((graph.m, graph.m), graph.weight.dtype).at[row, graph.senders].add(graph.weight)
-    W = off_diagonal + jnp.diag(graph.self_weight)
-    return W if graph.synchronised is None else jnp.where(graph.synchronised, jnp.full_like(W, 1 / graph.m), W)
+    """The mixing matrix W [m, m] float32; where the nodes lie on several devices, a device's rows of it [m, M]."""
+    row, every = jnp.arange(graph.m), nodes.count(graph.m)
+    off_diagonal = jnp.zeros((graph.m, every), graph.weight.dtype).at[row[:, None], graph.senders].add(graph.weight)
+    W = off_diagonal.at[row, nodes.ids(graph.m)].add(graph.self_weight)
+    return W if graph.synchronised is None else jnp.where(graph.synchronised, jnp.full_like(W, 1 / every), W)
 
 
 def as_bcoo(graph: Graph) -> sparse.BCOO:
-    """The mixing matrix W [m, m] in JAX's BCOO format; padded slots stay as explicit zeros.
+    """`as_dense` in JAX's BCOO format; padded slots stay as explicit zeros.
 
-    A graph that may be synchronised gives all m^2 entries, zeros among them.
+    A graph that may be synchronised gives all entries, zeros among them.
     """
     m, d = graph.senders.shape
     if graph.synchronised is not None:
-        return sparse.BCOO.fromdense(as_dense(graph), nse=m**2)
+        W = as_dense(graph)
+        return sparse.BCOO.fromdense(W, nse=W.size)
     row = jnp.broadcast_to(jnp.arange(m, dtype=graph.senders.dtype)[:, None], (m, d + 1))
-    column = jnp.concatenate([graph.senders, row[:, :1]], axis=1)
+    column = jnp.concatenate([graph.senders, nodes.ids(m)[:, None].astype(row.dtype)], axis=1)
     value = jnp.concatenate([graph.weight, graph.self_weight[:, None]], axis=1)
-    return sparse.BCOO((value.reshape(-1), jnp.stack([row, column], axis=-1).reshape(-1, 2)), shape=(m, m))
+    places = jnp.stack([row, column], axis=-1).reshape(-1, 2)
+    return sparse.BCOO((value.reshape(-1), places), shape=(m, nodes.count(m)))
 
 
 def mix(graph: Graph, x: Array) -> Array:
@@ -192,16 +193,14 @@ def _mean(x: Array) -> Array:
 
 def _mix(graph: Graph, x: Array) -> Array:
     """`mix` by the table."""
-    if graph.whole is not None:
-        return nodes.own(_mix(graph.whole, nodes.everyone(x)), graph.m)
     if graph.format == "dense":
-        return jnp.dot(as_dense(graph).astype(x.dtype), x, precision=ops.HIGHEST)
+        return jnp.dot(as_dense(graph).astype(x.dtype), nodes.everyone(x), precision=ops.HIGHEST)
     if graph.format == "bcoo":
         matrix = as_bcoo(graph)
         matrix = sparse.BCOO((matrix.data.astype(x.dtype), matrix.indices), shape=matrix.shape)
         product = cast(Any, sparse.bcoo_dot_general)  # annotated too narrowly: it takes a precision
-        return product(matrix, x, dimension_numbers=(((1,), (0,)), ((), ())), precision=ops.HIGHEST)
-    own = rounded(graph.self_weight.astype(x.dtype)[:, None] * x)
+        return product(matrix, nodes.everyone(x), dimension_numbers=(((1,), (0,)), ((), ())), precision=ops.HIGHEST)
+    own = graph.self_weight.astype(x.dtype)[:, None] * x
     if graph.format == "padded":
         return own + gather_sum(graph.senders, graph.weight, graph.gathered(x))
     if graph.buckets is None:

@@ -9,12 +9,12 @@ Axes: m nodes, d slots, n parameters, b rows of a block.
 
 from functools import partial
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
 from jdfl import struct
-from jdfl.rounding import apart, rounded
 
 _UNROLL = 16  # slots that are summed in one pass over the rows
 
@@ -55,7 +55,7 @@ def _slots_sum(senders: Array, weight: Array, x: Array, unroll: int) -> Array:
     weight = weight.astype(x.dtype)
 
     def slot(j: Array, total: Array) -> Array:
-        return total + rounded(weight[:, j, None] * x[senders[:, j]])
+        return total + weight[:, j, None] * x[senders[:, j]]
 
     start = jnp.zeros((senders.shape[0], x.shape[1]), x.dtype)
     return lax.fori_loop(0, senders.shape[1], slot, start, unroll=max(1, unroll))
@@ -70,8 +70,14 @@ def gather_sum(senders: Array, weight: Array, x: Array) -> Array:
     d = senders.shape[1]
     if d > _UNROLL:
         return _slots_sum(senders, weight, x, _UNROLL)
+    one_pass = partial(_slots_sum, unroll=d)
     # In one pass XLA would compute what x comes from, noise say, again in every slot, and the sum for all who use it.
-    return apart(partial(_slots_sum, unroll=d), senders, weight, x)
+    # On a CPU only a condition keeps it from that, here one that always holds, which XLA does not see.
+    if jax.default_backend() != "cpu":
+        return lax.optimization_barrier(one_pass(*lax.optimization_barrier((senders, weight, x))))
+    always = lax.optimization_barrier(jnp.bool_(True))
+    otherwise = partial(jnp.zeros, (senders.shape[0], x.shape[1]), x.dtype)
+    return lax.cond(always, one_pass, lambda *_: otherwise(), senders, weight, x)
 
 
 def bucket_sum(buckets: Buckets, senders: Array, weight: Array, x: Array) -> Array:

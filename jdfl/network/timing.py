@@ -19,13 +19,13 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from jdfl import checks, nodes, struct
+from jdfl import checks, struct
 from jdfl.arguments import checked
+from jdfl.devices import nodes
 from jdfl.network.arcs import called
 from jdfl.network.graph import Graph, Network, Timing
 from jdfl.network.links import link_keys
 from jdfl.network.wrapping import INNER, Around, base_is_network, inside, lasting, wrapped
-from jdfl.rounding import rounded
 from jdfl.streams import Stream
 
 _COMPUTE = Stream("network.compute time", "network")
@@ -218,7 +218,7 @@ def advanced(graph: Graph, clock: Seconds, grads: Array, waits: Array) -> Second
     """The nodes' `clock` [m] after a round of `grads` [m] gradients in which they wait for the slots `waits` [m, d]."""
     assert graph.timing is not None
     dtype = clock[0].dtype
-    done = added(clock, rounded(graph.timing.compute.astype(dtype) * grads.astype(dtype)))
+    done = added(clock, graph.timing.compute.astype(dtype) * grads.astype(dtype))
     travel = graph.timing.travel.astype(dtype)
     sent = graph.gathered(done[0])[graph.senders], graph.gathered(done[1])[graph.senders]
     whole, rest = added(sent, travel)

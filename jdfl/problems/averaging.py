@@ -14,7 +14,6 @@ from jdfl import checks, struct
 from jdfl.arguments import checked
 from jdfl.problems.base import Problem
 from jdfl.problems.stack import floating
-from jdfl.rounding import row_sum
 
 
 @struct.dataclass
@@ -28,7 +27,7 @@ class Averaging(Problem):
 
     def loss(self, w: Array, example: Any) -> Array:
         """||w - v||^2 / 2 [] of one vector v [n]."""
-        return 0.5 * row_sum(jnp.square(w - example))
+        return 0.5 * jnp.sum(jnp.square(w - example))
 
 
 @checked

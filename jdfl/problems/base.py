@@ -5,6 +5,7 @@ Axes: m nodes, q examples per node (padded with weight 0), n parameters, N test 
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any, Self, cast
 
 import jax
@@ -14,8 +15,7 @@ from jax import Array, lax
 
 from jdfl import checks, struct
 from jdfl.arguments import checked
-from jdfl.distributed import held, portion
-from jdfl.rounding import row_sum
+from jdfl.devices.processes import held, portion
 
 _PUBLIC = ("standardise", "holdout", "partition", "curvature", "tuning", "stop")  # as in jdfl.privacy.DERIVED
 
@@ -123,7 +123,7 @@ class Problem:
 
     def value(self, w: Array, data: Any, weight: Array) -> Array:
         """f_i(w) [] from one node's data and weights, as `local` gives them."""
-        mean = row_sum(self.losses(w, data) * weight) / jnp.sum(weight)
+        mean = jnp.sum(self.losses(w, data) * weight) / jnp.sum(weight)
         return mean + self.regulariser(w)
 
     def gradient(self, w: Array, data: Any, weight: Array) -> Array:
@@ -184,8 +184,7 @@ class Problem:
 
     def values_at(self, w: Array) -> Array:
         """f_i(w) [m] of every node at the same parameters [n]."""
-        # As many copies, for in one product of all nodes' data with w a row's place decides how its number is rounded.
-        return self.values(lax.optimization_barrier(jnp.broadcast_to(w, (self.m, self.n))))
+        return self.each(partial(self.value, w), self.data, self.weight)
 
     def scores(self, w: Array, features: Array) -> Array:
         """What a classifier decides by: [N] (or [N, classes]) scores of features [N, ...] for parameters [n]."""

@@ -14,7 +14,7 @@ from scipy.sparse import csr_matrix, issparse
 
 from jdfl import checks
 from jdfl.arguments import checked
-from jdfl.distributed import portion
+from jdfl.devices.processes import portion
 from jdfl.problems.dataset import Dataset, Features
 from jdfl.problems.datasets import NAMES, load
 from jdfl.problems.jagged import canonical

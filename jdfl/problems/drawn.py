@@ -14,7 +14,7 @@ from jax import Array, lax
 from jax.typing import ArrayLike, DTypeLike
 
 from jdfl import checks, ops, struct
-from jdfl.distributed import gathered, portion
+from jdfl.devices.processes import gathered, portion
 from jdfl.keys import typed_key
 from jdfl.problems.joined import joined
 from jdfl.problems.linear import LinearRegression

@@ -12,9 +12,10 @@ import numpy as np
 from jax import Array
 from jax.typing import DTypeLike
 
-from jdfl import checks, device_memory, ops, struct
+from jdfl import checks, ops, struct
 from jdfl.arguments import checked
-from jdfl.distributed import portion
+from jdfl.devices import memory
+from jdfl.devices.processes import portion
 from jdfl.problems.drawn import drawn_regression
 from jdfl.problems.joined import joined
 from jdfl.problems.linear import LinearRegression, build
@@ -97,8 +98,8 @@ def example1(
 
 def _require_memory(m: int, rows: int, n: int, each: int, size: int) -> None:
     """Refuse data that would not fit, with `each` numbers of `size` bytes beside an example's weight: ValueError."""
-    room, node = device_memory.available(), rows * (each + 1) * size
+    room, node = memory.available(), rows * (each + 1) * size
     held = -(-m // jax.process_count())
     needed = {f"{held} x {rows} examples of {each + 1} numbers": held * node, f"{n} true parameters": 8 * n}
     most = 0 if room is None else (room - 8 * n) // node
-    device_memory.require(needed, most, m, "Use fewer nodes, rows or parameters.", room)
+    memory.require(needed, most, m, "Use fewer nodes, rows or parameters.", room)

@@ -10,14 +10,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jdfl.distributed import Portion, gathered
+from jdfl.devices.processes import Portion, gathered
 from jdfl.problems.base import Problem
 
 P = TypeVar("P", bound=Problem)
 
 
 def joined(problem: P, m: int) -> P:
-    """The problem of m nodes from that of this process's `distributed.portion(m)`, which holds as it is in one process.
+    """The problem of m nodes from that of this process's `processes.portion(m)`, which holds as it is in one process.
 
     Weights and curvatures of all nodes are exchanged; the data are placed by a run. All processes have to join.
     """

@@ -31,12 +31,12 @@ class LinearRegression(Problem):
     def losses(self, w: Array, data: Any) -> Array:
         """The loss of every example [q]."""
         A, b = data
-        return 0.5 * jnp.square(ops.products(A, w) - b)
+        return 0.5 * jnp.square(jnp.dot(A, w, precision=ops.HIGHEST) - b)
 
     def slopes(self, w: Array, data: Any) -> Array:
         """<a_t, w> - b_t [q]."""
         A, b = data
-        return ops.products(A, w) - b
+        return jnp.dot(A, w, precision=ops.HIGHEST) - b
 
     def feature_lengths(self, data: Any, norm: str) -> Array:
         """||a_t|| [q]."""

@@ -25,7 +25,6 @@ from jax import Array, lax
 
 from jdfl import checks, ops, struct
 from jdfl.problems.base import Problem
-from jdfl.rounding import apart, row_sum
 
 Augment = Literal["flip-crop"]
 _CACHED = 2**15  # numbers of a node that a CPU keeps at hand while it computes with them
@@ -69,7 +68,7 @@ class NeuralProblem(Problem):
         leaves = jax.tree.leaves(stacked)
         m, at_once = leaves[0].shape[0], self.nodes_at_once
         if m == 1:  # products without an axis of one are laid out better
-            found = apart(function, *jax.tree.map(lambda leaf: leaf[0], stacked))
+            found = function(*jax.tree.map(lambda leaf: leaf[0], stacked))
             return jax.tree.map(lambda leaf: leaf[None], found)
         if at_once is None:
             many = sum(leaf.size for leaf in leaves) > m * _CACHED
@@ -107,7 +106,7 @@ class NeuralProblem(Problem):
         """penalty/2 ||w||^2 []."""
         if self.penalty is None:
             return jnp.zeros((), w.dtype)
-        return 0.5 * self.penalty * row_sum(w * w)
+        return 0.5 * self.penalty * jnp.sum(w * w)
 
     def value(self, w: Array, data: Any, weight: Array) -> Array:
         """f_i(w) [] from one node's data and weights, a piece at a time."""

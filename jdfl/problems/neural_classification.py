@@ -12,10 +12,11 @@ import numpy as np
 from jax.typing import ArrayLike
 from scipy.sparse import issparse
 
-from jdfl import checks, device_memory
+from jdfl import checks
 from jdfl import models as architectures
 from jdfl.arguments import checked
-from jdfl.distributed import portion
+from jdfl.devices import memory
+from jdfl.devices.processes import portion
 from jdfl.models import Model
 from jdfl.models.base import Compute
 from jdfl.models.split import Part
@@ -226,6 +227,6 @@ def _check_memory(model: Model, train: _Examples, test: _Examples | None, index:
         f"{m} x {q} examples of {each} bytes and {held // each} for the test": m * q * each + held,
         f"{m} x {model.n} parameters": 4 * m * model.n,
     }
-    room = device_memory.available()
+    room = memory.available()
     most = 0 if room is None else (room - m * q * each - held) // (4 * model.n)
-    device_memory.require(needed, most, m, "Use fewer nodes, `examples` or a smaller model.", room)
+    memory.require(needed, most, m, "Use fewer nodes, `examples` or a smaller model.", room)

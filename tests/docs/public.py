@@ -41,7 +41,7 @@ WHOLE = (  # what they define
     "jdfl.checkpoint",
     "jdfl.keys",
     "jdfl.metrics",
-    "jdfl.nodes",
+    "jdfl.devices.nodes",
     "jdfl.ops",
     "jdfl.projection",
     "jdfl.result",

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from jdfl import device_memory
+from jdfl.devices import memory
 from jdfl.problems import check_problem, example1, value_at_truth
 
 
@@ -66,7 +66,7 @@ def test_refusals():
 
 @pytest.mark.parametrize("storage", ["stored", "generated"])
 def test_what_would_not_fit_is_refused_before_anything_is_drawn(storage, monkeypatch):
-    monkeypatch.setattr(device_memory, "available", lambda: 2**34)
+    monkeypatch.setattr(memory, "available", lambda: 2**34)
     with pytest.raises(ValueError, match=r"2147483647 x 750 examples of .* Use fewer nodes, rows"):
         example1(2**31 - 1, storage=storage)
     with pytest.raises(ValueError, match=r"n >= 1 and <= 2147483647"):

@@ -11,8 +11,9 @@ import pytest
 from scipy.sparse import csr_matrix
 
 import jdfl
-from jdfl import device_memory, models
+from jdfl import models
 from jdfl.config import problem as config
+from jdfl.devices import memory
 from jdfl.problems import Dataset, check_problem, load, neural_classification
 
 module = importlib.import_module("jdfl.problems.neural_classification")  # a function has its name
@@ -141,10 +142,10 @@ def test_mistakes_are_named(options, words):
 
 def test_a_problem_too_large_for_the_memory_is_refused_before_it_is_built(monkeypatch):
     problem = neural_classification(SMALL, 2)
-    monkeypatch.setattr(device_memory, "available", lambda: 2 * 4 * problem.n)
+    monkeypatch.setattr(memory, "available", lambda: 2 * 4 * problem.n)
     with pytest.raises(ValueError, match=rf"2 x {problem.n} parameters.*(At most m = 1 nodes would fit)"):
         neural_classification(SMALL, 2)
-    monkeypatch.setattr(device_memory, "available", lambda: 10)
+    monkeypatch.setattr(memory, "available", lambda: 10)
     with pytest.raises(ValueError, match="Not even one node"):
         neural_classification(SMALL, 2)
 

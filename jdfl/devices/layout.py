@@ -1,4 +1,4 @@
-"""Nodes on several devices: which arrays have a row for every node, where the rows lie, and functions of one device's.
+"""Where a run's arrays lie on several devices, and functions of one device's rows.
 
 Axes: M nodes in all, D devices, m rows on each of them; m D >= M, and the rows beyond M are the last node's again.
 """
@@ -14,7 +14,8 @@ import numpy as np
 from jax import Array
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
-from jdfl import checks, distributed, nodes
+from jdfl import checks
+from jdfl.devices import nodes, processes
 
 Devices = int | Mesh | Sequence[jax.Device]
 
@@ -26,9 +27,10 @@ class Rows:
     structure: Any
     flags: tuple[bool, ...]
 
-    def specs(self, axis: str) -> Any:
-        """The tree's partition over a mesh's axis."""
-        return self.structure.unflatten([PartitionSpec(axis) if flag else PartitionSpec() for flag in self.flags])
+    @classmethod
+    def of(cls, flags: Any) -> "Rows":
+        """From a tree of flags."""
+        return cls(jax.tree.structure(flags), tuple(jax.tree.leaves(flags)))
 
     def map(self, function: Callable[[Any], Any], tree: Any, otherwise: Callable[[Any], Any] = lambda x: x) -> Any:
         """The tree with `function` of the leaves that have rows, and `otherwise` of the others."""
@@ -47,33 +49,50 @@ class Layout:
     algorithm: Rows  # the prepared one
     carry: Rows
 
-    @property
-    def axis(self) -> str:
-        """The name of the mesh's axis."""
-        return self.mesh.axis_names[0]
-
     def spread(self, rows: Rows, tree: Any) -> Any:
         """The tree on the devices, from rows [M, ...] of all nodes."""
-        return spread(rows, widened(rows, tree, self.mesh, self.count), self.mesh)
+        return self.put(rows, self.widened(rows, tree))
+
+    def widened(self, rows: Rows, tree: Any) -> Any:
+        """The tree with rows [D m, ...], from rows [M, ...]."""
+        held = nodes.per_device(self.count, self.mesh.size) * self.mesh.size
+        place = np.minimum(np.arange(held), self.count - 1)
+        if held == self.count:
+            return tree
+        return rows.map(lambda x: x if isinstance(x, processes.Portion) else jnp.asarray(x)[place], tree)
+
+    def put(self, rows: Rows, tree: Any) -> Any:
+        """The tree's arrays on the devices, each device with its own of the rows [D m, ...] and with all the rest."""
+        each, alike = (NamedSharding(self.mesh, spec) for spec in self._specs)
+        return rows.map(lambda x: processes.spread(x, each), tree, lambda x: processes.spread(x, alike))
 
     def whole(self, rows: Rows, tree: Any) -> Any:
         """The tree on the host, with the rows [M, ...] of all nodes."""
-        return rows.map(self.nodes, tree, distributed.on_host)
+        return rows.map(self.nodes, tree, processes.on_host)
 
     def nodes(self, x: Array) -> Any:
         """The rows [M, ...] of all nodes on the host."""
-        return distributed.on_host(x)[: self.count]
+        return processes.on_host(x)[: self.count]
 
     def each_device(
         self, function: Callable[..., Any], arguments: tuple[Rows | None, ...], results: tuple[Rows | None, ...]
     ) -> Callable[..., Any]:
         """`function` of every device's rows; what has no `Rows` is the same on every device."""
+        own, alike = self._specs
 
         def specs(parts: tuple[Rows | None, ...]) -> tuple[Any, ...]:
-            return tuple(PartitionSpec() if rows is None else rows.specs(self.axis) for rows in parts)
+            return tuple(
+                alike if rows is None else rows.structure.unflatten([own if flag else alike for flag in rows.flags])
+                for rows in parts
+            )
 
         takes, gives = specs(arguments), specs(results)
         return jax.shard_map(function, mesh=self.mesh, in_specs=takes, out_specs=gives, check_vma=False)
+
+    @property
+    def _specs(self) -> tuple[PartitionSpec, PartitionSpec]:
+        """How arrays with rows are divided, and the others, which are not."""
+        return PartitionSpec(*self.mesh.axis_names), PartitionSpec()
 
 
 def simulate(devices: int) -> None:
@@ -84,9 +103,10 @@ def simulate(devices: int) -> None:
 
 
 def mesh_of(devices: Devices, count: int) -> Mesh:
-    """A mesh of one axis over which `count` nodes lie: the first so many devices, those given, or those of a mesh.
+    """A mesh of one axis over which `count` nodes lie.
 
-    Raises ValueError for more devices than there are, and for none.
+    `devices` are so many of the first ones, those given, or those of a mesh. Raises ValueError for more devices than
+    there are, and for none.
     """
     if isinstance(devices, Mesh):
         chosen = list(devices.devices.flat)
@@ -103,34 +123,3 @@ def mesh_of(devices: Devices, count: int) -> Mesh:
     if not chosen:
         raise ValueError("Expected at least one device, got none. Leave mesh=None for the default device.")
     return Mesh(np.array(chosen), (nodes.axis_name(count),), axis_types=(AxisType.Auto,))
-
-
-def compared(one: Any, two: Any) -> Rows:
-    """Which leaves have rows, from the shapes of a tree for some number of nodes and for another."""
-    structure = jax.tree.structure(one)
-    pairs = list(zip(jax.tree.leaves(one), jax.tree.leaves(two)))
-    for a, b in pairs:
-        if a.shape[1:] != b.shape[1:]:
-            raise ValueError(
-                f"Expected the nodes as the first axis of every array, got one of shape {a.shape} that becomes "
-                f"{b.shape} with one node more. Put the nodes first, to run on several devices."
-            )
-    return Rows(structure, tuple(a.shape != b.shape for a, b in pairs))
-
-
-def widened(rows: Rows, tree: Any, mesh: Mesh, count: int) -> Any:
-    """The tree with rows [D m, ...], from rows [M, ...] of `count` nodes."""
-    held = nodes.per_device(count, mesh.size) * mesh.size
-    if held == count:
-        return tree
-    place = np.minimum(np.arange(held), count - 1)
-    return rows.map(lambda x: x if isinstance(x, distributed.Portion) else jnp.asarray(x)[place], tree)
-
-
-def spread(rows: Rows, tree: Any, mesh: Mesh) -> Any:
-    """The tree's arrays on a mesh's devices, rows [D m, ...] each on its own and the others on all."""
-
-    def put(spec: PartitionSpec) -> Callable[[Any], Array]:
-        return lambda x: distributed.spread(x, NamedSharding(mesh, spec))
-
-    return rows.map(put(PartitionSpec(mesh.axis_names[0])), tree, put(PartitionSpec()))

@@ -16,7 +16,8 @@ from jax import Array
 from jax.experimental import multihost_utils
 from jax.sharding import NamedSharding
 
-from jdfl import checks, nodes
+from jdfl import checks
+from jdfl.devices import nodes
 
 _OWN_FAULTS = ("RESOURCE_EXHAUSTED", "INVALID_ARGUMENT", "UNIMPLEMENTED")  # what no other process is to blame for
 _OWN_DATA = "Every process has loaded the data of its own nodes alone: use mesh = jax.devices()."
@@ -80,13 +81,11 @@ def leads() -> bool:
 
 def highest(number: int) -> int:
     """The highest of the numbers that the processes give; all of them have to ask."""
-    return number if jax.process_count() == 1 else int(np.max(multihost_utils.process_allgather(np.array(number))))
+    return int(np.max(multihost_utils.process_allgather(np.array(number))))
 
 
 def summed(number: int) -> int:
     """The sum, modulo 2^64, of the numbers that the processes give; all of them have to ask."""
-    if jax.process_count() == 1:
-        return number
     halves = np.array([number >> 32, number & 0xFFFFFFFF], np.uint32)
     every = np.asarray(multihost_utils.process_allgather(halves)).reshape(-1, 2)
     return sum((int(high) << 32) + int(low) for high, low in every) % 2**64
@@ -99,25 +98,17 @@ def portion(m: int) -> np.ndarray:
     """
     if jax.process_count() == 1:
         return np.arange(m)
-    held = nodes.per_device(m, jax.device_count())
-    return np.minimum(np.concatenate([np.arange(k * held, (k + 1) * held) for k in _own()]), m - 1)
+    every, held = jax.devices(), nodes.per_device(m, jax.device_count())
+    here = [k for k, device in enumerate(every) if device.process_index == jax.process_index()]
+    return np.minimum(np.concatenate([np.arange(k * held, (k + 1) * held) for k in here]), m - 1)
 
 
-def _own() -> list[int]:
-    """The places of this process's devices among all of them."""
-    return [k for k, device in enumerate(jax.devices()) if device.process_index == jax.process_index()]
-
-
-class Portion:
+class Portion(jax.ShapeDtypeStruct):
     """An array [m, ...] of which this process holds the rows of its `portion` alone, until a run places them."""
 
     def __init__(self, rows: Array | np.ndarray, m: int) -> None:
-        self.rows, self.shape = rows, (m, *rows.shape[1:])
-
-    @property
-    def dtype(self) -> Any:
-        """The type of its numbers."""
-        return self.rows.dtype
+        super().__init__((m, *rows.shape[1:]), rows.dtype)
+        self.rows = rows
 
     def __array__(self, *_: Any) -> np.ndarray:
         """There is no such array: TypeError."""
@@ -134,24 +125,13 @@ class Portion:
             raise ValueError(
                 f"Expected all devices of all processes in the mesh, in JAX's order, got others. {_OWN_DATA}"
             )
-        held = nodes.per_device(self.shape[0], jax.device_count())
-        host, first = np.asarray(self.rows), {k * held: i * held for i, k in enumerate(_own())}
-
-        def rows(index: Any) -> np.ndarray:
-            begin = first[index[0].start or 0]
-            return host[begin : begin + held]
-
-        return jax.make_array_from_callback((held * jax.device_count(), *self.shape[1:]), where, rows)
+        rows = nodes.per_device(self.shape[0], jax.device_count()) * jax.device_count()
+        return jax.make_array_from_process_local_data(where, np.asarray(self.rows), (rows, *self.shape[1:]))
 
 
 def held(tree: Any) -> Any:
     """The tree with the rows that this process has of arrays which are a `Portion`."""
     return jax.tree.map(lambda x: x.rows if isinstance(x, Portion) else x, tree)
-
-
-def shaped(tree: Any) -> Any:
-    """The tree with the shapes of arrays which are a `Portion` in their place."""
-    return jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype) if isinstance(x, Portion) else x, tree)
 
 
 def check_whole(tree: Any) -> None:
@@ -162,8 +142,7 @@ def check_whole(tree: Any) -> None:
 
 def gathered(x: Any, m: int) -> np.ndarray:
     """The array [m, ...] from every process's rows of its `portion`; all processes have to ask."""
-    host = np.asarray(x)
-    return host if jax.process_count() == 1 else np.asarray(multihost_utils.process_allgather(host, tiled=True))[:m]
+    return np.asarray(multihost_utils.process_allgather(np.asarray(x), tiled=True))[:m]
 
 
 def spread(x: Any, where: NamedSharding) -> Array:
@@ -174,10 +153,7 @@ def spread(x: Any, where: NamedSharding) -> Array:
         return jax.device_put(x, where)
     if not hasattr(x, "dtype"):
         return x  # a number of Python's
-    if jax.numpy.issubdtype(x.dtype, jax.dtypes.prng_key):
-        return jax.random.wrap_key_data(spread(jax.random.key_data(x), where), impl=jax.random.key_impl(x))
-    host = np.asarray(x)
-    return jax.make_array_from_callback(host.shape, where, lambda index: host[index])
+    return jax.make_array_from_callback(x.shape, where, lambda index: x[index])
 
 
 def on_host(x: Array) -> Any:

@@ -1,9 +1,11 @@
-"""How much memory the default device has left, and the refusal of what would not fit."""
+"""How much memory the devices have left, and the refusal of what would not fit."""
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import jax
+import numpy as np
 
 _GIB = 2**30
 _MEMINFO = Path("/proc/meminfo")
@@ -18,7 +20,7 @@ def available(devices: int = 1) -> int | None:
     """
     device = jax.local_devices()[0]
     if device.platform == "cpu":
-        return _host()
+        return min([*_system(), *_group()], default=None)
     stats = device.memory_stats() or {}
     if "bytes_limit" not in stats:
         return None
@@ -41,19 +43,25 @@ def require(needed: Mapping[str, int], most: int, m: int, remedy: str, room: int
     )
 
 
+def size_of(tree: Any) -> int:
+    """Bytes of a tree of arrays or their shapes; keys count as their words, numbers of Python's as float32."""
+    return sum(
+        int(np.prod(np.shape(leaf), dtype=np.int64)) * getattr(getattr(leaf, "dtype", np.dtype("f4")), "itemsize", 4)
+        for leaf in jax.tree.leaves(tree)
+    )
+
+
 def _size(count: int) -> str:
     return f"{count / _GIB:.3g} GiB" if count >= 0.01 * _GIB else f"{count / 2**20:.3g} MiB"
 
 
-def _host() -> int | None:
-    """Memory that Linux can give without swapping; None on other systems."""
+def _system() -> list[int]:
+    """What Linux can give without swapping; nothing on other systems."""
     try:
         lines = _MEMINFO.read_text().splitlines()
     except OSError:
-        return None
-    found = [int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:")]
-    limits = [*found, *_group()]
-    return min(limits) if limits else None
+        return []
+    return [int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:")]
 
 
 def _group() -> list[int]:

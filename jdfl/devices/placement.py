@@ -1,0 +1,158 @@
+"""Whether a run fits on its devices, and its arrays there: the network as every device needs it, the rest by rows.
+
+What a run needs is estimated from shapes before anything is allocated:
+
+    bytes = state + prepared constants + 3 m n (gradient, noise, mixture) + activations of the nodes at work
+
+The data lie on the device already. What the compiler needs beyond that is not known, so a run that passes may still
+fail.
+
+Axes: M nodes in all, D devices, m rows on each of them, n parameters, d slots of the neighbour table.
+"""
+
+from dataclasses import replace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.sharding import Mesh
+
+from jdfl import loop, stepping, struct
+from jdfl.algorithms.algorithm import Algorithm
+from jdfl.devices import memory, nodes
+from jdfl.devices.layout import Layout, Rows
+from jdfl.keys import typed_key
+from jdfl.network.graph import Graph, Network, Static
+from jdfl.network.halo import halo
+from jdfl.network.wrapping import in_run
+from jdfl.problems import Problem
+
+_COPIES = 1000  # of [M, n], beside one per node, that no state is expected to exceed
+_REMEDY = "Use fewer nodes, fewer parameters or a device with more memory."
+
+
+@struct.dataclass
+class Sliced:
+    """A network that is drawn or changes: every device finds all of it and keeps its own rows."""
+
+    base: Network
+
+    @property
+    def m(self) -> int:
+        """The number of nodes."""
+        return self.base.m
+
+    def in_run(self, key: Array, bits: int) -> "Sliced":
+        """With the network as the run has it."""
+        return Sliced(in_run(self.base, key, bits))
+
+    def at(self, k: Array, key: Array) -> Graph:
+        """The rows of this device."""
+        graph, here = _without_buckets(self.base.at(k, key)), nodes.share()
+        held = graph.m if here is None else nodes.per_device(here.nodes, here.devices)
+        return jax.tree.map(lambda x: nodes.own(x, held) if x.ndim else x, graph)
+
+
+def placed(setting: stepping.Setting, mesh: Mesh) -> tuple[stepping.Setting, Layout]:
+    """The setting with its arrays on a mesh of `mesh_of`, and the layout for the loop's functions."""
+    count, network = setting.problem.m, setting.network
+    fixed = isinstance(network, Static)
+    network = _spread(network, mesh.size) if isinstance(network, Static) else Sliced(network)
+    setting = replace(setting, network=network)
+    flags: Any = replace(
+        jax.tree.map(lambda _: False, setting),
+        algorithm=struct.per_node(setting.algorithm),
+        problem=nodes.with_rows(type(setting.problem).nodes, setting.problem),
+        network=jax.tree.map(lambda x: fixed and np.ndim(x) > 0, network),
+        node=True,
+        limit=None if setting.limit is None else True,
+    )
+    begin = Rows.of(flags)
+    some, more = (_started(setting, begin, size) for size in (count, count + 1))
+    algorithm, carry = nodes.rows_in(some, more)
+    ready = Rows.of(replace(flags, algorithm=algorithm))
+    layout = Layout(mesh, count, begin, ready, Rows.of(algorithm), Rows.of(carry))
+    return layout.put(begin, replace(layout.widened(begin, setting), network=network)), layout
+
+
+def _started(setting: stepping.Setting, rows: Rows, size: int) -> tuple[Any, Any]:
+    """The shapes of the prepared algorithm and of the carry for `size` nodes."""
+
+    def resized(x: Any) -> Any:
+        return jax.ShapeDtypeStruct((size, *np.shape(x)[1:]), x.dtype)
+
+    graph = jax.eval_shape(setting.network.at, jnp.int32(0), setting.keys.network)
+    graph = jax.tree.map(lambda x: resized(x) if x.ndim else x, replace(graph, halo=None))
+    small = replace(rows.map(resized, setting), network=Static(graph))
+    return jax.eval_shape(loop.start, small, ())[:2]
+
+
+def _without_buckets(graph: Graph) -> Graph:
+    """The graph without buckets, whose rows are not in the nodes' order."""
+    return replace(graph, format="padded" if graph.format == "buckets" else graph.format, buckets=None)
+
+
+def _spread(network: Static, devices: int) -> Static:
+    """The table [D m, d] of a fixed network whose senders count the rows that reach a device; nobody's rows hear none.
+
+    A network that is multiplied as a matrix gets all rows.
+    """
+    graph = _without_buckets(network.graph)
+    held = nodes.per_device(graph.m, devices) * devices
+    real, place = np.arange(held) < graph.m, np.minimum(np.arange(held), graph.m - 1)
+    wide: Any = jax.tree.map(lambda x: np.asarray(x)[place] if np.ndim(x) else x, graph)
+    wide = replace(wide, mask=wide.mask & real[:, None])
+    found = halo(wide.senders, wide.mask, devices) if graph.format == "padded" else None
+    return Static(wide if found is None else replace(wide, halo=found[0], senders=found[1]))
+
+
+def require_memory(algorithm: Algorithm, problem: Problem, network: Network, devices: int = 1) -> None:
+    """Refuse a run whose arrays would not fit into the memory of the devices that share its nodes: ValueError.
+
+    The message has the terms of the sum, what is available and the largest number of nodes that fits. Where the
+    available memory is not known, and where it is plenty for any state, nothing is traced.
+    """
+    room, m = memory.available(devices), problem.m
+    if room is None:
+        return
+    batch = getattr(getattr(algorithm, "gradients", None), "batch", None)
+    if isinstance(batch, int) and batch > problem.weight.shape[1]:  # copies of so many examples of every node
+        each = batch * max(1, memory.size_of(problem.data) // problem.weight.size)
+        what = {f"batches of {batch} examples": m * each}
+        memory.require(what, room // each, m, "Use a smaller batch, or fewer nodes.", room)
+    if _one(problem) * (_COPIES + m) + _activations(algorithm, problem) <= room:
+        return
+    needed = estimate(algorithm, problem, network)
+    most = int(m * room // sum(needed.values()))  # all terms grow with the nodes
+    fewer = " nodes_at_once makes the activations smaller." if getattr(problem, "nodes_at_once", 0) is None else ""
+    memory.require(needed, most, m, _REMEDY + fewer, room)
+
+
+def estimate(algorithm: Algorithm, problem: Problem, network: Network) -> dict[str, int]:
+    """Bytes of a run by what they are for, in words, found by shapes alone."""
+    setting = stepping.setting(algorithm, problem, network, None, typed_key(0))
+    prepared, carry, _ = jax.eval_shape(loop.start, setting, ())
+    return {
+        "the algorithm's state": memory.size_of(carry.state),
+        "its constants": memory.size_of(prepared),
+        f"3 x {problem.m} x {problem.n} numbers for gradient, noise and mixture": 3 * _one(problem),
+        "activations": _activations(algorithm, problem),
+    }
+
+
+def _one(problem: Problem) -> int:
+    """Bytes of one array [m, n]."""
+    return problem.m * problem.n * np.dtype(problem.dtype).itemsize
+
+
+def _activations(algorithm: Algorithm, problem: Problem) -> int:
+    """Bytes of a gradient's forward pass of all nodes that are at work together; 0 where a problem does not say."""
+    of_one = getattr(problem, "activation_bytes", None)
+    if of_one is None:
+        return 0
+    gradients: Any = getattr(algorithm, "gradients", None)
+    batch = None if getattr(gradients, "sampling", None) == "poisson" else getattr(gradients, "batch", None)
+    at_work = min(getattr(problem, "nodes_at_once", None) or problem.m, problem.m)
+    return of_one(batch or problem.weight.shape[1]) * at_work
