@@ -132,7 +132,7 @@ def require_memory(algorithm: Algorithm, problem: Problem, network: Network, dev
 
 def estimate(algorithm: Algorithm, problem: Problem, network: Network) -> dict[str, int]:
     """Bytes of a run by what they are for, in words, found by shapes alone."""
-    setting = stepping.setting(algorithm, problem, network, None, typed_key(0))
+    setting = stepping.setting(planned(algorithm, problem, network, 1), problem, network, None, typed_key(0))
     prepared, carry, _ = jax.eval_shape(loop.start, setting, ())
     return {
         "the algorithm's state": memory.size_of(carry.state),
