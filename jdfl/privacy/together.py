@@ -19,7 +19,7 @@ import numpy as np
 from jdfl.privacy.analytic import gaussian_epsilon
 from jdfl.privacy.ledger import Ledger
 from jdfl.privacy.mechanisms import GaussianEvent, LaplaceSchedule
-from jdfl.privacy.relation import upper
+from jdfl.privacy.relation import plain, upper
 
 
 @dataclass(frozen=True)
@@ -42,8 +42,7 @@ class Together:
 
     def as_dict(self) -> dict[str, Any]:
         """Plain data for JSON; an epsilon that is infinite becomes None."""
-        finite = self.epsilon is not None and math.isfinite(self.epsilon)
-        return asdict(self) | {"epsilon": self.epsilon if finite else None}
+        return plain(asdict(self))
 
     def statement(self) -> str:
         """The same in a sentence or two."""
