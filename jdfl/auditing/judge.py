@@ -53,25 +53,17 @@ def judge_residuals(z: np.ndarray, live: np.ndarray, gaussian: bool, precision: 
     if not gaussian:  # to what it would be of Gaussian noise
         away = norm.isf(np.exp(laplace.logsf(np.abs(z))))
         z = np.sign(z) * np.minimum(away, 38.0)
-    told: list[Finding] = []
-    numbers = z.shape[-1]
-    for t in range(z.shape[1]):
-        for i in range(z.shape[2]):
-            told += _scale(f"round {t}, node {i}", z[:, t, i][live[:, t, i]])
-    for j in _some(numbers):
-        told += _scale(f"number {j}", z[..., j][live[..., j]])
-    every = z[live]
-    told += _scale("all", every)
+    runs, T, m, n = z.shape
+    groups = {f"round {t}, node {i}": z[:, t, i][live[:, t, i]] for t in range(T) for i in range(m)}
+    groups |= {f"number {j}": z[..., j][live[..., j]] for j in spread(n)}
+    every = groups["all"] = z[live]
+    told = [one for where, numbers in groups.items() for one in _scale(where, numbers)]
     told.append(Finding("residual shape", "Kolmogorov-Smirnov", float(kstest(every, norm.cdf).pvalue)))
     told += _collisions(every, precision)
     z, alive = np.where(live, z, 0.0), live.astype(float)
-    runs, (T, m) = z.shape[0], z.shape[1:3]
-    moments = [divmod(cell, m) for cell in _some(T * m)]
-    rows = np.array([z[:, t, i].ravel() for t, i in moments])
-    there = np.array([alive[:, t, i].ravel() for t, i in moments])
-    names = [f"round {t}, node {i}" for t, i in moments]
-    told += _covariances(rows, there, names)
-    some = _some(numbers)
+    cells, some = spread(T * m), spread(n)
+    rows, there = (a.transpose(1, 2, 0, 3).reshape(T * m, -1)[cells] for a in (z, alive))
+    told += _covariances(rows, there, [f"round {cell // m}, node {cell % m}" for cell in cells])
     columns, here = (np.moveaxis(a[..., some], -1, 0).reshape(len(some), -1) for a in (z, alive))
     told += _covariances(columns, here, [f"number {j}" for j in some])
     first, second = (a.reshape(1, -1) for a in (z[: runs - 1], z[1:]))
@@ -167,9 +159,9 @@ def judge_hits(hit: np.ndarray, share: np.ndarray, seen: np.ndarray, independent
     return told
 
 
-def _some(count: int) -> list[int]:
-    """At most `_CELLS` of so many, spread."""
-    return sorted({int(x) for x in np.linspace(0, count - 1, min(count, _CELLS)).round()})
+def spread(count: int, most: int = _CELLS) -> list[int]:
+    """At most so many of range(count), at equal distances."""
+    return np.unique(np.linspace(0, count - 1, min(count, most)).round().astype(int)).tolist()
 
 
 def _scale(where: str, cells: np.ndarray) -> list[Finding]:

@@ -25,14 +25,14 @@ from jax import Array
 from jdfl import checks, stepping
 from jdfl.auditing.attack import attack
 from jdfl.auditing.canary import Canary, Limit, designed, given, planted
-from jdfl.auditing.claim import accounted, check, check_features, largest_mu
+from jdfl.auditing.claim import accounted, check, check_features
 from jdfl.auditing.observe import check_visible, observe, pilot, some, watched
 from jdfl.auditing.probe import most_runs, probe
 from jdfl.auditing.result import Audit
 from jdfl.base import Algorithm
 from jdfl.keys import typed_key
 from jdfl.network.graph import Network
-from jdfl.privacy import Guarantee
+from jdfl.privacy import GaussianEvent, Guarantee
 from jdfl.problems import Problem
 from jdfl.runner import check_run
 from jdfl.stepping import Setting
@@ -87,13 +87,7 @@ def audit(
     """
     began = time.perf_counter()
     algorithm = check_run(algorithm, problem, network, steps, 1, None)
-    guarantee = check(algorithm, problem, runs, node, canary, delta, batch, confidence)
-    checks.fraction("It is the share of the runs that the score is fitted on.", fitted=fitted)
-    if int(runs // 2 * fitted) < 8 or int(runs // 2 * (1 - fitted)) < 8:
-        raise ValueError(
-            f"Expected fitted that leaves 8 runs of either world to fit on and 8 to judge by, got fitted = {fitted!r} "
-            f"of {runs} runs. 0.5 is usual; less where there are few looks."
-        )
+    guarantee = check(algorithm, problem, runs, node, canary, delta, batch, confidence, fitted)
     steps, looks, half = int(steps), int(steps) if looks is None else looks, int(runs) // 2
     checks.whole(1, steps, "It is the number of stretches of rounds.", looks=looks)
     seed = typed_key(key)
@@ -104,46 +98,36 @@ def audit(
     check_visible(setting)
     found, pairs = _canary(setting, steps, node, canary, guarantee, pilots, direction)
     batch = _lanes(algorithm, problem) if batch is None else int(batch)
-    seen: list[np.ndarray] = []
-    counts: list[int] = []
-    for world, keys in zip((found.zero, found.one), worlds):
-        looked = {"steps": steps, "batch": min(batch, half), "looks": int(looks)}
-        there = replace(setting, problem=world)
-        features, releases = observe(there, found.directions, jnp.int32(node), keys, **looked)
-        seen.append(np.asarray(features, np.float64).reshape(half, -1))
-        counts.append(int(np.max(np.asarray(releases))))
+    looked = {"steps": steps, "batch": min(batch, half), "looks": int(looks)}
+    shown = [
+        observe(replace(setting, problem=world), found.directions, jnp.int32(node), keys, **looked)
+        for world, keys in zip((found.zero, found.one), worlds)
+    ]
+    seen = [np.asarray(features, np.float64).reshape(half, -1) for features, _ in shown]
     check_features(seen)
-    releases = max(counts)
-    told, epsilon = accounted(guarantee, problem, releases, node, delta)
-    paper = guarantee.published
-    claim = None if paper is None or not 0 <= paper.epsilon < math.inf else (paper.epsilon, paper.delta)
-    claimed = None if claim is None else claim[0]
-    probed = probe(setting, guarantee, pairs, probes, steps=steps)
-    met = attack(*seen, delta=told.delta, confidence=confidence, epsilon=claimed, fitted=fitted)
+    releases = max(int(np.max(np.asarray(counts))) for _, counts in shown)
+    delta, epsilon = accounted(guarantee, problem, releases, node, delta)
+    event, paper = guarantee.event, guarantee.published
+    mu = None
+    if isinstance(event, GaussianEvent) and guarantee.sampling is None:
+        mu = math.sqrt(releases) / event.noise_multiplier
+    published = None if paper is None or not 0 <= paper.epsilon < math.inf else (paper.epsilon, paper.delta)
+    asked = None if published is None else published[0]
     return Audit(
+        **vars(probe(setting, guarantee, pairs, probes, steps=steps)),
+        **vars(attack(*seen, delta=delta, confidence=confidence, epsilon=asked, fitted=fitted)),
         algorithm=type(algorithm).__name__,
         runs=2 * half,
         releases=releases,
         confidence=float(confidence),
-        delta=told.delta,
+        delta=delta,
         epsilon_accounted=epsilon,
-        mu_accounted=largest_mu(guarantee, releases),
+        mu_accounted=mu,
         claimed=guarantee.claimed,
-        epsilon_lower=met.epsilon,
-        epsilon_most=met.epsilon_most,
-        mu_hat=met.mu,
-        mu_low=met.mu_low,
-        mu_high=met.mu_high,
-        auc=met.auc,
-        violated=met.epsilon > epsilon or bool(probed.findings),
         canary=found.told,
         left_out=guarantee.warnings,
         seconds=time.perf_counter() - began,
-        published=claim,
-        delta_lower=met.delta,
-        findings=probed.findings,
-        tests=probed.tests,
-        not_probed=probed.reason,
+        published=published,
     )
 
 
@@ -169,15 +153,13 @@ def _canary(
     points, limit = paths.reshape(-1, problem.n), Limit.of(algorithm)
     if not bool(jnp.all(jnp.isfinite(points))):
         raise ValueError("Expected runs that stay finite, got some that diverge. Lower the step length or the noise.")
-    pairs: list[Any] = []
-    if isinstance(canary, str):
-        drop = guarantee.adjacency == "add-remove"
-        pair, told = designed(problem, canary, mean, points, limit, drop, direction)
-        other = "random" if canary == "aligned" else "aligned"  # along one feature, and along all of them
-        pairs.append(designed(problem, other, mean, points, limit, drop, direction)[0])
-    else:
-        pair, told = given(problem, canary), "the given pair of examples"
-    return planted(problem, pair, node, guarantee, points, limit, told), [pair, *pairs]
+    if not isinstance(canary, str):
+        pair = given(problem, canary)
+        return planted(problem, pair, node, guarantee, points, limit, "the given pair of examples"), [pair]
+    drop = guarantee.adjacency == "add-remove"
+    kinds = (canary, "random" if canary == "aligned" else "aligned")  # along one feature, and along all of them
+    (pair, told), (other, _) = (designed(problem, kind, mean, points, limit, drop, direction) for kind in kinds)
+    return planted(problem, pair, node, guarantee, points, limit, told), [pair, other]
 
 
 def _lanes(algorithm: Algorithm, problem: Problem) -> int:
