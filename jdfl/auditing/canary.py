@@ -44,7 +44,7 @@ class Limit:
         """That of the algorithm's updates or gradients; None for a clip that it does not have."""
         parts = [getattr(algorithm, name, None) for name in ("updates", "gradients")]
         owner = next((part for part in parts if part is not None), None)
-        norm = getattr(owner, "norm", "l2")
+        norm: Clip = getattr(owner, "norm", "l2")
         if owner is None and hasattr(algorithm, "dpps"):  # of a node's vector, in average consensus
             owner, norm = algorithm, "l1"
         clip = getattr(owner, "clip", None)
@@ -146,8 +146,13 @@ def planted(
 
 def _effects(problem: Problem, candidates: Any, points: Array, limit: Limit) -> tuple[np.ndarray, np.ndarray]:
     """The mean length [K] of the candidates' gradients over the points, and their mean distances [K, K]."""
-    gradients = jax.jit(lambda w: limit(problem.example_gradients(w, candidates)))
-    lengths, apart = [], []
+    lengths: list[np.ndarray] = []
+    apart: list[np.ndarray] = []
+
+    @jax.jit
+    def gradients(w: Array) -> Array:
+        return limit(problem.example_gradients(w, candidates))
+
     for w in points:
         g = np.asarray(gradients(w), np.float64)
         products = g @ g.T

@@ -101,9 +101,11 @@ def observe(
     batches = -(-count // batch)
     size = -(-count // batches)  # a last batch of another size would be compiled on its own
     rows = jnp.arange(batches * size, dtype=jnp.int32).reshape(batches, size) % count
-    # A lone run goes without vmap: its loops keep their own lengths.
-    each = jax.vmap(one) if size > 1 else lambda own: some(one(some(own, 0)), None)
-    features, releases = lax.map(each, some(keys, rows))
+
+    def lone(own: Keys) -> tuple[Array, Array]:  # without vmap its loops keep their own lengths
+        return some(one(some(own, 0)), None)
+
+    features, releases = lax.map(jax.vmap(one) if size > 1 else lone, some(keys, rows))
     return features.reshape(-1, *features.shape[2:])[:count], releases.reshape(-1)[:count]
 
 

@@ -103,10 +103,10 @@ def _scale(bare: Array, up: Array) -> Array:
 
 def _shown(begun: Setting, units: Array, state: Any, k: Array) -> Array:
     """What others see [m, k] after round k [] from `state`, with so many units [m, n] in place of noise."""
-    name = _owner(begun.algorithm) or ""
-    part = getattr(begun.algorithm, name)
-    moved = replace(part, mechanism=_Units(part.mechanism.multiplier, units, part.mechanism.norm))
-    made = replace(begun, algorithm=replace(begun.algorithm, **{name: moved}))
+    algorithm, name = begun.algorithm, _owner(begun.algorithm)
+    mechanism = getattr(algorithm, name or "").mechanism
+    moved = stepping.with_field(algorithm, f"{name}.mechanism", _Units(mechanism.multiplier, units, mechanism.norm))
+    made = replace(begun, algorithm=moved)
     return visible(made.algorithm, stepping.step(made, state, stepping.drawn(made, k))[0])
 
 

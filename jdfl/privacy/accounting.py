@@ -33,7 +33,7 @@ from jdfl.arguments import checked
 from jdfl.privacy import laplace, numerical, replaced
 from jdfl.privacy.analytic import check_delta, gaussian_epsilon, participating_epsilon
 from jdfl.privacy.laplace import resolved
-from jdfl.privacy.mechanisms import Event, GaussianEvent, LaplaceEvent, LaplaceSchedule
+from jdfl.privacy.mechanisms import Event, GaussianEvent, LaplaceSchedule
 
 Adjacency = Literal["replace-one", "add-remove"]
 _MOST_MU = 20.0  # above it e^epsilon leaves floating point, and the closed form, in logarithms, takes over
@@ -131,7 +131,14 @@ def epsilon_rdp(
 def epsilon_pure(event: Event, releases: int, *, sampled: Sampled | None = None) -> float | None:
     """The sum of the releases' epsilons at delta = 0; None for Gaussian noise, which has none."""
     check_releases(event, releases, sampled, "replace-one")
-    return None if isinstance(event, GaussianEvent) else _pure(event, releases, sampled)
+    if isinstance(event, GaussianEvent):
+        return None
+    everything = laplace.pure_epsilon(event, releases)
+    if sampled is None or sampled.rate == 1 or releases == 0:
+        return everything
+    looks = min(releases, sampled.looks)
+    one = np.logaddexp(math.log1p(-sampled.rate), math.log(sampled.rate) + looks / event.noise_multiplier)
+    return min(everything, math.ceil(releases / sampled.looks) * float(one))
 
 
 def check_releases(event: Event, releases: int, sampled: Sampled | None, adjacency: Adjacency) -> None:
@@ -167,8 +174,8 @@ def _quick(
     found = _all_epsilons(event, releases, delta)
     if sampled is not None:  # no samples tell more than all records
         found = {**_sampled_epsilons(event, releases, delta, sampled, adjacency), "all records": min(found.values())}
-        if not isinstance(event, GaussianEvent):
-            found["the sum of pure epsilons"] = _pure(event, releases, sampled)
+        if (pure := epsilon_pure(event, releases, sampled=sampled)) is not None:
+            found["the sum of pure epsilons"] = pure
     return found
 
 
@@ -191,15 +198,6 @@ def _samples(event: Event, releases: int, sampled: Sampled | None) -> tuple[int,
     looks = min(releases, sampled.looks)
     less = math.sqrt(looks) if isinstance(event, GaussianEvent) else looks
     return math.ceil(releases / sampled.looks), event.noise_multiplier / less
-
-
-def _pure(event: LaplaceEvent | LaplaceSchedule, releases: int, sampled: Sampled | None) -> float:
-    everything = laplace.pure_epsilon(event, releases)
-    if sampled is None or sampled.rate == 1 or releases == 0:
-        return everything
-    looks = min(releases, sampled.looks)
-    one = np.logaddexp(math.log1p(-sampled.rate), math.log(sampled.rate) + looks / event.noise_multiplier)
-    return min(everything, math.ceil(releases / sampled.looks) * float(one))
 
 
 def _all_epsilons(event: Event, releases: int, delta: float) -> dict[str, float]:
@@ -242,8 +240,6 @@ def _sampled_epsilons(
 def _dp() -> Any:
     """dp-accounting, imported when it is needed: it takes half a second."""
     import dp_accounting
-    import dp_accounting.pld.privacy_loss_distribution
-    import dp_accounting.rdp
 
     # It tells of orders that do not converge, which it leaves out: the bound of the others holds.
     logging.getLogger("absl").addFilter(lambda record: "rdp_privacy_accountant" not in record.pathname)

@@ -108,9 +108,10 @@ class Ledger:
     @classmethod
     def from_dict(cls, told: Mapping[str, Any]) -> "Ledger":
         """The ledger that `as_dict` has told."""
-        sampling = None if told["sampling"] is None else Sampling(**told["sampling"])
-        counts = {name: np.asarray(told[name], np.int64) for name in ("releases", "records")}
-        return cls(**{**told, "event": _event(told["event"]), "sampling": sampling, **counts})
+        known: dict[str, Any] = {name: np.asarray(told[name], np.int64) for name in ("releases", "records")}
+        known["event"] = _event(told["event"])
+        known["sampling"] = None if told["sampling"] is None else Sampling(**told["sampling"])
+        return cls(**{**told, **known})
 
     @property
     def relation(self) -> Adjacency:
