@@ -79,15 +79,17 @@ def judge_counts(z: np.ndarray, live: np.ndarray, releases: np.ndarray) -> list[
     """
     shown = live.any(axis=-1)
     uncounted = int(np.sum(shown.any(axis=-1) & (releases == 0)))
-    apart = 0.0
-    for a in range(z.shape[-2]):
-        for b in range(a):
-            both = live[..., a, :] & live[..., b, :] & (releases == 1)[..., None]
-            apart = max(apart, float(np.abs(np.where(both, z[..., a, :] - z[..., b, :], 0.0)).max()))
+    apart = _apart(z, live & (releases == 1)[..., None, None])
     return [
         Finding("release count", f"{uncounted} times noise was shown that is not counted", float(uncounted == 0)),
         Finding("release count", f"two blocks of one release differ by {apart:.3g} units", float(apart <= 0.05)),
     ]
+
+
+def _apart(x: np.ndarray, live: np.ndarray) -> float:
+    """The most by which two `live` blocks of x [..., blocks, n] differ in a number."""
+    high, low = np.where(live, x, -np.inf).max(axis=-2), np.where(live, x, np.inf).min(axis=-2)
+    return float(np.where(live.any(axis=-2), high - low, 0.0).max())
 
 
 def judge_changes(
@@ -121,8 +123,7 @@ def judge_changes(
         Finding("leak", f"the noise's scale changes by a share of {broad:.3g}", float(broad <= _SLACK + 8 * precision)),
     ]
     if single:
-        high, low = np.where(live, units, -np.inf).max(axis=-2), np.where(live, units, np.inf).min(axis=-2)
-        apart = float(np.where(live.any(axis=-2), high - low, 0.0).max())
+        apart = _apart(units, live)
         said = f"two blocks of one release move {apart:.3g} units apart"
         told.append(Finding("leak", said, float(apart <= slack + 8 * precision)))
     return told

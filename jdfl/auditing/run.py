@@ -61,26 +61,37 @@ def audit(
     fitted: float = 0.5,
     confidence: float = 0.95,
 ) -> Audit:
-    """Attack the privacy of node `node` in `runs` runs of `steps` rounds, half of them in either world.
-
-    `canary` is "aligned" with what a pilot run shows most of, "random" (a direction at random, for comparison), or a
-    pair of examples with the structure of the problem's data. `delta` None takes that of the privacy report; `batch`
-    runs go side by side (None: as memory allows). What is shown is looked at before each of `looks` stretches of rounds
-    and at the end (None: before every round); a run of many rounds needs few, or the score has too many weights;
-    `fitted` is the share of the runs that it is fitted on; bounds hold with `confidence`. Where a paper claims
-    something else for the same settings, that is held against the attack too. The more runs, the larger the bound that
-    can be shown: about ln(runs / 15) at most.
+    """Attack the privacy of a node in many runs of `steps` rounds, half of them in either of two worlds.
 
     Noise, sensitivity, leaks and sampling are measured in rounds that are repeated (`jdfl.auditing.probe`), with a
     chance of a false alarm of 1e-6 over all of these tests (Bonferroni's correction). The outcome is `violated` where
     the attack's bound is above the accounted epsilon or a test fails: `families` names which, `findings` are the tests
-    that failed, and `not_probed` says why there were none.
+    that failed, and `not_probed` says why there were none. Where a paper claims something else for the same settings,
+    that is held against the attack too.
 
     Algorithms whose state does not keep what was sent (DFedAvgM, DFedSAM, MATCHA, D-PSGD that adapts first) are seen
     through averages only; over a network without links a node shows what it would have sent.
 
     sigma of CEPS, where it is not given, comes from `problem.curvature`, which stays that of the problem without the
     canary: constants computed from data are audited as if they were public.
+
+    Args:
+        algorithm: What is attacked; it has noise.
+        problem: The data of the world without the canary; dense.
+        network: Over which nodes communicate.
+        steps: Rounds of every run.
+        runs: Of both worlds together, at least 100. The more, the larger the bound that can be shown: about
+            ln(runs / 15) at most.
+        node: Whose record is the canary.
+        canary: "aligned" with what a pilot run shows most of, "random" (a direction at random, for comparison), or a
+            pair of examples with the structure of the problem's data.
+        delta: Of the epsilons that are compared, in (0, 1); None takes that of the privacy report.
+        key: Of all randomness: a whole number or a JAX key.
+        batch: Runs that go side by side; None: as memory allows.
+        looks: Stretches of rounds before each of which what is shown is looked at, and at the end; None: before every
+            round. A run of many rounds needs few, or the score has too many weights.
+        fitted: The share of the runs that the score is fitted on, in (0, 1).
+        confidence: With which every bound holds, in (0, 1).
 
     Raises ValueError for an algorithm without noise, for settings that make no sense, for a problem that needs a pair
     of examples, and for runs that do not stay finite.

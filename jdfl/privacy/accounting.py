@@ -69,10 +69,16 @@ class Sampled:
 def epsilon(
     event: Event, releases: int, delta: float, *, sampled: Sampled | None = None, adjacency: Adjacency = "replace-one"
 ) -> float:
-    """The epsilon at `delta` of so many releases together: the least of `epsilons`.
+    """The epsilon at `delta` of so many releases together: the least of `epsilons`; 0 for no releases.
 
-    The event's multiplier is relative to the sensitivity under `adjacency`. 0 for no releases. Raises ValueError for a
-    delta outside (0, 1), and for subsets under add-remove, whose size would tell.
+    Args:
+        event: One release; its multiplier is relative to the sensitivity under `adjacency`.
+        releases: How many of them, >= 0.
+        delta: In (0, 1).
+        sampled: How every release draws the records that it looks at; None: it looks at all.
+        adjacency: What neighbouring data sets differ in: a record that is replaced, or one that is there or not.
+
+    Raises ValueError for a delta outside (0, 1), and for subsets under add-remove, whose size would tell.
     """
     return min(epsilons(event, releases, delta, sampled=sampled, adjacency=adjacency).values())
 

@@ -148,11 +148,17 @@ def report(
     accounting: Accounting = "sound",
     warnings: tuple[str, ...] = (),
 ) -> PrivacyReport:
-    """The report of `releases` [m] under a guarantee, for nodes with so many `records` [m].
+    """What may be said of so many releases under a guarantee.
 
-    `delta` None: the largest power of ten that is at most 1e-5 and below .1 / records, records being those of all nodes
-    together (where whole nodes are protected, the nodes). It is the total, of which the chance that what enforces the
-    sensitivity fails is a part. accounting="paper" reports what is claimed without being enforced, labelled so.
+    Args:
+        guarantee: What the algorithm promises, and what enforces it.
+        releases: How many every node has made [m].
+        records: How many every node has [m].
+        delta: The total, of which the chance that what enforces the sensitivity fails is a part. None: the largest
+            power of ten that is at most 1e-5 and below .1 / records, records being those of all nodes together (where
+            whole nodes are protected, the nodes).
+        accounting: "sound", or "paper" to report what is claimed without being enforced, labelled so.
+        warnings: What is to be told beside those of the guarantee.
 
     Raises ValueError for delta >= 1 / records, for delta <= the chance of that failure, for a run without noise, and,
     unless accounting is "paper", where nothing is claimed: for noise without clipping, for gradients without noise. For
