@@ -22,7 +22,7 @@ class Audit(Attack, Probe):
     releases: int  # of the canary's node, in the run with most
     confidence: float  # of every bound
     delta: float
-    epsilon_accounted: float
+    epsilon_accounted: float  # of the most releases that the node made
     mu_accounted: float | None  # None for noise that is not Gaussian, and for gradients of samples
     claimed: bool  # whether the algorithm claims it, or it would follow if what is assumed held
     canary: str

@@ -152,8 +152,8 @@ def report(
 
     Args:
         guarantee: What the algorithm promises, and what enforces it.
-        releases: How many every node has made [m].
-        records: How many every node has [m].
+        releases ([m]): How many every node has made.
+        records ([m]): How many every node has.
         delta: The total, of which the chance that what enforces the sensitivity fails is a part. None: the largest
             power of ten that is at most 1e-5 and below .1 / records, records being those of all nodes together (where
             whole nodes are protected, the nodes).

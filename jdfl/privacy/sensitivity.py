@@ -92,9 +92,9 @@ def certified(
     """The schedule S_t [T].
 
     Args:
-        mixing: W_t [m, m] of round t, whose columns sum to one.
-        bounds: e_t [T], what is enforced of ||eps_t||_1.
-        noise: gamma_t / b [T], 0 for none.
+        mixing: W_t ([m, m]) of round t, whose columns sum to one.
+        bounds ([T]): e_t, what is enforced of ||eps_t||_1.
+        noise ([T]): gamma_t / b, 0 for none.
         d: Entries of a vector.
         failure: The chance that a distance exceeds the schedule in any round, in (0, 1).
         start: The l1 norm of the vector that all nodes start with, which matters where rows of W do not sum to one.
