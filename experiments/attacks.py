@@ -48,7 +48,7 @@ def bound(one: Attack, seed: int = 0) -> float:
     """The epsilon that the attack proves at DELTA."""
     zero, other = (one.scores(world, one.runs, 2 * seed + world) for world in (0, 1))
     if one.threshold is None:
-        return fitted(zero[:, None], other[:, None], delta=DELTA, confidence=CONFIDENCE).epsilon
+        return fitted(zero[:, None], other[:, None], delta=DELTA, confidence=CONFIDENCE).epsilon_lower
     wrong = errors(zero, other, one.threshold)
     return epsilon_bound(*wrong, len(zero), len(other), DELTA, CONFIDENCE)
 

@@ -72,8 +72,8 @@ def spent_together(results: Sequence[Result], *, delta: float | None = None) -> 
     runs of the same settings, data and key under other versions, however many rounds they have: they have the same
     noise, and may not do the same with it.
     """
-    told = [account(run, delta=delta) for run in results]
-    if not told:
+    deltas = [account(run, delta=delta).delta for run in results]
+    if not deltas:
         raise ValueError("Expected at least one run, got results = [].")
     runs: dict[Any, Result] = {}
     first: dict[Any, Result] = {}
@@ -87,25 +87,20 @@ def spent_together(results: Sequence[Result], *, delta: float | None = None) -> 
                 f"versions ({'; '.join(changed)}): they have the same noise. Give one of the two another key."
             )
     ledgers = [ledger_of_run(run) for run in runs.values()]
-    if len({_data(run) for run in runs.values()}) > 1:
+    data = {tuple(item for item in told if item[0].startswith("problem.")) for told, _ in runs}
+    if len(data) > 1:
         if any(ledger.unit != "record" for ledger in ledgers):
             raise ValueError(
                 "Expected runs on the same data, as they protect whole nodes, got runs on several problems: what one "
                 "node has in one of them, many may have in another. Add up the runs of each problem."
             )
         ledgers = [together.compact(ledger) for ledger in ledgers]
-    least = min(one.delta for one in told)
-    return together.total_epsilon(ledgers, least), least
+    return together.total_epsilon(ledgers, min(deltas)), min(deltas)
 
 
 def ledger_of_run(result: Result) -> Ledger:
     """What a run has released."""
     return Ledger.of(result.guarantee, result.releases, result.records)
-
-
-def _data(run: Result) -> tuple[tuple[str, str], ...]:
-    """What the provenance of a run tells of its problem."""
-    return tuple(item for item in run.provenance.settings.items() if item[0].startswith("problem."))
 
 
 def check_account(algorithm: Algorithm, problem: Problem, *, delta: float | None, accounting: Accounting) -> None:
@@ -162,7 +157,14 @@ def calibrate(
     checks.positive("It is what all rounds together may spend.", epsilon=epsilon)
     checks.one_of(("sound", "paper"), accounting=accounting)
     if accounting == "paper":
-        return _as_published(check_run(algorithm, problem, network, steps, 1, None).algorithm, problem, epsilon, steps)
+        settings: Any = check_run(algorithm, problem, network, steps, 1, None).algorithm
+        if (published := getattr(settings, "published_multiplier", None)) is None:
+            raise ValueError(
+                f"Expected an algorithm whose paper says how much noise an epsilon needs, got "
+                f"{type(algorithm).__name__}. Use accounting='sound'."
+            )
+        found = published(problem, epsilon, steps)
+        return stepping.with_field(settings, f"{noise_place(algorithm)}.multiplier", found)
     if remedy := _scheduled(algorithm):
         raise ValueError(
             f"Expected an algorithm with one multiplier of its noise, got {type(algorithm).__name__}, whose noise "
@@ -174,20 +176,11 @@ def calibrate(
     told = report(guarantee, counts, records, delta=delta)  # refuses what cannot be claimed
     ledger = Ledger.of(guarantee, counts, records)
     assert guarantee.event is not None
-    needed = 0.0
-    for node in ledger.candidates():
-        if counts[node]:
-            needed = max(
-                needed,
-                noise_multiplier(
-                    guarantee.event.kind,
-                    epsilon,
-                    told.delta,
-                    int(counts[node]),
-                    sampled=ledger.sampled(node),
-                    adjacency=ledger.relation,
-                ),
-            )
+    kind, released = guarantee.event.kind, [(node, int(counts[node])) for node in ledger.candidates() if counts[node]]
+    needed = max(
+        (noise_multiplier(kind, epsilon, told.delta, count, **ledger.terms(node)) for node, count in released),
+        default=0.0,
+    )
     if not needed:
         raise ValueError(f"Expected steps in which something is released, got steps = {steps}: no noise is needed.")
     # An observer may be able to subtract a part of the noise, whose event then has less than the mechanism adds.
@@ -195,17 +188,6 @@ def calibrate(
     needed *= float(mechanism.multiplier) / guarantee.event.noise_multiplier
     needed = float(np.nextafter(np.float32(needed), np.float32(np.inf)))  # what a float32 run makes of it is no less
     return stepping.with_field(algorithm, f"{place}.multiplier", needed)
-
-
-def _as_published(algorithm: Any, problem: Problem, epsilon: float, steps: int) -> Any:
-    """The algorithm with its paper's noise; ValueError where the paper has no formula for it."""
-    find = getattr(algorithm, "published_multiplier", None)
-    if find is None:
-        raise ValueError(
-            f"Expected an algorithm whose paper says how much noise an epsilon needs, got {type(algorithm).__name__}. "
-            "Use accounting='sound'."
-        )
-    return stepping.with_field(algorithm, f"{noise_place(algorithm)}.multiplier", find(problem, epsilon, steps))
 
 
 def noise_place(algorithm: Any) -> str:

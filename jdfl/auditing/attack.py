@@ -18,7 +18,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 from scipy.stats import beta, norm, rankdata
@@ -28,19 +28,20 @@ from jdfl import checks
 _RIDGE = 1e-9  # of the mean variance; features are computed in float32, whose rounding is below it
 _CAUTION = 50  # that much less often a threshold's bound may be wrong when thresholds are compared
 _THRESHOLDS = 1000  # most that are tried
+Bound = Callable[[np.ndarray, np.ndarray], np.ndarray]  # of what two rates exclude
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Attack:
-    """How well two samples were told apart."""
+    """How well two samples were told apart; every bound holds with the same confidence."""
 
-    mu: float
-    mu_low: float
-    mu_high: float
-    auc: float
-    epsilon: float  # lower bound
+    epsilon_lower: float
     epsilon_most: float  # the bound that a faultless attack on so many runs would give
-    delta: float | None = None  # lower bound at an epsilon that was asked for
+    mu_hat: float  # mu as the scores have it
+    mu_low: float  # lower end of the interval that has it
+    mu_high: float  # and the upper one
+    auc: float  # chance that a score of the second world is the larger one
+    delta_lower: float | None = None  # bound of delta at an epsilon that was asked for
 
 
 def attack(
@@ -68,20 +69,20 @@ def attack(
     known = zero[: part[0]] @ score, one[: part[1]] @ score
     held = zero[part[0] :] @ score, one[part[1] :] @ score
     mu, low, high = separation(*held, confidence)
-    n0, n1 = len(held[0]), len(held[1])
-    above, below = errors(*held, best_threshold(*known, delta, confidence))
+    sizes = len(held[0]), len(held[1])
+    wrong = errors(*held, best_threshold(*known, partial(excluded_epsilons, delta=delta), confidence))
     shown = None
     if epsilon is not None:
-        bounds = partial(_deltas, epsilon=epsilon)
-        shown = delta_bound(*errors(*held, _best(*known, bounds, confidence)), n0, n1, epsilon, confidence)
+        threshold = best_threshold(*known, partial(excluded_deltas, epsilon=epsilon), confidence)
+        shown = delta_bound(*errors(*held, threshold), *sizes, epsilon, confidence)
     return Attack(
-        mu=mu,
+        epsilon_lower=epsilon_bound(*wrong, *sizes, delta, confidence),
+        epsilon_most=epsilon_bound(0, 0, *sizes, delta, confidence),
+        mu_hat=mu,
         mu_low=low,
         mu_high=high,
         auc=area(*held),
-        epsilon=epsilon_bound(above, below, n0, n1, delta, confidence),
-        epsilon_most=epsilon_bound(0, 0, n0, n1, delta, confidence),
-        delta=shown,
+        delta_lower=shown,
     )
 
 
@@ -130,13 +131,8 @@ def errors(zero: np.ndarray, one: np.ndarray, threshold: float) -> tuple[int, in
     return int((zero > threshold).sum()), int((one <= threshold).sum())
 
 
-def best_threshold(zero: np.ndarray, one: np.ndarray, delta: float, confidence: float) -> float:
-    """The threshold with the largest bound of epsilon on these scores, as `_best` finds it."""
-    return _best(zero, one, partial(_bounds, delta=delta), confidence)
-
-
-def _best(zero: np.ndarray, one: np.ndarray, bounds: Callable[..., np.ndarray], confidence: float) -> float:
-    """The threshold with the largest of `bounds` on these scores.
+def best_threshold(zero: np.ndarray, one: np.ndarray, bound: Bound, confidence: float) -> float:
+    """The threshold with the largest bound on these scores.
 
     The bound is one at a higher confidence, which is less taken in by a threshold that few scores happen to be beyond.
     """
@@ -146,32 +142,32 @@ def _best(zero: np.ndarray, one: np.ndarray, bounds: Callable[..., np.ndarray], 
     tried = middles[np.unique(np.linspace(0, len(middles) - 1, _THRESHOLDS).astype(int))]
     above = len(zero) - np.searchsorted(np.sort(zero), tried, side="right")
     below = np.searchsorted(np.sort(one), tried, side="right")
-    return float(tried[np.argmax(bounds(above, below, len(zero), len(one), confidence=confidence))])
+    return float(tried[np.argmax(bound(*_rates(above, below, len(zero), len(one), confidence)))])
 
 
 def epsilon_bound(above: int, below: int, n0: int, n1: int, delta: float, confidence: float) -> float:
     """The epsilon >= 0 that so many errors in n0 and n1 runs exclude at this confidence, both ways together."""
-    return max(0.0, float(_bounds(np.array([above]), np.array([below]), n0, n1, confidence, delta)[0]))
+    return max(0.0, float(excluded_epsilons(*_rates(above, below, n0, n1, confidence), delta)))
 
 
 def delta_bound(above: int, below: int, n0: int, n1: int, epsilon: float, confidence: float) -> float:
     """The delta >= 0 that so many errors exclude at this epsilon and confidence, both ways together."""
-    return max(0.0, float(_deltas(np.array([above]), np.array([below]), n0, n1, confidence, epsilon)[0]))
+    return max(0.0, float(excluded_deltas(*_rates(above, below, n0, n1, confidence), epsilon)))
 
 
-def _rates(above: np.ndarray, below: np.ndarray, n0: int, n1: int, confidence: float) -> tuple[np.ndarray, np.ndarray]:
+def _rates(above: Any, below: Any, n0: int, n1: int, confidence: float) -> tuple[np.ndarray, np.ndarray]:
     """Upper bounds of both rates; either is exceeded with half of what confidence leaves, so that both hold."""
     level = 1 - (1 - confidence) / 2
     return most_likely(above, n0, level), most_likely(below, n1, level)
 
 
-def _deltas(above: np.ndarray, below: np.ndarray, n0: int, n1: int, confidence: float, epsilon: float) -> np.ndarray:
-    first, second = _rates(above, below, n0, n1, confidence)
+def excluded_deltas(first: np.ndarray, second: np.ndarray, epsilon: float) -> np.ndarray:
+    """The deltas at this epsilon that such rates exclude, both ways together."""
     return np.maximum(1 - second - math.exp(epsilon) * first, 1 - first - math.exp(epsilon) * second)
 
 
-def _bounds(above: np.ndarray, below: np.ndarray, n0: int, n1: int, confidence: float, delta: float) -> np.ndarray:
-    first, second = _rates(above, below, n0, n1, confidence)
+def excluded_epsilons(first: np.ndarray, second: np.ndarray, delta: float) -> np.ndarray:
+    """The epsilons at this delta that such rates exclude, both ways together."""
     with np.errstate(divide="ignore"):
         one_way = np.log(np.maximum(1 - delta - second, 0)) - np.log(first)
         other_way = np.log(np.maximum(1 - delta - first, 0)) - np.log(second)

@@ -42,13 +42,13 @@ class Limit:
     @classmethod
     def of(cls, algorithm: Algorithm) -> "Limit":
         """That of the algorithm's updates or gradients; None for a clip that it does not have."""
-        gradients, updates = getattr(algorithm, "gradients", None), getattr(algorithm, "updates", None)
-        owner = gradients if updates is None else updates
+        parts = [getattr(algorithm, name, None) for name in ("updates", "gradients")]
+        owner = next((part for part in parts if part is not None), None)
+        norm: Clip = getattr(owner, "norm", "l2")
         if owner is None and hasattr(algorithm, "dpps"):  # of a node's vector, in average consensus
-            clip = getattr(algorithm, "clip", None)
-            return cls(None if clip is None else float(clip), "l1")
+            owner, norm = algorithm, "l1"
         clip = getattr(owner, "clip", None)
-        return cls(None if clip is None else float(clip), getattr(owner, "norm", "l2"))
+        return cls(None if clip is None else float(clip), norm)
 
     def __call__(self, gradients: Array) -> Array:
         """Gradients [..., n] as they count."""
@@ -135,7 +135,12 @@ def planted(
     weight = np.asarray(problem.weight[node])
     places = np.flatnonzero(weight > 0) if guarantee.unit == "node" else np.array([np.argmax(weight)])
     whole = " in all its records" if guarantee.unit == "node" else ""
-    zero, one = (_with(problem, node, places, example) for example in pair)
+
+    def with_all(example: Any) -> Problem:
+        data = jax.tree.map(lambda leaf, new: leaf.at[node, places].set(new), problem.data, _typed(problem, example))
+        return replace(problem, data=data)
+
+    zero, one = map(with_all, pair)
     return Canary(zero, one, jnp.asarray(directions, problem.dtype), f"at node {node}{whole}, {told}")
 
 
@@ -155,11 +160,6 @@ def _effects(problem: Problem, candidates: Any, points: Array, limit: Limit) -> 
         lengths.append(np.sqrt(square))
         apart.append(np.sqrt(np.maximum(square[:, None] + square[None] - 2 * products, 0.0)))
     return np.mean(lengths, axis=0), np.mean(apart, axis=0)
-
-
-def _with(problem: Problem, node: int, places: np.ndarray, example: Any) -> Problem:
-    data = jax.tree.map(lambda leaf, new: leaf.at[node, places].set(new), problem.data, _typed(problem, example))
-    return replace(problem, data=data)
 
 
 def _typed(problem: Problem, example: Any) -> Any:

@@ -3,7 +3,6 @@
 Axes: m nodes, N runs, p features.
 """
 
-import math
 import warnings
 from typing import Any
 
@@ -13,7 +12,7 @@ import numpy as np
 from jdfl import checks
 from jdfl.algorithms.algorithm import Algorithm
 from jdfl.auditing.canary import given
-from jdfl.privacy import GaussianEvent, Guarantee, Ledger, PrivacyReport, report
+from jdfl.privacy import Guarantee, Ledger, report
 from jdfl.problems import Problem
 from jdfl.spending import guarantee_of
 
@@ -29,6 +28,7 @@ def check(
     delta: float | None,
     batch: int | None,
     confidence: float,
+    fitted: float,
 ) -> Guarantee:
     """Everything that can be refused before anything is run; what the algorithm says of its privacy."""
     checks.whole(100, remedy="Half of the runs see either world, and half of these are judged by.", runs=runs)
@@ -37,7 +37,13 @@ def check(
         checks.whole(1, batch=batch)
     checks.positive(confidence=confidence)
     if not confidence < 1:
-        raise ValueError(f"Expected confidence < 1, got confidence = {confidence!r}. 0.95 is usual.")
+        checks.refuse("confidence < 1", "confidence", confidence, "0.95 is usual.")
+    checks.fraction("It is the share of the runs that the score is fitted on.", fitted=fitted)
+    if int(runs // 2 * fitted) < 8 or int(runs // 2 * (1 - fitted)) < 8:
+        raise ValueError(
+            f"Expected fitted that leaves 8 runs of either world to fit on and 8 to judge by, got fitted = {fitted!r} "
+            f"of {runs} runs. 0.5 is usual; less where there are few looks."
+        )
     if isinstance(canary, str):
         checks.one_of(("aligned", "random"), "Or give a pair of examples.", canary=canary)
     axes = problem.weight.shape
@@ -58,20 +64,13 @@ def check(
 
 def accounted(
     guarantee: Guarantee, problem: Problem, releases: int, node: int, delta: float | None
-) -> tuple[PrivacyReport, float]:
-    """The report of so many releases of every node, under its assumptions where nothing is claimed; node's epsilon."""
+) -> tuple[float, float]:
+    """Delta and a node's epsilon after so many releases of every node, under assumptions where nothing is claimed."""
     records = np.asarray(problem.sizes)
     each = np.full(problem.m, releases)
     accounting = "sound" if guarantee.claimed else "paper"
-    told = report(guarantee, each, records, delta=delta, accounting=accounting)
-    return told, Ledger.of(guarantee, each, records).epsilon(node, told.delta)
-
-
-def largest_mu(guarantee: Guarantee, releases: int) -> float | None:
-    """Mu of so many Gaussian releases that look at all records; None for others."""
-    if not isinstance(guarantee.event, GaussianEvent) or guarantee.sampling is not None:
-        return None
-    return math.sqrt(releases) / guarantee.event.noise_multiplier
+    total = report(guarantee, each, records, delta=delta, accounting=accounting).delta
+    return total, Ledger.of(guarantee, each, records).epsilon(node, total)
 
 
 def check_features(seen: list[np.ndarray]) -> None:

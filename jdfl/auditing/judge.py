@@ -53,25 +53,17 @@ def judge_residuals(z: np.ndarray, live: np.ndarray, gaussian: bool, precision: 
     if not gaussian:  # to what it would be of Gaussian noise
         away = norm.isf(np.exp(laplace.logsf(np.abs(z))))
         z = np.sign(z) * np.minimum(away, 38.0)
-    told: list[Finding] = []
-    numbers = z.shape[-1]
-    for t in range(z.shape[1]):
-        for i in range(z.shape[2]):
-            told += _scale(f"round {t}, node {i}", z[:, t, i][live[:, t, i]])
-    for j in _some(numbers):
-        told += _scale(f"number {j}", z[..., j][live[..., j]])
-    every = z[live]
-    told += _scale("all", every)
+    runs, T, m, n = z.shape
+    groups = {f"round {t}, node {i}": z[:, t, i][live[:, t, i]] for t in range(T) for i in range(m)}
+    groups |= {f"number {j}": z[..., j][live[..., j]] for j in spread(n)}
+    every = groups["all"] = z[live]
+    told = [one for where, numbers in groups.items() for one in _scale(where, numbers)]
     told.append(Finding("residual shape", "Kolmogorov-Smirnov", float(kstest(every, norm.cdf).pvalue)))
     told += _collisions(every, precision)
     z, alive = np.where(live, z, 0.0), live.astype(float)
-    runs, (T, m) = z.shape[0], z.shape[1:3]
-    moments = [divmod(cell, m) for cell in _some(T * m)]
-    rows = np.array([z[:, t, i].ravel() for t, i in moments])
-    there = np.array([alive[:, t, i].ravel() for t, i in moments])
-    names = [f"round {t}, node {i}" for t, i in moments]
-    told += _covariances(rows, there, names)
-    some = _some(numbers)
+    cells, some = spread(T * m), spread(n)
+    rows, there = (a.transpose(1, 2, 0, 3).reshape(T * m, -1)[cells] for a in (z, alive))
+    told += _covariances(rows, there, [f"round {cell // m}, node {cell % m}" for cell in cells])
     columns, here = (np.moveaxis(a[..., some], -1, 0).reshape(len(some), -1) for a in (z, alive))
     told += _covariances(columns, here, [f"number {j}" for j in some])
     first, second = (a.reshape(1, -1) for a in (z[: runs - 1], z[1:]))
@@ -87,15 +79,17 @@ def judge_counts(z: np.ndarray, live: np.ndarray, releases: np.ndarray) -> list[
     """
     shown = live.any(axis=-1)
     uncounted = int(np.sum(shown.any(axis=-1) & (releases == 0)))
-    apart = 0.0
-    for a in range(z.shape[-2]):
-        for b in range(a):
-            both = live[..., a, :] & live[..., b, :] & (releases == 1)[..., None]
-            apart = max(apart, float(np.abs(np.where(both, z[..., a, :] - z[..., b, :], 0.0)).max()))
+    apart = _apart(z, live & (releases == 1)[..., None, None])
     return [
         Finding("release count", f"{uncounted} times noise was shown that is not counted", float(uncounted == 0)),
         Finding("release count", f"two blocks of one release differ by {apart:.3g} units", float(apart <= 0.05)),
     ]
+
+
+def _apart(x: np.ndarray, live: np.ndarray) -> float:
+    """The most by which two `live` blocks of x [..., blocks, n] differ in a number."""
+    high, low = np.where(live, x, -np.inf).max(axis=-2), np.where(live, x, np.inf).min(axis=-2)
+    return float(np.where(live.any(axis=-2), high - low, 0.0).max())
 
 
 def judge_changes(
@@ -129,8 +123,7 @@ def judge_changes(
         Finding("leak", f"the noise's scale changes by a share of {broad:.3g}", float(broad <= _SLACK + 8 * precision)),
     ]
     if single:
-        high, low = np.where(live, units, -np.inf).max(axis=-2), np.where(live, units, np.inf).min(axis=-2)
-        apart = float(np.where(live.any(axis=-2), high - low, 0.0).max())
+        apart = _apart(units, live)
         said = f"two blocks of one release move {apart:.3g} units apart"
         told.append(Finding("leak", said, float(apart <= slack + 8 * precision)))
     return told
@@ -167,9 +160,9 @@ def judge_hits(hit: np.ndarray, share: np.ndarray, seen: np.ndarray, independent
     return told
 
 
-def _some(count: int) -> list[int]:
-    """At most `_CELLS` of so many, spread."""
-    return sorted({int(x) for x in np.linspace(0, count - 1, min(count, _CELLS)).round()})
+def spread(count: int, most: int = _CELLS) -> list[int]:
+    """At most so many of range(count), at equal distances."""
+    return np.unique(np.linspace(0, count - 1, min(count, most)).round().astype(int)).tolist()
 
 
 def _scale(where: str, cells: np.ndarray) -> list[Finding]:

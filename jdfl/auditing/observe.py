@@ -104,18 +104,17 @@ def observe(
     batches = -(-count // batch)
     size = -(-count // batches)  # a last batch of another size would be compiled on its own
     rows = jnp.arange(batches * size, dtype=jnp.int32).reshape(batches, size) % count
-    features, releases = lax.map(jax.vmap(one) if size > 1 else lambda k: _lone(one, k), some(keys, rows))
+
+    def lone(own: Keys) -> tuple[Array, Array]:  # without vmap its loops keep their own lengths
+        return some(one(some(own, 0)), None)
+
+    features, releases = lax.map(jax.vmap(one) if size > 1 else lone, some(keys, rows))
     return features.reshape(-1, *features.shape[2:])[:count], releases.reshape(-1)[:count]
 
 
 def some(tree: Any, rows: Any) -> Any:
     """These rows of every leaf."""
     return jax.tree.map(lambda leaf: leaf[rows], tree)
-
-
-def _lone(function: Any, keys: Keys) -> Any:
-    """`function` of the one row of `keys` [1], without vmap: its loops keep their own lengths."""
-    return some(function(some(keys, 0)), None)
 
 
 @partial(jax.jit, static_argnames=("steps", "points"))

@@ -13,7 +13,7 @@ every number by an amount of its own. What it does not hold for is not probed, a
 Axes: N runs, T rounds, m nodes, n parameters, k numbers that a node shows, r replaced records, K places of records.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -22,11 +22,12 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jdfl import stepping
-from jdfl.auditing.judge import Finding, fired, judge_changes, judge_counts, judge_hits, judge_residuals
+from jdfl import stepping, struct
+from jdfl.algorithms.program import Program
+from jdfl.algorithms.updates import Updates
+from jdfl.auditing.judge import Finding, fired, judge_changes, judge_counts, judge_hits, judge_residuals, spread
 from jdfl.auditing.observe import some, started, visible
-from jdfl.auditing.units import moved, refused
-from jdfl.privacy import Guarantee
+from jdfl.privacy import Gaussian, Guarantee, Laplace
 from jdfl.problems import Problem
 from jdfl.stepping import Setting
 from jdfl.streams import Keys
@@ -37,13 +38,57 @@ _MOST, _PLACES, _COUNTED = 2048, 16, 100  # records that are replaced; places an
 _TOLERANCE, _PRECISION = 1e-2, 1e-3  # of linearity, and of residuals in float32
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Probe:
-    """What was measured: the tests that failed, of how many, or why there are none."""
+    """What was measured."""
 
-    findings: tuple[Finding, ...] = ()
-    tests: int = 0
-    reason: str = ""  # why nothing was probed
+    findings: tuple[Finding, ...] = ()  # tests of repeated rounds that failed, the clearest first
+    tests: int = 0  # how many there were
+    not_probed: str = ""  # why there were none
+
+
+@jax.custom_batching.custom_vmap
+def _placed(units: Array, x: Array, scale: Array) -> Array:
+    return x + scale * units[0]
+
+
+@_placed.def_vmap
+def _rows(size: int, batched: Any, units: Array, x: Array, scale: Array) -> tuple[Array, bool]:
+    x, scale = (a if there else jnp.broadcast_to(a, (size, *a.shape)) for a, there in zip((x, scale), batched[1:]))
+    return x + scale[:, None] * units, True
+
+
+@struct.dataclass
+class _Units:
+    """A mechanism that adds so many units [m, n] of the scale in place of noise."""
+
+    multiplier: Any
+    units: Array
+    norm: str = struct.field(pytree_node=False)
+
+    def add(self, key: Array, x: Array, sensitivity: Any) -> Array:
+        """The vector x [n] of a node moved by its units: mechanisms do not know their node, vmap does."""
+        return _placed(self.units, x, jnp.asarray(self.multiplier * sensitivity, x.dtype))
+
+
+def _owner(program: Program) -> str | None:
+    """The field, "updates" or "gradients", that holds the mechanism; None where there is none."""
+    algorithm: Any = program.algorithm
+    known = [field.name for field in fields(algorithm)] if is_dataclass(algorithm) else []  # properties do not count
+    noisy = (name for name in ("updates", "gradients") if name in known)
+    return next((name for name in noisy if getattr(getattr(algorithm, name), "mechanism", None) is not None), None)
+
+
+def _refused(program: Program) -> str:
+    """Why the algorithm's noise cannot be replaced; empty if it can."""
+    if (name := _owner(program)) is None:
+        return "its noise is not added by a mechanism of gradients or updates"
+    part = getattr(program.algorithm, name)
+    if type(part.mechanism) not in (Gaussian, Laplace):
+        return f"the scale of a {type(part.mechanism).__name__} is not known"
+    if isinstance(part, Updates) and part.trust == "central":
+        return "single nodes have a share of the noise alone, and others see means"
+    return ""
 
 
 def most_runs(problem: Problem, steps: int) -> int:
@@ -60,7 +105,10 @@ def _scale(bare: Array, up: Array) -> Array:
 
 def _shown(begun: Setting, units: Array, state: Any, k: Array) -> Array:
     """What others see [m, k] after round k [] from `state`, with so many units [m, n] in place of noise."""
-    made = replace(begun, algorithm=moved(begun.algorithm, units))
+    algorithm, name = begun.algorithm, _owner(begun.algorithm)
+    mechanism = getattr(algorithm, name or "").mechanism
+    moved = stepping.with_field(algorithm, f"{name}.mechanism", _Units(mechanism.multiplier, units, mechanism.norm))
+    made = replace(begun, algorithm=moved)
     return visible(made.algorithm, stepping.step(made, state, stepping.drawn(made, k))[0])
 
 
@@ -128,23 +176,23 @@ def probe(setting: Setting, guarantee: Guarantee, pairs: list[Any], keys: Keys, 
     `pairs` of examples are the records that are replaced.
     """
     problem, event, runs = setting.problem, guarantee.event, len(keys.run)
-    reason = refused(setting.algorithm)
+    reason = _refused(setting.algorithm)
     if not reason and not runs:
         reason = f"{problem.m} nodes, {problem.n} parameters and {steps} rounds are more than is kept"
     if reason or event is None:
-        return Probe(reason=reason)
+        return Probe(not_probed=reason)
     odd = jnp.asarray(np.random.default_rng(0).normal(size=(problem.m, problem.n)), problem.dtype)
     found, states = _residuals(setting, odd, keys, steps=steps)
     z, scale, error, top, releases = (np.asarray(x, np.float64) for x in found)
     z, scale = (_blocks(x, problem.n) for x in (z, scale))  # [N, T, m, blocks, n]
     live, single = scale != 0, releases.max() <= 1
     if not live.any() or not error.max() <= _TOLERANCE:
-        return Probe(reason="what others see is not each node's own noise, number by number")
+        return Probe(not_probed="what others see is not each node's own noise, number by number")
     if not single and not np.array_equal(live.any(axis=-1).sum(axis=-1), releases):
-        return Probe(reason="a round has several releases of one node, which do not show one by one")
+        return Probe(not_probed="a round has several releases of one node, which do not show one by one")
     precision = 2.0**-23 * float(top.max()) / float(np.abs(scale[live]).min())
     if not precision <= _PRECISION:
-        return Probe(reason="the noise is too small beside the parameters to be read back")
+        return Probe(not_probed="the noise is too small beside the parameters to be read back")
     gaussian = event.kind == "gaussian"
     told = judge_counts(z, live, releases)
     if single:  # of several blocks with the same noise, the first
@@ -152,7 +200,8 @@ def probe(setting: Setting, guarantee: Guarantee, pairs: list[Any], keys: Keys, 
         z, live = (np.take_along_axis(x, first, axis=-2) for x in (z, live))
     z, live = (np.moveaxis(x, 3, 2).reshape(runs, -1, problem.m, problem.n) for x in (z, live))
     told += judge_residuals(z, live, gaussian, precision)
-    stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *[_pair(pair) for pair in pairs])
+    examples = [example for pair in pairs for example in pair]
+    stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves).reshape(-1, 2, *np.shape(leaves[0])), *examples)
     where, places, own = _replaced(problem, guarantee, runs, steps, len(pairs))
     alone, sampling, counted = len(where), guarantee.sampling, 0
     chosen = np.zeros((0, *places.shape[1:]), bool)
@@ -172,17 +221,12 @@ def probe(setting: Setting, guarantee: Guarantee, pairs: list[Any], keys: Keys, 
         seen = (noisy > 0) & np.any(chosen, axis=-1)[:, None, None]
         share, poisson = sampling.batch / np.asarray(problem.sizes), sampling.kind == "poisson"
         told += judge_hits(by > 1e-3 * by.max(), share, seen, poisson)
-    return Probe(fired(told), len(told))
+    return Probe(findings=fired(told), tests=len(told))
 
 
 def _blocks(x: np.ndarray, n: int) -> np.ndarray:
     """What nodes show [..., k] as blocks [..., k / n, n]."""
     return x.reshape(*x.shape[:-1], -1, n)
-
-
-def _pair(pair: Any) -> Any:
-    """Both examples, leaves [2, ...]."""
-    return jax.tree.map(lambda a, b: jnp.stack([jnp.asarray(a), jnp.asarray(b)]), pair[0], pair[1])
 
 
 def _replaced(
@@ -194,7 +238,7 @@ def _replaced(
         places = weight[None] & np.eye(problem.m, dtype=bool)[:, :, None]
     else:
         nodes, records = np.nonzero(weight)
-        chosen = _spread(len(nodes), max(1, most // pairs))
+        chosen = spread(len(nodes), max(1, most // pairs))
         places = np.zeros((len(chosen), *weight.shape), bool)
         places[np.arange(len(chosen)), nodes[chosen], records[chosen]] = True
     count = len(places)
@@ -206,12 +250,7 @@ def _replaced(
 
 def _everywhere(problem: Problem) -> np.ndarray:
     """Places of a record of every node at once [K, m, q], since none moves another."""
-    chosen = _spread(int(problem.weight.shape[1]), _PLACES)
+    chosen = spread(int(problem.weight.shape[1]), _PLACES)
     places = np.zeros((len(chosen), *problem.weight.shape), bool)
     places[np.arange(len(chosen)), :, chosen] = np.asarray(problem.weight)[:, chosen].T > 0
     return places
-
-
-def _spread(count: int, most: int) -> np.ndarray:
-    """At most so many of range(count), at equal distances."""
-    return np.unique(np.linspace(0, count - 1, min(count, most)).round().astype(int))

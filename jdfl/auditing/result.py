@@ -1,45 +1,39 @@
 """What an audit found."""
 
-import math
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from jdfl.auditing.judge import Finding
-from jdfl.privacy.relation import upper
+from jdfl.auditing.attack import Attack
+from jdfl.auditing.probe import Probe
+from jdfl.privacy.relation import plain, upper
 
 
-@dataclass(frozen=True)
-class Audit:
+@dataclass(frozen=True, kw_only=True)
+class Audit(Attack, Probe):
     """How well an attack told two neighbouring data sets apart, beside what is accounted for.
 
-    `mu` is the distance of N(0, 1) from N(mu, 1): the one number that decides how well Gaussian releases can be told
-    apart. `epsilon_lower` is a bound at `confidence`; `epsilon_most` is what a faultless attack on so many runs would
-    have shown, so that a larger accounted epsilon cannot be refuted by them.
+    `mu_hat` is the distance of N(0, 1) from N(mu, 1): the one number that decides how well Gaussian releases can be
+    told apart. `epsilon_lower` is a bound at `confidence`; `epsilon_most` is what a faultless attack on so many runs
+    would have shown, so that a larger accounted epsilon cannot be refuted by them.
     """
 
     algorithm: str
     runs: int  # of both worlds together
     releases: int  # of the canary's node, in the run with most
-    confidence: float  # of every bound below
+    confidence: float  # of every bound
     delta: float
-    epsilon_accounted: float
+    epsilon_accounted: float  # of the most releases that the node made
     mu_accounted: float | None  # None for noise that is not Gaussian, and for gradients of samples
     claimed: bool  # whether the algorithm claims it, or it would follow if what is assumed held
-    epsilon_lower: float
-    epsilon_most: float
-    mu_hat: float  # mu as the attack's scores have it
-    mu_low: float  # lower end of the interval that has it at `confidence`
-    mu_high: float  # and the upper one
-    auc: float  # chance that a score of the world with the canary is the larger one
-    violated: bool  # epsilon_lower > epsilon_accounted, or there are findings
     canary: str
     left_out: tuple[str, ...]  # what the guarantee leaves out; constants from data are taken as public
     seconds: float  # wall time of the runs
     published: tuple[float, float] | None = None  # epsilon and delta that the algorithm's paper claims
-    delta_lower: float | None = None  # bound on delta at that epsilon
-    findings: tuple[Finding, ...] = ()  # tests of repeated rounds that failed, the clearest first
-    tests: int = 0  # how many there were
-    not_probed: str = ""  # why there were none
+
+    @property
+    def violated(self) -> bool:
+        """Whether the attack's bound is above the accounted epsilon, or there are findings."""
+        return bool(self.families)
 
     @property
     def families(self) -> tuple[str, ...]:
@@ -64,35 +58,29 @@ class Audit:
 
     def as_dict(self) -> dict[str, Any]:
         """Plain data for JSON; numbers that are not finite become None."""
-        told = asdict(self)
-        return {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in told.items()}
+        return plain(asdict(self) | {"violated": self.violated})
 
     def statement(self) -> str:
         """The audit in words, as Markdown list items."""
         accounted = f"({upper(self.epsilon_accounted)}, {self.delta:g})"
         basis = "claimed" if self.claimed else "not claimed: what would follow if all that is assumed held"
         shown = f"shows epsilon >= {self.epsilon_lower:.4g} at {100 * self.confidence:g} % confidence"
+        attacked = f"the attack on {self.algorithm} {shown}, of an accounted {accounted} ({basis})"
         if self.violated:
             measured = [family for family in self.families if family != "attack"]
             why = [f"the attack {shown}"] if "attack" in self.families else []
             why += [f"what was measured does not fit: {', '.join(measured)}"] if measured else []
             verdict = (
-                f"audit: VIOLATED: {self.algorithm} is accounted for as {accounted}-differentially private ({basis}), "
+                f"VIOLATED: {self.algorithm} is accounted for as {accounted}-differentially private ({basis}), "
                 f"but {', and '.join(why)}"
             )
         elif self.inconclusive:
-            verdict = (
-                f"audit: INCONCLUSIVE: the attack on {self.algorithm} {shown}, of an accounted {accounted} ({basis}), "
-                "which so many runs cannot refute"
-            )
+            verdict = f"INCONCLUSIVE: {attacked}, which so many runs cannot refute"
         else:
-            verdict = (
-                f"audit: not refuted: the attack on {self.algorithm} {shown}, of an accounted {accounted} ({basis}). "
-                "An audit can refute and not prove: another attack may be better"
-            )
+            verdict = f"not refuted: {attacked}. An audit can refute and not prove: another attack may be better"
         mu = "" if self.mu_accounted is None else f", of an accounted {self.mu_accounted:.4g}"
         lines = [
-            verdict,
+            f"audit: {verdict}",
             f"mu: {self.mu_hat:.4g} ({self.mu_low:.4g} to {self.mu_high:.4g}){mu}; AUC {self.auc:.4g}",
             f"attack: {self.runs} runs, {self.releases} releases of the node, canary {self.canary}; "
             f"{self.seconds:.1f} s",
@@ -102,8 +90,9 @@ class Audit:
         elif self.tests:
             lines.append(f"probed: {self.tests} tests of repeated rounds, {len(self.findings)} failed")
         clearest = {one.family: one for one in reversed(self.findings)}
-        for family, one in reversed(clearest.items()):
-            lines.append(f"{family}: {one.told} (p = {one.p:.2g}, below {one.level:.2g})")
+        lines += [
+            f"{one.family}: {one.told} (p = {one.p:.2g}, below {one.level:.2g})" for one in reversed(clearest.values())
+        ]
         if self.published is not None and self.delta_lower is not None:
             told = "REFUTED" if self.refutes_published else "not refuted"
             lines.append(

@@ -26,13 +26,13 @@ from jdfl import checks, stepping
 from jdfl.algorithms.algorithm import Algorithm
 from jdfl.auditing.attack import attack
 from jdfl.auditing.canary import Canary, Limit, designed, given, planted
-from jdfl.auditing.claim import accounted, check, check_features, largest_mu
+from jdfl.auditing.claim import accounted, check, check_features
 from jdfl.auditing.observe import check_visible, observe, pilot, some, watched
 from jdfl.auditing.probe import most_runs, probe
 from jdfl.auditing.result import Audit
 from jdfl.keys import typed_key
 from jdfl.network.graph import Network
-from jdfl.privacy import Guarantee
+from jdfl.privacy import GaussianEvent, Guarantee
 from jdfl.problems import Problem
 from jdfl.runner import check_run
 from jdfl.stepping import Setting
@@ -61,20 +61,13 @@ def audit(
     fitted: float = 0.5,
     confidence: float = 0.95,
 ) -> Audit:
-    """Attack the privacy of node `node` in `runs` runs of `steps` rounds, half of them in either world.
-
-    `canary` is "aligned" with what a pilot run shows most of, "random" (a direction at random, for comparison), or a
-    pair of examples with the structure of the problem's data. `delta` None takes that of the privacy report; `batch`
-    runs go side by side (None: as memory allows). What is shown is looked at before each of `looks` stretches of rounds
-    and at the end (None: before every round); a run of many rounds needs few, or the score has too many weights;
-    `fitted` is the share of the runs that it is fitted on; bounds hold with `confidence`. Where a paper claims
-    something else for the same settings, that is held against the attack too. The more runs, the larger the bound that
-    can be shown: about ln(runs / 15) at most.
+    """Attack the privacy of a node in many runs of `steps` rounds, half of them in either of two worlds.
 
     Noise, sensitivity, leaks and sampling are measured in rounds that are repeated (`jdfl.auditing.probe`), with a
     chance of a false alarm of 1e-6 over all of these tests (Bonferroni's correction). The outcome is `violated` where
     the attack's bound is above the accounted epsilon or a test fails: `families` names which, `findings` are the tests
-    that failed, and `not_probed` says why there were none.
+    that failed, and `not_probed` says why there were none. Where a paper claims something else for the same settings,
+    that is held against the attack too.
 
     Algorithms whose state does not keep what was sent (DFedAvgM, DFedSAM, MATCHA, D-PSGD that adapts first) are seen
     through averages only; over a network without links a node shows what it would have sent.
@@ -82,18 +75,30 @@ def audit(
     sigma of CEPS, where it is not given, comes from `problem.curvature`, which stays that of the problem without the
     canary: constants computed from data are audited as if they were public.
 
+    Args:
+        algorithm: What is attacked; it has noise.
+        problem: The data of the world without the canary; dense.
+        network: Over which nodes communicate.
+        steps: Rounds of every run.
+        runs: Of both worlds together, at least 100. The more, the larger the bound that can be shown: about
+            ln(runs / 15) at most.
+        node: Whose record is the canary.
+        canary: "aligned" with what a pilot run shows most of, "random" (a direction at random, for comparison), or a
+            pair of examples with the structure of the problem's data.
+        delta: Of the epsilons that are compared, in (0, 1); None takes that of the privacy report.
+        key: Of all randomness: a whole number or a JAX key.
+        batch: Runs that go side by side; None: as memory allows.
+        looks: Stretches of rounds before each of which what is shown is looked at, and at the end; None: before every
+            round. A run of many rounds needs few, or the score has too many weights.
+        fitted: The share of the runs that the score is fitted on, in (0, 1).
+        confidence: With which every bound holds, in (0, 1).
+
     Raises ValueError for an algorithm without noise, for settings that make no sense, for a problem that needs a pair
     of examples, and for runs that do not stay finite.
     """
     began = time.perf_counter()
     algorithm = check_run(algorithm, problem, network, steps, 1, None)
-    guarantee = check(algorithm, problem, runs, node, canary, delta, batch, confidence)
-    checks.fraction("It is the share of the runs that the score is fitted on.", fitted=fitted)
-    if int(runs // 2 * fitted) < 8 or int(runs // 2 * (1 - fitted)) < 8:
-        raise ValueError(
-            f"Expected fitted that leaves 8 runs of either world to fit on and 8 to judge by, got fitted = {fitted!r} "
-            f"of {runs} runs. 0.5 is usual; less where there are few looks."
-        )
+    guarantee = check(algorithm, problem, runs, node, canary, delta, batch, confidence, fitted)
     steps, looks, half = int(steps), int(steps) if looks is None else looks, int(runs) // 2
     checks.whole(1, steps, "It is the number of stretches of rounds.", looks=looks)
     seed = typed_key(key)
@@ -104,46 +109,36 @@ def audit(
     check_visible(setting)
     found, pairs = _canary(setting, steps, node, canary, guarantee, pilots, direction)
     batch = _lanes(algorithm, problem) if batch is None else int(batch)
-    seen: list[np.ndarray] = []
-    counts: list[int] = []
-    for world, keys in zip((found.zero, found.one), worlds):
-        looked = {"steps": steps, "batch": min(batch, half), "looks": int(looks)}
-        there = replace(setting, problem=world)
-        features, releases = observe(there, found.directions, jnp.int32(node), keys, **looked)
-        seen.append(np.asarray(features, np.float64).reshape(half, -1))
-        counts.append(int(np.max(np.asarray(releases))))
+    looked = {"steps": steps, "batch": min(batch, half), "looks": int(looks)}
+    shown = [
+        observe(replace(setting, problem=world), found.directions, jnp.int32(node), keys, **looked)
+        for world, keys in zip((found.zero, found.one), worlds)
+    ]
+    seen = [np.asarray(features, np.float64).reshape(half, -1) for features, _ in shown]
     check_features(seen)
-    releases = max(counts)
-    told, epsilon = accounted(guarantee, problem, releases, node, delta)
-    paper = guarantee.published
-    claim = None if paper is None or not 0 <= paper.epsilon < math.inf else (paper.epsilon, paper.delta)
-    claimed = None if claim is None else claim[0]
-    probed = probe(setting, guarantee, pairs, probes, steps=steps)
-    met = attack(*seen, delta=told.delta, confidence=confidence, epsilon=claimed, fitted=fitted)
+    releases = max(int(np.max(np.asarray(counts))) for _, counts in shown)
+    delta, epsilon = accounted(guarantee, problem, releases, node, delta)
+    event, paper = guarantee.event, guarantee.published
+    mu = None
+    if isinstance(event, GaussianEvent) and guarantee.sampling is None:
+        mu = math.sqrt(releases) / event.noise_multiplier
+    published = None if paper is None or not 0 <= paper.epsilon < math.inf else (paper.epsilon, paper.delta)
+    asked = None if published is None else published[0]
     return Audit(
+        **vars(probe(setting, guarantee, pairs, probes, steps=steps)),
+        **vars(attack(*seen, delta=delta, confidence=confidence, epsilon=asked, fitted=fitted)),
         algorithm=type(algorithm.algorithm).__name__,
         runs=2 * half,
         releases=releases,
         confidence=float(confidence),
-        delta=told.delta,
+        delta=delta,
         epsilon_accounted=epsilon,
-        mu_accounted=largest_mu(guarantee, releases),
+        mu_accounted=mu,
         claimed=guarantee.claimed,
-        epsilon_lower=met.epsilon,
-        epsilon_most=met.epsilon_most,
-        mu_hat=met.mu,
-        mu_low=met.mu_low,
-        mu_high=met.mu_high,
-        auc=met.auc,
-        violated=met.epsilon > epsilon or bool(probed.findings),
         canary=found.told,
         left_out=guarantee.warnings,
         seconds=time.perf_counter() - began,
-        published=claim,
-        delta_lower=met.delta,
-        findings=probed.findings,
-        tests=probed.tests,
-        not_probed=probed.reason,
+        published=published,
     )
 
 
@@ -169,15 +164,13 @@ def _canary(
     points, limit = paths.reshape(-1, problem.n), Limit.of(algorithm)
     if not bool(jnp.all(jnp.isfinite(points))):
         raise ValueError("Expected runs that stay finite, got some that diverge. Lower the step length or the noise.")
-    pairs: list[Any] = []
-    if isinstance(canary, str):
-        drop = guarantee.adjacency == "add-remove"
-        pair, told = designed(problem, canary, mean, points, limit, drop, direction)
-        other = "random" if canary == "aligned" else "aligned"  # along one feature, and along all of them
-        pairs.append(designed(problem, other, mean, points, limit, drop, direction)[0])
-    else:
-        pair, told = given(problem, canary), "the given pair of examples"
-    return planted(problem, pair, node, guarantee, points, limit, told), [pair, *pairs]
+    if not isinstance(canary, str):
+        pair = given(problem, canary)
+        return planted(problem, pair, node, guarantee, points, limit, "the given pair of examples"), [pair]
+    drop = guarantee.adjacency == "add-remove"
+    kinds = (canary, "random" if canary == "aligned" else "aligned")  # along one feature, and along all of them
+    (pair, told), (other, _) = (designed(problem, kind, mean, points, limit, drop, direction) for kind in kinds)
+    return planted(problem, pair, node, guarantee, points, limit, told), [pair, other]
 
 
 def _lanes(algorithm: Algorithm, problem: Problem) -> int:

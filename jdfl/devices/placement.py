@@ -21,6 +21,7 @@ from jax.sharding import Mesh
 
 from jdfl import loop, stepping, struct
 from jdfl.algorithms.algorithm import Algorithm
+from jdfl.algorithms.program import planned
 from jdfl.devices import memory, nodes
 from jdfl.devices.layout import Layout, Rows
 from jdfl.keys import typed_key

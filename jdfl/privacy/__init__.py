@@ -1,7 +1,13 @@
 """Noise mechanisms, clipping, what may be claimed, and what releases add up to."""
 
 from jdfl.privacy.accounting import Sampled, epsilon, epsilon_pure, epsilon_rdp, epsilons
-from jdfl.privacy.analytic import analytic_gaussian, central_multiplier, gaussian_delta, gaussian_epsilon
+from jdfl.privacy.analytic import (
+    analytic_gaussian,
+    central_multiplier,
+    classical_gaussian,
+    gaussian_delta,
+    gaussian_epsilon,
+)
 from jdfl.privacy.calibration import most_releases, noise_multiplier
 from jdfl.privacy.clipping import Clip, clipped, factor, stretch
 from jdfl.privacy.guarantee import DERIVED, NO_NOISE, NOTHING_SENT, Guarantee, Published, Sampling, exposing
@@ -16,7 +22,6 @@ from jdfl.privacy.mechanisms import (
     Mechanism,
     Norm,
     check_mechanism,
-    classical_gaussian,
 )
 from jdfl.privacy.report import Accounting, PrivacyReport, report
 

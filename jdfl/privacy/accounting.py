@@ -24,8 +24,7 @@ import logging
 import math
 from dataclasses import dataclass
 from functools import cache, lru_cache
-from types import SimpleNamespace
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -33,7 +32,8 @@ from jdfl import checks
 from jdfl.arguments import checked
 from jdfl.privacy import laplace, numerical, replaced
 from jdfl.privacy.analytic import check_delta, gaussian_epsilon, participating_epsilon
-from jdfl.privacy.mechanisms import Event, GaussianEvent, LaplaceEvent, LaplaceSchedule
+from jdfl.privacy.laplace import resolved
+from jdfl.privacy.mechanisms import Event, GaussianEvent, LaplaceSchedule
 
 Adjacency = Literal["replace-one", "add-remove"]
 _MOST_MU = 20.0  # above it e^epsilon leaves floating point, and the closed form, in logarithms, takes over
@@ -69,10 +69,16 @@ class Sampled:
 def epsilon(
     event: Event, releases: int, delta: float, *, sampled: Sampled | None = None, adjacency: Adjacency = "replace-one"
 ) -> float:
-    """The epsilon at `delta` of so many releases together: the least of `epsilons`.
+    """The epsilon at `delta` of so many releases together: the least of `epsilons`; 0 for no releases.
 
-    The event's multiplier is relative to the sensitivity under `adjacency`. 0 for no releases. Raises ValueError for a
-    delta outside (0, 1), and for subsets under add-remove, whose size would tell.
+    Args:
+        event: One release; its multiplier is relative to the sensitivity under `adjacency`.
+        releases: How many of them, >= 0.
+        delta: In (0, 1).
+        sampled: How every release draws the records that it looks at; None: it looks at all.
+        adjacency: What neighbouring data sets differ in: a record that is replaced, or one that is there or not.
+
+    Raises ValueError for a delta outside (0, 1), and for subsets under add-remove, whose size would tell.
     """
     return min(epsilons(event, releases, delta, sampled=sampled, adjacency=adjacency).values())
 
@@ -91,12 +97,12 @@ def epsilons(
     check_releases(event, releases, sampled, adjacency)
     check_delta(delta)
     key = event, releases, delta, sampled, adjacency
-    return dict((*_quick(*key), *_slow(*key)))
+    return {**_quick(*key), **_slow(*key)}
 
 
 def quick_epsilon(event: Event, releases: int, delta: float, sampled: Sampled | None, adjacency: Adjacency) -> float:
     """The least of those bounds that take no time: where a search for `epsilon` begins."""
-    return min(value for _, value in _quick(event, releases, delta, sampled, adjacency))
+    return min(_quick(event, releases, delta, sampled, adjacency).values())
 
 
 @checked
@@ -110,18 +116,18 @@ def epsilon_rdp(
         return 0.0
     if sampled is None and not isinstance(event, GaussianEvent):
         return laplace.renyi_epsilon(event, releases, delta)
-    dp = _dp()
-    count, looks = _steps(releases, sampled)
-    relation, one = dp.Neighbours.ADD_OR_REMOVE_ONE, _event(event, looks)
+    dp, (count, z) = _dp(), _samples(event, releases, sampled)
+    one = dp.GaussianDpEvent(z) if isinstance(event, GaussianEvent) else dp.LaplaceDpEvent(z)
+    relation = dp.NeighboringRelation.ADD_OR_REMOVE_ONE
     if sampled is not None:
         if adjacency == "add-remove":
             one = dp.PoissonSampledDpEvent(sampled.rate, one)
         elif sampled.kind == "subset":
-            relation = dp.Neighbours.REPLACE_ONE  # RDP does not double the sensitivity, which is replace-one's already
+            relation = dp.NeighboringRelation.REPLACE_ONE  # RDP does not double the sensitivity, replace-one's already
             one = dp.SampledWithoutReplacementDpEvent(sampled.records, sampled.batch, one)
         else:
             return None
-    accountant = dp.RdpAccountant(neighboring_relation=relation)
+    accountant = dp.rdp.RdpAccountant(neighboring_relation=relation)
     if not accountant.supports(one):
         return None
     return float(accountant.compose(one, count).get_epsilon(delta))
@@ -133,7 +139,12 @@ def epsilon_pure(event: Event, releases: int, *, sampled: Sampled | None = None)
     check_releases(event, releases, sampled, "replace-one")
     if isinstance(event, GaussianEvent):
         return None
-    return _pure(event, releases, sampled)
+    everything = laplace.pure_epsilon(event, releases)
+    if sampled is None or sampled.rate == 1 or releases == 0:
+        return everything
+    looks = min(releases, sampled.looks)
+    one = np.logaddexp(math.log1p(-sampled.rate), math.log(sampled.rate) + looks / event.noise_multiplier)
+    return min(everything, math.ceil(releases / sampled.looks) * float(one))
 
 
 def check_releases(event: Event, releases: int, sampled: Sampled | None, adjacency: Adjacency) -> None:
@@ -141,8 +152,11 @@ def check_releases(event: Event, releases: int, sampled: Sampled | None, adjacen
     checks.positive(noise_multiplier=event.noise_multiplier)
     checks.whole(0, releases=releases)
     checks.one_of(("replace-one", "add-remove"), adjacency=adjacency)
-    if isinstance(event, LaplaceSchedule):
-        laplace.check_releases(event, releases)
+    if isinstance(event, LaplaceSchedule) and releases > len(event.multipliers):
+        raise ValueError(
+            f"Expected at most the {len(event.multipliers)} releases that the noise is scheduled for, got releases "
+            f"= {releases}. Nothing is known of the noise of later ones; make the schedule longer, or release less."
+        )
     if sampled is not None:
         sampled.check()
         if isinstance(event, LaplaceSchedule):
@@ -160,83 +174,64 @@ def check_releases(event: Event, releases: int, sampled: Sampled | None, adjacen
 @lru_cache(maxsize=4096)
 def _quick(
     event: Event, releases: int, delta: float, sampled: Sampled | None, adjacency: Adjacency
-) -> tuple[tuple[str, float], ...]:
+) -> dict[str, float]:
     if releases == 0:
-        return (("PLD", 0.0),)
+        return {"PLD": 0.0}
     found = _all_epsilons(event, releases, delta)
     if sampled is not None:  # no samples tell more than all records
         found = {**_sampled_epsilons(event, releases, delta, sampled, adjacency), "all records": min(found.values())}
-        if not isinstance(event, GaussianEvent):
-            found["the sum of pure epsilons"] = _pure(event, releases, sampled)
-    return tuple(found.items())
+        if (pure := epsilon_pure(event, releases, sampled=sampled)) is not None:
+            found["the sum of pure epsilons"] = pure
+    return found
 
 
 @lru_cache(maxsize=4096)
-def _slow(
-    event: Event, releases: int, delta: float, sampled: Sampled | None, adjacency: Adjacency
-) -> tuple[tuple[str, float], ...]:
-    found: list[tuple[str, float]] = []
-    rdp = epsilon_rdp(event, releases, delta, sampled=sampled, adjacency=adjacency) if releases else None
-    if rdp is not None:
-        found.append(("RDP", rdp))
-    poisson = releases > 0 and adjacency == "add-remove"
-    if poisson and sampled is not None and sampled.rate < 1 and isinstance(event, GaussianEvent):
-        steps, looks = _steps(releases, sampled)
-        z = event.noise_multiplier / math.sqrt(looks)
-        found.append(("numerical integration", numerical.upper_bound(z, sampled.rate, steps, delta)))
-    return tuple(found)
+def _slow(event: Event, releases: int, delta: float, sampled: Sampled | None, adjacency: Adjacency) -> dict[str, float]:
+    if releases == 0:
+        return {}
+    rdp = epsilon_rdp(event, releases, delta, sampled=sampled, adjacency=adjacency)
+    found = {} if rdp is None else {"RDP": rdp}
+    if sampled is not None and sampled.rate < 1 and isinstance(event, GaussianEvent) and adjacency == "add-remove":
+        steps, z = _samples(event, releases, sampled)
+        found["numerical integration"] = numerical.upper_bound(z, sampled.rate, steps, delta)
+    return found
 
 
-def _steps(releases: int, sampled: Sampled | None) -> tuple[int, int]:
-    """The number of samples, and of the releases from each, which are together one with less noise."""
+def _samples(event: Event, releases: int, sampled: Sampled | None) -> tuple[int, float]:
+    """The number of samples, and the multiplier of the releases from one, which are together one with less noise."""
     if sampled is None:
-        return releases, 1
-    return math.ceil(releases / sampled.looks), min(releases, sampled.looks)
-
-
-def _pure(event: LaplaceEvent | LaplaceSchedule, releases: int, sampled: Sampled | None) -> float:
-    everything = laplace.pure_epsilon(event, releases)
-    if sampled is None or sampled.rate == 1 or releases == 0:
-        return everything
-    steps, looks = _steps(releases, sampled)
-    one = np.logaddexp(math.log1p(-sampled.rate), math.log(sampled.rate) + looks / event.noise_multiplier)
-    return min(everything, steps * float(one))
+        return releases, event.noise_multiplier
+    looks = min(releases, sampled.looks)
+    less = math.sqrt(looks) if isinstance(event, GaussianEvent) else looks
+    return math.ceil(releases / sampled.looks), event.noise_multiplier / less
 
 
 def _all_epsilons(event: Event, releases: int, delta: float) -> dict[str, float]:
     """Bounds of releases that look at all records."""
-    pld = _dp().pld
+    pld = _dp().pld.privacy_loss_distribution
     if isinstance(event, GaussianEvent):
         mu = math.sqrt(releases) / event.noise_multiplier
         if mu > _MOST_MU or delta < _LEAST_DELTA:
             return {"closed form": gaussian_epsilon(mu, delta)}
-        one = pld.from_gaussian_mechanism(1 / mu, value_discretization_interval=_grid(mu))
+        one = pld.from_gaussian_mechanism(1 / mu, value_discretization_interval=resolved(mu))
         return {"PLD": float(one.get_epsilon_for_delta(delta))}
-    total = laplace.epsilon(pld, event, releases, delta)
-    others = {
-        "RDP": laplace.renyi_epsilon(event, releases, delta),
-        "the sum of pure epsilons": laplace.pure_epsilon(event, releases),
-    }
-    return others if total in others.values() else {"PLD": total, **others}
+    return laplace.epsilons(pld, event, releases, delta)
 
 
 def _sampled_epsilons(
     event: Event, releases: int, delta: float, sampled: Sampled, adjacency: Adjacency
 ) -> dict[str, float]:
     """Bounds of releases that look at a fresh sample each, or a few at one."""
-    (steps, looks), rate = _steps(releases, sampled), sampled.rate
+    (steps, z), rate = _samples(event, releases, sampled), sampled.rate
     gaussian = isinstance(event, GaussianEvent)
-    z = event.noise_multiplier / (math.sqrt(looks) if gaussian else looks)
-    found: dict[str, float] = {}
-    if gaussian:
-        found["participations"] = participating_epsilon(z, rate, steps, delta)
+    found = {"participations": participating_epsilon(z, rate, steps, delta)} if gaussian else {}
     # The loss of a record that is in the sample is as good as never more than this.
     largest = (0.5 + 9.5 * z) / z**2 if gaussian else 1 / z
     if largest > _MOST_LOSS or delta < _LEAST_DELTA:
         return found
-    pld, most = _dp().pld, math.log1p(rate * math.expm1(largest))
+    pld, most = _dp().pld.privacy_loss_distribution, math.log1p(rate * math.expm1(largest))
     square = min(rate**2 * math.expm1(min(1 / z**2, 600.0)), rate * largest**2)  # of a step's loss, about
-    grid = max(_grid(math.sqrt(steps * square) + steps * square / 2), most / 2**16)
+    grid = max(resolved(math.sqrt(steps * square) + steps * square / 2), most / 2**16)
     if adjacency == "add-remove":
         make = pld.from_gaussian_mechanism if gaussian else pld.from_laplace_mechanism
         one = make(z, value_discretization_interval=grid, sampling_prob=rate)
@@ -248,33 +243,10 @@ def _sampled_epsilons(
 
 
 @cache
-def _dp() -> SimpleNamespace:
+def _dp() -> Any:
     """dp-accounting, imported when it is needed: it takes half a second."""
     import dp_accounting
-    from dp_accounting.pld import privacy_loss_distribution
-    from dp_accounting.rdp import RdpAccountant
 
     # It tells of orders that do not converge, which it leaves out: the bound of the others holds.
     logging.getLogger("absl").addFilter(lambda record: "rdp_privacy_accountant" not in record.pathname)
-    return SimpleNamespace(
-        GaussianDpEvent=dp_accounting.GaussianDpEvent,
-        LaplaceDpEvent=dp_accounting.LaplaceDpEvent,
-        PoissonSampledDpEvent=dp_accounting.PoissonSampledDpEvent,
-        SampledWithoutReplacementDpEvent=dp_accounting.SampledWithoutReplacementDpEvent,
-        Neighbours=dp_accounting.NeighboringRelation,
-        RdpAccountant=RdpAccountant,
-        pld=privacy_loss_distribution,
-    )
-
-
-def _event(event: Event, looks: int) -> object:
-    """dp-accounting's event of `looks` releases; those of Gaussian noise are one with less of it."""
-    dp = _dp()
-    if isinstance(event, GaussianEvent):
-        return dp.GaussianDpEvent(event.noise_multiplier / math.sqrt(looks))
-    return dp.LaplaceDpEvent(event.noise_multiplier / looks)
-
-
-def _grid(scale: float) -> float:
-    """The step of a grid on which losses of this size are resolved."""
-    return min(1e-2, max(1e-7, scale / 2000))
+    return dp_accounting

@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable
 
 import numpy as np
-from scipy.optimize import root_scalar
+from scipy.optimize import brentq
 from scipy.special import log_ndtr
 from scipy.stats import binom
 
@@ -46,10 +46,7 @@ def gaussian_epsilon(mu: float, delta: float) -> float:
         checks.refuse(f"mu <= {_MOST_MU:g}", "mu", mu, "Epsilon would be about mu^2 / 2, which bounds nothing.")
     if gaussian_delta(mu, 0.0) <= delta:
         return 0.0
-    above = 1.0
-    while gaussian_delta(mu, above) > delta:
-        above *= 2
-    return _root(lambda e: gaussian_delta(mu, e) - delta, 0.0, above)
+    return _root(lambda e: gaussian_delta(mu, e) - delta, 0.0, doubled(lambda e: gaussian_delta(mu, e) > delta))
 
 
 def participating_epsilon(multiplier: float, rate: float, steps: int, delta: float) -> float:
@@ -66,20 +63,14 @@ def participating_epsilon(multiplier: float, rate: float, steps: int, delta: flo
     rest, k = float(binom.sf(most, steps, rate)), np.arange(1, most + 1)
     chance, mu = binom.pmf(k, steps, rate), np.sqrt(k) / multiplier
 
-    def above(epsilon: float) -> float:
+    def exceeds(epsilon: float) -> bool:
         first, second = log_ndtr(mu / 2 - epsilon / mu), log_ndtr(-mu / 2 - epsilon / mu)
-        return rest + float(chance @ (np.exp(first) * -np.expm1(np.minimum(epsilon + second - first, 0.0)))) - delta
+        each = np.exp(first) * -np.expm1(np.minimum(epsilon + second - first, 0.0))
+        return rest + float(chance @ each) - delta > 0
 
-    if above(0.0) <= 0:
+    if not exceeds(0.0):
         return 0.0
-    high = 1.0
-    while above(high) > 0:
-        high *= 2
-    low = 0.0
-    while high - low > 1e-9 * high:
-        middle = (low + high) / 2
-        low, high = (middle, high) if above(middle) > 0 else (low, middle)
-    return high
+    return bisected(exceeds, 0.0, doubled(exceeds), relative=1e-9)[1]
 
 
 @checked
@@ -90,13 +81,22 @@ def analytic_gaussian(epsilon: float, delta: float, releases: int = 1) -> Gaussi
     """
     check_target(epsilon, delta)
     checks.whole(1, releases=releases)
-    low = high = 1.0  # of mu
-    while gaussian_delta(high, epsilon) < delta:
-        high *= 2
-    while gaussian_delta(low, epsilon) > delta:
-        low /= 2
+    high = doubled(lambda mu: gaussian_delta(mu, epsilon) < delta)
+    low = 1 / doubled(lambda inverse: gaussian_delta(1 / inverse, epsilon) > delta)
     mu = low if low == high else _root(lambda x: gaussian_delta(x, epsilon) - delta, low, high)
     return Gaussian(math.sqrt(releases) / mu)
+
+
+@checked
+def classical_gaussian(epsilon: float, delta: float) -> Gaussian:
+    """The textbook calibration sqrt(2 ln(1.25/delta)) / epsilon (CEPS paper, Eq. 13).
+
+    It is a guarantee for one release, epsilon <= 1 and an enforced sensitivity only; here it reproduces papers. For a
+    guarantee use `analytic_gaussian`, or `calibrate` for several releases. Raises ValueError for an epsilon
+    or delta that is none.
+    """
+    check_target(epsilon, delta)
+    return Gaussian(math.sqrt(2 * math.log(1.25 / delta)) / epsilon)
 
 
 @checked
@@ -117,7 +117,28 @@ def central_multiplier(multiplier: float, clients: int) -> float:
 
 
 def _root(function: Callable[[float], float], low: float, high: float) -> float:
-    return float(root_scalar(function, bracket=(low, high), xtol=1e-15, rtol=1e-12).root)
+    return float(brentq(function, low, high, xtol=1e-15, rtol=1e-12))
+
+
+def doubled(short: Callable[[float], bool]) -> float:
+    """The first of 1, 2, 4, ... that is not too `short`."""
+    found = 1.0
+    while short(found):
+        found *= 2
+    return found
+
+
+def bisected(
+    short: Callable[[float], bool], low: float, high: float, *, relative: float = 0.0, absolute: float = 0.0
+) -> tuple[float, float]:
+    """The ends of a short interval between `low`, which is too `short`, and `high`, which is not.
+
+    It is no longer than `absolute`, or than `relative` times its upper end.
+    """
+    while high - low > max(absolute, relative * high):
+        middle = (low + high) / 2
+        low, high = (middle, high) if short(middle) else (low, middle)
+    return low, high
 
 
 def check_delta(delta: float) -> None:

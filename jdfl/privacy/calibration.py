@@ -1,14 +1,15 @@
 """Accounting the other way round: the noise for a target, and the releases that a target allows."""
 
 import math
+from bisect import bisect_left
 from collections.abc import Callable
 from typing import Literal
 
 from jdfl import checks
 from jdfl.arguments import checked
-from jdfl.privacy import accounting
-from jdfl.privacy.accounting import Adjacency, Sampled, check_releases
-from jdfl.privacy.analytic import check_target
+from jdfl.privacy.accounting import Adjacency, Sampled, check_releases, quick_epsilon
+from jdfl.privacy.accounting import epsilon as total
+from jdfl.privacy.analytic import bisected, check_target
 from jdfl.privacy.mechanisms import Event, GaussianEvent, LaplaceEvent, LaplaceSchedule
 
 
@@ -34,29 +35,27 @@ def noise_multiplier(
         checks.refuse("epsilon from 1e-100 to 1e100", "epsilon", epsilon)
     make = GaussianEvent if kind == "gaussian" else LaplaceEvent
 
-    def bounded(log_multiplier: float, *, quick: bool) -> bool:
-        event = make(math.exp(log_multiplier))
-        if accounting.quick_epsilon(event, releases, delta, sampled, adjacency) <= epsilon:
-            return True
-        return not quick and accounting.epsilon(event, releases, delta, sampled=sampled, adjacency=adjacency) <= epsilon
+    def quick(x: float) -> bool:  # of the multiplier's logarithm
+        return quick_epsilon(make(math.exp(x)), releases, delta, sampled, adjacency) <= epsilon
+
+    def enough(x: float) -> bool:
+        event = make(math.exp(x))
+        return quick(x) or total(event, releases, delta, sampled=sampled, adjacency=adjacency) <= epsilon
 
     check_releases(make(1.0), releases, sampled, adjacency)
     low = high = math.log(releases) / 2 - math.log(epsilon)
     step = 1.0
-    while not bounded(high, quick=True):
+    while not quick(high):
         low, high, step = high, high + step, 2 * step
-    low, high = _narrowed(lambda x: bounded(x, quick=True), low, high, 1.0)
-    return math.exp(_narrowed(lambda x: bounded(x, quick=False), high, high, 2e-5)[1])
+    high = _narrowed(quick, low, high, 1.0)
+    return math.exp(_narrowed(enough, high, high, 2e-5))
 
 
-def _narrowed(enough: Callable[[float], bool], low: float, high: float, step: float) -> tuple[float, float]:
-    """The end of what is enough, between two numbers; `low` == `high`: below `high`, by so much at first."""
+def _narrowed(enough: Callable[[float], bool], low: float, high: float, step: float) -> float:
+    """The least that is enough, between two numbers; `low` == `high`: below `high`, by so much at first."""
     while low == high or enough(low):
         high, low, step = min(high, low), low - step, 2 * step
-    while high - low > 2e-5:
-        middle = (low + high) / 2
-        low, high = (low, middle) if enough(middle) else (middle, high)
-    return low, high
+    return bisected(lambda x: not enough(x), low, high, absolute=2e-5)[1]
 
 
 @checked
@@ -75,11 +74,11 @@ def most_releases(
     if isinstance(event, LaplaceSchedule):
         most = min(most, len(event.multipliers))
 
-    def fits(releases: int) -> bool:
-        return accounting.epsilon(event, releases, delta, sampled=sampled, adjacency=adjacency) <= epsilon
-
     def quick(releases: int) -> bool:
-        return accounting.quick_epsilon(event, releases, delta, sampled, adjacency) <= epsilon
+        return quick_epsilon(event, releases, delta, sampled, adjacency) <= epsilon
+
+    def fits(releases: int) -> bool:
+        return total(event, releases, delta, sampled=sampled, adjacency=adjacency) <= epsilon
 
     return _last(fits, _last(quick, 0, most), most)
 
@@ -89,8 +88,4 @@ def _last(fits: Callable[[int], bool], low: int, most: int) -> int:
     step = 1
     while low < most and fits(min(low + step, most)):
         low, step = min(low + step, most), 2 * step
-    high = min(low + step, most + 1)
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if fits(middle) else (low, middle)
-    return low
+    return low + bisect_left(range(low + 1, min(low + step, most + 1)), True, key=lambda releases: not fits(releases))

@@ -45,15 +45,5 @@ def stretch(clipped_in: Clip, measured_in: Norm, n: int) -> float:
     Raises ValueError for n < 1.
     """
     checks.whole(1, n=n)
-    clipped_in = "linf" if clipped_in == "entries" else clipped_in
-    if clipped_in == measured_in:
-        return 1.0
-    longer = {  # ||x||_measured <= n^power ||x||_clipped
-        ("l1", "l2"): 0.0,
-        ("l1", "linf"): 0.0,
-        ("l2", "linf"): 0.0,
-        ("l2", "l1"): 0.5,
-        ("linf", "l2"): 0.5,
-        ("linf", "l1"): 1.0,
-    }
-    return math.pow(n, longer[clipped_in, measured_in])
+    inverse = {"l1": 1.0, "l2": 0.5, "linf": 0.0, "entries": 0.0}  # 1 / p; ||x||_q <= n^(1/q - 1/p) ||x||_p for q < p
+    return math.pow(n, max(0.0, inverse[measured_in] - inverse[clipped_in]))

@@ -100,14 +100,10 @@ def exposing(told: Guarantee, names: Sequence[str], public: Sequence[str]) -> Gu
     told = replace(told, derived=hidden, public=known)
     if not hidden or not told.claimed:
         return told
-    words = "; ".join(DERIVED[name] for name in hidden)
-    return replace(
-        told,
-        claimed=False,
-        reason=f"{words}: this enters without noise",
-        remedy=f"If this is public, declare it: public = {','.join((*known, *hidden))!r} of the problem "
-        f"(--problem.public {','.join((*known, *hidden))}).",
-    )
+    reason = f"{'; '.join(DERIVED[name] for name in hidden)}: this enters without noise"
+    declared = ",".join((*known, *hidden))
+    remedy = f"If this is public, declare it: public = {declared!r} of the problem (--problem.public {declared})."
+    return replace(told, claimed=False, reason=reason, remedy=remedy)
 
 
 NO_NOISE = Guarantee(

@@ -32,15 +32,6 @@ _ORDERS = np.geomspace(1e-4, 1e7, 67)  # minus one
 Sizes = tuple[np.ndarray, np.ndarray]  # pure epsilons [g] of one release, and how many releases have them [g]
 
 
-def check_releases(schedule: LaplaceSchedule, releases: int) -> None:
-    """Refuse more releases than the schedule is long: ValueError."""
-    if releases > len(schedule.multipliers):
-        raise ValueError(
-            f"Expected at most the {len(schedule.multipliers)} releases that the noise is scheduled for, got releases "
-            f"= {releases}. Nothing is known of the noise of later ones; make the schedule longer, or release less."
-        )
-
-
 def pure_epsilon(event: LaplaceEvent | LaplaceSchedule, releases: int) -> float:
     """The sum of the pure epsilons of the first releases."""
     if isinstance(event, LaplaceSchedule):
@@ -53,18 +44,21 @@ def renyi_epsilon(event: LaplaceEvent | LaplaceSchedule, releases: int, delta: f
     return _renyi(_sizes(event, releases), delta)
 
 
-def epsilon(pld: Any, event: LaplaceEvent | LaplaceSchedule, releases: int, delta: float) -> float:
-    """The epsilon at `delta` of the first `releases` >= 1; `pld` is dp-accounting's `privacy_loss_distribution`."""
+def epsilons(pld: Any, event: LaplaceEvent | LaplaceSchedule, releases: int, delta: float) -> dict[str, float]:
+    """Bounds of epsilon at `delta` of the first `releases` >= 1, by name; that by PLD only where it is the least.
+
+    `pld` is dp-accounting's module `privacy_loss_distribution`.
+    """
     sizes = _sizes(event, releases)
-    loose = _renyi(sizes, delta)
-    least = min(pure_epsilon(event, releases), loose)
-    if loose > _MOST_COMPOSED or releases > _MOST_RELEASES:
-        return least
+    found = {"RDP": _renyi(sizes, delta), "the sum of pure epsilons": pure_epsilon(event, releases)}
+    if found["RDP"] > _MOST_COMPOSED or releases > _MOST_RELEASES:
+        return found
     if isinstance(event, LaplaceSchedule):
-        sizes = _counted(rounded(event)[:releases])
-    step = _grid(sizes, loose)
+        sizes = np.unique(rounded(event)[:releases], return_counts=True)
+    step = _grid(sizes, found["RDP"])
     parts = (_times(pld.from_laplace_mechanism(1 / a, value_discretization_interval=step), n) for a, n in zip(*sizes))
-    return min(least, float(reduce(lambda one, other: one.compose(other), parts).get_epsilon_for_delta(delta)))
+    composed = float(reduce(lambda one, other: one.compose(other), parts).get_epsilon_for_delta(delta))
+    return {"PLD": composed, **found} if composed < min(found.values()) else found
 
 
 @lru_cache(maxsize=64)
@@ -91,13 +85,8 @@ def rounded(schedule: LaplaceSchedule) -> np.ndarray:
 def _sizes(event: LaplaceEvent | LaplaceSchedule, releases: int) -> Sizes:
     """All sizes as they are."""
     if isinstance(event, LaplaceSchedule):
-        return _counted(1 / np.asarray(event.multipliers[:releases]))
+        return np.unique(1 / np.asarray(event.multipliers[:releases]), return_counts=True)
     return np.array([1 / event.noise_multiplier]), np.array([releases])
-
-
-def _counted(losses: np.ndarray) -> Sizes:
-    kinds, counts = np.unique(losses, return_counts=True)
-    return kinds, counts
 
 
 def _renyi(sizes: Sizes, delta: float) -> float:
@@ -125,11 +114,16 @@ def _times(one: Any, count: int) -> Any:
     return many.compose(_times(one, rest)) if rest else many
 
 
+def resolved(scale: float) -> float:
+    """The step of a grid on which losses of this size are resolved."""
+    return min(1e-2, max(1e-7, scale / 2000))
+
+
 def _grid(sizes: Sizes, loose: float) -> float:
     """The step of a grid on which the losses of all are resolved, and what rounding to it adds is little."""
     a, count = sizes
     scale = math.sqrt(float(count @ a**2))
-    step = min(1e-2, max(1e-7, scale / 2000))
+    step = resolved(scale)
     while float(count @ np.minimum(a, step)) * step > 1e-2 * scale and loose + 10 * scale < _MOST_CELLS * step:
         step /= 2
     return step

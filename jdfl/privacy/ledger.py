@@ -43,9 +43,12 @@ class Ledger:
 
     def sampled(self, node: int) -> Sampled | None:
         """The sampling of a node."""
-        if self.sampling is None:
-            return None
-        return Sampled(self.sampling.kind, self.sampling.batch, int(self.records[node]), self.sampling.looks)
+        told = self.sampling
+        return None if told is None else Sampled(told.kind, told.batch, int(self.records[node]), told.looks)
+
+    def terms(self, node: int) -> dict[str, Any]:
+        """What functions of `accounting` and `calibration` have to know beside a node's event and releases."""
+        return {"sampled": self.sampled(node), "adjacency": self.relation}
 
     def ranked(self) -> np.ndarray:
         """The nodes [m] from the least to the most exposed."""
@@ -66,8 +69,7 @@ class Ledger:
         """The epsilon of a node's releases, by PLD; infinite where what enforces the sensitivity takes all of delta."""
         if self.event is None or delta <= self.failure:
             return np.inf
-        count, left = int(self.releases[node]), delta - self.failure
-        return epsilon(self.event, count, left, sampled=self.sampled(node), adjacency=self.relation)
+        return epsilon(self.event, int(self.releases[node]), delta - self.failure, **self.terms(node))
 
     def limits(self, target: float, delta: float) -> np.ndarray:
         """How many releases every node may make within (target, delta) [m].
@@ -79,57 +81,37 @@ class Ledger:
             return np.zeros_like(self.releases)
         pools = self.records if self.sampling else np.zeros_like(self.records)
         if len(np.unique(pools)) > _MOST_SEARCHES:
-            pools = np.full_like(pools, pools.min())
+            pools = np.full_like(pools, self.records.min())
         kinds, which = np.unique(pools, return_inverse=True)
-        first = [int(np.argmax(self.records == kind)) if self.sampling else 0 for kind in kinds]
-        found = [
-            most_releases(self.event, target, delta - self.failure, sampled=self.sampled(node), adjacency=self.relation)
-            for node in first
-        ]
+        nodes = [int(np.argmax(self.records == kind)) if self.sampling else 0 for kind in kinds]
+        found = [most_releases(self.event, target, delta - self.failure, **self.terms(node)) for node in nodes]
         return np.array(found, np.int64)[which]
 
     def check_same(self, other: "Ledger") -> None:
         """Refuse to go on with other noise: ValueError naming what differs."""
         for name in ("event", "adjacency", "sampling", "unit", "observer", "claimed", "failure"):
             mine, theirs = getattr(self, name), getattr(other, name)
-            if mine != theirs and not _nearly(mine, theirs):
+            if mine != theirs and (where := _difference(mine, theirs)) is not None:
                 raise ValueError(
-                    f"Expected the noise of the run that is resumed, {name} = {mine!r}, got {theirs!r}"
-                    f"{_where(mine, theirs)}. What was released stays released with the noise it had; resume with the "
-                    "same mechanism, or begin anew."
+                    f"Expected the noise of the run that is resumed, {name} = {mine!r}, got {theirs!r}{where}. What "
+                    "was released stays released with the noise it had; resume with the same mechanism, or begin anew."
                 )
         if not np.array_equal(self.records, other.records):
             raise ValueError("Expected the records of the run that is resumed, got other numbers of them per node.")
 
     def as_dict(self) -> dict[str, Any]:
         """Plain data for JSON; `from_dict` reads it."""
-        return {
-            "event": None if self.event is None else {"kind": self.event.kind, **asdict(self.event)},
-            "adjacency": self.adjacency,
-            "sampling": None if self.sampling is None else asdict(self.sampling),
-            "releases": self.releases.tolist(),
-            "records": self.records.tolist(),
-            "unit": self.unit,
-            "observer": self.observer,
-            "claimed": self.claimed,
-            "failure": self.failure,
-        }
+        event = None if self.event is None else {"kind": self.event.kind, **asdict(self.event)}
+        counts = {"releases": self.releases.tolist(), "records": self.records.tolist()}
+        return asdict(self) | {"event": event} | counts
 
     @classmethod
     def from_dict(cls, told: Mapping[str, Any]) -> "Ledger":
         """The ledger that `as_dict` has told."""
-        sampling = told["sampling"]
-        return cls(
-            _event(told["event"]),
-            told["adjacency"],
-            None if sampling is None else Sampling(**sampling),
-            np.asarray(told["releases"], np.int64),
-            np.asarray(told["records"], np.int64),
-            str(told["unit"]),
-            str(told["observer"]),
-            bool(told["claimed"]),
-            float(told.get("failure", 0.0)),
-        )
+        known: dict[str, Any] = {name: np.asarray(told[name], np.int64) for name in ("releases", "records")}
+        known["event"] = _event(told["event"])
+        known["sampling"] = None if told["sampling"] is None else Sampling(**told["sampling"])
+        return cls(**{**told, **known})
 
     @property
     def relation(self) -> Adjacency:
@@ -141,44 +123,28 @@ class Ledger:
         if self.sampling is None:
             return [int(np.argmax(self.releases))]
         order = np.lexsort((self.records, -self.releases))  # most releases first, fewest records first among equals
-        kept: list[int] = []
-        fewest = np.inf
-        for node in order.tolist():
-            if self.records[node] < fewest:
-                kept.append(node)
-                fewest = self.records[node]
-        return kept
+        fewest = np.minimum.accumulate(self.records[order])
+        return [int(order[i]) for i in range(len(order)) if i == 0 or fewest[i] < fewest[i - 1]]
 
 
 def _event(told: Mapping[str, Any] | None) -> Event | None:
     if told is None:
         return None
-    if "multipliers" in told:
-        return LaplaceSchedule(tuple(told["multipliers"]))
-    return _EVENTS[told["kind"]](told["noise_multiplier"])
+    numbers = {name: value for name, value in told.items() if name != "kind"}
+    return LaplaceSchedule(**numbers) if "multipliers" in numbers else _EVENTS[told["kind"]](**numbers)
 
 
-def _nearly(one: Any, other: Any) -> bool:
-    """Whether two events differ by the rounding of a float32 alone, schedules as far as both go."""
-    if type(one) is not type(other):
-        return False
-    if isinstance(one, LaplaceSchedule):
-        return _first_difference(one, other) is None
-    return isinstance(one, tuple(_EVENTS.values())) and _close(one.noise_multiplier, other.noise_multiplier)
+def _difference(one: Any, other: Any) -> str | None:
+    """Where two events differ by more than the rounding of a float32, in words; None where they do not.
 
-
-def _close(one: float, other: float) -> bool:
-    return math.isclose(one, other, rel_tol=1e-6)
-
-
-def _first_difference(one: LaplaceSchedule, other: LaplaceSchedule) -> int | None:
-    pairs = enumerate(zip(one.multipliers, other.multipliers))  # the longer one's rest is to come
-    return next((i for i, (mine, theirs) in pairs if not _close(mine, theirs)), None)
-
-
-def _where(one: Any, other: Any) -> str:
-    """Where two schedules begin to differ, in words; nothing for other events."""
-    if not (isinstance(one, LaplaceSchedule) and isinstance(other, LaplaceSchedule)):
+    Of schedules, whose longer one's rest is to come, the first release that does; nothing for what are no events of
+    one kind.
+    """
+    if type(one) is not type(other) or not isinstance(one, GaussianEvent | LaplaceEvent | LaplaceSchedule):
         return ""
-    i = _first_difference(one, other)
-    return "" if i is None else f" (release {i + 1}: {one.multipliers[i]:.6g}, got {other.multipliers[i]:.6g})"
+    if not isinstance(one, LaplaceSchedule):
+        return None if math.isclose(one.noise_multiplier, other.noise_multiplier, rel_tol=1e-6) else ""
+    for i, (mine, theirs) in enumerate(zip(one.multipliers, other.multipliers)):
+        if not math.isclose(mine, theirs, rel_tol=1e-6):
+            return f" (release {i + 1}: {mine:.6g}, got {theirs:.6g})"
+    return None

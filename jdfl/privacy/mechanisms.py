@@ -151,17 +151,3 @@ def check_mechanism(mechanism: Any) -> None:
     remedy = "Use Gaussian(multiplier) or Laplace(multiplier), or None for no noise."
     checks.able(("add", "event", "norm"), "a noise mechanism", remedy, mechanism=mechanism)
     mechanism.check()
-
-
-@checked
-def classical_gaussian(epsilon: float, delta: float) -> Gaussian:
-    """The textbook calibration sqrt(2 ln(1.25/delta)) / epsilon (CEPS paper, Eq. 13).
-
-    It is a guarantee for one release, epsilon <= 1 and an enforced sensitivity only; here it reproduces papers. For a
-    guarantee use `analytic_gaussian`, or `calibrate` for several releases. Raises ValueError for an epsilon
-    or delta that is none.
-    """
-    checks.positive(epsilon=epsilon)
-    if not 0 < delta < 1:
-        raise ValueError(f"Expected delta in (0, 1), got delta = {delta!r}.")
-    return Gaussian(math.sqrt(2 * math.log(1.25 / delta)) / epsilon)

@@ -1,4 +1,4 @@
-"""Epsilon of Poisson-sampled Gaussian noise under add-remove, integrated numerically between two proven bounds.
+"""Epsilon of Poisson-sampled Gaussian noise under add-remove, integrated numerically, by a proven upper bound.
 
 A step's pair is P = (1 - r) N(0, z^2) + r N(1, z^2) and Q = N(0, z^2), or the two exchanged; epsilon is the larger.
 With L the privacy loss log(dP / dQ) under P and Y the sum of the losses of T steps, delta(e) = E max(0, 1 - e^(e -
@@ -6,32 +6,32 @@ Y)).
 
 - Given all other steps, that is an increasing function of a step's loss and a convex one of e^(-L). So delta grows
   where the mass of L in a cell of a grid moves to the two ends of the cell in such a way that the mean of e^(-L),
-  which is Q(cell) / P(cell), stays (Jensen's inequality), and falls where all of it moves to the lower end.
-- Loss above the grid counts as infinite in the upper bound and as absent in the lower one; loss below the grid is
-  moved to its end, and is absent.
+  which is Q(cell) / P(cell), stays (Jensen's inequality).
+- Loss above the grid counts as infinite; loss below the grid is moved to its end.
 - The sum's distribution is found by a discrete Fourier transform of the tilted masses p(l) e^(theta l) / M(theta),
   with M(theta) = E e^(theta L) and theta the order of the Chernoff bound at the answer: whatever a transform's
-  rounding errors, they are small relative to delta. What a transform wraps around lands on some cell, so it only adds
-  to the upper bound; what belongs above the last cell is at most M(theta)^T e^(-theta top) and is added. The lower
-  bound subtracts both.
+  rounding errors, they are small relative to delta. What a transform wraps around lands on some cell, so it only adds;
+  what belongs above the last cell is at most M(theta)^T e^(-theta top) and is added.
 - Rounding errors of the transform are bounded in the l2 norm (N. Higham: Accuracy and Stability of Numerical
   Algorithms, 2002, Theorem 24.2) and added; those of distribution functions are a relative 1e-9 of masses, which is
   added to the mass at the upper ends and, once for each step, to delta.
 
 A. Koskela, J. Jälkö, A. Honkela: Computing Tight Differential Privacy Guarantees Using FFT, 2020, take the transform;
-V. Doroshenko et al.: Connect the Dots, 2022, the ends of cells.
+V. Doroshenko et al.: Connect the Dots, 2022, the ends of cells. A bound from below on the same grids, for which all
+mass of a cell falls to its lower end, is held against this one in the tests.
 
 Axes: n cells, k their ends (one more), w cells of the transform.
 """
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 from scipy.optimize import minimize_scalar
 from scipy.special import log_ndtr, logsumexp
 from scipy.stats import norm
+
+from jdfl.privacy.analytic import bisected
 
 _NEGLIGIBLE = 1e-6  # of delta: tails that are cut off
 _RESOLVED = 1e-4  # of epsilon: what the upper bound is meant to lose
@@ -72,20 +72,12 @@ class _Pair:
         return (mixture, out) if self.removed else (out[::-1], mixture[::-1])
 
 
-def bracket(multiplier: float, rate: float, steps: int, delta: float) -> tuple[float, float]:
-    """Bounds from below and from above for the epsilon at `delta` of `steps` >= 1 samples, each of `rate` in (0, 1).
-
-    `multiplier` is that of the Gaussian noise, in units of the add-remove sensitivity. The true value of the dominating
-    pair lies between the two; both hold for the add-remove relation with Poisson sampling only. The lower bound is on a
-    finer grid and takes seconds.
-    """
-    plans = [_plan(_Pair(multiplier, rate, removed), steps, delta) for removed in (True, False)]
-    below = max((_below(plan) for plan in plans if plan), default=0.0)
-    return below, max((_above(plan) for plan in plans if plan), default=0.0)
-
-
 def upper_bound(multiplier: float, rate: float, steps: int, delta: float) -> float:
-    """The upper end of `bracket` alone, which takes less than a second."""
+    """An upper bound of the epsilon at `delta` of `steps` >= 1 samples, each of `rate` in (0, 1).
+
+    `multiplier` is that of the Gaussian noise, in units of the add-remove sensitivity. It holds for the add-remove
+    relation with Poisson sampling only, and takes less than a second.
+    """
     plans = [_plan(_Pair(multiplier, rate, removed), steps, delta) for removed in (True, False)]
     return max((_above(plan) for plan in plans if plan), default=0.0)
 
@@ -144,14 +136,14 @@ def _above(plan: _Plan) -> float:
         up = np.logaddexp(up, np.append(log_p[1:-1] + np.log1p(-share), -np.inf))
     total, grown = _Sum(plan, up, at[:-1], step), math.exp(_ROUNDING * plan.steps)
     infinite = plan.steps * math.exp(log_p[-1])
-    return _least(lambda e: grown * (total.above(e) + infinite), total.ends, plan.delta)
 
+    def short(epsilon: float) -> bool:
+        return grown * (total.above(epsilon) + infinite) > plan.delta
 
-def _below(plan: _Plan) -> float:
-    step = max(1e-4 * plan.about / plan.steps, plan.range() / _MOST_CELLS)
-    at, log_p, _ = _cells(plan, step)
-    total, grown = _Sum(plan, log_p[1:-1], at[:-2], step), math.exp(_ROUNDING * plan.steps)
-    return _largest(lambda e: total.below(e) / grown, total.ends, plan.delta)
+    low, high = total.ends
+    if not short(low):
+        return low
+    return math.inf if short(high) else bisected(short, low, high, relative=1e-7)[1]
 
 
 def _cells(plan: _Plan, step: float) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -174,65 +166,28 @@ class _Sum:
         self.log_m, self.order, self.y = steps * log_m, order, step * places
         self.mass = np.maximum(found[(places - steps * int(at[0])) % size], 0.0)
         self.error = math.sqrt(size) * (steps + 1) * _TRANSFORM * math.log2(size) * float(np.linalg.norm(folded))
-        self.ends = max(0.0, float(self.y[0])), max(0.0, float(self.y[-1]))
-
-        # Chernoff's bounds: of what is above the window, and of what wraps around into it, under the tilted law.
-        def log_m_at(other: float) -> float:
-            return steps * float(logsumexp(log_mass + other * step * at))
-
         bottom, top = float(self.y[0]), float(self.y[-1])
-        shifts = order * _SHIFTS
-        over = min(log_m_at(order + s) - (order + s) * top for s in (0.0, *shifts))
-        under = min(log_m_at(order - s) + s * bottom for s in shifts) - self.log_m
-        if places[-1] >= steps * at[-1]:
-            over = -math.inf
-        if places[0] <= steps * at[0]:
-            under = -math.inf
-        self.beyond = math.exp(min(over, 0.0))
-        wrapped = min(over + order * top - self.log_m, 0.0)  # no tighter than at the order itself, but of the same sum
-        self.outside = math.exp(min(under, 0.0)) + math.exp(wrapped)
+        self.ends = max(0.0, bottom), max(0.0, top)
+        self.beyond = 0.0  # Chernoff's bound of the mass above the window
+        if places[-1] < steps * at[-1]:
+            orders = order + np.array([0.0, *(order * _SHIFTS)])
+            over = min(steps * float(logsumexp(log_mass + other * step * at)) - other * top for other in orders)
+            self.beyond = math.exp(min(over, 0.0))
 
     def above(self, epsilon: float) -> float:
         """An upper bound of delta, without infinite losses."""
-        return self._sum(epsilon) + self._most(epsilon) * self.error + self.beyond
+        return self.inside(epsilon) + self.most(epsilon) * self.error + self.beyond
 
-    def below(self, epsilon: float) -> float:
-        """A lower bound of delta."""
-        return self._sum(epsilon) - self._most(epsilon) * (self.error + self.outside)
-
-    def _most(self, epsilon: float) -> float:
+    def most(self, epsilon: float) -> float:
         """The largest weight of a tilted mass."""
         return math.exp(min(self.log_m - self.order * epsilon, 700.0))
 
-    def _sum(self, epsilon: float) -> float:
+    def inside(self, epsilon: float) -> float:
+        """What the masses of the window give for delta."""
         start = int(np.searchsorted(self.y, epsilon, side="right"))
         y = self.y[start:]
         weight = np.exp(np.minimum(self.log_m - self.order * y, 700.0)) * -np.expm1(epsilon - y)
         return float(self.mass[start:] @ weight)
-
-
-def _least(at: Callable[[float], float], ends: tuple[float, float], delta: float) -> float:
-    """An epsilon at which an upper bound of delta is at most delta; any that is found to be so is true."""
-    low, high = ends
-    if at(low) <= delta:
-        return low
-    return _between(at, low, high, delta)[1] if at(high) <= delta else math.inf
-
-
-def _largest(at: Callable[[float], float], ends: tuple[float, float], delta: float) -> float:
-    """An epsilon at which a lower bound of delta exceeds delta, or 0; the bound need not fall everywhere."""
-    grid = np.linspace(*ends, 65)
-    over = [i for i, e in enumerate(grid) if at(float(e)) > delta]
-    if not over:
-        return 0.0
-    return _between(at, float(grid[over[-1]]), float(grid[min(over[-1] + 1, 64)]), delta)[0]
-
-
-def _between(at: Callable[[float], float], low: float, high: float, delta: float) -> tuple[float, float]:
-    while high - low > 1e-7 * high:
-        middle = (low + high) / 2
-        low, high = (middle, high) if at(middle) > delta else (low, middle)
-    return low, high
 
 
 def _log_mass(x: np.ndarray) -> np.ndarray:

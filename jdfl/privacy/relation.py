@@ -4,9 +4,9 @@ Axes: m nodes.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from decimal import ROUND_CEILING, Context
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from jdfl.privacy.guarantee import NO_NOISE, Guarantee
 from jdfl.privacy.ledger import Ledger
 from jdfl.privacy.mechanisms import Event, LaplaceEvent, LaplaceSchedule
 
+SHARED = ("unit", "adjacency", "observer", "sensitivity", "enforced_by", "failure")  # by a guarantee and its report
 _PROTECTED = {
     "record": "one record (%s)",
     "node": "a whole node's data (%s)",
@@ -76,11 +77,23 @@ def span(event: Event, releases: int) -> tuple[float, float]:
     return event.noise_multiplier, event.noise_multiplier
 
 
-def one_release(event: Event, releases: int, delta: float) -> float:
-    """The epsilon of that one of the first releases that tells most; 0 where there were none."""
-    if isinstance(event, LaplaceSchedule):
-        event = LaplaceEvent(span(event, releases)[0])
-    return epsilon(event, min(releases, 1), delta)
+def spent(guarantee: Guarantee, ledger: Ledger, delta: float) -> dict[str, Any]:
+    """The noise, and what the most exposed node has spent in all, purely, and in the release that tells most.
+
+    The keys are fields of a report. `guarantee` has an event.
+    """
+    event = guarantee.event
+    assert event is not None
+    node, total = ledger.worst(delta)
+    count, (least, most) = int(ledger.releases[node]), span(event, int(ledger.releases[node]))
+    loudest = LaplaceEvent(least) if isinstance(event, LaplaceSchedule) else event
+    return {
+        "noise_multiplier": least,
+        "largest_multiplier": None if least == most else most,
+        "epsilon": total,
+        "epsilon_pure": epsilon_pure(event, count, sampled=ledger.sampled(node)),
+        "epsilon_one_release": epsilon(loudest, min(count, 1), delta - guarantee.failure),
+    }
 
 
 def beside(
@@ -91,15 +104,8 @@ def beside(
     No epsilon is among it where nothing is claimed. `sound` False: the statement says that it holds if what is assumed
     does. Raises ValueError for a delta that says nothing.
     """
-    ledger, event = Ledger.of(guarantee, releases, records), guarantee.event
-    told = {
-        "unit": guarantee.unit,
-        "adjacency": guarantee.adjacency,
-        "observer": guarantee.observer,
-        "sensitivity": guarantee.sensitivity,
-        "enforced_by": guarantee.enforced_by,
-        "claimed": guarantee.claimed,
-        "reason": guarantee.reason,
+    event = guarantee.event
+    told = {name: getattr(guarantee, name) for name in (*SHARED[:-1], "claimed", "reason")} | {
         "mechanism": None if event is None else event.kind,
         "delta": delta,
         "failure": guarantee.failure,
@@ -109,26 +115,13 @@ def beside(
         statement = f"beside it, of {protected(guarantee.unit, guarantee.adjacency)}: NO GUARANTEE: {guarantee.reason}"
         return told | dict.fromkeys(numbers) | {"statement": statement}
     check_relation(guarantee, records, delta)
-    node, total = ledger.worst(delta)
-    count, left = int(ledger.releases[node]), delta - guarantee.failure
-    least, most = span(event, count)
-    pure = epsilon_pure(event, count, sampled=ledger.sampled(node))
-    one = one_release(event, count, left)
-    parts = {"pure": pure, "of one release": one}
+    found = spent(guarantee, Ledger.of(guarantee, releases, records), delta)
     statement = (
-        f"beside it{'' if sound else ', if what is assumed held'}: {promise(guarantee, delta, total)}; "
-        f"{noise(event.kind, least, most, guarantee.sensitivity, guarantee.enforced_by)}; "
-        + "; ".join(f"{name} {upper(value)}" for name, value in parts.items() if value is not None)
-        + failing(guarantee.failure)
+        f"beside it{'' if sound else ', if what is assumed held'}: {promise(guarantee, delta, found['epsilon'])}; "
+        f"{noise(event.kind, found, guarantee.sensitivity, guarantee.enforced_by)}; "
+        + listed([("pure", found["epsilon_pure"]), ("of one release", found["epsilon_one_release"])], guarantee.failure)
     )
-    return told | {
-        "noise_multiplier": least,
-        "largest_multiplier": None if least == most else most,
-        "epsilon": total,
-        "epsilon_pure": pure,
-        "epsilon_one_release": one,
-        "statement": statement,
-    }
+    return told | found | {"statement": statement}
 
 
 def protected(unit: str, adjacency: str) -> str:
@@ -153,18 +146,23 @@ def worth(told: Mapping[str, Any]) -> str:
     return f"{whom(told['unit'], told['adjacency'], told['observer'])} at delta = {told['delta']:g}"
 
 
-def noise(kind: str, least: float, most: float, sensitivity: float, enforced_by: str | None) -> str:
-    """The noise and what it is scaled by, in words."""
-    multiplier = short(least) if short(least) == short(most) else f"{short(least)} to {short(most)}"
+def noise(kind: str, told: Mapping[str, Any], sensitivity: float, enforced_by: str | None) -> str:
+    """The noise and what it is scaled by, in words; `told` is what `spent` gives."""
+    least, most = short(told["noise_multiplier"]), short(told["largest_multiplier"] or told["noise_multiplier"])
+    multiplier = least if least == most else f"{least} to {most}"
     bound = f"enforced by {enforced_by}" if enforced_by else "which nothing enforces"
     return f"noise: {kind}, {multiplier} times the sensitivity, at most {short(sensitivity)}, {bound}"
 
 
-def failing(failure: float) -> str:
-    """What part of delta is no matter of noise, in words; nothing if none is."""
+def listed(bounds: Sequence[tuple[str, float | None]], failure: float) -> str:
+    """Bounds of epsilon by what they are of, but for None, and what part of delta is no matter of noise, in words."""
+    told = "; ".join(f"{name} {upper(value)}" for name, value in bounds if value is not None)
     if not failure:
-        return ""
-    return f"; of delta, {failure:g} is the chance that what enforces the sensitivity fails, and pure epsilons with it"
+        return told
+    return (
+        f"{told}; of delta, {failure:g} is the chance that what enforces the sensitivity fails, and pure epsilons with "
+        "it"
+    )
 
 
 def uncovered(local: str, delta: float | None = None) -> str:
@@ -184,3 +182,12 @@ def upper(value: float, digits: int = 4) -> str:
         return f"{value:g}"
     found = Context(prec=digits, rounding=ROUND_CEILING).create_decimal(repr(float(value)))
     return f"{float(found):.{digits}g}"
+
+
+def plain(told: Any) -> Any:
+    """The same for JSON: lists for tuples, and None for numbers that are not finite."""
+    if isinstance(told, dict):
+        return {name: plain(value) for name, value in cast(dict[str, Any], told).items()}
+    if isinstance(told, list | tuple):
+        return [plain(value) for value in cast(Sequence[Any], told)]
+    return None if isinstance(told, float) and not math.isfinite(told) else told

@@ -1,30 +1,30 @@
 """What may be said of a run's privacy, with everything that decides it."""
 
 import math
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 import numpy as np
 
 from jdfl import checks
-from jdfl.privacy.accounting import Adjacency, Sampled, epsilon, epsilon_pure, epsilon_rdp, epsilons
+from jdfl.privacy.accounting import epsilon, epsilon_rdp, epsilons
 from jdfl.privacy.calibration import noise_multiplier
 from jdfl.privacy.guarantee import DERIVED, Guarantee
 from jdfl.privacy.ledger import Ledger
 from jdfl.privacy.mechanisms import GaussianEvent
 from jdfl.privacy.relation import (
+    SHARED,
     beside,
     check_claim,
     check_relation,
     counted,
     default_delta,
-    failing,
+    listed,
     noise,
-    one_release,
+    plain,
     promise,
     short,
-    span,
+    spent,
     uncovered,
     upper,
 )
@@ -81,7 +81,7 @@ class PrivacyReport:
 
     def as_dict(self) -> dict[str, Any]:
         """Plain data for JSON; numbers that are not finite become None."""
-        return _plain(asdict(self))
+        return plain(asdict(self))
 
     def statement(self) -> str:
         """The report in words, as Markdown list items."""
@@ -98,7 +98,14 @@ class PrivacyReport:
                 f"({told['source']}); {told['unsound']}"
             )
             lines += [f"which asks for {condition}" for condition in told["conditions"]]
-            lines += _published_run(told["run"])
+            if (run := told["run"]) is not None:
+                nothing = (
+                    "; any algorithm keeps a delta of one or more: this claims nothing" if run["delta"] >= 1 else ""
+                )
+                lines.append(
+                    f"as published for {run['releases']} releases: epsilon = {short(run['epsilon'])} at delta = "
+                    f"{run['delta']:g} ({run['source']}){nothing}"
+                )
             if self.sound_multiplier is not None:
                 lines.append(
                     f"noise for epsilon = {short(told['epsilon'])}: as published {short(self.noise_multiplier)} times "
@@ -106,25 +113,21 @@ class PrivacyReport:
                 )
         if not self.sound:
             lines.append(f"if what is assumed held, it would be {number}")
-        each = _range(releases["least"], releases["most"])
-        largest = self.noise_multiplier if self.largest_multiplier is None else self.largest_multiplier
+        each = f"{releases['least']:g}"
+        if releases["least"] != releases["most"]:
+            each += f" to {releases['most']:g}"
+        bounds = [
+            ("by RDP", self.epsilon_rdp),
+            ("pure", self.epsilon_pure),
+            ("without sampling", self.epsilon_unamplified if self.sampling else None),
+            ("of one release", self.epsilon_one_release),
+        ]
         lines += [
-            noise(self.mechanism, self.noise_multiplier, largest, self.sensitivity, self.enforced_by),
+            noise(self.mechanism, vars(self), self.sensitivity, self.enforced_by),
             f"releases of a node: {each}, median {releases['median']:g}; epsilon of nodes: least "
             f"{upper(self.epsilon_nodes['least'])}, median {upper(self.epsilon_nodes['median'])}, worst "
             f"{upper(self.epsilon)} (node {int(releases['worst_node'])})",
-            f"epsilon by {self.method}; "
-            + "; ".join(
-                f"{name} {upper(value)}"
-                for name, value in (
-                    ("by RDP", self.epsilon_rdp),
-                    ("pure", self.epsilon_pure),
-                    ("without sampling", self.epsilon_unamplified if self.sampling else None),
-                    ("of one release", self.epsilon_one_release),
-                )
-                if value is not None
-            )
-            + failing(self.failure),
+            f"epsilon by {self.method}; {listed(bounds, self.failure)}",
         ]
         if self.sampling is not None:
             lines.append(
@@ -145,11 +148,17 @@ def report(
     accounting: Accounting = "sound",
     warnings: tuple[str, ...] = (),
 ) -> PrivacyReport:
-    """The report of `releases` [m] under a guarantee, for nodes with so many `records` [m].
+    """What may be said of so many releases under a guarantee.
 
-    `delta` None: the largest power of ten that is at most 1e-5 and below .1 / records, records being those of all nodes
-    together (where whole nodes are protected, the nodes). It is the total, of which the chance that what enforces the
-    sensitivity fails is a part. accounting="paper" reports what is claimed without being enforced, labelled so.
+    Args:
+        guarantee: What the algorithm promises, and what enforces it.
+        releases ([m]): How many every node has made.
+        records ([m]): How many every node has.
+        delta: The total, of which the chance that what enforces the sensitivity fails is a part. None: the largest
+            power of ten that is at most 1e-5 and below .1 / records, records being those of all nodes together (where
+            whole nodes are protected, the nodes).
+        accounting: "sound", or "paper" to report what is claimed without being enforced, labelled so.
+        warnings: What is to be told beside those of the guarantee.
 
     Raises ValueError for delta >= 1 / records, for delta <= the chance of that failure, for a run without noise, and,
     unless accounting is "paper", where nothing is claimed: for noise without clipping, for gradients without noise. For
@@ -171,21 +180,16 @@ def report(
     reason = "" if guarantee.claimed else guarantee.reason
     if accounting == "paper" and guarantee.claimed:
         reason = guarantee.published.unsound if guarantee.published else "accounting = 'paper' was asked for"
-    node, worst = ledger.worst(delta)
-    order, sampled, count = ledger.ranked(), ledger.sampled(node), int(ledger.releases[node])
-    left, (least, most) = delta - guarantee.failure, span(event, count)
-    bounds = epsilons(event, count, left, sampled=sampled, adjacency=ledger.relation)
+    node, left = ledger.worst(delta)[0], delta - guarantee.failure
+    count, terms, order = int(ledger.releases[node]), ledger.terms(node), ledger.ranked()
+    bounds, sampling = epsilons(event, count, left, **terms), guarantee.sampling
     return PrivacyReport(
+        **{name: getattr(guarantee, name) for name in (*SHARED, "public", "local")},
+        **spent(guarantee, ledger, delta),
         accounting=accounting,
         sound=accounting == "sound",
         reason=reason,
-        unit=guarantee.unit,
-        adjacency=guarantee.adjacency,
-        observer=guarantee.observer,
         mechanism=event.kind,
-        noise_multiplier=least,
-        sensitivity=guarantee.sensitivity,
-        enforced_by=guarantee.enforced_by,
         releases={
             "least": int(ledger.releases.min()),
             "median": float(np.median(ledger.releases)),
@@ -195,62 +199,28 @@ def report(
         },
         records={"least": int(ledger.records.min()), "total": int(ledger.records.sum())},
         sampling=None
-        if sampled is None
-        else {"kind": sampled.kind, "batch": sampled.batch, "rate": sampled.batch / int(ledger.records.min())},
+        if sampling is None
+        else {"kind": sampling.kind, "batch": sampling.batch, "rate": sampling.batch / int(ledger.records.min())},
         delta=delta,
-        epsilon=worst,
         epsilon_nodes={
             "least": ledger.epsilon(int(order[0]), delta),
             "median": ledger.epsilon(int(order[len(order) // 2]), delta),
         },
-        epsilon_rdp=epsilon_rdp(event, count, left, sampled=sampled, adjacency=ledger.relation),
-        epsilon_pure=epsilon_pure(event, count, sampled=sampled),
+        epsilon_rdp=epsilon_rdp(event, count, left, **terms),
         epsilon_unamplified=epsilon(event, int(ledger.releases.max()), left),
-        epsilon_one_release=one_release(event, count, left),
         published=None if guarantee.published is None else guarantee.published.told(count),
         warnings=(*guarantee.warnings, *warnings),
-        largest_multiplier=None if least == most else most,
-        failure=guarantee.failure,
-        sound_multiplier=_sound(guarantee, count, left, sampled, ledger.relation) if accounting == "paper" else None,
+        sound_multiplier=_sound(guarantee, count, left, terms) if accounting == "paper" else None,
         method=min(bounds, key=bounds.__getitem__),
         beside=tuple(
             beside(one, ledger.releases, ledger.records, delta, sound=accounting == "sound") for one in guarantee.beside
         ),
-        public=guarantee.public,
-        local=guarantee.local,
     )
 
 
-def _sound(
-    guarantee: Guarantee, count: int, delta: float, sampled: Sampled | None, relation: Adjacency
-) -> float | None:
+def _sound(guarantee: Guarantee, count: int, delta: float, terms: dict[str, Any]) -> float | None:
     """The noise that the published epsilon needs; None where nothing is published, or nothing could be claimed."""
-    told, event = guarantee.published, guarantee.event
-    if told is None or not guarantee.claimed or not isinstance(event, GaussianEvent) or not count:
+    told = guarantee.published
+    if told is None or not guarantee.claimed or not isinstance(guarantee.event, GaussianEvent) or not count:
         return None
-    if not 0 < told.epsilon < math.inf:
-        return None
-    return noise_multiplier("gaussian", told.epsilon, delta, count, sampled=sampled, adjacency=relation)
-
-
-def _published_run(told: Mapping[str, Any] | None) -> list[str]:
-    """What the paper claims for all releases of the worst node together."""
-    if told is None:
-        return []
-    nothing = "; any algorithm keeps a delta of one or more: this claims nothing" if told["delta"] >= 1 else ""
-    return [
-        f"as published for {told['releases']} releases: epsilon = {short(told['epsilon'])} at delta = "
-        f"{told['delta']:g} ({told['source']}){nothing}"
-    ]
-
-
-def _range(least: float, most: float) -> str:
-    return f"{least:g}" if least == most else f"{least:g} to {most:g}"
-
-
-def _plain(told: Any) -> Any:
-    if checks.is_a(told, Mapping):
-        return {name: _plain(value) for name, value in told.items()}
-    if checks.is_a(told, list | tuple):
-        return [_plain(value) for value in told]
-    return None if isinstance(told, float) and not math.isfinite(told) else told
+    return noise_multiplier("gaussian", told.epsilon, delta, count, **terms) if 0 < told.epsilon < math.inf else None

@@ -91,9 +91,15 @@ def certified(
 ) -> np.ndarray:
     """The schedule S_t [T].
 
-    `mixing(t)` is W_t [m, m], whose columns sum to one. `bounds` [T] are e_t, `noise` [T] are gamma_t / b, 0 for none.
-    All nodes start with the same vector, of l1 norm `start`, which matters where rows of W do not sum to one.
-    Rounding counts as one more perturbation in every round, `rounding` times as long as a node's vector may be by then.
+    Args:
+        mixing: W_t ([m, m]) of round t, whose columns sum to one.
+        bounds ([T]): e_t, what is enforced of ||eps_t||_1.
+        noise ([T]): gamma_t / b, 0 for none.
+        d: Entries of a vector.
+        failure: The chance that a distance exceeds the schedule in any round, in (0, 1).
+        start: The l1 norm of the vector that all nodes start with, which matters where rows of W do not sum to one.
+        rounding: One more perturbation in every round is so many times as long as a node's vector may be by then.
+
     Raises ValueError for a network too large to be followed, and for noise that grows without end.
     """
     checks.positive(failure=failure)

@@ -19,7 +19,7 @@ import numpy as np
 from jdfl.privacy.analytic import gaussian_epsilon
 from jdfl.privacy.ledger import Ledger
 from jdfl.privacy.mechanisms import GaussianEvent, LaplaceSchedule
-from jdfl.privacy.relation import upper
+from jdfl.privacy.relation import plain, upper
 
 
 @dataclass(frozen=True)
@@ -42,8 +42,7 @@ class Together:
 
     def as_dict(self) -> dict[str, Any]:
         """Plain data for JSON; an epsilon that is infinite becomes None."""
-        finite = self.epsilon is not None and math.isfinite(self.epsilon)
-        return asdict(self) | {"epsilon": self.epsilon if finite else None}
+        return plain(asdict(self))
 
     def statement(self) -> str:
         """The same in a sentence or two."""
@@ -101,23 +100,13 @@ def _gaussian(ledgers: Sequence[Ledger], delta: float) -> float:
 
 def _merged(ledgers: Sequence[Ledger]) -> list[Ledger]:
     """A ledger for all those whose releases are alike; a sample that a run has not used up counts as used up."""
-    found: list[Ledger] = []
-    for ledger in ledgers:
+    found: dict[Any, Ledger] = {}
+    for place, ledger in enumerate(ledgers):
         looks = 1 if ledger.sampling is None else ledger.sampling.looks
         one = replace(ledger, releases=-(-ledger.releases // looks) * looks)
-        place = next((i for i, other in enumerate(found) if _alike(one, other)), None)
-        if place is None:
-            found.append(one)
-        else:
-            releases, failure = found[place].releases + one.releases, found[place].failure + one.failure
-            found[place] = replace(one, releases=releases, failure=failure)
-    return found
-
-
-def _alike(one: Ledger, other: Ledger) -> bool:
-    """Whether two runs are one longer run; noise that follows a schedule begins anew in each."""
-    return (
-        not isinstance(one.event, LaplaceSchedule)
-        and (one.event, one.sampling) == (other.event, other.sampling)
-        and np.array_equal(one.records, other.records)
-    )
+        # Noise that follows a schedule begins anew in each run.
+        alike = place if isinstance(one.event, LaplaceSchedule) else (one.event, one.sampling, *one.records.tolist())
+        if (other := found.get(alike)) is not None:
+            one = replace(one, releases=other.releases + one.releases, failure=other.failure + one.failure)
+        found[alike] = one
+    return list(found.values())

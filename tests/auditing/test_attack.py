@@ -1,6 +1,7 @@
 """The statistics of an attack alone, on samples whose truth is known."""
 
 import math
+from functools import partial
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from jdfl.auditing.attack import (
     delta_bound,
     epsilon_bound,
     errors,
+    excluded_epsilons,
     fit,
     most_likely,
     separation,
@@ -54,8 +56,8 @@ def test_the_bound_exceeds_the_true_epsilon_as_rarely_as_it_says(mu):
     for _ in range(200):
         zero, one = rng.normal(size=(2, runs, 2))
         told = attack(zero, one + np.array([mu, 0.0]), delta=DELTA, confidence=0.8)
-        found.append(told.epsilon)
-        above += told.epsilon > true
+        found.append(told.epsilon_lower)
+        above += told.epsilon_lower > true
     assert above <= 0.2 * 200
     # With the best threshold and the errors that are expected at it:
     half = runs // 2
@@ -70,7 +72,7 @@ def test_the_bound_comes_close_where_the_best_test_is_known():
     for _ in range(50):
         flipped = rng.random((2, runs)) < 1 / (1 + math.e)
         zero, one = flipped[0].astype(float), 1 - flipped[1].astype(float)
-        threshold = best_threshold(zero[::2], one[::2], 0.0, 0.95)
+        threshold = best_threshold(zero[::2], one[::2], partial(excluded_epsilons, delta=0.0), 0.95)
         above, below = errors(zero[1::2], one[1::2], threshold)
         found.append(epsilon_bound(above, below, runs // 2, runs // 2, 0.0, 0.95))
     assert np.sum(np.array(found) > 1) <= 6  # 2.5 expected at most
@@ -97,12 +99,12 @@ def test_the_bound_of_delta_exceeds_the_true_one_as_rarely_as_it_says(mu):
     for _ in range(200):
         zero, one = rng.normal(size=(2, runs, 1))
         told = attack(zero, one + mu, delta=DELTA, confidence=0.8, epsilon=0.3)
-        assert told.delta is not None
-        found.append(told.delta)
-        above += told.delta > true
+        assert told.delta_lower is not None
+        found.append(told.delta_lower)
+        above += told.delta_lower > true
     assert above <= 0.2 * 200
     assert true - 0.06 < np.mean(found) < true  # 1000 held-out runs a side: the two rates are known within .02
-    assert attack(zero, one + mu, delta=DELTA).delta is None
+    assert attack(zero, one + mu, delta=DELTA).delta_lower is None
     assert delta_bound(500, 500, 1000, 1000, 0.3, 0.95) == 0
 
 
@@ -126,13 +128,13 @@ def test_the_score_takes_away_what_is_common():
     found, alone = [], []
     for _ in range(40):
         zero, one = world(0.0), world(1.5)
-        found.append(attack(zero, one, delta=DELTA).mu)
-        alone.append(attack(zero[:, :1], one[:, :1], delta=DELTA).mu)
+        found.append(attack(zero, one, delta=DELTA).mu_hat)
+        alone.append(attack(zero[:, :1], one[:, :1], delta=DELTA).mu_hat)
     # The standard deviation of an estimate is 0.05, so 0.008 of the mean of 40.
     assert abs(np.mean(found) - 1.5) < 0.035
     assert abs(np.mean(alone)) < 0.05
     scaled = attack(zero * [1e3, 1e-3, 1, 5], one * [1e3, 1e-3, 1, 5], delta=DELTA)
-    assert np.isclose(scaled.mu, found[-1], rtol=1e-6)
+    assert np.isclose(scaled.mu_hat, found[-1], rtol=1e-6)
     score = fit(zero, one)
     assert score[2] == 0
     assert score[0] > 0 > score[1]
@@ -144,10 +146,10 @@ def test_worlds_without_noise_are_told_apart_for_certain():
     fixed = np.ones((1000, 1))
     told = attack(np.hstack([noise[0], fixed]), np.hstack([noise[1], fixed + 1e-3]), delta=DELTA)
     assert told.auc == 1
-    assert told.mu > 1e3
-    assert told.epsilon == told.epsilon_most > 4
+    assert told.mu_hat > 1e3
+    assert told.epsilon_lower == told.epsilon_most > 4
     alike = attack(np.hstack([fixed, fixed]), np.hstack([fixed, fixed]), delta=DELTA)
-    assert (alike.mu, alike.auc, alike.epsilon) == (0, 0.5, 0)
+    assert (alike.mu_hat, alike.auc, alike.epsilon_lower) == (0, 0.5, 0)
 
 
 def test_bad_features_are_refused():

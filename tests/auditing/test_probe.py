@@ -40,7 +40,7 @@ def fresh():
 @pytest.mark.parametrize("name", ["all", "poisson"])
 def test_nothing_fires_where_all_is_sound(name):
     told = _found(SETTINGS[name])
-    assert (told.findings, told.reason) == ((), "")
+    assert (told.findings, told.not_probed) == ((), "")
     assert told.tests > 100
 
 
@@ -112,7 +112,7 @@ LEFT = {
 def test_what_cannot_be_probed_says_why(name):
     algorithm, words = LEFT[name]
     told = _found(algorithm)
-    assert words in told.reason
+    assert words in told.not_probed
     assert (told.tests, told.findings) == (0, ())
 
 
@@ -121,4 +121,4 @@ def test_what_is_too_large_is_not_probed():
     setting = stepping.setting(SETTINGS["all"], PROBLEM, NETWORK, None, jax.random.key(0))
     none = jax.vmap(Keys.of)(jax.random.split(jax.random.key(0), 0))
     told = probe(setting, SETTINGS["all"].privacy(PROBLEM), PAIRS, none, steps=2**20)
-    assert "more than is kept" in told.reason
+    assert "more than is kept" in told.not_probed

@@ -27,7 +27,6 @@ FOUND = Audit(
     mu_low=0.53,
     mu_high=0.63,
     auc=0.66,
-    violated=False,
     canary="at node 0, a record along feature 3 with opposite gradients",
     left_out=(),
     seconds=1.0,
@@ -45,7 +44,7 @@ def test_a_statement_says_what_an_audit_can_and_cannot_show():
 
 
 def test_a_statement_says_plainly_that_a_guarantee_does_not_hold():
-    told = replace(FOUND, violated=True, epsilon_lower=4.13, claimed=False).statement()
+    told = replace(FOUND, epsilon_lower=4.13, claimed=False).statement()
     assert "VIOLATED" in told
     assert "shows epsilon >= 4.13 at 95 % confidence" in told
     assert "not claimed: what would follow" in told
@@ -68,7 +67,7 @@ def test_a_statement_says_when_the_runs_are_too_few_and_when_mu_is_too_large():
 
 def test_a_statement_names_what_was_measured_or_why_nothing_was():
     found = (Finding("leak", "another node moves by 1", 0.0, 1e-9), Finding("leak", "and another", 0.0, 1e-9))
-    told = replace(FOUND, violated=True, findings=found, tests=50)
+    told = replace(FOUND, findings=found, tests=50)
     assert told.families == ("leak",)
     assert replace(told, epsilon_lower=4.0).families == ("attack", "leak")
     assert (FOUND.exit_status, told.exit_status) == (0, 3)

@@ -8,7 +8,7 @@ import pytest
 
 from jdfl.privacy import GaussianEvent, LaplaceEvent, Sampled, epsilon, epsilons, gaussian_epsilon, numerical, replaced
 from jdfl.privacy.analytic import participating_epsilon
-from tests.privacy.numeric import cells, delta_of, pair, together
+from tests.privacy.numeric import bracket, cells, delta_of, pair, together
 
 ROUNDING = 1 + 1e-9
 LITTLE = {"z.19": (0.19, 0.01, 10, 41.23, 41.24), "z.1": (0.1, 0.001, 5, 75.20, 75.22)}
@@ -21,7 +21,7 @@ def poisson(rate):
 @pytest.mark.parametrize("case", LITTLE)
 def test_little_noise_is_accounted_for_as_what_it_is(case):
     z, rate, steps, least, most = LITTLE[case]
-    low, high = numerical.bracket(z, rate, steps, 1e-5)
+    low, high = bracket(z, rate, steps, 1e-5)
     found = epsilons(GaussianEvent(z), steps, 1e-5, sampled=poisson(rate), adjacency="add-remove")
     total = epsilon(GaussianEvent(z), steps, 1e-5, sampled=poisson(rate), adjacency="add-remove")
     assert least <= low <= total <= high * ROUNDING <= most
@@ -67,7 +67,7 @@ def exact_delta(z, rate, eps):
 @pytest.mark.parametrize("delta", [1e-8, 1e-3])
 @pytest.mark.parametrize(("z", "rate"), [(0.3, 0.01), (1.0, 0.1), (2.0, 0.9)])
 def test_the_bracket_holds_one_sample(z, rate, delta):
-    low, high = numerical.bracket(z, rate, 1, delta)
+    low, high = bracket(z, rate, 1, delta)
     assert exact_delta(z, rate, high) <= delta * ROUNDING
     assert exact_delta(z, rate, 0.999 * high) > delta
     assert 0.99 * high <= low <= high
@@ -100,13 +100,13 @@ def without_losses_above_the_grid(patch):
 
 
 def without_sums_above_the_window(patch):
-    patch.setattr(numerical._Sum, "above", lambda self, e: self._sum(e) + self._most(e) * self.error)
+    patch.setattr(numerical._Sum, "above", lambda self, e: self.inside(e) + self.most(e) * self.error)
 
 
 @pytest.mark.parametrize(("z", "rate"), [(0.3, 0.01), (1.0, 0.1), (2.0, 0.9)])
 def test_tails_that_are_cut_off_count(z, rate, monkeypatch):
     """With a large part of the tails cut off the upper bound holds if that is counted, and fails if it is not."""
-    low, _ = numerical.bracket(z, rate, 1, 1e-3)
+    low, _ = bracket(z, rate, 1, 1e-3)
     monkeypatch.setattr(numerical, "_NEGLIGIBLE", 0.3)
     assert numerical.upper_bound(z, rate, 1, 1e-3) >= low
     without_losses_above_the_grid(monkeypatch)
@@ -130,7 +130,7 @@ def test_the_numerical_bound_moves_the_right_way(parameter):
 
 @pytest.mark.parametrize(("z", "rate", "steps"), [(0.19, 0.01, 10), (1.0, 0.1, 5), (0.05, 0.01, 1)])
 def test_knowing_the_samples_tells_more(z, rate, steps):
-    assert participating_epsilon(z, rate, steps, 1e-5) >= numerical.bracket(z, rate, steps, 1e-5)[0]
+    assert participating_epsilon(z, rate, steps, 1e-5) >= bracket(z, rate, steps, 1e-5)[0]
     whole = participating_epsilon(z, 1.0, steps, 1e-5)
     assert whole == pytest.approx(gaussian_epsilon(math.sqrt(steps) / z, 1e-5), rel=1e-4)
 
