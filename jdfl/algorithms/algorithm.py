@@ -23,9 +23,10 @@ import numpy as np
 from jax import Array
 
 from jdfl import distributed
+from jdfl.algorithms.book import Book, Channel, Told
 from jdfl.algorithms.codes import Codes, check_codec
 from jdfl.algorithms.descent import check_rate
-from jdfl.algorithms.round import MODEL, Book, Channel, Prepared, Round, Told
+from jdfl.algorithms.round import MODEL, Prepared, Round
 from jdfl.algorithms.updates import check_updates
 from jdfl.base import Moment
 from jdfl.network import Graph, Network, require

@@ -24,8 +24,9 @@ import numpy as np
 from jax import Array, lax
 
 from jdfl import checks, nodes, ops, struct
+from jdfl.algorithms.book import Channel, Told
 from jdfl.algorithms.noisy_messages import at
-from jdfl.algorithms.round import Channel, Round, Told
+from jdfl.algorithms.round import Round
 from jdfl.network import Network, matrices, require
 from jdfl.privacy import NO_NOISE, Guarantee, LaplaceSchedule
 from jdfl.privacy.flow import released
