@@ -86,8 +86,8 @@ def audit(
     of examples, and for runs that do not stay finite.
     """
     began = time.perf_counter()
-    algorithm = check_run(algorithm, problem, network, steps, 1, None)
-    guarantee = check(algorithm, problem, runs, node, canary, delta, batch, confidence)
+    program = check_run(algorithm, problem, network, steps, 1, None)
+    guarantee = check(program, problem, runs, node, canary, delta, batch, confidence)
     checks.fraction("It is the share of the runs that the score is fitted on.", fitted=fitted)
     if int(runs // 2 * fitted) < 8 or int(runs // 2 * (1 - fitted)) < 8:
         raise ValueError(
@@ -98,9 +98,9 @@ def audit(
     checks.whole(1, steps, "It is the number of stretches of rounds.", looks=looks)
     seed = typed_key(key)
 
-    words = jnp.asarray(stepping.run_words(algorithm, problem, network), jnp.uint32)
+    words = jnp.asarray(stepping.run_words(program, problem, network), jnp.uint32)
     public, direction, pilots, worlds, probes = _drawn(seed, words, half=half, probes=most_runs(problem, steps))
-    setting = stepping.setting(watched(algorithm), problem, network, None, public)
+    setting = stepping.setting(watched(program), problem, network, None, public)
     check_visible(setting)
     found, pairs = _canary(setting, steps, node, canary, guarantee, pilots, direction)
     batch = _lanes(algorithm, problem) if batch is None else int(batch)
@@ -121,7 +121,7 @@ def audit(
     probed = probe(setting, guarantee, pairs, probes, steps=steps)
     met = attack(*seen, delta=told.delta, confidence=confidence, epsilon=claimed, fitted=fitted)
     return Audit(
-        algorithm=type(algorithm.algorithm).__name__,
+        algorithm=type(algorithm).__name__,
         runs=2 * half,
         releases=releases,
         confidence=float(confidence),
@@ -164,7 +164,7 @@ def _canary(
     setting: Setting, steps: int, node: int, canary: Any, guarantee: Guarantee, keys: Keys, direction: Array
 ) -> tuple[Canary, list[Any]]:
     """The two worlds, from a few runs without a canary, and pairs of examples to repeat rounds with."""
-    problem, algorithm = setting.problem, setting.algorithm
+    problem, algorithm = setting.problem, setting.algorithm.algorithm
     mean, paths = pilot(setting, jnp.int32(node), keys, steps=steps, points=_POINTS)
     points, limit = paths.reshape(-1, problem.n), Limit.of(algorithm)
     if not bool(jnp.all(jnp.isfinite(points))):
