@@ -18,7 +18,7 @@ import jdfl
 from benchmarks.common import Row, interleaved, options, ratios, report, rounds_of, row
 from benchmarks.rounds import DEGREE, LR, MOST, least_squares, logistic
 from jdfl import sharding
-from jdfl.runner import planned
+from jdfl.algorithms.program import planned
 
 NAME = "cores"
 LIMIT = (
