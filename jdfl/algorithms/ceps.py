@@ -29,7 +29,7 @@ Axes: m nodes, n parameters, d slots of the neighbour table, b rows of a block.
 """
 
 import warnings
-from dataclasses import replace
+from functools import partial
 from typing import Any, ClassVar, Literal, NamedTuple
 
 import jax
@@ -39,22 +39,21 @@ from jax import Array, lax
 
 from jdfl import checks, nodes, ops, struct
 from jdfl.algorithms.algorithm import Algorithm
-from jdfl.algorithms.ceps_theorems import PAPER_DELTA, RUN, STEP, UNSOUND, Theorem3, step_epsilon
-from jdfl.algorithms.codes import refuse_late
+from jdfl.algorithms.ceps_theorems import PAPER_DELTA, guarantee
+from jdfl.algorithms.codes import Codes, refuse_late
 from jdfl.algorithms.gradients import Gradients
-from jdfl.algorithms.requests import requested
+from jdfl.algorithms.requests import ask, sizes, slots
 from jdfl.algorithms.round import Round
 from jdfl.base import Moment
-from jdfl.blocks import in_blocks
+from jdfl.blocks import at_once, in_blocks
 from jdfl.codecs import Codec, Dense, OneBit, RandomK, Sparse
-from jdfl.network import Graph, Network, known, refuse_synchronised, sample_neighbours
+from jdfl.network import Network, refuse_synchronised
 from jdfl.nonzeros import Nonzeros, dense, largest
-from jdfl.privacy import Gaussian, Guarantee, Mechanism, Published, classical_gaussian, exposing
+from jdfl.privacy import Mechanism, classical_gaussian
 from jdfl.problems import Problem
 from jdfl.streams import Stream
 
 _NOISE = Stream("ceps.noise", "private")
-_NEIGHBOURS, _OWN = Stream("ceps.neighbours", "choice"), Stream("ceps.own", "choice")  # who is in N_i^k
 _PERIOD = Stream("ceps.period", "choice")
 LONG_STEP = 10.0  # steps, in units of 1 / L_i, from which `check` warns; Table III's are about 5 here
 
@@ -102,6 +101,7 @@ class CEPS(Algorithm):
     block: int | None = struct.field(pytree_node=False, default=None)  # rows at a time; None: by backend
     storage: Literal["dense", "sparse"] = struct.field(pytree_node=False, default="dense")  # w and messages in memory
     title: ClassVar[str] = "CEPS"
+    codes: ClassVar[Codes] = "requests"
     tuned: ClassVar[tuple[str, ...]] = ("step_scale",)
     uneven: ClassVar[bool] = True
     late: ClassVar[bool] = True
@@ -207,7 +207,7 @@ class CEPS(Algorithm):
             if self.sigma_rule == "half_n":
                 sigma = sigma * jnp.sum(problem.weight, axis=1) / (problem.n / 2)
             if self.sigma_rule == "safe":
-                sigma = problem.curvature / self._sizes(moment.graph)[1].astype(problem.dtype)
+                sigma = problem.curvature / sizes(self, moment.graph)[1].astype(problem.dtype)
         sigma = jnp.asarray(sigma, problem.dtype) / self.step_scale
         return Ready(jnp.asarray(period, jnp.int32), jnp.broadcast_to(sigma, (problem.m,)))
 
@@ -217,18 +217,18 @@ class CEPS(Algorithm):
         u = -self.gradients.without_noise(dense(w), round)
         if self.noise == "kept":
             u = self._noisy(u, round)
-        return State(w, u, self._sizes(round.graph)[0].astype(u.dtype))
+        return State(w, u, sizes(self, round.graph)[0].astype(u.dtype))
 
     def step(self, state: State, round: Round) -> State:
         """One round: (4) for every node, then (3) for the nodes that communicate, a block at a time."""
         w, u, count = state
         sigma, mu = round.ready.sigma[:, None], self.mu
-        due, size, mine, slots = self._sample(round)
-        messages = requested(w, mine, slots, round, own_coded=self.own_coded, phi=self.phi, lanes=self.block)
+        due = self._due(round)
+        heard, size = ask(self, w, due, round)  # sums of z_j over N_i^k, |N_i^k|
 
         def communicate(here: Round) -> State:
             m_i = here.of(size).astype(u.dtype)[:, None]
-            wbar = messages(here) / m_i
+            wbar = heard(here) / m_i
             u_i = here.of(sigma) * m_i * wbar - self.gradients.without_noise(wbar, here)
             noisy = self._noisy(u_i, here)
             w_i = self._kept(noisy / (here.of(sigma) * m_i))  # (3)
@@ -238,45 +238,26 @@ class CEPS(Algorithm):
             return self._kept((u + mu * dense(w)) / (sigma * count + mu))  # (4)
 
         silent = State(in_blocks(alone, w, u, sigma, count[:, None]), u, count)
-        block = self.block or (1 if jax.default_backend() == "cpu" else 64)
-        return round.each_of(due, block, communicate, silent)
+        return round.each_of(due, self.block or at_once(), communicate, silent)
+
+    def _due(self, round: Round) -> Array:
+        """Whether k is in K_i [m] bool."""
+        return (round.k % round.ready.period == 0) & ((round.k > 0) | (self.first == "zero"))
 
     def _noisy(self, u: Array, round: Round) -> Array:
         """The released u + xi [b, n], or u where there is no noise."""
         if self.mechanism is None:
             return u
-        return round.noisy(self.mechanism, u, self.gradients.sensitivities(round.problem), _NOISE, self._guarantee)
+        sensitivity = self.gradients.sensitivities(round.problem)
+        return round.noisy(self.mechanism, u, sensitivity, _NOISE, partial(guarantee, self))
 
     def waits(self, round: Round) -> Array:
         """The slots [m, d] of N_i^k."""
-        return self._sample(round)[3]
+        return slots(self, self._due(round), round)
 
     def _kept(self, x: Array) -> Array | Nonzeros:
         """P_s of rows [b, n], as they are stored."""
         return largest(x, self.s) if self.storage == "sparse" else ops.top_s(x, self.s)
-
-    def _sizes(self, graph: Graph) -> tuple[Array, Array]:
-        """|N_i| and |N_i^k| = ceil(r |N_i|), both [m] int32; a node without neighbours has itself."""
-        degree = graph.in_degree
-        everyone = jnp.maximum(degree, 1) if self.own == "absent" else degree + 1
-        wanted = jnp.asarray(self.rate, jnp.float32) * everyone.astype(jnp.float32)
-        return everyone, jnp.clip(jnp.ceil(wanted - 1e-4).astype(jnp.int32), 1, everyone)  # 0.2 * 15 is 3, not 4
-
-    def _sample(self, round: Round) -> tuple[Array, Array, Array, Array]:
-        """Whether k is in K_i [m] bool, and N_i^k: its size [m] int32, whether i is in it [m], the others [m, d]."""
-        due = (round.k % round.ready.period == 0) & ((round.k > 0) | (self.first == "zero"))
-        graph = known(round.graph)
-        everyone, size = self._sizes(graph)
-        if self.own == "absent":
-            mine = graph.in_degree == 0
-        elif self.own == "always":
-            mine = jnp.ones_like(due)
-        else:  # a uniform subset holds i with probability size / |N_i|
-            draw = jax.vmap(lambda key: jax.random.uniform(key, (), jnp.float32))
-            share = size.astype(jnp.float32) / everyone.astype(jnp.float32)
-            mine = draw(round.keys(_OWN)) < share
-        key, others = round.moment.stream(_NEIGHBOURS), size - mine.astype(jnp.int32)
-        return due, size, mine & due, sample_neighbours(key, graph, round.node, others, due)
 
     def params(self, state: State) -> Array:
         """The parameters w [m, n]."""
@@ -294,30 +275,6 @@ class CEPS(Algorithm):
         drawn = self.period if ready is None else ready.period
         period = sum(self.periods) / 2 if drawn is None else float(np.mean(np.asarray(drawn)))
         return paper_volume(rounds, m=problem.m, n=problem.n, rate=float(self.rate), period=period, d=d)
-
-    def _guarantee(self, problem: Problem, _: int) -> Guarantee:
-        """That of the releases of u, if they are clipped and their noise is kept."""
-        told = self.gradients.guarantee(problem)
-        if self.sigma is None:
-            # Computed from the node's own data without noise: give sigma, a public constant, or declare it public.
-            told = exposing(told, ("curvature",), problem.public)
-        if self.noise == "literal":
-            reason = "the noise is not stored in u, so that later messages wash it out, and the first message has none"
-            told = replace(
-                told,
-                claimed=False,
-                reason=reason if told.claimed else f"{told.reason}; {reason}",
-                remedy=f'{"" if told.claimed else told.remedy} Use noise="kept".'.strip(),
-            )
-        elif told.claimed:
-            told = replace(
-                told, reason="every u is computed from clipped gradients and noisy, and w and messages from u"
-            )
-        if not isinstance(self.mechanism, Gaussian):
-            return told
-        epsilon = step_epsilon(float(self.mechanism.multiplier))
-        run = Theorem3(epsilon, PAPER_DELTA)
-        return replace(told, published=Published(epsilon, PAPER_DELTA, STEP, UNSOUND, run=run, run_source=RUN))
 
 
 def _few(codec: Codec, s: int) -> bool:
