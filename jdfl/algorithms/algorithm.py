@@ -13,8 +13,8 @@ here.
 Axes: m nodes, n parameters.
 """
 
-from collections.abc import Mapping
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any, ClassVar
 
 import jax
@@ -23,8 +23,8 @@ import numpy as np
 from jax import Array
 
 from jdfl import distributed
-from jdfl.algorithms.book import Book, Channel, Told
-from jdfl.algorithms.codes import Codes, check_codec
+from jdfl.algorithms.book import Book, Told
+from jdfl.algorithms.codes import check_codec
 from jdfl.algorithms.descent import check_rate
 from jdfl.algorithms.round import MODEL, Prepared, Round
 from jdfl.algorithms.updates import check_updates
@@ -55,12 +55,12 @@ class Algorithm:
     is no multiplier of a mechanism.
     """
 
-    title: ClassVar[str] = ""
+    title = ""  # of this and the next four a property may take the place, where settings decide
+    needs = MappingProxyType[str, bool]({})
+    codes = "models"
+    channels = (MODEL,)
+    uneven = False
     tuned: ClassVar[tuple[str, ...]] = ("lr",)
-    channels: ClassVar[tuple[Channel, ...]] = (MODEL,)
-    needs: ClassVar[Mapping[str, bool]] = {}
-    codes: ClassVar[Codes] = "models"
-    uneven: ClassVar[bool] = False
     columns: ClassVar[bool] = False
     late: ClassVar[bool] = False
     noise_by: ClassVar[str] = ""
@@ -69,7 +69,7 @@ class Algorithm:
         """The state before the first round."""
         raise NotImplementedError
 
-    def step(self, state: Any, round: Round) -> Any:
+    def step(self, state: Any, round: Round, /) -> Any:
         """The state after a round."""
         raise NotImplementedError
 
@@ -98,7 +98,7 @@ class Algorithm:
         if hasattr(self, "updates"):
             check_updates(parts.updates, parts.gradients)
         if hasattr(self, "codec"):
-            check_codec(self.title, parts.codec, self.codes, problem.n, problem.m, self.sparsity(problem))
+            check_codec(self.title, parts.codec, parts.codes, problem.n, problem.m, self.sparsity(problem))
         if self.needs:
             require(network, self.title, **self.needs)
 
@@ -119,7 +119,8 @@ class Algorithm:
 
     def examples(self, problem: Problem) -> Array:
         """How many examples one gradient of every node looks at [m] int32."""
-        return self.gradients.examples(problem) if hasattr(self, "gradients") else problem.sizes
+        gradients: Any = getattr(self, "gradients", None)
+        return problem.sizes if gradients is None else gradients.examples(problem)
 
     def message_bits(self, problem: Problem, codec: Any) -> dict[str, int]:
         """The bits of one message on every channel: the size of a prepared codec's."""
