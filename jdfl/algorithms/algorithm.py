@@ -13,6 +13,7 @@ here.
 Axes: m nodes, n parameters.
 """
 
+import inspect
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, ClassVar
@@ -22,7 +23,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jdfl import distributed
+from jdfl import checks, distributed
 from jdfl.algorithms.book import Book, Told
 from jdfl.algorithms.codes import check_codec
 from jdfl.algorithms.descent import check_rate
@@ -185,6 +186,28 @@ class Algorithm:
             shared = moment.stream(_CODEC), moment.node
             codec = codec.prepare(*shared, problem.n, self.sparsity(problem), problem.dtype)
         return Prepared(gradients, codec, self.prepare(problem, moment, plan))
+
+
+def check_protocol(algorithm: Algorithm) -> None:
+    """Raise ValueError for what is no `Algorithm`, or replaces a method of it by one with other parameters."""
+    remedy = "One of your own inherits from jdfl.Algorithm: see docs/own-algorithm.md."
+    if not checks.is_a(algorithm, Algorithm):
+        checks.refuse("an algorithm", "algorithm", algorithm, f"For example jdfl.CEPS(). {remedy}")
+    kind = type(algorithm)
+    if jax.tree_util.all_leaves([algorithm]):
+        raise ValueError(f"Expected {kind.__name__} to be a jdfl.struct.dataclass, got a plain class. {remedy}")
+    for name, wanted in vars(Algorithm).items():
+        if name.startswith("_") or not inspect.isfunction(wanted):
+            continue
+        _, *expected = inspect.signature(wanted).parameters
+        found = inspect.signature(getattr(algorithm, name))
+        try:
+            found.bind(*expected)
+        except TypeError:
+            raise ValueError(
+                f"Expected {kind.__name__}.{name}({', '.join(expected)}), got {name}({', '.join(found.parameters)}). "
+                f"{remedy}"
+            ) from None
 
 
 def _labels(problem: Problem) -> list[Label]:
