@@ -22,8 +22,9 @@ from benchmarks.common import Row, interleaved, options, ratios, report, row
 from benchmarks.decoding import sparse_rows
 from benchmarks.machine import read_sum
 from jdfl import loop, ops, stepping, struct
+from jdfl.algorithms import MODEL, requests
 from jdfl.algorithms import ceps as module
-from jdfl.base import Info, Round
+from jdfl.algorithms.program import Program
 from jdfl.codecs import gpsp, transmit
 from jdfl.codecs.sensing import Stored
 from jdfl.network.graph import gather_sum
@@ -55,7 +56,7 @@ def setup(m: int, n: int) -> Setup:
 
 def whole_run(algorithm: Any, here: Setup, rounds: int, stop: Any = None) -> tuple[Any, Any]:
     """A function that runs the rounds alone: drawing matrices and compiling are done before."""
-    setting = stepping.setting(algorithm, here.problem, here.network, stop, jax.random.key(0))
+    setting = stepping.setting(Program(algorithm), here.problem, here.network, stop, jax.random.key(0))
     prepared, carry, _ = loop.start(setting, ())
     setting = replace(setting, algorithm=prepared)
 
@@ -78,10 +79,10 @@ class NumpyRun:
         self.neighbours = [
             list(map(int, row[mask])) for row, mask in zip(np.asarray(graph.senders), np.asarray(graph.mask))
         ]
-        codec = setting.algorithm.codec
+        codec = setting.algorithm.prepared.codec
         self.phi = np.ascontiguousarray(np.swapaxes(np.asarray(codec.matrix), 1, 2)).astype(dtype)
-        self.sigma = np.asarray(setting.algorithm.sigma).astype(dtype)
-        self.period = np.asarray(setting.algorithm.period)
+        self.sigma = np.asarray(setting.algorithm.ready.sigma).astype(dtype)
+        self.period = np.asarray(setting.algorithm.ready.period)
         self.scale = float(setting.algorithm.mechanism.multiplier) * float(setting.algorithm.sensitivity)
         self.dtype, self.n = dtype, here.problem.n
 
@@ -120,25 +121,28 @@ class NumpyRun:
 class Masked(jdfl.CEPS):
     """The same rounds with the communication work done by all nodes in every round, and thrown away by most."""
 
-    def step(self, state: module.State, problem: jdfl.problems.Problem, round: Round) -> tuple[module.State, Info]:
+    def step(self, state: module.State, round: jdfl.Round) -> module.State:
         """Rounds (3) and (4) for every node, then a choice."""
-        w, u, sigma = dense(state.w), state.u, jnp.asarray(self.sigma)[:, None]
-        talks = self._talks(round)
+        ready: module.Ready = round.ready
+        w, u, sigma = dense(state.w), state.u, ready.sigma[:, None]
+        talks = (round.k % ready.period == 0) & (round.k > 0)
         everyone = jnp.ones_like(talks)
-        size, mine, chosen = self._sample(everyone, round)
+        mine, chosen = requests._drawn(self, everyone, round)
+        size = requests.sizes(self, round.graph)[1]
         m_i = size.astype(w.dtype)[:, None]
         graph = round.graph
         wbar = (jnp.where(mine[:, None], w, 0.0) + gather_sum(graph.senders, chosen, w)) / m_i
-        new_u = sigma * m_i * wbar - problem.gradients(wbar)
+        new_u = sigma * m_i * wbar - round.problem.gradients(wbar)
         alone = ops.top_s((u + self.mu * w) / (sigma * state.count[:, None] + self.mu), self.s)
         together = ops.top_s(new_u / (sigma * m_i), self.s)
         pick = talks[:, None]
-        new = module.State(
+        count = talks.astype(jnp.int32)
+        asked = jnp.zeros((round.m,), jnp.int32).at[graph.senders].add((chosen & pick).astype(jnp.int32))
+        round.book.send(MODEL, asked, count)
+        round.book.grads = count
+        return module.State(
             jnp.where(pick, together, alone), jnp.where(pick, new_u, u), jnp.where(talks, m_i[:, 0], state.count)
         )
-        count = talks.astype(jnp.int32)
-        asked = jnp.zeros((problem.m,), jnp.int32).at[graph.senders].add((chosen & pick).astype(jnp.int32))
-        return new, Info({"model": asked}, count, jnp.zeros_like(count), count)
 
 
 def against_numpy(m: int, n: int, repeats: int) -> list[Row]:
@@ -164,7 +168,7 @@ def against_numpy(m: int, n: int, repeats: int) -> list[Row]:
 
 def _stored(setting: Any) -> int:
     """Bytes of sensing matrices, or of what stands for them."""
-    codec = setting.algorithm.codec
+    codec = setting.algorithm.prepared.codec
     return sum(leaf.nbytes for leaf in jax.tree.leaves((codec.matrix, codec.order)))
 
 
@@ -176,7 +180,7 @@ def against_masked(m: int, n: int, repeats: int, rounds: int = 60) -> list[Row]:
     everything, _ = whole_run(masked, here, rounds)
     same = np.allclose(blocks().state.w, everything().state.w, rtol=1e-5, atol=1e-6)
     seconds = interleaved({"blocks": blocks, "masked": everything}, repeats)
-    period = np.asarray(setting.algorithm.period)
+    period = np.asarray(setting.algorithm.ready.period)
     share = np.mean([(k % period == 0).mean() for k in range(1, rounds)])
     case = f"CEPS-Perf m={m} n={n}"
     return [

@@ -22,6 +22,10 @@ from scipy.sparse import csr_array, random_array
 
 import jdfl
 from benchmarks.common import Row, interleaved, options, ratios, report, rounds_of, row
+from jdfl.algorithms.book import Book
+from jdfl.algorithms.gradients import Ready
+from jdfl.algorithms.round import Prepared
+from jdfl.base import Moment
 from jdfl.privacy import clipped
 from jdfl.problems import Problem
 
@@ -32,9 +36,9 @@ BURST = 5  # calls in a row that are timed together: in a run, too, a call finds
 
 
 @jax.jit
-def gradients_of(gradients: jdfl.Gradients, x: Array, problem: Problem, round: jdfl.Round) -> Array:
+def gradients_of(gradients: jdfl.Gradients, x: Array, problem: Problem, moment: Moment, ready: Ready) -> Array:
     """The gradients [m, n] of one round."""
-    return gradients(x, problem, round)
+    return gradients(x, jdfl.Round(moment, problem, Prepared(ready), Book(), {}))
 
 
 @jax.jit
@@ -88,10 +92,10 @@ def parameters(problem: Problem) -> Array:
 def of_gradients(name: str, problem: Problem, network: Any, repeats: int) -> list[Row]:
     """Clipped beside plain, and beside one by one, which would leave the caches cold for the others."""
     x = parameters(problem)
-    round = jdfl.Round(jnp.int32(0), jax.random.key(0), network.graph, jnp.arange(problem.m, dtype=jnp.int32))
+    moment = Moment(jnp.int32(0), jax.random.key(0), network.graph, jnp.arange(problem.m, dtype=jnp.int32))
     clip = median_length(x, problem)
-    plain = partial(gradients_of, jdfl.Gradients(), x, problem, round)
-    private = partial(gradients_of, jdfl.Gradients(clip=clip).prepare(problem, round), x, problem, round)
+    both = jdfl.Gradients(), jdfl.Gradients(clip=clip)
+    plain, private = (partial(gradients_of, one, x, problem, moment, one.prepare(problem, moment)) for one in both)
     case = f"{name} m={problem.m} q={problem.weight.shape[1]} n={problem.n}"
     lines = pair(case, {"clipped": private, "plain": plain}, repeats, GOAL if name in ("linear", "logistic") else "")
     if name != "sparse logistic":  # whose gradients, dense, are far larger than the data

@@ -32,6 +32,7 @@ from rich.table import Table
 
 from benchmarks.machine import Machine, describe
 from jdfl import loop, stepping
+from jdfl.algorithms.program import Program
 from jdfl.devices.placement import placed
 from jdfl.keys import typed_key
 
@@ -136,10 +137,11 @@ def interleaved(variants: Mapping[str, Callable[[], Any]], repeats: int, rest: f
 
 def rounds_of(algorithm: Any, problem: Any, network: Any, rounds: int, mesh: Mesh | None = None) -> Callable[[], Any]:
     """A function that goes `rounds` rounds on, as `jdfl.run` does between two records, and gives the state."""
-    setting = stepping.setting(algorithm, problem, network, None, typed_key(0))
+    program = algorithm if isinstance(algorithm, Program) else Program(algorithm)
+    setting = stepping.setting(program, problem, network, None, typed_key(0))
     setting, layout = (setting, None) if mesh is None else placed(setting, mesh)
-    algorithm, carry, _ = loop.start(setting, (), layout)
-    ready, carries = replace(setting, algorithm=algorithm), [carry]
+    program, carry, _ = loop.start(setting, (), layout)
+    ready, carries = replace(setting, algorithm=program), [carry]
     end = np.int32(2**30)
 
     def work() -> Any:

@@ -16,8 +16,8 @@ import jax
 import jdfl
 from benchmarks.common import Row, interleaved, options, ratios, report, rounds_of, row
 from benchmarks.rounds import DEGREE, LR, MOST, least_squares, logistic
+from jdfl.algorithms.program import planned
 from jdfl.devices import layout
-from jdfl.runner import planned
 
 NAME = "cores"
 LIMIT = (

@@ -22,6 +22,7 @@ import jdfl
 from benchmarks.common import Row, interleaved, options, ratios, report, row
 from benchmarks.projection import by_top_k
 from jdfl import loop, stepping, struct
+from jdfl.algorithms.program import planned
 from jdfl.keys import typed_key
 
 NAME = "doadp"
@@ -53,7 +54,7 @@ def setting(records: int) -> tuple[jdfl.DOADP, Any, Any]:
 
 def rounds(algorithm: Any, problem: Any, network: Any, count: int) -> Any:
     """A function that makes `count` rounds and gives the last state."""
-    begin = stepping.setting(algorithm.plan(problem, network, count), problem, network, None, typed_key(0))
+    begin = stepping.setting(planned(algorithm, problem, network, count), problem, network, None, typed_key(0))
     prepared, carry, _ = loop.start(begin, ())
     ready = replace(begin, algorithm=prepared)
     held = [carry]

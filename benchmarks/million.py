@@ -48,8 +48,8 @@ def setting(name: str, m: int) -> stepping.Setting:
     problem = jdfl.problems.linear_regression(features, jnp.dot(features, truth), truth=truth)
     weights = "out-degree" if name == "push-sum" else None
     network = jdfl.network.circulant(m, HOPS, weights=weights)
-    algorithm = check_run(ALGORITHMS[name], problem, network, 10**6, 1, None)
-    return stepping.setting(algorithm, problem, network, None, typed_key(0))
+    program = check_run(ALGORITHMS[name], problem, network, 10**6, 1, None)
+    return stepping.setting(program, problem, network, None, typed_key(0))
 
 
 def measured(name: str, m: int) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from jax import Array
 
 import jdfl
 from benchmarks.common import Row, interleaved, options, ratios, report, rounds_of, row
-from jdfl.runner import planned
+from jdfl.algorithms.program import planned
 
 NAME = "rounds"
 LIMIT = (

@@ -19,6 +19,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 import jdfl
 from benchmarks.common import Row, options, report, row
 from jdfl import loop, stepping
+from jdfl.algorithms.program import Program
 from jdfl.devices import layout, nodes
 from jdfl.devices.placement import placed
 from jdfl.keys import typed_key
@@ -64,7 +65,7 @@ def exchanged(network: Network, devices: int, features: int = FEATURES) -> tuple
     """Bytes of one mixing that devices receive, and that they need."""
     m = network.m
     problem = _problem(m, features)
-    setting = stepping.setting(jdfl.DPSGD(), problem, network, None, typed_key(0))
+    setting = stepping.setting(Program(jdfl.DPSGD()), problem, network, None, typed_key(0))
     text = compiled(setting, layout.mesh_of(devices, m))
     graph = network.at(jnp.int32(0), jax.random.key(0))
     senders, mask = np.asarray(graph.senders), np.asarray(graph.mask)

@@ -30,7 +30,6 @@ from experiments.attack_worlds import (
     shown,
     towards,
 )
-from jdfl.algorithms.exchange import MODEL
 from jdfl.network import Network
 from jdfl.problems import classification
 from jdfl.streams import declared
@@ -76,7 +75,7 @@ def _one_number(world: int, m: int) -> Any:
 def _without_guessed_noise(ready: Any, state: Any, setting: Any) -> jax.Array:
     """What node 0 sends, less the noise that the codec's shared key would give."""
     now = setting.keys.at_round(0)
-    key = MODEL.keys(now.shared, setting.node)[0]
+    key = declared()["message.model"].keys(now.shared, setting.node)[0]
     scale = ready.updates.mechanism.multiplier * ready.updates.sensitivity(N)
     return (ready.params(state)[0] - scale * jax.random.normal(key, (N,))).sum()
 

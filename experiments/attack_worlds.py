@@ -14,11 +14,11 @@ import numpy as np
 
 import jdfl
 from jdfl import stepping
+from jdfl.algorithms.program import planned
 from jdfl.guard import Watched
 from jdfl.network import Network
 from jdfl.privacy.relation import uncovered
 from jdfl.problems import Dataset, LinearRegression
-from jdfl.runner import planned
 
 DELTA = 1e-5
 M, Q, N = 2, 4, 8
@@ -78,13 +78,13 @@ def shown(
     watched: Watched = "state",
 ) -> np.ndarray:
     """What an observer makes of every one of so many independent runs, a number each [N]; `watched` may end them."""
-    algorithm = planned(algorithm, problem, network, steps)
+    program = planned(algorithm, problem, network, steps)
 
     def one(key: jax.Array) -> jax.Array:
-        keys = stepping.run_keys(key, algorithm, problem, network)
-        setting = stepping.setting(algorithm, problem, network, None, keys, watched=watched)
+        keys = stepping.run_keys(key, program, problem, network)
+        setting = stepping.setting(program, problem, network, None, keys, watched=watched)
         start = stepping.begun(setting)
-        ready = algorithm.prepare(problem, start)
+        ready = program.prepare(problem, start)
         setting = replace(setting, algorithm=ready)
         state = ready.init(problem, start)[0]
         for k in range(steps):

@@ -65,7 +65,7 @@ def curve(method: str, problems: Sequence[Problem], exchanges: int) -> Curve:
             )
             iteration = result.history["round"].to_numpy()
             objective, consensus = (result.history[name].to_numpy(float) for name in ("objective", "consensus"))
-            ready = iteration > int(np.max(np.asarray(result.algorithm.period)))  # all nodes have communicated
+            ready = iteration > int(np.max(np.asarray(result.ready.period)))  # all nodes have communicated
             agreed = ready & (consensus <= 10 * tolerance(case, CEPS[method]))
         else:
             path = follow(setting(method, problem, base, epsilon=EPSILON, rate=0.2), problem, seed, exchanges)

@@ -48,7 +48,7 @@ def curves(case: Case, variant: str, seeds: int) -> tuple[np.ndarray, list[int]]
             metrics=["objective", "consensus"],
         )
         objectives.append(result.history["objective"].to_numpy())
-        every = int(np.max(np.asarray(result.algorithm.period))) + 1  # by then all nodes have communicated
+        every = int(np.max(np.asarray(result.ready.period))) + 1  # by then all nodes have communicated
         agreed = np.flatnonzero(result.history["consensus"].to_numpy() <= 10 * tolerance(case, variant))
         stops.append(int(min([k for k in agreed if k >= every], default=ROUNDS)))
     return np.stack(objectives), stops

@@ -179,5 +179,4 @@ def ends(found: Histories, noise: Noise, place: int = -1) -> np.ndarray:
 
 def theorem_of(study: Study, column: Column) -> Any:
     """Theorem 1 for a column."""
-    problem, net = problem_of(study, 0), network()
-    return method(column).plan(problem, net, study.rounds).theorem(problem)
+    return method(column).theorem(problem_of(study, 0), study.rounds)

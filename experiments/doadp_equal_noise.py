@@ -23,6 +23,7 @@ from matplotlib.figure import Figure
 from experiments import doadp_common as common
 from experiments.common import Row, row, save, save_figure, show
 from jdfl import stepping
+from jdfl.algorithms.program import Program
 
 NAME = "doadp_equal_noise"
 SHARES = (1.0, 0.3, 0.05)
@@ -33,8 +34,8 @@ STUDY = 0.13213  # f(average) - f* for all three, by an independent study
 @contextmanager
 def draws_of(algorithm: Any) -> Iterator[None]:
     """Runs draw what a run of this algorithm with the same key draws, whatever their own settings are."""
-    usual = stepping.run_keys
-    with patch.object(stepping, "run_keys", lambda key, _, problem, network: usual(key, algorithm, problem, network)):
+    usual, program = stepping.run_keys, Program(algorithm)
+    with patch.object(stepping, "run_keys", lambda key, _, problem, network: usual(key, program, problem, network)):
         yield
 
 

@@ -17,6 +17,7 @@ equal and unequal starts.
 
 import sys
 from collections.abc import Sequence
+from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
@@ -25,7 +26,12 @@ from matplotlib.figure import Figure
 
 import jdfl
 from experiments.common import Row, options, row, save, save_figure, show
+from jdfl.algorithms.book import Book
+from jdfl.algorithms.dpps import Schedule
+from jdfl.algorithms.round import Prepared
+from jdfl.base import Moment
 from jdfl.network import matrices
+from jdfl.privacy import NO_NOISE
 from jdfl.privacy.sensitivity import certified, published, real
 
 NAME = "lemma2_counterexample"
@@ -34,9 +40,10 @@ CONSTANT, CONTRACTION = 0.78, 0.55  # of the paper's Fig. 2
 SEEN, ESTIMATED = (2.0, 4.0, 6.0, 8.0, 10.0), {0: 1.56, 4: 3.29}  # of the study
 
 
-def _round(network: jdfl.network.Network, t: int) -> jdfl.Round:
+def _round(network: jdfl.network.Network, t: int, schedule: Schedule) -> jdfl.Round:
     k, key = jnp.int32(t), jax.random.key(t)
-    return jdfl.Round(k, key, network.at(k, key), jnp.arange(NODES, dtype=jnp.int32))
+    moment, no_data = Moment(k, key, network.at(k, key), jnp.arange(NODES, dtype=jnp.int32)), cast(Any, None)
+    return jdfl.Round(moment, no_data, Prepared(own=schedule), Book(), {})
 
 
 def distances(rounds: int = ROUNDS) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -45,14 +52,15 @@ def distances(rounds: int = ROUNDS) -> tuple[np.ndarray, np.ndarray, np.ndarray]
     eps = jnp.where(jnp.arange(NODES) < NODES // 2, 1.0, -1.0)[:, None]
     step, none = jnp.ones((NODES,)), jnp.zeros((NODES,))
     protocol, estimate = jdfl.DPPS(), none
-    state = protocol.init(jnp.zeros((NODES, 1)), _round(network, 0))
+    schedule = protocol.plan(network, None, np.ones(rounds), 1)
+    state = protocol.init(jnp.zeros((NODES, 1)), _round(network, 0, schedule))
     found, estimated = [], []
     for t in range(rounds):
         found.append(float(real(state.s + eps)))
         first, constants = jnp.bool_(t == 0), {"constant": CONSTANT, "contraction": CONTRACTION}
         estimate = published(estimate, none, step, none, first, **constants)
         estimated.append(float(jnp.max(estimate)))
-        state = protocol.step(state, eps, _round(network, t))
+        state = protocol.step(state, eps, _round(network, t, schedule), lambda *_: NO_NOISE)
     bound = certified(matrices(network, rounds, "a schedule"), np.ones(rounds), np.zeros(rounds), 1, failure=1e-6)
     return np.array(found), np.array(estimated), bound
 

@@ -19,6 +19,7 @@ parameters are what they would send. FedAvg is seen through its averages alone, 
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, ClassVar
 
 import jax.numpy as jnp
@@ -28,6 +29,7 @@ from matplotlib.figure import Figure
 import jdfl
 from experiments.common import Row, options, row, save, save_figure, show
 from jdfl import struct
+from jdfl.algorithms.push_descent import shared_gradient
 from jdfl.network import Network
 from jdfl.privacy import GaussianEvent, Norm
 
@@ -61,28 +63,33 @@ class Pretender:
 class Quiet(jdfl.DPPS):
     """Push-sum whose messages have a tenth of the noise that it reports."""
 
-    def step(self, state: Any, eps: Any, round: jdfl.Round) -> Any:
+    def step(self, state: Any, eps: Any, round: jdfl.Round, told: Any) -> Any:
         """One round."""
-        return jdfl.DPPS.step(replace(self, noise_rate=self.noise_rate / 10), state, eps, round)
+        return jdfl.DPPS.step(replace(self, noise_rate=self.noise_rate / 10), state, eps, round, told)
 
 
 @struct.dataclass
 class Faint(jdfl.DPDO):
     """DPDO whose messages have a tenth of the noise that it reports."""
 
-    def step(self, state: Any, problem: Any, round: jdfl.Round) -> Any:
+    def step(self, state: Any, round: jdfl.Round) -> Any:
         """One round."""
-        assert self.noise is not None
-        return jdfl.DPDO.step(replace(self, noise=self.noise / 10), state, problem, round)
+        plan = round.ready
+        weak = replace(round.prepared, own=plan._replace(noise=plan.noise / 10))
+        new = jdfl.DPDO.step(self, state, replace(round, prepared=weak))
+        (stream,) = round.book.noises
+        round.book.noises[stream] = partial(self._guarantee, plan), 1  # that of the whole noise
+        return new
 
 
 @struct.dataclass
 class Unclipped(jdfl.SGP):
     """SGP whose noise is planned for a clip that it does not have."""
 
-    def step(self, state: Any, problem: Any, round: jdfl.Round) -> Any:
+    def step(self, state: Any, round: jdfl.Round) -> Any:
         """One round."""
-        return jdfl.SGP.step(replace(self, gradients=replace(self.gradients, clip=None)), state, problem, round)
+        g = shared_gradient(replace(self.gradients, clip=None), state.y, round)
+        return self.pushed(state, -self.lr * round.ready.scale(round.k).astype(g.dtype) * g, round)
 
 
 @dataclass(frozen=True)

@@ -21,8 +21,7 @@ import math
 import sys
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
@@ -35,7 +34,6 @@ from experiments.common import Row, options, row, save, save_figure, show
 from jdfl import struct
 from jdfl.algorithms.choco import safe_gamma
 from jdfl.algorithms.doadp import State
-from jdfl.network import mix
 from jdfl.privacy import Accounting, gaussian_delta
 
 NAME = "theorem1_counterexample"
@@ -51,8 +49,7 @@ LOOKS = 4  # of the second part, beside the end
 NOISES: dict[Accounting, str] = {"paper": "noise of Theorem 1", "sound": "sound noise"}
 
 
-@struct.dataclass
-class Seen:
+class Seen(NamedTuple):
     """DO-ADP's state, and what an observer takes away from it."""
 
     inner: State
@@ -63,16 +60,16 @@ class Seen:
 class Observed(jdfl.DOADP):
     """DO-ADP as seen by who adds up messages and takes away what mixing did."""
 
-    def init(self, problem: Any, round: jdfl.Round) -> Any:
+    def init(self, round: jdfl.Round) -> Any:
         """The start."""
-        state, info = jdfl.DOADP.init(self, problem, round)
-        return Seen(state, jnp.zeros_like(state.x)), info
+        state = jdfl.DOADP.init(self, round)
+        return Seen(state, jnp.zeros_like(state.x))
 
-    def step(self, state: Any, problem: Any, round: jdfl.Round) -> Any:
+    def step(self, state: Any, round: jdfl.Round) -> Any:
         """One round."""
         hat = state.inner.hat
-        inner, info = jdfl.DOADP.step(self, state.inner, problem, round)
-        return Seen(inner, state.pulled + self.gamma * (mix(round.graph, hat) - hat)), info
+        pulled = state.pulled + self.gamma * (round.mix(hat, None) - hat)
+        return Seen(jdfl.DOADP.step(self, state.inner, round), pulled)
 
     def params(self, state: Any) -> Array:
         """The parameters x [m, n]."""
@@ -111,7 +108,7 @@ def whole(n: int, q: int, runs: int, seeds: int) -> list[Row]:
             method(network, n, p, 1), problem, network, steps=steps, epsilon=EPSILON, delta=DELTA, accounting=accounting
         )
         if accounting == "paper":
-            theorem = replace(algorithm, steps=steps).theorem(problem)
+            theorem = algorithm.theorem(problem, steps)
             assert theorem is not None
             for condition in theorem.conditions(EPSILON):
                 print(f"Theorem 1: {condition}")

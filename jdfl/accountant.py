@@ -12,7 +12,7 @@ from jax import Array
 
 from jdfl import checks, loop, stepping
 from jdfl.algorithms.algorithm import Algorithm
-from jdfl.algorithms.program import planned
+from jdfl.algorithms.program import Program, planned
 from jdfl.arguments import checked
 from jdfl.keys import typed_key
 from jdfl.network.graph import Network
@@ -103,7 +103,9 @@ def ledger_of_run(result: Result) -> Ledger:
     return Ledger.of(result.guarantee, result.releases, result.records)
 
 
-def check_account(algorithm: Algorithm, problem: Problem, *, delta: float | None, accounting: Accounting) -> None:
+def check_account(
+    algorithm: Algorithm | Program, problem: Problem, *, delta: float | None, accounting: Accounting
+) -> None:
     """Refuse before a run what `account` would refuse after it, where anything may be said at all: ValueError."""
     guarantee = guarantee_of(algorithm, problem)
     if guarantee.claimed or (guarantee.event is not None and accounting == "paper"):
@@ -128,9 +130,9 @@ def account_plan(
     `stop` is the rule that may end it before.
     """
     releases = planned_releases(algorithm, problem, network, steps=steps, key=key)
-    algorithm = planned(algorithm, problem, network, steps)
+    program = planned(algorithm, problem, network, steps)
     return report(
-        guarantee_of(algorithm, problem, stop), releases, records_of(problem), delta=delta, accounting=accounting
+        guarantee_of(program, problem, stop), releases, records_of(problem), delta=delta, accounting=accounting
     )
 
 

@@ -26,7 +26,11 @@ from jdfl.settings import FILLED, Bound, documentation
 P = ParamSpec("P")
 R = TypeVar("R")
 _ARRAY_LIKES = tuple(frozenset(get_args(one)) for one in (ArrayLike, jax.typing.ArrayLike))
-_NETWORK = "jdfl.network builds one; jdfl.network.Static(graph) makes one of a Graph."
+_REMEDIES = {
+    "a network": "jdfl.network builds one; jdfl.network.Static(graph) makes one of a Graph.",
+    "an algorithm": "For example jdfl.CEPS(). One of your own inherits from jdfl.Algorithm and has init(round) and "
+    "step(state, round): see docs/own-algorithm.md.",
+}
 _LISTS = (Sequence, list)
 _LONG = 10_000  # entries of a list that are not looked at one by one: functions make arrays of these
 _Known = tuple[inspect.Signature, dict[str, Any]]
@@ -63,7 +67,9 @@ def argument(name: str, value: Any, annotation: Any) -> Any:
     """The value, if it is of the kind that the annotation says; ValueError that names it if not."""
     if not _fits(value, annotation):
         words = " or ".join(dict.fromkeys(_words(annotation)))
-        remedy = _NETWORK if "a network" in words else "Pass an object, not a class." if _is_class(value) else ""
+        remedy = next((_REMEDIES[one] for one in words.split(" or ") if one in _REMEDIES), "")
+        if _is_class(value) and "a network" not in words:
+            remedy = "Pass an object, not a class."
         checks.refuse(f"{name} to be {words}", name, value, remedy)
     options = _options(annotation)
     if _is_array_like(options):

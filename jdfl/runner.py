@@ -12,7 +12,7 @@ import numpy as np
 from jax import Array
 
 from jdfl import arguments, checks, guard, loop, programs, stepping
-from jdfl.algorithms.algorithm import Algorithm
+from jdfl.algorithms.algorithm import Algorithm, check_protocol
 from jdfl.algorithms.program import Program, planned
 from jdfl.checkpoint import Checkpoint
 from jdfl.clock import Alarm, Clock, Deadline, Spent
@@ -67,9 +67,7 @@ def check_run(
     for `run`.
     """
     checks.whole(1, MOST_ROUNDS, steps=steps, every=every)
-    if not checks.is_a(algorithm, Algorithm):
-        remedy = "For example jdfl.CEPS(). One of your own inherits from jdfl.Algorithm."
-        checks.refuse("an algorithm", "algorithm", algorithm, remedy)
+    check_protocol(algorithm)
     checks.able(("data", "weight", "value"), "a problem", "jdfl.problems builds one.", problem=problem)
     remedy = "jdfl.network builds one, also from_networkx, from_scipy and from_edges."
     checks.able(("at", "m"), "a network", remedy, network=network)

@@ -10,6 +10,7 @@ import pytest
 
 import jdfl
 from jdfl import accountant, loop, stepping
+from jdfl.algorithms.program import Program
 from jdfl.privacy import report
 from jdfl.spending import records_of, release_limits
 from tests.toy import FEW, Gossip, network, problem, run
@@ -59,14 +60,14 @@ def test_a_plan_counts_what_a_run_releases(name):
 @pytest.mark.parametrize("name", ["DP-D-PSGD", "DP-CEPS", "FedAvg, half of the clients"])
 def test_a_plan_is_counted_without_the_work(name):
     """Its program neither reads the examples nor multiplies matrices."""
-    setting = stepping.setting(ALGORITHMS[name], problem, network, None, jax.random.key(0))
+    setting = stepping.setting(Program(ALGORITHMS[name]), problem, network, None, jax.random.key(0))
     compiled = loop.releases.lower(setting, jnp.int32(1000)).compile()
     data = sum(leaf.nbytes for leaf in jax.tree.leaves(problem.data))
     assert compiled.memory_analysis().argument_size_in_bytes < data / 10
     assert " dot(" not in compiled.as_text()
     if name == "DP-D-PSGD":  # the sign of work is there in a run
-        algorithm, carry, _ = loop.start(setting, ())
-        setting = setting.replace(algorithm=algorithm)
+        program, carry, _ = loop.start(setting, ())
+        setting = setting.replace(algorithm=program)
         work = loop.advance.lower(carry, setting, jnp.int32(1000), 1, 100, ()).compile()
         assert work.memory_analysis().argument_size_in_bytes > data
         assert " dot(" in work.as_text()

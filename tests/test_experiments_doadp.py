@@ -15,6 +15,7 @@ from experiments import (
     doadp_table1,
     theorem1_counterexample,
 )
+from jdfl.algorithms.program import planned
 
 EXPERIMENT_ROW = {"case", "column", "paper", "mean", "sd", "seeds"}
 
@@ -68,7 +69,7 @@ def test_orders_and_verdicts_read_off_the_numbers():
 def test_every_curve_says_what_its_epsilon_protects(small):
     found = {entry.name: entry for entry in doadp_figure3.entries(small)}
     for name in ("DPDO", "CPGT"):
-        told = found[name].algorithm.plan(small.problem, common.network(), small.steps).privacy(small.problem)
+        told = planned(found[name].algorithm, small.problem, common.network(), small.steps).privacy(small.problem)
         assert (told.unit, told.adjacency) == ("node", "replace-one")
         assert "a node's data replaced, delta = 0" in found[name].label
     for name in ("DP-DDA, sound", "DO-ADP, sound"):

@@ -12,7 +12,8 @@ from benchmarks import clipping
 from experiments import ceps_privacy as privacy
 from experiments import privacy_audit
 from experiments.common import save
-from jdfl.runner import check_settings, planned
+from jdfl.algorithms.program import planned
+from jdfl.runner import check_settings
 from tests.test_experiments import BENCHMARK_ROW, EXPERIMENT_ROW
 
 TINY = privacy.Series("tiny", 6, (20, 40), rounds=12, clips=(0.5, 2.0), curve=True, n=40, s=3)

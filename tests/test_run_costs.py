@@ -8,6 +8,7 @@ import numpy as np
 
 import jdfl
 from jdfl import loop, stepping
+from jdfl.algorithms.program import Program
 from jdfl.result import Tally
 from tests.toy import FEW, SLOW, Gossip, M, network, problem, regression, ring, run
 
@@ -21,11 +22,11 @@ def test_names_compile_nothing(compilations):
 
 
 def test_state_is_donated_and_data_is_not_copied():
-    setting = stepping.setting(Gossip(), problem, network, None, jax.random.key(0))
-    algorithm, carry, first = loop.start(setting, ())
+    setting = stepping.setting(Program(Gossip()), problem, network, None, jax.random.key(0))
+    program, carry, first = loop.start(setting, ())
     data = {leaf.shape for leaf in jax.tree.leaves(problem.data)}
-    assert not data & {leaf.shape for leaf in jax.tree.leaves((algorithm, carry, first))}
-    setting = setting.replace(algorithm=algorithm)
+    assert not data & {leaf.shape for leaf in jax.tree.leaves((program, carry, first))}
+    setting = setting.replace(algorithm=program)
     later, _ = loop.advance(carry, setting, jnp.int32(5), 1, 5, ())
     assert all(leaf.is_deleted() for leaf in jax.tree.leaves((carry.state, carry.communications)))
     assert not any(leaf.is_deleted() for leaf in jax.tree.leaves((later, setting)))

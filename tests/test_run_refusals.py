@@ -123,9 +123,40 @@ def test_ceps_refuses_settings_before_anything_is_compiled(fields, words, compil
     assert compilations() == before
 
 
+class Former:
+    """An algorithm of the former protocol, which inherits from nothing."""
+
+    def check(self, problem, network): ...
+    def prepare(self, problem, round): ...
+    def init(self, problem, round): ...
+    def step(self, state, problem, round): ...
+
+
+@jdfl.struct.dataclass
+class Heir(jdfl.Algorithm):
+    """One that inherits from it."""
+
+    def init(self, problem, round):  # pyright: ignore[reportIncompatibleMethodOverride]
+        return problem.begin(), None
+
+    def step(self, state, problem, round):  # pyright: ignore[reportIncompatibleMethodOverride]
+        return state, None
+
+
+class Plain(jdfl.Algorithm):
+    def init(self, round):
+        return round.problem.begin()
+
+    def step(self, state, round, /):
+        return round.mix(state)
+
+
 @pytest.mark.parametrize(
     ("place", "wrong", "words"),
     [
+        ("algorithm", Former(), r"algorithm to be an algorithm.*jdfl\.Algorithm.*docs/own-algorithm\.md"),
+        ("algorithm", Heir(), r"Heir\.init\(round\), got init\(problem, round\)\..*Algorithm: see docs/own-algorithm"),
+        ("algorithm", Plain(), r"Plain to be a jdfl\.struct\.dataclass, got a plain class\..*docs/own-algorithm\.md"),
         ("algorithm", jdfl.CEPS, "algorithm to be an algorithm"),
         ("algorithm", "ceps", "algorithm to be an algorithm"),
         ("algorithm", jdfl.CEPS(s=3, codec="one-bit"), "codec to be a codec"),

@@ -11,6 +11,7 @@ import pytest
 import jdfl
 from benchmarks import sharding as volume
 from jdfl import stepping
+from jdfl.algorithms.program import Program
 from jdfl.devices import layout, nodes, placement, processes
 from jdfl.network.halo import halo
 from tests.contract import test_contract as contract
@@ -271,7 +272,7 @@ def test_a_mesh_or_a_list_of_devices_will_do(problem):
 
 def compiled(problem, network, devices: int = 8, algorithm=None) -> str:
     """What XLA makes of a chunk of rounds."""
-    setting = stepping.setting(algorithm or jdfl.DPSGD(), problem, network, None, jax.random.key(0))
+    setting = stepping.setting(Program(algorithm or jdfl.DPSGD()), problem, network, None, jax.random.key(0))
     return volume.compiled(setting, layout.mesh_of(devices, problem.m))
 
 

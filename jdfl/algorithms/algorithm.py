@@ -13,8 +13,9 @@ here.
 Axes: m nodes, n parameters.
 """
 
-from collections.abc import Mapping
+import inspect
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any, ClassVar
 
 import jax
@@ -22,9 +23,11 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jdfl.algorithms.codes import Codes, check_codec
+from jdfl import checks
+from jdfl.algorithms.book import Book, Told
+from jdfl.algorithms.codes import check_codec
 from jdfl.algorithms.descent import check_optimizer
-from jdfl.algorithms.round import MODEL, Book, Channel, Prepared, Round, Told
+from jdfl.algorithms.round import MODEL, Prepared, Round
 from jdfl.algorithms.updates import check_updates
 from jdfl.base import Moment
 from jdfl.network import Graph, Network, require
@@ -53,12 +56,12 @@ class Algorithm:
     is no multiplier of a mechanism.
     """
 
-    title: ClassVar[str] = ""
+    title = ""  # of this and the next four a property may take the place, where settings decide
+    needs = MappingProxyType[str, bool]({})
+    codes = "models"
+    channels = (MODEL,)
+    uneven = False
     tuned: ClassVar[tuple[str, ...]] = ("lr",)
-    channels: ClassVar[tuple[Channel, ...]] = (MODEL,)
-    needs: ClassVar[Mapping[str, bool]] = {}
-    codes: ClassVar[Codes] = "models"
-    uneven: ClassVar[bool] = False
     columns: ClassVar[bool] = False
     late: ClassVar[bool] = False
     noise_by: ClassVar[str] = ""
@@ -67,7 +70,7 @@ class Algorithm:
         """The state before the first round."""
         raise NotImplementedError
 
-    def step(self, state: Any, round: Round) -> Any:
+    def step(self, state: Any, round: Round, /) -> Any:
         """The state after a round."""
         raise NotImplementedError
 
@@ -96,7 +99,7 @@ class Algorithm:
         if hasattr(self, "updates"):
             check_updates(parts.updates, parts.gradients)
         if hasattr(self, "codec"):
-            check_codec(self.title, parts.codec, self.codes, problem.n, problem.m, self.sparsity(problem))
+            check_codec(self.title, parts.codec, parts.codes, problem.n, problem.m, self.sparsity(problem))
         if self.needs:
             require(network, self.title, **self.needs)
 
@@ -117,7 +120,8 @@ class Algorithm:
 
     def examples(self, problem: Problem) -> Array:
         """How many examples one gradient of every node looks at [m] int32."""
-        return self.gradients.examples(problem) if hasattr(self, "gradients") else problem.sizes
+        gradients: Any = getattr(self, "gradients", None)
+        return problem.sizes if gradients is None else gradients.examples(problem)
 
     def message_bits(self, problem: Problem, codec: Any) -> dict[str, int]:
         """The bits of one message on every channel: the size of a prepared codec's."""
@@ -182,6 +186,28 @@ class Algorithm:
             shared = moment.stream(_CODEC), moment.node
             codec = codec.prepare(*shared, problem.n, self.sparsity(problem), problem.dtype)
         return Prepared(gradients, codec, self.prepare(problem, moment, plan))
+
+
+def check_protocol(algorithm: Algorithm) -> None:
+    """Raise ValueError for what is no `Algorithm`, or replaces a method of it by one with other parameters."""
+    remedy = "One of your own inherits from jdfl.Algorithm: see docs/own-algorithm.md."
+    if not checks.is_a(algorithm, Algorithm):
+        checks.refuse("an algorithm", "algorithm", algorithm, f"For example jdfl.CEPS(). {remedy}")
+    kind = type(algorithm)
+    if jax.tree_util.all_leaves([algorithm]):
+        raise ValueError(f"Expected {kind.__name__} to be a jdfl.struct.dataclass, got a plain class. {remedy}")
+    for name, wanted in vars(Algorithm).items():
+        if name.startswith("_") or not inspect.isfunction(wanted):
+            continue
+        _, *expected = inspect.signature(wanted).parameters
+        found = inspect.signature(getattr(algorithm, name))
+        try:
+            found.bind(*expected)
+        except TypeError:
+            raise ValueError(
+                f"Expected {kind.__name__}.{name}({', '.join(expected)}), got {name}({', '.join(found.parameters)}). "
+                f"{remedy}"
+            ) from None
 
 
 def _labels(problem: Problem) -> list[Label]:

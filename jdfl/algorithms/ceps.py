@@ -65,7 +65,7 @@ class State(NamedTuple):
 
     w: Array | Nonzeros  # [m, n] s-sparse parameters
     u: Array  # [m, n] last combination of neighbours and gradient
-    count: Array  # [m] m_i, the number of nodes in it, as a float
+    count: Array  # [m] m_i, the number of nodes in it, as a float  # pyright: ignore[reportIncompatibleMethodOverride]
 
 
 class Ready(NamedTuple):

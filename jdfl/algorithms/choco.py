@@ -99,7 +99,9 @@ class CHOCO(Algorithm):
     def check(self, problem: Problem, network: Network) -> None:
         """Refuse settings, codecs and networks that the method cannot have, naming them."""
         super().check(problem, network)
-        warn_of_gamma("CHOCO-SGD", self.codec, float(self.gamma), self.codec.contraction(problem.n, problem.n))
+        delta = self.codec.contraction(problem.n, problem.n)
+        assert delta is not None  # a codec that contracts
+        warn_of_gamma("CHOCO-SGD", self.codec, float(self.gamma), delta)
 
     def init(self, round: Round) -> State:
         """Start from x = xhat where the problem says, which all neighbours know."""

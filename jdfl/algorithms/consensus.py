@@ -22,8 +22,9 @@ from jax import Array
 
 from jdfl import struct
 from jdfl.algorithms.algorithm import Algorithm
+from jdfl.algorithms.book import Channel
 from jdfl.algorithms.dpps import DPPS, PushSum, Schedule
-from jdfl.algorithms.round import Channel, Round
+from jdfl.algorithms.round import Round
 from jdfl.network import Network
 from jdfl.privacy import Guarantee, clipped
 from jdfl.privacy.flow import bounded

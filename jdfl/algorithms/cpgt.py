@@ -41,11 +41,12 @@ from jax import Array
 
 from jdfl import checks, struct
 from jdfl.algorithms.algorithm import Algorithm
+from jdfl.algorithms.book import Channel
 from jdfl.algorithms.codes import Codes
 from jdfl.algorithms.gradients import Gradients
 from jdfl.algorithms.noisy_messages import at, check_gradients, faint, unclaimed, upwards
 from jdfl.algorithms.push_descent import shared_gradient
-from jdfl.algorithms.round import MODEL, TRACKER, Channel, Round
+from jdfl.algorithms.round import MODEL, TRACKER, Round
 from jdfl.algorithms.step_lengths import FIXED_SYMMETRIC
 from jdfl.codecs import Codec, Dense
 from jdfl.network.graph import Network

@@ -24,8 +24,9 @@ import numpy as np
 from jax import Array, lax
 
 from jdfl import ops, struct
+from jdfl.algorithms.book import Channel, Told
 from jdfl.algorithms.noisy_messages import at
-from jdfl.algorithms.round import Channel, Round, Told
+from jdfl.algorithms.round import Round
 from jdfl.devices import nodes
 from jdfl.network import Network, matrices, require
 from jdfl.privacy import NO_NOISE, Guarantee, LaplaceSchedule
@@ -134,15 +135,15 @@ class DPPS:
         """One round with perturbations eps [m, d]; `told` says what their noise guarantees."""
         h, graph, schedule = state.s + eps, round.graph, round.ready
         rate, seen, sent = self.noise_rate * schedule.scale(round.k).astype(h.dtype), state.seen, h
-        estimate, length, S = state.estimate, state.noise, jnp.zeros((), h.dtype)
+        estimate, length, scale = state.estimate, state.noise, jnp.zeros((), h.dtype)
         if self.b is not None:
-            S, estimate = self._sensitivity(state, h, eps, round)
+            scale, estimate = self._sensitivity(state, h, eps, round)
             round.release(_NOISE, told)
-            added = rate * S / self.b * _laplace(round.keys(_NOISE), h.shape[1], h.dtype)
+            added = rate * scale / self.b * _laplace(round.keys(_NOISE), h.shape[1], h.dtype)
             sent, length = released(h + added), ops.length(added, "l1")
         if seen is not None:
-            apart = S if self.b is not None and self.sensitivity == "real" else _apart(h)
-            seen = seen.at[round.k].set(jnp.stack([apart, S]), mode="drop")
+            apart = scale if self.b is not None and self.sensitivity == "real" else _apart(h)
+            seen = seen.at[round.k].set(jnp.stack([apart, scale]), mode="drop")
         if graph.synchronised is not None:  # all are alike again, and nothing is left to estimate
             estimate, length = (jnp.where(graph.synchronised, 0, x) for x in (estimate, length))
         s, a = round.push(sent, state.a, SHARED)

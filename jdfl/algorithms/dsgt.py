@@ -27,8 +27,9 @@ from jax import Array
 
 from jdfl import struct
 from jdfl.algorithms.algorithm import Algorithm
+from jdfl.algorithms.book import Channel
 from jdfl.algorithms.gradients import Gradients
-from jdfl.algorithms.round import MODEL, TRACKER, Channel, Round
+from jdfl.algorithms.round import MODEL, TRACKER, Round
 from jdfl.codecs import Codec, Dense
 from jdfl.settings import Positive
 

@@ -25,8 +25,9 @@ from jax import Array
 from jdfl import checks, struct
 from jdfl.algorithms import descent
 from jdfl.algorithms.algorithm import Algorithm
+from jdfl.algorithms.book import Channel
 from jdfl.algorithms.gradients import Gradients
-from jdfl.algorithms.round import Channel, Round, exact
+from jdfl.algorithms.round import Round, exact
 from jdfl.algorithms.updates import Updates, released
 from jdfl.codecs import Codec, Dense
 from jdfl.devices import nodes

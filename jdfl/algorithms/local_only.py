@@ -18,8 +18,9 @@ from jax import Array
 from jdfl import struct
 from jdfl.algorithms import descent
 from jdfl.algorithms.algorithm import Algorithm
+from jdfl.algorithms.book import Channel
 from jdfl.algorithms.gradients import Gradients
-from jdfl.algorithms.round import Channel, Round
+from jdfl.algorithms.round import Round
 from jdfl.network.graph import Network
 from jdfl.problems import Problem
 from jdfl.settings import Positive

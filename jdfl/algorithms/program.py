@@ -15,7 +15,8 @@ from jax import Array
 
 from jdfl import struct
 from jdfl.algorithms.algorithm import Algorithm
-from jdfl.algorithms.round import Book, Round
+from jdfl.algorithms.book import Book
+from jdfl.algorithms.round import Round
 from jdfl.base import Info, Moment
 from jdfl.network import Network
 from jdfl.privacy import Guarantee

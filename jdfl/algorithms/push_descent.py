@@ -13,9 +13,10 @@ import numpy as np
 from jax import Array
 
 from jdfl.algorithms.algorithm import Algorithm
+from jdfl.algorithms.book import Channel
 from jdfl.algorithms.dpps import DPPS, PushSum, Schedule
 from jdfl.algorithms.gradients import Gradients
-from jdfl.algorithms.round import Channel, Round
+from jdfl.algorithms.round import Round
 from jdfl.network import Network
 from jdfl.privacy import Guarantee, clipped, stretch
 from jdfl.privacy.flow import bounded

@@ -103,9 +103,7 @@ def _requested(
     graph, codec = known(round.graph), round.codec
     w = jax.tree.map(lambda x: sent(x, MODEL.name), w)
     round.book.send(MODEL, graph.asked(graph.taken(slots)), jnp.any(slots, axis=1).astype(jnp.int32))
-    stream = MODEL.stream
-    assert stream is not None
-    keys, coded_self = round.keys(stream), mine & own_coded
+    keys, coded_self = round.shared_keys(MODEL), mine & own_coded
 
     def sums(own: Any, senders: Array, messages: Any, added: Any) -> Callable[[Round], Array]:
         return lambda here: (
@@ -131,7 +129,7 @@ def _requested(
     by_receiver, senders_codec = phi == "receiver", codec
     if not by_receiver:  # what the senders share with all who hear them
         senders_codec = each_row(graph.gathered, codec)
-        keys = replace(round.moment, node=graph.gathered(round.node)).keys(stream)
+        keys = replace(round, moment=replace(round.moment, node=graph.gathered(round.node))).shared_keys(MODEL)
     others = receive(senders_codec, keys, w, graph.gathered(w), graph.senders, slots, lanes, by_receiver=by_receiver)
     total = jnp.where(mine[:, None], z_own, 0.0) + others
     return lambda here: here.of(total)

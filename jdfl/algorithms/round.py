@@ -9,8 +9,7 @@ Axes: m nodes, of all or of one device, n parameters, b nodes of a block.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
-from functools import reduce
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import jax
@@ -18,70 +17,20 @@ import jax.numpy as jnp
 from jax import Array, lax
 
 from jdfl import ops, struct
-from jdfl.base import Info, Moment, counts
+from jdfl.algorithms.book import Book, Channel, Told
+from jdfl.base import Moment
 from jdfl.codecs import Codec, Dense, round_trip, transmit
 from jdfl.devices import nodes
 from jdfl.network import Graph, Mail, Past
 from jdfl.network import mix as mix_rows
-from jdfl.privacy import Guarantee, Mechanism
+from jdfl.privacy import Mechanism
 from jdfl.privacy.flow import released, sent
 from jdfl.problems import Problem
 from jdfl.streams import Stream
 
 T = TypeVar("T")
-Told = Callable[[Problem, int], Guarantee]  # of a problem and the number of looks at a sample
-
-
-@dataclass(frozen=True)
-class Channel:
-    """A kind of message: its name in tables of counts, and the stream that both its ends draw from (for codecs)."""
-
-    name: str
-    stream: Stream | None = None  # None: nothing is drawn
-
-
 MODEL = Channel("model", Stream("message.model", "shared"))
 TRACKER = Channel("tracker", Stream("message.tracker", "shared"))
-
-
-@dataclass
-class Book:
-    """What a step does, written down while it is traced; numbers are whole, of every node alike or arrays [m]."""
-
-    grads: Any = 0  # gradients that a node evaluates
-    releases: Any = 0  # noisy functions of its data that others may come to see
-    once: int = 0  # releases of the first of several local steps alone
-    sent: dict[str, Any] = field(default_factory=dict)  # messages that leave a node, by channel
-    combined: dict[str, Any] = field(default_factory=dict)  # how often a node combines what it hears, by channel
-    uses: dict[str, int] = field(default_factory=dict)  # how often the step sends, by channel
-    noises: dict[Stream, tuple[Told, int]] = field(default_factory=dict)  # what noise guarantees, and its looks
-
-    def send(self, channel: Channel, sent: Any, combined: Any) -> int:
-        """Count a message on a channel; returns how often the step has sent on it before."""
-        name = channel.name
-        self.sent[name] = self.sent.get(name, 0) + sent
-        self.combined[name] = self.combined.get(name, 0) + combined
-        self.uses[name] = self.uses.get(name, 0) + 1
-        return self.uses[name] - 1
-
-    def absorb(self, inner: "Book", times: Any) -> None:
-        """Add an inner part of the step, which nodes do `times` times (a number, or [m])."""
-        self.grads = self.grads + inner.grads * times
-        self.releases = self.releases + inner.releases * times + inner.once
-        for mine, theirs, each in (
-            (self.sent, inner.sent, times),
-            (self.combined, inner.combined, times),
-            (self.uses, inner.uses, 1),
-        ):
-            for name, number in theirs.items():
-                mine[name] = mine.get(name, 0) + number * each
-        self.noises |= inner.noises
-
-    def info(self, m: int, channels: tuple[Channel, ...]) -> Info:
-        """The counts; several messages of one round on different channels are combined once."""
-        combined = reduce(jnp.maximum, self.combined.values()) if self.combined else 0
-        sent = {one.name: self.sent.get(one.name, 0) for one in channels}
-        return counts(m, sent, grads=self.grads, releases=self.releases, communications=combined)
 
 
 @struct.dataclass
@@ -222,7 +171,7 @@ class Round:
     def deliver(self, x: Array, channel: Channel) -> Array:
         """What arrives of the rows of x [m, n] at one receiver each, such as a server, one message per node."""
         self.book.send(channel, 1, 1)
-        return round_trip(self.codec, self.keys(channel.stream), sent(x, channel.name))
+        return round_trip(self.codec, self.shared_keys(channel), sent(x, channel.name))
 
     def _sent(self, channel: Channel, by: Array | None = None) -> int:
         """Count a message to all out-neighbours, of all nodes or those `by` [m] which it is sent."""
@@ -233,7 +182,12 @@ class Round:
 
     def _received(self, x: Array, wanted: Array, channel: Channel, index: int) -> Array:
         """What receivers make of the rows of x [m, n] that are `wanted` [m]."""
-        return transmit(self.codec, self.keys(channel.stream, index), x, wanted)
+        return transmit(self.codec, self.shared_keys(channel, index), x, wanted)
+
+    def shared_keys(self, channel: Channel, index: int = 0) -> Array:
+        """The keys [m] that both ends of a channel draw from, those of the sender; `index` tells messages apart."""
+        assert channel.stream is not None  # of channels on which vectors go through a codec
+        return self.keys(channel.stream, index)
 
     def waiting(self, channel: Channel, kind: Any, x: Array) -> Any:
         """Late messages of a channel; the first time, of rows like x [m, n]."""

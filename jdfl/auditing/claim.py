@@ -10,7 +10,7 @@ import jax
 import numpy as np
 
 from jdfl import checks
-from jdfl.algorithms.algorithm import Algorithm
+from jdfl.algorithms.program import Program
 from jdfl.auditing.canary import given
 from jdfl.privacy import Guarantee, Ledger, report
 from jdfl.problems import Problem
@@ -20,7 +20,7 @@ _FEW = 20  # runs per weight of the score
 
 
 def check(
-    algorithm: Algorithm,
+    program: Program,
     problem: Problem,
     runs: int,
     node: int,
@@ -54,7 +54,7 @@ def check(
         )
     if not isinstance(canary, str):
         given(problem, canary)
-    guarantee = guarantee_of(algorithm, problem)
+    guarantee = guarantee_of(program, problem)
     if guarantee.event is None:
         told = f"Expected an algorithm with noise to audit, got none: {guarantee.reason}. {guarantee.remedy}"
         raise ValueError(told.strip())

@@ -35,10 +35,7 @@ def visible(algorithm: Any, state: Any) -> Array:
 
 def watched(program: Program) -> Program:
     """The algorithm with a state that keeps the messages themselves, where it can: those of noisy push-sum."""
-    dpps = getattr(program, "dpps", None)
-    if dpps is None:
-        return program
-    return replace(program, algorithm=replace(program.algorithm, dpps=dpps.replace(watch=True)))
+    return program if getattr(program, "dpps", None) is None else stepping.with_field(program, "dpps.watch", True)
 
 
 def check_visible(setting: Setting) -> None:
@@ -51,8 +48,8 @@ def check_visible(setting: Setting) -> None:
     shape, (m, n) = jax.eval_shape(look, setting).shape, (setting.problem.m, setting.problem.n)
     if len(shape) != 2 or shape[0] != m or shape[1] % n:
         raise ValueError(
-            f"Expected {type(setting.algorithm).__name__}.visible(state) of shape (m, k) with m = {m} and k a multiple "
-            f"of n = {n}, got {shape}. Stack what a node shows as blocks of n numbers."
+            f"Expected {type(setting.algorithm.algorithm).__name__}.visible(state) of shape (m, k) with m = {m} and k "
+            f"a multiple of n = {n}, got {shape}. Stack what a node shows as blocks of n numbers."
         )
 
 

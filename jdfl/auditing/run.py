@@ -97,15 +97,15 @@ def audit(
     of examples, and for runs that do not stay finite.
     """
     began = time.perf_counter()
-    algorithm = check_run(algorithm, problem, network, steps, 1, None)
-    guarantee = check(algorithm, problem, runs, node, canary, delta, batch, confidence, fitted)
+    program = check_run(algorithm, problem, network, steps, 1, None)
+    guarantee = check(program, problem, runs, node, canary, delta, batch, confidence, fitted)
     steps, looks, half = int(steps), int(steps) if looks is None else looks, int(runs) // 2
     checks.whole(1, steps, "It is the number of stretches of rounds.", looks=looks)
     seed = typed_key(key)
 
-    words = jnp.asarray(stepping.run_words(algorithm, problem, network), jnp.uint32)
+    words = jnp.asarray(stepping.run_words(program, problem, network), jnp.uint32)
     public, direction, pilots, worlds, probes = _drawn(seed, words, half=half, probes=most_runs(problem, steps))
-    setting = stepping.setting(watched(algorithm), problem, network, None, public)
+    setting = stepping.setting(watched(program), problem, network, None, public)
     check_visible(setting)
     found, pairs = _canary(setting, steps, node, canary, guarantee, pilots, direction)
     batch = _lanes(algorithm, problem) if batch is None else int(batch)
@@ -127,7 +127,7 @@ def audit(
     return Audit(
         **vars(probe(setting, guarantee, pairs, probes, steps=steps)),
         **vars(attack(*seen, delta=delta, confidence=confidence, epsilon=asked, fitted=fitted)),
-        algorithm=type(algorithm.algorithm).__name__,
+        algorithm=type(algorithm).__name__,
         runs=2 * half,
         releases=releases,
         confidence=float(confidence),
@@ -159,7 +159,7 @@ def _canary(
     setting: Setting, steps: int, node: int, canary: Any, guarantee: Guarantee, keys: Keys, direction: Array
 ) -> tuple[Canary, list[Any]]:
     """The two worlds, from a few runs without a canary, and pairs of examples to repeat rounds with."""
-    problem, algorithm = setting.problem, setting.algorithm
+    problem, algorithm = setting.problem, setting.algorithm.algorithm
     mean, paths = pilot(setting, jnp.int32(node), keys, steps=steps, points=_POINTS)
     points, limit = paths.reshape(-1, problem.n), Limit.of(algorithm)
     if not bool(jnp.all(jnp.isfinite(points))):

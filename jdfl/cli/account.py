@@ -133,23 +133,23 @@ def _of_a_run(config: RunConfig, options: Options) -> jdfl.PrivacyReport:
                 "steps, or drop the multiplier to get the least noise that does."
             )
         return found
-    algorithm = planned(algorithm, problem, network, config.steps)
+    program = planned(algorithm, problem, network, config.steps)
     if (options.run / CHECKPOINTS).is_dir() and not (options.run / "summary.json").is_file():
         raise ValueError(
             f"Expected a run that is done, got {options.run}, which was cut off: what it released after its last "
             f"checkpoint is not counted. First: jdfl resume {options.run}"
         )
     found = read_checkpoint(options.run / CHECKPOINTS, algorithm, problem, network)
-    found.ledger.check_same(ledger_of(algorithm, problem))
+    found.ledger.check_same(ledger_of(program, problem))
     _check_same(config, options.run)
     if found.provenance is not None:
-        made = provenance(found.key, algorithm=algorithm.algorithm, problem=problem, network=network)
+        made = provenance(found.key, algorithm=algorithm, problem=problem, network=network)
         if changed := made.differences(found.provenance)[1]:
             raise ValueError(
                 f"Expected the settings of the run in {options.run}, got others in its config.yaml. "
                 f"{'; '.join(changed[:5])}. Put back the file that the run was made with."
             )
-    guarantee, ledger = guarantee_of(algorithm, problem), found.ledger
+    guarantee, ledger = guarantee_of(program, problem), found.ledger
     if READS_DATA in found.warnings:
         guarantee = exposing(guarantee, ("stop",), problem.public)
     warnings = tuple(warning for warning in found.warnings if warning not in guarantee.warnings)

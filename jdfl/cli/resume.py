@@ -71,7 +71,7 @@ def resume(folder: Path, config: RunConfig, options: Options) -> int:
     if not kept:  # it was killed before there was one
         _check_same(folder, config)
     else:
-        before = read_checkpoint(folder / CHECKPOINTS, session.planned, session.problem, session.network)
+        before = read_checkpoint(folder / CHECKPOINTS, session.algorithm, session.problem, session.network)
         if not done and before.ending == "stop rule":  # it was killed while its end was written
             before = dataclasses.replace(before, over=True)
         if done and config.steps == before.rounds:

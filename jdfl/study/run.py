@@ -9,8 +9,7 @@ import pandas as pd
 
 import jdfl
 from jdfl.accountant import check_account
-from jdfl.algorithms.program import planned
-from jdfl.base import Algorithm
+from jdfl.algorithms.algorithm import Algorithm
 from jdfl.config import build
 from jdfl.metrics import COUNTS
 from jdfl.privacy.relation import worth
@@ -108,9 +107,8 @@ def _alone(point: Point, seeds: Sequence[int]) -> Iterator[Result | str]:
 def _check(point: Point, algorithm: Any, problem: Any, network: Any, stop: Any) -> None:
     """Refuse what cannot be run, or not be told of."""
     config = point.config
-    check_run(algorithm, problem, network, config.steps, config.every, stop)
-    ready = planned(algorithm, problem, network, config.steps)
-    check_account(ready, problem, delta=config.privacy.delta, accounting=config.privacy.accounting)
+    program = check_run(algorithm, problem, network, config.steps, config.every, stop)
+    check_account(program, problem, delta=config.privacy.delta, accounting=config.privacy.accounting)
 
 
 def _row(point: Point, result: Result) -> dict[str, Any]:

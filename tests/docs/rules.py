@@ -11,7 +11,7 @@ from dataclasses import fields, is_dataclass
 from functools import cache
 from pathlib import Path
 
-from jdfl.base import Algorithm
+from jdfl.algorithms import Algorithm
 from jdfl.codecs import Codec
 from jdfl.codecs.sensing import Sensing
 from jdfl.network import Network

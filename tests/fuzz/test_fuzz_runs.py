@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 import jdfl
 from jdfl import config, runner
 from jdfl.accountant import check_account
+from jdfl.algorithms.program import planned
 from jdfl.config import RunConfig, build
 from jdfl.problems import Problem
 from jdfl.summary import summary
@@ -95,7 +96,7 @@ def made(given: RunConfig) -> jdfl.Result:
     spend, how = given.privacy, {"every": given.every, "diverged_above": given.diverged_above}
     how |= {} if given.chunk is None else {"chunk": given.chunk}
     check_account(
-        runner.planned(algorithm, problem, network, given.steps),
+        planned(algorithm, problem, network, given.steps),
         problem,
         delta=spend.delta,
         accounting=spend.accounting,

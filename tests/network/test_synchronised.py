@@ -7,10 +7,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jdfl.algorithms.exchange import exchange, received
 
 import jdfl
 from jdfl import network as nw
-from jdfl.algorithms.exchange import exchange, received
 from jdfl.base import Round
 from jdfl.config import sequences, wrappers
 from tests.network.examples import graph_of_round, matrices, mix, rounds, rows, same

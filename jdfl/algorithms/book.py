@@ -1,0 +1,68 @@
+"""What a step of an algorithm does, written down while JAX traces it: messages, gradients, and releases with noise.
+
+Counts, ledgers and statements about privacy follow from a `Book`; what fills it is `jdfl.algorithms.round`.
+
+Axes: m nodes.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import reduce
+from typing import Any
+
+import jax.numpy as jnp
+
+from jdfl.base import Info, counts
+from jdfl.privacy import Guarantee
+from jdfl.problems import Problem
+from jdfl.streams import Stream
+
+Told = Callable[[Problem, int], Guarantee]  # of a problem and the number of looks at a sample
+
+
+@dataclass(frozen=True)
+class Channel:
+    """A kind of message: its name in tables of counts, and the stream that both its ends draw from (for codecs)."""
+
+    name: str
+    stream: Stream | None = None  # None: nothing is drawn
+
+
+@dataclass
+class Book:
+    """What a step does, written down while it is traced; numbers are whole, of every node alike or arrays [m]."""
+
+    grads: Any = 0  # gradients that a node evaluates
+    releases: Any = 0  # noisy functions of its data that others may come to see
+    once: int = 0  # releases of the first of several local steps alone
+    sent: dict[str, Any] = field(default_factory=dict)  # messages that leave a node, by channel
+    combined: dict[str, Any] = field(default_factory=dict)  # how often a node combines what it hears, by channel
+    uses: dict[str, int] = field(default_factory=dict)  # how often the step sends, by channel
+    noises: dict[Stream, tuple[Told, int]] = field(default_factory=dict)  # what noise guarantees, and its looks
+
+    def send(self, channel: Channel, sent: Any, combined: Any) -> int:
+        """Count a message on a channel; returns how often the step has sent on it before."""
+        name = channel.name
+        self.sent[name] = self.sent.get(name, 0) + sent
+        self.combined[name] = self.combined.get(name, 0) + combined
+        self.uses[name] = self.uses.get(name, 0) + 1
+        return self.uses[name] - 1
+
+    def absorb(self, inner: "Book", times: Any) -> None:
+        """Add an inner part of the step, which nodes do `times` times (a number, or [m])."""
+        self.grads = self.grads + inner.grads * times
+        self.releases = self.releases + inner.releases * times + inner.once
+        for mine, theirs, each in (
+            (self.sent, inner.sent, times),
+            (self.combined, inner.combined, times),
+            (self.uses, inner.uses, 1),
+        ):
+            for name, number in theirs.items():
+                mine[name] = mine.get(name, 0) + number * each
+        self.noises |= inner.noises
+
+    def info(self, m: int, channels: tuple[Channel, ...]) -> Info:
+        """The counts; several messages of one round on different channels are combined once."""
+        combined = reduce(jnp.maximum, self.combined.values()) if self.combined else 0
+        sent = {one.name: self.sent.get(one.name, 0) for one in channels}
+        return counts(m, sent, grads=self.grads, releases=self.releases, communications=combined)
