@@ -176,6 +176,6 @@ def _keeps(equation: Any, given: list[Label]) -> bool:
         return sum(label > Label.CLEAN for label in given) == 1
     if name in ("scatter", "dynamic_update_slice"):
         return max(given[1:2] if name == "scatter" else given[2:], default=Label.CLEAN) == Label.CLEAN
-    if name not in _MOVES or equation.outvars[0].aval.size > equation.invars[0].aval.size and name != "pad":
+    if name not in _MOVES or (equation.outvars[0].aval.size > equation.invars[0].aval.size and name != "pad"):
         return False
     return max(given[1:], default=Label.CLEAN) == Label.CLEAN
