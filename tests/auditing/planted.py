@@ -292,7 +292,7 @@ def _half_laplace(key, x):
 
 
 BUGS = {
-    "no noise": _law(lambda k, x: 0 * x, "residual scale"),
+    "no noise": _law(lambda k, x: jnp.zeros_like(x), "residual scale"),
     "a tenth of the noise": _law(lambda k, x: _noise(k, x) / 10, "residual scale"),
     "half of the noise": _law(lambda k, x: _noise(k, x) / 2, "residual scale"),
     "noise times .95": _law(lambda k, x: 0.95 * _noise(k, x), "residual scale"),
