@@ -122,8 +122,8 @@ class Masked(jdfl.CEPS):
 
     def step(self, state: module.State, problem: jdfl.problems.Problem, round: Round) -> tuple[module.State, Info]:
         """Rounds (3) and (4) for every node, then a choice."""
-        w, u, sigma = dense(state.w), state.u, self.sigma[:, None]
-        talks = (round.k % self.period == 0) & (round.k > 0)
+        w, u, sigma = dense(state.w), state.u, jnp.asarray(self.sigma)[:, None]
+        talks = self._talks(round)
         everyone = jnp.ones_like(talks)
         size, mine, chosen = self._sample(everyone, round)
         m_i = size.astype(w.dtype)[:, None]
@@ -197,7 +197,7 @@ def decoder(n: int, d: int, repeats: int, count: int = 64) -> list[Row]:
     received = np.asarray(received)
     recovered = ((received != 0) & (rows != 0)).sum(axis=1) / S
     error = np.linalg.norm(received - rows, axis=1) / np.linalg.norm(rows, axis=1)
-    here = codec.matrix
+    here = jnp.asarray(codec.matrix)
     c = jnp.where(jnp.einsum("ind,in->id", here, rows) > 0, 1.0, -1.0)
 
     @jax.jit

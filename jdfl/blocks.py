@@ -33,3 +33,8 @@ def in_blocks(function: Callable[..., Any], *rows: Any) -> Any:
 
     nothing = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), made)
     return lax.fori_loop(0, -(-m // size), block, nothing)
+
+
+def at_once() -> int:
+    """How many rows are worked on at a time where each takes many passes: one stays in a CPU's cache."""
+    return 1 if jax.default_backend() == "cpu" else 64

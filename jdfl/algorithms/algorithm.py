@@ -24,7 +24,7 @@ from jax import Array
 
 from jdfl import distributed
 from jdfl.algorithms.codes import Codes, check_codec
-from jdfl.algorithms.descent import check_rate
+from jdfl.algorithms.descent import check_optimizer
 from jdfl.algorithms.round import MODEL, Book, Channel, Prepared, Round, Told
 from jdfl.algorithms.updates import check_updates
 from jdfl.base import Moment
@@ -90,8 +90,8 @@ class Algorithm:
         A method extends it by what relates its own settings, and calls this first.
         """
         parts: Any = self
-        if hasattr(self, "lr"):
-            check_rate(parts.lr, getattr(self, "optimizer", None))
+        if hasattr(self, "optimizer"):
+            check_optimizer(parts.optimizer)
         if hasattr(self, "gradients"):
             parts.gradients.check(problem)
         if hasattr(self, "updates"):

@@ -29,7 +29,7 @@ Axes: m nodes, n parameters, d slots of the neighbour table, b rows of a block.
 """
 
 import warnings
-from dataclasses import replace
+from functools import partial
 from typing import Any, ClassVar, Literal, NamedTuple
 
 import jax
@@ -39,22 +39,22 @@ from jax import Array, lax
 
 from jdfl import checks, nodes, ops, struct
 from jdfl.algorithms.algorithm import Algorithm
-from jdfl.algorithms.ceps_theorems import PAPER_DELTA, RUN, STEP, UNSOUND, Theorem3, step_epsilon
-from jdfl.algorithms.codes import refuse_late
+from jdfl.algorithms.ceps_theorems import PAPER_DELTA, guarantee
+from jdfl.algorithms.codes import Codes, refuse_late
 from jdfl.algorithms.gradients import Gradients
-from jdfl.algorithms.requests import requested
+from jdfl.algorithms.requests import ask, sizes, slots
 from jdfl.algorithms.round import Round
 from jdfl.base import Moment
-from jdfl.blocks import in_blocks
+from jdfl.blocks import at_once, in_blocks
 from jdfl.codecs import Codec, Dense, OneBit, RandomK, Sparse
-from jdfl.network import Graph, Network, known, refuse_synchronised, sample_neighbours
+from jdfl.network import Network, refuse_synchronised
 from jdfl.nonzeros import Nonzeros, dense, largest
-from jdfl.privacy import Gaussian, Guarantee, Mechanism, Published, classical_gaussian, exposing
+from jdfl.privacy import Mechanism, classical_gaussian
 from jdfl.problems import Problem
+from jdfl.settings import Count, Fraction, Positive
 from jdfl.streams import Stream
 
 _NOISE = Stream("ceps.noise", "private")
-_NEIGHBOURS, _OWN = Stream("ceps.neighbours", "choice"), Stream("ceps.own", "choice")  # who is in N_i^k
 _PERIOD = Stream("ceps.period", "choice")
 LONG_STEP = 10.0  # steps, in units of 1 / L_i, from which `check` warns; Table III's are about 5 here
 
@@ -76,32 +76,56 @@ class Ready(NamedTuple):
 
 @struct.dataclass
 class CEPS(Algorithm):
-    """CEPS with the readings of its paper as options; `CEPS.paper(...)` is the preset that reproduces its tables.
+    """Sparse models, few communications, one-bit messages, optional noise.
+
+    CEPS with the readings of its paper as options; `CEPS.paper(...)` is the preset that reproduces its tables.
 
     Raises ValueError (from `check`) for settings out of range.
     """
 
-    s: int = struct.field(pytree_node=False, default=10)  # nonzeros of w
-    rate: Any = 0.2  # r in (0, 1]: node i combines ceil(r |N_i|) of the nodes N_i
-    mu: Any = 0.1  # proximal weight of the rounds between communications
+    kind: ClassVar[str] = "ceps"
+    s: Count = struct.field(pytree_node=False, default=10)
+    """Nonzeros of every node's parameters."""
+    rate: Fraction = 0.2
+    """Share of its neighbours that a node listens to when it communicates, in (0, 1]."""
+    mu: Positive = 0.1
+    """Proximal weight of the rounds between communications."""
     codec: Codec = Dense()
-    mechanism: Mechanism | None = None  # noise on u; None: NoDP
-    clip: Any = None  # largest l2 norm of one example's gradient; bounds what the noise is scaled by
+    """What travels on a wire."""
+    mechanism: Mechanism | None = None
+    """Noise on what is released; none: exact messages."""
+    clip: Positive | None = None
+    """Largest l2 norm of one example's gradient; it bounds what the noise is scaled by. None: as it is."""
     adjacency: Literal["replace-one", "add-remove"] = struct.field(pytree_node=False, default="replace-one")
-    sensitivity: Any = None  # the paper's u_i: an assumed bound instead of a clip; nothing enforces it
+    """What neighbouring data sets differ in: a record replaced, or there or not."""
+    sensitivity: Positive | None = None
+    """An assumed sensitivity instead of a clip, as in the paper; nothing enforces it."""
     noise: Literal["kept", "literal"] = struct.field(pytree_node=False, default="kept")
-    periods: tuple[int, int] = struct.field(pytree_node=False, default=(10, 15))  # kappa_i ~ U{low..high}
-    period: Any = struct.field(per_node=True, default=None)  # [m] int32 kappa_i itself, instead of drawing it
-    sigma: Any = struct.field(per_node=True, default=None)  # sigma_i itself, one number or [m], instead of the rule
-    sigma_rule: Literal["paper", "half_n", "safe"] = struct.field(pytree_node=False, default="paper")  # see `prepare`
-    step_scale: Any = 1.0  # steps so many times as long: sigma_i divided by it (ours, not the paper's)
-    first: Literal["period", "zero"] = struct.field(pytree_node=False, default="period")  # first k that communicates
-    own: Literal["absent", "sampled", "always"] = struct.field(pytree_node=False, default="absent")  # i in N_i, N_i^k
-    own_coded: bool = struct.field(pytree_node=False, default=False)  # z_i through the codec, instead of w_i itself
-    phi: Literal["sender", "receiver"] = struct.field(pytree_node=False, default="sender")  # whose codec is used
-    block: int | None = struct.field(pytree_node=False, default=None)  # rows at a time; None: by backend
-    storage: Literal["dense", "sparse"] = struct.field(pytree_node=False, default="dense")  # w and messages in memory
+    """kept: the noise stays in all that follows; literal: the paper's, which later rounds wash out."""
+    periods: tuple[Count, Count] = struct.field(pytree_node=False, default=(10, 15))
+    """Shortest and longest period between communications; every node draws its own."""
+    period: Array | None = struct.field(per_node=True, default=None)
+    """Rounds [m] between communications of every node, int32, instead of drawing them."""
+    sigma: Positive | None = struct.field(per_node=True, default=None)
+    """A public constant, or one [m] for every node, instead of a sigma_i from every node's own data."""
+    sigma_rule: Literal["paper", "half_n", "safe"] = struct.field(pytree_node=False, default="paper")
+    """The d_i in the paper's constant sigma_i: a node's examples, or n / 2."""
+    step_scale: Positive = 1.0
+    """Steps this many times as long as by the rule (sigma_i divided by it)."""
+    first: Literal["period", "zero"] = struct.field(pytree_node=False, default="period")
+    """First round that communicates: that of the node's period, or round 0."""
+    own: Literal["absent", "sampled", "always"] = struct.field(pytree_node=False, default="absent")
+    """Whether a node counts among its neighbours and is in its own average: never, when drawn, or always."""
+    own_coded: bool = struct.field(pytree_node=False, default=False)
+    """A node's own share of the average goes through the codec too."""
+    phi: Literal["sender", "receiver"] = struct.field(pytree_node=False, default="sender")
+    """Whose codec a message uses."""
+    block: Count | None = struct.field(pytree_node=False, default=None)
+    """Nodes worked on at a time; None: chosen by backend."""
+    storage: Literal["dense", "sparse"] = struct.field(pytree_node=False, default="dense")
+    """Whether parameters and messages lie in memory as n numbers or as s of them and their places."""
     title: ClassVar[str] = "CEPS"
+    codes: ClassVar[Codes] = "requests"
     tuned: ClassVar[tuple[str, ...]] = ("step_scale",)
     uneven: ClassVar[bool] = True
     late: ClassVar[bool] = True
@@ -125,11 +149,6 @@ class CEPS(Algorithm):
         """Refuse settings out of range, naming them."""
         m, n = problem.m, problem.n
         checks.whole(1, n, "s is the number of nonzeros kept of n parameters.", s=self.s)
-        checks.fraction("It is the share of its neighbours that a node listens to.", rate=self.rate)
-        one = {"rate": self.rate, "mu": self.mu, "step_scale": self.step_scale}
-        checks.shape((), "It is one number for all nodes.", **one)
-        checks.positive(mu=self.mu, step_scale=self.step_scale)
-        checks.literals(self)
         refuse_synchronised(network, "CEPS")
         degrees = np.asarray(network.at(jnp.int32(0), jax.random.key(0)).mask).sum(axis=1)
         if self.own == "always" and degrees.max() and self.rate * (degrees.max() + 1) <= 1:
@@ -137,29 +156,12 @@ class CEPS(Algorithm):
                 f"Expected a rate above {1 / (degrees.max() + 1):.3g} with own = 'always', got rate = {self.rate!r}. A "
                 "node would only ever listen to itself, and nothing would be sent."
             )
-        if not checks.is_a(self.periods, tuple) or len(self.periods) != 2:
-            raise ValueError(f"Expected periods = (low, high), got periods = {self.periods!r}.")
         low, high = self.periods
-        checks.whole(1, remedy="periods is (low, high).", low=low)
         checks.whole(low, remedy="periods is (low, high).", high=high)
         if self.period is not None:
             checks.shape((m,), "One period for every node.", period=self.period)
             if not np.issubdtype(np.asarray(self.period).dtype, np.integer) or np.min(np.asarray(self.period)) < 1:
                 raise ValueError(f"Expected whole numbers period >= 1, got period = {self.period!r}.")
-        if self.sigma is not None:
-            checks.positive(sigma=self.sigma)
-            checks.shape(
-                (m,) if np.ndim(self.sigma) else (), "One constant for every node, or for all.", sigma=self.sigma
-            )
-        elif not np.all(np.asarray(problem.curvature) > 0):
-            flat = int(np.argmin(np.asarray(problem.curvature)))
-            raise ValueError(
-                f"Expected a loss whose curvature is known and positive, got curvature 0 at node {flat}: all its "
-                "features are zero, or, as for a neural network, there is no bound. Leave that node out, or give sigma."
-            )
-        checks.one_of((False, True), own_coded=self.own_coded)
-        if self.block is not None:
-            checks.whole(1, block=self.block)
         super().check(problem, network)
         if self.storage == "sparse" and (self.phi == "receiver" or not _few(self.codec, self.s)):
             raise ValueError(
@@ -207,7 +209,7 @@ class CEPS(Algorithm):
             if self.sigma_rule == "half_n":
                 sigma = sigma * jnp.sum(problem.weight, axis=1) / (problem.n / 2)
             if self.sigma_rule == "safe":
-                sigma = problem.curvature / self._sizes(moment.graph)[1].astype(problem.dtype)
+                sigma = problem.curvature / sizes(self, moment.graph)[1].astype(problem.dtype)
         sigma = jnp.asarray(sigma, problem.dtype) / self.step_scale
         return Ready(jnp.asarray(period, jnp.int32), jnp.broadcast_to(sigma, (problem.m,)))
 
@@ -217,18 +219,18 @@ class CEPS(Algorithm):
         u = -self.gradients.without_noise(dense(w), round)
         if self.noise == "kept":
             u = self._noisy(u, round)
-        return State(w, u, self._sizes(round.graph)[0].astype(u.dtype))
+        return State(w, u, sizes(self, round.graph)[0].astype(u.dtype))
 
     def step(self, state: State, round: Round) -> State:
         """One round: (4) for every node, then (3) for the nodes that communicate, a block at a time."""
         w, u, count = state
         sigma, mu = round.ready.sigma[:, None], self.mu
-        due, size, mine, slots = self._sample(round)
-        messages = requested(w, mine, slots, round, own_coded=self.own_coded, phi=self.phi, lanes=self.block)
+        due = self._due(round)
+        heard, size = ask(self, w, due, round)  # sums of z_j over N_i^k, |N_i^k|
 
         def communicate(here: Round) -> State:
             m_i = here.of(size).astype(u.dtype)[:, None]
-            wbar = messages(here) / m_i
+            wbar = heard(here) / m_i
             u_i = here.of(sigma) * m_i * wbar - self.gradients.without_noise(wbar, here)
             noisy = self._noisy(u_i, here)
             w_i = self._kept(noisy / (here.of(sigma) * m_i))  # (3)
@@ -238,45 +240,26 @@ class CEPS(Algorithm):
             return self._kept((u + mu * dense(w)) / (sigma * count + mu))  # (4)
 
         silent = State(in_blocks(alone, w, u, sigma, count[:, None]), u, count)
-        block = self.block or (1 if jax.default_backend() == "cpu" else 64)
-        return round.each_of(due, block, communicate, silent)
+        return round.each_of(due, self.block or at_once(), communicate, silent)
+
+    def _due(self, round: Round) -> Array:
+        """Whether k is in K_i [m] bool."""
+        return (round.k % round.ready.period == 0) & ((round.k > 0) | (self.first == "zero"))
 
     def _noisy(self, u: Array, round: Round) -> Array:
         """The released u + xi [b, n], or u where there is no noise."""
         if self.mechanism is None:
             return u
-        return round.noisy(self.mechanism, u, self.gradients.sensitivities(round.problem), _NOISE, self._guarantee)
+        sensitivity = self.gradients.sensitivities(round.problem)
+        return round.noisy(self.mechanism, u, sensitivity, _NOISE, partial(guarantee, self))
 
     def waits(self, round: Round) -> Array:
         """The slots [m, d] of N_i^k."""
-        return self._sample(round)[3]
+        return slots(self, self._due(round), round)
 
     def _kept(self, x: Array) -> Array | Nonzeros:
         """P_s of rows [b, n], as they are stored."""
         return largest(x, self.s) if self.storage == "sparse" else ops.top_s(x, self.s)
-
-    def _sizes(self, graph: Graph) -> tuple[Array, Array]:
-        """|N_i| and |N_i^k| = ceil(r |N_i|), both [m] int32; a node without neighbours has itself."""
-        degree = graph.in_degree
-        everyone = jnp.maximum(degree, 1) if self.own == "absent" else degree + 1
-        wanted = jnp.asarray(self.rate, jnp.float32) * everyone.astype(jnp.float32)
-        return everyone, jnp.clip(jnp.ceil(wanted - 1e-4).astype(jnp.int32), 1, everyone)  # 0.2 * 15 is 3, not 4
-
-    def _sample(self, round: Round) -> tuple[Array, Array, Array, Array]:
-        """Whether k is in K_i [m] bool, and N_i^k: its size [m] int32, whether i is in it [m], the others [m, d]."""
-        due = (round.k % round.ready.period == 0) & ((round.k > 0) | (self.first == "zero"))
-        graph = known(round.graph)
-        everyone, size = self._sizes(graph)
-        if self.own == "absent":
-            mine = graph.in_degree == 0
-        elif self.own == "always":
-            mine = jnp.ones_like(due)
-        else:  # a uniform subset holds i with probability size / |N_i|
-            draw = jax.vmap(lambda key: jax.random.uniform(key, (), jnp.float32))
-            share = size.astype(jnp.float32) / everyone.astype(jnp.float32)
-            mine = draw(round.keys(_OWN)) < share
-        key, others = round.moment.stream(_NEIGHBOURS), size - mine.astype(jnp.int32)
-        return due, size, mine & due, sample_neighbours(key, graph, round.node, others, due)
 
     def params(self, state: State) -> Array:
         """The parameters w [m, n]."""
@@ -294,30 +277,6 @@ class CEPS(Algorithm):
         drawn = self.period if ready is None else ready.period
         period = sum(self.periods) / 2 if drawn is None else float(np.mean(np.asarray(drawn)))
         return paper_volume(rounds, m=problem.m, n=problem.n, rate=float(self.rate), period=period, d=d)
-
-    def _guarantee(self, problem: Problem, _: int) -> Guarantee:
-        """That of the releases of u, if they are clipped and their noise is kept."""
-        told = self.gradients.guarantee(problem)
-        if self.sigma is None:
-            # Computed from the node's own data without noise: give sigma, a public constant, or declare it public.
-            told = exposing(told, ("curvature",), problem.public)
-        if self.noise == "literal":
-            reason = "the noise is not stored in u, so that later messages wash it out, and the first message has none"
-            told = replace(
-                told,
-                claimed=False,
-                reason=reason if told.claimed else f"{told.reason}; {reason}",
-                remedy=f'{"" if told.claimed else told.remedy} Use noise="kept".'.strip(),
-            )
-        elif told.claimed:
-            told = replace(
-                told, reason="every u is computed from clipped gradients and noisy, and w and messages from u"
-            )
-        if not isinstance(self.mechanism, Gaussian):
-            return told
-        epsilon = step_epsilon(float(self.mechanism.multiplier))
-        run = Theorem3(epsilon, PAPER_DELTA)
-        return replace(told, published=Published(epsilon, PAPER_DELTA, STEP, UNSOUND, run=run, run_source=RUN))
 
 
 def _few(codec: Codec, s: int) -> bool:

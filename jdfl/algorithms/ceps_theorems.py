@@ -13,9 +13,12 @@ Neither holds for Algorithm 1 as printed: see `UNSOUND`.
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 from jdfl import checks
+from jdfl.privacy import Gaussian, Guarantee, Published, exposing
+from jdfl.problems import Problem
 
 PAPER_DELTA = 0.5  # of its noise (section V)
 STEP, RUN = "CEPS, Theorem 2, at delta = 0.5", "CEPS, Theorem 3"
@@ -55,3 +58,29 @@ class Theorem3:
     def __call__(self, communications: int) -> tuple[float, float]:
         """Epsilon and delta of so many communications."""
         return composed(self.epsilon, self.delta, communications)
+
+
+def guarantee(algorithm: Any, problem: Problem, _: int) -> Guarantee:
+    """What may be said of the releases of u of a CEPS: something if they are clipped and their noise is kept.
+
+    Beside it stands what the paper's theorems would say.
+    """
+    told = algorithm.gradients.guarantee(problem)
+    if algorithm.sigma is None:
+        # Computed from the node's own data without noise: give sigma, a public constant, or declare it public.
+        told = exposing(told, ("curvature",), problem.public)
+    if algorithm.noise == "literal":
+        reason = "the noise is not stored in u, so that later messages wash it out, and the first message has none"
+        told = replace(
+            told,
+            claimed=False,
+            reason=reason if told.claimed else f"{told.reason}; {reason}",
+            remedy=f'{"" if told.claimed else told.remedy} Use noise="kept".'.strip(),
+        )
+    elif told.claimed:
+        told = replace(told, reason="every u is computed from clipped gradients and noisy, and w and messages from u")
+    if not isinstance(algorithm.mechanism, Gaussian):
+        return told
+    epsilon = step_epsilon(float(algorithm.mechanism.multiplier))
+    run = Theorem3(epsilon, PAPER_DELTA)
+    return replace(told, published=Published(epsilon, PAPER_DELTA, STEP, UNSOUND, run=run, run_source=RUN))

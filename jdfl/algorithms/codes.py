@@ -13,9 +13,10 @@ from jdfl.codecs import Codec, Sparse
 from jdfl.network.arcs import called
 from jdfl.network.graph import Network
 
-Codes = Literal["models", "differences", "replicas", "contracting"]
-"""What goes through a codec: models themselves; differences to what is known, with error feedback; differences that
-replicas follow, whose loss is never made up for; differences that need a codec which contracts."""
+Codes = Literal["models", "requests", "differences", "replicas", "contracting"]
+"""What goes through a codec: models themselves; models that receivers ask for, of any codec; differences to what is
+known, with error feedback; differences that replicas follow, whose loss is never made up for; differences that need a
+codec which contracts."""
 _NEARLY_ALL = 0.99  # of the squared length of a model: what short floats keep
 _PARTS = ("encode", "decode", "rows", "lanes", "free", "bits", "pairwise")
 
@@ -29,7 +30,7 @@ def check_codec(method: str, codec: Codec, codes: Codes, n: int, m: int, sparsit
     """
     checks.able(_PARTS, "a codec", "Use Dense() or Sparse().", codec=codec)
     codec.check(n, m, sparsity)
-    if codec.pairwise:
+    if codec.pairwise and codes != "requests":
         raise ValueError(
             f"Expected a codec of {method} whose messages mean the same to every receiver, got codec = {codec!r}. Use "
             "Dense(), Sparse(), or OneBit(side=False)."

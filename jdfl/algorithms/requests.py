@@ -5,7 +5,7 @@ Axes: m nodes, n parameters, d slots of the neighbour table, b nodes of a block.
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -13,34 +13,93 @@ from jax import Array
 
 from jdfl.algorithms.round import MODEL, Round
 from jdfl.codecs import each_row, receive, transmit
-from jdfl.network import Past, gather_sum, known
+from jdfl.network import Graph, Past, gather_sum, known, sample_neighbours
 from jdfl.nonzeros import Nonzeros, gathered_sum
 from jdfl.privacy.flow import sent
+from jdfl.streams import Stream
+
+_NEIGHBOURS, _OWN = Stream("ceps.neighbours", "choice"), Stream("ceps.own", "choice")  # who is asked
 
 
-def requested(
-    w: Array | Nonzeros,
-    mine: Array,
-    slots: Array,
-    round: Round,
-    *,
-    own_coded: bool,
-    phi: Literal["sender", "receiver"],
-    lanes: int | None,
-) -> Callable[[Round], Array]:
-    """A function that gives for the nodes of a block the sums [b, n] of what they asked for.
+class Asking(Protocol):
+    """Settings of a method whose nodes ask some of their in-neighbours for parameters."""
+
+    @property
+    def rate(self) -> Any:
+        """The share of the in-neighbours that a node asks, rounded up, in (0, 1]."""
+        ...
+
+    @property
+    def own(self) -> Literal["absent", "sampled", "always"]:
+        """Whether a node is among those that it asks: never, when it is drawn, or always."""
+        ...
+
+    @property
+    def own_coded(self) -> bool:
+        """Whether a node's own row goes through the codec, too."""
+        ...
+
+    @property
+    def phi(self) -> Literal["sender", "receiver"]:
+        """Whose codec a message uses."""
+        ...
+
+    @property
+    def block(self) -> int | None:
+        """Messages that are decoded side by side; None: as suits the codec."""
+        ...
+
+
+def sizes(asking: Asking, graph: Graph) -> tuple[Array, Array]:
+    """How many nodes a node may ask, and how many of them it asks, both [m] int32; without neighbours, itself."""
+    degree = graph.in_degree
+    everyone = jnp.maximum(degree, 1) if asking.own == "absent" else degree + 1
+    wanted = jnp.asarray(asking.rate, jnp.float32) * everyone.astype(jnp.float32)
+    return everyone, jnp.clip(jnp.ceil(wanted - 1e-4).astype(jnp.int32), 1, everyone)  # 0.2 * 15 is 3, not 4
+
+
+def slots(asking: Asking, due: Array, round: Round) -> Array:
+    """The in-neighbours [m, d] bool that the nodes ask that are `due` [m], drawn at random without replacement."""
+    return _drawn(asking, due, round)[1]
+
+
+def _drawn(asking: Asking, due: Array, round: Round) -> tuple[Array, Array]:
+    """Whether a node asks itself [m], and which others it asks [m, d]."""
+    graph = known(round.graph)
+    everyone, size = sizes(asking, graph)
+    if asking.own == "absent":
+        mine = graph.in_degree == 0
+    elif asking.own == "always":
+        mine = jnp.ones_like(due)
+    else:  # a uniform subset holds i with probability size / |N_i|
+        draw = jax.vmap(lambda key: jax.random.uniform(key, (), jnp.float32))
+        mine = draw(round.keys(_OWN)) < size.astype(jnp.float32) / everyone.astype(jnp.float32)
+    key, others = round.moment.stream(_NEIGHBOURS), size - mine.astype(jnp.int32)
+    return mine & due, sample_neighbours(key, graph, round.node, others, due)
+
+
+def ask(asking: Asking, w: Array | Nonzeros, due: Array, round: Round) -> tuple[Callable[[Round], Array], Array]:
+    """What the nodes that are due hear when they ask some of their in-neighbours for their rows of w.
 
     Args:
+        asking: whom nodes ask, and how messages are coded.
         w: the parameters [m, n] that nodes send, dense or as their nonzeros.
-        mine: [m] bool, whether a node's own row is a part of its sum.
-        slots: [m, d] bool, which in-neighbours every node asks.
+        due: [m] bool, which nodes ask.
         round: the round, whose network says who hears whom.
-        own_coded: whether a node's own row goes through the codec, too.
-        phi: whose codec a message uses, the sender's or the receiver's.
-        lanes: messages that are decoded side by side; None: as suits the codec.
 
-    Where messages are late, all nodes' are coded in every round, since one may be the answer to a later request.
+    Returns a function that gives the sums [b, n] of the messages to the nodes of a block, and how many nodes each sum
+    is of, [m] int32. Where messages are late, all nodes' are coded in every round, since one may be the answer to a
+    later request.
     """
+    mine, slots = _drawn(asking, due, round)
+    return _requested(asking, w, mine, slots, round), sizes(asking, known(round.graph))[1]
+
+
+def _requested(
+    asking: Asking, w: Array | Nonzeros, mine: Array, slots: Array, round: Round
+) -> Callable[[Round], Array]:
+    """A function that gives for the nodes of a block the sums [b, n] of what they asked for."""
+    own_coded, phi, lanes = asking.own_coded, asking.phi, asking.block
     graph, codec = known(round.graph), round.codec
     w = jax.tree.map(lambda x: sent(x, MODEL.name), w)
     round.book.send(MODEL, graph.asked(graph.taken(slots)), jnp.any(slots, axis=1).astype(jnp.int32))
