@@ -9,8 +9,8 @@ import pandas as pd
 
 import jdfl
 from jdfl.accountant import check_account
+from jdfl.algorithms.algorithm import Algorithm
 from jdfl.algorithms.program import planned
-from jdfl.base import Algorithm
 from jdfl.config import build
 from jdfl.metrics import COUNTS
 from jdfl.privacy.relation import worth

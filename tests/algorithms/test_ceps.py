@@ -12,6 +12,7 @@ import pytest
 import jdfl
 from jdfl import loop, stepping, streams
 from jdfl.algorithms import ceps as module
+from jdfl.algorithms import requests
 from jdfl.algorithms.program import Program
 from jdfl.base import Moment
 from tests.algorithms.play import direct
@@ -49,7 +50,8 @@ def course(algorithm, problem, network, key, rounds: int):
 
     def one(state, k):
         moment = stepping.drawn(setting, k)
-        _, _, mine, others = algorithm._sample(program._round(problem, moment, {}))
+        round = program._round(problem, moment, {})
+        mine, others = requests._drawn(algorithm, algorithm._due(round), round)
         state, info = program.step(state, problem, moment)
         return state, (program.params(state), mine, others, noise(moment), info.sent["model"])
 
@@ -235,12 +237,13 @@ def test_a_node_without_neighbours_learns_alone():
 def draws(algorithm, network, key, rounds: int):
     """N_i^k of every round when all nodes communicate: sizes [k, m], i in it [k, m], others [k, m, d]."""
     m = network.graph.m
-    node, always = jnp.arange(m, dtype=jnp.int32), module.Ready(jnp.ones(m, jnp.int32), jnp.ones(m))
+    node, talks = jnp.arange(m, dtype=jnp.int32), jnp.ones(m, jnp.bool_)
 
     def one(k):
         round_key = jax.random.fold_in(key, k)
         moment = Moment(k, round_key, network.at(k, round_key), node)
-        return algorithm.replace(first="zero")._sample(direct(moment, None, ready=always))[1:]
+        _, size = requests.sizes(algorithm, moment.graph)
+        return size, *requests._drawn(algorithm, talks, direct(moment, None))
 
     return jax.lax.map(one, jnp.arange(rounds, dtype=jnp.int32))
 
