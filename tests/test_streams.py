@@ -12,8 +12,12 @@ import pytest
 
 import jdfl
 from jdfl import stepping, streams, struct
-from jdfl.algorithms import exchange
+from jdfl.algorithms.algorithm import _CODEC
+from jdfl.algorithms.program import Program
+from jdfl.algorithms.round import MODEL, TRACKER
+from jdfl.base import Moment
 from jdfl.streams import Stream
+from tests.algorithms.play import direct
 
 KEY, NODE = jax.random.key(3), jnp.arange(5, dtype=jnp.int32)
 PROBLEM = jdfl.problems.example1(m=4, n=12, s=2, rows=(8, 12), seed=5)
@@ -67,9 +71,9 @@ def test_two_names_of_one_number_are_refused(monkeypatch):
 def test_an_unknown_root_and_a_networks_stream_in_a_round_are_refused():
     with pytest.raises(ValueError, match="root"):
         Stream("test.root", "public")  # pyright: ignore[reportArgumentType]
-    round = jdfl.Round(jnp.int32(0), KEY, NETWORK.graph, NODE)
+    moment = Moment(jnp.int32(0), KEY, NETWORK.graph, NODE)
     with pytest.raises(ValueError, match="network"):
-        round.keys(Stream.again("test.link", "network"))
+        direct(moment, PROBLEM).keys(Stream.again("test.link", "network"))
 
 
 def test_all_noise_is_private_and_all_that_codecs_share_is_not():
@@ -77,12 +81,13 @@ def test_all_noise_is_private_and_all_that_codecs_share_is_not():
     noise = {name: root for name, root in known.items() if "noise" in name or "batch" in name}
     assert len(noise) > 6
     assert set(noise.values()) == {"private"}
-    assert {known[one.name] for one in (exchange.CODEC, exchange.MODEL, exchange.TRACKER)} == {"shared"}
+    assert {known[one.name] for one in (_CODEC, MODEL.stream, TRACKER.stream)} == {"shared"}
 
 
 def cosine(stream):
     """Of a node's noise, and of what a receiver can compute: normal numbers of a stream under the shared root."""
-    round = jdfl.Round(jnp.int32(3), KEY, NETWORK.graph, jnp.arange(4, dtype=jnp.int32))
+    moment = Moment(jnp.int32(3), KEY, NETWORK.graph, jnp.arange(4, dtype=jnp.int32))
+    round = direct(moment, PROBLEM)
     sent = np.asarray(jdfl.Updates(clip=1.0, mechanism=jdfl.Gaussian(1.0))(jnp.zeros((4, 500)), round))
     keys = stream.keys(streams.Keys.of(KEY).shared, round.node)
     guessed = np.asarray(jax.vmap(lambda key: jax.random.normal(key, (500,)))(keys))
@@ -95,7 +100,7 @@ def test_receivers_cannot_recompute_noise_and_could_where_codecs_draw_from_its_s
     assert max(cosine(one) for one in every_stream()) < 0.25  # 5.6 deviations
     monkeypatch.setattr(Stream, "number", 33)
     monkeypatch.setattr(streams, "_ROOTS", dict.fromkeys(streams._ROOTS, 1))
-    assert cosine(exchange.MODEL) > 0.99
+    assert cosine(MODEL.stream) > 0.99
 
 
 def run(algorithm=NOISY, problem=PROBLEM, network=NETWORK, steps=1, key=0):
@@ -149,8 +154,12 @@ def test_runs_that_differ_would_share_their_noise_without_the_fingerprint(monkey
 
 def test_functions_that_hold_other_values_share_no_noise():
     one, other = (changed(what)[0] for what in ("a function", "what a function holds"))
-    assert stepping.run_words(one, PROBLEM, NETWORK) != stepping.run_words(other, PROBLEM, NETWORK)
-    assert stepping.run_words(one, PROBLEM, NETWORK) == stepping.run_words(changed("a function")[0], PROBLEM, NETWORK)
+
+    def words(algorithm):
+        return stepping.run_words(Program(algorithm), PROBLEM, NETWORK)
+
+    assert words(one) != words(other)
+    assert words(one) == words(changed("a function")[0])
 
 
 def test_the_same_settings_and_seed_give_the_same_bits():
@@ -165,7 +174,7 @@ def test_the_same_settings_and_seed_give_the_same_bits():
 
 
 def test_what_is_shared_and_the_network_do_not_depend_on_settings():
-    one, other = (stepping.run_keys(KEY, alg, PROBLEM, NETWORK) for alg in (NOISY, NOISY.replace(lr=0.06)))
+    one, other = (stepping.run_keys(KEY, Program(alg), PROBLEM, NETWORK) for alg in (NOISY, NOISY.replace(lr=0.06)))
     same = {
         name: bool((getattr(one, name) == getattr(other, name)).all())
         for name in ("shared", "network", "choice", "private")

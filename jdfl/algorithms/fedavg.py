@@ -74,12 +74,12 @@ class FedAvg(Algorithm):
 
     def check(self, problem: Problem, network: Network) -> None:
         """Refuse settings out of range, naming them."""
-        super().check(problem, network)
-        if self.updates is not None and self.updates.trust == "central":
+        if getattr(self.updates, "trust", "") == "central":
             remedy = 'The noise of a mean is in plain means alone; with these use trust="local".'
             checks.one_of(("equal",), remedy, weighting=self.weighting)
             if not exact(self.codec, jnp.zeros((1, 1), problem.dtype)):
                 raise ValueError(f"Expected codec = Dense() with trust = 'central', got {self.codec!r}. {remedy}")
+        super().check(problem, network)
         graph = jax.eval_shape(network.at, jnp.int32(0), jax.random.key(0))
         if graph.lossy or any(part is not None for part in (graph.away, graph.timing, graph.late)):
             raise ValueError(

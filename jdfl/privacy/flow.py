@@ -3,8 +3,8 @@
 Every value is CLEAN (no record of a node has entered it but through an enforced release), BOUNDED (a public value plus
 something whose length a clip bounds) or RAW. Records start RAW. A clip marks its result BOUNDED, a mechanism marks its
 result as released, which makes BOUNDED CLEAN, and a channel marks what it sends. Adding CLEAN values, moving and
-choosing rows keep a label; everything else that is done to a value which is not CLEAN makes it RAW, also a primitive
-that is not known here, or a choice by a RAW condition. A claim holds if every message is CLEAN.
+choosing rows keep a label; everything else that is done to a value which is not CLEAN makes it RAW, also to repeat it,
+a primitive that is not known here, or a choice by a RAW condition. A claim holds if every message is CLEAN.
 
 What is marked is trusted: that a clip bounds, and that a mechanism's noise has the scale that it says. A scaled value
 is RAW again, so that bounds are marked after the last scaling. What is not covered: when messages are sent, and how
@@ -82,7 +82,7 @@ class Flow:
             return given
         if name == "name":
             return [self._marked(params["name"], worst)]
-        if worst > Label.CLEAN and not _keeps(name, given):
+        if worst > Label.CLEAN and not _keeps(equation, given):
             worst = Label.RAW
         return [worst] * len(equation.outvars)
 
@@ -149,7 +149,6 @@ _INNER = {
 }
 _MOVES = {  # of which the first argument is moved, by the others
     "broadcast_in_dim",
-    "concatenate",
     "convert_element_type",
     "copy",
     "dynamic_slice",
@@ -166,14 +165,17 @@ _MOVES = {  # of which the first argument is moved, by the others
 }
 
 
-def _keeps(name: str, given: list[Label]) -> bool:
-    """Whether a primitive leaves its arguments' labels as they are."""
+def _keeps(equation: Any, given: list[Label]) -> bool:
+    """Whether a primitive leaves its arguments' labels as they are; what is repeated gets longer."""
+    name = equation.primitive.name
     if name in ("add", "add_any", "sub"):
         return min(given) == Label.CLEAN
     if name == "select_n":
         return given[0] == Label.CLEAN
     if name == "concatenate":
-        return True
+        return sum(label > Label.CLEAN for label in given) == 1
     if name in ("scatter", "dynamic_update_slice"):
         return max(given[1:2] if name == "scatter" else given[2:], default=Label.CLEAN) == Label.CLEAN
-    return name in _MOVES and max(given[1:], default=Label.CLEAN) == Label.CLEAN
+    if name not in _MOVES or (equation.outvars[0].aval.size > equation.invars[0].aval.size and name != "pad"):
+        return False
+    return max(given[1:], default=Label.CLEAN) == Label.CLEAN

@@ -9,6 +9,9 @@ import numpy as np
 
 import jdfl
 from jdfl import loop, stepping, streams
+from jdfl.algorithms.program import Program, planned
+from jdfl.algorithms.round import Book, Prepared
+from jdfl.base import Moment
 
 M, N, ROUNDS = 7, 12, 100
 
@@ -57,10 +60,17 @@ def course(algorithm: Any, problem: Any, net: Any, key: Any = None, rounds: int 
     What is private is drawn from `key` alone (`round_of`), not from settings and data.
     """
     keys = streams.Keys.of(jax.random.key(11) if key is None else key)
-    return _course(stepping.setting(algorithm, problem, net, None, keys), rounds)
+    program = algorithm if isinstance(algorithm, Program) else planned(algorithm, problem, net, rounds)
+    return _course(stepping.setting(program, problem, net, None, keys), rounds)
 
 
-def round_of(key: Any, k: Any, graph: Any, node: Any) -> jdfl.Round:
-    """Round k of a `course` with this key, on this graph."""
+def round_of(key: Any, k: Any, graph: Any, node: Any) -> Moment:
+    """The moment of round k of a `course` with this key, on this graph."""
     now = streams.Keys.of(key).at_round(k)
-    return jdfl.Round(k, now.run, graph, node, now)
+    return Moment(k, now.run, graph, node, now)
+
+
+def direct(moment: Moment, problem: Any, gradients: Any = None, *, codec: Any = None, ready: Any = None) -> jdfl.Round:
+    """A round for calls of gradients, updates, codecs and protocols without an algorithm, with a book of its own."""
+    known = None if gradients is None else gradients.prepare(problem, moment)
+    return jdfl.Round(moment, problem, Prepared(known, codec, ready), Book(), {})

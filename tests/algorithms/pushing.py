@@ -9,7 +9,7 @@ import numpy as np
 
 import jdfl
 from jdfl import streams
-from jdfl.algorithms import dpps
+from jdfl.algorithms.dpps import _NOISE
 from jdfl.runner import check_run
 from tests.algorithms.play import ROUNDS, M, course, matrices
 from tests.reference.push_sum import Protocol
@@ -48,24 +48,25 @@ def laplace(key: Any, rounds: int, m: int, d: int) -> Any:
     """The Laplace numbers [rounds, m, d] that a run with this key draws."""
 
     def one(k: Any) -> Any:
-        keys = dpps._NOISE.keys(streams.Keys.of(key).at_round(k).private, jnp.arange(m))
+        keys = _NOISE.keys(streams.Keys.of(key).at_round(k).private, jnp.arange(m))
         return jax.vmap(lambda key: jax.random.laplace(key, (d,), jnp.float64))(keys)
 
     return jax.vmap(one)(jnp.arange(rounds, dtype=jnp.int32))
 
 
-def protocol(planned: jdfl.DPPS, net: Any, d: int) -> Protocol:
+def protocol(program: Any, net: Any, d: int) -> Protocol:
     """The loops' settings for those of a planned run."""
-    if planned.b is None:
+    dpps, certified = program.dpps, program.plan.certified
+    if dpps.b is None:
         return Protocol(synchronised=meets(net))
     return Protocol(
         laplace=np.asarray(laplace(jax.random.key(KEY), ROUNDS, net.m, d)),
-        b=planned.b,
-        rate=planned.noise_rate,
-        sensitivity=planned.sensitivity,
-        schedule=None if planned.schedule is None else np.asarray(planned.schedule, float),
-        constant=planned.constant,
-        contraction=planned.contraction,
+        b=dpps.b,
+        rate=dpps.noise_rate,
+        sensitivity=dpps.sensitivity,
+        schedule=None if certified is None else np.asarray(certified, float),
+        constant=dpps.constant,
+        contraction=dpps.contraction,
         synchronised=meets(net),
     )
 
@@ -76,6 +77,6 @@ def falling() -> np.ndarray:
 
 
 def follow(algorithm: Any, problem: Any, net: Any, rounds: int = ROUNDS) -> Any:
-    """The planned algorithm, and what `course` gives of it."""
-    planned = check_run(algorithm, problem, net, rounds, 1, None)
-    return planned, course(planned, problem, net, jax.random.key(KEY), rounds)
+    """The program of so many rounds, and what `course` gives of it."""
+    program = check_run(algorithm, problem, net, rounds, 1, None)
+    return program, course(program, problem, net, jax.random.key(KEY), rounds)

@@ -12,6 +12,10 @@ import pytest
 import jdfl
 from jdfl import loop, stepping, streams
 from jdfl.algorithms import ceps as module
+from jdfl.algorithms import requests
+from jdfl.algorithms.program import Program
+from jdfl.base import Moment
+from tests.algorithms.play import direct
 from tests.reference.ceps import ceps as reference
 from tests.reference.ceps import one_bit
 
@@ -33,26 +37,26 @@ def gradient_of(problem):
 def course(algorithm, problem, network, key, rounds: int):
     """Everything random that a run draws, and its parameters [rounds, m, n]."""
     keys = streams.Keys.of(key)
-    setting, carry, _ = loop._start(stepping.setting(algorithm, problem, network, None, keys), ())
-    algorithm = setting.algorithm
+    setting, carry, _ = loop._start(stepping.setting(Program(algorithm), problem, network, None, keys), ())
+    program = setting.algorithm
 
-    def noise(round):
+    def noise(moment):
         zero = jnp.zeros((M, N), problem.dtype)
         if algorithm.mechanism is None:
             return zero
         return jax.vmap(algorithm.mechanism.add)(
-            round.keys(module._NOISE), zero, algorithm.gradients.sensitivities(problem)
+            moment.keys(module._NOISE), zero, algorithm.gradients.sensitivities(problem)
         )
 
     def one(state, k):
-        round = stepping.drawn(setting, k)
-        talks = (k % algorithm.period == 0) & (k > 0)
-        _, mine, others = algorithm._sample(talks, round)
-        state, info = algorithm.step(state, problem, round)
-        return state, (algorithm.params(state), mine, others, noise(round), info.sent["model"])
+        moment = stepping.drawn(setting, k)
+        round = program._round(problem, moment, {})
+        mine, others = requests._drawn(algorithm, algorithm._due(round), round)
+        state, info = program.step(state, problem, moment)
+        return state, (program.params(state), mine, others, noise(moment), info.sent["model"])
 
     _, drawn = jax.lax.scan(one, carry.state, jnp.arange(rounds, dtype=jnp.int32))
-    return algorithm, drawn, noise(stepping.begun(setting))
+    return program, drawn, noise(stepping.begun(setting))
 
 
 def compare(algorithm, *, own="absent", send=None, tolerance=1e-9):
@@ -84,8 +88,8 @@ def compare(algorithm, *, own="absent", send=None, tolerance=1e-9):
             s=S,
             rate=algorithm.rate,
             mu=algorithm.mu,
-            sigma=np.asarray(prepared.sigma),
-            period=np.asarray(prepared.period),
+            sigma=np.asarray(prepared.ready.sigma),
+            period=np.asarray(prepared.ready.period),
             rounds=ROUNDS,
             choose=choose,
             send=(lambda j, x: x) if send is None else partial(send, prepared),
@@ -116,7 +120,7 @@ def test_noise_goes_where_it_is_said_to_go(noise):
 @pytest.mark.parametrize("inverse", ["paper", "exact"])
 def test_one_bit_agrees_with_the_paper_loop(inverse):
     def send(prepared, j, x):
-        phi = np.asarray(prepared.codec.matrix[j]).T
+        phi = np.asarray(prepared.prepared.codec.matrix[j]).T
         return one_bit(x, phi, S, exact=inverse == "exact", cap=12)
 
     compare(BASE.replace(codec=jdfl.OneBit(d=60, inverse=inverse)), send=send)
@@ -126,7 +130,7 @@ def test_one_bit_agrees_with_the_paper_loop(inverse):
 @pytest.mark.parametrize(("phi", "side"), [("receiver", False), ("sender", True), ("receiver", True)])
 def test_decoding_that_depends_on_the_receiver_agrees_with_the_paper_loop(phi, side):
     def send(prepared, j, x, i, own):
-        matrix = np.asarray(prepared.codec.matrix[i if phi == "receiver" else j]).T
+        matrix = np.asarray(prepared.prepared.codec.matrix[i if phi == "receiver" else j]).T
         return one_bit(x, matrix, S, exact=True, cap=12, side=own if side else None)
 
     compare(BASE.replace(codec=jdfl.OneBit(d=60, side=side), phi=phi), send=send)
@@ -134,14 +138,14 @@ def test_decoding_that_depends_on_the_receiver_agrees_with_the_paper_loop(phi, s
 
 def test_one_shared_matrix_agrees_with_the_paper_loop():
     def send(prepared, j, x):
-        return one_bit(x, np.asarray(prepared.codec.matrix).T, S, exact=True, cap=12)
+        return one_bit(x, np.asarray(prepared.prepared.codec.matrix).T, S, exact=True, cap=12)
 
     compare(BASE.replace(codec=jdfl.OneBit(d=60, shared=True)), send=send)
 
 
 @pytest.mark.slow
 def test_steps_are_as_many_times_longer_as_asked():
-    one, three = (run(SMALL.replace(step_scale=scale)).algorithm.sigma for scale in (1.0, 3.0))
+    one, three = (run(SMALL.replace(step_scale=scale)).ready.sigma for scale in (1.0, 3.0))
     np.testing.assert_allclose(one, 3 * np.asarray(three), rtol=1e-6)
 
 
@@ -151,9 +155,9 @@ def test_sigma_is_the_papers_constant():
         A = np.asarray(problem.data[0])
         rows = np.asarray(problem.weight).sum(axis=1)
         largest = np.array([np.linalg.eigvalsh(A[i].T @ A[i])[-1] for i in range(M)])
-        np.testing.assert_allclose(prepared.sigma, largest / (M * (2 * 0.6 + 0.1) * rows), rtol=1e-6)
+        np.testing.assert_allclose(prepared.ready.sigma, largest / (M * (2 * 0.6 + 0.1) * rows), rtol=1e-6)
         half, _ = compare(BASE.replace(sigma_rule="half_n"))
-        np.testing.assert_allclose(half.sigma, largest / (M * (2 * 0.6 + 0.1) * N / 2), rtol=1e-6)
+        np.testing.assert_allclose(half.ready.sigma, largest / (M * (2 * 0.6 + 0.1) * N / 2), rtol=1e-6)
 
 
 def run(algorithm, steps=20, **options):
@@ -164,7 +168,7 @@ SMALL = jdfl.CEPS(s=S, rate=0.6, periods=(3, 5))
 
 
 def test_periods_are_drawn_from_their_range_and_can_be_given():
-    drawn = np.asarray(run(SMALL.replace(periods=(2, 9))).algorithm.period)
+    drawn = np.asarray(run(SMALL.replace(periods=(2, 9))).ready.period)
     assert drawn.min() >= 2
     assert drawn.max() <= 9
     assert len(set(drawn.tolist())) > 1
@@ -237,7 +241,9 @@ def draws(algorithm, network, key, rounds: int):
 
     def one(k):
         round_key = jax.random.fold_in(key, k)
-        return algorithm._sample(talks, jdfl.Round(k, round_key, network.at(k, round_key), node))
+        moment = Moment(k, round_key, network.at(k, round_key), node)
+        _, size = requests.sizes(algorithm, moment.graph)
+        return size, *requests._drawn(algorithm, talks, direct(moment, None))
 
     return jax.lax.map(one, jnp.arange(rounds, dtype=jnp.int32))
 
@@ -342,7 +348,7 @@ def test_long_steps_are_announced_and_the_safe_rule_makes_short_ones():
     with pytest.warns(UserWarning, match="steps of about 12 / L_i"):
         long = jdfl.run(paper, problem, ring, steps=80, every=80, metrics=["objective"])
     safe = jdfl.run(paper.replace(sigma_rule="safe"), problem, ring, steps=80, every=80, metrics=["objective"])
-    np.testing.assert_allclose(safe.algorithm.sigma, problem.curvature, rtol=1e-6)  # |N_i^k| = 1
+    np.testing.assert_allclose(safe.ready.sigma, problem.curvature, rtol=1e-6)  # |N_i^k| = 1
     assert safe.final["objective"] < 0.2 * safe.history["objective"].iloc[0]
     assert long.final["objective"] > safe.final["objective"]
 
@@ -355,7 +361,7 @@ def test_one_shared_matrix_is_all_the_memory_that_coding_takes():
     for m in (8, 32):
         problem, network = jdfl.problems.example1(m=m, n=n, s=S, rows=(5, 8)), jdfl.network.complete(m)
         algorithm = jdfl.CEPS(s=S, codec=jdfl.OneBit(d=d, shared=True), block=4)
-        setting = stepping.setting(algorithm, problem, network, None, jax.random.key(0))
+        setting = stepping.setting(Program(algorithm), problem, network, None, jax.random.key(0))
         prepared, carry, _ = loop.start(setting, ())
         stored = sum(leaf.nbytes for leaf in jax.tree.leaves(prepared) if leaf.dtype == np.float32)
         assert stored < 1.1 * matrix

@@ -9,6 +9,7 @@ import pytest
 
 import jdfl
 from jdfl import loop, nonzeros, ops, stepping
+from jdfl.algorithms.program import Program
 
 M, N, S = 12, 40, 4
 PROBLEM = jdfl.problems.example1(m=M, n=N, s=S, rows=(10, 20))
@@ -83,7 +84,7 @@ def test_a_round_has_no_further_array_of_all_entries():
     sizes = {}
     for kind in ("dense", "sparse"):
         algorithm = replace(BASE, storage=kind, block=8)
-        setting = stepping.setting(algorithm, problem, network, None, jax.random.key(0))
+        setting = stepping.setting(Program(algorithm), problem, network, None, jax.random.key(0))
         prepared, carry, _ = jax.eval_shape(loop.start, setting, ())
         setting = setting.replace(algorithm=prepared)
         compiled = loop.advance.lower(carry, setting, jnp.int32(9), 3, 1, ()).compile()

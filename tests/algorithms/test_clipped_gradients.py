@@ -1,5 +1,6 @@
 """Clipped gradients are what they are said to be, however they are computed, and bounded by their sensitivity."""
 
+from dataclasses import replace
 from functools import partial
 from itertools import product
 
@@ -14,7 +15,9 @@ from scipy.sparse import random_array
 
 import jdfl
 from jdfl.algorithms import gradients as module
-from tests.algorithms.play import M, N, example, network
+from jdfl.algorithms.round import Prepared
+from jdfl.base import Moment
+from tests.algorithms.play import M, N, direct, example, network
 
 CLIP, CLASSES = 0.7, 3
 ORDER = {"l1": 1, "l2": 2, "linf": np.inf}
@@ -57,13 +60,12 @@ PROBLEMS = problems()
 
 @partial(jax.jit, static_argnames=("prepared",))
 def evaluate(gradients, problem, w, key, prepared=True):
-    round = first_round(key)
-    gradients = gradients.prepare(problem, round) if prepared else gradients
-    return gradients(w, problem, round)
+    round = direct(first_moment(key), problem, gradients)
+    return gradients(w, round if prepared else replace(round, prepared=Prepared(module.Ready())))
 
 
-def first_round(key):
-    return jdfl.Round(jnp.int32(0), key, network().graph, jnp.arange(M, dtype=jnp.int32))
+def first_moment(key):
+    return Moment(jnp.int32(0), key, network().graph, jnp.arange(M, dtype=jnp.int32))
 
 
 def point(problem):
@@ -92,15 +94,15 @@ def test_clipping_is_per_example_in_every_norm_and_however_it_is_computed(name, 
 
 
 def test_the_features_lengths_are_computed_once_and_only_where_they_help():
-    clip, round = jdfl.Gradients(clip=CLIP), first_round(jax.random.key(0))
-    assert clip.prepare(PROBLEMS["linear"], round).lengths.shape == PROBLEMS["linear"].weight.shape
+    clip, moment = jdfl.Gradients(clip=CLIP), first_moment(jax.random.key(0))
+    assert clip.prepare(PROBLEMS["linear"], moment).lengths.shape == PROBLEMS["linear"].weight.shape
     for gradients, name in (
         (jdfl.Gradients(), "linear"),
         (clip, "opaque"),
         (jdfl.Gradients(clip=CLIP, batch=2), "linear"),
         (jdfl.Gradients(clip=CLIP, per="batch"), "linear"),
     ):
-        assert gradients.prepare(PROBLEMS[name], round).lengths is None
+        assert gradients.prepare(PROBLEMS[name], moment).lengths is None
 
 
 @jdfl.struct.dataclass

@@ -10,7 +10,8 @@ import pytest
 import jdfl
 from jdfl.algorithms import cpgt
 from jdfl.algorithms.cpgt import CPGT, calibrated
-from jdfl.runner import check_settings, planned
+from jdfl.algorithms.program import planned
+from jdfl.runner import check_settings
 from tests.algorithms.play import ROUNDS, M, N, course, example, gradient_of, matrices, network
 from tests.algorithms.pushing import KEY, follow
 from tests.algorithms.test_compressed import CODECS, WIRE, float32, quarters
@@ -70,14 +71,14 @@ def test_without_noise_and_loss_it_is_gradient_tracking_that_combines_and_then_a
 def test_the_mean_tracker_is_the_mean_gradient_whatever_noise_and_codec_do():
     with jax.enable_x64(True):
         algorithm = NOISY.replace(codec=jdfl.Sparse(s=2, value="int4"))
-        planned_, (params, start, states, _) = follow(algorithm, example(), quarters())
+        program, (params, start, states, _) = follow(algorithm, example(), quarters())
         x, y, g = np.asarray(params), np.asarray(states.y), np.asarray(states.g)
         np.testing.assert_allclose(y.mean(axis=1), g.mean(axis=1), rtol=0, atol=1e-13)
         assert np.abs(y - g).max() > 0.1
         np.testing.assert_array_equal(start.y, start.g)
         moved = np.diff(x.mean(axis=1), axis=0)
         np.testing.assert_allclose(moved, -algorithm.lr * y[:-1].mean(axis=1), rtol=0, atol=1e-13)
-        seen = np.asarray(planned_.visible(jax.tree.map(lambda leaf: leaf[-1], states)))
+        seen = np.asarray(program.visible(jax.tree.map(lambda leaf: leaf[-1], states)))
         np.testing.assert_array_equal(seen, np.hstack([states.x_hat[-1], states.y_hat[-1]]))
 
 
@@ -148,7 +149,7 @@ def test_worlds_that_show_the_same_are_apart_by_the_reported_changes_at_most_and
 
 def test_nothing_is_claimed_without_noise_clip_or_schedule():
     problem, net = example(np.float32), network()
-    assert CPGT().privacy(problem).reason == "no noise is added"
+    assert planned(CPGT(), problem, net, 5).privacy(problem).reason == "no noise is added"
     assert "no schedule" in NOISY.privacy(problem).reason
     bare = NOISY.replace(gradients=jdfl.Gradients())
     told = planned(bare, problem, net, 5).privacy(problem)
@@ -193,7 +194,7 @@ def test_noise_that_fades_to_nothing_is_refused():
     problem, net = example(np.float32), network()
     with pytest.raises(ValueError, match=r"float32 can hold in all 900 rounds, got decay = 0\.9, .* from round 792 on"):
         NOISY.replace(decay=0.9).plan(problem, net, 900)
-    told = NOISY.replace(decay=0.9).plan(problem, net, 792).privacy(problem)
+    told = planned(NOISY.replace(decay=0.9), problem, net, 792).privacy(problem)
     assert "noise is below what float32 rounds" in told.warnings[0]
     with pytest.raises(ValueError, match=r"range of float32 over 900 rounds, got decay = 0\.9"):
         calibrated(NOISY.replace(decay=0.9), problem, 900, 3.0)

@@ -10,9 +10,10 @@ import pytest
 import jdfl
 from jdfl.algorithms import Theorem1
 from jdfl.algorithms.activation import active
+from jdfl.base import Moment
 from jdfl.codecs import transmit
 from jdfl.runner import check_settings
-from tests.algorithms.play import ROUNDS, M, N, course, example, matrices, network, round_of
+from tests.algorithms.play import ROUNDS, M, N, course, direct, example, matrices, network, round_of
 from tests.reference import compressed
 from tests.reference.doadp import doadp as reference
 
@@ -30,11 +31,12 @@ def drawn(gradients, problem, dtype=np.float64):
     """Every round's examples (features [R, m, n], targets [R, m]) and noise [R, m, n], by the keys of a run."""
 
     def one(k):
-        round = round_of(KEY, k, network().graph, jnp.arange(M, dtype=jnp.int32))
+        moment = round_of(KEY, k, network().graph, jnp.arange(M, dtype=jnp.int32))
+        round = direct(moment, problem, gradients)
         x = jnp.zeros((M, N), dtype)
         exact = replace(gradients, mechanism=None)
-        (features, target), _, _ = gradients.sample(problem, round)
-        return features[:, 0], target[:, 0], gradients(x, problem, round) - exact(x, problem, round)
+        (features, target), _, _ = gradients.sample(round)
+        return features[:, 0], target[:, 0], gradients(x, round) - exact(x, round)
 
     return [np.asarray(part) for part in jax.vmap(one)(jnp.arange(ROUNDS, dtype=jnp.int32))]
 
@@ -260,8 +262,8 @@ def test_only_active_rounds_count_and_no_sparsity_amplifies():
 def test_relabelled_nodes_wake_in_the_same_rounds():
     order = np.array([3, 0, 5, 1, 6, 4, 2])
     node = jnp.arange(M, dtype=jnp.int32)
-    rounds = [jdfl.Round(jnp.int32(0), KEY, network().graph, ids) for ids in (node, node[order])]
-    here, there = (np.asarray(active(0.5, KEY, one)) for one in rounds)
+    moments = [Moment(jnp.int32(0), KEY, network().graph, ids) for ids in (node, node[order])]
+    here, there = (np.asarray(active(0.5, KEY, direct(one, None))) for one in moments)
     assert 0 < here.sum() < M
     np.testing.assert_array_equal(there, here[order])
 

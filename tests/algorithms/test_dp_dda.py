@@ -13,9 +13,10 @@ from jdfl import streams
 from jdfl.algorithms import gradients as oracle
 from jdfl.algorithms.activation import ACTIVE, active
 from jdfl.algorithms.dp_dda import DPDDA, amplified_epsilon
+from jdfl.base import Moment
 from jdfl.privacy import GaussianEvent, Sampled, epsilon
 from jdfl.runner import check_settings
-from tests.algorithms.play import ROUNDS, M, N, course, example, gradient_of, matrices, network, round_of
+from tests.algorithms.play import ROUNDS, M, N, course, direct, example, gradient_of, matrices, network, round_of
 from tests.reference import dual_averaging as reference
 
 KEY, P, SENSITIVITY = jax.random.key(11), 0.4, 0.3
@@ -41,14 +42,14 @@ def in_every_round(function) -> np.ndarray:
 @cache
 def activity() -> np.ndarray:
     """Who is active [rounds, m]."""
-    return in_every_round(lambda round: active(P, ACTIVE.of(streams.Keys.of(KEY).at_start().choice), round))
+    return in_every_round(lambda now: active(P, ACTIVE.of(streams.Keys.of(KEY).at_start().choice), direct(now, None)))
 
 
 def noise() -> np.ndarray:
     """What every gradient would be given [rounds, m, n]."""
 
-    def one(round):
-        return jax.vmap(ASSUMED.mechanism.add, (0, None, None))(round.keys(oracle._NOISE), jnp.zeros((N,)), SENSITIVITY)
+    def one(now):
+        return jax.vmap(ASSUMED.mechanism.add, (0, None, None))(now.keys(oracle._NOISE), jnp.zeros((N,)), SENSITIVITY)
 
     return in_every_round(one)
 
@@ -126,7 +127,10 @@ def test_nodes_are_active_as_often_as_p_says_and_each_on_its_own():
     ids, keys = jnp.arange(nodes, dtype=jnp.int32), jax.random.split(jax.random.key(3), count)
 
     def of(p, node=ids):
-        return np.asarray(jax.vmap(lambda key: active(p, key, jdfl.Round(jnp.int32(0), key, GRAPH, node)))(keys))
+        def one(key):
+            return active(p, key, direct(Moment(jnp.int32(0), key, GRAPH, node), None))
+
+        return np.asarray(jax.vmap(one)(keys))
 
     on = of(0.3)
     assert on.mean() == pytest.approx(0.3, abs=4 * np.sqrt(0.21 / on.size))

@@ -11,8 +11,10 @@ import pytest
 
 import jdfl
 from jdfl.algorithms import dpdo
-from jdfl.algorithms.dpdo import DPDO
-from jdfl.runner import check_settings, planned
+from jdfl.algorithms.dpdo import DPDO, Plan
+from jdfl.algorithms.program import Program, planned
+from jdfl.base import Moment
+from jdfl.runner import check_settings
 from tests.algorithms.play import ROUNDS, M, N, course, example, gradient_of, matrices, network, round_of
 from tests.algorithms.pushing import KEY, follow
 from tests.reference import laplace_rivals as reference
@@ -117,11 +119,12 @@ def test_the_report_of_a_long_run_takes_seconds():
 def first_steps(problem, radius):
     """Two rounds of everything but noise: what is sent in the second [m, n]."""
     net = network()
-    algorithm = DPDO(c=0.4, q=0.5, radius=radius, gradients=CLIPPED, lengths=jnp.asarray([0.4, 0.2]))
-    round = jdfl.Round(jnp.int32(0), jax.random.key(0), net.graph, jnp.arange(M, dtype=jnp.int32))
-    state, _ = algorithm.init(problem, round)
-    state, _ = algorithm.step(state, problem, round)
-    return algorithm.step(state, problem, round.replace(k=jnp.int32(1)))[0].sent
+    algorithm = DPDO(c=0.4, q=0.5, radius=radius, gradients=CLIPPED)
+    moment = Moment(jnp.int32(0), jax.random.key(0), net.graph, jnp.arange(M, dtype=jnp.int32))
+    program = Program(algorithm, Plan(jnp.asarray([0.4, 0.2]), None)).prepare(problem, moment)
+    state, _ = program.init(problem, moment)
+    state, _ = program.step(state, problem, moment)
+    return program.step(state, problem, moment.replace(k=jnp.int32(1)))[0].sent
 
 
 @pytest.mark.parametrize("radius", [None, 0.3], ids=["anywhere", "ball"])
@@ -147,7 +150,7 @@ def test_steps_whose_length_or_noise_the_type_cannot_hold_are_left_out():
     problem, tiny = example(np.float32), np.finfo(np.float32).tiny
     for q, p, epsilon in ((0.5, 0.6, 1e3), (0.05, 0.06, 1e6)):
         made = planned(NOISY.replace(q=q, p=p, epsilon=epsilon), problem, network(), 400)
-        lengths, noise = np.asarray(made.lengths), np.asarray(made.noise)
+        lengths, noise = np.asarray(made.plan.lengths), np.asarray(made.plan.noise)
         assert np.all((lengths == 0) | (lengths >= tiny))
         assert not np.any((lengths[:-1] > 0) & (noise[1:] < tiny))
         assert max(made.privacy(problem).event.multipliers) <= 1e30
@@ -166,13 +169,12 @@ def test_noise_below_what_numbers_are_rounded_to_is_warned_of():
 
 def test_nothing_is_claimed_without_noise_or_a_schedule():
     problem = example(np.float32)
-    assert DPDO().privacy(problem).reason == "no noise is added"
+    assert planned(DPDO(), problem, network(), 5).privacy(problem).reason == "no noise is added"
     told = NOISY.privacy(problem)
     assert not told.claimed
     assert "no schedule" in told.reason
-    told = NOISY.replace(gradients=jdfl.Gradients()).privacy(problem)
-    assert not told.claimed
-    assert "clip" in told.remedy
+    with pytest.raises(ValueError, match=r"clip for noise .*Gradients\(clip"):
+        jdfl.account_plan(NOISY.replace(gradients=jdfl.Gradients()), problem, network(), steps=3)
     with pytest.raises(ValueError, match="Expected an algorithm with noise for a privacy report, got none"):
         jdfl.account_plan(DPDO(), problem, network(), steps=3)
 

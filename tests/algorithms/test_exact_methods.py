@@ -11,9 +11,12 @@ import pytest
 
 import jdfl
 from jdfl import loop, stepping, streams
-from jdfl.algorithms import differences
+from jdfl.algorithms import step_lengths
+from jdfl.algorithms.program import Program
+from jdfl.base import Moment
 from jdfl.network import as_dense, from_edges, from_scipy, random_links, ring
 from jdfl.runner import check_settings
+from tests.algorithms.play import direct
 from tests.reference import exact as reference
 
 M, N, Q, ROUNDS = 7, 5, 20, 500
@@ -68,7 +71,9 @@ def course(algorithm, problem, network, key, rounds: int, kind: type):
 
     `kind` is the class of the algorithm: jit may take two dataclasses with fields of like values for the same.
     """
-    setting, carry, _ = loop._start(stepping.setting(algorithm, problem, network, None, streams.Keys.of(key)), ())
+    setting, carry, _ = loop._start(
+        stepping.setting(Program(algorithm), problem, network, None, streams.Keys.of(key)), ()
+    )
 
     def one(state, k):
         round = stepping.drawn(setting, k)
@@ -147,7 +152,7 @@ def test_d_psgd_stops_short_of_it_at_the_same_step():
 @every
 def test_float32_does_not_wander_off_over_many_rounds(method):
     _, states, _ = play(method(lr=step_length(0.1)), example(np.float32), network(), rounds=20_000)
-    away = distances(states.replace(x=states.x[::1000]))
+    away = distances(states._replace(x=states.x[::1000]))
     assert away[5:].max() < 3e-6
 
 
@@ -183,15 +188,19 @@ def test_corrections_sum_to_zero_and_a_lossy_codec_costs_its_own_error_only(meth
 def test_a_pull_is_w_x_minus_x_and_nothing_where_nodes_agree(format):
     net = network(format=format)
     key = jax.random.key(3)
-    round = jdfl.Round(jnp.int32(0), key, net.graph, jnp.arange(M, dtype=jnp.int32))
+    moment = Moment(jnp.int32(0), key, net.graph, jnp.arange(M, dtype=jnp.int32))
+
+    def pull(x):
+        return direct(moment, None, codec=jdfl.Dense()).pull(x)
+
     x = jax.random.normal(key, (M, 9), jnp.float32)
-    found = differences.pull(jdfl.Dense(), x, round, 1)
+    found = pull(x)
     W = matrix(net.graph)
     np.testing.assert_allclose(found, W @ np.asarray(x, float) - x, atol=1e-6)
     near = 1000 + 1e-3 * x
     exact = np.asarray(near, float)
-    np.testing.assert_allclose(differences.pull(jdfl.Dense(), near, round, 1), W @ exact - exact, atol=1e-9)
-    np.testing.assert_array_equal(differences.pull(jdfl.Dense(), jnp.full((M, 9), 0.1), round, 1), 0)
+    np.testing.assert_allclose(pull(near), W @ exact - exact, atol=1e-9)
+    np.testing.assert_array_equal(pull(jnp.full((M, 9), 0.1)), 0)
 
 
 def checked(algorithm, problem, net):
@@ -259,7 +268,7 @@ def test_the_bounds_are_true(method):
 
 @pytest.mark.parametrize("m", [8, 1200], ids=str)
 def test_the_lowest_eigenvalue_of_a_ring(m):
-    assert differences.lowest_eigenvalue(ring(m)) == pytest.approx(-1 / 3, abs=1e-3)
+    assert step_lengths.lowest_eigenvalue(ring(m)) == pytest.approx(-1 / 3, abs=1e-3)
 
 
 def uneven() -> jdfl.network.Static:
@@ -319,9 +328,11 @@ def twice(algorithm, problem, key):
     node = jnp.arange(M, dtype=jnp.int32)
     graph = network().graph
     first, second = jax.random.split(key)
-    begin, _ = algorithm.init(problem, jdfl.Round(jnp.int32(0), first, graph, node))
-    given, _ = CLEAN.init(example(np.float32), jdfl.Round(jnp.int32(0), first, graph, node))
-    after, _ = algorithm.step(given, problem, jdfl.Round(jnp.int32(0), second, graph, node))
+    start = Moment(jnp.int32(0), first, graph, node)
+    program, clean = Program(algorithm).prepare(problem, start), Program(CLEAN).prepare(example(np.float32), start)
+    begin, _ = program.init(problem, start)
+    given, _ = clean.init(example(np.float32), start)
+    after, _ = program.step(given, problem, Moment(jnp.int32(0), second, graph, node))
     return begin, after
 
 

@@ -1,5 +1,6 @@
 """Gradients of some examples, clipped and noisy: what they are, what they cost, and what bounds them."""
 
+from dataclasses import replace
 from functools import partial
 
 import jax
@@ -11,22 +12,35 @@ from hypothesis import strategies as st
 from scipy.sparse import random_array
 
 import jdfl
+from jdfl.base import Moment
 from jdfl.runner import check_settings
-from tests.algorithms.play import M, N, example, gradient_of, network
+from tests.algorithms.play import M, N, direct, example, gradient_of, network
 
 CLIP = 0.8
 problem = example(np.float32)
 w = jnp.asarray(np.random.default_rng(0).standard_normal((M, N)), jnp.float32)
 
 
-def round_of(k: int = 0) -> jdfl.Round:
+def moment(k: int = 0) -> Moment:
     net = network()
-    return jdfl.Round(jnp.int32(k), jax.random.key(k), net.graph, jnp.arange(M, dtype=jnp.int32))
+    return Moment(jnp.int32(k), jax.random.key(k), net.graph, jnp.arange(M, dtype=jnp.int32))
 
 
 @partial(jax.jit, static_argnames=("step", "look", "talks"))
-def evaluate(gradients, w, problem, round, step=0, look=0, talks=True):
-    return gradients(w, problem, round, step=step, look=look, communicating=talks)
+def evaluate(gradients, w, problem, moment, step=0, look=0, talks=True):
+    round = replace(direct(moment, problem, gradients), local_step=step, exchanging=jnp.bool_(talks))
+    return gradients(w, round, look=look)
+
+
+def releases(gradients, period=1, local_steps=1):
+    """What a round of local steps counts, and the next one."""
+
+    def counted(k):
+        round = direct(moment(k), problem, gradients).every(period)
+        round.repeat(local_steps, lambda here, w: w - gradients(w, here), w)
+        return round.book.releases
+
+    return [int(jax.jit(counted)(k)) for k in range(2)]
 
 
 def clipped_by_hand(problem, clip):
@@ -46,14 +60,14 @@ def clipped_by_hand(problem, clip):
 def test_all_examples_unless_said_otherwise():
     g = gradient_of(problem)
     expected = np.stack([g(i, np.asarray(w[i])) for i in range(M)])
-    np.testing.assert_allclose(evaluate(jdfl.Gradients(), w, problem, round_of()), expected, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(evaluate(jdfl.Gradients(), w, problem, moment()), expected, rtol=1e-4, atol=1e-5)
 
 
 def test_a_clip_that_is_never_reached_changes_nothing_also_of_the_regulariser():
     logistic = jdfl.problems.classification("breast_cancer", M)
     x = 0.1 * jnp.ones((M, logistic.n), logistic.dtype)
-    here = evaluate(jdfl.Gradients(clip=1e6), x, logistic, round_of())
-    np.testing.assert_allclose(here, evaluate(jdfl.Gradients(), x, logistic, round_of()), rtol=1e-3, atol=1e-5)
+    here = evaluate(jdfl.Gradients(clip=1e6), x, logistic, moment())
+    np.testing.assert_allclose(here, evaluate(jdfl.Gradients(), x, logistic, moment()), rtol=1e-3, atol=1e-5)
 
 
 @given(st.integers(0, M - 1), st.floats(-1e3, 1e3), st.integers(0, 2**16))
@@ -62,7 +76,7 @@ def test_one_example_replaced_changes_a_clipped_gradient_by_no_more_than_its_sen
     new = jnp.asarray(scale * np.random.default_rng(seed).standard_normal(N), jnp.float32)
     other = problem.replace(data=(A.at[i, 0].set(new), b.at[i, 0].set(scale)))
     gradients = jdfl.Gradients(clip=CLIP)
-    change = evaluate(gradients, w, other, round_of()) - evaluate(gradients, w, problem, round_of())
+    change = evaluate(gradients, w, other, moment()) - evaluate(gradients, w, problem, moment())
     norms = np.linalg.norm(np.asarray(change), axis=1)
     assert norms[i] <= 2 * CLIP / int(problem.sizes[i]) * (1 + 1e-4)
     assert norms.sum() == norms[i]
@@ -73,7 +87,7 @@ def test_no_example_is_too_large_to_be_clipped(scale):
     A, b = problem.data
     other = problem.replace(data=(A.at[2, 0].set(scale), b))
     gradients = jdfl.Gradients(clip=CLIP)
-    change = evaluate(gradients, w, other, round_of()) - evaluate(gradients, w, problem, round_of())
+    change = evaluate(gradients, w, other, moment()) - evaluate(gradients, w, problem, moment())
     assert np.linalg.norm(change[2]) <= 2 * CLIP / int(problem.sizes[2]) * (1 + 1e-4)
 
 
@@ -86,14 +100,14 @@ def test_clipped_gradients_of_rows_that_stay_sparse():
     order = [np.argsort(-np.diff(features.indptr), kind="stable") for features, _ in parts]
     dense = dense.replace(data=tuple(jnp.stack([leaf[i][o] for i, o in enumerate(order)]) for leaf in dense.data))
     for gradients in (jdfl.Gradients(clip=0.1), jdfl.Gradients(clip=0.1, batch=4)):
-        here = evaluate(gradients, x, sparse, round_of())
-        np.testing.assert_allclose(here, evaluate(gradients, x, dense, round_of()), rtol=1e-4, atol=1e-6)
+        here = evaluate(gradients, x, sparse, moment())
+        np.testing.assert_allclose(here, evaluate(gradients, x, dense, moment()), rtol=1e-4, atol=1e-6)
 
 
 def test_the_noise_has_the_scale_that_is_said_and_is_everyones_own():
     noisy = jdfl.Gradients(clip=CLIP, mechanism=jdfl.Gaussian(3.0))
-    exact = evaluate(jdfl.Gradients(clip=CLIP), w, problem, round_of())
-    xi = np.stack([np.asarray(evaluate(noisy, w, problem, round_of(k)) - exact) for k in range(200)])
+    exact = evaluate(jdfl.Gradients(clip=CLIP), w, problem, moment())
+    xi = np.stack([np.asarray(evaluate(noisy, w, problem, moment(k)) - exact) for k in range(200)])
     deviation = 3.0 * 2 * CLIP / np.asarray(problem.sizes)
     np.testing.assert_allclose(xi.std(axis=(0, 2)), deviation, rtol=5 / np.sqrt(2 * 200 * N))
     np.testing.assert_allclose(xi.mean(axis=(0, 2)) / deviation, 0, atol=5 / np.sqrt(200 * N))
@@ -103,32 +117,32 @@ def test_the_noise_has_the_scale_that_is_said_and_is_everyones_own():
 
 def test_every_step_and_look_has_noise_of_its_own():
     noisy = jdfl.Gradients(sensitivity=1.0, mechanism=jdfl.Gaussian(1.0))
-    found = [evaluate(noisy, w, problem, round_of(), step, look) for step in range(3) for look in range(2)]
+    found = [evaluate(noisy, w, problem, moment(), step, look) for step in range(3) for look in range(2)]
     assert len({float(x[0, 0]) for x in found}) == 6
 
 
 def test_looks_of_one_step_see_the_same_examples_and_steps_do_not():
     few = jdfl.Gradients(batch=3)
-    here, again = (evaluate(few, w, problem, round_of(), 1, look) for look in (0, 1))
+    here, again = (evaluate(few, w, problem, moment(), 1, look) for look in (0, 1))
     np.testing.assert_array_equal(here, again)
-    assert not np.array_equal(here, evaluate(few, w, problem, round_of(), 2))
+    assert not np.array_equal(here, evaluate(few, w, problem, moment(), 2))
 
 
 def test_minibatches_are_right_on_average():
-    exact = evaluate(jdfl.Gradients(), w, problem, round_of())
-    found = np.stack([np.asarray(evaluate(jdfl.Gradients(batch=4), w, problem, round_of(k))) for k in range(600)])
+    exact = evaluate(jdfl.Gradients(), w, problem, moment())
+    found = np.stack([np.asarray(evaluate(jdfl.Gradients(batch=4), w, problem, moment(k))) for k in range(600)])
     error = np.abs(found.mean(axis=0) - np.asarray(exact)) / (found.std(axis=0) / np.sqrt(600))
     assert error.max() < 5
 
 
 def test_noise_after_an_exchange_only():
     noisy = jdfl.Gradients(sensitivity=1.0, mechanism=jdfl.Gaussian(1.0), noisy="communicating")
-    exact = evaluate(jdfl.Gradients(), w, problem, round_of())
-    np.testing.assert_array_equal(evaluate(noisy, w, problem, round_of(), talks=False), exact)
-    assert not np.allclose(evaluate(noisy, w, problem, round_of(), talks=True), exact)
-    assert noisy.releases(5, 1) == 1
-    assert jdfl.Gradients(sensitivity=1.0, mechanism=jdfl.Gaussian(1.0)).releases(5, 1) == 5
-    assert jdfl.Gradients().releases(5, 1) == 0
+    exact = evaluate(jdfl.Gradients(), w, problem, moment())
+    np.testing.assert_array_equal(evaluate(noisy, w, problem, moment(), talks=False), exact)
+    assert not np.allclose(evaluate(noisy, w, problem, moment(), talks=True), exact)
+    assert releases(noisy, local_steps=5) == [1, 1]
+    assert releases(jdfl.Gradients(sensitivity=1.0, mechanism=jdfl.Gaussian(1.0)), local_steps=5) == [5, 5]
+    assert releases(jdfl.Gradients(), local_steps=5) == [0, 0]
 
 
 PART = slice(2, 7)
@@ -140,16 +154,15 @@ PARTS = {
 
 
 @partial(jax.jit, static_argnames="bounds")
-def partly(gradients, w, problem, round, bounds=(PART.start, PART.stop)):
-    gradients = gradients.prepare(problem, round)
-    return gradients(w, problem, round, part=None if bounds is None else slice(*bounds))
+def partly(gradients, w, problem, moment, bounds=(PART.start, PART.stop)):
+    return gradients(w, direct(moment, problem, gradients), part=None if bounds is None else slice(*bounds))
 
 
 @pytest.mark.parametrize("kind", PARTS)
 def test_a_part_of_a_gradient_is_that_part_of_the_whole(kind):
     gradients = jdfl.Gradients(**PARTS[kind])
-    whole = partly(gradients, w, problem, round_of(3), bounds=None)
-    found = partly(gradients, w, problem, round_of(3))
+    whole = partly(gradients, w, problem, moment(3), bounds=None)
+    found = partly(gradients, w, problem, moment(3))
     np.testing.assert_allclose(found, whole[:, PART], rtol=1e-4, atol=1e-4)
 
 
@@ -157,7 +170,7 @@ def test_only_the_part_is_measured_and_clipped():
     g = np.stack([gradient_of(problem)(i, np.asarray(w[i])) for i in range(M)])[:, PART]
     length = np.linalg.norm(g, axis=1, keepdims=True)
     clip = float(np.median(length))
-    found = partly(jdfl.Gradients(clip=clip, per="batch"), w, problem, round_of())
+    found = partly(jdfl.Gradients(clip=clip, per="batch"), w, problem, moment())
     np.testing.assert_allclose(found, g * np.minimum(1, clip / length), rtol=1e-4, atol=1e-5)
 
     A, b = (np.asarray(leaf, np.float64) for leaf in problem.data)
@@ -167,7 +180,7 @@ def test_only_the_part_is_measured_and_clipped():
     clip = float(np.median(length[weight > 0]))
     share = weight[:, :, None] * np.minimum(1, clip / np.maximum(length, 1e-30))
     expected = (share * each).sum(axis=1) / weight.sum(axis=1, keepdims=True)
-    found = partly(jdfl.Gradients(clip=clip), w, problem, round_of())
+    found = partly(jdfl.Gradients(clip=clip), w, problem, moment())
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
 
 

@@ -11,6 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import jdfl
+from jdfl.algorithms.program import planned
+from jdfl.base import Moment
 from jdfl.runner import check_settings
 from tests.algorithms.play import M, N, course, example, gradient_of
 from tests.algorithms.pushing import NETWORKS, falling, follow, protocol, uneven, weights
@@ -35,8 +37,8 @@ def test_partpsp_agrees_with_its_loop(name, sensitivity, shared):
         problem, net = begun(example()).replace(shared=shared), NETWORKS[name]
         dpps = jdfl.DPPS() if sensitivity is None else jdfl.DPPS(sensitivity=sensitivity, **NOISY)
         algorithm = jdfl.PartPSP(gradients=CLIPPED, dpps=dpps, **RATES, **FALLS)
-        planned, (params, *_) = follow(algorithm, problem, net)
-        told = protocol(planned.dpps, net, shared)
+        program, (params, *_) = follow(algorithm, problem, net)
+        told = protocol(program, net, shared)
         expected = reference.partpsp(
             gradient_of(problem), weights(net), np.asarray(problem.begin()), shared, told, falling(), clip=1.0, **RATES
         )
@@ -112,11 +114,11 @@ def first_message(problem, per, norm):
     """What every node sends in round 0 without noise [m, d], of a problem that begins anywhere."""
     net = uneven()
     algorithm = jdfl.PartPSP(lr_shared=RATE, gradients=jdfl.Gradients(clip=CLIP, per=per, norm=norm))
-    round = jdfl.Round(jnp.int32(0), jax.random.key(0), net.graph, jnp.arange(M, dtype=jnp.int32))
-    algorithm = algorithm.prepare(problem, round)
-    state, _ = algorithm.init(problem, round)
-    alone = round.replace(graph=jdfl.network.from_edges([], M, connected=False).graph)
-    return algorithm.step(state, problem, alone)[0].shared.s
+    moment = Moment(jnp.int32(0), jax.random.key(0), net.graph, jnp.arange(M, dtype=jnp.int32))
+    program = planned(algorithm, problem, net, 1).prepare(problem, moment)
+    state, _ = program.init(problem, moment)
+    alone = moment.replace(graph=jdfl.network.from_edges([], M, connected=False).graph)
+    return program.step(state, problem, alone)[0].shared.s
 
 
 @pytest.mark.parametrize(("per", "norm"), [("batch", "l1"), ("example", "l1"), ("batch", "l2")])
@@ -147,7 +149,7 @@ def test_a_nodes_data_replaced_change_its_message_by_two_clips_at_most(per, norm
 def test_the_reported_sensitivity_is_that_of_the_message_and_is_attained():
     problem = begun(example(np.float32)).replace(shared=5)
     algorithm = jdfl.PartPSP(lr_shared=RATE, gradients=CLIPPED.replace(clip=CLIP), dpps=jdfl.DPPS(b=1.0))
-    told = algorithm.plan(problem, uneven(), 3).privacy(problem)
+    told = planned(algorithm, problem, uneven(), 3).privacy(problem)
     assert told.sensitivity == pytest.approx(2 * RATE * CLIP)
     A, b = problem.data
     along = jnp.zeros_like(A[1]).at[:, 2].set(1.0)

@@ -1,5 +1,6 @@
 """Passes over the data: whose turn it is in a round, and what one record can change."""
 
+from dataclasses import replace
 from functools import partial
 
 import jax
@@ -11,15 +12,21 @@ from hypothesis import strategies as st
 
 import jdfl
 from jdfl.algorithms.sampling import sample
-from tests.algorithms.play import M, N, example, gradient_of, network
+from jdfl.base import Moment
+from tests.algorithms.play import M, N, direct, example, gradient_of, network
 
 CLIP = 0.8
 problem = example(np.float32)
 w = jnp.asarray(np.random.default_rng(0).standard_normal((M, N)), jnp.float32)
 
 
-def round_of(k: int = 0) -> jdfl.Round:
-    return jdfl.Round(jnp.int32(k), jax.random.key(k), network().graph, jnp.arange(M, dtype=jnp.int32))
+def moment(k, key) -> Moment:
+    return Moment(jnp.int32(k), key, network().graph, jnp.arange(M, dtype=jnp.int32))
+
+
+def later(round, k, key, **fields):
+    """Round k, with what was prepared before the first one."""
+    return replace(round, moment=moment(k, jax.random.fold_in(key, k)), **fields)
 
 
 def turns(sampling, batch, rounds, step=0, steps=1, key=0):
@@ -27,14 +34,12 @@ def turns(sampling, batch, rounds, step=0, steps=1, key=0):
     gradients = jdfl.Gradients(batch=batch, sampling=sampling)
     q = problem.weight.shape[1]
     marked = problem.replace(data=(jnp.broadcast_to(jnp.arange(q, dtype=jnp.int32), (M, q)),))
-    prepared = gradients.prepare(marked, round_of(key))
+    first = direct(moment(key, jax.random.key(key)), marked, gradients)
 
     @jax.jit
     def one(k):
-        round = jdfl.Round(
-            k, jax.random.fold_in(jax.random.key(99), k), network().graph, jnp.arange(M, dtype=jnp.int32)
-        )
-        (data,), _, total = sample(marked, round, sampling, batch, prepared.order, step, steps)
+        here = later(first, k, jax.random.key(99), local_step=step, local_steps=steps)
+        (data,), _, total = sample(here, sampling, batch)
         return data, total
 
     data, total = jax.lax.map(one, jnp.arange(rounds, dtype=jnp.int32))
@@ -134,11 +139,10 @@ UNEVEN = problem.replace(
 @partial(jax.jit, static_argnames="rounds")
 def passing(gradients, w, problem, rounds=5):
     """The gradients of the first rounds [round, node, n]."""
-    gradients = gradients.prepare(problem, round_of(5))
+    first = direct(moment(5, jax.random.key(5)), problem, gradients)
 
     def one(k):
-        round = jdfl.Round(k, jax.random.fold_in(jax.random.key(3), k), network().graph, jnp.arange(M, dtype=jnp.int32))
-        return gradients(w, problem, round)
+        return gradients(w, later(first, k, jax.random.key(3)))
 
     return jax.lax.map(one, jnp.arange(rounds, dtype=jnp.int32))
 

@@ -9,6 +9,8 @@ import pytest
 
 import jdfl
 from jdfl import loop, stepping, streams
+from jdfl.algorithms.program import Program
+from jdfl.base import Moment
 from tests.algorithms.play import M, N, example, network
 
 CLIP = 2.0
@@ -28,7 +30,7 @@ def clipped_gradients(problem, w, clip):
 @partial(jax.jit, static_argnames=("steps",))
 def states(algorithm, problem, key, steps: int):
     net = network()
-    setting, carry, _ = loop._start(stepping.setting(algorithm, problem, net, None, streams.Keys.of(key)), ())
+    setting, carry, _ = loop._start(stepping.setting(Program(algorithm), problem, net, None, streams.Keys.of(key)), ())
 
     def one(state, k):
         round = stepping.drawn(setting, k)
@@ -36,7 +38,7 @@ def states(algorithm, problem, key, steps: int):
         return state, state
 
     _, later = jax.lax.scan(one, carry.state, jnp.arange(steps, dtype=jnp.int32))
-    return carry.state, later, setting.algorithm.period
+    return carry.state, later, setting.algorithm.ready.period
 
 
 def test_clipped_ceps_follows_the_papers_equations_with_clipped_gradients():
@@ -78,11 +80,12 @@ def test_steps_are_stretched_also_where_sigma_is_given_and_once_only():
 
 def test_lengths_of_other_data_are_never_used():
     """An algorithm that was prepared on one problem is prepared anew on another."""
-    round = jdfl.Round(jnp.int32(0), jax.random.key(0), network().graph, jnp.arange(M, dtype=jnp.int32))
-    small = jdfl.Gradients(clip=CLIP).prepare(example(np.float32), round)
+    moment = Moment(jnp.int32(0), jax.random.key(0), network().graph, jnp.arange(M, dtype=jnp.int32))
+    small = Program(PRIVATE).prepare(example(np.float32), moment)
     A, b = example(np.float32).data
-    large = example(np.float32).replace(data=(100 * A, b))
-    np.testing.assert_allclose(small.prepare(large, round).lengths, 100 * small.lengths, rtol=1e-5)
+    large = small.prepare(example(np.float32).replace(data=(100 * A, b)), moment)
+    found, before = large.prepared.gradients.lengths, small.prepared.gradients.lengths
+    np.testing.assert_allclose(found, 100 * before, rtol=1e-5)
 
 
 @pytest.mark.parametrize("scale", [1.0, 1e6, 1e25])

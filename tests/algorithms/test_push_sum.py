@@ -25,8 +25,8 @@ def begun(problem):
 
 def agrees(algorithm, loop_of, problem, net, d=N):
     """Every round of a run agrees with `loop_of(start, W, protocol)`."""
-    planned, (params, *_) = follow(algorithm, problem, net)
-    expected = loop_of(np.asarray(problem.begin()), weights(net), protocol(planned.dpps, net, d))
+    program, (params, *_) = follow(algorithm, problem, net)
+    expected = loop_of(np.asarray(problem.begin()), weights(net), protocol(program, net, d))
     assert np.abs(expected).max() > 0.1
     np.testing.assert_allclose(np.asarray(params), expected, rtol=1e-9, atol=1e-9)
     return np.asarray(params)
@@ -104,12 +104,12 @@ def test_pedfl_without_noise_is_d_psgd():
 def test_rates_fall_at_milestones_and_noise_with_them():
     problem, net = example(np.float32), jdfl.network.synchronised(jdfl.network.d_out(M, 3), 1)
     algorithm = jdfl.SGP(gradients=CLIPPED, dpps=jdfl.DPPS(b=2.0, watch=True), milestones=(4, 6), decay=0.1)
-    planned, (_, _, states, _) = follow(algorithm, problem, net, 8)
-    np.testing.assert_allclose(planned.dpps.scales, [1, 1, 1, 1, 0.1, 0.1, 0.01, 0.01], rtol=1e-6)
+    program, (_, _, states, _) = follow(algorithm, problem, net, 8)
+    np.testing.assert_allclose(program.plan.scales, [1, 1, 1, 1, 0.1, 0.1, 0.01, 0.01], rtol=1e-6)
     # Everybody starts every round alike, so that only two steps of 0.1 times the clip are between nodes.
-    np.testing.assert_allclose(planned.dpps.schedule, 0.2 * planned.dpps.scales, rtol=1e-5, atol=5e-6)
+    np.testing.assert_allclose(program.plan.certified, 0.2 * program.plan.scales, rtol=1e-5, atol=5e-6)
     seen = np.asarray(states.seen)[-1]
-    np.testing.assert_array_equal(seen[:, 1], planned.dpps.schedule)
+    np.testing.assert_array_equal(seen[:, 1], program.plan.certified)
     assert (seen[:, 0] <= seen[:, 1]).all()
     length = np.asarray(states.noise)
     assert not length.any()  # means leave nothing to estimate
@@ -144,7 +144,7 @@ def test_a_sweep_over_b_gives_every_run_a_schedule_of_its_own():
         )
         np.testing.assert_allclose(one.params, alone.params, rtol=1e-5, atol=1e-6)
         assert one.guarantee == alone.guarantee
-        schedules.append(np.asarray(alone.algorithm.dpps.schedule))
+        schedules.append(np.asarray(alone.ready.certified))
     assert (np.diff(np.stack(schedules), axis=0)[:, 1:] < 0).all()  # less noise, smaller distances
 
 

@@ -9,8 +9,9 @@ import optax
 import pytest
 
 import jdfl
+from jdfl.base import Moment
 from jdfl.runner import check_settings
-from tests.algorithms.play import M, N, course, example, network
+from tests.algorithms.play import M, N, course, direct, example, network
 
 CLIP, NOISE = 0.05, 0.6
 problem = example(np.float32)
@@ -26,9 +27,8 @@ METHODS = {
 
 @partial(jax.jit, static_argnames=("count",))
 def noise_of(updates, size: int | None, key, count: int = M):
-    node = jnp.arange(count, dtype=jnp.int32)
-    graph = network().graph
-    return updates(jnp.zeros((count, N)), jdfl.Round(jnp.int32(0), key, graph, node))
+    now = Moment(jnp.int32(0), key, network().graph, jnp.arange(count, dtype=jnp.int32))
+    return updates(jnp.zeros((count, N)), direct(now, problem))
 
 
 @pytest.mark.parametrize(("trust", "share"), [("local", 1.0), ("central", 1 / np.sqrt(M))])

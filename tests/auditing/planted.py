@@ -1,6 +1,7 @@
 """Bugs to be planted in noise, clipping, sampling and counting, each with the family of the audit that must see it.
 
-A bug replaces methods of the library's classes, or is an algorithm of its own; what the library claims stays.
+A bug replaces methods of the library's classes, or is an algorithm of its own; what the library claims stays, since
+`plant` lets nobody look at the traced program: the audit has to see what the flow of data would tell of some bugs.
 """
 
 from collections.abc import Callable
@@ -15,6 +16,7 @@ import jdfl
 from jdfl import struct
 from jdfl.algorithms import gradients as gradients_file
 from jdfl.algorithms import sampling as sampling_file
+from jdfl.algorithms.round import Book
 from jdfl.privacy import Gaussian, GaussianEvent, Laplace
 
 M, N, Q, Z, BATCH, STEPS = 3, 4, 6, 4.0, 2, 4
@@ -55,6 +57,29 @@ class Bug:
         return SETTINGS[self.setting] if self.algorithm is None else self.algorithm
 
 
+def plant(bug, monkeypatch):
+    """Put a bug into the library, and leave what it does to the audit alone."""
+    monkeypatch.setattr("jdfl.algorithms.algorithm.leaking", lambda *_: {})
+    for method, wrong in bug.patch.items():
+        monkeypatch.setattr(bug.owner, method, wrong)
+
+
+def _aside(round):
+    """The round with a book of its own: what is done in it is not counted."""
+    return replace(round, book=Book())
+
+
+def _bare(gradients, w, round, **options):
+    """Gradients without noise."""
+    return CALL(replace(gradients, mechanism=None), w, round, **options)
+
+
+def _added(gradients, g, round, keys):
+    """Noise of these keys [m] on g [m, n], counted as a release."""
+    round.release(gradients_file._NOISE, gradients.guarantee)
+    return jax.vmap(gradients.mechanism.add)(keys, g, gradients.sensitivities(round.problem))
+
+
 def _noise(key, x):
     return jax.random.normal(key, x.shape, x.dtype)
 
@@ -71,9 +96,9 @@ def _law(law: Callable[..., Any], family: str, **options: Any) -> Bug:
 def _bare_when(when):
     """Gradients without noise at nodes and rounds where `when(round)` [] or [m, 1]."""
 
-    def call(self, w, problem, round, **options):
-        bare = CALL(replace(self, mechanism=None), w, problem, round, **options)
-        return jnp.where(when(round), bare, CALL(self, w, problem, round, **options))
+    def call(self, w, round, **options):
+        bare = _bare(self, w, _aside(round), **options)
+        return jnp.where(when(round), bare, CALL(self, w, round, **options))
 
     return {"__call__": call}
 
@@ -81,10 +106,9 @@ def _bare_when(when):
 def _other_keys(change):
     """Noise from keys [m] that are changed first."""
 
-    def call(self, w, problem, round, **options):
-        g = CALL(replace(self, mechanism=None), w, problem, round, **options)
-        keys = change(round.keys(gradients_file._NOISE), round)
-        return jax.vmap(self.mechanism.add)(keys, g, self.sensitivities(problem))
+    def call(self, w, round, **options):
+        g = _bare(self, w, round, **options)
+        return _added(self, g, round, change(round.keys(gradients_file._NOISE), round))
 
     return {"__call__": call}
 
@@ -102,10 +126,11 @@ def _rarely(round):
 def _sampled_by(draw):
     """Weights by another draw [m, q] of who is looked at; what is divided by stays."""
 
-    def sample(self, problem, round, step=0, steps=1):
+    def sample(self, round):
+        problem = round.problem
         if self.batch is None:
-            return SAMPLE(self, problem, round, step, steps)
-        taken = draw(problem.weight, round.keys(sampling_file._BATCH, step), round)
+            return SAMPLE(self, round)
+        taken = draw(problem.weight, round.keys(sampling_file._BATCH, round.local_step), round)
         total = jnp.sum(problem.weight, axis=1) * (BATCH / Q)
         return problem.data, jnp.where(taken, problem.weight, 0.0), total
 
@@ -116,17 +141,20 @@ def _by_chance(weight, keys, share):
     return jax.vmap(lambda key: jax.random.bernoulli(key, share, weight.shape[1:]))(keys)
 
 
-def _same_sample(self, problem, round, step=0, steps=1):
-    if self.batch is None:
-        return SAMPLE(self, problem, round, step, steps)
-    return SAMPLE(self, problem, replace(round, key=FIXED, roots=None), step, steps)
+def _fixed(round):
+    """The round with the same keys in all rounds and runs."""
+    return replace(round, moment=replace(round.moment, key=FIXED, roots=None))
 
 
-def _skip(self, problem, w, data, weight, total, part=None):
+def _same_sample(self, round):
+    return SAMPLE(self, round if self.batch is None else _fixed(round))
+
+
+def _skip(self, problem, w, data, weight, total, part=None, **known):
     """The clip is skipped for record 2 of node 1."""
-    right = EXACT(self, problem, w, data, weight, total, part)
+    right = EXACT(self, problem, w, data, weight, total, part, **known)
     alone = jnp.zeros_like(weight).at[1, 2].set(weight[1, 2])
-    clipped = EXACT(self, problem, w, data, alone, total, part)
+    clipped = EXACT(self, problem, w, data, alone, total, part, **known)
     bare = EXACT(replace(self, clip=None), problem, w, data, jnp.maximum(alone, 1e-9), total, part)
     return right - clipped + bare * (alone.sum(axis=1) / total)[:, None]
 
@@ -134,16 +162,16 @@ def _skip(self, problem, w, data, weight, total, part=None):
 def _clipped_to(clip):
     """Another clip than the one that the noise is scaled by."""
 
-    def exact(self, *rest):
-        return EXACT(replace(self, clip=clip(self.clip)), *rest)
+    def exact(self, *rest, **known):
+        return EXACT(replace(self, clip=clip(self.clip)), *rest, **known)
 
     return {"exact": exact}
 
 
-def _before_clipping(self, w, problem, round, **options):
+def _before_clipping(self, w, round, **options):
     """Noise on what is not clipped, and a clip of the noisy gradient."""
-    g = CALL(replace(self, mechanism=None, clip=None), w, problem, round, **options)
-    noisy = jax.vmap(self.mechanism.add)(round.keys(gradients_file._NOISE), g, self.sensitivities(problem))
+    g = _bare(replace(self, clip=None), w, round, **options)
+    noisy = _added(self, g, round, round.keys(gradients_file._NOISE))
     return noisy * jnp.minimum(1.0, self.clip / jnp.linalg.norm(noisy, axis=1, keepdims=True))
 
 
@@ -153,46 +181,56 @@ def _by_the_data(self, problem):
     return SENSITIVITIES(self, problem) * (1 + label / (1 + label))
 
 
-def _twice(self, w, problem, round, **options):
+def _twice(self, w, round, **options):
     """Two looks, of which the mean is shown, counted once."""
-    return (CALL(self, w, problem, round, **options) + CALL(self, w, problem, round, **options, look=1)) / 2
+    return (CALL(self, w, round, **options) + CALL(self, w, _aside(round), **options, look=1)) / 2
 
 
-def _relayed(self, w, problem, round, **options):
+def _uncounted(self, w, round, **options):
+    """Releases that nobody counts."""
+    g = CALL(self, w, round, **options)
+    round.book.releases = 0
+    return g
+
+
+def _relayed(self, w, round, **options):
     """A node adds a little of its neighbour's gradient, without noise."""
-    g = CALL(self, w, problem, round, **options)
-    return g + 0.1 * jnp.roll(CALL(replace(self, mechanism=None), w, problem, round, **options), 1, axis=0)
+    return CALL(self, w, round, **options) + 0.1 * jnp.roll(_bare(self, w, _aside(round), **options), 1, axis=0)
 
 
-def _biased(self, w, problem, round, **options):
+def _biased(self, w, round, **options):
     """The mean of the node's labels moves the first number."""
-    return CALL(self, w, problem, round, **options).at[:, 0].add(jnp.mean(problem.data[1], axis=1))
+    return CALL(self, w, round, **options).at[:, 0].add(jnp.mean(round.problem.data[1], axis=1))
 
 
 def _unclipped_update(self, update, round, clients=None):
     """Noise for a clip that is not there."""
     scale = jnp.asarray(self.sensitivity(update.shape[1]), update.dtype)
-    return jax.vmap(self.mechanism.add, (0, 0, None))(round.keys(gradients_file._NOISE), update, scale)
+
+    def told(problem, looks):
+        return self.guarantee(problem, clients)
+
+    return round.noisy(self.mechanism, update, scale, gradients_file._NOISE, told)
 
 
 def _same_update_noise(self, update, round, clients=None):
-    return UPDATE(self, update, replace(round, key=FIXED, roots=None), clients)
+    return UPDATE(self, update, _fixed(round), clients)
 
 
 @struct.dataclass
 class Shows(jdfl.DPSGD):
     """Shows the loss of every node beside its parameters."""
 
-    def step(self, state, problem, round):
+    def step(self, state, round):
         """One round, after which the losses are kept."""
-        new, info = jdfl.DPSGD.step(self, state[0], problem, round)
-        losses = problem.values(state[0].x)  # of parameters that are known
-        return (new, jnp.broadcast_to(losses[:, None], new.x.shape)), info
+        new = jdfl.DPSGD.step(self, state[0], round)
+        losses = round.problem.values(state[0].x)  # of parameters that are known
+        return new, jnp.broadcast_to(losses[:, None], new.x.shape)
 
-    def init(self, problem, round):
+    def init(self, round):
         """Nothing is shown yet."""
-        state, info = jdfl.DPSGD.init(self, problem, round)
-        return (state, jnp.zeros_like(state.x)), info
+        state = jdfl.DPSGD.init(self, round)
+        return state, jnp.zeros_like(state.x)
 
     def params(self, state):
         """The parameters."""
@@ -207,13 +245,13 @@ class Shows(jdfl.DPSGD):
 class Cancels(Shows):
     """Takes the noise of a round away in the next one."""
 
-    def step(self, state, problem, round):
+    def step(self, state, round):
         """One round; `state[1]` is the last round's noise."""
         before, last = state
         bare = replace(self, gradients=replace(self.gradients, mechanism=None))
-        clean, _ = jdfl.DPSGD.step(bare, before, problem, round)
-        new, info = jdfl.DPSGD.step(self, before, problem, round)
-        return (replace(new, x=new.x - last), new.x - clean.x), info
+        clean = jdfl.DPSGD.step(bare, before, _aside(round))
+        new = jdfl.DPSGD.step(self, before, round)
+        return new._replace(x=new.x - last), new.x - clean.x
 
     def visible(self, state):
         """The parameters."""
@@ -226,11 +264,10 @@ class Messages(Shows):
 
     fresh: bool = struct.field(pytree_node=False, default=False)  # whether each has noise of its own
 
-    def step(self, state, problem, round):
+    def step(self, state, round):
         """One round; `state[1]` is the second message."""
-        new, info = jdfl.DPSGD.step(self, state[0], problem, round)
-        second = self.gradients(jnp.zeros_like(new.x), problem, round, look=int(self.fresh))
-        return (new, second), replace(info, releases=info.releases + 1)
+        new = jdfl.DPSGD.step(self, state[0], round)
+        return new, self.gradients(jnp.zeros_like(new.x), round, look=int(self.fresh))
 
 
 def _shared_size(key, x):
@@ -255,7 +292,7 @@ def _half_laplace(key, x):
 
 
 BUGS = {
-    "no noise": _law(lambda k, x: 0 * x, "residual scale"),
+    "no noise": _law(lambda k, x: jnp.zeros_like(x), "residual scale"),
     "a tenth of the noise": _law(lambda k, x: _noise(k, x) / 10, "residual scale"),
     "half of the noise": _law(lambda k, x: _noise(k, x) / 2, "residual scale"),
     "noise times .95": _law(lambda k, x: 0.95 * _noise(k, x), "residual scale"),
@@ -305,7 +342,7 @@ BUGS = {
         "residual covariance", {"__call__": _same_update_noise}, owner=jdfl.Updates, setting="updates"
     ),
     "two releases counted as one": Bug("residual scale", {"__call__": _twice}),
-    "releases not counted": Bug("release count", {"releases": lambda self, evaluated, communicating: 0 * evaluated}),
+    "releases not counted": Bug("release count", {"__call__": _uncounted}),
     "a neighbour's gradient relayed": Bug("leak", {"__call__": _relayed}),
     "a bias by the labels": Bug("sensitivity", {"__call__": _biased}),
     "the loss shown without noise": Bug("leak", algorithm=Shows(lr=0.1, gradients=PLAIN)),

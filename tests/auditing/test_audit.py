@@ -10,6 +10,7 @@ import pytest
 
 import jdfl
 from jdfl import stepping, struct
+from jdfl.algorithms.program import Program
 from jdfl.auditing import Audit, audit
 from jdfl.auditing.observe import observe
 from jdfl.keys import typed_key
@@ -191,7 +192,8 @@ def test_the_runs_are_those_of_the_library():
     network, key, steps, node = jdfl.network.erdos_renyi_rounds(M, 0.7), jax.random.key(5), 6, 2
     algorithm = jdfl.DPSGD(lr=0.1, gradients=_noisy(batch=8, sampling="subset"))
     run = jdfl.run(algorithm, PROBLEM, network, key=key, steps=steps, metrics=[])
-    eye, setting = jnp.eye(N, dtype=PROBLEM.dtype), stepping.setting(algorithm, PROBLEM, network, None, typed_key(key))
+    eye, program = jnp.eye(N, dtype=PROBLEM.dtype), Program(algorithm)
+    setting = stepping.setting(program, PROBLEM, network, None, typed_key(key))
     keys = jax.tree.map(lambda leaf: leaf[None], setting.keys)
     seen, releases = observe(setting, eye, jnp.int32(node), keys, steps=steps, batch=1)
     own, mixed, mean = np.split(np.asarray(seen)[0], 3, axis=1)
@@ -210,7 +212,7 @@ def test_batches_change_nothing_and_keys_everything():
     keys = jax.random.split(jax.random.key(1), 7)
     direction, public = jnp.zeros((1, N), PROBLEM.dtype).at[0, 3].set(1.0), jax.random.key(2)
     fixed = (
-        stepping.setting(algorithm, PROBLEM, NETWORK, None, public),
+        stepping.setting(Program(algorithm), PROBLEM, NETWORK, None, public),
         direction,
         jnp.int32(0),
         jax.vmap(Keys.of)(keys),
@@ -293,7 +295,7 @@ def test_odd_views_are_refused_and_few_runs_warned_of():
 def test_a_run_may_be_looked_at_now_and_then():
     algorithm, directions = jdfl.DPSGD(gradients=_noisy()), jnp.eye(2, N)
     keys, node = jax.vmap(Keys.of)(jax.random.split(jax.random.key(0), 2)), jnp.int32(0)
-    setting = stepping.setting(algorithm, PROBLEM, NETWORK, None, jax.random.key(1))
+    setting = stepping.setting(Program(algorithm), PROBLEM, NETWORK, None, jax.random.key(1))
 
     def seen(looks: int) -> Any:
         return observe(setting, directions, node, keys, steps=7, batch=2, looks=looks)

@@ -4,7 +4,7 @@ import jax
 import pytest
 
 import jdfl
-from tests.auditing.planted import BUGS, NETWORK, PLAIN, PROBLEM, SETTINGS, STEPS, Messages
+from tests.auditing.planted import BUGS, NETWORK, PLAIN, PROBLEM, SETTINGS, STEPS, Messages, plant
 
 BUDGET = 120.0  # seconds of an audit on two cores
 
@@ -21,8 +21,7 @@ def fresh():
 @pytest.mark.parametrize("name", list(BUGS))
 def test_the_audit_sees_what_is_planted(name, monkeypatch, fresh):
     bug = BUGS[name]
-    for method, wrong in bug.patch.items():
-        monkeypatch.setattr(bug.owner, method, wrong)
+    plant(bug, monkeypatch)
     found = jdfl.audit(bug.audited, PROBLEM, NETWORK, steps=bug.steps, delta=1e-3)
     print(
         f"\n| {name} | {', '.join(found.families)} | {found.exit_status} | {found.seconds:.1f} s |"

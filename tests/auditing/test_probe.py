@@ -9,10 +9,11 @@ import pytest
 
 import jdfl
 from jdfl import stepping, struct
+from jdfl.algorithms.program import Program, planned
 from jdfl.auditing.probe import Probe, most_runs, probe
 from jdfl.privacy import Gaussian
 from jdfl.streams import Keys
-from tests.auditing.planted import BUGS, NETWORK, PLAIN, PROBLEM, SETTINGS, STEPS, Z
+from tests.auditing.planted import BUGS, NETWORK, PLAIN, PROBLEM, SETTINGS, STEPS, Z, plant
 
 
 def _pair(features: list[float]) -> Any:
@@ -24,9 +25,10 @@ PAIRS = [_pair([1.0, 0.0, 0.0, 0.0]), _pair([0.5, -0.4, 0.3, 0.6])]
 
 
 def _found(algorithm: Any, seed: int = 0) -> Probe:
-    setting = stepping.setting(algorithm, PROBLEM, NETWORK, None, jax.random.key(seed))
+    program = planned(algorithm, PROBLEM, NETWORK, STEPS)
+    setting = stepping.setting(program, PROBLEM, NETWORK, None, jax.random.key(seed))
     keys = jax.vmap(Keys.of)(jax.random.split(jax.random.key(seed + 1), most_runs(PROBLEM, STEPS)))
-    return probe(setting, algorithm.privacy(PROBLEM), PAIRS, keys, steps=STEPS)
+    return probe(setting, program.privacy(PROBLEM), PAIRS, keys, steps=STEPS)
 
 
 @pytest.fixture
@@ -61,8 +63,7 @@ def test_nothing_fires_where_all_is_sound(name):
 )
 def test_every_family_sees_its_bug(name, monkeypatch, fresh):
     bug = BUGS[name]
-    for method, wrong in bug.patch.items():
-        monkeypatch.setattr(bug.owner, method, wrong)
+    plant(bug, monkeypatch)
     assert bug.family in {one.family for one in _found(bug.audited).findings}
 
 
@@ -89,10 +90,11 @@ class Own:
 class Counted(jdfl.DPSGD):
     """Counts a release that does not show."""
 
-    def step(self, state: Any, problem: Any, round: Any) -> Any:
+    def step(self, state: Any, round: Any) -> Any:
         """One round."""
-        new, info = jdfl.DPSGD.step(self, state, problem, round)
-        return new, replace(info, releases=info.releases + 1)
+        new = jdfl.DPSGD.step(self, state, round)
+        round.book.releases = round.book.releases + 1
+        return new
 
 
 STEP = jdfl.Gradients(clip=1.0, per="batch", norm="l1")
@@ -118,7 +120,7 @@ def test_what_cannot_be_probed_says_why(name):
 
 def test_what_is_too_large_is_not_probed():
     assert most_runs(PROBLEM, 2**20) == 0
-    setting = stepping.setting(SETTINGS["all"], PROBLEM, NETWORK, None, jax.random.key(0))
+    setting = stepping.setting(Program(SETTINGS["all"]), PROBLEM, NETWORK, None, jax.random.key(0))
     none = jax.vmap(Keys.of)(jax.random.split(jax.random.key(0), 0))
     told = probe(setting, SETTINGS["all"].privacy(PROBLEM), PAIRS, none, steps=2**20)
     assert "more than is kept" in told.not_probed

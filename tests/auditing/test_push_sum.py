@@ -11,6 +11,7 @@ import pytest
 import jdfl
 from experiments.privacy_audit import Quiet, Unclipped
 from jdfl import struct
+from jdfl.algorithms.program import Program, planned
 from jdfl.auditing import Audit, audit
 from jdfl.auditing.observe import watched
 from tests.auditing.test_audit import NETWORK, PROBLEM, M, N
@@ -70,9 +71,9 @@ def test_local_parameters_are_not_shown():
     told = attacked(algorithm, problem, canary=PAIR)
     passes(told, STEPS)
     assert attacked(Bare(gradients=CLIPPED, dpps=NOISY), problem, canary=PAIR, runs=4000).violated
-    planned = watched(algorithm.plan(problem, NETWORK, 3))
-    result = jdfl.run(planned, problem, NETWORK, steps=2, metrics=[])
-    shown = np.asarray(planned.visible(result.state))
+    program = watched(planned(algorithm, problem, NETWORK, 3))
+    result = jdfl.run(program.algorithm, problem, NETWORK, steps=2, metrics=[])
+    shown = np.asarray(program.visible(result.state))
     assert shown.shape == (M, N)
     assert not shown[:, 8:].any()
     np.testing.assert_array_equal(shown[:, :8], result.state.shared.sent)
@@ -80,12 +81,12 @@ def test_local_parameters_are_not_shown():
 
 
 def test_what_is_shown_are_the_messages():
-    planned = watched(jdfl.PEDFL(gradients=CLIPPED, dpps=NOISY).plan(PROBLEM, NETWORK, 3))
-    result = jdfl.run(planned, PROBLEM, NETWORK, steps=3, metrics=[])
+    program = watched(planned(jdfl.PEDFL(gradients=CLIPPED, dpps=NOISY), PROBLEM, NETWORK, 3))
+    result = jdfl.run(program.algorithm, PROBLEM, NETWORK, steps=3, metrics=[])
     W = np.asarray(jdfl.network.as_dense(NETWORK.graph))
-    shown = np.asarray(planned.visible(result.state))
+    shown = np.asarray(program.visible(result.state))
     np.testing.assert_allclose(W @ shown, result.state.mixed.s, rtol=1e-4, atol=1e-4)
-    assert watched(jdfl.DPSGD()) == jdfl.DPSGD()
+    assert watched(Program(jdfl.DPSGD())) == Program(jdfl.DPSGD())
     unwatched = jdfl.run(jdfl.SGP(gradients=CLIPPED, dpps=NOISY), PROBLEM, NETWORK, steps=3, metrics=[])
     assert jax.tree.leaves(unwatched.state.sent) == []
 

@@ -10,7 +10,7 @@ import pytest
 from jdfl.auditing import Audit
 from jdfl.auditing.judge import Finding
 from jdfl.cli import audit as command
-from tests.auditing.planted import BUGS
+from tests.auditing.planted import BUGS, plant
 
 FOUND = Audit(
     algorithm="DPSGD",
@@ -136,8 +136,7 @@ def test_the_command_says_when_it_cannot_tell(capsys):
 def test_the_command_fails_where_a_bug_is_planted(monkeypatch, capsys):
     jax.clear_caches()
     bug = BUGS["noise times .95"]
-    for method, wrong in bug.patch.items():
-        monkeypatch.setattr(bug.owner, method, wrong)
+    plant(bug, monkeypatch)
     assert command.audit(*command.parse([*SMALL, "--algorithm", "d-psgd", *NOISY, "--json"])) == 3
     told = json.loads(capsys.readouterr().out)
     assert bug.family in {one["family"] for one in told["findings"]}

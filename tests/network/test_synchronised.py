@@ -7,12 +7,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from jdfl.algorithms.exchange import exchange, received
 
 import jdfl
 from jdfl import network as nw
-from jdfl.base import Round
+from jdfl.algorithms.round import MODEL
+from jdfl.base import Moment
 from jdfl.config import sequences, wrappers
+from tests.algorithms.play import direct
 from tests.network.examples import graph_of_round, matrices, mix, rounds, rows, same
 
 M, EVERY = 6, 3
@@ -120,12 +121,12 @@ def test_a_lossy_message_does_not_touch_the_own_row(codec):
     node = jnp.arange(M, dtype=jnp.int32)
     codec = codec.prepare(KEY, node, n, n, "float32")
     for k in (1, 2):
-        round = Round(jnp.int32(k), KEY, net.at(jnp.int32(k), KEY), node)
-        z = np.asarray(received(codec, x, round, jnp.ones(M, jnp.bool_)), float)
+        round = direct(Moment(jnp.int32(k), KEY, net.at(jnp.int32(k), KEY), node), None, codec=codec)
+        z = np.asarray(round._received(x, jnp.ones(M, jnp.bool_), MODEL, 0), float)
         W = np.asarray(nw.as_dense(round.graph), float)
         own = np.diag(W)[:, None]
         expected = W @ z + own * (np.asarray(x, float) - z)
-        np.testing.assert_allclose(exchange(codec, x, round), expected, rtol=0, atol=1e-6)
+        np.testing.assert_allclose(round.mix(x), expected, rtol=0, atol=1e-6)
 
 
 def test_all_nodes_of_a_run_agree_after_a_synchronised_round():

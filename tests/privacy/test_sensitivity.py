@@ -13,10 +13,14 @@ from hypothesis import strategies as st
 
 import jdfl
 from jdfl import network as nw
+from jdfl.algorithms.program import planned
+from jdfl.base import Moment
 from jdfl.network import matrices
+from jdfl.privacy import NO_NOISE
 from jdfl.privacy import sensitivity as module
 from jdfl.privacy.sensitivity import certified
 from jdfl.summary import summary, summary_text
+from tests.algorithms.play import direct
 from tests.reference import push_sum as reference
 from tests.reference.push_sum import farthest
 
@@ -45,14 +49,15 @@ NETWORKS: dict[str, Any] = {
 
 
 @jax.jit
-def distances(dpps: jdfl.DPPS, net: Any, s: Any, eps: Any, key: Any, chasing: Any) -> Any:
+def distances(dpps: jdfl.DPPS, schedule: Any, net: Any, s: Any, eps: Any, key: Any, chasing: Any) -> Any:
     """True distances and S [T, 2] of planned rounds with perturbations eps [T, m, d].
 
     With `chasing` every node goes away from the others' mean instead, along the entry in which it is farthest.
     """
 
     def round_of(k: Any) -> Any:
-        return jdfl.Round(k, jax.random.fold_in(key, k), net.at(k, key), jnp.arange(net.m, dtype=jnp.int32))
+        moment = Moment(k, jax.random.fold_in(key, k), net.at(k, key), jnp.arange(net.m, dtype=jnp.int32))
+        return direct(moment, None, ready=schedule)
 
     def one(state: Any, given: Any) -> Any:
         k, step = given
@@ -61,7 +66,8 @@ def distances(dpps: jdfl.DPPS, net: Any, s: Any, eps: Any, key: Any, chasing: An
         sign = jnp.sign(jnp.take_along_axis(away, place[:, None], axis=1))
         outward = sign * jax.nn.one_hot(place, s.shape[1], dtype=s.dtype)
         length = jnp.sum(jnp.abs(step), axis=1, keepdims=True)
-        return dpps.step(state, jnp.where(chasing, length * outward, step), round_of(k)), None
+        step = jnp.where(chasing, length * outward, step)
+        return dpps.step(state, step, round_of(k), lambda problem, looks: NO_NOISE), None
 
     start = dpps.init(s, round_of(jnp.int32(0)))
     state, _ = jax.lax.scan(one, start, (jnp.arange(len(eps), dtype=jnp.int32), eps))
@@ -78,15 +84,15 @@ def test_the_published_estimate_is_no_bound():
     """2-out, ten nodes, C' = .78 and lambda = .55 as in the paper's experiments; noise of next to no length."""
     net, eps = nw.d_out(10, 2), jnp.asarray(halves(10, 1, 5), jnp.float32)
     dpps = jdfl.DPPS(b=1.0, noise_rate=1e-30, sensitivity="eq22", watch=True)
-    planned = dpps.plan(net, None, np.ones(5), 1)
-    seen = np.asarray(distances(planned, net, jnp.zeros((10, 1)), eps, jax.random.key(0), jnp.bool_(False)))
+    schedule = dpps.plan(net, None, np.ones(5), 1)
+    seen = np.asarray(distances(dpps, schedule, net, jnp.zeros((10, 1)), eps, jax.random.key(0), jnp.bool_(False)))
     np.testing.assert_allclose(seen[:, 0], [2, 4, 6, 8, 10], rtol=1e-6)
     by_hand = [1.56]
     for _ in range(4):
         by_hand.append(0.55 * by_hand[-1] + 1.56)
     np.testing.assert_allclose(seen[:, 1], by_hand, rtol=1e-6)
     assert np.round(seen[:, 1].astype(float), 2).tolist() == [1.56, 2.42, 2.89, 3.15, 3.29]
-    bound = dpps.replace(sensitivity="certified").plan(net, np.ones(5), np.ones(5), 1).schedule
+    bound = dpps.replace(sensitivity="certified").plan(net, np.ones(5), np.ones(5), 1).certified
     assert (np.asarray(bound) >= seen[:, 0]).all()
     np.testing.assert_allclose(bound, [2, 4, 6, 8, 10], rtol=1e-5)  # attained, but for what is allowed for rounding
 
@@ -122,13 +128,13 @@ def test_the_certified_schedule_is_never_below_the_true_distance(name, kind, noi
     bounds = 0.5 * scales
     dpps = jdfl.DPPS(b=1.0, noise_rate=noise or 1e-30, watch=True, failure=FAILURE)
     common = jnp.asarray(start * draw.dirichlet(np.ones(d)), jnp.float32)
-    planned = dpps.plan(net, bounds, scales, d, common)
+    schedule = dpps.plan(net, bounds, scales, d, common)
     s = jnp.broadcast_to(common[None], (net.m, d))
     eps = attack(kind, net.m, d, bounds, draw)
     given = (s, jnp.asarray(eps, jnp.float32), jax.random.key(seed))
-    seen = np.asarray(distances(planned, net, *given, jnp.bool_(kind == "chasing")), float)
+    seen = np.asarray(distances(dpps, schedule, net, *given, jnp.bool_(kind == "chasing")), float)
     assert np.isfinite(seen).all()
-    np.testing.assert_array_equal(seen[:, 1], planned.schedule)
+    np.testing.assert_array_equal(seen[:, 1], schedule.certified)
     assert (seen[:, 0] <= seen[:, 1]).all()
     if kind in ("halves", "one node"):  # attained before there is noise
         assert seen[0, 0] >= 0.999 * seen[0, 1]
@@ -161,7 +167,7 @@ def test_matrices_are_those_of_the_rounds():
 @pytest.mark.parametrize("name", NETWORKS)
 def test_the_beginning_of_a_schedule_does_not_depend_on_its_length(name):
     few, many = (
-        jdfl.DPPS(b=1.0, noise_rate=0.02).plan(NETWORKS[name], np.ones(t), np.ones(t), 3).schedule for t in (7, T)
+        jdfl.DPPS(b=1.0, noise_rate=0.02).plan(NETWORKS[name], np.ones(t), np.ones(t), 3).certified for t in (7, T)
     )
     np.testing.assert_allclose(few, np.asarray(many)[:7], rtol=1e-6)
 
@@ -238,7 +244,7 @@ def test_a_certified_run_names_both_relations_and_adds_its_schedule_up():
     result = jdfl.run(algorithm, problem, net, steps=steps, metrics=[])
     told = jdfl.account(result, delta=delta)
     scales = np.where(np.arange(steps) >= 3, 0.1, 1.0)
-    schedule = np.asarray(result.algorithm.dpps.schedule, float)
+    schedule = np.asarray(result.ready.certified, float)
     z = tuple((scales * schedule / 40 / (2 * 0.1 * scales)).tolist())
     assert (told.unit, told.adjacency, told.observer) == ("node", "replace-one", "all messages")
     assert told.sensitivity == pytest.approx(0.2)
@@ -248,8 +254,8 @@ def test_a_certified_run_names_both_relations_and_adds_its_schedule_up():
     assert (other["unit"], other["failure"]) == ("node-swap", 1e-6)
     swap = jdfl.privacy.LaplaceSchedule(tuple((scales / 40).tolist()))
     assert other["epsilon"] == pytest.approx(jdfl.privacy.epsilon(swap, steps, delta - 1e-6), rel=1e-5)
-    planned = jdfl.account_plan(algorithm, problem, net, steps=steps, delta=delta)
-    assert planned.epsilon == told.epsilon
+    before = jdfl.account_plan(algorithm, problem, net, steps=steps, delta=delta)
+    assert before.epsilon == told.epsilon
     text = told.statement()
     assert "all messages" in text
     assert "l1 clipping of every node's shared gradient to 1" in text
@@ -260,11 +266,11 @@ def test_rounds_that_send_nothing_new_cost_nothing(algorithm):
     """PEDFL sends a step in the round after it, average consensus its vector in the first round alone."""
     dpps, net = jdfl.DPPS(b=1.0, noise_rate=0.5), nw.d_out(6, 2)
     clip = {"clip": 3.0} if algorithm is jdfl.AverageConsensus else {"gradients": CLIPPED}
-    planned = algorithm(dpps=dpps, **clip).plan(PROBLEM, net, 4)
-    event = planned.privacy(PROBLEM).event
+    program = planned(algorithm(dpps=dpps, **clip), PROBLEM, net, 4)
+    event = program.privacy(PROBLEM).event
     counts = np.array(event.multipliers) < 1e9
     assert counts.tolist() == ([True] + 3 * [False] if "clip" in clip else [False] + 3 * [True])
-    S = np.asarray(planned.dpps.schedule, float)
+    S = np.asarray(program.plan.certified, float)
     by_hand = 0.5 * S / (6.0 if "clip" in clip else 0.2)
     np.testing.assert_allclose(np.array(event.multipliers)[counts], by_hand[counts], rtol=1e-6)
 

@@ -11,8 +11,10 @@ from scipy.special import logsumexp
 
 import jdfl
 from jdfl import models
+from jdfl.base import Moment
 from jdfl.problems import Dataset, NeuralProblem, check_problem, neural_classification
 from jdfl.runner import check_settings
+from tests.algorithms.play import direct
 
 CLASSES, SHAPE = 3, (4, 4, 1)
 CLIENTS = np.repeat([5, 2, 9], [7, 2, 13])  # sorted: 2 examples, 7, 13
@@ -196,7 +198,7 @@ def test_gradients_of_batches_see_varied_images():
 
     @jax.jit
     def evaluate(problem, key):
-        return few(problem.begin(), problem, jdfl.Round(jnp.int32(0), key, graph, node))
+        return few(problem.begin(), direct(Moment(jnp.int32(0), key, graph, node), problem, few))
 
     plain, varied = tiny(), tiny(augment="flip-crop")
     one, other = (evaluate(plain, jax.random.key(k)) for k in range(2))

@@ -1,0 +1,331 @@
+"""What the walk through a traced step claims: noise that goes through the round on bounded data, and nothing else."""
+
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import lax
+from jax.extend.core import Primitive
+
+import jdfl
+from jdfl import struct
+from jdfl.algorithms.program import planned
+from jdfl.algorithms.round import MODEL, Channel
+from jdfl.privacy.flow import Flow, Label, bounded, released, sent
+from jdfl.streams import Stream
+from tests.auditing.planted import BUGS
+from tests.contract.table import TABLE, Row
+from tests.contract.test_contract import make_network, make_problem
+
+CLAIMED = {
+    "DP-CEPS, clipped",
+    "DP-DSGT, float16",
+    "DP-CHOCO-SGD, mix first, random 3",
+    "DO-ADP, top 3",
+    "DP-IHT-D-PSGD, every second round",
+    "D-PSGD, noisy updates of subsets",
+    "DP-DFedSAM, Poisson samples",
+    "SGPDP",
+    "PartPSP, minibatches in turn",
+    "PEDFL",
+    "DP-DDA, strongly convex, two nodes at a time",
+    "DP-DDA, samples, float16",
+    "DPDO, noisy, in a ball",
+    "CPGT, noisy, top 3",
+    "average consensus",
+}
+NOT_CLAIMED = {  # although they have noise
+    "DP-CEPS, kept": "not clipped",
+    "DP-CEPS-1BCS, literal": "not stored in u",
+    "DP-D-PSGD, every third round, minibatches, Adam": "between two exchanges",
+    "DP-DFedSAM-MGS": "between two exchanges",
+    "SGPDP, Eq. 22": "Eq. 22",
+    "PartPSP, true distances": "true distances",
+}
+
+
+@pytest.mark.parametrize("row", TABLE, ids=str)
+def test_what_every_method_claims(row: Row):
+    told = planned(row.algorithm, make_problem(row), make_network(), 7).privacy(make_problem(row))
+    assert told.claimed == (str(row) in CLAIMED), told.reason
+    if not told.claimed:
+        assert NOT_CLAIMED.get(str(row), "no noise is added") in told.reason or told == jdfl.privacy.NOTHING_SENT
+
+
+def test_the_methods_that_claim_are_in_the_table():
+    assert {str(row) for row in TABLE} > CLAIMED | set(NOT_CLAIMED)
+
+
+# ---------------------------------------------------------------- planted, each refused with a reason
+
+M, N = 4, 3
+_NOISE, SECOND = Stream("test.flow", "private"), Channel("second", Stream("test.flow.second", "shared"))
+NETWORK = jdfl.network.ring(M)
+_draw = np.random.default_rng(1)
+_A = _draw.standard_normal((M, 6, N))
+PROBLEM = jdfl.problems.linear_regression(_A, _A @ np.ones(N))
+PRIVATE = jdfl.Gradients(clip=1.0, mechanism=jdfl.Gaussian(2.0))
+
+
+@struct.dataclass
+class Sound(jdfl.Algorithm):
+    """Steps of clipped and noisy gradients from what arrives; its kinds differ in what is sent."""
+
+    lr: float = 0.1
+    gradients: jdfl.Gradients = PRIVATE
+    codec: Any = jdfl.Dense()
+    title: ClassVar[str] = "Sound"
+    channels: ClassVar[tuple[Channel, ...]] = (MODEL, SECOND)
+
+    def init(self, round: jdfl.Round) -> Any:
+        """Start where the problem says."""
+        return round.problem.begin()
+
+    def step(self, state: Any, round: jdfl.Round) -> Any:
+        """One round."""
+        return round.mix(state) - self.lr * self.noisy(state, round)
+
+    def noisy(self, x: Any, round: jdfl.Round) -> Any:
+        """What a node learns [m, n]."""
+        return self.gradients(x, round)
+
+    def added(self, g: Any, scale: Any, round: jdfl.Round) -> Any:
+        """Noise of a scale on g [m, n]."""
+        return round.noisy(self.gradients.mechanism, g, scale, _NOISE, self.gradients.guarantee)
+
+
+class OwnNoise(Sound):
+    """Draws its noise itself."""
+
+    def noisy(self, x: Any, round: jdfl.Round) -> Any:
+        """Nothing of it is written down."""
+        g = self.gradients.without_noise(x, round)
+        return g + jax.random.normal(round.moment.stream(_NOISE), g.shape, g.dtype)
+
+
+class SecondBare(Sound):
+    """Sends a second gradient, which is clipped and has no noise."""
+
+    def step(self, state: Any, round: jdfl.Round) -> Any:
+        """One round."""
+        round.deliver(self.gradients.without_noise(state, round), SECOND)
+        return super().step(state, round)
+
+
+class SecondAdded(Sound):
+    """Adds a second gradient, without noise, to the first."""
+
+    def noisy(self, x: Any, round: jdfl.Round) -> Any:
+        """Both."""
+        return self.gradients(x, round) + self.gradients.without_noise(x, round)
+
+
+class Longer(Sound):
+    """Scales after the clip and before the noise."""
+
+    def noisy(self, x: Any, round: jdfl.Round) -> Any:
+        """Ten times what the noise is for."""
+        g = 10 * self.gradients.without_noise(x, round)
+        return self.added(g, self.gradients.sensitivities(round.problem), round)
+
+
+class TwoClips(Sound):
+    """Adds two clipped gradients, whose sum has no clip, before the noise."""
+
+    def noisy(self, x: Any, round: jdfl.Round) -> Any:
+        """Twice as long as the noise is for."""
+        g = self.gradients.without_noise(x, round) + self.gradients.without_noise(2 * x, round)
+        return self.added(g, self.gradients.sensitivities(round.problem), round)
+
+
+class Unclipped(Sound):
+    """Gives noise to a gradient as it is."""
+
+    def noisy(self, x: Any, round: jdfl.Round) -> Any:
+        """Noise for a clip that is not there."""
+        return self.added(round.problem.gradients(x), self.gradients.sensitivities(round.problem), round)
+
+
+class Repeated(Sound):
+    """Spreads one clipped number over all entries, each of which is as long."""
+
+    def noisy(self, x: Any, round: jdfl.Round) -> Any:
+        """Longer by the root of n."""
+        g = jnp.broadcast_to(self.gradients.without_noise(x, round)[:, :1], x.shape)
+        return self.added(g, self.gradients.sensitivities(round.problem), round)
+
+
+class Stacked(Sound):
+    """Puts two clipped vectors side by side, and noise for one of them on both."""
+
+    def noisy(self, x: Any, round: jdfl.Round) -> Any:
+        """Longer by the root of 2."""
+        g = self.gradients.without_noise(x, round)
+        both = self.added(jnp.concatenate([g, g], axis=1), self.gradients.sensitivities(round.problem), round)
+        return both[:, : x.shape[1]] + both[:, x.shape[1] :]
+
+
+class Signed(Sound):
+    """A record says which sign a message has."""
+
+    def noisy(self, x: Any, round: jdfl.Round) -> Any:
+        """One of two noisy gradients."""
+        g = self.gradients(x, round)
+        return jnp.where(round.problem.data[1][:, :1] > 0, g, -g)
+
+
+class Scaled(Sound):
+    """The largest label says how large the noise is."""
+
+    def noisy(self, x: Any, round: jdfl.Round) -> Any:
+        """The scale tells of the label."""
+        scale = jnp.max(jnp.abs(round.problem.data[1]), axis=1)
+        return self.added(self.gradients.without_noise(x, round), scale, round)
+
+
+class Remembered(Sound):
+    """Starts from its data, and sends that a round later."""
+
+    def init(self, round: jdfl.Round) -> Any:
+        """The mean of the node's records."""
+        return jnp.mean(round.problem.data[0], axis=1)
+
+
+_BARE, _RAW, _NONE = "has no noise", "nothing bounds or hides", "no noise is added"
+PLANTED = {
+    OwnNoise: _NONE,
+    SecondBare: _BARE,
+    SecondAdded: _RAW,
+    Longer: _RAW,
+    TwoClips: _RAW,
+    Unclipped: _RAW,
+    Repeated: _RAW,
+    Stacked: _RAW,
+    Signed: _RAW,
+    Scaled: _RAW,
+    Remembered: _RAW,
+}
+
+
+def test_what_is_sound_is_claimed():
+    assert Sound().privacy(PROBLEM).claimed
+    assert Sound().privacy(PROBLEM) == PRIVATE.guarantee(PROBLEM)
+
+
+@pytest.mark.parametrize("kind", PLANTED, ids=lambda kind: kind.__name__)
+def test_what_is_not_is_refused_with_a_reason(kind):
+    algorithm = struct.dataclass(kind)()
+    told = algorithm.privacy(PROBLEM)
+    assert not told.claimed
+    assert PLANTED[kind] in told.reason
+    if kind is not OwnNoise:
+        assert ("'second'" if kind is SecondBare else "'model'") in told.reason
+        assert told.remedy
+    with pytest.raises(ValueError, match="noise"):
+        jdfl.account_plan(algorithm, PROBLEM, NETWORK, steps=3)
+
+
+SEEN = {
+    "noise missing in one round",
+    "noise missing at even rounds",
+    "noise missing at one node",
+    "noise missing now and then",
+    "noise shared by two nodes",
+    "keys reused over rounds",
+    "noise added before clipping",
+    "noise that depends on the data",
+    "noise cancelled a round later",
+    "clip skipped for updates",
+    "a neighbour's gradient relayed",
+    "a bias by the labels",
+}  # the others are inside of what is trusted: mechanisms, clips, keys, samples, what is counted
+
+
+@pytest.mark.parametrize("name", BUGS)
+def test_bugs_for_the_audit_that_the_flow_of_data_shows(name, monkeypatch):
+    from tests.auditing.planted import PROBLEM
+
+    bug = BUGS[name]
+    for method, wrong in bug.patch.items():
+        monkeypatch.setattr(bug.owner, method, wrong)
+    assert bug.audited.privacy(PROBLEM).claimed == (name not in SEEN)
+
+
+# ---------------------------------------------------------------- the walk itself
+
+
+def leaks(function: Any, *labels: Label) -> dict[str, str]:
+    """What leaks where the function's result is sent, of vectors [3] with these labels."""
+    flow = Flow()
+    flow.walk(jax.make_jaxpr(lambda *x: sent(function(*x), "out"))(*[jnp.ones(3)] * len(labels)), labels)
+    return flow.leaks
+
+
+_unknown = Primitive("test.unknown")
+_unknown.def_abstract_eval(lambda x: x)
+
+CLEANED = {
+    "as it is": lambda x: x,
+    "with something clean": lambda x: x + jnp.arange(3.0),
+    "moved": lambda x: -jnp.flip(x)[jnp.array([0, 2])],
+    "chosen by something clean": lambda x: jnp.where(jnp.arange(3) > 1, x, 0.0),
+    "within a loop": lambda x: lax.fori_loop(0, 3, lambda _, y: y + 1.0, x),
+    "within a scan": lambda x: lax.scan(lambda y, one: (y + one, one), x, jnp.ones((2, 3)))[0],
+    "within jit": jax.jit(lambda x: x + 1.0),
+    "within a branch of something clean": lambda x: lax.cond(jnp.bool_(True), lambda y: y, lambda y: y + 1.0, x),
+}
+SPOILED = {
+    "scaled": lambda x: 10 * x,
+    "with itself": lambda x: x + x,
+    "something unknown": _unknown.bind,
+    "sorted": jnp.sort,
+    "added up": jnp.cumsum,
+    "a choice by itself": lambda x: jnp.where(x > 0, 1.0, -1.0),
+    "a place by itself": lambda x: jnp.arange(3.0)[x.astype(jnp.int32)],
+    "a loop that ends by it": lambda x: lax.while_loop(lambda y: jnp.sum(y) < x[0], lambda y: y + 1, jnp.zeros(3)),
+    "a loop whose turns it counts": lambda x: lax.fori_loop(0, x[0].astype(int), lambda _, y: y + 1, jnp.zeros(3)),
+    "a branch by it": lambda x: lax.cond(x[0] > 0, lambda: jnp.ones(3), lambda: jnp.zeros(3)),
+    "scaled within a loop": lambda x: lax.fori_loop(0, 3, lambda _, y: 2 * y, x),
+    "grown in a scan": lambda x: lax.scan(lambda y, _: (y + x, None), jnp.zeros(3), length=4)[0],
+    "repeated": lambda x: jnp.tile(x, 2),
+}
+
+
+@pytest.mark.parametrize("name", CLEANED)
+def test_what_is_done_to_a_bounded_value_before_its_noise(name):
+    function = CLEANED[name]
+    assert leaks(lambda x: released(function(bounded(x))), Label.RAW) == {}
+    assert "has no noise" in leaks(lambda x: function(bounded(x)), Label.RAW)["out"]
+    assert "nothing bounds" in leaks(lambda x: released(function(x)), Label.RAW)["out"]
+
+
+@pytest.mark.parametrize("name", SPOILED)
+def test_what_spoils_a_bound(name):
+    function = SPOILED[name]
+    assert "nothing bounds" in leaks(lambda x: released(function(bounded(x))), Label.RAW)["out"]
+    assert leaks(lambda x: function(released(bounded(x))), Label.RAW) == {}  # whatever is done after the noise
+
+
+def test_what_a_round_keeps_is_followed_into_the_next():
+    """Data that enter the state in a round leave a round later, or two."""
+
+    @struct.dataclass
+    class Late(Sound):
+        """Keeps a gradient as it is for two rounds."""
+
+        def init(self, round: jdfl.Round) -> Any:
+            """Nothing is kept."""
+            x = round.problem.begin()
+            return x, jnp.zeros_like(x), jnp.zeros_like(x)
+
+        def step(self, state: Any, round: jdfl.Round) -> Any:
+            """One round."""
+            x, last, one = state
+            new = round.mix(x) - self.lr * self.gradients(x, round) + last
+            return new, one, round.problem.gradients(x)
+
+    told = Late().privacy(PROBLEM)
+    assert not told.claimed
+    assert "nothing bounds" in told.reason
