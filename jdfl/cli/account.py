@@ -10,6 +10,7 @@ from jdfl import checks
 from jdfl.checkpoint import read_checkpoint
 from jdfl.cli import flags
 from jdfl.config import RunConfig, build, from_yaml
+from jdfl.lab.results import CHECKPOINTS
 from jdfl.outcome import READS_DATA
 from jdfl.privacy import (
     GaussianEvent,
@@ -23,7 +24,6 @@ from jdfl.privacy import (
     report,
 )
 from jdfl.provenance import provenance
-from jdfl.results import CHECKPOINTS
 from jdfl.runner import planned
 from jdfl.spending import guarantee_of, ledger_of
 

@@ -14,8 +14,6 @@ from rich.console import Console
 import jdfl
 from jdfl.cache import use_cache
 from jdfl.cli import flags
-from jdfl.comparison import Comparison
-from jdfl.comparison.bench import Announce
 from jdfl.config.compare import (
     ALGORITHMS,
     CompareConfig,
@@ -26,7 +24,9 @@ from jdfl.config.compare import (
     to_yaml,
     with_algorithms,
 )
-from jdfl.results import new_run_folder
+from jdfl.lab.bench import Announce
+from jdfl.lab.comparison import Comparison
+from jdfl.lab.results import new_run_folder
 
 _ABOUT = """Compare algorithms on one problem with the same seeds, and keep tables, curves and a figure in a new folder.
 

@@ -16,16 +16,16 @@ from rich.table import Table
 from jdfl import checks
 from jdfl.cache import use_cache
 from jdfl.cli import flags
-from jdfl.comparison.table import spread
 from jdfl.config import RunConfig
 from jdfl.config.study import StudyConfig, from_yaml
+from jdfl.lab.cluster import jobs
+from jdfl.lab.results import new_run_folder
+from jdfl.lab.space import field_of
+from jdfl.lab.study import Study, best_first, one_after_another, together
+from jdfl.lab.study_page import write_page
+from jdfl.lab.study_run import REFUSED
+from jdfl.lab.table import spread
 from jdfl.metrics import REGISTRY
-from jdfl.results import new_run_folder
-from jdfl.study import Study, best_first, one_after_another, together
-from jdfl.study.cluster import jobs
-from jdfl.study.page import write_page
-from jdfl.study.run import REFUSED
-from jdfl.study.space import field_of
 
 _ABOUT = """Run over values of any settings: all combinations of them, or points drawn at random.
 

@@ -11,8 +11,8 @@ import pytest
 
 import jdfl
 from jdfl import Entry, Tuning, struct
-from jdfl.comparison import tuning, words
-from jdfl.comparison.entries import GRIDS, Plan
+from jdfl.lab import tuning, words
+from jdfl.lab.entries import GRIDS, Plan
 from tests.toy import FEW, SLOW, Gossip, M, network, problem
 
 RATES = [0.01, 0.05, 0.1, 2.0]
@@ -480,7 +480,7 @@ def test_default_grids_come_from_the_curvature_and_from_the_value():
         gamma: float = 0.5
         tuned: ClassVar[tuple[str, ...]] = ("lr", "gamma", "rate")
 
-    from jdfl.comparison.entries import plans
+    from jdfl.lab.entries import plans
 
     (plan,) = plans({"a": WithLr()}, problem, network, [0], 1, 1, None, TUNE).values()
     steepest = float(np.max(problem.curvature))

@@ -7,9 +7,9 @@ import optax
 import pytest
 
 import jdfl
-from jdfl.comparison import spent
-from jdfl.comparison.entries import plans
 from jdfl.config.compare import build, from_yaml
+from jdfl.lab import spent
+from jdfl.lab.entries import plans
 from jdfl.problems import Problem
 from jdfl.runner import planned
 

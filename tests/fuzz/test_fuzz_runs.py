@@ -10,8 +10,8 @@ import jdfl
 from jdfl import config, runner
 from jdfl.accountant import check_account
 from jdfl.config import RunConfig, build
+from jdfl.lab.summary import summary
 from jdfl.problems import Problem
-from jdfl.summary import summary
 from tests.fuzz.judge import fuzz, sizes, tried
 from tests.fuzz.strategies import configs, kinds, values
 

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 import jdfl
 from jdfl import network as nw
+from jdfl.lab.summary import summary, summary_text
 from jdfl.network import matrices
 from jdfl.privacy import sensitivity as module
 from jdfl.privacy.sensitivity import certified
-from jdfl.summary import summary, summary_text
 from tests.reference import push_sum as reference
 from tests.reference.push_sum import farthest
 

@@ -8,9 +8,9 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import pandas as pd
 
-from jdfl.comparison.bench import Bench, Target, Trial
-from jdfl.comparison.curves import Short, axes_of, better, common, number, short
-from jdfl.comparison.entries import Plan
+from jdfl.lab.bench import Bench, Target, Trial
+from jdfl.lab.curves import Short, axes_of, better, common, number, short
+from jdfl.lab.entries import Plan
 from jdfl.problems import Problem
 
 Side = Literal["lowest", "highest"]

@@ -23,16 +23,16 @@ import numpy as np
 import pandas as pd
 
 from jdfl import checks
-from jdfl.comparison.curves import better
 from jdfl.config.study import StudyConfig, to_yaml
+from jdfl.lab.curves import better
+from jdfl.lab.groups import Group, Point, groups
+from jdfl.lab.results import environment, placed, write_json
+from jdfl.lab.space import config_at, points
+from jdfl.lab.study_run import REFUSED, run_group
 from jdfl.metrics import COUNTS, REGISTRY
 from jdfl.privacy import Ledger
 from jdfl.privacy.together import Together
 from jdfl.provenance import Provenance, provenance
-from jdfl.results import environment, placed, write_json
-from jdfl.study.groups import Group, Point, groups
-from jdfl.study.run import REFUSED, run_group
-from jdfl.study.space import config_at, points
 
 Engine = Callable[[Path, Sequence[Group]], None]  # runs groups and keeps them
 _PARTS, _VERSIONS = "parts", "versions.json"

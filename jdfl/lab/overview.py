@@ -8,10 +8,10 @@ import numpy as np
 import pandas as pd
 
 from jdfl.config import yaml_text
-from jdfl.overview import numbers, pictures
-from jdfl.overview.read import Entry, OneRun, differing, read
-from jdfl.report import Code, Fold, Part, Section, Table, page
-from jdfl.summary import as_paragraphs, together
+from jdfl.lab import numbers, pictures
+from jdfl.lab.page import Code, Fold, Part, Section, Table, page
+from jdfl.lab.read import Entry, OneRun, differing, read
+from jdfl.lab.summary import as_paragraphs, together
 
 _NETWORKS = 6  # settings whose networks are drawn
 _SAME_NOISE = (

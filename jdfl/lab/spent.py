@@ -7,7 +7,7 @@ from typing import Any
 
 from jdfl.accountant import account, adjustable, calibrate, check_account, ledger_of_run, noise_place, planned_releases
 from jdfl.base import Algorithm
-from jdfl.comparison.entries import Plan
+from jdfl.lab.entries import Plan
 from jdfl.privacy import PrivacyReport, exposing
 from jdfl.privacy.together import Together
 from jdfl.problems import Problem

@@ -8,8 +8,9 @@ import pandas as pd
 
 from jdfl import provenance
 from jdfl.config.study import StudyConfig, to_yaml
-from jdfl.report import Chart, Code, Fold, Part, Section, Table, charts, page
-from jdfl.study.run import REFUSED
+from jdfl.lab import charts
+from jdfl.lab.page import Chart, Code, Fold, Part, Section, Table, page
+from jdfl.lab.study_run import REFUSED
 
 _POINTS = 500  # rows of the table
 

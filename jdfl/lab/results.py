@@ -12,7 +12,7 @@
     summary.md         totals, final metrics, times, in words
     summary.json       the same; it comes last, so that a directory that has it is whole
 
-and, of runs of the command line, the tables of `jdfl.watch`.
+and, of runs of the command line, the tables of `jdfl.lab.watch`.
 Every file is written beside its place and then moved there, so that none is ever half there.
 """
 
@@ -37,10 +37,10 @@ import pandas as pd
 import jdfl
 from jdfl import storage
 from jdfl.checkpoint import Checkpoint
+from jdfl.lab.summary import summary, summary_text
 from jdfl.privacy import Accounting
 from jdfl.privacy.relation import uncovered
 from jdfl.result import Result, Snapshot
-from jdfl.summary import summary, summary_text
 
 Draw = Callable[[Mapping[str, pd.DataFrame], Path, str], object]  # histories, file, hash of the provenance
 CHECKPOINTS = "checkpoints"
@@ -102,7 +102,7 @@ def write_run(
     delta: float | None = None,
     accounting: Accounting = "sound",
 ) -> Path:
-    """Write the run directory `folder`, whole or not at all; `draw` (`jdfl.report.figure`) makes figure.png.
+    """Write the run directory `folder`, whole or not at all; `draw` (`jdfl.lab.drawing.figure`) makes figure.png.
 
     `delta` and `accounting` are as for `jdfl.account`.
 

@@ -11,12 +11,12 @@ import jdfl
 from jdfl.accountant import check_account
 from jdfl.base import Algorithm
 from jdfl.config import build
+from jdfl.lab.groups import Group, Point, floats
+from jdfl.lab.summary import privacy_of
 from jdfl.metrics import COUNTS
 from jdfl.privacy.relation import worth
 from jdfl.result import Result
 from jdfl.runner import check_run, planned
-from jdfl.study.groups import Group, Point, floats
-from jdfl.summary import privacy_of
 
 REFUSED = "refused"  # the ending of what cannot be run
 

@@ -8,7 +8,7 @@ from typing import Literal
 import numpy as np
 import pandas as pd
 
-from jdfl.comparison.curves import NONE, better, number
+from jdfl.lab.curves import NONE, better, number
 
 Format = Literal["text", "markdown", "latex"]
 

@@ -9,10 +9,10 @@ import numpy as np
 import pandas as pd
 
 from jdfl import checks, provenance
-from jdfl.comparison import curves, table, words
-from jdfl.comparison.curves import axes_of, metrics_of
-from jdfl.comparison.table import Format, Grid
-from jdfl.comparison.tuning import Tuned
+from jdfl.lab import curves, table, words
+from jdfl.lab.curves import axes_of, metrics_of
+from jdfl.lab.table import Format, Grid
+from jdfl.lab.tuning import Tuned
 from jdfl.privacy import PrivacyReport
 from jdfl.privacy.together import Together
 from jdfl.result import Result
@@ -182,7 +182,7 @@ class Comparison:
         Runs that diverged are left out, and the legend counts them and shows every `mark`. Returns the path. Raises
         ValueError for an unknown amount, metric or spread.
         """
-        from jdfl import report  # matplotlib, for those who draw
+        from jdfl.lab import drawing  # matplotlib, for those who draw
 
         y = self.measure if y is None else y
         checks.one_of(metrics_of(self.curves), y=y)
@@ -205,7 +205,7 @@ class Comparison:
             }
         views = {name: self.view(name) for name in x}
         legend = {label: words.legend(label, views) for label in self.results}
-        return report.bands(panels, legend, y.replace("_", " "), path, self.provenance)
+        return drawing.bands(panels, legend, y.replace("_", " "), path, self.provenance)
 
     def write(self, folder: str | Path, config_yaml: str = "", *, overwrite: bool = False) -> Path:
         """Write everything into a folder, whole or not at all; returns its path.
@@ -214,6 +214,6 @@ class Comparison:
         report.html, environment.json, provenance.json, and config.yaml where one is given. An empty folder may be there
         already; FileExistsError for one with content, unless `overwrite`, which replaces it.
         """
-        from jdfl.comparison.folder import write_comparison
+        from jdfl.lab.folder import write_comparison
 
         return write_comparison(self, folder, config_yaml, overwrite=overwrite)

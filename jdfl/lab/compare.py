@@ -12,12 +12,12 @@ from jdfl import arguments, checks
 from jdfl.accountant import adjustable
 from jdfl.base import Algorithm
 from jdfl.batch import repeat
-from jdfl.comparison.bench import Announce, Bench, Target
-from jdfl.comparison.comparison import Comparison
-from jdfl.comparison.curves import AXES, LABELS, better, long_form, number
-from jdfl.comparison.entries import Entry, Plan, Tuning, plans
-from jdfl.comparison.spent import after_tuning, calibrated, spent, together, with_noise
-from jdfl.comparison.tuning import Choice, Tuned, tune_all
+from jdfl.lab.bench import Announce, Bench, Target
+from jdfl.lab.comparison import Comparison
+from jdfl.lab.curves import AXES, LABELS, better, long_form, number
+from jdfl.lab.entries import Entry, Plan, Tuning, plans
+from jdfl.lab.spent import after_tuning, calibrated, spent, together, with_noise
+from jdfl.lab.tuning import Choice, Tuned, tune_all
 from jdfl.metrics import Metric, default_metrics, resolve
 from jdfl.network.graph import Network
 from jdfl.privacy import PrivacyReport

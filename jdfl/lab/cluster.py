@@ -6,8 +6,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from jdfl.study.groups import Group
-from jdfl.study.study import Engine, keep
+from jdfl.lab.groups import Group
+from jdfl.lab.study import Engine, keep
 
 
 class FailedJobsError(OSError):

@@ -10,8 +10,8 @@ from typing import Any
 import pandas as pd
 
 from jdfl.config import RunConfig, from_yaml, yaml_text
-from jdfl.results import read_run
-from jdfl.watch import FILES as TABLES
+from jdfl.lab.results import read_run
+from jdfl.lab.watch import FILES as TABLES
 
 _UNLIKE = ("seed", "chunk")  # settings that do not part runs
 _FIRST = ("algorithm", "problem", "network")  # settings whose kinds are told by name alone

@@ -7,7 +7,7 @@ import networkx as nx
 import numpy as np
 import pandas as pd
 
-from jdfl.report.page import Chart
+from jdfl.lab.page import Chart
 
 _POINTS = 300  # of a line
 _PAIRS = 60_000  # links in all moments together
@@ -18,7 +18,7 @@ def curves(views: Mapping[tuple[str, str], pd.DataFrame], axes: Mapping[str, str
     """Lines with bands, of a metric y against an amount x that a reader chooses.
 
     `views` maps (x, y) to frames with columns label, x, mean, low, high, a row per record; `axes` says what every x
-    is, in words. Of long lines evenly many points are kept, the last always.
+    is, in words, and `alt` the chart. Of long lines evenly many points are kept, the last always.
     """
     labels: dict[str, None] = {}
     data: dict[str, list[dict[str, Any]]] = {}
@@ -42,7 +42,8 @@ def network(nodes: pd.DataFrame, links: pd.DataFrame, alt: str) -> Chart:
     """A network whose nodes are coloured by what they have come to, with a slider over the moments of a run.
 
     `nodes` has columns round, node and any numbers, a row per node and moment; `links` columns round, node, hears: who
-    heard whom from that round on, node -1 where nobody did. Of very many links evenly many are drawn.
+    heard whom from that round on, node -1 where nobody did. Of very many links evenly many are drawn. `alt` is the
+    chart in words.
     """
     rounds, ids = np.unique(nodes["round"]), np.unique(nodes["node"])
     fields: dict[str, list[list[float | int | None]]] = {}
@@ -57,13 +58,13 @@ def network(nodes: pd.DataFrame, links: pd.DataFrame, alt: str) -> Chart:
 
 
 def bars(x: Sequence[Any], series: Mapping[str, Sequence[float]], x_title: str, y_title: str, alt: str) -> Chart:
-    """Stacked bars, a colour per series."""
+    """Stacked bars over `x`, a colour per series; `x_title` and `y_title` name the axes, `alt` is it all in words."""
     lines = [{"label": label, "y": numbers(y)} for label, y in series.items()]
     return Chart("bars", {"x": list(x), "series": lines, "x_title": x_title, "y_title": y_title}, alt)
 
 
 def numbers(values: Any, digits: int = 5) -> list[float | int | None]:
-    """Numbers with so many digits, None for what is not finite."""
+    """The `values` with so many digits, None for what is not finite."""
     found = (float(f"{value:.{digits}g}") if np.isfinite(value) else None for value in np.asarray(values, float))
     return [int(value) if value is not None and value.is_integer() else value for value in found]
 

@@ -25,12 +25,12 @@ import pandas as pd
 from jax import Array
 
 from jdfl.accountant import account
+from jdfl.lab.results import placed
 from jdfl.metrics import average, classifies, label_shares
 from jdfl.network import Graph
 from jdfl.privacy import Accounting
 from jdfl.problems import Problem
 from jdfl.result import Result, Snapshot
-from jdfl.results import placed
 from jdfl.rounding import row_sum
 from jdfl.spending import records_of
 

@@ -7,14 +7,13 @@ from uuid import uuid4
 
 import pandas as pd
 
-from jdfl import report, results
-from jdfl.comparison import curves, words
-from jdfl.comparison.comparison import Comparison
-from jdfl.comparison.curves import AXES, axes_of, metrics_of
-from jdfl.comparison.entries import ALSO
-from jdfl.comparison.table import Grid
-from jdfl.report import Code, Fold, Part, Section, Table, charts
-from jdfl.summary import as_paragraphs, privacy_of
+from jdfl.lab import charts, curves, results, words
+from jdfl.lab.comparison import Comparison
+from jdfl.lab.curves import AXES, axes_of, metrics_of
+from jdfl.lab.entries import ALSO
+from jdfl.lab.page import Code, Fold, Part, Section, Table, page
+from jdfl.lab.summary import as_paragraphs, privacy_of
+from jdfl.lab.table import Grid
 
 FILES = (
     "curves.csv",
@@ -99,7 +98,7 @@ def _page(comparison: Comparison, folder: Path, config_yaml: str) -> None:
     if config_yaml:
         sections.append(Section("Settings", [Fold("As config.yaml", [Code(config_yaml)])]))
     title = f"Comparison on {comparison.setting}"
-    report.page(folder / "report.html", title, sections, f"Made by jdfl; provenance {comparison.provenance}.")
+    page(folder / "report.html", title, sections, f"Made by jdfl; provenance {comparison.provenance}.")
 
 
 def _curves(comparison: Comparison) -> list[Part]:

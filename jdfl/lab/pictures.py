@@ -6,10 +6,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from jdfl.comparison.curves import AXES, LABELS, views
-from jdfl.overview.numbers import metric_names, promises
-from jdfl.overview.read import Entry, OneRun
-from jdfl.report import Chart, Part, charts
+from jdfl.lab import charts
+from jdfl.lab.curves import AXES, LABELS, views
+from jdfl.lab.numbers import metric_names, promises
+from jdfl.lab.page import Chart, Part
+from jdfl.lab.read import Entry, OneRun
 
 _BARS = 128  # nodes
 _AXES = {**AXES, "epsilon": "epsilon of the worst node"}

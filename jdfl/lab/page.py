@@ -39,7 +39,7 @@ class Image:
 
 @dataclass(frozen=True)
 class Chart:
-    """Something to look at with controls of its own, made by `jdfl.report.charts`."""
+    """Something to look at with controls of its own, made by `jdfl.lab.charts`."""
 
     kind: str  # the function of script.js that draws it
     data: dict[str, Any]  # plain data
@@ -118,7 +118,7 @@ def _scripts() -> str:
 
 
 def _file(name: str) -> str:
-    return files("jdfl.report").joinpath(name).read_text(encoding="utf-8")
+    return files("jdfl.lab").joinpath(name).read_text(encoding="utf-8")
 
 
 def _section(i: int, section: Section) -> str:

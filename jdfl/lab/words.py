@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 
-from jdfl.comparison import table
-from jdfl.comparison.curves import AXES, Short, number
-from jdfl.comparison.table import Cell, Grid
-from jdfl.comparison.tuning import grid_text
+from jdfl.lab import table
+from jdfl.lab.curves import AXES, Short, number
+from jdfl.lab.table import Cell, Grid
+from jdfl.lab.tuning import grid_text
 from jdfl.privacy.relation import upper, whom
 
 if TYPE_CHECKING:
-    from jdfl.comparison.comparison import Comparison
+    from jdfl.lab.comparison import Comparison
 
 
 def grid(of: "Comparison", by: str, value: float | None, names: list[str]) -> Grid:

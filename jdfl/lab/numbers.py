@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from jdfl.comparison.table import spread
+from jdfl.lab.page import Table, Tiles
+from jdfl.lab.read import Entry
+from jdfl.lab.table import spread
 from jdfl.metrics import COUNTS, REGISTRY
-from jdfl.overview.read import Entry
 from jdfl.privacy.relation import upper, worth
-from jdfl.report import Table, Tiles
 
 
 def tiles(entry: Entry) -> Tiles:

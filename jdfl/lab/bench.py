@@ -9,8 +9,8 @@ import numpy as np
 import pandas as pd
 
 from jdfl.batch import sweep
-from jdfl.comparison.curves import better, last_within, long_form
-from jdfl.comparison.entries import Plan, Tuning
+from jdfl.lab.curves import better, last_within, long_form
+from jdfl.lab.entries import Plan, Tuning
 from jdfl.metrics import Metric
 from jdfl.problems import Problem
 from jdfl.stopping import StopRule
