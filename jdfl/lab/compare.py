@@ -1,26 +1,29 @@
 """A comparison: one problem, the same seeds for all, all tuned with the same effort, values beside what they cost."""
 
 import dataclasses
+import functools
 import warnings
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple, TypeAlias
+from operator import attrgetter
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import pandas as pd
 
 from jdfl import arguments, checks
-from jdfl.accountant import adjustable
+from jdfl.accountant import account, adjustable, ledger_of_run
 from jdfl.base import Algorithm
 from jdfl.batch import repeat
-from jdfl.lab.bench import Announce, Bench, Target
 from jdfl.lab.comparison import Comparison
-from jdfl.lab.curves import AXES, LABELS, better, long_form, number
-from jdfl.lab.entries import Entry, Plan, Tuning, plans
-from jdfl.lab.spent import after_tuning, calibrated, spent, together, with_noise
-from jdfl.lab.tuning import Choice, Tuned, tune_all
+from jdfl.lab.curves import AXES, LABELS, long_form
+from jdfl.lab.entries import Announce, Entry, Terms, Tuning, calibrated, plans
+from jdfl.lab.grids import Plan
+from jdfl.lab.table import better, number
+from jdfl.lab.tuning import Choice, Target, Tuned, tune_all
 from jdfl.metrics import Metric, default_metrics, resolve
 from jdfl.network.graph import Network
-from jdfl.privacy import PrivacyReport
+from jdfl.privacy import PrivacyReport, exposing
+from jdfl.privacy.together import Together
 from jdfl.problems import Problem, check_problem
 from jdfl.result import Result
 from jdfl.stopping import StopRule
@@ -91,59 +94,44 @@ def compare(
     for metric in chosen:
         if metric.__name__ in (*LABELS, *AXES):
             raise ValueError(f"Expected another name than {metric.__name__!r}, a column of the curves. Rename it.")
-    planned = plans(entries, problem, network, keys, steps, every, stop, tune)
-    planned = with_noise(planned, problem, keys, epsilon, delta, stop)
     announce: Announce = progress or (lambda label, what: None)
-
+    terms = Terms(problem, network, keys, steps, every, stop, tune, judge, batch, epsilon, delta, announce)
+    planned = plans(entries, terms)
     untuned = Target("round" if stop is None else "stop", np.inf)
     choices = [Choice(untuned, dict.fromkeys(planned, Tuned({}, {}, 0, {})), pd.DataFrame({"label": list(planned)}))]
     if tune is not None:
-        choices = tune_all(planned, Bench(problem, tune, judge, every, stop, batch, announce))
+        choices = tune_all(planned, terms, tune)
     _warn(choices[0].tuned)
     if epsilon is not None:
         _warn_noiseless(planned)
+    how: Any = {"keys": list(keys), "every": every, "stop": stop, "metrics": chosen, "batch": 1}
 
-    done: dict[tuple[str, Point], Reported] = {}  # what was run already, at whatever budget its values were chosen
+    @functools.cache  # what was run already, at whatever budget its values were chosen
+    def reported(label: str, point: Point) -> Reported:
+        plan = dataclasses.replace(planned[label], algorithm=planned[label].at(dict(point)))
+        algorithm = calibrated(plan, terms)
+        announce(label, "running")
+        runs = repeat(algorithm, problem, plan.network, steps=plan.steps, **how)
+        if plan.grid:  # of which values were chosen by looking at other runs on the same data
+            shown = [exposing(run.guarantee, plan.derived, problem.public) for run in runs]
+            runs = [dataclasses.replace(run, guarantee=guarantee) for run, guarantee in zip(runs, shown)]
+        told = [account(run, delta=delta) for run in runs if run.guarantee.claimed]
+        worst = max(told, key=attrgetter("epsilon"), default=None)
+        one = Reported(algorithm, runs, long_form(label, runs), worst)
+        done.append(one)
+        return one
 
-    def reported(label: str, plan: Plan, point: Point) -> Reported:
-        if (label, point) not in done:
-            at = dataclasses.replace(plan, algorithm=plan.at(dict(point)))
-            algorithm = calibrated(at, problem, keys, epsilon, delta, stop)
-            announce(label, "running")
-            runs = repeat(
-                algorithm,
-                problem,
-                plan.network,
-                keys=list(keys),
-                steps=plan.steps,
-                every=every,
-                stop=stop,
-                metrics=chosen,
-                batch=1,
-            )
-            runs = after_tuning(runs, plan, problem) if plan.grid else runs
-            done[label, point] = Reported(
-                algorithm, runs, long_form(label, runs), spent({label: runs}, delta).get(label)
-            )
-        return done[label, point]
-
+    done: list[Reported] = []
     names = [metric.__name__ for metric in chosen]
     empty = pd.DataFrame(columns=[*LABELS, "round", *names, "communications", "bytes", "gradients", "seconds"])
     found: list[Comparison] = []
     for target, tuned, points in choices:
-        runs = {
-            label: reported(label, plan, tuple(tuned[label].values.items()))
-            for label, plan in planned.items()
-            if not tuned[label].failure
-        }
-        frames = [one.curves for one in runs.values()]
+        runs = {label: reported(label, tuple(how.values.items())) for label, how in tuned.items() if not how.failure}
         one = Comparison(
             results={label: runs[label].results if label in runs else [] for label in planned},
             tuning=points,
-            curves=pd.concat(frames, ignore_index=True) if frames else empty,
-            algorithms={
-                label: runs[label].algorithm if label in runs else planned[label].algorithm for label in planned
-            },
+            curves=pd.concat([one.curves for one in runs.values()], ignore_index=True) if runs else empty,
+            algorithms={label: runs.get(label, plan).algorithm for label, plan in planned.items()},
             tuned=tuned,
             measure=judge.__name__,
             by=target.by,
@@ -157,10 +145,10 @@ def compare(
             budget=None if tune is None else target.budget,
         )
         found.append(one)
-    all_runs = [run for one in done.values() for run in one.results]
-    sum_of_all = together(all_runs, [one.privacy for one in done.values() if one.privacy is not None])
-    found = [dataclasses.replace(one, together=sum_of_all) for one in found]
-    first = dataclasses.replace(found[0], views=tuple(found[1:]))
+    ledgers = [ledger_of_run(run) if run.guarantee.claimed else None for one in done for run in one.results]
+    together = Together.of(ledgers, min((one.privacy.delta for one in done if one.privacy is not None), default=0.0))
+    first, *others = (dataclasses.replace(one, together=together) for one in found)
+    first = dataclasses.replace(first, views=tuple(others))
     _warn_short(first)
     return first
 
@@ -188,31 +176,26 @@ def _name(network: Network) -> str:
 
 
 def _warn(tuned: Mapping[str, Tuned]) -> None:
-    untouched = [
-        label + (f" ({how.lone})" if how.lone else "") for label, how in tuned.items() if how.lone or not how.grid
-    ]
+    lone = {label: f"{label} ({how.lone})" if how.lone else label for label, how in tuned.items()}
+    untouched = [lone[label] for label, how in tuned.items() if how.lone or not how.grid]
+    told: list[str] = []
     if untouched:
-        warnings.warn(
-            f"Not tuned: {', '.join(untouched)}. Nothing was chosen for them, so beating them shows little.",
-            stacklevel=3,
-        )
+        told.append(f"Not tuned: {', '.join(untouched)}. Nothing was chosen for them, so beating them shows little.")
     for label, how in tuned.items():
+        remedy = "Give it another grid." if how.short is None else "Give a larger budget, or compare by another amount."
         if how.failure:
-            remedy = (
-                "Give it another grid." if how.short is None else "Give a larger budget, or compare by another amount."
-            )
-            warnings.warn(f"{label} has no results: {how.failure}. {remedy}", stacklevel=3)
+            told.append(f"{label} has no results: {how.failure}. {remedy}")
         if how.alike:
-            warnings.warn(
-                f"Tuning chose nothing for {label}: {how.alike}, so it is not ranked. Give another budget or grid.",
-                stacklevel=3,
+            told.append(
+                f"Tuning chose nothing for {label}: {how.alike}, so it is not ranked. Give another budget or grid."
             )
         for path, side in how.edge.items():
-            warnings.warn(
+            told.append(
                 f"The best {path} of {label}, {how.values[path]:.3g}, is the {side} of its grid, so better ones may "
-                "lie beyond. Widen the grid.",
-                stacklevel=3,
+                "lie beyond. Widen the grid."
             )
+    for line in told:
+        warnings.warn(line, stacklevel=3)
 
 
 def _warn_noiseless(planned: Mapping[str, Plan]) -> None:

@@ -1,74 +1,50 @@
 """The folder of a comparison: tables, curves, figure and a page, whole or not there."""
 
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
-from uuid import uuid4
 
 import pandas as pd
 
-from jdfl.lab import charts, curves, results, words
+from jdfl.lab import charts, curves, words
 from jdfl.lab.comparison import Comparison
 from jdfl.lab.curves import AXES, axes_of, metrics_of
 from jdfl.lab.entries import ALSO
+from jdfl.lab.files import whole, write
 from jdfl.lab.page import Code, Fold, Part, Section, Table, page
+from jdfl.lab.results import environment
 from jdfl.lab.summary import as_paragraphs, privacy_of
-from jdfl.lab.table import Grid
+from jdfl.lab.table import Format, Grid
 
-FILES = (
-    "curves.csv",
-    "curves.parquet",
-    "tuning.csv",
-    "table.txt",
-    "table.md",
-    "table.tex",
-    "equal_costs.csv",
-    "figure.png",
-    "figure.pdf",
-    "report.html",
-    "environment.json",
-    "provenance.json",
-)
+_TABLES: dict[str, Format] = {"table.txt": "text", "table.md": "markdown", "table.tex": "latex"}
+_OTHERS = "curves.csv curves.parquet tuning.csv equal_costs.csv figure.png figure.pdf environment.json provenance.json"
+FILES = (*_TABLES, *_OTHERS.split(), "report.html")
 
 
 def write_comparison(comparison: Comparison, folder: str | Path, config_yaml: str, *, overwrite: bool) -> Path:
     """Write FILES, and config.yaml where there is one, beside the folder first and then rename."""
-    folder = Path(folder)
-    results.refuse_occupied(folder, overwrite)
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    partial = folder.parent / f".{folder.name}.{uuid4().hex[:12]}"
-    partial.mkdir()
-    try:
-        _write(comparison, partial, config_yaml)
-        results.refuse_occupied(folder, overwrite)
-        results.put_in_place(partial, folder)
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
-    return folder
-
-
-def _write(comparison: Comparison, folder: Path, config_yaml: str) -> None:
     views = (comparison, *comparison.views)
-    parts = [
-        _marked(one, one.curves).assign(tuned_by=one.by, tuned_at=one.budget) for one in views if one.budget is not None
-    ]
-    records = pd.concat(parts, ignore_index=True) if parts else _marked(comparison, comparison.curves)
-    records.to_csv(folder / "curves.csv", index=False)
-    records.to_parquet(folder / "curves.parquet", index=False)
-    told = [_marked(one, one.tuning).assign(by=one.by, budget=one.budget) for one in views]
-    pd.concat(told, ignore_index=True).to_csv(folder / "tuning.csv", index=False)
-    (folder / "table.txt").write_text(comparison.table("text"), encoding="utf-8")
-    (folder / "table.md").write_text(comparison.table("markdown"), encoding="utf-8")
-    (folder / "table.tex").write_text(comparison.table("latex"), encoding="utf-8")
-    comparison.equal_costs().to_csv(folder / "equal_costs.csv")
-    for suffix in ("png", "pdf"):
-        comparison.figure(folder / f"figure.{suffix}")
-    results.write_json(folder / "environment.json", results.environment())
-    runs = {label: [run.provenance.as_dict() for run in comparison.runs(label)] for label in comparison.results}
-    results.write_json(folder / "provenance.json", {"hash": comparison.provenance, "runs": runs})
-    if config_yaml:
-        (folder / "config.yaml").write_text(config_yaml, encoding="utf-8")
-    _page(comparison, folder, config_yaml)
+    with whole(folder, overwrite=overwrite) as partial:
+        tuned = [one for one in views if one.budget is not None]
+        parts = [_marked(one, one.curves).assign(tuned_by=one.by, tuned_at=one.budget) for one in tuned]
+        records = pd.concat(parts, ignore_index=True) if parts else _marked(comparison, comparison.curves)
+        points = [_marked(one, one.tuning).assign(by=one.by, budget=one.budget) for one in views]
+        runs = {label: [run.provenance.as_dict() for run in comparison.runs(label)] for label in comparison.results}
+        contents = {
+            "curves.csv": records,
+            "curves.parquet": records,
+            "tuning.csv": pd.concat(points, ignore_index=True),
+            "equal_costs.csv": comparison.equal_costs().reset_index(),
+            **{name: comparison.table(format) for name, format in _TABLES.items()},
+            "environment.json": environment(),
+            "provenance.json": {"hash": comparison.provenance, "runs": runs},
+        }
+        for name, content in (contents | ({"config.yaml": config_yaml} if config_yaml else {})).items():
+            write(partial / name, content)
+        for suffix in ("png", "pdf"):
+            comparison.figure(partial / f"figure.{suffix}")
+        title, foot = f"Comparison on {comparison.setting}", f"Made by jdfl; provenance {comparison.provenance}."
+        page(partial / "report.html", title, list(_sections(comparison, config_yaml)), foot)
+    return Path(folder)
 
 
 def _marked(comparison: Comparison, rows: pd.DataFrame) -> pd.DataFrame:
@@ -80,25 +56,28 @@ def _marks(comparison: Comparison) -> dict[str, str]:
     return {label: comparison.mark(label) for label in comparison.results}
 
 
-def _page(comparison: Comparison, folder: Path, config_yaml: str) -> None:
-    grid = comparison.grid()
-    sections = [Section("Result", ["\n\n".join(grid.caption), _table(grid)]), Section("Curves", _curves(comparison))]
-    for x, other in _others(comparison):
+def _sections(comparison: Comparison, config_yaml: str) -> Iterator[Section]:
+    grid, views = comparison.grid(), comparison.views
+    yield Section("Result", ["\n\n".join(grid.caption), _table(grid)])
+    yield Section("Curves", _curves(comparison))
+    others = [(one.by, one.grid()) for one in views]  # each of its own tuning
+    if comparison.budget is None:  # without tuning: those that are asked for mostly
+        others += [(x, comparison.grid(by=x)) for x in ALSO if x != comparison.by]
+    for x, other in others:
         title = "Rounds to the stop rule" if x == "stop" else f"At equal {AXES[x]}"
-        sections.append(Section(title, ["\n\n".join(other.caption[1:]), _table(other)]))
+        yield Section(title, ["\n\n".join(other.caption[1:]), _table(other)])
     if comparison.criterion:
-        sections.append(Section("Tuning", [part for one in (comparison, *comparison.views) for part in _tuning(one)]))
-    told = {label: report.statement() for label, report in comparison.privacy.items()}
-    statements = {
-        label: told[label] if label in told else privacy_of(runs[0])["statement"]
+        yield Section("Tuning", [part for one in (comparison, *views) for part in _tuning(one)])
+    told = {
+        label: comparison.privacy[label].statement()
+        if label in comparison.privacy
+        else privacy_of(runs[0])["statement"]
         for label, runs in comparison.results.items()
         if runs
     }
-    sections.append(Section("Privacy", [Fold(label, [as_paragraphs(text)]) for label, text in statements.items()]))
+    yield Section("Privacy", [Fold(label, [as_paragraphs(text)]) for label, text in told.items()])
     if config_yaml:
-        sections.append(Section("Settings", [Fold("As config.yaml", [Code(config_yaml)])]))
-    title = f"Comparison on {comparison.setting}"
-    page(folder / "report.html", title, sections, f"Made by jdfl; provenance {comparison.provenance}.")
+        yield Section("Settings", [Fold("As config.yaml", [Code(config_yaml)])])
 
 
 def _curves(comparison: Comparison) -> list[Part]:
@@ -117,18 +96,10 @@ def _curves(comparison: Comparison) -> list[Part]:
     return [about, *([f"Marked: {'; '.join(marks)}."] if marks else []), charts.curves(drawn, names, alt)]
 
 
-def _others(comparison: Comparison) -> Iterator[tuple[str, Grid]]:
-    """The tables at other budgets, each of its own tuning; without tuning, at those that are asked for mostly."""
-    for one in comparison.views:
-        yield one.by, one.grid()
-    if comparison.budget is None:
-        yield from ((x, comparison.grid(by=x)) for x in ALSO if x != comparison.by)
-
-
 def _tuning(comparison: Comparison) -> list[Part]:
     tuning = _marked(comparison, comparison.tuning).rename(columns={"mean": f"mean {comparison.measure}"})
     cells = [
-        ["" if value != value else value if isinstance(value, (str, bool)) else f"{value:.4g}" for value in row]
+        ["" if value != value else value if isinstance(value, str | bool) else f"{value:.4g}" for value in row]
         for row in tuning.astype(object).itertuples(index=False)
     ]
     about = (

@@ -1,15 +1,17 @@
 """Tables of a comparison as text, Markdown and LaTeX, with everything in the caption that decides what they mean."""
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 import pandas as pd
 
-from jdfl.lab.curves import NONE, better, number
+from jdfl.metrics import REGISTRY
 
+HIGHER_IS_BETTER = frozenset(("accuracy", "balanced_accuracy", "support_recovery"))
+NONE = "–"
 Format = Literal["text", "markdown", "latex"]
 
 
@@ -28,6 +30,21 @@ class Grid:
     headers: list[str]
     rows: list[list[Cell]]
     caption: list[str]  # sentences
+
+
+def number(value: float, digits: int = 4) -> str:
+    """The `value` with a few significant `digits`; thousands with separators, no exponent where it fits."""
+    if not np.isfinite(value):
+        return NONE
+    if 10**digits <= round(abs(value)) < 1e9:
+        return f"{value:,.0f}"
+    fits = value == 0 or 1e-3 <= abs(value) < 1e4
+    return f"{value:.{digits}g}" if fits else f"{value:.{digits - 1}e}"
+
+
+def better(metric: str) -> int:
+    """1 where lower values of a `metric` are better, -1 where higher ones are (shares of what is right)."""
+    return -1 if metric in HIGHER_IS_BETTER and metric in REGISTRY else 1
 
 
 def spread(mean: float, sd: float) -> str:
@@ -70,69 +87,46 @@ def column(
 
 
 def write(grid: Grid, format: Format) -> str:
-    """The table in a format."""
-    return {"text": _text, "markdown": _markdown, "latex": _latex}[format](grid)
+    """The `grid` in a `format`."""
+    lay, escaped, frames, legend = _FORMATS[format]
+    rows = [[frames[cell.mark].format(escaped(cell.text)) for cell in row] for row in grid.rows]
+    used = {cell.mark for row in grid.rows for cell in row} - {""}
+    told = "; ".join(words for mark, words in legend.items() if mark in used) + "." * bool(used)
+    return lay(list(map(escaped, grid.headers)), rows, list(map(escaped, grid.caption)), told)
 
 
-def _text(grid: Grid) -> str:
-    rows = [[cell.text + {"best": " *", "tie": " ~", "": ""}[cell.mark] for cell in row] for row in grid.rows]
-    widths = [max(map(len, words)) for words in zip(grid.headers, *rows)]
-    lines = ["  ".join(word.ljust(width) for word, width in zip(row, widths)).rstrip() for row in (grid.headers, *rows)]
-    lines.insert(1, "  ".join("-" * width for width in widths))
-    return (
-        "\n".join([*lines, "", *grid.caption, _marks(grid, "* best", "~ within one standard deviation of it")]).rstrip()
-        + "\n"
-    )
+def markdown(heads: Sequence[str], rows: Sequence[Sequence[str]], aligned: str = "---") -> list[str]:
+    """The lines of a table in Markdown of these `heads` and `rows`; all columns but the first are `aligned` so."""
+    lines = [heads, ["---", *[aligned] * (len(heads) - 1)], *rows]
+    return [f"| {' | '.join(line)} |" for line in lines]
 
 
-def _markdown(grid: Grid) -> str:
-    frame = {"best": "**{}**", "tie": "_{}_", "": "{}"}
-    body = [[frame[cell.mark].format(_escaped(cell.text)) for cell in row] for row in grid.rows]
-    heads = [_escaped(word) for word in grid.headers]
-    lines = [heads, ["---", *["---:"] * (len(heads) - 1)], *body]
-    table = ["| " + " | ".join(line) + " |" for line in lines]
-    marks = _marks(grid, "Bold: best", "italic: within one standard deviation of it")
-    return "\n".join([*table, "", *(f"{_escaped(line)}  " for line in grid.caption), marks]).rstrip() + "\n"
+def _text(heads: list[str], rows: list[list[str]], caption: list[str], legend: str) -> str:
+    widths = [max(map(len, words)) for words in zip(heads, *rows)]
+    rule = ["-" * width for width in widths]
+    lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in (heads, rule, *rows)]
+    return "\n".join([*lines, "", *caption, legend]).rstrip() + "\n"
 
 
-def _escaped(text: str) -> str:
+def _markdown(heads: list[str], rows: list[list[str]], caption: list[str], legend: str) -> str:
+    return "\n".join([*markdown(heads, rows, "---:"), "", *(f"{line}  " for line in caption), legend]).rstrip() + "\n"
+
+
+def _latex(heads: list[str], rows: list[list[str]], caption: list[str], legend: str) -> str:
+    told = " ".join(filter(None, [*caption, legend]))
+    head, *body = (" & ".join(row) + r" \\" for row in (heads, *rows))
+    begin = r"\begin{table}", r"\centering", rf"\caption{{{told}}}", rf"\begin{{tabular}}{{l{'r' * (len(heads) - 1)}}}"
+    end = r"\hline", r"\end{tabular}", r"\end{table}", ""
+    return "\n".join([*begin, r"\hline", head, r"\hline", *body, *end])
+
+
+def _plain(text: str) -> str:
+    return text
+
+
+def _marked_down(text: str) -> str:
     """Text that Markdown shows as it is."""
     return re.sub(r"([\\`*_|<>\[\]])", r"\\\1", text.replace("\n", " "))
-
-
-def _latex(grid: Grid) -> str:
-    frame = {"best": "\\textbf{{{}}}", "tie": "\\underline{{{}}}", "": "{}"}
-    body = [" & ".join(frame[cell.mark].format(_tex(cell.text)) for cell in row) + r" \\" for row in grid.rows]
-    marks = _marks(grid, "Bold: best", "underlined: within one standard deviation of it")
-    caption = " ".join(filter(None, [*map(_tex, grid.caption), marks]))
-    return "\n".join(
-        [
-            r"\begin{table}",
-            r"\centering",
-            rf"\caption{{{caption}}}",
-            rf"\begin{{tabular}}{{l{'r' * (len(grid.headers) - 1)}}}",
-            r"\hline",
-            " & ".join(map(_tex, grid.headers)) + r" \\",
-            r"\hline",
-            *body,
-            r"\hline",
-            r"\end{tabular}",
-            r"\end{table}",
-            "",
-        ]
-    )
-
-
-_TEX = {
-    "\\": r"\textbackslash{}",
-    "~": r"\textasciitilde{}",
-    "^": r"\textasciicircum{}",
-    "±": r"$\pm$",
-    "–": "--",
-    "<": "$<$",
-    ">": "$>$",
-    "≤": r"$\le$",
-} | {sign: f"\\{sign}" for sign in "&%$#_{}"}
 
 
 def _tex(text: str) -> str:
@@ -141,9 +135,24 @@ def _tex(text: str) -> str:
     return re.sub(r"(\d)e([+-]\d+)\b", lambda found: rf"{found[1]}$\cdot10^{{{int(found[2])}}}$", escaped)
 
 
-def _marks(grid: Grid, best: str, tie: str) -> str:
-    """What the marks mean, as far as there are any."""
-    used = {cell.mark for row in grid.rows for cell in row}
-    return "; ".join(words for mark, words in (("best", best), ("tie", tie)) if mark in used) + (
-        "." if used - {""} else ""
-    )
+_TEX = (
+    {sign: f"\\{sign}" for sign in "&%$#_{}"}
+    | {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
+    | {"<": "$<$", ">": "$>$", "≤": r"$\le$", "±": r"$\pm$", "–": "--"}
+)
+_NEAR = "within one standard deviation of it"
+_FORMATS: dict[str, tuple[Callable[..., str], Callable[[str], str], dict[str, str], dict[str, str]]] = {
+    "text": (_text, _plain, {"best": "{} *", "tie": "{} ~", "": "{}"}, {"best": "* best", "tie": f"~ {_NEAR}"}),
+    "markdown": (
+        _markdown,
+        _marked_down,
+        {"best": "**{}**", "tie": "_{}_", "": "{}"},
+        {"best": "Bold: best", "tie": f"italic: {_NEAR}"},
+    ),
+    "latex": (
+        _latex,
+        _tex,
+        {"best": r"\textbf{{{}}}", "tie": r"\underline{{{}}}", "": "{}"},
+        {"best": "Bold: best", "tie": f"underlined: {_NEAR}"},
+    ),
+}

@@ -11,7 +11,7 @@ import pytest
 from jdfl.cli import main
 from jdfl.lab import overview
 from jdfl.lab.numbers import compared, tiles
-from jdfl.lab.read import read
+from jdfl.lab.runs import read_all as read
 
 TINY = ["--problem.m", "4", "--problem.n", "20", "--problem.s", "2", "--problem.rows", "5", "9", "--network", "ring"]
 BATCH = ["--algorithm.batch", "2"]
