@@ -52,30 +52,42 @@ def compare(
 ) -> Comparison:
     """Compare algorithms on one problem, after tuning them all in the same way.
 
-    `entries` maps labels to algorithms, or to an `Entry` with a network, a grid or a number of rounds of its own. Every
-    one is run for `steps` rounds with every seed of `keys`, recording `metrics` every `every` rounds; what
-    `tune` says is done first, on other seeds, judging by `measure` (a name, or a function of which less is better).
-    `stop` is in force in tuning runs too. `batch` is how many tuning runs go side by side, as for `sweep`; reported
-    runs go one after another, so that their seconds are their own. `progress` is called with a label and what begins
-    with it. Compiles two programs per algorithm, and one per extension of a grid.
+    Every algorithm is tuned first, as `tune` says, on seeds of its own, and then run with every seed of `keys`. Every
+    budget that tables and figures show has its own choice of values and its own reported runs, the same ones where the
+    choice is the same: what is returned is the comparison at `tune.by`, with those at the other budgets of `tune` in
+    its `views`. At a budget that nothing was tuned at, nobody is ranked and the table says so. Compiles two programs
+    per algorithm, and one per extension of a grid.
 
-    Every budget that tables and figures show has its own choice of values and its own reported runs, the same ones
-    where the choice is the same: what is returned is the comparison at `tune.by`, with those at the other budgets of
-    `tune` in its `views`. At a budget that nothing was tuned at, nobody is ranked and the table says so.
+    With an `epsilon` the comparison is at equal privacy: every algorithm that adds noise by a mechanism gets the least
+    that makes its reported runs (epsilon, `delta`)-differentially private, as `calibrate` does, whatever its multiplier
+    was. Tables tell what each has spent, in whole runs, of the worst node and seed, and what publishing all of them
+    costs, and rank nobody where epsilons do not promise the same (records or nodes, replaced or removed, against whom).
+    Tuning looks at the same data: what is tuned has no epsilon, unless the problem declares "tuning" public; nor has an
+    lr of a default grid, in units of 1 / L, unless it declares "curvature", too.
 
-    `epsilon` compares at equal privacy: every algorithm that adds noise by a mechanism gets the least that makes its
-    reported runs (epsilon, `delta`)-differentially private, as `calibrate` does, whatever its multiplier was. Tables
-    tell what each has spent, in whole runs, of the worst node and seed, and what publishing all of them costs, and rank
-    nobody where epsilons do not promise the same (records or nodes, replaced or removed, against whom); `delta` is as
-    for `account`. Tuning looks at the same data: what is tuned has no epsilon, unless the problem declares
-    "tuning" public; nor has an lr of a default grid, in units of 1 / L, unless it declares "curvature", too.
+    Args:
+        entries: algorithms by label, or an `Entry` with a network, a grid or a number of rounds of its own.
+        problem: what the nodes learn.
+        network: who hears whom.
+        keys: the seeds of the reported runs, all different and none of those of `tune`.
+        steps: the most rounds of a run, at least 1.
+        tune: how all are tuned; None: values as given.
+        metrics: what is recorded, by name or as functions; None: all that the problem can give.
+        every: rounds between two records, at least 1.
+        stop: the rule that may end a run before, in force in tuning runs, too.
+        measure: the metric that tuning judges by: a name, or a function of which less is better.
+        batch: how many tuning runs go side by side, as for `sweep`; reported runs go one after another, so that their
+            seconds are their own.
+        epsilon: what every reported run may spend; None: noise as given.
+        delta: as for `account`.
+        progress: called with a label and what begins with it.
 
     Warns of algorithms that are not tuned or have one point only, whose best value lies on the edge of its grid, whose
     points are all alike, whose rounds the budget of `tune.by` does not pay for, or of whose grid no point works: these
-    two have no results. Tables, figures and pages mark all of these at every budget, and do not rank the last three;
-    with an `epsilon` also of those without noise, or with noise
-    by a schedule, which stay as they are. Raises ValueError for settings that make no sense, before anything is run,
-    and for noise of which no epsilon can be told where `epsilon` asks for one.
+    two have no results. Tables, figures and pages mark all of these at every budget, and do not rank the last three.
+    With an `epsilon` it also warns of those without noise, or with noise by a schedule, which stay as they are. Raises
+    ValueError for settings that make no sense, before anything is run, and for noise of which no epsilon can be told
+    where `epsilon` asks for one.
     """
     checks.whole(1, steps=steps, every=every)
     if batch is not None:

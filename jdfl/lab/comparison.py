@@ -105,12 +105,8 @@ class Comparison:
 
     def to_stop(self) -> pd.DataFrame:
         """Rounds until the stop rule fired, a row per label: `seeds` that stopped, `round` and `round_sd` over them."""
-        if (view := self.view("stop")) is not self:
-            return view.to_stop()
-        ends = self.curves.groupby(["label", "seed"], sort=False).tail(1)
-        stopped = ends[ends["ending"] == "stop rule"].groupby("label")["round"]
-        found = pd.DataFrame({"seeds": stopped.size(), "round": stopped.mean(), "round_sd": stopped.std(ddof=1)})
-        return found.reindex(list(self.results)).fillna({"seeds": 0}).astype({"seeds": int}).rename_axis("label")
+        found = curves.to_stop(self.view("stop").curves).reindex(list(self.results))
+        return found.fillna({"seeds": 0}).astype({"seeds": int})
 
     def table(
         self,

@@ -6,7 +6,7 @@ nor has one whose budget does not pay for its first record after the start: the 
 """
 
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -36,14 +36,21 @@ def long_form(label: str, results: Sequence[Result]) -> pd.DataFrame:
     compilation not) spread evenly over the rounds of its runs: the simulation's time, not that of a real network.
     """
     per_round = sum(one.seconds for one in results) / max(1, sum(one.rounds for one in results))
-    frames: list[pd.DataFrame] = []
-    for result in results:
-        frame = result.history.assign(seconds=result.history["round"] * per_round)
-        frame["communications"] /= len(result.communication_rounds)
-        for place, (name, value) in enumerate(zip(LABELS, (label, result.labels["seed"], result.ending))):
-            frame.insert(place, name, value)
-        frames.append(frame)
+    frames = [
+        labelled(one.history, (label, one.labels["seed"], one.ending), len(one.communication_rounds), per_round)
+        for one in results
+    ]
     return pd.concat(frames, ignore_index=True)
+
+
+def labelled(history: pd.DataFrame, labels: tuple[str, Any, str], nodes: int, per_round: float | None) -> pd.DataFrame:
+    """A history with its LABELS first, rounds of communication of a node, and seconds of so many in a round, if any."""
+    frame = history.assign(communications=history["communications"] / nodes)
+    if per_round is not None:
+        frame["seconds"] = frame["round"] * per_round
+    for place, (name, value) in enumerate(zip(LABELS, labels)):
+        frame.insert(place, name, value)
+    return frame
 
 
 def metrics_of(curves: pd.DataFrame) -> list[str]:
@@ -145,6 +152,14 @@ def at(curves: pd.DataFrame, x: str, metrics: Sequence[str], budget: float) -> p
     columns = ["seeds", "diverged", "stopped", "needs", "after", *axes]
     columns += [part for name in metrics for part in (name, f"{name}_sd")]
     return pd.DataFrame.from_dict(rows, orient="index", columns=columns).rename_axis("label")
+
+
+def to_stop(curves: pd.DataFrame) -> pd.DataFrame:
+    """Rounds until the stop rule fired, a row per label: `seeds` that stopped, `round` and `round_sd` over them."""
+    ends = curves.groupby(["label", "seed"], sort=False).tail(1)
+    stopped = ends[ends["ending"] == "stop rule"].groupby("label")["round"]
+    found = pd.DataFrame({"seeds": stopped.size(), "round": stopped.mean(), "round_sd": stopped.std(ddof=1)})
+    return found.reindex(ends["label"].unique()).fillna({"seeds": 0}).astype({"seeds": int}).rename_axis("label")
 
 
 def bands(curves: pd.DataFrame, x: str, y: str) -> pd.DataFrame:

@@ -19,11 +19,16 @@ _WIDE = 20.0  # ratio of values from which a logarithmic axis shows more
 
 
 def figure(histories: Mapping[str, pd.DataFrame], path: str | Path, provenance: str = "") -> Path:
-    """Draw every metric against rounds and against bytes, a line per run, and save it at `path` (PNG by default).
+    """Draw every metric against rounds and against bytes, a line per run; returns the path.
 
-    `histories` maps labels to the `history` of a Result; one run with an empty label gets no legend. Values that are
-    not finite are left out; the hash of the `provenance` stands below. Returns the path. ValueError if there is no
-    metric to draw.
+    Values that are not finite are left out. An axis is logarithmic where the values are far apart.
+
+    Args:
+        histories: the `history` of a Result by label; one run with an empty label gets no legend.
+        path: where the figure is saved, as PNG if it has no suffix.
+        provenance: a hash that stands below; empty: nothing.
+
+    Raises ValueError if there is no metric to draw.
     """
     runs = dict(histories)
     metrics = list(dict.fromkeys(str(name) for run in runs.values() for name in run.columns if name not in COUNTS))
@@ -72,12 +77,19 @@ def save_figure(drawing: Figure, path: str | Path, provenance: str = "", also: S
 def bands(
     panels: Mapping[str, pd.DataFrame], legend: Mapping[str, str], y: str, path: str | Path, provenance: str = ""
 ) -> Path:
-    """Draw a metric of several algorithms, a panel per frame of `panels`, and save it at `path` (PNG by default).
+    """Draw a metric of several algorithms, a panel per amount that it is held against; returns the path.
 
-    `panels` maps axis titles to frames with columns label, x, mean, low, high, a row per record: a line for the
-    mean and a band from low to high; where all x are 0 a dotted line goes on at the last mean. `legend` maps labels
-    to what the legend says of them; `y` is the metric's name, and the hash of the `provenance` stands below. An
-    axis is logarithmic where the values are far apart. Returns the path. ValueError without panels.
+    A line is the mean, and a band goes from low to high; where all x are 0 a dotted line goes on at the last mean. An
+    axis is logarithmic where the values are far apart.
+
+    Args:
+        panels: by the titles of their axes, frames with columns label, x, mean, low, high, a row per record.
+        legend: what the legend says of every label.
+        y: the name of the metric.
+        path: where the figure is saved, as PNG if it has no suffix.
+        provenance: a hash that stands below; empty: nothing.
+
+    Raises ValueError without panels.
     """
     if not panels:
         raise ValueError("Expected at least one panel, got none.")

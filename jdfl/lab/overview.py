@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from jdfl.lab import charts
-from jdfl.lab.curves import AXES, LABELS, views
+from jdfl.lab.curves import AXES, LABELS, labelled, views
 from jdfl.lab.numbers import compared, costs, metric_names, promises, tiles
 from jdfl.lab.page import Code, Fold, Part, Section, Table, page
 from jdfl.lab.runs import Entry, OneRun, differing, read_all
@@ -98,12 +98,11 @@ def _curves(entries: Sequence[Entry]) -> list[Part]:
     differ = len(promises(entries)) > 1
     for entry in entries:
         for place, run in enumerate(entry.runs):  # of which several may have one seed
-            frame = run.history.assign(label=entry.label, seed=place)
-            frame["communications"] /= run.summary.get("nodes") or run.config.problem.m
-            if run.summary:
-                frame["seconds"] = frame["round"] * run.summary["seconds"] / max(1, run.summary["rounds"])
-            frame["epsilon"] = np.nan if differ else _epsilon_by_round(run)
-            frames.append(frame.assign(ending=run.ending.replace("diverged", "diverged, shown")))  # what there is
+            told, ending = run.summary, run.ending.replace("diverged", "diverged, shown")  # a page shows what there is
+            per_round = told["seconds"] / max(1, told["rounds"]) if told else None
+            nodes = told.get("nodes") or run.config.problem.m
+            frame = labelled(run.history, (entry.label, place, ending), nodes, per_round)
+            frames.append(frame.assign(epsilon=np.nan if differ else _epsilon_by_round(run)))
     table = pd.concat(frames, ignore_index=True)
     metrics = metric_names([str(name) for name in table.columns if name not in (*_AXES, *LABELS)])
     known = {x: table[x].to_numpy(float) for x in _AXES if x in table}

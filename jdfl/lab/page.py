@@ -90,7 +90,13 @@ class Section:
 
 
 def page(path: str | Path, title: str, sections: Sequence[Section], foot: str = "") -> Path:
-    """Write the page at `path`: its title, the `sections`, a line `foot`; returns the path. All text is escaped.
+    """Write a page that is a single HTML file, in which all text is escaped; returns its path.
+
+    Args:
+        path: of the file, which is replaced if it is there.
+        title: the heading of the page.
+        sections: what stands below it, in this order; those without a name of their own are listed at the top.
+        foot: a line at the end, such as the provenance.
 
     Raises ValueError for an image that is not PNG, JPEG or SVG and for rows of a table that do not fit its head,
     FileNotFoundError for an image that is not there, before anything is written.

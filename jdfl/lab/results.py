@@ -56,9 +56,10 @@ class Run:
 
 
 def new_run_folder(base: str | Path, label: str) -> Path:
-    """Make an empty folder in `base`, named by the time (UTC) and `label`; two calls never get the same one.
+    """Make an empty folder in `base`, named by the time (UTC) and `label`, and return its path.
 
-    OSError where nothing can be written.
+    Two calls never get the same one, not even those of several processes. Raises OSError, before a run has begun, where
+    nothing can be written.
     """
     base = Path(base)
     stem = f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{label}"
@@ -174,7 +175,11 @@ class Onward:
 
 
 def read_run(folder: str | Path) -> Run:
-    """Read a run directory back. FileNotFoundError names what is missing, ValueError what is damaged."""
+    """Read the run directory `folder` back, as `write_run` and the command line write it.
+
+    Raises FileNotFoundError that names what is missing, and how to go on with a run that was cut off, and ValueError
+    that names the file which is damaged.
+    """
     folder = Path(folder)
     missing = [name for name in FILES if not (folder / name).is_file()]
     if "summary.json" in missing and "config.yaml" not in missing:

@@ -9,7 +9,8 @@ import numpy as np
 import pandas as pd
 
 from jdfl.batch import sweep
-from jdfl.lab.curves import Short, axes_of, common, last_within, long_form, short
+from jdfl.lab import curves
+from jdfl.lab.curves import Short, axes_of, common, long_form
 from jdfl.lab.entries import Terms, Tuning
 from jdfl.lab.grids import Grid, Plan, Point, beyond_edges, grid_text, quiet
 from jdfl.lab.table import better, number
@@ -24,20 +25,6 @@ class Target(NamedTuple):
 
     by: str
     budget: float
-
-
-@dataclass(frozen=True)
-class Trial:
-    """The runs of one point with all tuning seeds."""
-
-    point: Point
-    frames: tuple[pd.DataFrame, ...]
-    extension: int  # 0: of the first grid
-
-    @property
-    def diverged(self) -> int:
-        """How many of them diverged."""
-        return sum(frame["ending"].iloc[0] == "diverged" for frame in self.frames)
 
 
 @dataclass(frozen=True)
@@ -68,7 +55,10 @@ class Search:
 
     def __init__(self, label: str, plan: Plan, terms: Terms, tune: Tuning) -> None:
         self.label, self.plan, self.terms, self.tune = label, plan, terms, tune
-        self.trials: list[Trial] = []
+        self.points: list[Point] = []
+        self.extensions: list[int] = []  # of every point; 0: of the first grid
+        self.records = pd.DataFrame()  # of all runs, with the place of their point as label
+        self._known: dict[tuple[Target, int], pd.DataFrame] = {}
 
     def run(self, points: list[Point], extension: int, what: str) -> None:
         """Run points with all tuning seeds, as long as reported runs."""
@@ -87,15 +77,26 @@ class Search:
                 metrics=[terms.measure],
                 batch=terms.batch,
             )
-        for i, point in enumerate(points):
-            runs = results[i * len(keys) : (i + 1) * len(keys)]
-            self.trials.append(Trial(point, tuple(long_form("", [run]) for run in runs), extension))
+        places = [len(self.points) + i // len(keys) for i in range(len(results))]
+        frames = [long_form(str(place), [run]) for place, run in zip(places, results)]
+        self.records = pd.concat([self.records, *frames] if self.points else frames, ignore_index=True)
+        self.points += points
+        self.extensions += [extension] * len(points)
 
-    def records(self) -> Iterable[pd.DataFrame]:
-        """All records, with the label and with a seed of its own for every run."""
-        for i, trial in enumerate(self.trials):
-            for frame in trial.frames:
-                yield frame.assign(label=self.label, seed=f"{i}-{frame['seed'].iloc[0]}")
+    def at(self, target: Target) -> pd.DataFrame:
+        """What `curves.at` tells, a row per point, and its `score`: the mean over seeds, of which lower is better.
+
+        It is infinite where a run diverged, and at the stop rule where one did not stop.
+        """
+        known = target, len(self.points)
+        if known not in self._known:
+            name, stop = self.terms.measure.__name__, target.by == "stop"
+            found = curves.at(self.records, "round" if stop else target.by, [name], target.budget)
+            values = curves.to_stop(self.records) if stop else found
+            mean = values["round"] if stop else better(name) * found[name]
+            whole = np.isfinite(mean) & (values["seeds"] == len(list(self.tune.keys)))
+            self._known[known] = found.assign(score=mean.where(whole, np.inf))
+        return self._known[known]
 
     def extend(self, targets: list[Target]) -> None:
         """Add the points beyond the edges that the best ones of some budget are on, as often as may be."""
@@ -104,7 +105,7 @@ class Search:
             for target in targets:
                 best = self._best(target)
                 if best is not None and not self._alike(target):
-                    further += [point for point in self._further(best.point) if point not in further]
+                    further += [point for point in self._further(best) if point not in further]
             if not further:
                 return
             self.run(further, extension, "tuning on, beyond the edge of the grid")
@@ -113,18 +114,20 @@ class Search:
         """The best point at a budget."""
         if not self.plan.grid:
             return Tuned({}, {}, 0, {})
-        grid, best, trials = self._grid(), self._best(target), self.trials
-        runs = len(trials) * len(list(self.tune.keys))
+        grid, best, found = self._grid(), self._best(target), self.at(target)
+        runs = len(self.points) * len(list(self.tune.keys))
         if best is not None:
-            beyond = beyond_edges(self.plan, self.terms.problem, best.point, grid)
+            beyond = beyond_edges(self.plan, self.terms.problem, best, grid)
             edge: dict[str, Side] = {
-                path: "lowest" if values[0] < best.point[path] else "highest" for path, values in beyond.items()
+                path: "lowest" if values[0] < best[path] else "highest" for path, values in beyond.items()
             }
             scores = self._working(target)
-            only = f"only 1 of {len(trials)} points works" if len(trials) > 1 else "one point only"
-            lone, ties = only if len(scores) == 1 else "", scores.count(min(scores))
-            return Tuned(best.point, grid, runs, edge, alike=self._alike(target), lone=lone, ties=ties)
-        if target.by != "stop" and (lacking := short((f for one in trials for f in one.frames), *target)):
+            only = f"only 1 of {len(self.points)} points works" if len(self.points) > 1 else "one point only"
+            lone, ties = only if len(scores) == 1 else "", int(np.sum(scores == scores.min()))
+            return Tuned(best, grid, runs, edge, alike=self._alike(target), lone=lone, ties=ties)
+        if target.by != "stop" and found["needs"].notna().any() and not found["seeds"].any():
+            after, needs = found.loc[found["needs"].idxmin(), ["after", "needs"]]
+            lacking = Short(float(after), float(needs))
             return Tuned({}, grid, runs, {}, lacking.told(*target), short=lacking)
         what = "reached the stop rule with every seed" if target.by == "stop" else "stayed finite with every seed"
         return Tuned({}, grid, runs, {}, f"no point of the grid {grid_text(grid)} {what} ({runs} runs)")
@@ -132,55 +135,45 @@ class Search:
     def rows(self, tuned: Tuned, target: Target) -> Iterable[dict[str, Any]]:
         """A row per point, in the order of the values, and which one was chosen."""
         sign = 1 if target.by == "stop" else better(self.terms.measure.__name__)
-        for trial in sorted(self.trials, key=lambda trial: tuple(trial.point.values())):
-            chosen = not tuned.failure and trial.point == tuned.values
+        scores, diverged = (self.at(target)[name].tolist() for name in ("score", "diverged"))
+        for place in self._ordered():
+            chosen = not tuned.failure and self.points[place] == tuned.values
             yield {
                 "label": self.label,
-                **trial.point,
-                "mean": sign * self._score(trial, target),
-                "diverged": trial.diverged,
-                "runs": len(trial.frames),
-                "extension": trial.extension,
+                **self.points[place],
+                "mean": sign * scores[place],
+                "diverged": diverged[place],
+                "runs": len(list(self.tune.keys)),
+                "extension": self.extensions[place],
                 "chosen": chosen,
                 "edge": ", ".join(f"{side} {path}" for path, side in tuned.edge.items()) if chosen else "",
             }
 
     def _grid(self) -> Grid:
-        return {path: tuple(sorted({trial.point[path] for trial in self.trials})) for path in self.plan.grid}
+        return {path: tuple(sorted({point[path] for point in self.points})) for path in self.plan.grid}
 
-    def _score(self, trial: Trial, target: Target) -> float:
-        """The mean over seeds, lower is better; infinite if a run diverged (or, where that counts, did not stop)."""
-        name, found = self.terms.measure.__name__, list[float]()
-        for frame in trial.frames:
-            if target.by == "stop":
-                found.append(frame["round"].iloc[-1] if frame["ending"].iloc[0] == "stop rule" else np.inf)
-                continue
-            record = last_within(frame, target.by, target.budget)
-            found.append(np.inf if record is None else better(name) * record[name])
-        mean = float(np.mean(found))
-        return mean if np.isfinite(mean) else np.inf
+    def _ordered(self) -> list[int]:
+        """The places of the points in the order of their values."""
+        return sorted(range(len(self.points)), key=lambda place: tuple(self.points[place].values()))
 
-    def _best(self, target: Target) -> Trial | None:
-        """The lowest finite score; of equal ones the middle point in the order of the values."""
-        scores = [self._score(trial, target) for trial in self.trials]
-        if not np.isfinite(min(scores)):
-            return None
-        equal = [trial for trial, score in zip(self.trials, scores) if score == min(scores)]
-        return sorted(equal, key=lambda trial: tuple(trial.point.values()))[len(equal) // 2]
+    def _best(self, target: Target) -> Point | None:
+        """That with the lowest finite score; of equal ones the middle one in the order of the values."""
+        scores = self.at(target)["score"].to_numpy()
+        equal = [place for place in self._ordered() if scores[place] == scores.min()]
+        return self.points[equal[len(equal) // 2]] if np.isfinite(scores.min()) else None
 
-    def _working(self, target: Target) -> list[float]:
+    def _working(self, target: Target) -> np.ndarray:
         """The scores of the points that work: finite, or of points that went on where others stopped."""
-        scores = [(self._score(trial, target), target.by == "stop" and not trial.diverged) for trial in self.trials]
-        return [score for score, goes_on in scores if goes_on or np.isfinite(score)]
+        scores, diverged = (self.at(target)[name].to_numpy(float) for name in ("score", "diverged"))
+        return scores[np.isfinite(scores) | ((target.by == "stop") & (diverged == 0))]
 
     def _alike(self, target: Target) -> str:
         """What all points that work have, in words, where it is the same; empty where they differ or one is alone."""
-        scores, name = np.array(self._working(target)), self.terms.measure.__name__
+        scores, name, stop = self._working(target), self.terms.measure.__name__, target.by == "stop"
         if len(scores) < 2 or not np.isfinite(scores).all() or np.ptp(scores) > _ALIKE * np.max(np.abs(scores)):
             return ""
-        stop = target.by == "stop"
         what = "rounds to the stop rule" if stop else name.replace("_", " ")
-        points = f"all {len(scores)} points of the grid" + " that work" * (len(scores) < len(self.trials))
+        points = f"all {len(scores)} points of the grid" + " that work" * (len(scores) < len(self.points))
         return f"{points} have the same {what}, {number(float(scores[0]) * (1 if stop else better(name)))}"
 
     def _further(self, best: Point) -> list[Point]:
@@ -189,8 +182,7 @@ class Search:
         beyond = beyond_edges(self.plan, problem, best, grid)
         wider = grid | {path: (*grid[path], *values) for path, values in beyond.items()}
         points = [dict(zip(wider, values)) for values in product(*wider.values())] if beyond else []
-        tried = [trial.point for trial in self.trials]
-        return [point for point in points if point not in tried and self.plan.allows(point, problem)]
+        return [point for point in points if point not in self.points and self.plan.allows(point, problem)]
 
 
 def tune_all(plans: Mapping[str, Plan], terms: Terms, tune: Tuning) -> list[Choice]:
@@ -198,7 +190,10 @@ def tune_all(plans: Mapping[str, Plan], terms: Terms, tune: Tuning) -> list[Choi
     searches = {label: Search(label, plan, terms, tune) for label, plan in plans.items()}
     for search in searches.values():  # what is not tuned may still limit a common budget
         search.run(search.plan.taken(terms.problem), 0, "tuning")
-    records = [frame for search in searches.values() for frame in search.records()]
+    records = [
+        one.records.assign(seed=one.records["label"] + "-" + one.records["seed"].astype(str), label=label)
+        for label, one in searches.items()
+    ]
     targets = _targets(pd.concat(records, ignore_index=True), tune, terms.stop)
     for search in searches.values():
         if search.plan.grid:
