@@ -84,7 +84,7 @@ def laid(
     optimizer = getattr(algorithm, "optimizer", None)
     grid: Grid = {}
     derived = ("tuning",)
-    fields: Iterable[str] = getattr(type(algorithm), "tuned", ()) if own is None else own
+    fields: Iterable[str] = getattr(algorithm.__class__, "tuned", ()) if own is None else own
     for path in fields:
         if path == "lr" and hasattr(optimizer, "update"):
             continue  # a transformation with a rate of its own

@@ -139,7 +139,7 @@ def _alone(group: Group) -> Iterator[tuple[Point, Result | str]]:
         try:
             algorithm, problem, network, stop = build(config)
             _check(config, algorithm, problem, network, stop)
-            how = _options(config) | {"stop": stop, "diverged_above": config.diverged_above}
+            how: dict[str, Any] = _options(config) | {"stop": stop, "diverged_above": config.diverged_above}
             how |= {"epsilon": budget, "delta": None if budget is None else spend.delta}
             for seed in group.seeds:
                 yield point, replace(jdfl.run(algorithm, problem, network, key=seed, **how), labels={"seed": seed})

@@ -118,6 +118,7 @@ def _run(folder: Path) -> OneRun:
             raise FileNotFoundError(
                 f"Expected records in {str(folder)!r}, found none yet. If the run was cut off: jdfl resume {folder}"
             )
-        text, told = read(folder / "config.yaml"), ({}, read(folder / "environment.json"), {})
+        none = dict[str, Any]()
+        text, told = read(folder / "config.yaml"), (none, read(folder / "environment.json"), none)
     kept = {name: table for name, table in tables.items() if len(table)}
     return OneRun(folder, from_yaml(text), text, history, *told, kept)
