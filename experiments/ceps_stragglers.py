@@ -23,7 +23,7 @@ from matplotlib.figure import Figure
 import jdfl
 from experiments.common import Options, Row, options, row, save, save_figure, show
 from jdfl import network as nw
-from jdfl.report import COLOURS
+from jdfl.lab.drawing import COLOURS
 
 NAME = "ceps_stragglers"
 FALLEN = 0.1  # of the first objective

@@ -20,9 +20,10 @@ from matplotlib.figure import Figure
 from rich.console import Console
 from rich.table import Table
 
-from jdfl import provenance, report
+from jdfl import provenance
 from jdfl.cache import use_cache
-from jdfl.comparison.table import Cell, Grid, write
+from jdfl.lab import drawing, page
+from jdfl.lab.table import Cell, Grid, write
 
 QUICK_SEEDS = 2
 
@@ -111,7 +112,7 @@ def origin() -> provenance.Provenance:
 
 def save_figure(fig: Figure, path: str | Path) -> None:
     """Save a figure with the hash of `origin` below, at the path and as PDF beside it."""
-    report.save_figure(fig, path, origin().hash, also=(".pdf",))
+    drawing.save_figure(fig, path, origin().hash, also=(".pdf",))
 
 
 def grid(rows: Sequence[Row]) -> Grid:
@@ -125,10 +126,10 @@ def grid(rows: Sequence[Row]) -> Grid:
     return Grid(["case", *columns], lines, ["Each cell: paper | ours, mean ± sd over seeds."])
 
 
-def html_table(rows: Sequence[Row]) -> report.Table:
+def html_table(rows: Sequence[Row]) -> page.Table:
     """The same for a page."""
     table = grid(rows)
-    return report.Table(table.headers, [[cell.text for cell in line] for line in table.rows])
+    return page.Table(table.headers, [[cell.text for cell in line] for line in table.rows])
 
 
 def show(title: str, rows: Sequence[Row]) -> None:

@@ -16,10 +16,12 @@ import pandas as pd
 import jdfl
 from experiments.ceps_table3 import CASES, VARIANTS, collect, run_variant, verdict
 from experiments.common import Options, Row, compile_sooner, html_table, options, origin, row, save, show
-from jdfl.comparison.curves import AXES, views
+from jdfl.lab import charts
+from jdfl.lab.curves import AXES, views
+from jdfl.lab.drawing import figure
+from jdfl.lab.page import Chart, Section, page
+from jdfl.lab.watch import Watch
 from jdfl.problems import base_rate, sparse_optimum
-from jdfl.report import Chart, Section, charts, figure, page
-from jdfl.watch import Watch
 
 NAME = "demo"
 WATCHED = "NoDP-1BCS"

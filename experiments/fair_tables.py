@@ -9,7 +9,8 @@ from rich.table import Table
 
 import jdfl
 from experiments.common import Row, number, row
-from jdfl.comparison.curves import better, last_within, metrics_of
+from jdfl.lab.curves import last_within, metrics_of
+from jdfl.lab.table import better
 from jdfl.problems import Problem, optimum, sparse_optimum, value_at_truth
 
 Cells = dict[tuple[str, str, str], np.ndarray]  # (metric, budget, label) -> values by seed

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from experiments.common import Row, html_table
-from jdfl.report import Code, Fold, Gallery, Image, Part, Section, page
+from jdfl.lab.page import Code, Fold, Gallery, Image, Part, Section, page
 
 FOLDER = Path(__file__).parent
 PAPERS = (  # heading, what it is about, names of its experiments

@@ -32,7 +32,7 @@ from experiments.common import Options, Row, options, row, save, save_figure, sh
 from experiments.fair_comparison import nodes_objective
 from jdfl import algorithms
 from jdfl import network as nw
-from jdfl.report import COLOURS
+from jdfl.lab.drawing import COLOURS
 
 NAME = "unreliable"
 BURST = 10.0  # rounds

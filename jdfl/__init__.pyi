@@ -34,8 +34,11 @@ from .base import Info
 from .batch import repeat, sweep
 from .checkpoint import Checkpoint, read_checkpoint
 from .codecs import QSGD, Dense, LowRank, OneBit, RandomK, Sign, Sparse
-from .comparison import Comparison, Entry, Tuning, compare
 from .devices import nodes
+from .lab import results
+from .lab.compare import compare
+from .lab.comparison import Comparison
+from .lab.entries import Entry, Tuning
 from .privacy import Gaussian, Guarantee, Laplace, PrivacyReport, analytic_gaussian, classical_gaussian
 from .result import Result, Snapshot, Totals
 from .runner import run
@@ -112,6 +115,7 @@ __all__ = [
     "problems",
     "read_checkpoint",
     "repeat",
+    "results",
     "run",
     "spent_together",
     "sweep",

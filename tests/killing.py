@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from jdfl import storage
-from jdfl.results import CHECKPOINTS
+from jdfl.lab.results import CHECKPOINTS
 
 _SERVER = """
 import os, sys

@@ -10,8 +10,8 @@ import pytest
 import jdfl
 from jdfl.cli import main
 from jdfl.config import from_yaml
+from jdfl.lab.results import read_run
 from jdfl.privacy import GaussianEvent, most_releases
-from jdfl.results import read_run
 
 SMALL = "--problem.m 4 --problem.n 20 --problem.s 2 --problem.rows 5 9 --network complete --stop none --steps 6"
 CEPS = f"{SMALL} --algorithm.s 2 --algorithm.periods 2 3 --algorithm.codec dense --algorithm.clip 5 --algorithm.sigma 1"

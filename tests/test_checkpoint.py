@@ -10,8 +10,8 @@ import pytest
 
 import jdfl
 from jdfl.checkpoint import Checkpoint, read_checkpoint
+from jdfl.lab.results import write_run
 from jdfl.privacy import Ledger
-from jdfl.results import write_run
 from tests.contract.table import GOSSIP, TABLE, Row
 from tests.toy import FEW, SLOW, network, problem, regression, ring, run
 

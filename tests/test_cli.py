@@ -33,9 +33,9 @@ from jdfl.config import (
     members,
     to_yaml,
 )
+from jdfl.lab.results import read_run
 from jdfl.problems import NAMES
 from jdfl.progress import Progress
-from jdfl.results import read_run
 from jdfl.runner import Snapshot
 
 pytestmark = pytest.mark.filterwarnings("ignore:With d = ")  # so few signs recover little, which is beside the point

@@ -56,7 +56,7 @@ def nothing_is_derived(patch):
     patch.setattr(accountant, "guarantee_of", lambda algorithm, problem, *_: algorithm.privacy(problem))
     patch.setattr("jdfl.algorithms.ceps.exposing", lambda told, *_: told)
     patch.setattr(outcome, "exposing", lambda told, *_: told)
-    patch.setattr("jdfl.comparison.spent.exposing", lambda told, *_: told)
+    patch.setattr("jdfl.lab.compare.exposing", lambda told, *_: told)
 
 
 def untyped_outputs(patch):

@@ -9,10 +9,10 @@ import pandas as pd
 import pytest
 
 import jdfl
-from jdfl import report
 from jdfl.cli import main
-from jdfl.results import FILES, new_run_folder, read_run, write_run
-from jdfl.summary import spread_text, summary, summary_text
+from jdfl.lab import drawing
+from jdfl.lab.results import FILES, new_run_folder, read_run, write_run
+from jdfl.lab.summary import spread_text, summary, summary_text
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +29,7 @@ def hidden(folder: Path) -> list[str]:
 
 
 def test_a_run_directory_holds_everything(result, tmp_path):
-    folder = write_run(tmp_path / "a" / "run", "steps: 12\n", result, draw=report.figure)
+    folder = write_run(tmp_path / "a" / "run", "steps: 12\n", result, draw=drawing.figure)
     assert sorted(path.name for path in folder.iterdir()) == sorted([*FILES, "figure.png", "checkpoints"])
     assert (folder / "figure.png").read_bytes().startswith(b"\x89PNG")
     run = read_run(folder)
@@ -153,9 +153,9 @@ def test_figures_of_odd_histories(tmp_path):
     wide = pd.DataFrame({"round": rounds, "bytes": [0.0, 10.0, 1e6], "objective": [1e4, 1.0, np.nan]})
     short = pd.DataFrame({"round": [0], "bytes": [0.0], "consensus": [0.0]})
     for runs in ({"": wide}, {"": short}, {"a": wide, "b": short}, {str(i): wide for i in range(9)}):
-        assert report.figure(runs, tmp_path / "figure.png").stat().st_size > 1000
+        assert drawing.figure(runs, tmp_path / "figure.png").stat().st_size > 1000
     with pytest.raises(ValueError, match="metric"):
-        report.figure({"": wide[["round", "bytes"]]}, tmp_path / "none.png")
+        drawing.figure({"": wide[["round", "bytes"]]}, tmp_path / "none.png")
 
 
 def test_a_run_that_ends_above_its_start_says_so(result):

@@ -16,8 +16,8 @@ import pytest
 import jdfl
 from jdfl import storage
 from jdfl.cli import main, running
+from jdfl.lab.results import CHECKPOINTS, read_run
 from jdfl.progress import Progress
-from jdfl.results import CHECKPOINTS, read_run
 from jdfl.runner import Snapshot
 from tests.killing import Server
 

@@ -7,8 +7,8 @@ from types import SimpleNamespace
 import pytest
 
 import jdfl
-from jdfl import trackers
 from jdfl.cli import main
+from jdfl.lab import trackers
 from tests.toy import regression
 
 

@@ -5,8 +5,8 @@ import pandas as pd
 import pytest
 
 import jdfl
-from jdfl import watch
-from jdfl.watch import Watch, links_of, nearby, returns, split_of
+from jdfl.lab import watch
+from jdfl.lab.watch import Watch, links_of, nearby, returns, split_of
 from tests.toy import regression
 
 

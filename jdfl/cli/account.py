@@ -11,6 +11,7 @@ from jdfl.algorithms.program import planned
 from jdfl.checkpoint import read_checkpoint
 from jdfl.cli import flags
 from jdfl.config import RunConfig, build, from_yaml
+from jdfl.lab.results import CHECKPOINTS
 from jdfl.outcome import READS_DATA
 from jdfl.privacy import (
     GaussianEvent,
@@ -24,7 +25,6 @@ from jdfl.privacy import (
     report,
 )
 from jdfl.provenance import provenance
-from jdfl.results import CHECKPOINTS
 from jdfl.spending import guarantee_of, ledger_of
 
 _ABOUT = """What releases add up to, and how much noise a target needs; nothing is run.

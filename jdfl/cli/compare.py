@@ -14,8 +14,6 @@ from rich.console import Console
 import jdfl
 from jdfl.cache import use_cache
 from jdfl.cli import flags
-from jdfl.comparison import Comparison
-from jdfl.comparison.bench import Announce
 from jdfl.config.compare import (
     ALGORITHMS,
     CompareConfig,
@@ -26,7 +24,10 @@ from jdfl.config.compare import (
     to_yaml,
     with_algorithms,
 )
-from jdfl.results import new_run_folder
+from jdfl.lab.comparison import Comparison
+from jdfl.lab.entries import Announce
+from jdfl.lab.results import new_run_folder
+from jdfl.lab.summary import finite
 
 _ABOUT = """Compare algorithms on one problem with the same seeds, and keep tables, curves and a figure in a new folder.
 
@@ -145,7 +146,7 @@ def _told(found: Comparison) -> dict[str, Any]:
         "seeds": list(found.seeds),
         "tuning_seeds": list(found.tuning_seeds),
         "tuning": found.criterion,
-        "budget": _finite(at["budget"].iloc[0]),
+        "budget": finite(at["budget"].iloc[0]),
         "together": None if found.together is None else found.together.as_dict(),
         "algorithms": {
             label: {
@@ -157,12 +158,8 @@ def _told(found: Comparison) -> dict[str, Any]:
                 "mark": found.mark(label),
                 "epsilon": found.privacy[label].epsilon if label in found.privacy else None,
                 "delta": found.privacy[label].delta if label in found.privacy else None,
-                **{str(name): _finite(value) for name, value in at.drop(columns="budget").loc[label].items()},
+                **{str(name): finite(value) for name, value in at.drop(columns="budget").loc[label].items()},
             }
             for label, how in found.tuned.items()
         },
     }
-
-
-def _finite(value: Any) -> float | None:
-    return float(value) if math.isfinite(value) else None

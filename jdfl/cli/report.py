@@ -5,7 +5,7 @@ import json
 from pathlib import Path
 
 from jdfl.cli import flags
-from jdfl.overview import write_overview
+from jdfl.lab.overview import write_overview
 
 _ABOUT = """Write one self-contained HTML file about the runs in these folders: curves, network, privacy, data, costs.
 

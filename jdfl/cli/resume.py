@@ -13,8 +13,8 @@ from jdfl.cli import flags
 from jdfl.cli.running import STATUS, Running, Session, status_of
 from jdfl.config import RunConfig, from_yaml
 from jdfl.devices import processes
+from jdfl.lab.results import CHECKPOINTS
 from jdfl.provenance import Provenance
-from jdfl.results import CHECKPOINTS
 
 _OTHER_CODE = (
     "rounds after the checkpoint may have been made before by other code, with the same noise on other numbers; where "

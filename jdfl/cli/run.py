@@ -10,8 +10,8 @@ from jdfl.cli import flags
 from jdfl.cli.running import STATUS, Running, Session, status_of
 from jdfl.config import RunConfig
 from jdfl.devices import processes
-from jdfl.results import new_run_folder
-from jdfl.summary import spread_text
+from jdfl.lab.results import new_run_folder
+from jdfl.lab.summary import spread_text
 
 _ABOUT = """Run an algorithm on a problem over a network, and keep everything about it in a new folder.
 

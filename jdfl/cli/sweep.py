@@ -3,7 +3,6 @@
 import contextlib
 import dataclasses
 import json
-import math
 import sys
 from collections.abc import Generator
 from pathlib import Path
@@ -16,16 +15,16 @@ from rich.table import Table
 from jdfl import checks
 from jdfl.cache import use_cache
 from jdfl.cli import flags
-from jdfl.comparison.table import spread
 from jdfl.config import RunConfig
 from jdfl.config.study import StudyConfig, from_yaml
+from jdfl.lab.groups import REFUSED
+from jdfl.lab.results import new_run_folder
+from jdfl.lab.space import field_of
+from jdfl.lab.study import Study, best_first, jobs, one_after_another, together
+from jdfl.lab.study_page import write_page
+from jdfl.lab.summary import finite
+from jdfl.lab.table import markdown, spread
 from jdfl.metrics import REGISTRY
-from jdfl.results import new_run_folder
-from jdfl.study import Study, best_first, one_after_another, together
-from jdfl.study.cluster import jobs
-from jdfl.study.page import write_page
-from jdfl.study.run import REFUSED
-from jdfl.study.space import field_of
 
 _ABOUT = """Run over values of any settings: all combinations of them, or points drawn at random.
 
@@ -203,7 +202,8 @@ def _show(study: Study, table: pd.DataFrame, options: Engines) -> None:
     spent = "" if sum_of_all is None else sum_of_all.statement()
     left = _left(study)
     below = "".join(f"\n{line}\n" for line in (left, spent) if line)
-    (study.folder / "table.md").write_text(_markdown(heads, rows) + below, encoding="utf-8")
+    lines = "".join(f"{line}\n" for line in markdown(heads, rows))
+    (study.folder / "table.md").write_text(lines + below, encoding="utf-8")
     write_page(study.folder / "report.html", study.config, table, measured, heads, rows, spent, left)
     if options.json:
         found = [{str(name): _plain(value) for name, value in row.items()} for row in ranked.to_dict("records")]
@@ -213,10 +213,14 @@ def _show(study: Study, table: pd.DataFrame, options: Engines) -> None:
     elif options.quiet:
         print(study.folder)
     else:
-        few = _cells(
-            ranked.head(_SHOWN), fields, [name for name in measured if name in (options.by, "rounds", "bytes")]
-        )
-        _print(*few, f"{len(rows)} points by {options.by}, mean ± sd over seeds")
+        few = [name for name in measured if name in (options.by, "rounds", "bytes")]
+        heads, best = _cells(ranked.head(_SHOWN), fields, few)
+        shown = Table(title=f"{len(rows)} points by {options.by}, mean ± sd over seeds")
+        for head in heads:
+            shown.add_column(head, overflow="fold")
+        for row in best:
+            shown.add_row(*row)
+        Console().print(shown)
         print(f"{spent}\n" * bool(spent), end="")
         print(f"table:  {study.folder / 'results.parquet'}\npage:   {study.folder / 'report.html'}")
 
@@ -251,21 +255,8 @@ def _number(value: Any) -> str:
     return f"{value:.5g}" if isinstance(value, float) else str(value)
 
 
-def _markdown(heads: list[str], rows: list[list[str]]) -> str:
-    return "".join(f"| {' | '.join(line)} |\n" for line in (heads, ["---"] * len(heads), *rows))
-
-
-def _print(heads: list[str], rows: list[list[str]], title: str) -> None:
-    shown = Table(title=title)
-    for head in heads:
-        shown.add_column(head, overflow="fold")
-    for row in rows:
-        shown.add_row(*row)
-    Console().print(shown)
-
-
 def _plain(value: Any) -> Any:
     """For JSON: numbers that are not finite become None."""
     if isinstance(value, float):
-        return value if math.isfinite(value) else None
+        return finite(value)
     return value.item() if hasattr(value, "item") else value

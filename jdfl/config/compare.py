@@ -11,12 +11,11 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, get_type_hints
 
 from jdfl import checks
-from jdfl.comparison import Entry as Compared
-from jdfl.comparison import Tuning
-from jdfl.comparison import compare as _compared
-from jdfl.comparison.entries import By
 from jdfl.config import ErdosRenyi, Example1, RunConfig, members, noise_for_now, yaml_text
 from jdfl.config.defaults import defaults
+from jdfl.lab.compare import compare as _compared
+from jdfl.lab.entries import By, Tuning
+from jdfl.lab.entries import Entry as Compared
 from jdfl.network import Network
 from jdfl.problems import Problem
 from jdfl.stopping import StopRule

@@ -11,8 +11,8 @@ import pytest
 
 import jdfl
 from jdfl import Entry, Tuning, struct
-from jdfl.comparison import tuning, words
-from jdfl.comparison.entries import GRIDS, Plan
+from jdfl.lab import words
+from jdfl.lab.grids import GRIDS, Plan, beyond_edges
 from tests.toy import FEW, SLOW, Gossip, M, network, problem
 
 RATES = [0.01, 0.05, 0.1, 2.0]
@@ -384,7 +384,7 @@ def test_what_an_algorithm_takes_beyond_the_best_point_is_said_where_the_whole_s
 def test_steps_by_differences_are_shortened_too():
     for last, beyond in ((0.06, {"rate": [0.1]}), (0.1, {})):
         plan = Plan(Limited(), network, 1, {"rate": (0.0, last)}, True)
-        assert tuning._beyond(plan, problem, {"rate": last}, plan.grid) == beyond
+        assert beyond_edges(plan, problem, {"rate": last}, plan.grid) == beyond
 
 
 @pytest.mark.filterwarnings("ignore:Not tuned", "ignore:The best", "ignore:Tuning chose nothing")
@@ -480,20 +480,20 @@ def test_default_grids_come_from_the_curvature_and_from_the_value():
         gamma: float = 0.5
         tuned: ClassVar[tuple[str, ...]] = ("lr", "gamma", "rate")
 
-    from jdfl.comparison.entries import plans
+    from jdfl.lab.entries import Terms, plans
 
-    (plan,) = plans({"a": WithLr()}, problem, network, [0], 1, 1, None, TUNE).values()
+    (plan,) = plans({"a": WithLr()}, Terms(problem, network, [0], 1, tune=TUNE)).values()
     steepest = float(np.max(problem.curvature))
     np.testing.assert_allclose(plan.grid["lr"], np.array(GRIDS["lr"]) / steepest)
     assert plan.grid["gamma"] == GRIDS["gamma"]
     np.testing.assert_allclose(plan.grid["rate"], 0.05 * 2.0 ** np.arange(-3, 4))
-    (plan,) = plans({"a": WithLr()}, problem, network, [0], 1, 1, None, Tuning(grids={"lr": [3, 1]})).values()
+    (plan,) = plans({"a": WithLr()}, Terms(problem, network, [0], 1, tune=Tuning(grids={"lr": [3, 1]}))).values()
     assert plan.grid["lr"] == (1.0, 3.0)
     unbounded = jdfl.problems.neural_classification("digits", network.m, model="mlp")  # there is no curvature to go by
-    (plan,) = plans({"a": WithLr()}, unbounded, network, [0], 1, 1, None, TUNE).values()
+    (plan,) = plans({"a": WithLr()}, Terms(unbounded, network, [0], 1, tune=TUNE)).values()
     np.testing.assert_allclose(plan.grid["lr"], 0.3 * 2.0 ** np.arange(-3, 4))
     assert plan.grid["gamma"] == GRIDS["gamma"]
-    (plan,) = plans({"a": Entry(Tunable(), tune={})}, problem, network, [0], 1, 1, None, TUNE).values()
+    (plan,) = plans({"a": Entry(Tunable(), tune={})}, Terms(problem, network, [0], 1, tune=TUNE)).values()
     assert plan.grid == {}
 
 

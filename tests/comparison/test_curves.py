@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jdfl.comparison import curves
+from jdfl.lab import curves
 
 ENDINGS = ("steps", "stop rule", "diverged")
 

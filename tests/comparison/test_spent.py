@@ -7,9 +7,8 @@ import optax
 import pytest
 
 import jdfl
-from jdfl.comparison import spent
-from jdfl.comparison.entries import plans
 from jdfl.config.compare import build, from_yaml
+from jdfl.lab.entries import Terms, calibrated, plans
 from jdfl.problems import Problem
 
 pytestmark = pytest.mark.filterwarnings("ignore:Not tuned", "ignore:The best")
@@ -34,17 +33,18 @@ def network() -> jdfl.network.Network:
 
 
 def by_plan(entries, problem, network):
-    return plans(entries, problem, network, KEYS, STEPS, 1, None, None)
+    return plans(entries, Terms(problem, network, KEYS, STEPS))
 
 
 @pytest.mark.parametrize("label", NOISY)
 def test_the_noise_is_the_least_that_suffices_for_every_seed(label, problem, network):
     plan = by_plan(NOISY, problem, network)[label]
-    found = spent.calibrated(plan, problem, KEYS, 4.0, DELTA)
+    terms = Terms(problem, network, KEYS, STEPS, epsilon=4.0, delta=DELTA)
+    found = calibrated(plan, terms)
     asked = {"problem": problem, "network": network, "steps": STEPS, "delta": DELTA}
     told = [jdfl.account_plan(found, key=key, **asked).epsilon for key in KEYS]
     assert 3.99 < max(told) <= 4.0
-    assert spent.calibrated(plan, problem, KEYS, None, DELTA) is plan.algorithm
+    assert calibrated(plan, replace(terms, epsilon=None)) is plan.algorithm
 
 
 def test_seeds_that_release_less_need_less(problem, network):
@@ -55,7 +55,9 @@ def test_seeds_that_release_less_need_less(problem, network):
     }
     least = min(most, key=most.__getitem__)
     assert most[least] < max(most.values())
-    alone, all_of_them = (spent.calibrated(plan, problem, keys, 4.0, DELTA) for keys in ((least,), KEYS))
+    alone, all_of_them = (
+        calibrated(plan, Terms(problem, network, keys, STEPS, epsilon=4.0, delta=DELTA)) for keys in ((least,), KEYS)
+    )
     assert alone.gradients.mechanism.multiplier < all_of_them.gradients.mechanism.multiplier
 
 
@@ -105,7 +107,7 @@ def test_tuning_runs_have_the_noise_too_and_are_not_in_epsilon(problem, network)
     tune = jdfl.Tuning(keys=(70,), grids={"lr": [0.02, 0.05]}, extend=0)
     options = {**OPTIONS, "keys": (0,), "tune": tune}
     entries = {"D-PSGD": NOISY["D-PSGD"]}
-    known = spent.with_noise(by_plan(entries, problem, network), problem, (0,), 0.5, DELTA)["D-PSGD"].algorithm
+    known = plans(entries, Terms(problem, network, (0,), STEPS, epsilon=0.5, delta=DELTA))["D-PSGD"].algorithm
     tuned = jdfl.compare(entries, problem, network, epsilon=0.5, delta=DELTA, **options)
     alone = jdfl.compare({"D-PSGD": known}, problem, network, **options)
     np.testing.assert_array_equal(tuned.tuning["mean"], alone.tuning["mean"])
@@ -135,9 +137,9 @@ def test_a_grid_from_the_curvature_leaves_no_epsilon_unless_that_is_public(probl
 def test_default_grids_in_other_units_need_no_curvature(problem, network):
     """Around the present value, or of a step that is scaled already."""
     entries = {"own unit": NOISY["CEPS"], "rate of its own": jdfl.DPSGD(lr=0.1, optimizer=optax.sgd, gradients=CLIPPED)}
-    made = plans(entries, problem, network, (0,), STEPS, 1, None, jdfl.Tuning(keys=(70,)))
+    made = plans(entries, Terms(problem, network, (0,), STEPS, tune=jdfl.Tuning(keys=(70,))))
     assert {plan.derived for plan in made.values()} == {("tuning",)}
-    lr = plans({"a": jdfl.DPSGD()}, problem, network, (0,), STEPS, 1, None, jdfl.Tuning(keys=(70,)))["a"]
+    lr = plans({"a": jdfl.DPSGD()}, Terms(problem, network, (0,), STEPS, tune=jdfl.Tuning(keys=(70,))))["a"]
     assert lr.derived == ("tuning", "curvature")
 
 

@@ -9,9 +9,9 @@ import pandas as pd
 import pytest
 
 import jdfl
-from jdfl.comparison import folder, table
-from jdfl.comparison.table import Cell, Grid
-from jdfl.comparison.tuning import Tuned
+from jdfl.lab import folder, table
+from jdfl.lab.table import Cell, Grid
+from jdfl.lab.tuning import Tuned
 from jdfl.privacy import NO_NOISE
 from jdfl.provenance import provenance
 
@@ -135,11 +135,11 @@ def test_other_amounts_budgets_and_metrics(three):
 
 
 def test_figures_have_a_panel_per_amount(three, tmp_path, monkeypatch):
-    from jdfl import report
+    from jdfl.lab import drawing
 
     shown = {}
     monkeypatch.setattr(
-        report, "bands", lambda panels, legend, y, path, provenance: shown.update(panels=panels, legend=legend)
+        drawing, "bands", lambda panels, legend, y, path, provenance: shown.update(panels=panels, legend=legend)
     )
     three.figure(tmp_path / "a.png", x=("round", "bytes"), spread="sd")
     assert list(shown["panels"]) == ["rounds", "bytes sent by all nodes"]
@@ -150,15 +150,15 @@ def test_figures_have_a_panel_per_amount(three, tmp_path, monkeypatch):
 
 
 def test_who_spends_nothing_has_a_line_beside_the_others(tmp_path):
-    from jdfl import report
+    from jdfl.lab import drawing
 
     frame = pd.DataFrame({"label": ["a", "a", "b", "b"], "x": [0.0, 0.0, 1.0, 1e4], "mean": [2.0, 1.0, 2.0, 0.5]})
     frame = frame.assign(low=frame["mean"], high=frame["mean"])
-    drawn = report.bands({"bytes": frame}, {"a": "silent", "b": "talks"}, "objective", tmp_path / "a.png")
-    alone = report.bands({"bytes": frame[2:]}, {"a": "silent", "b": "talks"}, "objective", tmp_path / "b.png")
+    drawn = drawing.bands({"bytes": frame}, {"a": "silent", "b": "talks"}, "objective", tmp_path / "a.png")
+    alone = drawing.bands({"bytes": frame[2:]}, {"a": "silent", "b": "talks"}, "objective", tmp_path / "b.png")
     assert drawn.read_bytes() != alone.read_bytes()
     with pytest.raises(ValueError, match="panel"):
-        report.bands({}, {}, "objective", tmp_path / "c.png")
+        drawing.bands({}, {}, "objective", tmp_path / "c.png")
 
 
 def test_a_folder_is_whole(three, tmp_path):

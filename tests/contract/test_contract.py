@@ -14,8 +14,8 @@ import pytest
 import jdfl
 from jdfl import runner, stepping, struct
 from jdfl.algorithms import REGISTRY
+from jdfl.algorithms.program import planned
 from jdfl.network.links import between
-from jdfl.runner import planned
 from tests.contract.table import GOSSIP, TABLE, Row
 
 M, N, S, Q = 6, 20, 3, 8

@@ -14,12 +14,12 @@ from pathlib import Path
 from jdfl.algorithms import Algorithm
 from jdfl.codecs import Codec
 from jdfl.codecs.sensing import Sensing
+from jdfl.lab.trackers import Tracker
 from jdfl.network import Network
 from jdfl.network.timing import Times
 from jdfl.privacy import Mechanism
 from jdfl.problems import Problem
 from jdfl.stopping import StopRule
-from jdfl.trackers import Tracker
 from tests.docs.public import Name, source, tree
 
 _CONTRACTS = (Algorithm, Codec, Mechanism, Network, Problem, Sensing, StopRule, Times, Tracker)

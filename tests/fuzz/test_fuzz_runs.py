@@ -11,8 +11,8 @@ from jdfl import config, runner
 from jdfl.accountant import check_account
 from jdfl.algorithms.program import planned
 from jdfl.config import RunConfig, build
+from jdfl.lab.summary import summary
 from jdfl.problems import Problem
-from jdfl.summary import summary
 from tests.fuzz.judge import fuzz, sizes, tried
 from tests.fuzz.strategies import configs, kinds, values
 

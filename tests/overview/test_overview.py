@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from jdfl import overview
 from jdfl.cli import main
-from jdfl.overview import read
-from jdfl.overview.numbers import compared, tiles
+from jdfl.lab import overview
+from jdfl.lab.numbers import compared, tiles
+from jdfl.lab.runs import read_all as read
 
 TINY = ["--problem.m", "4", "--problem.n", "20", "--problem.s", "2", "--problem.rows", "5", "9", "--network", "ring"]
 BATCH = ["--algorithm.batch", "2"]

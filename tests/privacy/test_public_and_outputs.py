@@ -9,13 +9,14 @@ import optax
 import pytest
 
 import jdfl
-from jdfl import problems, results
+from jdfl import problems
 from jdfl.accountant import account, account_plan, calibrate
 from jdfl.cli import main
 from jdfl.config.problem import Classification
+from jdfl.lab import results
+from jdfl.lab.summary import summary
 from jdfl.privacy import DERIVED
 from jdfl.spending import guarantee_of
-from jdfl.summary import summary
 
 NETWORK = jdfl.network.ring(4)
 DRAWN = problems.example1(m=4, n=8, s=2, rows=(5, 8))

@@ -9,10 +9,10 @@ import pytest
 import jdfl
 from jdfl.accountant import account, ledger_of_run, spent_together
 from jdfl.cli import main
+from jdfl.lab.summary import summary
 from jdfl.privacy import GaussianEvent, LaplaceEvent, Sampled, Sampling, epsilon, gaussian_epsilon
 from jdfl.privacy.ledger import Ledger
 from jdfl.privacy.together import Together, compact, total_epsilon
-from jdfl.summary import summary
 
 DELTA = 1e-5
 NETWORK = jdfl.network.ring(4)

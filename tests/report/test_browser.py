@@ -10,8 +10,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from jdfl import report
-from jdfl.report import Code, Fold, Section, Table, Tiles, charts
+from jdfl.lab import charts
+from jdfl.lab.page import Code, Fold, Section, Table, Tiles, page
 from tests.report.test_page import contrast
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
@@ -44,7 +44,7 @@ def example(path: Path) -> Path:
         Table([f"column {i}" for i in range(20)], [list(range(20))]),
         Fold("settings", [Code("kind: ceps\n" * 30), charts.bars([0], {"a": [1]}, "x", "y", "one bar")]),
     ]
-    return report.page(path, "A page", [Section("All", parts), Section("Last", ["Words."])], "provenance 0123")
+    return page(path, "A page", [Section("All", parts), Section("Last", ["Words."])], "provenance 0123")
 
 
 @pytest.fixture(scope="module")

@@ -11,8 +11,8 @@ import pandas as pd
 import pytest
 from PIL import Image as Picture
 
-from jdfl import report
-from jdfl.report import Chart, Code, Fold, Gallery, Image, Section, Table, Tiles, charts
+from jdfl.lab import charts
+from jdfl.lab.page import Chart, Code, Fold, Gallery, Image, Section, Table, Tiles, page
 
 
 class Tags(html.parser.HTMLParser):
@@ -34,7 +34,7 @@ def test_a_page_is_one_file_with_all_text_escaped(tmp_path):
     image.write_bytes(b"\x89PNG...")
     parts = [f"{evil}\n\nsecond", Table([evil, "n"], [[evil, 1.5]]), Image(image, f'"{evil}'), Code(evil)]
     sections = [Section(evil, [*parts, Fold(evil, [Tiles([(evil, evil, evil)])])]), Section("last", [])]
-    parsed = Tags(report.page(tmp_path / "page.html", evil, sections, evil).read_text(encoding="utf-8"))
+    parsed = Tags(page(tmp_path / "page.html", evil, sections, evil).read_text(encoding="utf-8"))
     names = [tag for tag, _ in parsed.seen]
     assert "script" not in names
     assert names.count("p") == 2
@@ -51,20 +51,20 @@ def test_a_page_is_one_file_with_all_text_escaped(tmp_path):
 def test_a_page_refuses_what_it_cannot_show(tmp_path):
     path = tmp_path / "page.html"
     with pytest.raises(FileNotFoundError, match=r"no\.png"):
-        report.page(path, "", [Section("a", [Image(tmp_path / "no.png", "")])])
+        page(path, "", [Section("a", [Image(tmp_path / "no.png", "")])])
     with pytest.raises(ValueError, match=r"no\.txt"):
-        report.page(path, "", [Section("a", [Image(tmp_path / "no.txt", "")])])
+        page(path, "", [Section("a", [Image(tmp_path / "no.txt", "")])])
     with pytest.raises(ValueError, match="2 cells"):
-        report.page(path, "", [Section("a", [Fold("b", [Table(["x", "y"], [[1]])])])])
+        page(path, "", [Section("a", [Fold("b", [Table(["x", "y"], [[1]])])])])
     with pytest.raises(ValueError, match="kind = 'cake'"):
-        report.page(path, "", [Section("a", [Chart("cake", {}, "")])])
+        page(path, "", [Section("a", [Chart("cake", {}, "")])])
     assert not path.exists()
 
 
 def test_data_of_charts_cannot_end_its_script(tmp_path):
     evil = "</script><script>alert(1)</script>"
     chart = charts.bars([evil], {evil: [1.0]}, "x", "y", "bars")
-    text = report.page(tmp_path / "page.html", "t", [Section("a", [chart])]).read_text(encoding="utf-8")
+    text = page(tmp_path / "page.html", "t", [Section("a", [chart])]).read_text(encoding="utf-8")
     assert evil not in text
     (data,) = re.findall(r'<script type="application/json">(.*?)</script>', text)
     assert json.loads(data)["x"] == [evil]
@@ -84,7 +84,7 @@ def contrast(one: str, other: str) -> float:
 
 
 def themes() -> dict[str, dict[str, str]]:
-    style = files("jdfl.report").joinpath("style.css").read_text(encoding="utf-8")
+    style = files("jdfl.lab").joinpath("style.css").read_text(encoding="utf-8")
     blocks = re.findall(r":root \{(.*?)\}", style, re.DOTALL)
     found = [dict(re.findall(r"--(\w+): ([^;]+);", block)) for block in blocks]
     return dict(zip(("light", "dark", "print"), [found[0], *({**found[0], **one} for one in found[1:])]))
@@ -141,7 +141,7 @@ def test_a_gallery_leads_to_sections_that_the_head_does_not_list(tmp_path):
     Picture.effect_noise((1600, 1200), 50).save(tmp_path / "big.png")
     tiles = [("first", "Table <1>", tmp_path / "big.png"), ("second", "Not made", None)]
     named = [Section("One", ["text"], "first"), Section("Two", [], "second")]
-    path = report.page(tmp_path / "page.html", "t", [Section("All", [Gallery(tiles)]), *named])
+    path = page(tmp_path / "page.html", "t", [Section("All", [Gallery(tiles)]), *named])
     parsed = Tags(path.read_text(encoding="utf-8"))
     ids = [attrs["id"] for tag, attrs in parsed.seen if tag == "section"]
     assert ids == ["part-0", "first", "second"]

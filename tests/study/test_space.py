@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jdfl.config import CEPS, DPSGD, DSGT, Complete, RunConfig
-from jdfl.study.groups import LANES, Point, groups
-from jdfl.study.space import config_at, points
+from jdfl.lab.groups import LANES, Point, groups
+from jdfl.lab.space import config_at, points
 
 
 def test_a_grid_has_all_combinations_in_order():

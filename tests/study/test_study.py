@@ -9,13 +9,13 @@ import pandas as pd
 import pytest
 
 import jdfl
-from jdfl import study
 from jdfl.cli import main
 from jdfl.config import build
 from jdfl.config.study import StudyConfig, from_yaml
-from jdfl.study import Study, best_first
-from jdfl.study.groups import Group
-from jdfl.study.space import config_at
+from jdfl.lab import study
+from jdfl.lab.groups import Group
+from jdfl.lab.space import config_at
+from jdfl.lab.study import Study, best_first
 
 TINY = ["--problem.m", "4", "--problem.n", "20", "--problem.s", "2", "--problem.rows", "5", "9", "--network", "ring"]
 SWEEP = ["sweep", *TINY, "--stop", "none", "--steps", "6", "--algorithm", "d-psgd", "--algorithm.batch", "2"]
@@ -67,7 +67,7 @@ def test_a_study_that_is_cut_off_goes_on_with_what_is_left(monkeypatch, capsys):
     whole = pd.read_parquet(folder() / "results.parquet")
     folder().rename("whole")
     made: list[Group] = []
-    work = study.study.run_group
+    work = study.run_group
 
     def cut(group: Group):
         if len(made) == 1:
@@ -76,7 +76,7 @@ def test_a_study_that_is_cut_off_goes_on_with_what_is_left(monkeypatch, capsys):
         return work(group)
 
     with monkeypatch.context() as patch:
-        patch.setattr(study.study, "run_group", cut)
+        patch.setattr(study, "run_group", cut)
         assert main([*SWEEP, *OVER]) == 130
     assert f"jdfl resume {folder()}" in capsys.readouterr().err
     assert len(pd.read_parquet(folder() / "results.parquet")) == 4

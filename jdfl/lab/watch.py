@@ -13,6 +13,7 @@ Values and classes are exact functions of the nodes' data: no guarantee covers n
 Axes: m nodes, n parameters.
 """
 
+import itertools
 import warnings
 from dataclasses import replace
 from pathlib import Path
@@ -25,12 +26,12 @@ import pandas as pd
 from jax import Array
 
 from jdfl.accountant import account
+from jdfl.lab.files import append, write
 from jdfl.metrics import average, classifies, label_shares
 from jdfl.network import Graph
 from jdfl.privacy import Accounting
 from jdfl.problems import Problem
 from jdfl.result import Result, Snapshot
-from jdfl.results import placed
 from jdfl.spending import records_of
 
 FILES = ("nodes.csv", "links.csv", "split.csv", "epsilon.csv")
@@ -48,9 +49,8 @@ def returns(steps: int) -> int:
 
 def nearby(graph: Graph, most: int = MOST) -> np.ndarray:
     """Ids of at most so many nodes, those that are reached first from node 0 along the links; all, if they are few."""
-    m = graph.m
-    if m <= most:
-        return np.arange(m)
+    if graph.m <= most:
+        return np.arange(graph.m)
     senders, mask = np.asarray(graph.senders), np.asarray(graph.mask)
     found = dict.fromkeys([0])
     queue = [0]
@@ -58,10 +58,8 @@ def nearby(graph: Graph, most: int = MOST) -> np.ndarray:
         new = [int(other) for other in senders[node][mask[node]] if int(other) not in found][: most - len(found)]
         found.update(dict.fromkeys(new))
         queue += new
-    rest = (node for node in range(m) if node not in found)
-    while len(found) < most:
-        found[next(rest)] = None
-    return np.sort(np.fromiter(found, int))
+    rest = (node for node in range(graph.m) if node not in found)
+    return np.sort(np.fromiter([*found, *itertools.islice(rest, most - len(found))], int))
 
 
 def split_of(problem: Problem, shown: np.ndarray) -> pd.DataFrame:
@@ -98,7 +96,7 @@ class Watch:
             self._graph = snapshot.graph()
         try:
             self._begin(self._graph, snapshot.chunk)
-            self._append("nodes.csv", self._nodes(snapshot))
+            append(self._folder / "nodes.csv", self._nodes(snapshot))
             self._follow(snapshot.rounds, self._graph)
         except OSError as error:
             self._failed = True
@@ -114,16 +112,13 @@ class Watch:
             return
         rows: list[dict[str, Any]] = []
         told: dict[bytes, float] = {}
-        for k, released in ({result.rounds: result.releases} | result.moments).items():
-            most = int(released.max())
-            known = released.tobytes()
+        for k, released in sorted(({result.rounds: result.releases} | result.moments).items()):
+            most, known = int(released.max()), released.tobytes()
             if known not in told:
-                so_far = replace(result, releases=released)
-                told[known] = account(so_far, delta=delta).epsilon if most else 0.0
+                told[known] = account(replace(result, releases=released), delta=delta).epsilon if most else 0.0
             rows.append({"round": k, "most_releases": most, "epsilon": told[known]})
         try:
-            with placed(self._folder / "epsilon.csv") as path:
-                pd.DataFrame(rows).sort_values("round").to_csv(path, index=False)
+            write(self._folder / "epsilon.csv", pd.DataFrame(rows))
         except OSError as error:
             warnings.warn(f"Could not write epsilon.csv to {self._folder}: {error}.", stacklevel=2)
 
@@ -135,19 +130,13 @@ class Watch:
             for name in ("nodes.csv", "links.csv", "epsilon.csv"):
                 (self._folder / name).unlink(missing_ok=True)
             self._shown = nearby(graph)
-            with placed(split) as path:
-                split_of(self._problem, self._shown).to_csv(path, index=False)
+            write(split, split_of(self._problem, self._shown))
             return
         last = self._before - (self._before % chunk > 0)
         for name in ("nodes.csv", "links.csv"):
             _cut_off(self._folder / name, last)
         self._links = _last_links(self._folder / "links.csv")
         self._shown = pd.read_csv(split)["node"].to_numpy(int)  # a network that changes has others near node 0 by now
-
-    def _append(self, name: str, table: pd.DataFrame) -> None:
-        path = self._folder / name
-        if len(table):
-            table.to_csv(path, mode="a", index=False, header=not path.exists())
 
     def _nodes(self, snapshot: Snapshot) -> pd.DataFrame:
         shown = self._shown
@@ -165,7 +154,7 @@ class Watch:
             return
         self._links = links
         rows = links if len(links) else np.array([[-1, -1]])
-        self._append("links.csv", pd.DataFrame({"round": rounds, "node": rows[:, 0], "hears": rows[:, 1]}))
+        append(self._folder / "links.csv", pd.DataFrame({"round": rounds, "node": rows[:, 0], "hears": rows[:, 1]}))
 
 
 def _last_links(file: Path) -> np.ndarray | None:
@@ -185,8 +174,7 @@ def _cut_off(file: Path, rounds: int) -> None:
     if not kept:
         file.unlink(missing_ok=True)
     elif len(kept) < len(rows):
-        with placed(file) as path:
-            path.write_text("".join([head, *kept]), encoding="utf-8")
+        write(file, "".join([head, *kept]))
 
 
 def links_of(graph: Graph, shown: Any) -> np.ndarray:

@@ -10,11 +10,13 @@ curves.parquet     a row per record: point, seed, round, metrics, totals so far
 table.md           mean and standard deviation over the seeds, a row per point, the best first
 """
 
+import contextlib
 import json
 import time
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from importlib import import_module
 from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
@@ -23,31 +25,20 @@ import numpy as np
 import pandas as pd
 
 from jdfl import checks
-from jdfl.comparison.curves import better
 from jdfl.config.study import StudyConfig, to_yaml
+from jdfl.lab.files import read, write
+from jdfl.lab.groups import REFUSED, Group, Point, groups, run_group
+from jdfl.lab.results import environment
+from jdfl.lab.space import config_at, points
+from jdfl.lab.table import better
 from jdfl.metrics import COUNTS, REGISTRY
 from jdfl.privacy import Ledger
 from jdfl.privacy.together import Together
 from jdfl.provenance import Provenance, provenance
-from jdfl.results import environment, placed, write_json
-from jdfl.study.groups import Group, Point, groups
-from jdfl.study.run import REFUSED, run_group
-from jdfl.study.space import config_at, points
 
 Engine = Callable[[Path, Sequence[Group]], None]  # runs groups and keeps them
-_PARTS, _VERSIONS = "parts", "versions.json"
-_OTHERS = (
-    "point",
-    "seed",
-    "rounds",
-    "delta",
-    "epsilon",
-    "promise",
-    "ledger",
-    "seconds",
-    "compile_seconds",
-    *COUNTS,
-)  # than metrics
+_VERSIONS = "versions.json"
+_OTHERS = "point seed rounds delta epsilon promise ledger seconds compile_seconds"  # and COUNTS: than metrics
 
 
 @dataclass(frozen=True)
@@ -84,48 +75,42 @@ class Study:
         ValueError for one that was begun with other code or libraries, unless `any_version`: its table would have
         numbers of both.
         """
-        versions = provenance([]).versions
-        begun = self.folder / _VERSIONS
+        versions, begun = provenance([]).versions, self.folder / _VERSIONS
         if begun.is_file() and not any_version:
-            now = Provenance(versions, {})
-            changed, _ = now.differences(Provenance(json.loads(begun.read_text(encoding="utf-8")), {}))
+            changed, _ = Provenance(versions, {}).differences(Provenance(read(begun), {}))
             if changed:
                 raise ValueError(
                     f"Expected the code and libraries that the study {self.folder} was begun with, got others: "
                     f"{'; '.join(changed)}. Begin a new one, or mix both with --any-version."
                 )
-        self.folder.mkdir(parents=True, exist_ok=True)
-        (self.folder / _PARTS).mkdir(exist_ok=True)
-        with placed(self.folder / "study.yaml") as path:
-            path.write_text(to_yaml(self.config), encoding="utf-8")
-        write_json(self.folder / "environment.json", environment())
-        write_json(begun, versions)
+        (self.folder / "parts").mkdir(parents=True, exist_ok=True)
+        write(self.folder / "study.yaml", to_yaml(self.config))
+        write(self.folder / "environment.json", environment())
+        write(begun, versions)
 
     def end(self) -> pd.DataFrame:
         """Put the parts together, those that there are; returns the table of all runs, empty where there is none."""
-        done = [group for group in self.groups if _part(self.folder, group, "curves").is_file()]
+        left = {group.name for group in self.left}
+        done = [group for group in self.groups if group.name not in left]
         if not done:
             return pd.DataFrame({"point": [], "ending": []})
-        table = _together([pd.read_parquet(_part(self.folder, group, "runs")) for group in done])
+        table, curves = (
+            _joined([pd.read_parquet(_part(self.folder, group, what)) for group in done]) for what in ("runs", "curves")
+        )
         table = table.sort_values([name for name in ("point", "seed") if name in table], ignore_index=True)
-        curves = _together([pd.read_parquet(_part(self.folder, group, "curves")) for group in done])
-        with placed(self.folder / "results.parquet") as path:
-            table.to_parquet(path, index=False)
-        with placed(self.folder / "results.csv") as path:
-            table.to_csv(path, index=False)
-        with placed(self.folder / "curves.parquet") as path:
-            curves.to_parquet(path, index=False)
+        write(self.folder / "results.parquet", table)
+        write(self.folder / "results.csv", table)
+        write(self.folder / "curves.parquet", curves)
         return table
 
 
 def keep(folder: Path, group: Group) -> None:
-    """Run a group and keep it; its curves come last, so that a group that has them is whole."""
+    """Run a `group` and keep it in a `folder`; its curves come last, so that a group that has them is whole."""
     with warnings.catch_warnings():
         warnings.simplefilter("once")
         runs, curves = run_group(group)
     for name, table in (("runs", runs), ("curves", curves)):
-        with placed(_part(folder, group, name)) as path:
-            _writable(table).to_parquet(path, index=False)
+        write(_part(folder, group, name), _writable(table))
 
 
 def one_after_another(
@@ -147,26 +132,66 @@ def one_after_another(
     return work
 
 
+def jobs(cluster: str, options: dict[str, Any]) -> Engine:
+    """An engine that makes every group a job by submitit, and waits for all.
+
+    `cluster` is "slurm", or "local" for processes of this machine; `options` are those of submitit's
+    `update_parameters`: timeout_min, cpus_per_task, gpus_per_node, mem_gb, slurm_partition and more. Their logs are in
+    the folder's jobs/. Raises OSError without submitit or the cluster, and FailedJobsError that names one, when all
+    others are done.
+    """
+    try:
+        submitit: Any = import_module("submitit")
+    except ModuleNotFoundError as error:
+        raise OSError(_MISSING) from error
+
+    def work(folder: Path, todo: Sequence[Group]) -> None:
+        try:
+            executor = submitit.AutoExecutor(folder=folder / "jobs", cluster=cluster)
+        except RuntimeError as error:
+            raise OSError(f"Expected the cluster {cluster!r} here, got: {error}.") from error
+        try:
+            executor.update_parameters(name="jdfl", **options)
+        except (NameError, TypeError) as error:
+            raise ValueError(f"Expected options of submitit, got {options}: {error}.") from error
+        started = executor.map_array(keep, [folder.resolve()] * len(todo), todo)
+        failed: list[str] = []
+        for job in started:
+            with contextlib.suppress(Exception):  # told below, with the others
+                job.result()
+                continue
+            failed.append(str(job.paths.stderr))
+        if failed:
+            raise FailedJobsError(f"{len(failed)} of {len(started)} jobs failed; the first one's log: {failed[0]}")
+
+    return work
+
+
+class FailedJobsError(OSError):
+    """Some jobs failed; what the others did is kept."""
+
+
+_MISSING = "Expected the package submitit for jobs of a cluster, found none. Install it: pip install 'jdfl[slurm]'"
+
+
 def best_first(table: pd.DataFrame, fields: Sequence[str], by: str) -> pd.DataFrame:
     """Mean and standard deviation over seeds, a row per point, the best in `by` first; NaN where a run diverged.
 
-    Columns: point, the fields, `seeds` that have a result, `diverged`, and NAME and NAME_sd of every metric, of rounds
-    and bytes. ValueError for a metric that no run has.
+    `table` has the runs. Columns: point, the `fields`, `seeds` that have a result, `diverged`, and NAME and NAME_sd of
+    every metric, of rounds and bytes. ValueError for a metric that no run has.
     """
-    records = [row for row in table.to_dict("records") if row["ending"] != REFUSED]
-    names = [str(name) for name in (*REGISTRY, *table.columns) if name in table]
-    metrics = [name for name in names if name not in (*fields, *_OTHERS) and _numeric(row[name] for row in records)]
+    done = table[table["ending"] != REFUSED]
+    others = (*fields, *_OTHERS.split(), *COUNTS)
+    names = [str(name) for name in (*REGISTRY, *table.columns) if name in table and name not in others]
+    metrics = [name for name in names if all(isinstance(value, int | float) for value in done[name].tolist())]
     checks.one_of(tuple(dict.fromkeys(metrics)), by=by)
-    runs_of: dict[int, list[dict[Any, Any]]] = {}
-    for record in records:
-        runs_of.setdefault(record["point"], []).append(record)
     rows: list[dict[str, Any]] = []
-    for point, runs in runs_of.items():
-        diverged = sum(run["ending"] == "diverged" for run in runs)
-        row: dict[str, Any] = {"point": point, **{field: runs[0][field] for field in fields}}
+    for point, runs in done.groupby("point", sort=False):
+        diverged = int((runs["ending"] == "diverged").sum())
+        row = {"point": point, **{field: runs[field].tolist()[0] for field in fields}}
         row |= {"seeds": len(runs), "diverged": diverged}
         for name in dict.fromkeys((by, *metrics, "rounds", "bytes")):
-            numbers = [float(run[name]) for run in runs]
+            numbers = [float(value) for value in runs[name]]
             row[name] = np.nan if diverged else fmean(numbers)
             row[f"{name}_sd"] = np.nan if diverged or len(numbers) < 2 else stdev(numbers)
         rows.append(row)
@@ -189,26 +214,22 @@ def together(table: pd.DataFrame) -> Together | None:
     return replace(found, epsilon=None) if found is not None and several and nodes else found
 
 
-def _numeric(values: Iterable[Any]) -> bool:
-    return all(isinstance(value, int | float) for value in values)
-
-
 def _part(folder: Path, group: Group, what: str) -> Path:
-    return folder / _PARTS / f"{group.name}.{what}.parquet"
+    return folder / "parts" / f"{group.name}.{what}.parquet"
 
 
-def _together(tables: Sequence[pd.DataFrame]) -> pd.DataFrame:
+def _joined(tables: Sequence[pd.DataFrame]) -> pd.DataFrame:
     filled = [table for table in tables if len(table)]
     return _writable(pd.concat(filled, ignore_index=True)) if filled else pd.DataFrame()
 
 
 def _writable(table: pd.DataFrame) -> pd.DataFrame:
     """The table with columns of one type each: where values are of several, their texts."""
-    table = table.copy()
+    table, numbers = table.copy(), {int, float, np.int64, np.float64}
     for name in table.columns:
         kinds: set[type] = {type(value) for value in table[name] if not (value is None or value != value)}
-        if len(kinds) > 1 and not kinds <= {int, float, np.int64, np.float64}:
+        if len(kinds) > 1 and not kinds <= numbers:
             table[name] = [None if value is None or value != value else str(value) for value in table[name]]
-        elif kinds <= {int, float, np.int64, np.float64} and table[name].dtype == object:
+        elif kinds <= numbers and table[name].dtype == object:
             table[name] = pd.to_numeric(table[name])
     return table

@@ -9,10 +9,10 @@ import numpy as np
 import pandas as pd
 
 from jdfl import checks, provenance
-from jdfl.comparison import curves, table, words
-from jdfl.comparison.curves import axes_of, metrics_of
-from jdfl.comparison.table import Format, Grid
-from jdfl.comparison.tuning import Tuned
+from jdfl.lab import curves, table, words
+from jdfl.lab.curves import axes_of, metrics_of
+from jdfl.lab.table import Format, Grid
+from jdfl.lab.tuning import Tuned
 from jdfl.privacy import PrivacyReport
 from jdfl.privacy.together import Together
 from jdfl.result import Result
@@ -73,7 +73,7 @@ class Comparison:
         budget = float(value) if value is not None else curves.common(view.curves, x) if own is None else own
         found = curves.at(view.curves, x, names, budget).reindex(list(self.results))
         counts = ["seeds", "diverged", "stopped"]
-        found[counts] = found[counts].fillna(0).astype(int)
+        found = found.fillna(dict.fromkeys(counts, 0)).astype(dict.fromkeys(counts, int))
         for label, how in view.tuned.items():
             if how.short is not None and budget == own:
                 found.loc[label, ["needs", "after"]] = how.short.amount, how.short.rounds
@@ -105,13 +105,8 @@ class Comparison:
 
     def to_stop(self) -> pd.DataFrame:
         """Rounds until the stop rule fired, a row per label: `seeds` that stopped, `round` and `round_sd` over them."""
-        if (view := self.view("stop")) is not self:
-            return view.to_stop()
-        ends = self.curves.groupby(["label", "seed"], sort=False).tail(1)
-        stopped = ends[ends["ending"] == "stop rule"].groupby("label")["round"]
-        found = pd.DataFrame({"seeds": stopped.size(), "round": stopped.mean(), "round_sd": stopped.std(ddof=1)})
-        found = found.reindex(list(self.results))
-        return found.assign(seeds=found["seeds"].fillna(0).astype(int)).rename_axis("label")
+        found = curves.to_stop(self.view("stop").curves).reindex(list(self.results))
+        return found.fillna({"seeds": 0}).astype({"seeds": int})
 
     def table(
         self,
@@ -168,12 +163,7 @@ class Comparison:
         return list(found.values())
 
     def figure(
-        self,
-        path: str | Path,
-        x: Sequence[str] | None = None,
-        y: str | None = None,
-        *,
-        spread: str = "range",
+        self, path: str | Path, x: Sequence[str] | None = None, y: str | None = None, *, spread: str = "range"
     ) -> Path:
         """Draw a metric y (None: the measure) against amounts x (None: all): mean over seeds, `spread` "range" or "sd".
 
@@ -182,30 +172,26 @@ class Comparison:
         Runs that diverged are left out, and the legend counts them and shows every `mark`. Returns the path. Raises
         ValueError for an unknown amount, metric or spread.
         """
-        from jdfl import report  # matplotlib, for those who draw
+        from jdfl.lab import drawing  # matplotlib, for those who draw
 
         y = self.measure if y is None else y
+        axes = axes_of(self.curves)
         checks.one_of(metrics_of(self.curves), y=y)
         checks.one_of(("range", "sd"), spread=spread)
-        x = (
-            [name for name in axes_of(self.curves) if self.tuned_at(name)] or [*axes_of(self.curves)]
-            if x is None
-            else x
-        )
+        x = ([name for name in axes if self.tuned_at(name)] or axes) if x is None else x
         if isinstance(x, str) or not list(x):
             raise ValueError(f"Expected a list of amounts, got x = {x!r}. For example ('round', 'bytes').")
+        panels: dict[str, pd.DataFrame] = {}
         for name in x:
-            checks.one_of(axes_of(self.curves), x=name)
-        bands = {name: curves.bands(self.view(name).curves, name, y) for name in x}
-        panels = {words.axis(self, name): band.assign(x=band[name]) for name, band in bands.items()}
-        if spread == "sd":
-            panels = {
-                name: one.assign(low=one["mean"] - one["sd"].fillna(0), high=one["mean"] + one["sd"].fillna(0))
-                for name, one in panels.items()
-            }
+            checks.one_of(axes, x=name)
+            band = curves.bands(self.view(name).curves, name, y)
+            if spread == "sd":
+                sd = band["sd"].fillna(0)
+                band = band.assign(low=band["mean"] - sd, high=band["mean"] + sd)
+            panels[words.axis(self, name)] = band.assign(x=band[name])
         views = {name: self.view(name) for name in x}
         legend = {label: words.legend(label, views) for label in self.results}
-        return report.bands(panels, legend, y.replace("_", " "), path, self.provenance)
+        return drawing.bands(panels, legend, y.replace("_", " "), path, self.provenance)
 
     def write(self, folder: str | Path, config_yaml: str = "", *, overwrite: bool = False) -> Path:
         """Write everything into a folder, whole or not at all; returns its path.
@@ -214,6 +200,6 @@ class Comparison:
         report.html, environment.json, provenance.json, and config.yaml where one is given. An empty folder may be there
         already; FileExistsError for one with content, unless `overwrite`, which replaces it.
         """
-        from jdfl.comparison.folder import write_comparison
+        from jdfl.lab.folder import write_comparison
 
         return write_comparison(self, folder, config_yaml, overwrite=overwrite)

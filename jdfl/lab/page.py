@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
+from string import Template
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from PIL import Image as Picture
 
 from jdfl import checks
 
+_MEDIA = {".png": "png", ".jpg": "jpeg", ".jpeg": "jpeg", ".svg": "svg+xml"}
 _THUMBNAIL = (480, 360)  # pixels at most, shown half as large
 
 
@@ -39,7 +41,7 @@ class Image:
 
 @dataclass(frozen=True)
 class Chart:
-    """Something to look at with controls of its own, made by `jdfl.report.charts`."""
+    """Something to look at with controls of its own, made by `jdfl.lab.charts`."""
 
     kind: str  # the function of script.js that draws it
     data: dict[str, Any]  # plain data
@@ -88,70 +90,78 @@ class Section:
 
 
 def page(path: str | Path, title: str, sections: Sequence[Section], foot: str = "") -> Path:
-    """Write the page at `path`: its title, the `sections`, a line `foot`; returns the path. All text is escaped.
+    """Write a page that is a single HTML file, in which all text is escaped; returns its path.
+
+    Args:
+        path: of the file, which is replaced if it is there.
+        title: the heading of the page.
+        sections: what stands below it, in this order; those without a name of their own are listed at the top.
+        foot: a line at the end, such as the provenance.
 
     Raises ValueError for an image that is not PNG, JPEG or SVG and for rows of a table that do not fit its head,
     FileNotFoundError for an image that is not there, before anything is written.
     """
     body = "\n".join(_section(i, section) for i, section in enumerate(sections))
-    listed = [(i, one) for i, one in enumerate(sections) if not one.name]
-    links = "".join(f'<a href="#part-{i}">{html.escape(one.heading)}</a>\n' for i, one in listed)
-    text = _PAGE.format(
-        title=html.escape(title),
+    links = [f'<a href="#part-{i}">{_safe(one.heading)}</a>\n' for i, one in enumerate(sections) if not one.name]
+    plotly = files("plotly").joinpath("package_data", "plotly.min.js")
+    text = Template(_file("page.html")).substitute(
+        title=_safe(title),
         style=_file("style.css"),
-        links=links,
+        links="".join(links),
         body=body,
-        foot=f"<footer>{html.escape(foot)}</footer>" if foot else "",
-        scripts=_scripts() if any(_charts(section.parts) for section in sections) else "",
+        foot=f"<footer>{_safe(foot)}</footer>" if foot else "",
+        scripts=f"<script>{plotly.read_text(encoding='utf-8')}</script>\n<script>{_file('script.js')}</script>"
+        if '<figure class="chart"' in body
+        else "",
     )
     Path(path).write_text(text, encoding="utf-8")
     return Path(path)
 
 
-def _charts(parts: Sequence[Part]) -> bool:
-    return any(isinstance(part, Chart) or (isinstance(part, Fold) and _charts(part.parts)) for part in parts)
-
-
-def _scripts() -> str:
-    plotly = files("plotly").joinpath("package_data", "plotly.min.js").read_text(encoding="utf-8")
-    return f"<script>{plotly}</script>\n<script>{_file('script.js')}</script>"
+def _safe(text: object) -> str:
+    return html.escape(str(text))
 
 
 def _file(name: str) -> str:
-    return files("jdfl.report").joinpath(name).read_text(encoding="utf-8")
+    return files("jdfl.lab").joinpath(name).read_text(encoding="utf-8")
 
 
 def _section(i: int, section: Section) -> str:
-    level = 3 if section.name else 2
-    parts = [f"<h{level}>{html.escape(section.heading)}</h{level}>", *map(_part, section.parts)]
-    return f'<section id="{html.escape(section.name) or f"part-{i}"}">\n' + "\n".join(parts) + "\n</section>"
+    head = "h3" if section.name else "h2"
+    parts = [f"<{head}>{_safe(section.heading)}</{head}>", *map(_part, section.parts)]
+    return f'<section id="{_safe(section.name) or f"part-{i}"}">\n' + "\n".join(parts) + "\n</section>"
 
 
 def _part(part: Part) -> str:
     match part:
         case str():
-            return "\n".join(f"<p>{html.escape(one.strip())}</p>" for one in part.split("\n\n") if one.strip())
+            return "\n".join(f"<p>{_safe(one.strip())}</p>" for one in part.split("\n\n") if one.strip())
         case Table():
             return _table(part)
         case Image():
-            return f'<img src="{_data_uri(Path(part.path))}" alt="{html.escape(part.alt)}">'
+            return f'<img src="{_image(Path(part.path))}" alt="{_safe(part.alt)}">'
         case Chart():
             checks.one_of(("curves", "network", "bars"), kind=part.kind)
             data = json.dumps(part.data, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c")
-            alt = html.escape(part.alt)
+            alt = _safe(part.alt)
             return (
                 f'<figure class="chart" data-kind="{part.kind}" aria-label="{alt}">\n<noscript>{alt}</noscript>\n'
                 f'<script type="application/json">{data}</script>\n</figure>'
             )
         case Code():
-            return f'<pre tabindex="0"><code>{html.escape(part.text)}</code></pre>'
+            return f'<pre tabindex="0"><code>{_safe(part.text)}</code></pre>'
         case Tiles():
-            return '<dl class="tiles">' + "".join(_tile(*tile) for tile in part.tiles) + "</dl>"
+            return '<dl class="tiles">' + "".join(_tile(*map(_safe, tile)) for tile in part.tiles) + "</dl>"
         case Fold():
             inner = "\n".join(map(_part, part.parts))
-            return f"<details><summary>{html.escape(part.summary)}</summary>\n{inner}\n</details>"
+            return f"<details><summary>{_safe(part.summary)}</summary>\n{inner}\n</details>"
         case Gallery():
             return '<ul class="gallery">\n' + "\n".join(_thumbnail(*item) for item in part.items) + "\n</ul>"
+
+
+def _tile(name: str, value: str, remark: str) -> str:
+    remark = f"<dd>{remark}</dd>" if remark else ""
+    return f"<div><dt>{name}</dt><dd><strong>{value}</strong></dd>{remark}</div>"
 
 
 def _thumbnail(name: str, title: str, path: Path | None) -> str:
@@ -162,37 +172,28 @@ def _thumbnail(name: str, title: str, path: Path | None) -> str:
         small.thumbnail(_THUMBNAIL)
         data = io.BytesIO()
         small.quantize(64).save(data, "PNG", optimize=True)
-        picture = f'<img src="{_uri("image/png", data.getvalue())}" alt="">'
-    return f'<li><a href="#{html.escape(name)}">{picture}<span>{html.escape(title)}</span></a></li>'
-
-
-def _tile(name: str, value: str, remark: str) -> str:
-    remark = f"<dd>{html.escape(remark)}</dd>" if remark else ""
-    return f"<div><dt>{html.escape(name)}</dt><dd><strong>{html.escape(value)}</strong></dd>{remark}</div>"
+        picture = f'<img src="{_uri("png", data.getvalue())}" alt="">'
+    return f'<li><a href="#{_safe(name)}">{picture}<span>{_safe(title)}</span></a></li>'
 
 
 def _table(table: Table) -> str:
     for i, row in enumerate(table.rows):
         if len(row) != len(table.headers):
             raise ValueError(f"Expected {len(table.headers)} cells in every row, got {len(row)} in row {i}.")
-    head = "".join(f'<th scope="col">{html.escape(str(cell))}</th>' for cell in table.headers)
-    rows = ("<tr>" + "".join(_cell(cell) for cell in row) + "</tr>" for row in table.rows)
+    head = "".join(f'<th scope="col">{_safe(cell)}</th>' for cell in table.headers)
+    rows = "\n".join("<tr>" + "".join(map(_cell, row)) + "</tr>" for row in table.rows)
     return (
-        f'<div class="wide" tabindex="0"><table>\n<thead><tr>{head}</tr></thead>\n<tbody>\n'
-        + "\n".join(rows)
-        + ("\n</tbody></table></div>")
+        f'<div class="wide" tabindex="0"><table>\n<thead><tr>{head}</tr></thead>\n<tbody>\n{rows}\n'
+        "</tbody></table></div>"
     )
 
 
 def _cell(cell: object) -> str:
     number = checks.is_a(cell, int | float | np.number) and not isinstance(cell, bool)
-    return f"<td{' class=number' if number else ''}>{html.escape(str(cell))}</td>"
+    return f"<td{' class=number' if number else ''}>{_safe(cell)}</td>"
 
 
-_MEDIA = {".png": "image/png", ".jpg": "image/jpeg", ".jpeg": "image/jpeg", ".svg": "image/svg+xml"}
-
-
-def _data_uri(path: Path) -> str:
+def _image(path: Path) -> str:
     media = _MEDIA.get(path.suffix.lower())
     if media is None:
         raise ValueError(f"Expected an image of type {', '.join(_MEDIA)}, got {path}.")
@@ -202,29 +203,4 @@ def _data_uri(path: Path) -> str:
 
 
 def _uri(media: str, data: bytes) -> str:
-    return f"data:{media};base64,{base64.b64encode(data).decode('ascii')}"
-
-
-_PAGE = """<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="color-scheme" content="light dark">
-<link rel="icon" href="data:,">
-<title>{title}</title>
-<style>{style}</style>
-</head>
-<body>
-<a class="skip" href="#part-0">To the content</a>
-<main>
-<h1>{title}</h1>
-<nav aria-label="Sections">
-{links}</nav>
-{body}
-{foot}
-</main>
-{scripts}
-</body>
-</html>
-"""
+    return f"data:image/{media};base64,{base64.b64encode(data).decode('ascii')}"

@@ -81,23 +81,19 @@ def points(lines: Sequence[str], random: int | None, seed: int) -> list[dict[str
         if path in fields:
             raise ValueError(f"Expected every setting once, got {path} twice. Give all its values in one place.")
         fields[path] = field
-    if random is None:
-        ranges = [path for path, field in fields.items() if isinstance(field, Range)]
-        if ranges:
-            raise ValueError(f"Expected random = N, how many points to draw, for the distribution of {ranges[0]}.")
-        lists = [field for field in fields.values() if not isinstance(field, Range)]
-        count = math.prod(map(len, lists))
-        _check_count(count)
-        return [dict(zip(fields, values)) for values in itertools.product(*lists)]
-    checks.whole(1, random=random)
-    _check_count(random)
-    rng = np.random.default_rng(seed)
-    return [{path: _drawn(field, rng) for path, field in fields.items()} for _ in range(random)]
-
-
-def _check_count(count: int) -> None:
+    lists = [field for field in fields.values() if not isinstance(field, Range)]
+    if random is None and len(lists) < len(fields):
+        drawn = next(path for path, field in fields.items() if isinstance(field, Range))
+        raise ValueError(f"Expected random = N, how many points to draw, for the distribution of {drawn}.")
+    if random is not None:
+        checks.whole(1, random=random)
+    count = math.prod(map(len, lists)) if random is None else random
     if count > _MOST:
         raise ValueError(f"Expected at most {_MOST} points, got {count}. Give fewer values, or draw some at random.")
+    if random is None:
+        return [dict(zip(fields, values)) for values in itertools.product(*lists)]
+    rng = np.random.default_rng(seed)
+    return [{path: _drawn(field, rng) for path, field in fields.items()} for _ in range(random)]
 
 
 def _drawn(field: Field, rng: np.random.Generator) -> Any:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from jdfl.metrics import REGISTRY
+from jdfl.lab.table import number
 from jdfl.result import Result
 
 AXES = {
@@ -24,20 +24,8 @@ AXES = {
     "network_seconds": "simulated seconds of a node (mean)",
 }
 LABELS = ("label", "seed", "ending")  # the columns that say whose record it is
-HIGHER_IS_BETTER = frozenset(("accuracy", "balanced_accuracy", "support_recovery"))
-NONE = "–"
 LEAST = 10  # rounds that a budget which nobody gave pays for, with every algorithm
 _COUNTS = {*LABELS, *AXES, "messages", "releases", "network_seconds_last"}
-
-
-def number(value: float, digits: int = 4) -> str:
-    """A few significant digits; thousands with separators, no exponent where it fits."""
-    if not np.isfinite(value):
-        return NONE
-    if 10**digits <= round(abs(value)) < 1e9:
-        return f"{value:,.0f}"
-    fits = value == 0 or 1e-3 <= abs(value) < 1e4
-    return f"{value:.{digits}g}" if fits else f"{value:.{digits - 1}e}"
 
 
 def long_form(label: str, results: Sequence[Result]) -> pd.DataFrame:
@@ -48,15 +36,21 @@ def long_form(label: str, results: Sequence[Result]) -> pd.DataFrame:
     compilation not) spread evenly over the rounds of its runs: the simulation's time, not that of a real network.
     """
     per_round = sum(one.seconds for one in results) / max(1, sum(one.rounds for one in results))
-    frames: list[pd.DataFrame] = []
-    for result in results:
-        frame = result.history.copy()
-        frame["communications"] = frame["communications"] / len(result.communication_rounds)
-        frame["seconds"] = frame["round"] * per_round
-        for place, (name, value) in enumerate(zip(LABELS, (label, result.labels["seed"], result.ending))):
-            frame.insert(place, name, value)
-        frames.append(frame)
+    frames = [
+        labelled(one.history, (label, one.labels["seed"], one.ending), len(one.communication_rounds), per_round)
+        for one in results
+    ]
     return pd.concat(frames, ignore_index=True)
+
+
+def labelled(history: pd.DataFrame, labels: tuple[str, Any, str], nodes: int, per_round: float | None) -> pd.DataFrame:
+    """A history with its LABELS first, rounds of communication of a node, and seconds of so many in a round, if any."""
+    frame = history.assign(communications=history["communications"] / nodes)
+    if per_round is not None:
+        frame["seconds"] = frame["round"] * per_round
+    for place, (name, value) in enumerate(zip(LABELS, labels)):
+        frame.insert(place, name, value)
+    return frame
 
 
 def metrics_of(curves: pd.DataFrame) -> list[str]:
@@ -109,12 +103,12 @@ def last_within(run: pd.DataFrame, x: str, budget: float) -> pd.Series | None:
 class Short(NamedTuple):
     """What the first record after the start takes, of an algorithm whose budget does not pay for it."""
 
-    rounds: int
+    rounds: float  # of that record
     amount: float
 
     def told(self, x: str, budget: float) -> str:
         """The same in words."""
-        what = "one round needs" if self.rounds == 1 else f"the first record, after {self.rounds} rounds, needs"
+        what = "one round needs" if self.rounds == 1 else f"the first record, after {self.rounds:.0f} rounds, needs"
         unit = "" if x == "round" else f" {x}"
         return f"not comparable: {what} {number(self.amount)}{unit}, budget {number(budget)}"
 
@@ -126,7 +120,7 @@ def short(runs: Iterable[pd.DataFrame], x: str, budget: float) -> Short | None:
         return None
     first = [run.iloc[min(1, len(run) - 1)] for run in healthy]
     least = min(first, key=lambda record: float(record[x]))
-    return Short(int(least["round"]), float(least[x]))
+    return Short(float(least["round"]), float(least[x]))
 
 
 def at(curves: pd.DataFrame, x: str, metrics: Sequence[str], budget: float) -> pd.DataFrame:
@@ -136,29 +130,36 @@ def at(curves: pd.DataFrame, x: str, metrics: Sequence[str], budget: float) -> p
     record takes if the budget does not pay for it, and `after`, the round of that record; the mean round and cost of
     the records used, and for every metric NAME and NAME_sd, mean and sample standard deviation over those seeds.
     """
-    rows = {}
+    axes, rows = axes_of(curves), dict[str, dict[str, float]]()
     for label, runs in curves.groupby("label", sort=False):
         by_seed = [run for _, run in runs.groupby("seed", sort=False)]
         records = [record for run in by_seed if (record := last_within(run, x, budget)) is not None]
         ends = {run["seed"].iloc[0]: run["round"].iloc[-1] for run in by_seed}
-        lacking = short(by_seed, x, budget)
-        row: dict[str, Any] = {
+        lacking = short(by_seed, x, budget) or Short(np.nan, np.nan)
+        row = {
             "seeds": len(records),
             "diverged": sum(run["ending"].iloc[0] == "diverged" for run in by_seed),
             "stopped": sum(one["ending"] == "stop rule" and one["round"] == ends[one["seed"]] for one in records),
-            "needs": np.nan if lacking is None else lacking.amount,
-            "after": np.nan if lacking is None else lacking.rounds,
+            "needs": lacking.amount,
+            "after": lacking.rounds,
         }
-        for name in axes_of(curves):
-            row[name] = float(np.mean([one[name] for one in records])) if records else np.nan
-        for name in metrics:
+        for name in (*axes, *metrics):
             values = np.array([one[name] for one in records], float)
             row[name] = float(values.mean()) if records else np.nan
-            row[f"{name}_sd"] = float(values.std(ddof=1)) if len(records) > 1 else np.nan
-        rows[label] = row
-    columns = ["seeds", "diverged", "stopped", "needs", "after", *axes_of(curves)]
+            if name in metrics:
+                row[f"{name}_sd"] = float(values.std(ddof=1)) if len(records) > 1 else np.nan
+        rows[str(label)] = row
+    columns = ["seeds", "diverged", "stopped", "needs", "after", *axes]
     columns += [part for name in metrics for part in (name, f"{name}_sd")]
     return pd.DataFrame.from_dict(rows, orient="index", columns=columns).rename_axis("label")
+
+
+def to_stop(curves: pd.DataFrame) -> pd.DataFrame:
+    """Rounds until the stop rule fired, a row per label: `seeds` that stopped, `round` and `round_sd` over them."""
+    ends = curves.groupby(["label", "seed"], sort=False).tail(1)
+    stopped = ends[ends["ending"] == "stop rule"].groupby("label")["round"]
+    found = pd.DataFrame({"seeds": stopped.size(), "round": stopped.mean(), "round_sd": stopped.std(ddof=1)})
+    return found.reindex(ends["label"].unique()).fillna({"seeds": 0}).astype({"seeds": int}).rename_axis("label")
 
 
 def bands(curves: pd.DataFrame, x: str, y: str) -> pd.DataFrame:
@@ -171,30 +172,17 @@ def bands(curves: pd.DataFrame, x: str, y: str) -> pd.DataFrame:
     for label, runs in curves[curves["ending"] != "diverged"].groupby("label", sort=False):
         records = runs.set_index(["round", "seed"])
         spent = records.index.to_frame()["round"] if x == "round" else records[x]
-        values: Any = records[y].unstack("seed").ffill()
-        band = {
-            "label": label,
-            "round": values.index,
-            x: np.asarray(spent.unstack("seed").ffill().mean(axis=1)),
-            "mean": np.asarray(values.mean(axis=1)),
-            "sd": np.asarray(values.std(axis=1, ddof=1)),
-            "low": np.asarray(values.min(axis=1)),
-            "high": np.asarray(values.max(axis=1)),
-        }
-        frames.append(pd.DataFrame(band))
-    return (
-        pd.concat(frames, ignore_index=True)
-        if frames
-        else pd.DataFrame(columns=list(dict.fromkeys(("label", "round", x, "mean", "sd", "low", "high"))))
-    )
+        amounts, values = (one.unstack("seed").ffill() for one in (spent, records[y]))
+        found = {"mean": values.mean(axis=1), "sd": values.std(axis=1, ddof=1)}
+        found |= {"low": values.min(axis=1), "high": values.max(axis=1)}
+        band = {"label": label, "round": values.index, x: amounts.mean(axis=1).to_numpy()}
+        frames.append(pd.DataFrame(band | {name: np.asarray(one) for name, one in found.items()}))
+    if not frames:
+        return pd.DataFrame(columns=list(dict.fromkeys(("label", "round", x, "mean", "sd", "low", "high"))))
+    return pd.concat(frames, ignore_index=True)
 
 
 def views(curves: pd.DataFrame, axes: Sequence[str], metrics: Sequence[str]) -> dict[tuple[str, str], pd.DataFrame]:
     """`bands` of every metric against every amount, which is called x in them."""
     found = {(x, y): bands(curves, x, y) for y in metrics for x in axes}
     return {(x, y): band.assign(x=band[x]) for (x, y), band in found.items()}
-
-
-def better(metric: str) -> int:
-    """1 where lower values are better, -1 where higher ones are (shares of what is right)."""
-    return -1 if metric in HIGHER_IS_BETTER and metric in REGISTRY else 1

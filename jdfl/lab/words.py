@@ -1,43 +1,43 @@
 """What tables, figures and pages of a comparison say in words: choices, marks, captions, legends."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 
-from jdfl.comparison import table
-from jdfl.comparison.curves import AXES, Short, number
-from jdfl.comparison.table import Cell, Grid
-from jdfl.comparison.tuning import grid_text
+from jdfl.lab.curves import AXES, Short
+from jdfl.lab.grids import grid_text
+from jdfl.lab.table import Cell, Grid, column, number
+from jdfl.lab.tuning import Tuned
 from jdfl.privacy.relation import upper, whom
 
 if TYPE_CHECKING:
-    from jdfl.comparison.comparison import Comparison
+    from jdfl.lab.comparison import Comparison
+
+_ENDED = "Values where the runs ended"
 
 
 def grid(of: "Comparison", by: str, value: float | None, names: list[str]) -> Grid:
     """The table at an amount of `by`, of what was tuned there."""
     n, stop = len(of.seeds), by == "stop"
     found = of.at("round", np.inf, metrics=names) if stop else of.at(by, value, metrics=names)
-    headers = ["algorithm", "values"]
-    columns = [[Cell(label) for label in found.index], [Cell(_values(of, label)) for label in found.index]]
     unranked = _unranked(of, by, value)
+    columns = {
+        "algorithm": [Cell(label) for label in found.index],
+        "values": [Cell(_values(how)) for how in of.tuned.values()],
+    }
     if stop:
-        columns.append(table.column(of.to_stop(), "round", n, sign=1, whole="not stopped", beside=unranked))
-        headers.append("rounds to stop")
-    for name in dict.fromkeys(("bytes",) if stop else ("round", by)):
-        columns.append([Cell(number(amount)) for amount in found[name]])
-        headers.append(AXES[name] if name == "round" else name)
+        columns["rounds to stop"] = column(of.to_stop(), "round", n, sign=1, whole="not stopped", beside=unranked)
+    for name in ("bytes",) if stop else ("round", by):
+        columns[AXES[name] if name == "round" else name] = [Cell(number(amount)) for amount in found[name]]
     if of.privacy:
-        columns.append([Cell(_spent(of, label)) for label in found.index])
-        headers.append("epsilon")
+        columns["epsilon"] = [Cell(_spent(of, label)) for label in found.index]
     reasons = {label: "no results" for label, how in of.tuned.items() if how.short is not None}  # of another budget
     reasons |= {label: told for label in of.results if (told := _short(of, label, by, found))}
-    for name in names:
-        columns.append(table.column(found, name, n, beside=unranked, reasons=reasons))
-        headers.append(name.replace("_", " "))
-    return Grid(headers, [list(row) for row in zip(*columns)], _caption(of, by, value, found))
+    rows = [*columns.values(), *(column(found, name, n, beside=unranked, reasons=reasons) for name in names)]
+    headers = [*columns, *(name.replace("_", " ") for name in names)]
+    return Grid(headers, [list(row) for row in zip(*rows)], _caption(of, by, value, found))
 
 
 def note(of: "Comparison", label: str) -> str:
@@ -94,8 +94,7 @@ def _short(of: "Comparison", label: str, by: str, found: pd.DataFrame) -> str:
     return Short(int(after), float(needs)).told(by, float(budget)) if np.isfinite(needs) else ""
 
 
-def _values(of: "Comparison", label: str) -> str:
-    how = of.tuned[label]
+def _values(how: Tuned) -> str:
     if how.failure:
         return "none" if how.short else "none works"
     edge = {path: f" ({side} tried)" for path, side in how.edge.items()}
@@ -148,32 +147,18 @@ def _early(of: "Comparison", by: str, found: pd.DataFrame) -> list[str]:
 def _caption(of: "Comparison", by: str, value: float | None, found: pd.DataFrame) -> list[str]:
     n, budget = len(of.seeds), float(found["budget"].iloc[0])
     over = f"mean ± standard deviation over {n} seeds" if n > 1 else "one seed"
-    said = (
-        "Values where the runs ended"
-        if by == "stop"
-        else (f"Values at {AXES[by]} ≤ {number(budget)}, of the last record at or before that")
-    )
-    caption = [f"{of.setting}.", f"{said}; {over}."]
+    said = f"Values at {AXES[by]} ≤ {number(budget)}, of the last record at or before that" if by != "stop" else _ENDED
     own = len(set(of.networks.values())) > 1
-    where = {label: f" (over {name})" if own else "" for label, name in of.networks.items()}
-    caption += [f"{label}{where[label]}: {note(of, label)}." for label in of.results]
+    caption = [f"{of.setting}.", f"{said}; {over}."]
+    for label, network in of.networks.items():
+        caption.append(f"{label}{f' (over {network})' if own else ''}: {note(of, label)}.")
     if of.criterion:
         caption.append(f"Tuning: {of.criterion}.")
     if not of.tuned_at(by, value):
         caption.append("Nothing was tuned at this budget, so nobody is ranked.")
     if by != "stop" and (early := _early(of, by, found)):
         caption.append(f"All rounds done with less than half of the budget: {', '.join(early)}.")
-    if of.privacy:
-        deltas = ", ".join(f"{delta:g}" for delta in sorted({told.delta for told in of.privacy.values()}))
-        target = "" if of.epsilon is None else f"Noise is the least for epsilon ≤ {number(float(upper(of.epsilon)))}"
-        target += f"; beside it: {', '.join(_beside(of))}. " if _beside(of) else ". " if target else ""
-        tuned = any(of.tuned[label].grid for label in of.privacy)
-        public = " Tuning looked at the same data, which is taken as public." if tuned else ""
-        if len(promises := _promises(of)) > 1:
-            differ = "; ".join(f"{', '.join(labels)}: {who}" for who, labels in promises.items())
-            nobody = "" if of.epsilon is None else ", so nobody is ranked"
-            caption.append(f"Epsilons do not promise the same{nobody}. {differ}.")
-        caption.append(f"{target}Epsilon is that of a whole run, of the worst seed, at delta = {deltas}.{public}")
+    caption += _privacy(of)
     for name, what in (("tuning", "after tuning on the same data"), ("curvature", "with steps from its curvature")):
         if hidden := [label for label, runs in of.results.items() if any(name in r.guarantee.derived for r in runs)]:
             caption.append(f"No epsilon {what}, unless {name} is declared public: {', '.join(hidden)}.")
@@ -182,3 +167,19 @@ def _caption(of: "Comparison", by: str, value: float | None, found: pd.DataFrame
     if by == "seconds":
         caption.append("Seconds are the simulation's, spread evenly over its rounds; compilation is excluded.")
     return caption
+
+
+def _privacy(of: "Comparison") -> Iterator[str]:
+    """What the epsilons of a table are, where there are any."""
+    if not of.privacy:
+        return
+    if len(promises := _promises(of)) > 1:
+        differ = "; ".join(f"{', '.join(labels)}: {who}" for who, labels in promises.items())
+        nobody = "" if of.epsilon is None else ", so nobody is ranked"
+        yield f"Epsilons do not promise the same{nobody}. {differ}."
+    deltas = ", ".join(f"{delta:g}" for delta in sorted({told.delta for told in of.privacy.values()}))
+    target = "" if of.epsilon is None else f"Noise is the least for epsilon ≤ {number(float(upper(of.epsilon)))}"
+    target += f"; beside it: {', '.join(_beside(of))}. " if _beside(of) else ". " if target else ""
+    tuned = any(of.tuned[label].grid for label in of.privacy)
+    public = " Tuning looked at the same data, which is taken as public." if tuned else ""
+    yield f"{target}Epsilon is that of a whole run, of the worst seed, at delta = {deltas}.{public}"

@@ -12,23 +12,18 @@
     summary.md         totals, final metrics, times, in words
     summary.json       the same; it comes last, so that a directory that has it is whole
 
-and, of runs of the command line, the tables of `jdfl.watch`.
+and, of runs of the command line, the tables of `jdfl.lab.watch`.
 Every file is written beside its place and then moved there, so that none is ever half there.
 """
 
-import json
-import os
 import platform
-import shutil
 import warnings
-from collections.abc import Callable, Generator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 import jax
 import numpy as np
@@ -37,24 +32,16 @@ import pandas as pd
 import jdfl
 from jdfl import storage
 from jdfl.checkpoint import Checkpoint
+from jdfl.lab.files import append, placed, read, tidy, whole, write
+from jdfl.lab.summary import summary, summary_text
 from jdfl.privacy import Accounting
 from jdfl.privacy.relation import uncovered
 from jdfl.result import Result, Snapshot
-from jdfl.summary import summary, summary_text
 
 Draw = Callable[[Mapping[str, pd.DataFrame], Path, str], object]  # histories, file, hash of the provenance
 CHECKPOINTS = "checkpoints"
-_PARTIAL = f".{'[0-9a-f]' * 12}.partial.*"  # names of files that are not yet in their place
-FILES = (
-    "config.yaml",
-    "environment.json",
-    "metrics.csv",
-    "metrics.parquet",
-    "params.npz",
-    "provenance.json",
-    "summary.json",
-    "summary.md",
-)
+_TOLD = "config.yaml environment.json metrics.csv metrics.parquet params.npz provenance.json summary.json summary.md"
+FILES = tuple(_TOLD.split())
 
 
 @dataclass(frozen=True)
@@ -69,23 +56,23 @@ class Run:
 
 
 def new_run_folder(base: str | Path, label: str) -> Path:
-    """Make an empty folder in `base`, named by the time (UTC) and `label`; two calls never get the same one.
+    """Make an empty folder in `base`, named by the time (UTC) and `label`, and return its path.
 
-    OSError where nothing can be written.
+    Two calls never get the same one, not even those of several processes. Raises OSError, before a run has begun, where
+    nothing can be written.
     """
     base = Path(base)
     stem = f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{label}"
-    number = 1
+    folder, number = base / stem, 1
     try:
         base.mkdir(parents=True, exist_ok=True)
         while True:
-            folder = base / (stem if number == 1 else f"{stem}-{number}")
             try:
                 folder.mkdir()
+                return folder
             except FileExistsError:
                 number += 1
-            else:
-                return folder
+                folder = base / f"{stem}-{number}"
     except OSError as error:
         raise OSError(
             f"Expected a folder for runs that can be written to, got {str(base)!r}: {error}. Name another."
@@ -102,27 +89,25 @@ def write_run(
     delta: float | None = None,
     accounting: Accounting = "sound",
 ) -> Path:
-    """Write the run directory `folder`, whole or not at all; `draw` (`jdfl.report.figure`) makes figure.png.
-
-    `delta` and `accounting` are as for `jdfl.account`.
+    """Write the run directory `folder`, whole or not at all; returns its path.
 
     An empty folder may be there already. FileExistsError for one with content, unless `overwrite`, which replaces it.
+
+    Args:
+        folder: where the directory is to be.
+        config_yaml: the configuration, as text.
+        result: of the run.
+        draw: what draws figure.png, such as `jdfl.lab.drawing.figure`; None: no figure.
+        overwrite: whether a folder with content may be replaced.
+        delta: as for `jdfl.account`.
+        accounting: as for `jdfl.account`.
     """
-    folder = Path(folder)
-    refuse_occupied(folder, overwrite)
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    partial = folder.parent / f".{folder.name}.{uuid4().hex[:12]}"
-    partial.mkdir()
-    try:
+    with whole(folder, overwrite=overwrite) as partial:
         begin_run(partial, config_yaml)
         if result.state is not None and result.diverged is None:
             Checkpoint.of(result).write(partial / CHECKPOINTS)
         end_run(partial, result, draw=draw, delta=delta, accounting=accounting)
-        refuse_occupied(folder, overwrite)
-        put_in_place(partial, folder)
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
-    return folder
+    return Path(folder)
 
 
 def begin_run(folder: Path, config_yaml: str) -> None:
@@ -130,9 +115,8 @@ def begin_run(folder: Path, config_yaml: str) -> None:
     for name in ("summary.json", "metrics.csv"):
         (folder / name).unlink(missing_ok=True)
     tidy(folder)
-    with placed(folder / "config.yaml") as path:
-        path.write_text(config_yaml, encoding="utf-8")
-    write_json(folder / "environment.json", environment())
+    write(folder / "config.yaml", config_yaml)
+    write(folder / "environment.json", environment())
 
 
 def end_run(
@@ -140,31 +124,24 @@ def end_run(
 ) -> dict[str, Any]:
     """Write what a run has come to, except for its checkpoint; returns its summary.
 
-    `draw` makes its figure.
+    `draw`, `delta` and `accounting` are as for `write_run`. The summary comes last.
     """
-    with placed(folder / "metrics.csv") as path:
-        result.history.to_csv(path, index=False)
-    with placed(folder / "metrics.parquet") as path:
-        result.history.to_parquet(path, index=False)
+    write(folder / "metrics.csv", result.history)
+    write(folder / "metrics.parquet", result.history)
+    local = result.guarantee.local if result.guarantee.event is not None else ""
+    words: Any = {"coverage": np.asarray(uncovered(local))} if local else {}  # of what a privacy report does not cover
     with placed(folder / "params.npz") as path:
-        np.savez_compressed(path, params=np.asarray(result.params), **_coverage(result))
-    write_json(folder / "provenance.json", result.provenance.as_dict())
+        np.savez_compressed(path, params=np.asarray(result.params), **words)
+    write(folder / "provenance.json", result.provenance.as_dict())
     told = summary(result, delta=delta, accounting=accounting)
-    with placed(folder / "summary.md") as path:
-        path.write_text(summary_text(told), encoding="utf-8")
+    write(folder / "summary.md", summary_text(told))
     if draw is not None:
         with placed(folder / "figure.png") as path:
             draw({"": result.history}, path, result.provenance.hash)
     tidy(folder)
     storage.tidy(folder / CHECKPOINTS)
-    write_json(folder / "summary.json", told)
+    write(folder / "summary.json", told)
     return told
-
-
-def _coverage(result: Result) -> dict[str, Any]:
-    """Beside parameters that a privacy report does not cover: the words that say so."""
-    local = result.guarantee.local if result.guarantee.event is not None else ""
-    return {"coverage": np.asarray(uncovered(local))} if local else {}
 
 
 class Onward:
@@ -185,7 +162,7 @@ class Onward:
         metrics = self._folder / "metrics.csv"
         try:
             if snapshot.rows:
-                pd.DataFrame(snapshot.rows).to_csv(metrics, mode="a", index=False, header=not metrics.exists())
+                append(metrics, pd.DataFrame(snapshot.rows))
         except OSError as error:  # they are all written again when the run has ended
             warnings.warn(f"Could not write to {metrics}: {error}. The run goes on.", stacklevel=2)
 
@@ -193,45 +170,16 @@ class Onward:
         """Write what the run is, if it is resumed and that has not been done: it has gone on, or is over."""
         if self._before is not None:
             begin_run(self._folder, self._config)
-            with placed(self._folder / "metrics.csv") as path:
-                self._before.to_csv(path, index=False)
+            write(self._folder / "metrics.csv", self._before)
             self._before = None
 
 
-def tidy(folder: Path) -> None:
-    """Remove what `placed` leaves where the process is killed."""
-    for partial in folder.glob(_PARTIAL):
-        partial.unlink(missing_ok=True)
-
-
-def refuse_occupied(folder: Path, overwrite: bool) -> None:
-    """FileExistsError for a file, and unless `overwrite` for a folder with content."""
-    if folder.is_dir():
-        if not overwrite and any(folder.iterdir()):
-            raise FileExistsError(f"Expected no folder or an empty one at {folder}, got one with content. "
-                                  "Choose another name, or pass overwrite=True to replace it.")  # fmt: skip
-    elif folder.exists():
-        raise FileExistsError(f"Expected a folder at {folder}, got a file. Choose another name.")
-
-
-def put_in_place(partial: Path, folder: Path) -> None:
-    """Rename `partial` to `folder`; what stood there is moved aside first and put back if the rename fails."""
-    aside = None
-    if folder.exists():
-        aside = partial.with_name(partial.name + ".old")
-        folder.rename(aside)
-    try:
-        partial.rename(folder)
-    except BaseException:
-        if aside is not None:
-            aside.rename(folder)
-        raise
-    if aside is not None:
-        shutil.rmtree(aside, ignore_errors=True)
-
-
 def read_run(folder: str | Path) -> Run:
-    """Read a run directory back. FileNotFoundError names what is missing, ValueError what is damaged."""
+    """Read the run directory `folder` back, as `write_run` and the command line write it.
+
+    Raises FileNotFoundError that names what is missing, and how to go on with a run that was cut off, and ValueError
+    that names the file which is damaged.
+    """
     folder = Path(folder)
     missing = [name for name in FILES if not (folder / name).is_file()]
     if "summary.json" in missing and "config.yaml" not in missing:
@@ -240,31 +188,8 @@ def read_run(folder: str | Path) -> Run:
         )
     if missing:
         raise FileNotFoundError(f"Expected a run directory at {folder}, found no {', '.join(missing)} in it.")
-    return Run(
-        _read(folder / "config.yaml", _text),
-        _read(folder / "environment.json", lambda file: json.loads(_text(file))),
-        _read(folder / "metrics.parquet", pd.read_parquet),
-        _read(folder / "params.npz", _params),
-        _read(folder / "summary.json", lambda file: json.loads(_text(file))),
-    )
-
-
-def _read(file: Path, read: Callable[[Path], Any]) -> Any:
-    """What is in a file; ValueError that names it where it is damaged."""
-    try:
-        return read(file)
-    except Exception as error:  # every format fails in ways of its own
-        words = " ".join(str(error).split())[:200] or repr(error)
-        raise ValueError(f"Expected a whole file at {file}, got a damaged one: {words}. Make the run again.") from error
-
-
-def _text(file: Path) -> str:
-    return file.read_text(encoding="utf-8")
-
-
-def _params(file: Path) -> np.ndarray:
-    with file.open("rb") as stream, np.load(stream, allow_pickle=False) as arrays:
-        return arrays["params"]
+    names = ("config.yaml", "environment.json", "metrics.parquet", "params.npz", "summary.json")
+    return Run(*(read(folder / name) for name in names))
 
 
 def environment() -> dict[str, Any]:
@@ -283,22 +208,3 @@ def environment() -> dict[str, Any]:
         "devices": len(devices),
         "x64": bool(jax.config.jax_enable_x64),  # pyright: ignore[reportAttributeAccessIssue]
     }
-
-
-def write_json(path: Path, data: Any) -> None:
-    """Write plain data as JSON, whole or not at all."""
-    with placed(path) as place:
-        place.write_text(json.dumps(data, indent=2, allow_nan=False, default=str) + "\n", encoding="utf-8")
-
-
-@contextmanager
-def placed(path: Path) -> Generator[Path]:
-    """Where to write a file that is then moved to `path`, once it is on the disk."""
-    partial = path.with_name(f".{uuid4().hex[:12]}.partial.{path.name}")
-    try:
-        yield partial
-        with partial.open("rb+") as file:
-            os.fsync(file.fileno())
-        os.replace(partial, path)
-    finally:
-        partial.unlink(missing_ok=True)

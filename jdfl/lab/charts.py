@@ -7,7 +7,7 @@ import networkx as nx
 import numpy as np
 import pandas as pd
 
-from jdfl.report.page import Chart
+from jdfl.lab.page import Chart
 
 _POINTS = 300  # of a line
 _PAIRS = 60_000  # links in all moments together
@@ -18,31 +18,36 @@ def curves(views: Mapping[tuple[str, str], pd.DataFrame], axes: Mapping[str, str
     """Lines with bands, of a metric y against an amount x that a reader chooses.
 
     `views` maps (x, y) to frames with columns label, x, mean, low, high, a row per record; `axes` says what every x
-    is, in words. Of long lines evenly many points are kept, the last always.
+    is, in words, and `alt` the chart. Of long lines evenly many points are kept, the last always.
     """
-    labels: dict[str, None] = {}
-    data: dict[str, list[dict[str, Any]]] = {}
-    for (x, y), frame in views.items():
-        lines: list[dict[str, Any]] = []
-        for label, one in frame.groupby("label", sort=False):
-            labels[str(label)] = None
-            one = one[np.isfinite(one["x"]) & np.isfinite(one["mean"])]
-            one = one.iloc[np.unique(np.linspace(0, len(one) - 1, min(_POINTS, len(one))).round().astype(int))]
-            line: dict[str, Any] = {"label": str(label), "x": numbers(one["x"], 7), "mean": numbers(one["mean"])}
-            if np.any(one["high"] > one["low"]):
-                line |= {"low": numbers(one["low"]), "high": numbers(one["high"])}
-            lines.append(line)
-        data[f"{x}|{y}"] = lines
-    known = {"x": [x for x, _ in views], "y": [y for _, y in views]}
-    chosen = {"labels": list(labels), "views": data, "y": list(dict.fromkeys(known["y"]))}
-    return Chart("curves", chosen | {"x": [[x, axes[x]] for x in dict.fromkeys(known["x"])]}, alt)
+    data = {
+        f"{x}|{y}": [_line(str(label), one) for label, one in frame.groupby("label", sort=False)]
+        for (x, y), frame in views.items()
+    }
+    chosen = {
+        "labels": list(dict.fromkeys(line["label"] for lines in data.values() for line in lines)),
+        "views": data,
+        "y": list(dict.fromkeys(y for _, y in views)),
+        "x": [[x, axes[x]] for x in dict.fromkeys(x for x, _ in views)],
+    }
+    return Chart("curves", chosen, alt)
+
+
+def _line(label: str, one: pd.DataFrame) -> dict[str, Any]:
+    good = one[np.isfinite(one["x"]) & np.isfinite(one["mean"])]
+    kept = good.iloc[_evenly(len(good), _POINTS)]
+    line = {"label": label, "x": numbers(kept["x"], 7), "mean": numbers(kept["mean"])}
+    if np.any(kept["high"] > kept["low"]):
+        line |= {"low": numbers(kept["low"]), "high": numbers(kept["high"])}
+    return line
 
 
 def network(nodes: pd.DataFrame, links: pd.DataFrame, alt: str) -> Chart:
     """A network whose nodes are coloured by what they have come to, with a slider over the moments of a run.
 
     `nodes` has columns round, node and any numbers, a row per node and moment; `links` columns round, node, hears: who
-    heard whom from that round on, node -1 where nobody did. Of very many links evenly many are drawn.
+    heard whom from that round on, node -1 where nobody did. Of very many links evenly many are drawn. `alt` is the
+    chart in words.
     """
     rounds, ids = np.unique(nodes["round"]), np.unique(nodes["node"])
     fields: dict[str, list[list[float | int | None]]] = {}
@@ -57,13 +62,13 @@ def network(nodes: pd.DataFrame, links: pd.DataFrame, alt: str) -> Chart:
 
 
 def bars(x: Sequence[Any], series: Mapping[str, Sequence[float]], x_title: str, y_title: str, alt: str) -> Chart:
-    """Stacked bars, a colour per series."""
+    """Stacked bars over `x`, a colour per series; `x_title` and `y_title` name the axes, `alt` is it all in words."""
     lines = [{"label": label, "y": numbers(y)} for label, y in series.items()]
     return Chart("bars", {"x": list(x), "series": lines, "x_title": x_title, "y_title": y_title}, alt)
 
 
 def numbers(values: Any, digits: int = 5) -> list[float | int | None]:
-    """Numbers with so many digits, None for what is not finite."""
+    """The `values` with so many digits, None for what is not finite."""
     found = (float(f"{value:.{digits}g}") if np.isfinite(value) else None for value in np.asarray(values, float))
     return [int(value) if value is not None and value.is_integer() else value for value in found]
 
@@ -74,13 +79,14 @@ def _pairs(links: pd.DataFrame, rounds: np.ndarray, ids: np.ndarray) -> list[tup
     for k, one in links.groupby("round"):
         both: np.ndarray = one.loc[one["node"] >= 0, ["node", "hears"]].to_numpy(int)
         places = np.unique(np.sort(np.searchsorted(ids, both), axis=1), axis=0)
-        found.append((int(np.searchsorted(rounds, float(str(k)))), _fewer(places, _TOGETHER)))
+        found.append((int(np.searchsorted(rounds, float(str(k)))), places[_evenly(len(places), _TOGETHER)]))
     most = max(1, _PAIRS // max(1, max((len(one) for _, one in found), default=1)))
-    return [found[i] for i in np.unique(np.linspace(0, len(found) - 1, min(most, len(found))).round().astype(int))]
+    return [found[i] for i in _evenly(len(found), most)]
 
 
-def _fewer(rows: np.ndarray, most: int) -> np.ndarray:
-    return rows if len(rows) <= most else rows[np.linspace(0, len(rows) - 1, most).round().astype(int)]
+def _evenly(size: int, most: int) -> np.ndarray:
+    """At most so many of `size` places, the first and the last among them."""
+    return np.unique(np.linspace(0, size - 1, min(most, size)).round().astype(int))
 
 
 def _places(ids: np.ndarray, pairs: np.ndarray) -> tuple[list[Any], list[Any]]:

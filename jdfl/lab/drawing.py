@@ -19,11 +19,16 @@ _WIDE = 20.0  # ratio of values from which a logarithmic axis shows more
 
 
 def figure(histories: Mapping[str, pd.DataFrame], path: str | Path, provenance: str = "") -> Path:
-    """Draw every metric against rounds and against bytes, a line per run, and save it at `path` (PNG by default).
+    """Draw every metric against rounds and against bytes, a line per run; returns the path.
 
-    `histories` maps labels to the `history` of a Result; one run with an empty label gets no legend. Values that are
-    not finite are left out; the hash of the `provenance` stands below. Returns the path. ValueError if there is no
-    metric to draw.
+    Values that are not finite are left out. An axis is logarithmic where the values are far apart.
+
+    Args:
+        histories: the `history` of a Result by label; one run with an empty label gets no legend.
+        path: where the figure is saved, as PNG if it has no suffix.
+        provenance: a hash that stands below; empty: nothing.
+
+    Raises ValueError if there is no metric to draw.
     """
     runs = dict(histories)
     metrics = list(dict.fromkeys(str(name) for run in runs.values() for name in run.columns if name not in COUNTS))
@@ -35,23 +40,18 @@ def figure(histories: Mapping[str, pd.DataFrame], path: str | Path, provenance: 
         for axis, over in zip(row, ("round", "bytes")):
             for i, (label, run) in enumerate(runs.items()):
                 if metric in run and over in run:
-                    _line(axis, np.asarray(run[over], float), np.asarray(run[metric], float), label, i)
-            axis.grid(alpha=0.25)
-            axis.spines[["top", "right"]].set_visible(False)
+                    _line(axis, run[over], run[metric], label, i)
+            _plain(axis)
         row[0].set_ylabel(metric.replace("_", " "))
-        values = np.concatenate([np.asarray(run[metric], float) for run in runs.values() if metric in run])
-        if _wide(values):
+        if _wide(np.concatenate([np.asarray(run[metric], float) for run in runs.values() if metric in run])):
             row[0].set_yscale("log")
-    axes[-1][0].set_xlabel("round")
-    axes[-1][1].set_xlabel("bytes sent by all nodes")
-    ends = np.array([run["bytes"].max() for run in runs.values() if "bytes" in run and len(run)], float)
-    if _wide(ends):
-        axes[-1][1].set_xscale("log")
-    else:
-        axes[-1][1].xaxis.set_major_locator(MaxNLocator(4))
-    axes[-1][1].xaxis.set_major_formatter(EngFormatter(unit="B"))
+    rounds, sent = axes[-1]
+    rounds.set_xlabel("round")
+    sent.set_xlabel("bytes sent by all nodes")
+    _scale(sent, [run["bytes"].max() for run in runs.values() if "bytes" in run and len(run)])
+    sent.xaxis.set_major_formatter(EngFormatter(unit="B"))
     if any(runs):
-        drawing.legend(*axes[0][0].get_legend_handles_labels(), loc="outside upper left", ncols=3, frameon=False)
+        _legend(drawing, axes[0][0])
     return save_figure(drawing, path, provenance)
 
 
@@ -77,12 +77,19 @@ def save_figure(drawing: Figure, path: str | Path, provenance: str = "", also: S
 def bands(
     panels: Mapping[str, pd.DataFrame], legend: Mapping[str, str], y: str, path: str | Path, provenance: str = ""
 ) -> Path:
-    """Draw a metric of several algorithms, a panel per frame of `panels`, and save it at `path` (PNG by default).
+    """Draw a metric of several algorithms, a panel per amount that it is held against; returns the path.
 
-    `panels` maps axis titles to frames with columns label, x, mean, low, high, a row per record: a line for the
-    mean and a band from low to high; where all x are 0 a dotted line goes on at the last mean. `legend` maps labels
-    to what the legend says of them; `y` is the metric's name, and the hash of the `provenance` stands below. An
-    axis is logarithmic where the values are far apart. Returns the path. ValueError without panels.
+    A line is the mean, and a band goes from low to high; where all x are 0 a dotted line goes on at the last mean. An
+    axis is logarithmic where the values are far apart.
+
+    Args:
+        panels: by the titles of their axes, frames with columns label, x, mean, low, high, a row per record.
+        legend: what the legend says of every label.
+        y: the name of the metric.
+        path: where the figure is saved, as PNG if it has no suffix.
+        provenance: a hash that stands below; empty: nothing.
+
+    Raises ValueError without panels.
     """
     if not panels:
         raise ValueError("Expected at least one panel, got none.")
@@ -92,48 +99,57 @@ def bands(
     for axis, (title, frame) in zip(axes, panels.items()):
         ends: list[float] = []
         for i, (label, name) in enumerate(legend.items()):
-            one = frame.loc[frame["label"] == label]
+            one, colour = frame.loc[frame["label"] == label], COLOURS[i % len(COLOURS)]
             x, mean, low, high = (np.asarray(one[column], float) for column in ("x", "mean", "low", "high"))
             if len(x) and not np.any(x > 0):  # it spends nothing: where it ends, whatever the others spend
-                axis.axhline(mean[-1], color=COLOURS[i % len(COLOURS)], linewidth=1.0, linestyle=(0, (1, 3)))
+                axis.axhline(mean[-1], color=colour, linewidth=1.0, linestyle=(0, (1, 3)))
             _line(axis, x, mean, name, i)
             good = np.isfinite(low) & np.isfinite(high)
-            axis.fill_between(x[good], low[good], high[good], color=COLOURS[i % len(COLOURS)], alpha=0.18, linewidth=0)
+            axis.fill_between(x[good], low[good], high[good], color=colour, alpha=0.18, linewidth=0)
             ends.append(np.max(x[np.isfinite(x)], initial=0.0))
-        if _wide(np.array([end for end in ends if end > 0])):
-            axis.set_xscale("log")
-        else:
-            axis.xaxis.set_major_locator(MaxNLocator(4))
-            if max(ends) >= 1e3:
-                axis.xaxis.set_major_formatter(EngFormatter(sep=""))
-        if _wide(np.asarray(frame["mean"], float)):
+        if not _scale(axis, [end for end in ends if end > 0]) and max(ends) >= 1e3:
+            axis.xaxis.set_major_formatter(EngFormatter(sep=""))
+        if _wide(frame["mean"]):
             axis.set_yscale("log")
         axis.set_xlabel(title)
-        axis.grid(alpha=0.25)
-        axis.spines[["top", "right"]].set_visible(False)
+        _plain(axis)
     for axis in axes[len(panels) :]:
         axis.set_visible(False)
     for axis in axes[::columns]:
         axis.set_ylabel(y)
-    drawing.legend(*axes[0].get_legend_handles_labels(), loc="outside upper left", ncols=3, frameon=False)
+    _legend(drawing, axes[0])
     return save_figure(drawing, path, provenance)
 
 
-def _line(axis: Axes, x: np.ndarray, y: np.ndarray, label: str, i: int) -> None:
+def _line(axis: Axes, xs: Any, ys: Any, label: str, i: int) -> None:
+    x, y = np.asarray(xs, float), np.asarray(ys, float)
     good = np.isfinite(x) & np.isfinite(y)
-    axis.plot(
-        x[good],
-        y[good],
-        label=label,
-        linewidth=1.6,
-        marker="o" if good.sum() == 1 else None,
-        color=COLOURS[i % len(COLOURS)],
-        linestyle=_DASHES[i // len(COLOURS) % len(_DASHES)],
-    )
+    dashes, colour = _DASHES[i // len(COLOURS) % len(_DASHES)], COLOURS[i % len(COLOURS)]
+    marker = "o" if good.sum() == 1 else None
+    axis.plot(x[good], y[good], label=label, linewidth=1.6, marker=marker, color=colour, linestyle=dashes)
 
 
-def _wide(values: np.ndarray) -> bool:
+def _plain(axis: Axes) -> None:
+    axis.grid(alpha=0.25)
+    axis.spines[["top", "right"]].set_visible(False)
+
+
+def _legend(drawing: Figure, axis: Axes) -> None:
+    drawing.legend(*axis.get_legend_handles_labels(), loc="outside upper left", ncols=3, frameon=False)
+
+
+def _scale(axis: Axes, ends: Sequence[float]) -> bool:
+    """Make the amounts logarithmic where their ends are far apart; whether they are."""
+    if _wide(ends):
+        axis.set_xscale("log")
+        return True
+    axis.xaxis.set_major_locator(MaxNLocator(4))
+    return False
+
+
+def _wide(given: Any) -> bool:
     """Whether no finite value is negative and the positive ones span more than an ordinary axis shows."""
+    values = np.asarray(given, float)
     values = values[np.isfinite(values)]
     positive = values[values > 0]
     return bool(positive.size and values.min() >= 0 and positive.max() > _WIDE * positive.min())

@@ -12,14 +12,23 @@ from jdfl.privacy.relation import uncovered
 from jdfl.privacy.together import Together, compact
 from jdfl.result import Result
 
+_PUBLISHED = "bytes_by_the_papers_formula"
+
+
+def finite(value: float) -> float | None:
+    """A number for JSON, which has None for a `value` that is not finite."""
+    return float(value) if math.isfinite(value) else None
+
 
 def summary(result: Result, *, delta: float | None = None, accounting: Accounting = "sound") -> dict[str, Any]:
     """A result in numbers and words, as plain data for JSON; numbers that are not finite become None.
 
     `delta` and `accounting` are as for `jdfl.account`; where no epsilon can be given, the reason stands instead.
     """
-    totals, communications = result.totals, result.communication_rounds
+    totals, guarantee, clock, talk = result.totals, result.guarantee, result.clock, result.communication_rounds
     m, n = result.params.shape
+    covered = "covered" if guarantee.claimed else "not covered"
+    released = f"released, {covered}" if guarantee.claimed else covered
     return {
         "run": _sentence(result),
         "nodes": m,
@@ -29,39 +38,27 @@ def summary(result: Result, *, delta: float | None = None, accounting: Accountin
         "ending": result.ending,
         "reason": result.reason,
         "diverged": None if result.diverged is None else dict(zip(("round", "node"), result.diverged)),
-        "metrics": {
-            name: value if math.isfinite(value) else None
-            for name, value in sorted(result.final.items())
-            if name not in COUNTS
-        },
+        "metrics": {name: finite(value) for name, value in sorted(result.final.items()) if name not in COUNTS},
         "messages": dict(totals.messages),
         "message_bits": dict(totals.message_bits),
         "bytes": totals.bytes,
-        "bytes_by_the_papers_formula": result.published_bytes,
+        _PUBLISHED: result.published_bytes,
         "gradients": totals.gradients,
         "example_gradients": totals.examples,
-        "communication_rounds": {
-            "min": int(communications.min()),
-            "mean": float(communications.mean()),
-            "max": int(communications.max()),
-        },
+        "communication_rounds": {"min": int(talk.min()), "mean": float(talk.mean()), "max": int(talk.max())},
         "seconds": result.seconds,
         "compile_seconds": result.compile_seconds,
-        "network_seconds": None
-        if result.clock is None
-        else {"mean": float(result.clock.mean()), "last": float(result.clock.max())},
+        "network_seconds": None if clock is None else {"mean": float(clock.mean()), "last": float(clock.max())},
         "provenance": result.provenance.hash,
         "warnings": _warnings(result),
         "privacy": {
             "releases": totals.releases,
             "releases_per_node": {"min": int(result.releases.min()), "max": int(result.releases.max())},
-            "claimed": result.guarantee.claimed,
-            "reason": result.guarantee.reason,
+            "claimed": guarantee.claimed,
+            "reason": guarantee.reason,
             "outputs": {
-                "messages": "covered" if result.guarantee.claimed else "not covered",
-                "parameters": f"local, {uncovered(result.guarantee.local)}"
-                if result.guarantee.local
-                else ("released, covered" if result.guarantee.claimed else "not covered"),
+                "messages": covered,
+                "parameters": f"local, {uncovered(guarantee.local)}" if guarantee.local else released,
                 **dict.fromkeys(("metrics", "tables of nodes", "state", "checkpoints"), "not covered"),
             },
             **privacy_of(result, delta, accounting),
@@ -74,26 +71,29 @@ def summary_text(told: Mapping[str, Any]) -> str:
     ended = f"Ended after {told['rounds']} rounds ({told['ending']}): {told['reason']}."
     if told["ending"] == "diverged":
         ended = f"Diverged: {told['reason']}."
-    talk = told["communication_rounds"]
-    ended += "".join(f"\n\nWarning: {warning}." for warning in told["warnings"])
-    lines = [told["run"], "", ended, "", "| final metric | value |", "| --- | ---: |"]
+    talk, clock, published = (told[name] for name in ("communication_rounds", "network_seconds", _PUBLISHED))
+    lines = [told["run"], "", ended]
+    for warning in told["warnings"]:
+        lines += ["", f"Warning: {warning}."]
+    lines += ["", "| final metric | value |", "| --- | ---: |"]
     lines += [f"| {name} | {'none' if value is None else f'{value:.6g}'} |" for name, value in told["metrics"].items()]
     lines.append("")
     for channel, count in told["messages"].items():
         bits = told["message_bits"][channel]
         lines.append(f"- messages ({channel}): {count:,} of {bits:,} bits ({bits / 8:,g} bytes)")
-    examples = told["example_gradients"]
+    lines.append(f"- bytes sent, all nodes: {told['bytes']:,.1f}")
+    if published is not None:
+        lines.append(f"- by a formula that fits the paper's dense rows and counts no messages: {published:,.0f}")
     lines += [
-        f"- bytes sent, all nodes: {told['bytes']:,.1f}",
-        *_published(told),
-        f"- gradient evaluations, all nodes: {told['gradients']:,}, of {examples:,} examples in all",
+        f"- gradient evaluations, all nodes: {told['gradients']:,}, of {told['example_gradients']:,} examples in all",
         f"- communication rounds of a node: least {talk['min']}, mean {talk['mean']:.1f}, most {talk['max']}",
         f"- provenance: {told['provenance']}",
         f"- time: {told['seconds']:.2f} s, and {told['compile_seconds']:.2f} s of compilation",
-        *_simulated(told),
-        *told["privacy"]["statement"].splitlines(),
     ]
-    return "\n".join(lines) + "\n"
+    if clock is not None:
+        mean, last = clock["mean"], clock["last"]
+        lines.append(f"- simulated time until a node was done: mean {mean:,.6g} s, last {last:,.6g} s")
+    return "\n".join([*lines, *told["privacy"]["statement"].splitlines()]) + "\n"
 
 
 def _warnings(result: Result) -> list[str]:
@@ -106,28 +106,12 @@ def _warnings(result: Result) -> list[str]:
     return [f"the objective ended at {last:.4g}, above the {first:.4g} that it began with; nothing was learnt"]
 
 
-def _published(told: Mapping[str, Any]) -> list[str]:
-    published = told["bytes_by_the_papers_formula"]
-    if published is None:
-        return []
-    return [f"- by a formula that fits the paper's dense rows and counts no messages: {published:,.0f}"]
-
-
-def _simulated(told: Mapping[str, Any]) -> list[str]:
-    clock = told["network_seconds"]
-    if clock is None:
-        return []
-    return [f"- simulated time until a node was done: mean {clock['mean']:,.6g} s, last {clock['last']:,.6g} s"]
-
-
 def spread_text(told: Sequence[Mapping[str, Any]]) -> str:
     """Several summaries of one setting, `told`, in words: mean and standard deviation over the runs, as Markdown."""
-    rows = {"rounds": [one["rounds"] for one in told], "bytes": [one["bytes"] for one in told]}
-    for name in told[0]["metrics"]:
-        rows[name] = [one["metrics"][name] for one in told]
+    rows = [{"rounds": one["rounds"], "bytes": one["bytes"], **one["metrics"]} for one in told]
     lines = ["| over runs | mean | standard deviation | runs |", "| --- | ---: | ---: | ---: |"]
-    for name, found in rows.items():
-        values = [value for value in found if value is not None]
+    for name in rows[0]:
+        values = [row[name] for row in rows if row[name] is not None]
         mean = f"{fmean(values):.6g}" if values else "none"
         spread = f"{stdev(values):.3g}" if len(values) > 1 else "none"
         lines.append(f"| {name} | {mean} | {spread} | {len(values)} |")

@@ -12,7 +12,6 @@ import math
 import warnings
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Protocol
@@ -104,71 +103,61 @@ class MLflow:
         self._client.set_terminated(self._run)
 
 
-NAMES: dict[str, Callable[[Path, Mapping[str, Any]], Tracker]] = {
-    "tensorboard": TensorBoard,
-    "wandb": WandB,
-    "mlflow": MLflow,
-}
-_EXTRA = {"tensorboardX": "tensorboard", "wandb": "wandb", "mlflow": "mlflow"}  # of pip install 'jdfl[...]'
+Made = Callable[[Path, Mapping[str, Any]], Tracker]
+NAMES: dict[str, Made] = {"tensorboard": TensorBoard, "wandb": WandB, "mlflow": MLflow}
 
 
-@dataclass(frozen=True)
 class Tracking:
-    """Trackers of one run, as callbacks of `jdfl.run`."""
+    """Trackers of one run by name, as a callback of `jdfl.run`; one that fails is warned of, and told nothing more."""
 
-    guarded: "tuple[_Guarded, ...]"  # the trackers, each given up where it fails
+    def __init__(self) -> None:
+        self.trackers: dict[str, Tracker] = {}
 
     @property
     def callbacks(self) -> list[Callable[[Snapshot], None]]:
         """What `jdfl.run` takes."""
-        return list(self.guarded)
+        return [self._record]
+
+    def _record(self, snapshot: Snapshot) -> None:
+        for row in snapshot.rows:
+            values = _finite({name: value for name, value in row.items() if name != "round"})
+            self._tell(lambda tracker: tracker.record(int(row["round"]), values))  # noqa: B023 (called at once)
 
     def end(self, result: Result) -> None:
-        """Tell all what the run has come to."""
+        """Tell all what the run has come to, as `result` has it."""
         texts = {"ending": result.ending, "reason": result.reason, "provenance": result.provenance.hash}
-        for one in self.guarded:
-            one.tell(lambda tracker: tracker.finish(_finite(result.final), texts))
+        self._tell(lambda tracker: tracker.finish(_finite(result.final), texts))
+
+    def close(self) -> None:
+        """Tell all that nothing more will come."""
+        self._tell(lambda tracker: tracker.close())
+
+    def _tell(self, what: Callable[[Tracker], None]) -> None:
+        for name, tracker in list(self.trackers.items()):
+            try:
+                what(tracker)
+            except Exception as error:  # theirs are of any kind
+                del self.trackers[name]
+                warnings.warn(f"{name} failed, and is told nothing more: {error!r}. The run goes on.", stacklevel=3)
 
 
 @contextmanager
 def open(names: Sequence[str], folder: Path, config: Mapping[str, Any]) -> Generator[Tracking]:
-    """The trackers of these names for the run in a folder; they are closed at the end, whatever happens.
+    """The trackers of these `names` for the run in a `folder`; they are closed at the end, whatever happens.
 
-    Raises ValueError for an unknown name, and OSError, before the run, for one that cannot be had.
+    `config` has the run's settings by name. Raises ValueError for an unknown name, and OSError, before the run, for one
+    that cannot be had.
     """
     for name in names:
         checks.one_of(tuple(NAMES), tracker=name)
-    made: list[_Guarded] = []
+    tracking = Tracking()
     try:
-        for name in dict.fromkeys(names):
-            made.append(_Guarded(name, _begun(name, folder, config)))
-        yield Tracking(tuple(made))
+        for name in names:
+            if name not in tracking.trackers:
+                tracking.trackers[name] = _begun(name, folder, config)
+        yield tracking
     finally:
-        for one in made:
-            one.tell(lambda tracker: tracker.close())
-
-
-class _Guarded:
-    """A tracker that is given up where it fails."""
-
-    def __init__(self, name: str, tracker: Tracker) -> None:
-        self._name, self._tracker = name, tracker
-        self._given_up = False
-
-    def __call__(self, snapshot: Snapshot) -> None:
-        for row in snapshot.rows:
-            values = {name: value for name, value in row.items() if name != "round"}
-            self.tell(lambda tracker: tracker.record(int(row["round"]), _finite(values)))  # noqa: B023 (called at once)
-
-    def tell(self, what: Callable[[Tracker], None]) -> None:
-        """Tell it something."""
-        if self._given_up:
-            return
-        try:
-            what(self._tracker)
-        except Exception as error:  # theirs are of any kind
-            self._given_up = True
-            warnings.warn(f"{self._name} failed, and is told nothing more: {error!r}. The run goes on.", stacklevel=2)
+        tracking.close()
 
 
 def _begun(name: str, folder: Path, config: Mapping[str, Any]) -> Tracker:
@@ -188,6 +177,5 @@ def _module(name: str) -> Any:
     try:
         return import_module(name)
     except ModuleNotFoundError as error:
-        raise OSError(
-            f"Expected the package {name}, found none. Install it: pip install 'jdfl[{_EXTRA[name]}]'"
-        ) from error
+        extra = name.lower().removesuffix("x")  # of pip install 'jdfl[...]'
+        raise OSError(f"Expected the package {name}, found none. Install it: pip install 'jdfl[{extra}]'") from error

@@ -8,8 +8,9 @@ import pandas as pd
 
 from jdfl import provenance
 from jdfl.config.study import StudyConfig, to_yaml
-from jdfl.report import Chart, Code, Fold, Part, Section, Table, charts, page
-from jdfl.study.run import REFUSED
+from jdfl.lab import charts
+from jdfl.lab.groups import REFUSED
+from jdfl.lab.page import Chart, Code, Fold, Part, Section, Table, page
 
 _POINTS = 500  # rows of the table
 
@@ -28,19 +29,23 @@ def write_page(
 
     `spent` is what publishing all of them costs, `left` what is not done, in words.
     """
-    tried = list(config.over)
+    fields = [line.partition("=")[0].strip() for line in config.over]
+    numeric = [name for name in fields if pd.api.types.is_numeric_dtype(table[name]) and table[name].dtype != bool]
     how = "All combinations" if config.random is None else f"{config.random} points drawn at random"
-    parts: list[Part] = [f"{how} of {'; '.join(tried)}, with {config.seeds} seed(s) each."]
+    parts: list[Part] = [f"{how} of {'; '.join(config.over)}, with {config.seeds} seed(s) each."]
     parts += [left] if left else []
-    refused = [[row["point"], row["reason"]] for row in table.to_dict("records") if row["ending"] == REFUSED]
-    if refused:
-        parts.append(f"{len(refused)} points were refused.")
-        parts.append(Fold("Which, and why", [Table(["point", "reason"], refused)]))
+    refused = table[table["ending"] == REFUSED]
+    if len(refused):
+        why = Table(["point", "reason"], refused[["point", "reason"]].astype(object).to_numpy().tolist())
+        parts += [f"{len(refused)} points were refused.", Fold("Which, and why", [why])]
     sections = [Section("What was tried", parts)]
-    lines = _lines(table, [line.partition("=")[0].strip() for line in tried], metrics)
-    if lines is not None:
+    done = table[~table["ending"].isin([REFUSED, "diverged"])]
+    if numeric and metrics and len(done):
         words = "Mean over runs, and the band from the least to the largest; runs that diverged are left out."
-        words += " So are values of none, which have no place among numbers." * _has_none(table, tried)
+        words += " So are values of none, which have no place among numbers." * bool(
+            table[numeric].isna().any(axis=None)
+        )
+        lines = _lines(done, numeric, [name for name in fields if name not in numeric], metrics)
         sections.append(Section("Against what was tried", [words, lines]))
     some = "" if len(rows) <= _POINTS else f"The best {_POINTS} of {len(rows)}."
     sections.append(Section("Points, the best first", [some, spent, Table(heads, rows[:_POINTS])]))
@@ -50,32 +55,15 @@ def write_page(
     return page(path, f"Study of {config.base.algorithm.kind} on {config.base.problem.kind}", sections, foot)
 
 
-def _has_none(table: pd.DataFrame, tried: Sequence[str]) -> bool:
-    """Whether none is tried of a setting of numbers."""
-    fields = [line.partition("=")[0].strip() for line in tried]
-    return any(pd.api.types.is_numeric_dtype(table[name]) and bool(table[name].isna().any()) for name in fields)
-
-
-def _lines(table: pd.DataFrame, fields: Sequence[str], metrics: Sequence[str]) -> Chart | None:
+def _lines(done: pd.DataFrame, numeric: Sequence[str], named: Sequence[str], metrics: Sequence[str]) -> Chart:
     """Every metric against every field of numbers, a line for every combination of what is tried by name."""
-    done = table[~table["ending"].isin([REFUSED, "diverged"])]
-    numeric = [name for name in fields if pd.api.types.is_numeric_dtype(table[name]) and table[name].dtype != bool]
-    if not numeric or not metrics or done.empty:
-        return None
-    named = [name for name in fields if name not in numeric]
-    label = (
-        [
-            ", ".join("none" if value is None or value != value else str(value) for value in row) or "all"
-            for row in zip(*(done[name] for name in named))
-        ]
-        if named
-        else "all"
-    )
+    values = [[row[name] for name in named] for row in done.to_dict("records")]
+    told = [", ".join("none" if one is None or one != one else str(one) for one in row) or "all" for row in values]
     views: dict[tuple[str, str], pd.DataFrame] = {}
     for y in metrics:
         for x in numeric:
-            grouped = done.assign(label=label, x=done[x]).groupby(["label", "x"])[y]
+            grouped = done.assign(label=told, x=done[x]).groupby(["label", "x"])[y]
             found = grouped.agg(mean="mean", low="min", high="max").reset_index()
             views[x, y] = found[np.isfinite(found["mean"])]
-    axes = {name: name for name in numeric}
-    return charts.curves(views, axes, f"{', '.join(metrics)} against {', '.join(numeric)}")
+    alt = f"{', '.join(metrics)} against {', '.join(numeric)}"
+    return charts.curves(views, {name: name for name in numeric}, alt)

@@ -1,0 +1,122 @@
+"""Files that are whole or not there: texts, tables and plain data, each written and read in one way, by its suffix."""
+
+import io
+import json
+import os
+import shutil
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import numpy as np
+import pandas as pd
+
+_JSON: Any = {"indent": 2, "allow_nan": False, "default": str}
+_PARTIAL = f".{'[0-9a-f]' * 12}.partial.*"  # names of files that are not yet in their place
+
+
+def read(file: Path) -> Any:
+    """What is in a file, by its suffix: plain data (json), a table (csv, parquet), `params` [m, n] (npz), or text.
+
+    Of a table as text the rows that are whole count, for the last may be under way. FileNotFoundError where it is not
+    there, ValueError where it is damaged, both with its name.
+    """
+    if not file.is_file():
+        raise FileNotFoundError(f"Expected {file.name} in the folder of a run, found none in {file.parent}.")
+    try:
+        match file.suffix:
+            case ".parquet":
+                return pd.read_parquet(file)
+            case ".npz":
+                with file.open("rb") as stream, np.load(stream, allow_pickle=False) as arrays:
+                    return arrays["params"]
+            case ".json":
+                return dict(json.loads(file.read_text(encoding="utf-8")))
+            case ".csv":
+                text = file.read_text(encoding="utf-8")
+                whole_rows = text[: text.rfind("\n") + 1]
+                found = pd.read_csv(io.StringIO(whole_rows), index_col=False) if whole_rows else pd.DataFrame()
+                return found.astype(float)
+            case _:
+                return file.read_text(encoding="utf-8")
+    except Exception as error:  # every format fails in ways of its own
+        words = " ".join(str(error).split())[:200] or repr(error)
+        raise ValueError(f"Expected a whole file at {file}, got a damaged one: {words}. Make the run again.") from error
+
+
+def write(path: Path, content: Any) -> None:
+    """Write a text, a table (csv, parquet) or plain data (json), by the suffix of `path`, whole or not at all."""
+    with placed(path) as place:
+        if isinstance(content, pd.DataFrame) and path.suffix == ".parquet":
+            content.to_parquet(place, index=False)
+        elif isinstance(content, pd.DataFrame):
+            content.to_csv(place, index=False)
+        else:
+            text = content if isinstance(content, str) else f"{json.dumps(content, **_JSON)}\n"
+            place.write_text(text, encoding="utf-8")
+
+
+def append(path: Path, table: pd.DataFrame) -> None:
+    """Add the rows of `table` to a table as text, with a head where there is none yet."""
+    table.to_csv(path, mode="a", index=False, header=not path.exists())
+
+
+def tidy(folder: Path) -> None:
+    """Remove what `placed` leaves where the process is killed."""
+    for partial in folder.glob(_PARTIAL):
+        partial.unlink(missing_ok=True)
+
+
+@contextmanager
+def placed(path: Path) -> Generator[Path]:
+    """Where to write a file that is then moved to `path`, once it is on the disk."""
+    partial = path.with_name(f".{uuid4().hex[:12]}.partial.{path.name}")
+    try:
+        yield partial
+        with partial.open("rb+") as file:
+            os.fsync(file.fileno())
+        os.replace(partial, path)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+@contextmanager
+def whole(folder: str | Path, *, overwrite: bool) -> Generator[Path]:
+    """Where to write a folder that is then moved to `folder`; what stood there is put back if that fails.
+
+    FileExistsError for a file, and unless `overwrite` for a folder with content, before and after it is written.
+    """
+    folder = Path(folder)
+    _refuse_occupied(folder, overwrite)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    partial = folder.parent / f".{folder.name}.{uuid4().hex[:12]}"
+    aside = partial.with_name(f"{partial.name}.old")
+    partial.mkdir()
+    try:
+        yield partial
+        _refuse_occupied(folder, overwrite)
+        if folder.exists():
+            folder.rename(aside)
+        try:
+            partial.rename(folder)
+        except BaseException:
+            if aside.exists():
+                aside.rename(folder)
+            raise
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+        if folder.exists():
+            shutil.rmtree(aside, ignore_errors=True)
+
+
+def _refuse_occupied(folder: Path, overwrite: bool) -> None:
+    if folder.is_dir():
+        if not overwrite and any(folder.iterdir()):
+            raise FileExistsError(
+                f"Expected no folder or an empty one at {folder}, got one with content. "
+                "Choose another name, or pass overwrite=True to replace it."
+            )
+    elif folder.exists():
+        raise FileExistsError(f"Expected a folder at {folder}, got a file. Choose another name.")

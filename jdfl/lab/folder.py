@@ -1,0 +1,114 @@
+"""The folder of a comparison: tables, curves, figure and a page, whole or not there."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pandas as pd
+
+from jdfl.lab import charts, curves, words
+from jdfl.lab.comparison import Comparison
+from jdfl.lab.curves import AXES, axes_of, metrics_of
+from jdfl.lab.entries import ALSO
+from jdfl.lab.files import whole, write
+from jdfl.lab.page import Code, Fold, Part, Section, Table, page
+from jdfl.lab.results import environment
+from jdfl.lab.summary import as_paragraphs, privacy_of
+from jdfl.lab.table import Format, Grid
+
+_TABLES: dict[str, Format] = {"table.txt": "text", "table.md": "markdown", "table.tex": "latex"}
+_OTHERS = "curves.csv curves.parquet tuning.csv equal_costs.csv figure.png figure.pdf environment.json provenance.json"
+FILES = (*_TABLES, *_OTHERS.split(), "report.html")
+
+
+def write_comparison(comparison: Comparison, folder: str | Path, config_yaml: str, *, overwrite: bool) -> Path:
+    """Write FILES, and config.yaml where there is one, beside the folder first and then rename."""
+    views = (comparison, *comparison.views)
+    with whole(folder, overwrite=overwrite) as partial:
+        tuned = [one for one in views if one.budget is not None]
+        parts = [_marked(one, one.curves).assign(tuned_by=one.by, tuned_at=one.budget) for one in tuned]
+        records = pd.concat(parts, ignore_index=True) if parts else _marked(comparison, comparison.curves)
+        points = [_marked(one, one.tuning).assign(by=one.by, budget=one.budget) for one in views]
+        runs = {label: [run.provenance.as_dict() for run in comparison.runs(label)] for label in comparison.results}
+        contents = {
+            "curves.csv": records,
+            "curves.parquet": records,
+            "tuning.csv": pd.concat(points, ignore_index=True),
+            "equal_costs.csv": comparison.equal_costs().reset_index(),
+            **{name: comparison.table(format) for name, format in _TABLES.items()},
+            "environment.json": environment(),
+            "provenance.json": {"hash": comparison.provenance, "runs": runs},
+        }
+        for name, content in (contents | ({"config.yaml": config_yaml} if config_yaml else {})).items():
+            write(partial / name, content)
+        for suffix in ("png", "pdf"):
+            comparison.figure(partial / f"figure.{suffix}")
+        title, foot = f"Comparison on {comparison.setting}", f"Made by jdfl; provenance {comparison.provenance}."
+        page(partial / "report.html", title, list(_sections(comparison, config_yaml)), foot)
+    return Path(folder)
+
+
+def _marked(comparison: Comparison, rows: pd.DataFrame) -> pd.DataFrame:
+    """Rows with the mark of their label."""
+    return rows.assign(mark=rows["label"].map(_marks(comparison)))
+
+
+def _marks(comparison: Comparison) -> dict[str, str]:
+    return {label: comparison.mark(label) for label in comparison.results}
+
+
+def _sections(comparison: Comparison, config_yaml: str) -> Iterator[Section]:
+    grid, views = comparison.grid(), comparison.views
+    yield Section("Result", ["\n\n".join(grid.caption), _table(grid)])
+    yield Section("Curves", _curves(comparison))
+    others = [(one.by, one.grid()) for one in views]  # each of its own tuning
+    if comparison.budget is None:  # without tuning: those that are asked for mostly
+        others += [(x, comparison.grid(by=x)) for x in ALSO if x != comparison.by]
+    for x, other in others:
+        title = "Rounds to the stop rule" if x == "stop" else f"At equal {AXES[x]}"
+        yield Section(title, ["\n\n".join(other.caption[1:]), _table(other)])
+    if comparison.criterion:
+        yield Section("Tuning", [part for one in (comparison, *views) for part in _tuning(one)])
+    told = {
+        label: comparison.privacy[label].statement()
+        if label in comparison.privacy
+        else privacy_of(runs[0])["statement"]
+        for label, runs in comparison.results.items()
+        if runs
+    }
+    yield Section("Privacy", [Fold(label, [as_paragraphs(text)]) for label, text in told.items()])
+    if config_yaml:
+        yield Section("Settings", [Fold("As config.yaml", [Code(config_yaml)])])
+
+
+def _curves(comparison: Comparison) -> list[Part]:
+    axes, metrics = axes_of(comparison.curves), metrics_of(comparison.curves)
+    axes = [x for x in axes if comparison.tuned_at(x)] or axes
+    metrics.sort(key=lambda name: name != comparison.measure)
+    about = (
+        "Mean over seeds and their range; runs that diverged are left out. Seconds are the simulation's wall time, "
+        "compilation excluded, spread evenly over the rounds."
+    )
+    alt = f"{', '.join(metrics)} of every algorithm against {', '.join(axes)}"
+    lines = [curves.views(comparison.view(x).curves, [x], metrics) for x in axes]
+    drawn = {(x, y): frames[x, y] for y in metrics for x, frames in zip(axes, lines)}
+    marks = [f"{AXES[x]}: {label}, {mark}" for x in axes for label, mark in _marks(comparison.view(x)).items() if mark]
+    names = {x: words.axis(comparison, x).replace("\n", " ") for x in axes}
+    return [about, *([f"Marked: {'; '.join(marks)}."] if marks else []), charts.curves(drawn, names, alt)]
+
+
+def _tuning(comparison: Comparison) -> list[Part]:
+    tuning = _marked(comparison, comparison.tuning).rename(columns={"mean": f"mean {comparison.measure}"})
+    cells = [
+        ["" if value != value else value if isinstance(value, str | bool) else f"{value:.4g}" for value in row]
+        for row in tuning.astype(object).itertuples(index=False)
+    ]
+    about = (
+        f"{comparison.criterion[:1].upper()}{comparison.criterion[1:]}. All points that were tried; an infinite mean "
+        "is that of a point where a run diverged or, where that is what counts, did not stop."
+    )
+    return [about, Table(list(tuning.columns), cells)]
+
+
+def _table(grid: Grid) -> Table:
+    marks = {"best": " (best)", "tie": " (within one sd of the best)", "": ""}
+    return Table(grid.headers, [[cell.text + marks[cell.mark] for cell in row] for row in grid.rows])

@@ -1,0 +1,185 @@
+"""Which points of a study go side by side, those that one compiled program can run as lanes, and what they give.
+
+Points of one problem, network and stop rule whose algorithms differ in floats alone are a group. A run with a budget of
+epsilon, or with a limit of its parameters' size, goes alone: lanes have neither.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import jax
+import pandas as pd
+
+import jdfl
+from jdfl.accountant import check_account
+from jdfl.algorithms.algorithm import Algorithm
+from jdfl.config import RunConfig, build, yaml_text
+from jdfl.lab.summary import privacy_of
+from jdfl.metrics import COUNTS
+from jdfl.privacy.relation import worth
+from jdfl.result import Result
+from jdfl.runner import check_run
+
+LANES = 64  # runs of a group at most; what a study loses that is cut off
+REFUSED = "refused"  # the ending of what cannot be run
+
+
+@dataclass(frozen=True)
+class Point:
+    """A place in a study."""
+
+    index: int
+    values: dict[str, Any]  # by dotted path
+    config: RunConfig
+
+
+@dataclass(frozen=True)
+class Group:
+    """Points that are run together, with the same seeds."""
+
+    points: tuple[Point, ...]
+    seeds: tuple[int, ...]
+    side_by_side: bool
+
+    @property
+    def name(self) -> str:
+        """A name that only the same work has."""
+        told = [[point.index, yaml_text.plain(point.config)] for point in self.points]
+        return hashlib.sha256(json.dumps([told, self.seeds], sort_keys=True).encode()).hexdigest()[:16]
+
+
+def groups(points: Sequence[Point], seeds: Sequence[int]) -> list[Group]:
+    """The points in groups, none with more than LANES runs unless it is one point; each in the order of its first."""
+    found: dict[str, list[Point]] = {}
+    for point in points:
+        found.setdefault(_key(point.config) or f"alone {point.index}", []).append(point)
+    size = max(1, LANES // len(seeds))
+    return [
+        Group(tuple(one[i : i + size]), tuple(seeds), _free(one[0].config))
+        for one in found.values()
+        for i in range(0, len(one), size)
+    ]
+
+
+def run_group(group: Group) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """A row per run: point, its values, seed, ending, metrics and totals; and a row per record: point, seed, history.
+
+    A point whose settings are refused has one row, with the reason.
+    """
+    rows: list[dict[str, Any]] = []
+    curves: list[pd.DataFrame] = []
+    for point, result in _side_by_side(group) if group.side_by_side else _alone(group):
+        if isinstance(result, str):
+            rows.append({"point": point.index, **point.values, "ending": REFUSED, "reason": result})
+            continue
+        rows.append(_row(point, result))
+        curves.append(result.history.assign(point=point.index, seed=result.labels["seed"]))
+    return pd.DataFrame(rows), pd.concat(curves, ignore_index=True) if curves else pd.DataFrame()
+
+
+def _free(config: RunConfig) -> bool:
+    return config.privacy.epsilon is None and config.diverged_above is None
+
+
+def _key(config: RunConfig) -> str:
+    """The same for configurations whose runs can be lanes: everything but the algorithm's floats; "" for one alone."""
+    if not _free(config):
+        return ""
+    try:
+        algorithm = config.algorithm.build()
+    except ValueError:  # which is told when its turn comes
+        return ""
+    rest = yaml_text.dump(replace(config, algorithm=RunConfig().algorithm))
+    stop = None if config.stop is None else config.stop.build(algorithm)
+    return f"{rest}\n{stop!r}\n{_floats(algorithm)[1]}"
+
+
+def _floats(algorithm: Algorithm) -> tuple[dict[str, float], str]:
+    """The floats of an algorithm by dotted path, and all else in words."""
+    leaves, structure = jax.tree.flatten_with_path(algorithm)
+    named = {jax.tree_util.keystr(path, simple=True, separator="."): leaf for path, leaf in leaves}
+    found = {path: leaf for path, leaf in named.items() if type(leaf) is float}
+    return found, f"{structure} { ({path: leaf for path, leaf in named.items() if path not in found}) }"
+
+
+def _side_by_side(group: Group) -> Iterator[tuple[Point, Result | str]]:
+    """Every run, or why a point has none; as lanes of one program."""
+    accepted: list[tuple[Point, Algorithm]] = []
+    shared: tuple[Any, ...] = ()  # problem, network, stop rule
+    for point in group.points:
+        try:
+            shared = shared or build(point.config)[1:]
+            algorithm = point.config.algorithm.build()
+            _check(point.config, algorithm, *shared)
+        except (ValueError, OSError) as error:
+            yield point, str(error)
+        else:
+            accepted.append((point, algorithm))
+    if not accepted:
+        return
+    problem, network, stop = shared
+    rows = [_floats(algorithm)[0] for _, algorithm in accepted]
+    tried = [path for path in rows[0] if len({row[path] for row in rows}) > 1]
+    over: Any = [{path: row[path] for path in tried} for row in rows] if tried else {}
+    how = _options(accepted[0][0].config)
+    results = jdfl.sweep(accepted[0][1], problem, network, over=over, keys=group.seeds, stop=stop, **how)
+    for i, (point, _) in enumerate(accepted):
+        first = i * len(group.seeds) if tried else 0  # or the same values twice
+        yield from ((point, result) for result in results[first : first + len(group.seeds)])
+
+
+def _alone(group: Group) -> Iterator[tuple[Point, Result | str]]:
+    """Every run, or why a point has none; one after another."""
+    for point in group.points:
+        config, spend = point.config, point.config.privacy
+        budget = spend.epsilon if spend.accounting == "sound" else None
+        try:
+            algorithm, problem, network, stop = build(config)
+            _check(config, algorithm, problem, network, stop)
+            how: dict[str, Any] = _options(config) | {"stop": stop, "diverged_above": config.diverged_above}
+            how |= {"epsilon": budget, "delta": None if budget is None else spend.delta}
+            for seed in group.seeds:
+                yield point, replace(jdfl.run(algorithm, problem, network, key=seed, **how), labels={"seed": seed})
+        except (ValueError, OSError) as error:
+            yield point, str(error)
+
+
+def _options(config: RunConfig) -> dict[str, Any]:
+    return {"steps": config.steps, "every": config.every, "metrics": config.metrics or None}
+
+
+def _check(config: RunConfig, algorithm: Any, problem: Any, network: Any, stop: Any) -> None:
+    """Refuse what cannot be run, or not be told of."""
+    program = check_run(algorithm, problem, network, config.steps, config.every, stop)
+    check_account(program, problem, delta=config.privacy.delta, accounting=config.privacy.accounting)
+
+
+def _row(point: Point, result: Result) -> dict[str, Any]:
+    totals, spend = result.totals, point.config.privacy
+    privacy = privacy_of(result, spend.delta, spend.accounting)
+    told: dict[str, Any] = privacy["report"] or {}
+    return {
+        "point": point.index,
+        **point.values,
+        "seed": result.labels["seed"],
+        "rounds": result.rounds,
+        "ending": result.ending,
+        "reason": result.reason,
+        **{name: value for name, value in result.final.items() if name not in COUNTS},
+        "messages": sum(totals.messages.values()),
+        "bytes": totals.bytes,
+        "gradients": totals.gradients,
+        "examples": totals.examples,
+        "communications": float(result.communication_rounds.mean()),
+        "releases": totals.releases,
+        "epsilon": told.get("epsilon"),
+        "delta": told.get("delta"),
+        "promise": worth(told) if told else None,
+        "ledger": None if privacy["ledger"] is None else json.dumps(privacy["ledger"]),
+        "seconds": result.seconds,
+        "compile_seconds": result.compile_seconds,
+        "provenance": result.provenance.hash,
+    }

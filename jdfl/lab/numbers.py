@@ -1,0 +1,110 @@
+"""The numbers of a page about runs: of one setting as tiles, of several as tables."""
+
+import math
+from collections.abc import Callable, Sequence
+from statistics import fmean, stdev
+from typing import Any
+
+import numpy as np
+
+from jdfl.lab.page import Table, Tiles
+from jdfl.lab.runs import Entry
+from jdfl.lab.table import spread
+from jdfl.metrics import COUNTS, REGISTRY
+from jdfl.privacy.relation import upper, worth
+
+_BY_CHANNEL = ("messages", "message_bits")
+_COSTS = (
+    "setting; messages; bits a message; bytes, all nodes; gradients; examples' gradients; "
+    "communication rounds of a node; seconds; compilation"
+)
+
+
+def tiles(entry: Entry) -> Tiles:
+    """How the runs of one setting ended, in a few numbers."""
+    last = [run.history.iloc[-1] for run in entry.runs]
+    found = [("rounds", _spread(last, "round"), ", ".join(dict.fromkeys(run.ending for run in entry.runs)))]
+    for name in metric_names([str(name) for name in last[0].index])[:4]:
+        found.append((name.replace("_", " "), _spread(last, name), "at the end"))
+    found += [("bytes sent", _spread(last, "bytes", _spread_of_bytes), "by all nodes"), ("epsilon", *_epsilon(entry))]
+    seconds = [run.summary["seconds"] for run in entry.runs if run.summary]
+    if seconds:
+        found.append(("wall time", f"{fmean(seconds):.3g} s", "compilation excluded"))
+    return Tiles(found)
+
+
+def compared(entries: Sequence[Entry]) -> Table:
+    """How those of several settings did, a line for each."""
+    names = metric_names([str(name) for name in entries[0].runs[0].history.columns])
+    shared = [name for name in names if all(name in run.history for entry in entries for run in entry.runs)]
+    differ = len(promises(entries)) > 1
+    rows: list[list[Any]] = []
+    for entry in entries:
+        last = [run.history.iloc[-1] for run in entry.runs]
+        measured = [_spread(last, name) for name in ("round", *shared)]
+        epsilon = ", ".join([_epsilon(entry)[0], *(promises([entry]) if differ else ())])
+        rows.append([entry.label, len(last), *measured, _spread(last, "bytes", _spread_of_bytes), epsilon])
+    headers = ["setting", "runs", "rounds", *(name.replace("_", " ") for name in shared), "bytes sent", "epsilon"]
+    return Table(headers, rows)
+
+
+def costs(entries: Sequence[Entry]) -> Table:
+    """What every run sent and computed, and how long it took."""
+    rows: list[list[str]] = []
+    for one in entries:
+        for run in (run for run in one.runs if run.summary):
+            told, talk = run.summary, run.summary["communication_rounds"]
+            counts = ["\n".join(f"{name}: {n:,}" for name, n in told[which].items()) for which in _BY_CHANNEL]
+            computed = [f"{told['bytes']:,.1f}", f"{told['gradients']:,}", f"{told['example_gradients']:,}"]
+            rounds = f"{talk['min']} to {talk['max']}, mean {talk['mean']:.1f}"
+            seconds = [f"{told[name]:.2f}" for name in ("seconds", "compile_seconds")]
+            named = one.label + (f", seed {run.config.seed}" if len(one.runs) > 1 else "")
+            rows.append([named, *counts, *computed, rounds, *seconds])
+    return Table(_COSTS.split("; "), rows)
+
+
+def metric_names(columns: Sequence[str]) -> list[str]:
+    """The metrics among the columns of a history, jdfl's own first, in their order."""
+    own, found = list(REGISTRY), [name for name in columns if name not in COUNTS]
+    return [name for name in own if name in found] + [name for name in found if name not in own]
+
+
+def promises(entries: Sequence[Entry]) -> list[str]:
+    """What the epsilons of these settings are worth, each kind once: of whom, against whom, at which delta."""
+    reports = [one for entry in entries for one in _reports(entry) if one is not None]
+    return list(dict.fromkeys(map(worth, reports)))
+
+
+def _reports(entry: Entry) -> list[dict[str, Any] | None]:
+    return [run.summary["privacy"].get("report") for run in entry.runs if run.summary]
+
+
+def _epsilon(entry: Entry) -> tuple[str, str]:
+    """Epsilon of the worst run and what it is worth, in words."""
+    told = _reports(entry)
+    known = [one for one in told if one is not None]
+    if not known or len(known) < len(told):
+        return "none", "no guarantee is claimed"
+    worst = max(known, key=lambda one: np.inf if one["epsilon"] is None else one["epsilon"])
+    value = "infinite" if worst["epsilon"] is None else upper(worst["epsilon"])
+    if not worst["sound"]:
+        return value, "as published, no guarantee"
+    return value, f"at delta = {worst['delta']:g}, worst node"
+
+
+def _spread(records: Sequence[Any], name: str, write: Callable[[float, float], str] = spread) -> str:
+    """Mean and, over several records, standard deviation of one number; what is not finite is told."""
+    good = [float(one[name]) for one in records if np.isfinite(one[name])]
+    if not good:
+        return "not finite"
+    told = write(fmean(good), stdev(good) if len(set(good)) > 1 else math.nan)
+    return told if len(good) == len(records) else f"{told} ({len(records) - len(good)} not finite)"
+
+
+def _spread_of_bytes(mean: float, sd: float) -> str:
+    return _bytes(mean) + (f" ± {_bytes(sd)}" if math.isfinite(sd) else "")
+
+
+def _bytes(value: float) -> str:
+    place = next((i for i in range(5) if abs(value) < 1000 ** (i + 1)), 5)
+    return f"{value / 1000**place:.3g} {('B', 'kB', 'MB', 'GB', 'TB', 'PB')[place]}"

@@ -1,0 +1,158 @@
+"""Tables of a comparison as text, Markdown and LaTeX, with everything in the caption that decides what they mean."""
+
+import re
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import pandas as pd
+
+from jdfl.metrics import REGISTRY
+
+HIGHER_IS_BETTER = frozenset(("accuracy", "balanced_accuracy", "support_recovery"))
+NONE = "–"
+Format = Literal["text", "markdown", "latex"]
+
+
+@dataclass(frozen=True)
+class Cell:
+    """What stands in one place, and whether it is the best of its column or equal to it within its deviation."""
+
+    text: str
+    mark: Literal["", "best", "tie"] = ""
+
+
+@dataclass(frozen=True)
+class Grid:
+    """A table before it is written in some format."""
+
+    headers: list[str]
+    rows: list[list[Cell]]
+    caption: list[str]  # sentences
+
+
+def number(value: float, digits: int = 4) -> str:
+    """The `value` with a few significant `digits`; thousands with separators, no exponent where it fits."""
+    if not np.isfinite(value):
+        return NONE
+    if 10**digits <= round(abs(value)) < 1e9:
+        return f"{value:,.0f}"
+    fits = value == 0 or 1e-3 <= abs(value) < 1e4
+    return f"{value:.{digits}g}" if fits else f"{value:.{digits - 1}e}"
+
+
+def better(metric: str) -> int:
+    """1 where lower values of a `metric` are better, -1 where higher ones are (shares of what is right)."""
+    return -1 if metric in HIGHER_IS_BETTER and metric in REGISTRY else 1
+
+
+def spread(mean: float, sd: float) -> str:
+    """Mean ± sd, the deviation with two digits; in words where all values are the same."""
+    if sd <= 1e-12 * abs(mean):
+        return f"{number(mean)} (same in all runs)"
+    return number(mean) + (f" ± {number(sd, 2)}" if np.isfinite(sd) else "")
+
+
+def column(
+    found: pd.DataFrame,
+    name: str,
+    seeds: int,
+    *,
+    sign: int | None = None,
+    whole: str = "diverged",
+    beside: Collection[str] = (),
+    reasons: Mapping[str, str] | None = None,
+) -> list[Cell]:
+    """The cells of a quantity NAME, NAME_sd of a frame of `at`: the best bold, and those within its deviation of it.
+
+    Where some seeds have no value the cell says so (they are lacking for the reason `whole`) and is never the best. A
+    `sign` of 1 or -1 says whether low or high values are good; None: the metric's own. Labels that stand `beside` the
+    others are never the best. `reasons` say for a label why it has no value.
+    """
+    sign = better(name) if sign is None else sign
+    means, deviations = found[name].to_numpy(float), found[f"{name}_sd"].to_numpy(float)
+    fit = np.isfinite(means) & (found["seeds"].to_numpy() == seeds) & ~found.index.isin(list(beside))
+    best = np.min(np.where(fit, sign * means, np.inf)) if len(found) else np.inf
+    near = np.nanmax(np.where(fit & (sign * means == best), np.nan_to_num(deviations), 0.0)) if fit.any() else 0.0
+    cells: list[Cell] = []
+    for label, mean, sd, good, have in zip(found.index.astype(str), means, deviations, fit, found["seeds"]):
+        if not np.isfinite(mean):
+            cells.append(Cell((reasons or {}).get(label, whole if have == 0 else NONE)))
+            continue
+        lacking = "" if have == seeds else f" ({seeds - int(have)} of {seeds} {whole})"
+        mark = "" if not good else "best" if sign * mean == best else "tie" if sign * mean - best <= near else ""
+        cells.append(Cell(spread(mean, sd) + lacking, mark))
+    return cells
+
+
+def write(grid: Grid, format: Format) -> str:
+    """The `grid` in a `format`."""
+    lay, escaped, frames, legend = _FORMATS[format]
+    rows = [[frames[cell.mark].format(escaped(cell.text)) for cell in row] for row in grid.rows]
+    used = {cell.mark for row in grid.rows for cell in row} - {""}
+    told = "; ".join(words for mark, words in legend.items() if mark in used) + "." * bool(used)
+    return lay(list(map(escaped, grid.headers)), rows, list(map(escaped, grid.caption)), told)
+
+
+def markdown(heads: Sequence[str], rows: Sequence[Sequence[str]], aligned: str = "---") -> list[str]:
+    """The lines of a table in Markdown of these `heads` and `rows`; all columns but the first are `aligned` so."""
+    lines = [heads, ["---", *[aligned] * (len(heads) - 1)], *rows]
+    return [f"| {' | '.join(line)} |" for line in lines]
+
+
+def _text(heads: list[str], rows: list[list[str]], caption: list[str], legend: str) -> str:
+    widths = [max(map(len, words)) for words in zip(heads, *rows)]
+    rule = ["-" * width for width in widths]
+    lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in (heads, rule, *rows)]
+    return "\n".join([*lines, "", *caption, legend]).rstrip() + "\n"
+
+
+def _markdown(heads: list[str], rows: list[list[str]], caption: list[str], legend: str) -> str:
+    return "\n".join([*markdown(heads, rows, "---:"), "", *(f"{line}  " for line in caption), legend]).rstrip() + "\n"
+
+
+def _latex(heads: list[str], rows: list[list[str]], caption: list[str], legend: str) -> str:
+    told = " ".join(filter(None, [*caption, legend]))
+    head, *body = (" & ".join(row) + r" \\" for row in (heads, *rows))
+    begin = r"\begin{table}", r"\centering", rf"\caption{{{told}}}", rf"\begin{{tabular}}{{l{'r' * (len(heads) - 1)}}}"
+    end = r"\hline", r"\end{tabular}", r"\end{table}", ""
+    return "\n".join([*begin, r"\hline", head, r"\hline", *body, *end])
+
+
+def _plain(text: str) -> str:
+    return text
+
+
+def _marked_down(text: str) -> str:
+    """Text that Markdown shows as it is."""
+    return re.sub(r"([\\`*_|<>\[\]])", r"\\\1", text.replace("\n", " "))
+
+
+def _tex(text: str) -> str:
+    """Text with LaTeX's own signs escaped and powers of ten set as such."""
+    escaped = "".join(_TEX.get(sign, sign) for sign in text.replace("\n", " "))
+    return re.sub(r"(\d)e([+-]\d+)\b", lambda found: rf"{found[1]}$\cdot10^{{{int(found[2])}}}$", escaped)
+
+
+_TEX = (
+    {sign: f"\\{sign}" for sign in "&%$#_{}"}
+    | {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
+    | {"<": "$<$", ">": "$>$", "≤": r"$\le$", "±": r"$\pm$", "–": "--"}
+)
+_NEAR = "within one standard deviation of it"
+_FORMATS: dict[str, tuple[Callable[..., str], Callable[[str], str], dict[str, str], dict[str, str]]] = {
+    "text": (_text, _plain, {"best": "{} *", "tie": "{} ~", "": "{}"}, {"best": "* best", "tie": f"~ {_NEAR}"}),
+    "markdown": (
+        _markdown,
+        _marked_down,
+        {"best": "**{}**", "tie": "_{}_", "": "{}"},
+        {"best": "Bold: best", "tie": f"italic: {_NEAR}"},
+    ),
+    "latex": (
+        _latex,
+        _tex,
+        {"best": r"\textbf{{{}}}", "tie": r"\underline{{{}}}", "": "{}"},
+        {"best": "Bold: best", "tie": f"underlined: {_NEAR}"},
+    ),
+}

@@ -1,0 +1,226 @@
+"""A sweep per algorithm over its grid, the best point at every budget, and grids that go on beyond their edge."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from itertools import product
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from jdfl.batch import sweep
+from jdfl.lab import curves
+from jdfl.lab.curves import Short, axes_of, common, long_form
+from jdfl.lab.entries import Terms, Tuning
+from jdfl.lab.grids import Grid, Plan, Point, beyond_edges, grid_text, quiet
+from jdfl.lab.table import better, number
+from jdfl.stopping import StopRule
+
+Side = Literal["lowest", "highest"]
+_ALIKE = 1e-6  # relative difference up to which points of a grid are the same
+
+
+class Target(NamedTuple):
+    """A budget at which algorithms are compared, and so tuned: an amount of `by`; infinite for "stop"."""
+
+    by: str
+    budget: float
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """How an algorithm came by its values."""
+
+    values: Point  # the chosen point
+    grid: Grid  # with what extensions added; empty: not tuned
+    runs: int  # tuning runs
+    edge: dict[str, Side]  # fields whose chosen value is on the edge of the grid, though there are values beyond
+    failure: str = ""  # why no point could be chosen
+    alike: str = ""  # what all points that work have in common, where that is so: the choice means nothing
+    lone: str = ""  # which point was the only one; empty where there were several to choose from
+    ties: int = 1  # points as good as the chosen one, itself among them
+    short: Short | None = None  # what one round takes, where that is the failure
+
+
+class Choice(NamedTuple):
+    """What tuning found at one budget."""
+
+    target: Target
+    tuned: dict[str, Tuned]  # by label
+    points: pd.DataFrame  # a row per point, one for what is not tuned
+
+
+class Search:
+    """The tuning runs of one algorithm, and what they say at a budget."""
+
+    def __init__(self, label: str, plan: Plan, terms: Terms, tune: Tuning) -> None:
+        self.label, self.plan, self.terms, self.tune = label, plan, terms, tune
+        self.points: list[Point] = []
+        self.extensions: list[int] = []  # of every point; 0: of the first grid
+        self.records = pd.DataFrame()  # of all runs, with the place of their point as label
+        self._known: dict[tuple[Target, int], pd.DataFrame] = {}
+
+    def run(self, points: list[Point], extension: int, what: str) -> None:
+        """Run points with all tuning seeds, as long as reported runs."""
+        terms, keys = self.terms, list(self.tune.keys)
+        terms.announce(self.label, what)
+        with quiet():
+            results = sweep(
+                self.plan.at(points[0]),
+                terms.problem,
+                self.plan.network,
+                over=points,
+                keys=keys,
+                steps=self.plan.steps,
+                every=terms.every,
+                stop=terms.stop,
+                metrics=[terms.measure],
+                batch=terms.batch,
+            )
+        places = [len(self.points) + i // len(keys) for i in range(len(results))]
+        frames = [long_form(str(place), [run]) for place, run in zip(places, results)]
+        self.records = pd.concat([self.records, *frames] if self.points else frames, ignore_index=True)
+        self.points += points
+        self.extensions += [extension] * len(points)
+
+    def at(self, target: Target) -> pd.DataFrame:
+        """What `curves.at` tells, a row per point, and its `score`: the mean over seeds, of which lower is better.
+
+        It is infinite where a run diverged, and at the stop rule where one did not stop.
+        """
+        known = target, len(self.points)
+        if known not in self._known:
+            name, stop = self.terms.measure.__name__, target.by == "stop"
+            found = curves.at(self.records, "round" if stop else target.by, [name], target.budget)
+            values = curves.to_stop(self.records) if stop else found
+            mean = values["round"] if stop else better(name) * found[name]
+            whole = np.isfinite(mean) & (values["seeds"] == len(list(self.tune.keys)))
+            self._known[known] = found.assign(score=mean.where(whole, np.inf))
+        return self._known[known]
+
+    def extend(self, targets: list[Target]) -> None:
+        """Add the points beyond the edges that the best ones of some budget are on, as often as may be."""
+        for extension in range(1, self.tune.extend + 1):
+            further: list[Point] = []
+            for target in targets:
+                best = self._best(target)
+                if best is not None and not self._alike(target):
+                    further += [point for point in self._further(best) if point not in further]
+            if not further:
+                return
+            self.run(further, extension, "tuning on, beyond the edge of the grid")
+
+    def choose(self, target: Target) -> Tuned:
+        """The best point at a budget."""
+        if not self.plan.grid:
+            return Tuned({}, {}, 0, {})
+        grid, best, found = self._grid(), self._best(target), self.at(target)
+        runs = len(self.points) * len(list(self.tune.keys))
+        if best is not None:
+            beyond = beyond_edges(self.plan, self.terms.problem, best, grid)
+            edge: dict[str, Side] = {
+                path: "lowest" if values[0] < best[path] else "highest" for path, values in beyond.items()
+            }
+            scores = self._working(target)
+            only = f"only 1 of {len(self.points)} points works" if len(self.points) > 1 else "one point only"
+            lone, ties = only if len(scores) == 1 else "", int(np.sum(scores == scores.min()))
+            return Tuned(best, grid, runs, edge, alike=self._alike(target), lone=lone, ties=ties)
+        if target.by != "stop" and found["needs"].notna().any() and not found["seeds"].any():
+            after, needs = found.loc[found["needs"].idxmin(), ["after", "needs"]]
+            lacking = Short(float(after), float(needs))
+            return Tuned({}, grid, runs, {}, lacking.told(*target), short=lacking)
+        what = "reached the stop rule with every seed" if target.by == "stop" else "stayed finite with every seed"
+        return Tuned({}, grid, runs, {}, f"no point of the grid {grid_text(grid)} {what} ({runs} runs)")
+
+    def rows(self, tuned: Tuned, target: Target) -> Iterable[dict[str, Any]]:
+        """A row per point, in the order of the values, and which one was chosen."""
+        sign = 1 if target.by == "stop" else better(self.terms.measure.__name__)
+        scores, diverged = (self.at(target)[name].tolist() for name in ("score", "diverged"))
+        for place in self._ordered():
+            chosen = not tuned.failure and self.points[place] == tuned.values
+            yield {
+                "label": self.label,
+                **self.points[place],
+                "mean": sign * scores[place],
+                "diverged": diverged[place],
+                "runs": len(list(self.tune.keys)),
+                "extension": self.extensions[place],
+                "chosen": chosen,
+                "edge": ", ".join(f"{side} {path}" for path, side in tuned.edge.items()) if chosen else "",
+            }
+
+    def _grid(self) -> Grid:
+        return {path: tuple(sorted({point[path] for point in self.points})) for path in self.plan.grid}
+
+    def _ordered(self) -> list[int]:
+        """The places of the points in the order of their values."""
+        return sorted(range(len(self.points)), key=lambda place: tuple(self.points[place].values()))
+
+    def _best(self, target: Target) -> Point | None:
+        """That with the lowest finite score; of equal ones the middle one in the order of the values."""
+        scores = self.at(target)["score"].to_numpy()
+        equal = [place for place in self._ordered() if scores[place] == scores.min()]
+        return self.points[equal[len(equal) // 2]] if np.isfinite(scores.min()) else None
+
+    def _working(self, target: Target) -> np.ndarray:
+        """The scores of the points that work: finite, or of points that went on where others stopped."""
+        scores, diverged = (self.at(target)[name].to_numpy(float) for name in ("score", "diverged"))
+        return scores[np.isfinite(scores) | ((target.by == "stop") & (diverged == 0))]
+
+    def _alike(self, target: Target) -> str:
+        """What all points that work have, in words, where it is the same; empty where they differ or one is alone."""
+        scores, name, stop = self._working(target), self.terms.measure.__name__, target.by == "stop"
+        if len(scores) < 2 or not np.isfinite(scores).all() or np.ptp(scores) > _ALIKE * np.max(np.abs(scores)):
+            return ""
+        what = "rounds to the stop rule" if stop else name.replace("_", " ")
+        points = f"all {len(scores)} points of the grid" + " that work" * (len(scores) < len(self.points))
+        return f"{points} have the same {what}, {number(float(scores[0]) * (1 if stop else better(name)))}"
+
+    def _further(self, best: Point) -> list[Point]:
+        """Points that were not tried, of the grid that goes on beyond the edges that the best one is on."""
+        problem, grid = self.terms.problem, self._grid()
+        beyond = beyond_edges(self.plan, problem, best, grid)
+        wider = grid | {path: (*grid[path], *values) for path, values in beyond.items()}
+        points = [dict(zip(wider, values)) for values in product(*wider.values())] if beyond else []
+        return [point for point in points if point not in self.points and self.plan.allows(point, problem)]
+
+
+def tune_all(plans: Mapping[str, Plan], terms: Terms, tune: Tuning) -> list[Choice]:
+    """Tune every plan that has a grid at every budget that is shown, that of `by` first, from the same tuning runs."""
+    searches = {label: Search(label, plan, terms, tune) for label, plan in plans.items()}
+    for search in searches.values():  # what is not tuned may still limit a common budget
+        search.run(search.plan.taken(terms.problem), 0, "tuning")
+    records = [
+        one.records.assign(seed=one.records["label"] + "-" + one.records["seed"].astype(str), label=label)
+        for label, one in searches.items()
+    ]
+    targets = _targets(pd.concat(records, ignore_index=True), tune, terms.stop)
+    for search in searches.values():
+        if search.plan.grid:
+            search.extend(targets)
+    fields = dict.fromkeys(path for plan in plans.values() for path in plan.grid)
+    columns = ["label", *fields, "mean", "diverged", "runs", "extension", "chosen", "edge"]
+    found: list[Choice] = []
+    for target in targets:
+        tuned = {label: search.choose(target) for label, search in searches.items()}
+        rows = [row for label, search in searches.items() for row in search.rows(tuned[label], target)]
+        found.append(Choice(target, tuned, pd.DataFrame(rows, columns=columns)))
+    return found
+
+
+def _targets(records: pd.DataFrame, tune: Tuning, stop: StopRule | None) -> list[Target]:
+    """The budgets of all tables, that of `by` first; of other amounts that nobody spends, none."""
+    counted = axes_of(records)
+    asked: list[tuple[str, float | None]] = [(tune.by, None if tune.by == "stop" else tune.budget)]
+    for x, amounts in tune.also.items():
+        given = [float(amount) for amount in amounts]
+        asked += [(x, amount) for amount in (given or [None] * (x != tune.by))]
+    found: dict[Target, None] = {}
+    for x, amount in asked if stop is None else [*asked, ("stop", None)]:
+        if x not in (*counted, "stop"):
+            known = ", ".join(name for name in counted if name != "seconds")
+            raise ValueError(f"Expected an amount that is counted, got by = {x!r}. Counted here: {known}.")
+        budget = np.inf if x == "stop" else common(records, x) if amount is None else float(amount)
+        if budget > 0 or not found:
+            found[Target(x, budget)] = None
+    return list(found)
