@@ -15,6 +15,7 @@ from flax import nnx
 from jax import Array
 
 from jdfl import checks
+from jdfl.models.base import Shape, relaxed
 
 _untyped: Any = nnx  # flax says little of its states
 
@@ -24,7 +25,7 @@ class Layout:
     """What a module is made of, without values."""
 
     paths: tuple[str, ...]  # of the parameters, in the order in which the module creates them
-    shapes: tuple[tuple[int, ...], ...]
+    shapes: tuple[Shape, ...]
     mixes: bool  # whether there is any BatchNorm
     graphdef: Any
     params: Any  # the tree of an nnx.State, whose leaves are ordered by flax
@@ -56,7 +57,7 @@ def layout(make: Callable[[nnx.Rngs], nnx.Module]) -> Layout:
         _refuse_others(_flat(rest) | arrays)
         return params, stats
 
-    with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
+    with relaxed():
         params, stats = jax.eval_shape(trace)
     leaves = _flat(params)
     for path, leaf in leaves.items():

@@ -10,7 +10,7 @@ from flax import nnx
 from scipy.special import logsumexp
 
 import jdfl
-from jdfl import models
+from jdfl import metrics, models
 from jdfl.problems import Dataset, NeuralProblem, check_problem, neural_classification
 
 CLASSES, SHAPE = 3, (4, 4, 1)
@@ -70,7 +70,7 @@ def scores(problem, w, images, own=None, calibrated=False):
     return problem.model.apply(w, problem.inputs(images), calibration=calibration)
 
 
-accuracy = jax.jit(jdfl.metrics.accuracy)
+accuracy = jax.jit(metrics.accuracy)
 
 
 def cross_entropy(problem, w, images, labels):
