@@ -32,6 +32,12 @@ def existing(path: PathLike) -> Path:
     return path
 
 
+def need(holds: bool, expected: str, place: object, got: object, remedy: str = AGAIN) -> None:
+    """Refuse a file that does not hold what is expected at a place in it: ValueError."""
+    if not holds:
+        raise ValueError(f"Expected {expected} in {place}, got {got}. {remedy}")
+
+
 @contextmanager
 def opened(path: Path) -> Generator[IO[bytes]]:
     """The decompressed content of `path` as a stream of bytes.

@@ -5,7 +5,7 @@ Axes: m nodes, q examples per node (padded with weight 0), n parameters, N test 
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
@@ -68,11 +68,9 @@ class SparseLogisticRegression(LogisticRegression):
 
     def check_data(self) -> None:
         """Refuse blocks and labels that do not fit the weights [m, q] and one another, or hold what is not finite."""
-        rows, labels = _rows_and_labels("data", self.data)
         m, q = self.weight.shape
-        checks.shape((m, q), "See data[1].", labels=labels)
-        check_finite("data[1]", labels)
-        _check_blocks("data[0].blocks", rows.blocks, (m, q), self.n)
+        rows = self._checked_rows("data", self.data, (m, q))
+        check_finite("data[1]", self.data[1])
         if rows.columns is not None:
             checks.shape((m, self.n), "See data[0].columns.", place=rows.columns.place)
             most = np.shape(rows.columns.blocks[0][0])[1] if rows.columns.blocks else 0
@@ -81,10 +79,18 @@ class SparseLogisticRegression(LogisticRegression):
 
     def check_test(self) -> None:
         """The same of the test set, whose leaves have no node axis."""
-        rows, labels = _rows_and_labels("test", self.test)
-        checks.shape((None,), "See test[1].", labels=labels)
-        checks.finite("See test[1].", labels=labels)
-        _check_blocks("test[0].blocks", rows.blocks, labels.shape, self.n)
+        self._checked_rows("test", self.test, (None,))
+        checks.finite("See test[1].", labels=cast(Any, self.test)[1])
+
+    def _checked_rows(self, name: str, data: Any, lead: tuple[int | None, ...]) -> SparseRows:
+        """The rows of data whose labels have the shape `lead`."""
+        if not (checks.is_a(data, tuple) and len(data) == 2 and isinstance(data[0], SparseRows)):
+            raise ValueError(
+                f"Expected {name} = (SparseRows, labels), got {type(data).__name__}. Use sparse_logistic_regression."
+            )
+        checks.shape(lead, f"See {name}[1].", labels=data[1])
+        _check_blocks(f"{name}[0].blocks", data[0].blocks, data[1].shape, self.n)
+        return data[0]
 
 
 @checked
@@ -143,14 +149,6 @@ def _test(features: csr_array, labels: np.ndarray, kind: np.dtype) -> tuple[Spar
     """The test set on the device, without an axis of nodes."""
     rows = sparse_rows([features], len(labels), features.shape[1], kind, columns=False)
     return jax.tree.map(lambda leaf: leaf[0], rows), jnp.asarray(labels, kind)
-
-
-def _rows_and_labels(name: str, data: Any) -> tuple[SparseRows, Array]:
-    if not (checks.is_a(data, tuple) and len(data) == 2 and isinstance(data[0], SparseRows)):
-        raise ValueError(
-            f"Expected {name} = (SparseRows, labels), got {type(data).__name__}. Use sparse_logistic_regression."
-        )
-    return data
 
 
 def _check_blocks(name: str, blocks: tuple[Block, ...], lead: tuple[int, ...], below: int) -> None:
