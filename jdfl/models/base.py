@@ -18,6 +18,7 @@ import math
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Self
 
@@ -26,13 +27,14 @@ import jax.numpy as jnp
 from jax import Array, lax
 
 from jdfl import checks
-from jdfl.models.split import Part, Presets, chosen, partition
 
 if TYPE_CHECKING:
     from jdfl.models.graph import Layout
 
 Compute = Literal["float32", "bfloat16"]
 Shape = tuple[int, ...]
+Part = str | tuple[str, ...] | Callable[[str], bool]
+Presets = tuple[tuple[str, tuple[str, ...]], ...]
 
 
 @dataclass(frozen=True)
@@ -110,11 +112,11 @@ class Model:
         and, where `local` is given, for a parameter in neither part or in both.
         """
         paths = self._layout.paths
-        first = chosen(paths, shared, self.presets, "shared", self.name)
+        first = _chosen(paths, shared, self.presets, "shared", self.name)
         if not first:
             raise ValueError(f"Expected shared to choose at least one parameter, got none of {', '.join(paths)}.")
         if local is not None:
-            partition(paths, first, chosen(paths, local, self.presets, "local", self.name))
+            _check_partition(paths, first, _chosen(paths, local, self.presets, "local", self.name))
         return replace(self, shared=None if len(first) == len(paths) else first)
 
     def init(self, seed: int) -> Array:
@@ -168,6 +170,33 @@ class Model:
         for path, shape in zip(self.paths, self.shapes):
             checks.shape((*lead, *shape), "", **{path: leaves[path]})
         return jnp.concatenate([leaves[path].reshape(*lead, -1) for path in self.paths], axis=-1)
+
+
+def _chosen(paths: tuple[str, ...], part: Part, presets: Presets, argument: str, model: str) -> tuple[str, ...]:
+    """The paths in one part, in the order given; `argument` is what the part is called in errors."""
+    if callable(part):
+        return tuple(path for path in paths if part(path))
+    patterns = part
+    if isinstance(part, str):
+        known = {**dict(presets), "all": ("*",)}
+        remedy = f"These are the presets of {model}; patterns go into a tuple, as in ('layer1.*',)."
+        checks.one_of(known, remedy, **{argument: part})
+        patterns = known[part]
+    for pattern in patterns:
+        if not any(fnmatchcase(path, pattern) for path in paths):
+            raise ValueError(
+                f"Expected {argument} to fit parameters of {model}, got {pattern!r}. It has {', '.join(paths)}."
+            )
+    return tuple(path for path in paths if any(fnmatchcase(path, pattern) for pattern in patterns))
+
+
+def _check_partition(paths: tuple[str, ...], shared: tuple[str, ...], local: tuple[str, ...]) -> None:
+    """ValueError naming the first path that is in neither part or in both."""
+    for path in paths:
+        count = (path in shared) + (path in local)
+        if count != 1:
+            where = "both" if count else "neither"
+            raise ValueError(f"Expected every parameter in one of shared and local, got {path} in {where}.")
 
 
 def computed_in(dtype: Compute) -> Any:

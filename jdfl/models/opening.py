@@ -8,8 +8,7 @@ from flax import nnx
 
 from jdfl import checks
 from jdfl.models import graph
-from jdfl.models.base import Model, check_sizes
-from jdfl.models.split import Presets
+from jdfl.models.base import Model, Presets, check_sizes
 
 
 def from_nnx(

@@ -18,10 +18,10 @@ from jdfl.distributed import portion
 from jdfl.problems.dataset import Dataset, Features
 from jdfl.problems.datasets import DataName, load
 from jdfl.problems.jagged import canonical
-from jdfl.problems.joined import joined
 from jdfl.problems.logistic import LogisticRegression, SoftmaxRegression, logistic_regression, softmax_regression
 from jdfl.problems.partition import Partition, drawn, generator
 from jdfl.problems.sparse import sparse_logistic_regression
+from jdfl.problems.stack import joined
 
 MOST_CLASSES = 2**20
 

@@ -16,17 +16,15 @@ from jdfl import checks, device_memory
 from jdfl.arguments import checked
 from jdfl.distributed import portion
 from jdfl.models import Model, build
-from jdfl.models.base import Compute
+from jdfl.models.base import Compute, Part
 from jdfl.models.registry import ModelName
-from jdfl.models.split import Part
 from jdfl.problems.classify import check_share, computed, with_test
 from jdfl.problems.dataset import Dataset
 from jdfl.problems.datasets import DataName, unscaled
-from jdfl.problems.joined import joined
 from jdfl.problems.logistic import check_labels
 from jdfl.problems.neural import Augment, NeuralProblem
 from jdfl.problems.partition import Partition, drawn, generator
-from jdfl.problems.stack import stack
+from jdfl.problems.stack import joined, stack
 
 _SHAPES = {  # of images that may come as rows
     **dict.fromkeys(("mnist", "fashion_mnist"), (28, 28, 1)),

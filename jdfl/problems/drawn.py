@@ -16,9 +16,8 @@ from jax.typing import ArrayLike, DTypeLike
 from jdfl import checks, struct
 from jdfl.distributed import gathered, portion
 from jdfl.keys import typed_key
-from jdfl.problems.joined import joined
 from jdfl.problems.linear import LinearRegression
-from jdfl.problems.stack import dense_eigenvalue, floating
+from jdfl.problems.stack import dense_eigenvalue, floating, joined
 from jdfl.streams import Stream
 
 Draw = Callable[[Array], tuple[Array, Array]]  # key -> features [n] and target [] of one example

@@ -18,9 +18,8 @@ from jdfl import checks, device_memory, ops, struct
 from jdfl.arguments import checked
 from jdfl.distributed import portion
 from jdfl.problems.drawn import Draw, drawn_regression
-from jdfl.problems.joined import joined
 from jdfl.problems.linear import LinearRegression, build
-from jdfl.problems.stack import floating, stack
+from jdfl.problems.stack import floating, joined, stack
 
 Arrays = Array | np.ndarray | Sequence[ArrayLike]
 Storage = Literal["stored", "generated"]

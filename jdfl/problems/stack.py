@@ -1,9 +1,11 @@
-"""From one array per node to arrays of all nodes: padding on the host, curvature on the device.
+"""From one array per node to arrays of all nodes: padding on the host, curvature on the device, several processes.
 
 Axes: m nodes, q examples per node (padded with weight 0), p features.
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -12,6 +14,10 @@ from jax import Array, lax
 from jax.typing import DTypeLike
 
 from jdfl import checks, ops
+from jdfl.distributed import Portion, gathered
+from jdfl.problems.base import Problem
+
+P = TypeVar("P", bound=Problem)
 
 EIGEN_STEPS = 40  # size of the Krylov space: six digits or more on Gaussian matrices, whose spectrum ends without a gap
 _BATCH, _NUMBERS = 4, 2**16  # nodes worked on at once: so many, or more where their data are smaller than that
@@ -56,6 +62,27 @@ def stack(
             target[i, : len(array)] = array
         weight[i, : len(part[0])] = 1
     return stacked, weight
+
+
+def joined(problem: P, m: int) -> P:
+    """The problem of m nodes from that of this process's `distributed.portion(m)`, which holds as it is in one process.
+
+    Weights and curvatures of all nodes are exchanged; the data are placed by a run. All processes have to join.
+    """
+    if jax.process_count() == 1:
+        return problem
+    q = problem.weight.shape[1]
+    beyond = int(np.max(gathered(np.full((problem.m,), q), m))) - q
+
+    def longer(x: Any) -> np.ndarray:
+        return np.pad(np.asarray(x), [(0, 0), (0, beyond), *[(0, 0)] * (x.ndim - 2)])
+
+    return replace(
+        problem,
+        data=jax.tree.map(lambda x: Portion(longer(x), m), problem.data),
+        weight=jnp.asarray(gathered(longer(problem.weight), m)),
+        curvature=jnp.asarray(gathered(problem.curvature, m)),
+    )
 
 
 def gram_eigenvalue(
