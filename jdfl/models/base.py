@@ -116,7 +116,11 @@ class Model:
         if not first:
             raise ValueError(f"Expected shared to choose at least one parameter, got none of {', '.join(paths)}.")
         if local is not None:
-            _check_partition(paths, first, _chosen(paths, local, self.presets, "local", self.name))
+            rest = _chosen(paths, local, self.presets, "local", self.name)
+            for path in paths:
+                if (path in first) == (path in rest):
+                    where = "both" if path in rest else "neither"
+                    raise ValueError(f"Expected every parameter in one of shared and local, got {path} in {where}.")
         return replace(self, shared=None if len(first) == len(paths) else first)
 
     def init(self, seed: int) -> Array:
@@ -188,15 +192,6 @@ def _chosen(paths: tuple[str, ...], part: Part, presets: Presets, argument: str,
                 f"Expected {argument} to fit parameters of {model}, got {pattern!r}. It has {', '.join(paths)}."
             )
     return tuple(path for path in paths if any(fnmatchcase(path, pattern) for pattern in patterns))
-
-
-def _check_partition(paths: tuple[str, ...], shared: tuple[str, ...], local: tuple[str, ...]) -> None:
-    """ValueError naming the first path that is in neither part or in both."""
-    for path in paths:
-        count = (path in shared) + (path in local)
-        if count != 1:
-            where = "both" if count else "neither"
-            raise ValueError(f"Expected every parameter in one of shared and local, got {path} in {where}.")
 
 
 def computed_in(dtype: Compute) -> Any:

@@ -116,7 +116,8 @@ def value_at(problem: Problem, w: ArrayLike) -> float:
     point = np.asarray(w, dtype=np.float64)
     checks.shape((model.n,), w=point)
     shaped = _shaped(model, point)
-    return sum(float(c @ model.exact(X @ shaped, y)[0]) for X, y, c in model.host_examples()) + _ridge(model, point)
+    mean = sum(float(c @ model.exact(X @ shaped, y)[0]) for X, y, c in model.host_examples())
+    return mean + 0.5 * _penalty(model) * float(point @ point)
 
 
 @checked
@@ -169,10 +170,6 @@ def _shaped(problem: LinearModel, w: np.ndarray) -> np.ndarray:
     return w if problem.outputs == 1 else w.reshape(-1, problem.outputs)
 
 
-def _ridge(problem: Problem, w: np.ndarray) -> float:
-    return 0.5 * _penalty(problem) * float(w @ w)
-
-
 def _penalty(problem: Problem) -> float:
     return float(problem.penalty) if isinstance(problem, Classifier) else 0.0
 
@@ -219,7 +216,7 @@ class _Linked:
             for end, (rows, y, c) in zip(ends, nodes):
                 features[end - len(y) : end] = rows
                 rest.append((y, c))
-        self.X, self.problem = features, problem
+        self.X, self.problem, self.penalty = features, problem, _penalty(problem)
         self.y, self.c = (np.concatenate(arrays) for arrays in zip(*rest))
 
     def at(self, w: np.ndarray, features: Any = None) -> tuple[float, np.ndarray]:
@@ -227,7 +224,8 @@ class _Linked:
         X = self.X if features is None else features
         losses, slopes = self.problem.exact(X @ _shaped(self.problem, w), self.y)
         gradient = X.T @ ((self.c if slopes.ndim == 1 else self.c[:, None]) * slopes)
-        return float(self.c @ losses) + _ridge(self.problem, w), gradient.ravel() + _penalty(self.problem) * w
+        value = float(self.c @ losses) + 0.5 * self.penalty * float(w @ w)
+        return value, gradient.ravel() + self.penalty * w
 
     def minimise(self, free: np.ndarray, tolerance: float) -> Optimum:
         """The minimiser whose entries outside `free` are zero."""
