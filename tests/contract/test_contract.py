@@ -15,6 +15,7 @@ import jdfl
 from jdfl import runner, stepping, struct
 from jdfl.algorithms import REGISTRY
 from jdfl.algorithms.program import planned
+from jdfl.base import Moment
 from jdfl.network.links import between
 from tests.contract.table import GOSSIP, TABLE, Row
 
@@ -81,7 +82,7 @@ def trace(algorithm, problem, network, node, ks, w, consensus_state):
 
     def at(k, key):
         key = jax.random.fold_in(key, k)
-        return jdfl.Round(k, key, network.at(k, key), node)
+        return Moment(k, key, network.at(k, key), node)
 
     algorithm = algorithm.prepare(problem, at(jnp.int32(0), prepares))
     state, total = algorithm.init(problem, at(jnp.int32(0), begins))
@@ -173,14 +174,10 @@ def test_chunks_equal_the_unbroken_run_bit_for_bit(row: Row):
 def test_a_plan_is_the_beginning_of_a_longer_one(row: Row):
     """What is planned enters no key: runs of other lengths share their noise, and so all that it is scaled by."""
     problem, network, lengths = make_problem(row), make_network(), (4, 9)
-    plans = [planned(row.algorithm, problem, network, steps) for steps in lengths]
-    for path in getattr(row.algorithm, "planned", ()):
-        short, long = (attrgetter(path)(one) for one in plans)
-        if not isinstance(short, jax.Array):  # a number of rounds, for words
-            assert (short, long) in ((None, None), lengths)
-            continue
+    plans = [jax.tree.leaves(planned(row.algorithm, problem, network, steps).plan) for steps in lengths]
+    for short, long in zip(*plans, strict=True):
         (axis,) = np.flatnonzero(np.array(short.shape) != long.shape)
-        np.testing.assert_array_equal(short, np.take(long, range(short.shape[axis]), axis), path)
+        np.testing.assert_array_equal(short, np.take(long, range(short.shape[axis]), axis))
 
 
 @pytest.mark.thinned(30, 5)
@@ -203,7 +200,8 @@ def test_new_floats_seeds_and_data_compile_nothing(row: Row, compilations):
     jdfl.run(row.algorithm, problem, network, key=0, steps=5, chunk=100, **SAME)
     other = make_problem(row, noise=0.3)
     value = 1.3 * attrgetter(row.swept)(row.algorithm)
-    steps = 5 if hasattr(row.algorithm, "planned") else 4  # what is planned is as long as the run
+    lasting = jax.tree.leaves(planned(row.algorithm, problem, network, 4).plan)
+    steps = 5 if lasting else 4  # what is planned is as long as the run
     before = compilations()
     new = stepping.with_field(row.algorithm, row.swept, value)
     changed = jdfl.run(new, other, network, key=9, steps=steps, chunk=100, **SAME)
