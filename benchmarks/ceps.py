@@ -22,7 +22,7 @@ from benchmarks.common import Row, interleaved, options, ratios, report, row
 from benchmarks.decoding import sparse_rows
 from benchmarks.machine import read_sum
 from jdfl import loop, ops, stepping, struct
-from jdfl.algorithms import MODEL
+from jdfl.algorithms import MODEL, requests
 from jdfl.algorithms import ceps as module
 from jdfl.algorithms.program import Program
 from jdfl.codecs import gpsp, transmit
@@ -126,11 +126,10 @@ class Masked(jdfl.CEPS):
         ready: module.Ready = round.ready
         w, u, sigma = dense(state.w), state.u, ready.sigma[:, None]
         talks = (round.k % ready.period == 0) & (round.k > 0)
-        always = replace(round.prepared, own=ready._replace(period=jnp.ones_like(ready.period)))
-        _, size, mine, chosen = self._sample(replace(round, prepared=always))
-        m_i = size.astype(w.dtype)[:, None]
         graph = round.graph
-        wbar = (jnp.where(mine[:, None], w, 0.0) + gather_sum(graph.senders, chosen, w)) / m_i
+        chosen = requests.slots(self, jnp.ones_like(talks), round)
+        m_i = requests.sizes(self, graph)[1].astype(w.dtype)[:, None]
+        wbar = gather_sum(graph.senders, chosen, w) / m_i  # all nodes have neighbours
         new_u = sigma * m_i * wbar - round.problem.gradients(wbar)
         alone = ops.top_s((u + self.mu * w) / (sigma * state.count[:, None] + self.mu), self.s)
         together = ops.top_s(new_u / (sigma * m_i), self.s)
