@@ -199,7 +199,7 @@ def decoder(n: int, d: int, repeats: int, count: int = 64) -> list[Row]:
     received = np.asarray(received)
     recovered = ((received != 0) & (rows != 0)).sum(axis=1) / S
     error = np.linalg.norm(received - rows, axis=1) / np.linalg.norm(rows, axis=1)
-    here = codec.matrix
+    here = jnp.asarray(codec.matrix)
     c = jnp.where(jnp.einsum("ind,in->id", here, rows) > 0, 1.0, -1.0)
 
     @jax.jit

@@ -140,7 +140,7 @@ def private(series: Series, seed: int, epsilons: Sequence[float], problem: Probl
         problem,
         network,
         over=[
-            {"clip": float(algorithm.clip) * factor, "mechanism.multiplier": noise[epsilon]}
+            {"clip": float(algorithm.clip or 1.0) * factor, "mechanism.multiplier": noise[epsilon]}
             for epsilon, factor in points
         ],
         keys=[seed],
@@ -197,11 +197,12 @@ def published(seed: int, problem: Problem, literal: Sequence[float], assumed: Se
 
 def kept_noise(seed: int, problem: Problem, epsilons: Sequence[float]) -> list[jdfl.Result]:
     """The paper's CEPS with its noise kept in u."""
+    noise = [float(jdfl.classical_gaussian(one, PAPER_DELTA).multiplier) for one in epsilons]
     return jdfl.sweep(
         replace(jdfl.CEPS.paper(10, epsilon=1.0, one_bit=False), noise="kept"),
         problem,
         network_for(problem.m, seed),
-        over={"mechanism.multiplier": [jdfl.classical_gaussian(one, PAPER_DELTA).multiplier for one in epsilons]},
+        over={"mechanism.multiplier": noise},
         keys=[seed],
         steps=ROUNDS,
         every=ROUNDS,

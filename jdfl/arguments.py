@@ -1,8 +1,9 @@
 """Arguments of public functions, held against their annotations: what is of another kind is refused by name.
 
-`checked` is for functions that run on the host. It looks at what an annotation says: numbers, truth values, text, the
-words of a `Literal`, objects of jdfl's classes and protocols, lists and tuples of all these. Which numbers a function
-takes it says itself (`jdfl.checks`).
+`checked` is for functions that run on the host, `settings` for the fields of settings. They look at what an annotation
+says: numbers and the interval that they lie in (`jdfl.settings`), truth values, text, the words of a `Literal`, objects
+of jdfl's classes and protocols, lists and tuples of all these. What relates several of them a function or a class
+checks itself (`jdfl.checks`).
 """
 
 import functools
@@ -12,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import Any, Literal, ParamSpec, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, ParamSpec, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import jax
 import jax.typing
@@ -20,6 +21,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from jdfl import checks
+from jdfl.settings import FILLED, Bound, documentation
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -72,9 +74,15 @@ def argument(name: str, value: Any, annotation: Any) -> Any:
     options = _options(annotation)
     if _is_array_like(options):
         return value
+    _check_bounds(name, value, annotation)
     if int in options and _is_whole(value):
         return int(value)
-    if float in options and checks.is_a(value, np.ndarray | jax.Array) and not checks.is_a(value, jax.core.Tracer):
+    if (
+        float in options
+        and _is_real(value)
+        and checks.is_a(value, np.ndarray | jax.Array)
+        and not checks.is_a(value, jax.core.Tracer)
+    ):
         return float(value)
     return value
 
@@ -97,7 +105,33 @@ def _is_class(value: object) -> bool:
 
 
 def _options(annotation: Any) -> tuple[Any, ...]:
-    return get_args(annotation) if get_origin(annotation) in (Union, UnionType) else (annotation,)
+    """The types that an annotation allows, without what is said about them."""
+    if get_origin(annotation) is Annotated:
+        return _options(annotation.__origin__)
+    if get_origin(annotation) in (Union, UnionType):
+        return tuple(option for one in get_args(annotation) for option in _options(one))
+    return (annotation,)
+
+
+def marks(annotation: Any) -> tuple[Any, ...]:
+    """What an annotation says about the types that it allows: a `Bound`, say."""
+    if get_origin(annotation) is Annotated:
+        return (*annotation.__metadata__, *marks(annotation.__origin__))
+    if get_origin(annotation) in (Union, UnionType):
+        return tuple(mark for one in get_args(annotation) for mark in marks(one))
+    return ()
+
+
+def _check_bounds(name: str, value: Any, annotation: Any) -> None:
+    """ValueError for a number, or numbers in a list, outside the interval that the annotation gives."""
+    options = _options(annotation)
+    for option in options:
+        if get_origin(option) is tuple and checks.is_a(value, tuple | list):
+            for i, one in enumerate(value):
+                _check_bounds(f"{name}[{i}]", one, get_args(option)[0 if get_args(option)[-1] is Ellipsis else i])
+    for mark in marks(annotation):
+        if isinstance(mark, Bound) and value is not None:
+            checks.within(mark, "", whole=float not in options, **{name: value})
 
 
 def _is_array_like(options: tuple[Any, ...]) -> bool:
@@ -166,7 +200,9 @@ _PLAIN: dict[Any, tuple[str, Callable[[Any], bool]]] = {
 
 def _words(annotation: Any) -> list[str]:
     options, found = _options(annotation), list[str]()
-    if _is_array_like(options):
+    if float in options and jax.Array in options:
+        options = tuple(option for option in options if option is not jax.Array)
+    if _is_array_like(_options(annotation)):
         options = (np.ndarray, *(option for option in options if option is NoneType))
     for option in options:
         if option in _PLAIN:
@@ -184,30 +220,43 @@ def _words(annotation: Any) -> list[str]:
     return found
 
 
-def settings(given: object, where: str = "") -> None:
+def settings(given: Any, where: str = "") -> None:
     """Hold the fields of a dataclass against their annotations, and those of dataclasses in them: ValueError.
 
-    Fields of these are called by dotted names. Of a class that is not jdfl's, only fields that are annotated as truth
-    values or as classes and protocols of jdfl are looked at.
+    Fields of these are called by dotted names. A number is one for all nodes, unless its field says `per_node`. The
+    message ends with the documentation of the field. Of a class that is not jdfl's, only fields with a bound and those
+    that are annotated as truth values or as classes and protocols of jdfl are looked at.
     """
+    if checks.is_a(given, tuple | list):
+        for i, one in enumerate(given):
+            settings(one, f"{where.removesuffix('.')}[{i}].")
     if not is_dataclass(given) or isinstance(given, type):
         return
-    hints = get_type_hints(type(given))
+    hints = get_type_hints(type(given), include_extras=True)
     for field in fields(given):
         name, value, annotation = f"{where}{field.name}", getattr(given, field.name), hints.get(field.name)
+        told = marks(annotation)
+        if FILLED in told:
+            continue
         options = [option for option in _options(annotation) if option is not NoneType]
-        if _ours(type(given)) or all(option is bool or _ours(option) for option in options):
-            argument(name, value, annotation)
+        if _ours(type(given)) or told or all(option is bool or _ours(option) for option in options):
+            try:
+                argument(name, value, annotation)
+                if told and value is not None and not field.metadata.get("per_node"):
+                    checks.shape((), "It is one number for all nodes.", **{name: value})
+            except ValueError as error:
+                about = documentation(type(given)).get(field.name)
+                raise ValueError(f"{error} {name}: {about}" if about else str(error)) from None
         settings(value, f"{name}.")
 
 
 _WORDS = {
     "Algorithm": "an algorithm",
     "Checkpoint": "a checkpoint",
-    "Codec": "a codec",
+    "Codec": "a codec, such as Dense() or Sparse(),",
     "Graph": "a Graph",
     "Mapping": "a mapping",
-    "Mechanism": "a noise mechanism",
+    "Mechanism": "a noise mechanism, such as Gaussian(multiplier),",
     "Network": "a network",
     "PathLike": "a path",
     "Problem": "a problem",

@@ -22,7 +22,7 @@ from jdfl.outcome import as_chunk, assemble, key_data
 from jdfl.problems import Problem
 from jdfl.provenance import provenance
 from jdfl.result import Result, Tally
-from jdfl.runner import check_counters, check_run
+from jdfl.runner import check_counters, check_run, check_settings
 from jdfl.spending import guarantee_of, watched
 from jdfl.stopping import StopRule
 
@@ -82,8 +82,7 @@ def sweep(
     made = [check_run(_at(algorithm, points[0]), problem, network, steps, every, stop)]
     for point in points[1:]:
         other = _at(algorithm, point)
-        arguments.settings(other)
-        other.check(problem, network)
+        check_settings(other, problem, network)
         made.append(planned(other, problem, network, steps))
     watch = least([watched(guarantee_of(one, problem), problem) for one in made])
     given = problem, network, stop

@@ -10,6 +10,8 @@ from typing import Any, Literal, NoReturn, cast, get_args, get_origin, get_type_
 
 import numpy as np
 
+from jdfl.settings import Bound
+
 _SHOWN = 300  # characters of a value in a message
 
 
@@ -89,6 +91,13 @@ def fraction(remedy: str = "", **named: Any) -> None:
         array = _numbers(name, value, remedy)
         if not (np.all(array > 0) and np.all(array <= 1)):
             refuse(f"{name} in (0, 1]", name, value, remedy)
+
+
+def within(bound: Bound, remedy: str = "", *, whole: bool = False, **named: Any) -> None:
+    """Every named number (or every entry of a named array) lies in an interval, and is a `whole` one if so wanted."""
+    for name, value in named.items():
+        if not bound.holds(_numbers(name, value, remedy)):
+            refuse(bound.words(name, whole), name, value, remedy)
 
 
 def one_of(choices: Iterable[object], remedy: str = "", **named: object) -> None:

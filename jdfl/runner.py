@@ -40,6 +40,18 @@ MOST_CHUNK = 2**20  # rounds between two returns, for whose records the device h
 MOST_ROUNDS = 2**30  # rounds are counted in int32, and the next record is looked for ahead of them
 
 
+def check_settings(algorithm: Algorithm, problem: Problem, network: Network) -> None:
+    """Hold an algorithm's settings against their annotations, one another, the problem and the network: ValueError.
+
+    Args:
+        algorithm: The settings, with their codec, mechanism and gradients.
+        problem: What the nodes are to learn.
+        network: Who hears whom, of as many nodes.
+    """
+    arguments.settings(algorithm)
+    algorithm.check(problem, network)
+
+
 def check_run(
     algorithm: Algorithm,
     problem: Problem,
@@ -81,7 +93,7 @@ def check_run(
             "where what does not come in its round is missing, or an algorithm that takes late messages, such as "
             "jdfl.DPSGD or jdfl.SGP."
         )
-    arguments.settings(algorithm)
+    arguments.settings(algorithm)  # as check_settings, but warnings name the caller of `run`
     algorithm.check(problem, network)
     if stop is not None:
         arguments.settings(stop)

@@ -10,8 +10,10 @@ from typing import Any, ClassVar, Protocol
 import jax.numpy as jnp
 from jax import Array
 
-from jdfl import checks, metrics, nodes, ops, struct
+from jdfl import metrics, nodes, ops, struct
+from jdfl.arguments import settings
 from jdfl.problems import Problem
+from jdfl.settings import Count, Natural, Number, Positive
 
 
 @struct.dataclass
@@ -56,17 +58,18 @@ class ConsensusBelow:
     With per = s this is the CEPS paper's test. Before every node has communicated the nodes agree trivially.
     """
 
-    tolerance: Any
-    per: Any = 1.0
-    after: Any = 0
+    tolerance: Positive
+    """The tolerance; 5e-3 is the CEPS paper's."""
+    per: Positive = 1.0
+    """Its factor, such as the nonzeros s of the algorithm, as in the CEPS paper."""
+    after: Natural | Array = 0
+    """Rounds before the rule may fire."""
     reads_data: ClassVar[bool] = False
     on_every_device: ClassVar[bool] = True
 
     def check(self) -> None:
-        """Refuse a tolerance that is not positive."""
-        checks.shape((), "It is one number for all nodes.", tolerance=self.tolerance, per=self.per)
-        checks.positive(tolerance=self.tolerance, per=self.per)
-        checks.whole(0, after=self.after)
+        """Refuse settings out of range."""
+        settings(self)
 
     def __call__(self, view: View) -> Array:
         """Consensus, but not before it means something."""
@@ -83,15 +86,15 @@ class ConsensusBelow:
 class ObjectiveBelow:
     """mean_i f_i at the average <= value, looked at every `every` rounds."""
 
-    value: Any
-    every: int = struct.field(pytree_node=False, default=1)
+    value: Number
+    """The value to reach."""
+    every: Count = struct.field(pytree_node=False, default=1)
+    """Rounds between two looks."""
     on_every_device: ClassVar[bool] = True
 
     def check(self) -> None:
-        """Refuse a value that is not finite."""
-        checks.shape((), "It is one number for all nodes.", value=self.value)
-        checks.finite(value=self.value)
-        checks.whole(1, every=self.every)
+        """Refuse settings out of range."""
+        settings(self)
 
     def __call__(self, view: View) -> Array:
         """The objective is low enough."""
@@ -111,15 +114,15 @@ class ObjectiveBelow:
 class GradientBelow:
     """||mean_i grad f_i|| at the average <= tolerance, looked at every `every` rounds; for dense methods."""
 
-    tolerance: Any
-    every: int = struct.field(pytree_node=False, default=1)
+    tolerance: Positive
+    """Largest norm of the gradient."""
+    every: Count = struct.field(pytree_node=False, default=1)
+    """Rounds between two looks."""
     on_every_device: ClassVar[bool] = True
 
     def check(self) -> None:
-        """Refuse a tolerance that is not positive."""
-        checks.shape((), "It is one number for all nodes.", tolerance=self.tolerance)
-        checks.positive(tolerance=self.tolerance)
-        checks.whole(1, every=self.every)
+        """Refuse settings out of range."""
+        settings(self)
 
     def __call__(self, view: View) -> Array:
         """The average is nearly stationary."""
@@ -141,6 +144,7 @@ class AllOf:
     """Stops where every one of its rules would."""
 
     rules: tuple[StopRule, ...]
+    """The rules, at least one."""
 
     @property
     def reads_data(self) -> bool:

@@ -13,6 +13,7 @@ from experiments import ceps_privacy as privacy
 from experiments import privacy_audit
 from experiments.common import save
 from jdfl.algorithms.program import planned
+from jdfl.runner import check_settings
 from tests.test_experiments import BENCHMARK_ROW, EXPERIMENT_ROW
 
 TINY = privacy.Series("tiny", 6, (20, 40), rounds=12, clips=(0.5, 2.0), curve=True, n=40, s=3)
@@ -179,7 +180,7 @@ def test_every_algorithm_that_sends_something_is_attacked():
     assert names == set(jdfl.algorithms.REGISTRY) - {"local-only"}
     problem = privacy_audit.problem(0)
     for one in privacy_audit.attacked().values():
-        one.algorithm.check(problem, one.network)
+        check_settings(one.algorithm, problem, one.network)
         if one.claims:
             assert planned(one.algorithm, problem, one.network, privacy_audit.STEPS).privacy(problem).claimed
 

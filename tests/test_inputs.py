@@ -9,6 +9,7 @@ import jdfl
 from jdfl import checks
 from jdfl.config import yaml_text
 from jdfl.problems import partition
+from jdfl.runner import check_settings
 
 nw = jdfl.network
 W = np.array([[0.5, 0.25, 0.25], [0.25, 0.5, 0.25], [0.25, 0.25, 0.5]])
@@ -125,11 +126,11 @@ def test_sparse_needs_a_size_where_nothing_else_gives_it():
 
 @pytest.mark.parametrize("kind", [jdfl.DPSGD, jdfl.DSGT, jdfl.MATCHA])
 def test_a_codec_that_changes_models_is_warned_of(kind, recwarn):
-    kind(codec=jdfl.Dense()).check(problem, FINE)
-    kind(codec=jdfl.Sparse(share=1.0)).check(problem, FINE)
+    check_settings(kind(codec=jdfl.Dense()), problem, FINE)
+    check_settings(kind(codec=jdfl.Sparse(share=1.0)), problem, FINE)
     assert not recwarn.list
     with pytest.warns(UserWarning, match=r"codec = Sign\(\).*Measured with (D-PSGD|DSGT|MATCHA) .* with Sign\(\)"):
-        kind(codec=jdfl.Sign()).check(problem, FINE)
+        check_settings(kind(codec=jdfl.Sign()), problem, FINE)
 
 
 WRONG = ["x", object(), {}, [], jdfl.Dense, jdfl.DPSGD, None, float("nan"), 3]

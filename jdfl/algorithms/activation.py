@@ -9,17 +9,10 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from jdfl import checks
 from jdfl.algorithms.round import Round
 from jdfl.streams import Stream, each
 
 ACTIVE = Stream("activity", "choice")
-
-
-def check_activation(p: Any) -> None:
-    """Refuse what is no probability of a round's activity: ValueError for p that is not one number in (0, 1]."""
-    checks.shape((), "It is one number for all nodes.", p=p)
-    checks.fraction("It is the probability that a node is active in a round.", p=p)
 
 
 def active(p: Any, key: Array, round: Round) -> Array:

@@ -26,7 +26,7 @@ from jax import Array
 from jdfl import checks, distributed
 from jdfl.algorithms.book import Book, Told
 from jdfl.algorithms.codes import check_codec
-from jdfl.algorithms.descent import check_rate
+from jdfl.algorithms.descent import check_optimizer
 from jdfl.algorithms.round import MODEL, Prepared, Round
 from jdfl.algorithms.updates import check_updates
 from jdfl.base import Moment
@@ -93,8 +93,8 @@ class Algorithm:
         A method extends it by what relates its own settings, and calls this first.
         """
         parts: Any = self
-        if hasattr(self, "lr"):
-            check_rate(parts.lr, getattr(self, "optimizer", None))
+        if hasattr(self, "optimizer"):
+            check_optimizer(parts.optimizer)
         if hasattr(self, "gradients"):
             parts.gradients.check(problem)
         if hasattr(self, "updates"):

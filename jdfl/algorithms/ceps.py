@@ -51,6 +51,7 @@ from jdfl.network import Network, refuse_synchronised
 from jdfl.nonzeros import Nonzeros, dense, largest
 from jdfl.privacy import Mechanism, classical_gaussian
 from jdfl.problems import Problem
+from jdfl.settings import Count, Fraction, Positive
 from jdfl.streams import Stream
 
 _NOISE = Stream("ceps.noise", "private")
@@ -75,31 +76,54 @@ class Ready(NamedTuple):
 
 @struct.dataclass
 class CEPS(Algorithm):
-    """CEPS with the readings of its paper as options; `CEPS.paper(...)` is the preset that reproduces its tables.
+    """Sparse models, few communications, one-bit messages, optional noise.
+
+    CEPS with the readings of its paper as options; `CEPS.paper(...)` is the preset that reproduces its tables.
 
     Raises ValueError (from `check`) for settings out of range.
     """
 
-    s: int = struct.field(pytree_node=False, default=10)  # nonzeros of w
-    rate: Any = 0.2  # r in (0, 1]: node i combines ceil(r |N_i|) of the nodes N_i
-    mu: Any = 0.1  # proximal weight of the rounds between communications
+    kind: ClassVar[str] = "ceps"
+    s: Count = struct.field(pytree_node=False, default=10)
+    """Nonzeros of every node's parameters."""
+    rate: Fraction = 0.2
+    """Share of its neighbours that a node listens to when it communicates, in (0, 1]."""
+    mu: Positive = 0.1
+    """Proximal weight of the rounds between communications."""
     codec: Codec = Dense()
-    mechanism: Mechanism | None = None  # noise on u; None: NoDP
-    clip: Any = None  # largest l2 norm of one example's gradient; bounds what the noise is scaled by
+    """What travels on a wire."""
+    mechanism: Mechanism | None = None
+    """Noise on what is released; none: exact messages."""
+    clip: Positive | None = None
+    """Largest l2 norm of one example's gradient; it bounds what the noise is scaled by. None: as it is."""
     adjacency: Literal["replace-one", "add-remove"] = struct.field(pytree_node=False, default="replace-one")
-    sensitivity: Any = None  # the paper's u_i: an assumed bound instead of a clip; nothing enforces it
+    """What neighbouring data sets differ in: a record replaced, or there or not."""
+    sensitivity: Positive | None = None
+    """An assumed sensitivity instead of a clip, as in the paper; nothing enforces it."""
     noise: Literal["kept", "literal"] = struct.field(pytree_node=False, default="kept")
-    periods: tuple[int, int] = struct.field(pytree_node=False, default=(10, 15))  # kappa_i ~ U{low..high}
-    period: Any = struct.field(per_node=True, default=None)  # [m] int32 kappa_i itself, instead of drawing it
-    sigma: Any = struct.field(per_node=True, default=None)  # sigma_i itself, one number or [m], instead of the rule
-    sigma_rule: Literal["paper", "half_n", "safe"] = struct.field(pytree_node=False, default="paper")  # see `prepare`
-    step_scale: Any = 1.0  # steps so many times as long: sigma_i divided by it (ours, not the paper's)
-    first: Literal["period", "zero"] = struct.field(pytree_node=False, default="period")  # first k that communicates
-    own: Literal["absent", "sampled", "always"] = struct.field(pytree_node=False, default="absent")  # i in N_i, N_i^k
-    own_coded: bool = struct.field(pytree_node=False, default=False)  # z_i through the codec, instead of w_i itself
-    phi: Literal["sender", "receiver"] = struct.field(pytree_node=False, default="sender")  # whose codec is used
-    block: int | None = struct.field(pytree_node=False, default=None)  # rows at a time; None: by backend
-    storage: Literal["dense", "sparse"] = struct.field(pytree_node=False, default="dense")  # w and messages in memory
+    """kept: the noise stays in all that follows; literal: the paper's, which later rounds wash out."""
+    periods: tuple[Count, Count] = struct.field(pytree_node=False, default=(10, 15))
+    """Shortest and longest period between communications; every node draws its own."""
+    period: Array | None = struct.field(per_node=True, default=None)
+    """Rounds [m] between communications of every node, int32, instead of drawing them."""
+    sigma: Positive | None = struct.field(per_node=True, default=None)
+    """A public constant, or one [m] for every node, instead of a sigma_i from every node's own data."""
+    sigma_rule: Literal["paper", "half_n", "safe"] = struct.field(pytree_node=False, default="paper")
+    """The d_i in the paper's constant sigma_i: a node's examples, or n / 2."""
+    step_scale: Positive = 1.0
+    """Steps this many times as long as by the rule (sigma_i divided by it)."""
+    first: Literal["period", "zero"] = struct.field(pytree_node=False, default="period")
+    """First round that communicates: that of the node's period, or round 0."""
+    own: Literal["absent", "sampled", "always"] = struct.field(pytree_node=False, default="absent")
+    """Whether a node counts among its neighbours and is in its own average: never, when drawn, or always."""
+    own_coded: bool = struct.field(pytree_node=False, default=False)
+    """A node's own share of the average goes through the codec too."""
+    phi: Literal["sender", "receiver"] = struct.field(pytree_node=False, default="sender")
+    """Whose codec a message uses."""
+    block: Count | None = struct.field(pytree_node=False, default=None)
+    """Nodes worked on at a time; None: chosen by backend."""
+    storage: Literal["dense", "sparse"] = struct.field(pytree_node=False, default="dense")
+    """Whether parameters and messages lie in memory as n numbers or as s of them and their places."""
     title: ClassVar[str] = "CEPS"
     codes: ClassVar[Codes] = "requests"
     tuned: ClassVar[tuple[str, ...]] = ("step_scale",)
@@ -125,11 +149,6 @@ class CEPS(Algorithm):
         """Refuse settings out of range, naming them."""
         m, n = problem.m, problem.n
         checks.whole(1, n, "s is the number of nonzeros kept of n parameters.", s=self.s)
-        checks.fraction("It is the share of its neighbours that a node listens to.", rate=self.rate)
-        one = {"rate": self.rate, "mu": self.mu, "step_scale": self.step_scale}
-        checks.shape((), "It is one number for all nodes.", **one)
-        checks.positive(mu=self.mu, step_scale=self.step_scale)
-        checks.literals(self)
         refuse_synchronised(network, "CEPS")
         degrees = np.asarray(network.at(jnp.int32(0), jax.random.key(0)).mask).sum(axis=1)
         if self.own == "always" and degrees.max() and self.rate * (degrees.max() + 1) <= 1:
@@ -137,29 +156,12 @@ class CEPS(Algorithm):
                 f"Expected a rate above {1 / (degrees.max() + 1):.3g} with own = 'always', got rate = {self.rate!r}. A "
                 "node would only ever listen to itself, and nothing would be sent."
             )
-        if not checks.is_a(self.periods, tuple) or len(self.periods) != 2:
-            raise ValueError(f"Expected periods = (low, high), got periods = {self.periods!r}.")
         low, high = self.periods
-        checks.whole(1, remedy="periods is (low, high).", low=low)
         checks.whole(low, remedy="periods is (low, high).", high=high)
         if self.period is not None:
             checks.shape((m,), "One period for every node.", period=self.period)
             if not np.issubdtype(np.asarray(self.period).dtype, np.integer) or np.min(np.asarray(self.period)) < 1:
                 raise ValueError(f"Expected whole numbers period >= 1, got period = {self.period!r}.")
-        if self.sigma is not None:
-            checks.positive(sigma=self.sigma)
-            checks.shape(
-                (m,) if np.ndim(self.sigma) else (), "One constant for every node, or for all.", sigma=self.sigma
-            )
-        elif not np.all(np.asarray(problem.curvature) > 0):
-            flat = int(np.argmin(np.asarray(problem.curvature)))
-            raise ValueError(
-                f"Expected a loss whose curvature is known and positive, got curvature 0 at node {flat}: all its "
-                "features are zero, or, as for a neural network, there is no bound. Leave that node out, or give sigma."
-            )
-        checks.one_of((False, True), own_coded=self.own_coded)
-        if self.block is not None:
-            checks.whole(1, block=self.block)
         super().check(problem, network)
         if self.storage == "sparse" and (self.phi == "receiver" or not _few(self.codec, self.s)):
             raise ValueError(

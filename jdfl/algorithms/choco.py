@@ -49,6 +49,7 @@ from jdfl.network.graph import Network
 from jdfl.network.requirements import require
 from jdfl.network.tables import to_scipy
 from jdfl.problems import Problem
+from jdfl.settings import Count, Fraction, Positive
 
 _TIGHT = (Sparse, RandomK, LowRank)  # codecs that do little better than their contraction says, round after round
 _NEVER_DIVERGED = 1.7  # gamma over their contraction, in all trials of averaging
@@ -64,7 +65,9 @@ class State(NamedTuple):
 
 @struct.dataclass
 class CHOCO(Algorithm):
-    """CHOCO-SGD with any gradients, optimizer and codec that contracts.
+    """Decentralized SGD with compressed differences to public copies and any codec that contracts.
+
+    CHOCO-SGD with any gradients, optimizer and codec that contracts.
 
     Raises ValueError (from `check`) for settings out of range, a codec without a contraction, and a network that is not
     fixed and undirected with symmetric doubly stochastic weights. Warns where gamma is large for a codec that leaves
@@ -73,13 +76,21 @@ class CHOCO(Algorithm):
     most from 3 delta on. (`Sign` and `QSGD`, whose delta is a worst case, converged there with gamma = 1.)
     """
 
-    lr: Any = 0.1  # length of the steps; not used by an optimizer that has its own
-    gamma: Any = 0.1  # step towards the neighbours' public copies, in (0, 1]
+    kind: ClassVar[str] = "choco-sgd"
+    lr: Positive = 0.1
+    """Length of the steps."""
+    gamma: Fraction = 0.1
+    """Step towards the neighbours' public copies, in (0, 1]."""
     gradients: Gradients = Gradients()
+    """How nodes take gradients: of which examples, clipped, with which noise."""
     optimizer: descent.Optimizer = struct.field(pytree_node=False, default=None)
+    """Who makes steps of gradients; momentum is 0.9."""
     codec: Codec = Dense()
-    local_steps: int = struct.field(pytree_node=False, default=1)  # gradient steps before each exchange
+    """What travels on a wire."""
+    local_steps: Count = struct.field(pytree_node=False, default=1)
+    """Gradient steps before each exchange of messages."""
     order: Literal["adapt first", "mix first"] = struct.field(pytree_node=False, default="adapt first")
+    """Mix the copies that were just heard (2019), or those of the round before (2020)."""
     title: ClassVar[str] = "CHOCO-SGD"
     tuned: ClassVar[tuple[str, ...]] = ("lr", "gamma")
     needs: ClassVar[dict[str, bool]] = FIXED_SYMMETRIC
@@ -87,12 +98,6 @@ class CHOCO(Algorithm):
 
     def check(self, problem: Problem, network: Network) -> None:
         """Refuse settings, codecs and networks that the method cannot have, naming them."""
-        checks.shape((), "It is one number for all nodes.", gamma=self.gamma)
-        checks.fraction(
-            "It is the step towards the neighbours; with gamma = 0 nobody would hear anybody.", gamma=self.gamma
-        )
-        checks.whole(1, local_steps=self.local_steps)
-        checks.literals(self)
         super().check(problem, network)
         delta = self.codec.contraction(problem.n, problem.n)
         assert delta is not None  # a codec that contracts

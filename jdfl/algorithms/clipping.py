@@ -19,7 +19,7 @@ def clipped_sum(
     w: Array,
     data: Any,
     weight: Array,
-    clip: Array,
+    clip: float | Array,
     norm: Clip,
     lengths: Array | None,
     chunk: int,
@@ -62,7 +62,7 @@ def check_slopes(problem: Problem) -> None:
 
 
 def _chunks(
-    problem: Problem, w: Array, data: Any, weight: Array, clip: Array, norm: Clip, chunk: int, part: slice
+    problem: Problem, w: Array, data: Any, weight: Array, clip: float | Array, norm: Clip, chunk: int, part: slice
 ) -> Array:
     q = weight.shape[0]
     count = -(-q // chunk)

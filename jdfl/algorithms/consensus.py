@@ -20,7 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jdfl import checks, struct
+from jdfl import struct
 from jdfl.algorithms.algorithm import Algorithm
 from jdfl.algorithms.book import Channel
 from jdfl.algorithms.dpps import DPPS, PushSum, Schedule
@@ -29,6 +29,7 @@ from jdfl.network import Network
 from jdfl.privacy import Guarantee, clipped
 from jdfl.privacy.flow import bounded
 from jdfl.problems import Problem
+from jdfl.settings import Positive
 
 
 class State(NamedTuple):
@@ -40,10 +41,16 @@ class State(NamedTuple):
 
 @struct.dataclass
 class AverageConsensus(Algorithm):
-    """Push-sum of the nodes' vectors. Raises ValueError (from `check` and `plan`) for settings out of range."""
+    """Push-sum of one vector per node, whose mean all are to know.
 
-    clip: Any = None  # largest l1 length of a vector; None: as it is
+    Push-sum of the nodes' vectors. Raises ValueError (from `check` and `plan`) for settings out of range.
+    """
+
+    kind: ClassVar[str] = "average-consensus"
+    clip: Positive | None = None
+    """Largest l1 length of a node's vector; None: as it is."""
     dpps: DPPS = DPPS()
+    """Noise on messages."""
     title: ClassVar[str] = "AverageConsensus"
     tuned: ClassVar[tuple[str, ...]] = ()
     late: ClassVar[bool] = True
@@ -56,9 +63,6 @@ class AverageConsensus(Algorithm):
 
     def check(self, problem: Problem, network: Network) -> None:
         """Refuse settings out of range, naming them."""
-        if self.clip is not None:
-            checks.shape((), "It is one number for all nodes.", clip=self.clip)
-            checks.positive(clip=self.clip)
         self.dpps.check("AverageConsensus", network)
 
     def plan(self, problem: Problem, network: Network, steps: int) -> Schedule:

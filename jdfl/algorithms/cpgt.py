@@ -53,6 +53,7 @@ from jdfl.network.graph import Network
 from jdfl.privacy import Guarantee, Laplace, LaplaceSchedule, stretch
 from jdfl.privacy.flow import bounded
 from jdfl.problems import Problem
+from jdfl.settings import Fraction, Positive
 from jdfl.streams import Stream
 
 _NOISE_X, _NOISE_Y = Stream("cpgt.noise of x", "private"), Stream("cpgt.noise of y", "private")
@@ -78,7 +79,9 @@ class Plan(NamedTuple):
 
 @struct.dataclass
 class CPGT(Algorithm):
-    """The method with any gradients that need no noise of their own and any codec that contracts.
+    """Gradient tracking whose noisy messages are compressed differences to public copies.
+
+    The method with any gradients that need no noise of their own and any codec that contracts.
 
     Raises ValueError (from `check` and `plan`) for settings out of range, noise on one of the messages only or on
     gradients, a codec without a contraction, and a network that is not fixed and undirected with symmetric doubly
@@ -86,13 +89,21 @@ class CPGT(Algorithm):
     that sent the largest 10 % converged with gamma = 0.3 and diverged with 0.5.
     """
 
-    lr: Any = 0.05  # length of the steps, the paper's eta
-    gamma: Any = 0.5  # step towards the neighbours' public copies, in (0, 1]
-    noise_x: Any = None  # scale of the first noise on parameters; None: no noise
-    noise_y: Any = None  # scale of the first noise on trackers; None: no noise
-    decay: Any = 1.0  # by which noise fades from round to round, in (0, 1]
+    kind: ClassVar[str] = "cpgt"
+    lr: Positive = 0.05
+    """Length of the steps."""
+    gamma: Fraction = 0.5
+    """Step towards the neighbours' public copies, in (0, 1]."""
+    noise_x: Positive | None = None
+    """Scale of the first Laplace noise on parameters; None: no noise."""
+    noise_y: Positive | None = None
+    """Scale of the first Laplace noise on trackers; None: no noise."""
+    decay: Fraction = 1.0
+    """By which noise fades from round to round, in (0, 1]."""
     gradients: Gradients = Gradients(per="batch")
-    codec: Codec = Dense()  # of both messages
+    """How nodes take gradients: of which examples, clipped, with which noise."""
+    codec: Codec = Dense()
+    """What travels on a wire."""
     noise_by: ClassVar[str] = "Use jdfl.algorithms.cpgt.calibrated."
     title: ClassVar[str] = "CPGT"
     tuned: ClassVar[tuple[str, ...]] = ("lr", "gamma")
@@ -102,19 +113,12 @@ class CPGT(Algorithm):
 
     def check(self, problem: Problem, network: Network) -> None:
         """Refuse settings, codecs and networks that the method cannot have, naming them."""
-        checks.shape((), "It is one number for all nodes.", gamma=self.gamma, decay=self.decay)
-        checks.fraction("With gamma = 0 nobody would hear anybody.", gamma=self.gamma)
-        checks.fraction("Noise fades by it from round to round; 1 keeps it.", decay=self.decay)
         if (self.noise_x is None) != (self.noise_y is None):
             raise ValueError(
                 f"Expected noise on both messages or on none, got noise_x = {checks.shown(self.noise_x)} and noise_y = "
                 f"{checks.shown(self.noise_y)}. Either tells of the gradients: give both, or use "
                 "jdfl.algorithms.cpgt.calibrated."
             )
-        if self.noise_x is not None:
-            noise = {"noise_x": self.noise_x, "noise_y": self.noise_y}
-            checks.shape((), "It is one number for all nodes.", **noise)
-            checks.positive("Use None for a run without noise.", **noise)
         check_gradients("CPGT", self.gradients, "noise_x and noise_y")
         super().check(problem, network)
 

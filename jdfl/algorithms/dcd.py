@@ -22,7 +22,7 @@ Missing neighbours: refused, since every message builds on all those before it.
 Axes: m nodes, n parameters.
 """
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from jax import Array
 
@@ -33,19 +33,26 @@ from jdfl.algorithms.gradients import Gradients
 from jdfl.algorithms.round import Round
 from jdfl.algorithms.step_lengths import FIXED_SYMMETRIC
 from jdfl.codecs import Codec, Dense
+from jdfl.settings import Positive
 
 
 @struct.dataclass
 class DCD(Algorithm):
-    """DCD-PSGD with any gradients, and a codec that is unbiased or contracts.
+    """D-PSGD that sends compressed differences to exact replicas.
+
+    DCD-PSGD with any gradients, and a codec that is unbiased or contracts.
 
     Raises ValueError (from `check`) for settings out of range, other codecs, and a network that is not fixed and
     undirected with symmetric doubly stochastic weights. Warns for a codec that may do worse than nothing.
     """
 
-    lr: Any = 0.1  # length of the steps
+    kind: ClassVar[str] = "dcd-psgd"
+    lr: Positive = 0.1
+    """Length of the steps."""
     gradients: Gradients = Gradients()
+    """How nodes take gradients: of which examples, clipped, with which noise."""
     codec: Codec = Dense()
+    """What travels on a wire."""
     title: ClassVar[str] = "DCD-PSGD"
     needs: ClassVar[dict[str, bool]] = FIXED_SYMMETRIC
     codes: ClassVar[Codes] = "replicas"

@@ -17,10 +17,8 @@ from jdfl.algorithms.round import Round
 Optimizer = Callable[[Any], optax.GradientTransformation] | optax.GradientTransformation | None
 
 
-def check_rate(lr: Any, optimizer: Optimizer = None) -> None:
-    """Refuse a learning rate that is not one positive number, and what is no `optimizer`: ValueError."""
-    checks.shape((), "It is one number for all nodes.", lr=lr)
-    checks.positive(lr=lr)
+def check_optimizer(optimizer: Optimizer) -> None:
+    """Refuse what is no `optimizer`: ValueError."""
     if optimizer is None or isinstance(optimizer, optax.GradientTransformation):
         return
     remedy = "Give a function from a learning rate to an optax transformation, such as optax.adam, or a transformation."

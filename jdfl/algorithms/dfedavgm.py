@@ -27,12 +27,11 @@ nobody keeps its y. Of late messages (`network.delays`) it takes the newest. The
 Axes: m nodes, n parameters.
 """
 
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
-import numpy as np
 from jax import Array
 
-from jdfl import checks, struct
+from jdfl import struct
 from jdfl.algorithms.algorithm import Algorithm
 from jdfl.algorithms.codes import Codes
 from jdfl.algorithms.gradients import Gradients
@@ -42,6 +41,7 @@ from jdfl.algorithms.updates import Updates, released
 from jdfl.codecs import Codec, Dense
 from jdfl.network import Network
 from jdfl.problems import Problem
+from jdfl.settings import Count, Momentum, Positive
 
 
 class State(NamedTuple):
@@ -53,20 +53,30 @@ class State(NamedTuple):
 
 @struct.dataclass
 class DFedAvgM(Algorithm):
-    """DFedAvgM with any gradients and codec, plain or quantised.
+    """Local steps with momentum, then mixing; quantised with public copies.
+
+    DFedAvgM with any gradients and codec, plain or quantised.
 
     The plain form takes any network. Raises ValueError (from `check`) for settings out of range; if quantised also for
     a codec that is neither unbiased nor contracts, and a network that is not fixed and undirected with symmetric doubly
     stochastic weights. Warns then, as DCD-PSGD, of a codec that may do worse than nothing.
     """
 
-    lr: Any = 0.1  # length of the steps
-    theta: Any = 0.9  # momentum, in [0, 1)
-    local_steps: int = struct.field(pytree_node=False, default=5)  # K
+    kind: ClassVar[str] = "dfedavgm"
+    lr: Positive = 0.1
+    """Length of the steps."""
+    theta: Momentum = 0.9
+    """Momentum of the local steps, which starts anew in every round."""
+    local_steps: Count = struct.field(pytree_node=False, default=5)
+    """Gradient steps before each exchange of messages."""
     gradients: Gradients = Gradients()
-    updates: Updates | None = None  # noise on what a node has learnt in a round, instead of on gradients
+    """How nodes take gradients: of which examples, clipped, with which noise."""
+    updates: Updates | None = None
+    """Clipping and noise of what a node has learnt in a round, instead of noise on gradients."""
     codec: Codec = Dense()
-    quantised: bool = struct.field(pytree_node=False, default=False)  # send the difference to what is known
+    """What travels on a wire."""
+    quantised: bool = struct.field(pytree_node=False, default=False)
+    """Send differences to public copies instead of the parameters."""
     late: ClassVar[bool] = True
 
     @property
@@ -86,15 +96,6 @@ class DFedAvgM(Algorithm):
 
     def check(self, problem: Problem, network: Network) -> None:
         """Refuse settings, codecs and networks that it cannot have, naming them."""
-        checks.shape((), "It is one number for all nodes.", theta=self.theta)
-        checks.not_negative("It is the share of the last move that is made again.", theta=self.theta)
-        if not np.all(np.asarray(self.theta) < 1):
-            raise ValueError(
-                f"Expected theta < 1, got theta = {self.theta!r}. It is the share of the last move that is made again; "
-                "0.9 is usual."
-            )
-        checks.whole(1, local_steps=self.local_steps)
-        checks.one_of((False, True), quantised=self.quantised)
         super().check(problem, network)
 
     def init(self, round: Round) -> State:

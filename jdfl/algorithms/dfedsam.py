@@ -16,12 +16,12 @@ nobody keeps its y.
 Axes: m nodes, n parameters.
 """
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import jax.numpy as jnp
 from jax import Array
 
-from jdfl import checks, ops, struct
+from jdfl import ops, struct
 from jdfl.algorithms.algorithm import Algorithm
 from jdfl.algorithms.gradients import Gradients
 from jdfl.algorithms.round import Round
@@ -29,26 +29,35 @@ from jdfl.algorithms.updates import Updates, released
 from jdfl.codecs import Codec, Dense
 from jdfl.network.graph import Network
 from jdfl.problems import Problem
+from jdfl.settings import Count, NotNegative, Positive
 
 
 @struct.dataclass
 class DFedSAM(Algorithm):
-    """DFedSAM. Its state is x [m, n]. Raises ValueError (from `check`) for settings out of range."""
+    """Sharpness-aware local steps, then mixing, once or several times.
 
-    lr: Any = 0.1  # length of the steps
-    rho: Any = 0.01  # how far away the gradient is taken
-    local_steps: int = struct.field(pytree_node=False, default=5)  # K
-    gossip_steps: int = struct.field(pytree_node=False, default=1)  # Q
+    DFedSAM. Its state is x [m, n]. Raises ValueError (from `check`) for settings out of range.
+    """
+
+    kind: ClassVar[str] = "dfedsam"
+    lr: Positive = 0.1
+    """Length of the steps."""
+    rho: NotNegative = 0.01
+    """How far up the gradient is taken."""
+    local_steps: Count = struct.field(pytree_node=False, default=5)
+    """Steps of two gradients each before the messages."""
+    gossip_steps: Count = struct.field(pytree_node=False, default=1)
+    """Exchanges of messages in a round."""
     gradients: Gradients = Gradients()
-    updates: Updates | None = None  # noise on what a node has learnt in a round, instead of on gradients
+    """How nodes take gradients: of which examples, clipped, with which noise."""
+    updates: Updates | None = None
+    """Clipping and noise of what a node has learnt in a round, instead of noise on gradients."""
     codec: Codec = Dense()
+    """What travels on a wire."""
     title: ClassVar[str] = "DFedSAM"
 
     def check(self, problem: Problem, network: Network) -> None:
         """Refuse settings out of range, naming them."""
-        checks.shape((), "It is one number for all nodes.", rho=self.rho)
-        checks.not_negative(rho=self.rho)
-        checks.whole(1, local_steps=self.local_steps, gossip_steps=self.gossip_steps)
         super().check(problem, network)
 
     def init(self, round: Round) -> Array:

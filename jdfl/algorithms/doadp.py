@@ -44,20 +44,21 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jdfl import checks, struct
-from jdfl.algorithms.activation import ACTIVE, active, check_activation
+from jdfl import struct
+from jdfl.algorithms.activation import ACTIVE, active
 from jdfl.algorithms.algorithm import Algorithm
 from jdfl.algorithms.choco import warn_of_gamma
 from jdfl.algorithms.codes import Codes
 from jdfl.algorithms.gradients import Gradients
 from jdfl.algorithms.round import Round
 from jdfl.algorithms.step_lengths import FIXED_SYMMETRIC
-from jdfl.algorithms.theorem1 import SOURCE, UNSOUND, Theorem1, check_delta0
+from jdfl.algorithms.theorem1 import SOURCE, UNSOUND, Theorem1
 from jdfl.base import Moment
 from jdfl.codecs import Codec, Dense, Sparse
 from jdfl.network.graph import Network
 from jdfl.privacy import GaussianEvent, Guarantee, Published, stretch
 from jdfl.problems import Problem
+from jdfl.settings import Count, Fraction, Momentum, Positive
 
 
 class State(NamedTuple):
@@ -70,7 +71,9 @@ class State(NamedTuple):
 
 @struct.dataclass
 class DOADP(Algorithm):
-    """DO-ADP with any gradients and any codec that contracts.
+    """Nodes wake at random, and send the largest changes of momentum SGD with noisy gradients.
+
+    DO-ADP with any gradients and any codec that contracts.
 
     With `block` only the gradients of active nodes are computed, so many at a time, which saves work where p is small
     and gradients look at many examples.
@@ -80,15 +83,25 @@ class DOADP(Algorithm):
     large for what nodes send.
     """
 
-    lr: Any = 0.001  # length of the steps, the paper's alpha
-    gamma: Any = 0.05  # step towards the neighbours' public copies, in (0, 1]
-    beta: Any = 0.15  # momentum, in [0, 1)
-    p: Any = 0.8  # chance of a node to be active in a round, in (0, 1]
+    kind: ClassVar[str] = "do-adp"
+    lr: Positive = 0.001
+    """Length of the steps."""
+    gamma: Fraction = 0.05
+    """Step towards the neighbours' public copies, in (0, 1]."""
+    beta: Momentum = 0.15
+    """Momentum, in [0, 1)."""
+    p: Fraction = 0.8
+    """Chance of a node to be active in a round, in (0, 1]."""
     gradients: Gradients = Gradients(batch=1)
+    """How nodes take gradients: of which examples, clipped, with which noise."""
     codec: Codec = Sparse(share=0.3)
-    start: Literal["x", "zero"] = struct.field(pytree_node=False, default="x")  # xhat_0
-    block: int | None = struct.field(pytree_node=False, default=None)  # active nodes at a time; None: all nodes at once
-    delta0: Any = 1e-6  # of the paper's Theorem 1: what it would claim depends on it, and nothing else
+    """What travels on a wire."""
+    start: Literal["x", "zero"] = struct.field(pytree_node=False, default="x")
+    """Where the public copies start: at the parameters, or at zero."""
+    block: Count | None = struct.field(pytree_node=False, default=None)
+    """Active nodes at a time, no others being computed; none: all nodes at once."""
+    delta0: Fraction = 1e-6
+    """Of the paper's Theorem 1: decides its noise and what it claims, with --privacy.accounting paper."""
     title: ClassVar[str] = "DO-ADP"
     tuned: ClassVar[tuple[str, ...]] = ("lr", "gamma")
     needs: ClassVar[dict[str, bool]] = FIXED_SYMMETRIC
@@ -101,18 +114,6 @@ class DOADP(Algorithm):
 
     def check(self, problem: Problem, network: Network) -> None:
         """Refuse settings, codecs and networks that the method cannot have, naming them."""
-        checks.shape((), "It is one number for all nodes.", gamma=self.gamma, beta=self.beta)
-        checks.fraction(
-            "It is the step towards the neighbours; with gamma = 0 nobody would hear anybody.", gamma=self.gamma
-        )
-        checks.not_negative(beta=self.beta)
-        if not float(self.beta) < 1:
-            raise ValueError(f"Expected beta < 1, got beta = {self.beta!r}. Momentum of 1 or more never fades.")
-        check_activation(self.p)
-        if self.block is not None:
-            checks.whole(1, block=self.block)
-        checks.literals(self)
-        check_delta0(self.delta0)
         super().check(problem, network)
         delta = self.codec.contraction(problem.n, problem.n)
         assert delta is not None  # a codec that contracts

@@ -41,8 +41,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jdfl import checks, struct
-from jdfl.algorithms.activation import ACTIVE, active, check_activation
+from jdfl import struct
+from jdfl.algorithms.activation import ACTIVE, active
 from jdfl.algorithms.algorithm import Algorithm
 from jdfl.algorithms.gradients import Gradients
 from jdfl.algorithms.round import Round
@@ -52,6 +52,7 @@ from jdfl.network.graph import Network
 from jdfl.privacy import Sampled, epsilon
 from jdfl.problems import Problem
 from jdfl.rounding import rounded
+from jdfl.settings import Count, Fraction, Positive
 
 _PARTS = 10**9  # of which a rate is a whole number, rounded up
 
@@ -66,7 +67,9 @@ class State(NamedTuple):
 
 @struct.dataclass
 class DPDDA(Algorithm):
-    """DP-DDA with any gradients.
+    """Dual averaging of which some nodes at a time take part with noisy gradients, while all mix.
+
+    DP-DDA with any gradients.
 
     With `block` only the gradients of active nodes are computed, so many at a time, which saves work where p is small
     and gradients look at many examples; without it all nodes' are, and those of inactive ones are dropped. Both give
@@ -74,13 +77,21 @@ class DPDDA(Algorithm):
     not doubly stochastic.
     """
 
-    lr: Any = 0.1  # c_0
-    p: Any = 0.25  # chance of a node to be active in a round
-    mu: Any = None  # modulus of strong convexity; None: weights and steps of the convex case
+    kind: ClassVar[str] = "dp-dda"
+    lr: Positive = 0.1
+    """c_0, which the lengths of all steps are proportional to."""
+    p: Fraction = 0.25
+    """Chance of a node to be active in a round, in (0, 1]."""
+    mu: Positive | None = None
+    """Modulus of strong convexity, which weights and steps then rely on; none: those of the convex case."""
     gradients: Gradients = Gradients(batch=1)
+    """How nodes take gradients: of which examples, clipped, with which noise."""
     codec: Codec = Dense()
+    """What travels on a wire."""
     order: Literal["mix first", "adapt first"] = struct.field(pytree_node=False, default="mix first")
-    block: int | None = struct.field(pytree_node=False, default=None)  # active nodes at a time; None: all nodes at once
+    """Add gradients to what has been mixed, or mix what they have been added to."""
+    block: Count | None = struct.field(pytree_node=False, default=None)
+    """Active nodes at a time, no others being computed; none: all nodes at once."""
     title: ClassVar[str] = "DP-DDA"
     needs: ClassVar[dict[str, bool]] = {"doubly_stochastic": True}
 
@@ -91,13 +102,6 @@ class DPDDA(Algorithm):
 
     def check(self, problem: Problem, network: Network) -> None:
         """Refuse settings out of range, and networks whose W is not doubly stochastic."""
-        check_activation(self.p)
-        if self.mu is not None:
-            checks.shape((), "It is one number for all nodes; None takes the losses as convex.", mu=self.mu)
-            checks.positive("None takes the losses as convex.", mu=self.mu)
-        if self.block is not None:
-            checks.whole(1, block=self.block)
-        checks.literals(self)
         super().check(problem, network)
 
     def prepare(self, problem: Problem, moment: Moment, plan: Any) -> Array:

@@ -35,7 +35,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jdfl import checks, ops, struct
+from jdfl import ops, struct
 from jdfl.algorithms.algorithm import Algorithm
 from jdfl.algorithms.gradients import Gradients
 from jdfl.algorithms.noisy_messages import at, check_gradients, faint, unclaimed, upwards
@@ -46,6 +46,7 @@ from jdfl.network.graph import Network
 from jdfl.privacy import Guarantee, Laplace, LaplaceSchedule, stretch
 from jdfl.privacy.flow import bounded
 from jdfl.problems import Problem
+from jdfl.settings import Fraction, Positive
 from jdfl.streams import Stream
 
 _NOISE = Stream("dpdo.noise", "private")
@@ -69,20 +70,30 @@ class Plan(NamedTuple):
 
 @struct.dataclass
 class DPDO(Algorithm):
-    """The method with any gradients that need no noise of their own.
+    """Projected gradient steps and Laplace noise on messages that both fade: one epsilon for any number of rounds.
+
+    The method with any gradients that need no noise of their own.
 
     Raises ValueError (from `check` and `plan`) for settings out of range, noise without a clip, noise on gradients, and
     networks whose W is not doubly stochastic. Steps too short for the parameters' type, and those whose noise would be
     too small for it, are left out.
     """
 
-    c: Any = 0.1  # length of the first step
-    q: Any = 0.99  # by which steps fade from round to round, in (0, 1]
-    p: Any = 0.995  # by which noise does, in (q, 1)
-    radius: Any = None  # of the ball that parameters stay in; None: they may be anything
-    epsilon: Any = None  # pure, of all rounds together, however many; None: no noise
+    kind: ClassVar[str] = "dpdo"
+    c: Positive = 0.1
+    """Length of the first step."""
+    q: Fraction = 0.99
+    """By which steps fade from round to round, in (0, 1]."""
+    p: Fraction = 0.995
+    """By which noise fades from round to round, in (q, 1)."""
+    radius: Positive | None = None
+    """Of the ball that parameters stay in; None: they may be anything."""
+    epsilon: Positive | None = None
+    """Pure, of all rounds together, for a node's whole data; None: no noise."""
     gradients: Gradients = Gradients(per="batch")
+    """How nodes take gradients: of which examples, clipped, with which noise."""
     codec: Codec = Dense()
+    """What travels on a wire."""
     noise_by: ClassVar[str] = "Give it epsilon itself, which all rounds together spend."
     title: ClassVar[str] = "DPDO"
     tuned: ClassVar[tuple[str, ...]] = ("c",)
@@ -90,22 +101,12 @@ class DPDO(Algorithm):
 
     def check(self, problem: Problem, network: Network) -> None:
         """Refuse settings out of range, naming them."""
-        one = "It is one number for all nodes."
-        checks.shape((), one, c=self.c, q=self.q, p=self.p)
-        checks.positive(c=self.c)
-        checks.fraction("Steps fade by it from round to round.", q=self.q)
-        checks.fraction("Noise fades by it from round to round.", p=self.p)
-        if self.radius is not None:
-            checks.shape((), one, radius=self.radius)
-            checks.positive("Use radius=None for no projection.", radius=self.radius)
         check_gradients("DPDO", self.gradients, "epsilon")
         super().check(problem, network)
         if self.epsilon is not None:
             self._check_noise()
 
     def _check_noise(self) -> None:
-        checks.shape((), "It is one number for all nodes.", epsilon=self.epsilon)
-        checks.positive("Use epsilon=None for a run without noise.", epsilon=self.epsilon)
         if not float(self.q) < float(self.p) < 1:
             raise ValueError(
                 f"Expected q < p < 1 for noise, got q = {self.q!r} and p = {self.p!r}. Steps have to fade faster than "

@@ -16,14 +16,14 @@ Axes: m nodes, d shared parameters, T rounds.
 """
 
 from dataclasses import replace
-from typing import Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from jdfl import checks, nodes, ops, struct
+from jdfl import nodes, ops, struct
 from jdfl.algorithms.book import Channel, Told
 from jdfl.algorithms.noisy_messages import at
 from jdfl.algorithms.round import Round
@@ -31,6 +31,7 @@ from jdfl.network import Network, matrices, require
 from jdfl.privacy import NO_NOISE, Guarantee, LaplaceSchedule
 from jdfl.privacy.flow import released
 from jdfl.privacy.sensitivity import certified, published, real
+from jdfl.settings import Bound, Fraction, Positive
 from jdfl.streams import Stream
 
 _NOISE = Stream("dpps.noise", "private")
@@ -77,24 +78,25 @@ class Schedule(NamedTuple):
 class DPPS:
     """The protocol's settings. Raises ValueError (from `check` and `plan`) for settings out of range."""
 
-    b: Any = None  # privacy parameter; None: no noise
-    noise_rate: Any = 1e-3  # gamma_n
+    b: Positive | None = None
+    """Privacy parameter: the larger, the less noise; None: no noise."""
+    noise_rate: Positive = 1e-3
+    """What noise is multiplied by, beside the milestones' decay (gamma_n of the paper)."""
     sensitivity: Literal["certified", "eq22", "real"] = struct.field(pytree_node=False, default="certified")
-    constant: Any = 0.78  # C' of Eq. 22
-    contraction: Any = 0.55  # lambda of Eq. 22
-    failure: float = struct.field(pytree_node=False, default=1e-6)  # chance that a certified S does not hold, ever
-    watch: bool = struct.field(pytree_node=False, default=False)  # keep messages, true distances and S
+    """Where the noise's scale comes from: a public bound, the paper's Eq. 22, or the true distances; only the first one
+    is a guarantee."""
+    constant: Positive = 0.78
+    """C' of Eq. 22."""
+    contraction: Fraction = 0.55
+    """Lambda of Eq. 22, in (0, 1]."""
+    failure: Annotated[float, Bound("(0, 1]")] = struct.field(pytree_node=False, default=1e-6)
+    """Chance that the certified bound does not hold in some round."""
+    watch: bool = struct.field(pytree_node=False, default=False)
+    """Keep the true distances and the noise's scale of all rounds in the state."""
 
     def check(self, method: str, network: Network) -> None:
         """Refuse settings out of range, and networks on which push-sum does not average."""
-        checks.literals(self)
         require(network, method, column_stochastic=True, connected=True)
-        if self.b is not None:
-            checks.shape((), "It is one number for all nodes.", b=self.b)
-            checks.positive("Use b=None for a run without noise.", b=self.b)
-        checks.positive(noise_rate=self.noise_rate, constant=self.constant, failure=self.failure)
-        checks.fraction("It is a chance.", failure=self.failure)
-        checks.fraction("Distances shrink by it in a round.", contraction=self.contraction)
 
     def plan(
         self, network: Network, bounds: np.ndarray | None, scales: np.ndarray, d: int, start: Array | None = None

@@ -23,7 +23,7 @@ from typing import Any, ClassVar, Literal, NamedTuple
 
 from jax import Array
 
-from jdfl import checks, struct
+from jdfl import struct
 from jdfl.algorithms import descent
 from jdfl.algorithms.algorithm import Algorithm
 from jdfl.algorithms.codes import refuse_late
@@ -33,6 +33,7 @@ from jdfl.algorithms.updates import Updates
 from jdfl.codecs import Codec, Dense
 from jdfl.network import Network
 from jdfl.problems import Problem
+from jdfl.settings import Count, Positive
 
 
 class State(NamedTuple):
@@ -44,27 +45,35 @@ class State(NamedTuple):
 
 @struct.dataclass
 class DPSGD(Algorithm):
-    """D-PSGD with any gradients, optimizer and codec.
+    """Decentralized SGD: mix with the neighbours, step down the own gradient.
+
+    D-PSGD with any gradients, optimizer and codec.
 
     A codec that loses something makes it inexact: the nodes mix their own x with what arrives of the others'.
     Raises ValueError (from `check`) for settings out of range.
     """
 
-    lr: Any = 0.1  # length of the steps; not used by an optimizer that has its own
+    kind: ClassVar[str] = "d-psgd"
+    lr: Positive = 0.1
+    """Length of the steps."""
     gradients: Gradients = Gradients()
-    updates: Updates | None = None  # noise on what a node has learnt in a round, instead of on gradients
+    """How nodes take gradients: of which examples, clipped, with which noise."""
+    updates: Updates | None = None
+    """Clipping and noise of what a node has learnt in a round, instead of noise on gradients."""
     optimizer: descent.Optimizer = struct.field(pytree_node=False, default=None)
+    """Who makes steps of gradients; momentum is 0.9."""
     codec: Codec = Dense()
-    period: int = struct.field(pytree_node=False, default=1)  # T: rounds from one exchange to the next
+    """What travels on a wire."""
+    period: Count = struct.field(pytree_node=False, default=1)
+    """Rounds from one exchange of messages to the next."""
     order: Literal["mix first", "adapt first"] = struct.field(pytree_node=False, default="mix first")
+    """Mix and step from where the node was, or step and mix what comes out."""
     title: ClassVar[str] = "D-PSGD"
     late: ClassVar[bool] = True
 
     def check(self, problem: Problem, network: Network) -> None:
         """Refuse late messages beside rounds without exchange, and settings out of range, naming them."""
         super().check(problem, network)
-        checks.whole(1, period=self.period)
-        checks.literals(self)
         if self.period > 1:
             refuse_late("D-PSGD", network, f"period = 1, got period = {self.period}")
 

@@ -20,7 +20,7 @@ nobody follows its own gradient. W must stay doubly stochastic, so that both way
 Axes: m nodes, n parameters.
 """
 
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import jax.numpy as jnp
 from jax import Array
@@ -31,6 +31,7 @@ from jdfl.algorithms.book import Channel
 from jdfl.algorithms.gradients import Gradients
 from jdfl.algorithms.round import MODEL, TRACKER, Round
 from jdfl.codecs import Codec, Dense
+from jdfl.settings import Positive
 
 
 class State(NamedTuple):
@@ -43,15 +44,21 @@ class State(NamedTuple):
 
 @struct.dataclass
 class DSGT(Algorithm):
-    """Gradient tracking with any gradients and codec.
+    """Gradient tracking; clipped and noisy it is DP-DSGT.
+
+    Gradient tracking with any gradients and codec.
 
     W z is taken as z_i + sum_j W_ij (C(z_j) - C(z_i)), so that y keeps its average with a codec C that loses something.
     Raises ValueError (from `check`) for settings out of range and for networks whose W is not doubly stochastic.
     """
 
-    lr: Any = 0.1  # length of the steps
+    kind: ClassVar[str] = "dsgt"
+    lr: Positive = 0.1
+    """Length of the steps."""
     gradients: Gradients = Gradients()
-    codec: Codec = Dense()  # of both messages
+    """How nodes take gradients: of which examples, clipped, with which noise."""
+    codec: Codec = Dense()
+    """What travels on a wire."""
     title: ClassVar[str] = "DSGT"
     needs: ClassVar[dict[str, bool]] = {"doubly_stochastic": True}
     channels: ClassVar[tuple[Channel, ...]] = (MODEL, TRACKER)

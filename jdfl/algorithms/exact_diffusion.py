@@ -21,7 +21,7 @@ Missing neighbours: refused, since corrections of W phi add up only if W stays.
 Axes: m nodes, n parameters.
 """
 
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import jax.numpy as jnp
 from jax import Array
@@ -34,6 +34,7 @@ from jdfl.algorithms.step_lengths import FIXED_SYMMETRIC, check_step
 from jdfl.codecs import Codec, Dense
 from jdfl.network.graph import Network
 from jdfl.problems import Problem
+from jdfl.settings import Positive
 
 
 class State(NamedTuple):
@@ -45,16 +46,22 @@ class State(NamedTuple):
 
 @struct.dataclass
 class ExactDiffusion(Algorithm):
-    """Exact diffusion with any gradients and codec; exact with gradients of all examples and messages as they are.
+    """Exact: adapt, correct, combine.
+
+    Exact diffusion with any gradients and codec; exact with gradients of all examples and messages as they are.
 
     A codec that loses something keeps the sum of c at zero, and ends about its own error away from the solution.
     Raises ValueError (from `check`) for settings out of range, networks that change or are not symmetric, and steps
     that diverge.
     """
 
-    lr: Any = 0.1  # length of the steps
+    kind: ClassVar[str] = "exact-diffusion"
+    lr: Positive = 0.1
+    """Length of the steps."""
     gradients: Gradients = Gradients()
+    """How nodes take gradients: of which examples, clipped, with which noise."""
     codec: Codec = Dense()
+    """What travels on a wire."""
     title: ClassVar[str] = "exact diffusion"
     needs: ClassVar[dict[str, bool]] = FIXED_SYMMETRIC
 

@@ -23,7 +23,7 @@ Missing neighbours: refused, since corrections of W x add up only if W stays.
 Axes: m nodes, n parameters.
 """
 
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import jax.numpy as jnp
 from jax import Array
@@ -36,6 +36,7 @@ from jdfl.algorithms.step_lengths import FIXED_SYMMETRIC, check_step
 from jdfl.codecs import Codec, Dense
 from jdfl.network.graph import Network
 from jdfl.problems import Problem
+from jdfl.settings import Positive
 
 
 class State(NamedTuple):
@@ -47,16 +48,22 @@ class State(NamedTuple):
 
 @struct.dataclass
 class EXTRA(Algorithm):
-    """EXTRA with any gradients and codec; exact with gradients of all examples and messages that arrive as they are.
+    """Exact first-order algorithm: the optimum itself with constant steps.
+
+    EXTRA with any gradients and codec; exact with gradients of all examples and messages that arrive as they are.
 
     A codec that loses something keeps the sum of s at zero, and ends about its own error away from the solution.
     Raises ValueError (from `check`) for settings out of range, networks that change or are not symmetric, and steps
     that diverge.
     """
 
-    lr: Any = 0.1  # length of the steps
+    kind: ClassVar[str] = "extra"
+    lr: Positive = 0.1
+    """Length of the steps."""
     gradients: Gradients = Gradients()
+    """How nodes take gradients: of which examples, clipped, with which noise."""
     codec: Codec = Dense()
+    """What travels on a wire."""
     title: ClassVar[str] = "EXTRA"
     needs: ClassVar[dict[str, bool]] = FIXED_SYMMETRIC
 

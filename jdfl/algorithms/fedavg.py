@@ -16,7 +16,7 @@ Axes: m nodes (clients), n parameters.
 """
 
 import math
-from typing import Any, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 import jax
 import jax.numpy as jnp
@@ -33,6 +33,7 @@ from jdfl.codecs import Codec, Dense
 from jdfl.network.arcs import called
 from jdfl.network.graph import Network
 from jdfl.problems import Problem
+from jdfl.settings import Bound, Count, Positive
 from jdfl.streams import Stream, each
 
 _CHOICE = Stream("fedavg.clients", "choice")
@@ -42,28 +43,36 @@ _UP = Channel("up", Stream("fedavg.up", "shared"))
 
 @struct.dataclass
 class FedAvg(Algorithm):
-    """FedAvg. Its state [m, n] is the server's x in every row.
+    """A server averages what clients learn: the centralized yardstick, which needs no network.
+
+    FedAvg. Its state [m, n] is the server's x in every row.
 
     Optimizers start anew in every round, as clients forget; the codec is used both ways. Raises ValueError (from
     `check`) for settings out of range.
     """
 
-    lr: Any = 0.1  # length of the steps; not used by an optimizer that has its own
-    local_steps: int = struct.field(pytree_node=False, default=5)  # K
-    fraction: float = struct.field(pytree_node=False, default=1.0)  # C: share of the clients that take part in a round
+    kind: ClassVar[str] = "fedavg"
+    lr: Positive = 0.1
+    """Length of the steps."""
+    local_steps: Count = struct.field(pytree_node=False, default=5)
+    """Gradient steps of a client in a round."""
+    fraction: Annotated[float, Bound("(0, 1]")] = struct.field(pytree_node=False, default=1.0)
+    """Share of the clients that take part in a round."""
     weighting: Literal["equal", "examples"] = struct.field(pytree_node=False, default="equal")
+    """Whether clients count alike or by their numbers of examples."""
     gradients: Gradients = Gradients()
-    updates: Updates | None = None  # noise on what a node has learnt in a round, instead of on gradients
+    """How nodes take gradients: of which examples, clipped, with which noise."""
+    updates: Updates | None = None
+    """Clipping and noise of what a node has learnt in a round, instead of noise on gradients."""
     optimizer: descent.Optimizer = struct.field(pytree_node=False, default=None)
+    """Who makes steps of gradients; momentum is 0.9."""
     codec: Codec = Dense()
+    """What travels on a wire."""
     title: ClassVar[str] = "FedAvg"
     channels: ClassVar[tuple[Channel, ...]] = (_DOWN, _UP)
 
     def check(self, problem: Problem, network: Network) -> None:
         """Refuse settings out of range, naming them."""
-        checks.whole(1, local_steps=self.local_steps)
-        checks.fraction("It is the share of the clients that take part in a round.", fraction=self.fraction)
-        checks.literals(self)
         super().check(problem, network)
         if self.updates is not None and self.updates.trust == "central":
             remedy = 'The noise of a mean is in plain means alone; with these use trust="local".'

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jdfl import checks, struct
+from jdfl import struct
 from jdfl.algorithms.clipping import check_slopes, clipped_sum
 from jdfl.algorithms.round import Round
 from jdfl.algorithms.sampling import Sampler, sample
@@ -20,6 +20,7 @@ from jdfl.base import Moment
 from jdfl.privacy import NO_NOISE, Clip, Guarantee, Mechanism, Sampling, check_mechanism, clipped, stretch
 from jdfl.privacy.flow import bounded, released
 from jdfl.problems import Problem
+from jdfl.settings import Count, Positive
 from jdfl.streams import Stream
 
 _NOISE = Stream("gradients.noise", "private")
@@ -69,21 +70,29 @@ class Gradients:
     count or are zero; what is divided by stays.
     """
 
-    batch: int | None = struct.field(pytree_node=False, default=None)  # examples of one gradient; None: all
+    batch: Count | None = struct.field(pytree_node=False, default=None)
+    """Examples of one gradient; None: all of the node's."""
     sampling: Sampler = struct.field(pytree_node=False, default="replacement")
-    clip: Any = None  # largest length of a gradient; None: as it is
-    per: Literal["example", "batch"] = struct.field(pytree_node=False, default="example")  # whose gradient is clipped
-    norm: Clip = struct.field(pytree_node=False, default="l2")  # in which its length is measured
-    mechanism: Mechanism | None = None  # noise on the gradient
-    sensitivity: Any = None  # assumed sensitivity of gradients that are not clipped, in the mechanism's norm
+    """How a batch is drawn: each example on its own, different ones, every example by chance, or all in turn, shuffled
+    for every pass or in the order of the data."""
+    clip: Positive | None = None
+    """Largest length of a gradient; None: as it is."""
+    per: Literal["example", "batch"] = struct.field(pytree_node=False, default="example")
+    """Whose gradient is clipped: every example's, or that of all that are looked at."""
+    norm: Clip = struct.field(pytree_node=False, default="l2")
+    """In which a gradient's length is measured; entries: every entry is cut off at clip."""
+    mechanism: Mechanism | None = None
+    """Noise on gradients; none: exact ones."""
+    sensitivity: Positive | None = None
+    """Assumed sensitivity that scales the noise of gradients that are not clipped; nothing enforces it."""
     adjacency: Literal["replace-one", "add-remove"] = struct.field(pytree_node=False, default="replace-one")
-    noisy: Literal["always", "communicating"] = struct.field(pytree_node=False, default="always")  # which gradients
+    """What neighbouring data sets differ in: a record replaced, or there or not."""
+    noisy: Literal["always", "communicating"] = struct.field(pytree_node=False, default="always")
+    """Which gradients are noisy: all, or those that follow an exchange of messages."""
 
     def check(self, problem: Problem) -> None:
         """Refuse settings out of range: ValueError naming them."""
-        checks.literals(self)
         if self.batch is not None:
-            checks.whole(1, remedy="It is the number of examples of one gradient; None takes all.", batch=self.batch)
             fewest = int(np.min(np.asarray(problem.sizes)))
             if self.sampling != "replacement" and self.batch > fewest:
                 raise ValueError(
@@ -92,10 +101,6 @@ class Gradients:
                 )
         elif self.sampling != "replacement":
             raise ValueError(f"Expected a batch with sampling = {self.sampling!r}, got batch = None.")
-        for name in ("clip", "sensitivity"):
-            if getattr(self, name) is not None:
-                checks.shape((), "It is one number for all nodes.", **{name: getattr(self, name)})
-                checks.positive(**{name: getattr(self, name)})
         self._check_noise()
         if self.clip is not None and self.per == "example":
             check_slopes(problem)
@@ -183,6 +188,7 @@ class Gradients:
         chunk = max(1, min(weight.shape[1], _AT_ONCE // (weight.shape[0] * problem.n)))
 
         def sums(w_i: Array, data_i: Any, weight_i: Array, lengths_i: Array | None) -> Array:
+            assert self.clip is not None
             return clipped_sum(problem, w_i, data_i, weight_i, self.clip, self.norm, lengths_i, chunk, part)
 
         if self.clip is not None and self.per == "example":
@@ -241,13 +247,12 @@ class Gradients:
         """
         if self.mechanism is None:
             return NO_NOISE
-        assumed = self.sensitivity is not None
         unit = "node" if self.per == "batch" and self.clip is not None else "record"
         told = Guarantee(
             unit=unit,
             adjacency=self.adjacency,
             observer="all messages",
-            sensitivity=float(self.sensitivity) if assumed else float(np.max(self.sensitivities(problem))),
+            sensitivity=float(np.max(self.sensitivities(problem)) if self.sensitivity is None else self.sensitivity),
             enforced_by=None,
             claimed=False,
             reason="",

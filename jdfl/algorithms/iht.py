@@ -13,7 +13,7 @@ nobody takes its step alone.
 Axes: m nodes, n parameters.
 """
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from jax import Array
 
@@ -24,24 +24,33 @@ from jdfl.algorithms.round import Round
 from jdfl.codecs import Codec, Sparse
 from jdfl.network.graph import Network
 from jdfl.problems import Problem
+from jdfl.settings import Count, Positive
 
 
 @struct.dataclass
 class IHT(Algorithm):
-    """IHT-D-PSGD. Its state is x [m, n]. Raises ValueError (from `check`) for settings out of range."""
+    """D-PSGD that keeps the s largest entries: the sparse baseline for CEPS.
 
-    s: int = struct.field(pytree_node=False, default=10)  # nonzeros of x
-    lr: Any = 0.1  # length of the steps
+    IHT-D-PSGD. Its state is x [m, n]. Raises ValueError (from `check`) for settings out of range.
+    """
+
+    kind: ClassVar[str] = "iht-d-psgd"
+    s: Count = struct.field(pytree_node=False, default=10)
+    """Nonzeros of every node's parameters."""
+    lr: Positive = 0.1
+    """Length of the steps."""
     gradients: Gradients = Gradients()
+    """How nodes take gradients: of which examples, clipped, with which noise."""
     codec: Codec = Sparse()
-    period: int = struct.field(pytree_node=False, default=1)  # T: rounds from one exchange to the next
+    """What travels on a wire."""
+    period: Count = struct.field(pytree_node=False, default=1)
+    """Rounds from one exchange of messages to the next."""
     title: ClassVar[str] = "IHT-D-PSGD"
 
     def check(self, problem: Problem, network: Network) -> None:
         """Refuse settings out of range, naming them."""
         checks.whole(1, problem.n, "s is the number of nonzeros kept of n parameters.", s=self.s)
         super().check(problem, network)
-        checks.whole(1, period=self.period)
 
     def sparsity(self, problem: Problem) -> int:
         """The s nonzeros of x."""

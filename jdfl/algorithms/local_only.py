@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Literal, NamedTuple
 import jax.numpy as jnp
 from jax import Array
 
-from jdfl import checks, struct
+from jdfl import struct
 from jdfl.algorithms import descent
 from jdfl.algorithms.algorithm import Algorithm
 from jdfl.algorithms.book import Channel
@@ -23,6 +23,7 @@ from jdfl.algorithms.gradients import Gradients
 from jdfl.algorithms.round import Round
 from jdfl.network.graph import Network
 from jdfl.problems import Problem
+from jdfl.settings import Positive
 
 
 class State(NamedTuple):
@@ -34,19 +35,26 @@ class State(NamedTuple):
 
 @struct.dataclass
 class LocalOnly(Algorithm):
-    """Descent without communication. Raises ValueError (from `check`) for settings out of range."""
+    """No communication: every node learns from its own data.
 
-    lr: Any = 0.1  # length of the steps; not used by an optimizer that has its own
+    Descent without communication. Raises ValueError (from `check`) for settings out of range.
+    """
+
+    kind: ClassVar[str] = "local-only"
+    lr: Positive = 0.1
+    """Length of the steps."""
     gradients: Gradients = Gradients()
+    """How nodes take gradients: of which examples, clipped, with which noise."""
     optimizer: descent.Optimizer = struct.field(pytree_node=False, default=None)
-    train: Literal["all", "local"] = struct.field(pytree_node=False, default="all")  # which parameters learn
+    """Who makes steps of gradients; momentum is 0.9."""
+    train: Literal["all", "local"] = struct.field(pytree_node=False, default="all")
+    """Which parameters learn: all, or those that the problem does not mean to be shared."""
     title: ClassVar[str] = "LocalOnly"
     channels: ClassVar[tuple[Channel, ...]] = ()
 
     def check(self, problem: Problem, network: Network) -> None:
         """Refuse settings out of range, naming them."""
         super().check(problem, network)
-        checks.literals(self)
         if self.train == "local" and problem.n_shared == problem.n:
             raise ValueError(
                 f"Expected parameters that stay with the nodes for train = 'local', got {problem.name}, all of whose "

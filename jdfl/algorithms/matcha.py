@@ -19,7 +19,7 @@ from typing import Any, ClassVar, NamedTuple
 
 from jax import Array
 
-from jdfl import checks, struct
+from jdfl import struct
 from jdfl.algorithms import descent
 from jdfl.algorithms.algorithm import Algorithm
 from jdfl.algorithms.gradients import Gradients
@@ -27,6 +27,7 @@ from jdfl.algorithms.round import Round
 from jdfl.codecs import Codec, Dense
 from jdfl.network.graph import Network
 from jdfl.problems import Problem
+from jdfl.settings import Count, Positive
 
 
 class State(NamedTuple):
@@ -38,20 +39,28 @@ class State(NamedTuple):
 
 @struct.dataclass
 class MATCHA(Algorithm):
-    """MATCHA, on a network of matchings. Raises ValueError (from `check`) for settings out of range."""
+    """Decentralized SGD over random matchings; use it with --network matcha.
 
-    lr: Any = 0.1  # length of the steps; not used by an optimizer that has its own
-    local_steps: int = struct.field(pytree_node=False, default=1)  # K
+    MATCHA, on a network of matchings. Raises ValueError (from `check`) for settings out of range.
+    """
+
+    kind: ClassVar[str] = "matcha"
+    lr: Positive = 0.1
+    """Length of the steps."""
+    local_steps: Count = struct.field(pytree_node=False, default=1)
+    """Gradient steps before each exchange of messages."""
     gradients: Gradients = Gradients()
+    """How nodes take gradients: of which examples, clipped, with which noise."""
     optimizer: descent.Optimizer = struct.field(pytree_node=False, default=None)
+    """Who makes steps of gradients; momentum is 0.9."""
     codec: Codec = Dense()
+    """What travels on a wire."""
     title: ClassVar[str] = "MATCHA"
     needs: ClassVar[dict[str, bool]] = {"doubly_stochastic": True}
 
     def check(self, problem: Problem, network: Network) -> None:
         """Refuse settings out of range, and networks whose W is not doubly stochastic."""
         super().check(problem, network)
-        checks.whole(1, local_steps=self.local_steps)
 
     def init(self, round: Round) -> State:
         """Start where the problem says."""

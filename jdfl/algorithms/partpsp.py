@@ -28,14 +28,15 @@ from typing import Any, ClassVar, NamedTuple
 import jax.numpy as jnp
 from jax import Array
 
-from jdfl import checks, struct
+from jdfl import struct
 from jdfl.algorithms.dpps import DPPS, PushSum
 from jdfl.algorithms.gradients import Gradients
-from jdfl.algorithms.push_descent import OverPushSum, exact, oracle, shortened
+from jdfl.algorithms.push_descent import Milestone, OverPushSum, exact, oracle, shortened
 from jdfl.algorithms.round import Round
 from jdfl.network import Network
 from jdfl.privacy import Guarantee
 from jdfl.problems import Problem
+from jdfl.settings import Positive
 
 
 class State(NamedTuple):
@@ -47,24 +48,32 @@ class State(NamedTuple):
 
 @struct.dataclass
 class PartPSP(OverPushSum):
-    """PartPSP. Raises ValueError (from `check` and `plan`) for settings out of range.
+    """Push-sum of a part of the parameters, private where messages are noisy; the rest stays with its node.
+
+    PartPSP. Raises ValueError (from `check` and `plan`) for settings out of range.
 
     `gradients.clip` is that of the shared part's gradient: of the node's (`per="batch"`), or of every example's first.
     """
 
-    lr_shared: float = 0.1  # gamma_s
-    lr_local: float = 0.1  # gamma_l
+    kind: ClassVar[str] = "partpsp"
+    lr_shared: Positive = 0.1
+    """Length of the shared parameters' steps."""
+    lr_local: Positive = 0.1
+    """Length of the local parameters' steps."""
     gradients: Gradients = Gradients(per="batch", norm="l1")
+    """How nodes take gradients: of which examples, clipped, with which noise."""
     dpps: DPPS = DPPS()
-    milestones: tuple[int, ...] = struct.field(pytree_node=False, default=())  # rounds in which rates fall
-    decay: float = 0.1  # what rates are multiplied by at a milestone
+    """Noise on messages."""
+    milestones: tuple[Milestone, ...] = struct.field(pytree_node=False, default=())
+    """Rounds from which all rates are lower."""
+    decay: Positive = 0.1
+    """What rates are multiplied by at every milestone."""
     title: ClassVar[str] = "PartPSP"
     tuned: ClassVar[tuple[str, ...]] = ("lr_shared", "lr_local")
     rate: ClassVar[str] = "lr_shared"
 
     def check(self, problem: Problem, network: Network) -> None:
         """Refuse settings out of range, naming them."""
-        checks.positive(lr_shared=self.lr_shared, lr_local=self.lr_local)
         super().check(problem, network)
         if problem.n_shared == 0:
             raise ValueError("Expected a shared part, got shared = 0. Use LocalOnly, or share something.")

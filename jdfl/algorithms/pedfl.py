@@ -23,10 +23,11 @@ from jax import Array
 from jdfl import struct
 from jdfl.algorithms.dpps import DPPS, PushSum
 from jdfl.algorithms.gradients import Gradients
-from jdfl.algorithms.push_descent import OverPushSum, shared_gradient
+from jdfl.algorithms.push_descent import Milestone, OverPushSum, shared_gradient
 from jdfl.algorithms.round import Round
 from jdfl.privacy import Guarantee
 from jdfl.problems import Problem
+from jdfl.settings import Positive
 
 
 class State(NamedTuple):
@@ -38,13 +39,22 @@ class State(NamedTuple):
 
 @struct.dataclass
 class PEDFL(OverPushSum):
-    """Noisy D-PSGD. Raises ValueError (from `check` and `plan`) for settings out of range."""
+    """Decentralized SGD with Laplace noise on messages: what PartPSP is compared with.
 
-    lr: float = 0.1
+    Noisy D-PSGD. Raises ValueError (from `check` and `plan`) for settings out of range.
+    """
+
+    kind: ClassVar[str] = "pedfl"
+    lr: Positive = 0.1
+    """Length of the steps."""
     gradients: Gradients = Gradients(per="batch", norm="l1")
+    """How nodes take gradients: of which examples, clipped, with which noise."""
     dpps: DPPS = DPPS()
-    milestones: tuple[int, ...] = struct.field(pytree_node=False, default=())  # rounds in which rates fall
-    decay: float = 0.1  # what rates are multiplied by at a milestone
+    """Noise on messages."""
+    milestones: tuple[Milestone, ...] = struct.field(pytree_node=False, default=())
+    """Rounds from which all rates are lower."""
+    decay: Positive = 0.1
+    """What rates are multiplied by at every milestone."""
     title: ClassVar[str] = "PEDFL"
     needs: ClassVar[dict[str, bool]] = {"doubly_stochastic": True}
     columns: ClassVar[bool] = False

@@ -7,12 +7,11 @@ Axes: m nodes, d shared parameters, T rounds.
 """
 
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 from jax import Array
 
-from jdfl import checks
 from jdfl.algorithms.algorithm import Algorithm
 from jdfl.algorithms.book import Channel
 from jdfl.algorithms.dpps import DPPS, PushSum, Schedule
@@ -22,9 +21,12 @@ from jdfl.network import Network
 from jdfl.privacy import Guarantee, clipped, stretch
 from jdfl.privacy.flow import bounded
 from jdfl.problems import Problem
+from jdfl.settings import Bound
+
+Milestone = Annotated[int, Bound("[1, 2147483647]")]  # the round from which rates are lower
 
 
-def decays(milestones: tuple[int, ...], factor: float, rounds: int) -> np.ndarray:
+def decays(milestones: tuple[int, ...], factor: float | Array, rounds: int) -> np.ndarray:
     """What rates are multiplied by in every round [T]: by `factor` once more from each of the `milestones` on."""
     past = np.sum(np.arange(rounds)[:, None] >= np.asarray(milestones, int).reshape(1, -1), axis=1)
     return float(factor) ** past
@@ -73,9 +75,6 @@ class OverPushSum(Algorithm):
 
     def check(self, problem: Problem, network: Network) -> None:
         """Refuse settings of steps and protocol out of range, naming them."""
-        checks.positive(decay=self.decay)
-        for milestone in self.milestones:
-            checks.whole(1, 2**31 - 1, remedy="It is the round from which rates are lower.", milestones=milestone)
         if self.gradients.mechanism is not None:
             raise ValueError(
                 f"Expected gradients without noise for {self.title}, whose protocol adds it to messages, got mechanism "

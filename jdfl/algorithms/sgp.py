@@ -20,19 +20,29 @@ from jax import Array
 from jdfl import struct
 from jdfl.algorithms.dpps import DPPS, PushSum
 from jdfl.algorithms.gradients import Gradients
-from jdfl.algorithms.push_descent import OverPushSum, shared_gradient
+from jdfl.algorithms.push_descent import Milestone, OverPushSum, shared_gradient
 from jdfl.algorithms.round import Round
+from jdfl.settings import Positive
 
 
 @struct.dataclass
 class SGP(OverPushSum):
-    """SGP, private where its protocol has noise. Raises ValueError (from `check` and `plan`) for bad settings."""
+    """Stochastic gradient push: SGD over directed networks by push-sum.
 
-    lr: float = 0.1
+    SGP, private where its protocol has noise. Raises ValueError (from `check` and `plan`) for bad settings.
+    """
+
+    kind: ClassVar[str] = "sgp"
+    lr: Positive = 0.1
+    """Length of the steps."""
     gradients: Gradients = Gradients(per="batch", norm="l1")
+    """How nodes take gradients: of which examples, clipped, with which noise."""
     dpps: DPPS = DPPS()
-    milestones: tuple[int, ...] = struct.field(pytree_node=False, default=())  # rounds in which rates fall
-    decay: float = 0.1  # what rates are multiplied by at a milestone
+    """Noise on messages."""
+    milestones: tuple[Milestone, ...] = struct.field(pytree_node=False, default=())
+    """Rounds from which all rates are lower."""
+    decay: Positive = 0.1
+    """What rates are multiplied by at every milestone."""
     title: ClassVar[str] = "SGP"
 
     def init(self, round: Round) -> PushSum:

@@ -21,8 +21,11 @@ not hold is the delta of its proof, and with it the factors k / d and p^2 in the
 
 import math
 from dataclasses import dataclass
+from typing import Annotated
 
 from jdfl import checks
+from jdfl.arguments import settings
+from jdfl.settings import Bound, Count
 
 SOURCE = "W. Huo et al., Theorem 1"
 UNSOUND = (
@@ -35,19 +38,21 @@ UNSOUND = (
 class Theorem1:
     """The theorem for one setting; ValueError for settings out of range."""
 
-    p: float  # chance of a node to be active in a round, in (0, 1]
-    share: float  # k / d, in (0, 1]
-    steps: int  # T, rounds
-    records: int  # q of a node, the fewest of any
-    clip: float  # G, largest l2 length of an example's gradient
-    delta0: float = 1e-6  # delta_0, in (0, 1]
+    p: Annotated[float, Bound("(0, 1]")]
+    """Chance of a node to be active in a round, in (0, 1]."""
+    share: Annotated[float, Bound("(0, 1]")]
+    """k / d, the part of its entries that a node sends, in (0, 1]."""
+    steps: Count
+    """T, rounds."""
+    records: Count
+    """q, examples of the node that has the fewest."""
+    clip: Annotated[float, Bound("(0, inf)")]
+    """G, largest l2 length of an example's gradient."""
+    delta0: Annotated[float, Bound("(0, 1]")] = 1e-6
+    """delta_0, the delta of a single release, in (0, 1]."""
 
     def __post_init__(self) -> None:
-        checks.fraction("It is the chance of a node to be active in a round.", p=self.p)
-        checks.fraction("It is k / d, the part of its entries that a node sends.", share=self.share)
-        checks.whole(1, steps=self.steps, records=self.records)
-        checks.positive(clip=self.clip)
-        check_delta0(self.delta0)
+        settings(self)
 
     def sigma(self, epsilon: float) -> float:
         """The least noise for `epsilon`, a standard deviation per entry (7). ValueError for epsilon outside (0, 1]."""
@@ -88,9 +93,3 @@ class Theorem1:
         """The product of sigma and epsilon, which the theorem keeps constant."""
         square = 160 * self.share * self.p**2 * self.steps * math.log(1.25 / self.delta0)
         return math.sqrt(square) * self.clip / self.records
-
-
-def check_delta0(delta0: float) -> None:
-    """Refuse a `delta0` that is no delta_0: ValueError for a number outside (0, 1]."""
-    checks.shape((), delta0=delta0)
-    checks.fraction("It is the delta of a single release in the paper's Theorem 1.", delta0=delta0)

@@ -13,7 +13,7 @@ Axes: m nodes, n parameters.
 
 import math
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import jax.numpy as jnp
 from jax import Array
@@ -32,6 +32,7 @@ from jdfl.privacy import (
 )
 from jdfl.privacy.flow import bounded
 from jdfl.problems import Problem
+from jdfl.settings import Positive
 from jdfl.streams import Stream
 
 _NOISE = Stream("updates.noise", "private")
@@ -39,7 +40,9 @@ _NOISE = Stream("updates.noise", "private")
 
 @struct.dataclass
 class Updates:
-    """Updates no longer than `clip`, with noise.
+    """A node's work of a round is clipped, and noisy: its whole data are protected.
+
+    Updates no longer than `clip`, with noise.
 
     `trust="local"` hides every node's update from everybody. `trust="central"` divides Gaussian noise by the root of
     the number of nodes that take part, so that their mean has the noise that a trusted server would add to it; single
@@ -51,21 +54,20 @@ class Updates:
     counts or is zero.
     """
 
-    clip: Any = None  # largest length of an update
+    kind: ClassVar[str] = "clipped"
+    clip: Positive
+    """Largest length of an update."""
     mechanism: Mechanism | None = None
-    norm: Literal["l1", "l2", "linf"] = struct.field(pytree_node=False, default="l2")  # in which its length is measured
+    """Noise on updates; none: only clipped."""
+    norm: Literal["l1", "l2", "linf"] = struct.field(pytree_node=False, default="l2")
+    """In which an update's length is measured."""
     adjacency: Literal["replace-one", "add-remove"] = struct.field(pytree_node=False, default="replace-one")
+    """What neighbouring data sets differ in: a node's data replaced, or its update there or zero."""
     trust: Literal["local", "central"] = struct.field(pytree_node=False, default="local")
+    """local: every message hides the node; central: only means over all nodes do."""
 
     def check(self, gradients: Gradients) -> None:
         """Refuse settings out of range, and noise in two places: ValueError naming them."""
-        checks.literals(self)
-        if self.clip is None:
-            raise ValueError(
-                "Expected a clip of the updates, got clip = None. Nothing else bounds what a node changes."
-            )
-        checks.shape((), "It is one number for all nodes.", clip=self.clip)
-        checks.positive(clip=self.clip)
         if self.mechanism is None:
             return
         check_mechanism(self.mechanism)

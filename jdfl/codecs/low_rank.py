@@ -17,6 +17,7 @@ from jax import Array
 
 from jdfl import checks, ops, struct
 from jdfl.codecs import packing
+from jdfl.settings import Count
 
 
 @struct.dataclass
@@ -29,7 +30,9 @@ class Message:
 
 @struct.dataclass
 class LowRank:
-    """P = orth(M Q) and W = M^T P with a Gaussian Q [b, r] from the message's key; P W^T arrives, (a + b) r floats.
+    """The vector as a matrix of low rank, as in PowerSGD.
+
+    P = orth(M Q) and W = M^T P with a Gaussian Q [b, r] from the message's key; P W^T arrives, (a + b) r floats.
 
     P P^T is a projection: what arrives is never longer than x, and exact where M has rank r or less. orth is by
     Householder reflections, which give orthonormal columns for every matrix, the zero matrix too (W is zero then).
@@ -39,8 +42,11 @@ class LowRank:
     r < n / (a + b), about sqrt(n) / 2.
     """
 
-    rank: int = struct.field(pytree_node=False, default=1)  # r
-    height: int | None = struct.field(pytree_node=False, default=None)  # a
+    kind: ClassVar[str] = "low-rank"
+    rank: Count = struct.field(pytree_node=False, default=1)
+    """Rank of the matrix that arrives."""
+    height: Count | None = struct.field(pytree_node=False, default=None)
+    """Rows of the matrix; None: about the square root of the number of parameters."""
     free: ClassVar[bool] = False
 
     @property

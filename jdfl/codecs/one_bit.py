@@ -6,7 +6,7 @@ Sensing, 2008. Sending the norm, the logarithm before and its inverse after are 
 
 import warnings
 from dataclasses import replace
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import jax
 import jax.numpy as jnp
@@ -18,6 +18,7 @@ from jdfl.codecs import packing, sensing
 from jdfl.codecs.dense import rounded
 from jdfl.codecs.gpsp import gpsp, working_sparsity
 from jdfl.codecs.recovery import recovery, unit
+from jdfl.settings import Bound, Count, Filled, Natural, NotNegative, Positive
 from jdfl.streams import Stream
 
 _MATRIX = Stream("one-bit.sensing matrix", "shared")
@@ -27,7 +28,9 @@ MOST_COLUMNS = 2**24  # numbers that the columns gathered for messages side by s
 
 @struct.dataclass
 class OneBit:
-    """c = sign(Phi x), x = sign(w) log_gamma(1 + |w|), sent with ||w||; GPSP finds x, then w is rebuilt.
+    """One sign per measurement and one norm; the receiver decodes by GPSP.
+
+    c = sign(Phi x), x = sign(w) log_gamma(1 + |w|), sent with ||w||; GPSP finds x, then w is rebuilt.
 
     Phi comes from `ensemble` (see `jdfl.codecs.sensing`). "gaussian" is stored, 4 n d bytes a node, or once for all
     nodes if `shared`; it stays the same for a whole run, so a vector that it fails on is failed on again. "rademacher"
@@ -41,23 +44,37 @@ class OneBit:
     the scale t with ||gamma^(t |v|) - 1|| = ||w||, at no extra bits.
     """
 
-    d: int | None = struct.field(pytree_node=False, default=None)  # measurements; None: n // 2
-    s: int | None = struct.field(pytree_node=False, default=None)  # nonzeros; None: as many as are known to be there
-    gamma: Any = struct.field(per_node=True, default=5.0)  # base of the logarithm, > 1; [m] for one per node
+    kind: ClassVar[str] = "one-bit"
+    d: Count | None = struct.field(pytree_node=False, default=None)
+    """Number of measurements, one bit each; None: n // 2."""
+    s: Count | None = struct.field(pytree_node=False, default=None)
+    """Nonzeros that the decoder looks for; None: those of the algorithm."""
+    gamma: Annotated[float | Array, Bound("(1, inf)")] = struct.field(per_node=True, default=5.0)
+    """Base of the logarithm that evens out the magnitudes, > 1."""
     inverse: Literal["exact", "paper"] = struct.field(pytree_node=False, default="exact")
+    """How the logarithm is undone: at the right scale, or as the paper's Algorithm 2 prints it."""
     ensemble: sensing.Ensemble = struct.field(pytree_node=False, default="gaussian")
-    shared: bool = struct.field(pytree_node=False, default=False)  # one Phi for all nodes
-    density: float = struct.field(pytree_node=False, default=0.05)  # of "sparse"
-    side: bool = struct.field(pytree_node=False, default=False)  # the decoder starts from what the receiver has
-    flips: int = struct.field(pytree_node=False, default=0)  # signs that may be wrong (GPSP's k)
-    margin: Any = struct.field(per_node=True, default=0.01)  # GPSP's e
-    eta: Any = struct.field(per_node=True, default=1e-4)  # GPSP's ridge
-    cap: int = struct.field(pytree_node=False, default=12)  # most GPSP iterations
-    norm_bits: Literal[32, 64] = struct.field(pytree_node=False, default=64)  # the paper sends a double
-    matrix: Any = struct.field(  # Phi^T, [m, n, d] or shared [n, d]; None: drawn in prepare where it is stored
-        per_node=lambda codec: not codec.shared, default=None
-    )
-    order: Any = None  # [d] rows of the Hadamard transforms; made in prepare
+    """How sensing matrices are made: gaussian is stored, rademacher and hadamard come from keys, sparse fails."""
+    shared: bool = struct.field(pytree_node=False, default=False)
+    """One sensing matrix for all nodes instead of one for each."""
+    density: Annotated[float, Bound("(0, 1]")] = struct.field(pytree_node=False, default=0.05)
+    """Share of nonzeros of sparse sensing matrices."""
+    side: bool = struct.field(pytree_node=False, default=False)
+    """The decoder starts from the receiver's own parameters, so that d may be much smaller."""
+    flips: Natural = struct.field(pytree_node=False, default=0)
+    """Signs that the decoder may take for wrong."""
+    margin: Positive = struct.field(per_node=True, default=0.01)
+    """The decoder's margin (GPSP's e)."""
+    eta: NotNegative = struct.field(per_node=True, default=1e-4)
+    """The decoder's ridge."""
+    cap: Count = struct.field(pytree_node=False, default=12)
+    """Most iterations of the decoder."""
+    norm_bits: Literal[32, 64] = struct.field(pytree_node=False, default=64)
+    """Bits of the norm."""
+    matrix: Array | None = struct.field(per_node=lambda codec: not codec.shared, default=None)
+    """Phi^T, [m, n, d], or [n, d] if shared, instead of drawing it."""
+    order: Filled[Any] = None
+    """Rows [d] of the Hadamard transforms, from `prepare`."""
     free: ClassVar[bool] = False
 
     @property
@@ -81,18 +98,8 @@ class OneBit:
 
     def check(self, n: int, m: int, sparsity: int) -> None:
         """Refuse settings out of range; warn where the decoder cannot recover what it is asked for."""
-        if self.d is not None:
-            checks.whole(1, None, "One sign is the least that can be sent.", d=self.d)
         if self.s is not None:
             checks.whole(1, n, "A vector has no more nonzeros than entries.", s=self.s)
-        checks.positive("It is the base of a logarithm.", gamma=self.gamma)
-        if not np.all(np.asarray(self.gamma) > 1):
-            checks.refuse("gamma > 1", "gamma", self.gamma, "It is the base of a logarithm.")
-        checks.positive(margin=self.margin)
-        checks.not_negative(eta=self.eta)
-        checks.literals(self)
-        checks.one_of((False, True), shared=self.shared, side=self.side)
-        checks.fraction("It is the share of Phi that is not zero.", density=self.density)
         d = self._sizes(n)[1]
         if self.shared and self.ensemble == "hadamard":
             raise ValueError(
@@ -111,7 +118,6 @@ class OneBit:
         for name in _PER_NODE:
             if np.ndim(getattr(self, name)):
                 checks.shape((m,), "Give one number, or one for every node.", **{name: getattr(self, name)})
-        checks.whole(1, cap=self.cap)
         checks.whole(0, d, flips=self.flips)
         self._warn(n, d, sparsity if self.s is None else self.s)
 
@@ -188,7 +194,7 @@ class OneBit:
         """GPSP on the payload ([b, d] signs, [b] norms), the inverse of the logarithm, the norm; zero for norm zero."""
         positive, norm = payload
         assert self.s is not None  # set by prepare
-        b, dtype = positive.shape[0], self.margin.dtype
+        b, dtype = positive.shape[0], jnp.result_type(self.margin)
         found = gpsp(
             self._sensing(key, n, dtype),
             jnp.where(positive, 1.0, -1.0).astype(dtype),
@@ -201,7 +207,7 @@ class OneBit:
             start=self._logarithm(side) if self.side and side is not None else None,
         )
         v = jnp.abs(found.value)
-        scale = _exact_scale(v, norm, self.gamma) if self.inverse == "exact" else jnp.ones_like(norm)
+        scale = _exact_scale(v, norm, jnp.asarray(self.gamma)) if self.inverse == "exact" else jnp.ones_like(norm)
         size = jnp.expm1(v * (scale * jnp.log(self.gamma))[:, None])
         length = jnp.linalg.norm(size, axis=1)
         size = size * jnp.where(length > 0, norm / jnp.where(length > 0, length, 1.0), 0.0)[:, None]

@@ -9,7 +9,7 @@ Axes: b messages, n parameters.
 """
 
 from math import sqrt
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import jax
 import jax.numpy as jnp
@@ -18,6 +18,7 @@ from jax import Array
 
 from jdfl import checks, ops, struct
 from jdfl.codecs import packing, radix
+from jdfl.settings import Bound
 
 MOST_LEVELS = 2**15 - 1  # signed levels are int16
 
@@ -32,7 +33,9 @@ class Message:
 
 @struct.dataclass
 class QSGD:
-    """All n entries as multiples -levels .. levels of norm / levels, rounded at random so that E C(x) = x.
+    """All entries, rounded at random to a few levels of the vector's norm.
+
+    All n entries as multiples -levels .. levels of norm / levels, rounded at random so that E C(x) = x.
 
     `norm` is the length of x, as in the paper, or "max", its largest magnitude, which errs less unless one entry has
     nearly all of the length. With `scaled` the receiver divides by 1 + `omega(n)`, and the message is never worse than
@@ -43,9 +46,13 @@ class QSGD:
     fifth less than whole bits for each, and hardly more than log2(2 levels + 1) bits.
     """
 
-    levels: int = struct.field(pytree_node=False, default=16)  # s
-    scaled: bool = struct.field(pytree_node=False, default=False)  # divided by 1 + omega
+    kind: ClassVar[str] = "qsgd"
+    levels: Annotated[int, Bound(f"[1, {MOST_LEVELS}]")] = struct.field(pytree_node=False, default=16)
+    """Levels above zero."""
+    scaled: bool = struct.field(pytree_node=False, default=False)
+    """The receiver divides by 1 + omega, so that no message is worse than none; else it is right on average."""
     norm: Literal["l2", "max"] = struct.field(pytree_node=False, default="l2")
+    """What the levels are fractions of: the length of the vector, or its largest magnitude."""
     free: ClassVar[bool] = False
 
     @property
@@ -94,11 +101,7 @@ class QSGD:
         return 16
 
     def check(self, n: int, m: int, sparsity: int) -> None:
-        """Refuse levels outside [1, 32767]."""
-        remedy = "It is the number of levels above zero; 127 take 8 bits an entry."
-        checks.whole(1, MOST_LEVELS, remedy, levels=self.levels)
-        checks.literals(self)
-        checks.one_of((False, True), scaled=self.scaled)
+        """There is nothing to refuse but settings out of range."""
 
     def prepare(self, key: Array, node: Array, n: int, sparsity: int, dtype: Any) -> "QSGD":
         """Nothing is shared."""

@@ -4,7 +4,7 @@ S. U. Stich, J.-B. Cordonnier, M. Jaggi: Sparsified SGD with Memory, 2018, where
 """
 
 from math import sqrt
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import jax
 import jax.numpy as jnp
@@ -14,11 +14,14 @@ from jax import Array
 from jdfl import checks, ops, struct
 from jdfl.codecs import packing, subsets
 from jdfl.codecs.dense import rounded, rounding
+from jdfl.settings import Bound, Count
 
 
 @struct.dataclass
 class RandomK:
-    """`k` entries (or ceil(share n)) at places drawn evenly and anew for every message; the others arrive as zero.
+    """Entries at random places, which both ends draw from the same key; give k or share.
+
+    `k` entries (or ceil(share n)) at places drawn evenly and anew for every message; the others arrive as zero.
 
     Sender and receiver draw the places from the same key, so that they cost no bits. With `scaled` the receiver
     multiplies by n / k: E C(x) = x, with variance (n / k - 1) ||x||^2. Without, an entry arrives as it is or not at
@@ -27,10 +30,15 @@ class RandomK:
     A vector with an entry that is not finite arrives as NaN, whatever places were drawn.
     """
 
-    k: int | None = struct.field(pytree_node=False, default=None)  # entries in a message
-    share: float | None = struct.field(pytree_node=False, default=None)  # k / n, instead of k
-    scaled: bool = struct.field(pytree_node=False, default=False)  # times n / k
-    value: Literal["float32", "float16", "bfloat16"] = struct.field(pytree_node=False, default="float32")  # on the wire
+    kind: ClassVar[str] = "random-k"
+    k: Count | None = struct.field(pytree_node=False, default=None)
+    """Entries in a message."""
+    share: Annotated[float, Bound("(0, 1]")] | None = struct.field(pytree_node=False, default=None)
+    """Share of the entries that is in a message, instead of k."""
+    scaled: bool = struct.field(pytree_node=False, default=False)
+    """The receiver multiplies by n / k, so that messages are right on average."""
+    value: Literal["float32", "float16", "bfloat16"] = struct.field(pytree_node=False, default="float32")
+    """Type of the values."""
     free: ClassVar[bool] = False
     direct: ClassVar[bool] = True  # `arrived` is there
 
@@ -64,8 +72,6 @@ class RandomK:
         if self.k is None and self.share is None:
             raise ValueError("Expected k or share, got k = None and share = None. Give one, such as share = 0.1.")
         subsets.check_size(n, self.share, k=self.k)
-        checks.literals(self)
-        checks.one_of((False, True), scaled=self.scaled)
 
     def prepare(self, key: Array, node: Array, n: int, sparsity: int, dtype: Any) -> "RandomK":
         """Nothing is stored: places come from the messages' keys."""

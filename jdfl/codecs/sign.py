@@ -21,12 +21,15 @@ class Message:
 
 @struct.dataclass
 class Sign:
-    """Scaled signs: every entry arrives as +||x||_1 / n or -||x||_1 / n, for n + 32 bits.
+    """The signs of all entries and their mean magnitude.
+
+    Scaled signs: every entry arrives as +||x||_1 / n or -||x||_1 / n, for n + 32 bits.
 
     (S. P. Karimireddy, Q. Rebjock, S. U. Stich, M. Jaggi, "Error feedback fixes SignSGD and other gradient compression
     schemes", 2019.) A zero counts as positive; the zero vector arrives as zero.
     """
 
+    kind: ClassVar[str] = "sign"
     free: ClassVar[bool] = True
 
     @property

@@ -5,7 +5,7 @@ are this library's.
 """
 
 from dataclasses import replace
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import jax
 import jax.numpy as jnp
@@ -15,6 +15,7 @@ from jax import Array
 from jdfl import checks, ops, struct
 from jdfl.codecs import packing, subsets
 from jdfl.codecs.dense import rounded, rounding
+from jdfl.settings import Bound, Count
 
 _LEVELS = {"int8": 127, "int4": 7}  # largest level; levels are symmetric about zero
 MOST_INT4 = 2**16  # entries that may share one scale of 7 levels
@@ -31,7 +32,9 @@ class Message:
 
 @struct.dataclass
 class Sparse:
-    """Top-k: the `s` largest entries, as places and values; vectors with s nonzeros lose only what `value` rounds.
+    """The largest entries: their places and their values.
+
+    Top-k: the `s` largest entries, as places and values; vectors with s nonzeros lose only what `value` rounds.
 
     The size may be given as a `share` of n instead: ceil(share n) entries, one at least. With neither, a message holds
     as many as the vectors are known to have.
@@ -41,12 +44,17 @@ class Sparse:
     ceil(log2 C(n, s)) bits, the fewest that any code of fixed length can do with.
     """
 
-    s: int | None = struct.field(pytree_node=False, default=None)  # entries in a message
+    kind: ClassVar[str] = "sparse"
+    s: Count | None = struct.field(pytree_node=False, default=None)
+    """Entries in a message; None: by share, or the nonzeros of the algorithm."""
     value: Literal["float32", "float16", "bfloat16", "int8", "int4"] = struct.field(
         pytree_node=False, default="float32"
     )
+    """Type of the values; integers are levels of one scale."""
     index: subsets.Index = struct.field(pytree_node=False, default="plain")
-    share: float | None = struct.field(pytree_node=False, default=None)  # s / n, instead of s
+    """How places are written: plain numbers, or the number of their subset, which is shortest."""
+    share: Annotated[float, Bound("(0, 1]")] | None = struct.field(pytree_node=False, default=None)
+    """Share of the entries that is in a message, instead of s."""
     free: ClassVar[bool] = False
 
     @property
@@ -80,7 +88,6 @@ class Sparse:
     def check(self, n: int, m: int, sparsity: int) -> None:
         """Refuse s outside [1, n], share outside (0, 1], both, and int4 for more entries than one scale can serve."""
         subsets.check_size(n, self.share, s=self.s)
-        checks.literals(self)
         if self.s is None and self.share is None and sparsity >= n > 1:
             raise ValueError(
                 f"Expected a size for Sparse, got s = None and share = None for vectors of n = {n} entries "

@@ -24,9 +24,6 @@ def check_size(n: int, share: float | None, **count: int | None) -> None:
         raise ValueError(f"Expected {name} or share, not both, got {name} = {size!r} and share = {share!r}. Drop one.")
     if size is not None:
         checks.whole(1, n, "A message cannot hold more entries than the vector has.", **count)
-    if share is not None:
-        checks.shape((), share=share)
-        checks.fraction("It is the share of its entries that a message holds.", share=share)
 
 
 def size(n: int, share: Any) -> int:

@@ -13,7 +13,7 @@ from jdfl import checks
 from jdfl.algorithms.algorithm import Algorithm
 from jdfl.network.graph import Network
 from jdfl.problems import Problem
-from jdfl.runner import check_counters, check_run
+from jdfl.runner import check_counters, check_run, check_settings
 from jdfl.stepping import with_field
 from jdfl.stopping import StopRule
 
@@ -98,7 +98,7 @@ class Plan:
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                self.at(point).check(problem, self.network)
+                check_settings(self.at(point), problem, self.network)
         except ValueError:
             return False
         return True
@@ -155,7 +155,7 @@ def _check_plan(plan: Plan, problem: Problem, every: int, stop: StopRule | None)
     check_run(plan.at(taken[0]), problem, plan.network, plan.steps, every, stop)
     check_counters(plan.network, plan.steps)
     for point in taken[1:]:
-        plan.at(point).check(problem, plan.network)
+        check_settings(plan.at(point), problem, plan.network)
 
 
 def check_seeds(**named: Any) -> None:

@@ -1,3 +1,4 @@
+# pyright: reportAssignmentType=false, reportUnknownMemberType=false
 """Algorithms, with what travels on their wires and the noise that they add."""
 
 from dataclasses import dataclass

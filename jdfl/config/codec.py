@@ -1,3 +1,4 @@
+# pyright: reportAssignmentType=false, reportUnknownMemberType=false
 """What travels on a wire."""
 
 from dataclasses import dataclass

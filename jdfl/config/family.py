@@ -1,3 +1,4 @@
+# pyright: reportAssignmentType=false, reportUnknownMemberType=false
 """The decentralized family: every algorithm but CEPS."""
 
 import dataclasses

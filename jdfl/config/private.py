@@ -1,3 +1,4 @@
+# pyright: reportAssignmentType=false, reportUnknownMemberType=false
 """DO-ADP and the private methods that its paper compares it with."""
 
 import dataclasses

@@ -1,3 +1,4 @@
+# pyright: reportAssignmentType=false, reportUnknownMemberType=false
 """Algorithms over perturbed push-sum: what their nodes add, and the noise on their messages."""
 
 import dataclasses

@@ -1,3 +1,4 @@
+# pyright: reportAssignmentType=false, reportUnknownMemberType=false
 """Stop rules: when a run ends before its last round."""
 
 from dataclasses import dataclass

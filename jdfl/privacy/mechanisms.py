@@ -12,7 +12,8 @@ import jax
 from jax import Array
 
 from jdfl import checks, struct
-from jdfl.arguments import checked
+from jdfl.arguments import checked, settings
+from jdfl.settings import Positive
 
 Norm = Literal["l1", "l2", "linf"]
 
@@ -91,18 +92,22 @@ class Mechanism(Protocol):
 
 @struct.dataclass
 class Gaussian:
-    """N(0, (multiplier * sensitivity)^2) on every entry, for an l2 sensitivity.
+    """Gaussian noise on every entry of what is released.
+
+    N(0, (multiplier * sensitivity)^2) on every entry, for an l2 sensitivity.
 
     C. Dwork, A. Roth, "The algorithmic foundations of differential privacy", 2014; what it guarantees is computed by
     `jdfl.privacy.epsilon`, not by their bound.
     """
 
-    multiplier: Any
+    kind: ClassVar[str] = "gaussian"
+    multiplier: Positive
+    """Standard deviation of the noise by the l2 sensitivity; None: the least for a run's or comparison's epsilon."""
     norm: ClassVar[Norm] = "l2"
 
     def check(self) -> None:
         """Refuse a multiplier that is not one positive number."""
-        _check(self.multiplier)
+        settings(self)
 
     def add(self, key: Array, x: Array, sensitivity: Any) -> Array:
         """The vector x [n] with noise of standard deviation multiplier * sensitivity."""
@@ -115,17 +120,21 @@ class Gaussian:
 
 @struct.dataclass
 class Laplace:
-    """Laplace noise of scale multiplier * sensitivity on every entry, for an l1 sensitivity: (1 / multiplier, 0)-DP.
+    """Laplace noise on every entry of what is released.
+
+    Laplace noise of scale multiplier * sensitivity on every entry, for an l1 sensitivity: (1 / multiplier, 0)-DP.
 
     C. Dwork, F. McSherry, K. Nissim, A. Smith, "Calibrating noise to sensitivity in private data analysis", 2006.
     """
 
-    multiplier: Any
+    kind: ClassVar[str] = "laplace"
+    multiplier: Positive
+    """Scale of the noise by the l1 sensitivity; None: the least for a run's or comparison's epsilon."""
     norm: ClassVar[Norm] = "l1"
 
     def check(self) -> None:
         """Refuse a multiplier that is not one positive number."""
-        _check(self.multiplier)
+        settings(self)
 
     def add(self, key: Array, x: Array, sensitivity: Any) -> Array:
         """The vector x [n] with noise of scale multiplier * sensitivity (standard deviation sqrt(2) times that)."""
@@ -142,11 +151,6 @@ def check_mechanism(mechanism: Any) -> None:
     remedy = "Use Gaussian(multiplier) or Laplace(multiplier), or None for no noise."
     checks.able(("add", "event", "norm"), "a noise mechanism", remedy, mechanism=mechanism)
     mechanism.check()
-
-
-def _check(multiplier: Any) -> None:
-    checks.shape((), "It is one number for all nodes.", multiplier=multiplier)
-    checks.positive("Use mechanism=None for a run without noise.", multiplier=multiplier)
 
 
 @checked

@@ -12,6 +12,7 @@ import jdfl
 from experiments import codec_warnings as script
 from jdfl.algorithms import REGISTRY
 from jdfl.algorithms.consequences import MEASURED, consequence
+from jdfl.runner import check_settings
 
 pytestmark = pytest.mark.optimized  # runs with signs follow every rounding
 
@@ -35,7 +36,7 @@ def warned(algorithm: Any) -> list[str]:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
-            algorithm.check(PROBLEM, NETWORK)
+            check_settings(algorithm, PROBLEM, NETWORK)
         except ValueError:
             return []
     words = ("sends its models", "The variance of", "is large for messages")

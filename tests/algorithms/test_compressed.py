@@ -10,6 +10,7 @@ import pytest
 
 import jdfl
 from jdfl.algorithms import choco
+from jdfl.runner import check_settings
 from tests.algorithms.play import ROUNDS, M, N, course, example, gradient_of, matrices, network
 from tests.reference import compressed as reference
 
@@ -36,7 +37,7 @@ def agrees(algorithm, loop_of, codec):
     with jax.enable_x64(True):
         problem, net = example(), network()
         algorithm = algorithm.replace(codec=wire)
-        algorithm.check(problem, net)
+        check_settings(algorithm, problem, net)
         params, *_ = course(algorithm, problem, net)
         compress = compress if codec == "exact" else float32(compress)
         W = matrices(net, jax.random.key(11))[0]
@@ -130,7 +131,7 @@ def test_choco_with_a_tenth_of_the_entries_ends_where_dpsgd_with_a_lazier_networ
         W = matrices(net, jax.random.key(0), 1)[0]
         lazy = jdfl.network.from_scipy((1 - gamma) * np.eye(M) + gamma * W, weights="given")
         algorithm = jdfl.CHOCO(lr=LR, gamma=gamma, codec=jdfl.Sparse(share=0.1), order=order)
-        algorithm.check(problem, net)
+        check_settings(algorithm, problem, net)
         here, _, states, _ = course(algorithm, problem, net, rounds=rounds)
         there, *_ = course(jdfl.DPSGD(lr=LR, codec=WIRE, order=order), problem, lazy, rounds=rounds)
         np.testing.assert_allclose(here[-1], there[-1], atol=1e-6)
@@ -145,11 +146,11 @@ def test_a_large_gamma_diverges_where_the_warning_says_so():
     problem, net = example(np.float32, n=20), jdfl.network.ring(M)
     wild = jdfl.CHOCO(lr=LR, gamma=1.0, codec=jdfl.Sparse(s=2))
     with pytest.warns(UserWarning, match=r"gamma = 1 .* delta = 0\.1: .* Try gamma <= 0\.1"):
-        wild.check(problem, net)
+        check_settings(wild, problem, net)
     params, *_ = course(wild, problem, net, rounds=600)
     assert not np.abs(np.asarray(params[-1])).max() < 1e3
-    wild.replace(gamma=0.15).check(problem, net)
-    wild.replace(codec=jdfl.Sign()).check(problem, net)
+    check_settings(wild.replace(gamma=0.15), problem, net)
+    check_settings(wild.replace(codec=jdfl.Sign()), problem, net)
     tame, *_ = course(wild.replace(gamma=0.15), problem, net, rounds=600)
     assert np.abs(np.asarray(tame[-1])).max() < 10
 
@@ -208,8 +209,8 @@ ONE_BIT = jdfl.OneBit(d=120)
         (jdfl.CHOCO(codec=jdfl.RandomK(k=2, scaled=True)), r"codec of CHOCO-SGD that contracts.*RandomK"),
         (jdfl.DCD(lr=0.0), r"lr > 0 and finite, got lr = 0\.0"),
         (jdfl.DCD(codec=ONE_BIT), r"codec of DCD-PSGD that is unbiased.*or contracts.*OneBit.*Use Dense\('float16'\)"),
-        (jdfl.DFedAvgM(theta=1.0), r"theta < 1, got theta = 1\.0"),
-        (jdfl.DFedAvgM(theta=-0.1), r"theta >= 0 and finite, got theta = -0\.1"),
+        (jdfl.DFedAvgM(theta=1.0), r"theta in \[0, 1\), got theta = 1\.0"),
+        (jdfl.DFedAvgM(theta=-0.1), r"theta in \[0, 1\), got theta = -0\.1"),
         (jdfl.DFedAvgM(local_steps=0), r"local_steps >= 1, got local_steps = 0"),
         (jdfl.DFedAvgM(quantised="yes"), r"got quantised = 'yes'"),
         (jdfl.DFedAvgM(codec=ONE_BIT, quantised=True), r"codec of quantised DFedAvgM that is unbiased"),
@@ -218,12 +219,12 @@ ONE_BIT = jdfl.OneBit(d=120)
 )
 def test_settings_out_of_range_are_refused_in_words(algorithm, words):
     with pytest.raises(ValueError, match=words):
-        algorithm.check(example(np.float32), network())
+        check_settings(algorithm, example(np.float32), network())
 
 
 def test_a_codec_that_may_do_worse_than_nothing_is_warned_of():
     with pytest.warns(UserWarning, match=r"RandomK.*DCD-PSGD loses is never made up for.*CHOCO-SGD"):
-        jdfl.DCD(codec=jdfl.RandomK(k=2, scaled=True)).check(example(np.float32), network())
+        check_settings(jdfl.DCD(codec=jdfl.RandomK(k=2, scaled=True)), example(np.float32), network())
 
 
 REPLICAS = {
@@ -241,12 +242,12 @@ def test_replicas_need_a_fixed_undirected_network_with_symmetric_weights(method)
     uneven = jdfl.network.from_edges([(i, 0) for i in range(1, M)], M, weights="uniform")
     for net, why in ((changing, "a fixed"), (directed, "an undirected"), (uneven, "doubly stochastic")):
         with pytest.raises(ValueError, match=f"Expected {why} .* for {method}, .*Use .*jdfl.network"):
-            REPLICAS[method].check(problem, net)
+            check_settings(REPLICAS[method], problem, net)
 
 
 def test_plain_dfedavgm_takes_any_network():
     problem, algorithm = example(np.float32), jdfl.DFedAvgM()
     for net in (jdfl.network.random_links(network(), 0.5), jdfl.network.k_in(M, 2, seed=1)):
-        algorithm.check(problem, net)
+        check_settings(algorithm, problem, net)
         params, *_ = course(algorithm, problem, net, rounds=5)
         assert jnp.all(jnp.isfinite(params))

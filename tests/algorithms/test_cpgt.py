@@ -10,7 +10,7 @@ import pytest
 import jdfl
 from jdfl.algorithms import cpgt
 from jdfl.algorithms.cpgt import CPGT, calibrated
-from jdfl.runner import planned
+from jdfl.runner import check_settings, planned
 from tests.algorithms.play import ROUNDS, M, N, course, example, gradient_of, matrices, network
 from tests.algorithms.pushing import KEY, follow
 from tests.algorithms.test_compressed import CODECS, WIRE, float32, quarters
@@ -96,7 +96,7 @@ def test_noise_calibrated_for_one_round_is_on_both_messages():
     problem = example(np.float32)
     algorithm = calibrated(NOISY, problem, 1, 0.5)
     assert algorithm.noise_x == algorithm.noise_y == pytest.approx(2 * 2 * CLIP * math.sqrt(N) / 0.5)
-    algorithm.check(problem, network())
+    check_settings(algorithm, problem, network())
     told = planned(algorithm, problem, network(), 1).privacy(problem)
     assert 1 / told.event.multipliers[0] == pytest.approx(0.25)
 
@@ -176,7 +176,7 @@ def test_nothing_is_claimed_without_noise_clip_or_schedule():
 )
 def test_settings_out_of_range_are_refused_in_words(fields, words):
     with pytest.raises(ValueError, match=words):
-        NOISY.replace(**fields).check(example(np.float32), network())
+        check_settings(NOISY.replace(**fields), example(np.float32), network())
 
 
 def test_networks_without_replicas_are_refused():
@@ -186,7 +186,7 @@ def test_networks_without_replicas_are_refused():
     uneven = jdfl.network.from_edges([(i, 0) for i in range(1, M)], M, weights="uniform")
     for net, why in ((changing, "a fixed"), (directed, "an undirected"), (uneven, "doubly stochastic")):
         with pytest.raises(ValueError, match=f"Expected {why} .* for CPGT, .*Use .*jdfl.network"):
-            CPGT().check(problem, net)
+            check_settings(CPGT(), problem, net)
 
 
 def test_noise_that_fades_to_nothing_is_refused():

@@ -11,9 +11,10 @@ import pytest
 import jdfl
 from jdfl import streams
 from jdfl.algorithms import gradients as oracle
-from jdfl.algorithms.activation import ACTIVE, active, check_activation
+from jdfl.algorithms.activation import ACTIVE, active
 from jdfl.algorithms.dp_dda import DPDDA, amplified_epsilon
 from jdfl.privacy import GaussianEvent, Sampled, epsilon
+from jdfl.runner import check_settings
 from tests.algorithms.play import ROUNDS, M, N, course, example, gradient_of, matrices, network, round_of
 from tests.reference import dual_averaging as reference
 
@@ -233,10 +234,10 @@ def test_what_could_be_hidden_is_nothing_where_all_nodes_are_active_with_all_exa
     ("options", "words"),
     [
         ({"lr": 0.0}, "lr = 0.0"),
-        ({"p": 0.0}, "p = 0.0.*probability"),
+        ({"p": 0.0}, "p = 0.0.*Chance"),
         ({"p": 1.5}, "p = 1.5"),
         ({"p": np.full(M, 0.5)}, "Expected p of shape"),
-        ({"mu": 0.0}, "mu = 0.0.*None"),
+        ({"mu": 0.0}, "mu = 0.0.*none: those of the convex case"),
         ({"block": 0}, "block = 0"),
         ({"order": "late"}, "order = 'late'"),
         ({"codec": jdfl.OneBit(d=9, side=True)}, "codec"),
@@ -245,13 +246,13 @@ def test_what_could_be_hidden_is_nothing_where_all_nodes_are_active_with_all_exa
 )
 def test_settings_out_of_range_are_refused(options, words):
     with pytest.raises(ValueError, match=words):
-        DPDDA(**options).check(example(np.float32), network())
+        check_settings(DPDDA(**options), example(np.float32), network())
 
 
 def test_networks_and_probabilities_that_cannot_be_are_refused():
     with pytest.raises(ValueError, match=r"doubly stochastic weights for DP-DDA,.*Use "):
-        DPDDA().check(example(np.float32), jdfl.network.erdos_renyi(M, 0.5, seed=2, weights="uniform"))
+        check_settings(DPDDA(), example(np.float32), jdfl.network.erdos_renyi(M, 0.5, seed=2, weights="uniform"))
     for p in (float("nan"), -0.1, "often"):
-        with pytest.raises(ValueError, match=r"p = .*probability"):
-            check_activation(p)
-    check_activation(1.0)
+        with pytest.raises(ValueError, match=r"p = .*Chance of a node"):
+            check_settings(DPDDA(p=p), example(np.float32), network())
+    check_settings(DPDDA(p=1.0), example(np.float32), network())

@@ -13,6 +13,7 @@ import jdfl
 from jdfl import loop, stepping, streams
 from jdfl.algorithms import differences
 from jdfl.network import as_dense, from_edges, from_scipy, random_links, ring
+from jdfl.runner import check_settings
 from tests.reference import exact as reference
 
 M, N, Q, ROUNDS = 7, 5, 20, 500
@@ -196,7 +197,7 @@ def test_a_pull_is_w_x_minus_x_and_nothing_where_nodes_agree(format):
 def checked(algorithm, problem, net):
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        algorithm.check(problem, net)
+        check_settings(algorithm, problem, net)
     return [str(warning.message) for warning in caught]
 
 
@@ -222,7 +223,7 @@ def test_long_steps_are_warned_of_and_steps_that_diverge_refused(method):
     assert f"{low:.3g}" in text
     assert "shorter step" in text
     with pytest.raises(ValueError, match=rf"Expected lr <= .* = {high:.3g}.*got lr = .*Give lr < .* = {low:.3g}"):
-        method(lr=1.01 * high).check(problem, net)
+        check_settings(method(lr=1.01 * high), problem, net)
 
 
 @corrected
@@ -284,15 +285,15 @@ def rotated() -> jdfl.network.Static:
 )
 def test_networks_on_which_a_correction_is_wrong_are_refused(method, net, property):
     with pytest.raises(ValueError, match=f"{property}.* for {names[method]},.*Use "):
-        method(lr=0.01).check(example(np.float32), net())
+        check_settings(method(lr=0.01), example(np.float32), net())
 
 
 def test_gradient_tracking_refuses_weights_that_are_not_doubly_stochastic():
     problem = example(np.float32)
     with pytest.raises(ValueError, match=r"doubly stochastic weights for DSGT,.*Use "):
-        jdfl.DSGT(lr=0.01).check(problem, uneven())
+        check_settings(jdfl.DSGT(lr=0.01), problem, uneven())
     for net in (network(), rotated(), random_links(network(), 0.5)):
-        jdfl.DSGT(lr=0.01).check(problem, net)
+        check_settings(jdfl.DSGT(lr=0.01), problem, net)
 
 
 @every
@@ -303,7 +304,7 @@ def test_gradient_tracking_refuses_weights_that_are_not_doubly_stochastic():
 )
 def test_settings_out_of_range_are_refused(method, options, words):
     with pytest.raises(ValueError, match=words):
-        method(**({"lr": 0.01} | options)).check(example(np.float32), network())
+        check_settings(method(**({"lr": 0.01} | options)), example(np.float32), network())
 
 
 CLIP, MULTIPLIER = 0.5, 0.8

@@ -10,6 +10,7 @@ import optax
 import pytest
 
 import jdfl
+from jdfl.runner import check_settings
 from tests.algorithms.play import ROUNDS, M, N, course, example, gradient_of, matrices, network
 from tests.reference import family as reference
 
@@ -21,7 +22,7 @@ def agrees(algorithm, loop_of, net=None, tolerance=1e-9):
     """Every round of a run agrees with `loop_of(gradient, W)`."""
     with jax.enable_x64(True):
         problem, net = example(), network() if net is None else net
-        algorithm.check(problem, net)
+        check_settings(algorithm, problem, net)
         params, *_ = course(algorithm, problem, net)
         expected = loop_of(gradient_of(problem), matrices(net, jax.random.key(11)))
         assert np.abs(expected).max() > 0.1
@@ -190,7 +191,7 @@ def test_optimizers_keep_their_state_from_round_to_round():
         (jdfl.IHT(s=13), ["s", "13", "nonzeros"]),
         (jdfl.DFedSAM(rho=-0.1), ["rho", "-0.1"]),
         (jdfl.DFedSAM(gossip_steps=0), ["gossip_steps", "0"]),
-        (jdfl.FedAvg(fraction=0.0), ["fraction", "0.0", "share of the clients"]),
+        (jdfl.FedAvg(fraction=0.0), ["fraction", "0.0", "Share of the clients"]),
         (jdfl.FedAvg(local_steps=0), ["local_steps", "0"]),
         (jdfl.FedAvg(weighting="size"), ["weighting", "'size'", "examples"]),
         (jdfl.MATCHA(local_steps=0), ["local_steps", "0"]),
@@ -199,13 +200,13 @@ def test_optimizers_keep_their_state_from_round_to_round():
 @pytest.mark.filterwarnings("ignore:With d = ")
 def test_mistakes_are_named(algorithm, words):
     with pytest.raises(ValueError) as error:
-        algorithm.check(example(np.float32), network())
+        check_settings(algorithm, example(np.float32), network())
     assert all(word in str(error.value) for word in words), error.value
 
 
 def test_matcha_refuses_a_network_that_does_not_keep_the_average():
     with pytest.raises(ValueError, match="MATCHA") as error:
-        jdfl.MATCHA().check(example(np.float32), jdfl.network.star(M, weights="uniform"))
+        check_settings(jdfl.MATCHA(), example(np.float32), jdfl.network.star(M, weights="uniform"))
     assert "doubly stochastic" in str(error.value)
 
 

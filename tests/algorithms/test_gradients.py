@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from scipy.sparse import random_array
 
 import jdfl
+from jdfl.runner import check_settings
 from tests.algorithms.play import M, N, example, gradient_of, network
 
 CLIP = 0.8
@@ -195,7 +196,7 @@ def test_example_gradients_are_counted():
 @pytest.mark.parametrize(
     ("gradients", "words"),
     [
-        (jdfl.Gradients(batch=0), ["batch", "0", "None takes all"]),
+        (jdfl.Gradients(batch=0), ["batch", "0", "None: all"]),
         (jdfl.Gradients(batch=2.5), ["batch", "2.5"]),
         (jdfl.Gradients(clip=0.0), ["clip", "0.0"]),
         (jdfl.Gradients(clip=np.ones(3)), ["clip", "(3,)", "one number"]),
@@ -218,7 +219,7 @@ def test_example_gradients_are_counted():
 )
 def test_mistakes_are_named(gradients, words):
     with pytest.raises(ValueError) as error:
-        jdfl.DPSGD(gradients=gradients).check(problem, network())
+        check_settings(jdfl.DPSGD(gradients=gradients), problem, network())
     assert all(word in str(error.value) for word in words), error.value
 
 

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import jdfl
+from jdfl.runner import check_settings
 from tests.algorithms.play import M, N, course, example, gradient_of
 from tests.algorithms.pushing import NETWORKS, falling, follow, protocol, uneven, weights
 from tests.algorithms.test_push_sum import CLIPPED, FALLS, NOISY, begun
@@ -80,7 +81,7 @@ def test_local_only_may_leave_the_shared_part_as_it_begins():
         x[5:] -= 0.05 * g(0, x)[5:]
         np.testing.assert_allclose(params[k, 0], x, rtol=1e-4, atol=1e-5)
     with pytest.raises(ValueError, match=r"train = 'local'.*all of whose are shared"):
-        jdfl.LocalOnly(train="local").check(problem.replace(shared=None), net)
+        check_settings(jdfl.LocalOnly(train="local"), problem.replace(shared=None), net)
 
 
 @pytest.mark.parametrize(
@@ -94,13 +95,13 @@ def test_local_only_may_leave_the_shared_part_as_it_begins():
 )
 def test_mistakes_are_named(algorithm, words):
     with pytest.raises(ValueError) as error:
-        algorithm.check(example(np.float32).replace(shared=5), uneven())
+        check_settings(algorithm, example(np.float32).replace(shared=5), uneven())
     assert all(word in str(error.value) for word in words), error.value
 
 
 def test_a_problem_without_a_shared_part_is_refused():
     with pytest.raises(ValueError, match=r"shared = 0\. Use LocalOnly"):
-        jdfl.PartPSP().check(example(np.float32).replace(shared=0), uneven())
+        check_settings(jdfl.PartPSP(), example(np.float32).replace(shared=0), uneven())
 
 
 CLIP, RATE = 0.7, 0.3

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import jdfl
+from jdfl.runner import check_settings
 from tests.algorithms.play import M, N, example, gradient_of
 from tests.algorithms.pushing import DECAY, MILESTONES, NETWORKS, falling, follow, protocol, uneven, weights
 from tests.reference import push_sum as reference
@@ -151,14 +152,14 @@ def test_a_sweep_over_b_gives_every_run_a_schedule_of_its_own():
     ("algorithm", "words"),
     [
         (jdfl.SGP(lr=-1.0), ["lr", "-1.0"]),
-        (jdfl.SGP(dpps=jdfl.DPPS(b=-1.0)), ["b > 0", "-1.0", "b=None"]),
+        (jdfl.SGP(dpps=jdfl.DPPS(b=-1.0)), ["b > 0", "-1.0", "None: no noise"]),
         (jdfl.SGP(dpps=jdfl.DPPS(b=np.ones(M))), ["b", "(7,)", "one number"]),
         (jdfl.SGP(dpps=jdfl.DPPS(noise_rate=0.0)), ["noise_rate > 0", "0.0"]),
         (jdfl.SGP(dpps=jdfl.DPPS(contraction=1.5)), ["contraction", "1.5"]),
         (jdfl.SGP(dpps=jdfl.DPPS(sensitivity="true")), ["sensitivity", "'true'", "certified"]),
-        (jdfl.SGP(dpps=jdfl.DPPS(failure=0.0)), ["failure > 0", "0.0"]),
+        (jdfl.SGP(dpps=jdfl.DPPS(failure=0.0)), ["failure in (0, 1]", "0.0"]),
         (jdfl.SGP(dpps=jdfl.DPPS(failure=2.0)), ["failure", "2.0", "1"]),
-        (jdfl.SGP(milestones=(0,)), ["milestones >= 1", "0"]),
+        (jdfl.SGP(milestones=(0,)), ["milestones[0] >= 1", "0"]),
         (jdfl.SGP(decay=0.0), ["decay > 0", "0.0"]),
         (
             jdfl.SGP(gradients=jdfl.Gradients(clip=1.0, mechanism=jdfl.Laplace(1.0))),
@@ -171,17 +172,17 @@ def test_a_sweep_over_b_gives_every_run_a_schedule_of_its_own():
 )
 def test_mistakes_are_named(algorithm, words):
     with pytest.raises(ValueError) as error:
-        algorithm.check(example(np.float32), uneven())
+        check_settings(algorithm, example(np.float32), uneven())
     assert all(word in str(error.value) for word in words), error.value
 
 
 @pytest.mark.parametrize("kind", [jdfl.SGP, jdfl.PartPSP, jdfl.AverageConsensus], ids=lambda kind: kind.__name__)
 def test_networks_that_do_not_keep_the_sum_are_refused(kind):
     with pytest.raises(ValueError, match=f"column-stochastic weights for {kind.__name__}"):
-        kind().check(example(np.float32), jdfl.network.star(M, weights="uniform"))
+        check_settings(kind(), example(np.float32), jdfl.network.star(M, weights="uniform"))
     apart = jdfl.network.from_edges([(0, 1), (1, 0)], M, directed=True, weights="out-degree", connected=False)
     with pytest.raises(ValueError, match=f"strongly connected network for {kind.__name__}"):
-        kind().check(example(np.float32), apart)
+        check_settings(kind(), example(np.float32), apart)
 
 
 def test_synchronised_rounds_and_broadcasts_are_counted():

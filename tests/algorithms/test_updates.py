@@ -9,6 +9,7 @@ import optax
 import pytest
 
 import jdfl
+from jdfl.runner import check_settings
 from tests.algorithms.play import M, N, course, example, network
 
 CLIP, NOISE = 0.05, 0.6
@@ -114,7 +115,7 @@ def test_central_noise_is_claimed_behind_a_server_only():
 @pytest.mark.parametrize(
     ("algorithm", "words"),
     [
-        (jdfl.DPSGD(updates=jdfl.Updates()), ["clip", "None"]),
+        (jdfl.DPSGD(updates=jdfl.Updates(clip=None)), ["clip", "None"]),
         (jdfl.DPSGD(updates=jdfl.Updates(clip=0.0)), ["clip", "0.0"]),
         (jdfl.DPSGD(updates=0.5), ["updates", "0.5", "Updates"]),
         (
@@ -144,5 +145,5 @@ def test_central_noise_is_claimed_behind_a_server_only():
 )
 def test_mistakes_are_named(algorithm, words):
     with pytest.raises(ValueError) as error:
-        algorithm.check(problem, network())
+        check_settings(algorithm, problem, network())
     assert all(word in str(error.value) for word in words), error.value

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 import jdfl
 from jdfl import ops
+from jdfl.arguments import settings
 from jdfl.codecs import packing, round_trip, transmit
 
 M, N, S = 4, 50, 3
@@ -216,7 +217,7 @@ def test_exact_inverse_undoes_the_logarithm_and_the_papers_does_not():
         (jdfl.RandomK(share=float("nan")), "share = nan"),
         (jdfl.RandomK(k=3, value="int8"), "value = 'int8'"),
         (jdfl.RandomK(k=3, scaled="yes"), "scaled = 'yes'"),
-        (jdfl.QSGD(levels=0), "levels = 0. It is the number of levels above zero"),
+        (jdfl.QSGD(levels=0), "levels = 0. levels: Levels above zero"),
         (jdfl.QSGD(levels=2**15), "levels = 32768"),
         (jdfl.QSGD(norm="l1"), "norm = 'l1'"),
         (jdfl.QSGD(scaled=2), "scaled = 2"),
@@ -226,8 +227,12 @@ def test_exact_inverse_undoes_the_logarithm_and_the_papers_does_not():
     ],
 )
 def test_settings_out_of_range_are_refused_by_name(codec, word):
-    with pytest.raises(ValueError, match=word.replace(".", r"\.")):
+    def check(codec):
+        settings(codec)
         codec.check(N, M, S)
+
+    with pytest.raises(ValueError, match=word.replace(".", r"\.")):
+        check(codec)
 
 
 @given(st.lists(st.integers(0, 2**11 - 1), min_size=1, max_size=9), st.integers(11, 16))

@@ -12,6 +12,7 @@ from scipy.special import logsumexp
 import jdfl
 from jdfl import models
 from jdfl.problems import Dataset, NeuralProblem, check_problem, neural_classification
+from jdfl.runner import check_settings
 
 CLASSES, SHAPE = 3, (4, 4, 1)
 CLIENTS = np.repeat([5, 2, 9], [7, 2, 13])  # sorted: 2 examples, 7, 13
@@ -208,9 +209,9 @@ def test_gradients_of_batches_see_varied_images():
 def test_batch_normalisation_has_no_gradients_of_single_examples():
     problem, net = tiny(model=MIXED), jdfl.network.complete(3)
     check_problem(problem)
-    jdfl.DPSGD(gradients=jdfl.Gradients(clip=1.0, per="batch")).check(problem, net)
+    check_settings(jdfl.DPSGD(gradients=jdfl.Gradients(clip=1.0, per="batch")), problem, net)
     with pytest.raises(ValueError, match=r'normed with batch normalisation.*norm="group".*per="batch"'):
-        jdfl.DPSGD(gradients=jdfl.Gradients(clip=1.0)).check(problem, net)
+        check_settings(jdfl.DPSGD(gradients=jdfl.Gradients(clip=1.0)), problem, net)
     with pytest.raises(ValueError, match="do not mix"):
         problem.example_gradients(problem.start, problem.local(0)[0])
 
@@ -256,7 +257,7 @@ def test_a_problem_that_does_not_fit_is_refused(changes, words):
 
 def test_there_is_no_curvature_to_take_steps_by():
     with pytest.raises(ValueError, match="give sigma"):
-        jdfl.CEPS(s=5).check(tiny(), jdfl.network.complete(3))
+        check_settings(jdfl.CEPS(s=5), tiny(), jdfl.network.complete(3))
 
 
 def test_activations_are_counted_for_a_piece_at_most():

@@ -1,0 +1,86 @@
+"""Which numbers a setting may hold: an interval in its annotation, which `jdfl.arguments` holds values against.
+
+A setting is written once, in its class or function: its name and default are the flag and the key of YAML, the text
+below it (or its line in `Args:`) their documentation, and the annotation what they take.
+
+    lr: Positive = 0.1
+    "Length of the steps."
+"""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from typing import Annotated, Any, TypeAlias, TypeVar
+
+import numpy as np
+from jax import Array
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Bound:
+    """An interval such as "(0, 1]", in which a finite number, or every entry of an array, has to lie.
+
+    Args:
+        interval: Two numbers between brackets; round ones leave the end out. inf is no number.
+    """
+
+    interval: str
+
+    def holds(self, value: np.ndarray) -> bool:
+        """Whether all entries of an array of any shape lie in the interval."""
+        low, high = self.ends
+        above = value > low if self.interval[0] == "(" else value >= low
+        below = value < high if self.interval[-1] == ")" else value <= high
+        return bool(np.all(above & below & np.isfinite(value)))
+
+    @property
+    def ends(self) -> tuple[float, float]:
+        """The ends of the interval, infinite where there is none."""
+        low, high = self.interval[1:-1].split(",")
+        return float(low), float(high)
+
+    def words(self, name: str, whole: bool) -> str:
+        """What is expected of a value of this name, in words."""
+        named = f"a whole number {name}" if whole else name
+        low, high = (end.strip() for end in self.interval[1:-1].split(","))
+        if whole:
+            return f"{named} >= {low}" + (f" and <= {high}" if high != "inf" else "")
+        if high == "inf":
+            return f"{name} {'>' if self.interval[0] == '(' else '>='} {low} and finite"
+        return f"{name} in {self.interval}"
+
+
+@dataclass(frozen=True)
+class _Filled:
+    """Marks a field that the library computes, so that nobody sets it."""
+
+
+FILLED = _Filled()
+Filled = Annotated[T, FILLED]
+Positive: TypeAlias = Annotated[float | Array, Bound("(0, inf)")]
+NotNegative: TypeAlias = Annotated[float | Array, Bound("[0, inf)")]
+Fraction: TypeAlias = Annotated[float | Array, Bound("(0, 1]")]
+Momentum: TypeAlias = Annotated[float | Array, Bound("[0, 1)")]
+Number: TypeAlias = Annotated[float | Array, Bound("(-inf, inf)")]
+Count: TypeAlias = Annotated[int, Bound("[1, inf)")]
+Natural: TypeAlias = Annotated[int, Bound("[0, inf)")]
+
+
+@cache
+def documentation(source: Callable[..., Any]) -> dict[str, str]:
+    """What is documented of every field of a class, or of every argument of a function, by name.
+
+    For a class it is the text below the field, in the class itself or in one that it inherits from; for a function the
+    argument's line in the section `Args:` of its docstring. A name without documentation is missing.
+    """
+    from docstring_parser import parse_from_object  # takes 50 ms, for help and refusals alone
+
+    found: dict[str, str] = {}
+    for one in reversed(getattr(source, "__mro__", (source,))):
+        if one.__module__ != "builtins":
+            told = {param.arg_name: param.description or "" for param in parse_from_object(one).params}
+            found |= {name: re.sub(r"\s+", " ", text) for name, text in told.items() if text}
+    return found
