@@ -126,12 +126,10 @@ class Masked(jdfl.CEPS):
         ready: module.Ready = round.ready
         w, u, sigma = dense(state.w), state.u, ready.sigma[:, None]
         talks = (round.k % ready.period == 0) & (round.k > 0)
-        everyone = jnp.ones_like(talks)
-        mine, chosen = requests._drawn(self, everyone, round)
-        size = requests.sizes(self, round.graph)[1]
-        m_i = size.astype(w.dtype)[:, None]
         graph = round.graph
-        wbar = (jnp.where(mine[:, None], w, 0.0) + gather_sum(graph.senders, chosen, w)) / m_i
+        chosen = requests.slots(self, jnp.ones_like(talks), round)
+        m_i = requests.sizes(self, graph)[1].astype(w.dtype)[:, None]
+        wbar = gather_sum(graph.senders, chosen, w) / m_i  # all nodes have neighbours
         new_u = sigma * m_i * wbar - round.problem.gradients(wbar)
         alone = ops.top_s((u + self.mu * w) / (sigma * state.count[:, None] + self.mu), self.s)
         together = ops.top_s(new_u / (sigma * m_i), self.s)

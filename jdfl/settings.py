@@ -80,7 +80,11 @@ def documentation(source: Callable[..., Any]) -> dict[str, str]:
 
     found: dict[str, str] = {}
     for one in reversed(getattr(source, "__mro__", (source,))):
-        if one.__module__ != "builtins":
+        if one.__module__ == "builtins":
+            continue
+        try:
             told = {param.arg_name: param.description or "" for param in parse_from_object(one).params}
-            found |= {name: re.sub(r"\s+", " ", text) for name, text in told.items() if text}
+        except (OSError, TypeError):  # of a class without a file, such as one that was typed at a prompt
+            continue
+        found |= {name: re.sub(r"\s+", " ", text) for name, text in told.items() if text}
     return found

@@ -30,6 +30,7 @@ from jdfl.algorithms.descent import check_optimizer
 from jdfl.algorithms.round import MODEL, Prepared, Round
 from jdfl.algorithms.updates import check_updates
 from jdfl.base import Moment
+from jdfl.codecs import Codec, Dense
 from jdfl.network import Graph, Network, require
 from jdfl.privacy import NO_NOISE, NOTHING_SENT, Guarantee
 from jdfl.privacy.flow import Label, leaking
@@ -179,13 +180,17 @@ class Algorithm:
 
     def prepared(self, problem: Problem, moment: Moment, plan: Any) -> Prepared:
         """All that rounds need besides settings, data and network: of gradients, codec and `prepare`."""
-        gradients, codec = getattr(self, "gradients", None), getattr(self, "codec", None)
+        gradients, codec = getattr(self, "gradients", None), codec_of(self, problem)
         if gradients is not None:
             gradients = gradients.prepare(problem, moment)
-        if codec is not None:
-            shared = moment.stream(_CODEC), moment.node
-            codec = codec.prepare(*shared, problem.n, self.sparsity(problem), problem.dtype)
+        shared = moment.stream(_CODEC), moment.node
+        codec = codec.prepare(*shared, problem.n, self.sparsity(problem), problem.dtype)
         return Prepared(gradients, codec, self.prepare(problem, moment, plan))
+
+
+def codec_of(algorithm: Algorithm, problem: Problem) -> Codec:
+    """The codec that an algorithm has as a field, or else the one by which vectors arrive as they are."""
+    return getattr(algorithm, "codec", Dense(problem.dtype.name))
 
 
 def check_protocol(algorithm: Algorithm) -> None:

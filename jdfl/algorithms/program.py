@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from jdfl import struct
-from jdfl.algorithms.algorithm import Algorithm
+from jdfl.algorithms.algorithm import Algorithm, codec_of
 from jdfl.algorithms.book import Book
 from jdfl.algorithms.round import Round
 from jdfl.base import Info, Moment
@@ -80,7 +80,7 @@ class Program:
 
     def message_bits(self, problem: Problem) -> dict[str, int]:
         """The bits of one message on every channel."""
-        codec = getattr(self, "codec", None) if self.prepared is None else self.prepared.codec
+        codec = codec_of(self.algorithm, problem) if self.prepared is None else self.prepared.codec
         return self.algorithm.message_bits(problem, codec)
 
     def params(self, state: Any) -> Array:
