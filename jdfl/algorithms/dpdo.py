@@ -159,9 +159,10 @@ class DPDO(Algorithm):
 
     def _change(self, n: int) -> float:
         """The most that other data change a message in l1, for a step of length 1."""
-        norm = self.gradients.norm
+        norm, clip = self.gradients.norm, self.gradients.clip
+        assert clip is not None  # noise needs one
         longer = stretch(norm, "l1", n) if self.radius is None else stretch(norm, "l2", n) * stretch("l2", "l1", n)
-        return 2 * float(self.gradients.clip) * longer
+        return 2 * float(clip) * longer
 
     def visible(self, state: State) -> Array:
         """What others see of a state [m, n]: the last messages, without the step that is still to be sent."""

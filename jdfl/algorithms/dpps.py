@@ -183,7 +183,7 @@ class DPPS:
         Of everything that is sent, for a whole node's data replaced; beside it the paper's relation, one node's message
         answered by another's. `enforced_by` is what keeps to the bounds, in words.
         """
-        if schedule.certified is None or bounds is None:
+        if self.b is None or schedule.certified is None or bounds is None:
             return replace(NO_NOISE, observer="all messages", reason=self._reason(), remedy=_REMEDY)
         rate = float(self.noise_rate) / float(self.b) * np.asarray(schedule.scales, float)
         change = 2 * np.asarray(bounds, float)

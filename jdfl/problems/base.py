@@ -259,7 +259,8 @@ def check_problem(problem: Problem) -> None:
     for name, value in (("truth", problem.truth), ("start", problem.start)):
         if value is not None:
             checks.shape((problem.n,), "It is the same for all nodes.", **{name: value})
-            checks.finite(**{name: value})
+            named: dict[str, Any] = {name: value}
+            checks.finite(**named)
     if problem.shared is not None:
         checks.whole(0, problem.n, "It counts leading parameters; None shares all.", shared=problem.shared)
     if problem.test is not None:

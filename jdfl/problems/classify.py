@@ -28,7 +28,7 @@ MOST_CLASSES = 2**20
 
 @checked
 def classification(
-    data: DataName | Dataset,
+    data: DataName | str | Dataset,
     m: int,
     *,
     partition: Partition = "iid",

@@ -38,7 +38,7 @@ _CALIBRATION = 100
 
 @checked
 def neural_classification(
-    data: DataName | Dataset,
+    data: DataName | str | Dataset,
     m: int,
     *,
     model: ModelName | Model = "mlp",
