@@ -9,7 +9,7 @@ below it (or its line in `Args:`) their documentation, and the annotation what t
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import MISSING, dataclass
 from functools import cache
 from typing import Annotated, Any, TypeAlias, TypeVar
 
@@ -56,6 +56,28 @@ class Bound:
 @dataclass(frozen=True)
 class _Filled:
     """Marks a field that the library computes, so that nobody sets it."""
+
+
+@dataclass(frozen=True)
+class As:
+    """How a setting is written on the command line and in YAML, where its own type or default do not do.
+
+    Args:
+        type: The type of what is written, of numbers, truth values and text; None: the setting's own.
+        make: Makes the setting of what is written.
+        default: What stands for a setting that is not written; without it, the setting's own default.
+    """
+
+    type: Any = None
+    make: Callable[[Any], Any] | None = None
+    default: Any = MISSING
+
+
+@dataclass(frozen=True)
+class Only:
+    """The names of those fields of a setting of several that an algorithm has a use for; others are no flags."""
+
+    names: tuple[str, ...]
 
 
 FILLED = _Filled()

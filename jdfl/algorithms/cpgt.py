@@ -41,7 +41,7 @@ from jax import Array
 from jdfl import checks, struct
 from jdfl.algorithms.differences import check_network, pull
 from jdfl.algorithms.exchange import CODEC, MODEL, TRACKER, check_codec, heard, received
-from jdfl.algorithms.gradients import Gradients
+from jdfl.algorithms.gradients import Exact, Gradients
 from jdfl.algorithms.noisy_messages import check_gradients, faint, noisy, unclaimed, upwards
 from jdfl.algorithms.push_descent import shared_gradient
 from jdfl.base import Info, Round, counts
@@ -90,7 +90,7 @@ class CPGT:
     """Scale of the first Laplace noise on trackers; None: no noise."""
     decay: Fraction = 1.0
     """By which noise fades from round to round, in (0, 1]."""
-    gradients: Gradients = Gradients(per="batch")
+    gradients: Exact = Gradients(per="batch")
     """How nodes take gradients: of which examples, clipped, with which noise."""
     codec: Codec = Dense()
     """What travels on a wire."""

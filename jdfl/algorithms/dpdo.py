@@ -37,7 +37,7 @@ from jax import Array
 
 from jdfl import ops, struct
 from jdfl.algorithms.exchange import CODEC, check_codec, exchange, heard
-from jdfl.algorithms.gradients import Gradients
+from jdfl.algorithms.gradients import Exact, Gradients
 from jdfl.algorithms.noisy_messages import at, check_gradients, faint, noisy, unclaimed, upwards
 from jdfl.algorithms.push_descent import shared_gradient
 from jdfl.base import Info, Round, counts
@@ -84,7 +84,7 @@ class DPDO:
     """Of the ball that parameters stay in; None: they may be anything."""
     epsilon: Positive | None = None
     """Pure, of all rounds together, for a node's whole data; None: no noise."""
-    gradients: Gradients = Gradients(per="batch")
+    gradients: Exact = Gradients(per="batch")
     """How nodes take gradients: of which examples, clipped, with which noise."""
     codec: Codec = Dense()
     """What travels on a wire."""

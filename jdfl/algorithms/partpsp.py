@@ -31,7 +31,7 @@ from jax import Array
 from jdfl import struct
 from jdfl.algorithms.dpps import DPPS, PushSum
 from jdfl.algorithms.exchange import heard
-from jdfl.algorithms.gradients import Gradients
+from jdfl.algorithms.gradients import Exact, Gradients
 from jdfl.algorithms.push_descent import Milestone, bounded, check_steps, decays, exact, oracle, private, step_bounds
 from jdfl.base import Info, Round, counts
 from jdfl.network import Network
@@ -62,7 +62,7 @@ class PartPSP:
     """Length of the shared parameters' steps."""
     lr_local: Positive = 0.1
     """Length of the local parameters' steps."""
-    gradients: Gradients = Gradients(per="batch", norm="l1")
+    gradients: Exact = Gradients(per="batch", norm="l1")
     """How nodes take gradients: of which examples, clipped, with which noise."""
     dpps: DPPS = DPPS()
     """Noise on messages."""

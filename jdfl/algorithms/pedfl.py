@@ -23,7 +23,7 @@ from jax import Array
 from jdfl import struct
 from jdfl.algorithms.dpps import DPPS, PushSum
 from jdfl.algorithms.exchange import heard
-from jdfl.algorithms.gradients import Gradients
+from jdfl.algorithms.gradients import Exact, Gradients
 from jdfl.algorithms.push_descent import (
     Milestone,
     check_steps,
@@ -58,7 +58,7 @@ class PEDFL:
     kind: ClassVar[str] = "pedfl"
     lr: Positive = 0.1
     """Length of the steps."""
-    gradients: Gradients = Gradients(per="batch", norm="l1")
+    gradients: Exact = Gradients(per="batch", norm="l1")
     """How nodes take gradients: of which examples, clipped, with which noise."""
     dpps: DPPS = DPPS()
     """Noise on messages."""

@@ -21,7 +21,7 @@ from jax import Array
 from jdfl import struct
 from jdfl.algorithms.dpps import DPPS, PushSum
 from jdfl.algorithms.exchange import heard
-from jdfl.algorithms.gradients import Gradients
+from jdfl.algorithms.gradients import Exact, Gradients
 from jdfl.algorithms.push_descent import Milestone, check_steps, decays, private, shared_gradient, step_bounds
 from jdfl.base import Info, Round, counts
 from jdfl.network import Network
@@ -40,7 +40,7 @@ class SGP:
     kind: ClassVar[str] = "sgp"
     lr: Positive = 0.1
     """Length of the steps."""
-    gradients: Gradients = Gradients(per="batch", norm="l1")
+    gradients: Exact = Gradients(per="batch", norm="l1")
     """How nodes take gradients: of which examples, clipped, with which noise."""
     dpps: DPPS = DPPS()
     """Noise on messages."""
