@@ -35,10 +35,14 @@ class _Bracket(NamedTuple):
 
 
 def top_s(x: Array, s: int) -> Array:
-    """P_s: keep the `s` largest entries of each row, set the rest to zero. x [..., n] -> [..., n].
+    """P_s: keep the `s` largest entries of each row [..., n], set the rest to zero.
 
-    Exactly `s` entries are kept bit by bit, zeros among them where the row has too few others; `s >= n` keeps all.
-    Floating and integer types; gradients pass through the entries that are kept.
+    Exactly `s` entries are kept bit by bit, zeros among them where the row has too few others. Gradients pass through
+    the entries that are kept.
+
+    Args:
+        x: Rows [..., n] of a floating or integer type.
+        s: Number of entries to keep; n or more keeps all.
     """
     n = x.shape[-1]
     if s >= n:
@@ -48,9 +52,13 @@ def top_s(x: Array, s: int) -> Array:
 
 
 def support(x: Array, s: int) -> tuple[Array, Array]:
-    """Indices [s] int32 and values [s] of the `s` largest entries of the vector x [n], s <= n.
+    """Indices [s] int32 and values [s] of the `s` largest entries of a vector.
 
     In which order they come depends on the type, on n and on s: sort the indices where it matters.
+
+    Args:
+        x: The vector [n], of a floating or integer type.
+        s: Number of entries, at most n.
     """
     index = _indices(x, s) if _few(x, s, FEW_INDICES) else jnp.nonzero(_largest(x, s), size=s)[0].astype(jnp.int32)
     return index, x[index]

@@ -149,7 +149,9 @@ def test_wheel_has_the_package_and_nothing_else(built):
     files = ("METADATA", "RECORD", "WHEEL", "entry_points.txt", "licenses/LICENSE")
     assert {name for name in names if name.startswith(about)} == {f"{about}/{file}" for file in files}
     package = {name for name in names if not name.startswith(about)}
-    assert {f"jdfl/{file}" for file in ("__init__.pyi", "py.typed", "report/style.css", "report/script.js")} <= package
+    data = ("__init__.pyi", "problems/__init__.pyi", "models/__init__.pyi", "problems/checksums.txt")
+    data += ("py.typed", "report/style.css", "report/script.js")
+    assert {f"jdfl/{file}" for file in data} <= package
     assert package == {name for name in tracked() if name.startswith("jdfl/")}
 
 

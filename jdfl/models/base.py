@@ -15,9 +15,10 @@ Axes: n parameters, B examples of a batch, classes; a leading node axis comes fr
 """
 
 import math
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import ExitStack
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, Self
 
@@ -26,12 +27,14 @@ import jax.numpy as jnp
 from jax import Array, lax
 
 from jdfl import checks
-from jdfl.models.split import Part, Presets, chosen, partition
 
 if TYPE_CHECKING:
     from jdfl.models.graph import Layout
 
 Compute = Literal["float32", "bfloat16"]
+Shape = tuple[int, ...]
+Part = str | tuple[str, ...] | Callable[[str], bool]
+Presets = tuple[tuple[str, tuple[str, ...]], ...]
 
 
 @dataclass(frozen=True)
@@ -48,11 +51,14 @@ class Maker:
 
 @dataclass(frozen=True)
 class Model:
-    """A network for classification; made by `mlp`, `cnn`, `resnet18`, `vit` and `from_nnx`."""
+    """A network for classification, a value that can be hashed; made by `mlp`, `cnn`, `resnet18`, `vit` and `from_nnx`.
+
+    Its parameters are one vector w [n], of which the first `n_shared` are those that nodes have in common.
+    """
 
     name: str
     make: Callable[[Any], Any]  # nnx.Rngs -> nnx.Module; equal makes make equal models
-    shape: tuple[int, ...]  # of one example
+    shape: Shape  # of one example
     classes: int
     presets: Presets = ()  # names of splits and the patterns of what they share
     shared: tuple[str, ...] | None = None  # the paths of the shared leaves; None: all of them
@@ -67,7 +73,7 @@ class Model:
         return (*self.shared, *(path for path in natural if path not in first))
 
     @property
-    def shapes(self) -> tuple[tuple[int, ...], ...]:
+    def shapes(self) -> tuple[Shape, ...]:
         """The shape of every leaf, in the order of w."""
         known = dict(zip(self._layout.paths, self._layout.shapes))
         return tuple(known[path] for path in self.paths)
@@ -97,21 +103,31 @@ class Model:
     def split(self, shared: Part, local: Part | None = None) -> Self:
         """The same network with other shared parameters, and w in the order that follows.
 
-        Either part: the name of a preset, a tuple of patterns ("layer1.*", where * matches dots, too), or a function
-        that says of a path whether it is in. Without `local` the rest is local. ValueError for a preset that is not
-        known, a pattern that fits no parameter, a shared part without any, and, where `local` is given, for a parameter
-        in neither part or in both.
+        Args:
+            shared: The part that is common to all nodes: the name of a preset, a tuple of patterns of paths
+                ("layer1.*", where * matches dots, too), or a function that says of a path whether it is in.
+            local: The part that every node keeps, given likewise; None: the rest.
+
+        Raises ValueError for a preset that is not known, a pattern that fits no parameter, a shared part without any,
+        and, where `local` is given, for a parameter in neither part or in both.
         """
         paths = self._layout.paths
-        first = chosen(paths, shared, self.presets, "shared", self.name)
+        first = _chosen(paths, shared, self.presets, "shared", self.name)
         if not first:
             raise ValueError(f"Expected shared to choose at least one parameter, got none of {', '.join(paths)}.")
         if local is not None:
-            partition(paths, first, chosen(paths, local, self.presets, "local", self.name))
+            rest = _chosen(paths, local, self.presets, "local", self.name)
+            for path in paths:
+                if (path in first) == (path in rest):
+                    where = "both" if path in rest else "neither"
+                    raise ValueError(f"Expected every parameter in one of shared and local, got {path} in {where}.")
         return replace(self, shared=None if len(first) == len(paths) else first)
 
     def init(self, seed: int) -> Array:
         """Random parameters [n] float32; the same seed gives every leaf the same values in any split.
+
+        Args:
+            seed: Seed of the parameters, 0 to 2^32 - 1.
 
         Raises ValueError for what is no seed.
         """
@@ -119,10 +135,15 @@ class Model:
         return self.ravel(_leaves(self.make, jax.random.key(seed)))
 
     def apply(self, w: Array, x: Array, calibration: Array | None = None) -> Array:
-        """Scores [B, classes] of the examples x [B, *shape] for parameters w [n], in w's dtype.
+        """Scores [B, classes] of examples, in the type of the parameters.
 
-        With a batch `calibration` [C, *shape], BatchNorm uses its means and variances at w; without, those of x. Other
-        models ignore it. Raises ValueError for shapes that do not fit and examples that are not floating point.
+        Args:
+            w: Parameters [n].
+            x: Examples [B, *shape], floating point.
+            calibration: A batch [C, *shape] whose means and variances at w BatchNorm uses; None: those of x. Other
+                models ignore it.
+
+        Raises ValueError for shapes that do not fit and examples that are not floating point.
         """
         checks.shape((self.n,), "One node's parameters; vmap gives the node axis.", w=w)
         for name, batch in (("x", x), ("calibration", calibration)):
@@ -130,7 +151,7 @@ class Model:
                 checks.shape((None, *self.shape), f"A batch of {self.name}'s examples.", **{name: batch})
                 if not jnp.issubdtype(batch.dtype, jnp.floating):
                     raise ValueError(f"Expected {name} in floating point, got {batch.dtype}. Scale it, as to [0, 1].")
-        with _relaxed():
+        with relaxed():
             module = self._layout.module(self.unravel(w))
             if calibration is not None and self.examples_mix:
                 module(calibration)
@@ -146,28 +167,43 @@ class Model:
 
     def ravel(self, leaves: Mapping[str, Array]) -> Array:
         """The vector w [..., n] of `leaves` [..., *shape] by path; ValueError if they are not exactly this model's."""
-        _same_names(self.paths, leaves)
+        for word, odd in (("no", set(self.paths) - {*leaves}), ("unknown", {*leaves} - set(self.paths))):
+            if odd:
+                raise ValueError(f"Expected the leaves {', '.join(self.paths)}, got {word} {min(odd)}.")
         lead = jnp.shape(leaves[self.paths[0]])[: -len(self.shapes[0]) or None]
         for path, shape in zip(self.paths, self.shapes):
             checks.shape((*lead, *shape), "", **{path: leaves[path]})
         return jnp.concatenate([leaves[path].reshape(*lead, -1) for path in self.paths], axis=-1)
 
 
-def _same_names(paths: tuple[str, ...], found: Iterable[str]) -> None:
-    """ValueError naming a path that is missing or unknown."""
-    names = set(found)
-    for word, path in (
-        (w, p) for w, ps in (("no", set(paths) - names), ("unknown", names - set(paths))) for p in sorted(ps)
-    ):
-        raise ValueError(f"Expected the leaves {', '.join(paths)}, got {word} {path}.")
+def _chosen(paths: tuple[str, ...], part: Part, presets: Presets, argument: str, model: str) -> tuple[str, ...]:
+    """The paths in one part, in the order given; `argument` is what the part is called in errors."""
+    if callable(part):
+        return tuple(path for path in paths if part(path))
+    patterns = part
+    if isinstance(part, str):
+        known = {**dict(presets), "all": ("*",)}
+        remedy = f"These are the presets of {model}; patterns go into a tuple, as in ('layer1.*',)."
+        checks.one_of(known, remedy, **{argument: part})
+        patterns = known[part]
+    for pattern in patterns:
+        if not any(fnmatchcase(path, pattern) for path in paths):
+            raise ValueError(
+                f"Expected {argument} to fit parameters of {model}, got {pattern!r}. It has {', '.join(paths)}."
+            )
+    return tuple(path for path in paths if any(fnmatchcase(path, pattern) for pattern in patterns))
 
 
-def _relaxed() -> Any:
+def computed_in(dtype: Compute) -> Any:
+    """The type that a Flax layer is to compute in; None: that of its parameters and inputs."""
+    return None if dtype == "float32" else dtype
+
+
+@contextmanager
+def relaxed() -> Generator[None]:
     """The settings of Flax's layers, which promote ranks, and dtypes where they compute in bfloat16."""
-    stack = ExitStack()
-    stack.enter_context(jax.numpy_dtype_promotion("standard"))
-    stack.enter_context(jax.numpy_rank_promotion("allow"))
-    return stack
+    with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
+        yield
 
 
 @partial(jax.jit, static_argnums=0)
@@ -175,11 +211,11 @@ def _leaves(make: Callable[[Any], Any], key: Array) -> dict[str, Array]:
     """Random parameters by path; one program for all splits of a network."""
     from jdfl.models import graph
 
-    with _relaxed():
+    with relaxed():
         return graph.leaves(make, key)
 
 
-def check_sizes(shape: tuple[int, ...], classes: int, rank: int | None = None) -> tuple[int, ...]:
+def check_sizes(shape: Shape, classes: int, rank: int | None = None) -> Shape:
     """An example's shape as a tuple of whole numbers, of a given rank where there is one; at least two classes."""
     sizes = tuple(shape)
     if not sizes or (rank is not None and len(sizes) != rank):

@@ -8,19 +8,21 @@ bounded suffers less from noisy parameters (N. Papernot et al., Tempered Sigmoid
 Differential Privacy, AAAI 2021). ReLU is an option.
 """
 
+from functools import partial
 from itertools import pairwise
-from typing import Any, Literal
+from typing import Literal
 
 from flax import nnx
 from jax import Array
 
 from jdfl import checks
 from jdfl.arguments import checked
-from jdfl.models.base import Compute, Maker, Model, check_sizes
+from jdfl.models.base import Compute, Maker, Model, Shape, check_sizes, computed_in
 from jdfl.models.convolution import convolution, max_pool
 
 _PRESETS = (("partpsp-1", ("conv1.*",)), ("partpsp-2", ("conv1.*", "conv2.*")))
 _STRIDES = (2, 2, 1)  # of the three convolutions
+_conv = partial(nnx.Conv, kernel_size=(3, 3), conv_general_dilated=convolution)
 Activation = Literal["tanh", "relu"]
 
 
@@ -28,20 +30,12 @@ class CNN(nnx.Module):
     """The network on images [B, rows, columns, channels]; the head computes in the parameters' dtype."""
 
     def __init__(
-        self,
-        *,
-        shape: tuple[int, ...],
-        classes: int,
-        channels: tuple[int, int],
-        dense: int,
-        dtype: Compute,
-        rngs: nnx.Rngs,
+        self, *, shape: Shape, classes: int, channels: tuple[int, int], dense: int, dtype: Compute, rngs: nnx.Rngs
     ):
-        compute = None if dtype == "float32" else dtype
-        rows, columns, colours = shape
+        compute, (rows, columns, colours) = computed_in(dtype), shape
         first, second = channels
-        self.conv1 = nnx.Conv(colours, first, (3, 3), dtype=compute, conv_general_dilated=convolution, rngs=rngs)
-        self.conv2 = nnx.Conv(first, second, (3, 3), dtype=compute, conv_general_dilated=convolution, rngs=rngs)
+        self.conv1 = _conv(colours, first, dtype=compute, rngs=rngs)
+        self.conv2 = _conv(first, second, dtype=compute, rngs=rngs)
         self.dense = nnx.Linear((rows // 4) * (columns // 4) * second, dense, dtype=compute, rngs=rngs)
         self.head = nnx.Linear(dense, classes, rngs=rngs)
 
@@ -56,22 +50,13 @@ class CNN3(nnx.Module):
     """Convolutions and a head on images [B, rows, columns, channels]; the head computes in the parameters' dtype."""
 
     def __init__(
-        self,
-        *,
-        shape: tuple[int, ...],
-        classes: int,
-        channels: tuple[int, int, int],
-        activation: Activation,
-        dtype: Compute,
+        self, *, shape: Shape, classes: int, channels: tuple[int, int, int], activation: Activation, dtype: Compute,
         rngs: nnx.Rngs,
-    ):
+    ):  # fmt: skip
         rows, columns, colours = shape
         self.activation = activation
-        options: dict[str, Any] = {"dtype": None if dtype == "float32" else dtype, "rngs": rngs}
-        for place, (before, after) in enumerate(pairwise((colours, *channels))):
-            stride = _STRIDES[place]
-            conv = nnx.Conv(before, after, (3, 3), stride, conv_general_dilated=convolution, **options)
-            setattr(self, f"conv{place + 1}", conv)
+        for k, ((before, after), stride) in enumerate(zip(pairwise((colours, *channels)), _STRIDES), 1):
+            setattr(self, f"conv{k}", _conv(before, after, strides=stride, dtype=computed_in(dtype), rngs=rngs))
             rows, columns = -(-rows // stride), -(-columns // stride)
         self.head = nnx.Linear(rows * columns * channels[-1], classes, rngs=rngs)
 
@@ -91,19 +76,23 @@ def cnn(
     dense: int = 64,
     dtype: Compute = "float32",
 ) -> Model:
-    """The network for images of `shape`, 105,866 parameters for 28x28x1 and ten classes.
+    """Two convolutions, a dense layer and a head: 105,866 parameters for images of 28x28x1 and ten classes.
 
-    Presets: "partpsp-1" shares the first convolution, "partpsp-2" both. ValueError for images below 4x4.
+    Presets: "partpsp-1" shares the first convolution, "partpsp-2" both.
+
+    Args:
+        shape: Rows, columns and channels of an image, at least 4 rows and columns.
+        classes: Number of classes, at least 2.
+        channels: Channels of both convolutions.
+        dense: Units of the dense layer.
+        dtype: In which the network computes; its parameters are float32.
+
+    Raises ValueError for settings out of range.
     """
-    checks.one_of(("float32", "bfloat16"), dtype=dtype)
-    rows, columns, colours = check_sizes(shape, classes, 3)
-    checks.whole(4, remedy="Two poolings halve every side.", rows=rows, columns=columns)
-    if len(channels) != 2:
-        raise ValueError(f"Expected channels of both convolutions, got channels = {channels!r}.")
-    first, second = channels
-    checks.whole(1, first_channels=first, second_channels=second, dense=dense)
-    sizes = (rows, columns, colours)
-    options = {"shape": sizes, "classes": classes, "channels": (first, second), "dense": dense, "dtype": dtype}
+    sizes = check_sizes(shape, classes, 3)
+    checks.whole(4, remedy="Two poolings halve every side.", rows=sizes[0], columns=sizes[1])
+    checks.whole(1, first_channels=channels[0], second_channels=channels[1], dense=dense)
+    options = {"shape": sizes, "classes": classes, "channels": tuple(channels), "dense": dense, "dtype": dtype}
     return Model("cnn", Maker(CNN, tuple(options.items())), sizes, classes, _PRESETS)
 
 
@@ -115,17 +104,21 @@ def cnn3(
     activation: Activation = "tanh",
     dtype: Compute = "float32",
 ) -> Model:
-    """The network for images of `shape`, 4,850 parameters for 28x28x1 and ten classes.
+    """Three convolutions and a head: 4,850 parameters for images of 28x28x1 and ten classes.
 
-    Presets: "partpsp-1" shares the first convolution, "partpsp-2" the first two. ValueError for sizes out of range.
+    Presets: "partpsp-1" shares the first convolution, "partpsp-2" the first two.
+
+    Args:
+        shape: Rows, columns and channels of an image.
+        classes: Number of classes, at least 2.
+        channels: Channels of the three convolutions.
+        activation: What follows every convolution.
+        dtype: In which the network computes; its parameters are float32.
+
+    Raises ValueError for settings out of range.
     """
-    checks.one_of(("float32", "bfloat16"), dtype=dtype)
-    checks.one_of(("tanh", "relu"), activation=activation)
     sizes = check_sizes(shape, classes, 3)
-    if len(channels) != 3:
-        raise ValueError(f"Expected channels of all three convolutions, got channels = {channels!r}.")
-    first, second, third = channels
-    checks.whole(1, first_channels=first, second_channels=second, third_channels=third)
-    options = {"shape": sizes, "classes": classes, "channels": (first, second, third)}
+    checks.whole(1, first_channels=channels[0], second_channels=channels[1], third_channels=channels[2])
+    options = {"shape": sizes, "classes": classes, "channels": tuple(channels)}
     options |= {"activation": activation, "dtype": dtype}
     return Model("cnn3", Maker(CNN3, tuple(options.items())), sizes, classes, _PRESETS)

@@ -4,10 +4,10 @@ A module may have parameters (nnx.Param, float32) and the statistics of BatchNor
 nothing else would be carried along. Parameters that two layers share are one leaf.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, cast
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -15,6 +15,7 @@ from flax import nnx
 from jax import Array
 
 from jdfl import checks
+from jdfl.models.base import Shape, relaxed
 
 _untyped: Any = nnx  # flax says little of its states
 
@@ -24,7 +25,7 @@ class Layout:
     """What a module is made of, without values."""
 
     paths: tuple[str, ...]  # of the parameters, in the order in which the module creates them
-    shapes: tuple[tuple[int, ...], ...]
+    shapes: tuple[Shape, ...]
     mixes: bool  # whether there is any BatchNorm
     graphdef: Any
     params: Any  # the tree of an nnx.State, whose leaves are ordered by flax
@@ -53,10 +54,15 @@ def layout(make: Callable[[nnx.Rngs], nnx.Module]) -> Layout:
         found["natural"] = {path: rank for rank, path in enumerate(nodes)}
         found["graphdef"], params, stats, rest = _untyped.split(module, nnx.Param, nnx.BatchStat, ...)
         arrays = {path: node for path, node in nodes.items() if not isinstance(node, nnx.Variable)}
-        _refuse_others(_flat(rest) | arrays)
+        for path, leaf in (_flat(rest) | arrays).items():
+            kind = type(leaf).__name__ if checks.is_a(leaf, nnx.Variable) else "an array"
+            raise ValueError(
+                f"Expected only parameters and BatchNorm's statistics in the module, got {kind} at {path}. "
+                "Leave out layers with random numbers or a state, and build constants in __call__."
+            )
         return params, stats
 
-    with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
+    with relaxed():
         params, stats = jax.eval_shape(trace)
     leaves = _flat(params)
     for path, leaf in leaves.items():
@@ -87,16 +93,6 @@ def _flat(state: Any) -> dict[str, Any]:
     return {".".join(map(str, path)): leaf for path, leaf in _untyped.to_flat_state(state)}
 
 
-def _refuse_others(others: Mapping[str, Any]) -> None:
-    """ValueError naming the first of the arrays that are neither parameters nor statistics."""
-    for path, leaf in others.items():
-        kind = type(leaf).__name__ if checks.is_a(leaf, nnx.Variable) else "an array"
-        raise ValueError(
-            f"Expected only parameters and BatchNorm's statistics in the module, got {kind} at {path}. "
-            "Leave out layers with random numbers or a state, and build constants in __call__."
-        )
-
-
 def _walk(node: Any, path: tuple[str, ...], above: tuple[int, ...]) -> Iterator[tuple[str, Any]]:
     """The paths of all variables and arrays below a module, in the order in which its attributes were set."""
     if isinstance(node, nnx.Variable | Array):
@@ -104,14 +100,11 @@ def _walk(node: Any, path: tuple[str, ...], above: tuple[int, ...]) -> Iterator[
         return
     if id(node) in above:
         return
-    children: Iterable[tuple[Any, Any]]
-    if isinstance(node, nnx.Module | nnx.Pytree):
-        children = vars(node).items()
-    elif checks.is_a(node, dict):
-        children = node.items()
-    elif checks.is_a(node, list | tuple):
-        children = enumerate(cast(list[Any], node))
+    if checks.is_a(node, list | tuple):
+        children: Mapping[Any, Any] = dict(enumerate(node))
+    elif isinstance(node, nnx.Module | nnx.Pytree):
+        children = vars(node)
     else:
-        return
-    for name, child in children:
+        children = node if checks.is_a(node, dict) else {}
+    for name, child in children.items():
         yield from _walk(child, (*path, str(name)), (*above, id(node)))

@@ -8,8 +8,7 @@ from flax import nnx
 
 from jdfl import checks
 from jdfl.models import graph
-from jdfl.models.base import Model, check_sizes
-from jdfl.models.split import Presets
+from jdfl.models.base import Model, Presets, check_sizes
 
 
 def from_nnx(
@@ -19,12 +18,21 @@ def from_nnx(
     name: str = "nnx",
     presets: dict[str, tuple[str, ...]] | None = None,
 ) -> Model:
-    """The model of the modules that `make` makes: `make(rngs)(x [B, *shape])` is the scores [B, classes].
+    """Any flax.nnx network as a model.
 
     Two models are equal where `make` is: hand over one function, or a `Maker`, which compares by its options, rather
-    than a new lambda each time. `presets`: names of splits, with the patterns of the paths that each shares. BatchNorm
-    is set to the batch's own statistics; other layers with a state or with random numbers (dropout) are refused.
-    ValueError for these, for parameters that are not float32, and for scores of another shape.
+    than a new lambda each time. BatchNorm is set to the batch's own statistics; other layers with a state or with
+    random numbers (dropout) are refused.
+
+    Args:
+        make: What makes a module: `make(rngs)(x [B, *shape])` is the scores [B, classes].
+        shape: An example's axes.
+        classes: Number of classes, at least 2.
+        name: What reports call the model.
+        presets: Names of splits, with the patterns of the paths that each shares; None: there are none.
+
+    Raises ValueError for layers that could not be carried, for parameters that are not float32, and for scores of
+    another shape.
     """
     sizes = check_sizes(shape, classes)
     if not callable(make) or not checks.is_a(make, Hashable):

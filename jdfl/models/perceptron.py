@@ -21,7 +21,7 @@ from jax import Array, lax
 
 from jdfl import checks
 from jdfl.arguments import checked
-from jdfl.models.base import Compute, Maker, Model, check_sizes
+from jdfl.models.base import Compute, Maker, Model, check_sizes, computed_in
 
 Wiring = Literal["residual-784", "residual-10", "plain"]
 _PRESETS = (("partpsp-1", ("layer1.*",)), ("partpsp-2", ("layer1.*", "layer2.*")))
@@ -31,7 +31,7 @@ class MLP(nnx.Module):
     """The network on examples of any shape, flattened."""
 
     def __init__(self, *, inputs: int, hidden: int, classes: int, wiring: Wiring, dtype: Compute, rngs: nnx.Rngs):
-        compute = None if dtype == "float32" else dtype
+        compute = computed_in(dtype)
         self.layer1 = _linear(inputs, hidden, compute, rngs, _narrow)
         self.layer2 = _linear(hidden, inputs, compute, rngs)
         self.layer3 = _linear(inputs, classes, None, rngs, _narrow)
@@ -56,13 +56,19 @@ def mlp(
     hidden: int = 10,
     dtype: Compute = "float32",
 ) -> Model:
-    """The perceptron for examples of `shape`; "784" and "10" in a wiring's name stand for its p and h.
+    """The perceptron of PartPSP for examples of any shape; "784" and "10" in a wiring's name stand for its p and h.
 
-    Presets: "partpsp-1" shares the first layer, "partpsp-2" the first two. ValueError for sizes below one, fewer than
-    two classes and a residual connection between unequal widths.
+    Presets: "partpsp-1" shares the first layer, "partpsp-2" the first two.
+
+    Args:
+        wiring: Which residual connection there is, or none ("plain").
+        shape: An example's axes; p is their product.
+        classes: Number of classes c, at least 2.
+        hidden: Units h of the hidden layer, at least 1; those of "residual-10" are as many as classes.
+        dtype: In which the network computes; its parameters are float32.
+
+    Raises ValueError for settings out of range and a residual connection between unequal widths.
     """
-    checks.one_of(("residual-784", "residual-10", "plain"), wiring=wiring)
-    checks.one_of(("float32", "bfloat16"), dtype=dtype)
     sizes = check_sizes(shape, classes)
     checks.whole(1, hidden=hidden)
     if wiring == "residual-10":

@@ -2,31 +2,28 @@
 
 import inspect
 from collections.abc import Callable
-from importlib import import_module
-from typing import Any
+from typing import Any, Literal, get_args
 
-from jdfl import checks
+from jdfl import checks, models
 from jdfl.arguments import checked
 from jdfl.models.base import Model
 
-_FILES = {
-    "mlp": "perceptron",
-    "cnn": "convolutional",
-    "resnet18": "residual",
-    "vit": "transformer",
-    "cnn3": "convolutional",
-}
-NAMES = tuple(_FILES)
+ModelName = Literal["mlp", "cnn", "resnet18", "vit", "cnn3"]
+NAMES: tuple[ModelName, ...] = get_args(ModelName)
 
 
 @checked
 def build(name: str, **options: Any) -> Model:
-    """The architecture `name`, one of `NAMES`, with the options of the function of that name.
+    """The architecture of that name.
 
-    ValueError for an unknown name or option, listing the known ones, and for values the architecture refuses.
+    Args:
+        name: One of `NAMES`.
+        **options: Arguments of the function of that name in `jdfl.models`.
+
+    Raises ValueError for an unknown name or option, listing the known ones, and for values the architecture refuses.
     """
     checks.one_of(NAMES, name=name)
-    make: Callable[..., Model] = getattr(import_module(f"jdfl.models.{_FILES[name]}"), name)
+    make: Callable[..., Model] = getattr(models, name)
     known = list(inspect.signature(make).parameters)
     for option in options:
         checks.one_of(known, f"These are the options of {name}.", option=option)

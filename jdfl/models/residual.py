@@ -7,14 +7,14 @@ have BatchNorm; both have two parameters per channel. Initial convolutions are H
 """
 
 import math
-from typing import Any, Literal
+from typing import Literal
 
 from flax import nnx
 from jax import Array
 
 from jdfl import checks
 from jdfl.arguments import checked
-from jdfl.models.base import Compute, Maker, Model, check_sizes
+from jdfl.models.base import Compute, Maker, Model, check_sizes, computed_in
 from jdfl.models.convolution import convolution, max_pool
 
 Norm = Literal["group", "batch"]
@@ -30,7 +30,7 @@ class Layers:
     def __init__(self, norm: Norm, width: int, dtype: Compute, rngs: nnx.Rngs):
         self.norm_kind = norm
         self.groups = min(_GROUPS, max(1, width // 2))
-        self.dtype: Any = None if dtype == "float32" else dtype
+        self.dtype = computed_in(dtype)
         self.rngs = rngs
 
     def conv(self, inputs: int, outputs: int, size: int, stride: int) -> nnx.Conv:
@@ -120,16 +120,21 @@ def resnet18(
     stem: Stem = "imagenet",
     dtype: Compute = "float32",
 ) -> Model:
-    """The network for images of `shape`, 11,181,642 parameters for three colours, ten classes and width 64.
+    """ResNet-18: 11,181,642 parameters for three colours, ten classes and width 64.
 
-    `width`: channels of the first layer; the others have 2, 4 and 8 times as many. `stem`: "imagenet" is the published
-    7x7 convolution and pooling, which quarter the image; "cifar" a 3x3 convolution that keeps its size. Presets:
-    "partpsp-1" shares conv1, norm1 and layer1 (157,504), "partpsp-2" layer2, too (683,072).
+    Presets: "partpsp-1" shares conv1, norm1 and layer1 (157,504), "partpsp-2" layer2, too (683,072).
+
+    Args:
+        norm: GroupNorm, or BatchNorm as published, with which examples of a batch mix.
+        shape: Rows, columns and channels of an image.
+        classes: Number of classes, at least 2.
+        width: Channels of the first layer, at least 1; the others have 2, 4 and 8 times as many.
+        stem: "imagenet" is the published 7x7 convolution and pooling, which quarter the image; "cifar" a 3x3
+            convolution that keeps its size.
+        dtype: In which the network computes; its parameters are float32.
+
     Raises ValueError for settings out of range.
     """
-    checks.one_of(("group", "batch"), norm=norm)
-    checks.one_of(("imagenet", "cifar"), stem=stem)
-    checks.one_of(("float32", "bfloat16"), dtype=dtype)
     checks.whole(1, width=width)
     sizes = check_sizes(shape, classes, 3)
     options = {"colours": sizes[2], "classes": classes, "width": width, "norm": norm, "stem": stem, "dtype": dtype}

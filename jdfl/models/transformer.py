@@ -13,7 +13,7 @@ from jax import Array
 
 from jdfl import checks
 from jdfl.arguments import checked
-from jdfl.models.base import Compute, Maker, Model, check_sizes
+from jdfl.models.base import Compute, Maker, Model, Shape, check_sizes, computed_in
 from jdfl.models.convolution import tiles
 
 _FIRST = ("patches.*", "token")
@@ -66,11 +66,10 @@ class ViT(nnx.Module):
     """The network on images [B, rows, columns, channels]; the head computes in the parameters' dtype."""
 
     def __init__(
-        self, *, shape: tuple[int, ...], classes: int, patch: int, layers: int, heads: int, width: int, hidden: int,
+        self, *, shape: Shape, classes: int, patch: int, layers: int, heads: int, width: int, hidden: int,
         dtype: Compute, rngs: nnx.Rngs,
     ):  # fmt: skip
-        compute: Any = None if dtype == "float32" else dtype
-        rows, columns, colours = shape
+        compute, (rows, columns, colours) = computed_in(dtype), shape
         size = (patch, patch)
         self.patches = nnx.Conv(
             colours, width, size, size, padding="VALID", dtype=compute, conv_general_dilated=tiles, rngs=rngs
@@ -99,14 +98,24 @@ def vit(
     classes: int = 10,
     dtype: Compute = "float32",
 ) -> Model:
-    """The transformer for images of `shape`, by default with 1,335,690 parameters.
+    """A vision transformer, by default with 1,335,690 parameters.
 
-    `patch`: pixels along a patch's side; `layers`: blocks of the encoder; `width`: of a token; `mlp`: hidden units of a
-    block's perceptron; `classes`: that are told apart. Presets:
-    "partpsp-1" shares the patch embedding and the class token (6,400), "partpsp-2" the encoder, too (1,334,400).
-    ValueError for patches that do not tile the image and heads that do not divide the width.
+    Presets: "partpsp-1" shares the patch embedding and the class token (6,400), "partpsp-2" the encoder, too
+    (1,334,400).
+
+    Args:
+        shape: Rows, columns and channels of an image.
+        patch: Pixels along a patch's side, which tile the image.
+        layers: Blocks of the encoder, at least 1.
+        heads: Heads of every attention, a divisor of the width.
+        width: Entries of a token, at least 1.
+        mlp: Hidden units of a block's perceptron, at least 1.
+        classes: Number of classes, at least 2.
+        dtype: In which the network computes; its parameters are float32.
+
+    Raises ValueError for settings out of range, patches that do not tile the image and heads that do not divide the
+    width.
     """
-    checks.one_of(("float32", "bfloat16"), dtype=dtype)
     sizes = check_sizes(shape, classes, 3)
     checks.whole(1, patch=patch, layers=layers, heads=heads, width=width, mlp=mlp)
     if sizes[0] % patch or sizes[1] % patch:

@@ -47,11 +47,15 @@ class Problem:
     def declared(self, *names: str) -> Self:
         """The problem with values of these names, and no others, taken as public: a privacy report names them.
 
-        "standardise", "holdout" and "partition" are what a constructor may have computed from all records
-        (`derived`), "curvature" is what algorithms compute step sizes from, and `compare` its default grids of lr,
-        "tuning" hyper-parameters that `compare` chose by looking at other runs on the same data, "stop" a stop rule
-        that looks at the data. Each enters a run without noise, so that no epsilon is given unless it is declared.
-        ValueError for other names.
+        Each enters a run without noise, so that no epsilon is given unless it is declared.
+
+        Args:
+            *names: "standardise", "holdout" and "partition": what a constructor may have computed from all records
+                (`derived`); "curvature": what algorithms compute step sizes from, and `compare` its default grids of
+                lr; "tuning": hyper-parameters that `compare` chose by looking at other runs on the same data; "stop": a
+                stop rule that looks at the data.
+
+        Raises ValueError for other names.
         """
         for name in names:
             checks.one_of(_PUBLIC, public=name)
@@ -225,11 +229,16 @@ class Problem:
 
 @checked
 def check_problem(problem: Problem) -> None:
-    """Refuse a problem that would train on nonsense: ValueError naming the leaf, the node and the example.
+    """Refuse a problem that would train on nonsense.
 
     `data` is laid out as its `check_data` wants it ([m, q, ...]) and finite, padding included (0 times NaN is NaN);
-    weights are >= 0 and every node has some; `curvature`, `truth` and `test` fit and are finite. For concrete arrays:
-    the work is done where they lie, and only a bad one is copied to the host.
+    weights are >= 0 and every node has some; `curvature`, `truth` and `test` fit and are finite. The work is done where
+    the arrays lie, and only a bad one is copied to the host.
+
+    Args:
+        problem: The problem, of concrete arrays.
+
+    Raises ValueError that names the leaf, the node and the example.
     """
     checks.shape((None, None), weight=problem.weight)
     m, q = problem.weight.shape
@@ -248,12 +257,10 @@ def check_problem(problem: Problem) -> None:
     checks.shape((m,), curvature=problem.curvature)
     check_finite("curvature", problem.curvature)
     checks.not_negative(curvature=problem.curvature)
-    if problem.truth is not None:
-        checks.shape((problem.n,), truth=problem.truth)
-        checks.finite(truth=problem.truth)
-    if problem.start is not None:
-        checks.shape((problem.n,), "All nodes begin with the same parameters.", start=problem.start)
-        checks.finite(start=problem.start)
+    for name, value in (("truth", problem.truth), ("start", problem.start)):
+        if value is not None:
+            checks.shape((problem.n,), "It is the same for all nodes.", **{name: value})
+            checks.finite(**{name: value})
     if problem.shared is not None:
         checks.whole(0, problem.n, "It counts leading parameters; None shares all.", shared=problem.shared)
     if problem.test is not None:

@@ -1,6 +1,7 @@
 """What a reader or a generator of examples gives back. Host only."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from scipy.sparse import csr_matrix
@@ -24,3 +25,10 @@ class Dataset:
     def classes(self) -> int:
         """The number of classes."""
         return int(self.labels.max()) + 1
+
+    @property
+    def test(self) -> tuple[Any, np.ndarray] | None:
+        """The features and labels of the test set; None where either is missing."""
+        if self.test_features is None or self.test_labels is None:
+            return None
+        return self.test_features, self.test_labels

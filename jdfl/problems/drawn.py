@@ -3,7 +3,7 @@
 Axes: m nodes, q examples per node (padded with weight 0), n parameters.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -13,16 +13,16 @@ import numpy as np
 from jax import Array, lax
 from jax.typing import ArrayLike, DTypeLike
 
-from jdfl import checks, ops, struct
+from jdfl import checks, struct
 from jdfl.distributed import gathered, portion
 from jdfl.keys import typed_key
-from jdfl.problems.joined import joined
 from jdfl.problems.linear import LinearRegression
-from jdfl.problems.stack import EIGEN_STEPS, floating, krylov
+from jdfl.problems.stack import dense_eigenvalue, floating, joined
 from jdfl.streams import Stream
 
 Draw = Callable[[Array], tuple[Array, Array]]  # key -> features [n] and target [] of one example
 _AT_ONCE = 2**20  # numbers in the features of the nodes that are worked on side by side
+_ON_HOST = 256  # nodes whose examples are on the host at a time
 _MOST = 2**32  # examples of a node: as many numbers as a key takes
 _EXAMPLES = Stream("problem.examples", "shared")  # apart from all that a run of the same seed draws
 
@@ -67,25 +67,15 @@ class DrawnRegression(LinearRegression):
         """The examples `chosen` [b] of one node, or of a batch."""
         return super().take(data, chosen) if isinstance(data, tuple) else self.examples(data, chosen)
 
-    def losses(self, w: Array, data: Any) -> Array:
-        """The loss of every example [q]."""
-        return super().losses(w, self.made(data))
-
     def example_gradients(self, w: Array, data: Any) -> Array:
-        """The gradient of every single example's loss [q, n]."""
+        """The gradient [q, n] of every single example's loss at w [n]."""
         return super().example_gradients(w, self.made(data))
 
-    def slopes(self, w: Array, data: Any) -> Array:
-        """<a_t, w> - b_t [q]."""
-        return super().slopes(w, self.made(data))
-
-    def feature_lengths(self, data: Any, norm: str) -> Array:
-        """||a_t|| [q]."""
-        return super().feature_lengths(self.made(data), norm)
-
-    def spread(self, slopes: Array, data: Any) -> Array:
-        """A^T slopes [n]."""
-        return super().spread(slopes, self.made(data))
+    def host_examples(self) -> Iterator[tuple[Any, np.ndarray, np.ndarray]]:
+        """As for a stored problem; examples are drawn for some nodes at a time."""
+        for first in range(0, self.m, _ON_HOST):
+            part = self.nodes(jnp.arange(first, min(self.m, first + _ON_HOST)))
+            yield from ((X, y, c * (part.m / self.m)) for X, y, c in part.stored().host_examples())
 
     def stored(self) -> LinearRegression:
         """The same problem with its examples in memory, 4 m q n bytes or more; padding is zero.
@@ -111,7 +101,7 @@ class DrawnRegression(LinearRegression):
 
 def drawn_regression(
     draw: Draw,
-    sizes: ArrayLike | Sequence[int],
+    sizes: ArrayLike,
     *,
     key: int | Array = 0,
     truth: ArrayLike | None = None,
@@ -119,13 +109,21 @@ def drawn_regression(
     name: str = "drawn regression",
     dtype: DTypeLike = jnp.float32,
 ) -> DrawnRegression:
-    """Least squares on sizes[i] examples of node i, made by `draw(key) -> (features [n], target [])` and never stored.
+    """Least squares on examples that are drawn whenever they are looked at, and never stored.
 
-    `draw` is a pure function in JAX; what it captures is compiled in, unless it is a pytree that can be called, such as
-    a `jax.tree_util.Partial`. 4 bytes per example are stored, and the curvature of every node, for which all are drawn
-    once. `rows` is q, the largest size unless it is given, `truth` [n] what is known to have
-    generated the examples. ValueError for sizes that are not whole numbers from 1, and
-    for draws of another shape or type.
+    4 bytes per example are stored, and the curvature of every node, for which all are drawn once.
+
+    Args:
+        draw: What makes one example of a key, `draw(key) -> (features [n], target [])`: a pure function in JAX. What it
+            captures is compiled in, unless it is a pytree that can be called, such as a `jax.tree_util.Partial`.
+        sizes: Number of examples >= 1 of every node [m].
+        key: Key, or seed of one, that decides what is drawn.
+        truth: Parameters [n] that are known to have generated the examples; None: they are not known.
+        rows: q, at least the largest of the sizes; None: that.
+        name: What reports call the problem.
+        dtype: Type of all that is drawn, float32 or float64; the latter needs JAX_ENABLE_X64=1.
+
+    Raises ValueError for sizes that are not whole numbers from 1, and for draws of another shape or type.
     """
     kind = floating(dtype)
     counts = np.asarray(sizes)
@@ -171,11 +169,6 @@ def _curvature(problem: DrawnRegression) -> Array:
     start = jax.random.normal(jax.random.key(0), (problem.n,), problem.dtype)
 
     def one(node: Array, weight: Array) -> Array:
-        A, _ = problem.made(node)
-
-        def gram(x: Array) -> Array:
-            return jnp.dot(weight * jnp.dot(A, x, precision=ops.HIGHEST), A, precision=ops.HIGHEST)
-
-        return ops.largest_eigenvalue(gram, start, krylov(EIGEN_STEPS, *A.shape)) / jnp.sum(weight)
+        return dense_eigenvalue(problem.made(node)[0], weight, start)
 
     return problem.each(one, problem.data, problem.weight)

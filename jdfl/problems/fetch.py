@@ -4,6 +4,7 @@ import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -31,64 +32,55 @@ class Source:
     hashes: tuple[str, ...] = ()  # of the files, where they are known
 
 
-_PARTS = ("train-images-idx3", "train-labels-idx1", "t10k-images-idx3", "t10k-labels-idx1")
-_IDX = tuple(f"{part}-ubyte.gz" for part in _PARTS)
+_IDX = tuple(f"{part}-{kind}-ubyte.gz" for part in ("train", "t10k") for kind in ("images-idx3", "labels-idx1"))
+_CIFAR, _MD5 = "https://www.cs.toronto.edu/~kriz", "md5:c58f30108f718f92721af3b95e74349a"
+_EPSILON = ("epsilon_normalized.bz2", "epsilon_normalized.t.bz2")
+_QSAR = "https://archive.ics.uci.edu/static/public/508"
 SOURCES = {
     "qsar": Source(
-        "qsar_oral_toxicity",
-        "https://archive.ics.uci.edu/static/public/508",
-        ("qsar+oral+toxicity.zip",),
-        "CC BY 4.0, D. Ballabio et al., 2019",
-        (8_992, 1_024),
+        "qsar_oral_toxicity", _QSAR, ("qsar+oral+toxicity.zip",), "CC BY 4.0, D. Ballabio et al., 2019", (8_992, 1_024)
     ),
     "a9a": Source("libsvm", _LIBSVM, ("a9a", "a9a.t"), _UCI, (32_561, 123)),
     "w8a": Source("libsvm", _LIBSVM, ("w8a",), _NO_LICENCE, (49_749, 300)),
     "mushrooms": Source("libsvm", _LIBSVM, ("mushrooms",), _UCI, (8_124, 112)),
     "phishing": Source("libsvm", _LIBSVM, ("phishing",), _UCI, (11_055, 68)),
     "real-sim": Source("libsvm", _LIBSVM, ("real-sim.bz2",), _NO_LICENCE, (72_309, 20_958)),
-    "epsilon": Source(
-        "libsvm",
-        _LIBSVM,
-        ("epsilon_normalized.bz2", "epsilon_normalized.t.bz2"),
-        _NO_LICENCE + "; 12 GB unpacked",
-        None,
-    ),
+    "epsilon": Source("libsvm", _LIBSVM, _EPSILON, f"{_NO_LICENCE}; 12 GB unpacked", None),
     "mnist": Source("mnist", _MNIST, _IDX, "CC BY-SA 3.0, Y. LeCun, C. Cortes, C. Burges", (60_000, 784)),
     "fashion_mnist": Source("fashion_mnist", _FASHION, _IDX, "MIT, Zalando SE", (60_000, 784)),
     "cifar10": Source(
-        "cifar10",
-        "https://www.cs.toronto.edu/~kriz",
-        ("cifar-10-python.tar.gz",),
-        _NO_LICENCE + " (A. Krizhevsky, 2009)",
-        (50_000, 3_072),
-        ("md5:c58f30108f718f92721af3b95e74349a",),
+        "cifar10", _CIFAR, ("cifar-10-python.tar.gz",), f"{_NO_LICENCE} (A. Krizhevsky, 2009)", (50_000, 3_072), (_MD5,)
     ),
 }
 
 
 def fetch(name: str, to: Path | None = None, tell: Callable[[str], object] = print) -> Path:
-    """Download a data set of `SOURCES` into a data folder (None: that of `datasets`), check it, and return its folder.
+    """Download a data set into a data folder, check it, and return its folder.
 
     Files that are there already stay. Whatever is downloaded is read once, which compares numbers of examples and
     features, and the content where its checksum is known; what does not fit is removed. SOURCES.txt in the folder keeps
-    where every file came from, when, its SHA-256 and its licence. `tell` is told of the licence and of every file.
+    where every file came from, when, its SHA-256 and its licence.
+
+    Args:
+        name: One of `SOURCES`.
+        to: The data folder; None: that of `datasets`.
+        tell: What is told of the licence and of every file.
 
     Raises ValueError for an unknown name or a file that is not what it should be, OSError where nothing can be reached
     or written, with the remedy.
     """
     if name in datasets.NAMES and name not in SOURCES:
-        raise ValueError(f"Expected a data set to download, got {name!r}, {_why_not(name)}.")
+        raise ValueError(f"Expected a data set to download, got {name!r}, which {_why_not(name)}.")
     checks.one_of(tuple(SOURCES), name=name)
     source = SOURCES[name]
     root = datasets.download_folder() if to is None else Path(to)
     place = root / source.folder
     tell(f"{name}: {source.licence}. You are bound by these terms.")
     new: list[Path] = []
-    for i, file in enumerate(source.files):
+    for file, known in zip_longest(source.files, source.hashes):
         if (place / file).is_file():
             tell(f"there already: {place / file}")
             continue
-        known = source.hashes[i] if source.hashes else None
         tell(f"downloading {source.base}/{file}")
         new.append(_download(f"{source.base}/{file}", known, place, file))
     try:
@@ -98,14 +90,18 @@ def fetch(name: str, to: Path | None = None, tell: Callable[[str], object] = pri
             path.unlink(missing_ok=True)
         raise
     for path in new:
-        _note(root, path, source)
+        with path.open("rb") as content:
+            digest = hashlib.file_digest(content, "sha256").hexdigest()
+        told = (f"{datetime.now(UTC):%Y-%m-%d}", digest, f"{path.relative_to(root)}", f"{source.base}/{path.name}")
+        with (root / _NOTE).open("a", encoding="utf-8") as note:
+            note.write("  ".join((*told, source.licence)) + "\n")
     return place
 
 
 def _why_not(name: str) -> str:
     if name in datasets.GENERATED:
-        return "which is generated"
-    return "which comes with scikit-learn" if datasets.bundled(name) else "which is published nowhere in this form"
+        return "is generated"
+    return "comes with scikit-learn" if datasets.bundled(name) else "is published nowhere in this form"
 
 
 def _download(address: str, known: str | None, place: Path, file: str) -> Path:
@@ -113,13 +109,12 @@ def _download(address: str, known: str | None, place: Path, file: str) -> Path:
 
     how: Any = pooch.HTTPDownloader(timeout=_TIMEOUT, progressbar=False)
     try:
-        got = pooch.retrieve(address, known, fname=file, path=place, downloader=how)
+        return Path(str(pooch.retrieve(address, known, fname=file, path=place, downloader=how)))
     except OSError as error:  # requests' errors are
         raise OSError(
             f"Could not download {address}: {' '.join(str(error).split())[:200]}. Without a network, download it on "
             f"another machine and put it at {place / file}."
         ) from error
-    return Path(got)
 
 
 def _check(name: str, source: Source, root: Path) -> None:
@@ -133,11 +128,3 @@ def _check(name: str, source: Source, root: Path) -> None:
             f"Expected {source.size[0]:,} examples of {source.size[1]:,} numbers in {name}, got {examples:,} of "
             f"{numbers:,}. It is another release; nothing is kept of it."
         )
-
-
-def _note(root: Path, path: Path, source: Source) -> None:
-    with path.open("rb") as file:
-        digest = hashlib.file_digest(file, "sha256").hexdigest()
-    told = (f"{datetime.now(UTC):%Y-%m-%d}", digest, str(path.relative_to(root)), f"{source.base}/{path.name}")
-    with (root / _NOTE).open("a", encoding="utf-8") as note:
-        note.write(f"{'  '.join(told)}  {source.licence}\n")

@@ -7,8 +7,8 @@ import lzma
 import os
 import zipfile
 import zlib
-from collections.abc import Generator
-from contextlib import contextmanager
+from collections.abc import Generator, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import IO, Any
 
@@ -18,6 +18,7 @@ PathLike = str | os.PathLike[str]
 
 _MAGIC = {".gz": b"\x1f\x8b", ".bz2": b"BZh", ".xz": b"\xfd7zXZ\x00", ".zip": b"PK"}
 _DECOMPRESSOR = {".bz2": bz2.BZ2Decompressor, ".xz": lzma.LZMADecompressor}
+_PIECE = 2**17  # bytes
 _UNPACKED, _TIMES = 2**26, 100  # bytes that every file may unpack to, and beyond them so many times its own
 DAMAGE = (EOFError, OSError, zlib.error, lzma.LZMAError, zipfile.BadZipFile, RuntimeError)  # or a zip with a password
 AGAIN = "Download it again."
@@ -29,6 +30,12 @@ def existing(path: PathLike) -> Path:
     if not path.is_file():
         raise FileNotFoundError(f"Expected a file at {path}, found none. Check the path, or download the data there.")
     return path
+
+
+def need(holds: bool, expected: str, place: object, got: object, remedy: str = AGAIN) -> None:
+    """Refuse a file that does not hold what is expected at a place in it: ValueError."""
+    if not holds:
+        raise ValueError(f"Expected {expected} in {place}, got {got}. {remedy}")
 
 
 @contextmanager
@@ -46,18 +53,14 @@ def opened(path: Path) -> Generator[IO[bytes]]:
         got = f"{kind} data" if kind else "something else"
         raise ValueError(f"Expected {said} in {path}, as its name says, got {got}. Rename it, or download it again.")
     try:
-        if kind == ".zip":
-            with zip_file(path) as archive, archive.open(_only_table(archive, path)) as stream:
-                yield _bounded(stream, path)
-        elif kind == ".gz":
-            with gzip.open(path, "rb") as stream:
-                yield _bounded(stream, path)
-        elif kind:
-            with path.open("rb") as file:
-                yield _bounded(_Streams(file, kind), path)
-        else:
-            with path.open("rb") as stream:
-                yield stream
+        with ExitStack() as stack:
+            begin: Any = gzip.open if kind == ".gz" else open
+            file: Any = stack.enter_context(begin(path, "rb"))
+            if kind == ".zip":
+                archive = stack.enter_context(zip_file(path))
+                file = stack.enter_context(archive.open(_only_table(archive, path)))
+            pieces = _unpacked(file, kind) if kind in _DECOMPRESSOR else iter(lambda: file.read(_PIECE), b"")
+            yield io.BufferedReader(_Pieces(pieces, most_unpacked(path)), _PIECE) if kind else file
     except DAMAGE as error:
         raise ValueError(
             f"Expected a whole {kind or 'text'} file at {path}: {checks.said(error)}. It is damaged. {AGAIN}"
@@ -77,61 +80,43 @@ def zip_file(path: Path) -> zipfile.ZipFile:
         raise OSError(str(error) or repr(error)) from error
 
 
-class _Streams(io.RawIOBase):
+def _unpacked(file: IO[bytes], kind: str) -> Iterator[bytes]:
     """What .bz2 or .xz streams that follow one another hold; an error of `DAMAGE` for anything else in the file.
 
-    `bz2.open` and `lzma.open` take a stream that is damaged where it begins for the end of the file.
+    `bz2.open` and `lzma.open` take a stream that is damaged where it begins for the end of the file. Zeros may stand
+    between two streams of .xz.
     """
-
-    def __init__(self, file: IO[bytes], kind: str) -> None:
-        self._file, self._kind = file, kind
-        self._one = _DECOMPRESSOR[kind]()
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any, /) -> int:
-        data = b""
-        while not data:
-            packed = b""
-            if self._one.eof:
-                packed = self._next()
-                if not packed:
-                    return 0
-                self._one = _DECOMPRESSOR[self._kind]()
-            elif self._one.needs_input and not (packed := self._file.read(2**17)):
+    packed = file.read(_PIECE)
+    while packed:
+        one = _DECOMPRESSOR[kind]()
+        while not one.eof:
+            if one.needs_input and not (packed := packed or file.read(_PIECE)):
                 raise EOFError("it ends within its data")
-            data = self._one.decompress(packed, len(buffer))
-        buffer[: len(data)] = data
-        return len(data)
-
-    def _next(self) -> bytes:
-        """The beginning of the next stream; zeros may stand between two of .xz."""
-        packed = self._one.unused_data or self._file.read(2**17)
-        while self._kind == ".xz" and packed and not (packed := packed.lstrip(b"\0")):
-            packed = self._file.read(2**17)
-        return packed
+            yield one.decompress(packed, _PIECE)
+            packed = b""
+        packed = one.unused_data or file.read(_PIECE)
+        while kind == ".xz" and packed and not (packed := packed.lstrip(b"\0")):
+            packed = file.read(_PIECE)
 
 
-class _Bounded(io.RawIOBase):
-    """A stream that goes on for at most so many bytes; OSError beyond them."""
+class _Pieces(io.RawIOBase):
+    """The stream that pieces of at most so many bytes together make; OSError beyond them."""
 
-    def __init__(self, stream: Any, most: int) -> None:
-        self._stream, self._most, self._left = stream, most, most
+    def __init__(self, pieces: Iterator[bytes], most: int) -> None:
+        self._pieces, self._most, self._left, self._held = pieces, most, most, b""
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: Any, /) -> int:
-        size = self._stream.readinto(buffer)
-        self._left -= size
+        if not self._held:
+            self._held = next(filter(None, self._pieces), b"")
+            self._left -= len(self._held)
         if self._left < 0:
             raise OSError(f"it unpacks to more than {self._most} bytes")
-        return size
-
-
-def _bounded(stream: Any, path: Path) -> IO[bytes]:
-    return io.BufferedReader(_Bounded(stream, most_unpacked(path)), 2**17)
+        data, self._held = self._held[: len(buffer)], self._held[len(buffer) :]
+        buffer[: len(data)] = data
+        return len(data)
 
 
 def _only_table(archive: zipfile.ZipFile, path: Path) -> str:

@@ -1,5 +1,7 @@
 """Data sets drawn at random in the likeness of ones that cannot be passed on. Host only, the same for the same seed."""
 
+from typing import Any
+
 import numpy as np
 from scipy.sparse import csr_matrix
 
@@ -11,6 +13,14 @@ from jdfl.problems.partition import generator
 _ROWS = 4096  # drawn at a time
 _FADING = 0.85  # variance of a minor factor over that of the one before
 _MOST = 2**31 - 1  # examples, features and words of a text
+
+
+def _at_most(most: float, **named: Any) -> None:
+    """Refuse numbers outside [0, most]: ValueError."""
+    checks.not_negative(**named)
+    for name, value in named.items():
+        if value > most:
+            checks.refuse(f"{name} <= {most}", name, value)
 
 
 @checked
@@ -32,26 +42,32 @@ def realsim_like(
 
     Word j of a text of class c = +-1 is drawn with probability proportional to (j + offset)^-exponent e^(c t_j / 2), a
     Zipf-Mandelbrot law; t_j ~ N(0, tilt^2) for a share `tilted` of the words, else 0. Texts have a log-normal number of
-    words with mean `words` and standard deviation `spread` of the logarithm, at least one. An entry is
-    (1 + ln tf) ln((1 + N) / df), tf the word's count in the text, df the number of texts that have it; then rows get
-    length 1 and columns a random order. A share `positive` of the labels is 1, exactly; a share `label_noise` is wrong,
-    as many of one class as of the other.
+    words, at least one. An entry is (1 + ln tf) ln((1 + N) / df), tf the word's count in the text, df the number of
+    texts that have it; then rows get length 1 and columns a random order. The defaults have real-sim's size, about 51
+    nonzeros per row, and a linear SVM reaches 97 % on a held-out fifth.
 
-    There are `n_examples` texts of `n_features` words. The defaults have real-sim's size, about 51 nonzeros per row,
-    and a linear SVM reaches 97 % on a held-out fifth.
-    ValueError for arguments out of range.
+    Args:
+        n_examples: Number of texts, at least 2.
+        n_features: Number of words that there are.
+        words: Mean > 0 of a text's number of words.
+        spread: Standard deviation of the logarithm of that number, 0 to 10.
+        exponent: Of the law of the words' frequencies, 0 to 100.
+        offset: Of that law, >= 0.
+        tilted: Share of the words that tell the classes apart, 0 to 1.
+        tilt: How much they do, 0 to 100.
+        positive: Share of the labels that are 1, exactly.
+        label_noise: Share of the labels that are wrong, as many of one class as of the other.
+        seed: Seed of everything.
+
+    Raises ValueError for arguments out of range.
     """
     checks.whole(1, _MOST, n_features=n_features)
     checks.whole(2, _MOST, n_examples=n_examples)
     checks.positive(words=words)
-    checks.not_negative(spread=spread, exponent=exponent, offset=offset, tilt=tilt)
-    limits = {"words": (words, _MOST), "spread": (spread, 10), "exponent": (exponent, 100)}
-    for name, (value, most) in {**limits, "offset": (offset, _MOST), "tilt": (tilt, 100)}.items():
-        if value > most:
-            checks.refuse(f"{name} <= {most}", name, value)
-    checks.not_negative(tilted=tilted, positive=positive, label_noise=label_noise)
-    if tilted > 1:
-        raise ValueError(f"Expected tilted <= 1, a share of the words, got tilted = {tilted}.")
+    _at_most(_MOST, words=words, offset=offset)
+    _at_most(100, exponent=exponent, tilt=tilt)
+    _at_most(10, spread=spread)
+    _at_most(1, tilted=tilted, positive=positive, label_noise=label_noise)
     n_positive, wrong = round(positive * n_examples), round(label_noise * n_examples / 2)
     if not 0 < n_positive < n_examples:
         raise ValueError(f"Expected texts of both classes, got positive = {positive}: {n_positive} of {n_examples}.")
@@ -120,19 +136,30 @@ def epsilon_like(
 
     The original has 400,000 rows, 3.2 GB; `epsilon_like(400_000)` makes as many. The default is a tenth, since a
     problem holds its rows twice for a moment, on the host and on the device, and 20 rows per feature already fix the
-    optimum well. ValueError for arguments out of range.
+    optimum well.
+
+    Args:
+        n_examples: Number of rows, at least 2.
+        n_features: Numbers of a row, at least factors + 2.
+        common: Share of the expected squared length in the common factor, >= 0.
+        mean: Mean of the common factor over its root mean square, 0 to 1.
+        minor: Share of the expected squared length in the minor factors, >= 0 and below 1 - common.
+        factors: Number of minor factors, at least 1.
+        signal: How much the label follows from the row, >= 0.
+        seed: Seed of everything.
+
+    Raises ValueError for arguments out of range.
     """
     checks.whole(1, _MOST, factors=factors)
     checks.whole(2, _MOST, n_examples=n_examples)
     each = "There is a direction for every factor and one more."
     checks.whole(factors + 2, _MOST, each, n_features=n_features)
-    checks.not_negative(common=common, mean=mean, minor=minor, signal=signal)
+    checks.not_negative(common=common, minor=minor, signal=signal)
+    _at_most(1, mean=mean)
     if common + minor >= 1:
         raise ValueError(
             f"Expected common + minor < 1, shares of the variance, got common = {common} and minor = {minor}."
         )
-    if mean > 1:
-        raise ValueError(f"Expected mean <= 1, a share of the common factor's root mean square, got mean = {mean}.")
 
     rng = generator(seed)
     u = np.linalg.qr(rng.standard_normal((n_features, factors + 2)))[0].T.astype(np.float32)  # the last: the label's

@@ -12,13 +12,12 @@ from typing import IO, NamedTuple
 import numpy as np
 
 from jdfl.arguments import checked
-from jdfl.problems.files import PathLike, existing, opened
+from jdfl.problems.files import AGAIN, PathLike, existing, need, opened
 from jdfl.problems.readers import CHECKSUMS
 
 _TYPES = {0x08: "u1", 0x09: "i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
 _PIECE = 1 << 20  # bytes read at once: a header that promises more than the file has must not cost memory
 _PARTS = ("train-images", "train-labels", "t10k-images", "t10k-labels")
-_AGAIN = "Download it again."
 
 
 class Images(NamedTuple):
@@ -42,8 +41,12 @@ def read_idx(path: PathLike) -> np.ndarray:
     """Read an IDX file (plain, .gz, .bz2 or .xz): an array [...] of any type and number of dimensions, in native order.
 
     Format: two zero bytes, the type, the number of dimensions, each dimension as a big-endian 32-bit integer, the
-    entries, big-endian, last axis fastest (http://yann.lecun.com/exdb/mnist). ValueError for another magic number, an
-    unknown type, and fewer or more entries than the header says.
+    entries, big-endian, last axis fastest (http://yann.lecun.com/exdb/mnist).
+
+    Args:
+        path: The file.
+
+    Raises ValueError for another magic number, an unknown type, and fewer or more entries than the header says.
     """
     return _read_idx(existing(path))[0]
 
@@ -53,30 +56,33 @@ def read_mnist(folder: PathLike, *, known: str = "") -> Images:
     """Read the four IDX files of MNIST, Fashion-MNIST or another set in their form.
 
     File names as distributed: train-images-idx3-ubyte, train-labels-idx1-ubyte, t10k-..., also with a dot before idx,
-    plain or compressed. `known` = "mnist" or "fashion_mnist" compares the decompressed content with `CHECKSUMS`: the
-    two share file names. FileNotFoundError for a file that is missing, ValueError for images and labels that do not
-    belong together and for labels outside 0..9.
+    plain or compressed.
+
+    Args:
+        folder: The folder that the files are in.
+        known: "mnist" or "fashion_mnist" compares the decompressed content with checksums: the two share file names.
+
+    Raises FileNotFoundError for a file that is missing, ValueError for images and labels that do not belong together
+    and for labels outside 0..9.
     """
-    arrays: dict[str, np.ndarray] = {}
-    paths: dict[str, Path] = {}
-    for part in _PARTS:
-        path = paths[part] = find_part(Path(folder), part)
-        arrays[part], digest = _read_idx(path)
+    arrays: list[np.ndarray] = []
+    paths = [find_part(Path(folder), part) for part in _PARTS]
+    for part, path in zip(_PARTS, paths):
+        array, digest = _read_idx(path)
         expected = CHECKSUMS.get(f"{known}/{part}", digest)
         if digest != expected:
             raise ValueError(
                 f"Expected {path} to hold the {part} of {known}, SHA-256 {expected} after decompression, got {digest}: "
-                f"it is another data set, another release or damaged. {_AGAIN.rstrip('.')}, or pass verify=False."
+                f"it is another data set, another release or damaged. {AGAIN.rstrip('.')}, or pass verify=False."
             )
-    for images, labels in (_PARTS[:2], _PARTS[2:]):
-        if arrays[images].ndim != 3 or arrays[images].dtype != np.uint8:
-            shown = f"{arrays[images].ndim} dimensions of {arrays[images].dtype}"
-            raise ValueError(f"Expected images as 3 dimensions of uint8 in {paths[images]}, got {shown}. {_AGAIN}")
-        arrays[labels] = check_labels(arrays[labels], len(arrays[images]), str(paths[labels]))
-    size, test_size = (arrays[part].shape[1:] for part in (_PARTS[0], _PARTS[2]))
-    if size != test_size:
-        raise ValueError(f"Expected images of {size} pixels in {paths[_PARTS[2]]}, got {test_size}. {_AGAIN}")
-    return Images(*(arrays[part] for part in _PARTS), lossy=False)
+        arrays.append(array)
+    for k in (0, 2):
+        shown = f"{arrays[k].ndim} dimensions of {arrays[k].dtype}"
+        need(arrays[k].ndim == 3 and arrays[k].dtype == np.uint8, "images as 3 dimensions of uint8", paths[k], shown)
+        arrays[k + 1] = check_labels(arrays[k + 1], len(arrays[k]), str(paths[k + 1]))
+    size, test_size = arrays[0].shape[1:], arrays[2].shape[1:]
+    need(size == test_size, f"images of {size} pixels", paths[2], test_size)
+    return Images(*arrays, lossy=False)
 
 
 def find_part(folder: Path, part: str = _PARTS[0]) -> Path:
@@ -94,12 +100,11 @@ def find_part(folder: Path, part: str = _PARTS[0]) -> Path:
 
 def check_labels(labels: np.ndarray, count: int, place: str) -> np.ndarray:
     """Labels [count] as int32; ValueError unless there is one of 0..9 for every image, and at least one."""
-    if labels.shape != (count,) or count == 0 or not np.issubdtype(labels.dtype, np.integer):
-        shown = f"{labels.dtype} {labels.shape}"
-        raise ValueError(f"Expected one label for each of {count} > 0 images in {place}, got {shown}. {_AGAIN}")
+    fits = labels.shape == (count,) and count > 0 and np.issubdtype(labels.dtype, np.integer)
+    need(fits, f"one label for each of {count} > 0 images", place, f"{labels.dtype} {labels.shape}")
     bad = np.flatnonzero((labels < 0) | (labels > 9))
     if bad.size:
-        raise ValueError(f"Expected labels in 0..9 in {place}, got {labels[bad[0]]} for image {bad[0] + 1}. {_AGAIN}")
+        raise ValueError(f"Expected labels in 0..9 in {place}, got {labels[bad[0]]} for image {bad[0] + 1}. {AGAIN}")
     return labels.astype(np.int32)
 
 
@@ -109,7 +114,7 @@ def read_bytes(stream: IO[bytes], count: int, place: str) -> bytearray:
     while len(content) < count:
         piece = stream.read(min(_PIECE, count - len(content)))
         if not piece:
-            raise ValueError(f"Expected {count} bytes of {place}, got {len(content)}: the file is cut short. {_AGAIN}")
+            raise ValueError(f"Expected {count} bytes of {place}, got {len(content)}: the file is cut short. {AGAIN}")
         content += piece
     return content
 
@@ -121,17 +126,16 @@ def _read_idx(path: Path) -> tuple[np.ndarray, str]:
         if bytes(head[:2]) != b"\0\0" or head[2] not in _TYPES:
             raise ValueError(
                 f"Expected an IDX file at {path}, whose magic number is 00 00, one of "
-                f"{', '.join(f'{code:02x}' for code in _TYPES)}, and the dimensions, got {head.hex(' ')}. {_AGAIN}"
+                f"{', '.join(f'{code:02x}' for code in _TYPES)}, and the dimensions, got {head.hex(' ')}. {AGAIN}"
             )
         sizes = read_bytes(stream, 4 * head[3], f"the dimensions of {path}")
         shape, dtype = tuple(np.frombuffer(sizes, ">u4").tolist()), np.dtype(_TYPES[head[2]])
         content = read_bytes(stream, math.prod(shape) * dtype.itemsize, f"the entries {shape} of {path}")
-        if stream.read(1):
-            raise ValueError(f"Expected {len(content)} bytes of entries {shape} in {path}, got more. {_AGAIN}")
+        need(not stream.read(1), f"{len(content)} bytes of entries {shape}", path, "more")
     digest = hashlib.sha256(head + sizes)
     digest.update(content)
     try:
         entries = np.frombuffer(content, dtype).reshape(shape)
     except ValueError as error:  # too many dimensions, or too large ones beside a 0
-        raise ValueError(f"Expected the dimensions of an array in {path}, got {shape}. {_AGAIN}") from error
+        raise ValueError(f"Expected the dimensions of an array in {path}, got {shape}. {AGAIN}") from error
     return entries.astype(dtype.newbyteorder("="), copy=False), digest.hexdigest()

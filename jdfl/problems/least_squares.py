@@ -1,5 +1,6 @@
-"""Least squares from arrays, or from a function that draws examples.
+"""Least squares from arrays, from a function that draws examples, and the instance of the CEPS paper's Example 1.
 
+S. Sha, S. Zhou, L. Kong, G. Y. Li, "Sparse Decentralized Federated Learning" (CEPS), section V.A.
 Axes: m nodes, q examples per node (padded with weight 0), n parameters, N test examples.
 """
 
@@ -7,18 +8,23 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from jax.typing import ArrayLike, DTypeLike
 
-from jdfl import checks
+from jdfl import checks, device_memory, ops, struct
 from jdfl.arguments import checked
+from jdfl.distributed import portion
 from jdfl.problems.drawn import Draw, drawn_regression
 from jdfl.problems.linear import LinearRegression, build
-from jdfl.problems.stack import floating, stack
+from jdfl.problems.stack import floating, joined, stack
 
 Arrays = Array | np.ndarray | Sequence[ArrayLike]
+Storage = Literal["stored", "generated"]
+_MOST = 2**31 - 1  # nodes, parameters and examples of a node: they are numbered in int32
+_ALL = "It is an array of all nodes."
 
 
 @checked
@@ -28,27 +34,31 @@ def linear_regression(
     *,
     truth: ArrayLike | None = None,
     test: tuple[ArrayLike, ArrayLike] | None = None,
-    storage: Literal["stored", "generated"] = "stored",
+    storage: Storage = "stored",
     key: int | Array = 0,
     name: str = "linear regression",
     dtype: DTypeLike = jnp.float32,
 ) -> LinearRegression:
-    """Least squares from the nodes' features and targets.
+    """Least squares on the nodes' features and targets, or on examples that a function draws.
 
-    `features` is a list of m arrays [q_i, n], or one array [m, q, n]; `targets` correspondingly [q_i] or [m, q].
-    `truth` [n] are the generating parameters, `test` = (features [N, n], targets [N]).
-
-    `features` may also be a function draw(key) -> (features [n], target []) of one example, as for `drawn_regression`;
-    then `targets` [m] are the nodes' numbers of examples, and `key` decides what is drawn. With `storage="generated"`
-    examples are drawn whenever they are looked at, and only their weights are in memory.
+    Args:
+        features: The features of every node: m arrays [q_i, n], or one array [m, q, n]. Or a function
+            draw(key) -> (features [n], target []) of one example, as for `drawn_regression`.
+        targets: The targets of every node: m arrays [q_i], or one array [m, q]. With a function that draws, every
+            node's number of examples [m].
+        truth: Parameters [n] that generated the targets; None: they are not known.
+        test: Features [N, n] and targets [N] to test with; None: there are none.
+        storage: Whether examples lie in memory, or are drawn anew whenever they are looked at, for which features have
+            to be a function; then only their weights are in memory.
+        key: Key, or seed of one, that decides what is drawn.
+        name: What reports call the problem.
+        dtype: Type of all numbers, float32 or float64; the latter needs JAX_ENABLE_X64=1.
 
     Raises ValueError for shapes that do not fit together, and for arrays that are to be generated.
     """
     kind = floating(dtype)
-    checks.one_of(("stored", "generated"), storage=storage)
     if callable(features):
-        sizes: Any = targets
-        problem = drawn_regression(features, sizes, key=key, truth=truth, name=name, dtype=kind)
+        problem = drawn_regression(features, np.asarray(targets), key=key, truth=truth, name=name, dtype=kind)
         found = problem if storage == "generated" else problem.stored()
         return found if test is None else replace(found, test=_test(test, found.n, kind))
     if storage == "generated":
@@ -57,7 +67,7 @@ def linear_regression(
             "draw(key) -> (features [n], target []), and every node's number of examples as targets."
         )
     for given, words in ((features, "features"), (targets, "targets")):
-        if not hasattr(given, "__len__") or isinstance(given, str | bytes) or getattr(given, "shape", None) == ():
+        if getattr(given, "shape", None) == ():
             checks.refuse(f"{words} to be a list of arrays, one for every node", words, given)
     if len(features) != len(targets):
         raise ValueError(f"Expected targets of {len(features)} nodes, got {len(targets)}.")
@@ -80,15 +90,103 @@ def _together(features: Arrays, targets: Arrays, kind: np.dtype) -> tuple[tuple[
     """Features [m, q, n] and targets [m, q], and the weights [m, q]; what is one array stays one."""
     if isinstance(features, Array | np.ndarray) and isinstance(targets, Array | np.ndarray):
         checks.real(features=features, targets=targets)
-        checks.shape((None, None, None), "It is an array of all nodes.", features=features)
-        checks.shape(features.shape[:2], "It is an array of all nodes.", targets=targets)
+        checks.shape((None, None, None), _ALL, features=features)
+        checks.shape(features.shape[:2], _ALL, targets=targets)
         if 0 in features.shape:
             raise ValueError(f"Expected features of nodes with examples, got an array of shape {features.shape}.")
         return (features, targets), np.ones(features.shape[:2], kind)
-    for i, part in enumerate(zip(features, targets)):
-        checks.real(f"See node {i}.", features=part[0], targets=part[1])
-    parts = [(np.asarray(A), np.asarray(b)) for A, b in zip(features, targets)]
-    for i, (A, b) in enumerate(parts):
+    parts: list[tuple[np.ndarray, ...]] = []
+    for i, (A, b) in enumerate(zip(features, targets)):
+        checks.real(f"See node {i}.", features=A, targets=b)
         checks.shape((None, None), f"See node {i}.", features=A)
-        checks.shape((len(A),), f"See node {i}.", targets=b)
+        checks.shape(np.shape(A)[:1], f"See node {i}.", targets=b)
+        parts.append((np.asarray(A), np.asarray(b)))
     return stack(parts, (kind, kind))
+
+
+@struct.dataclass
+class _Draw:
+    """One example: standard normal features, and what w* makes of them with noise."""
+
+    truth: Array  # [n]
+    noise: Array  # []
+
+    def __call__(self, key: Array) -> tuple[Array, Array]:
+        n = self.truth.shape[0]
+        drawn = jax.random.normal(key, (n + 1,), self.truth.dtype)
+        return drawn[:n], jnp.dot(drawn[:n], self.truth, precision=ops.HIGHEST) + self.noise * drawn[n]
+
+
+@checked
+def example1(
+    m: int = 32,
+    n: int = 1000,
+    s: int = 10,
+    rows: tuple[int, int] = (250, 750),
+    noise: float = 0.5,
+    seed: int = 0,
+    dtype: DTypeLike = jnp.float32,
+    storage: Storage = "stored",
+) -> LinearRegression:
+    """Linear regression with a sparse truth, drawn at random (Example 1 of the CEPS paper).
+
+    b_i = A_i w* + noise e_i, A_i and e_i standard normal; w* has nonzeros at random places, uniform on [-2, -0.5] and
+    [0.5, 2]; f(w*) is about noise^2 / 2. Node i holds m_i examples, m_i uniform on the whole numbers of `rows` (both
+    ends included). q is always rows[1], so that instances of different seeds share shapes and compiled code. Drawn on
+    the host, in float32 for every dtype; w* and node i's data depend on the seed only, not on m.
+
+    With storage = "generated" the examples are drawn on the device, in `dtype`, and only their weights are stored: 4
+    bytes an example instead of 4 n. Everything but w* is another draw than the stored one.
+
+    Args:
+        m: Number of nodes, at least 1.
+        n: Number of parameters, at least 1.
+        s: Nonzeros of the true parameters, 1 to n.
+        rows: Fewest and most examples of a node, at least 1.
+        noise: Standard deviation >= 0 of the noise on the targets.
+        seed: Seed of the data.
+        dtype: Type of all numbers, float32 or float64; the latter needs JAX_ENABLE_X64=1.
+        storage: Whether examples lie in memory or are drawn anew whenever they are looked at.
+
+    Raises ValueError for settings out of range, and for data that would not fit into memory.
+    """
+    kind = floating(dtype)
+    checks.whole(1, _MOST, m=m, n=n)
+    checks.whole(1, n, s=s)
+    checks.not_negative(noise=noise)
+    low, high = rows
+    checks.whole(1, remedy="rows = (fewest, largest).", fewest=low)
+    checks.whole(low, _MOST, remedy="rows = (fewest, largest).", largest=high)
+    checks.whole(0, 2**32 - 1 if storage == "generated" else None, seed=seed)
+    _require_memory(m, high, n, 0 if storage == "generated" else n + 1, kind.itemsize)
+    own, *nodes = np.random.SeedSequence(seed).spawn(2 if storage == "generated" else m + 1)
+    first = np.random.default_rng(own)
+
+    truth = np.zeros(n)
+    places = first.choice(n, size=s, replace=False)
+    truth[places] = first.uniform(0.5, 2.0, size=s) * first.choice([-1.0, 1.0], size=s)
+
+    if storage == "generated":
+        draw = _Draw(jnp.array(truth, kind), jnp.asarray(noise, kind))
+        sizes = np.random.default_rng(nodes[0]).integers(low, high, endpoint=True, size=m)
+        return drawn_regression(draw, sizes, key=seed, truth=truth, rows=high, name="example1", dtype=kind)
+
+    here = portion(m)
+    A, b, weight = (np.zeros((len(here), high, *more), kind) for more in ((n,), (), ()))
+    for i, node in enumerate(here):
+        rng = np.random.default_rng(nodes[int(node)])
+        m_i = int(rng.integers(low, high, endpoint=True))
+        A_i = rng.standard_normal((m_i, n), np.float32)
+        A[i, :m_i] = A_i
+        b[i, :m_i] = A_i[:, places].astype(np.float64) @ truth[places] + noise * rng.standard_normal(m_i, np.float32)
+        weight[i, :m_i] = 1
+    return joined(build((A, b), weight, truth, None, "example1", kind), m)
+
+
+def _require_memory(m: int, rows: int, n: int, each: int, size: int) -> None:
+    """Refuse data that would not fit, with `each` numbers of `size` bytes beside an example's weight: ValueError."""
+    room, node = device_memory.available(), rows * (each + 1) * size
+    held = -(-m // jax.process_count())
+    needed = {f"{held} x {rows} examples of {each + 1} numbers": held * node, f"{n} true parameters": 8 * n}
+    most = 0 if room is None else (room - 8 * n) // node
+    device_memory.require(needed, most, m, "Use fewer nodes, rows or parameters.", room)

@@ -1,54 +1,105 @@
-"""Least squares.
+"""Problems whose loss depends on the parameters through products with an example's features alone.
 
-Axes: m nodes, q examples per node (padded with weight 0), n parameters.
+Axes: m nodes, q examples per node (padded with weight 0), p features, n parameters, N examples of any node.
 """
 
+from collections.abc import Iterator
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
+from jax.typing import ArrayLike, DTypeLike
+from scipy.sparse import issparse
 
-from jdfl import ops, struct
+from jdfl import checks, ops, struct
+from jdfl.arguments import checked
 from jdfl.problems.base import Problem
-from jdfl.problems.stack import gram_eigenvalues
+from jdfl.problems.stack import floating, gram_eigenvalues
+from jdfl.rounding import row_sum
 
 
 @struct.dataclass
-class LinearRegression(Problem):
-    """f_i(w) = ||A_i w - b_i||^2 / (2 q_i); data = (features A [m, q, n], targets b [m, q])."""
+class LinearModel(Problem):
+    """A problem on data = (features [m, q, n], targets [m, q]) whose losses are functions of the scores <a_t, w>.
+
+    The gradient of an example's loss is its features times its slope, so that it can be clipped without being formed.
+    A subclass gives `losses` and `slopes`, and on the host `exact`.
+    """
 
     @property
     def n(self) -> int:
         """The number of parameters, one per feature."""
         return self.data[0].shape[-1]
 
+    @property
+    def outputs(self) -> int:
+        """The number of scores of an example."""
+        return 1
+
+    def made(self, data: Any) -> tuple[Any, Array]:
+        """The features and targets of `data`, which a subclass may have to draw first."""
+        return data
+
+    def products(self, w: Array, features: Any) -> Array:
+        """<a, w> [q] of features [q, n] and parameters w [n]."""
+        return ops.products(features, w)
+
     def loss(self, w: Array, example: Any) -> Array:
-        """(<a, w> - b)^2 / 2 [] of one example (a [n], b [])."""
-        a, b = example
-        return LinearRegression.losses(self, w, (a[None], b[None]))[0]
-
-    def losses(self, w: Array, data: Any) -> Array:
-        """The loss of every example [q]."""
-        A, b = data
-        return 0.5 * jnp.square(ops.products(A, w) - b)
-
-    def slopes(self, w: Array, data: Any) -> Array:
-        """<a_t, w> - b_t [q]."""
-        A, b = data
-        return ops.products(A, w) - b
+        """The loss [] of one example, features [n] and a target [], at the parameters w [n]."""
+        return self.losses(w, jax.tree.map(lambda leaf: leaf[None], example))[0]
 
     def feature_lengths(self, data: Any, norm: str) -> Array:
-        """||a_t|| [q]."""
-        return ops.length(data[0], norm)
+        """The norms ||a_t|| [q] of the features of one node's data, `norm` being "l1", "l2" or "linf"."""
+        return ops.length(self.made(data)[0], norm)
 
     def spread(self, slopes: Array, data: Any) -> Array:
-        """A^T slopes [n]."""
-        return jnp.dot(slopes, data[0], precision=ops.HIGHEST)
+        """A^T slopes [n] for the features A [q, n] of one node's data and slopes [q]."""
+        return jnp.dot(slopes, self.made(data)[0], precision=ops.HIGHEST)
+
+    def exact(self, scores: np.ndarray, targets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Losses [N] and slopes of scores [N] (or [N, outputs], as the slopes then are) and targets [N], in float64."""
+        raise TypeError(f"{type(self).__name__} does not define its losses on the host")
+
+    def host_rows(self, i: int) -> Any:
+        """The features [q, p] of node i on the host: a NumPy array, or CSR where the problem keeps them sparse."""
+        return np.asarray(self.data[0])[i]
+
+    def host_examples(self) -> Iterator[tuple[Any, np.ndarray, np.ndarray]]:
+        """Every node's features [q_i, p], targets [q_i] and coefficients [q_i] in mean_i f_i, in float64, unpadded.
+
+        ValueError for numbers that are not finite, with the node.
+        """
+        targets: np.ndarray = np.asarray(self.data[1])
+        for i, (target, weight) in enumerate(zip(targets, np.asarray(self.weight))):
+            real = weight > 0
+            c, X, y = (x[real].astype(np.float64) for x in (weight, self.host_rows(i), target))
+            checks.finite(f"See node {i}.", features=X.data if issparse(X) else X, targets=y, weight=c)
+            yield X, y, c / (c.sum() * self.m)
+
+
+@struct.dataclass
+class LinearRegression(LinearModel):
+    """Least squares, f_i(w) = ||A_i w - b_i||^2 / (2 q_i); data = (features A [m, q, n], targets b [m, q])."""
+
+    def losses(self, w: Array, data: Any) -> Array:
+        """(<a_t, w> - b_t)^2 / 2 [q] of one node's data at the parameters w [n]."""
+        return 0.5 * jnp.square(self.slopes(w, data))
+
+    def slopes(self, w: Array, data: Any) -> Array:
+        """The residuals <a_t, w> - b_t [q] of one node's data at the parameters w [n]."""
+        A, b = self.made(data)
+        return self.products(w, A) - b
+
+    def exact(self, scores: np.ndarray, targets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Half the squared residuals [N], and the residuals."""
+        residuals = scores - targets
+        return 0.5 * residuals**2, residuals
 
 
 def build(data: Any, weight: Any, truth: Any, test: Any, name: str, kind: np.dtype) -> LinearRegression:
-    """The problem of checked arrays, with the curvature of every node."""
+    """The problem of checked arrays in the type `kind`, with the curvature of every node."""
     data, weight = tuple(jnp.asarray(array, kind) for array in data), jnp.asarray(weight, kind)
     return LinearRegression(
         data=data,
@@ -58,3 +109,36 @@ def build(data: Any, weight: Any, truth: Any, test: Any, name: str, kind: np.dty
         test=None if test is None else tuple(jnp.array(array, kind) for array in test),
         name=name,
     )
+
+
+@struct.dataclass
+class Averaging(Problem):
+    """The mean of vectors, f_i(w) = ||w - v_i||^2 / 2; data = vectors v [m, 1, n], one example per node."""
+
+    @property
+    def n(self) -> int:
+        """The number of entries of a vector."""
+        return self.data.shape[-1]
+
+    def loss(self, w: Array, example: Any) -> Array:
+        """||w - v||^2 / 2 [] of one vector v [n] at the parameters w [n]."""
+        return 0.5 * row_sum(jnp.square(w - example))
+
+
+@checked
+def averaging(vectors: ArrayLike, *, name: str = "averaging", dtype: DTypeLike = jnp.float32) -> Averaging:
+    """The problem whose optimum is the mean of the nodes' vectors, which is its `truth`.
+
+    Args:
+        vectors: The vector of every node [m, n].
+        name: What reports call the problem.
+        dtype: Type of all numbers, float32 or float64; the latter needs JAX_ENABLE_X64=1.
+
+    Raises ValueError for vectors of another shape, and for what are no real numbers.
+    """
+    kind = floating(dtype)
+    checks.real(vectors=vectors)
+    checks.shape((None, None), "Give one row per node.", vectors=vectors)
+    values = np.asarray(vectors)
+    m, mean = len(values), jnp.asarray(values.mean(axis=0), kind)
+    return Averaging(jnp.asarray(values[:, None], kind), jnp.ones((m, 1), kind), jnp.ones((m,), kind), mean, name=name)

@@ -13,70 +13,63 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from jax.typing import ArrayLike, DTypeLike
-from scipy.sparse import issparse
+from scipy.sparse import hstack, issparse
+from scipy.special import expit, logsumexp, softmax
 
 from jdfl import checks, ops, struct
 from jdfl.arguments import checked
-from jdfl.problems.base import Problem
+from jdfl.problems.linear import LinearModel
 from jdfl.problems.stack import floating, gram_eigenvalues, stack
 from jdfl.rounding import row_sum
 
-Part = tuple[ArrayLike, ArrayLike]
+Part = tuple[Any, ArrayLike]  # features [q_i, p] and labels [q_i]
+_WRAP = "Wrap them in scipy.sparse.csr_array(...), or use logistic_regression."
 
 
 @struct.dataclass
-class LogisticRegression(Problem):
-    """f_i(w) = mean_t ln(1 + e^<a_t, w>) - b_t <a_t, w> + penalty/2 ||w||^2, labels b in {0, 1}.
-
-    data = (features [m, q, n], labels [m, q] of the parameters' floating type).
-    """
+class Classifier(LinearModel):
+    """A classification by linear scores whose objective has the term penalty/2 ||w||^2."""
 
     penalty: Array | float = 1e-3  # [] lambda
-
-    @property
-    def n(self) -> int:
-        """The number of parameters, one per feature."""
-        return self.data[0].shape[-1]
-
-    def loss(self, w: Array, example: Any) -> Array:
-        """ln(1 + e^z) - b z [] of one example (a [n], b []), z = <a, w>; finite for every finite z."""
-        a, b = example
-        return LogisticRegression.losses(self, w, (a[None], b[None]))[0]
-
-    def losses(self, w: Array, data: Any) -> Array:
-        """The loss of every example [q]."""
-        z = self.scores(w, data[0])
-        return jax.nn.softplus(z) - data[1] * z
 
     def regulariser(self, w: Array) -> Array:
-        """penalty/2 ||w||^2 []; an intercept is penalised like every other parameter."""
+        """penalty/2 ||w||^2 [] of parameters w [n]; an intercept is penalised like every other parameter."""
         return 0.5 * self.penalty * row_sum(w * w)
 
-    def scores(self, w: Array, features: Array) -> Array:
-        """<a, w> [N] of features [N, n]; positive means class 1."""
-        return ops.products(features, w)
-
-    def slopes(self, w: Array, data: Any) -> Array:
-        """1 / (1 + e^-<a_t, w>) - b_t [q]."""
-        return jax.nn.sigmoid(self.scores(w, data[0])) - data[1]
-
-    def feature_lengths(self, data: Any, norm: str) -> Array:
-        """||a_t|| [q]."""
-        return ops.length(data[0], norm)
-
-    def spread(self, slopes: Array, data: Any) -> Array:
-        """A^T slopes [n]."""
-        return jnp.dot(slopes, data[0], precision=ops.HIGHEST)
+    def scores(self, w: Array, features: Any) -> Array:
+        """The scores [N] (or [N, classes]) of features [N, p] for parameters w [n]."""
+        return self.products(w, features)
 
 
 @struct.dataclass
-class SoftmaxRegression(Problem):
-    """f_i(w) = mean_t ln(sum_c e^z_tc) - z_t,b_t + penalty/2 ||w||^2, z_t = a_t W, labels b in 0..classes-1.
+class LogisticRegression(Classifier):
+    """f_i(w) = mean_t ln(1 + e^<a_t, w>) - b_t <a_t, w> + penalty/2 ||w||^2, labels b in {0, 1}.
 
-    W [p, classes] is `w.reshape(p, classes)`: n = p classes. data = (features [m, q, p], labels [m, q] int32).
+    data = (features [m, q, n], labels [m, q] of the parameters' floating type). A positive score means class 1.
     """
 
-    penalty: Array | float = 1e-3  # [] lambda
+    def losses(self, w: Array, data: Any) -> Array:
+        """ln(1 + e^z_t) - b_t z_t [q] of one node's data, z = A w; finite for every finite z."""
+        z = self.products(w, data[0])
+        return jax.nn.softplus(z) - data[1] * z
+
+    def slopes(self, w: Array, data: Any) -> Array:
+        """1 / (1 + e^-<a_t, w>) - b_t [q] of one node's data."""
+        return jax.nn.sigmoid(self.products(w, data[0])) - data[1]
+
+    def exact(self, scores: np.ndarray, targets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Losses and slopes [N] in float64."""
+        return np.logaddexp(0, scores) - targets * scores, expit(scores) - targets
+
+
+@struct.dataclass
+class SoftmaxRegression(Classifier):
+    """f_i(w) = mean_t ln(sum_c e^z_tc) - z_t,b_t + penalty/2 ||w||^2, z_t = a_t W, labels b in 0..classes-1.
+
+    W [p, classes] is `w.reshape(p, classes)`: n = p classes. data = (features [m, q, p], labels [m, q] int32). The
+    class of the largest score is predicted.
+    """
+
     classes: int = struct.field(pytree_node=False, default=2)
 
     @property
@@ -84,32 +77,39 @@ class SoftmaxRegression(Problem):
         """The number of parameters, one per feature and class."""
         return self.data[0].shape[-1] * self.classes
 
+    @property
+    def outputs(self) -> int:
+        """The number of scores of an example, one per class."""
+        return self.classes
+
+    def products(self, w: Array, features: Any) -> Array:
+        """A W [q, classes] of features A [q, p]."""
+        return jnp.dot(features, w.reshape(-1, self.classes), precision=ops.HIGHEST)
+
     def loss(self, w: Array, example: Any) -> Array:
         """The cross-entropy [] of one example (a [p], b [] int32)."""
         a, b = example
-        z = self.scores(w, a)
+        z = self.products(w, a)
         return jax.nn.logsumexp(z) - z[b]
 
-    def regulariser(self, w: Array) -> Array:
-        """penalty/2 ||w||^2 []; an intercept is penalised like every other parameter."""
-        return 0.5 * self.penalty * row_sum(w * w)
-
-    def scores(self, w: Array, features: Array) -> Array:
-        """A W [N, classes] of features [N, p]; the largest decides."""
-        return jnp.dot(features, w.reshape(-1, self.classes), precision=ops.HIGHEST)
+    def losses(self, w: Array, data: Any) -> Array:
+        """The cross-entropy [q] of every example of one node's data."""
+        return jax.vmap(self.loss, (None, 0))(w, data)
 
     def slopes(self, w: Array, data: Any) -> Array:
         """The classes' probabilities, less one for the example's own [q, classes]."""
         a, b = data
-        return jax.nn.softmax(self.scores(w, a), axis=1) - jax.nn.one_hot(b, self.classes, dtype=a.dtype)
-
-    def feature_lengths(self, data: Any, norm: str) -> Array:
-        """||a_t|| [q]."""
-        return ops.length(data[0], norm)
+        return jax.nn.softmax(self.products(w, a), axis=1) - jax.nn.one_hot(b, self.classes, dtype=a.dtype)
 
     def spread(self, slopes: Array, data: Any) -> Array:
         """A^T slopes [p, classes] as [n]."""
         return jnp.dot(data[0].T, slopes, precision=ops.HIGHEST).ravel()
+
+    def exact(self, scores: np.ndarray, targets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Losses [N] and slopes [N, classes] in float64."""
+        own, slopes = (np.arange(len(targets)), targets.astype(np.int64)), softmax(scores, axis=1)
+        slopes[own] -= 1
+        return logsumexp(scores, axis=1) - scores[own], slopes
 
 
 @checked
@@ -122,25 +122,23 @@ def logistic_regression(
     name: str = "logistic regression",
     dtype: DTypeLike = jnp.float32,
 ) -> LogisticRegression:
-    """Logistic regression from `parts[i]` = node i's (features [q_i, p], labels [q_i] in {0, 1}).
+    """Logistic regression on the nodes' examples of two classes; for sparse rows see `sparse_logistic_regression`.
 
-    `test` = (features [N, p], labels [N]). `intercept` appends a column of ones, so that n = p + 1. ValueError for
-    other labels, for shapes that do not fit together and for a negative penalty.
+    Args:
+        parts: The features [q_i, p] and the labels [q_i] in {0, 1} of every node i.
+        penalty: Weight >= 0 of the squared norm in the objective (halved).
+        test: Features [N, p] and labels [N] to test with; None: there are none.
+        intercept: Add a constant feature, so that n = p + 1.
+        name: What reports call the problem.
+        dtype: Type of all numbers, float32 or float64; the latter needs JAX_ENABLE_X64=1.
+
+    Raises ValueError for other labels, sparse features, shapes that do not fit together and a negative penalty.
     """
     kind = floating(dtype)
-    held, held_test = _arrays(parts, test, intercept)
-    check_labels([*held, held_test] if held_test else held, 2, "Map the two classes to 0 and 1.")
-    checks.not_negative(penalty=penalty)
-    data, weight = stack(held, (kind, kind))
-    features, weight = jnp.asarray(data[0]), jnp.asarray(weight)
-    return LogisticRegression(
-        data=(features, jnp.asarray(data[1])),
-        weight=weight,
-        curvature=gram_eigenvalues(features, weight) / 4,  # the logistic function's slope is at most 1/4
-        test=None if held_test is None else tuple(jnp.array(array, kind) for array in held_test),
-        name=name,
-        penalty=jnp.asarray(penalty, kind),
-    )
+    held, held_test = checked_parts(parts, test, intercept)
+    check_labels([*held, *held_test], 2, "Map the two classes to 0 and 1.")
+    fields = _fields(held, held_test, penalty, kind, kind, 1 / 4)  # the logistic function's slope is at most 1/4
+    return LogisticRegression(**fields, name=name)
 
 
 @checked
@@ -154,51 +152,60 @@ def softmax_regression(
     name: str = "softmax regression",
     dtype: DTypeLike = jnp.float32,
 ) -> SoftmaxRegression:
-    """Softmax regression from `parts[i]` = node i's (features [q_i, p], labels [q_i] in 0..classes-1).
+    """Softmax regression on the nodes' examples of several classes.
 
-    `classes` defaults to the largest label plus one; the rest, `intercept` and what raises ValueError among it, is as
-    in `logistic_regression`.
+    Args:
+        parts: The features [q_i, p] and the labels [q_i] in 0..classes-1 of every node i.
+        classes: Number of classes, at least 2; None: the largest label plus one.
+        penalty: Weight >= 0 of the squared norm in the objective (halved).
+        test: Features [N, p] and labels [N] to test with; None: there are none.
+        intercept: Add a constant feature to the p features.
+        name: What reports call the problem.
+        dtype: Type of all numbers, float32 or float64; the latter needs JAX_ENABLE_X64=1.
+
+    Raises ValueError for other labels, sparse features, shapes that do not fit together and a negative penalty.
     """
     kind = floating(dtype)
-    held, held_test = _arrays(parts, test, intercept)
-    everything = [*held, held_test] if held_test else held
+    held, held_test = checked_parts(parts, test, intercept)
     if classes is None:
-        classes = 1 + int(max((np.max(labels, initial=1) for _, labels in everything), default=1))
+        classes = 1 + int(max((np.max(labels, initial=1) for _, labels in (*held, *held_test)), default=1))
     checks.whole(2, 2**31 - 1, classes=classes)
-    check_labels(everything, classes, "Number the classes from 0.")
-    checks.not_negative(penalty=penalty)
-    data, weight = stack(held, (kind, np.dtype(np.int32)))
-    features, weight = jnp.asarray(data[0]), jnp.asarray(weight)
-    return SoftmaxRegression(
-        data=(features, jnp.asarray(data[1])),
-        weight=weight,
-        curvature=gram_eigenvalues(features, weight) / 2,  # lambda_max(diag(p) - p p^T) is at most 1/2
-        test=None if held_test is None else (jnp.array(held_test[0], kind), jnp.array(held_test[1], jnp.int32)),
-        name=name,
-        penalty=jnp.asarray(penalty, kind),
-        classes=classes,
-    )
+    check_labels([*held, *held_test], classes, "Number the classes from 0.")
+    # lambda_max(diag(p) - p p^T) is at most 1/2
+    fields = _fields(held, held_test, penalty, kind, np.dtype(np.int32), 1 / 2)
+    return SoftmaxRegression(**fields, name=name, classes=classes)
 
 
-def _arrays(parts: Sequence[Part], test: Part | None, intercept: bool) -> tuple[list[Any], Any]:
-    """Everything as checked numpy arrays, the column of ones appended where it is asked for."""
+def checked_parts(
+    parts: Sequence[Part], test: Part | None, intercept: bool, *, sparse: bool = False
+) -> tuple[list[tuple[Any, np.ndarray]], list[tuple[Any, np.ndarray]]]:
+    """The parts and, as a list of one or none, the test set: checked, with a column of ones where it is asked for.
 
-    def one(part: Part, where: str) -> tuple[np.ndarray, np.ndarray]:
-        if issparse(part[0]):
-            raise ValueError(f"Expected dense features at {where}, got scipy.sparse. Use sparse_logistic_regression.")
-        checks.real(f"See {where}.", features=part[0])
+    Features are NumPy arrays, or SciPy's as they come where they are to be `sparse`.
+    """
+
+    def one(part: Part, where: str) -> tuple[Any, np.ndarray]:
+        features: Any = part[0]
+        if issparse(features) != sparse:
+            wanted, remedy = ("scipy.sparse", _WRAP) if sparse else ("dense", "Use sparse_logistic_regression.")
+            raise ValueError(f"Expected {wanted} features at {where}, got {type(features).__name__}. {remedy}")
+        checks.real(f"See {where}.", features=features)
         checks.class_numbers(f"See {where}.", labels=part[1])
-        features, labels = np.asarray(part[0]), np.asarray(part[1])
+        features, labels = features if sparse else np.asarray(features), np.asarray(part[1])
         checks.shape((None, None), f"See {where}.", features=features)
-        checks.shape((len(features),), f"See {where}.", labels=labels)
+        checks.shape((features.shape[0],), f"See {where}.", labels=labels)
         if intercept:
-            features = np.concatenate([features, np.ones((len(features), 1), features.dtype)], axis=1)
+            ones = np.ones((features.shape[0], 1), features.dtype)
+            features = (hstack if sparse else np.hstack)([features, ones])
         return features, labels
 
+    if not parts:
+        raise ValueError("Expected the data of at least one node, got none.")
     held = [one(part, f"node {i}") for i, part in enumerate(parts)]
-    held_test = None if test is None else one(test, "the test set")
-    if held and held_test is not None:
-        checks.shape((None, held[0][0].shape[1]), "See the test set.", features=held_test[0])
+    held_test = [] if test is None else [one(test, "the test set")]
+    places = [*(f"node {i}" for i in range(len(held))), "the test set"]
+    for (features, _), where in zip([*held, *held_test], places):
+        checks.shape((None, held[0][0].shape[1]), f"See {where}.", features=features)
     return held, held_test
 
 
@@ -209,3 +216,19 @@ def check_labels(parts: Sequence[Any], classes: int, remedy: str) -> None:
         if not good.all():
             wrong = labels[~good][0]
             raise ValueError(f"Expected labels in 0..{classes - 1}, got {wrong} in array {i} of labels. {remedy}")
+
+
+def _fields(
+    held: list[Any], held_test: list[Any], penalty: float, kind: np.dtype, label_kind: np.dtype, slope: float
+) -> dict[str, Any]:
+    """What a dense classifier holds; `slope` bounds the curvature of the loss in its scores."""
+    checks.not_negative(penalty=penalty)
+    (features, labels), weight = stack(held, (kind, label_kind))
+    data, weight = (jnp.asarray(features), jnp.asarray(labels)), jnp.asarray(weight)
+    return {
+        "data": data,
+        "weight": weight,
+        "curvature": gram_eigenvalues(data[0], weight) * slope,
+        "test": (jnp.array(held_test[0][0], kind), jnp.array(held_test[0][1], label_kind)) if held_test else None,
+        "penalty": jnp.asarray(penalty, kind),
+    }

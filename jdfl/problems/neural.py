@@ -145,8 +145,7 @@ class NeuralProblem(Problem):
     def activation_bytes(self, examples: int) -> int:
         """Bytes that a gradient of so many examples of one node keeps from its forward pass, found by shapes alone."""
         size = min(examples, self.at_once)
-        image, label = (leaf.shape[2:] for leaf in self.data)
-        data = tuple(jax.ShapeDtypeStruct((size, *shape), leaf.dtype) for shape, leaf in zip((image, label), self.data))
+        data = tuple(jax.ShapeDtypeStruct((size, *leaf.shape[2:]), leaf.dtype) for leaf in self.data)
         w = jax.ShapeDtypeStruct((self.n,), self.dtype)
 
         def kept(w: Array, data: Any) -> Any:

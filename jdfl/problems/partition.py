@@ -4,7 +4,7 @@ Axes: N examples, m nodes. Every function returns m sorted arrays of int64 indic
 """
 
 from collections.abc import Sequence
-from typing import Literal, get_args
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -17,9 +17,14 @@ Partition = Literal["iid", "dirichlet", "shards", "clients"]
 
 @checked
 def iid(n_examples: int, m: int, *, seed: int = 0) -> list[np.ndarray]:
-    """A uniformly random split into m parts whose sizes differ by at most one.
+    """A uniformly random split into parts whose sizes differ by at most one.
 
-    ValueError for more nodes than examples.
+    Args:
+        n_examples: Number of examples.
+        m: Number of nodes, 1 to n_examples.
+        seed: Seed of the split.
+
+    Raises ValueError for more nodes than examples.
     """
     _enough(n_examples, m, 1)
     return _sorted(np.array_split(generator(seed).permutation(n_examples), m))
@@ -27,27 +32,38 @@ def iid(n_examples: int, m: int, *, seed: int = 0) -> list[np.ndarray]:
 
 @checked
 def by_size(sizes: Sequence[int] | np.ndarray, n_examples: int, *, seed: int = 0) -> list[np.ndarray]:
-    """A uniformly random split in which node i gets `sizes[i]` >= 1 examples.
+    """A uniformly random split into parts of given sizes.
 
-    ValueError unless the sizes add up to `n_examples`.
+    Args:
+        sizes: Number of examples >= 1 of every node [m].
+        n_examples: Number of examples, the sum of the sizes.
+        seed: Seed of the split.
+
+    Raises ValueError unless the sizes add up to `n_examples`.
     """
     checks.shape((None,), "It has the number of examples of every node.", sizes=sizes)
-    counts = list(sizes)
-    for i, count in enumerate(counts):
+    for i, count in enumerate(sizes):
         checks.whole(remedy=f"See node {i}.", sizes=count)
-    if sum(counts) != n_examples:
-        raise ValueError(f"Expected sizes that add up to n_examples = {n_examples}, got {int(sum(counts))} in total.")
-    cuts = np.cumsum(counts, dtype=np.int64)[:-1]
+    if (total := int(sum(sizes))) != n_examples:
+        raise ValueError(f"Expected sizes that add up to n_examples = {n_examples}, got {total} in total.")
+    cuts = np.cumsum(sizes, dtype=np.int64)[:-1]
     return _sorted(np.split(generator(seed).permutation(n_examples), cuts))
 
 
 @checked
 def shards(labels: ArrayLike, m: int, *, shards_per_node: int = 2, seed: int = 0) -> list[np.ndarray]:
-    """Sort by label [N], cut into m * shards_per_node pieces, deal the pieces out at random.
+    """Sort by label, cut into m * shards_per_node pieces, deal the pieces out at random.
 
     The split of McMahan et al. (2017), "Communication-efficient learning of deep networks from decentralized data",
-    section 3: with two shards a node sees about two classes. Within a class the order is random. ValueError for more
-    shards than examples.
+    section 3: with two shards a node sees about two classes. Within a class the order is random.
+
+    Args:
+        labels: Label of every example [N].
+        m: Number of nodes, at least 1.
+        shards_per_node: Pieces that a node gets, at least 1.
+        seed: Seed of the split.
+
+    Raises ValueError for more shards than examples.
     """
     classes = _labels(labels)
     checks.whole(1, max(1, len(classes)), "A shard holds an example at least.", shards_per_node=shards_per_node)
@@ -65,9 +81,17 @@ def dirichlet(labels: ArrayLike, m: int, *, alpha: float, seed: int = 0, least: 
     """Split every class over the nodes in proportions drawn from Dirichlet(alpha, ..., alpha).
 
     The split of Hsu, Qi and Brown (2019), "Measuring the effects of non-identical data distribution for federated
-    visual classification", in its per-class form: a small `alpha` gives nodes of few classes and unequal sizes, a
-    large one approaches `iid`. A node left with fewer than `least` examples takes random ones from the node that has
-    most at that moment, so the draw never has to be repeated. ValueError for alpha <= 0 and for m * least > N.
+    visual classification", in its per-class form. A node left with too few examples takes random ones from the node
+    that has most at that moment, so the draw never has to be repeated.
+
+    Args:
+        labels: Label of every example [N].
+        m: Number of nodes, at least 1.
+        alpha: Concentration > 0: small values give nodes of few classes and unequal sizes, large ones approach `iid`.
+        seed: Seed of the split.
+        least: Fewest examples of a node, 0 to N / m.
+
+    Raises ValueError for values out of range.
     """
     classes = _labels(labels)
     checks.positive(alpha=alpha)
@@ -85,18 +109,19 @@ def dirichlet(labels: ArrayLike, m: int, *, alpha: float, seed: int = 0, least: 
         while len(own) < least:
             donor = max(held, key=len)
             own.append(donor.pop(int(rng.integers(len(donor)))))
-    return _sorted([np.array(own, dtype=np.int64) for own in held])
+    return _sorted(held)
 
 
 @checked
 def by_client(clients: ArrayLike) -> list[np.ndarray]:
-    """The split that the data come with: node i holds the examples of the i-th client id in sorted order.
+    """The split that the data come with: node i holds the examples of the i-th client in sorted order.
 
-    `clients` [N] are numbers or text, one for every example. ValueError for another shape.
+    Args:
+        clients: Client of every example [N], numbers or text.
+
+    Raises ValueError for another shape.
     """
-    checks.labels(clients=clients)
-    ids = np.asarray(clients)
-    checks.shape((None,), "One client id for every example.", clients=ids)
+    ids = _labels(clients, "clients", "One client id for every example.")
     _, place = np.unique(ids, return_inverse=True)
     order = np.argsort(place, kind="stable")
     return _sorted(np.split(order, np.cumsum(np.bincount(place))[:-1])) if len(ids) else []
@@ -113,12 +138,21 @@ def drawn(
     clients: ArrayLike | None = None,
     seed: int = 0,
 ) -> list[np.ndarray]:
-    """The partition of that name; `alpha`, `shards_per_node` and `clients` [N] belong to one each.
+    """The partition of that name.
 
-    ValueError for an unknown name, for clients beside another partition or none for "clients", and for another number
-    of clients than m.
+    Args:
+        partition: How the nodes share the examples: evenly, by Dirichlet(alpha) shares of every class, sorted by class,
+            or every node those of one client.
+        labels: Label of every example [N].
+        m: Number of nodes, at least 1.
+        alpha: Of the Dirichlet partition, > 0: small values give nodes of few classes.
+        shards_per_node: Of the partition by class, at least 1: pieces of one class, mostly, that a node gets.
+        clients: Of the partition by clients: the client of every example [N].
+        seed: Seed of the split.
+
+    Raises ValueError for clients beside another partition or none for "clients", and for another number of clients
+    than m.
     """
-    checks.one_of(get_args(Partition), partition=partition)
     if (partition == "clients") != (clients is not None):
         shown = "none" if clients is None else "some"
         raise ValueError(
@@ -144,11 +178,11 @@ def generator(seed: int) -> np.random.Generator:
     return np.random.default_rng(seed)
 
 
-def _labels(labels: ArrayLike) -> np.ndarray:
-    checks.labels(labels=labels)
-    array = np.asarray(labels)
-    checks.shape((None,), labels=array)
-    return array
+def _labels(labels: ArrayLike, name: str = "labels", remedy: str = "") -> np.ndarray:
+    named: dict[str, Any] = {name: labels}
+    checks.labels(**named)
+    checks.shape((None,), remedy, **named)
+    return np.asarray(labels)
 
 
 def _enough(n_examples: int, m: int, each: int) -> None:
@@ -159,5 +193,5 @@ def _enough(n_examples: int, m: int, each: int) -> None:
         raise ValueError(f"Expected at least {m * each} examples for {needed}, got n_examples = {n_examples}.")
 
 
-def _sorted(parts: list[np.ndarray]) -> list[np.ndarray]:
-    return [np.sort(part).astype(np.int64) for part in parts]
+def _sorted(parts: Sequence[ArrayLike]) -> list[np.ndarray]:
+    return [np.sort(np.asarray(part, np.int64)) for part in parts]

@@ -1,10 +1,11 @@
-"""From one array per node to arrays of all nodes: padding on the host, curvature on the device.
+"""From one array per node to arrays of all nodes: padding on the host, curvature on the device, several processes.
 
 Axes: m nodes, q examples per node (padded with weight 0), p features.
 """
 
-from collections.abc import Sequence
-from functools import partial
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -13,6 +14,10 @@ from jax import Array, lax
 from jax.typing import DTypeLike
 
 from jdfl import checks, ops
+from jdfl.distributed import Portion, gathered
+from jdfl.problems.base import Problem
+
+P = TypeVar("P", bound=Problem)
 
 EIGEN_STEPS = 40  # size of the Krylov space: six digits or more on Gaussian matrices, whose spectrum ends without a gap
 _BATCH, _NUMBERS = 4, 2**16  # nodes worked on at once: so many, or more where their data are smaller than that
@@ -32,68 +37,82 @@ def floating(dtype: DTypeLike) -> np.dtype:
 
 
 def stack(
-    parts: Sequence[tuple[np.ndarray, ...]], dtypes: tuple[np.dtype, ...], *, rows: int | None = None
+    parts: Sequence[tuple[np.ndarray, ...]], dtypes: tuple[np.dtype, ...]
 ) -> tuple[tuple[np.ndarray, ...], np.ndarray]:
-    """Pad every node's arrays with zeros to `rows` (default: the longest) and stack them.
+    """Pad every node's arrays with zeros to the longest and stack them.
 
     `parts[i]` holds node i's arrays, all with the same number of examples on their first axis; `dtypes` gives the
     type of each stacked array, the first one also that of the weights. Returns the stacked arrays [m, q, ...] and
-    the weights [m, q], 1 for an example and 0 for padding. ValueError for a node without examples, for arrays of one
-    node that disagree on their length, and for nodes that disagree on the shape of an example.
+    the weights [m, q], 1 for an example and 0 for padding. ValueError for a node without examples, and for nodes that
+    disagree on the shape of an example.
     """
     if not parts:
         raise ValueError("Expected the data of at least one node, got none.")
+    shapes = [[array.shape[1:] for array in part] for part in parts]
     for i, part in enumerate(parts):
-        for array in part:
-            checks.real(f"See node {i}.", data=array)
-    held = [tuple(np.asarray(array) for array in part) for part in parts]
-    for i, part in enumerate(held):
-        if len(part) != len(dtypes):
-            raise ValueError(f"Expected {len(dtypes)} arrays per node, got {len(part)} at node {i}.")
-        if any(array.ndim == 0 or len(array) != len(part[0]) for array in part):
-            raise ValueError(f"Expected equally many examples, got arrays of shapes {_shapes(part)} at node {i}.")
         if len(part[0]) == 0:
             raise ValueError(f"Expected at least one example at every node, got none at node {i}.")
-        if any(array.shape[1:] != first.shape[1:] for array, first in zip(part, held[0])):
-            raise ValueError(f"Expected examples as at node 0, {_shapes(held[0])}, got {_shapes(part)} at node {i}.")
-    q = max(len(part[0]) for part in held)
-    if rows is not None and rows < q:
-        raise ValueError(f"Expected rows >= {q}, the largest number of examples of a node, got rows = {rows}.")
-    q = q if rows is None else rows
-    stacked = tuple(np.zeros((len(held), q, *a.shape[1:]), dtype) for a, dtype in zip(held[0], dtypes))
-    weight = np.zeros((len(held), q), dtypes[0])
-    for i, part in enumerate(held):
+        if shapes[i] != shapes[0]:
+            raise ValueError(f"Expected examples of shapes {shapes[0]} as at node 0, got {shapes[i]} at node {i}.")
+    q = max(len(part[0]) for part in parts)
+    stacked = tuple(np.zeros((len(parts), q, *shape), dtype) for shape, dtype in zip(shapes[0], dtypes))
+    weight = np.zeros((len(parts), q), dtypes[0])
+    for i, part in enumerate(parts):
         for target, array in zip(stacked, part):
             target[i, : len(array)] = array
         weight[i, : len(part[0])] = 1
     return stacked, weight
 
 
-def krylov(steps: int, q: int, p: int) -> int:
-    """How many steps of Lanczos' method a Gram matrix of q examples with p features takes: its rank and one more."""
-    return min(steps, min(q, p) + 1)
+def joined(problem: P, m: int) -> P:
+    """The problem of m nodes from that of this process's `distributed.portion(m)`, which holds as it is in one process.
 
-
-def _shapes(part: tuple[np.ndarray, ...]) -> str:
-    return ", ".join(str(array.shape) for array in part)
-
-
-@partial(jax.jit, static_argnames=("steps", "batch"))
-def gram_eigenvalues(features: Array, weight: Array, steps: int = EIGEN_STEPS, batch: int | None = None) -> Array:
-    """lambda_max(A_i^T diag(weight_i) A_i) / sum_t weight[i,t] of every node [m], A_i = features[i] of [m, q, p].
-
-    Lanczos from a random start through the products A x and A^T y: the matrix A^T A is never formed.
+    Weights and curvatures of all nodes are exchanged; the data are placed by a run. All processes have to join.
     """
+    if jax.process_count() == 1:
+        return problem
+    q = problem.weight.shape[1]
+    beyond = int(np.max(gathered(np.full((problem.m,), q), m))) - q
+
+    def longer(x: Any) -> np.ndarray:
+        return np.pad(np.asarray(x), [(0, 0), (0, beyond), *[(0, 0)] * (x.ndim - 2)])
+
+    return replace(
+        problem,
+        data=jax.tree.map(lambda x: Portion(longer(x), m), problem.data),
+        weight=jnp.asarray(gathered(longer(problem.weight), m)),
+        curvature=jnp.asarray(gathered(problem.curvature, m)),
+    )
+
+
+def gram_eigenvalue(
+    times: Callable[[Array], Array], back: Callable[[Array], Array], weight: Array, start: Array, steps: int
+) -> Array:
+    """lambda_max(A^T diag(weight) A) / sum(weight) [] of one node, A [q, p] being given by its products.
+
+    `times(x)` is A x [q], `back(y)` A^T y [p]. Lanczos from `start` [p]: the matrix A^T A is never formed.
+    """
+    return ops.largest_eigenvalue(lambda x: back(weight * times(x)), start, steps) / jnp.sum(weight)
+
+
+def dense_eigenvalue(A: Array, weight: Array, start: Array) -> Array:
+    """`gram_eigenvalue` of an array A [q, p]; its rank and one more are all the steps that are needed."""
+    return gram_eigenvalue(
+        lambda x: jnp.dot(A, x, precision=ops.HIGHEST),
+        lambda y: jnp.dot(y, A, precision=ops.HIGHEST),
+        weight,
+        start,
+        min(EIGEN_STEPS, min(A.shape) + 1),
+    )
+
+
+@jax.jit
+def gram_eigenvalues(features: Array, weight: Array) -> Array:
+    """lambda_max(A_i^T diag(weight_i) A_i) / sum_t weight[i,t] of every node [m], A_i = features[i] of [m, q, p]."""
     q, p = features.shape[1:]
-    steps, batch = krylov(steps, q, p), batch or max(_BATCH, _NUMBERS // (q * p))
-    start = jax.random.normal(jax.random.key(0), features.shape[-1:], features.dtype)
+    start = jax.random.normal(jax.random.key(0), (p,), features.dtype)
 
     def one(node: tuple[Array, Array]) -> Array:
-        A, c = node
+        return dense_eigenvalue(*node, start)
 
-        def gram(x: Array) -> Array:
-            return jnp.dot(c * jnp.dot(A, x, precision=ops.HIGHEST), A, precision=ops.HIGHEST)
-
-        return ops.largest_eigenvalue(gram, start, steps) / jnp.sum(c)
-
-    return lax.map(one, (features, weight), batch_size=batch)
+    return lax.map(one, (features, weight), batch_size=max(_BATCH, _NUMBERS // (q * p)))

@@ -10,7 +10,7 @@ from flax import nnx
 from scipy.special import logsumexp
 
 import jdfl
-from jdfl import models
+from jdfl import metrics, models
 from jdfl.problems import Dataset, NeuralProblem, check_problem, neural_classification
 from jdfl.runner import check_settings
 
@@ -71,7 +71,7 @@ def scores(problem, w, images, own=None, calibrated=False):
     return problem.model.apply(w, problem.inputs(images), calibration=calibration)
 
 
-accuracy = jax.jit(jdfl.metrics.accuracy)
+accuracy = jax.jit(metrics.accuracy)
 
 
 def cross_entropy(problem, w, images, labels):

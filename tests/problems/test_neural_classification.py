@@ -1,6 +1,5 @@
 """From images to a neural problem: parts, shapes, refusals, and a run that learns."""
 
-import importlib
 import subprocess
 import sys
 from functools import partial
@@ -13,9 +12,8 @@ from scipy.sparse import csr_matrix
 import jdfl
 from jdfl import device_memory, models
 from jdfl.config import problem as config
-from jdfl.problems import Dataset, check_problem, load, neural_classification
+from jdfl.problems import Dataset, check_problem, classify_images, load, neural_classification
 
-module = importlib.import_module("jdfl.problems.neural_classification")  # a function has its name
 digits = partial(neural_classification, "digits")
 SMALL = Dataset("small", np.arange(240, dtype=np.uint8).reshape(20, 12), np.arange(20, dtype=np.int32) % 2)
 
@@ -107,7 +105,7 @@ def test_images_become_what_the_model_takes():
     assert neural_classification(Dataset("x", square / 255, SMALL.labels), 2).data[0].dtype == np.float32
     given = models.mlp(shape=(4, 3, 1), classes=2, hidden=2)
     assert neural_classification(SMALL, 2, model=given).data[0].shape[2:] == (4, 3, 1)
-    coloured = module._model("resnet18", (28, 28, 1), 10, "float32")
+    coloured = classify_images._model("resnet18", (28, 28, 1), 10, "float32")
     assert (coloured.shape, coloured.n, coloured.examples_mix) == ((28, 28, 3), 11_181_642, False)
 
 

@@ -1,0 +1,206 @@
+"""From a data set to a problem: hold out a test set, give every node its part, build.
+
+Axes: N examples, m nodes, p features.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from jax.typing import ArrayLike, DTypeLike
+from scipy.sparse import csr_matrix, issparse
+
+from jdfl import checks
+from jdfl.arguments import checked
+from jdfl.distributed import portion
+from jdfl.problems.dataset import Dataset, Features
+from jdfl.problems.datasets import DataName, load
+from jdfl.problems.jagged import canonical
+from jdfl.problems.logistic import LogisticRegression, SoftmaxRegression, logistic_regression, softmax_regression
+from jdfl.problems.partition import Partition, drawn, generator
+from jdfl.problems.sparse import sparse_logistic_regression
+from jdfl.problems.stack import joined
+
+MOST_CLASSES = 2**20
+
+
+@checked
+def classification(
+    data: DataName | Dataset,
+    m: int,
+    *,
+    partition: Partition = "iid",
+    penalty: float = 1e-3,
+    alpha: float = 0.5,
+    shards_per_node: int = 2,
+    clients: ArrayLike | None = None,
+    test_fraction: float = 0.2,
+    seed: int = 0,
+    intercept: bool = False,
+    binary: bool = False,
+    sparse: bool | None = None,
+    dtype: DTypeLike = jnp.float32,
+    public: Sequence[str] = (),
+) -> LogisticRegression | SoftmaxRegression:
+    """Logistic or softmax regression on a real data set, its examples split over the nodes.
+
+    Args:
+        data: The data set, or the name of one (see `load`). breast_cancer, digits, realsim_like, epsilon_like are
+            always there, JDFL_DATA names the folder of the others' files.
+        m: Number of nodes, at least 1.
+        partition: How the nodes share the examples: evenly, by Dirichlet(alpha) shares of every class, sorted by class,
+            or every node those of one client.
+        penalty: Weight >= 0 of the squared norm in the objective (halved).
+        alpha: Of the Dirichlet partition, > 0: small values give nodes of few classes.
+        shards_per_node: Of the partition by class, at least 1: pieces of one class, mostly, that a node gets.
+        clients: Of the partition by clients: the client of every training example [N].
+        test_fraction: Share of every class held out for testing, in [0, 1), where the data set has no test set of its
+            own (see `holdout`).
+        seed: Seed of the split.
+        intercept: Add a constant feature.
+        binary: Digits: odd against even instead of ten classes.
+        sparse: Keep rows sparse (`SparseLogisticRegression`); None: as the data set has them, which is sparse for text.
+        dtype: Type of all numbers, float32 or float64; the latter needs JAX_ENABLE_X64=1.
+        public: What of the data is known anyway: standardise, holdout, partition, curvature, tuning, stop. A privacy
+            report lists it; what else enters without noise leaves no epsilon (see `Problem.declared`).
+
+    Raises ValueError for more nodes than examples, and for sparse rows of more than two classes or of columns to be
+    standardised; FileNotFoundError for a file that is not there.
+    """
+    check_share(test_fraction=test_fraction)
+    dataset = load(data, binary=binary) if isinstance(data, str) else data
+    checks.real(features=dataset.features)
+    checks.class_numbers(labels=dataset.labels)
+    dataset = _stored(dataset, sparse)
+    derived = computed(partition, dataset, test_fraction, dataset.standardise)
+    dataset, clients = with_test(dataset, test_fraction, clients, seed)
+    features: Any = dataset.features
+    labels, test = dataset.labels, dataset.test
+    if dataset.standardise:  # by the training examples alone
+        mean, deviation = features.mean(axis=0, dtype=float), features.std(axis=0, dtype=float)
+        deviation = np.where(deviation > 0, deviation, 1.0)
+        features = (features - mean) / deviation
+        test = None if test is None else ((test[0] - mean) / deviation, test[1])
+
+    index = drawn(partition, labels, m, alpha=alpha, shards_per_node=shards_per_node, clients=clients, seed=seed)
+    kept = range(m) if issparse(features) else portion(m)
+    parts = [(features[index[i]], labels[index[i]]) for i in kept]
+    given: dict[str, Any] = {"penalty": penalty, "test": test, "intercept": intercept, "name": dataset.name}
+    if issparse(features):
+        problem = sparse_logistic_regression(parts, dtype=dtype, **given)
+    elif dataset.classes <= 2:
+        problem = joined(logistic_regression(parts, dtype=dtype, **given), m)
+    else:
+        problem = joined(softmax_regression(parts, classes=dataset.classes, dtype=dtype, **given), m)
+    return replace(problem, derived=derived).declared(*public)
+
+
+def check_share(**named: float) -> None:
+    """Refuse what is no share in [0, 1) of every class that could be held out."""
+    for name, value in named.items():
+        checks.not_negative("It is the share of every class that is held out.", **{name: value})
+        if value >= 1:
+            checks.refuse(f"{name} < 1", name, value)
+
+
+def computed(partition: Partition, dataset: Dataset, test_fraction: float, standardise: bool) -> tuple[str, ...]:
+    """What of a problem is computed from all records, by the names of `Problem.declared`."""
+    held = test_fraction != 0 and dataset.test is None
+    found = {"standardise": standardise, "holdout": held, "partition": partition in ("dirichlet", "shards")}
+    return tuple(name for name, happened in found.items() if happened)
+
+
+def with_test(
+    dataset: Dataset, fraction: float, clients: ArrayLike | None, seed: int
+) -> tuple[Dataset, ArrayLike | None]:
+    """The data set with a test set, of examples held out where it has none, and the clients of the others."""
+    features, labels = dataset.features, dataset.labels
+    if clients is not None:
+        checks.shape(np.shape(labels), "One client id for every training example.", clients=clients)
+    if dataset.test is not None or fraction == 0:
+        return dataset, clients
+    held = holdout(features, labels, fraction, seed=seed)
+    clients = None if clients is None else np.asarray(clients)[~held]
+    train, test = (features[~held], labels[~held]), (features[held], labels[held])
+    return replace(dataset, features=train[0], labels=train[1], test_features=test[0], test_labels=test[1]), clients
+
+
+@checked
+def holdout(features: Features, labels: np.ndarray, fraction: float, *, seed: int = 0) -> np.ndarray:
+    """Which examples to hold out for testing: bool [N], true for about the same share of every class.
+
+    Rows that are equal are kept together, so that no test example has been trained on; a group counts for the class of
+    its first row. Groups are taken in random order, and one that would overshoot the share of its class is passed over.
+
+    Args:
+        features: Rows [N, p], dense or CSR, or images [N, ...].
+        labels: Class of every example [N], numbered from 0.
+        fraction: Share of every class to hold out, in [0, 1).
+        seed: Seed of the split.
+
+    Raises ValueError for a fraction out of range, labels that are no numbers of classes, and for a split that leaves
+    either side empty.
+    """
+    check_share(fraction=fraction)
+    checks.class_numbers(labels=labels)
+    checks.shape((None,), "One label for every example.", labels=labels)
+    numbers = np.asarray(labels, float)
+    wrong = np.flatnonzero((numbers < 0) | (numbers >= MOST_CLASSES) | (numbers % 1 != 0))
+    if wrong.size:
+        raise ValueError(
+            f"Expected labels that are whole numbers of classes from 0, below {MOST_CLASSES}, got "
+            f"labels[{wrong[0]}] = {numbers[wrong[0]]:.6g} ({wrong.size} such labels). Number the classes."
+        )
+    if not issparse(features):
+        checks.real(features=features)
+    if np.shape(features)[:1] != np.shape(labels):
+        found = f"features of shape {np.shape(features)} and labels of shape {np.shape(labels)}"
+        raise ValueError(f"Expected a row of features for every label, got {found}.")
+    groups: dict[bytes, list[int]] = {}
+    for row, key in enumerate(_keys(features)):
+        groups.setdefault(key, []).append(row)
+    room = {label: round(fraction * count) for label, count in zip(*np.unique(labels, return_counts=True))}
+    held = np.zeros(len(labels), bool)
+    members = list(groups.values())
+    for k in generator(seed).permutation(len(members)):
+        rows = members[int(k)]
+        label = labels[rows[0]]
+        if len(rows) <= room[label]:
+            held[rows] = True
+            room[label] -= len(rows)
+    if fraction > 0 and (held.all() or not held.any()):
+        raise ValueError(f"Expected examples on both sides of the split, got {held.sum()} of {len(held)} held out.")
+    return held
+
+
+def _keys(features: Features) -> Iterator[bytes]:
+    """Bytes that are equal for equal rows."""
+    if not issparse(features):
+        yield from (row.tobytes() for row in np.ascontiguousarray(features))
+        return
+    rows = canonical(features)
+    for low, high in zip(rows.indptr[:-1], rows.indptr[1:]):
+        yield rows.indices[low:high].tobytes() + rows.data[low:high].tobytes()
+
+
+def _stored(dataset: Dataset, sparse: bool | None) -> Dataset:
+    """The data set with rows as CSR, as dense arrays, or (None) as its features are; ValueError where CSR cannot be."""
+    sparse = issparse(dataset.features) if sparse is None else sparse
+    if sparse and dataset.standardise:
+        raise ValueError(
+            f"Expected dense rows of {dataset.name}, whose columns are to be standardised and then have no zeros, got "
+            f"sparse = {sparse}. Use sparse=False."
+        )
+    if sparse and dataset.classes > 2:
+        raise ValueError(
+            f"Expected two classes for sparse rows, got {dataset.classes} in {dataset.name}. Use sparse=False."
+        )
+
+    def stored(rows: Any) -> Any:
+        if rows is None or issparse(rows) == sparse:
+            return rows
+        return csr_matrix(rows) if sparse else rows.toarray()
+
+    return replace(dataset, features=stored(dataset.features), test_features=stored(dataset.test_features))

@@ -1,0 +1,215 @@
+"""From a set of images to a neural problem: read bytes, hold out a test set, give every node its part, build.
+
+Axes: N examples, m nodes, n parameters.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from jax.typing import ArrayLike
+from scipy.sparse import issparse
+
+from jdfl import checks, device_memory
+from jdfl.arguments import checked
+from jdfl.distributed import portion
+from jdfl.models import Model, build
+from jdfl.models.base import Compute, Part
+from jdfl.models.registry import ModelName
+from jdfl.problems.classify import check_share, computed, with_test
+from jdfl.problems.dataset import Dataset
+from jdfl.problems.datasets import DataName, unscaled
+from jdfl.problems.logistic import check_labels
+from jdfl.problems.neural import Augment, NeuralProblem
+from jdfl.problems.partition import Partition, drawn, generator
+from jdfl.problems.stack import joined, stack
+
+_SHAPES = {  # of images that may come as rows
+    **dict.fromkeys(("mnist", "fashion_mnist"), (28, 28, 1)),
+    **dict.fromkeys(("digits", "digits_odd"), (8, 8, 1)),
+    **dict.fromkeys(("cifar10", "CIFAR-10 (JPEG q75)"), (32, 32, 3)),
+}
+_COLOURED = ("resnet18",)  # published with three input channels
+_CALIBRATION = 100
+
+
+@checked
+def neural_classification(
+    data: DataName | Dataset,
+    m: int,
+    *,
+    model: ModelName | Model = "mlp",
+    shared: Part | None = None,
+    partition: Partition = "iid",
+    alpha: float = 0.5,
+    shards_per_node: int = 2,
+    clients: ArrayLike | None = None,
+    seed: int = 0,
+    init_seed: int = 0,
+    nodes_at_once: int | None = None,
+    dtype: Compute = "float32",
+    penalty: float = 0.0,
+    augment: Augment | None = None,
+    standardise: bool | None = None,
+    test_fraction: float = 0.2,
+    examples: int | None = None,
+    test_examples: int | None = None,
+    public: Sequence[str] = (),
+) -> NeuralProblem:
+    """A neural network on images, its examples split over the nodes and its parameters shared or in part.
+
+    All nodes begin with the same parameters. "iid" on 60,000 images and 10 nodes gives 6,000 each.
+
+    Args:
+        data: The images: mnist, fashion_mnist, cifar10, digits, or every dense set of `load`; or a Dataset with
+            features [N, p], [N, rows, columns] or [N, rows, columns, channels]. digits are always there, JDFL_DATA
+            names the folder of the others' files.
+        m: Number of nodes, at least 1.
+        model: The architecture, made for the images' shape and for `dtype`; or a Model.
+        shared: The parameters that all nodes have in common: a preset (partpsp-1, partpsp-2, all) or patterns of their
+            names, as for `Model.split`; None: the model's own split, which is all of it unless it was split.
+        partition: How the nodes share the examples: evenly, by Dirichlet(alpha) shares of every class, sorted by class,
+            or every node those of one client.
+        alpha: Of the Dirichlet partition, > 0: small values give nodes of few classes.
+        shards_per_node: Of the partition by class, at least 1: pieces of one class, mostly, that a node gets.
+        clients: Of the partition by clients: the client of every training example [N].
+        seed: Seed of the split.
+        init_seed: Seed of the parameters that all nodes begin with.
+        nodes_at_once: Nodes computed side by side, at least 1; None: as suits the device. It changes memory and time,
+            never what is computed.
+        dtype: In which the network computes; its parameters are float32.
+        penalty: Weight >= 0 of the squared norm in the objective (halved).
+        augment: How the images of a batch are varied: flipped at random and shifted by up to 4 pixels, or not at all.
+        standardise: Give every channel of the training images mean 0 and deviation 1; None: as the data set asks for.
+        test_fraction: Share of every class held out for testing, in [0, 1), where the data set has no test set of its
+            own.
+        examples: Training images to use, drawn at random; None: all.
+        test_examples: Test images to use, drawn at random; None: all.
+        public: What of the data is known anyway: standardise, holdout, partition, curvature, tuning, stop. A privacy
+            report lists it; what else enters without noise leaves no epsilon (see `Problem.declared`).
+
+    Raises ValueError for sparse data, fewer examples than nodes, and where memory would not do; FileNotFoundError for a
+    file that is not there.
+    """
+    checks.not_negative(penalty=penalty)
+    check_share(test_fraction=test_fraction)
+    if nodes_at_once is not None:
+        checks.whole(1, remedy="None takes as many as suit the device.", nodes_at_once=nodes_at_once)
+    dataset = _pictured(unscaled(data) if isinstance(data, str) else data, model)
+    standardised = dataset.standardise if standardise is None else standardise
+    derived = computed(partition, dataset, test_fraction, standardised)
+    dataset, clients = with_test(dataset, test_fraction, clients, seed)
+    images: Any = dataset.features
+    train, test = (images, dataset.labels), dataset.test
+    parts = [train] if test is None else [train, test]
+    classes = max(2, 1 + int(max(labels.max() for _, labels in parts)))
+    check_labels(parts, classes, "Number the classes from 0.")
+    network = _model(model, train[0].shape[1:], classes, dtype)
+    network = network if shared is None else network.split(shared)
+    rows = _some(len(train[1]), examples, "examples", seed)
+    train, clients = _rows(train, rows), clients if clients is None else np.asarray(clients)[rows]
+    if test is not None:
+        test = _rows(test, _some(len(test[1]), test_examples, "test_examples", seed + 1))
+    index = drawn(partition, train[1], m, alpha=alpha, shards_per_node=shards_per_node, clients=clients, seed=seed)
+    _check_memory(network, train[0], test, index)
+
+    kinds = (train[0].dtype, np.dtype(np.int32))
+    (images, labels), weight = stack([_rows(train, index[int(i)]) for i in portion(m)], kinds)
+    mean, deviation = _channels(train[0]) if standardised else (None, None)
+    problem = NeuralProblem(
+        data=(jnp.asarray(images), jnp.asarray(labels)),
+        weight=jnp.asarray(weight.astype(np.float32)),
+        curvature=jnp.zeros(len(weight), jnp.float32),
+        test=None if test is None else (jnp.asarray(test[0]), jnp.asarray(test[1], jnp.int32)),
+        start=network.init(init_seed),
+        shared=None if network.n_shared == network.n else network.n_shared,
+        name=f"{dataset.name}, {network.name}",
+        mean=mean,
+        deviation=deviation,
+        penalty=None if penalty == 0 else jnp.float32(penalty),
+        model=network,
+        augment=augment,
+        nodes_at_once=nodes_at_once,
+        calibration=min(_CALIBRATION, *map(len, index)),
+    )
+    return replace(joined(problem, m), derived=derived).declared(*public)
+
+
+def _pictured(dataset: Dataset, model: Any) -> Dataset:
+    """The data set with examples [N, ...] in the shape of the model's, or of known images, where they fit it."""
+    checks.class_numbers(labels=dataset.labels)
+    if issparse(dataset.features):
+        raise ValueError(f"Expected dense rows for a neural network, got sparse ones in {dataset.name}. Use toarray().")
+    shape: tuple[int, ...] = getattr(model, "shape", None) or _SHAPES.get(dataset.name, ())
+
+    def pictures(features: Any) -> Any:
+        if features is None:
+            return None
+        checks.real(features=features)
+        array = np.asarray(features)
+        array = array if array.dtype == np.uint8 else array.astype(np.float32, copy=False)
+        if array.ndim == 3:
+            return array[..., None]
+        for known in (shape, (*shape[:-1], 1)) if shape else ():
+            if array.ndim == 2 and array.shape[1] == int(np.prod(known)):
+                return array.reshape(-1, *known)
+        return array
+
+    return replace(dataset, features=pictures(dataset.features), test_features=pictures(dataset.test_features))
+
+
+def _model(model: ModelName | Model, shape: tuple[int, ...], classes: int, dtype: Compute) -> Model:
+    """The network for examples of this shape, made where only its name is given."""
+    if isinstance(model, str):
+        if model in _COLOURED and shape[-1] == 1:
+            shape = (*shape[:-1], 3)
+        return build(model, shape=shape, classes=classes, dtype=dtype)
+    if dtype != "float32":
+        raise ValueError(f"Expected dtype = {dtype!r} beside a model's name, got a model. Build the model with it.")
+    if model.classes < classes:
+        raise ValueError(f"Expected a model of at least {classes} classes, got {model.classes}. Build one with these.")
+    if shape not in (model.shape, (*model.shape[:-1], 1)):
+        raise ValueError(f"Expected a model for images of shape {shape}, got {model.shape}. Build one with this shape.")
+    return model
+
+
+def _some(total: int, count: int | None, argument: str, seed: int) -> np.ndarray | slice:
+    """The places of so many of `total` examples, at random and in their order."""
+    if count is None:
+        return slice(None)
+    checks.whole(1, total, "None takes all.", **{argument: count})
+    return np.sort(generator(seed).choice(total, count, replace=False))
+
+
+def _rows(part: tuple[Any, ...], chosen: np.ndarray | slice) -> tuple[Any, ...]:
+    return tuple(array[chosen] for array in part)
+
+
+def _channels(images: np.ndarray) -> tuple[Any, Any]:
+    """The mean and the deviation of every channel, of bytes as fractions of 255."""
+    if images.dtype == np.uint8:
+        counts = [np.bincount(images[..., c].ravel(), minlength=256) for c in range(images.shape[-1])]
+        level, share = np.arange(256) / 255, np.stack(counts) / (images.size // images.shape[-1])
+        mean = share @ level
+        deviation = np.sqrt(np.maximum(share @ level**2 - mean**2, 0.0))
+    else:
+        axes = tuple(range(images.ndim - 1))
+        mean, deviation = images.mean(axis=axes, dtype=float), images.std(axis=axes, dtype=float)
+    deviation = np.where(deviation > 0, deviation, 1.0)
+    return tuple(mean.tolist()), tuple(deviation.tolist())
+
+
+def _check_memory(model: Model, images: np.ndarray, test: Any, index: list[np.ndarray]) -> None:
+    """Refuse more data and parameters than the device has memory for: ValueError."""
+    m, q = len(index), max(map(len, index))
+    each = images[0].nbytes + 8  # with a label and a weight
+    held = 0 if test is None else len(test[1]) * each
+    needed = {
+        f"{m} x {q} examples of {each} bytes and {held // each} for the test": m * q * each + held,
+        f"{m} x {model.n} parameters": 4 * m * model.n,
+    }
+    room = device_memory.available()
+    most = 0 if room is None else (room - m * q * each - held) // (4 * model.n)
+    device_memory.require(needed, most, m, "Use fewer nodes, `examples` or a smaller model.", room)
