@@ -9,7 +9,7 @@ below it (or its line in `Args:`) their documentation, and the annotation what t
 
 import re
 from collections.abc import Callable
-from dataclasses import MISSING, dataclass
+from dataclasses import dataclass
 from functools import cache
 from typing import Annotated, Any, TypeAlias, TypeVar
 
@@ -66,11 +66,13 @@ class As:
         type: The type of what is written, of numbers, truth values and text; None: the setting's own.
         make: Makes the setting of what is written.
         default: What stands for a setting that is not written; without it, the setting's own default.
+        about: The documentation of what is written; empty: the setting's own.
     """
 
     type: Any = None
     make: Callable[[Any], Any] | None = None
-    default: Any = MISSING
+    default: Any = ...
+    about: str = ""
 
 
 @dataclass(frozen=True)

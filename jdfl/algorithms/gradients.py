@@ -299,4 +299,6 @@ class Gradients:
         return Sampling("poisson" if self.sampling == "poisson" else "subset", self.batch, looks)
 
 
-Exact = Annotated[Gradients, Only(("batch", "sampling", "clip", "per", "norm"))]  # of algorithms with noise of their own
+Exact = Annotated[
+    Gradients, Only(("batch", "sampling", "clip", "per", "norm"))
+]  # of algorithms with noise of their own

@@ -77,7 +77,7 @@ class RunConfig:
     """What the nodes do in a round."""
     stop: Annotated[Kind | None, STOPS] = STOPS()  # noqa: RUF009 (frozen)
     """When the run ends before its last round."""
-    privacy: Privacy = Privacy()  # noqa: RUF009 (frozen)
+    privacy: Privacy = Privacy()
     """What may be spent, and how it is reported."""
     steps: int = 200
     """Most rounds."""

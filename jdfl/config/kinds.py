@@ -139,16 +139,17 @@ def derive(kind: str, source: Source, given: tuple[str, ...]) -> type[Kind]:
     parts: dict[str, Callable[[Kind, dict[str, Any]], Any]] = {}
     arguments, about = _arguments(source), documentation(source)
     for name, (annotation, default) in arguments.items():
-        inner = next((option for option in options_of(annotation) if getattr(option, "flat", False)), None)
+        inner = next((option for option in options_of(annotation) if getattr(option, "flat", None) is True), None)
         if name in given or FILLED in marks(annotation):
             continue
         if inner is not None:
             more, parts[name] = _flat(derive("", inner, ()), annotation, default)
             fields += more
         elif (found := _written(annotation, default)) is not None:
-            type_, default, make = found
-            fields.append((name, Annotated[type_, Doc(about.get(name, ""))], dataclasses.field(default=default)))
-            parts[name] = _maker(name, make)
+            type_, default, how = found
+            told = Doc(how.about or about.get(name, ""))
+            fields.append((name, Annotated[type_, told], dataclasses.field(default=default)))
+            parts[name] = _maker(name, how.make)
     space: dict[str, Any] = {"__doc__": first_line(source), "source": staticmethod(source), "parts": parts}
     space |= {"given": tuple(name for name in given if name in arguments)} | ({"kind": kind} if kind else {})
     name = "".join(word.capitalize() for word in kind.split("-")) or getattr(source, "__name__", "Settings")
@@ -176,8 +177,8 @@ def _flat(inner: type[Kind], annotation: Any, default: Any) -> tuple[list[tuple[
     return [(one.name, one.type, dataclasses.field(default=getattr(values, one.name))) for one in fields], make
 
 
-def _written(annotation: Any, default: Any) -> tuple[Any, Any, Callable[[Any], Any] | None] | None:
-    """The type and default of what is written for a setting, and what makes the setting; None if only Python can."""
+def _written(annotation: Any, default: Any) -> tuple[Any, Any, As] | None:
+    """The type and default of what is written for a setting, and how it is made of it; None if only Python can."""
     told, all_options = marks(annotation), options_of(annotation)
     how = next((mark for mark in told if isinstance(mark, As)), As())
     options, optional = [one for one in all_options if one is not NoneType], NoneType in all_options
@@ -186,17 +187,15 @@ def _written(annotation: Any, default: Any) -> tuple[Any, Any, Callable[[Any], A
     nested = next((option for option in options if dataclasses.is_dataclass(option)), None)
     if default is MISSING and family is not None and family.default is not None:
         default = family()
-    default = shown(default if how.default is MISSING else how.default, family)
+    default = shown(default if how.default is ... else how.default, family)
+    plain = next((one for one in map(_plain, options) if one is not None), None)
     if how.type is not None:
-        return how.type, default, how.make
+        return how.type, default, how
     if family is not None:
-        return Annotated[Kind | None if optional else Kind, family], default, how.make
-    if nested is not None:
-        return derive("", nested, ()), default, how.make
-    plain = [one for one in map(_plain, options) if one is not None]
-    if not plain:
-        return None
-    return (plain[0] | None if optional else plain[0]), default, how.make
+        return Annotated[Kind | None if optional else Kind, family], default, how
+    if plain is not None:
+        return (plain | None if optional else plain), default, how
+    return None if nested is None else (derive("", nested, ()), default, how)
 
 
 def _plain(option: Any) -> Any:
