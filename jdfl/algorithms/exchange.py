@@ -15,8 +15,8 @@ from jdfl.algorithms.consequences import consequence
 from jdfl.base import Round
 from jdfl.codecs import Codec, Dense, Sparse, transmit
 from jdfl.network.arcs import called
-from jdfl.network.delays import Past
 from jdfl.network.graph import Graph, Network, mix
+from jdfl.network.late import Past
 from jdfl.streams import Stream
 
 CODEC = Stream("codec", "shared")  # what a codec draws once, for a whole run

@@ -39,9 +39,14 @@ def laplacian(weight: np.ndarray, partner: np.ndarray) -> np.ndarray:
     return result
 
 
+def _eigenvalue(X: np.ndarray, place: int) -> float:
+    """One of the eigenvalues of a symmetric X [m, m], which are in ascending order."""
+    return float(la.eigvalsh(X, subset_by_index=(place, place))[0])
+
+
 def connectivity(L: np.ndarray) -> float:
     """lambda_2 of a Laplacian [m, m]."""
-    return float(la.eigvalsh(L, subset_by_index=(1, 1))[0])
+    return _eigenvalue(L, 1)
 
 
 def _inner(X: np.ndarray, partner: np.ndarray) -> np.ndarray:
@@ -149,11 +154,16 @@ def activation(partner: np.ndarray, budget: float) -> Activation:
     return Activation(best_p, best, max(bound, best))
 
 
+def moments(p: np.ndarray, partner: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Lbar and Lbar^2 + 2 Ltilde, both [m, m], for probabilities [M] of the matchings partner [m, M]."""
+    L = laplacian(p, partner)
+    return L, L @ L + 2 * laplacian(p * (1 - p), partner)
+
+
 def mean_square(alpha: float, L: np.ndarray, square: np.ndarray) -> float:
     """|| E[W^T W] - J || for a step alpha, of Lbar and of Lbar^2 + 2 Ltilde [m, m]."""
     m = L.shape[0]
-    expected = np.eye(m) - 1 / m - 2 * alpha * L + alpha**2 * square
-    return float(la.eigvalsh(expected, subset_by_index=(m - 1, m - 1))[0])
+    return _eigenvalue(np.eye(m) - 1 / m - 2 * alpha * L + alpha**2 * square, m - 1)
 
 
 def mixing_step(p: np.ndarray, partner: np.ndarray) -> tuple[float, float]:
@@ -162,17 +172,11 @@ def mixing_step(p: np.ndarray, partner: np.ndarray) -> tuple[float, float]:
     The published problem is semidefinite and has the same solution. Every unit vector v gives a parabola in alpha,
     lowest at v^T Lbar v / v^T (Lbar^2 + 2 Ltilde) v <= 1 / lambda_2(Lbar); so is then the largest of them.
     """
-    L = laplacian(p, partner)
-    square = L @ L + 2 * laplacian(p * (1 - p), partner)
-    last = (L.shape[0] - 1, L.shape[0] - 1)
-
-    def rho(alpha: float) -> float:
-        return mean_square(alpha, L, square)
-
+    L, square = moments(p, partner)
     furthest = 1 / connectivity(L)
     if np.all(p == 1):  # || I - alpha L - J ||^2, lowest where both ends of the spectrum are as far from zero
-        alpha = 2 / (1 / furthest + float(la.eigvalsh(L, subset_by_index=last)[0]))
+        alpha = 2 / (1 / furthest + _eigenvalue(L, L.shape[0] - 1))
     else:
-        found: Any = minimize_scalar(rho, bounds=(0, furthest), method="bounded", options={"xatol": 1e-9 * furthest})
-        alpha = float(found.x)
-    return alpha, max(0.0, rho(alpha))
+        options: Any = {"bounds": (0, furthest), "method": "bounded", "options": {"xatol": 1e-9 * furthest}}
+        alpha = float(minimize_scalar(lambda one: mean_square(one, L, square), **options).x)
+    return alpha, max(0.0, mean_square(alpha, L, square))

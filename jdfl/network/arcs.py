@@ -14,6 +14,8 @@ from scipy.sparse import csgraph
 from jdfl.arguments import checked
 from jdfl.network.graph import Graph, Network, Static
 
+MOST_NODES = int(np.iinfo(np.int32).max)
+
 
 class Arcs(NamedTuple):
     """Node receiver[e] hears node sender[e]."""
@@ -36,6 +38,18 @@ def arcs(receiver: np.ndarray, sender: np.ndarray, m: int) -> Arcs:
     return Arcs(m, code // m, code % m)
 
 
+def linked(u: np.ndarray, v: np.ndarray, m: int, directed: bool = False) -> Arcs:
+    """Edges u[e] - v[e] as arcs: v[e] hears u[e] and, unless `directed`, u[e] hears v[e]."""
+    if directed:
+        return arcs(v, u, m)
+    return arcs(np.concatenate([u, v]), np.concatenate([v, u]), m)
+
+
+def all_arcs(m: int) -> Arcs:
+    """The arcs of a network in which everyone hears everyone else."""
+    return arcs(*np.divmod(np.arange(m * m), m), m)
+
+
 def components(links: Arcs) -> tuple[int, int]:
     """How many connected parts (strongly connected, if directed) there are, and the size of the largest."""
     matrix = sp.csr_array((np.ones(links.sender.size, np.int8), (links.receiver, links.sender)), shape=(links.m,) * 2)
@@ -44,10 +58,7 @@ def components(links: Arcs) -> tuple[int, int]:
 
 
 def graph_of(network: Graph | Network) -> Graph:
-    """The one graph of a fixed network.
-
-    Raises `ValueError` for a network that changes from round to round.
-    """
+    """The one graph of a fixed network; ValueError for a network that changes from round to round."""
     if isinstance(network, Graph):
         return network
     if isinstance(network, Static):
@@ -71,26 +82,30 @@ def synchronised_now(graph: Graph) -> bool:
 def arcs_of(graph: Graph) -> Arcs:
     """The arcs of a table; in a synchronised round, all."""
     if synchronised_now(graph):
-        receiver, sender = np.divmod(np.arange(graph.m**2), graph.m)
-        return arcs(receiver, sender, graph.m)
+        return all_arcs(graph.m)
     receiver, slot = np.nonzero(np.asarray(graph.mask))
     return arcs(receiver, np.asarray(graph.senders)[receiver, slot], graph.m)
 
 
-def synchronises(network: Graph | Network) -> bool:
-    """Whether all nodes take the mean of all in some rounds, so that a table of neighbours is not all there is."""
+def kind_of(network: Graph | Network) -> Graph:
+    """What a network's graphs consist of, with shapes and dtypes in place of arrays."""
     if isinstance(network, Graph):
-        return network.synchronised is not None
-    return jax.eval_shape(network.at, jnp.int32(0), jax.random.key(0)).synchronised is not None
+        return network
+    return jax.eval_shape(network.at, jnp.int32(0), jax.random.key(0))
 
 
 @checked
 def refuse_synchronised(network: Graph | Network, method: str) -> None:
-    """Refuse a network that synchronises, for a method that reads its tables of neighbours; `method` names it.
+    """Refuse a network with rounds in which all nodes take the mean of all, which no table of neighbours shows.
 
-    Raises `ValueError` that names the method, the network, and what to use.
+    Args:
+        network: The network or the graph of one round.
+        method: Who reads its tables of neighbours, as the message names it.
+
+    Raises:
+        ValueError: It names the method, the network, and what to use.
     """
-    if synchronises(network):
+    if kind_of(network).synchronised is not None:
         raise ValueError(
             f"Expected a network without synchronised rounds for {method}, which goes by the table of neighbours, got "
             f"{called(network)}. Use the network in it; jdfl.network.synchronised goes around other networks, last."

@@ -11,7 +11,6 @@ number that decides a round's state belongs to that round alone. States have the
 """
 
 import math
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -25,10 +24,9 @@ _MOST = 28  # levels, of 2^30 rounds that a run may have
 _RAREST = 2.0**-30  # probability of a change, one in as many rounds as a run may have
 
 
-def check(**named: Any) -> int:
+def check(**named: float) -> int:
     """Refuse what are no probabilities of a change between two states; returns the levels of `state`: ValueError."""
     for name, p in named.items():
-        checks.shape((), "It is one number for all.", **{name: p})
         checks.fraction("It is the probability of a change from one round to the next.", **{name: p})
         if p < _RAREST:
             raise ValueError(
@@ -44,10 +42,8 @@ def check(**named: Any) -> int:
 def levels(a: float, b: float) -> int:
     """How often the time between two independent states is halved."""
     kept = abs(1 - a - b)
-    if kept == 0:
-        return 0
-    if kept == 1:
-        return _MOST
+    if kept in (0, 1):
+        return 0 if kept == 0 else _MOST
     needed = math.log(_RESOLUTION) / math.log(kept)
     return min(_MOST, max(0, math.ceil(math.log2(max(needed, 1)))))
 

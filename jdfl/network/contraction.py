@@ -15,15 +15,14 @@ import jax.numpy as jnp
 import numpy as np
 
 from jdfl.arguments import checked
-from jdfl.network.activation import laplacian, mean_square
+from jdfl.network.activation import mean_square, moments
 from jdfl.network.arcs import called
+from jdfl.network.combining import PartialCommunication
 from jdfl.network.graph import Graph, Network, Static
-from jdfl.network.matcha import Matchings
-from jdfl.network.partial import PartialCommunication
-from jdfl.network.period import period_of
-from jdfl.network.requirements import TOLERANCE, graphs_of
-from jdfl.network.sequences import Periodic, RandomChoice
-from jdfl.network.spectral import largest_modulus, spectral_radius
+from jdfl.network.matching import Matchings
+from jdfl.network.requirements import TOLERANCE, graphs_of, inmost
+from jdfl.network.sequences import Periodic, RandomChoice, period_of
+from jdfl.network.spectral import centred, largest_modulus, spectral_radius
 from jdfl.network.tables import check_graph, to_scipy
 from jdfl.network.timing import Timed
 
@@ -51,17 +50,27 @@ class Growth(NamedTuple):
 def check_weights(network: Network, method: str, *, columns: bool = False, mixes: bool = True) -> None:
     """Check the graphs of a network before a run: as `check_graph`, and that mixing does not expand.
 
-    The graphs are those of `graphs_of`, one round of a network that is drawn anew, and three of one that is none of
-    jdfl's. With `columns` (push-sum) negative weights are refused, since the weights of a node could vanish. If a
-    method `mixes`, negative weights are accepted only where differences between nodes do not grow, as they never do
-    with weights of zero and more whose rows sum to one; single rounds may expand. Of fixed and periodic networks no
-    eigenvalue of the product of W - J over a period may exceed one in modulus (within 1e-5; J: all entries 1 / m). Of
-    networks that draw their weights the mean over rounds is asked for, || E[W^T W] - J || < 1: exactly of random
-    choices and of MATCHA's matchings; others in which negative weights were seen are refused where the mean of 100
-    rounds, or of 100 periods, is above one by three standard errors. Raises `ValueError`.
+    The graphs are all of fixed and periodic networks and of random choices, one round of a network that is drawn anew,
+    and three of one that is none of jdfl's. Where a method mixes, negative weights are accepted only where differences
+    between nodes do not grow, as they never do with weights of zero and more whose rows sum to one; single rounds may
+    expand. Of fixed and periodic networks no eigenvalue of the product of W - J over a period may exceed one in modulus
+    (within 1e-5; J: all entries 1 / m). Of networks that draw their weights the mean over rounds is asked for,
+    || E[W^T W] - J || < 1: exactly of random choices and of MATCHA's matchings; others in which negative weights were
+    seen are refused where the mean of 100 rounds, or of 100 periods, is above one by three standard errors.
+
+    Args:
+        network: Any network.
+        method: Who runs on it, as the message names it.
+        columns: Columns of W sum to one, for push-sum, whose weights of nodes could vanish with negative ones: these
+            are refused.
+        mixes: Whether the method multiplies by W.
+
+    Raises:
+        ValueError: It says which graph fails, and how.
     """
-    lowest, where = 0.0 if isinstance(network, Given) else _lowest_inside(network), called(network)
-    for which, graph in graphs_of(network, 1 if _ours(network) else _ROUNDS):
+    inner = inmost(network, PartialCommunication)  # which has weights of its own
+    lowest, where = 0.0 if isinstance(network, Given) else _lowest_possible(inner), called(network)
+    for which, graph in graphs_of(network, 1 if type(inner).__module__.startswith("jdfl.") else _ROUNDS):
         here = f"{called(network)}, {which}" if which else called(network)
         try:
             check_graph(graph, columns=columns)
@@ -110,27 +119,12 @@ def _refuse_growing(network: Network, method: str, lowest: float) -> None:
         )
 
 
-def _inmost(network: Any) -> Any:
-    """The network in all wrappers; that which asks for parts of a network has weights of its own."""
-    while hasattr(network, "base") and not isinstance(network, PartialCommunication):
-        network = network.base
-    return network
-
-
-def _ours(network: Network) -> bool:
-    return type(_inmost(network)).__module__.startswith("jdfl.")
-
-
-def _lowest_inside(network: Network) -> float:
-    """The lowest weight that a network inside wrappers may have, as far as its kind tells it; else 0."""
-    inner = _inmost(network)
-    if isinstance(inner, Matchings):  # a node may meet all its neighbours in one round
-        met = np.asarray(inner.partner) != np.arange(inner.m)[:, None]
-        alpha = float(inner.alpha)
-        return min(alpha, 1 - alpha * int(met.sum(axis=1).max()))
-    if isinstance(inner, Given):
-        return min(_lowest(graph) for _, graph in graphs_of(inner, 1))
-    return 0.0
+def _lowest_possible(network: Network) -> float:
+    """The lowest weight that a network may have, as far as its kind tells it; else 0."""
+    if isinstance(network, Matchings):  # a node may meet all its neighbours in one round
+        alpha = float(network.alpha)
+        return min(alpha, 1 - alpha * network.largest_out_degree)
+    return min(_lowest(graph) for _, graph in graphs_of(network, 1)) if isinstance(network, Given) else 0.0
 
 
 def _lowest(graph: Graph) -> float:
@@ -140,62 +134,42 @@ def _lowest(graph: Graph) -> float:
 def mean_growth(network: Network) -> Growth:
     """The mean growth of the squared disagreement in a round, or in a period of what is periodic inside wrappers.
 
-    Exact for matchings and random choices, estimated for other networks.
+    || E[W^T (I - J) W] ||, exact for matchings and random choices, estimated for other networks.
     """
     while isinstance(network, Timed):  # which has the weights of the network in it
         network = network.base
+    if isinstance(network, Matchings):  # of periodic ones that of the round in which they are active
+        p = np.asarray(network.p, np.float64)
+        p = p if network.period is None else np.ones_like(p)
+        return Growth(mean_square(float(network.alpha), *moments(p, np.asarray(network.partner))), None)
     if isinstance(network, RandomChoice):
-        return _of_choices(network)
-    return _of_matchings(network) if isinstance(network, Matchings) else _of_draws(network)
+        p = np.asarray(network.probability, np.float64)
+        matrices: list[Any] = [to_scipy(graph) for _, graph in graphs_of(network, 1)]
+        chances = (p[p > 0] / p.sum()).tolist()
 
+        def product(x: np.ndarray) -> np.ndarray:
+            return np.asarray(sum(chance * (W.T @ centred(W @ x)) for chance, W in zip(chances, matrices)))
 
-def _of_choices(network: RandomChoice) -> Growth:
-    """|| E[W^T (I - J) W] ||, in double precision."""
-    p = np.asarray(network.probability, np.float64)
-    matrices: list[Any] = [to_scipy(graph) for _, graph in graphs_of(network, 1)]
-    chances = (p[p > 0] / p.sum()).tolist()
-
-    def product(x: np.ndarray) -> np.ndarray:
-        return np.asarray(sum(chance * (W.T @ _centred(W @ x)) for chance, W in zip(chances, matrices)))
-
-    return Growth(largest_modulus(product, network.m), None)
-
-
-def _of_matchings(network: Matchings) -> Growth:
-    """|| E[W^T W] - J ||, in double precision; of periodic matchings, that of the round in which they are active."""
-    partner, p = np.asarray(network.partner), np.asarray(network.p, np.float64)
-    if network.period is not None:
-        p = np.ones_like(p)
-    L = laplacian(p, partner)
-    square = L @ L + 2 * laplacian(p * (1 - p), partner)
-    return Growth(mean_square(float(network.alpha), L, square), None)
+        return Growth(largest_modulus(product, network.m), None)
+    return _of_draws(network)
 
 
 def _of_draws(network: Network) -> Growth:
     """The growth of the disagreement that grows most in the mean of some rounds, in the mean of as many others."""
-    period = period_of(_inmost(network)) or 1
+    period = period_of(inmost(network, PartialCommunication)) or 1
     drawn: list[Any] = []
     for k in range(0, _DRAWN * period, period):
         rounds: list[Any] = [to_scipy(_round(network, jnp.int32(t), jax.random.key(t))) for t in range(k, k + period)]
         drawn.append(reduce(lambda earlier, W: W @ earlier, rounds))
-    start = np.random.default_rng(0).standard_normal(network.m)
-    v = _unit(_centred(start))
+    v = centred(np.random.default_rng(0).standard_normal(network.m))
     for _ in range(_PRODUCTS):
-        v = _unit(_centred(sum(W.T @ _centred(W @ v) for W in drawn[::2])))
-    found = np.array([np.sum(_centred(W @ v) ** 2) for W in drawn[1::2]])
+        v = v / (np.linalg.norm(v) or 1.0)
+        v = centred(sum(W.T @ centred(W @ v) for W in drawn[::2]))
+    v = v / (np.linalg.norm(v) or 1.0)
+    found = np.array([np.sum(centred(W @ v) ** 2) for W in drawn[1::2]])
     return Growth(float(found.mean()), float(found.std(ddof=1) / np.sqrt(found.size)))
 
 
 @jax.jit
 def _round(network: Network, k: jax.Array, key: jax.Array) -> Graph:
     return network.at(k, key)
-
-
-def _centred(x: Any) -> np.ndarray:
-    rows: np.ndarray = np.asarray(x)
-    return rows - rows.mean(axis=0)
-
-
-def _unit(x: np.ndarray) -> np.ndarray:
-    size = float(np.linalg.norm(x))
-    return x / size if size > 0 else x

@@ -5,89 +5,70 @@ O(m e) steps for m nodes and e edges.
 """
 
 from collections.abc import Iterator
-from itertools import pairwise
 
 import numpy as np
 
-_NOBODY = -1
-
 
 class _Colouring:
-    """at[i][c] is the node at the other end of i's edge of colour c; of[i][j] is the colour of the edge i - j."""
+    """at[i][c] is the node at the other end of i's edge of colour c."""
 
     def __init__(self, m: int, colours: int) -> None:
-        self.at = [[_NOBODY] * colours for _ in range(m)]
-        self.of: list[dict[int, int]] = [{} for _ in range(m)]
+        self.at: list[dict[int, int]] = [{} for _ in range(m)]
+        self.colours = range(colours)
 
     def free(self, i: int) -> Iterator[int]:
         """The colours that no edge of node i has."""
-        return (c for c, other in enumerate(self.at[i]) if other == _NOBODY)
-
-    def clear(self, i: int, j: int) -> None:
-        colour = self.of[i].pop(j)
-        del self.of[j][i]
-        self.at[i][colour] = self.at[j][colour] = _NOBODY
-
-    def paint(self, i: int, j: int, colour: int) -> None:
-        self.of[i][j] = self.of[j][i] = colour
-        self.at[i][colour], self.at[j][colour] = j, i
+        return (c for c in self.colours if c not in self.at[i])
 
     def fan(self, u: int, v: int) -> tuple[list[int], int]:
         """Neighbours of u, v first, each one's edge to u of a colour free at the one before; a colour free at the last.
 
         The fan ends where that colour is free at u too, or else where no neighbour continues it.
         """
-        fan, seen = [v], {v}
+        fan = [v]
         while True:
-            following, colour = _NOBODY, _NOBODY
+            following, colour = None, -1
             for colour in self.free(fan[-1]):
-                other = self.at[u][colour]
-                if other == _NOBODY:
+                if colour not in self.at[u]:
                     return fan, colour
-                if other not in seen:
-                    following = other
-            if following == _NOBODY:
+                if self.at[u][colour] not in fan:
+                    following = self.at[u][colour]
+            if following is None:
                 return fan, colour
             fan.append(following)
-            seen.add(following)
 
     def invert(self, u: int, c: int, d: int) -> None:
         """Exchange c and d along the path of these colours that begins at u, where c is free."""
         path, colour = [u], d
-        while (following := self.at[path[-1]][colour]) != _NOBODY:
-            path.append(following)
+        while colour in self.at[path[-1]]:
+            path.append(self.at[path[-1]][colour])
             colour = c + d - colour
-        steps = list(pairwise(path))
-        for i, j in steps:
-            self.clear(i, j)
-        for place, (i, j) in enumerate(steps):
-            self.paint(i, j, d if place % 2 else c)
+        for i in path:
+            self.at[i] = {{c: d, d: c}.get(one, one): other for one, other in self.at[i].items()}
 
     def add(self, u: int, v: int) -> None:
-        """Colour the edge u - v."""
+        """Colour the edge u - v: edges of a fan take the colours of those that follow them."""
         fan, d = self.fan(u, v)
-        if self.at[u][d] != _NOBODY:
+        if d in self.at[u]:
             self.invert(u, next(self.free(u)), d)
-        last = 0
-        while self.at[fan[last]][d] != _NOBODY:  # the shortest part of the fan, still one, at whose end d is free
-            last += 1
-        moved = [self.of[u][x] for x in fan[1 : last + 1]]
-        for x in fan[1 : last + 1]:
-            self.clear(u, x)
+        last = next(i for i, x in enumerate(fan) if d not in self.at[x])  # the shortest part of it, still a fan
+        colour_of = {other: colour for colour, other in self.at[u].items()}
+        moved = [colour_of[x] for x in fan[1 : last + 1]]
+        for x, colour in zip(fan[1:], moved):
+            del self.at[x][colour]
         for x, colour in zip(fan, [*moved, d]):
-            self.paint(u, x, colour)
+            self.at[u][colour], self.at[x][colour] = x, u
 
 
-def edge_colours(u: np.ndarray, v: np.ndarray, m: int) -> np.ndarray:
-    """A colour [e] for every edge u[e] - v[e] such that edges of one colour have no node in common.
+def partners(u: np.ndarray, v: np.ndarray, m: int) -> np.ndarray:
+    """The edges u[e] - v[e] as matchings: [m, M] int32 whom node i meets in matching j, itself where it meets nobody.
 
-    The edges are distinct and join different nodes. Colours are 0, 1, ... without gaps, at most Delta + 1 of them, with
-    Delta the largest degree.
+    The edges are distinct and join different nodes; there are at most Delta + 1 matchings, Delta being the largest
+    degree.
     """
     degree = np.bincount(np.concatenate([u, v]), minlength=m)
     colouring = _Colouring(m, int(degree.max(initial=0)) + 1)
-    ends = list(zip(u.tolist(), v.tolist()))
-    for i, j in ends:
+    for i, j in zip(u.tolist(), v.tolist()):
         colouring.add(i, j)
-    colours = np.array([colouring.of[i][j] for i, j in ends], np.int64)
-    return np.unique(colours, return_inverse=True)[1].reshape(-1)
+    used = sorted({colour for own in colouring.at for colour in own})
+    return np.array([[own.get(colour, i) for colour in used] for i, own in enumerate(colouring.at)], np.int32)

@@ -170,10 +170,18 @@ def as_bcoo(graph: Graph) -> sparse.BCOO:
 
 
 def mix(graph: Graph, x: Array) -> Array:
-    """W x for rows x [m, n]: each node's weighted sum of its own row and of its in-neighbours' rows.
+    """W x: each node's weighted sum of its own row and of its in-neighbours' rows; in a synchronised round their mean.
 
-    In a synchronised round it is the mean of all rows. The result has the dtype of `x`. Raises `ValueError` for whole
-    numbers, in which weights below one are all zero, and for the format "buckets" without them.
+    Args:
+        graph: The network of the round, whose format says how the product is computed.
+        x: Rows x [m, n] of floating-point numbers, one for every node.
+
+    Returns:
+        Rows [m, n] of the dtype of `x`.
+
+    Raises:
+        ValueError: For whole numbers, in which weights below one are all zero, and for the format "buckets" without
+            them.
     """
     x = jnp.asarray(x)
     if not jnp.issubdtype(x.dtype, jnp.inexact):
@@ -213,13 +221,20 @@ def _mix(graph: Graph, x: Array) -> Array:
 
 
 def sample_neighbours(key: Array, graph: Graph, node: Array, count: Array, wanted: Array | None = None) -> Array:
-    """Choose count[i] of the in-neighbours of node [m] i uniformly without replacement: bool [m, d], exact counts.
+    """Choose some in-neighbours of every node uniformly without replacement, in exact numbers.
 
-    `key` [] is that of a stream, and nothing else is drawn from it. A node with fewer in-neighbours than asked for gets
-    all of them. Slots are ranked by random bits of the node's
-    own key, so the choice does not depend on padding or on the place of the node. In a graph whose timing says so it is
-    not random: those are chosen that respond first. With `wanted` [m] only those nodes
-    draw, and only they cost anything; the others get nobody.
+    Slots are ranked by random bits of the node's own key, so that the choice does not depend on padding or on the place
+    of the node. In a graph whose timing says so it is not random: those are chosen that respond first.
+
+    Args:
+        key: Key [] of a stream, from which nothing else is drawn.
+        graph: The network of the round.
+        node: node [m] int32, the nodes' ids over all devices.
+        count: count [m] int32, how many a node chooses; one with fewer in-neighbours gets all of them.
+        wanted: wanted [m] bool, the only nodes that draw, and cost anything; the others get nobody. None: all draw.
+
+    Returns:
+        The chosen slots: bool [m, d].
     """
     m, d = graph.senders.shape
     keys = each(key, node)

@@ -16,27 +16,33 @@ from jdfl.streams import Stream
 Missing = Literal["own", "rescale", "sender"]
 
 
+def ids(m: int) -> Array:
+    """The ids [m] int32 of all nodes."""
+    return jnp.arange(m, dtype=jnp.int32)
+
+
 def link_keys(key: Array, stream: Stream, graph: Graph, *, directed: bool) -> Array:
     """A key for every slot [m, d]: the same for both ways of a link, unless `directed`.
 
     They follow from the key, the stream and the two nodes, so that both know them and no other link changes them.
     """
-    node = jnp.arange(graph.m, dtype=jnp.int32)
+    node = ids(graph.m)
     one, other = jnp.broadcast_to(node[:, None], graph.senders.shape), graph.senders
     if not directed:
         one, other = jnp.minimum(one, other), jnp.maximum(one, other)
     return jax.vmap(jax.vmap(jax.random.fold_in))(stream.keys(key, node)[one], other)
 
 
-def link_uniform(key: Array, stream: Stream, graph: Graph, *, directed: bool) -> Array:
-    """Uniform numbers in [0, 1) for all slots [m, d], from `link_keys`."""
-    return uniform(link_keys(key, stream, graph, directed=directed))
-
-
 def uniform(keys: Array) -> Array:
     """A uniform number in [0, 1) from each of an array of keys."""
     draw = jax.vmap(lambda one: jax.random.uniform(one, (), jnp.float32))
     return draw(keys.reshape(-1)).reshape(keys.shape)
+
+
+def shuffled(keys: Array) -> Array:
+    """The nodes [m] int32 in a random order, that of 64 random bits of each node's own key [m]."""
+    bits = jax.vmap(lambda one: jax.random.bits(one, (2,), jnp.uint32))(keys)
+    return jnp.lexsort((bits[:, 0], bits[:, 1])).astype(jnp.int32)
 
 
 def equal_shares(count: Array) -> tuple[Array, Array]:

@@ -1,24 +1,21 @@
 """Families of random networks, drawn once: Erdos-Renyi, regular, k-in, small-world, scale-free, geometric.
 
-All take `weights` and `format` as `from_edges` does and are redrawn from `seed` until connected (strongly, if
-directed). They raise `ValueError` for arguments out of range and if none of `tries` draws is connected.
+All are redrawn from `seed` until connected (strongly, if directed). They raise `ValueError` for arguments out of range
+and if none of `tries` draws is connected.
 """
 
-from typing import Any
+from functools import partial
 
-import networkx as nx
 import numpy as np
 from scipy.spatial import KDTree
 
 from jdfl import checks
 from jdfl.arguments import checked
-from jdfl.network.arcs import Arcs, arcs
-from jdfl.network.draws import arcs_from_networkx, both_ways, generator, new_seed, others, redrawn
+from jdfl.network.arcs import Arcs, arcs, linked
+from jdfl.network.draws import by_networkx, drawn_once, generator, others
 from jdfl.network.families import kind
 from jdfl.network.graph import Static
-from jdfl.network.weights import FormatChoice, Weights, build
-
-_drawn: Any = nx  # its generators have no types
+from jdfl.network.weights import FormatChoice, Weights
 
 
 @checked
@@ -33,26 +30,31 @@ def erdos_renyi(
     format: FormatChoice = "auto",
     connected: bool = True,
 ) -> Static:
-    """G(m, p): each of the m (m-1) / 2 links is there with probability `p`, redrawn until the network is connected.
+    """G(m, p): every link is there with probability p, redrawn until the network is connected.
 
-    If `directed`, each of the m (m-1) arcs is. The cost is that of the links drawn, not of the pairs (V. Batagelj,
-    U. Brandes, "Efficient generation of large random networks", 2005). With `connected=False` the first draw is taken.
+    The cost is that of the links drawn, not of the pairs (V. Batagelj, U. Brandes, "Efficient generation of large
+    random networks", 2005).
+
+    Args:
+        m: The number of nodes.
+        p: Probability of a link, in (0, 1].
+        directed: Draw every direction of a link apart.
+        seed: Seed of the links, from 0.
+        tries: Most draws until one is connected, from 1.
+        weights: Rule for the mixing weights; None: metropolis, or uniform if directed. out-degree is for push-sum.
+        format: How sums over neighbours are computed; auto looks at density, degrees and backend.
+        connected: Refuse a network in several parts; otherwise the first draw is taken.
     """
-    checks.fraction(p=p)
     rng = generator(m, seed, tries)
+    checks.fraction(p=p)
     remedy = (
         f"Raise p (connected draws become likely above ln(m)/m = {np.log(m) / m:.2g}), raise tries, "
         "or connected=False to accept any draw."
     )
-    links = redrawn(
-        lambda: _random_arcs(rng, m, p, directed),
-        tries if connected else None,
-        f"m = {m}, p = {p:g}",
-        remedy,
-        alone=m * (1 - p) ** (m - 1),
-    )
-    name = f"{kind(directed)}Erdos-Renyi(m={m}, p={p:g}, seed={seed})"
-    return build(links, weights, format, name, connected=False)
+    given, alone = f"m = {m}, p = {p:g}", m * (1 - p) ** (m - 1)
+    tried, family = tries if connected else None, f"{kind(directed)}Erdos-Renyi"
+    draw = partial(_random_arcs, rng, m, p, directed)
+    return drawn_once(draw, family, given, seed, tried, weights, format, remedy, alone)
 
 
 def _random_arcs(rng: np.random.Generator, m: int, p: float, directed: bool) -> Arcs:
@@ -73,7 +75,7 @@ def _random_arcs(rng: np.random.Generator, m: int, p: float, directed: bool) -> 
     i = ((1 + np.sqrt(1 + 8 * place.astype(np.float64))) / 2).astype(np.int64)  # may be off by one from rounding
     i -= i * (i - 1) // 2 > place
     i += i * (i + 1) // 2 <= place
-    return both_ways(i, place - i * (i - 1) // 2, m)
+    return linked(i, place - i * (i - 1) // 2, m)
 
 
 @checked
@@ -88,10 +90,16 @@ def k_regular(
 ) -> Static:
     """A connected random network in which every node hears `degree` others, both ways.
 
-    networkx draws it, by A. Steger, N. C. Wormald, "Generating random regular graphs quickly", 1999.
+    networkx draws it, by A. Steger, N. C. Wormald, "Generating random regular graphs quickly", 1999. A draw is
+    connected almost surely for degree >= 3, seldom for degree 2 and large m (use `ring`).
 
-    A draw is connected almost surely for degree >= 3, seldom for degree 2 and large m (use `ring`). Raises `ValueError`
-    if no such network exists.
+    Args:
+        m: The number of nodes; m * degree is even.
+        degree: Neighbours of a node, from 2 to m - 1.
+        seed: Seed of the links, from 0.
+        tries: Most draws until one is connected, from 1.
+        weights: Rule for the mixing weights; None: metropolis. out-degree is for push-sum.
+        format: How sums over neighbours are computed; auto looks at density, degrees and backend.
     """
     rng = generator(m, seed, tries)
     others(m, degree, least=0)
@@ -101,14 +109,8 @@ def k_regular(
         raise ValueError(
             f"Expected degree >= 2 for a connected network, got degree = {degree} with m = {m}. Raise degree."
         )
-    links = redrawn(
-        lambda: arcs_from_networkx(_drawn.random_regular_graph(degree, m, seed=new_seed(rng))),
-        tries,
-        f"m = {m}, degree = {degree}",
-        "Raise degree or tries.",
-    )
-    name = f"random regular(m={m}, degree={degree}, seed={seed})"
-    return build(links, weights, format, name, connected=False)
+    draw = partial(by_networkx, "random_regular_graph", rng, degree, m)
+    return drawn_once(draw, "random regular", f"m = {m}, degree = {degree}", seed, tries, weights, format)
 
 
 @checked
@@ -125,7 +127,15 @@ def k_in(
     """A directed network in which every node hears `degree` others, chosen at random; how many hear it differs.
 
     Nobody hears a node with probability about exp(-degree), so that strongly connected draws need a degree near ln(m).
-    With `connected=False` the first draw is taken.
+
+    Args:
+        m: The number of nodes.
+        degree: Nodes that a node hears, from 1 to m - 1.
+        seed: Seed of the links, from 0.
+        tries: Most draws until one is strongly connected, from 1.
+        weights: Rule for the mixing weights, uniform or out-degree; None: uniform. out-degree is for push-sum.
+        format: How sums over neighbours are computed; auto looks at density, degrees and backend.
+        connected: Refuse a network that is not strongly connected; otherwise the first draw is taken.
     """
     rng = generator(m, seed, tries)
     others(m, degree, least=min(1, m - 1))
@@ -140,9 +150,9 @@ def k_in(
         return arcs(receiver, (chosen + (chosen >= np.arange(m)[:, None])).ravel(), m)
 
     remedy = "Raise degree, raise tries, or connected=False to accept any draw."
-    alone = m * (1 - degree / max(1, m - 1)) ** (m - 1)
-    links = redrawn(draw, tries if connected else None, f"m = {m}, degree = {degree}", remedy, alone)
-    return build(links, weights, format, f"random k-in(m={m}, degree={degree}, seed={seed})", connected=False)
+    given, alone = f"m = {m}, degree = {degree}", m * (1 - degree / max(1, m - 1)) ** (m - 1)
+    tried = tries if connected else None
+    return drawn_once(draw, "random k-in", given, seed, tried, weights, format, remedy, alone)
 
 
 @checked
@@ -156,39 +166,49 @@ def watts_strogatz(
     weights: Weights | None = None,
     format: FormatChoice = "auto",
 ) -> Static:
-    """A ring on which each node hears the `degree` nearest, then every link is moved at one end with probability `p`.
+    """A small world: a ring of `degree` nearest neighbours whose links are moved at one end with probability p.
 
-    D. J. Watts, S. H. Strogatz, "Collective dynamics of 'small-world' networks", 1998 (networkx draws it). `degree` is
-    even; without moved links it is a `circulant`.
+    D. J. Watts, S. H. Strogatz, "Collective dynamics of 'small-world' networks", 1998 (networkx draws it).
+
+    Args:
+        m: The number of nodes.
+        degree: Neighbours of a node before links are moved, an even number from 2 to m - 1.
+        p: Probability that a link is moved, in (0, 1]; without moved links it is a `circulant`.
+        seed: Seed of the links, from 0.
+        tries: Most draws until one is connected, from 1.
+        weights: Rule for the mixing weights; None: metropolis. out-degree is for push-sum.
+        format: How sums over neighbours are computed; auto looks at density, degrees and backend.
     """
     rng = generator(m, seed, tries)
     checks.fraction("For p = 0 use circulant.", p=p)
     others(m, degree, least=2)
     if degree % 2:
         raise ValueError(f"Expected an even degree, got degree = {degree}. Half of them are on either side.")
-    links = redrawn(
-        lambda: arcs_from_networkx(_drawn.watts_strogatz_graph(m, degree, p, seed=new_seed(rng))),
-        tries,
-        f"m = {m}, degree = {degree}, p = {p:g}",
-        "Raise degree or tries.",
-    )
-    name = f"Watts-Strogatz(m={m}, degree={degree}, p={p:g}, seed={seed})"
-    return build(links, weights, format, name, connected=False)
+    given = f"m = {m}, degree = {degree}, p = {p:g}"
+    draw = partial(by_networkx, "watts_strogatz_graph", rng, m, degree, p)
+    return drawn_once(draw, "Watts-Strogatz", given, seed, tries, weights, format)
 
 
 @checked
 def barabasi_albert(
     m: int, links: int, *, seed: int = 0, weights: Weights | None = None, format: FormatChoice = "auto"
 ) -> Static:
-    """Nodes come one by one, and each joins `links` earlier ones, the likelier the more links these have.
+    """A network with hubs: nodes come one by one and join earlier ones, the likelier the more links these have.
 
     A.-L. Barabasi, R. Albert, "Emergence of scaling in random networks", 1999 (networkx draws it). Always connected,
     with few hubs of many neighbours: the largest degree, and so the table's width, grows as sqrt(m).
+
+    Args:
+        m: The number of nodes.
+        links: Links that a new node makes, from 1 to m - 1.
+        seed: Seed of the links, from 0.
+        weights: Rule for the mixing weights; None: metropolis. out-degree is for push-sum.
+        format: How sums over neighbours are computed; auto looks at density, degrees and backend.
     """
-    rng = generator(m, seed, 1)
+    rng = generator(m, seed)
     checks.whole(most=m - 1, remedy=f"A node has m - 1 = {m - 1} others to join.", links=links)
-    drawn = arcs_from_networkx(_drawn.barabasi_albert_graph(m, links, seed=new_seed(rng)))
-    return build(drawn, weights, format, f"Barabasi-Albert(m={m}, links={links}, seed={seed})", connected=False)
+    draw = partial(by_networkx, "barabasi_albert_graph", rng, m, links)
+    return drawn_once(draw, "Barabasi-Albert", f"m = {m}, links = {links}", seed, None, weights, format)
 
 
 @checked
@@ -203,13 +223,21 @@ def random_geometric(
     format: FormatChoice = "auto",
     connected: bool = True,
 ) -> Static:
-    """Nodes at random places in the unit square; a node hears those in whose range it lies.
+    """Nodes at random places in the unit square hear those in whose range they lie.
 
-    With one range for all it is that of E. N. Gilbert, "Random plane networks", 1961.
+    With one range for all it is that of E. N. Gilbert, "Random plane networks", 1961. The cost is that of the links
+    (and of those within the longest range), not of the pairs.
 
-    Every range is `radius`, or with `spread` > 0 uniform in radius (1 - spread) .. radius (1 + spread), which makes the
-    network directed. The cost is that of the links (and of those within the longest range), not of the pairs. With
-    `connected=False` the first draw is taken.
+    Args:
+        m: The number of nodes.
+        radius: The range of a node, above 0, in sides of the square.
+        spread: Ranges are uniform in radius (1 - spread) .. radius (1 + spread), in [0, 1]; above 0 the network is
+            directed.
+        seed: Seed of places and ranges, from 0.
+        tries: Most draws until one is connected, from 1.
+        weights: Rule for the mixing weights; None: metropolis, or uniform if directed. out-degree is for push-sum.
+        format: How sums over neighbours are computed; auto looks at density, degrees and backend.
+        connected: Refuse a network in several parts; otherwise the first draw is taken.
     """
     rng = generator(m, seed, tries)
     checks.positive(radius=radius)
@@ -232,6 +260,5 @@ def random_geometric(
     )
     widest = min(1.0, np.pi * (radius * (1 + spread)) ** 2)
     given = f"m = {m}, radius = {radius:g}" + (f", spread = {spread:g}" if spread else "")
-    links = redrawn(draw, tries if connected else None, given, remedy, alone=m * (1 - widest) ** (m - 1))
-    shown = given.replace(" = ", "=")
-    return build(links, weights, format, f"random geometric({shown}, seed={seed})", connected=False)
+    tried, alone = tries if connected else None, m * (1 - widest) ** (m - 1)
+    return drawn_once(draw, "random geometric", given, seed, tried, weights, format, remedy, alone)

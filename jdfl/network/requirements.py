@@ -8,10 +8,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from jdfl.arguments import checked
-from jdfl.network.arcs import Arcs, arcs, arcs_of, called, components, synchronises
+from jdfl.network.arcs import Arcs, arcs, arcs_of, called, components, kind_of
 from jdfl.network.graph import Graph, Network, Static
-from jdfl.network.period import period_of
-from jdfl.network.sequences import Periodic, RandomChoice
+from jdfl.network.sequences import Periodic, RandomChoice, period_of
 from jdfl.network.tables import to_scipy
 
 TOLERANCE = 1e-5  # of weights and of their sums, in float32
@@ -30,23 +29,25 @@ def _undirected(graph: Graph) -> bool:
     return arcs_of(graph).symmetric
 
 
-def _sum_to_one(graph: Graph, axis: int) -> bool:
-    return bool(np.all(np.abs(np.asarray(to_scipy(graph).sum(axis=axis)) - 1) <= TOLERANCE))
-
-
 def _doubly_stochastic(graph: Graph) -> bool:
-    return _sum_to_one(graph, 0) and _sum_to_one(graph, 1)
+    return _column_stochastic(graph) and _sum_to_one(graph, axis=1)
 
 
 def _column_stochastic(graph: Graph) -> bool:
-    return _sum_to_one(graph, 0)
+    return _sum_to_one(graph, axis=0)
+
+
+def _sum_to_one(graph: Graph, axis: int) -> bool:
+    W: Any = to_scipy(graph)
+    return bool(np.all(np.abs(np.asarray(W.sum(axis=axis)) - 1) <= TOLERANCE))
 
 
 def _symmetric_weights(graph: Graph) -> bool:
-    W = to_scipy(graph)
+    W: Any = to_scipy(graph)
     return bool(abs(W - W.T).max() <= TOLERANCE)
 
 
+_UNDIRECTED = "an undirected network, such as jdfl.network.erdos_renyi(m)."
 _PROPERTIES = {
     "undirected": _Property(
         _undirected,
@@ -60,7 +61,7 @@ _PROPERTIES = {
         "doubly stochastic weights",
         "which relies on mixing to keep the mean of all nodes",
         "has rows or columns of weights that do not sum to one",
-        "Use weights='metropolis' on an undirected network, such as jdfl.network.erdos_renyi(m).",
+        f"Use weights='metropolis' on {_UNDIRECTED}",
     ),
     "column_stochastic": _Property(
         _column_stochastic,
@@ -74,7 +75,7 @@ _PROPERTIES = {
         "symmetric weights",
         "whose two ends of a link weigh one another alike",
         "has weights W with W_ij != W_ji",
-        "Use weights='metropolis' on an undirected network, such as jdfl.network.erdos_renyi(m).",
+        f"Use weights='metropolis' on {_UNDIRECTED}",
     ),
 }
 
@@ -91,18 +92,26 @@ def require(
     symmetric_weights: bool = False,
     connected: bool = False,
 ) -> None:
-    """Refuse a network that lacks what a method needs; `method` is its name for the message.
+    """Refuse a network that lacks what a method needs.
 
-    `fixed`: the same neighbours in every round and no lost message, which only a `Static` network promises.
-    `undirected`: every link runs both ways. `doubly_stochastic`: rows and columns of W sum to one, `column_stochastic`:
-    columns do. `symmetric_weights`: W = W^T. These four are tested on the graph, those with weights within 1e-5; of a
-    periodic network or a random choice, on every graph, of others that change, on those of their first three rounds, so
-    that a rare exception may pass.
-    `connected`: the links of all rounds of a fixed or periodic network together lead from every node to every other
-    one. Of wrappers the network in them is asked, of networks that are drawn anew in every round nothing; where all
-    nodes meet in synchronised rounds they are connected.
+    What is asked of links and weights is tested on the graph, weights within 1e-5; of a periodic network or a random
+    choice, on every graph, of others that change, on those of their first three rounds, so that a rare exception may
+    pass.
 
-    Raises `ValueError` that names the method, the property, why it is needed, the network, and one that has it.
+    Args:
+        network: Any network.
+        method: Who needs it, as the message names it.
+        fixed: The same neighbours in every round and no lost message, which only a `Static` network promises.
+        undirected: Every link runs both ways.
+        doubly_stochastic: Rows and columns of W sum to one.
+        column_stochastic: Columns of W sum to one.
+        symmetric_weights: W = W^T.
+        connected: The links of all rounds of a fixed or periodic network together lead from every node to every other
+            one. Of wrappers the network in them is asked, of networks that are drawn anew in every round nothing;
+            where all nodes meet in synchronised rounds they are connected.
+
+    Raises:
+        ValueError: It names the method, the property, why it is needed, the network, and one that has it.
     """
     if fixed and not isinstance(network, Static):
         raise ValueError(
@@ -110,18 +119,19 @@ def require(
             f"rounds, so that no message may be lost, got {called(network)}, which may change from round to round. Use "
             "a fixed one, such as jdfl.network.erdos_renyi(m), or D-PSGD, which takes any network."
         )
-    if connected:
-        _require_connected(network, method)
-    asked = {
-        "undirected": undirected,
-        "doubly_stochastic": doubly_stochastic,
-        "column_stochastic": column_stochastic,
-        "symmetric_weights": symmetric_weights,
-    }
-    wanted = [_PROPERTIES[name] for name, needed in asked.items() if needed]
-    if not wanted:
-        return
-    for which, graph in graphs_of(network, _ROUNDS):
+    if connected and kind_of(network).synchronised is None:
+        links = _links_of_all_rounds(inmost(network))
+        count, largest = (1, network.m) if links is None else components(links)
+        if count > 1:
+            raise ValueError(
+                f"Expected a strongly connected network for {method}, in which what one node knows comes to all "
+                f"others, got {called(network)}, whose links make {count} components, the largest with {largest} of "
+                f"{network.m} nodes. Use a connected one, such as jdfl.network.d_out(m, 2) or "
+                "jdfl.network.one_peer_exponential(m)."
+            )
+    asked = (undirected, doubly_stochastic, column_stochastic, symmetric_weights)
+    wanted = [need for need, needed in zip(_PROPERTIES.values(), asked) if needed]
+    for which, graph in graphs_of(network, _ROUNDS) if wanted else ():
         for need in wanted:
             if not need.holds(graph):
                 when = which and f" ({which})"
@@ -131,58 +141,38 @@ def require(
                 )
 
 
+def inmost(network: Any, *last: type) -> Any:
+    """The network in all wrappers, or the first of a class that is one of the `last` to be looked at."""
+    while hasattr(network, "base") and not isinstance(network, last):
+        network = network.base
+    return network
+
+
 def graphs_of(network: Network, rounds: int) -> Iterator[tuple[str, Graph]]:
     """The graphs of a network, each with the words for which it is.
 
     All of a fixed or periodic network, wrapped or not, and of a random choice (those of probability zero left out); of
     others, and of wrappers around a random choice, those of the first `rounds` rounds.
     """
-    inner: Any = network
-    while hasattr(inner, "base"):
-        inner = inner.base
+    inner: Any = inmost(network)
     if isinstance(network, Static):
         yield "", network.graph
         return
     if isinstance(inner, RandomChoice):
         for j in np.flatnonzero(np.asarray(inner.probability) > 0).tolist():
-            yield f"its choice {j}", _graph_at(inner.graphs, j)
+            yield f"its choice {j}", inner.turn(j)
         if network is inner:
             return
-    if isinstance(network, Periodic):
-        for j in range(int(network.graphs.senders.shape[0])):
-            yield f"round {j}", _graph_at(network.graphs, j)
-        return
     if isinstance(inner, Periodic):
-        rounds = max(rounds, period_of(network) or int(inner.graphs.senders.shape[0]))
+        rounds = max(rounds if network is not inner else 1, period_of(network) or inner.size)
     for k in range(rounds):
         yield f"round {k}", network.at(jnp.int32(k), jax.random.key(k))
 
 
-def _graph_at(graphs: Graph, place: int) -> Graph:
-    return jax.tree.map(lambda leaf: leaf[place], graphs)
-
-
-def _require_connected(network: Network, method: str) -> None:
-    links = None if synchronises(network) else _links_of_all_rounds(network)
-    if links is None:
-        return
-    count, largest = components(links)
-    if count > 1:
-        raise ValueError(
-            f"Expected a strongly connected network for {method}, in which what one node knows comes to all others, "
-            f"got {called(network)}, whose links make {count} components, the largest with {largest} of {links.m} "
-            "nodes. Use a connected one, such as jdfl.network.d_out(m, 2) or jdfl.network.one_peer_exponential(m)."
-        )
-
-
-def _links_of_all_rounds(network: Any) -> Arcs | None:
-    """The links of a fixed or periodic network, wrapped or not; None for others, whose links are drawn at random."""
-    while hasattr(network, "base"):
-        network = network.base
-    if isinstance(network, Static):
-        return arcs_of(network.graph)
-    if not isinstance(network, Periodic):
+def _links_of_all_rounds(network: Network) -> Arcs | None:
+    """The links of a fixed or periodic network; None for others, whose links are drawn at random."""
+    if not isinstance(network, Static | Periodic):
         return None
-    senders, mask = np.asarray(network.graphs.senders), np.asarray(network.graphs.mask)
-    turn, receiver, slot = np.nonzero(mask)
-    return arcs(receiver, senders[turn, receiver, slot], network.m)
+    rounds = [arcs_of(graph) for _, graph in graphs_of(network, 1)]
+    receiver, sender = (np.concatenate([links[place] for links in rounds]) for place in (1, 2))
+    return arcs(receiver, sender, network.m)

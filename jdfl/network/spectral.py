@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import partial, reduce
 from typing import Any, Literal, cast
 
 import numpy as np
@@ -10,7 +10,7 @@ import scipy.sparse as sp
 import scipy.sparse.linalg as spla
 
 from jdfl.arguments import checked
-from jdfl.network.arcs import Arcs, arcs_of, components, graph_of, synchronised_now
+from jdfl.network.arcs import Arcs, arcs_of, called, components, graph_of, synchronised_now
 from jdfl.network.graph import Format, Graph, Network, Static
 from jdfl.network.tables import to_scipy
 from jdfl.network.weights import SUM_TOLERANCE, table
@@ -26,8 +26,14 @@ _RESTARTS = 30  # of the Krylov methods
 def spectral_gap(network: Graph | Network) -> float:
     """1 - |second largest eigenvalue of W| in modulus: the larger, the faster plain averaging agrees.
 
-    One node has gap 1, a network in several parts 0. Raises `ValueError` for a network that changes from round to
-    round, `ArithmeticError` if the iteration for a large asymmetric W does not converge.
+    One node has gap 1, a network in several parts 0.
+
+    Args:
+        network: A fixed network, or the graph of one round.
+
+    Raises:
+        ValueError: For a network that changes from round to round.
+        ArithmeticError: If the iteration for a large asymmetric W does not converge.
     """
     stored: Any = to_scipy(graph_of(network))
     m = int(stored.shape[0])
@@ -46,20 +52,19 @@ def spectral_gap(network: Graph | Network) -> float:
     return float(1 - second)
 
 
+def centred(x: Any) -> np.ndarray:
+    """Rows [m] or [m, n] without their mean."""
+    rows: np.ndarray = np.asarray(x)
+    return rows - rows.mean(axis=0)
+
+
 def spectral_radius(graphs: Sequence[Graph]) -> float:
     """The largest modulus of an eigenvalue of the product of (I - J) W over the graphs in turn, J averaging the nodes.
 
     Infinite where the iteration for a large product does not converge.
     """
     matrices: list[Any] = [to_scipy(graph) for graph in graphs]
-
-    def product(x: np.ndarray) -> np.ndarray:
-        for W in matrices:
-            x = W @ x
-            x = x - x.mean(axis=0)
-        return x
-
-    return largest_modulus(product, graphs[0].m)
+    return largest_modulus(lambda x: reduce(lambda y, W: centred(W @ y), matrices, x), graphs[0].m)
 
 
 def largest_modulus(product: Callable[[np.ndarray], np.ndarray], m: int) -> float:
@@ -69,20 +74,22 @@ def largest_modulus(product: Callable[[np.ndarray], np.ndarray], m: int) -> floa
     """
     if m <= DENSE_UP_TO:
         return float(np.max(np.abs(np.linalg.eigvals(product(np.eye(m))))))
-    start = np.random.default_rng(0).standard_normal(m)
     linear: Any = cast(Any, spla).LinearOperator((m, m), matvec=product, matmat=product, dtype=np.float64)
     try:
-        return float(np.abs(spla.eigs(linear, k=1, v0=start, return_eigenvectors=False)).max())
+        return float(np.abs(spla.eigs(linear, k=1, v0=_start(m), return_eigenvectors=False)).max())
     except spla.ArpackNoConvergence as error:
-        found: np.ndarray = np.abs(getattr(error, "eigenvalues", np.zeros(0)))
-        return float(found.max()) if found.size else float("inf")
+        return float(np.max(np.abs(getattr(error, "eigenvalues", ())), initial=0.0)) or float("inf")
+
+
+def _start(m: int) -> np.ndarray:
+    """Where the Krylov methods begin."""
+    return np.random.default_rng(0).standard_normal(m)
 
 
 def _second_symmetric(W: Any) -> float:
     """The second eigenvalue in modulus of a symmetric W whose rows sum to one, so that W 1 = 1 can be taken out."""
     m = int(W.shape[0])
-    start = np.random.default_rng(0).standard_normal(m)
-    one = np.ones((m, 1))
+    start, one = _start(m), np.ones((m, 1))
     rest = spla.aslinearoperator(W) - spla.aslinearoperator(one) @ spla.aslinearoperator(one.T / m)
     try:
         return float(abs(spla.eigsh(rest, k=1, v0=start, maxiter=_RESTARTS, return_eigenvectors=False)[0]))
@@ -94,9 +101,8 @@ def _second_symmetric(W: Any) -> float:
 
 
 def _second(W: Any) -> float:
-    start = np.random.default_rng(0).standard_normal(int(W.shape[0]))
     try:
-        values = spla.eigs(W, k=2, v0=start, ncv=40, maxiter=_RESTARTS, return_eigenvectors=False)
+        values = spla.eigs(W, k=2, v0=_start(int(W.shape[0])), ncv=40, maxiter=_RESTARTS, return_eigenvectors=False)
     except spla.ArpackNoConvergence as error:
         raise ArithmeticError(
             f"The second eigenvalue of the asymmetric mixing matrix (m = {W.shape[0]}) did not converge in {_RESTARTS} "
@@ -156,40 +162,42 @@ class Summary:
     mix_slots: int  # slots that one `mix` in this format goes through
 
     def __str__(self) -> str:
-        kind = "directed arcs" if self.directed else "links"
-        if self.diameter is not None:
-            diameter = str(self.diameter)
-        else:
+        if self.diameter is None:
             diameter = f"not computed above {DIAMETER_UP_TO} nodes" if self.connected else "infinite"
-        stochastic = {"doubly": "doubly stochastic", "row": "row-stochastic", "column": "column-stochastic"}
+        else:
+            diameter = str(self.diameter)
+        stochastic = "not stochastic" if self.stochastic == "neither" else f"{self.stochastic}-stochastic"
+        stochastic = stochastic.replace("doubly-", "doubly ")
         gap = "not computed (no convergence)" if self.spectral_gap is None else f"{self.spectral_gap:.4g}"
         rule = "" if self.rule is None else f"{self.rule}, "
-        lines = [
-            ("nodes", f"{self.nodes:,}"),
-            ("edges", f"{self.edges:,} {kind} (density {self.density:.3g})"),
-            ("degree", f"min {self.degree_min}, mean {self.degree_mean:.4g}, max {self.degree_max}"),
-            ("connected", f"{'yes' if self.connected else 'NO'}, diameter {diameter}"),
-            ("weights", f"{rule}{stochastic.get(self.stochastic, 'not stochastic')}, spectral gap {gap}"),
-            ("format", f"{self.format}, {self.padding_ratio:.1%} of the table is padding"),
-        ]
-        if self.format == "buckets":
-            lines.append(("", f"mixing goes through {self.mix_slots:,} slots"))
-        return "\n".join([self.name, *(f"  {label:<10} {text}" for label, text in lines)])
+        links = "directed arcs" if self.directed else "links"
+        slots = f"\n{'':13}mixing goes through {self.mix_slots:,} slots" if self.format == "buckets" else ""
+        return (
+            f"{self.name}\n"
+            f"  nodes      {self.nodes:,}\n"
+            f"  edges      {self.edges:,} {links} (density {self.density:.3g})\n"
+            f"  degree     min {self.degree_min}, mean {self.degree_mean:.4g}, max {self.degree_max}\n"
+            f"  connected  {'yes' if self.connected else 'NO'}, diameter {diameter}\n"
+            f"  weights    {rule}{stochastic}, spectral gap {gap}\n"
+            f"  format     {self.format}, {self.padding_ratio:.1%} of the table is padding{slots}"
+        )
 
 
 @checked
 def summary(network: Graph | Network) -> Summary:
     """Size, degrees, connectivity, weights (which ones are used, and their gap) and cost of a fixed network.
 
-    The diameter is computed up to 2000 nodes. Raises `ValueError` for a network that changes from round to round.
+    The diameter is computed up to 2000 nodes.
+
+    Args:
+        network: A fixed network, or the graph of one round; `ValueError` for one that changes from round to round.
     """
     graph = graph_of(network)
     links = arcs_of(graph)
     if synchronised_now(graph):
         graph = table(links, np.full(links.sender.size, 1 / graph.m), None, "padded")
     degree = np.bincount(links.receiver, minlength=graph.m)
-    directed = not links.symmetric
-    connected = components(links)[0] == 1
+    directed, connected = not links.symmetric, components(links)[0] == 1
     try:
         gap = spectral_gap(graph)
     except ArithmeticError:
@@ -199,7 +207,7 @@ def summary(network: Graph | Network) -> Summary:
     if graph.format == "buckets" and graph.buckets is not None:
         slots = graph.buckets.slots
     return Summary(
-        name=network.name if isinstance(network, Static) else "graph",
+        name=called(network),
         nodes=graph.m,
         edges=arcs if directed else arcs // 2,
         directed=directed,

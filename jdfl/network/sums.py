@@ -62,9 +62,17 @@ def _slots_sum(senders: Array, weight: Array, x: Array, unroll: int) -> Array:
 
 
 def gather_sum(senders: Array, weight: Array, x: Array) -> Array:
-    """sum_j weight[:, j] x[senders[:, j]]: -> [b, n].
+    """The weighted sums of rows over a table of neighbours, sum_j weight[:, j] x[senders[:, j]].
 
-    The tables are senders [b, d] and weight [b, d], the rows x [m, n]; there is never an array [b, d, n].
+    There is never an array [b, d, n].
+
+    Args:
+        senders: senders [b, d] int32, rows of x.
+        weight: weight [b, d], their weights.
+        x: Rows x [m, n].
+
+    Returns:
+        The sums [b, n].
     """
     senders, weight, x = jnp.asarray(senders), jnp.asarray(weight), jnp.asarray(x)
     d = senders.shape[1]

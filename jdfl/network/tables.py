@@ -6,6 +6,7 @@ Axes: m nodes, d slots of the table.
 from dataclasses import replace
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import scipy.sparse as sp
@@ -14,7 +15,7 @@ from jdfl import checks
 from jdfl.arguments import checked
 from jdfl.network.arcs import graph_of, synchronised_now
 from jdfl.network.graph import Graph, Network
-from jdfl.network.sums import Buckets, group
+from jdfl.network.sums import group
 from jdfl.network.weights import sum_to_one
 
 _ROWS = (
@@ -22,13 +23,17 @@ _ROWS = (
     "algorithm such as jdfl.SGP."
 )
 _COLUMNS = "Set self_weight to 1 minus the sum of the column's other weights; the networks take weights='out-degree'."
+_DTYPES = {"senders": "int32", "mask": "bool", "weight": "float32", "self_weight": "float32", "out_degree": "int32"}
 
 
 @checked
 def to_scipy(network: Graph | Network) -> sp.csr_array:
-    """The mixing matrix W [m, m], float64, its diagonal included; no entry is stored for a padded slot.
+    """The mixing matrix W [m, m] of a fixed network, float64, its diagonal included; none of padded slots is stored.
 
     `from_scipy(to_scipy(graph), weights="given")` gives the graph back, its slots sorted by sender.
+
+    Args:
+        network: A fixed network, or the graph of one round.
     """
     graph = graph_of(network)
     if synchronised_now(graph):
@@ -43,9 +48,11 @@ def to_scipy(network: Graph | Network) -> sp.csr_array:
 
 @checked
 def pad(graph: Graph, d: int) -> Graph:
-    """The same graph in a table with `d` slots; new slots hold the node itself with weight 0.
+    """The same graph in a wider table; new slots hold the node itself with weight 0.
 
-    Raises `ValueError` if the table is already wider.
+    Args:
+        graph: The graph.
+        d: Slots of the table, from as many as it has; otherwise `ValueError`.
     """
     width = graph.senders.shape[1]
     most = max(width, (2**31 - 1) // max(1, graph.m))
@@ -64,8 +71,9 @@ def pad(graph: Graph, d: int) -> Graph:
 def bucketed(graph: Graph) -> Graph:
     """The same graph in the format "buckets", in which `mix` costs about the number of links.
 
-    The table stays as it is, and the buckets read it: weights may change afterwards and neighbours may be masked, but
-    no slot may come into use beyond the last one that a row uses now.
+    Args:
+        graph: The graph. Its table stays as it is, and the buckets read it: weights may change afterwards and
+            neighbours may be masked, but no slot may come into use beyond the last one that a row uses now.
     """
     return replace(graph, format="buckets", buckets=group(_used(graph), graph.senders.shape[1]))
 
@@ -78,18 +86,24 @@ def _used(graph: Graph) -> np.ndarray:
 
 @checked
 def relabel(graph: Graph, order: Any) -> Graph:
-    """The same graph with its nodes in another order [m]: the new node r is the old node order[r]; slots stay in place.
+    """The same graph with its nodes in another order; slots stay in place.
 
-    Mixing commutes with it: mix(relabel(graph, order), x[order]) = mix(graph, x)[order]. Raises `ValueError` if `order`
-    is not a permutation of 0 .. m-1.
+    Mixing commutes with it: mix(relabel(graph, order), x[order]) = mix(graph, x)[order].
+
+    Args:
+        graph: The graph.
+        order: [m] a permutation of 0 .. m-1, otherwise `ValueError`: the new node r is the old node order[r].
     """
     checks.plain_array(order=order)
     order = np.asarray(order)
     checks.shape((graph.m,), "Pass one old node id per node.", order=order)
-    if not np.array_equal(np.sort(order), np.arange(graph.m)):
+    new_id = np.argsort(order).astype(np.int32)
+    if not np.array_equal(order[new_id], np.arange(graph.m)):
         raise ValueError(f"Expected order to name every node from 0 to {graph.m - 1} once, got {order}.")
-    new_id = np.empty(graph.m, np.int32)
-    new_id[order] = np.arange(graph.m)
+    buckets = graph.buckets
+    if buckets is not None:
+        rows = jax.tree.map(lambda part: jnp.asarray(new_id)[part], buckets.rows)
+        buckets = replace(buckets, rows=rows, place=buckets.place[order])
     return replace(
         graph,
         senders=jnp.asarray(new_id)[graph.senders[order]],
@@ -97,24 +111,24 @@ def relabel(graph: Graph, order: Any) -> Graph:
         weight=graph.weight[order],
         self_weight=graph.self_weight[order],
         out_degree=graph.out_degree[order],
-        buckets=graph.buckets and _relabelled(graph.buckets, order, new_id),
+        buckets=buckets,
     )
-
-
-def _relabelled(buckets: Buckets, order: np.ndarray, new_id: np.ndarray) -> Buckets:
-    rows = tuple(jnp.asarray(new_id)[part] for part in buckets.rows)
-    return replace(buckets, rows=rows, place=buckets.place[order])
 
 
 @checked
 def check_graph(graph: Graph, *, columns: bool = False) -> None:
     """Check a graph that was put together by hand; connectivity is not asked for (`summary` tells it).
 
-    Raises `ValueError` unless shapes and dtypes are those of `Graph`, ids lie in range, no slot holds the node itself
-    or a neighbour twice, padded slots hold the node itself with weight 0, weights are finite, every row of W (with
-    `columns` every column, as push-sum needs) sums to one (within 1e-5), `out_degree` counts the arcs (in a lossy
-    graph, the lost ones too), and buckets, where there are some, hold every row in full. In a synchronised round
-    `self_weight` is to be 1 / m and `out_degree` m - 1.
+    Args:
+        graph: The graph.
+        columns: Ask that columns of W sum to one, as push-sum needs, and not rows.
+
+    Raises:
+        ValueError: Unless shapes and dtypes are those of `Graph`, ids lie in range, no slot holds the node itself or a
+            neighbour twice, padded slots hold the node itself with weight 0, weights are finite, every row (column) of
+            W sums to one (within 1e-5), `out_degree` counts the arcs (in a lossy graph, the lost ones too), and
+            buckets, where there are some, hold every row in full. In a synchronised round `self_weight` is to be 1 / m
+            and `out_degree` m - 1.
     """
     senders, mask, weight = (np.asarray(part) for part in (graph.senders, graph.mask, graph.weight))
     checks.shape((None, None), "Rows are nodes, columns are slots.", senders=senders)
@@ -122,8 +136,7 @@ def check_graph(graph: Graph, *, columns: bool = False) -> None:
     checks.whole(remedy="Pass at least one node, and one slot even without neighbours.", m=m, d=d)
     checks.shape((m, d), mask=mask, weight=weight)
     checks.shape((m,), self_weight=graph.self_weight, out_degree=graph.out_degree)
-    wanted = {"senders": "int32", "mask": "bool", "weight": "float32", "self_weight": "float32", "out_degree": "int32"}
-    for name, dtype in wanted.items():
+    for name, dtype in _DTYPES.items():
         found = np.asarray(getattr(graph, name)).dtype
         if found != dtype:
             raise ValueError(f"Expected {name} of dtype {dtype}, got {found}.")
@@ -138,13 +151,12 @@ def check_graph(graph: Graph, *, columns: bool = False) -> None:
     if graph.synchronised is not None:
         checks.shape((), "It is one bool for all nodes.", synchronised=graph.synchronised)
     together = synchronised_now(graph)
-    own = np.asarray(graph.self_weight, np.float64)
     if together:
-        sum_to_one(m * own, "In a synchronised round every self_weight is 1 / m.")
+        sum_to_one(m * np.asarray(graph.self_weight, np.float64), "In a synchronised round every self_weight is 1 / m.")
     elif columns:
-        sum_to_one(own + np.bincount(senders.ravel(), weight.ravel(), minlength=m), _COLUMNS, "column")
+        sum_to_one(np.asarray(to_scipy(graph).sum(axis=0)), _COLUMNS, "column")
     else:
-        sum_to_one(own + weight.sum(axis=1, dtype=np.float64), _ROWS)
+        sum_to_one(np.asarray(to_scipy(graph).sum(axis=1)), _ROWS)
     heard = np.full(m, m - 1) if together else np.bincount(senders[mask], minlength=m)
     sent = np.asarray(graph.out_degree)
     wrong = np.flatnonzero((heard > sent) | (sent >= m) if graph.lossy else heard != sent)

@@ -12,7 +12,7 @@ Axes: m nodes, d slots of the table.
 """
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import Any, Protocol
 
 import jax
@@ -21,10 +21,9 @@ from jax import Array
 
 from jdfl import checks, nodes, struct
 from jdfl.arguments import checked
-from jdfl.network.arcs import called
 from jdfl.network.graph import Graph, Network, Timing
-from jdfl.network.links import link_keys
-from jdfl.network.wrapping import INNER, Around, base_is_network, inside, lasting, wrapped
+from jdfl.network.links import ids, link_keys
+from jdfl.network.wrapping import INNER, Lasting, around, lasting
 from jdfl.rounding import rounded
 from jdfl.streams import Stream
 
@@ -37,7 +36,7 @@ class Times(Protocol):
     """A distribution of times, or of factors of them."""
 
     def draw(self, key: Array) -> Array:
-        """One number [] float32 > 0."""
+        """One number [] float32 > 0 from a key []."""
         ...
 
     def check(self, name: str) -> None:
@@ -45,76 +44,77 @@ class Times(Protocol):
         ...
 
 
+class _Positive:
+    """Settings that are single numbers above zero."""
+
+    def check(self, name: str) -> None:
+        """Refuse other settings: ValueError, in which `name` is what the times are."""
+        own: Any = self
+        for field in fields(own):
+            named = {f"{name}.{field.name}": getattr(self, field.name)}
+            checks.positive(**named)
+            checks.shape((), "It is one number for all.", **named)
+
+
 @struct.dataclass
 class FixedTime:
-    """The same time always."""
+    """The same number of seconds always."""
 
-    seconds: Any = 1.0  # of simulated time
+    seconds: Any = 1.0
+    """The time, from 0, in seconds."""
 
     def draw(self, key: Array) -> Array:
-        """The time, whatever the key."""
+        """The time [], whatever the key []."""
         return jnp.float32(self.seconds)
 
     def check(self, name: str) -> None:
-        """Refuse what is no time."""
-        _check("not_negative", name, seconds=self.seconds)
+        """Refuse what is no time: ValueError, in which `name` is what the times are."""
+        checks.not_negative(**{f"{name}.seconds": self.seconds})
+        checks.shape((), "It is one number for all.", **{f"{name}.seconds": self.seconds})
 
 
 @struct.dataclass
-class ExponentialTime:
+class ExponentialTime(_Positive):
     """Exponential times: mean and standard deviation are the same."""
 
     mean: Any = 1.0
+    """Their mean, above 0, in seconds."""
 
     def draw(self, key: Array) -> Array:
-        """One time."""
+        """One time [] from a key []."""
         return self.mean * jax.random.exponential(key, (), jnp.float32)
-
-    def check(self, name: str) -> None:
-        """Refuse what is no mean."""
-        _check("positive", name, mean=self.mean)
 
 
 @struct.dataclass
-class LogNormalTime:
+class LogNormalTime(_Positive):
     """Times whose logarithm is normal: median exp(N(0, sigma^2))."""
 
     median: Any = 1.0
+    """Their median, above 0, in seconds."""
     sigma: Any = 1.0
+    """Standard deviation of their logarithm, above 0."""
 
     def draw(self, key: Array) -> Array:
-        """One time."""
+        """One time [] from a key []."""
         return self.median * jnp.exp(self.sigma * jax.random.normal(key, (), jnp.float32))
-
-    def check(self, name: str) -> None:
-        """Refuse what is no median, or no deviation."""
-        _check("positive", name, median=self.median, sigma=self.sigma)
 
 
 @struct.dataclass
-class ParetoTime:
+class ParetoTime(_Positive):
     """Times with a heavy tail, P(T > t) = (least / t)^shape for t >= least; no mean for a shape <= 1."""
 
     least: Any = 1.0
+    """The shortest of them, above 0, in seconds."""
     shape: Any = 2.0
+    """The exponent of the tail, above 0; the smaller, the heavier."""
 
     def draw(self, key: Array) -> Array:
-        """One time."""
+        """One time [] from a key []."""
         return self.least * jnp.exp(jax.random.exponential(key, (), jnp.float32) / self.shape)
-
-    def check(self, name: str) -> None:
-        """Refuse what is no time, or no shape."""
-        _check("positive", name, least=self.least, shape=self.shape)
-
-
-def _check(how: str, name: str, **values: Any) -> None:
-    named = {f"{name}.{field}": value for field, value in values.items()}
-    getattr(checks, how)(**named)
-    checks.shape((), "It is one number for all.", **named)
 
 
 @struct.dataclass
-class Timed(Around):
+class Timed(Lasting):
     """A network whose nodes and messages take time."""
 
     base: Network
@@ -128,14 +128,13 @@ class Timed(Around):
     name: str = struct.field(pytree_node=False, default="network")
 
     def in_run(self, key: Array, bits: int) -> "Timed":
-        """With the key of a run, from which follows who is slow, and the size of its messages."""
-        return replace(inside(self, key, bits), run=key, bits=bits)
+        """With the key [] of a run, from which follows who is slow, and the size of its messages in bits."""
+        return replace(super().in_run(key, bits), bits=bits)
 
     def at(self, k: Array, key: Array) -> Graph:
-        """The network's graph with the times of this round."""
+        """The network's graph with the times of round k []."""
         graph = self.base.at(k, INNER.of(key))
-        node = jnp.arange(self.m, dtype=jnp.int32)
-        compute = jax.vmap(self.compute.draw)(_COMPUTE.keys(key, node)) * self.slow()
+        compute = jax.vmap(self.compute.draw)(_COMPUTE.keys(key, ids(self.m))) * self.slow()
         keys = link_keys(key, _LATENCY, graph, directed=True)
         travel = jax.vmap(jax.vmap(self.latency.draw))(keys) + jnp.float32(self.bits) / self.bandwidth
         return replace(graph, timing=Timing(compute, travel, compute[graph.senders] + travel, self.first))
@@ -144,7 +143,7 @@ class Timed(Around):
         """By how much every node is slower than the others, in all rounds: [m]."""
         if self.slowness is None:
             return jnp.ones((self.m,), jnp.float32)
-        return jax.vmap(self.slowness.draw)(_SLOW.keys(lasting(self.run), jnp.arange(self.m, dtype=jnp.int32)))
+        return jax.vmap(self.slowness.draw)(_SLOW.keys(lasting(self.run), ids(self.m)))
 
 
 @checked
@@ -153,36 +152,36 @@ def timed(
     compute: Times = ExponentialTime(),  # noqa: B008 (frozen)
     *,
     latency: Times = FixedTime(0.0),  # noqa: B008 (frozen)
-    bandwidth: Any = None,
+    bandwidth: float | None = None,
     slowness: Times | None = None,
     first: bool = False,
 ) -> Timed:
-    """A network in which time passes; a run then records `network_seconds`.
+    """Nodes and messages of a network take time, which the run adds up: it then records `network_seconds`.
 
-    A gradient takes a node `compute` seconds, drawn anew in every round and multiplied by the node's own factor
-    `slowness`, drawn once in a run; a message takes `latency` seconds and its bits divided by `bandwidth` (bits per
-    second of every message; None: no time). Distributions are `FixedTime`, `ExponentialTime`, `LogNormalTime` and
-    `ParetoTime`. With `first`, who combines only some of its neighbours, such as CEPS and `partial_communication`
-    around this network, takes the first that respond instead of a random few; then it has asked all of them, and all
-    answers count as sent.
+    Distributions are `FixedTime`, `ExponentialTime`, `LogNormalTime` and `ParetoTime`.
 
-    Raises `ValueError` for settings of the distributions and a bandwidth out of range.
+    Args:
+        base: The network whose times they are.
+        compute: Seconds of one gradient, drawn anew in every round.
+        latency: Seconds of a message, beside its bits, drawn anew in every round.
+        bandwidth: Bits per second of a message, above 0; None: its size takes no time.
+        slowness: How many times as long a node computes, drawn once for all rounds; None: all alike.
+        first: Who combines some of its neighbours, such as CEPS and `partial_communication` around this network, takes
+            the first that respond instead of a random few; it has then asked all of them, and all answers count as
+            sent.
+
+    Raises:
+        ValueError: For settings of the distributions and a bandwidth out of range; for a base that is synchronised.
     """
-    base_is_network(base)
-    for name, times in (("compute", compute), ("latency", latency), ("slowness", slowness)):
+    for what, times in (("compute", compute), ("latency", latency), ("slowness", slowness)):
         if times is not None:
-            checks.able(
-                ("draw", "check"), "a distribution of times", "Use ExponentialTime() or ParetoTime().", **{name: times}
-            )
-            times.check(name)
+            times.check(what)
     if bandwidth is not None:
         checks.positive("None means that messages of any size take the same time.", bandwidth=bandwidth)
-        checks.shape((), "It is one number for all links.", bandwidth=bandwidth)
-    checks.one_of((False, True), first=first)
     slow = "" if slowness is None else f", slowness={type(slowness).__name__}"
-    name = f"timed({type(compute).__name__}{slow}{', first' if first else ''}) of {called(base)}"
+    inside, name = around(base, f"timed({type(compute).__name__}{slow}{', first' if first else ''})")
     speed = jnp.float32(jnp.inf if bandwidth is None else bandwidth)
-    return Timed(wrapped(base), compute, latency, speed, slowness, first, name=name)
+    return Timed(inside, compute, latency, speed, slowness, first, name=name)
 
 
 Seconds = tuple[Array, Array]  # floats, and what rounding has left out of each of them
@@ -215,7 +214,14 @@ def _last(time: Seconds, most: Callable[[Array], Array]) -> Seconds:
 
 
 def advanced(graph: Graph, clock: Seconds, grads: Array, waits: Array) -> Seconds:
-    """The nodes' `clock` [m] after a round of `grads` [m] gradients in which they wait for the slots `waits` [m, d]."""
+    """The times at which nodes are done with a round, [m] twice, as `added` has them.
+
+    Args:
+        graph: The graph of the round, with its timing.
+        clock: When they were done with the round before: seconds [m], and what rounding has left out of them [m].
+        grads: grads [m], how many gradients a node evaluates.
+        waits: waits [m, d] bool, the slots that a node waits for.
+    """
     assert graph.timing is not None
     dtype = clock[0].dtype
     done = added(clock, rounded(graph.timing.compute.astype(dtype) * grads.astype(dtype)))

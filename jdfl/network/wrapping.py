@@ -4,10 +4,9 @@ from dataclasses import is_dataclass, replace
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 from jax import Array
 
-from jdfl.network.arcs import called, refuse_synchronised
+from jdfl.network.arcs import called, kind_of, refuse_synchronised
 from jdfl.network.graph import Network
 from jdfl.streams import Stream
 
@@ -35,26 +34,25 @@ class Lasting(Around):
     """A network around another that draws from the run's key, its field `run`, what lasts for many rounds."""
 
     def in_run(self, key: Array, bits: int) -> Any:
-        """With the key of a run, from which all of its rounds follow, and the network inside with one of its own."""
-        return replace(inside(self, key, bits), run=key)
+        """With the key [] of a run, from which all its rounds follow; the network inside has a key of its own."""
+        own: Any = self
+        return replace(own, base=in_run(self.base, INNER.of(key), bits), run=key)
 
 
 def in_run(network: Any, key: Array, bits: int) -> Any:
-    """The network as a run has it: what belongs to many rounds is drawn from `key`, and a message has so many bits.
+    """The network as a run has it: what belongs to many rounds is drawn from the run's key.
 
     A network says what it makes of them in a method of this name; of wrappers the network inside is asked as well.
+
+    Args:
+        network: The network.
+        key: Key [] of the run.
+        bits: Size of a message.
     """
     own = getattr(network, "in_run", None)
     if own is not None:
         return own(key, bits)
-    if not hasattr(network, "base"):
-        return network
-    return replace(network, base=in_run(network.base, key, bits))
-
-
-def inside(network: Any, key: Array, bits: int) -> Any:
-    """A network that draws from the key itself, with the one that it holds as a run has that."""
-    return replace(network, base=in_run(network.base, INNER.of(key), bits))
+    return replace(network, base=in_run(network.base, key, bits)) if hasattr(network, "base") else network
 
 
 def lasting(run: Array | None) -> Array:
@@ -62,26 +60,18 @@ def lasting(run: Array | None) -> Array:
     return jax.random.key(_UNBOUND) if run is None else run
 
 
-def base_is_network(base: Network) -> None:
-    """Refuse what is not a network, and synchronised ones, of which the tables of neighbours are not all."""
-    if isinstance(base, type) or not (hasattr(base, "m") and hasattr(base, "at")):
-        found = base.__name__ if isinstance(base, type) else type(base).__name__
-        raise ValueError(
-            f"Expected base to be a network, got base = {found}. Take one from jdfl.network; Static(graph) makes one "
-            "of a Graph."
-        )
+def around(base: Network, name: str, *, on_time: str = "") -> tuple[Network, str]:
+    """The network inside a wrapper, and what the wrapper is called.
+
+    The network inside has no name, which is static: networks that differ in it only are compiled once. Raises
+    `ValueError` for synchronised networks, of which the tables of neighbours are not all, and for late messages, where
+    the wrapper `on_time` has rounds in which nodes send nothing, or take in nothing.
+    """
     refuse_synchronised(base, "a network around it")
-
-
-def refuse_late(base: Network, name: str) -> None:
-    """Refuse late messages, for a wrapper `name` with rounds in which nodes send nothing, or take in nothing."""
-    if jax.eval_shape(base.at, jnp.int32(0), jax.random.key(0)).late is not None:
+    if on_time and kind_of(base).late is not None:
         raise ValueError(
-            f"Expected a network for {name} whose messages are not late, got base = {called(base)}: there are rounds "
-            "in which a node sends nothing, or takes in nothing of what arrives. Use link_loss around delays."
+            f"Expected a network for {on_time} whose messages are not late, got base = {called(base)}: there are "
+            "rounds in which a node sends nothing, or takes in nothing of what arrives. Use link_loss around delays."
         )
-
-
-def wrapped(base: Network) -> Network:
-    """The network without its name, which is static: networks that differ in it only are compiled once."""
-    return replace(base, name="") if is_dataclass(base) and hasattr(base, "name") else base
+    inside = replace(base, name="") if is_dataclass(base) and hasattr(base, "name") else base
+    return inside, f"{name} of {called(base)}"

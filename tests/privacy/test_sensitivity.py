@@ -223,7 +223,7 @@ def test_networks_too_large_to_follow_are_refused(monkeypatch):
     with pytest.raises(ValueError, match=r"fewer nodes.*m = 6.*circulant"):
         algorithm.plan(PROBLEM, uneven(6), 30)
     algorithm.plan(PROBLEM, nw.d_out(6, 2), 3)
-    monkeypatch.setattr("jdfl.network.period._MOST_ENTRIES", 32)
+    monkeypatch.setattr("jdfl.network.sequences._MOST_ENTRIES", 32)
     with pytest.raises(ValueError, match=r"at most 32 entries.*1 rounds of 6 x 6"):
         algorithm.plan(PROBLEM, uneven(6), 30)
 

@@ -8,7 +8,6 @@ Axes: m nodes, M of all devices, n parameters, d slots of the table, b rounds of
 """
 
 from dataclasses import replace
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -20,7 +19,7 @@ from jdfl.network.arcs import called
 from jdfl.network.graph import Graph, Late, Network, Static
 from jdfl.network.links import link_keys, uniform, without
 from jdfl.network.sums import gather_sum
-from jdfl.network.wrapping import Around, lasting, wrapped
+from jdfl.network.wrapping import Lasting, around, lasting
 from jdfl.rounding import rounded
 from jdfl.streams import Stream
 
@@ -29,7 +28,7 @@ MOST = 64  # rounds of a bound: nodes keep as many messages
 
 
 @struct.dataclass
-class Delays(Around):
+class Delays(Lasting):
     """A fixed network whose messages may take some rounds."""
 
     base: Network
@@ -38,12 +37,8 @@ class Delays(Around):
     run: Array | None = None  # what the delays of all rounds are drawn from
     name: str = struct.field(pytree_node=False, default="network")
 
-    def in_run(self, key: Array, bits: int) -> "Delays":
-        """With the key of a run, from which the delays of all its messages follow."""
-        return replace(self, run=key)
-
     def at(self, k: Array, key: Array) -> Graph:
-        """The network's graph, with how long its messages take and how old those are that have come."""
+        """The network's graph in round k [], with how long its messages take and how old those are that have come."""
         graph = self.base.at(k, key)
         links = link_keys(lasting(self.run), _LATE, graph, directed=True).reshape(-1)
 
@@ -129,15 +124,21 @@ class Mail:
 
 
 @checked
-def delays(base: Network, bound: int, p: Any = 0.5) -> Delays:
-    """Every message of the fixed network `base` is late with probability `p`, by 1 to `bound` rounds, all alike.
+def delays(base: Network, bound: int, p: float = 0.5) -> Delays:
+    """Messages of a fixed network are late by some rounds, up to a bound, all numbers of them alike.
 
     A late message counts as sent in its own round. Who mixes rows takes the newest message that has come of every
     neighbour, and until the first has come goes without it; push-sum adds up what arrives. Algorithms that can do
     neither refuse the network. Put it into other wrappers, not around them: what is lost on a link in a round can then
     not be used in it, of whatever age it is.
 
-    Raises `ValueError` for a bound outside 1 to 64, p outside (0, 1], and a network that is not fixed.
+    Args:
+        base: The fixed network whose messages they are.
+        bound: The most rounds that a message takes, from 1 to 64; nodes keep as many messages of every other one.
+        p: Probability that a message is late, in (0, 1].
+
+    Raises:
+        ValueError: For a bound or p out of range, and a network that is not fixed.
     """
     if not isinstance(base, Static):
         raise ValueError(
@@ -146,6 +147,5 @@ def delays(base: Network, bound: int, p: Any = 0.5) -> Delays:
         )
     checks.whole(1, MOST, "Nodes keep as many messages of every other one.", bound=bound)
     checks.fraction("It is the probability that a message is late.", p=p)
-    checks.shape((), "It is one number for all links.", p=p)
-    name = f"delays(bound={int(bound)}, p={float(p):g}) of {called(base)}"
-    return Delays(wrapped(base), jnp.float32(p), int(bound), name=name)
+    inside, name = around(base, f"delays(bound={bound}, p={p:g})")
+    return Delays(inside, jnp.float32(p), bound, name=name)

@@ -10,7 +10,7 @@ sampling", 2019. In round k, with B_j = 1 with probability p_j:
 Axes: m nodes, M matchings.
 """
 
-from typing import Literal, get_args
+from typing import Literal
 
 import jax
 import jax.numpy as jnp
@@ -20,9 +20,10 @@ from jax import Array
 from jdfl import checks, struct
 from jdfl.arguments import checked
 from jdfl.network.activation import activation, mixing_step
-from jdfl.network.arcs import Arcs, arcs_of, called, components, graph_of
-from jdfl.network.edge_colouring import edge_colours
+from jdfl.network.arcs import arcs_of, called, components, graph_of
+from jdfl.network.edge_colouring import partners
 from jdfl.network.graph import Format, Graph, Network
+from jdfl.network.links import ids
 from jdfl.streams import Stream
 
 _ACTIVE = Stream("network.active matchings", "network")
@@ -49,42 +50,45 @@ class Matchings:
         return self.partner.shape[0]
 
     def at(self, k: Array, key: Array) -> Graph:
-        """The active matchings, a slot for each; the key is shared, so that nothing is sent to agree on them."""
+        """The matchings that are active in round k [], a slot for each; the key is shared: nothing is sent to agree."""
         if self.period is None:
-            draw = jax.random.uniform(_ACTIVE.of(key), self.p.shape, jnp.float32)
-            active = draw < self.p
+            active = jax.random.uniform(_ACTIVE.of(key), self.p.shape, jnp.float32) < self.p
         else:
             active = jnp.broadcast_to((k + 1) % self.period == 0, self.p.shape)
-        node = jnp.arange(self.m, dtype=jnp.int32)[:, None]
+        node = ids(self.m)[:, None]
         up = active[None] & (self.partner != node)
         weight = jnp.where(up, self.alpha, 0).astype(jnp.float32)
-        return Graph(
-            senders=jnp.where(up, self.partner, node),
-            mask=up,
-            weight=weight,
-            self_weight=1 - jnp.sum(weight, axis=1),
-            out_degree=jnp.sum(up, axis=1, dtype=jnp.int32),
-            format=self.format,
-        )
+        own, sent = 1 - jnp.sum(weight, axis=1), jnp.sum(up, axis=1, dtype=jnp.int32)
+        return Graph(jnp.where(up, self.partner, node), up, weight, own, sent, self.format)
+
+    @property
+    def _met(self) -> np.ndarray:
+        """Whether node i meets somebody in matching j: bool [m, M] (on the host)."""
+        return np.asarray(self.partner) != np.arange(self.m)[:, None]
 
     @property
     def expected_edges(self) -> float:
         """The mean number of active links of a round (on the host)."""
-        met = np.asarray(self.partner) != np.arange(self.m)[:, None]
-        return float(np.asarray(self.p, np.float64) @ met.sum(axis=0) / 2)
+        return float(np.asarray(self.p, np.float64) @ self._met.sum(axis=0) / 2)
 
     @property
     def largest_out_degree(self) -> int:
         """The most nodes that can hear one node in a round: its neighbours in the whole network (on the host)."""
-        return int(np.sum(np.asarray(self.partner) != np.arange(self.m)[:, None], axis=1).max())
+        return int(self._met.sum(axis=1).max())
 
 
 @checked
 def matchings(base: Graph | Network) -> np.ndarray:
-    """A fixed undirected network as matchings: partner [m, M] int32, whom node i meets in matching j, or itself.
+    """A fixed undirected network as matchings: every link is in exactly one of the M <= Delta + 1 of them.
 
-    Every link is in exactly one of the M <= Delta + 1 matchings, Delta being the largest degree. Raises `ValueError`
-    for a network that changes or has links of one way only.
+    Args:
+        base: The network; Delta is its largest number of neighbours.
+
+    Returns:
+        partner [m, M] int32, whom node i meets in matching j, or itself.
+
+    Raises:
+        ValueError: For a network that changes or has links of one way only.
     """
     links = arcs_of(graph_of(base))
     if not links.symmetric:
@@ -92,39 +96,33 @@ def matchings(base: Graph | Network) -> np.ndarray:
             f"Expected a base whose links run both ways, got {called(base)}, which is directed: its links are no "
             "matchings. Take an undirected one, such as jdfl.network.erdos_renyi(m)."
         )
-    return _partners(links)
-
-
-def _partners(links: Arcs) -> np.ndarray:
     once = links.receiver < links.sender
-    u, v = links.receiver[once], links.sender[once]
-    colour = edge_colours(u, v, links.m)
-    partner = np.tile(np.arange(links.m, dtype=np.int32)[:, None], (1, int(colour.max(initial=-1)) + 1))
-    partner[u, colour], partner[v, colour] = v, u
-    return partner
+    return partners(links.receiver[once], links.sender[once], links.m)
 
 
 @checked
 def matcha(base: Graph | Network, budget: float, *, schedule: Schedule = "random") -> Matchings:
-    """The matchings of `base`, active so that they connect it best with `budget` times their number of them a round.
+    """A network split into matchings, each active with a probability that makes them connect it best.
 
     Probabilities are within a relative 1e-5 of the best connectivity (`connectivity_bound` certifies it), and alpha
-    minimises rho = || E[W^T W] - J ||; the base's own weights are not used. The work grows as m^3 M:
-    a tenth of a second for 64 nodes and 40 matchings, ten seconds for 300 nodes and 116. `budget` = 1 is the base in
-    every round, with the best alpha. As matchings differ in size, `expected_edges` says what a round costs.
+    minimises rho = || E[W^T W] - J ||. The work grows as m^3 M: a tenth of a second for 64 nodes and 40 matchings, ten
+    seconds for 300 nodes and 116. As matchings differ in size, `expected_edges` says what a round costs. Own weights
+    1 - alpha (active links of a node) may be negative.
 
-    `schedule="periodic"` is the paper's baseline P-DecenSGD instead: all matchings at once in the last of every
-    1 / budget rounds and none in the others, with rho the mean (geometric) of a round.
+    Args:
+        base: The undirected, connected network that is split; its own weights are not used.
+        budget: Share of the matchings that are active in a round, in (0, 1]; 1 is the base in every round, with the
+            best alpha.
+        schedule: random: each matching with its probability. periodic: the paper's baseline P-DecenSGD, all of them in
+            the last of every 1 / budget rounds and none in the others, with rho the mean (geometric) of a round.
 
-    Own weights 1 - alpha (active links of a node) may be negative. Raises `ValueError` for a budget outside (0, 1], a
-    periodic one whose inverse is not whole, and a base that changes, is directed, is not connected or has one node.
+    Raises:
+        ValueError: For a budget out of range, a periodic one whose inverse is not whole, and a base that changes, is
+            directed, is not connected or has one node.
     """
     checks.fraction("It is the share of the matchings that are active in a round.", budget=budget)
-    checks.shape((), "It is one number for all matchings.", budget=budget)
-    checks.one_of(get_args(Schedule), schedule=schedule)
     if budget < 1e-9:
         raise ValueError(f"Expected budget >= 1e-9, got budget = {budget:g}. Its matchings would hardly ever meet.")
-    budget = float(budget)
     partner = matchings(base)
     graph, m = graph_of(base), partner.shape[0]
     parts = components(arcs_of(graph))[0]
@@ -137,7 +135,7 @@ def matcha(base: Graph | Network, budget: float, *, schedule: Schedule = "random
             f"Expected 1 / budget to be a whole number of rounds with schedule = 'periodic', got budget = {budget:g}. "
             f"Take {1 / period:.6g} or {1 / (period + 1):.6g}."
         )
-    chosen = activation(partner, 1.0 if period else budget)
+    chosen = activation(partner, 1.0 if period else float(budget))
     alpha, rho = mixing_step(chosen.p, partner)
     share = 1 / period if period else 1.0
     what = f"MATCHA(budget={budget:g})" if period is None else f"P-DecenSGD(every {period} rounds)"
