@@ -183,7 +183,8 @@ def _written(annotation: Any, default: Any) -> tuple[Any, Any, As] | None:
     how = next((mark for mark in told if isinstance(mark, As)), As())
     options, optional = [one for one in all_options if one is not NoneType], NoneType in all_options
     family = next((mark for mark in told if isinstance(mark, Family)), None)
-    family = family or next((FAMILIES[option] for option in options if option in FAMILIES), None)
+    narrowed = [mark for mark in told if isinstance(mark, type)]  # Annotated[Network, Static]
+    family = family or next((FAMILIES[option] for option in (*narrowed, *options) if option in FAMILIES), None)
     nested = next((option for option in options if dataclasses.is_dataclass(option)), None)
     if default is MISSING and family is not None and family.default is not None:
         default = family()
