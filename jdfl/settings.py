@@ -7,10 +7,12 @@ below it (or its line in `Args:`) their documentation, and the annotation what t
     "Length of the steps."
 """
 
+import inspect
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
+from types import SimpleNamespace
 from typing import Annotated, Any, TypeAlias, TypeVar
 
 import numpy as np
@@ -91,6 +93,11 @@ Momentum: TypeAlias = Annotated[float | Array, Bound("[0, 1)")]
 Number: TypeAlias = Annotated[float | Array, Bound("(-inf, inf)")]
 Count: TypeAlias = Annotated[int, Bound("[1, inf)")]
 Natural: TypeAlias = Annotated[int, Bound("[0, inf)")]
+
+
+def defaults(function: Callable[..., Any]) -> SimpleNamespace:
+    """The default of every argument of a function, by name, for settings that stand for them."""
+    return SimpleNamespace(**{name: one.default for name, one in inspect.signature(function).parameters.items()})
 
 
 @cache

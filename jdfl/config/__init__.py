@@ -4,7 +4,6 @@ What a setting may hold, its default and its documentation are those of the libr
 `jdfl.config.kinds` derives the kinds; `jdfl.config.families` lists them.
 """
 
-import inspect
 from dataclasses import dataclass, replace
 from operator import attrgetter
 from typing import Annotated, Any, Literal
@@ -25,6 +24,7 @@ from jdfl.config.families import (
 from jdfl.config.kinds import Family, Kind, members
 from jdfl.network import Network
 from jdfl.problems import Problem
+from jdfl.settings import defaults
 from jdfl.stopping import StopRule
 
 __all__ = [
@@ -48,7 +48,7 @@ __all__ = [
     "to_yaml",
 ]
 
-_run = {name: one.default for name, one in inspect.signature(runner.run).parameters.items()}
+_run = defaults(runner.run)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,16 +81,16 @@ class RunConfig:
     """What may be spent, and how it is reported."""
     steps: int = 200
     """Most rounds."""
-    every: int = _run["every"]
+    every: int = _run.every
     """Rounds between two records of the metrics."""
-    seed: int = _run["key"]
+    seed: int = _run.key
     """Seed of the algorithm's randomness (problem and network have their own)."""
     metrics: tuple[str, ...] = ()
     """Names of the metrics to record; empty: all that the problem can give."""
     chunk: int | None = None
     """Rounds between two returns from the device, which decide how often progress is shown and nodes are looked at,
     never the results; none: about a sixtieth of all, 50 at most."""
-    diverged_above: float | None = _run["diverged_above"]
+    diverged_above: float | None = _run.diverged_above
     """End the run when a parameter is larger than this; numbers that are not finite always end it."""
 
 
