@@ -22,7 +22,7 @@ def curves(entries: Sequence[Entry]) -> list[Part]:
     for entry in entries:
         for place, run in enumerate(entry.runs):  # of which several may have one seed
             frame = run.history.copy()
-            nodes = run.summary.get("nodes") or run.config.problem.m
+            nodes = run.summary.get("nodes") or getattr(run.config.problem, "m", 0)
             frame["communications"] = frame["communications"] / nodes
             if run.summary:
                 frame["seconds"] = frame["round"] * run.summary["seconds"] / max(1, run.summary["rounds"])
@@ -64,7 +64,7 @@ def network(run: OneRun) -> Chart | None:
     nodes, links = run.tables.get("nodes"), run.tables.get("links")
     if nodes is None or links is None:
         return None
-    shown, m = len(np.unique(nodes["node"])), run.config.problem.m
+    shown, m = len(np.unique(nodes["node"])), getattr(run.config.problem, "m", 0)
     some = f"{shown} of {m} nodes" if shown < m else f"{m} nodes"
     first = int(np.sum((links["node"] >= 0) & (links["round"] == links["round"].min())))
     return charts.network(nodes, links, f"A network of {some}, {first} of whose pairs hear one another at first.")
