@@ -71,7 +71,7 @@ def argument(name: str, value: Any, annotation: Any) -> Any:
         if _is_class(value) and "a network" not in words:
             remedy = "Pass an object, not a class."
         checks.refuse(f"{name} to be {words}", name, value, remedy)
-    options = _options(annotation)
+    options = options_of(annotation)
     if _is_array_like(options):
         return value
     _check_bounds(name, value, annotation)
@@ -104,12 +104,12 @@ def _is_class(value: object) -> bool:
     return checks.is_a(value, type)
 
 
-def _options(annotation: Any) -> tuple[Any, ...]:
+def options_of(annotation: Any) -> tuple[Any, ...]:
     """The types that an annotation allows, without what is said about them."""
     if get_origin(annotation) is Annotated:
-        return _options(annotation.__origin__)
+        return options_of(annotation.__origin__)
     if get_origin(annotation) in (Union, UnionType):
-        return tuple(option for one in get_args(annotation) for option in _options(one))
+        return tuple(option for one in get_args(annotation) for option in options_of(one))
     return (annotation,)
 
 
@@ -124,7 +124,7 @@ def marks(annotation: Any) -> tuple[Any, ...]:
 
 def _check_bounds(name: str, value: Any, annotation: Any) -> None:
     """ValueError for a number, or numbers in a list, outside the interval that the annotation gives."""
-    options = _options(annotation)
+    options = options_of(annotation)
     for option in options:
         if get_origin(option) is tuple and checks.is_a(value, tuple | list):
             for i, one in enumerate(value):
@@ -139,7 +139,7 @@ def _is_array_like(options: tuple[Any, ...]) -> bool:
 
 
 def _fits(value: Any, annotation: Any) -> bool:
-    options = _options(annotation)
+    options = options_of(annotation)
     if _is_array_like(options):
         return _is_array(value) or _is_real(value) or (value is None and NoneType in options)
     return any(_fits_one(value, option) for option in options)
@@ -199,10 +199,10 @@ _PLAIN: dict[Any, tuple[str, Callable[[Any], bool]]] = {
 
 
 def _words(annotation: Any) -> list[str]:
-    options, found = _options(annotation), list[str]()
+    options, found = options_of(annotation), list[str]()
     if float in options and jax.Array in options:
         options = tuple(option for option in options if option is not jax.Array)
-    if _is_array_like(_options(annotation)):
+    if _is_array_like(options_of(annotation)):
         options = (np.ndarray, *(option for option in options if option is NoneType))
     for option in options:
         if option in _PLAIN:
@@ -238,11 +238,12 @@ def settings(given: Any, where: str = "") -> None:
         told = marks(annotation)
         if FILLED in told:
             continue
-        options = [option for option in _options(annotation) if option is not NoneType]
-        if _ours(type(given)) or told or all(option is bool or _ours(option) for option in options):
+        bound = any(isinstance(mark, Bound) for mark in told)
+        options = [option for option in options_of(annotation) if option is not NoneType]
+        if _ours(type(given)) or bound or all(option is bool or _ours(option) for option in options):
             try:
                 argument(name, value, annotation)
-                if told and value is not None and not field.metadata.get("per_node"):
+                if bound and value is not None and not field.metadata.get("per_node"):
                     checks.shape((), "It is one number for all nodes.", **{name: value})
             except ValueError as error:
                 about = documentation(type(given)).get(field.name)

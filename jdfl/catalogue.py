@@ -1,27 +1,25 @@
 """What there is to choose from, in words: `jdfl list`."""
 
-import inspect
 from collections.abc import Mapping
-from typing import Any, get_type_hints
+from typing import Any
 
-from jdfl import models
-from jdfl.config import CEPS, Codecs, RunConfig, members
+from jdfl import config, models
+from jdfl.config.kinds import first_line
 from jdfl.metrics import REGISTRY as METRICS
 from jdfl.problems import NAMES, datasets
 
 
 def catalogue() -> str:
     """All kinds of all settings, all data sets and all metrics, a line for each."""
-    run, ceps = get_type_hints(RunConfig), get_type_hints(CEPS)
     parts = {
-        "algorithms (--algorithm)": about(members(run["algorithm"])),
-        "problems (--problem)": about(members(run["problem"])),
+        "algorithms (--algorithm)": about(config.ALGORITHMS.sources),
+        "problems (--problem)": about(config.PROBLEMS.sources),
         "data sets (--problem classification --problem.data)": {name: data_status(name) for name in NAMES},
         "models (--problem neural --problem.model)": about({name: getattr(models, name) for name in models.NAMES}),
-        "networks (--network)": about(members(run["network"])),
-        "codecs (--algorithm.codec)": about(members(Codecs)),
-        "noise (--algorithm.mechanism)": about(members(ceps["mechanism"])),
-        "stop rules (--stop)": about(members(run["stop"])),
+        "networks (--network)": about(config.NETWORKS.sources),
+        "codecs (--algorithm.codec)": about(config.CODECS.sources),
+        "noise (--algorithm.mechanism)": about(config.MECHANISMS.sources),
+        "stop rules (--stop)": about(config.STOPS.sources),
         "metrics (--metrics)": about(METRICS),
     }
     width = max(len(name) for lines in parts.values() for name in lines)
@@ -33,7 +31,7 @@ def catalogue() -> str:
 
 def about(named: Mapping[str, Any]) -> dict[str, str]:
     """The first sentence of every docstring, by name."""
-    return {name: (inspect.getdoc(value) or "").splitlines()[0] for name, value in named.items()}
+    return {name: first_line(value) for name, value in named.items()}
 
 
 def data_status(name: str) -> str:

@@ -7,10 +7,12 @@ below it (or its line in `Args:`) their documentation, and the annotation what t
     "Length of the steps."
 """
 
+import inspect
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
+from types import SimpleNamespace
 from typing import Annotated, Any, TypeAlias, TypeVar
 
 import numpy as np
@@ -58,6 +60,30 @@ class _Filled:
     """Marks a field that the library computes, so that nobody sets it."""
 
 
+@dataclass(frozen=True)
+class As:
+    """How a setting is written on the command line and in YAML, where its own type or default do not do.
+
+    Args:
+        type: The type of what is written, of numbers, truth values and text; None: the setting's own.
+        make: Makes the setting of what is written.
+        default: What stands for a setting that is not written; without it, the setting's own default.
+        about: The documentation of what is written; empty: the setting's own.
+    """
+
+    type: Any = None
+    make: Callable[[Any], Any] | None = None
+    default: Any = ...
+    about: str = ""
+
+
+@dataclass(frozen=True)
+class Only:
+    """The names of those fields of a setting of several that an algorithm has a use for; others are no flags."""
+
+    names: tuple[str, ...]
+
+
 FILLED = _Filled()
 Filled = Annotated[T, FILLED]
 Positive: TypeAlias = Annotated[float | Array, Bound("(0, inf)")]
@@ -67,6 +93,11 @@ Momentum: TypeAlias = Annotated[float | Array, Bound("[0, 1)")]
 Number: TypeAlias = Annotated[float | Array, Bound("(-inf, inf)")]
 Count: TypeAlias = Annotated[int, Bound("[1, inf)")]
 Natural: TypeAlias = Annotated[int, Bound("[0, inf)")]
+
+
+def defaults(function: Callable[..., Any]) -> SimpleNamespace:
+    """The default of every argument of a function, by name, for settings that stand for them."""
+    return SimpleNamespace(**{name: one.default for name, one in inspect.signature(function).parameters.items()})
 
 
 @cache

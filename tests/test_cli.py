@@ -1,15 +1,11 @@
 """The command line in process, on tiny problems; the exit status and what is left on disk."""
 
-import ast
-import inspect
 import json
 import os
 import re
 import subprocess
 import sys
-from itertools import pairwise
 from pathlib import Path
-from typing import get_type_hints
 
 import pytest
 from rich.console import Console
@@ -19,20 +15,13 @@ from jdfl.cli import audit as audit_command
 from jdfl.cli import main
 from jdfl.cli import run as run_command
 from jdfl.config import (
-    DPPS,
-    SGP,
-    KRegular,
-    LinkLoss,
-    Matcha,
-    NodeParticipation,
-    PartPSP,
-    RandomLinks,
-    Ring,
+    ALGORITHMS,
+    NETWORKS,
     RunConfig,
     from_yaml,
-    members,
     to_yaml,
 )
+from jdfl.config.kinds import shown
 from jdfl.lab.results import read_run
 from jdfl.problems import NAMES
 from jdfl.progress import Progress
@@ -90,25 +79,6 @@ def test_help_teaches_the_settings_of_the_chosen_kinds(capsys):
     assert "--algorithm.codec" not in text
 
 
-def test_every_setting_has_a_sentence():
-    for kind in {base for one in (RunConfig, run_command.Options, *kinds(RunConfig)) for base in one.__mro__[:-1]}:
-        (body,) = ast.parse(inspect.getsource(kind)).body
-        for setting, after in pairwise([*body.body, None]):
-            if isinstance(setting, ast.AnnAssign) and not ast.unparse(setting.annotation).startswith("ClassVar"):
-                assert ast.literal_eval(after.value).endswith("."), setting.target.id
-
-
-def kinds(config: type) -> list[type]:
-    """All classes that a configuration may hold, at any depth."""
-    found: list[type] = []
-    left = [config]
-    while left:
-        deeper = [kind for hint in get_type_hints(left.pop()).values() for kind in members(hint).values()]
-        new = [kind for kind in dict.fromkeys(deeper) if kind not in found]
-        found, left = found + new, left + new
-    return found
-
-
 def test_a_run_writes_its_folder_and_shows_its_summary(capsys, tmp_path):
     assert main(["run", *TINY, "--out", "runs"]) == 0
     shown = capsys.readouterr()
@@ -146,16 +116,17 @@ PUSH += ["--network", "complete", "--algorithm", "sgp", "--algorithm.clip", "1",
 def test_noise_on_messages_has_its_settings():
     args = [*PUSH, "--algorithm.batch", "2", "--algorithm.sampling", "in order", "--algorithm.milestones", "4", "9"]
     config, _ = run_command.parse([*args, "--algorithm.dpps.noise-rate", "0.1", "--algorithm.dpps.sensitivity", "real"])
-    assert config.algorithm == SGP(
+    assert config.algorithm == ALGORITHMS(
+        "sgp",
         clip=1.0,
         batch=2,
         sampling="in order",
         milestones=(4, 9),
-        dpps=DPPS(b=0.5, noise_rate=0.1, sensitivity="real"),
+        dpps=shown(jdfl.DPPS(b=0.5, noise_rate=0.1, sensitivity="real")),
     )
     assert from_yaml(to_yaml(config)) == config
     args = ["--algorithm", "partpsp", "--algorithm.lr-shared", "0.2", "--algorithm.lr-local", "0.3"]
-    assert run_command.parse(args)[0].algorithm == PartPSP(lr_shared=0.2, lr_local=0.3)
+    assert run_command.parse(args)[0].algorithm == ALGORITHMS("partpsp", lr_shared=0.2, lr_local=0.3)
 
 
 @pytest.mark.thinned(2)
@@ -176,7 +147,7 @@ def test_push_sum_tells_an_epsilon_of_a_certified_schedule_alone(source, capsys,
 def test_kinds_and_their_settings_come_in_any_order():
     args = ["--network.degree", "2", "--steps=7", "--stop", "none", "--network", "k-regular"]
     config, _ = run_command.parse(args)
-    assert config == RunConfig(steps=7, stop=None, network=KRegular(degree=2))
+    assert config == RunConfig(steps=7, stop=None, network=NETWORKS("k-regular", degree=2))
     config, _ = run_command.parse(["--algorithm.mechanism", "gaussian", "--algorithm.mechanism.multiplier", "2"])
     assert config.algorithm.mechanism.multiplier == 2.0
 
@@ -184,12 +155,12 @@ def test_kinds_and_their_settings_come_in_any_order():
 def test_networks_in_networks_have_their_kinds_and_settings():
     args = "--network matcha --network.base k-regular --network.budget 0.5 --network.base.degree 2"
     config, _ = run_command.parse(args.split())
-    assert config.network == Matcha(base=KRegular(degree=2), budget=0.5)
+    assert config.network == NETWORKS("matcha", base=NETWORKS("k-regular", degree=2), budget=0.5)
     args = ["--network=link-loss", "--network.base=random-links", "--network.base.base=ring", "--network.base.p=0.5"]
     config, _ = run_command.parse([*args, "--network.p=0.1"])
-    assert config.network == LinkLoss(base=RandomLinks(base=Ring(), p=0.5), p=0.1)
+    assert config.network == NETWORKS("link-loss", base=NETWORKS("random-links", base=NETWORKS("ring"), p=0.5), p=0.1)
     config, _ = run_command.parse(["--network", "node-participation", "--network.count", "3"])
-    assert config.network == NodeParticipation(count=3)
+    assert config.network == NETWORKS("node-participation", count=3)
 
 
 def test_repeats_have_seeds_of_their_own(capsys, tmp_path):

@@ -6,7 +6,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
-from typing import Any, get_type_hints
+from typing import Any
 
 import algorithm_fields
 from examples import command, example, python
@@ -135,7 +135,7 @@ def _options(name: str, kind: type) -> str:
 
 def _configured() -> dict[str, type]:
     """The classes of jdfl.config by the names of the algorithms that they set."""
-    return dict(config.members(get_type_hints(config.RunConfig)["algorithm"]))
+    return dict(config.ALGORITHMS.kinds)
 
 
 def _example(name: str, kind: str) -> str:

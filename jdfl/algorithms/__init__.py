@@ -1,5 +1,8 @@
 """The algorithms, one paper in one file, and the table of them."""
 
+from importlib import import_module
+from pkgutil import iter_modules
+
 from jdfl.algorithms.algorithm import Algorithm
 from jdfl.algorithms.book import Channel
 from jdfl.algorithms.ceps import CEPS
@@ -30,30 +33,22 @@ from jdfl.algorithms.sgp import SGP
 from jdfl.algorithms.theorem1 import Theorem1
 from jdfl.algorithms.updates import Updates
 
-REGISTRY = {
-    "average-consensus": AverageConsensus,
-    "ceps": CEPS,
-    "choco-sgd": CHOCO,
-    "cpgt": CPGT,
-    "d-psgd": DPSGD,
-    "dcd-psgd": DCD,
-    "dfedavgm": DFedAvgM,
-    "dfedsam": DFedSAM,
-    "do-adp": DOADP,
-    "dp-dda": DPDDA,
-    "dpdo": DPDO,
-    "dsgt": DSGT,
-    "exact-diffusion": ExactDiffusion,
-    "extra": EXTRA,
-    "fedavg": FedAvg,
-    "iht-d-psgd": IHT,
-    "local-only": LocalOnly,
-    "matcha": MATCHA,
-    "nids": NIDS,
-    "partpsp": PartPSP,
-    "pedfl": PEDFL,
-    "sgp": SGP,
-}
+
+def _registry() -> dict[str, type]:
+    """Every algorithm of the modules here by its kind; ValueError for a kind that two have."""
+    found: dict[str, type] = {}
+    for module in iter_modules(__path__):
+        name = f"{__name__}.{module.name}"
+        for one in vars(import_module(name)).values():
+            if isinstance(one, type) and one.__module__ == name and hasattr(one, "kind") and hasattr(one, "step"):
+                kind: str = getattr(one, "kind")  # noqa: B009 (a type checker's view)
+                if kind in found:
+                    raise ValueError(f"Expected one algorithm of the kind {kind!r}, got {found[kind]} and {one}.")
+                found[kind] = one
+    return dict(sorted(found.items()))
+
+
+REGISTRY = _registry()
 
 __all__ = [
     "CEPS",

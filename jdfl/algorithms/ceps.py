@@ -30,7 +30,7 @@ Axes: m nodes, n parameters, d slots of the neighbour table, b rows of a block.
 
 import warnings
 from functools import partial
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -52,7 +52,7 @@ from jdfl.network import Network, refuse_synchronised
 from jdfl.nonzeros import Nonzeros, dense, largest
 from jdfl.privacy import Mechanism, classical_gaussian
 from jdfl.problems import Problem
-from jdfl.settings import Count, Fraction, Positive
+from jdfl.settings import As, Count, Fraction, Positive
 from jdfl.streams import Stream
 
 _NOISE = Stream("ceps.noise", "private")
@@ -91,7 +91,7 @@ class CEPS(Algorithm):
     """Share of its neighbours that a node listens to when it communicates, in (0, 1]."""
     mu: Positive = 0.1
     """Proximal weight of the rounds between communications."""
-    codec: Codec = Dense()
+    codec: Annotated[Codec, As(default=OneBit())] = Dense()
     """What travels on a wire."""
     mechanism: Mechanism | None = None
     """Noise on what is released; none: exact messages."""
@@ -133,9 +133,15 @@ class CEPS(Algorithm):
 
     @classmethod
     def paper(cls, s: int = 10, *, rate: float = 0.2, epsilon: float | None = None, one_bit: bool = True) -> "CEPS":
-        """Section V's settings: DP if `epsilon` is given (delta = .5, u_i = .1), 1BCS if `one_bit`, else Perf.
+        """CEPS word for word as in section V of its paper, to reproduce its tables; nothing here is private.
 
-        The noise is literal and Algorithm 2 is taken word for word, so nothing here is private.
+        The noise is literal, and Algorithm 2 is taken word for word. With `epsilon` delta is .5 and u_i is .1.
+
+        Args:
+            s: Nonzeros of every node's parameters.
+            rate: Share of its neighbours that a node listens to when it communicates, in (0, 1].
+            epsilon: The number that the paper scales its noise by; None: no noise. It is no guarantee of this run.
+            one_bit: One-bit messages (1BCS) or dense ones (Perf).
         """
         return cls(
             s=s,

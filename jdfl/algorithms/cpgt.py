@@ -43,7 +43,7 @@ from jdfl import checks, struct
 from jdfl.algorithms.algorithm import Algorithm
 from jdfl.algorithms.book import Channel
 from jdfl.algorithms.codes import Codes
-from jdfl.algorithms.gradients import Gradients
+from jdfl.algorithms.gradients import Exact, Gradients
 from jdfl.algorithms.noisy_messages import at, check_gradients, faint, unclaimed, upwards
 from jdfl.algorithms.push_descent import shared_gradient
 from jdfl.algorithms.round import MODEL, TRACKER, Round
@@ -100,7 +100,7 @@ class CPGT(Algorithm):
     """Scale of the first Laplace noise on trackers; None: no noise."""
     decay: Fraction = 1.0
     """By which noise fades from round to round, in (0, 1]."""
-    gradients: Gradients = Gradients(per="batch")
+    gradients: Exact = Gradients(per="batch")
     """How nodes take gradients: of which examples, clipped, with which noise."""
     codec: Codec = Dense()
     """What travels on a wire."""

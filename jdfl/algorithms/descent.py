@@ -4,7 +4,8 @@ Axes: m nodes, n parameters.
 """
 
 from collections.abc import Callable
-from typing import Any
+from functools import partial
+from typing import Annotated, Any, Literal
 
 import jax
 import jax.numpy as jnp
@@ -13,8 +14,22 @@ from jax import Array
 
 from jdfl import checks
 from jdfl.algorithms.round import Round
+from jdfl.settings import As
 
-Optimizer = Callable[[Any], optax.GradientTransformation] | optax.GradientTransformation | None
+OPTIMIZERS: dict[str, Any] = {
+    "sgd": None,
+    "momentum": partial(optax.sgd, momentum=0.9),
+    "nesterov": partial(optax.sgd, momentum=0.9, nesterov=True),
+    "adam": optax.adam,
+    "adamw": optax.adamw,
+    "adagrad": optax.adagrad,
+    "rmsprop": optax.rmsprop,
+}
+_Name = Literal["sgd", "momentum", "nesterov", "adam", "adamw", "adagrad", "rmsprop"]
+Optimizer = Annotated[
+    Callable[[Any], optax.GradientTransformation] | optax.GradientTransformation | None,
+    As(_Name, OPTIMIZERS.__getitem__, "sgd"),
+]
 
 
 def check_optimizer(optimizer: Optimizer) -> None:

@@ -37,7 +37,7 @@ from jax import Array
 
 from jdfl import ops, struct
 from jdfl.algorithms.algorithm import Algorithm
-from jdfl.algorithms.gradients import Gradients
+from jdfl.algorithms.gradients import Exact, Gradients
 from jdfl.algorithms.noisy_messages import at, check_gradients, faint, unclaimed, upwards
 from jdfl.algorithms.push_descent import shared_gradient
 from jdfl.algorithms.round import Round
@@ -90,7 +90,7 @@ class DPDO(Algorithm):
     """Of the ball that parameters stay in; None: they may be anything."""
     epsilon: Positive | None = None
     """Pure, of all rounds together, for a node's whole data; None: no noise."""
-    gradients: Gradients = Gradients(per="batch")
+    gradients: Exact = Gradients(per="batch")
     """How nodes take gradients: of which examples, clipped, with which noise."""
     codec: Codec = Dense()
     """What travels on a wire."""

@@ -5,7 +5,7 @@ Axes: m nodes, q examples per node, b examples of one gradient, n parameters.
 
 from dataclasses import replace
 from functools import partial
-from typing import Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import jax
 import jax.numpy as jnp
@@ -20,7 +20,7 @@ from jdfl.base import Moment
 from jdfl.privacy import NO_NOISE, Clip, Guarantee, Mechanism, Sampling, check_mechanism, clipped, stretch
 from jdfl.privacy.flow import bounded, released
 from jdfl.problems import Problem
-from jdfl.settings import Count, Positive
+from jdfl.settings import Count, Only, Positive
 from jdfl.streams import Stream
 
 _NOISE = Stream("gradients.noise", "private")
@@ -70,6 +70,7 @@ class Gradients:
     count or are zero; what is divided by stays.
     """
 
+    flat: ClassVar[bool] = True  # on the command line and in YAML, its fields stand beside those of its algorithm
     batch: Count | None = struct.field(pytree_node=False, default=None)
     """Examples of one gradient; None: all of the node's."""
     sampling: Sampler = struct.field(pytree_node=False, default="replacement")
@@ -292,3 +293,8 @@ class Gradients:
         if self.sampling == "replacement" and self.batch > 1:
             return None
         return Sampling("poisson" if self.sampling == "poisson" else "subset", self.batch, looks)
+
+
+Exact = Annotated[
+    Gradients, Only(("batch", "sampling", "clip", "per", "norm"))
+]  # of algorithms with noise of their own

@@ -30,7 +30,7 @@ from jax import Array
 
 from jdfl import struct
 from jdfl.algorithms.dpps import DPPS, PushSum
-from jdfl.algorithms.gradients import Gradients
+from jdfl.algorithms.gradients import Exact, Gradients
 from jdfl.algorithms.push_descent import Milestone, OverPushSum, exact, oracle, shortened
 from jdfl.algorithms.round import Round
 from jdfl.network import Network
@@ -60,7 +60,7 @@ class PartPSP(OverPushSum):
     """Length of the shared parameters' steps."""
     lr_local: Positive = 0.1
     """Length of the local parameters' steps."""
-    gradients: Gradients = Gradients(per="batch", norm="l1")
+    gradients: Exact = Gradients(per="batch", norm="l1")
     """How nodes take gradients: of which examples, clipped, with which noise."""
     dpps: DPPS = DPPS()
     """Noise on messages."""

@@ -19,7 +19,7 @@ from jax import Array
 
 from jdfl import struct
 from jdfl.algorithms.dpps import DPPS, PushSum
-from jdfl.algorithms.gradients import Gradients
+from jdfl.algorithms.gradients import Exact, Gradients
 from jdfl.algorithms.push_descent import Milestone, OverPushSum, shared_gradient
 from jdfl.algorithms.round import Round
 from jdfl.settings import Positive
@@ -35,7 +35,7 @@ class SGP(OverPushSum):
     kind: ClassVar[str] = "sgp"
     lr: Positive = 0.1
     """Length of the steps."""
-    gradients: Gradients = Gradients(per="batch", norm="l1")
+    gradients: Exact = Gradients(per="batch", norm="l1")
     """How nodes take gradients: of which examples, clipped, with which noise."""
     dpps: DPPS = DPPS()
     """Noise on messages."""

@@ -9,7 +9,7 @@ from jdfl.auditing import audit as attacked
 from jdfl.cache import use_cache
 from jdfl.cli import flags
 from jdfl.config import RunConfig, build
-from jdfl.config.defaults import defaults
+from jdfl.settings import defaults
 
 _ABOUT = """Attack the privacy that an algorithm reports: many runs on two neighbouring data sets are told apart.
 

@@ -14,8 +14,8 @@ from rich.console import Console
 import jdfl
 from jdfl.cache import use_cache
 from jdfl.cli import flags
+from jdfl.config import ALGORITHMS
 from jdfl.config.compare import (
-    ALGORITHMS,
     CompareConfig,
     build,
     from_yaml,
@@ -89,7 +89,7 @@ def parse(args: list[str]) -> tuple[CompareConfig, Options]:
     """The configuration and options behind the flags of `jdfl compare`."""
     file = flags.given(args, "config")
     start = CompareConfig() if file is None else from_yaml(flags.read(file))
-    what = flags.several("algorithms", ALGORITHMS, "What is compared, with default settings.")
+    what = flags.several("algorithms", ALGORITHMS.sources, "What is compared, with default settings.")
     parsed = flags.parse(
         args, settings_of(start), Options(), prog="jdfl compare", about=_ABOUT, examples=_EXAMPLES, more=[what]
     )

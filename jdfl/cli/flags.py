@@ -7,14 +7,17 @@ the configuration that has them.
 
 import dataclasses
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
+from types import NoneType
 from typing import Annotated, Any, Literal, TypeVar, cast, get_type_hints
 
 import tyro
 
 from jdfl import checks
+from jdfl.arguments import options_of
 from jdfl.config import RunConfig, from_yaml, members
+from jdfl.config.kinds import first_line
 
 Field = tuple[str, Any, Any]  # of dataclasses.make_dataclass
 Folders = Annotated[tuple[Path, ...], tyro.conf.Positional]
@@ -89,9 +92,9 @@ def parse_of_run(
     return Path(folder or ""), config, options
 
 
-def several(name: str, classes: dict[str, type], text: str) -> Field:
+def several(name: str, classes: Mapping[str, Callable[..., Any]], text: str) -> Field:
     """A flag that takes several names of `classes`."""
-    about = "\n".join([text, *(f"{kind}: {_first_line(one)}" for kind, one in classes.items())])
+    about = "\n".join([text, *(f"{kind}: {first_line(one)}" for kind, one in classes.items())])
     kinds = Literal[tuple(classes)]  # pyright: ignore[reportInvalidTypeForm]
     return (name, Annotated[tuple[kinds, ...], tyro.conf.arg(name=name, help=about)], dataclasses.field(default=()))
 
@@ -138,10 +141,10 @@ def read_json(file: Path) -> dict[str, Any]:
 
 def _choices(config: Any, path: str) -> Iterator[tuple[str, str, dict[str, type | None], Any]]:
     """Fields that may hold several kinds: name, dotted path, the kinds, the value."""
-    for name, annotation in get_type_hints(config.__class__).items():
+    for name, annotation in get_type_hints(config.__class__, include_extras=True).items():
         classes: dict[str, type | None] = dict(members(annotation))
         if classes:
-            if type(None) in getattr(annotation, "__args__", ()):
+            if NoneType in options_of(annotation):
                 classes["none"] = None
             yield name, f"{path}{name}", classes, getattr(config, name)
 
@@ -168,11 +171,7 @@ def _blank(kind: type | None) -> Any:
 def _kinds(config: Any, path: str) -> Iterator[tuple[str, Any, str, str]]:
     """For every flag that picks a kind: its path, its type, its help, its default."""
     for _, place, classes, value in _choices(config, path):
-        about = (f"{kind}: {_first_line(classes[kind])}" for kind in classes if classes[kind] is not None)
+        about = (f"{kind}: {first_line(one)}" for kind, one in classes.items() if one is not None)
         yield place, Literal[tuple(classes)], "\n".join(about), getattr(value, "kind", "none")
         if value is not None:
             yield from _kinds(value, f"{place}.")
-
-
-def _first_line(kind: type | None) -> str:
-    return (kind.__doc__ or "").strip().splitlines()[0]

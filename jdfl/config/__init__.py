@@ -1,174 +1,45 @@
 """A whole run as one frozen value: what the command line sets, what YAML stores, and what `build` turns into objects.
 
-Every class mirrors the arguments of the function or class of the library that its own `build` calls, and takes its
-defaults from there. Arrays (one period per node, say) are for Python only. A new member of a family is one class here
-and one name in the annotation of the field that may hold it.
+What a setting may hold, its default and its documentation are those of the library's class or function, from which
+`jdfl.config.kinds` derives the kinds; `jdfl.config.families` lists them.
 """
 
 from dataclasses import dataclass, replace
 from operator import attrgetter
-from typing import Any
+from typing import Annotated, Any, Literal
 
 from jdfl import accountant, runner
 from jdfl.algorithms.algorithm import Algorithm
 from jdfl.config import yaml_text
-from jdfl.config.algorithm import CEPS, CEPSPaper, Gaussian, Laplace
-from jdfl.config.codec import QSGD, Codecs, Dense, LowRank, OneBit, RandomK, Sign, Sparse
-from jdfl.config.defaults import defaults
-from jdfl.config.family import (
-    CHOCO,
-    DCD,
-    DPSGD,
-    DSGT,
-    EXTRA,
-    IHT,
-    MATCHA,
-    NIDS,
-    DFedAvgM,
-    DFedSAM,
-    ExactDiffusion,
-    Family,
-    FedAvg,
-    LocalOnly,
-    Updates,
+from jdfl.config.families import (
+    ALGORITHMS,
+    CODECS,
+    MECHANISMS,
+    NETWORKS,
+    PROBLEMS,
+    STOPS,
+    TIMES,
+    UPDATES,
 )
-from jdfl.config.network import (
-    BarabasiAlbert,
-    Circulant,
-    Complete,
-    DOut,
-    EdgeListFile,
-    ErdosRenyi,
-    Exponential,
-    KIn,
-    KRegular,
-    RandomGeometric,
-    Ring,
-    Star,
-    Torus,
-    WattsStrogatz,
-)
-from jdfl.config.privacy import Privacy
-from jdfl.config.private import CPGT, DOADP, DPDDA, DPDO, Private
-from jdfl.config.problem import Classification, Example1, NeuralClassification
-from jdfl.config.push_sum import DPPS, PEDFL, SGP, AverageConsensus, PartPSP
-from jdfl.config.sequences import (
-    Changing,
-    ErdosRenyiRounds,
-    Fixed,
-    Matcha,
-    OnePeerExponential,
-    Periodic,
-    RandomChoice,
-    RandomLinks,
-    RandomMatching,
-    RandomNeighbours,
-)
-from jdfl.config.stop import AutoStop, ConsensusStop, GradientStop, ObjectiveStop
-from jdfl.config.wrappers import (
-    BurstyLoss,
-    Delays,
-    ExponentialTime,
-    FixedTime,
-    Laplacian,
-    LinkLoss,
-    LogNormalTime,
-    Membership,
-    NodeParticipation,
-    Outages,
-    ParetoTime,
-    PartialCommunication,
-    Synchronised,
-    Timed,
-    Wrapped,
-)
-from jdfl.config.yaml_text import members
+from jdfl.config.kinds import Family, Kind, members
 from jdfl.network import Network
 from jdfl.problems import Problem
+from jdfl.settings import defaults
 from jdfl.stopping import StopRule
 
 __all__ = [
-    "CEPS",
-    "CHOCO",
-    "CPGT",
-    "DCD",
-    "DOADP",
-    "DPDDA",
-    "DPDO",
-    "DPPS",
-    "DPSGD",
-    "DSGT",
-    "EXTRA",
-    "IHT",
-    "MATCHA",
-    "NIDS",
-    "PEDFL",
-    "QSGD",
-    "SGP",
-    "AutoStop",
-    "AverageConsensus",
-    "BarabasiAlbert",
-    "BurstyLoss",
-    "CEPSPaper",
-    "Circulant",
-    "Classification",
-    "Codecs",
-    "Complete",
-    "ConsensusStop",
-    "DFedAvgM",
-    "DFedSAM",
-    "DOut",
-    "Delays",
-    "Dense",
-    "EdgeListFile",
-    "ErdosRenyi",
-    "ErdosRenyiRounds",
-    "ExactDiffusion",
-    "Example1",
-    "Exponential",
-    "ExponentialTime",
-    "FedAvg",
-    "FixedTime",
-    "Gaussian",
-    "GradientStop",
-    "KIn",
-    "KRegular",
-    "Laplace",
-    "Laplacian",
-    "LinkLoss",
-    "LocalOnly",
-    "LogNormalTime",
-    "LowRank",
-    "Matcha",
-    "Membership",
-    "NeuralClassification",
-    "NodeParticipation",
-    "ObjectiveStop",
-    "OneBit",
-    "OnePeerExponential",
-    "Outages",
-    "ParetoTime",
-    "PartPSP",
-    "PartialCommunication",
-    "Periodic",
+    "ALGORITHMS",
+    "CODECS",
+    "MECHANISMS",
+    "NETWORKS",
+    "PROBLEMS",
+    "STOPS",
+    "TIMES",
+    "UPDATES",
+    "Family",
+    "Kind",
     "Privacy",
-    "Private",
-    "RandomChoice",
-    "RandomGeometric",
-    "RandomK",
-    "RandomLinks",
-    "RandomMatching",
-    "RandomNeighbours",
-    "Ring",
     "RunConfig",
-    "Sign",
-    "Sparse",
-    "Star",
-    "Synchronised",
-    "Timed",
-    "Torus",
-    "Updates",
-    "WattsStrogatz",
     "build",
     "from_yaml",
     "members",
@@ -181,18 +52,32 @@ _run = defaults(runner.run)
 
 
 @dataclass(frozen=True, kw_only=True)
+class Privacy:
+    """Budget and accounting."""
+
+    epsilon: float | None = None
+    """What all rounds together may spend: noise without a multiplier gets the least that does, and a run with a given
+    multiplier ends before it would spend more. None: no budget. With accounting paper it decides the noise alone, by
+    the paper's formula, and ends no run."""
+    delta: float | None = None
+    """The chance that the guarantee fails; none: the largest power of ten up to 1e-5 below a tenth of 1 / records."""
+    accounting: Literal["sound", "paper"] = "sound"
+    """sound: only what is enforced; paper: also what is merely assumed, labelled as no guarantee."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class RunConfig:
     """Everything that decides a run."""
 
-    problem: Example1 | Classification | NeuralClassification = Example1()  # noqa: RUF009 (frozen)
+    problem: Annotated[Kind, PROBLEMS] = PROBLEMS()  # noqa: RUF009 (frozen)
     """What the nodes learn."""
-    network: Fixed | Changing | Wrapped = ErdosRenyi()  # noqa: RUF009 (frozen)
+    network: Annotated[Kind, NETWORKS] = NETWORKS()  # noqa: RUF009 (frozen)
     """Who hears whom."""
-    algorithm: CEPS | CEPSPaper | Family | Private = CEPS()  # noqa: RUF009 (frozen)
+    algorithm: Annotated[Kind, ALGORITHMS] = ALGORITHMS()  # noqa: RUF009 (frozen)
     """What the nodes do in a round."""
-    stop: AutoStop | ConsensusStop | ObjectiveStop | GradientStop | None = AutoStop()  # noqa: RUF009 (frozen)
+    stop: Annotated[Kind | None, STOPS] = STOPS()  # noqa: RUF009 (frozen)
     """When the run ends before its last round."""
-    privacy: Privacy = Privacy()  # noqa: RUF009 (frozen)
+    privacy: Privacy = Privacy()
     """What may be spent, and how it is reported."""
     steps: int = 200
     """Most rounds."""
@@ -228,10 +113,10 @@ def build(config: RunConfig) -> tuple[Algorithm, Problem, Network, StopRule | No
     ValueError for values that make no sense, FileNotFoundError for files that are not there.
     """
     problem = config.problem.build()
-    network, algorithm, spend = config.network.build(problem.m), config.algorithm, config.privacy
+    network, algorithm, spend = config.network.build(m=problem.m), config.algorithm, config.privacy
     target = spend.epsilon if _unknown_noise(algorithm) else None
     built = (algorithm if target is None else noise_for_now(algorithm)).build()
-    stop = None if config.stop is None else config.stop.build(built)
+    stop = None if config.stop is None else config.stop.build(algorithm=built)
     if target is not None:
         built = accountant.calibrate(
             built,

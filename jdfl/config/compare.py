@@ -8,28 +8,18 @@ import dataclasses
 from collections import Counter
 from dataclasses import dataclass
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, get_type_hints
+from typing import Annotated, Any, ClassVar
 
 from jdfl import checks
-from jdfl.config import ErdosRenyi, Example1, RunConfig, members, noise_for_now, yaml_text
-from jdfl.config.defaults import defaults
+from jdfl.config import ALGORITHMS, NETWORKS, PROBLEMS, STOPS, Kind, noise_for_now, yaml_text
 from jdfl.lab.compare import compare as _compared
 from jdfl.lab.entries import By, Tuning
 from jdfl.lab.entries import Entry as Compared
 from jdfl.network import Network
 from jdfl.problems import Problem
+from jdfl.settings import defaults
 from jdfl.stopping import StopRule
 
-if TYPE_CHECKING:
-    Algorithm: TypeAlias = Any
-    Where: TypeAlias = Any
-    What: TypeAlias = Any
-    Stop: TypeAlias = Any
-else:  # the same kinds as a run's
-    _kinds = get_type_hints(RunConfig)
-    Algorithm, Where, What, Stop = (_kinds[name] for name in ("algorithm", "network", "problem", "stop"))
-
-ALGORITHMS: dict[str, type] = members(get_type_hints(RunConfig)["algorithm"])
 _compare = defaults(_compared)
 _tuning = Tuning()
 
@@ -39,11 +29,11 @@ class Entry:
     """An algorithm with what it does not share with the others."""
 
     kind: ClassVar[str] = "entry"
-    algorithm: Algorithm
+    algorithm: Annotated[Kind, ALGORITHMS]
     """The algorithm."""
     label: str = ""
     """Its name in tables and figures; empty: its kind."""
-    network: Where | None = None
+    network: Annotated[Kind | None, NETWORKS] = None
     """Who hears whom; none: as for the others."""
     grids: tuple[str, ...] | None = None
     """What tuning tries, field=value,value,...; none: the fields and values of its kind; an empty list: not tuned."""
@@ -55,11 +45,11 @@ class Entry:
 class Settings:
     """Everything that decides a comparison but the algorithms."""
 
-    problem: What = Example1()  # noqa: RUF009 (frozen)
+    problem: Annotated[Kind, PROBLEMS] = PROBLEMS()  # noqa: RUF009 (frozen)
     """What the nodes learn."""
-    network: Where = ErdosRenyi()  # noqa: RUF009 (frozen)
+    network: Annotated[Kind, NETWORKS] = NETWORKS()  # noqa: RUF009 (frozen)
     """Who hears whom."""
-    stop: Stop = None
+    stop: Annotated[Kind | None, STOPS] = None
     """When a run ends before its last round; the same rule for all, for consensus with the largest s among them."""
     steps: int = 200
     """Most rounds."""
@@ -99,7 +89,7 @@ class Settings:
 class CompareConfig(Settings):
     """Everything that decides a comparison."""
 
-    algorithms: tuple[Algorithm | Entry, ...] = ()
+    algorithms: tuple[Annotated[Kind, ALGORITHMS] | Entry, ...] = ()
     """What is compared."""
 
 
@@ -117,9 +107,9 @@ def named(names: tuple[str, ...]) -> tuple[Any, ...]:
     """Algorithms by their kinds, with default settings; ValueError for one that is unknown or needs settings."""
     found: list[Any] = []
     for name in names:
-        checks.one_of(ALGORITHMS, "Give an algorithm's own settings in a file, with --config.", algorithm=name)
+        checks.one_of(ALGORITHMS.sources, "Give an algorithm's own settings in a file, with --config.", algorithm=name)
         try:
-            found.append(ALGORITHMS[name]())
+            found.append(ALGORITHMS(name))
         except TypeError as error:
             raise ValueError(
                 f"Expected an algorithm with defaults for all settings, got {name!r}. Give its settings in a file, "
@@ -136,7 +126,7 @@ def build(config: CompareConfig) -> tuple[dict[str, Compared], Problem, Network,
     if not config.algorithms:
         raise ValueError(
             f"Expected at least one algorithm, got algorithms = {config.algorithms!r}. "
-            f"For example --algorithms ceps. Known: {', '.join(ALGORITHMS)}."
+            f"For example --algorithms ceps. Known: {', '.join(ALGORITHMS.sources)}."
         )
     checks.whole(1, seeds=config.seeds, tuning_seeds=config.tuning_seeds)
     checks.whole(0, seed=config.seed)
@@ -147,7 +137,7 @@ def build(config: CompareConfig) -> tuple[dict[str, Compared], Problem, Network,
     for label, one in zip(_labels(members_), members_):
         entries[label] = Compared(
             (one.algorithm if config.epsilon is None else noise_for_now(one.algorithm)).build(),
-            None if one.network is None else one.network.build(problem.m),
+            None if one.network is None else one.network.build(m=problem.m),
             None if one.grids is None else _grids(one.grids),
             one.steps,
         )
@@ -172,7 +162,7 @@ def build(config: CompareConfig) -> tuple[dict[str, Compared], Problem, Network,
         "epsilon": config.epsilon,
         "delta": config.delta,
     }
-    return entries, problem, config.network.build(problem.m), options
+    return entries, problem, config.network.build(m=problem.m), options
 
 
 def _check_untuned(config: CompareConfig) -> None:
@@ -248,7 +238,7 @@ def _check_once(lines: tuple[str, ...], where: str) -> None:
 def _stop(config: CompareConfig, entries: dict[str, Compared]) -> StopRule | None:
     """One rule for all."""
     sizes = [entry.algorithm.s for entry in entries.values() if isinstance(getattr(entry.algorithm, "s", None), int)]
-    return None if config.stop is None else config.stop.build(SimpleNamespace(s=max(sizes, default=1)))
+    return None if config.stop is None else config.stop.build(algorithm=SimpleNamespace(s=max(sizes, default=1)))
 
 
 def settings_of(config: CompareConfig) -> Settings:

@@ -11,12 +11,14 @@ import re
 import reprlib
 import sys
 from collections.abc import Hashable, Mapping
-from types import NoneType, UnionType
-from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
+from types import NoneType
+from typing import Any, Literal, TypeVar, cast, get_args, get_origin, get_type_hints
 
 import yaml
 
 from jdfl import checks
+from jdfl.arguments import options_of
+from jdfl.config.kinds import members
 
 Config = TypeVar("Config")
 
@@ -157,17 +159,11 @@ def flat(settings: Mapping[str, Any], path: str = "") -> dict[str, Any]:
     return found
 
 
-def members(annotation: Any) -> dict[str, type]:
-    """The dataclasses that a field may hold, by their `kind`; empty where it holds none or one without a kind."""
-    options = get_args(annotation) if get_origin(annotation) in (Union, UnionType) else (annotation,)
-    return {option.kind: option for option in options if hasattr(option, "kind")}
-
-
 def _dataclass(kind: Any, data: Any, where: str) -> Any:
     """One dataclass from a mapping."""
     if not checks.is_a(data, dict):
         raise ValueError(_refusal("a mapping of settings", where or "the configuration", data))
-    types = get_type_hints(kind)
+    types = get_type_hints(kind, include_extras=True)
     fields = {field.name: field for field in dataclasses.fields(kind)}
     values: dict[str, Any] = {}
     for key, value in data.items():
@@ -184,15 +180,13 @@ def _dataclass(kind: Any, data: Any, where: str) -> Any:
 
 def _value(annotation: Any, data: Any, where: str, default: Any = None) -> Any:
     """One value of a field with this annotation."""
-    choices = members(annotation)
+    choices, options = members(annotation), options_of(annotation)
+    if data is None and NoneType in options:
+        return None
+    if choices:
+        return _member(choices, data, where, default)
+    (annotation,) = (option for option in options if option is not NoneType)
     origin, options = get_origin(annotation), get_args(annotation)
-    if origin in (Union, UnionType):
-        if data is None and NoneType in options:
-            return None
-        if choices:
-            return _member(choices, data, where, default)
-        (annotation,) = (option for option in options if option is not NoneType)
-        origin, options = get_origin(annotation), get_args(annotation)
     if origin is Literal:
         if not any(data == option and type(data) is type(option) for option in options):
             raise ValueError(_refusal(f"one of {', '.join(map(repr, options))}", where, data))

@@ -93,7 +93,7 @@ def _key(config: RunConfig) -> str:
     except ValueError:  # which is told when its turn comes
         return ""
     rest = yaml_text.dump(replace(config, algorithm=RunConfig().algorithm))
-    stop = None if config.stop is None else config.stop.build(algorithm)
+    stop = None if config.stop is None else config.stop.build(algorithm=algorithm)
     return f"{rest}\n{stop!r}\n{_floats(algorithm)[1]}"
 
 

@@ -100,7 +100,7 @@ def _curves(entries: Sequence[Entry]) -> list[Part]:
         for place, run in enumerate(entry.runs):  # of which several may have one seed
             told, ending = run.summary, run.ending.replace("diverged", "diverged, shown")  # a page shows what there is
             per_round = told["seconds"] / max(1, told["rounds"]) if told else None
-            nodes = told.get("nodes") or run.config.problem.m
+            nodes = told.get("nodes") or getattr(run.config.problem, "m", 0)
             frame = labelled(run.history, (entry.label, place, ending), nodes, per_round)
             frames.append(frame.assign(epsilon=np.nan if differ else _epsilon_by_round(run)))
     table = pd.concat(frames, ignore_index=True)
@@ -134,7 +134,7 @@ def _network(run: OneRun) -> Part | None:
     nodes, links = run.tables.get("nodes"), run.tables.get("links")
     if nodes is None or links is None:
         return None
-    shown, m = nodes["node"].nunique(), run.config.problem.m
+    shown, m = nodes["node"].nunique(), getattr(run.config.problem, "m", 0)
     some = f"{shown} of {m} nodes" if shown < m else f"{m} nodes"
     first = int(np.sum((links["node"] >= 0) & (links["round"] == links["round"].min())))
     return charts.network(nodes, links, f"A network of {some}, {first} of whose pairs hear one another at first.")

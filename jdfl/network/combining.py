@@ -7,6 +7,7 @@ Axes: m nodes, d slots of the table.
 """
 
 from dataclasses import replace
+from typing import Annotated
 
 import jax.numpy as jnp
 from jax import Array
@@ -16,6 +17,7 @@ from jdfl.arguments import checked
 from jdfl.network.graph import Graph, Network, sample_neighbours
 from jdfl.network.links import ids
 from jdfl.network.wrapping import INNER, Around, around
+from jdfl.settings import As
 from jdfl.streams import Stream
 
 _HEARD = Stream("network.asked neighbours", "network")
@@ -99,7 +101,7 @@ class Synchronised(Around):
 
 
 @checked
-def synchronised(base: Network, every: int) -> Synchronised:
+def synchronised(base: Network, every: Annotated[int, As(default=4)]) -> Synchronised:
     """All nodes take the mean of all in the rounds every - 1, 2 every - 1, ..., and mix as in a network between.
 
     In such a round a node sends its row to all others, lossless and whoever took part in the network. The published

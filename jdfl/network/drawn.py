@@ -4,7 +4,7 @@ Axes: m nodes, d slots of the table.
 """
 
 from dataclasses import replace
-from typing import Literal
+from typing import Annotated, Literal
 
 import jax
 import jax.numpy as jnp
@@ -137,7 +137,7 @@ class RandomMatching:
 
 
 @checked
-def random_links(base: Graph | Network, p: float, *, weights: Weights | None = None) -> RandomLinks:
+def random_links(base: Annotated[Graph | Network, Static], p: float, *, weights: Weights | None = None) -> RandomLinks:
     """Every link of a fixed network is up with probability p, drawn anew in every round and for every link.
 
     Both directions of a link go together, unless the base is directed. With `base=complete(m)` this is an Erdos-Renyi

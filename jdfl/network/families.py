@@ -7,6 +7,7 @@ node is heard by as many as it hears. Arguments out of range raise `ValueError`.
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Annotated
 
 import numpy as np
 
@@ -15,6 +16,7 @@ from jdfl.arguments import checked
 from jdfl.network.arcs import MOST_NODES, all_arcs, linked
 from jdfl.network.graph import Static
 from jdfl.network.weights import FormatChoice, Weights, build
+from jdfl.settings import As
 
 
 @checked
@@ -79,7 +81,7 @@ def exponential(m: int, *, format: FormatChoice = "auto") -> Static:
 
 
 @checked
-def d_out(m: int, d: int, *, format: FormatChoice = "auto") -> Static:
+def d_out(m: int, d: Annotated[int, As(default=4)], *, format: FormatChoice = "auto") -> Static:
     """Node i sends to i, i + 1, ..., i + d - 1 (mod m), itself among them, with weight 1 / d each.
 
     The d-Out network of Y. Zhou, K. Xue, E. Chen's DPPS paper. Directed and doubly stochastic: node i hears i - 1, ...,

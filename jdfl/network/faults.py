@@ -10,7 +10,7 @@ Axes: m nodes, d slots of the table.
 """
 
 from dataclasses import replace
-from typing import Any
+from typing import Annotated, Any
 
 import jax.numpy as jnp
 import numpy as np
@@ -22,6 +22,7 @@ from jdfl.network import chain
 from jdfl.network.graph import Graph, Network
 from jdfl.network.links import Missing, between, ids, link_keys, shuffled, uniform, without
 from jdfl.network.wrapping import INNER, Around, Lasting, around, lasting
+from jdfl.settings import As
 from jdfl.streams import Stream
 
 _LOST, _BURST = Stream("network.lost", "network"), Stream("network.burst", "network")
@@ -259,8 +260,11 @@ def outages(base: Network, down: float, up: float, *, weights: Missing = "own") 
     return Outages(inside, jnp.float32(down), jnp.float32(up), levels, weights, name=name)
 
 
+_Rounds = Annotated[Any, As(tuple[int, ...] | None, lambda given: given[0] if given and len(given) == 1 else given)]
+
+
 @checked
-def membership(base: Network, *, joins: Any = None, leaves: Any = None, weights: Missing = "own") -> Membership:
+def membership(base: Network, *, joins: _Rounds = None, leaves: _Rounds = None, weights: Missing = "own") -> Membership:
     """Nodes join a network and leave it in given rounds.
 
     Before and after, a node does nothing at all, as in an outage: it joins with the state that it had at the start.

@@ -8,6 +8,7 @@ Axes: m nodes, M of all devices, n parameters, d slots of the table, b rounds of
 """
 
 from dataclasses import replace
+from typing import Annotated
 
 import jax
 import jax.numpy as jnp
@@ -123,7 +124,7 @@ class Mail:
 
 
 @checked
-def delays(base: Network, bound: int, p: float = 0.5) -> Delays:
+def delays(base: Annotated[Network, Static], bound: int, p: float = 0.5) -> Delays:
     """Messages of a fixed network are late by some rounds, up to a bound, all numbers of them alike.
 
     A late message counts as sent in its own round. Who mixes rows takes the newest message that has come of every

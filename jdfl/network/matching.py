@@ -10,7 +10,7 @@ sampling", 2019. In round k, with B_j = 1 with probability p_j:
 Axes: m nodes, M matchings.
 """
 
-from typing import Literal
+from typing import Annotated, Literal
 
 import jax
 import jax.numpy as jnp
@@ -22,7 +22,7 @@ from jdfl.arguments import checked
 from jdfl.network.activation import activation, mixing_step
 from jdfl.network.arcs import arcs_of, called, components, graph_of
 from jdfl.network.edge_colouring import partners
-from jdfl.network.graph import Format, Graph, Network
+from jdfl.network.graph import Format, Graph, Network, Static
 from jdfl.network.links import ids
 from jdfl.streams import Stream
 
@@ -101,7 +101,7 @@ def matchings(base: Graph | Network) -> np.ndarray:
 
 
 @checked
-def matcha(base: Graph | Network, budget: float, *, schedule: Schedule = "random") -> Matchings:
+def matcha(base: Annotated[Graph | Network, Static], budget: float, *, schedule: Schedule = "random") -> Matchings:
     """A network split into matchings, each active with a probability that makes them connect it best.
 
     Probabilities are within a relative 1e-5 of the best connectivity (`connectivity_bound` certifies it), and alpha

@@ -25,6 +25,7 @@ from jdfl.devices import nodes
 from jdfl.network.graph import Graph, Network, Timing
 from jdfl.network.links import ids, link_keys
 from jdfl.network.wrapping import INNER, Lasting, around, lasting
+from jdfl.settings import NotNegative, Positive
 from jdfl.streams import Stream
 
 _COMPUTE = Stream("network.compute time", "network")
@@ -60,7 +61,7 @@ class _Positive:
 class FixedTime:
     """The same number of seconds always."""
 
-    seconds: Any = 1.0
+    seconds: NotNegative = 1.0
     """The time, from 0, in seconds."""
 
     def draw(self, key: Array) -> Array:
@@ -77,7 +78,7 @@ class FixedTime:
 class ExponentialTime(_Positive):
     """Exponential times: mean and standard deviation are the same."""
 
-    mean: Any = 1.0
+    mean: Positive = 1.0
     """Their mean, above 0, in seconds."""
 
     def draw(self, key: Array) -> Array:
@@ -89,9 +90,9 @@ class ExponentialTime(_Positive):
 class LogNormalTime(_Positive):
     """Times whose logarithm is normal: median exp(N(0, sigma^2))."""
 
-    median: Any = 1.0
+    median: Positive = 1.0
     """Their median, above 0, in seconds."""
-    sigma: Any = 1.0
+    sigma: Positive = 1.0
     """Standard deviation of their logarithm, above 0."""
 
     def draw(self, key: Array) -> Array:
@@ -103,9 +104,9 @@ class LogNormalTime(_Positive):
 class ParetoTime(_Positive):
     """Times with a heavy tail, P(T > t) = (least / t)^shape for t >= least; no mean for a shape <= 1."""
 
-    least: Any = 1.0
+    least: Positive = 1.0
     """The shortest of them, above 0, in seconds."""
-    shape: Any = 2.0
+    shape: Positive = 2.0
     """The exponent of the tail, above 0; the smaller, the heavier."""
 
     def draw(self, key: Array) -> Array:

@@ -6,14 +6,14 @@ goes by, when the data are replaced by neighbouring ones. What neighbouring mean
 
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, Protocol
+from typing import Annotated, Any, ClassVar, Literal, Protocol
 
 import jax
 from jax import Array
 
 from jdfl import checks, struct
 from jdfl.arguments import checked, settings
-from jdfl.settings import Positive
+from jdfl.settings import As, Positive
 
 Norm = Literal["l1", "l2", "linf"]
 
@@ -90,6 +90,16 @@ class Mechanism(Protocol):
         ...
 
 
+def known(multiplier: float | None) -> float:
+    """The multiplier of a mechanism as it is written; ValueError for none, which something has to be found for."""
+    if multiplier is None:
+        raise ValueError(
+            "Expected a multiplier of the noise, got none. Give the mechanism's multiplier; a single run may have "
+            "privacy.epsilon instead, and a comparison epsilon, to which the multiplier is then calibrated."
+        )
+    return multiplier
+
+
 @struct.dataclass
 class Gaussian:
     """Gaussian noise on every entry of what is released.
@@ -101,7 +111,7 @@ class Gaussian:
     """
 
     kind: ClassVar[str] = "gaussian"
-    multiplier: Positive
+    multiplier: Annotated[Positive, As(float | None, known, None)]
     """Standard deviation of the noise by the l2 sensitivity; None: the least for a run's or comparison's epsilon."""
     norm: ClassVar[Norm] = "l2"
 
@@ -128,7 +138,7 @@ class Laplace:
     """
 
     kind: ClassVar[str] = "laplace"
-    multiplier: Positive
+    multiplier: Annotated[Positive, As(float | None, known, None)]
     """Scale of the noise by the l1 sensitivity; None: the least for a run's or comparison's epsilon."""
     norm: ClassVar[Norm] = "l1"
 

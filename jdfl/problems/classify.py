@@ -3,13 +3,13 @@
 Axes: N examples, m nodes, p features.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
+from typing import Annotated, Any
 
 import jax.numpy as jnp
 import numpy as np
-from jax.typing import ArrayLike, DTypeLike
+from jax.typing import ArrayLike
 from scipy.sparse import csr_matrix, issparse
 
 from jdfl import checks
@@ -22,27 +22,29 @@ from jdfl.problems.logistic import LogisticRegression, SoftmaxRegression, logist
 from jdfl.problems.partition import Partition, drawn, generator
 from jdfl.problems.sparse import sparse_logistic_regression
 from jdfl.problems.stack import joined
+from jdfl.problems.written import Clients, Precision, Public
+from jdfl.settings import As
 
 MOST_CLASSES = 2**20
 
 
 @checked
 def classification(
-    data: DataName | str | Dataset,
-    m: int,
+    data: Annotated[DataName | str | Dataset, As(DataName, default="breast_cancer")],
+    m: Annotated[int, As(default=32)],
     *,
     partition: Partition = "iid",
     penalty: float = 1e-3,
     alpha: float = 0.5,
     shards_per_node: int = 2,
-    clients: ArrayLike | None = None,
+    clients: Clients = None,
     test_fraction: float = 0.2,
     seed: int = 0,
     intercept: bool = False,
     binary: bool = False,
     sparse: bool | None = None,
-    dtype: DTypeLike = jnp.float32,
-    public: Sequence[str] = (),
+    dtype: Precision = jnp.float32,
+    public: Public = (),
 ) -> LogisticRegression | SoftmaxRegression:
     """Logistic or softmax regression on a real data set, its examples split over the nodes.
 

@@ -3,13 +3,11 @@
 Axes: N examples, m nodes, n parameters.
 """
 
-from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Annotated, Any
 
 import jax.numpy as jnp
 import numpy as np
-from jax.typing import ArrayLike
 from scipy.sparse import issparse
 
 from jdfl import checks
@@ -17,7 +15,7 @@ from jdfl.arguments import checked
 from jdfl.devices import memory
 from jdfl.devices.processes import portion
 from jdfl.models import Model, build
-from jdfl.models.base import Compute, Part
+from jdfl.models.base import Compute
 from jdfl.models.registry import ModelName
 from jdfl.problems.classify import check_share, computed, with_test
 from jdfl.problems.dataset import Dataset
@@ -26,6 +24,8 @@ from jdfl.problems.logistic import check_labels
 from jdfl.problems.neural import Augment, NeuralProblem
 from jdfl.problems.partition import Partition, drawn, generator
 from jdfl.problems.stack import joined, stack
+from jdfl.problems.written import Clients, Images, Public, Shared
+from jdfl.settings import As
 
 _SHAPES = {  # of images that may come as rows
     **dict.fromkeys(("mnist", "fashion_mnist"), (28, 28, 1)),
@@ -38,15 +38,15 @@ _CALIBRATION = 100
 
 @checked
 def neural_classification(
-    data: DataName | str | Dataset,
-    m: int,
+    data: Annotated[DataName | str | Dataset, As(Images, default="digits")],
+    m: Annotated[int, As(default=10)],
     *,
     model: ModelName | Model = "mlp",
-    shared: Part | None = None,
+    shared: Shared = None,
     partition: Partition = "iid",
     alpha: float = 0.5,
     shards_per_node: int = 2,
-    clients: ArrayLike | None = None,
+    clients: Clients = None,
     seed: int = 0,
     init_seed: int = 0,
     nodes_at_once: int | None = None,
@@ -57,7 +57,7 @@ def neural_classification(
     test_fraction: float = 0.2,
     examples: int | None = None,
     test_examples: int | None = None,
-    public: Sequence[str] = (),
+    public: Public = (),
 ) -> NeuralProblem:
     """A neural network on images, its examples split over the nodes and its parameters shared or in part.
 

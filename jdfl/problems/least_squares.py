@@ -21,6 +21,7 @@ from jdfl.devices.processes import portion
 from jdfl.problems.drawn import Draw, drawn_regression
 from jdfl.problems.linear import LinearRegression, build
 from jdfl.problems.stack import floating, joined, stack
+from jdfl.problems.written import Precision, Public
 
 Arrays = Array | np.ndarray | Sequence[ArrayLike]
 Storage = Literal["stored", "generated"]
@@ -126,8 +127,9 @@ def example1(
     rows: tuple[int, int] = (250, 750),
     noise: float = 0.5,
     seed: int = 0,
-    dtype: DTypeLike = jnp.float32,
+    dtype: Precision = jnp.float32,
     storage: Storage = "stored",
+    public: Public = (),
 ) -> LinearRegression:
     """Linear regression with a sparse truth, drawn at random (Example 1 of the CEPS paper).
 
@@ -148,6 +150,7 @@ def example1(
         seed: Seed of the data.
         dtype: Type of all numbers, float32 or float64; the latter needs JAX_ENABLE_X64=1.
         storage: Whether examples lie in memory or are drawn anew whenever they are looked at.
+        public: What of the data is known anyway: curvature, tuning, stop (see `Problem.declared`).
 
     Raises ValueError for settings out of range, and for data that would not fit into memory.
     """
@@ -170,7 +173,8 @@ def example1(
     if storage == "generated":
         draw = _Draw(jnp.array(truth, kind), jnp.asarray(noise, kind))
         sizes = np.random.default_rng(nodes[0]).integers(low, high, endpoint=True, size=m)
-        return drawn_regression(draw, sizes, key=seed, truth=truth, rows=high, name="example1", dtype=kind)
+        made = drawn_regression(draw, sizes, key=seed, truth=truth, rows=high, name="example1", dtype=kind)
+        return made.declared(*public)
 
     here = portion(m)
     A, b, weight = (np.zeros((len(here), high, *more), kind) for more in ((n,), (), ()))
@@ -181,7 +185,7 @@ def example1(
         A[i, :m_i] = A_i
         b[i, :m_i] = A_i[:, places].astype(np.float64) @ truth[places] + noise * rng.standard_normal(m_i, np.float32)
         weight[i, :m_i] = 1
-    return joined(build((A, b), weight, truth, None, "example1", kind), m)
+    return joined(build((A, b), weight, truth, None, "example1", kind), m).declared(*public)
 
 
 def _require_memory(m: int, rows: int, n: int, each: int, size: int) -> None:

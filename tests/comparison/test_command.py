@@ -60,9 +60,9 @@ def test_yaml_round_trip_is_exact(given: CompareConfig):
 def test_kinds_may_be_bare_and_what_is_missing_takes_defaults():
     found = from_yaml("algorithms: [ceps, {kind: ceps, s: 3}, {kind: entry, algorithm: ceps-paper, label: x}]")
     assert found.algorithms == (
-        config.CEPS(),
-        config.CEPS(s=3),
-        Entry(algorithm=config.CEPSPaper(), label="x"),
+        config.ALGORITHMS("ceps"),
+        config.ALGORITHMS("ceps", s=3),
+        Entry(algorithm=config.ALGORITHMS("ceps-paper"), label="x"),
     )
     assert (found.steps, found.stop) == (CompareConfig().steps, None)
 
@@ -97,7 +97,7 @@ def test_what_is_built_is_what_was_said():
     assert options["tune"].by == "bytes"
     assert not set(options["keys"]) & set(options["tune"].keys)
     assert build(dataclasses.replace(start, tune=False))[3]["tune"] is None
-    stopped = dataclasses.replace(start, stop=config.ConsensusStop(tolerance=0.5))
+    stopped = dataclasses.replace(start, stop=config.STOPS("consensus", tolerance=0.5))
     assert build(stopped)[3]["stop"] == jdfl.consensus_below(0.5, per=2.0)
 
 
@@ -110,9 +110,9 @@ def test_what_is_built_is_what_was_said():
         ({"grids": ("lr",)}, ["grids", "'lr'", "lr=0.05"]),
         ({"grids": ("lr=x",)}, ["grids", "'lr=x'"]),
         ({"grids": ("lr=0.1", "lr=0.2")}, ["lr once in grids", "2 times"]),
-        ({"algorithms": (Entry(algorithm=config.CEPS(), grids=("mu=1", "mu=2")),)}, ["mu once in grids"]),
+        ({"algorithms": (Entry(algorithm=config.ALGORITHMS("ceps"), grids=("mu=1", "mu=2")),)}, ["mu once in grids"]),
         ({"also": ("bytes", "bytes=3")}, ["bytes once in also", "2 times"]),
-        ({"algorithms": (Entry(algorithm=config.CEPS(), label="a"),) * 2}, ["label = 'a'", "twice"]),
+        ({"algorithms": (Entry(algorithm=config.ALGORITHMS("ceps"), label="a"),) * 2}, ["label = 'a'", "twice"]),
     ],
     ids=["none", "seeds", "tuning", "bare", "text", "grid twice", "own grid twice", "amount twice", "label"],
 )
@@ -140,15 +140,17 @@ def test_what_tuning_goes_by_is_refused_where_there_is_none(change):
     untuned = dataclasses.replace(from_yaml(SMALL), tune=False)
     with pytest.raises(ValueError, match=re.escape(f"got {name} = {value!r} and tune = False")):
         build(dataclasses.replace(untuned, **change))
-    stopped = dataclasses.replace(untuned, stop=config.ConsensusStop(tolerance=0.5))
+    stopped = dataclasses.replace(untuned, stop=config.STOPS("consensus", tolerance=0.5))
     assert build(dataclasses.replace(stopped, by="stop"))[3]["tune"] is None
 
 
 @pytest.mark.parametrize("kind", ["gaussian", "laplace"])
 def test_noise_without_its_multiplier_is_refused(kind):
     """A comparison has no budget that it could be found for."""
-    mechanism = {"gaussian": config.Gaussian, "laplace": config.Laplace}[kind]
-    known, unknown = (config.DPSGD(clip=1.0, mechanism=mechanism(multiplier=value)) for value in (2.0, None))
+    mechanism = config.MECHANISMS
+    known, unknown = (
+        config.ALGORITHMS("d-psgd", clip=1.0, mechanism=mechanism(kind, multiplier=value)) for value in (2.0, None)
+    )
     entries, *_ = build(dataclasses.replace(from_yaml(SMALL), algorithms=(known,)))
     assert entries["d-psgd"].algorithm.gradients.mechanism.multiplier == 2
     for one in (unknown, Entry(algorithm=unknown)):
@@ -202,7 +204,7 @@ def test_help_teaches(capsys):
 
 def test_names_on_the_command_line_take_the_place_of_those_in_the_file():
     found, options = command.parse(["--config", "small.yaml", "--algorithms", "ceps", "ceps-paper", "--steps", "9"])
-    assert found.algorithms == (config.CEPS(), config.CEPSPaper())
+    assert found.algorithms == (config.ALGORITHMS("ceps"), config.ALGORITHMS("ceps-paper"))
     assert (found.steps, found.problem.n, options.config) == (9, 20, Path("small.yaml"))
     kept, _ = command.parse(["--network", "ring", "--config", "small.yaml", "--no-tune", "--by=bytes"])
     assert len(kept.algorithms) == 3

@@ -3,10 +3,11 @@
 import dataclasses
 import math
 from types import NoneType, UnionType
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 from hypothesis import strategies as st
 
+from jdfl.arguments import options_of
 from jdfl.config import members
 
 ODD_FLOATS = (math.nan, math.inf, -math.inf, -1.0, 0.0, -0.0, 1e-320, 1e-9, 0.5, 1.0, 1.5, 3.0, 1e9, 1e300)
@@ -50,6 +51,11 @@ def damaged(draw: st.DrawFn, whole: bytes) -> bytes:
 
 def values(annotation: Any) -> st.SearchStrategy[Any]:
     """Values of the type that a setting has, of any size."""
+    if choices := members(annotation):
+        absent = [st.none()] if NoneType in options_of(annotation) else []
+        return st.one_of(*map(configs, choices.values()), *absent)
+    if get_origin(annotation) is Annotated:
+        return values(annotation.__origin__)
     if dataclasses.is_dataclass(annotation):
         return configs(annotation)
     if annotation is int:
@@ -76,7 +82,7 @@ def values(annotation: Any) -> st.SearchStrategy[Any]:
 @st.composite
 def configs(draw: st.DrawFn, kind: Any, changed: int = 3, **given: Any) -> Any:
     """A setting of this class with a few odd fields beside those `given`."""
-    types = get_type_hints(kind)
+    types = get_type_hints(kind, include_extras=True)
     fields = {field.name: field for field in dataclasses.fields(kind)}
     needed = [name for name, field in fields.items() if field.default is field.default_factory and name not in given]
     types |= {name: Literal[numbers] for name, numbers in LIMITED.items() if name in types}

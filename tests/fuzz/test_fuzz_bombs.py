@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from jdfl.config import Classification, EdgeListFile
+from jdfl.config import NETWORKS, PROBLEMS
 from jdfl.problems import files, read_cifar10, read_idx, read_libsvm, read_mnist, read_qsar
 from tests.fuzz.judge import tried
 from tests.fuzz.test_fuzz_files import PACK, cifar_folder, jpeg_folder, npz, one, tarred, zipped
@@ -102,8 +102,8 @@ PLACES: dict[str, Callable[[Path], Any]] = {
     "idx": read_idx,
     "mnist": read_mnist,
     "cifar": read_cifar10,
-    "links": lambda path: EdgeListFile(path=str(path)).build(4),
-    "clients": lambda path: Classification(partition="clients", clients=str(path)).build(),
+    "links": lambda path: NETWORKS("edge-list-file", path=str(path)).build(m=4),
+    "clients": lambda path: PROBLEMS("classification", partition="clients", clients=str(path)).build(),
 }
 
 

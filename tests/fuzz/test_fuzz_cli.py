@@ -46,7 +46,7 @@ STATUS = {0, 1, 2, 3, 4, 124, 130, 143}
 
 def flags(kind: Any, path: str = "") -> Iterator[str]:
     """The names of all settings of a class, also those of the kinds that its settings may be of."""
-    for name, annotation in get_type_hints(kind).items():
+    for name, annotation in get_type_hints(kind, include_extras=True).items():
         if name not in {field.name for field in dataclasses.fields(kind)}:
             continue
         yield path + name.replace("_", "-")

@@ -1,6 +1,6 @@
 """Configurations: whatever a file or a program says, it is a run's settings or an error that tells what would be."""
 
-from typing import Any, get_type_hints
+from typing import Any
 
 import pytest
 import yaml
@@ -10,7 +10,6 @@ from jdfl.config import RunConfig, compare, from_yaml, to_yaml, yaml_text
 from tests.fuzz.judge import fuzz, sizes, tried
 from tests.fuzz.strategies import TREES, configs, damaged
 
-TYPES = get_type_hints(RunConfig)
 COMPARED = "steps: 3\nby: bytes\nalgorithms:\n- d-psgd\n- {kind: entry, label: a, algorithm: ceps, grids: ['s=1,2']}\n"
 DEEP = "[" * 2_000
 NESTED = "".join(f"{'  ' * i}a:\n" for i in range(400))

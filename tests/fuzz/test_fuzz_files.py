@@ -17,7 +17,7 @@ import scipy.sparse as sp
 from hypothesis import strategies as st
 from PIL import Image
 
-from jdfl.config import EdgeListFile
+from jdfl.config import NETWORKS
 from jdfl.problems import read_cifar10, read_idx, read_libsvm, read_mnist, read_qsar
 from tests.fuzz.judge import fuzz, sizes, tried
 from tests.fuzz.strategies import damaged
@@ -173,10 +173,13 @@ KINDS: dict[str, tuple[bytes, Callable[[Path, bytes], Any]]] = {
     ),
     "cifar, in tar": (binary(BATCH), lambda at, content: read_cifar10(one(at, "c.tar", cifar_member(content)))),
     "cifar, jpeg": (JPEG, lambda at, content: (jpeg_folder(at, content), read_cifar10(at, verify=False))),
-    "links.npz": (LINKS.getvalue(), lambda at, content: EdgeListFile(path=str(one(at, "l.npz", content))).build(4)),
+    "links.npz": (
+        LINKS.getvalue(),
+        lambda at, content: NETWORKS("edge-list-file", path=str(one(at, "l.npz", content))).build(m=4),
+    ),
     "links": (
         b"0 1\n1 2  # c\n\n2,3\n3 0\n",
-        lambda at, content: EdgeListFile(path=str(one(at, "l", content))).build(4),
+        lambda at, content: NETWORKS("edge-list-file", path=str(one(at, "l", content))).build(m=4),
     ),
 }
 
@@ -225,7 +228,9 @@ def test_odd_numbers_in_text(count, tmp_path):
     def check(text: str) -> None:
         tried(lambda: read_libsvm(one(tmp_path, "d", text.encode()), binary=False), text)
         links = text.replace(":", " ").encode()
-        tried(lambda: EdgeListFile(path=str(one(tmp_path, "l", links)), connected=False).build(4), links)
+        tried(
+            lambda: NETWORKS("edge-list-file", path=str(one(tmp_path, "l", links)), connected=False).build(m=4), links
+        )
 
     fuzz(count, LINES, check)
 

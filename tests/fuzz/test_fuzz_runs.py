@@ -17,10 +17,10 @@ from tests.fuzz.judge import fuzz, sizes, tried
 from tests.fuzz.strategies import configs, kinds, values
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of odd settings, at length
-TYPES: Any = get_type_hints(RunConfig)
+TYPES: Any = get_type_hints(RunConfig, include_extras=True)
 M = 4
-TINY = config.Example1(m=M, n=6, s=2, rows=(5, 9))
-PROBLEMS = (TINY, config.Example1(m=1, n=1, s=1, rows=(1, 1)), config.Classification(m=M))
+TINY = config.PROBLEMS("example1", m=M, n=6, s=2, rows=(5, 9))
+PROBLEMS = (TINY, config.PROBLEMS("example1", m=1, n=1, s=1, rows=(1, 1)), config.PROBLEMS("classification", m=M))
 SIZES: Any = {
     "steps": Literal[-1, 0, 1, 2, 3],
     "every": int,
@@ -29,12 +29,12 @@ SIZES: Any = {
     "diverged_above": float,
 }
 NETWORKS = (
-    config.Complete(),
-    config.Ring(),
-    config.Exponential(),
-    config.RandomLinks(p=0.5),
-    config.Synchronised(every=2),
-    config.Star(weights="out-degree"),
+    config.NETWORKS("complete"),
+    config.NETWORKS("ring"),
+    config.NETWORKS("exponential"),
+    config.NETWORKS("random-links", p=0.5),
+    config.NETWORKS("synchronised", every=2),
+    config.NETWORKS("star", weights="out-degree"),
 )
 
 
@@ -46,7 +46,7 @@ def built(problem: Any) -> Problem:
 @pytest.mark.parametrize("kind", kinds(TYPES["problem"]), ids=lambda kind: kind.kind)
 @sizes(3, 30)
 def test_any_problem(kind, count):
-    quick = {"model": "mlp"} if kind is config.NeuralClassification else {}
+    quick = {"model": "mlp"} if kind.kind == "neural" else {}
     fuzz(count, configs(kind, **quick), lambda given: tried(given.build, given))
 
 
@@ -54,7 +54,7 @@ def test_any_problem(kind, count):
 @sizes(12, 150)
 def test_any_network(kind, count):
     def check(given: tuple[int, Any]) -> None:
-        tried(lambda: given[1].build(given[0]), given)
+        tried(lambda: given[1].build(m=given[0]), given)
 
     fuzz(count, st.tuples(st.sampled_from([1, 2, M]), configs(kind)), check)
 
@@ -62,7 +62,7 @@ def test_any_network(kind, count):
 @pytest.mark.parametrize("kind", kinds(TYPES["algorithm"]), ids=lambda kind: kind.kind)
 @sizes(12, 200)
 def test_any_algorithm_is_checked(kind, count):
-    problem, network = built(TINY), NETWORKS[0].build(M)
+    problem, network = built(TINY), NETWORKS[0].build(m=M)
 
     def check(given: Any) -> None:
         tried(lambda: runner.check_run(given.build(), problem, network, 2, 1, None), given)

@@ -1,7 +1,6 @@
 """Synchronised networks: the exact mean of all in every so many rounds, and the wrapped network between them."""
 
-import inspect
-from dataclasses import fields, replace
+from dataclasses import replace
 
 import jax
 import jax.numpy as jnp
@@ -12,7 +11,7 @@ import jdfl
 from jdfl import network as nw
 from jdfl.algorithms.round import MODEL
 from jdfl.base import Moment
-from jdfl.config import sequences, wrappers
+from jdfl.config import NETWORKS
 from tests.algorithms.play import direct
 from tests.network.examples import graph_of_round, matrices, mix, rounds, rows, same
 
@@ -148,9 +147,8 @@ def test_how_often_does_not_compile_anew(compilations):
 
 def test_names_and_the_configuration():
     assert sync(nw.ring(4), 5).name == "synchronised(every=5) of ring(m=4)"
-    mirror = wrappers.Synchronised(base=wrappers.LinkLoss(base=sequences.RandomMatching(), p=0.5), every=5)
-    assert mirror.build(4).name == "synchronised(every=5) of link loss(p=0.5) of random matching(m=4)"
-    assert {field.name for field in fields(mirror)} == set(inspect.signature(nw.synchronised).parameters)
+    mirror = NETWORKS("synchronised", base=NETWORKS("link-loss", base=NETWORKS("random-matching"), p=0.5), every=5)
+    assert mirror.build(m=4).name == "synchronised(every=5) of link loss(p=0.5) of random matching(m=4)"
 
 
 def test_a_graph_that_is_wrongly_synchronised_is_found():

@@ -12,7 +12,7 @@ import jdfl
 from jdfl import problems
 from jdfl.accountant import account, account_plan, calibrate
 from jdfl.cli import main
-from jdfl.config.problem import Classification
+from jdfl.config import PROBLEMS
 from jdfl.lab import results
 from jdfl.lab.summary import summary
 from jdfl.privacy import DERIVED
@@ -54,8 +54,8 @@ def test_names_that_are_not_known_are_refused():
     with pytest.raises(ValueError, match="public"):
         DRAWN.declared("everything")
     with pytest.raises(ValueError, match="public"):
-        Classification(m=4, public="holdouts").build()
-    assert Classification(m=4, public="holdout, standardise").build().public == ("holdout", "standardise")
+        PROBLEMS("classification", m=4, public="holdouts").build()
+    assert PROBLEMS("classification", m=4, public="holdout, standardise").build().public == ("holdout", "standardise")
 
 
 def test_curvature_of_the_nodes_leaves_no_epsilon():

@@ -10,8 +10,7 @@ import pytest
 from scipy.sparse import csr_matrix
 
 import jdfl
-from jdfl import models
-from jdfl.config import problem as config
+from jdfl import config, models
 from jdfl.devices import memory
 from jdfl.problems import Dataset, check_problem, classify_images, load, neural_classification
 
@@ -158,20 +157,20 @@ def test_a_run_learns_the_digits():
 
 
 def test_the_configuration_builds_the_same_problem(tmp_path):
-    mirror = config.NeuralClassification(m=3, shared="layer1.*, layer2.*", examples=40, test_examples=9, penalty=0.25)
+    mirror = config.PROBLEMS("neural", m=3, shared="layer1.*, layer2.*", examples=40, test_examples=9, penalty=0.25)
     built = mirror.build()
     direct = digits(3, shared=("layer1.*", "layer2.*"), examples=40, test_examples=9, penalty=0.25)
     for one, other in zip(jax.tree.leaves(built), jax.tree.leaves(direct), strict=True):
         np.testing.assert_array_equal(one, other)
     assert jax.tree.structure(built) == jax.tree.structure(direct)
-    preset = config.NeuralClassification(m=3, shared="partpsp-1", examples=40).build()
+    preset = config.PROBLEMS("neural", m=3, shared="partpsp-1", examples=40).build()
     assert preset.n_shared == 650
     file = tmp_path / "clients.txt"
     file.write_text("\n".join("ab"[k % 2] for k in range(len(load("digits").labels))))
-    parted = config.NeuralClassification(m=2, partition="clients", clients=str(file)).build()
+    parted = config.PROBLEMS("neural", m=2, partition="clients", clients=str(file)).build()
     assert parted.m == 2
     with pytest.raises(FileNotFoundError):
-        config.NeuralClassification(m=2, partition="clients", clients=str(tmp_path / "no.txt")).build()
+        config.PROBLEMS("neural", m=2, partition="clients", clients=str(tmp_path / "no.txt")).build()
 
 
 def test_the_library_is_imported_without_flax():

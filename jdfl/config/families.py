@@ -1,0 +1,203 @@
+"""The families of kinds, and those few kinds that no single class or function of the library stands for."""
+
+import inspect
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any
+
+import scipy.sparse as sp
+
+from jdfl import algorithms, checks, codecs, network, privacy, problems, stopping
+from jdfl.config.kinds import FAMILIES, Family, unbuilt
+from jdfl.network import FormatChoice, Static, Weights
+from jdfl.settings import As, Count, Natural, Positive
+
+_MOST = 10_000  # networks in turn, which are all drawn and stored beforehand
+
+
+def _returns_fixed(source: Callable[..., Any]) -> bool:
+    return inspect.signature(source).return_annotation is Static
+
+
+def _has_seed(source: Callable[..., Any]) -> bool:
+    return "seed" in inspect.signature(source).parameters
+
+
+def edge_list_file(
+    m: int,
+    path: str,
+    *,
+    directed: bool = False,
+    connected: bool = True,
+    weights: Weights | None = None,
+    format: FormatChoice = "auto",
+) -> Static:
+    """A network from a file: one link `u v` per line (nodes from 0), or a SciPy sparse matrix saved as .npz.
+
+    Args:
+        m: The number of nodes.
+        path: The file. In a matrix a nonzero entry (i, j) means that i hears j; without `weights`, values other than
+            0 and 1 are the mixing matrix itself.
+        directed: Edge list: v hears u, and u does not hear v.
+        connected: Refuse a network in several parts.
+        weights: Rule for the mixing weights; None: metropolis, or uniform if links run one way. out-degree is for
+            push-sum.
+        format: How sums over neighbours are computed; auto looks at density, degrees and backend.
+
+    Raises FileNotFoundError and ValueError that name the file (and its line).
+    """
+    file = Path(path)
+    options: dict[str, Any] = {"weights": weights, "format": format, "connected": connected, "name": file.name}
+    if not file.is_file():
+        raise FileNotFoundError(f"Expected a file at network.path, got {path!r}. Check the path.")
+    if file.suffix != ".npz":
+        return network.from_edges(_edges(file), m, directed=directed, **options)
+    try:
+        with file.open("rb") as opened:
+            adjacency = sp.load_npz(opened)
+    except Exception as error:  # damaged directories, heads and streams each fail in ways of their own
+        raise ValueError(
+            f"Expected a SciPy sparse matrix in {file}: {checks.said(error)}. Save it by scipy.sparse.save_npz."
+        ) from error
+    checks.shape((m, m), "It must have a row and a column for each of the problem's nodes.", adjacency=adjacency)
+    return network.from_scipy(adjacency, **options)
+
+
+def _edges(path: Path) -> list[tuple[int, int]]:
+    """The pairs of an edge list; blank lines and what follows a # are skipped."""
+    edges: list[tuple[int, int]] = []
+    for number, line in enumerate(path.read_text(encoding="utf-8", errors="replace").splitlines(), start=1):
+        words = line.partition("#")[0].replace(",", " ").split()
+        if words:
+            try:
+                u, v = map(int, words)
+            except ValueError:
+                raise ValueError(
+                    f"Expected two whole numbers `u v` in {path}, line {number}, got {line.strip()[:80]!r}."
+                ) from None
+            edges.append((u, v))
+    return edges
+
+
+NETWORKS = Family("networks", lambda: _networks(), "erdos-renyi", given=("m",))
+FIXED = replace(NETWORKS, only=_returns_fixed)
+SEEDED = replace(NETWORKS, only=_has_seed)
+
+
+def periodic(m: int, base: Annotated[Any, SEEDED, As(make=unbuilt)], count: Count = 10) -> network.Periodic:
+    """Several draws of a random network in turn, one in every round.
+
+    Args:
+        m: The number of nodes.
+        base: The first of them; the others have the seeds that follow.
+        count: How many there are.
+    """
+    return network.periodic(_draws(m, base, count))
+
+
+def random_choice(m: int, base: Annotated[Any, SEEDED, As(make=unbuilt)], count: Count = 10) -> network.RandomChoice:
+    """Several draws of a random network, one of them chosen at random in every round.
+
+    Args:
+        m: The number of nodes.
+        base: The first of them; the others have the seeds that follow.
+        count: How many there are.
+    """
+    return network.random_choice(_draws(m, base, count))
+
+
+def _draws(m: int, base: Any, count: int) -> list[Static]:
+    checks.whole(1, _MOST, "Networks that are drawn anew in every round need no storage: random-links.", count=count)
+    return [replace(base, seed=base.seed + i).build(m=m) for i in range(count)]
+
+
+def auto(algorithm: Any) -> stopping.StopRule | None:
+    """What the algorithm's paper does: CEPS stops when the nodes agree, the others do all their rounds.
+
+    Args:
+        algorithm: What is run.
+    """
+    return consensus(algorithm) if isinstance(algorithm, algorithms.CEPS) else None
+
+
+def consensus(
+    algorithm: Any, tolerance: Positive = 5e-3, per: Positive | None = None, after: Natural = 0
+) -> stopping.StopRule:
+    """Stop when the nodes agree: (1/m) sum_i ||w_i - average||^2 <= tolerance * per. Agreement is not progress.
+
+    Args:
+        algorithm: What is run.
+        tolerance: The tolerance; 5e-3 is the CEPS paper's.
+        per: Its factor; None: the nonzeros s of the algorithm (1 where it has none), as in the CEPS paper.
+        after: Rounds before the rule may fire.
+    """
+    per = float(getattr(algorithm, "s", 1)) if per is None else per
+    return stopping.ConsensusBelow(tolerance, per, after)
+
+
+def _networks() -> dict[str, Callable[..., Any]]:
+    seeded = (
+        network.erdos_renyi,
+        network.k_regular,
+        network.k_in,
+        network.watts_strogatz,
+        network.barabasi_albert,
+        network.random_geometric,
+    )
+    plain = (network.ring, network.circulant, network.exponential, network.d_out, network.torus, network.star)
+    fixed = (*seeded, *plain, network.complete, edge_list_file)
+    drawn = (network.random_links, network.erdos_renyi_rounds, network.random_neighbours, network.random_matching)
+    changing = (*drawn, network.one_peer_exponential, network.matcha, periodic, random_choice)
+    missing = (network.partial_communication, network.link_loss, network.bursty_loss, network.node_participation)
+    around = (*missing, network.outages, network.membership, network.delays, network.timed, network.synchronised)
+    return {one.__name__.replace("_", "-"): one for one in (*fixed, *changing, *around, network.laplacian)}
+
+
+def _named(classes: Iterable[Any]) -> dict[str, Callable[..., Any]]:
+    return {one.kind: one for one in classes}
+
+
+_CODECS = (
+    codecs.OneBit,
+    codecs.Dense,
+    codecs.Sparse,
+    codecs.RandomK,
+    codecs.QSGD,
+    codecs.Sign,
+    codecs.LowRank,
+)
+_PROBLEMS = {
+    "example1": problems.example1,
+    "classification": problems.classification,
+    "neural": problems.neural_classification,
+}
+_TIMES = {
+    "fixed": network.FixedTime,
+    "exponential": network.ExponentialTime,
+    "log-normal": network.LogNormalTime,
+    "pareto": network.ParetoTime,
+}
+_STOPS = {
+    "auto": auto,
+    "consensus": consensus,
+    "objective": stopping.ObjectiveBelow,
+    "gradient": stopping.GradientBelow,
+}
+ALGORITHMS = Family("algorithms", lambda: algorithms.REGISTRY | {"ceps-paper": algorithms.CEPS.paper}, "ceps")
+CODECS = Family("codecs", lambda: _named(_CODECS), "dense")
+MECHANISMS = Family("mechanisms", lambda: _named((privacy.Gaussian, privacy.Laplace)))
+UPDATES = Family("updates", lambda: _named((algorithms.Updates,)))
+PROBLEMS = Family("problems", lambda: _PROBLEMS, "example1")
+TIMES = Family("times", lambda: _TIMES)
+STOPS = Family("stop rules", lambda: _STOPS, "auto", given=("algorithm",))
+FAMILIES.update(
+    {
+        codecs.Codec: CODECS,
+        privacy.Mechanism: MECHANISMS,
+        algorithms.Updates: UPDATES,
+        network.Times: TIMES,
+        network.Network: NETWORKS,
+        Static: FIXED,
+    }
+)

@@ -1,0 +1,227 @@
+"""Kinds of the command line and of YAML, derived from the library's own classes and functions.
+
+A kind is a frozen dataclass of numbers, truth values, text and other kinds. It has the fields of a class of settings,
+or the arguments of a function, with their documentation and defaults; what can only be said in Python, such as an array
+with a number for every node, is not among them. `build` makes the library's object.
+"""
+
+import dataclasses
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import MISSING, dataclass
+from functools import cache
+from importlib.metadata import entry_points
+from types import NoneType
+from typing import Annotated, Any, ClassVar, Literal, get_args, get_origin, get_type_hints
+
+from typing_extensions import Doc
+
+from jdfl import checks
+from jdfl.arguments import marks, options_of
+from jdfl.settings import FILLED, As, Only, documentation
+
+Source = Callable[..., Any]
+FAMILIES: dict[Any, "Family"] = {}  # by the type of the settings that hold one of the family
+_SCALARS = (int, float, bool, str)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kind:
+    """One kind of a family, with its settings."""
+
+    kind: ClassVar[str]
+    source: ClassVar[Source]
+    parts: ClassVar[Mapping[str, Callable[[Any, dict[str, Any]], Any]]]
+    given: ClassVar[tuple[str, ...]]
+
+    def build(self, **given: Any) -> Any:
+        """What the kind stands for, made by the class or function that it was derived from.
+
+        Args:
+            **given: What the family says of its kinds from outside: the number of nodes `m` of a network, the
+                `algorithm` of a stop rule.
+
+        Raises ValueError for values that make no sense.
+        """
+        made = {name: make(self, given) for name, make in self.parts.items()}
+        return self.source(**{name: given[name] for name in self.given}, **made)
+
+
+@dataclass(frozen=True)
+class Family:
+    """The kinds that a setting may hold: the library's, and those of other packages.
+
+    Args:
+        name: Its name; other packages add kinds by the entry points `jdfl.NAME`.
+        own: The library's kinds, in the order in which they are shown.
+        default: The kind of a setting for which there is no other default.
+        given: Names of arguments that `build` is given instead of them being settings.
+        only: Which of the kinds may stand here, decided by their class or function.
+    """
+
+    name: str
+    own: Callable[[], Mapping[str, Source]]
+    default: str | None = None
+    given: tuple[str, ...] = ()
+    only: Callable[[Source], bool] | None = None
+
+    @property
+    def sources(self) -> dict[str, Source]:
+        """The class or function of every kind, by the kind's name."""
+        return {kind: one for kind, one in _sources(self.name, self.own).items() if self.only is None or self.only(one)}
+
+    @property
+    def kinds(self) -> dict[str, type[Kind]]:
+        """All kinds by their names."""
+        return {kind: derive(kind, source, self.given) for kind, source in self.sources.items()}
+
+    def __call__(self, kind: str | None = None, /, **settings: Any) -> Any:
+        """A kind, or the default one, with some of its settings; ValueError that lists the kinds for another name."""
+        kind = self.default if kind is None else kind
+        checks.one_of(self.sources, kind=kind)
+        return derive(str(kind), self.sources[str(kind)], self.given)(**settings)
+
+
+@cache
+def _sources(name: str, own: Callable[[], Mapping[str, Source]]) -> dict[str, Source]:
+    """The library's kinds and those of installed packages; ValueError for a name that comes twice."""
+    found = dict(own())
+    for entry in sorted(entry_points(group=f"jdfl.{name}"), key=lambda entry: entry.name):
+        by = "jdfl" if entry.dist is None else entry.dist.name
+        if entry.name in found:
+            raise ValueError(
+                f"Expected one kind {entry.name!r} in {name}, got another one from {by} ({entry.value}). Rename its "
+                "entry point, or uninstall the package."
+            )
+        try:
+            found[entry.name] = entry.load()
+        except Exception as error:
+            raise ValueError(
+                f"Expected {entry.value} of {by}, the kind {entry.name!r} of {name}, to be importable, got "
+                f"{type(error).__name__}: {checks.said(error)}. Mend or uninstall the package."
+            ) from error
+    return found
+
+
+def first_line(source: Source) -> str:
+    """The first line of a docstring: the help of a kind."""
+    return (inspect.getdoc(source) or "").partition("\n")[0]
+
+
+def members(annotation: Any) -> dict[str, type]:
+    """The dataclasses that a field may hold, by their `kind`; empty where it holds none or one without a kind."""
+    found: dict[str, type] = {}
+    for mark in marks(annotation):
+        found |= mark.kinds if isinstance(mark, Family) else {}
+    return found | {option.kind: option for option in options_of(annotation) if hasattr(option, "kind")}
+
+
+def shown(value: Any, family: Family | None = None) -> Any:
+    """Settings of the library as the kind that stands for them, with all that can be written of them; others as is."""
+    if not dataclasses.is_dataclass(value) or isinstance(value, type | Kind):
+        return value
+    source = type(value)
+    kind = "" if family is None else next(name for name, one in family.sources.items() if one is source)
+    written = derive(kind, source, ())
+    return written(**{field.name: shown(getattr(value, field.name)) for field in dataclasses.fields(written)})
+
+
+@cache
+def derive(kind: str, source: Source, given: tuple[str, ...]) -> type[Kind]:
+    """The kind of this name, with the settings of a class or the arguments of a function.
+
+    Args:
+        kind: Its name; empty for settings of which there is one kind only.
+        source: A dataclass of settings, or a function whose arguments are annotated.
+        given: Names of arguments that are no settings, but given to `build`.
+    """
+    fields: list[tuple[str, Any, Any]] = []
+    parts: dict[str, Callable[[Kind, dict[str, Any]], Any]] = {}
+    arguments, about = _arguments(source), documentation(source)
+    for name, (annotation, default) in arguments.items():
+        inner = next((option for option in options_of(annotation) if getattr(option, "flat", None) is True), None)
+        if name in given or FILLED in marks(annotation):
+            continue
+        if inner is not None:
+            more, parts[name] = _flat(derive("", inner, ()), annotation, default)
+            fields += more
+        elif (found := _written(annotation, default)) is not None:
+            type_, default, how = found
+            told = Doc(how.about or about.get(name, ""))
+            fields.append((name, Annotated[type_, told], dataclasses.field(default=default)))
+            parts[name] = _maker(name, how.make)
+    space: dict[str, Any] = {"__doc__": first_line(source), "source": staticmethod(source), "parts": parts}
+    space |= {"given": tuple(name for name in given if name in arguments)} | ({"kind": kind} if kind else {})
+    name = "".join(word.capitalize() for word in kind.split("-")) or getattr(source, "__name__", "Settings")
+    return dataclasses.make_dataclass(name, fields, bases=(Kind,), namespace=space, frozen=True, kw_only=True)
+
+
+def _arguments(source: Source) -> dict[str, tuple[Any, Any]]:
+    """The annotation and the default (or MISSING) of every field or argument, by name."""
+    if dataclasses.is_dataclass(source):
+        hints = get_type_hints(source, include_extras=True)
+        return {field.name: (hints[field.name], field.default) for field in dataclasses.fields(source)}
+    empty, found = inspect.Parameter.empty, inspect.signature(source).parameters
+    return {one.name: (one.annotation, MISSING if one.default is empty else one.default) for one in found.values()}
+
+
+def _flat(inner: type[Kind], annotation: Any, default: Any) -> tuple[list[tuple[str, Any, Any]], Any]:
+    """The fields of settings that stand beside those of their owner, and what makes the settings of them again."""
+    only = next((mark.names for mark in marks(annotation) if isinstance(mark, Only)), None)
+    fields = [field for field in dataclasses.fields(inner) if only is None or field.name in only]
+
+    def make(owner: Kind, given: dict[str, Any]) -> Any:
+        return dataclasses.replace(default, **{field.name: inner.parts[field.name](owner, given) for field in fields})
+
+    values = shown(default)
+    return [(one.name, one.type, dataclasses.field(default=getattr(values, one.name))) for one in fields], make
+
+
+def _written(annotation: Any, default: Any) -> tuple[Any, Any, As] | None:
+    """The type and default of what is written for a setting, and how it is made of it; None if only Python can."""
+    told, all_options = marks(annotation), options_of(annotation)
+    how = next((mark for mark in told if isinstance(mark, As)), As())
+    options, optional = [one for one in all_options if one is not NoneType], NoneType in all_options
+    family = next((mark for mark in told if isinstance(mark, Family)), None)
+    narrowed = [mark for mark in told if isinstance(mark, type)]  # Annotated[Network, Static]
+    family = family or next((FAMILIES[option] for option in (*narrowed, *options) if option in FAMILIES), None)
+    nested = next((option for option in options if dataclasses.is_dataclass(option)), None)
+    if default is MISSING and family is not None and family.default is not None:
+        default = family()
+    default = shown(default if how.default is ... else how.default, family)
+    plain = next((one for one in map(_plain, options) if one is not None), None)
+    if how.type is not None:
+        return how.type, default, how
+    if family is not None:
+        return Annotated[Kind | None if optional else Kind, family], default, how
+    if plain is not None:
+        return (plain | None if optional else plain), default, how
+    return None if nested is None else (derive("", nested, ()), default, how)
+
+
+def _plain(option: Any) -> Any:
+    """What is written for one of the types that an annotation allows; None for what only Python can say."""
+    origin, inside = get_origin(option), get_args(option)
+    if option in _SCALARS or origin is Literal:
+        return option
+    if origin in (tuple, Sequence):
+        items = [one if one is Ellipsis else _plain(options_of(one)[0]) for one in inside]
+        items = items if origin is tuple else [*items, Ellipsis]
+        return None if None in items else tuple[tuple(items)]
+    return None
+
+
+def _maker(name: str, make: Callable[[Any], Any] | None) -> Callable[[Kind, dict[str, Any]], Any]:
+    """What makes the argument of this name from a kind."""
+
+    def made(owner: Kind, given: dict[str, Any]) -> Any:
+        value = getattr(owner, name)
+        value = value.build(**given) if isinstance(value, Kind) and make is not unbuilt else value
+        return value if make is None else make(value)
+
+    return made
+
+
+def unbuilt(value: Any) -> Any:
+    """Marks an argument that takes the kind itself, not what it builds: `Annotated[Any, FAMILY, As(make=unbuilt)]`."""
+    return value

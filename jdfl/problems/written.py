@@ -1,0 +1,64 @@
+"""How arguments of problems are written on the command line and in YAML."""
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Literal
+
+from jax.typing import ArrayLike, DTypeLike
+
+from jdfl.models.base import Part
+from jdfl.settings import As
+
+
+def _clients(file: str | None) -> list[str] | None:
+    """The words of a file; FileNotFoundError if it is not there."""
+    if file is None:
+        return None
+    path = Path(os.path.expanduser(file))
+    if not path.is_file():
+        raise FileNotFoundError(f"Expected a file at problem.clients, got {file!r}. Check the path.")
+    return path.read_text(encoding="utf-8", errors="surrogateescape").split()  # other bytes are told apart, too
+
+
+def _names(public: str | None) -> tuple[str, ...]:
+    """Names that are separated by commas."""
+    return tuple(name.strip() for name in (public or "").split(",") if name.strip())
+
+
+def _part(shared: str | None) -> str | tuple[str, ...] | None:
+    """A preset's name as it is, patterns as a tuple."""
+    if shared is None or not set(shared) & set("*?[.,"):
+        return shared
+    return tuple(pattern.strip() for pattern in shared.split(","))
+
+
+Clients = Annotated[
+    ArrayLike | None,
+    As(
+        str | None,
+        _clients,
+        about="Of the partition by clients: a text file with the client of every training example.",
+    ),
+]
+Public = Annotated[
+    Sequence[str],
+    As(
+        str | None,
+        _names,
+        None,
+        about="What of the data is known anyway, names with commas: standardise, holdout, partition, curvature, "
+        "tuning, stop. A privacy report lists it; what else enters without noise leaves no epsilon.",
+    ),
+]
+Shared = Annotated[
+    Part | None,
+    As(
+        str | None,
+        _part,
+        about="The parameters that all nodes have in common: a preset (partpsp-1, partpsp-2, all) or patterns of their "
+        "names, separated by commas, as in layer1.*,layer2.*; none: all.",
+    ),
+]
+Precision = Annotated[DTypeLike, As(Literal["float32", "float64"], default="float32")]
+Images = Literal["digits", "mnist", "fashion_mnist", "cifar10"]

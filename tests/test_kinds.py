@@ -1,0 +1,273 @@
+"""Kinds are derived from the library: nothing is left out, all is documented, bounded, written and read back."""
+
+import dataclasses
+import sys
+import textwrap
+from pathlib import Path
+from typing import Any, get_origin
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from typing_extensions import Doc
+
+import jdfl
+from jdfl import config
+from jdfl.arguments import marks, options_of
+from jdfl.cli import main
+from jdfl.cli import run as run_command
+from jdfl.config import RunConfig, from_yaml, to_yaml
+from jdfl.config.kinds import Kind, _sources, derive, shown
+from jdfl.settings import FILLED, Bound, documentation
+from tests.test_config import instances
+
+FAMILIES = {
+    "algorithm": config.ALGORITHMS,
+    "network": config.NETWORKS,
+    "problem": config.PROBLEMS,
+    "stop": config.STOPS,
+    "algorithm.codec": config.CODECS,
+    "algorithm.mechanism": config.MECHANISMS,
+    "algorithm.updates": config.UPDATES,
+    "network.compute": config.TIMES,
+}
+KINDS = [(place, kind) for place, family in FAMILIES.items() for kind in family.sources]
+CLASSES = [
+    (place, kind) for place, kind in KINDS if isinstance(FAMILIES[place].sources[kind], type)
+]  # the functions of networks and problems check their numbers themselves
+PYTHON_ONLY = {("ceps", "period"), ("one-bit", "matrix")}  # arrays
+
+
+def every(test: Any) -> Any:
+    return pytest.mark.parametrize(("place", "kind"), KINDS, ids="-".join)(test)
+
+
+def derived(place: str, kind: str) -> type[Kind]:
+    return FAMILIES[place].kinds[kind]
+
+
+def sources(source: Any) -> list[Any]:
+    """A class or function, and the classes of the settings inside it."""
+    if not dataclasses.is_dataclass(source):
+        return [source]
+    inner = [one for field in fields_of(source).values() for one in options_of(field) if dataclasses.is_dataclass(one)]
+    return [source, *(more for one in inner if one.__module__.startswith("jdfl.algorithms") for more in sources(one))]
+
+
+def fields_of(source: Any) -> dict[str, Any]:
+    """The annotations of the fields of a class or the arguments of a function."""
+    from jdfl.config.kinds import _arguments
+
+    return {name: annotation for name, (annotation, _) in _arguments(source).items()}
+
+
+@every
+def test_every_setting_of_the_library_is_written_or_only_for_python(place, kind):
+    source, family = FAMILIES[place].sources[kind], FAMILIES[place]
+    there = {name: annotation for name, annotation in fields_of(source).items() if name not in family.given}
+    flat = [one for annotation in there.values() for one in options_of(annotation) if one is jdfl.Gradients]
+    here = {field.name for field in dataclasses.fields(derived(place, kind))}
+    for name, annotation in there.items():
+        said = name in here or FILLED in marks(annotation) or (kind, name) in PYTHON_ONLY or name == "gradients"
+        assert said, name
+    assert here <= set(there) | ({field.name for field in dataclasses.fields(jdfl.Gradients)} if flat else set())
+
+
+@every
+def test_every_setting_has_a_sentence(place, kind):
+    for field in dataclasses.fields(derived(place, kind)):
+        (told,) = (mark.documentation for mark in marks(field.type) if isinstance(mark, Doc))
+        assert told.endswith("."), field.name
+    assert derived(place, kind).__doc__
+
+
+def test_every_option_has_a_sentence():
+    for options in (RunConfig, config.Privacy, run_command.Options):
+        about = documentation(options)
+        assert all(about[field.name].endswith(".") for field in dataclasses.fields(options))
+
+
+@pytest.mark.parametrize(("place", "kind"), CLASSES, ids="-".join)
+def test_every_number_of_a_class_has_a_bound(place, kind):
+    for source in sources(FAMILIES[place].sources[kind]):
+        for name, annotation in fields_of(source).items():
+            numbers = {int, float} & {*options_of(annotation)} and FILLED not in marks(annotation)
+            assert not numbers or any(isinstance(mark, Bound) for mark in marks(annotation)), (
+                f"{source.__name__}.{name}"
+            )
+            for option in options_of(annotation):
+                if get_origin(option) is tuple:
+                    assert all(marks(one) for one in option.__args__ if one is not Ellipsis), name
+
+
+@every
+@settings(max_examples=12)
+@given(data=st.data())
+def test_every_kind_comes_back_from_yaml(place, kind, data):
+    value = data.draw(instances(derived(place, kind)))
+    above, _, name = place.rpartition(".")
+    if above:
+        owner = "timed" if above == "network" else ("ceps" if name != "updates" else "d-psgd")
+        value = FAMILIES[above](owner, **{name: value})
+    run = RunConfig(**{above or name: value})
+    assert from_yaml(to_yaml(run)) == run
+
+
+NUMBERS = {
+    "lr": 0.1,
+    "clip": 1.0,
+    "multiplier": 1.0,
+    "p": 0.5,
+    "radius": 0.5,
+    "rate": 0.5,
+    "budget": 0.5,
+    "degree": 2,
+    "links": 1,
+    "bound": 2,
+    "down": 0.1,
+    "up": 0.5,
+    "to_bad": 0.1,
+    "to_good": 0.5,
+    "value": 1.0,
+    "tolerance": 1.0,
+}
+BOUNDED = [
+    (place, kind, name, bound)
+    for place, kind in CLASSES
+    for name, annotation in fields_of(FAMILIES[place].sources[kind]).items()
+    for bound in marks(annotation)
+    if isinstance(bound, Bound) and FILLED not in marks(annotation)
+]
+
+
+def outside(bound: Bound, whole: bool) -> float | None:
+    """A number next to the lower end of an interval that is not in it, or above its upper end."""
+    low, high = bound.ends
+    if low == float("-inf"):
+        return float("inf")
+    return low - 1 if whole or bound.interval[0] == "[" else low if low > float("-inf") else high + 1
+
+
+@pytest.mark.parametrize(("place", "kind", "name", "bound"), BOUNDED, ids=lambda one: str(one))
+def test_every_bound_is_refused_by_name_in_python(place, kind, name, bound):
+    source = FAMILIES[place].sources[kind]
+    annotation = fields_of(source)[name]
+    value = outside(bound, float not in options_of(annotation))
+    other = {one.name: NUMBERS[one.name] for one in dataclasses.fields(source) if one.default is dataclasses.MISSING}
+    with pytest.raises(ValueError) as error:
+        jdfl.arguments.settings(source(**other | {name: value}))
+    assert f"{name} = {value}" in str(error.value)
+    assert documentation(source)[name] in str(error.value)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(
+    ("place", "kind", "name", "bound"), [one for one in BOUNDED if (one[1], one[2]) not in PYTHON_ONLY], ids=str
+)
+def test_every_bound_is_refused_by_name_on_the_command_line(place, kind, name, bound, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    source = FAMILIES[place].sources[kind]
+    value = outside(bound, float not in options_of(fields_of(source)[name]))
+    args = ["run", "--quiet", "--problem.m", "4", "--problem.n", "20", "--problem.s", "2", "--problem.rows", "5", "9"]
+    args += ["--stop", "none"] if place != "stop" else []
+    args += {"algorithm.updates": ["--algorithm", "d-psgd"], "network.compute": ["--network", "timed"]}.get(place, [])
+    args += ["--algorithm.clip", "1.0"] if place == "algorithm.mechanism" else []
+    args += [f"--{place}", kind]
+    needed = {one.name: one for one in dataclasses.fields(derived(place, kind)) if one.default is dataclasses.MISSING}
+    for one in {name, *needed}:
+        args.append(f"--{place}.{one.replace('_', '-')}={value if one == name else NUMBERS[one]}")
+    assert main(args) == 2
+    told = " ".join(capsys.readouterr().err.split())
+    assert f"{name} = {value}" in told or f"{name.replace('_', '-')}" in told, told
+
+
+def test_a_class_without_documentation_or_bounds_is_seen():
+    @jdfl.struct.dataclass
+    class Bare:
+        kind = "bare"
+        lr: float = 0.1
+
+    (field,) = dataclasses.fields(derive("bare", Bare, ()))
+    (told,) = (mark.documentation for mark in marks(field.type) if isinstance(mark, Doc))
+    assert told == ""
+    assert not any(isinstance(mark, Bound) for mark in marks(fields_of(Bare)["lr"]))
+
+
+def test_settings_are_shown_as_the_kinds_that_build_them():
+    for codec in (jdfl.Sparse(share=0.3), jdfl.OneBit(d=7), jdfl.Dense("float16")):
+        assert shown(codec, config.CODECS).build() == codec
+    assert config.ALGORITHMS("do-adp").build() == jdfl.DOADP()
+    for kind, source in jdfl.algorithms.REGISTRY.items():
+        assert config.ALGORITHMS(kind).build() == (source() if kind != "ceps" else source(codec=jdfl.OneBit()))
+
+
+ALGORITHM = '''
+    """An algorithm of another package."""
+
+    from typing import ClassVar
+
+    import jdfl
+    from jdfl import struct
+    from jdfl.algorithms.dpsgd import DPSGD
+    from jdfl.settings import Positive
+
+
+    @struct.dataclass
+    class Lazy(DPSGD):
+        """Nobody hurries."""
+
+        kind: ClassVar[str] = "lazy"
+        pause: Positive = 2.0
+        """How long a node rests."""
+'''
+
+
+@pytest.fixture
+def installed(tmp_path, monkeypatch):
+    """A package with an algorithm, installed; gives what writes its entry points."""
+    (tmp_path / "lazy_package.py").write_text(textwrap.dedent(ALGORITHM).lstrip())
+    about = tmp_path / "lazy_package-1.0.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: lazy-package\nVersion: 1.0\n")
+
+    def write(*lines: str) -> None:
+        (about / "entry_points.txt").write_text("\n".join(["[jdfl.algorithms]", *lines, ""]))
+        _sources.cache_clear()
+
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    yield write
+    _sources.cache_clear()
+    sys.modules.pop("lazy_package", None)
+
+
+def test_an_algorithm_of_another_package_joins(installed, capsys):
+    installed("lazy = lazy_package:Lazy")
+    assert main(["list"]) == 0
+    assert "Nobody hurries." in capsys.readouterr().out
+    assert main(["run", "--algorithm", "lazy", "--help"]) == 0
+    told = " ".join(capsys.readouterr().out.replace("│", " ").split())
+    assert "--algorithm.pause FLOAT How long a node rests. (default: 2.0)" in told
+    assert main(["completion", "bash"]) == 0
+    assert "lazy" in capsys.readouterr().out
+    small = ["--problem.m", "4", "--problem.n", "20", "--problem.s", "2", "--problem.rows", "5", "9", "--quiet"]
+    assert main(["run", *small, "--algorithm", "lazy", "--algorithm.pause=3", "--steps", "2", "--stop", "none"]) == 0
+    (file,) = Path("runs").glob("lazy-*/config.yaml")
+    run = from_yaml(file.read_text())
+    assert (run.algorithm.kind, getattr(run.algorithm, "pause")) == ("lazy", 3.0)  # noqa: B009
+    assert type(run.algorithm.build()).__name__ == "Lazy"
+    assert main(["run", *small, "--algorithm", "lazy", "--algorithm.pause=-3"]) == 2
+    assert "pause > 0 and finite, got pause = -3.0. pause: How long a node rests." in capsys.readouterr().err
+
+
+def test_kinds_that_come_twice_or_cannot_be_imported_are_refused(installed):
+    installed("ceps = lazy_package:Lazy")
+    with pytest.raises(
+        ValueError, match=r"one kind 'ceps' in algorithms, got another one from lazy-package \(lazy_pac"
+    ):
+        _ = config.ALGORITHMS.sources
+    installed("lazy = lazy_package:Missing")
+    with pytest.raises(ValueError, match=r"lazy_package:Missing of lazy-package.*Mend or uninstall"):
+        _ = config.ALGORITHMS.sources
+    with pytest.raises(ValueError, match=r"kind to be one of 'erdos-renyi'.*, got kind = 'moon'"):
+        config.NETWORKS("moon")
