@@ -85,7 +85,10 @@ class ConsensusBelow:
 
 @struct.dataclass
 class ObjectiveBelow:
-    """mean_i f_i at the average <= value, looked at every `every` rounds."""
+    """Stop when the objective at the average of the nodes' parameters reaches a value.
+
+    mean_i f_i at the average <= value, looked at every `every` rounds.
+    """
 
     value: Number
     """The value to reach."""
@@ -113,7 +116,10 @@ class ObjectiveBelow:
 
 @struct.dataclass
 class GradientBelow:
-    """||mean_i grad f_i|| at the average <= tolerance, looked at every `every` rounds; for dense methods."""
+    """Stop when the gradient at the average of the nodes' parameters is small; for methods without sparsity.
+
+    ||mean_i grad f_i|| at the average <= tolerance, looked at every `every` rounds.
+    """
 
     tolerance: Positive
     """Largest norm of the gradient."""

@@ -252,7 +252,7 @@ def test_an_algorithm_of_another_package_joins(installed, capsys):
     assert "lazy" in capsys.readouterr().out
     small = ["--problem.m", "4", "--problem.n", "20", "--problem.s", "2", "--problem.rows", "5", "9", "--quiet"]
     assert main(["run", *small, "--algorithm", "lazy", "--algorithm.pause=3", "--steps", "2", "--stop", "none"]) == 0
-    (file,) = Path("runs").glob("lazy-*/config.yaml")
+    (file,) = Path("runs").glob("*lazy*/config.yaml")
     run = from_yaml(file.read_text())
     assert (run.algorithm.kind, getattr(run.algorithm, "pause")) == ("lazy", 3.0)  # noqa: B009
     assert type(run.algorithm.build()).__name__ == "Lazy"

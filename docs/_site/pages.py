@@ -11,10 +11,8 @@ from typing import Any
 import algorithm_fields
 from examples import command, example, python
 
-from jdfl import config
 from jdfl.algorithms import REGISTRY
 
-_MADE = ("made by `plan`", "fills it in")  # said of fields that are no options
 _LINKS = {  # parts of an annotation -> what the reference has of it
     "Gradients": "jdfl.algorithms.gradients.Gradients",
     "Updates": "jdfl.algorithms.updates.Updates",
@@ -22,13 +20,6 @@ _LINKS = {  # parts of an annotation -> what the reference has of it
     "Codec": "jdfl.codecs.base.Codec",
     "Mechanism": "jdfl.privacy.mechanisms.Mechanism",
 }
-_SHARED = {  # what fields are whose lines say nothing
-    "gradients": "From which examples gradients are taken, clipped, and with which noise.",
-    "dpps": "The protocol's settings, its noise among them.",
-    "optimizer": "An optax optimizer, or a function that makes one of `lr`; None: plain gradient steps.",
-    "codec": "What travels on a wire.",
-}
-
 _SEE_ALSO = (
     "[Choosing a method](../choose.md), [the papers' numbers](../papers/index.md), [errata](../errata.md), "
     "[parts that algorithms share](../reference/parts.md)."
@@ -85,7 +76,7 @@ def page(name: str) -> str:
         "Update": f"{parts.update}\n\nAxes: {parts.axes[0].lower()}{parts.axes[1:]}",
         "How it is read here": parts.reading,
         "Missing neighbours": parts.missing,
-        "Options": _options(name, kind),
+        "Options": _options(kind),
         "Example": _example(name, kind.__name__),
         "Cost": _cost(costs),
         "Privacy": _privacy(name, kind, parts.privacy, costs),
@@ -111,31 +102,19 @@ def known_costs() -> dict[str, Any]:
     return json.loads(Path(__file__).with_name("costs.json").read_text(encoding="utf-8"))
 
 
-def options(name: str, kind: type) -> list[tuple[algorithm_fields.Field, str]]:
-    """The fields that a person may set, and what is said of them: beside the field, or of its flag."""
-    flags = {one.name: one.comment for one in algorithm_fields.fields(_configured()[name])}
-    found = []
-    for field in algorithm_fields.fields(kind):
-        if not any(words in field.comment for words in _MADE):
-            said = [field.comment] if field.comment else []
-            if len(field.comment.split()) < 3:  # a symbol of the formula
-                said += [text for text in (_SHARED.get(field.name) or flags.get(field.name),) if text]
-            found.append((field, "; ".join(said)))
-    return found
+def options(kind: type) -> list[tuple[algorithm_fields.Field, str]]:
+    """The fields that a person may set, and what is said of them."""
+    fields = algorithm_fields.fields(kind)
+    return [(field, field.comment) for field in fields if not field.annotation.startswith("Filled[")]
 
 
-def _options(name: str, kind: type) -> str:
+def _options(kind: type) -> str:
     rows = ["| option | default | |", "| --- | --- | --- |"]
-    for field, said in options(name, kind):
+    for field, said in options(kind):
         default = f"`{field.default}`" if field.default is not None else "must be given"
         links = [f"[{part}][{place}]" for part, place in _LINKS.items() if part in field.annotation]
         rows.append(f"| `{field.name}` | {default} | {_cell(said)}{f' See {links[0]}.' if links else ''} |")
     return "\n".join(rows)
-
-
-def _configured() -> dict[str, type]:
-    """The classes of jdfl.config by the names of the algorithms that they set."""
-    return dict(config.ALGORITHMS.kinds)
 
 
 def _example(name: str, kind: str) -> str:

@@ -57,6 +57,7 @@ from jdfl.streams import Stream
 
 _NOISE = Stream("ceps.noise", "private")
 _PERIOD = Stream("ceps.period", "choice")
+_SIGMA = As(about="A public constant instead of a sigma_i from every node's own data.")
 LONG_STEP = 10.0  # steps, in units of 1 / L_i, from which `check` warns; Table III's are about 5 here
 
 
@@ -107,7 +108,7 @@ class CEPS(Algorithm):
     """Shortest and longest period between communications; every node draws its own."""
     period: Array | None = struct.field(per_node=True, default=None)
     """Rounds [m] between communications of every node, int32, instead of drawing them."""
-    sigma: Positive | None = struct.field(per_node=True, default=None)
+    sigma: Annotated[Positive | None, _SIGMA] = struct.field(per_node=True, default=None)
     """A public constant, or one [m] for every node, instead of a sigma_i from every node's own data."""
     sigma_rule: Literal["paper", "half_n", "safe"] = struct.field(pytree_node=False, default="paper")
     """The d_i in the paper's constant sigma_i: a node's examples, or n / 2."""

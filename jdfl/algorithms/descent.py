@@ -28,7 +28,7 @@ OPTIMIZERS: dict[str, Any] = {
 _Name = Literal["sgd", "momentum", "nesterov", "adam", "adamw", "adagrad", "rmsprop"]
 Optimizer = Annotated[
     Callable[[Any], optax.GradientTransformation] | optax.GradientTransformation | None,
-    As(_Name, OPTIMIZERS.__getitem__, "sgd"),
+    As(_Name, OPTIMIZERS.__getitem__, "sgd", "Who makes steps of gradients; momentum is 0.9."),
 ]
 
 

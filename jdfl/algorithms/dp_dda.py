@@ -78,7 +78,7 @@ class DPDDA(Algorithm):
 
     kind: ClassVar[str] = "dp-dda"
     lr: Positive = 0.1
-    """c_0, which the lengths of all steps are proportional to."""
+    """Length of the steps."""
     p: Fraction = 0.25
     """Chance of a node to be active in a round, in (0, 1]."""
     mu: Positive | None = None

@@ -66,7 +66,7 @@ class FedAvg(Algorithm):
     updates: Updates | None = None
     """Clipping and noise of what a node has learnt in a round, instead of noise on gradients."""
     optimizer: descent.Optimizer = struct.field(pytree_node=False, default=None)
-    """Who makes steps of gradients; momentum is 0.9."""
+    """An optax optimizer, or a function that makes one of `lr`; None: plain gradient steps."""
     codec: Codec = Dense()
     """What travels on a wire."""
     title: ClassVar[str] = "FedAvg"

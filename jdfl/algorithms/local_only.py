@@ -46,7 +46,7 @@ class LocalOnly(Algorithm):
     gradients: Gradients = Gradients()
     """How nodes take gradients: of which examples, clipped, with which noise."""
     optimizer: descent.Optimizer = struct.field(pytree_node=False, default=None)
-    """Who makes steps of gradients; momentum is 0.9."""
+    """An optax optimizer, or a function that makes one of `lr`; None: plain gradient steps."""
     train: Literal["all", "local"] = struct.field(pytree_node=False, default="all")
     """Which parameters learn: all, or those that the problem does not mean to be shared."""
     title: ClassVar[str] = "LocalOnly"

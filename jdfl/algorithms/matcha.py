@@ -52,7 +52,7 @@ class MATCHA(Algorithm):
     gradients: Gradients = Gradients()
     """How nodes take gradients: of which examples, clipped, with which noise."""
     optimizer: descent.Optimizer = struct.field(pytree_node=False, default=None)
-    """Who makes steps of gradients; momentum is 0.9."""
+    """An optax optimizer, or a function that makes one of `lr`; None: plain gradient steps."""
     codec: Codec = Dense()
     """What travels on a wire."""
     title: ClassVar[str] = "MATCHA"

@@ -29,6 +29,7 @@ from jdfl.lab.watch import Watch, returns
 from jdfl.privacy import report
 from jdfl.progress import Progress
 from jdfl.result import Callback, Result
+from jdfl.runner import check_settings
 from jdfl.spending import guarantee_of, records_of
 
 STATUS = """exit status: 0 done, 2 a mistake in the settings, 3 the run diverged, 4 another process of the run was lost,
@@ -75,6 +76,7 @@ class Session:
         self.several = _joined(options)
         self.options = options
         self.algorithm, self.problem, self.network, self.stop = build(config)
+        check_settings(self.algorithm, self.problem, self.network)
         self.planned = planned(self.algorithm, self.problem, self.network, config.steps)
         self.config = settled(config, self.algorithm)
         privacy = config.privacy

@@ -77,9 +77,12 @@ class Family:
 
     def __call__(self, kind: str | None = None, /, **settings: Any) -> Any:
         """A kind, or the default one, with some of its settings; ValueError that lists the kinds for another name."""
-        kind = self.default if kind is None else kind
-        checks.one_of(self.sources, kind=kind)
-        return derive(str(kind), self.sources[str(kind)], self.given)(**settings)
+        kind = str(self.default if kind is None else kind)
+        found = self.own()
+        if kind not in found:  # other packages are imported for their kinds alone
+            found = self.sources
+            checks.one_of(found, kind=kind)
+        return derive(kind, found[kind], self.given)(**settings)
 
 
 @cache
@@ -161,7 +164,7 @@ def _arguments(source: Source) -> dict[str, tuple[Any, Any]]:
     if dataclasses.is_dataclass(source):
         hints = get_type_hints(source, include_extras=True)
         return {field.name: (hints[field.name], field.default) for field in dataclasses.fields(source)}
-    empty, found = inspect.Parameter.empty, inspect.signature(source).parameters
+    empty, found = inspect.Parameter.empty, inspect.signature(source, eval_str=True).parameters
     return {one.name: (one.annotation, MISSING if one.default is empty else one.default) for one in found.values()}
 
 

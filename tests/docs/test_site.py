@@ -31,7 +31,7 @@ pytestmark = pytest.mark.optimized
 
 def test_every_option_of_every_algorithm_is_described():
     for name, kind in REGISTRY.items():
-        bare = [field.name for field, said in pages.options(name, kind) if not said]
+        bare = [field.name for field, said in pages.options(kind) if not said]
         assert bare == [], f"{name}: {bare}"
 
 
@@ -54,9 +54,9 @@ def test_a_docstring_without_a_formula_is_refused():
 
 
 def test_fields_are_read_with_their_comments_and_defaults():
-    found = {field.name: field for field, _ in pages.options("dcd-psgd", REGISTRY["dcd-psgd"])}
+    found = {field.name: field for field, _ in pages.options(REGISTRY["dcd-psgd"])}
     assert found["lr"].default == "0.1"
-    assert found["lr"].comment.startswith("length of the steps")
+    assert found["lr"].comment.startswith("Length of the steps")
     assert found["codec"].annotation == "Codec"
 
 
