@@ -56,7 +56,7 @@ def contract(folder: Path, *options: str) -> tuple[int, int, str]:
 
 def test_the_tutorial_has_one_file_and_one_registration():
     assert [block.language for block in TITLED] == ["python", "diff"]
-    assert TITLED[0].text.count("\n") <= 45
+    assert TITLED[0].text.count("\n") <= 40
     assert TITLED[1].title == "tests/contract/table.py"
 
 
