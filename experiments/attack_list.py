@@ -10,6 +10,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jdfl.algorithms.exchange import MODEL
 
 import jdfl
 from experiments import attack_beside as beside
@@ -30,7 +31,6 @@ from experiments.attack_worlds import (
     shown,
     towards,
 )
-from jdfl.algorithms.exchange import MODEL
 from jdfl.network import Network
 from jdfl.problems import classification
 from jdfl.streams import declared
