@@ -10,6 +10,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jdfl.algorithms.exchange import MODEL
 
 import jdfl
 from experiments import attack_beside as beside

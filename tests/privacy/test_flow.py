@@ -6,14 +6,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from jax import lax
-from jax.extend.core import Primitive
 
 import jdfl
 from jdfl import struct
 from jdfl.algorithms.program import planned
 from jdfl.algorithms.round import MODEL, Channel
-from jdfl.privacy.flow import Flow, Label, bounded, released, sent
 from jdfl.streams import Stream
 from tests.auditing.planted import BUGS
 from tests.contract.table import TABLE, Row
@@ -251,61 +248,6 @@ def test_bugs_for_the_audit_that_the_flow_of_data_shows(name, monkeypatch):
     for method, wrong in bug.patch.items():
         monkeypatch.setattr(bug.owner, method, wrong)
     assert bug.audited.privacy(PROBLEM).claimed == (name not in SEEN)
-
-
-# ---------------------------------------------------------------- the walk itself
-
-
-def leaks(function: Any, *labels: Label) -> dict[str, str]:
-    """What leaks where the function's result is sent, of vectors [3] with these labels."""
-    flow = Flow()
-    flow.walk(jax.make_jaxpr(lambda *x: sent(function(*x), "out"))(*[jnp.ones(3)] * len(labels)), labels)
-    return flow.leaks
-
-
-_unknown = Primitive("test.unknown")
-_unknown.def_abstract_eval(lambda x: x)
-
-CLEANED = {
-    "as it is": lambda x: x,
-    "with something clean": lambda x: x + jnp.arange(3.0),
-    "moved": lambda x: -jnp.flip(x)[jnp.array([0, 2])],
-    "chosen by something clean": lambda x: jnp.where(jnp.arange(3) > 1, x, 0.0),
-    "within a loop": lambda x: lax.fori_loop(0, 3, lambda _, y: y + 1.0, x),
-    "within a scan": lambda x: lax.scan(lambda y, one: (y + one, one), x, jnp.ones((2, 3)))[0],
-    "within jit": jax.jit(lambda x: x + 1.0),
-    "within a branch of something clean": lambda x: lax.cond(jnp.bool_(True), lambda y: y, lambda y: y + 1.0, x),
-}
-SPOILED = {
-    "scaled": lambda x: 10 * x,
-    "with itself": lambda x: x + x,
-    "something unknown": _unknown.bind,
-    "sorted": jnp.sort,
-    "added up": jnp.cumsum,
-    "a choice by itself": lambda x: jnp.where(x > 0, 1.0, -1.0),
-    "a place by itself": lambda x: jnp.arange(3.0)[x.astype(jnp.int32)],
-    "a loop that ends by it": lambda x: lax.while_loop(lambda y: jnp.sum(y) < x[0], lambda y: y + 1, jnp.zeros(3)),
-    "a loop whose turns it counts": lambda x: lax.fori_loop(0, x[0].astype(int), lambda _, y: y + 1, jnp.zeros(3)),
-    "a branch by it": lambda x: lax.cond(x[0] > 0, lambda: jnp.ones(3), lambda: jnp.zeros(3)),
-    "scaled within a loop": lambda x: lax.fori_loop(0, 3, lambda _, y: 2 * y, x),
-    "grown in a scan": lambda x: lax.scan(lambda y, _: (y + x, None), jnp.zeros(3), length=4)[0],
-    "repeated": lambda x: jnp.tile(x, 2),
-}
-
-
-@pytest.mark.parametrize("name", CLEANED)
-def test_what_is_done_to_a_bounded_value_before_its_noise(name):
-    function = CLEANED[name]
-    assert leaks(lambda x: released(function(bounded(x))), Label.RAW) == {}
-    assert "has no noise" in leaks(lambda x: function(bounded(x)), Label.RAW)["out"]
-    assert "nothing bounds" in leaks(lambda x: released(function(x)), Label.RAW)["out"]
-
-
-@pytest.mark.parametrize("name", SPOILED)
-def test_what_spoils_a_bound(name):
-    function = SPOILED[name]
-    assert "nothing bounds" in leaks(lambda x: released(function(bounded(x))), Label.RAW)["out"]
-    assert leaks(lambda x: function(released(bounded(x))), Label.RAW) == {}  # whatever is done after the noise
 
 
 def test_what_a_round_keeps_is_followed_into_the_next():
