@@ -96,7 +96,7 @@ def round_() -> Figure:
         top.text(i + 0.46, 0.5, part, ha="center", va="center", fontsize=9)
         if i:
             top.add_patch(FancyArrowPatch((i - 0.13, 0.5), (i + 0.06, 0.5), arrowstyle="->", mutation_scale=12))
-    period = np.asarray(played().algorithm.period)
+    period = np.asarray(played().ready.period)
     for i, every in enumerate(period):
         talks = np.arange(every, STEPS, every)
         bottom.plot(talks, np.full(len(talks), i), "s", color=ORANGE, ms=6)

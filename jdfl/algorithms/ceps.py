@@ -278,7 +278,7 @@ class CEPS(Algorithm):
         return state.w.value if isinstance(state.w, Nonzeros) else state.w
 
     def published_bytes(self, problem: Problem, rounds: int, ready: Ready | None) -> float | None:
-        """`paper_volume` of a run; None for codecs that the paper does not have."""
+        """`paper_volume` of a run with the periods of `ready`; None for codecs that the paper does not have."""
         if not isinstance(self.codec, (Dense, OneBit)):
             return None
         d = self.codec.bits(problem.n) - self.codec.norm_bits if isinstance(self.codec, OneBit) else None

@@ -58,10 +58,10 @@ class DCD(Algorithm):
     codes: ClassVar[Codes] = "replicas"
 
     def init(self, round: Round) -> Array:
-        """Start where the problem says, which all neighbours know."""
+        """Start from x [m, n] where the problem says, which all neighbours know."""
         return round.problem.begin()
 
     def step(self, x: Array, round: Round) -> Array:
-        """One round."""
+        """One round from x [m, n], which gives the next."""
         h = round.mix(x, None) - self.lr * self.gradients(x, round)
         return round.publish(h, x)

@@ -61,11 +61,11 @@ class DFedSAM(Algorithm):
         super().check(problem, network)
 
     def init(self, round: Round) -> Array:
-        """Start where the problem says."""
+        """Start from x [m, n] where the problem says."""
         return round.problem.begin()
 
     def step(self, x: Array, round: Round) -> Array:
-        """One round."""
+        """One round from x [m, n], which gives the next."""
 
         def ascend_then_descend(here: Round, y: Array) -> Array:
             g = self.gradients(y, here)

@@ -162,7 +162,7 @@ class DOADP(Algorithm):
     def published_multiplier(self, problem: Problem, epsilon: float, steps: int) -> float:
         """The noise that the paper's Theorem 1 asks for, in units of the sensitivity; ValueError where it has none.
 
-        Warns where a condition of the theorem does not hold.
+        It is for `epsilon` in a run of so many `steps`. Warns where a condition of the theorem does not hold.
         """
         theorem = self.theorem(problem, steps)
         if theorem is None:

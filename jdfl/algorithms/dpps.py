@@ -181,7 +181,8 @@ class DPPS:
         """What may be said where perturbations, at most `bounds` [T] long, are all that data change in a round.
 
         Of everything that is sent, for a whole node's data replaced; beside it the paper's relation, one node's message
-        answered by another's. `enforced_by` is what keeps to the bounds, in words.
+        answered by another's. `schedule` has the noise of all rounds; `enforced_by` is what keeps to the
+        bounds, in words.
         """
         if self.b is None or schedule.certified is None or bounds is None:
             return replace(NO_NOISE, observer="all messages", reason=self._reason(), remedy=_REMEDY)

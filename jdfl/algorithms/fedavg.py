@@ -89,7 +89,7 @@ class FedAvg(Algorithm):
             )
 
     def init(self, round: Round) -> Array:
-        """Start where the problem says."""
+        """Start from x [m, n] where the problem says."""
         return round.problem.begin()
 
     def step(self, x: Array, round: Round) -> Array:

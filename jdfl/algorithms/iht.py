@@ -57,11 +57,11 @@ class IHT(Algorithm):
         return self.s
 
     def init(self, round: Round) -> Array:
-        """Start where the problem says."""
+        """Start from x [m, n] where the problem says."""
         return round.problem.begin()
 
     def step(self, x: Array, round: Round) -> Array:
-        """One round."""
+        """One round from x [m, n], which gives the next."""
         round = round.every(self.period)
         g = self.gradients(x, round)
         return ops.top_s(round.mix(x) - self.lr * g, self.s)

@@ -27,7 +27,7 @@ Milestone = Annotated[int, Bound("[1, 2147483647]")]  # the round from which rat
 
 
 def decays(milestones: tuple[int, ...], factor: float | Array, rounds: int) -> np.ndarray:
-    """What rates are multiplied by in every round [T]: by `factor` once more from each of the `milestones` on."""
+    """What rates are multiplied by in every round [T]: by `factor` [] once more from each of the `milestones` on."""
     past = np.sum(np.arange(rounds)[:, None] >= np.asarray(milestones, int).reshape(1, -1), axis=1)
     return float(factor) ** past
 

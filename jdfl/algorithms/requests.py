@@ -51,7 +51,7 @@ class Asking(Protocol):
 
 
 def sizes(asking: Asking, graph: Graph) -> tuple[Array, Array]:
-    """How many nodes a node may ask, and how many of them it asks, both [m] int32; without neighbours, itself."""
+    """How many nodes a node may ask and how many it asks, by `asking`, both [m] int32; without neighbours, itself."""
     degree = graph.in_degree
     everyone = jnp.maximum(degree, 1) if asking.own == "absent" else degree + 1
     wanted = jnp.asarray(asking.rate, jnp.float32) * everyone.astype(jnp.float32)
@@ -59,7 +59,7 @@ def sizes(asking: Asking, graph: Graph) -> tuple[Array, Array]:
 
 
 def slots(asking: Asking, due: Array, round: Round) -> Array:
-    """The in-neighbours [m, d] bool that the nodes ask that are `due` [m], drawn at random without replacement."""
+    """The in-neighbours [m, d] bool that the nodes `due` [m] ask, drawn without replacement as `asking` says."""
     return _drawn(asking, due, round)[1]
 
 
@@ -83,8 +83,8 @@ def ask(asking: Asking, w: Array | Nonzeros, due: Array, round: Round) -> tuple[
 
     Args:
         asking: whom nodes ask, and how messages are coded.
-        w: the parameters [m, n] that nodes send, dense or as their nonzeros.
-        due: [m] bool, which nodes ask.
+        w: w [m, n], the parameters that nodes send, dense or as their nonzeros.
+        due: due [m], which nodes ask, bool.
         round: the round, whose network says who hears whom.
 
     Returns a function that gives the sums [b, n] of the messages to the nodes of a block, and how many nodes each sum

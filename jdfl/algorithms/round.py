@@ -47,7 +47,8 @@ class Round:
     """What a step knows of its round, and all that it can do besides arithmetic.
 
     `graph` says who hears whom, `k` counts rounds from 0, `node` [m] are the nodes' ids, and `ready` is what the
-    algorithm's `prepare` made. Inside `repeat` and `each_of` it is of one local step, or of a block of nodes.
+    algorithm's `prepare` made (of `prepared`, which has the codec, too). What the step does is written into `book`.
+    Inside `repeat` and `each_of` it is of one local step, or of a block of nodes.
     """
 
     moment: Moment
@@ -146,9 +147,9 @@ class Round:
         return mix_rows(graph, z) - total[:, None] * z
 
     def publish(self, x: Array, copy: Array, channel: Channel = MODEL, by: Array | None = None) -> Array:
-        """The public copies copy + C(x - copy) [m, n], after the nodes have sent C(x - copy) to all neighbours.
+        """The public copies copy + C(x - copy) of x [m, n], after the nodes have sent C(x - copy) to all neighbours.
 
-        C is the codec. With `by` [m] only these nodes send, and other copies stay.
+        C is the codec, copy [m, n] are the copies so far. With `by` [m] only these nodes send, and other copies stay.
         """
         index = self._sent(channel, by)
         x = sent(x, channel.name)
@@ -190,7 +191,7 @@ class Round:
         return self.keys(channel.stream, index)
 
     def waiting(self, channel: Channel, kind: Any, x: Array) -> Any:
-        """Late messages of a channel; the first time, of rows like x [m, n]."""
+        """Late messages of a channel; the first time, those of `kind` (`Past` or `Mail`) for rows like x [m, n]."""
         if channel.name not in self.mail:
             self.mail[channel.name] = kind.begin(self.graph, x)
         return self.mail[channel.name]
@@ -223,7 +224,7 @@ class Round:
 
     @property
     def follows_exchange(self) -> Array | bool:
-        """Whether what is computed here comes right after an exchange of messages, or before one."""
+        """Whether what is computed here [] comes right after an exchange of messages, or before one."""
         if self.inner:
             return self.local_step == 0
         return True if self.exchanging is None else self.exchanging

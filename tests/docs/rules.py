@@ -19,6 +19,7 @@ from jdfl.network import Network
 from jdfl.network.timing import Times
 from jdfl.privacy import Mechanism
 from jdfl.problems import Problem
+from jdfl.settings import documentation
 from jdfl.stopping import StopRule
 from tests.docs.public import Name, source, tree
 
@@ -104,13 +105,14 @@ def _implements(kind: type, contract: type) -> bool:
 
 
 def _beside(name: Name) -> str:
-    """The lines of the fields of a class, or of a method's class, with their comments."""
+    """The lines of the fields of a class, or of a method's class, with their comments and documentation."""
     kind = name.owner or name.value
     if not inspect.isclass(kind):
         return ""
     lines = source(kind).splitlines()
     body = [line.split("#", 1) for line in lines if re.match(r"    \w+: .*#", line)]
-    return "\n".join(f"{line[0].split(':')[0].strip()} {line[1].strip()}" for line in body)
+    told = {line[0].split(":")[0].strip(): line[1].strip() for line in body} | documentation(kind)
+    return "\n".join(f"{field} {text}" for field, text in told.items())
 
 
 def parameters(name: Name) -> list[tuple[str, str]]:
