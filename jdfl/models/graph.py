@@ -7,7 +7,7 @@ nothing else would be carried along. Parameters that two layers share are one le
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
@@ -101,7 +101,7 @@ def _walk(node: Any, path: tuple[str, ...], above: tuple[int, ...]) -> Iterator[
     if id(node) in above:
         return
     if checks.is_a(node, list | tuple):
-        children: Mapping[Any, Any] = dict(enumerate(node))
+        children: dict[Any, Any] = dict(enumerate(cast(list[Any], node)))
     elif isinstance(node, nnx.Module | nnx.Pytree):
         children = vars(node)
     else:
