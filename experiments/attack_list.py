@@ -10,7 +10,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jdfl.algorithms.exchange import MODEL
 
 import jdfl
 from experiments import attack_beside as beside

@@ -101,7 +101,7 @@ def _walk(node: Any, path: tuple[str, ...], above: tuple[int, ...]) -> Iterator[
     if id(node) in above:
         return
     if checks.is_a(node, list | tuple):
-        children: Mapping[Any, Any] = dict(enumerate(cast(list[Any], node)))
+        children: dict[Any, Any] = dict(enumerate(cast(list[Any], node)))
     elif isinstance(node, nnx.Module | nnx.Pytree):
         children = vars(node)
     else:

@@ -256,11 +256,10 @@ def check_problem(problem: Problem) -> None:
     checks.shape((m,), curvature=problem.curvature)
     check_finite("curvature", problem.curvature)
     checks.not_negative(curvature=problem.curvature)
-    for name, value in (("truth", problem.truth), ("start", problem.start)):
-        if value is not None:
-            checks.shape((problem.n,), "It is the same for all nodes.", **{name: value})
-            named: dict[str, Any] = {name: value}
-            checks.finite(**named)
+    same: dict[str, Any] = {"truth": problem.truth, "start": problem.start}
+    for named in ({name: value} for name, value in same.items() if value is not None):
+        checks.shape((problem.n,), "It is the same for all nodes.", **named)
+        checks.finite(**named)
     if problem.shared is not None:
         checks.whole(0, problem.n, "It counts leading parameters; None shares all.", shared=problem.shared)
     if problem.test is not None:

@@ -16,7 +16,7 @@ from jdfl import checks
 from jdfl.arguments import checked
 from jdfl.devices.processes import portion
 from jdfl.problems.dataset import Dataset, Features
-from jdfl.problems.datasets import DataName, load
+from jdfl.problems.datasets import NAMES, DataName, load
 from jdfl.problems.jagged import canonical
 from jdfl.problems.logistic import LogisticRegression, SoftmaxRegression, logistic_regression, softmax_regression
 from jdfl.problems.partition import Partition, drawn, generator
@@ -72,6 +72,8 @@ def classification(
     standardised; FileNotFoundError for a file that is not there.
     """
     check_share(test_fraction=test_fraction)
+    if isinstance(data, str):
+        checks.one_of(NAMES, data=data)
     dataset = load(data, binary=binary) if isinstance(data, str) else data
     checks.real(features=dataset.features)
     checks.class_numbers(labels=dataset.labels)

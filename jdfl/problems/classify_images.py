@@ -19,7 +19,7 @@ from jdfl.models.base import Compute
 from jdfl.models.registry import ModelName
 from jdfl.problems.classify import check_share, computed, with_test
 from jdfl.problems.dataset import Dataset
-from jdfl.problems.datasets import DataName, unscaled
+from jdfl.problems.datasets import NAMES, DataName, unscaled
 from jdfl.problems.logistic import check_labels
 from jdfl.problems.neural import Augment, NeuralProblem
 from jdfl.problems.partition import Partition, drawn, generator
@@ -98,6 +98,8 @@ def neural_classification(
     check_share(test_fraction=test_fraction)
     if nodes_at_once is not None:
         checks.whole(1, remedy="None takes as many as suit the device.", nodes_at_once=nodes_at_once)
+    if isinstance(data, str):
+        checks.one_of(NAMES, data=data)
     dataset = _pictured(unscaled(data) if isinstance(data, str) else data, model)
     standardised = dataset.standardise if standardise is None else standardise
     derived = computed(partition, dataset, test_fraction, standardised)
