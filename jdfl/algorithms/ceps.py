@@ -170,6 +170,16 @@ class CEPS(Algorithm):
             checks.shape((m,), "One period for every node.", period=self.period)
             if not np.issubdtype(np.asarray(self.period).dtype, np.integer) or np.min(np.asarray(self.period)) < 1:
                 raise ValueError(f"Expected whole numbers period >= 1, got period = {self.period!r}.")
+        if self.sigma is not None:
+            checks.shape(
+                (m,) if np.ndim(self.sigma) else (), "One constant for every node, or for all.", sigma=self.sigma
+            )
+        elif not np.all(np.asarray(problem.curvature) > 0):
+            flat = int(np.argmin(np.asarray(problem.curvature)))
+            raise ValueError(
+                f"Expected a loss whose curvature is known and positive, got curvature 0 at node {flat}: all its "
+                "features are zero, or, as for a neural network, there is no bound. Leave that node out, or give sigma."
+            )
         super().check(problem, network)
         if self.storage == "sparse" and (self.phi == "receiver" or not _few(self.codec, self.s)):
             raise ValueError(

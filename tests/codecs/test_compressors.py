@@ -198,4 +198,4 @@ def test_ceps_runs_with_each_and_its_bytes_are_counted(name):
     algorithm = jdfl.CEPS(s=2, rate=1.0, codec=codec, periods=(1, 2), sigma_rule="safe")
     result = jdfl.run(algorithm, problem, jdfl.network.ring(4), steps=4)
     assert np.isfinite(np.asarray(result.params)).all()
-    assert algorithm.message_bits(problem) == {"model": codec.bits(20)}
+    assert algorithm.message_bits(problem, codec) == {"model": codec.bits(20)}

@@ -179,7 +179,7 @@ def _plain_count(algorithm: Any, adjacency: np.ndarray, rounds: int) -> dict[str
     """Messages every `period` rounds, `gossip_steps` times; gradients twice per local step for DFedSAM."""
     m = len(adjacency)
     period, gossip = getattr(algorithm, "period", 1), getattr(algorithm, "gossip_steps", 1)
-    looks = 2 if isinstance(algorithm, jdfl.DFedSAM) else 1
+    looks = 2 if hasattr(algorithm, "rho") else 1
     talks = len(range(0, rounds, period))
     grads = np.full(m, looks * getattr(algorithm, "local_steps", 1) * rounds)
     noisy = algorithm.gradients.mechanism is not None

@@ -14,7 +14,8 @@ import pytest
 import jdfl
 from jdfl import runner, stepping, struct
 from jdfl.algorithms import REGISTRY
-from jdfl.algorithms.program import planned
+from jdfl.algorithms.program import Program, planned
+from jdfl.algorithms.round import Prepared
 from jdfl.base import Moment
 from jdfl.network.links import between
 from tests.contract.table import GOSSIP, TABLE, Row
@@ -266,7 +267,8 @@ def test_counts_are_those_made_by_hand(row: Row):
         np.testing.assert_array_equal(getattr(total, name), expected[name], err_msg=name)
 
     result = jdfl.run(row.algorithm, problem, network, key=0, steps=rounds, chunk=100, **SAME)
-    by_hand = row.count(result.algorithm, adjacency, rounds)
+    ran = Program(result.algorithm, prepared=Prepared(own=result.ready))
+    by_hand = row.count(ran, adjacency, rounds)
     assert result.totals.messages == {channel: sent.sum() for channel, sent in by_hand["sent"].items()}
     assert result.totals.message_bits == row.message_bits
     assert result.totals.bits == sum(row.message_bits[c] * sent.sum() for c, sent in by_hand["sent"].items())
