@@ -173,8 +173,8 @@ def calibrate(
             f"follows a schedule. {remedy}"
         )
     place = noise_place(algorithm)
-    guarantee = guarantee_of(algorithm, problem, stop)
     counts, records = planned_releases(algorithm, problem, network, steps=steps, key=key), records_of(problem)
+    guarantee = guarantee_of(algorithm, problem, stop)
     told = report(guarantee, counts, records, delta=delta)  # refuses what cannot be claimed
     ledger = Ledger.of(guarantee, counts, records)
     assert guarantee.event is not None

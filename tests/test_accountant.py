@@ -1,6 +1,7 @@
 """Plans say what runs do, noise is as little as a target allows, and budgets end runs in time."""
 
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import jax
@@ -175,10 +176,12 @@ def test_a_budget_ends_the_run_before_it_is_exceeded(name):
     assert (planned(algorithm, result.rounds + 1) > limits).any()
     assert jdfl.account(result).epsilon <= budget < plan(algorithm, steps=result.rounds + 1).epsilon
     prefix = go(algorithm, result.rounds, every=2)
-    np.testing.assert_array_equal(result.params, prefix.params)
+    # The program of a run with a budget is another one, and rounds otherwise.
+    same = partial(np.testing.assert_allclose, rtol=1e-5, atol=1e-7)
+    same(result.params, prefix.params)
     for leaf, like in zip(jax.tree.leaves(result.state), jax.tree.leaves(prefix.state), strict=True):
-        np.testing.assert_array_equal(leaf, like)
-    assert result.history.equals(prefix.history)
+        same(leaf, like)
+    same(result.history, prefix.history)
     assert result.totals == prefix.totals
     np.testing.assert_array_equal(result.releases, prefix.releases)
 

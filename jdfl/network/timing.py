@@ -70,8 +70,9 @@ class FixedTime:
 
     def check(self, name: str) -> None:
         """Refuse what is no time: ValueError, in which `name` is what the times are."""
-        checks.not_negative(**{f"{name}.seconds": self.seconds})
-        checks.shape((), "It is one number for all.", **{f"{name}.seconds": self.seconds})
+        named: dict[str, Any] = {f"{name}.seconds": self.seconds}
+        checks.not_negative(**named)
+        checks.shape((), "It is one number for all.", **named)
 
 
 @struct.dataclass

@@ -300,7 +300,7 @@ def test_progress_shows_on_a_terminal_only(monkeypatch, capsys):
 
 
 def test_every_kind_of_algorithm_can_be_named():
-    for name, kind in compare.ALGORITHMS.items():
+    for name, kind in compare.ALGORITHMS.kinds.items():
         needed = [f for f in dataclasses.fields(kind) if f.default is f.default_factory is dataclasses.MISSING]
         if needed:
             with pytest.raises(ValueError, match="--config"):

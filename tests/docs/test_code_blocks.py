@@ -29,7 +29,7 @@ GENERATED = ("algorithms", "reference")  # folders of docs that a program fills
 PAGES = [ROOT / "README.md"]
 PAGES += [one for one in sorted((ROOT / "docs").rglob("*.md")) if one.parent.name not in GENERATED]
 AT_ONCE = ("list", "completion")  # commands that README's quick test runs
-LANGUAGES = {"python", "bash", "yaml", "diff", "text"}
+LANGUAGES = {"python", "bash", "yaml", "toml", "diff", "text"}
 pages = pytest.mark.parametrize("page", PAGES, ids=[str(one.relative_to(ROOT)) for one in PAGES])
 
 
@@ -78,6 +78,8 @@ def play(page: Path, *, slow: bool) -> None:
             printed = python(block, page, names, runs=runs and (slow or page.name != "README.md"))
         elif block.language == "bash":
             printed = bash(block, where, runs=runs, readme=page.name == "README.md" and not slow)
+        elif block.language == "toml":
+            assert tomllib.loads(block.text), where
         elif block.language == "yaml":
             assert list(yaml.safe_load_all(block.text)), where
 

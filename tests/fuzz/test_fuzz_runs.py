@@ -95,6 +95,7 @@ def made(given: RunConfig) -> jdfl.Result:
     algorithm, problem, network, stop = build(given)
     spend, how = given.privacy, {"every": given.every, "diverged_above": given.diverged_above}
     how |= {} if given.chunk is None else {"chunk": given.chunk}
+    runner.check_settings(algorithm, problem, network)
     check_account(
         planned(algorithm, problem, network, given.steps),
         problem,

@@ -267,7 +267,7 @@ class Says:
 
     guarantee: Guarantee
 
-    def privacy(self, _):
+    def privacy(self, problem, plan=None, steps=None):
         return self.guarantee
 
 
