@@ -275,11 +275,12 @@ def _ours(annotation: object) -> bool:
 
 
 def _has(value: object, kind: type) -> bool:
-    """Whether a value has all methods of a class (of jdfl), or is of it."""
+    """Whether a value has all methods and fields of a class (of jdfl), or is of it."""
     if isinstance(value, kind) if not getattr(kind, "_is_protocol", False) else False:
         return True
     wanted = [n for base in kind.__mro__ if _ours(base) for n in vars(base) if not n.startswith("_")]
     wanted = [name for name in wanted if name != "replace"]
+    wanted += [field.name for field in fields(kind)] if is_dataclass(kind) else []
     return bool(wanted) and all(hasattr(type(value), name) or _holds(value, name) for name in wanted)
 
 

@@ -189,8 +189,8 @@ def test_a_budget_ends_the_run_before_it_is_exceeded(name):
     unbroken = go(algorithm, more, every=2)
     for onward in (go(algorithm, more, every=2, resume=result),
                    go(algorithm, more, every=2, resume=result, epsilon=10 * budget)):  # fmt: skip
-        np.testing.assert_array_equal(onward.params, unbroken.params)
-        assert onward.history.equals(unbroken.history)
+        same(onward.params, unbroken.params)
+        same(onward.history, unbroken.history)
         assert (onward.totals, onward.ending) == (unbroken.totals, "steps")
     again = go(algorithm, more, every=2, resume=result, epsilon=budget)
     assert (again.ending, again.rounds) == ("budget", result.rounds)
