@@ -76,7 +76,10 @@ def mlp_task(*, quick: bool = False, **options: Any) -> Task:
 
 @lru_cache(maxsize=8)
 def problem_of(task: Task, shared: str, m: int = NODES, seed: int = 0) -> NeuralProblem:
-    """The task over m nodes, the preset `shared` being common to them."""
+    """The task over m nodes, the preset `shared` being common to them.
+
+    Which images are held out for testing is taken as public, where the data set has no test images of its own.
+    """
     made = neural_classification(
         task.data,
         m,
@@ -89,7 +92,7 @@ def problem_of(task: Task, shared: str, m: int = NODES, seed: int = 0) -> Neural
         standardise=False,
         **dict(task.options),
     )
-    return replace(made, mean=(0.5,), deviation=(0.5,))
+    return replace(made, mean=(0.5,), deviation=(0.5,)).declared(*made.derived)
 
 
 def batch_of(problem: NeuralProblem, task: Task | None = None) -> int:

@@ -17,7 +17,7 @@ from tests.toy import regression
 
 SCRIPTS = [one.name for one in gallery.experiments()]
 # They compute or attack, and have no results.
-WITHOUT_RUNS = ("attacks", "gpsp_quality", "lemma2_counterexample", "privacy_audit", "theorem1_counterexample")
+WITHOUT_RUNS = ("gpsp_quality", "lemma2_counterexample", "privacy_audit", "theorem1_counterexample")
 WITH_OWN_FIGURES = ("fair_comparison",)  # of comparisons, which tell their own runs
 ROWS = 3  # of parameters that are packed as messages
 
