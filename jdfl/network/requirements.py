@@ -1,7 +1,7 @@
 """What a method needs of its network, asked on the host before a run: a refusal names method, property and remedy."""
 
-from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from collections.abc import Iterator
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -15,14 +15,6 @@ from jdfl.network.tables import to_scipy
 
 TOLERANCE = 1e-5  # of weights and of their sums, in float32
 _ROUNDS = 3  # in which a network that changes is looked at
-
-
-class _Property(NamedTuple):
-    holds: Callable[[Graph], bool]
-    need: str
-    why: str
-    lack: str
-    remedy: str
 
 
 def _undirected(graph: Graph) -> bool:
@@ -47,35 +39,25 @@ def _symmetric_weights(graph: Graph) -> bool:
     return bool(abs(W - W.T).max() <= TOLERANCE)
 
 
-_UNDIRECTED = "an undirected network, such as jdfl.network.erdos_renyi(m)."
-_PROPERTIES = {
-    "undirected": _Property(
-        _undirected,
-        "an undirected network",
-        "which answers those that it hears",
-        "has links of one way only",
-        "Use an undirected one, such as jdfl.network.erdos_renyi(m).",
+_REFUSALS = {  # what is said where a graph lacks what is asked of it
+    _undirected: (
+        "an undirected network for {method}, which answers those that it hears, got {network}, which has links of one "
+        "way only{when}. Use an undirected one, such as jdfl.network.erdos_renyi(m)."
     ),
-    "doubly_stochastic": _Property(
-        _doubly_stochastic,
-        "doubly stochastic weights",
-        "which relies on mixing to keep the mean of all nodes",
-        "has rows or columns of weights that do not sum to one",
-        f"Use weights='metropolis' on {_UNDIRECTED}",
+    _doubly_stochastic: (
+        "doubly stochastic weights for {method}, which relies on mixing to keep the mean of all nodes, got {network}, "
+        "which has rows or columns of weights that do not sum to one{when}. Use weights='metropolis' on an undirected "
+        "network, such as jdfl.network.erdos_renyi(m)."
     ),
-    "column_stochastic": _Property(
-        _column_stochastic,
-        "column-stochastic weights",
-        "which relies on mixing to keep the sum over all nodes",
-        "has columns of weights that do not sum to one",
-        "Use weights='out-degree', or jdfl.network.d_out(m, d).",
+    _column_stochastic: (
+        "column-stochastic weights for {method}, which relies on mixing to keep the sum over all nodes, got {network}, "
+        "which has columns of weights that do not sum to one{when}. Use weights='out-degree', or "
+        "jdfl.network.d_out(m, d)."
     ),
-    "symmetric_weights": _Property(
-        _symmetric_weights,
-        "symmetric weights",
-        "whose two ends of a link weigh one another alike",
-        "has weights W with W_ij != W_ji",
-        f"Use weights='metropolis' on {_UNDIRECTED}",
+    _symmetric_weights: (
+        "symmetric weights for {method}, whose two ends of a link weigh one another alike, got {network}, which has "
+        "weights W with W_ij != W_ji{when}. Use weights='metropolis' on an undirected network, such as "
+        "jdfl.network.erdos_renyi(m)."
     ),
 }
 
@@ -130,15 +112,12 @@ def require(
                 "jdfl.network.one_peer_exponential(m)."
             )
     asked = (undirected, doubly_stochastic, column_stochastic, symmetric_weights)
-    wanted = [need for need, needed in zip(_PROPERTIES.values(), asked) if needed]
+    wanted = [one for one, needed in zip(_REFUSALS.items(), asked) if needed]
     for which, graph in graphs_of(network, _ROUNDS) if wanted else ():
-        for need in wanted:
-            if not need.holds(graph):
-                when = which and f" ({which})"
-                raise ValueError(
-                    f"Expected {need.need} for {method}, {need.why}, got {called(network)}, which {need.lack}{when}. "
-                    f"{need.remedy}"
-                )
+        for holds, refusal in wanted:
+            if not holds(graph):
+                when = f" ({which})" if which else ""
+                raise ValueError(f"Expected {refusal.format(method=method, network=called(network), when=when)}")
 
 
 def inmost(network: Any, *last: type) -> Any:

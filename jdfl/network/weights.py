@@ -157,9 +157,7 @@ def laplacian(base: Static, iota: float | None = None, *, format: FormatChoice =
     iota = most + 1.0 if iota is None else iota
     checks.positive(iota=iota)
     if not iota > most:
-        raise ValueError(
-            f"Expected iota > d_max = {most}, the largest number of neighbours, got iota = {iota!r}. With less, a node "
-            f"would have a negative weight of its own, or none; {most + 1} is usual."
-        )
+        remedy = f"With less, a node would have a negative weight of its own, or none; {most + 1} is usual."
+        checks.refuse(f"iota > d_max = {most}, the largest number of neighbours", "iota", iota, remedy)
     graph = table(links, np.full(len(links.receiver), 1 / float(iota)), None, format)
     return Static(graph, f"laplacian({called(base)}, iota={float(iota):g})")
