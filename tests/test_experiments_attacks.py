@@ -43,7 +43,7 @@ def laplace_as_gaussian(patch):
     patch.setattr(
         updates.Updates,
         "guarantee",
-        lambda self, problem, *, clients: whole(self.replace(trust="local"), problem, clients=clients),
+        lambda self, problem, clients=None: whole(self.replace(trust="local"), problem, clients),
     )
 
 
@@ -54,7 +54,8 @@ def own_noise_counted(patch):
 def nothing_is_derived(patch):
     """Data-dependent preprocessing, splits and step sizes left a warning, and stop rules as well."""
     patch.setattr(accountant, "guarantee_of", lambda algorithm, problem, *_: algorithm.privacy(problem))
-    patch.setattr("jdfl.algorithms.ceps.exposing", lambda told, *_: told)
+    patch.setattr("jdfl.algorithms.ceps_theorems.exposing", lambda told, *_: told)
+    patch.setattr("jdfl.algorithms.algorithm.leaking", lambda *_: {})
     patch.setattr(outcome, "exposing", lambda told, *_: told)
     patch.setattr("jdfl.lab.compare.exposing", lambda told, *_: told)
 
