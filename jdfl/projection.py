@@ -41,7 +41,7 @@ def top_s(x: Array, s: int) -> Array:
     the entries that are kept.
 
     Args:
-        x: Rows [..., n] of a floating or integer type.
+        x ([..., n]): Rows of a floating or integer type.
         s: Number of entries to keep; n or more keeps all.
     """
     n = x.shape[-1]
@@ -57,7 +57,7 @@ def support(x: Array, s: int) -> tuple[Array, Array]:
     In which order they come depends on the type, on n and on s: sort the indices where it matters.
 
     Args:
-        x: The vector [n], of a floating or integer type.
+        x ([n]): The vector, of a floating or integer type.
         s: Number of entries, at most n.
     """
     index = _indices(x, s) if _few(x, s, FEW_INDICES) else jnp.nonzero(_largest(x, s), size=s)[0].astype(jnp.int32)

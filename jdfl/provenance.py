@@ -53,6 +53,18 @@ class Provenance:
         return _differences(before.versions, self.versions), _differences(before.settings, self.settings)
 
 
+_FORMER = {  # fields that classes had, empty, when draws were recorded: they count on, so that runs keep their noise
+    "CEPS": ("lengths",),
+    "CPGT": ("scales",),
+    "DOADP": ("steps", "activity"),
+    "DPDDA": ("activity",),
+    "DPDO": ("lengths", "noise"),
+    "DPPS": ("schedule", "scales"),
+    "Gradients": ("lengths", "order", "together"),
+    "Graph": ("whole",),
+}
+
+
 def provenance(key: Sequence[int], **settings: Any) -> Provenance:
     """Of these settings, whatever they are, and of this process."""
     lines = {path: text for name, value in settings.items() for path, text in _lines(name, value)}
@@ -157,6 +169,10 @@ def _lines(
             if one.name in DERIVED or (digest and one.name == "name" and _named(path, value)):
                 continue
             yield from within(f"{path}.{one.name}", getattr(value, one.name))
+        former = [
+            name for kind in type(value).__mro__ if contents.ours(kind) for name in _FORMER.get(kind.__name__, ())
+        ]
+        yield from ((f"{path}.{name}", "None") for name in former if digest)
     elif checks.is_a(value, Mapping):
         for name, one in cast(Mapping[str, Any], value).items():
             yield from within(f"{path}.{name}", one)

@@ -139,8 +139,8 @@ class Model:
 
         Args:
             w: Parameters [n].
-            x: Examples [B, *shape], floating point.
-            calibration: A batch [C, *shape] whose means and variances at w BatchNorm uses; None: those of x. Other
+            x ([B, *shape]): Examples, floating point.
+            calibration ([C, *shape]): A batch whose means and variances at w BatchNorm uses; None: those of x. Other
                 models ignore it.
 
         Raises ValueError for shapes that do not fit and examples that are not floating point.

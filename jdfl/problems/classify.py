@@ -140,7 +140,7 @@ def holdout(features: Features, labels: np.ndarray, fraction: float, *, seed: in
 
     Args:
         features: Rows [N, p], dense or CSR, or images [N, ...].
-        labels: Class of every example [N], numbered from 0.
+        labels ([N]): Class of every example, numbered from 0.
         fraction: Share of every class to hold out, in [0, 1).
         seed: Seed of the split.
 

@@ -28,7 +28,7 @@ class Dataset:
 
     @property
     def test(self) -> tuple[Any, np.ndarray] | None:
-        """The features and labels of the test set; None where either is missing."""
+        """The features [N, p] and labels [N] of the test set; None where either is missing."""
         if self.test_features is None or self.test_labels is None:
             return None
         return self.test_features, self.test_labels

@@ -85,9 +85,9 @@ def test_push_sum_adds_up_everything_that_arrives_once(p):
         flying = [one for one in flying if one[0] > k]
         mass = new
         assert abs(mass.sum() + sum(part for _, _, part in flying) - M) < 1e-6
-    np.testing.assert_allclose(result.state.sums.a, mass, rtol=0, atol=1e-5)
-    held = np.asarray(result.state.sums.a, np.float64).sum()
-    under_way = np.asarray(result.state.sums.mail.rows, np.float64)[:, :, -1].sum()
+    np.testing.assert_allclose(result.state.state.sums.a, mass, rtol=0, atol=1e-5)
+    held = np.asarray(result.state.state.sums.a, np.float64).sum()
+    under_way = np.asarray(result.state.mail["shared"].rows, np.float64)[:, :, -1].sum()
     assert abs(held + under_way - M) < 1e-5
     assert under_way > 0
     assert result.history["consensus"].iloc[-1] < 1e-4
@@ -97,8 +97,8 @@ def test_push_sum_under_loss_and_delays_keeps_its_mass():
     problem = jdfl.problems.averaging(rows(M))
     net = nw.link_loss(nw.delays(ARCS, BOUND, 0.5), 0.3, directed=True, weights="sender")
     result = jdfl.run(jdfl.AverageConsensus(), problem, net, steps=200, every=50)
-    mass = np.asarray(result.state.sums.a, np.float64).sum()
-    mass += np.asarray(result.state.sums.mail.rows, np.float64)[:, :, -1].sum()
+    mass = np.asarray(result.state.state.sums.a, np.float64).sum()
+    mass += np.asarray(result.state.mail["shared"].rows, np.float64)[:, :, -1].sum()
     assert abs(mass - M) < 1e-5
     assert result.history["consensus"].iloc[-1] < 1e-6
 
