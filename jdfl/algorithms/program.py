@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from jdfl import struct
+from jdfl import checks, struct
 from jdfl.algorithms.algorithm import Algorithm, codec_of
 from jdfl.algorithms.book import Book
 from jdfl.algorithms.round import Round
@@ -110,6 +110,10 @@ class Program:
 
 
 def planned(algorithm: Algorithm | Program, problem: Problem, network: Network, steps: int) -> Program:
-    """The algorithm with what it computes on the host before a run of so many rounds, such as a schedule of noise."""
+    """The algorithm with what it computes on the host before a run of so many rounds, such as a schedule of noise.
+
+    Raises ValueError for fewer than one round, and for settings for which there is no such schedule.
+    """
+    checks.whole(1, steps=steps)
     settings = algorithm.algorithm if isinstance(algorithm, Program) else algorithm
     return Program(settings, settings.plan(problem, network, int(steps)), float(steps))

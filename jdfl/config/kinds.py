@@ -12,7 +12,7 @@ from dataclasses import MISSING, dataclass
 from functools import cache
 from importlib.metadata import entry_points
 from types import NoneType
-from typing import Annotated, Any, ClassVar, Literal, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, get_args, get_origin, get_type_hints
 
 from typing_extensions import Doc
 
@@ -29,7 +29,8 @@ _SCALARS = (int, float, bool, str)
 class Kind:
     """One kind of a family, with its settings."""
 
-    kind: ClassVar[str]
+    if TYPE_CHECKING:
+        kind: ClassVar[str]  # of the kinds of a family; parts of a kind have none
     source: ClassVar[Source]
     parts: ClassVar[Mapping[str, Callable[[Any, dict[str, Any]], Any]]]
     given: ClassVar[tuple[str, ...]]
