@@ -14,6 +14,7 @@ Axes: m nodes, n parameters.
 """
 
 import inspect
+from collections.abc import Sequence
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, ClassVar
@@ -24,7 +25,7 @@ import numpy as np
 from jax import Array
 
 from jdfl import checks
-from jdfl.algorithms.book import Book, Told
+from jdfl.algorithms.book import Book
 from jdfl.algorithms.codes import check_codec
 from jdfl.algorithms.descent import check_optimizer
 from jdfl.algorithms.round import MODEL, Prepared, Round
@@ -38,6 +39,7 @@ from jdfl.problems import Problem
 from jdfl.streams import Keys, Stream
 
 _CODEC = Stream("codec", "shared")  # what a codec draws once, for a whole run
+_TOGETHER = "Add all noise by one mechanism, or give `round.noisy` as `told` the stream whose guarantee covers both."
 UNPLANNED = replace(
     NO_NOISE,
     observer="all messages",
@@ -51,7 +53,7 @@ class Algorithm:
 
     Class variables describe a method: its `title` in messages; `tuned`, the float settings that a comparison tunes;
     `channels`, the kinds of messages it sends; `needs`, what it asks of a network (see `jdfl.network.require`);
-    `codes` what the codec gets: "models", "differences", or differences whose codec must contract ("contracting").
+    `codes` what the codec gets (see `jdfl.algorithms.codes`).
     `uneven` says that rounds differ in how much there is to compute, `columns` that it is the columns of the mixing
     matrix that sum to one, `late` that it takes messages of earlier rounds, `noise_by` how its noise is set where that
     is no multiplier of a mechanism.
@@ -154,17 +156,17 @@ class Algorithm:
             new = self.step(state, Round(moment, problem, self.prepared(problem, moment, plan), books[1], {}))
             return new, self.params(new)
 
-        shapes = problem
-        started, (state, _) = jax.make_jaxpr(begin, return_shape=True)(shapes)
-        going = jax.make_jaxpr(advance)(state, shapes)
-        noises: dict[Stream, tuple[Told, int]] = {}
-        for book in books:
-            for stream, (told, looks) in book.noises.items():
-                noises[stream] = told, max(looks, noises[stream][1] if stream in noises else 0)
-        if not noises:
+        started, (state, _) = jax.make_jaxpr(begin, return_shape=True)(problem)
+        going = jax.make_jaxpr(advance)(state, problem)
+        releases = {stream: _released(stream, books, problem) for book in books for stream in book.noises}
+        if not releases:
             return self.told(NO_NOISE if any(book.uses for book in books) else NOTHING_SENT, problem, steps)
-        source, looks = next(iter(noises.values()))
-        told = self.told(source(problem, looks), problem, steps)
+        told = self.told(next(iter(releases.values())), problem, steps)
+        covered = {*releases, *(part for book in books for part, whole in book.parts.items() if whole in releases)}
+        if told.claimed and (len(releases) > 1 or any(not covered.issuperset(book.parts) for book in books)):
+            names = ", ".join(repr(one.name) for one in dict.fromkeys([*releases, *books[0].parts, *books[1].parts]))
+            reason = f"noise of several streams is added ({names}), and what they reveal together is not accounted for"
+            told = replace(told, claimed=False, reason=reason, remedy=_TOGETHER)
         if told.claimed and (leaks := leaking(started, going, _labels(problem), len(jax.tree.leaves(state)))):
             channel, why = next(iter(leaks.items()))
             reason = f"what is sent on the channel {channel!r} {why}"
@@ -213,6 +215,17 @@ def check_protocol(algorithm: Algorithm) -> None:
                 f"Expected {kind.__name__}.{name}({', '.join(expected)}), got {name}({', '.join(found.parameters)}). "
                 f"{remedy}"
             ) from None
+
+
+def _released(stream: Stream, books: Sequence[Book], problem: Problem) -> Guarantee:
+    """What noise of a stream guarantees, before the run and in a round; not claimed where these differ."""
+    noises = [book.noises[stream] for book in books if stream in book.noises]
+    looks = max(len(looks) for _, looks in noises)
+    first, last = noises[0][0](problem, looks), noises[-1][0](problem, looks)
+    if all(getattr(first, part) == getattr(last, part) for part in ("event", "sensitivity", "unit", "adjacency")):
+        return last
+    reason = f"noise of the stream {stream.name!r} is another one before the first round than in rounds"
+    return replace(last, claimed=False, reason=reason, remedy="Use the same mechanism and clip in `init` and `step`.")
 
 
 def _labels(problem: Problem) -> list[Label]:

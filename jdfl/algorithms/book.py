@@ -38,7 +38,8 @@ class Book:
     sent: dict[str, Any] = field(default_factory=dict)  # messages that leave a node, by channel
     combined: dict[str, Any] = field(default_factory=dict)  # how often a node combines what it hears, by channel
     uses: dict[str, int] = field(default_factory=dict)  # how often the step sends, by channel
-    noises: dict[Stream, tuple[Told, int]] = field(default_factory=dict)  # what noise guarantees, and its looks
+    noises: dict[Stream, tuple[Told, frozenset[int]]] = field(default_factory=dict)  # what noise guarantees, its looks
+    parts: dict[Stream, Stream] = field(default_factory=dict)  # noise within the releases of another stream's
 
     def send(self, channel: Channel, sent: Any, combined: Any) -> int:
         """Count a message on a channel; returns how often the step has sent on it before."""
@@ -47,6 +48,24 @@ class Book:
         self.combined[name] = self.combined.get(name, 0) + combined
         self.uses[name] = self.uses.get(name, 0) + 1
         return self.uses[name] - 1
+
+    def release(self, stream: Stream, told: Told, look: int) -> None:
+        """Write down noise of a stream; raises ValueError where the step has drawn the same noise before."""
+        before, looks = self.noises.get(stream, (told, frozenset[int]()))
+        if look in looks or stream in self.parts:
+            raise _twice(stream)
+        if before != told:
+            raise ValueError(
+                f"Expected all noise of the stream {stream.name!r} to guarantee the same, got two mechanisms or clips "
+                "in one step. Give the second noise a jdfl.streams.Stream of its own."
+            )
+        self.noises[stream] = told, looks | {look}
+
+    def include(self, stream: Stream, whole: Stream) -> None:
+        """Write down noise of a stream that is accounted for in the releases of `whole`; raises as `release`."""
+        if stream in self.noises or stream in self.parts:
+            raise _twice(stream)
+        self.parts[stream] = whole
 
     def absorb(self, inner: "Book", times: Any) -> None:
         """Add an inner part of the step, which nodes do `times` times (a number, or [m])."""
@@ -59,10 +78,31 @@ class Book:
         ):
             for name, number in theirs.items():
                 mine[name] = mine.get(name, 0) + number * each
+        for stream in (*inner.noises, *inner.parts):
+            if stream in self.noises or stream in self.parts:
+                raise _twice(stream)
         self.noises |= inner.noises
+        self.parts |= inner.parts
 
     def info(self, m: int, channels: tuple[Channel, ...]) -> Info:
-        """The counts; several messages of one round on different channels are combined once."""
+        """The counts; several messages of one round on different channels are combined once.
+
+        Raises ValueError for messages on a channel that is not among the `channels` of the algorithm: their bytes would
+        be missing in all counts.
+        """
+        names = [one.name for one in channels]
+        if others := [name for name in self.sent if name not in names]:
+            raise ValueError(
+                f"Expected messages on the channels {names}, got some on {others}. Name every channel that the step "
+                "uses in the `channels` of the algorithm."
+            )
         combined = reduce(jnp.maximum, self.combined.values()) if self.combined else 0
         sent = {one.name: self.sent.get(one.name, 0) for one in channels}
         return counts(m, sent, grads=self.grads, releases=self.releases, communications=combined)
+
+
+def _twice(stream: Stream) -> ValueError:
+    return ValueError(
+        f"Expected fresh noise for every release, got the stream {stream.name!r} twice in one round: the difference of "
+        "two releases with one noise has none. Give the second one another stream, or gradients another `look`."
+    )

@@ -149,7 +149,7 @@ class CPGT(Algorithm):
         if plan.x is not None:
             told = partial(self._guarantee, plan)  # a release is both messages of a round
             sent_x = round.noisy(Laplace(at(plan.x, round.k)), x, 1.0, _NOISE_X, told)
-            sent_y = round.noisy(Laplace(at(plan.y, round.k)), y, 1.0, _NOISE_Y, None)
+            sent_y = round.noisy(Laplace(at(plan.y, round.k)), y, 1.0, _NOISE_Y, _NOISE_X)
         x_hat = round.publish(sent_x, x_hat)
         y_hat = round.publish(sent_y, y_hat, TRACKER)
         x = x + self.gamma * round.pull(x_hat, None) - self.lr * y

@@ -139,9 +139,8 @@ class Round:
             if not exact(self.codec, x):
                 z = self._received(x, (graph.out_degree > 0) | (graph.in_degree > 0), channel, index)
         z = z - nodes.first(z)[None]  # the same for all, which changes no difference: near agreement all is exact
-        total = graph.self_weight.astype(x.dtype) + jnp.sum(
-            graph.weight.astype(x.dtype), axis=1
-        )  # 1, up to its rounding
+        weight, own = graph.weight.astype(x.dtype), graph.self_weight.astype(x.dtype)
+        total = own + jnp.sum(weight, axis=1)  # 1, up to its rounding
         if graph.synchronised is not None:
             total = jnp.where(graph.synchronised, 1, total)
         return mix_rows(graph, z) - total[:, None] * z
@@ -198,23 +197,25 @@ class Round:
 
     # Noise
 
-    def noisy(self, mechanism: Mechanism, x: Array, sensitivity: Any, stream: Stream, told: Told | None) -> Array:
+    def noisy(self, mechanism: Mechanism, x: Array, sensitivity: Any, stream: Stream, told: Told | Stream) -> Array:
         """The rows of x [m, n] with a mechanism's noise of a stream, scaled by a `sensitivity` [m] or [].
 
-        `told` says what that guarantees (see `release`); None where the noise is part of a release that is counted.
+        `told` says what that guarantees (see `release`), or is the stream whose release covers this noise, too.
+        Every local step has noise of its own. Raises ValueError for a stream that the round has drawn from before.
         """
-        if told is not None:
+        if isinstance(told, Stream):
+            self.book.include(stream, told)
+        else:
             self.release(stream, told)
         add = jax.vmap(mechanism.add, (0, 0, 0 if jnp.ndim(sensitivity) else None))
-        return released(add(self.keys(stream), x, sensitivity))
+        return released(add(self.keys(stream, self.local_step), x, sensitivity))
 
     def release(self, stream: Stream, told: Told, *, look: int = 0, following: bool = False) -> None:
         """Count a release with noise of a stream, about which `told(problem, looks)` says what it guarantees.
 
         `look` counts the releases of one sample. With `following` it is made only by what follows an exchange.
         """
-        looks = self.book.noises[stream][1] if stream in self.book.noises else 0
-        self.book.noises[stream] = told, max(looks, look + 1)
+        self.book.release(stream, told, look)
         if not following:
             self.book.releases = self.book.releases + 1
         elif self.inner:

@@ -153,7 +153,6 @@ _MOVES = {  # of which the first argument is moved, by the others
     "copy",
     "dynamic_slice",
     "expand_dims",
-    "gather",
     "neg",
     "pad",
     "reshape",
@@ -171,7 +170,7 @@ def _keeps(equation: Any, given: list[Label]) -> bool:
     if name in ("add", "add_any", "sub"):
         return min(given) == Label.CLEAN
     if name == "select_n":
-        return given[0] == Label.CLEAN
+        return given[0] == Label.CLEAN and sum(label > Label.CLEAN for label in given) == 1
     if name == "concatenate":
         return sum(label > Label.CLEAN for label in given) == 1
     if name in ("scatter", "dynamic_update_slice"):

@@ -18,6 +18,7 @@ from jdfl.algorithms import gradients as gradients_file
 from jdfl.algorithms import sampling as sampling_file
 from jdfl.algorithms.round import Book
 from jdfl.privacy import Gaussian, GaussianEvent, Laplace
+from jdfl.privacy.flow import released
 
 M, N, Q, Z, BATCH, STEPS = 3, 4, 6, 4.0, 2, 4
 NETWORK = jdfl.network.complete(M)
@@ -267,7 +268,13 @@ class Messages(Shows):
     def step(self, state, round):
         """One round; `state[1]` is the second message."""
         new = jdfl.DPSGD.step(self, state[0], round)
-        return new, self.gradients(jnp.zeros_like(new.x), round, look=int(self.fresh))
+        x = jnp.zeros_like(new.x)
+        if self.fresh:
+            return new, self.gradients(x, round, look=1)
+        g, private = self.gradients.without_noise(x, round), self.gradients
+        keys = round.keys(gradients_file._NOISE)
+        round.release(gradients_file._NOISE, private.guarantee, look=1)  # it says that it is fresh
+        return new, released(jax.vmap(private.mechanism.add)(keys, g, private.sensitivities(round.problem)))
 
 
 def _shared_size(key, x):

@@ -1,5 +1,6 @@
 """What the walk through a traced step claims: noise that goes through the round on bounded data, and nothing else."""
 
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import jax
@@ -222,6 +223,122 @@ def test_what_is_not_is_refused_with_a_reason(kind):
         assert told.remedy
     with pytest.raises(ValueError, match="noise"):
         jdfl.account_plan(algorithm, PROBLEM, NETWORK, steps=3)
+
+
+_FAINT = Stream("test.flow.faint", "private")
+
+
+class TwoNoises(Sound):
+    """Adds a second message with noise of its own, of which nobody has said how much the two reveal together."""
+
+    def step(self, state: Any, round: jdfl.Round) -> Any:
+        """One round."""
+        g, scale = self.gradients.without_noise(state, round), self.gradients.sensitivities(round.problem)
+        faint = replace(self.gradients, mechanism=jdfl.Gaussian(0.1))
+        round.deliver(round.noisy(faint.mechanism, g, scale, _FAINT, faint.guarantee), SECOND)
+        return super().step(state, round)
+
+
+class PartOfNothing(Sound):
+    """Says that its noise is part of a release that there is not."""
+
+    def step(self, state: Any, round: jdfl.Round) -> Any:
+        """One round."""
+        g, scale = self.gradients.without_noise(state, round), self.gradients.sensitivities(round.problem)
+        round.deliver(round.noisy(jdfl.Gaussian(0.1), g, scale, _FAINT, _NOISE), SECOND)
+        return super().step(state, round)
+
+
+class OtherStart(Sound):
+    """Starts from a gradient with less noise than those of its rounds."""
+
+    def init(self, round: jdfl.Round) -> Any:
+        """One step."""
+        faint = replace(self.gradients, mechanism=jdfl.Gaussian(0.1))
+        return faint(round.problem.begin(), round)
+
+
+@pytest.mark.parametrize(
+    ("kind", "why"), [(TwoNoises, "several streams"), (PartOfNothing, "several streams"), (OtherStart, "before the")]
+)
+def test_noise_that_the_guarantee_leaves_out_takes_the_claim_away(kind, why):
+    told = struct.dataclass(kind)().privacy(PROBLEM)
+    assert not told.claimed
+    assert why in told.reason
+    assert told.remedy
+
+
+class SameNoise(Sound):
+    """Draws the noise of two releases from the same keys."""
+
+    def noisy(self, x: Any, round: jdfl.Round) -> Any:
+        """Their difference has no noise."""
+        return self.gradients(x, round) - self.gradients(2 * x, round)
+
+
+class SameNoiseInside(Sound):
+    """Draws the noise of a local step once more after it."""
+
+    def noisy(self, x: Any, round: jdfl.Round) -> Any:
+        """Their difference has no noise."""
+        return round.repeat(2, lambda here, y: y + self.gradients(y, here), x) + self.gradients(x, round)
+
+
+class OtherClip(Sound):
+    """Two looks with other mechanisms, of which a ledger would have the last."""
+
+    def noisy(self, x: Any, round: jdfl.Round) -> Any:
+        """The first has hardly any noise."""
+        faint = replace(self.gradients, mechanism=jdfl.Gaussian(0.1))
+        return faint(x, round) + self.gradients(x, round, look=1)
+
+
+class Unnamed(Sound):
+    """Sends on a channel that it does not name."""
+
+    channels: ClassVar[tuple[Channel, ...]] = (MODEL,)
+
+    def step(self, state: Any, round: jdfl.Round) -> Any:
+        """One round."""
+        round.deliver(state, SECOND)
+        return super().step(state, round)
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [
+        (SameNoise, "gradients.noise"),
+        (SameNoiseInside, "gradients.noise"),
+        (OtherClip, "gradients.noise"),
+        (Unnamed, "second"),
+    ],
+)
+def test_a_step_that_reuses_noise_or_sends_uncounted_messages_is_refused(kind, name):
+    with pytest.raises(ValueError, match=name):
+        jdfl.run(struct.dataclass(kind)(), PROBLEM, NETWORK, steps=2)
+
+
+def test_local_steps_have_noise_of_their_own():
+    drawn: list[Any] = []
+
+    @struct.dataclass
+    class Local(Sound):
+        """Adds noise in two local steps."""
+
+        def noisy(self, x: Any, round: jdfl.Round) -> Any:
+            """The noise of both."""
+
+            def one(here: jdfl.Round, noise: Any) -> Any:
+                new = self.added(jnp.zeros_like(x), jnp.ones(M), here)
+                return noise.at[here.local_step].set(new)
+
+            noise = round.repeat(2, one, jnp.zeros((2, *x.shape), x.dtype))
+            jax.debug.callback(drawn.append, noise)
+            return noise[0]
+
+    jdfl.run(Local(), PROBLEM, NETWORK, steps=1)
+    jax.effects_barrier()
+    assert np.all(drawn[0][0] != drawn[0][1])
 
 
 SEEN = {

@@ -24,7 +24,7 @@ _unknown.def_abstract_eval(lambda x: x)
 CLEANED = {
     "as it is": lambda x: x,
     "with something clean": lambda x: x + jnp.arange(3.0),
-    "moved": lambda x: -jnp.flip(x)[jnp.array([0, 2])],
+    "moved": lambda x: -jnp.flip(x)[1:],
     "chosen by something clean": lambda x: jnp.where(jnp.arange(3) > 1, x, 0.0),
     "within a loop": lambda x: lax.fori_loop(0, 3, lambda _, y: y + 1.0, x),
     "within a scan": lambda x: lax.scan(lambda y, one: (y + one, one), x, jnp.ones((2, 3)))[0],
@@ -45,6 +45,8 @@ SPOILED = {
     "scaled within a loop": lambda x: lax.fori_loop(0, 3, lambda _, y: 2 * y, x),
     "grown in a scan": lambda x: lax.scan(lambda y, _: (y + x, None), jnp.zeros(3), length=4)[0],
     "repeated": lambda x: jnp.tile(x, 2),
+    "an entry taken several times": lambda x: x[jnp.array([0, 0, 0])],
+    "entries of two bounded values": lambda x: jnp.where(jnp.arange(3) > 0, x, jnp.flip(x)),
 }
 
 
