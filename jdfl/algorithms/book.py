@@ -12,10 +12,10 @@ from typing import Any
 
 import jax.numpy as jnp
 
-from jdfl.base import Info, counts
+from jdfl.algorithms.moment import Info, counts
+from jdfl.base.streams import Stream
 from jdfl.privacy import Guarantee
 from jdfl.problems import Problem
-from jdfl.streams import Stream
 
 Told = Callable[[Problem, int], Guarantee]  # of a problem and the number of looks at a sample
 
