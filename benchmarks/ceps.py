@@ -21,14 +21,16 @@ import jdfl
 from benchmarks.common import Row, interleaved, options, ratios, report, row
 from benchmarks.decoding import sparse_rows
 from benchmarks.machine import read_sum
-from jdfl import loop, ops, stepping, struct
 from jdfl.algorithms import MODEL, requests
 from jdfl.algorithms import ceps as module
 from jdfl.algorithms.program import Program
+from jdfl.arrays import ops
+from jdfl.arrays.nonzeros import dense
+from jdfl.base import struct
 from jdfl.codecs import gpsp, transmit
 from jdfl.codecs.sensing import Stored
+from jdfl.engine import loop, stepping
 from jdfl.network.graph import gather_sum
-from jdfl.nonzeros import dense
 from tests.reference.ceps import ceps as reference
 from tests.reference.ceps import one_bit
 

@@ -24,8 +24,8 @@ import jdfl
 from benchmarks.common import Row, interleaved, options, ratios, report, rounds_of, row
 from jdfl.algorithms.book import Book
 from jdfl.algorithms.gradients import Ready
+from jdfl.algorithms.moment import Moment
 from jdfl.algorithms.round import Prepared
-from jdfl.base import Moment
 from jdfl.privacy import clipped
 from jdfl.problems import Problem
 

@@ -31,10 +31,10 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.machine import Machine, describe
-from jdfl import loop, stepping
 from jdfl.algorithms.program import Program
-from jdfl.devices.placement import placed
-from jdfl.keys import typed_key
+from jdfl.base.keys import typed_key
+from jdfl.engine import loop, stepping
+from jdfl.engine.placement import placed
 
 FOLDER = Path(__file__).parent
 

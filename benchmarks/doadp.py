@@ -21,9 +21,10 @@ from jax import Array
 import jdfl
 from benchmarks.common import Row, interleaved, options, ratios, report, row
 from benchmarks.projection import by_top_k
-from jdfl import loop, stepping, struct
 from jdfl.algorithms.program import planned
-from jdfl.keys import typed_key
+from jdfl.base import struct
+from jdfl.base.keys import typed_key
+from jdfl.engine import loop, stepping
 
 NAME = "doadp"
 NODES, RECORDS, FEATURES, SHARE = 20, 500, 2000, 0.3

@@ -12,7 +12,7 @@ import numpy as np
 from jax import Array
 
 from benchmarks.common import Row, interleaved, options, ratios, report, row
-from jdfl.keys import typed_key
+from jdfl.base.keys import typed_key
 
 NAME = "noise"
 SAMPLERS = {"normal": jax.random.normal, "Laplace": jax.random.laplace}

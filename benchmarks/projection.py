@@ -1,4 +1,4 @@
-"""P_s: against numpy's argpartition and `lax.top_k`, over s/n and types: the ground of jdfl/projection.py's constants.
+"""P_s: against numpy's argpartition and `lax.top_k`, over s/n and types: the ground of projection.py's constants.
 
 Run `python -m benchmarks.projection [--quick] [--out DIR]`; about a minute on two cores.
 """
@@ -15,7 +15,7 @@ import numpy as np
 from jax import Array, lax
 
 from benchmarks.common import Row, interleaved, options, ratios, report, row
-from jdfl import ops
+from jdfl.arrays import ops
 
 NAME = "projection"
 CALLS = 5  # of a timing, one after another: the first wakes threads

@@ -18,11 +18,11 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 import jdfl
 from benchmarks.common import Row, options, report, row
-from jdfl import loop, stepping
 from jdfl.algorithms.program import Program
+from jdfl.base.keys import typed_key
 from jdfl.devices import layout, nodes
-from jdfl.devices.placement import placed
-from jdfl.keys import typed_key
+from jdfl.engine import loop, stepping
+from jdfl.engine.placement import placed
 from jdfl.network.graph import Network, mix
 
 NAME = "sharding"

@@ -28,11 +28,11 @@ from experiments.attack_worlds import (
     sign,
     towards,
 )
-from jdfl import guard, spending
+from jdfl.engine import guard, spending
+from jdfl.engine.stopping import View
 from jdfl.privacy import GaussianEvent
 from jdfl.privacy.relation import uncovered
 from jdfl.problems import averaging
-from jdfl.stopping import View
 
 
 @jax.tree_util.register_pytree_node_class

@@ -30,9 +30,9 @@ from experiments.attack_worlds import (
     shown,
     towards,
 )
+from jdfl.base.streams import declared
 from jdfl.network import Network
 from jdfl.problems import classification
-from jdfl.streams import declared
 
 
 def _run(

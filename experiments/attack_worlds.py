@@ -13,9 +13,9 @@ import jax.numpy as jnp
 import numpy as np
 
 import jdfl
-from jdfl import stepping
 from jdfl.algorithms.program import planned
-from jdfl.guard import Watched
+from jdfl.engine import stepping
+from jdfl.engine.guard import Watched
 from jdfl.network import Network
 from jdfl.privacy.relation import uncovered
 from jdfl.problems import Dataset, LinearRegression

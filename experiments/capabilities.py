@@ -21,7 +21,8 @@ import jax.numpy as jnp
 import numpy as np
 
 import jdfl
-from jdfl import codecs, network, struct
+from jdfl import codecs, network
+from jdfl.base import struct
 from jdfl.codecs import Codec
 from jdfl.problems import Problem, linear_regression
 

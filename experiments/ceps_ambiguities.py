@@ -18,8 +18,9 @@ from matplotlib.figure import Figure
 import jdfl
 from experiments.ceps_table3 import CASES, VARIANTS, algorithm_of, network_of, run_variant, tolerance
 from experiments.common import Options, Row, options, row, save, save_figure, show
-from jdfl import metrics, struct
-from jdfl.stopping import ConsensusBelow, StopRule, View
+from jdfl.base import struct
+from jdfl.engine import metrics
+from jdfl.engine.stopping import ConsensusBelow, StopRule, View
 
 NAME = "ceps_ambiguities"
 CASE = CASES[0]

@@ -29,7 +29,7 @@ from matplotlib.figure import Figure
 
 import jdfl
 from experiments.common import Options, Row, options, row, save, save_figure, show
-from jdfl import ops
+from jdfl.arrays import ops
 from jdfl.codecs import Codec
 from jdfl.problems import Problem, base_rate, sparse_optimum
 from jdfl.problems.datasets import locate

@@ -11,8 +11,8 @@ from typing import Any
 
 import jdfl
 from experiments.common import Row, beside, options, row, save, show
-from jdfl.result import Callback
-from jdfl.stopping import StopRule
+from jdfl.engine.result import Callback
+from jdfl.engine.stopping import StopRule
 
 NAME = "ceps_table3"
 VARIANTS = ("DP-1BCS", "NoDP-1BCS", "DP-Perf", "NoDP-Perf")

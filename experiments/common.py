@@ -20,8 +20,8 @@ from matplotlib.figure import Figure
 from rich.console import Console
 from rich.table import Table
 
-from jdfl import provenance
-from jdfl.cache import use_cache
+from jdfl.engine import provenance
+from jdfl.engine.cache import use_cache
 from jdfl.lab import drawing, page
 from jdfl.lab.table import Cell, Grid, write
 

@@ -24,7 +24,7 @@ from rich import print as say
 import jdfl
 from experiments.doadp_common import NODES, busiest, network
 from jdfl.codecs import Dense, Sparse
-from jdfl.metrics import average
+from jdfl.engine.metrics import average
 from jdfl.problems import NeuralProblem, neural_classification
 
 RATE, STEP, MOMENTUM = 0.01, 0.05, 0.15  # alpha, gamma, beta

@@ -22,8 +22,8 @@ from matplotlib.figure import Figure
 
 from experiments import doadp_common as common
 from experiments.common import Row, row, save, save_figure, show
-from jdfl import stepping
 from jdfl.algorithms.program import Program
+from jdfl.engine import stepping
 
 NAME = "doadp_equal_noise"
 SHARES = (1.0, 0.3, 0.05)

@@ -27,7 +27,7 @@ from jax import Array
 import jdfl
 from experiments.common import Row, options, save
 from experiments.fair_tables import Setting, budgets, lines, show_table, values_of, verdict
-from jdfl import metrics
+from jdfl.engine import metrics
 from jdfl.problems import Problem
 
 NAME = "fair_comparison"

@@ -28,8 +28,8 @@ import jdfl
 from experiments.common import Row, options, row, save, save_figure, show
 from jdfl.algorithms.book import Book
 from jdfl.algorithms.dpps import Schedule
+from jdfl.algorithms.moment import Moment
 from jdfl.algorithms.round import Prepared
-from jdfl.base import Moment
 from jdfl.network import matrices
 from jdfl.privacy import NO_NOISE
 from jdfl.privacy.sensitivity import certified, published, real

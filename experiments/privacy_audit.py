@@ -28,8 +28,8 @@ from matplotlib.figure import Figure
 
 import jdfl
 from experiments.common import Row, options, row, save, save_figure, show
-from jdfl import struct
 from jdfl.algorithms.push_descent import shared_gradient
+from jdfl.base import struct
 from jdfl.network import Network
 from jdfl.privacy import GaussianEvent, Norm
 

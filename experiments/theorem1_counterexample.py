@@ -31,9 +31,9 @@ from scipy.stats import norm
 
 import jdfl
 from experiments.common import Row, options, row, save, save_figure, show
-from jdfl import struct
 from jdfl.algorithms.choco import safe_gamma
 from jdfl.algorithms.doadp import State
+from jdfl.base import struct
 from jdfl.privacy import Accounting, gaussian_delta
 
 NAME = "theorem1_counterexample"

@@ -6,8 +6,14 @@ stop=jdfl.consensus_below(5e-3, per=10))
 What is public stands in __init__.pyi; a module is imported when something of it is first asked for.
 """
 
+import sys
+
 import lazy_loader
+
+from jdfl import _moved
 
 __version__ = "0.1.0"
 
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+_public, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+__getattr__ = _moved.refusing(_public)
+sys.meta_path.insert(0, _moved.Finder)

@@ -1,5 +1,4 @@
 from . import models, network, privacy, problems
-from .accountant import account, account_plan, calibrate, planned_releases, spent_together
 from .algorithms import (
     CEPS,
     CHOCO,
@@ -29,21 +28,22 @@ from .algorithms import (
     Round,
     Updates,
 )
+from .algorithms.moment import Info
 from .auditing import Audit, audit
-from .base import Info
-from .batch import repeat, sweep
-from .checkpoint import Checkpoint, read_checkpoint
+from .base.streams import Stream
 from .codecs import QSGD, Dense, LowRank, OneBit, RandomK, Sign, Sparse
 from .devices import nodes
+from .engine.accountant import account, account_plan, calibrate, planned_releases, spent_together
+from .engine.batch import repeat, sweep
+from .engine.checkpoint import Checkpoint, read_checkpoint
+from .engine.result import Result, Snapshot, Totals
+from .engine.runner import run
+from .engine.stopping import all_of, consensus_below, gradient_below, objective_below
 from .lab import results
 from .lab.compare import compare
 from .lab.comparison import Comparison
 from .lab.entries import Entry, Tuning
 from .privacy import Gaussian, Guarantee, Laplace, PrivacyReport, analytic_gaussian, classical_gaussian
-from .result import Result, Snapshot, Totals
-from .runner import run
-from .stopping import all_of, consensus_below, gradient_below, objective_below
-from .streams import Stream
 
 __version__: str
 

@@ -16,7 +16,7 @@ import jax
 import pytest
 from jax._src import compiler
 
-from jdfl import programs
+from jdfl.engine import programs
 
 jax.config.update("jax_numpy_rank_promotion", "raise")
 jax.config.update("jax_numpy_dtype_promotion", "strict")

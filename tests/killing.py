@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from jdfl import storage
+from jdfl.base import storage
 from jdfl.lab.results import CHECKPOINTS
 
 _SERVER = """

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 import jdfl
-from jdfl import accountant, loop, stepping
 from jdfl.algorithms.program import Program
+from jdfl.engine import accountant, loop, stepping
+from jdfl.engine.spending import records_of, release_limits
 from jdfl.privacy import report
-from jdfl.spending import records_of, release_limits
 from tests.toy import FEW, Gossip, network, problem, run
 
 NOISY = jdfl.Gradients(clip=1.0, mechanism=jdfl.Gaussian(2.0))

@@ -3,7 +3,7 @@ import numpy as np
 import pytest
 
 import jdfl
-from jdfl import batch
+from jdfl.engine import batch
 from tests.toy import Gossip, M, network, problem
 
 pytestmark = pytest.mark.optimized

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jdfl import ops
+from jdfl.arrays import ops
 from jdfl.devices import blocks
 from jdfl.devices.blocks import in_blocks
 

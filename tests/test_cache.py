@@ -9,7 +9,7 @@ from pathlib import Path
 import jax
 
 import jdfl
-from jdfl.cache import use_cache
+from jdfl.engine.cache import use_cache
 
 
 def test_the_cache_is_for_this_user_only(tmp_path, monkeypatch):

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import jdfl
-from jdfl.checkpoint import Checkpoint, read_checkpoint
+from jdfl.engine.checkpoint import Checkpoint, read_checkpoint
 from jdfl.lab.results import write_run
 from jdfl.privacy import Ledger
 from tests.contract.table import GOSSIP, TABLE, Row

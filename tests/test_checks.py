@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from jdfl import checks
+from jdfl.base import checks
 
 nan, inf = float("nan"), float("inf")
 

@@ -22,10 +22,10 @@ from jdfl.config import (
     to_yaml,
 )
 from jdfl.config.kinds import shown
+from jdfl.engine.progress import Progress
+from jdfl.engine.runner import Snapshot
 from jdfl.lab.results import read_run
 from jdfl.problems import NAMES
-from jdfl.progress import Progress
-from jdfl.runner import Snapshot
 
 pytestmark = pytest.mark.filterwarnings("ignore:With d = ")  # so few signs recover little, which is beside the point
 TINY = ["--problem.m", "4", "--problem.n", "20", "--problem.s", "2", "--problem.rows", "5", "9", "--algorithm.s", "2"]

@@ -13,11 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import jdfl
-from jdfl import config, runner
+from jdfl import config
 from jdfl.algorithms import descent
-from jdfl.arguments import options_of
+from jdfl.base.arguments import options_of
 from jdfl.config import RunConfig, build, from_yaml, members, to_yaml
 from jdfl.config.kinds import shown
+from jdfl.engine import runner
 
 TYPES = get_type_hints(RunConfig, include_extras=True)
 TINY = config.PROBLEMS("example1", m=4, n=20, s=2, rows=(5, 9))

@@ -12,8 +12,8 @@ import optax
 import pytest
 
 import jdfl
-from jdfl import struct
-from jdfl.provenance import fingerprint
+from jdfl.base import struct
+from jdfl.engine.provenance import fingerprint
 
 SCALE = 2.0
 
@@ -190,7 +190,7 @@ def test_what_holds_itself_is_told():
 
 def test_another_process_tells_the_same():
     body = (
-        "import optax, numpy as np; from jdfl.provenance import fingerprint\n"
+        "import optax, numpy as np; from jdfl.engine.provenance import fingerprint\n"
         "def made(x, kinds=('a',)): return x in {'b', 'c', 'd'} or optax.adam(kinds)\n"
         "print(fingerprint(np.float32, value=[made, set('abcdef'), optax.adamw(optax.cosine_decay_schedule(.1, 9))]))"
     )

@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from jdfl import storage
+from jdfl.base import storage
 from jdfl.cli import main
 from jdfl.devices import processes
 

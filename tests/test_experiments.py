@@ -25,7 +25,7 @@ from experiments import (
     fair_tables,
     gpsp_quality,
 )
-from jdfl import provenance
+from jdfl.engine import provenance
 from tests.toy import Gossip
 
 EXPERIMENT_ROW = {"case", "column", "paper", "mean", "sd", "seeds"}

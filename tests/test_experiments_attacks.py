@@ -7,9 +7,10 @@ import pytest
 
 from experiments import attacks
 from experiments.attack_list import attacks as listed
-from jdfl import accountant, contents, outcome, runner, spending, stepping, streams
 from jdfl.algorithms import updates
-from jdfl.streams import Stream
+from jdfl.base import streams
+from jdfl.base.streams import Stream
+from jdfl.engine import accountant, contents, outcome, runner, spending, stepping
 
 ATTACKS = listed()
 SLOW = ("FedAvg, Laplace, central", "FedAvg, Gaussian, central", "noise after messages only", "tuned rate")

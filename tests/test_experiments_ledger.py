@@ -12,7 +12,8 @@ from PIL import Image
 
 import jdfl
 from experiments import gallery
-from jdfl import batch, ops, outcome, runner, stepping
+from jdfl.arrays import ops
+from jdfl.engine import batch, outcome, runner, stepping
 from tests.toy import regression
 
 SCRIPTS = [one.name for one in gallery.experiments()]

@@ -6,10 +6,10 @@ import pytest
 from scipy.sparse import csr_array
 
 import jdfl
-from jdfl import checks
+from jdfl.base import checks
 from jdfl.config import yaml_text
+from jdfl.engine.runner import check_settings
 from jdfl.problems import partition
-from jdfl.runner import check_settings
 
 nw = jdfl.network
 W = np.array([[0.5, 0.25, 0.25], [0.25, 0.5, 0.25], [0.25, 0.25, 0.5]])

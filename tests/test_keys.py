@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jdfl.keys import typed_key
+from jdfl.base.keys import typed_key
 
 SEEDS = st.integers(0, 2**32 - 1)
 SHAPES = st.sampled_from([(), (0,), (5,), (2, 3), (4, 1, 2)])  # each is compiled
@@ -76,7 +76,7 @@ def test_keys_of_another_kind_become_ones_that_draw_alone(impl):
 
 
 def test_more_places_than_counters_are_left_to_jax(monkeypatch):
-    monkeypatch.setattr("jdfl.keys._COUNTERS", 5)
+    monkeypatch.setattr("jdfl.base.keys._COUNTERS", 5)
 
     def six(key):
         return jax.random.bits(key, (2, 3)), jax.random.key_data(jax.random.split(key, 6))

@@ -10,9 +10,9 @@ import pandas as pd
 import pytest
 
 from jdfl.cli import main, running
+from jdfl.engine.progress import Progress
+from jdfl.engine.result import Snapshot
 from jdfl.lab.results import CHECKPOINTS, read_run
-from jdfl.progress import Progress
-from jdfl.result import Snapshot
 from tests.killing import Doomed, Server, differences, until_whole
 
 TINY = ["--problem.m", "6", "--problem.n", "20", "--problem.s", "2", "--problem.rows", "5", "9"]

@@ -13,12 +13,12 @@ from typing_extensions import Doc
 
 import jdfl
 from jdfl import config
-from jdfl.arguments import marks, options_of
+from jdfl.base.arguments import marks, options_of
+from jdfl.base.settings import FILLED, Bound, documentation
 from jdfl.cli import main
 from jdfl.cli import run as run_command
 from jdfl.config import RunConfig, from_yaml, to_yaml
 from jdfl.config.kinds import Kind, _sources, derive, shown
-from jdfl.settings import FILLED, Bound, documentation
 from tests.test_config import instances
 
 FAMILIES = {
@@ -155,7 +155,7 @@ def test_every_bound_is_refused_by_name_in_python(place, kind, name, bound):
     value = outside(bound, float not in options_of(annotation))
     other = {one.name: NUMBERS[one.name] for one in dataclasses.fields(source) if one.default is dataclasses.MISSING}
     with pytest.raises(ValueError) as error:
-        jdfl.arguments.settings(source(**other | {name: value}))
+        jdfl.base.arguments.settings(source(**other | {name: value}))
     assert f"{name} = {value}" in str(error.value)
     assert documentation(source)[name] in str(error.value)
 
@@ -182,7 +182,7 @@ def test_every_bound_is_refused_by_name_on_the_command_line(place, kind, name, b
 
 
 def test_a_class_without_documentation_or_bounds_is_seen():
-    @jdfl.struct.dataclass
+    @jdfl.base.struct.dataclass
     class Bare:
         kind = "bare"
         lr: float = 0.1
@@ -207,9 +207,9 @@ ALGORITHM = '''
     from typing import ClassVar
 
     import jdfl
-    from jdfl import struct
+    from jdfl.base import struct
     from jdfl.algorithms.dpsgd import DPSGD
-    from jdfl.settings import Positive
+    from jdfl.base.settings import Positive
 
 
     @struct.dataclass

@@ -9,7 +9,7 @@ import pytest
 import jdfl
 from jdfl import models
 from jdfl.devices import memory
-from jdfl.devices.placement import estimate, require_memory
+from jdfl.engine.placement import estimate, require_memory
 from jdfl.problems import Dataset, neural_classification
 from tests.toy import M, N, network, problem
 
@@ -85,7 +85,7 @@ def test_fewer_nodes_at_once_are_proposed_where_that_helps(monkeypatch):
 
 
 def test_what_surely_fits_and_what_is_not_known_is_not_looked_at(monkeypatch):
-    monkeypatch.setattr(jdfl.loop, "start", None)  # not even traced
+    monkeypatch.setattr(jdfl.engine.loop, "start", None)  # not even traced
     for room in (None, 10**12):
         monkeypatch.setattr(memory, "available", lambda *_, room=room: room)
         require_memory(DPSGD, problem, network)

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import jdfl
-from jdfl import metrics
+from jdfl.engine import metrics
 from tests.toy import M, N, regression
 
 problem = regression()

@@ -5,7 +5,7 @@ import random
 import numpy as np
 import pytest
 
-from jdfl.moments import MOST, Moments, Returns
+from jdfl.engine.moments import MOST, Moments, Returns
 
 
 @pytest.mark.parametrize("seed", range(20))

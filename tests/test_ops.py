@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from jdfl import ops
+from jdfl.arrays import ops
 
 pytestmark = pytest.mark.optimized
 

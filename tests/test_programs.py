@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from jdfl import programs
+from jdfl.engine import programs
 
 
 @pytest.fixture

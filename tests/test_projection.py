@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 from jax import lax
 
-from jdfl import ops, projection
+from jdfl.arrays import ops, projection
 
 N = 7
 NAMES = ("float32", "float64", "float16", "bfloat16", "int32")

@@ -14,11 +14,11 @@ import pandas as pd
 import pytest
 
 import jdfl
-from jdfl import storage
+from jdfl.base import storage
 from jdfl.cli import main, running
+from jdfl.engine.progress import Progress
+from jdfl.engine.runner import Snapshot
 from jdfl.lab.results import CHECKPOINTS, read_run
-from jdfl.progress import Progress
-from jdfl.runner import Snapshot
 from tests.killing import Server
 
 TINY = ["--problem.m", "4", "--problem.n", "20", "--problem.s", "2", "--problem.rows", "5", "9"]

@@ -7,9 +7,9 @@ import jax.numpy as jnp
 import numpy as np
 
 import jdfl
-from jdfl import loop, stepping
 from jdfl.algorithms.program import Program
-from jdfl.result import Tally
+from jdfl.engine import loop, stepping
+from jdfl.engine.result import Tally
 from tests.toy import FEW, SLOW, Gossip, M, network, problem, regression, ring, run
 
 
@@ -110,7 +110,7 @@ def test_everything_runs_in_float64():
 
 def test_a_progress_bar_changes_nothing_and_follows_the_rounds(monkeypatch):
     seen = []
-    from jdfl import runner
+    from jdfl.engine import runner
 
     monkeypatch.setattr(runner.Progress, "__call__", lambda self, snapshot: seen.append(snapshot.rounds))
     with_bar, without = (run(steps=9, chunk=4, progress=progress) for progress in (True, False))

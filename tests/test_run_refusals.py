@@ -132,7 +132,7 @@ class Former:
     def step(self, state, problem, round): ...
 
 
-@jdfl.struct.dataclass
+@jdfl.base.struct.dataclass
 class Heir(jdfl.Algorithm):
     """One that inherits from it."""
 

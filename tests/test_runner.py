@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import jdfl
-from jdfl import guard, loop, metrics
+from jdfl.engine import guard, loop, metrics
 from tests.toy import SLOW, Gossip, M, N, problem, run
 
 pytestmark = pytest.mark.optimized

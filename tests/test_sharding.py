@@ -10,9 +10,9 @@ import pytest
 
 import jdfl
 from benchmarks import sharding as volume
-from jdfl import stepping
 from jdfl.algorithms.program import Program
-from jdfl.devices import layout, nodes, placement, processes
+from jdfl.devices import layout, nodes, processes
+from jdfl.engine import placement, stepping
 from jdfl.network.halo import halo
 from tests.contract import test_contract as contract
 from tests.contract.table import GOSSIP, TABLE, Row
@@ -326,13 +326,13 @@ def test_an_array_without_the_nodes_first_is_refused():
 
 def test_rows_are_found_by_what_the_fields_say():
     algorithm = jdfl.CEPS(period=jnp.full((M,), 3, jnp.int32), sigma=0.5, codec=jdfl.OneBit(gamma=jnp.full((M,), 5.0)))
-    flags = jdfl.struct.per_node(algorithm)
+    flags = jdfl.base.struct.per_node(algorithm)
     assert flags.period is True
     assert flags.sigma is False
     assert flags.codec.gamma is True
     assert flags.mu is False
     for shared in (False, True):
         codec = jdfl.OneBit(shared=shared).prepare(jax.random.key(0), jnp.arange(M), 20, 3, jnp.float32)
-        assert jdfl.struct.per_node({"codec": codec, "other": 1.0})["codec"].matrix is (not shared)
+        assert jdfl.base.struct.per_node({"codec": codec, "other": 1.0})["codec"].matrix is (not shared)
     assert placement.Sliced(jdfl.network.random_matching(M)).m == M
     assert nodes.share() is None

@@ -3,7 +3,7 @@ import numpy as np
 import pytest
 
 import jdfl
-from jdfl.stopping import View
+from jdfl.engine.stopping import View
 from tests.toy import M, N, regression
 
 problem = regression()

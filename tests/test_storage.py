@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import jdfl
-from jdfl import storage
-from jdfl.checkpoint import Checkpoint, read_checkpoint
+from jdfl.base import storage
+from jdfl.engine.checkpoint import Checkpoint, read_checkpoint
 from tests.toy import FEW, network, problem
 
 NOISY = jdfl.Gradients(clip=1.0, mechanism=jdfl.Gaussian(0.5), batch=3, sampling="poisson")
@@ -166,7 +166,7 @@ def test_a_folder_that_cannot_be_written_is_told(tmp_path):
 
 FULL = """
 import resource, signal, sys, warnings
-from jdfl import storage
+from jdfl.base import storage
 import numpy as np
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 writer = storage.Writer(sys.argv[1])

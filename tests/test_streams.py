@@ -11,12 +11,13 @@ import optax
 import pytest
 
 import jdfl
-from jdfl import stepping, streams, struct
 from jdfl.algorithms.algorithm import _CODEC
+from jdfl.algorithms.moment import Moment
 from jdfl.algorithms.program import Program
 from jdfl.algorithms.round import MODEL, TRACKER
-from jdfl.base import Moment
-from jdfl.streams import Stream
+from jdfl.base import streams, struct
+from jdfl.base.streams import Stream
+from jdfl.engine import stepping
 from tests.algorithms.play import direct
 
 KEY, NODE = jax.random.key(3), jnp.arange(5, dtype=jnp.int32)
@@ -183,8 +184,8 @@ def test_what_is_shared_and_the_network_do_not_depend_on_settings():
 
 
 def test_the_fingerprint_adds_up_over_processes_that_have_some_nodes_each(monkeypatch):
-    from jdfl import provenance
     from jdfl.devices.processes import Portion
+    from jdfl.engine import provenance
 
     x = np.random.default_rng(0).standard_normal((5, 3, 2)).astype(np.float32)
     whole = provenance._digest(jnp.asarray(x))

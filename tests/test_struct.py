@@ -6,8 +6,8 @@ import jax
 import pytest
 
 import jdfl
-from jdfl import struct
 from jdfl.algorithms import REGISTRY
+from jdfl.base import struct
 
 
 def test_classes_with_equal_fields_have_different_structures():

@@ -8,10 +8,10 @@ import numpy as np
 from jax import Array
 
 import jdfl
-from jdfl import checks, struct
 from jdfl.algorithms.round import MODEL
+from jdfl.base import checks, struct
+from jdfl.base.streams import Stream
 from jdfl.privacy import NO_NOISE
-from jdfl.streams import Stream
 
 _START, _NOISE = Stream("toy.start", "choice"), Stream("toy.noise", "private")
 

@@ -36,9 +36,9 @@ import jax
 import numpy as np
 
 import jdfl
-from jdfl import stepping
 from jdfl.cli import main as command_line
 from jdfl.config import RunConfig, members
+from jdfl.engine import stepping
 from tests.contract.table import TABLE, Row
 from tests.contract.test_contract import make_network, make_problem
 

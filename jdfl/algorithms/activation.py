@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from jdfl.algorithms.round import Round
-from jdfl.streams import Stream, each
+from jdfl.base.streams import Stream, each
 
 ACTIVE = Stream("activity", "choice")
 

@@ -1,8 +1,8 @@
 """What an algorithm is: settings, and the pure functions `init` and `step` of the states of all nodes.
 
-A new algorithm is one file: a `jdfl.struct.dataclass` that inherits from `Algorithm`, whose fields are its settings, a
-State with the shapes of its arrays, `init(round)` and `step(state, round)`. Everything else follows, or has a default
-here.
+A new algorithm is one file: a `jdfl.base.struct.dataclass` that inherits from `Algorithm`, whose fields are its
+settings, a State with the shapes of its arrays, `init(round)` and `step(state, round)`. Everything else follows, or has
+a default here.
 
 - A step speaks of all m nodes at once, and does what is no arithmetic through its `Round`: gradients are
   `self.gradients(x, round)`, W x is `round.mix(x)`, random keys are `round.keys(STREAM)`.
@@ -24,19 +24,19 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jdfl import checks
 from jdfl.algorithms.book import Book
 from jdfl.algorithms.codes import check_codec
 from jdfl.algorithms.descent import check_optimizer
+from jdfl.algorithms.moment import Moment
 from jdfl.algorithms.round import MODEL, Prepared, Round
 from jdfl.algorithms.updates import check_updates
-from jdfl.base import Moment
+from jdfl.base import checks
+from jdfl.base.streams import Keys, Stream
 from jdfl.codecs import Codec, Dense
 from jdfl.network import Graph, Network, require
 from jdfl.privacy import NO_NOISE, NOTHING_SENT, Guarantee
 from jdfl.privacy.flow import Label, leaking
 from jdfl.problems import Problem
-from jdfl.streams import Keys, Stream
 
 _CODEC = Stream("codec", "shared")  # what a codec draws once, for a whole run
 _TOGETHER = "Add all noise by one mechanism, or give `round.noisy` as `told` the stream whose guarantee covers both."
@@ -202,7 +202,7 @@ def check_protocol(algorithm: Algorithm) -> None:
         checks.refuse("an algorithm", "algorithm", algorithm, f"For example jdfl.CEPS(). {remedy}")
     kind = type(algorithm)
     if jax.tree_util.all_leaves([algorithm]):
-        raise ValueError(f"Expected {kind.__name__} to be a jdfl.struct.dataclass, got a plain class. {remedy}")
+        raise ValueError(f"Expected {kind.__name__} to be a jdfl.base.struct.dataclass, got a plain class. {remedy}")
     for name, wanted in vars(Algorithm).items():
         if name.startswith("_") or not inspect.isfunction(wanted):
             continue

@@ -12,10 +12,10 @@ from typing import Any
 
 import jax.numpy as jnp
 
-from jdfl.base import Info, counts
+from jdfl.algorithms.moment import Info, counts
+from jdfl.base.streams import Stream
 from jdfl.privacy import Guarantee
 from jdfl.problems import Problem
-from jdfl.streams import Stream
 
 Told = Callable[[Problem, int], Guarantee]  # of a problem and the number of looks at a sample
 
@@ -57,7 +57,7 @@ class Book:
         if before != told:
             raise ValueError(
                 f"Expected all noise of the stream {stream.name!r} to guarantee the same, got two mechanisms or clips "
-                "in one step. Give the second noise a jdfl.streams.Stream of its own."
+                "in one step. Give the second noise a jdfl.Stream of its own."
             )
         self.noises[stream] = told, looks | {look}
 

@@ -37,23 +37,24 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from jdfl import checks, ops, struct
 from jdfl.algorithms.algorithm import Algorithm
 from jdfl.algorithms.ceps_theorems import PAPER_DELTA, guarantee
 from jdfl.algorithms.codes import Codes, refuse_late
 from jdfl.algorithms.gradients import Gradients
+from jdfl.algorithms.moment import Moment
 from jdfl.algorithms.requests import ask, sizes, slots
 from jdfl.algorithms.round import Round
-from jdfl.base import Moment
+from jdfl.arrays import ops
+from jdfl.arrays.nonzeros import Nonzeros, dense, largest
+from jdfl.base import checks, struct
+from jdfl.base.settings import As, Count, Fraction, Positive
+from jdfl.base.streams import Stream
 from jdfl.codecs import Codec, Dense, OneBit, RandomK, Sparse
 from jdfl.devices import nodes
 from jdfl.devices.blocks import at_once, in_blocks
 from jdfl.network import Network, refuse_synchronised
-from jdfl.nonzeros import Nonzeros, dense, largest
 from jdfl.privacy import Mechanism, classical_gaussian
 from jdfl.problems import Problem
-from jdfl.settings import As, Count, Fraction, Positive
-from jdfl.streams import Stream
 
 _NOISE = Stream("ceps.noise", "private")
 _PERIOD = Stream("ceps.period", "choice")

@@ -16,7 +16,7 @@ import math
 from dataclasses import dataclass, replace
 from typing import Any
 
-from jdfl import checks
+from jdfl.base import checks
 from jdfl.privacy import Gaussian, Guarantee, Published, exposing
 from jdfl.problems import Problem
 

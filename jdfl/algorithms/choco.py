@@ -36,7 +36,6 @@ from typing import Any, ClassVar, Literal, NamedTuple
 import numpy as np
 from jax import Array
 
-from jdfl import checks, struct
 from jdfl.algorithms import descent
 from jdfl.algorithms.algorithm import Algorithm
 from jdfl.algorithms.codes import Codes
@@ -44,12 +43,13 @@ from jdfl.algorithms.consequences import consequence
 from jdfl.algorithms.gradients import Gradients
 from jdfl.algorithms.round import Round
 from jdfl.algorithms.step_lengths import FIXED_SYMMETRIC
+from jdfl.base import checks, struct
+from jdfl.base.settings import Count, Fraction, Positive
 from jdfl.codecs import Codec, Dense, LowRank, RandomK, Sparse
 from jdfl.network.graph import Network
 from jdfl.network.requirements import require
 from jdfl.network.tables import to_scipy
 from jdfl.problems import Problem
-from jdfl.settings import Count, Fraction, Positive
 
 _TIGHT = (Sparse, RandomK, LowRank)  # codecs that do little better than their contraction says, round after round
 _NEVER_DIVERGED = 1.7  # gamma over their contraction, in all trials of averaging

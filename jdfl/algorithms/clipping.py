@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from jdfl import ops
+from jdfl.arrays import ops
 from jdfl.privacy import Clip, clipped, factor
 from jdfl.problems import Problem
 

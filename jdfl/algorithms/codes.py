@@ -7,8 +7,8 @@ from typing import Literal
 import jax
 import jax.numpy as jnp
 
-from jdfl import checks
 from jdfl.algorithms.consequences import consequence
+from jdfl.base import checks
 from jdfl.codecs import Codec, Sparse
 from jdfl.network.arcs import called
 from jdfl.network.graph import Network

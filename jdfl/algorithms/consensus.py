@@ -20,16 +20,16 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jdfl import struct
 from jdfl.algorithms.algorithm import Algorithm
 from jdfl.algorithms.book import Channel
 from jdfl.algorithms.dpps import DPPS, PushSum, Schedule
 from jdfl.algorithms.round import Round
+from jdfl.base import struct
+from jdfl.base.settings import Positive
 from jdfl.network import Network
 from jdfl.privacy import Guarantee, clipped
 from jdfl.privacy.flow import bounded
 from jdfl.problems import Problem
-from jdfl.settings import Positive
 
 
 class State(NamedTuple):

@@ -39,7 +39,6 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jdfl import checks, struct
 from jdfl.algorithms.algorithm import Algorithm
 from jdfl.algorithms.book import Channel
 from jdfl.algorithms.codes import Codes
@@ -48,13 +47,14 @@ from jdfl.algorithms.noisy_messages import at, check_gradients, faint, unclaimed
 from jdfl.algorithms.push_descent import shared_gradient
 from jdfl.algorithms.round import MODEL, TRACKER, Round
 from jdfl.algorithms.step_lengths import FIXED_SYMMETRIC
+from jdfl.base import checks, struct
+from jdfl.base.settings import Fraction, Positive
+from jdfl.base.streams import Stream
 from jdfl.codecs import Codec, Dense
 from jdfl.network.graph import Network
 from jdfl.privacy import Guarantee, Laplace, LaplaceSchedule, stretch
 from jdfl.privacy.flow import bounded
 from jdfl.problems import Problem
-from jdfl.settings import Fraction, Positive
-from jdfl.streams import Stream
 
 _NOISE_X, _NOISE_Y = Stream("cpgt.noise of x", "private"), Stream("cpgt.noise of y", "private")
 _SLACK = 1 + 1e-12  # of noise: what rounding may add to a sum of epsilons

@@ -26,14 +26,14 @@ from typing import ClassVar
 
 from jax import Array
 
-from jdfl import struct
 from jdfl.algorithms.algorithm import Algorithm
 from jdfl.algorithms.codes import Codes
 from jdfl.algorithms.gradients import Gradients
 from jdfl.algorithms.round import Round
 from jdfl.algorithms.step_lengths import FIXED_SYMMETRIC
+from jdfl.base import struct
+from jdfl.base.settings import Positive
 from jdfl.codecs import Codec, Dense
-from jdfl.settings import Positive
 
 
 @struct.dataclass

@@ -12,9 +12,9 @@ import jax.numpy as jnp
 import optax
 from jax import Array
 
-from jdfl import checks
 from jdfl.algorithms.round import Round
-from jdfl.settings import As
+from jdfl.base import checks
+from jdfl.base.settings import As
 
 OPTIMIZERS: dict[str, Any] = {
     "sgd": None,

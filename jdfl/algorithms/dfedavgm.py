@@ -31,17 +31,17 @@ from typing import ClassVar, NamedTuple
 
 from jax import Array
 
-from jdfl import struct
 from jdfl.algorithms.algorithm import Algorithm
 from jdfl.algorithms.codes import Codes
 from jdfl.algorithms.gradients import Gradients
 from jdfl.algorithms.round import Round
 from jdfl.algorithms.step_lengths import FIXED_SYMMETRIC
 from jdfl.algorithms.updates import Updates, released
+from jdfl.base import struct
+from jdfl.base.settings import Count, Momentum, Positive
 from jdfl.codecs import Codec, Dense
 from jdfl.network import Network
 from jdfl.problems import Problem
-from jdfl.settings import Count, Momentum, Positive
 
 
 class State(NamedTuple):

@@ -21,15 +21,16 @@ from typing import ClassVar
 import jax.numpy as jnp
 from jax import Array
 
-from jdfl import ops, struct
 from jdfl.algorithms.algorithm import Algorithm
 from jdfl.algorithms.gradients import Gradients
 from jdfl.algorithms.round import Round
 from jdfl.algorithms.updates import Updates, released
+from jdfl.arrays import ops
+from jdfl.base import struct
+from jdfl.base.settings import Count, NotNegative, Positive
 from jdfl.codecs import Codec, Dense
 from jdfl.network.graph import Network
 from jdfl.problems import Problem
-from jdfl.settings import Count, NotNegative, Positive
 
 
 @struct.dataclass

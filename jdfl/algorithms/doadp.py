@@ -44,21 +44,21 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jdfl import struct
 from jdfl.algorithms.activation import ACTIVE, active
 from jdfl.algorithms.algorithm import Algorithm
 from jdfl.algorithms.choco import warn_of_gamma
 from jdfl.algorithms.codes import Codes
 from jdfl.algorithms.gradients import Gradients
+from jdfl.algorithms.moment import Moment
 from jdfl.algorithms.round import Round
 from jdfl.algorithms.step_lengths import FIXED_SYMMETRIC
 from jdfl.algorithms.theorem1 import SOURCE, UNSOUND, Theorem1
-from jdfl.base import Moment
+from jdfl.base import struct
+from jdfl.base.settings import Count, Fraction, Momentum, Positive
 from jdfl.codecs import Codec, Dense, Sparse
 from jdfl.network.graph import Network
 from jdfl.privacy import GaussianEvent, Guarantee, Published, stretch
 from jdfl.problems import Problem
-from jdfl.settings import Count, Fraction, Momentum, Positive
 
 
 class State(NamedTuple):

@@ -41,17 +41,17 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jdfl import struct
 from jdfl.algorithms.activation import ACTIVE, active
 from jdfl.algorithms.algorithm import Algorithm
 from jdfl.algorithms.gradients import Gradients
+from jdfl.algorithms.moment import Moment
 from jdfl.algorithms.round import Round
-from jdfl.base import Moment
+from jdfl.base import struct
+from jdfl.base.settings import Count, Fraction, Positive
 from jdfl.codecs import Codec, Dense
 from jdfl.network.graph import Network
 from jdfl.privacy import Sampled, epsilon
 from jdfl.problems import Problem
-from jdfl.settings import Count, Fraction, Positive
 
 _PARTS = 10**9  # of which a rate is a whole number, rounded up
 

@@ -35,19 +35,20 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jdfl import ops, struct
 from jdfl.algorithms.algorithm import Algorithm
 from jdfl.algorithms.gradients import Exact, Gradients
 from jdfl.algorithms.noisy_messages import at, check_gradients, faint, unclaimed, upwards
 from jdfl.algorithms.push_descent import shared_gradient
 from jdfl.algorithms.round import Round
+from jdfl.arrays import ops
+from jdfl.base import struct
+from jdfl.base.settings import Fraction, Positive
+from jdfl.base.streams import Stream
 from jdfl.codecs import Codec, Dense
 from jdfl.network.graph import Network
 from jdfl.privacy import Guarantee, Laplace, LaplaceSchedule, stretch
 from jdfl.privacy.flow import bounded
 from jdfl.problems import Problem
-from jdfl.settings import Fraction, Positive
-from jdfl.streams import Stream
 
 _NOISE = Stream("dpdo.noise", "private")
 _NOTHING = 1e30  # the multiplier of a message in which data change nothing, and of one in which they change less

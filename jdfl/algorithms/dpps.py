@@ -23,17 +23,18 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from jdfl import ops, struct
 from jdfl.algorithms.book import Channel, Told
 from jdfl.algorithms.noisy_messages import at
 from jdfl.algorithms.round import Round
+from jdfl.arrays import ops
+from jdfl.base import struct
+from jdfl.base.settings import Bound, Fraction, Positive
+from jdfl.base.streams import Stream
 from jdfl.devices import nodes
 from jdfl.network import Network, matrices, require
 from jdfl.privacy import NO_NOISE, Guarantee, LaplaceSchedule
 from jdfl.privacy.flow import released
 from jdfl.privacy.sensitivity import certified, published, real
-from jdfl.settings import Bound, Fraction, Positive
-from jdfl.streams import Stream
 
 _NOISE = Stream("dpps.noise", "private")
 SHARED, SENSITIVITY = Channel("shared"), Channel("sensitivity")

@@ -23,17 +23,17 @@ from typing import Any, ClassVar, Literal, NamedTuple
 
 from jax import Array
 
-from jdfl import struct
 from jdfl.algorithms import descent
 from jdfl.algorithms.algorithm import Algorithm
 from jdfl.algorithms.codes import refuse_late
 from jdfl.algorithms.gradients import Gradients
 from jdfl.algorithms.round import Round
 from jdfl.algorithms.updates import Updates
+from jdfl.base import struct
+from jdfl.base.settings import Count, Positive
 from jdfl.codecs import Codec, Dense
 from jdfl.network import Network
 from jdfl.problems import Problem
-from jdfl.settings import Count, Positive
 
 
 class State(NamedTuple):

@@ -25,13 +25,13 @@ from typing import ClassVar, NamedTuple
 import jax.numpy as jnp
 from jax import Array
 
-from jdfl import struct
 from jdfl.algorithms.algorithm import Algorithm
 from jdfl.algorithms.book import Channel
 from jdfl.algorithms.gradients import Gradients
 from jdfl.algorithms.round import MODEL, TRACKER, Round
+from jdfl.base import struct
+from jdfl.base.settings import Positive
 from jdfl.codecs import Codec, Dense
-from jdfl.settings import Positive
 
 
 class State(NamedTuple):

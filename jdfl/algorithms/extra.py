@@ -28,15 +28,15 @@ from typing import ClassVar, NamedTuple
 import jax.numpy as jnp
 from jax import Array
 
-from jdfl import struct
 from jdfl.algorithms.algorithm import Algorithm
 from jdfl.algorithms.gradients import Gradients
 from jdfl.algorithms.round import Round
 from jdfl.algorithms.step_lengths import FIXED_SYMMETRIC, check_step
+from jdfl.base import struct
+from jdfl.base.settings import Positive
 from jdfl.codecs import Codec, Dense
 from jdfl.network.graph import Network
 from jdfl.problems import Problem
-from jdfl.settings import Positive
 
 
 class State(NamedTuple):

@@ -22,20 +22,20 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from jdfl import checks, struct
 from jdfl.algorithms import descent
 from jdfl.algorithms.algorithm import Algorithm
 from jdfl.algorithms.book import Channel
 from jdfl.algorithms.gradients import Gradients
 from jdfl.algorithms.round import Round, exact
 from jdfl.algorithms.updates import Updates, released
+from jdfl.base import checks, struct
+from jdfl.base.settings import Bound, Count, Positive
+from jdfl.base.streams import Stream, each
 from jdfl.codecs import Codec, Dense
 from jdfl.devices import nodes
 from jdfl.network.arcs import called
 from jdfl.network.graph import Network
 from jdfl.problems import Problem
-from jdfl.settings import Bound, Count, Positive
-from jdfl.streams import Stream, each
 
 _CHOICE = Stream("fedavg.clients", "choice")
 _DOWN = Channel("down", Stream("fedavg.down", "shared"))

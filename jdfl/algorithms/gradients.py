@@ -12,16 +12,16 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jdfl import struct
 from jdfl.algorithms.clipping import check_slopes, clipped_sum
+from jdfl.algorithms.moment import Moment
 from jdfl.algorithms.round import Round
 from jdfl.algorithms.sampling import Sampler, sample
-from jdfl.base import Moment
+from jdfl.base import struct
+from jdfl.base.settings import Count, Only, Positive
+from jdfl.base.streams import Stream
 from jdfl.privacy import NO_NOISE, Clip, Guarantee, Mechanism, Sampling, check_mechanism, clipped, stretch
 from jdfl.privacy.flow import bounded, released
 from jdfl.problems import Problem
-from jdfl.settings import Count, Only, Positive
-from jdfl.streams import Stream
 
 _NOISE = Stream("gradients.noise", "private")
 _VARIED = Stream("gradients.augmentation", "private")

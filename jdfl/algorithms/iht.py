@@ -17,14 +17,15 @@ from typing import ClassVar
 
 from jax import Array
 
-from jdfl import checks, ops, struct
 from jdfl.algorithms.algorithm import Algorithm
 from jdfl.algorithms.gradients import Gradients
 from jdfl.algorithms.round import Round
+from jdfl.arrays import ops
+from jdfl.base import checks, struct
+from jdfl.base.settings import Count, Positive
 from jdfl.codecs import Codec, Sparse
 from jdfl.network.graph import Network
 from jdfl.problems import Problem
-from jdfl.settings import Count, Positive
 
 
 @struct.dataclass

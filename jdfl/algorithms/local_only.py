@@ -15,15 +15,15 @@ from typing import Any, ClassVar, Literal, NamedTuple
 import jax.numpy as jnp
 from jax import Array
 
-from jdfl import struct
 from jdfl.algorithms import descent
 from jdfl.algorithms.algorithm import Algorithm
 from jdfl.algorithms.book import Channel
 from jdfl.algorithms.gradients import Gradients
 from jdfl.algorithms.round import Round
+from jdfl.base import struct
+from jdfl.base.settings import Positive
 from jdfl.network.graph import Network
 from jdfl.problems import Problem
-from jdfl.settings import Positive
 
 
 class State(NamedTuple):

@@ -28,15 +28,15 @@ from typing import Any, ClassVar, NamedTuple
 import jax.numpy as jnp
 from jax import Array
 
-from jdfl import struct
 from jdfl.algorithms.dpps import DPPS, PushSum
 from jdfl.algorithms.gradients import Exact, Gradients
 from jdfl.algorithms.push_descent import Milestone, OverPushSum, exact, oracle, shortened
 from jdfl.algorithms.round import Round
+from jdfl.base import struct
+from jdfl.base.settings import Positive
 from jdfl.network import Network
 from jdfl.privacy import Guarantee
 from jdfl.problems import Problem
-from jdfl.settings import Positive
 
 
 class State(NamedTuple):

@@ -20,14 +20,14 @@ from typing import ClassVar, NamedTuple
 import jax.numpy as jnp
 from jax import Array
 
-from jdfl import struct
 from jdfl.algorithms.dpps import DPPS, PushSum
 from jdfl.algorithms.gradients import Exact, Gradients
 from jdfl.algorithms.push_descent import Milestone, OverPushSum, shared_gradient
 from jdfl.algorithms.round import Round
+from jdfl.base import struct
+from jdfl.base.settings import Positive
 from jdfl.privacy import Guarantee
 from jdfl.problems import Problem
-from jdfl.settings import Positive
 
 
 class State(NamedTuple):

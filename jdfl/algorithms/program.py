@@ -13,11 +13,11 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from jdfl import checks, struct
 from jdfl.algorithms.algorithm import Algorithm, codec_of
 from jdfl.algorithms.book import Book
+from jdfl.algorithms.moment import Info, Moment
 from jdfl.algorithms.round import Round
-from jdfl.base import Info, Moment
+from jdfl.base import checks, struct
 from jdfl.network import Network
 from jdfl.privacy import Guarantee
 from jdfl.problems import Problem

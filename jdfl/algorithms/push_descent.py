@@ -17,11 +17,11 @@ from jdfl.algorithms.book import Channel
 from jdfl.algorithms.dpps import DPPS, PushSum, Schedule
 from jdfl.algorithms.gradients import Gradients
 from jdfl.algorithms.round import Round
+from jdfl.base.settings import Bound
 from jdfl.network import Network
 from jdfl.privacy import Guarantee, clipped, stretch
 from jdfl.privacy.flow import bounded
 from jdfl.problems import Problem
-from jdfl.settings import Bound
 
 Milestone = Annotated[int, Bound("[1, 2147483647]")]  # the round from which rates are lower
 

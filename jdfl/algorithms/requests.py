@@ -12,11 +12,11 @@ import jax.numpy as jnp
 from jax import Array
 
 from jdfl.algorithms.round import MODEL, Round
+from jdfl.arrays.nonzeros import Nonzeros, gathered_sum
+from jdfl.base.streams import Stream
 from jdfl.codecs import each_row, receive, transmit
 from jdfl.network import Graph, Past, gather_sum, known, sample_neighbours
-from jdfl.nonzeros import Nonzeros, gathered_sum
 from jdfl.privacy.flow import sent
-from jdfl.streams import Stream
 
 _NEIGHBOURS, _OWN = Stream("ceps.neighbours", "choice"), Stream("ceps.own", "choice")  # who is asked
 

@@ -16,9 +16,11 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
-from jdfl import ops, struct
 from jdfl.algorithms.book import Book, Channel, Told
-from jdfl.base import Moment
+from jdfl.algorithms.moment import Moment
+from jdfl.arrays import ops
+from jdfl.base import struct
+from jdfl.base.streams import Stream
 from jdfl.codecs import Codec, Dense, round_trip, transmit
 from jdfl.devices import nodes
 from jdfl.network import Graph, Mail, Past
@@ -26,7 +28,6 @@ from jdfl.network import mix as mix_rows
 from jdfl.privacy import Mechanism
 from jdfl.privacy.flow import released, sent
 from jdfl.problems import Problem
-from jdfl.streams import Stream
 
 T = TypeVar("T")
 MODEL = Channel("model", Stream("message.model", "shared"))

@@ -9,9 +9,9 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from jdfl import ops
 from jdfl.algorithms.round import Round
-from jdfl.streams import Stream, each
+from jdfl.arrays import ops
+from jdfl.base.streams import Stream, each
 
 Sampler = Literal["replacement", "subset", "poisson", "epochs", "in order"]
 _BATCH = Stream("gradients.batch", "private")

@@ -17,12 +17,12 @@ from typing import ClassVar
 
 from jax import Array
 
-from jdfl import struct
 from jdfl.algorithms.dpps import DPPS, PushSum
 from jdfl.algorithms.gradients import Exact, Gradients
 from jdfl.algorithms.push_descent import Milestone, OverPushSum, shared_gradient
 from jdfl.algorithms.round import Round
-from jdfl.settings import Positive
+from jdfl.base import struct
+from jdfl.base.settings import Positive
 
 
 @struct.dataclass

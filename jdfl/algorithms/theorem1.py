@@ -23,9 +23,9 @@ import math
 from dataclasses import dataclass
 from typing import Annotated
 
-from jdfl import checks
-from jdfl.arguments import settings
-from jdfl.settings import Bound, Count
+from jdfl.base import checks
+from jdfl.base.arguments import settings
+from jdfl.base.settings import Bound, Count
 
 SOURCE = "W. Huo et al., Theorem 1"
 UNSOUND = (

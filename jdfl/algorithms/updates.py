@@ -18,9 +18,11 @@ from typing import Any, ClassVar, Literal
 import jax.numpy as jnp
 from jax import Array
 
-from jdfl import checks, struct
 from jdfl.algorithms.gradients import Gradients
 from jdfl.algorithms.round import Round
+from jdfl.base import checks, struct
+from jdfl.base.settings import Positive
+from jdfl.base.streams import Stream
 from jdfl.devices import nodes
 from jdfl.privacy import (
     GaussianEvent,
@@ -33,8 +35,6 @@ from jdfl.privacy import (
 )
 from jdfl.privacy.flow import bounded
 from jdfl.problems import Problem
-from jdfl.settings import Positive
-from jdfl.streams import Stream
 
 _NOISE = Stream("updates.noise", "private")
 

@@ -23,7 +23,7 @@ from typing import Any, cast
 import numpy as np
 from scipy.stats import beta, norm, rankdata
 
-from jdfl import checks
+from jdfl.base import checks
 
 _RIDGE = 1e-9  # of the mean variance; features are computed in float32, whose rounding is below it
 _CAUTION = 50  # that much less often a threshold's bound may be wrong when thresholds are compared

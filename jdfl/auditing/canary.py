@@ -22,8 +22,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jdfl import checks
 from jdfl.algorithms.algorithm import Algorithm
+from jdfl.base import checks
 from jdfl.privacy import Clip, Guarantee, clipped
 from jdfl.problems import LinearRegression, LogisticRegression, Problem, SoftmaxRegression
 

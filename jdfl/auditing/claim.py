@@ -9,12 +9,12 @@ from typing import Any
 import jax
 import numpy as np
 
-from jdfl import checks
 from jdfl.algorithms.program import Program
 from jdfl.auditing.canary import given
+from jdfl.base import checks
+from jdfl.engine.spending import guarantee_of
 from jdfl.privacy import Guarantee, Ledger, report
 from jdfl.problems import Problem
-from jdfl.spending import guarantee_of
 
 _FEW = 20  # runs per weight of the score
 

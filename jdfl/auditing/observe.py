@@ -20,12 +20,13 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from jdfl import ops, stepping
+from jdfl.algorithms.moment import Info
 from jdfl.algorithms.program import Program
-from jdfl.base import Info
+from jdfl.arrays import ops
+from jdfl.base.streams import Keys
+from jdfl.engine import stepping
+from jdfl.engine.stepping import Setting
 from jdfl.network.graph import Graph
-from jdfl.stepping import Setting
-from jdfl.streams import Keys
 
 
 def visible(algorithm: Any, state: Any) -> Array:

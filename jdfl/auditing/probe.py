@@ -22,15 +22,16 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jdfl import stepping, struct
 from jdfl.algorithms.program import Program
 from jdfl.algorithms.updates import Updates
 from jdfl.auditing.judge import Finding, fired, judge_changes, judge_counts, judge_hits, judge_residuals, spread
 from jdfl.auditing.observe import some, started, visible
+from jdfl.base import struct
+from jdfl.base.streams import Keys
+from jdfl.engine import stepping
+from jdfl.engine.stepping import Setting
 from jdfl.privacy import Gaussian, Guarantee, Laplace
 from jdfl.problems import Problem
-from jdfl.stepping import Setting
-from jdfl.streams import Keys
 
 _RUNS, _NUMBERS = 500, 2**22  # runs, and most numbers that all of them show, or half of what replaced records do
 _FEWEST = 8  # runs below which nothing is probed

@@ -22,7 +22,6 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jdfl import checks, stepping
 from jdfl.algorithms.algorithm import Algorithm
 from jdfl.auditing.attack import attack
 from jdfl.auditing.canary import Canary, Limit, designed, given, planted
@@ -30,13 +29,15 @@ from jdfl.auditing.claim import accounted, check, check_features
 from jdfl.auditing.observe import check_visible, observe, pilot, some, watched
 from jdfl.auditing.probe import most_runs, probe
 from jdfl.auditing.result import Audit
-from jdfl.keys import typed_key
+from jdfl.base import checks
+from jdfl.base.keys import typed_key
+from jdfl.base.streams import Keys, Stream
+from jdfl.engine import stepping
+from jdfl.engine.runner import check_run
+from jdfl.engine.stepping import Setting
 from jdfl.network.graph import Network
 from jdfl.privacy import GaussianEvent, Guarantee
 from jdfl.problems import Problem
-from jdfl.runner import check_run
-from jdfl.stepping import Setting
-from jdfl.streams import Keys, Stream
 
 _ZERO, _ONE = Stream("audit.world without", "private"), Stream("audit.world with", "private")
 _PILOT, _DIRECTION = Stream("audit.pilot", "private"), Stream("audit.direction", "private")

@@ -68,7 +68,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         elif command == "list" and rest:
             raise ValueError(f"Expected nothing after `jdfl list`, got {rest[0]!r}.")
         elif command == "list":
-            print(import_module("jdfl.catalogue").catalogue(), end="")
+            print(import_module("jdfl.cli.catalogue").catalogue(), end="")
         elif command == "completion":
             from jdfl.cli.completion import completion
 

@@ -6,13 +6,15 @@ from pathlib import Path
 from typing import Any, Literal
 
 import jdfl
-from jdfl import checks
 from jdfl.algorithms.program import planned
-from jdfl.checkpoint import read_checkpoint
+from jdfl.base import checks
 from jdfl.cli import flags
 from jdfl.config import RunConfig, build, from_yaml
+from jdfl.engine.checkpoint import read_checkpoint
+from jdfl.engine.outcome import READS_DATA
+from jdfl.engine.provenance import provenance
+from jdfl.engine.spending import guarantee_of, ledger_of
 from jdfl.lab.results import CHECKPOINTS
-from jdfl.outcome import READS_DATA
 from jdfl.privacy import (
     GaussianEvent,
     LaplaceEvent,
@@ -24,8 +26,6 @@ from jdfl.privacy import (
     noise_multiplier,
     report,
 )
-from jdfl.provenance import provenance
-from jdfl.spending import guarantee_of, ledger_of
 
 _ABOUT = """What releases add up to, and how much noise a target needs; nothing is run.
 

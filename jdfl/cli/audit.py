@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Literal
 
 from jdfl.auditing import audit as attacked
-from jdfl.cache import use_cache
+from jdfl.base.settings import defaults
 from jdfl.cli import flags
 from jdfl.config import RunConfig, build
-from jdfl.settings import defaults
+from jdfl.engine.cache import use_cache
 
 _ABOUT = """Attack the privacy that an algorithm reports: many runs on two neighbouring data sets are told apart.
 

@@ -12,11 +12,11 @@ import jax.numpy as jnp
 from jax import Array
 
 import jdfl
-from jdfl import checks
-from jdfl.cache import use_cache
+from jdfl.base import checks
 from jdfl.cli import flags
 from jdfl.config import RunConfig, build
-from jdfl.devices.placement import estimate
+from jdfl.engine.cache import use_cache
+from jdfl.engine.placement import estimate
 
 _ABOUT = """Time rounds of the run that these flags describe, without metrics, stop rule and files.
 

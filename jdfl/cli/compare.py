@@ -12,10 +12,13 @@ from typing import Any
 from rich.console import Console
 
 import jdfl
-from jdfl.cache import use_cache
 from jdfl.cli import flags
 from jdfl.config import ALGORITHMS
-from jdfl.config.compare import (
+from jdfl.engine.cache import use_cache
+from jdfl.lab.comparison import Comparison
+from jdfl.lab.entries import Announce
+from jdfl.lab.results import new_run_folder
+from jdfl.lab.settings import (
     CompareConfig,
     build,
     from_yaml,
@@ -24,9 +27,6 @@ from jdfl.config.compare import (
     to_yaml,
     with_algorithms,
 )
-from jdfl.lab.comparison import Comparison
-from jdfl.lab.entries import Announce
-from jdfl.lab.results import new_run_folder
 from jdfl.lab.summary import finite
 
 _ABOUT = """Compare algorithms on one problem with the same seeds, and keep tables, curves and a figure in a new folder.

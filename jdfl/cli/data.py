@@ -5,9 +5,9 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
-from jdfl import checks
-from jdfl.catalogue import data_status
+from jdfl.base import checks
 from jdfl.cli import flags
+from jdfl.cli.catalogue import data_status
 from jdfl.problems import NAMES
 from jdfl.problems.fetch import SOURCES, fetch
 

@@ -14,8 +14,8 @@ from typing import Annotated, Any, Literal, TypeVar, cast, get_type_hints
 
 import tyro
 
-from jdfl import checks
-from jdfl.arguments import options_of
+from jdfl.base import checks
+from jdfl.base.arguments import options_of
 from jdfl.config import RunConfig, from_yaml, members
 from jdfl.config.kinds import first_line
 

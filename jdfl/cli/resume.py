@@ -7,14 +7,14 @@ from typing import Any
 
 import pandas as pd
 
-from jdfl import storage
-from jdfl.checkpoint import read_checkpoint
+from jdfl.base import storage
 from jdfl.cli import flags
 from jdfl.cli.running import STATUS, Running, Session, status_of
 from jdfl.config import RunConfig, from_yaml
 from jdfl.devices import processes
+from jdfl.engine.checkpoint import read_checkpoint
+from jdfl.engine.provenance import Provenance
 from jdfl.lab.results import CHECKPOINTS
-from jdfl.provenance import Provenance
 
 _OTHER_CODE = (
     "rounds after the checkpoint may have been made before by other code, with the same noise on other numbers; where "

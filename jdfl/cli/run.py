@@ -5,7 +5,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from jdfl import checks
+from jdfl.base import checks
 from jdfl.cli import flags
 from jdfl.cli.running import STATUS, Running, Session, status_of
 from jdfl.config import RunConfig

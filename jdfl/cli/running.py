@@ -12,25 +12,25 @@ import jax
 import numpy as np
 
 import jdfl
-from jdfl import storage
-from jdfl.accountant import check_account
 from jdfl.algorithms.program import planned
-from jdfl.cache import use_cache
-from jdfl.checkpoint import Checkpoint
+from jdfl.base import storage
 from jdfl.config import RunConfig, build, settled, to_yaml
 from jdfl.config.yaml_text import flat, plain
 from jdfl.devices import processes
 from jdfl.devices.layout import simulate
+from jdfl.engine.accountant import check_account
+from jdfl.engine.cache import use_cache
+from jdfl.engine.checkpoint import Checkpoint
+from jdfl.engine.progress import Progress
+from jdfl.engine.result import Callback, Result
+from jdfl.engine.runner import check_settings
+from jdfl.engine.spending import guarantee_of, records_of
 from jdfl.lab import trackers
 from jdfl.lab.drawing import figure
 from jdfl.lab.results import CHECKPOINTS, Onward, end_run
 from jdfl.lab.summary import summary_text
 from jdfl.lab.watch import Watch, returns
 from jdfl.privacy import report
-from jdfl.progress import Progress
-from jdfl.result import Callback, Result
-from jdfl.runner import check_settings
-from jdfl.spending import guarantee_of, records_of
 
 STATUS = """exit status: 0 done, 2 a mistake in the settings, 3 the run diverged, 4 another process of the run was lost,
 124 --max-seconds are over, 130 interrupted, 143 terminated; of runs that diverged or ended early, what there is has

@@ -12,11 +12,12 @@ import pandas as pd
 from rich.console import Console
 from rich.table import Table
 
-from jdfl import checks
-from jdfl.cache import use_cache
+from jdfl.base import checks
 from jdfl.cli import flags
 from jdfl.config import RunConfig
 from jdfl.config.study import StudyConfig, from_yaml
+from jdfl.engine.cache import use_cache
+from jdfl.engine.metrics import REGISTRY
 from jdfl.lab.groups import REFUSED
 from jdfl.lab.results import new_run_folder
 from jdfl.lab.space import field_of
@@ -24,7 +25,6 @@ from jdfl.lab.study import Study, best_first, jobs, one_after_another, together
 from jdfl.lab.study_page import write_page
 from jdfl.lab.summary import finite
 from jdfl.lab.table import markdown, spread
-from jdfl.metrics import REGISTRY
 
 _ABOUT = """Run over values of any settings: all combinations of them, or points drawn at random.
 

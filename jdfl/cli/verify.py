@@ -9,13 +9,13 @@ import numpy as np
 import pandas as pd
 
 import jdfl
-from jdfl import checks
+from jdfl.base import checks
 from jdfl.cli import flags
 from jdfl.cli.running import Running, Session
 from jdfl.config import RunConfig
+from jdfl.engine.provenance import Provenance
+from jdfl.engine.result import Result, Snapshot
 from jdfl.lab.watch import returns
-from jdfl.provenance import Provenance
-from jdfl.result import Result, Snapshot
 
 _ABOUT = """Make the first rounds of a run again from its configuration, and compare every recorded number, bit for bit.
 

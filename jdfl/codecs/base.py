@@ -10,9 +10,9 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
-from jdfl import ops
+from jdfl.arrays import ops
+from jdfl.arrays.nonzeros import Nonzeros, largest
 from jdfl.devices import nodes
-from jdfl.nonzeros import Nonzeros, largest
 
 _DIRECT_ROWS = 128  # vectors that are worked on together where no messages are formed
 

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from jax import Array, lax
 from jax.scipy.linalg import cho_factor, cho_solve
 
-from jdfl import ops
+from jdfl.arrays import ops
 from jdfl.codecs.sensing import Sensing
 
 STEP = 0.6  # first trial step, in units of 1/d: removes almost all backtracking

@@ -15,9 +15,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jdfl import checks, ops, struct
+from jdfl.arrays import ops
+from jdfl.base import checks, struct
+from jdfl.base.settings import Count
 from jdfl.codecs import packing
-from jdfl.settings import Count
 
 
 @struct.dataclass

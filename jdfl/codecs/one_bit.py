@@ -13,13 +13,13 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from jdfl import checks, struct
+from jdfl.base import checks, struct
+from jdfl.base.settings import Bound, Count, Filled, Natural, NotNegative, Positive
+from jdfl.base.streams import Stream
 from jdfl.codecs import packing, sensing
 from jdfl.codecs.dense import rounded
 from jdfl.codecs.gpsp import gpsp, working_sparsity
 from jdfl.codecs.recovery import recovery, unit
-from jdfl.settings import Bound, Count, Filled, Natural, NotNegative, Positive
-from jdfl.streams import Stream
 
 _MATRIX = Stream("one-bit.sensing matrix", "shared")
 POOR = 0.9  # recovery below which `check` warns

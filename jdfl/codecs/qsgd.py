@@ -16,9 +16,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jdfl import checks, ops, struct
+from jdfl.arrays import ops
+from jdfl.base import checks, struct
+from jdfl.base.settings import Bound
 from jdfl.codecs import packing, radix
-from jdfl.settings import Bound
 
 MOST_LEVELS = 2**15 - 1  # signed levels are int16
 

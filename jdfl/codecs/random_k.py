@@ -11,10 +11,11 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jdfl import checks, ops, struct
+from jdfl.arrays import ops
+from jdfl.base import checks, struct
+from jdfl.base.settings import Bound, Count
 from jdfl.codecs import packing, subsets
 from jdfl.codecs.dense import rounded, rounding
-from jdfl.settings import Bound, Count
 
 
 @struct.dataclass

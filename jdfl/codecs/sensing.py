@@ -18,7 +18,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jdfl import ops, struct
+from jdfl.arrays import ops
+from jdfl.base import struct
 
 Ensemble = Literal["gaussian", "rademacher", "hadamard", "sparse"]
 

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jdfl import checks, struct
+from jdfl.base import checks, struct
 from jdfl.codecs import packing
 
 

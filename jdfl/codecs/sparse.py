@@ -12,10 +12,11 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jdfl import checks, ops, struct
+from jdfl.arrays import ops
+from jdfl.base import checks, struct
+from jdfl.base.settings import Bound, Count
 from jdfl.codecs import packing, subsets
 from jdfl.codecs.dense import rounded, rounding
-from jdfl.settings import Bound, Count
 
 _LEVELS = {"int8": 127, "int4": 7}  # largest level; levels are symmetric about zero
 MOST_INT4 = 2**16  # entries that may share one scale of 7 levels

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from jdfl import checks
+from jdfl.base import checks
 from jdfl.codecs import packing
 
 Index = Literal["plain", "enumerative"]

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from operator import attrgetter
 from typing import Annotated, Any, Literal
 
-from jdfl import accountant, runner
 from jdfl.algorithms.algorithm import Algorithm
+from jdfl.base.settings import defaults
 from jdfl.config import yaml_text
 from jdfl.config.families import (
     ALGORITHMS,
@@ -22,10 +22,10 @@ from jdfl.config.families import (
     UPDATES,
 )
 from jdfl.config.kinds import Family, Kind, members
+from jdfl.engine import accountant, runner
+from jdfl.engine.stopping import StopRule
 from jdfl.network import Network
 from jdfl.problems import Problem
-from jdfl.settings import defaults
-from jdfl.stopping import StopRule
 
 __all__ = [
     "ALGORITHMS",

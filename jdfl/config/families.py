@@ -8,10 +8,12 @@ from typing import Annotated, Any
 
 import scipy.sparse as sp
 
-from jdfl import algorithms, checks, codecs, network, privacy, problems, stopping
+from jdfl import algorithms, codecs, network, privacy, problems
+from jdfl.base import checks
+from jdfl.base.settings import As, Count, Natural, Positive
 from jdfl.config.kinds import FAMILIES, Family, unbuilt
+from jdfl.engine import stopping
 from jdfl.network import FormatChoice, Static, Weights
-from jdfl.settings import As, Count, Natural, Positive
 
 _MOST = 10_000  # networks in turn, which are all drawn and stored beforehand
 

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, get_args, g
 
 from typing_extensions import Doc
 
-from jdfl import checks
-from jdfl.arguments import marks, options_of
-from jdfl.settings import FILLED, As, Only, documentation
+from jdfl.base import checks
+from jdfl.base.arguments import marks, options_of
+from jdfl.base.settings import FILLED, As, Only, documentation
 
 Source = Callable[..., Any]
 FAMILIES: dict[Any, "Family"] = {}  # by the type of the settings that hold one of the family

@@ -16,8 +16,8 @@ from typing import Any, Literal, TypeVar, cast, get_args, get_origin, get_type_h
 
 import yaml
 
-from jdfl import checks
-from jdfl.arguments import options_of
+from jdfl.base import checks
+from jdfl.base.arguments import options_of
 from jdfl.config.kinds import members
 
 Config = TypeVar("Config")

@@ -14,7 +14,7 @@ import numpy as np
 from jax import Array
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
-from jdfl import checks
+from jdfl.base import checks
 from jdfl.devices import nodes, processes
 
 Devices = int | Mesh | Sequence[jax.Device]

@@ -16,7 +16,7 @@ from jax import Array
 from jax.experimental import multihost_utils
 from jax.sharding import NamedSharding
 
-from jdfl import checks
+from jdfl.base import checks
 from jdfl.devices import nodes
 
 _OWN_FAULTS = ("RESOURCE_EXHAUSTED", "INVALID_ARGUMENT", "UNIMPLEMENTED")  # what no other process is to blame for

@@ -10,23 +10,23 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 import pandas as pd
 
-from jdfl import arguments, checks
-from jdfl.accountant import account, adjustable, ledger_of_run
 from jdfl.algorithms.algorithm import Algorithm
-from jdfl.batch import repeat
+from jdfl.base import arguments, checks
+from jdfl.engine.accountant import account, adjustable, ledger_of_run
+from jdfl.engine.batch import repeat
+from jdfl.engine.metrics import Metric, default_metrics, resolve
+from jdfl.engine.result import Result
+from jdfl.engine.stopping import StopRule
 from jdfl.lab.comparison import Comparison
 from jdfl.lab.curves import AXES, LABELS, long_form
 from jdfl.lab.entries import Announce, Entry, Terms, Tuning, calibrated, plans
 from jdfl.lab.grids import Plan
 from jdfl.lab.table import better, number
 from jdfl.lab.tuning import Choice, Target, Tuned, tune_all
-from jdfl.metrics import Metric, default_metrics, resolve
 from jdfl.network.graph import Network
 from jdfl.privacy import PrivacyReport, exposing
 from jdfl.privacy.together import Together
 from jdfl.problems import Problem, check_problem
-from jdfl.result import Result
-from jdfl.stopping import StopRule
 
 _TUNING = Tuning()
 Point: TypeAlias = tuple[tuple[str, float], ...]  # values by field

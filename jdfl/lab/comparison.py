@@ -8,14 +8,15 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from jdfl import checks, provenance
+from jdfl.base import checks
+from jdfl.engine import provenance
+from jdfl.engine.result import Result
 from jdfl.lab import curves, table, words
 from jdfl.lab.curves import axes_of, metrics_of
 from jdfl.lab.table import Format, Grid
 from jdfl.lab.tuning import Tuned
 from jdfl.privacy import PrivacyReport
 from jdfl.privacy.together import Together
-from jdfl.result import Result
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
+from jdfl.engine.result import Result
 from jdfl.lab.table import number
-from jdfl.result import Result
 
 AXES = {
     "round": "rounds",

@@ -8,16 +8,16 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from jdfl import checks
-from jdfl.accountant import adjustable, calibrate, check_account, noise_place, planned_releases
 from jdfl.algorithms.algorithm import Algorithm
 from jdfl.algorithms.program import planned
+from jdfl.base import checks
+from jdfl.engine.accountant import adjustable, calibrate, check_account, noise_place, planned_releases
+from jdfl.engine.metrics import REGISTRY, Metric
+from jdfl.engine.runner import check_counters, check_run, check_settings
+from jdfl.engine.stopping import StopRule
 from jdfl.lab.grids import Plan, Values, laid, quiet
-from jdfl.metrics import REGISTRY, Metric
 from jdfl.network.graph import Network
 from jdfl.problems import Problem
-from jdfl.runner import check_counters, check_run, check_settings
-from jdfl.stopping import StopRule
 
 Announce = Callable[[str, str], object]  # (label, what is done with it)
 MOST_EXTENSIONS = 100  # of a grid, by three values each

@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from jdfl import checks
 from jdfl.algorithms.algorithm import Algorithm
+from jdfl.base import checks
+from jdfl.engine.runner import check_settings
+from jdfl.engine.stepping import with_field
 from jdfl.network.graph import Network
 from jdfl.problems import Problem
-from jdfl.runner import check_settings
-from jdfl.stepping import with_field
 
 Values = Mapping[str, Sequence[float]]
 Grid = dict[str, tuple[float, ...]]

@@ -14,14 +14,14 @@ import jax
 import pandas as pd
 
 import jdfl
-from jdfl.accountant import check_account
 from jdfl.algorithms.algorithm import Algorithm
 from jdfl.config import RunConfig, build, yaml_text
+from jdfl.engine.accountant import check_account
+from jdfl.engine.metrics import COUNTS
+from jdfl.engine.result import Result
+from jdfl.engine.runner import check_run
 from jdfl.lab.summary import privacy_of
-from jdfl.metrics import COUNTS
 from jdfl.privacy.relation import worth
-from jdfl.result import Result
-from jdfl.runner import check_run
 
 LANES = 64  # runs of a group at most; what a study loses that is cut off
 REFUSED = "refused"  # the ending of what cannot be run

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from jdfl.engine.metrics import COUNTS, REGISTRY
 from jdfl.lab.page import Table, Tiles
 from jdfl.lab.runs import Entry
 from jdfl.lab.table import spread
-from jdfl.metrics import COUNTS, REGISTRY
 from jdfl.privacy.relation import upper, worth
 
 _BY_CHANNEL = ("messages", "message_bits")

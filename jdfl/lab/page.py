@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from PIL import Image as Picture
 
-from jdfl import checks
+from jdfl.base import checks
 
 _MEDIA = {".png": "png", ".jpg": "jpeg", ".jpeg": "jpeg", ".svg": "svg+xml"}
 _THUMBNAIL = (480, 360)  # pixels at most, shown half as large

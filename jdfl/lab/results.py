@@ -30,13 +30,13 @@ import numpy as np
 import pandas as pd
 
 import jdfl
-from jdfl import storage
-from jdfl.checkpoint import Checkpoint
+from jdfl.base import storage
+from jdfl.engine.checkpoint import Checkpoint
+from jdfl.engine.result import Result, Snapshot
 from jdfl.lab.files import append, placed, read, tidy, whole, write
 from jdfl.lab.summary import summary, summary_text
 from jdfl.privacy import Accounting
 from jdfl.privacy.relation import uncovered
-from jdfl.result import Result, Snapshot
 
 Draw = Callable[[Mapping[str, pd.DataFrame], Path, str], object]  # histories, file, hash of the provenance
 CHECKPOINTS = "checkpoints"

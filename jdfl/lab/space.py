@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from jdfl import checks
+from jdfl.base import checks
 from jdfl.config import RunConfig, yaml_text
 
 _MOST = 100_000  # points

@@ -24,17 +24,17 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from jdfl import checks
+from jdfl.base import checks
 from jdfl.config.study import StudyConfig, to_yaml
+from jdfl.engine.metrics import COUNTS, REGISTRY
+from jdfl.engine.provenance import Provenance, provenance
 from jdfl.lab.files import read, write
 from jdfl.lab.groups import REFUSED, Group, Point, groups, run_group
 from jdfl.lab.results import environment
 from jdfl.lab.space import config_at, points
 from jdfl.lab.table import better
-from jdfl.metrics import COUNTS, REGISTRY
 from jdfl.privacy import Ledger
 from jdfl.privacy.together import Together
-from jdfl.provenance import Provenance, provenance
 
 Engine = Callable[[Path, Sequence[Group]], None]  # runs groups and keeps them
 _VERSIONS = "versions.json"

@@ -6,8 +6,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from jdfl import provenance
 from jdfl.config.study import StudyConfig, to_yaml
+from jdfl.engine import provenance
 from jdfl.lab import charts
 from jdfl.lab.groups import REFUSED
 from jdfl.lab.page import Chart, Code, Fold, Part, Section, Table, page

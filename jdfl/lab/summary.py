@@ -5,12 +5,12 @@ from collections.abc import Mapping, Sequence
 from statistics import fmean, stdev
 from typing import Any
 
-from jdfl.accountant import account, ledger_of_run
-from jdfl.metrics import COUNTS
+from jdfl.engine.accountant import account, ledger_of_run
+from jdfl.engine.metrics import COUNTS
+from jdfl.engine.result import Result
 from jdfl.privacy import Accounting, Ledger
 from jdfl.privacy.relation import uncovered
 from jdfl.privacy.together import Together, compact
-from jdfl.result import Result
 
 _PUBLISHED = "bytes_by_the_papers_formula"
 

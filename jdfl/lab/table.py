@@ -8,7 +8,7 @@ from typing import Literal
 import numpy as np
 import pandas as pd
 
-from jdfl.metrics import REGISTRY
+from jdfl.engine.metrics import REGISTRY
 
 HIGHER_IS_BETTER = frozenset(("accuracy", "balanced_accuracy", "support_recovery"))
 NONE = "–"

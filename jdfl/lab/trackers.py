@@ -16,8 +16,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Protocol
 
-from jdfl import checks
-from jdfl.result import Result, Snapshot
+from jdfl.base import checks
+from jdfl.engine.result import Result, Snapshot
 
 
 class Tracker(Protocol):

@@ -8,13 +8,13 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import pandas as pd
 
-from jdfl.batch import sweep
+from jdfl.engine.batch import sweep
+from jdfl.engine.stopping import StopRule
 from jdfl.lab import curves
 from jdfl.lab.curves import Short, axes_of, common, long_form
 from jdfl.lab.entries import Terms, Tuning
 from jdfl.lab.grids import Grid, Plan, Point, beyond_edges, grid_text, quiet
 from jdfl.lab.table import better, number
-from jdfl.stopping import StopRule
 
 Side = Literal["lowest", "highest"]
 _ALIKE = 1e-6  # relative difference up to which points of a grid are the same

@@ -25,14 +25,14 @@ import numpy as np
 import pandas as pd
 from jax import Array
 
-from jdfl.accountant import account
+from jdfl.engine.accountant import account
+from jdfl.engine.metrics import average, classifies, label_shares
+from jdfl.engine.result import Result, Snapshot
+from jdfl.engine.spending import records_of
 from jdfl.lab.files import append, write
-from jdfl.metrics import average, classifies, label_shares
 from jdfl.network import Graph
 from jdfl.privacy import Accounting
 from jdfl.problems import Problem
-from jdfl.result import Result, Snapshot
-from jdfl.spending import records_of
 
 FILES = ("nodes.csv", "links.csv", "split.csv", "epsilon.csv")
 MOST = 256  # nodes

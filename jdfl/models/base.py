@@ -26,7 +26,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
-from jdfl import checks
+from jdfl.base import checks
 
 if TYPE_CHECKING:
     from jdfl.models.graph import Layout

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from flax import nnx
 from jax import Array
 
-from jdfl import checks
+from jdfl.base import checks
 from jdfl.models.base import Shape, relaxed
 
 _untyped: Any = nnx  # flax says little of its states

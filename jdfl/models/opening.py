@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 from flax import nnx
 
-from jdfl import checks
+from jdfl.base import checks
 from jdfl.models import graph
 from jdfl.models.base import Model, Presets, check_sizes
 

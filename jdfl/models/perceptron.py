@@ -19,8 +19,8 @@ import jax
 from flax import nnx
 from jax import Array, lax
 
-from jdfl import checks
-from jdfl.arguments import checked
+from jdfl.base import checks
+from jdfl.base.arguments import checked
 from jdfl.models.base import Compute, Maker, Model, check_sizes, computed_in
 
 Wiring = Literal["residual-784", "residual-10", "plain"]

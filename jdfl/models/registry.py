@@ -4,8 +4,9 @@ import inspect
 from collections.abc import Callable
 from typing import Any, Literal, get_args
 
-from jdfl import checks, models
-from jdfl.arguments import checked
+from jdfl import models
+from jdfl.base import checks
+from jdfl.base.arguments import checked
 from jdfl.models.base import Model
 
 ModelName = Literal["mlp", "cnn", "resnet18", "vit", "cnn3"]

@@ -12,8 +12,8 @@ from typing import Literal
 from flax import nnx
 from jax import Array
 
-from jdfl import checks
-from jdfl.arguments import checked
+from jdfl.base import checks
+from jdfl.base.arguments import checked
 from jdfl.models.base import Compute, Maker, Model, check_sizes, computed_in
 from jdfl.models.convolution import convolution, max_pool
 

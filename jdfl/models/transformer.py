@@ -11,8 +11,8 @@ import jax.numpy as jnp
 from flax import nnx
 from jax import Array
 
-from jdfl import checks
-from jdfl.arguments import checked
+from jdfl.base import checks
+from jdfl.base.arguments import checked
 from jdfl.models.base import Compute, Maker, Model, Shape, check_sizes, computed_in
 from jdfl.models.convolution import tiles
 

@@ -11,7 +11,7 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.sparse import csgraph
 
-from jdfl.arguments import checked
+from jdfl.base.arguments import checked
 from jdfl.network.graph import Graph, Network, Static
 
 MOST_NODES = int(np.iinfo(np.int32).max)

@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
-from jdfl import checks
+from jdfl.base import checks
 from jdfl.network.links import uniform
 
 _RESOLUTION = 2.0**-25  # of uniform numbers in float32

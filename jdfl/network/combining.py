@@ -12,13 +12,13 @@ from typing import Annotated
 import jax.numpy as jnp
 from jax import Array
 
-from jdfl import checks, struct
-from jdfl.arguments import checked
+from jdfl.base import checks, struct
+from jdfl.base.arguments import checked
+from jdfl.base.settings import As
+from jdfl.base.streams import Stream
 from jdfl.network.graph import Graph, Network, sample_neighbours
 from jdfl.network.links import ids
 from jdfl.network.wrapping import INNER, Around, around
-from jdfl.settings import As
-from jdfl.streams import Stream
 
 _HEARD = Stream("network.asked neighbours", "network")
 

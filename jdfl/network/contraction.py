@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jdfl.arguments import checked
+from jdfl.base.arguments import checked
 from jdfl.network.activation import mean_square, moments
 from jdfl.network.arcs import called
 from jdfl.network.combining import PartialCommunication

@@ -7,8 +7,8 @@ import networkx as nx
 import numpy as np
 import scipy.sparse as sp
 
-from jdfl import checks
-from jdfl.arguments import checked
+from jdfl.base import checks
+from jdfl.base.arguments import checked
 from jdfl.network.arcs import MOST_NODES, arcs, arcs_of, graph_of, linked
 from jdfl.network.graph import Graph, Network, Static
 from jdfl.network.weights import SUM_TOLERANCE, FormatChoice, Weights, build, refuse_parts, sum_to_one, table

@@ -11,8 +11,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from jdfl import checks, struct
-from jdfl.arguments import checked
+from jdfl.base import checks, struct
+from jdfl.base.arguments import checked
+from jdfl.base.streams import Stream
 from jdfl.network.arcs import MOST_NODES, arcs_of
 from jdfl.network.draws import others
 from jdfl.network.families import complete
@@ -20,7 +21,6 @@ from jdfl.network.graph import Graph, Network, Static
 from jdfl.network.links import equal_shares, ids, link_keys, shuffled, uniform
 from jdfl.network.sequences import table_of
 from jdfl.network.weights import Weights
-from jdfl.streams import Stream
 
 NeighbourWeights = Literal["uniform", "out-degree"]
 

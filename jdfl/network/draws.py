@@ -5,7 +5,7 @@ from collections.abc import Callable
 import networkx as nx
 import numpy as np
 
-from jdfl import checks
+from jdfl.base import checks
 from jdfl.network.arcs import MOST_NODES, Arcs, components, linked
 from jdfl.network.graph import Static
 from jdfl.network.weights import FormatChoice, Weights, build

@@ -11,12 +11,12 @@ from typing import Annotated
 
 import numpy as np
 
-from jdfl import checks
-from jdfl.arguments import checked
+from jdfl.base import checks
+from jdfl.base.arguments import checked
+from jdfl.base.settings import As
 from jdfl.network.arcs import MOST_NODES, all_arcs, linked
 from jdfl.network.graph import Static
 from jdfl.network.weights import FormatChoice, Weights, build
-from jdfl.settings import As
 
 
 @checked

@@ -16,14 +16,14 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jdfl import checks, struct
-from jdfl.arguments import checked
+from jdfl.base import checks, struct
+from jdfl.base.arguments import checked
+from jdfl.base.settings import As
+from jdfl.base.streams import Stream
 from jdfl.network import chain
 from jdfl.network.graph import Graph, Network
 from jdfl.network.links import Missing, between, ids, link_keys, shuffled, uniform, without
 from jdfl.network.wrapping import INNER, Around, Lasting, around, lasting
-from jdfl.settings import As
-from jdfl.streams import Stream
 
 _LOST, _BURST = Stream("network.lost", "network"), Stream("network.burst", "network")
 _ACTIVE, _OUTAGE = Stream("network.taking part", "network"), Stream("network.outage", "network")

@@ -15,11 +15,12 @@ import numpy as np
 from jax import Array, lax
 from jax.experimental import sparse
 
-from jdfl import ops, struct
+from jdfl.arrays import ops
+from jdfl.base import struct
+from jdfl.base.streams import each
 from jdfl.devices import nodes
 from jdfl.network.halo import Halo
 from jdfl.network.sums import Buckets, bucket_sum, gather_sum
-from jdfl.streams import each
 
 Format = Literal["padded", "dense", "bcoo", "buckets"]
 _SAMPLE_BLOCK = 32  # nodes that draw at a time

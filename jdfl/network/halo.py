@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from jdfl import struct
+from jdfl.base import struct
 from jdfl.devices import nodes
 
 WORTH = 0.75  # of the rows that `nodes.everyone` brings: from there on, that is one exchange instead of many

@@ -14,14 +14,14 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
-from jdfl import checks, struct
-from jdfl.arguments import checked
+from jdfl.base import checks, struct
+from jdfl.base.arguments import checked
+from jdfl.base.streams import Stream
 from jdfl.network.arcs import called
 from jdfl.network.graph import Graph, Late, Network, Static
 from jdfl.network.links import link_keys, uniform, without
 from jdfl.network.sums import gather_sum
 from jdfl.network.wrapping import Lasting, around, lasting
-from jdfl.streams import Stream
 
 _LATE, _ROUNDS = Stream("network.late", "network"), Stream("network.late rounds", "network")
 MOST = 64  # rounds of a bound: nodes keep as many messages

@@ -10,8 +10,8 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
+from jdfl.base.streams import Stream
 from jdfl.network.graph import Graph
-from jdfl.streams import Stream
 
 Missing = Literal["own", "rescale", "sender"]
 

@@ -17,14 +17,14 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jdfl import checks, struct
-from jdfl.arguments import checked
+from jdfl.base import checks, struct
+from jdfl.base.arguments import checked
+from jdfl.base.streams import Stream
 from jdfl.network.activation import activation, mixing_step
 from jdfl.network.arcs import arcs_of, called, components, graph_of
 from jdfl.network.edge_colouring import partners
 from jdfl.network.graph import Format, Graph, Network, Static
 from jdfl.network.links import ids
-from jdfl.streams import Stream
 
 _ACTIVE = Stream("network.active matchings", "network")
 Schedule = Literal["random", "periodic"]

@@ -9,8 +9,8 @@ from functools import partial
 import numpy as np
 from scipy.spatial import KDTree
 
-from jdfl import checks
-from jdfl.arguments import checked
+from jdfl.base import checks
+from jdfl.base.arguments import checked
 from jdfl.network.arcs import Arcs, arcs, linked
 from jdfl.network.draws import by_networkx, drawn_once, generator, others
 from jdfl.network.families import kind

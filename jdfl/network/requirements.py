@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jdfl.arguments import checked
+from jdfl.base.arguments import checked
 from jdfl.network.arcs import Arcs, arcs, arcs_of, called, components, kind_of
 from jdfl.network.graph import Graph, Network, Static
 from jdfl.network.sequences import Periodic, RandomChoice, period_of

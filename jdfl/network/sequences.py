@@ -13,8 +13,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jdfl import checks, struct
-from jdfl.arguments import checked
+from jdfl.base import checks, struct
+from jdfl.base.arguments import checked
 from jdfl.network.arcs import called, graph_of, refuse_synchronised, synchronised_now
 from jdfl.network.combining import Synchronised
 from jdfl.network.families import circulant, exponential_offsets

@@ -9,7 +9,7 @@ import numpy as np
 import scipy.sparse as sp
 import scipy.sparse.linalg as spla
 
-from jdfl.arguments import checked
+from jdfl.base.arguments import checked
 from jdfl.network.arcs import Arcs, arcs_of, called, components, graph_of, synchronised_now
 from jdfl.network.graph import Format, Graph, Network, Static
 from jdfl.network.tables import to_scipy

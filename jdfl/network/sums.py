@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from jdfl import struct
+from jdfl.base import struct
 
 _UNROLL = 16  # slots that are summed in one pass over the rows
 

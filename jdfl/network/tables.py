@@ -11,8 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 import scipy.sparse as sp
 
-from jdfl import checks
-from jdfl.arguments import checked
+from jdfl.base import checks
+from jdfl.base.arguments import checked
 from jdfl.network.arcs import graph_of, synchronised_now
 from jdfl.network.graph import Graph, Network
 from jdfl.network.sums import group

@@ -19,14 +19,14 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from jdfl import checks, struct
-from jdfl.arguments import checked
+from jdfl.base import checks, struct
+from jdfl.base.arguments import checked
+from jdfl.base.settings import NotNegative, Positive
+from jdfl.base.streams import Stream
 from jdfl.devices import nodes
 from jdfl.network.graph import Graph, Network, Timing
 from jdfl.network.links import ids, link_keys
 from jdfl.network.wrapping import INNER, Lasting, around, lasting
-from jdfl.settings import NotNegative, Positive
-from jdfl.streams import Stream
 
 _COMPUTE = Stream("network.compute time", "network")
 _LATENCY = Stream("network.latency", "network")

@@ -22,8 +22,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jdfl import checks
-from jdfl.arguments import checked
+from jdfl.base import checks
+from jdfl.base.arguments import checked
 from jdfl.network.arcs import Arcs, arcs_of, called, components
 from jdfl.network.graph import Format, Graph, Static
 from jdfl.network.sums import bucket_widths, group

@@ -6,9 +6,9 @@ from typing import Any
 import jax
 from jax import Array
 
+from jdfl.base.streams import Stream
 from jdfl.network.arcs import called, kind_of, refuse_synchronised
 from jdfl.network.graph import Network
-from jdfl.streams import Stream
 
 INNER = Stream("network.inside", "network")  # all that the network inside draws
 _UNBOUND = 0  # seed of what a network draws for many rounds, outside a run

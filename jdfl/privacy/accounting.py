@@ -28,8 +28,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from jdfl import checks
-from jdfl.arguments import checked
+from jdfl.base import checks
+from jdfl.base.arguments import checked
 from jdfl.privacy import laplace, numerical, replaced
 from jdfl.privacy.analytic import check_delta, gaussian_epsilon, participating_epsilon
 from jdfl.privacy.laplace import resolved

@@ -12,8 +12,8 @@ from scipy.optimize import brentq
 from scipy.special import log_ndtr
 from scipy.stats import binom
 
-from jdfl import checks
-from jdfl.arguments import checked
+from jdfl.base import checks
+from jdfl.base.arguments import checked
 from jdfl.privacy.mechanisms import Gaussian
 
 _MOST_MU = 1e100  # whose square is a float

@@ -5,8 +5,8 @@ from bisect import bisect_left
 from collections.abc import Callable
 from typing import Literal
 
-from jdfl import checks
-from jdfl.arguments import checked
+from jdfl.base import checks
+from jdfl.base.arguments import checked
 from jdfl.privacy.accounting import Adjacency, Sampled, check_releases, quick_epsilon
 from jdfl.privacy.accounting import epsilon as total
 from jdfl.privacy.analytic import bisected, check_target

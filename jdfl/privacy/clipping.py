@@ -11,9 +11,9 @@ from typing import Literal
 import jax.numpy as jnp
 from jax import Array
 
-from jdfl import checks
-from jdfl.arguments import checked
-from jdfl.ops import length
+from jdfl.arrays.ops import length
+from jdfl.base import checks
+from jdfl.base.arguments import checked
 from jdfl.privacy.mechanisms import Norm
 
 Clip = Literal["l1", "l2", "linf", "entries"]

@@ -11,9 +11,9 @@ from typing import Annotated, Any, ClassVar, Literal, Protocol
 import jax
 from jax import Array
 
-from jdfl import checks, struct
-from jdfl.arguments import checked, settings
-from jdfl.settings import As, Positive
+from jdfl.base import checks, struct
+from jdfl.base.arguments import checked, settings
+from jdfl.base.settings import As, Positive
 
 Norm = Literal["l1", "l2", "linf"]
 

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from jdfl import checks
+from jdfl.base import checks
 from jdfl.privacy.accounting import epsilon, epsilon_rdp, epsilons
 from jdfl.privacy.calibration import noise_multiplier
 from jdfl.privacy.guarantee import DERIVED, Guarantee

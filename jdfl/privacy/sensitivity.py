@@ -33,7 +33,8 @@ import numpy as np
 from jax import Array, lax
 from scipy.optimize import brentq
 
-from jdfl import checks, ops
+from jdfl.arrays import ops
+from jdfl.base import checks
 
 MOST_WORK = 2e10  # numbers that a schedule may take
 MOST = 1e18  # of a schedule, in float32

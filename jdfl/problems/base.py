@@ -13,8 +13,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from jdfl import checks, struct
-from jdfl.arguments import checked
+from jdfl.base import checks, struct
+from jdfl.base.arguments import checked
 from jdfl.devices.processes import held, portion
 
 _PUBLIC = ("standardise", "holdout", "partition", "curvature", "tuning", "stop")  # as in jdfl.privacy.DERIVED

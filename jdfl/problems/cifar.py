@@ -16,8 +16,8 @@ from typing import IO, Any
 import numpy as np
 from PIL import Image
 
-from jdfl import checks
-from jdfl.arguments import checked
+from jdfl.base import checks
+from jdfl.base.arguments import checked
 from jdfl.problems.files import AGAIN, DAMAGE, PathLike, most_unpacked, need, opened, zip_file
 from jdfl.problems.images import Images, check_labels
 from jdfl.problems.readers import verify_checksum

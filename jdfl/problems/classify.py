@@ -12,8 +12,9 @@ import numpy as np
 from jax.typing import ArrayLike
 from scipy.sparse import csr_matrix, issparse
 
-from jdfl import checks
-from jdfl.arguments import checked
+from jdfl.base import checks
+from jdfl.base.arguments import checked
+from jdfl.base.settings import As
 from jdfl.devices.processes import portion
 from jdfl.problems.dataset import Dataset, Features
 from jdfl.problems.datasets import NAMES, DataName, load
@@ -23,7 +24,6 @@ from jdfl.problems.partition import Partition, drawn, generator
 from jdfl.problems.sparse import sparse_logistic_regression
 from jdfl.problems.stack import joined
 from jdfl.problems.written import Clients, Precision, Public
-from jdfl.settings import As
 
 MOST_CLASSES = 2**20
 

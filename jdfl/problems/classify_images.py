@@ -10,8 +10,9 @@ import jax.numpy as jnp
 import numpy as np
 from scipy.sparse import issparse
 
-from jdfl import checks
-from jdfl.arguments import checked
+from jdfl.base import checks
+from jdfl.base.arguments import checked
+from jdfl.base.settings import As
 from jdfl.devices import memory
 from jdfl.devices.processes import portion
 from jdfl.models import Model, build
@@ -25,7 +26,6 @@ from jdfl.problems.neural import Augment, NeuralProblem
 from jdfl.problems.partition import Partition, drawn, generator
 from jdfl.problems.stack import joined, stack
 from jdfl.problems.written import Clients, Images, Public, Shared
-from jdfl.settings import As
 
 _SHAPES = {  # of images that may come as rows
     **dict.fromkeys(("mnist", "fashion_mnist"), (28, 28, 1)),

@@ -14,8 +14,8 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from jdfl import checks
-from jdfl.arguments import checked
+from jdfl.base import checks
+from jdfl.base.arguments import checked
 from jdfl.problems.cifar import SOURCE as _CIFAR
 from jdfl.problems.cifar import find_cifar10, read_cifar10
 from jdfl.problems.dataset import Dataset

@@ -13,12 +13,12 @@ import numpy as np
 from jax import Array, lax
 from jax.typing import ArrayLike, DTypeLike
 
-from jdfl import checks, struct
+from jdfl.base import checks, struct
+from jdfl.base.keys import typed_key
+from jdfl.base.streams import Stream
 from jdfl.devices.processes import gathered, portion
-from jdfl.keys import typed_key
 from jdfl.problems.linear import LinearRegression
 from jdfl.problems.stack import dense_eigenvalue, floating, joined
-from jdfl.streams import Stream
 
 Draw = Callable[[Array], tuple[Array, Array]]  # key -> features [n] and target [] of one example
 _AT_ONCE = 2**20  # numbers in the features of the nodes that are worked on side by side

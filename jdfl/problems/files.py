@@ -12,7 +12,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import IO, Any
 
-from jdfl import checks
+from jdfl.base import checks
 
 PathLike = str | os.PathLike[str]
 

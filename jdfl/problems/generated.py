@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 from scipy.sparse import csr_matrix
 
-from jdfl import checks
-from jdfl.arguments import checked
+from jdfl.base import checks
+from jdfl.base.arguments import checked
 from jdfl.problems.dataset import Dataset
 from jdfl.problems.partition import generator
 

@@ -11,7 +11,7 @@ from typing import IO, NamedTuple
 
 import numpy as np
 
-from jdfl.arguments import checked
+from jdfl.base.arguments import checked
 from jdfl.problems.files import AGAIN, PathLike, existing, need, opened
 from jdfl.problems.readers import CHECKSUMS
 

@@ -16,7 +16,8 @@ import numpy as np
 from jax import Array
 from scipy.sparse import csr_array
 
-from jdfl import ops, struct
+from jdfl.arrays import ops
+from jdfl.base import struct
 
 _BLOCK = 1024  # a further block costs about as much time as this many slots of a node,
 _SHARE = 1 / 64  # and it must save this share of all slots, or large data would take long to compile

@@ -14,8 +14,9 @@ import numpy as np
 from jax import Array
 from jax.typing import ArrayLike, DTypeLike
 
-from jdfl import checks, ops, struct
-from jdfl.arguments import checked
+from jdfl.arrays import ops
+from jdfl.base import checks, struct
+from jdfl.base.arguments import checked
 from jdfl.devices import memory
 from jdfl.devices.processes import portion
 from jdfl.problems.drawn import Draw, drawn_regression

@@ -13,8 +13,9 @@ from jax import Array
 from jax.typing import ArrayLike, DTypeLike
 from scipy.sparse import issparse
 
-from jdfl import checks, ops, struct
-from jdfl.arguments import checked
+from jdfl.arrays import ops
+from jdfl.base import checks, struct
+from jdfl.base.arguments import checked
 from jdfl.problems.base import Problem
 from jdfl.problems.stack import floating, gram_eigenvalues
 

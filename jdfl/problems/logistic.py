@@ -16,8 +16,9 @@ from jax.typing import ArrayLike, DTypeLike
 from scipy.sparse import hstack, issparse
 from scipy.special import expit, logsumexp, softmax
 
-from jdfl import checks, ops, struct
-from jdfl.arguments import checked
+from jdfl.arrays import ops
+from jdfl.base import checks, struct
+from jdfl.base.arguments import checked
 from jdfl.problems.linear import LinearModel
 from jdfl.problems.stack import floating, gram_eigenvalues, stack
 

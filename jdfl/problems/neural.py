@@ -23,7 +23,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from jdfl import checks, ops, struct
+from jdfl.arrays import ops
+from jdfl.base import checks, struct
 from jdfl.problems.base import Problem
 
 Augment = Literal["flip-crop"]

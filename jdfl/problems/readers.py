@@ -13,7 +13,7 @@ from typing import IO, Any, cast
 import numpy as np
 from scipy.sparse import csr_matrix
 
-from jdfl.arguments import checked
+from jdfl.base.arguments import checked
 from jdfl.problems.files import AGAIN, PathLike, existing, opened
 
 # SHA-256 of the files as they are distributed with the studies of this package, by name, compression included;

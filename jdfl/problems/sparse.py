@@ -14,8 +14,8 @@ from jax import Array, lax
 from jax.typing import DTypeLike
 from scipy.sparse import csr_array
 
-from jdfl import checks, struct
-from jdfl.arguments import checked
+from jdfl.base import checks, struct
+from jdfl.base.arguments import checked
 from jdfl.problems.base import check_finite
 from jdfl.problems.jagged import Block, SparseRows, canonical, longest_first, sparse_rows, to_csr
 from jdfl.problems.logistic import LogisticRegression, Part, check_labels, checked_parts

@@ -13,7 +13,8 @@ import numpy as np
 from jax import Array, lax
 from jax.typing import DTypeLike
 
-from jdfl import checks, ops
+from jdfl.arrays import ops
+from jdfl.base import checks
 from jdfl.devices.processes import Portion, gathered
 from jdfl.problems.base import Problem
 

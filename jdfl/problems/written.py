@@ -7,8 +7,8 @@ from typing import Annotated, Literal
 
 from jax.typing import ArrayLike, DTypeLike
 
+from jdfl.base.settings import As
 from jdfl.models.base import Part
-from jdfl.settings import As
 
 
 def _clients(file: str | None) -> list[str] | None:

@@ -12,8 +12,8 @@ from scipy.optimize import minimize
 from scipy.sparse import vstack
 from scipy.special import xlogy
 
-from jdfl import checks
-from jdfl.arguments import checked
+from jdfl.base import checks
+from jdfl.base.arguments import checked
 from jdfl.problems.base import Problem
 from jdfl.problems.linear import LinearModel, LinearRegression
 from jdfl.problems.logistic import Classifier

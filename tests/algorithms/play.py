@@ -8,10 +8,11 @@ import jax.numpy as jnp
 import numpy as np
 
 import jdfl
-from jdfl import loop, stepping, streams
+from jdfl.algorithms.moment import Moment
 from jdfl.algorithms.program import Program, planned
 from jdfl.algorithms.round import Book, Prepared
-from jdfl.base import Moment
+from jdfl.base import streams
+from jdfl.engine import loop, stepping
 
 M, N, ROUNDS = 7, 12, 100
 

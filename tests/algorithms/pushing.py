@@ -8,9 +8,9 @@ import jax.numpy as jnp
 import numpy as np
 
 import jdfl
-from jdfl import streams
 from jdfl.algorithms.dpps import _NOISE
-from jdfl.runner import check_run
+from jdfl.base import streams
+from jdfl.engine.runner import check_run
 from tests.algorithms.play import ROUNDS, M, course, matrices
 from tests.reference.push_sum import Protocol
 

@@ -10,11 +10,12 @@ import numpy as np
 import pytest
 
 import jdfl
-from jdfl import loop, stepping, streams
 from jdfl.algorithms import ceps as module
 from jdfl.algorithms import requests
+from jdfl.algorithms.moment import Moment
 from jdfl.algorithms.program import Program
-from jdfl.base import Moment
+from jdfl.base import streams
+from jdfl.engine import loop, stepping
 from tests.algorithms.play import direct
 from tests.reference.ceps import ceps as reference
 from tests.reference.ceps import one_bit

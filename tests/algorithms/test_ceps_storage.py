@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 import jdfl
-from jdfl import loop, nonzeros, ops, stepping
 from jdfl.algorithms.program import Program
+from jdfl.arrays import nonzeros, ops
+from jdfl.engine import loop, stepping
 
 M, N, S = 12, 40, 4
 PROBLEM = jdfl.problems.example1(m=M, n=N, s=S, rows=(10, 20))

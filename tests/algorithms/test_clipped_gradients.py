@@ -15,15 +15,15 @@ from scipy.sparse import random_array
 
 import jdfl
 from jdfl.algorithms import gradients as module
+from jdfl.algorithms.moment import Moment
 from jdfl.algorithms.round import Prepared
-from jdfl.base import Moment
 from tests.algorithms.play import M, N, direct, example, network
 
 CLIP, CLASSES = 0.7, 3
 ORDER = {"l1": 1, "l2": 2, "linf": np.inf}
 
 
-@jdfl.struct.dataclass
+@jdfl.base.struct.dataclass
 class Opaque(jdfl.problems.LinearRegression):
     """Least squares that does not tell what its gradients are made of."""
 
@@ -105,7 +105,7 @@ def test_the_features_lengths_are_computed_once_and_only_where_they_help():
         assert gradients.prepare(PROBLEMS[name], moment).lengths is None
 
 
-@jdfl.struct.dataclass
+@jdfl.base.struct.dataclass
 class Absolute(jdfl.problems.LinearRegression):
     """Another loss, but the slopes of the squares."""
 
@@ -216,7 +216,7 @@ def test_lengths_of_nothing_and_of_what_no_float_holds():
 
 @partial(jax.jit, static_argnames="norm")
 def length(x, norm):
-    return jdfl.ops.length(x, norm)
+    return jdfl.arrays.ops.length(x, norm)
 
 
 def measure(x, norm):

@@ -12,9 +12,9 @@ import pytest
 import jdfl
 from jdfl.algorithms import dpdo
 from jdfl.algorithms.dpdo import DPDO, Plan
+from jdfl.algorithms.moment import Moment
 from jdfl.algorithms.program import Program, planned
-from jdfl.base import Moment
-from jdfl.runner import check_settings
+from jdfl.engine.runner import check_settings
 from tests.algorithms.play import ROUNDS, M, N, course, example, gradient_of, matrices, network, round_of
 from tests.algorithms.pushing import KEY, follow
 from tests.reference import laplace_rivals as reference

@@ -10,12 +10,13 @@ import numpy as np
 import pytest
 
 import jdfl
-from jdfl import loop, stepping, streams
 from jdfl.algorithms import step_lengths
+from jdfl.algorithms.moment import Moment
 from jdfl.algorithms.program import Program
-from jdfl.base import Moment
+from jdfl.base import streams
+from jdfl.engine import loop, stepping
+from jdfl.engine.runner import check_settings
 from jdfl.network import as_dense, from_edges, from_scipy, random_links, ring
-from jdfl.runner import check_settings
 from tests.algorithms.play import direct
 from tests.reference import exact as reference
 

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from scipy.sparse import random_array
 
 import jdfl
-from jdfl.base import Moment
-from jdfl.runner import check_settings
+from jdfl.algorithms.moment import Moment
+from jdfl.engine.runner import check_settings
 from tests.algorithms.play import M, N, direct, example, gradient_of, network
 
 CLIP = 0.8
@@ -237,7 +237,7 @@ def test_mistakes_are_named(gradients, words):
 
 
 def test_sums_of_products_are_exact():
-    from jdfl import ops
+    from jdfl.arrays import ops
 
     draw = np.random.default_rng(3)
     count, size = draw.integers(0, 2**31, 50), draw.integers(0, 2**31, 50)

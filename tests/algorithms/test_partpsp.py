@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import jdfl
+from jdfl.algorithms.moment import Moment
 from jdfl.algorithms.program import planned
-from jdfl.base import Moment
-from jdfl.runner import check_settings
+from jdfl.engine.runner import check_settings
 from tests.algorithms.play import M, N, course, example, gradient_of
 from tests.algorithms.pushing import NETWORKS, falling, follow, protocol, uneven, weights
 from tests.algorithms.test_push_sum import CLIPPED, FALLS, NOISY, begun

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import jdfl
+from jdfl.algorithms.moment import Moment
 from jdfl.algorithms.sampling import sample
-from jdfl.base import Moment
 from tests.algorithms.play import M, N, direct, example, gradient_of, network
 
 CLIP = 0.8

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 import jdfl
-from jdfl import loop, stepping, streams
+from jdfl.algorithms.moment import Moment
 from jdfl.algorithms.program import Program
-from jdfl.base import Moment
+from jdfl.base import streams
+from jdfl.engine import loop, stepping
 from tests.algorithms.play import M, N, example, network
 
 CLIP = 2.0

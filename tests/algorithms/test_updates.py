@@ -9,8 +9,8 @@ import optax
 import pytest
 
 import jdfl
-from jdfl.base import Moment
-from jdfl.runner import check_settings
+from jdfl.algorithms.moment import Moment
+from jdfl.engine.runner import check_settings
 from tests.algorithms.play import M, N, course, direct, example, network
 
 CLIP, NOISE = 0.05, 0.6

@@ -13,10 +13,10 @@ import jax.numpy as jnp
 import numpy as np
 
 import jdfl
-from jdfl import struct
 from jdfl.algorithms import gradients as gradients_file
 from jdfl.algorithms import sampling as sampling_file
 from jdfl.algorithms.round import Book
+from jdfl.base import struct
 from jdfl.privacy import Gaussian, GaussianEvent, Laplace
 from jdfl.privacy.flow import released
 

@@ -9,12 +9,13 @@ import numpy as np
 import pytest
 
 import jdfl
-from jdfl import stepping, struct
 from jdfl.algorithms.program import Program
 from jdfl.auditing import Audit, audit
 from jdfl.auditing.observe import observe
-from jdfl.keys import typed_key
-from jdfl.streams import Keys
+from jdfl.base import struct
+from jdfl.base.keys import typed_key
+from jdfl.base.streams import Keys
+from jdfl.engine import stepping
 
 M, N, Q = 4, 64, 80
 RUNS = 16_000

@@ -8,11 +8,12 @@ import jax.numpy as jnp
 import pytest
 
 import jdfl
-from jdfl import stepping, struct
 from jdfl.algorithms.program import Program, planned
 from jdfl.auditing.probe import Probe, most_runs, probe
+from jdfl.base import struct
+from jdfl.base.streams import Keys
+from jdfl.engine import stepping
 from jdfl.privacy import Gaussian
-from jdfl.streams import Keys
 from tests.auditing.planted import BUGS, NETWORK, PLAIN, PROBLEM, SETTINGS, STEPS, Z, plant
 
 

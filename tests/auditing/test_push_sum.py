@@ -10,10 +10,10 @@ import pytest
 
 import jdfl
 from experiments.privacy_audit import Quiet, Unclipped
-from jdfl import struct
 from jdfl.algorithms.program import Program, planned
 from jdfl.auditing import Audit, audit
 from jdfl.auditing.observe import watched
+from jdfl.base import struct
 from tests.auditing.test_audit import NETWORK, PROBLEM, M, N
 
 STEPS, RUNS, SHARE = 4, 12_000, 0.5

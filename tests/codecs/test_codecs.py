@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import jdfl
-from jdfl import ops
-from jdfl.arguments import settings
+from jdfl.arrays import ops
+from jdfl.base.arguments import settings
 from jdfl.codecs import packing, round_trip, transmit
 
 M, N, S = 4, 50, 3

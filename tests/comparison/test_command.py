@@ -17,9 +17,9 @@ import jdfl
 from jdfl import config
 from jdfl.cli import compare as command
 from jdfl.cli import main
-from jdfl.config import compare
-from jdfl.config.compare import CompareConfig, Entry, Settings, build, from_yaml, to_yaml
 from jdfl.lab import folder
+from jdfl.lab import settings as compare
+from jdfl.lab.settings import CompareConfig, Entry, Settings, build, from_yaml, to_yaml
 from tests.test_config import values
 
 SMALL = """

@@ -10,7 +10,8 @@ import pandas as pd
 import pytest
 
 import jdfl
-from jdfl import Entry, Tuning, struct
+from jdfl import Entry, Tuning
+from jdfl.base import struct
 from jdfl.lab import words
 from jdfl.lab.grids import GRIDS, Plan, beyond_edges
 from tests.toy import FEW, SLOW, Gossip, M, network, problem
@@ -268,7 +269,7 @@ def test_points_that_stop_at_once_are_not_alike_where_others_go_on():
 
 def test_how_many_points_tie_for_the_best_is_said():
     def coarse(w, problem):
-        return jnp.where(jdfl.metrics.objective(w, problem) < 2.0, 0.0, 1.0)
+        return jnp.where(jdfl.engine.metrics.objective(w, problem) < 2.0, 0.0, 1.0)
 
     entries = {"a": Entry(Gossip(), tune={"rate": [0.001, 0.09, 0.1, 1e20]})}
     found = jdfl.compare(entries, problem, network, tune=TUNE, **OPTIONS | {"measure": coarse})

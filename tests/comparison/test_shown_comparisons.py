@@ -11,7 +11,7 @@ import pytest
 import jdfl
 from experiments import ceps_table4, fair_comparison
 from jdfl.cli import compare as command
-from jdfl.config.compare import build
+from jdfl.lab.settings import build
 from tests.docs.blocks import ROOT, blocks
 
 pytestmark = pytest.mark.filterwarnings("ignore")

@@ -7,8 +7,8 @@ import optax
 import pytest
 
 import jdfl
-from jdfl.config.compare import build, from_yaml
 from jdfl.lab.entries import Terms, calibrated, plans
+from jdfl.lab.settings import build, from_yaml
 from jdfl.problems import Problem
 
 pytestmark = pytest.mark.filterwarnings("ignore:Not tuned", "ignore:The best")

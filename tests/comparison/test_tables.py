@@ -9,11 +9,11 @@ import pandas as pd
 import pytest
 
 import jdfl
+from jdfl.engine.provenance import provenance
 from jdfl.lab import folder, table
 from jdfl.lab.table import Cell, Grid
 from jdfl.lab.tuning import Tuned
 from jdfl.privacy import NO_NOISE
-from jdfl.provenance import provenance
 
 LABELS = ("d_psgd & co", "50% {noise}", "a|b <i>")
 

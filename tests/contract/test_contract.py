@@ -12,11 +12,12 @@ import numpy as np
 import pytest
 
 import jdfl
-from jdfl import runner, stepping, struct
 from jdfl.algorithms import REGISTRY
+from jdfl.algorithms.moment import Moment
 from jdfl.algorithms.program import Program, planned
 from jdfl.algorithms.round import Prepared
-from jdfl.base import Moment
+from jdfl.base import struct
+from jdfl.engine import runner, stepping
 from jdfl.network.links import between
 from tests.contract.table import GOSSIP, TABLE, Row
 

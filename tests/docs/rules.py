@@ -12,15 +12,15 @@ from functools import cache
 from pathlib import Path
 
 from jdfl.algorithms import Algorithm
+from jdfl.base.settings import documentation
 from jdfl.codecs import Codec
 from jdfl.codecs.sensing import Sensing
+from jdfl.engine.stopping import StopRule
 from jdfl.lab.trackers import Tracker
 from jdfl.network import Network
 from jdfl.network.timing import Times
 from jdfl.privacy import Mechanism
 from jdfl.problems import Problem
-from jdfl.settings import documentation
-from jdfl.stopping import StopRule
 from tests.docs.public import Name, source, tree
 
 _CONTRACTS = (Algorithm, Codec, Mechanism, Network, Problem, Sensing, StopRule, Times, Tracker)

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_typ
 
 from hypothesis import strategies as st
 
-from jdfl.arguments import options_of
+from jdfl.base.arguments import options_of
 from jdfl.config import members
 
 ODD_FLOATS = (math.nan, math.inf, -math.inf, -1.0, 0.0, -0.0, 1e-320, 1e-9, 0.5, 1.0, 1.5, 3.0, 1e9, 1e300)

@@ -12,8 +12,9 @@ import pytest
 from hypothesis import strategies as st
 
 import jdfl
-from jdfl import codecs, loop, network, problems, runner
+from jdfl import codecs, network, problems
 from jdfl.algorithms import REGISTRY
+from jdfl.engine import loop, runner
 from tests.fuzz.calls import ELSEWHERE, GOOD, ODD, PARTS, PROBLEM, RING, X, Y, functions
 from tests.fuzz.judge import fuzz, sizes, unclean
 

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from jdfl.cli import _functions, account, audit, bench, compare, data, main, report, resume, run, sweep, verify
 from jdfl.config import RunConfig, members
-from jdfl.config.compare import Settings
+from jdfl.engine.provenance import Provenance
 from jdfl.lab.results import read_run
-from jdfl.provenance import Provenance
+from jdfl.lab.settings import Settings
 from tests.fuzz.judge import fuzz, sizes, tried
 from tests.fuzz.strategies import damaged
 

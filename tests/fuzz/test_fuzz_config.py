@@ -6,7 +6,8 @@ import pytest
 import yaml
 from hypothesis import strategies as st
 
-from jdfl.config import RunConfig, compare, from_yaml, to_yaml, yaml_text
+from jdfl.config import RunConfig, from_yaml, to_yaml, yaml_text
+from jdfl.lab import settings as compare
 from tests.fuzz.judge import fuzz, sizes, tried
 from tests.fuzz.strategies import TREES, configs, damaged
 

@@ -7,10 +7,11 @@ import pytest
 from hypothesis import strategies as st
 
 import jdfl
-from jdfl import config, runner
-from jdfl.accountant import check_account
+from jdfl import config
 from jdfl.algorithms.program import planned
 from jdfl.config import RunConfig, build
+from jdfl.engine import runner
+from jdfl.engine.accountant import check_account
 from jdfl.lab.summary import summary
 from jdfl.problems import Problem
 from tests.fuzz.judge import fuzz, sizes, tried

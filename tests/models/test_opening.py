@@ -6,7 +6,8 @@ import pytest
 from flax import nnx
 from jax import numpy as jnp
 
-from jdfl import models, struct
+from jdfl import models
+from jdfl.base import struct
 from jdfl.models import Model
 from tests.models.small import NAMES, SMALL, examples, parameters, small
 

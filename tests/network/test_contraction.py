@@ -9,7 +9,7 @@ import pytest
 
 import jdfl
 from jdfl import network as nw
-from jdfl import struct
+from jdfl.base import struct
 from jdfl.network import spectral
 from jdfl.network.contraction import mean_growth
 from tests.network.examples import matrices, rounds

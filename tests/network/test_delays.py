@@ -8,7 +8,7 @@ from scipy import stats
 
 import jdfl
 from jdfl import network as nw
-from jdfl import streams
+from jdfl.base import streams
 from tests.network.examples import rows
 from tests.toy import regression
 
@@ -39,7 +39,7 @@ def test_a_message_takes_up_to_the_bound_and_the_newest_that_has_come_is_used():
 
 def in_its_run(net, seed=0):
     """The network as a run of that seed has it: with the key that `jdfl.run` gives it."""
-    return nw.in_run(net, streams.Keys.of(jdfl.keys.typed_key(seed)).network, 0)
+    return nw.in_run(net, streams.Keys.of(jdfl.base.keys.typed_key(seed)).network, 0)
 
 
 @pytest.mark.thinned(2)

@@ -9,8 +9,8 @@ import pytest
 
 import jdfl
 from jdfl import network as nw
+from jdfl.algorithms.moment import Moment
 from jdfl.algorithms.round import MODEL
-from jdfl.base import Moment
 from jdfl.config import NETWORKS
 from tests.algorithms.play import direct
 from tests.network.examples import graph_of_round, matrices, mix, rounds, rows, same

@@ -8,7 +8,7 @@ from scipy import stats
 
 import jdfl
 from jdfl import network as nw
-from jdfl import streams
+from jdfl.base import streams
 from tests.toy import regression
 
 M = 6
@@ -67,7 +67,7 @@ def test_the_first_that_respond_are_taken_and_all_have_answered(rate):
 
 def clocks(result, net, rounds, grads, seed=0):
     """The nodes' clocks after every round, by a loop over nodes and neighbours."""
-    key = jdfl.keys.typed_key(seed)
+    key = jdfl.base.keys.typed_key(seed)
     bits = sum(result.totals.message_bits.values())
     keys = streams.Keys.of(key)
     here = nw.in_run(net, keys.network, bits)

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 import jdfl
-from jdfl import struct
 from jdfl.algorithms.program import planned
 from jdfl.algorithms.round import MODEL, Channel
-from jdfl.streams import Stream
+from jdfl.base import struct
+from jdfl.base.streams import Stream
 from tests.auditing.planted import BUGS
 from tests.contract.table import TABLE, Row
 from tests.contract.test_contract import make_network, make_problem

@@ -7,6 +7,7 @@ from dataclasses import dataclass, fields, replace
 import numpy as np
 import pytest
 
+from jdfl.engine.spending import records_of, release_limits
 from jdfl.privacy import (
     GaussianEvent,
     Guarantee,
@@ -19,7 +20,6 @@ from jdfl.privacy import (
     report,
 )
 from jdfl.privacy.relation import upper
-from jdfl.spending import records_of, release_limits
 from tests.toy import problem
 
 EVENT = LaplaceSchedule((30.0, 20.0, 60.0, 40.0, 5.0))

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 import jdfl
-from jdfl.accountant import account, ledger_of_run, spent_together
 from jdfl.cli import main
+from jdfl.engine.accountant import account, ledger_of_run, spent_together
 from jdfl.lab.summary import summary
 from jdfl.privacy import GaussianEvent, LaplaceEvent, Sampled, Sampling, epsilon, gaussian_epsilon
 from jdfl.privacy.ledger import Ledger

@@ -10,10 +10,11 @@ from flax import nnx
 from scipy.special import logsumexp
 
 import jdfl
-from jdfl import metrics, models
-from jdfl.base import Moment
+from jdfl import models
+from jdfl.algorithms.moment import Moment
+from jdfl.engine import metrics
+from jdfl.engine.runner import check_settings
 from jdfl.problems import Dataset, NeuralProblem, check_problem, neural_classification
-from jdfl.runner import check_settings
 from tests.algorithms.play import direct
 
 CLASSES, SHAPE = 3, (4, 4, 1)

@@ -10,16 +10,17 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from jdfl import guard, struct
+from jdfl.algorithms.moment import Info, Moment
 from jdfl.algorithms.program import Program
-from jdfl.base import Info, Moment
+from jdfl.base import struct
+from jdfl.base.streams import Keys
 from jdfl.devices import nodes
+from jdfl.engine import guard
+from jdfl.engine.provenance import fingerprint
+from jdfl.engine.stopping import StopRule
 from jdfl.network import Graph, Network, advanced, in_run
 from jdfl.network.timing import Seconds
 from jdfl.problems import Problem
-from jdfl.provenance import fingerprint
-from jdfl.stopping import StopRule
-from jdfl.streams import Keys
 
 
 def run_words(program: Program, problem: Problem, network: Network) -> tuple[int, ...]:

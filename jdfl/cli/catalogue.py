@@ -5,7 +5,7 @@ from typing import Any
 
 from jdfl import config, models
 from jdfl.config.kinds import first_line
-from jdfl.metrics import REGISTRY as METRICS
+from jdfl.engine.metrics import REGISTRY as METRICS
 from jdfl.problems import NAMES, datasets
 
 

@@ -19,8 +19,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jdfl import checks, contents
+from jdfl.base import checks
 from jdfl.devices.processes import Portion, portion, summed
+from jdfl.engine import contents
 
 DERIVED = ("curvature",)  # from the data, by an eigensolver that may differ between machines
 _SHORT = 16  # hexadecimal digits of a checksum
@@ -275,7 +276,7 @@ def _hex(content: Any) -> str:
 @functools.cache
 def _code() -> str:
     """The checksum of the package's files."""
-    root = Path(__file__).parent
+    root = Path(__file__).parents[1]  # jdfl/
     total = hashlib.sha256()
     for file in sorted(root.rglob("*.py")):
         total.update(str(file.relative_to(root)).encode() + b"\0" + file.read_bytes() + b"\0")

@@ -1,9 +1,9 @@
 """Arguments of public functions, held against their annotations: what is of another kind is refused by name.
 
 `checked` is for functions that run on the host, `settings` for the fields of settings. They look at what an annotation
-says: numbers and the interval that they lie in (`jdfl.settings`), truth values, text, the words of a `Literal`, objects
-of jdfl's classes and protocols, lists and tuples of all these. What relates several of them a function or a class
-checks itself (`jdfl.checks`).
+says: numbers and the interval that they lie in (`jdfl.base.settings`), truth values, text, the words of a `Literal`,
+objects of jdfl's classes and protocols, lists and tuples of all these. What relates several of them a function or a
+class checks itself (`jdfl.base.checks`).
 """
 
 import functools
@@ -20,8 +20,8 @@ import jax.typing
 import numpy as np
 from numpy.typing import ArrayLike
 
-from jdfl import checks
-from jdfl.settings import FILLED, Bound, documentation
+from jdfl.base import checks
+from jdfl.base.settings import FILLED, Bound, documentation
 
 P = ParamSpec("P")
 R = TypeVar("R")

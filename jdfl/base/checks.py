@@ -10,7 +10,7 @@ from typing import Any, Literal, NoReturn, cast, get_args, get_origin, get_type_
 
 import numpy as np
 
-from jdfl.settings import Bound
+from jdfl.base.settings import Bound
 
 _SHOWN = 300  # characters of a value in a message
 

@@ -10,8 +10,8 @@ from rich.filesize import decimal
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as Bar
 
+from jdfl.engine.result import Snapshot
 from jdfl.privacy.relation import upper
-from jdfl.result import Snapshot
 
 _APART = 2.0  # seconds between two epsilons
 

@@ -10,18 +10,19 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jdfl import checks, loop, stepping
 from jdfl.algorithms.algorithm import Algorithm
 from jdfl.algorithms.program import Program, planned
-from jdfl.arguments import checked
-from jdfl.keys import typed_key
+from jdfl.base import checks
+from jdfl.base.arguments import checked
+from jdfl.base.keys import typed_key
+from jdfl.engine import loop, stepping
+from jdfl.engine.result import Result
+from jdfl.engine.runner import check_run
+from jdfl.engine.spending import guarantee_of, ledger_of, records_of
+from jdfl.engine.stopping import StopRule
 from jdfl.network.graph import Network
 from jdfl.privacy import Accounting, Ledger, PrivacyReport, noise_multiplier, report, together
 from jdfl.problems import Problem
-from jdfl.result import Result
-from jdfl.runner import check_run
-from jdfl.spending import guarantee_of, ledger_of, records_of
-from jdfl.stopping import StopRule
 
 _PLACES = ("mechanism", "gradients.mechanism", "updates.mechanism")  # where an algorithm may have its noise
 

@@ -1,4 +1,4 @@
-"""Which numbers a setting may hold: an interval in its annotation, which `jdfl.arguments` holds values against.
+"""Which numbers a setting may hold: an interval in its annotation, which `jdfl.base.arguments` holds values against.
 
 A setting is written once, in its class or function: its name and default are the flag and the key of YAML, the text
 below it (or its line in `Args:`) their documentation, and the annotation what they take.

@@ -14,18 +14,19 @@ import jax
 import numpy as np
 import pandas as pd
 
-from jdfl import loop, stepping, storage
 from jdfl.algorithms.algorithm import Algorithm
 from jdfl.algorithms.program import planned
-from jdfl.arguments import checked
-from jdfl.keys import typed_key
-from jdfl.metrics import COUNTS
+from jdfl.base import storage
+from jdfl.base.arguments import checked
+from jdfl.base.keys import typed_key
+from jdfl.engine import loop, stepping
+from jdfl.engine.metrics import COUNTS
+from jdfl.engine.provenance import Provenance
+from jdfl.engine.result import Ending, Result, Tally
 from jdfl.network.graph import Network
 from jdfl.network.timing import Seconds
 from jdfl.privacy import Ledger
 from jdfl.problems import Problem
-from jdfl.provenance import Provenance
-from jdfl.result import Ending, Result, Tally
 
 _FORMAT = 4
 _TOLD = 5  # differences

@@ -5,10 +5,10 @@ import warnings
 from collections.abc import Generator
 from pathlib import Path
 
-from jdfl import checks, storage
-from jdfl.checkpoint import Checkpoint
+from jdfl.base import checks, storage
 from jdfl.devices import processes
-from jdfl.result import Result
+from jdfl.engine.checkpoint import Checkpoint
+from jdfl.engine.result import Result
 
 _NEVER = 2**31  # rounds, more than a run has
 

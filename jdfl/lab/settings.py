@@ -10,15 +10,15 @@ from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Annotated, Any, ClassVar
 
-from jdfl import checks
+from jdfl.base import checks
+from jdfl.base.settings import defaults
 from jdfl.config import ALGORITHMS, NETWORKS, PROBLEMS, STOPS, Kind, noise_for_now, yaml_text
+from jdfl.engine.stopping import StopRule
 from jdfl.lab.compare import compare as _compared
 from jdfl.lab.entries import By, Tuning
 from jdfl.lab.entries import Entry as Compared
 from jdfl.network import Network
 from jdfl.problems import Problem
-from jdfl.settings import defaults
-from jdfl.stopping import StopRule
 
 _compare = defaults(_compared)
 _tuning = Tuning()

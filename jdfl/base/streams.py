@@ -25,7 +25,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jdfl import struct
+from jdfl.base import struct
 
 Root = Literal["private", "choice", "shared", "network"]
 

@@ -13,10 +13,10 @@ import numpy as np
 import pandas as pd
 from jax import Array
 
+from jdfl.arrays.ops import from_limbs
+from jdfl.engine.provenance import Provenance
 from jdfl.network import Graph
-from jdfl.ops import from_limbs
 from jdfl.privacy import Guarantee
-from jdfl.provenance import Provenance
 
 Ending = Literal["steps", "stop rule", "diverged", "interrupted", "terminated", "time limit", "budget"]
 

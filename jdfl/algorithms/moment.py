@@ -8,9 +8,9 @@ from collections.abc import Mapping
 import jax.numpy as jnp
 from jax import Array
 
-from jdfl import struct
+from jdfl.base import struct
+from jdfl.base.streams import Keys, Stream, each
 from jdfl.network.graph import Graph
-from jdfl.streams import Keys, Stream, each
 
 
 @struct.dataclass

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from jax import Array, lax
 from jax.extend.random import define_prng_impl
 
-from jdfl import checks
+from jdfl.base import checks
 
 _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 _THREEFRY = "threefry2x32"  # JAX's name

@@ -10,21 +10,22 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jdfl import arguments, checks, loop, programs, stepping
 from jdfl.algorithms.algorithm import Algorithm
 from jdfl.algorithms.program import planned
-from jdfl.clock import Clock
-from jdfl.guard import least
-from jdfl.keys import typed_key
-from jdfl.metrics import Metric, default_metrics, resolve
+from jdfl.base import arguments, checks
+from jdfl.base.keys import typed_key
+from jdfl.engine import loop, programs, stepping
+from jdfl.engine.clock import Clock
+from jdfl.engine.guard import least
+from jdfl.engine.metrics import Metric, default_metrics, resolve
+from jdfl.engine.outcome import as_chunk, assemble, key_data
+from jdfl.engine.provenance import provenance
+from jdfl.engine.result import Result, Tally
+from jdfl.engine.runner import check_counters, check_run, check_settings
+from jdfl.engine.spending import guarantee_of, watched
+from jdfl.engine.stopping import StopRule
 from jdfl.network.graph import Network
-from jdfl.outcome import as_chunk, assemble, key_data
 from jdfl.problems import Problem
-from jdfl.provenance import provenance
-from jdfl.result import Result, Tally
-from jdfl.runner import check_counters, check_run, check_settings
-from jdfl.spending import guarantee_of, watched
-from jdfl.stopping import StopRule
 
 MOST_NUMBERS = 2**26  # in the parameters of runs that go side by side: 256 MB in float32
 

@@ -8,10 +8,10 @@ import numpy as np
 
 from jdfl.algorithms.algorithm import Algorithm
 from jdfl.algorithms.program import Program
-from jdfl.guard import Watched
+from jdfl.engine.guard import Watched
+from jdfl.engine.stopping import StopRule, reads_data
 from jdfl.privacy import Guarantee, Ledger, exposing, report
 from jdfl.problems import Problem
-from jdfl.stopping import StopRule, reads_data
 
 
 def records_of(problem: Problem) -> np.ndarray:

@@ -19,12 +19,13 @@ import numpy as np
 from jax import Array
 from jax.sharding import Mesh
 
-from jdfl import loop, stepping, struct
 from jdfl.algorithms.algorithm import Algorithm
 from jdfl.algorithms.program import planned
+from jdfl.base import struct
+from jdfl.base.keys import typed_key
 from jdfl.devices import memory, nodes
 from jdfl.devices.layout import Layout, Rows
-from jdfl.keys import typed_key
+from jdfl.engine import loop, stepping
 from jdfl.network.graph import Graph, Network, Static
 from jdfl.network.halo import halo
 from jdfl.network.wrapping import in_run

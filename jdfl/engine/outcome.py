@@ -6,15 +6,15 @@ import jax
 import numpy as np
 from jax import Array
 
-from jdfl import guard, loop, stepping
-from jdfl.clock import Spent
+from jdfl.engine import guard, loop, stepping
+from jdfl.engine.clock import Spent
+from jdfl.engine.provenance import Provenance
+from jdfl.engine.result import Ending, Result, Tally
+from jdfl.engine.spending import records_of, stop_tells
+from jdfl.engine.stopping import StopRule
 from jdfl.network.graph import Network
 from jdfl.privacy import Guarantee, exposing
 from jdfl.problems import Problem
-from jdfl.provenance import Provenance
-from jdfl.result import Ending, Result, Tally
-from jdfl.spending import records_of, stop_tells
-from jdfl.stopping import StopRule
 
 Cut = Literal["time limit", "interrupted", "terminated"]  # endings that leave the rest for another time
 

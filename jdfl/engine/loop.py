@@ -14,17 +14,19 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
-from jdfl import guard, ops, struct
-from jdfl import metrics as metrics_module
+from jdfl.algorithms.moment import Info
 from jdfl.algorithms.program import Program
-from jdfl.base import Info
+from jdfl.arrays import ops
+from jdfl.base import struct
+from jdfl.base.streams import Keys
 from jdfl.devices import nodes
 from jdfl.devices.layout import Layout
+from jdfl.engine import guard
+from jdfl.engine import metrics as metrics_module
+from jdfl.engine.stepping import Setting, begun, done_at, drawn, step, with_field
+from jdfl.engine.stopping import StopRule, View
 from jdfl.network.timing import Seconds
 from jdfl.problems import Problem
-from jdfl.stepping import Setting, begun, done_at, drawn, step, with_field
-from jdfl.stopping import StopRule, View
-from jdfl.streams import Keys
 
 _SECONDS = ("network_seconds", "network_seconds_last")
 

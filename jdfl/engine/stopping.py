@@ -10,11 +10,13 @@ from typing import Any, ClassVar, Protocol
 import jax.numpy as jnp
 from jax import Array
 
-from jdfl import metrics, ops, struct
-from jdfl.arguments import settings
+from jdfl.arrays import ops
+from jdfl.base import struct
+from jdfl.base.arguments import settings
+from jdfl.base.settings import Count, Natural, Number, Positive
 from jdfl.devices import nodes
+from jdfl.engine import metrics
 from jdfl.problems import Problem
-from jdfl.settings import Count, Natural, Number, Positive
 
 
 @struct.dataclass

@@ -9,6 +9,7 @@ import functools
 import hashlib
 import inspect
 import pickle
+import re
 import sys
 import sysconfig
 import uuid
@@ -21,6 +22,13 @@ from typing import Any, cast
 LIBRARIES = ("jax", "jaxlib", "numpy", "optax")  # whose versions every result tells
 _OURS = __name__.partition(".")[0]
 _INSTALLED = tuple(Path(sysconfig.get_path(kind)).resolve() for kind in ("stdlib", "purelib", "platlib"))
+_ROOMS = re.compile(r"^jdfl\.(?:arrays|base|engine)\.(\w+)$")  # whose modules lay in jdfl/ itself
+_FORMER = {
+    "jdfl.algorithms.moment": "jdfl.base",
+    "jdfl.cli.catalogue": "jdfl.catalogue",
+    "jdfl.engine.placement": "jdfl.devices.placement",
+    "jdfl.lab.settings": "jdfl.config.compare",
+}
 _PROCESS = uuid.uuid4().hex
 _kept: dict[int, Any] = {}  # whose ids tell them apart, which nobody else may get
 _MEMBERS: Any = (FunctionType, staticmethod, classmethod, property, functools.cached_property)
@@ -37,7 +45,7 @@ def held(value: Any) -> tuple[str, dict[str, Any]]:
     if isinstance(value, type):
         return _class(value)
     if isinstance(value, ModuleType):
-        return value.__name__, {}
+        return _former(value.__name__), {}
     if isinstance(value, MethodType):
         return "method", {"function": value.__func__, "self": value.__self__}
     if isinstance(value, functools.partial):
@@ -119,7 +127,13 @@ def _slots(kind: type[Any]) -> tuple[str, ...]:
 
 
 def _name(value: Any) -> str:
-    return f"{value.__module__}.{value.__qualname__}"
+    return f"{_former(value.__module__)}.{value.__qualname__}"
+
+
+def _former(module: str | None) -> str:
+    """What a module was called before the rooms: that name is hashed, so that runs keep their private noise."""
+    told = str(module)  # a function may have none
+    return _FORMER.get(told) or _ROOMS.sub(r"jdfl.\1", told)
 
 
 def _counts(name: str, member: Any) -> bool:

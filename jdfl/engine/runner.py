@@ -11,29 +11,30 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jdfl import arguments, checks, guard, loop, programs, stepping
 from jdfl.algorithms.algorithm import Algorithm, check_protocol
 from jdfl.algorithms.program import Program, planned
-from jdfl.checkpoint import Checkpoint
-from jdfl.clock import Alarm, Clock, Deadline, Spent
+from jdfl.base import arguments, checks
+from jdfl.base.keys import typed_key
 from jdfl.devices import processes
 from jdfl.devices.layout import Devices, Layout, mesh_of
-from jdfl.devices.placement import placed, require_memory
-from jdfl.interruption import Interruption
-from jdfl.keeper import Keeper
-from jdfl.keys import typed_key
-from jdfl.metrics import Metric, default_metrics, resolve
-from jdfl.moments import Moments, Returns
+from jdfl.engine import guard, loop, programs, stepping
+from jdfl.engine.checkpoint import Checkpoint
+from jdfl.engine.clock import Alarm, Clock, Deadline, Spent
+from jdfl.engine.interruption import Interruption
+from jdfl.engine.keeper import Keeper
+from jdfl.engine.metrics import Metric, default_metrics, resolve
+from jdfl.engine.moments import Moments, Returns
+from jdfl.engine.outcome import READS_DATA, Cut, as_chunk, assemble, key_data
+from jdfl.engine.placement import placed, require_memory
+from jdfl.engine.progress import Progress
+from jdfl.engine.provenance import provenance
+from jdfl.engine.result import Callback, Result, Snapshot, Tally
+from jdfl.engine.spending import check_unspent, guarantee_of, ledger_of, release_limits, watched
+from jdfl.engine.stopping import StopRule
 from jdfl.network import check_weights
 from jdfl.network.graph import Network
-from jdfl.outcome import READS_DATA, Cut, as_chunk, assemble, key_data
 from jdfl.privacy import LaplaceSchedule
 from jdfl.problems import Problem, check_problem
-from jdfl.progress import Progress
-from jdfl.provenance import provenance
-from jdfl.result import Callback, Result, Snapshot, Tally
-from jdfl.spending import check_unspent, guarantee_of, ledger_of, release_limits, watched
-from jdfl.stopping import StopRule
 
 _WISHES: tuple[Literal["keep"] | Cut | None, ...] = (None, "keep", "time limit", "interrupted", "terminated")
 MOST_CHUNK = 2**20  # rounds between two returns, for whose records the device has room

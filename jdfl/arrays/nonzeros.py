@@ -7,7 +7,8 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from jdfl import ops, struct
+from jdfl.arrays import ops
+from jdfl.base import struct
 
 
 @struct.dataclass

@@ -15,9 +15,9 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from jdfl import checks
+from jdfl.arrays.ops import HIGHEST
+from jdfl.base import checks
 from jdfl.devices import nodes
-from jdfl.ops import HIGHEST
 from jdfl.problems import Problem
 
 Metric = Callable[[Array, Problem], Array]

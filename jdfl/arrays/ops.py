@@ -12,9 +12,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
+from jdfl.arrays.projection import support as support
+from jdfl.arrays.projection import top_s as top_s
 from jdfl.devices import nodes
-from jdfl.projection import support as support
-from jdfl.projection import top_s as top_s
 
 HIGHEST = lax.Precision.HIGHEST  # TF32 or bf16 products would lose mass in mixing and accuracy in decoding
 
