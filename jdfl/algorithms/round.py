@@ -119,13 +119,16 @@ class Round:
             self.mail[channel.name] = past
             return past.mix(graph, x, self.k)
 
-        def exchanged(x: Array) -> Array:
-            if exact(self.codec, x):
+        def exchanged(x: Array, graph: Graph, codec: Codec, keys: Array | None) -> Array:
+            if keys is None:
                 return mix_rows(graph, x)
-            z = self._received(x, graph.out_degree > 0, channel, index)
+            z = transmit(codec, keys, x, graph.out_degree > 0)
             return mix_rows(graph, z) + graph.self_weight.astype(x.dtype)[:, None] * (x - z)
 
-        return exchanged(x) if self.exchanging is None else ops.skipped_unless(self.exchanging, exchanged, x, x)
+        operands = x, graph, self.codec, None if exact(self.codec, x) else self.shared_keys(channel, index)
+        if self.exchanging is None:
+            return exchanged(*operands)
+        return ops.skipped_unless(self.exchanging, exchanged, x, *operands)
 
     def pull(self, x: Array, channel: Channel | None = MODEL) -> Array:
         """(W - I) z [m, n], z being what arrives of rows x [m, n] that all nodes send (`channel` None: x itself).

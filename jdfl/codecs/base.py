@@ -131,7 +131,8 @@ def _few_nonzeros(codec: Codec, keys: Array, x: Nonzeros, wanted: Array, lanes: 
 def _directly(codec: Any, keys: Array, x: Array, wanted: Array) -> Array:
     """`transmit` without messages; small networks are not worth a choice of rows."""
     if x.shape[0] <= _DIRECT_ROWS:
-        return ops.skipped_unless(jnp.any(wanted), codec.arrived, jnp.zeros_like(x), keys, x)
+        asked = jnp.any(wanted)
+        return ops.skipped_unless(asked, lambda one, *given: one.arrived(*given), jnp.zeros_like(x), codec, keys, x)
 
     def block(rows: Array, received: Array) -> Array:
         return received.at[rows].set(codec.arrived(keys[rows], x[rows]), mode="drop")

@@ -14,7 +14,7 @@ long they are.
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import Any
+from typing import Any, ClassVar
 
 from jax import Array
 from jax.ad_checkpoint import checkpoint_name
@@ -51,6 +51,7 @@ class Flow:
     """What a walk has found."""
 
     leaks: dict[str, str] = field(default_factory=dict)  # by channel: what made its message other than CLEAN
+    noise_counts: ClassVar[bool] = True  # whether noise hides what it is added to; a law asks what is left without
 
     def walk(self, closed: ClosedJaxpr, labels: Sequence[Label]) -> list[Label]:
         """The labels of a program's results, from those of its arguments."""
@@ -90,7 +91,7 @@ class Flow:
         if mark == _BOUNDED:
             return min(label, Label.BOUNDED)
         if mark == _RELEASED:
-            return Label.CLEAN if label <= Label.BOUNDED else Label.RAW
+            return Label.CLEAN if label <= Label.BOUNDED and self.noise_counts else label
         if mark.startswith(_MESSAGE) and label > Label.CLEAN:
             why = "has no noise" if label is Label.BOUNDED else "depends on records that nothing bounds or hides"
             self.leaks.setdefault(mark.removeprefix(_MESSAGE), why)

@@ -1,0 +1,283 @@
+"""The laws that every algorithm keeps, for the classes of this package and for one's own.
+
+    import jdfl.testing, pytest
+
+    @pytest.mark.parametrize("law", jdfl.testing.LAWS)
+    def test_my_algorithm(law):
+        jdfl.testing.check(MyAlgorithm(lr=0.1), law)
+
+Each law is a function of a `Case`. Nothing here needs pytest. What no law can know is whether the update is the
+paper's: compare it with a loop of your own.
+
+Axes: m nodes, n parameters.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from operator import attrgetter
+from typing import Any
+from unittest import mock
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from jdfl import network as networks
+from jdfl import problems
+from jdfl.algorithms import Algorithm
+from jdfl.algorithms.moment import Info, Moment
+from jdfl.algorithms.program import Program, planned
+from jdfl.engine import stepping
+from jdfl.engine.batch import repeat
+from jdfl.engine.result import Result
+from jdfl.engine.runner import run
+from jdfl.privacy import flow
+
+NODES, PARAMETERS, EXAMPLES = 6, 20, 8  # of the problem that laws are tried on
+ROUNDS = 11
+_PLAYED = 13
+_SAME: dict[str, Any] = {"every": 2, "metrics": ["objective", "consensus"]}  # one program for all laws that run
+Start = Callable[[Program, Any], Any]
+_compiled = 0
+
+
+def _listen(event: str, duration: float, **_: object) -> None:
+    global _compiled
+    _compiled += event == "/jax/core/compile/backend_compile_duration"
+
+
+jax.monitoring.register_event_duration_secs_listener(_listen)
+
+
+def compilations() -> int:
+    """How many programs JAX has compiled in this process since this module was imported."""
+    return _compiled
+
+
+def small_problem(
+    noise: float = 0.1, padding: int = 0, shared: int | None = None, dtype: Any = np.float32
+) -> problems.LinearRegression:
+    """Sparse linear regression of 6 nodes with 8 examples each and 20 parameters, of which three are not zero.
+
+    Args:
+        noise: standard deviation of the noise on targets; with zero the true parameters solve every node's problem.
+        padding: examples of weight zero that are added to every node.
+        shared: how many leading parameters the nodes have in common; None: all.
+        dtype: of the data.
+    """
+    draw, truth = np.random.default_rng(5), np.zeros(PARAMETERS)
+    truth[:3] = [1.0, -2.0, 0.5]
+    A = draw.standard_normal((NODES, EXAMPLES, PARAMETERS))
+    b = A @ truth + noise * draw.standard_normal((NODES, EXAMPLES))
+    problem = problems.linear_regression(list(A), list(b), truth=truth, dtype=dtype).replace(shared=shared)
+    return padded(problem, padding) if padding else problem
+
+
+def padded(problem: problems.LinearRegression, padding: int) -> problems.LinearRegression:
+    """The problem with so many more examples of weight zero at every node."""
+
+    def longer(x: Array) -> Array:
+        return jnp.asarray(np.pad(x, [(0, 0), (0, padding)] + [(0, 0)] * (x.ndim - 2)))
+
+    return problem.replace(data=jax.tree.map(longer, problem.data), weight=longer(problem.weight))
+
+
+def small_network() -> networks.Static:
+    """A connected, undirected graph of 6 nodes that have unequal degrees."""
+    return networks.from_edges([(0, 1), (1, 2), (2, 3), (3, 4), (4, 5), (5, 0), (0, 2), (0, 3)], NODES)
+
+
+@dataclass(frozen=True)
+class Case:
+    """An algorithm, and what it is tried on: a fixed network, and a problem whose data are stacked arrays."""
+
+    algorithm: Algorithm
+    problem: problems.LinearRegression = field(default_factory=small_problem)
+    network: networks.Static = field(default_factory=small_network)
+
+    def run(self, **given: Any) -> Result:
+        """A run of 11 rounds with key 1, unless something else is `given`."""
+        return run(
+            self.algorithm, self.problem, self.network, **({"key": 1, "steps": ROUNDS, "chunk": 100} | _SAME | given)
+        )
+
+    def play(
+        self, problem: Any = None, network: Any = None, node: Sequence[int] | None = None, start: Start | None = None
+    ) -> tuple[Program, Array, Info]:
+        """The prepared program, parameters [13, m, n] after each of 13 rounds, and the summed counts.
+
+        Args:
+            problem: what to learn instead of the case's.
+            network: who hears whom instead of the case's.
+            node: ids [m] of the nodes; None: 0, 1, ...
+            start: the state of program and problem from which it begins; None: that of `init`.
+        """
+        problem, network = problem or self.problem, network or self.network
+        ids = jnp.arange(problem.m, dtype=jnp.int32) if node is None else jnp.asarray(node, jnp.int32)
+        program = planned(self.algorithm, problem, network, _PLAYED)
+        return _played(program, stepping.nameless(problem), stepping.nameless(network), ids, start)
+
+
+@partial(jax.jit, static_argnames=("start",))
+def _played(
+    program: Program, problem: Any, network: Any, node: Array, start: Start | None
+) -> tuple[Program, Array, Info]:
+    prepares, begins, goes_on = jax.random.split(jax.random.key(3), 3)
+
+    def at(k: Array, key: Array) -> Moment:
+        key = jax.random.fold_in(key, k)
+        return Moment(k, key, network.at(k, key), node)
+
+    program = program.prepare(problem, at(jnp.int32(0), prepares))
+    state, total = program.init(problem, at(jnp.int32(0), begins))
+    if start is not None:
+        state = start(program, problem)
+
+    def one(carry: Any, k: Array) -> tuple[Any, Array]:
+        state, info = program.step(carry[0], problem, at(k, goes_on))
+        return (state, jax.tree.map(jnp.add, carry[1], info)), program.params(state)
+
+    (_, total), params = jax.lax.scan(one, (state, total), jnp.arange(_PLAYED, dtype=jnp.int32))
+    return program, params, total
+
+
+def _same_counts(here: Info, there: Info, order: Any = slice(None)) -> None:
+    for one, other in zip(jax.tree.leaves(here), jax.tree.leaves(there), strict=True):
+        np.testing.assert_array_equal(other, one[order])
+
+
+def chunks_change_nothing(case: Case) -> None:
+    """A run that returns to Python every three rounds equals the unbroken one, bit for bit."""
+    whole, parts = case.run(), case.run(chunk=3)
+    np.testing.assert_array_equal(whole.params, parts.params)
+    assert whole.history.equals(parts.history)
+    assert whole.totals == parts.totals
+    assert whole.history["round"].tolist() == [0, 2, 4, 6, 8, 10, 11]
+
+
+def resumed_runs_are_the_same(case: Case) -> None:
+    """A run that ends and goes on equals the unbroken one, bit for bit, unless its noise depends on its length."""
+    if jax.tree.leaves(planned(case.algorithm, case.problem, case.network, ROUNDS).plan):
+        return  # another number of rounds is another plan; killed runs of one length are tested with the runner
+    whole, resumed = case.run(), case.run(resume=case.run(steps=6))
+    np.testing.assert_array_equal(whole.params, resumed.params)
+    assert whole.totals == resumed.totals
+
+
+def plans_begin_alike(case: Case) -> None:
+    """What is planned for few rounds is the beginning of what is planned for more: runs of all lengths share it."""
+    few, many = (jax.tree.leaves(planned(case.algorithm, case.problem, case.network, k).plan) for k in (4, 9))
+    for short, long in zip(few, many, strict=True):
+        (axis,) = np.flatnonzero(np.array(short.shape) != long.shape)
+        np.testing.assert_array_equal(short, np.take(long, range(short.shape[axis]), axis))
+
+
+def seeds_side_by_side_equal_single_runs(case: Case) -> None:
+    """Runs of several seeds in one program equal runs one after another, within rounding."""
+    together = repeat(case.algorithm, case.problem, case.network, keys=[4, 5], steps=ROUNDS, batch=2, **_SAME)
+    for result, seed in zip(together, (4, 5), strict=True):
+        alone = case.run(key=seed)
+        np.testing.assert_allclose(result.params, alone.params, rtol=1e-5, atol=1e-6)
+        assert result.totals == alone.totals
+
+
+def one_program_for_all_values(case: Case) -> None:
+    """Another seed, other data and other numbers in the settings compile nothing anew."""
+    case.run()
+    other = case.problem.replace(data=jax.tree.map(lambda x: 1.1 * x, case.problem.data))
+    changed = case.algorithm
+    for name in changed.tuned:
+        changed = stepping.with_field(changed, name, 1.1 * attrgetter(name)(changed))
+    before = compilations()
+    Case(changed, other, case.network).run(key=9)
+    assert compilations() == before
+
+
+def relabelled_nodes_do_the_same(case: Case) -> None:
+    """Nodes that lie in another order, with their ids, data and links, compute the same: places mean nothing."""
+    order = np.random.default_rng(3).permutation(case.problem.m)
+    problem = case.problem
+    moved = problem.replace(
+        data=jax.tree.map(lambda leaf: leaf[order], problem.data),
+        weight=problem.weight[order],
+        curvature=problem.curvature[order],
+    )
+    relabelled = case.network.replace(graph=networks.relabel(case.network.graph, order))
+    _, here, counts = case.play()
+    _, there, moved_counts = case.play(moved, relabelled, order.tolist())
+    np.testing.assert_allclose(there, here[:, order], rtol=1e-5, atol=1e-6)
+    _same_counts(counts, moved_counts, order)
+
+
+def padding_changes_nothing(case: Case) -> None:
+    """Examples of weight zero and empty places for neighbours change nothing."""
+    wide = case.network.replace(graph=networks.pad(case.network.graph, 9))
+    _, here, counts = case.play()
+    _, there, wide_counts = case.play(padded(case.problem, 5), wide)
+    np.testing.assert_allclose(there, here, rtol=1e-5, atol=1e-6)
+    _same_counts(counts, wide_counts)
+
+
+def runs_stay_finite(case: Case) -> None:
+    """Forty rounds end as they should, with finite parameters and metrics."""
+    result = case.run(steps=40, key=2)
+    assert result.ending == "steps"
+    assert np.isfinite(result.history.to_numpy(dtype=float)).all()
+    assert np.isfinite(result.params).all()
+
+
+def bits_are_those_of_the_messages(case: Case) -> None:
+    """Every channel is counted, and the bits of a run are its messages times their size."""
+    totals = case.run().totals
+    assert set(totals.messages) == set(totals.message_bits) == {channel.name for channel in case.algorithm.channels}
+    assert totals.bits == sum(totals.message_bits[name] * sent for name, sent in totals.messages.items())
+
+
+def claims_rest_on_noise(case: Case) -> None:
+    """What is claimed about privacy has releases, and is claimed no more where no noise hides anything."""
+    program = planned(case.algorithm, case.problem, case.network, ROUNDS)
+    if not program.privacy(case.problem).claimed:
+        return
+    assert case.run().totals.releases > 0
+    with mock.patch.object(flow.Flow, "noise_counts", False):
+        assert not program.privacy(case.problem).claimed
+
+
+LAWS: dict[str, Callable[[Case], None]] = {
+    law.__name__.replace("_", " "): law
+    for law in (
+        chunks_change_nothing,
+        resumed_runs_are_the_same,
+        plans_begin_alike,
+        seeds_side_by_side_equal_single_runs,
+        one_program_for_all_values,
+        relabelled_nodes_do_the_same,
+        padding_changes_nothing,
+        runs_stay_finite,
+        bits_are_those_of_the_messages,
+        claims_rest_on_noise,
+    )
+}
+"""The laws by their names."""
+
+
+def check(algorithm: Algorithm, law: str | None = None, problem: Any = None, network: Any = None) -> None:
+    """Try one law, or all of them, on an algorithm; raises AssertionError where one does not hold.
+
+    Args:
+        algorithm: the settings of a class that inherits from `jdfl.Algorithm`.
+        law: a name in `LAWS`; None: all, one after another.
+        problem: what nodes learn, with stacked data; None: `small_problem()`.
+        network: a fixed network for as many nodes; None: `small_network()`.
+
+    Raises ValueError for a law that there is not, and for a network that changes over rounds.
+    """
+    if law is not None and law not in LAWS:
+        raise ValueError(f"Expected law in {list(LAWS)}, got law = {law!r}.")
+    if network is not None and not isinstance(network, networks.Static):
+        raise ValueError(f"Expected a fixed network, got network = {network!r}. For example jdfl.network.ring(6).")
+    case = Case(algorithm, problem or small_problem(), network or small_network())
+    for name in LAWS if law is None else (law,):
+        LAWS[name](case)
