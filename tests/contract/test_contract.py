@@ -90,7 +90,6 @@ class CutOff:
         return between(self.graph, jnp.arange(M) < M - 1)
 
 
-@pytest.mark.thinned(14, 2)
 def test_a_missing_neighbour_has_no_part_in_a_round_or_is_refused(row: Row):
     """As the docstring says."""
     if row is GOSSIP:
@@ -117,7 +116,6 @@ def test_a_missing_neighbour_has_no_part_in_a_round_or_is_refused(row: Row):
     assert not np.array_equal(here, changed_alone)
 
 
-@pytest.mark.thinned(20, 3)
 def test_consensus_at_the_solution_is_a_fixed_point(row: Row):
     problem = make_problem(row, noise=0.0)
     w = problem.truth
@@ -130,7 +128,6 @@ def test_consensus_at_the_solution_is_a_fixed_point(row: Row):
     np.testing.assert_allclose(params, np.broadcast_to(problem.truth, (13, M, N)), atol=2e-6)
 
 
-@pytest.mark.thinned(14, 2)
 def test_sweep_values_matter_and_compile_once(row: Row, compilations):
     problem, network = make_problem(row), make_network()
     value = attrgetter(row.swept)(row.algorithm)

@@ -13,7 +13,7 @@ from tests.docs.blocks import ROOT, Block, blocks
 
 TITLED = [block for block in blocks(ROOT / "docs" / "own-algorithm.md") if block.title]
 COMMAND = ["tests/contract", "-k", "QG-DSGDm", "-p", "no:cacheprovider"]
-LAWS = 11
+LAWS = 15
 
 
 @pytest.fixture
@@ -60,18 +60,17 @@ def test_the_tutorial_has_one_file_and_one_registration():
     assert TITLED[1].title == "tests/contract/table.py"
 
 
-def test_its_algorithm_is_clean_and_keeps_the_quickest_laws(copy):
+def test_its_algorithm_is_clean_and_keeps_all_laws(copy):
     files = sorted({block.title for block in TITLED})
     for command in (["check", "--no-cache"], ["format", "--check", "--no-cache"]):
         subprocess.run([sys.executable, "-m", "ruff", *command, *files], cwd=copy, check=True, timeout=60)
     passed, failed, told = contract(copy)
-    assert (passed > 0, failed) == (True, 0), told
+    assert (passed, failed) == (LAWS, 0), told
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(2400)
-def test_its_algorithm_keeps_all_laws_and_a_broken_one_does_not(copy):
-    assert contract(copy, "-m", "slow or not slow")[:2] == (LAWS, 0)
+def test_a_broken_one_does_not(copy):
     file = copy / TITLED[0].title
     text = file.read_text()
     file.write_text(

@@ -1,0 +1,132 @@
+"""`jdfl.testing` passes what is sound, and every law of it is seen to fail."""
+
+import itertools
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jdfl
+from jdfl import testing
+from jdfl.base import struct
+
+PRIVATE = jdfl.Gradients(clip=1.0, mechanism=jdfl.Gaussian(2.0))
+_calls = itertools.count()
+
+
+@struct.dataclass
+class Sound(jdfl.Algorithm):
+    """Decentralized gradient descent with noise."""
+
+    lr: float = 0.02
+    gradients: jdfl.Gradients = PRIVATE
+    title: ClassVar[str] = "Sound"
+
+    def init(self, round: jdfl.Round) -> Any:
+        return round.problem.begin()
+
+    def step(self, state: Any, round: jdfl.Round) -> Any:
+        return round.mix(state) - self.lr * self.gradients(state, round)
+
+
+@struct.dataclass
+class HostState(Sound):
+    """Counts on the host how often it has been called."""
+
+    def step(self, state: Any, round: jdfl.Round) -> Any:
+        shape = jax.ShapeDtypeStruct((), np.float32)
+        number = jax.pure_callback(lambda _: np.float32(next(_calls)), shape, round.k, vmap_method="sequential")
+        return super().step(state, round) + number
+
+
+@struct.dataclass
+class Foresight(Sound):
+    """Plans something else for runs of other lengths."""
+
+    def plan(self, problem: Any, network: Any, steps: int) -> Any:
+        return np.full(steps, 1 / steps, np.float32)
+
+
+@struct.dataclass
+class Compiled(Sound):
+    """Its step length is a part of the program."""
+
+    lr: float = struct.field(pytree_node=False, default=0.02)
+
+
+@struct.dataclass
+class Places(Sound):
+    """Takes the place of a node for its id."""
+
+    def step(self, state: Any, round: jdfl.Round) -> Any:
+        return super().step(state, round) + jnp.arange(round.m, dtype=state.dtype)[:, None]
+
+
+@struct.dataclass
+class CountsEmptyPlaces(Sound):
+    """Divides by the number of places for neighbours."""
+
+    def step(self, state: Any, round: jdfl.Round) -> Any:
+        return super().step(state, round) / round.graph.mask.shape[1]
+
+
+@struct.dataclass
+class Explodes(Sound):
+    """Goes uphill."""
+
+    def step(self, state: Any, round: jdfl.Round) -> Any:
+        return super().step(state, round) * jnp.where(round.k > 20, 1e30, 1.0).astype(state.dtype)
+
+
+@struct.dataclass
+class Forgets(Sound):
+    """Says the size of no message."""
+
+    def message_bits(self, problem: Any, codec: Any) -> dict[str, int]:
+        return {}
+
+
+@struct.dataclass
+class Boasts(Sound):
+    """Claims what its step does not do."""
+
+    def privacy(self, problem: Any, plan: Any = None, steps: int | None = None) -> Any:
+        return self.gradients.guarantee(problem)
+
+    def step(self, state: Any, round: jdfl.Round) -> Any:
+        return round.mix(state) - self.lr * round.problem.gradients(state)
+
+
+PLANTED = {
+    "chunks change nothing": HostState,
+    "resumed runs are the same": HostState,
+    "seeds side by side equal single runs": HostState,
+    "plans begin alike": Foresight,
+    "one program for all values": Compiled,
+    "relabelled nodes do the same": Places,
+    "padding changes nothing": CountsEmptyPlaces,
+    "runs stay finite": Explodes,
+    "bits are those of the messages": Forgets,
+    "claims rest on noise": Boasts,
+}
+
+
+def test_an_algorithm_of_somebody_else_keeps_all_laws():
+    testing.check(Sound())
+
+
+@pytest.mark.parametrize("law", testing.LAWS)
+def test_every_law_is_seen_to_fail(law):
+    with pytest.raises((AssertionError, KeyError, ValueError)):  # a run may refuse it before the law can
+        testing.check(PLANTED[law](), law)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [({"law": "be nice"}, "law = 'be nice'"), ({"network": jdfl.network.one_peer_exponential(6)}, "fixed network")],
+)
+def test_what_it_cannot_try_is_refused(given, said):
+    with pytest.raises(ValueError, match=said):
+        testing.check(Sound(), **given)
