@@ -13,7 +13,7 @@ Axes: m nodes, n parameters.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from operator import attrgetter
 from typing import Any
@@ -71,7 +71,8 @@ def small_problem(
     truth[:3] = [1.0, -2.0, 0.5]
     A = draw.standard_normal((NODES, EXAMPLES, PARAMETERS))
     b = A @ truth + noise * draw.standard_normal((NODES, EXAMPLES))
-    problem = problems.linear_regression(list(A), list(b), truth=truth, dtype=dtype).replace(shared=shared)
+    problem = problems.linear_regression(list(A), list(b), truth=truth, dtype=dtype)
+    problem = replace(problem, shared=shared)
     return padded(problem, padding) if padding else problem
 
 
@@ -81,7 +82,7 @@ def padded(problem: problems.LinearRegression, padding: int) -> problems.LinearR
     def longer(x: Array) -> Array:
         return jnp.asarray(np.pad(x, [(0, 0), (0, padding)] + [(0, 0)] * (x.ndim - 2)))
 
-    return problem.replace(data=jax.tree.map(longer, problem.data), weight=longer(problem.weight))
+    return replace(problem, data=jax.tree.map(longer, problem.data), weight=longer(problem.weight))
 
 
 def small_network() -> networks.Static:
@@ -99,9 +100,8 @@ class Case:
 
     def run(self, **given: Any) -> Result:
         """A run of 11 rounds with key 1, unless something else is `given`."""
-        return run(
-            self.algorithm, self.problem, self.network, **({"key": 1, "steps": ROUNDS, "chunk": 100} | _SAME | given)
-        )
+        options: dict[str, Any] = {"key": 1, "steps": ROUNDS, "chunk": 100} | _SAME | given
+        return run(self.algorithm, self.problem, self.network, **options)
 
     def play(
         self, problem: Any = None, network: Any = None, node: Sequence[int] | None = None, start: Start | None = None
@@ -186,7 +186,7 @@ def seeds_side_by_side_equal_single_runs(case: Case) -> None:
 def one_program_for_all_values(case: Case) -> None:
     """Another seed, other data and other numbers in the settings compile nothing anew."""
     case.run()
-    other = case.problem.replace(data=jax.tree.map(lambda x: 1.1 * x, case.problem.data))
+    other = replace(case.problem, data=jax.tree.map(lambda x: 1.1 * x, case.problem.data))
     changed = case.algorithm
     for name in changed.tuned:
         changed = stepping.with_field(changed, name, 1.1 * attrgetter(name)(changed))
@@ -199,12 +199,13 @@ def relabelled_nodes_do_the_same(case: Case) -> None:
     """Nodes that lie in another order, with their ids, data and links, compute the same: places mean nothing."""
     order = np.random.default_rng(3).permutation(case.problem.m)
     problem = case.problem
-    moved = problem.replace(
+    moved = replace(
+        problem,
         data=jax.tree.map(lambda leaf: leaf[order], problem.data),
         weight=problem.weight[order],
         curvature=problem.curvature[order],
     )
-    relabelled = case.network.replace(graph=networks.relabel(case.network.graph, order))
+    relabelled = replace(case.network, graph=networks.relabel(case.network.graph, order))
     _, here, counts = case.play()
     _, there, moved_counts = case.play(moved, relabelled, order.tolist())
     np.testing.assert_allclose(there, here[:, order], rtol=1e-5, atol=1e-6)
@@ -213,7 +214,7 @@ def relabelled_nodes_do_the_same(case: Case) -> None:
 
 def padding_changes_nothing(case: Case) -> None:
     """Examples of weight zero and empty places for neighbours change nothing."""
-    wide = case.network.replace(graph=networks.pad(case.network.graph, 9))
+    wide = replace(case.network, graph=networks.pad(case.network.graph, 9))
     _, here, counts = case.play()
     _, there, wide_counts = case.play(padded(case.problem, 5), wide)
     np.testing.assert_allclose(there, here, rtol=1e-5, atol=1e-6)

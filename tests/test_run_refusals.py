@@ -156,7 +156,11 @@ class Plain(jdfl.Algorithm):
     [
         ("algorithm", Former(), r"algorithm to be an algorithm.*jdfl\.Algorithm.*docs/own-algorithm\.md"),
         ("algorithm", Heir(), r"Heir\.init\(round\), got init\(problem, round\)\..*Algorithm: see docs/own-algorithm"),
-        ("algorithm", Plain(), r"Plain to be a jdfl\.struct\.dataclass, got a plain class\..*docs/own-algorithm\.md"),
+        (
+            "algorithm",
+            Plain(),
+            r"Plain to be a jdfl\.base\.struct\.dataclass, got a plain class\..*docs/own-algorithm\.md",
+        ),
         ("algorithm", jdfl.CEPS, "algorithm to be an algorithm"),
         ("algorithm", "ceps", "algorithm to be an algorithm"),
         ("algorithm", jdfl.CEPS(s=3, codec="one-bit"), "codec to be a codec"),
