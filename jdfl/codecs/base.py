@@ -132,12 +132,16 @@ def _directly(codec: Any, keys: Array, x: Array, wanted: Array) -> Array:
     """`transmit` without messages; small networks are not worth a choice of rows."""
     if x.shape[0] <= _DIRECT_ROWS:
         asked = jnp.any(wanted)
-        return ops.skipped_unless(asked, lambda one, *given: one.arrived(*given), jnp.zeros_like(x), codec, keys, x)
+        return ops.skipped_unless(asked, _arrived, jnp.zeros_like(x), codec, keys, x)
 
     def block(rows: Array, received: Array) -> Array:
         return received.at[rows].set(codec.arrived(keys[rows], x[rows]), mode="drop")
 
     return ops.for_rows(wanted, _DIRECT_ROWS, block, jnp.zeros_like(x))
+
+
+def _arrived(codec: Any, keys: Array, x: Array) -> Array:
+    return codec.arrived(keys, x)
 
 
 def each_row(function: Callable[[Array], Array], codec: Codec) -> Codec:
