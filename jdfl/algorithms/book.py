@@ -50,10 +50,19 @@ class Book:
         return self.uses[name] - 1
 
     def release(self, stream: Stream, told: Told, look: int) -> None:
-        """Write down noise of a stream; raises ValueError where the step has drawn the same noise before."""
+        """Write down noise of a stream.
+
+        Args:
+            stream: what it is drawn from.
+            told: what it guarantees.
+            look: which of several releases of one sample it is, from 0.
+
+        Raises ValueError where the step has drawn the same noise before, or noise of this stream that guarantees
+        something else.
+        """
         before, looks = self.noises.get(stream, (told, frozenset[int]()))
         if look in looks or stream in self.parts:
-            raise _twice(stream)
+            raise ValueError(_twice(stream))
         if before != told:
             raise ValueError(
                 f"Expected all noise of the stream {stream.name!r} to guarantee the same, got two mechanisms or clips "
@@ -62,13 +71,19 @@ class Book:
         self.noises[stream] = told, looks | {look}
 
     def include(self, stream: Stream, whole: Stream) -> None:
-        """Write down noise of a stream that is accounted for in the releases of `whole`; raises as `release`."""
+        """Write down noise of a stream that is accounted for in the releases of `whole`.
+
+        Raises ValueError where the step has drawn the same noise before.
+        """
         if stream in self.noises or stream in self.parts:
-            raise _twice(stream)
+            raise ValueError(_twice(stream))
         self.parts[stream] = whole
 
     def absorb(self, inner: "Book", times: Any) -> None:
-        """Add an inner part of the step, which nodes do `times` times (a number, or [m])."""
+        """Add an inner part of the step, which nodes do `times` times (a number, or [m]).
+
+        Raises ValueError where the step has drawn the same noise outside of it.
+        """
         self.grads = self.grads + inner.grads * times
         self.releases = self.releases + inner.releases * times + inner.once
         for mine, theirs, each in (
@@ -80,7 +95,7 @@ class Book:
                 mine[name] = mine.get(name, 0) + number * each
         for stream in (*inner.noises, *inner.parts):
             if stream in self.noises or stream in self.parts:
-                raise _twice(stream)
+                raise ValueError(_twice(stream))
         self.noises |= inner.noises
         self.parts |= inner.parts
 
@@ -101,8 +116,8 @@ class Book:
         return counts(m, sent, grads=self.grads, releases=self.releases, communications=combined)
 
 
-def _twice(stream: Stream) -> ValueError:
-    return ValueError(
+def _twice(stream: Stream) -> str:
+    return (
         f"Expected fresh noise for every release, got the stream {stream.name!r} twice in one round: the difference of "
         "two releases with one noise has none. Give the second one another stream, or gradients another `look`."
     )
