@@ -57,7 +57,7 @@ def compilations() -> int:
 
 
 def small_problem(
-    noise: float = 0.1, padding: int = 0, shared: int | None = None, dtype: Any = np.float32
+    noise: float = 0.1, padding: int = 0, shared: int | None = None, dtype: Any = np.float32, m: int = NODES
 ) -> problems.LinearRegression:
     """Sparse linear regression of 6 nodes with 8 examples each and 20 parameters, of which three are not zero.
 
@@ -66,11 +66,12 @@ def small_problem(
         padding: examples of weight zero that are added to every node.
         shared: how many leading parameters the nodes have in common; None: all.
         dtype: of the data.
+        m: how many nodes there are instead of 6.
     """
     draw, truth = np.random.default_rng(5), np.zeros(PARAMETERS)
     truth[:3] = [1.0, -2.0, 0.5]
-    A = draw.standard_normal((NODES, EXAMPLES, PARAMETERS))
-    b = A @ truth + noise * draw.standard_normal((NODES, EXAMPLES))
+    A = draw.standard_normal((m, EXAMPLES, PARAMETERS))
+    b = A @ truth + noise * draw.standard_normal((m, EXAMPLES))
     problem = problems.linear_regression(list(A), list(b), truth=truth, dtype=dtype)
     problem = replace(problem, shared=shared)
     return padded(problem, padding) if padding else problem

@@ -31,9 +31,8 @@ def name(row) -> str:
 
 
 @pytest.fixture
-def problem(monkeypatch):
-    monkeypatch.setattr(contract, "M", M)
-    return contract.make_problem(GOSSIP)
+def problem():
+    return contract.make_problem(GOSSIP, m=M)
 
 
 def network(m: int = M) -> jdfl.network.Static:
@@ -70,9 +69,8 @@ def same(one: jdfl.Result, many: jdfl.Result) -> None:
 @pytest.mark.thinned(3)
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("row", ROWS, ids=name)
-def test_eight_devices_give_the_same(row: Row, monkeypatch):
-    monkeypatch.setattr(contract, "M", M)
-    problem, algorithm = contract.make_problem(row), row.algorithm
+def test_eight_devices_give_the_same(row: Row):
+    problem, algorithm = contract.make_problem(row, m=M), row.algorithm
     if np.ndim(getattr(algorithm, "period", None)):
         algorithm = replace(algorithm, period=jnp.resize(algorithm.period, (M,)))
     one, many = (jdfl.run(algorithm, problem, network(), key=1, steps=7, every=3, mesh=mesh) for mesh in (None, 8))
@@ -276,10 +274,9 @@ def compiled(problem, network, devices: int = 8, algorithm=None) -> str:
     return volume.compiled(setting, layout.mesh_of(devices, problem.m))
 
 
-def test_mixing_and_reductions_alone_communicate(monkeypatch):
+def test_mixing_and_reductions_alone_communicate():
     """One exchange with either side of a ring, and what the loop reduces; nothing that XLA added."""
-    monkeypatch.setattr(contract, "M", 16)
-    text = compiled(contract.make_problem(GOSSIP), jdfl.network.ring(16))
+    text = compiled(contract.make_problem(GOSSIP, m=16), jdfl.network.ring(16))
     found = [one for one in re.findall(r"= \S+ ([a-z-]+)\(", text) if one in volume.COLLECTIVES]
     assert found.count("collective-permute") == 2
     assert set(found) <= {"collective-permute", "all-reduce"}

@@ -53,9 +53,9 @@ def row(request) -> Iterator[Row]:
     jax.clear_caches()
 
 
-def make_problem(row: Row, noise: float = 0.1, dtype=np.float32) -> jdfl.problems.LinearRegression:
+def make_problem(row: Row, noise: float = 0.1, dtype=np.float32, m: int = M) -> jdfl.problems.LinearRegression:
     """A small sparse regression with the row's shared part."""
-    return testing.small_problem(noise, shared=row.shared, dtype=dtype)
+    return testing.small_problem(noise, shared=row.shared, dtype=dtype, m=m)
 
 
 make_network = testing.small_network
