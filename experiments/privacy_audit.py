@@ -78,7 +78,7 @@ class Faint(jdfl.DPDO):
         weak = replace(round.prepared, own=plan._replace(noise=plan.noise / 10))
         new = jdfl.DPDO.step(self, state, replace(round, prepared=weak))
         (stream,) = round.book.noises
-        round.book.noises[stream] = partial(self._guarantee, plan), 1  # that of the whole noise
+        round.book.noises[stream] = partial(self._guarantee, plan), frozenset({0})  # that of the whole noise
         return new
 
 
