@@ -16,6 +16,7 @@ import jax
 import pytest
 from jax._src import compiler
 
+from jdfl import testing
 from jdfl.engine import programs
 
 jax.config.update("jax_numpy_rank_promotion", "raise")
@@ -100,21 +101,10 @@ def data_dir() -> Path:
     return Path(folder)
 
 
-_compiled = 0
-
-
-def _listen(event: str, duration: float, **_: object) -> None:
-    global _compiled
-    _compiled += event == "/jax/core/compile/backend_compile_duration"
-
-
-jax.monitoring.register_event_duration_secs_listener(_listen)
-
-
 @pytest.fixture
 def compilations():
     """A function that says how many programs have been compiled so far."""
-    return lambda: _compiled
+    return testing.compilations
 
 
 _MOST_PROGRAMS, _MOST_MAPS = 600, 15_000  # Linux gives a process 65,530 maps of memory
@@ -126,7 +116,7 @@ def _forget_compiled_programs():
     """Compiled programs are mapped memory, of which a process may have so much only; modules share few of them."""
     yield
     global _kept_since
-    new = _compiled - _kept_since
+    new = testing.compilations() - _kept_since
     if new > _MOST_PROGRAMS or (new and programs.pieces() > _MOST_MAPS):
         jax.clear_caches()
-        _kept_since = _compiled
+        _kept_since = testing.compilations()

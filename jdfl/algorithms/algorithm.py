@@ -162,8 +162,7 @@ class Algorithm:
         if not releases:
             return self.told(NO_NOISE if any(book.uses for book in books) else NOTHING_SENT, problem, steps)
         told = self.told(next(iter(releases.values())), problem, steps)
-        covered = {*releases, *(part for book in books for part, whole in book.parts.items() if whole in releases)}
-        if told.claimed and (len(releases) > 1 or any(not covered.issuperset(book.parts) for book in books)):
+        if told.claimed and (len(releases) > 1 or any(book.uncovered() for book in books)):
             names = ", ".join(repr(one.name) for one in dict.fromkeys([*releases, *books[0].parts, *books[1].parts]))
             reason = f"noise of several streams is added ({names}), and what they reveal together is not accounted for"
             told = replace(told, claimed=False, reason=reason, remedy=_TOGETHER)

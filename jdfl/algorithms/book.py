@@ -40,6 +40,8 @@ class Book:
     uses: dict[str, int] = field(default_factory=dict)  # how often the step sends, by channel
     noises: dict[Stream, tuple[Told, frozenset[int]]] = field(default_factory=dict)  # what noise guarantees, its looks
     parts: dict[Stream, Stream] = field(default_factory=dict)  # noise within the releases of another stream's
+    loose: set[Stream] = field(default_factory=set)  # parts of a release that nodes do not make as often as these
+    inside: set[Stream] = field(default_factory=set)  # what is drawn in inner parts of the step
 
     def send(self, channel: Channel, sent: Any, combined: Any) -> int:
         """Count a message on a channel; returns how often the step has sent on it before."""
@@ -98,6 +100,16 @@ class Book:
                 raise ValueError(_twice(stream))
         self.noises |= inner.noises
         self.parts |= inner.parts
+        self.loose |= inner.uncovered()
+        self.inside |= {*inner.noises, *inner.parts}
+
+    def uncovered(self) -> set[Stream]:
+        """The noise that is said to be within releases which the same part of the step does not make."""
+        return self.loose | {
+            part
+            for part, whole in self.parts.items()
+            if whole not in self.noises or (whole in self.inside) != (part in self.inside)
+        }
 
     def info(self, m: int, channels: tuple[Channel, ...]) -> Info:
         """The counts; several messages of one round on different channels are combined once.

@@ -242,7 +242,8 @@ class Round:
 
         def one(t: Array, carry: T) -> T:
             books.append(Book())  # JAX may trace it more than once
-            return step(replace(self, book=books[-1], local_step=t, local_steps=count, inner=True), carry)
+            local = {"local_step": self.local_step * count + t, "local_steps": self.local_steps * count}
+            return step(replace(self, book=books[-1], inner=True, **local), carry)
 
         result = one(jnp.int32(0), carry) if count == 1 else lax.fori_loop(0, count, one, carry)
         self.book.absorb(books[-1], count)

@@ -1,6 +1,7 @@
 """What the walk through a traced step claims: noise that goes through the round on bounded data, and nothing else."""
 
 from dataclasses import replace
+from itertools import combinations
 from typing import Any, ClassVar
 
 import jax
@@ -249,6 +250,19 @@ class PartOfNothing(Sound):
         return super().step(state, round)
 
 
+class PartOfLess(Sound):
+    """Its second noise is in every local step, the release that is said to cover it in none."""
+
+    def noisy(self, x: Any, round: jdfl.Round) -> Any:
+        """The first is drawn once."""
+
+        def one(here: jdfl.Round, y: Any) -> Any:
+            return y + here.noisy(jdfl.Gaussian(0.1), jnp.zeros_like(y), jnp.ones(M), _FAINT, _NOISE)
+
+        g, scale = self.gradients.without_noise(x, round), self.gradients.sensitivities(round.problem)
+        return self.added(round.repeat(2, one, jnp.zeros_like(x)) + g, scale, round)
+
+
 class OtherStart(Sound):
     """Starts from a gradient with less noise than those of its rounds."""
 
@@ -259,7 +273,13 @@ class OtherStart(Sound):
 
 
 @pytest.mark.parametrize(
-    ("kind", "why"), [(TwoNoises, "several streams"), (PartOfNothing, "several streams"), (OtherStart, "before the")]
+    ("kind", "why"),
+    [
+        (TwoNoises, "several streams"),
+        (PartOfNothing, "several streams"),
+        (PartOfLess, "several streams"),
+        (OtherStart, "before the"),
+    ],
 )
 def test_noise_that_the_guarantee_leaves_out_takes_the_claim_away(kind, why):
     told = struct.dataclass(kind)().privacy(PROBLEM)
@@ -323,22 +343,25 @@ def test_local_steps_have_noise_of_their_own():
 
     @struct.dataclass
     class Local(Sound):
-        """Adds noise in two local steps."""
+        """Adds noise in two local steps of two each."""
 
         def noisy(self, x: Any, round: jdfl.Round) -> Any:
-            """The noise of both."""
+            """The noise of all four."""
 
             def one(here: jdfl.Round, noise: Any) -> Any:
                 new = self.added(jnp.zeros_like(x), jnp.ones(M), here)
                 return noise.at[here.local_step].set(new)
 
-            noise = round.repeat(2, one, jnp.zeros((2, *x.shape), x.dtype))
+            def twice(here: jdfl.Round, noise: Any) -> Any:
+                return here.repeat(2, one, noise)
+
+            noise = round.repeat(2, twice, jnp.zeros((4, *x.shape), x.dtype))
             jax.debug.callback(drawn.append, noise)
             return noise[0]
 
     jdfl.run(Local(), PROBLEM, NETWORK, steps=1)
     jax.effects_barrier()
-    assert np.all(drawn[0][0] != drawn[0][1])
+    assert all(np.all(one != other) for one, other in combinations(drawn[0], 2))
 
 
 SEEN = {
