@@ -90,7 +90,9 @@ def long_run(records: int, steps: int, goal: str) -> list[Row]:
     """A whole run with 24 records of its metrics."""
     algorithm, problem, network = setting(records)
     every = steps // 24
-    result = jdfl.run(algorithm, problem, network, steps=steps, every=every, chunk=every, metrics=["consensus"])
+    result = jdfl.run(
+        algorithm, problem, network, steps=steps, every=every, metrics=["consensus"], options=jdfl.Options(chunk=every)
+    )
     case = f"{steps:,} rounds"
     return [
         row(case, "run", [result.seconds], "s", goal),

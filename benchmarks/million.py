@@ -25,7 +25,7 @@ import jdfl
 from benchmarks.common import Row, options, report, row
 from jdfl.base.keys import typed_key
 from jdfl.engine import loop, stepping
-from jdfl.engine.runner import check_run
+from jdfl.engine.start import check_run
 
 NAME = "million"
 SIZES, QUICK = (10_000, 100_000, 1_000_000), (100, 200)

@@ -156,7 +156,7 @@ def nothing_sent() -> Attack:
     def run(world: int) -> jdfl.Result:
         vectors = averaging(np.array([[sign(world), 0.0], [0.0, 0.0]]))
         algorithm = jdfl.AverageConsensus(clip=1.0, dpps=MESSAGES)
-        return jdfl.run(algorithm, vectors, PAIR, steps=3, epsilon=1e-4, delta=DELTA, metrics=[])
+        return jdfl.run(algorithm, vectors, PAIR, steps=3, metrics=[], callbacks=[jdfl.Budget(1e-4, DELTA)])
 
     def claimed() -> Claim:
         told = jdfl.account(run(0), delta=DELTA)

@@ -141,8 +141,8 @@ def follow(given: Setting, problem: Problem, seed: int, exchanges: int = LIMIT, 
         given.network,
         key=seed,
         steps=steps,
-        chunk=steps,
         metrics=["objective", "consensus"],
+        options=jdfl.Options(chunk=steps),
     )
     history = result.history
     if given.local:

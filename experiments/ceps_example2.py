@@ -87,7 +87,14 @@ def run(problem: Problem, s: int, seed: int, steps: int, every: int, **more: Any
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="The paper's sigma_i makes steps")  # the sweep shows what they do
         return jdfl.run(
-            algorithm, problem, network(problem.m, seed), key=seed, steps=steps, every=every, chunk=500, stop=stop
+            algorithm,
+            problem,
+            network(problem.m, seed),
+            key=seed,
+            steps=steps,
+            every=every,
+            stop=stop,
+            options=jdfl.Options(chunk=500),
         )
 
 

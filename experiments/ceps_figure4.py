@@ -61,7 +61,13 @@ def curve(method: str, problems: Sequence[Problem], exchanges: int) -> Curve:
         if method in CEPS:
             algorithm, rounds = algorithm_of(case, CEPS[method]), min(ROUNDS, last)
             result = jdfl.run(
-                algorithm, problem, base, key=seed, steps=rounds, chunk=rounds, metrics=["objective", "consensus"]
+                algorithm,
+                problem,
+                base,
+                key=seed,
+                steps=rounds,
+                metrics=["objective", "consensus"],
+                options=jdfl.Options(chunk=rounds),
             )
             iteration = result.history["round"].to_numpy()
             objective, consensus = (result.history[name].to_numpy(float) for name in ("objective", "consensus"))

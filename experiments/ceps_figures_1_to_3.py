@@ -44,8 +44,8 @@ def curves(case: Case, variant: str, seeds: int) -> tuple[np.ndarray, list[int]]
             network_of(case, seed),
             key=seed,
             steps=ROUNDS,
-            chunk=ROUNDS,
             metrics=["objective", "consensus"],
+            options=jdfl.Options(chunk=ROUNDS),
         )
         objectives.append(result.history["objective"].to_numpy())
         every = int(np.max(np.asarray(result.ready.period))) + 1  # by then all nodes have communicated

@@ -113,9 +113,9 @@ def measure(column: Column, method: str, problem: Problem, seed: int) -> dict[st
             key=seed,
             steps=LAST,
             every=LAST,
-            chunk=LAST,
             stop=jdfl.consensus_below(column.tolerance, per=column.s),
             metrics=["objective"],
+            options=jdfl.Options(chunk=LAST),
         )
     return {
         "CR": float(result.rounds),

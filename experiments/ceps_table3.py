@@ -108,10 +108,10 @@ def run_variant(
         key=seed,
         steps=200,
         every=every,
-        chunk=every if callbacks else 200,
         callbacks=callbacks,
         stop=jdfl.consensus_below(tolerance(case, variant), per=10) if stop is None else stop,
         metrics=["objective", "objective_local", "support_recovery"],
+        options=jdfl.Options(chunk=every if callbacks else 200),
     )
 
 

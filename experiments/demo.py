@@ -54,7 +54,9 @@ def real_data(seeds: int, quick: bool) -> tuple[list[Row], dict[str, pd.DataFram
             "NoDP-Perf": jdfl.Dense(),
         }.items():
             algorithm = jdfl.CEPS(s=s, rate=0.2, codec=codec)
-            result = jdfl.run(algorithm, problem, network, key=seed, steps=300, every=10, chunk=300)
+            result = jdfl.run(
+                algorithm, problem, network, key=seed, steps=300, every=10, options=jdfl.Options(chunk=300)
+            )
             found.setdefault(label, []).append(result)
             histories.setdefault(label, result.history)
     rows: list[Row] = []

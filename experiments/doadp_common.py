@@ -153,8 +153,8 @@ def curve(here: Task, algorithm: Any, seed: int, *, steps: int | None = None) ->
         key=seed,
         steps=here.steps if steps is None else steps,
         every=here.every,
-        chunk=here.every,
         metrics=["objective", "objective_local", "consensus"],
+        options=jdfl.Options(chunk=here.every),
     )
     history = result.history
     history["suboptimality"] = history["objective"] - here.best

@@ -35,9 +35,13 @@ from .codecs import QSGD, Dense, LowRank, OneBit, RandomK, Sign, Sparse
 from .devices import nodes
 from .engine.accountant import account, account_plan, calibrate, planned_releases, spent_together
 from .engine.batch import repeat, sweep
+from .engine.callbacks import Budget, Callback, Deadline
 from .engine.checkpoint import Checkpoint, read_checkpoint
+from .engine.checkpoints import Checkpoints
+from .engine.progress import Progress
 from .engine.result import Result, Snapshot, Totals
 from .engine.runner import run
+from .engine.start import Options
 from .engine.stopping import all_of, consensus_below, gradient_below, objective_below
 from .lab import results
 from .lab.compare import compare
@@ -68,10 +72,14 @@ __all__ = [
     "Algorithm",
     "Audit",
     "AverageConsensus",
+    "Budget",
+    "Callback",
     "Checkpoint",
+    "Checkpoints",
     "Comparison",
     "DFedAvgM",
     "DFedSAM",
+    "Deadline",
     "Dense",
     "Entry",
     "ExactDiffusion",
@@ -84,8 +92,10 @@ __all__ = [
     "LocalOnly",
     "LowRank",
     "OneBit",
+    "Options",
     "PartPSP",
     "PrivacyReport",
+    "Progress",
     "RandomK",
     "Result",
     "Round",

@@ -33,6 +33,7 @@ from jdfl.engine import stepping
 from jdfl.engine.batch import repeat
 from jdfl.engine.result import Result, Snapshot
 from jdfl.engine.runner import run
+from jdfl.engine.start import Options
 from jdfl.privacy import flow
 
 NODES, PARAMETERS, EXAMPLES = 6, 20, 8  # of the problem that laws are tried on
@@ -101,8 +102,8 @@ class Case:
 
     def run(self, **given: Any) -> Result:
         """A run of 11 rounds with key 1, unless something else is `given`."""
-        options: dict[str, Any] = {"key": 1, "steps": ROUNDS, "chunk": 100} | _SAME | given
-        return run(self.algorithm, self.problem, self.network, **options)
+        how: dict[str, Any] = {"key": 1, "steps": ROUNDS, "options": Options(chunk=100)} | _SAME | given
+        return run(self.algorithm, self.problem, self.network, **how)
 
     def play(
         self, problem: Any = None, network: Any = None, node: Sequence[int] | None = None, start: Start | None = None
@@ -151,7 +152,7 @@ def _same_counts(here: Info, there: Info, order: Any = slice(None)) -> None:
 
 def chunks_change_nothing(case: Case) -> None:
     """A run that returns to Python every three rounds equals the unbroken one, bit for bit."""
-    whole, parts = case.run(), case.run(chunk=3)
+    whole, parts = case.run(), case.run(options=Options(chunk=3))
     np.testing.assert_array_equal(whole.params, parts.params)
     assert whole.history.equals(parts.history)
     assert whole.totals == parts.totals
@@ -161,10 +162,10 @@ def chunks_change_nothing(case: Case) -> None:
 def resumed_runs_are_the_same(case: Case) -> None:
     """A run that is interrupted after round 6 and goes on equals the unbroken one, bit for bit."""
 
-    def interrupt(_: Snapshot) -> None:
-        raise KeyboardInterrupt
+    def enough(_: Snapshot) -> str:
+        return "that is enough"
 
-    cut = case.run(chunk=6, callbacks=[interrupt])
+    cut = case.run(options=Options(chunk=6), callbacks=[enough])
     assert cut.rounds == 6
     whole, resumed = case.run(), case.run(resume=cut)
     np.testing.assert_array_equal(whole.params, resumed.params)

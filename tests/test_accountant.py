@@ -31,8 +31,10 @@ STEPS = 9
 
 
 def go(algorithm: Any, steps: int = STEPS, **options: Any) -> jdfl.Result:
-    given = {"key": 3, "metrics": FEW, "chunk": 100, **options}
-    return jdfl.run(algorithm, problem, network, steps=steps, **given)
+    budget = {name: options.pop(name) for name in ("epsilon", "delta") if name in options}
+    given = {"key": 3, "metrics": FEW, "options": jdfl.Options(chunk=options.pop("chunk", 100)), **options}
+    callbacks = [jdfl.Budget(**budget)] if budget else []
+    return jdfl.run(algorithm, problem, network, steps=steps, callbacks=callbacks, **given)
 
 
 def planned(algorithm: Any, steps: int = STEPS, key: int = 3) -> np.ndarray:
@@ -225,8 +227,8 @@ def test_a_budget_has_the_delta_that_is_asked_for():
 @pytest.mark.parametrize(
     ("algorithm", "options", "words"),
     [
-        (CEPS, {"epsilon": 0.1}, "budget for the 1 releases of node 0 before the first round, got epsilon = 0.1, which "
-         "allows 0"),
+        (CEPS, {"epsilon": 0.1}, "budget for the 1 releases of node 0 before the first round, got "
+         r"Budget\(epsilon=0.1, delta=None\), which allows 0"),
         (jdfl.DPSGD(lr=0.02), {"epsilon": 1.0}, "Expected an algorithm with noise for a privacy report, got none"),
         (replace(CEPS, noise="literal"), {"epsilon": 1.0}, "No epsilon can be given.*Use noise=\"kept\""),
         (gradients(clip=None, sensitivity=1.0), {"epsilon": 1.0}, "No epsilon can be given.*Give clip"),

@@ -30,7 +30,7 @@ def row(request):
 
 
 def go(algorithm: Any, steps: int, **options: Any) -> jdfl.Result:
-    given = {"key": 3, "every": 2, "metrics": FEW, "chunk": 100, **options}
+    given = {"key": 3, "every": 2, "metrics": FEW, "options": jdfl.Options(chunk=100), **options}
     return jdfl.run(algorithm, problem, network, steps=steps, **given)
 
 
@@ -73,21 +73,21 @@ def test_a_run_that_is_cut_off_goes_on_from_its_last_checkpoint(tmp_path, chunk)
             raise CutError
 
     with pytest.raises(CutError):
-        run(SLOW, chunk=chunk, callbacks=[cut], checkpoint=path, checkpoint_every=4)
+        run(SLOW, callbacks=[cut, jdfl.Checkpoints(path, every=4)], options=jdfl.Options(chunk=chunk))
     checkpoint = read_checkpoint(path, SLOW, problem, network)
     assert checkpoint.rounds == 8
-    check_same(run(SLOW, resume=checkpoint, checkpoint=path), run(SLOW))
+    check_same(run(SLOW, resume=checkpoint, callbacks=[jdfl.Checkpoints(path)]), run(SLOW))
     assert read_checkpoint(path, SLOW, problem, network).rounds == run(SLOW).rounds
 
 
 def test_a_checkpoint_has_no_say_in_a_run(tmp_path):
-    check_same(run(SLOW, checkpoint=tmp_path / "one", checkpoint_every=1), run(SLOW))
+    check_same(run(SLOW, callbacks=[jdfl.Checkpoints(tmp_path / "one", every=1)]), run(SLOW))
     assert [file.name for file in tmp_path.iterdir()] == ["one"]
 
 
 def test_a_run_that_diverges_leaves_the_checkpoint_before(tmp_path):
     path, wild = tmp_path / "checkpoints", jdfl.DPSGD(lr=1e12)
-    result = run(wild, steps=30, checkpoint=path, checkpoint_every=1)
+    result = run(wild, steps=30, callbacks=[jdfl.Checkpoints(path, every=1)])
     assert result.diverged is not None
     assert read_checkpoint(path, wild, problem, network).rounds == result.rounds - 1
 
@@ -95,18 +95,18 @@ def test_a_run_that_diverges_leaves_the_checkpoint_before(tmp_path):
 @pytest.mark.parametrize(
     ("given", "error", "words"),
     [
-        ({"checkpoint_every": 2}, ValueError, "beside checkpoint_every = 2"),
-        ({"checkpoint_minutes": 2.0}, ValueError, "beside checkpoint_minutes = 2.0"),
-        ({"checkpoint": "here", "checkpoint_every": 0}, ValueError, "checkpoint_every = 0"),
-        ({"checkpoint": "no/folder"}, FileNotFoundError, "no/folder"),
-        ({"checkpoint": "taken"}, FileExistsError, "taken"),
+        ({"folder": "here", "every": 0}, ValueError, "every = 0"),
+        ({"folder": "here", "minutes": 0.0}, ValueError, "minutes = 0.0"),
+        ({"folder": 3}, ValueError, "folder = 3"),
+        ({"folder": "no/folder"}, FileNotFoundError, "no/folder"),
+        ({"folder": "taken"}, FileExistsError, "taken"),
     ],
 )
 def test_checkpoints_nobody_could_write_are_refused(given, error, words, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "taken").write_text("another's", encoding="utf-8")
     with pytest.raises(error, match=words):
-        run(SLOW, **given)
+        run(SLOW, callbacks=[jdfl.Checkpoints(**given)])
     assert (tmp_path / "taken").read_text(encoding="utf-8") == "another's"
 
 
@@ -125,11 +125,10 @@ def test_a_run_may_be_resumed_often_and_from_the_same_place():
 
 
 def test_an_interrupted_run_goes_on():
-    def stop(snapshot):
-        if snapshot.rounds == 6:
-            raise KeyboardInterrupt
+    def stop(now):
+        return "enough" if now.rounds == 6 else None
 
-    part = run(SLOW, chunk=3, callbacks=[stop])
+    part = run(SLOW, callbacks=[stop], options=jdfl.Options(chunk=3))
     assert (part.ending, part.rounds) == ("interrupted", 6)
     check_same(run(SLOW, resume=part), run(SLOW))
 

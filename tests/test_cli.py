@@ -23,7 +23,7 @@ from jdfl.config import (
 )
 from jdfl.config.kinds import shown
 from jdfl.engine.progress import Progress
-from jdfl.engine.runner import Snapshot
+from jdfl.engine.result import Snapshot
 from jdfl.lab.results import read_run
 from jdfl.problems import NAMES
 
@@ -262,18 +262,22 @@ def test_what_writes_nothing_says_so_when_it_is_interrupted(command, work, capsy
 
 def test_progress_shows_on_a_terminal_only(capsys):
     console, asked = Console(force_terminal=True, width=120, stderr=True), []
-    views = [lambda: pytest.fail("not asked for"), None, lambda: 0.5, None]
-    with Progress(console=console, epsilon=lambda releases: asked.append(releases) or 2.501) as progress:
-        for rounds in (5, 10):
-            progress(Snapshot(rounds, 10, {"objective": 0.125, "bytes": 1500.0}, [], *views))
+    views = [lambda: pytest.fail("not asked for"), None, lambda: 0.5, None, None]
+    progress = Progress(console=console, epsilon=lambda releases: asked.append(releases) or 2.501)
+    progress.begin(None)
+    for rounds in (5, 10):
+        progress(Snapshot(rounds, 10, {"objective": 0.125, "bytes": 1500.0}, [], *views))
+    progress.close()
     shown = capsys.readouterr().err
     assert "10/10" in shown
     assert "objective 0.125" in shown
     assert "1.5 kB" in shown
     assert "epsilon 2.51" in shown
     assert asked == [0.5]  # twice within two seconds
-    with Progress() as progress:
-        progress(Snapshot(5, 10, {}, [], *views))
+    progress = Progress()
+    progress.begin(None)
+    progress(Snapshot(5, 10, {}, [], *views))
+    progress.close()
     assert capsys.readouterr() == ("", "")
 
 

@@ -13,7 +13,7 @@ from experiments import ceps_privacy as privacy
 from experiments import privacy_audit
 from experiments.common import save
 from jdfl.algorithms.program import planned
-from jdfl.engine.runner import check_settings
+from jdfl.engine.start import check_settings
 from tests.test_experiments import BENCHMARK_ROW, EXPERIMENT_ROW
 
 TINY = privacy.Series("tiny", 6, (20, 40), rounds=12, clips=(0.5, 2.0), curve=True, n=40, s=3)

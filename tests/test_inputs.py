@@ -8,7 +8,7 @@ from scipy.sparse import csr_array
 import jdfl
 from jdfl.base import checks
 from jdfl.config import yaml_text
-from jdfl.engine.runner import check_settings
+from jdfl.engine.start import check_settings
 from jdfl.problems import partition
 
 nw = jdfl.network

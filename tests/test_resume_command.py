@@ -17,7 +17,7 @@ import jdfl
 from jdfl.base import storage
 from jdfl.cli import main, running
 from jdfl.engine.progress import Progress
-from jdfl.engine.runner import Snapshot
+from jdfl.engine.result import Snapshot
 from jdfl.lab.results import CHECKPOINTS, read_run
 from tests.killing import Server
 

@@ -63,7 +63,7 @@ def test_compilation_is_timed_apart_and_once():
 
 
 def test_counters_beyond_an_int32():
-    result = run(Gossip(messages=2**29), chunk=1)
+    result = run(Gossip(messages=2**29), options=jdfl.Options(chunk=1))
     assert result.totals.messages == {"model": 12 * M * 2**29}
     assert result.history["messages"].tolist() == [k * M * 2**29 for k in range(13)]
 
@@ -110,9 +110,8 @@ def test_everything_runs_in_float64():
 
 def test_a_progress_bar_changes_nothing_and_follows_the_rounds(monkeypatch):
     seen = []
-    from jdfl.engine import runner
-
-    monkeypatch.setattr(runner.Progress, "__call__", lambda self, snapshot: seen.append(snapshot.rounds))
-    with_bar, without = (run(steps=9, chunk=4, progress=progress) for progress in (True, False))
+    monkeypatch.setattr(jdfl.Progress, "__call__", lambda self, now: seen.append(now.rounds))
+    options = jdfl.Options(chunk=4)
+    with_bar, without = (run(steps=9, callbacks=told, options=options) for told in ([jdfl.Progress()], []))
     assert seen == [4, 8, 9]
     np.testing.assert_array_equal(with_bar.params, without.params)

@@ -24,7 +24,7 @@ def one_by_one():
         params.append(snapshot.params())
         communications.append(snapshot.row["communications"])
 
-    result = run(SLOW, steps=30, chunk=1, callbacks=[keep])
+    result = run(SLOW, steps=30, callbacks=[keep], options=jdfl.Options(chunk=1))
     return params, communications, result
 
 
@@ -39,7 +39,7 @@ def test_the_stop_rule_ends_the_run_in_the_very_round(one_by_one, tolerance, eve
     first = next(
         k for k in range(1, 31) if (k >= period).all() and float(metrics.consensus(params[k - 1], problem)) <= tolerance
     )
-    result = run(SLOW, steps=30, every=every, chunk=chunk, stop=jdfl.consensus_below(tolerance))
+    result = run(SLOW, steps=30, every=every, stop=jdfl.consensus_below(tolerance), options=jdfl.Options(chunk=chunk))
     assert (result.rounds, result.ending) == (first, "stop rule")
     np.testing.assert_array_equal(result.params, params[first - 1])
     np.testing.assert_array_equal(result.communication_rounds, first // period)
@@ -63,7 +63,7 @@ def test_agreement_counts_only_after_every_node_has_communicated():
     ],
 )
 def test_records_fall_on_multiples_and_on_the_last_round(one_by_one, steps, every, chunk, rounds):
-    result = run(SLOW, steps=steps, every=every, chunk=chunk)
+    result = run(SLOW, steps=steps, every=every, options=jdfl.Options(chunk=chunk))
     assert result.history["round"].tolist() == rounds
     assert (result.ending, result.reason) == ("steps", f"all {steps} rounds are done")
     np.testing.assert_array_equal(result.params, one_by_one[0][steps - 1])
@@ -98,7 +98,7 @@ def test_callbacks_see_every_chunk():
         seen.append((snapshot.rounds, snapshot.steps, snapshot.row["round"], snapshot.params()))
         snapshot.row["objective"] = None  # a callback's own copy
 
-    result = run(chunk=5, callbacks=[look])
+    result = run(callbacks=[look], options=jdfl.Options(chunk=5))
     assert [entry[:3] for entry in seen] == [(5, 12, 5), (10, 12, 10), (12, 12, 12)]
     for rounds, _, _, params in seen:  # still there after later chunks
         np.testing.assert_array_equal(params, run(steps=rounds).params)
@@ -115,11 +115,84 @@ def check_interrupted(result, rounds):
 
 
 def test_a_callback_may_interrupt():
-    def stop(snapshot):
-        if snapshot.rounds == 6:
+    def stop(now):
+        return "it is good enough" if now.rounds == 6 else None
+
+    result = run(callbacks=[stop], options=jdfl.Options(chunk=3))
+    check_interrupted(result, 6)
+    assert result.reason.startswith("it is good enough")
+
+
+def test_ctrl_c_in_a_callback_interrupts():
+    def stop(now):
+        if now.rounds == 6:
             raise KeyboardInterrupt
 
-    check_interrupted(run(chunk=3, callbacks=[stop]), 6)
+    check_interrupted(run(callbacks=[stop], options=jdfl.Options(chunk=3)), 6)
+
+
+def test_what_a_callback_returns_is_a_reason_or_nothing():
+    with pytest.raises(ValueError, match=r"returns 3\."):
+        run(callbacks=[lambda now: 3])
+
+
+def test_callbacks_are_told_in_order_and_closed_whatever_happens():
+    class Told(jdfl.Callback):
+        every = 4
+
+        def __init__(self):
+            self.log = []
+
+        def begin(self, start):
+            self.log.append(("begin", start.steps))
+
+        def between(self, now):
+            self.log.append(("between", now.rounds))
+
+        def __call__(self, now):
+            self.log.append(("told", now.rounds))
+
+        def end(self, result):
+            self.log.append(("end", result.rounds))
+
+        def close(self):
+            self.log.append("close")
+
+    def fail(now):
+        raise RuntimeError("disk full")
+
+    one = Told()
+    run(steps=6, callbacks=[one], options=jdfl.Options(chunk=5))
+    assert one.log == [("begin", 6), ("between", 0), ("between", 4), ("told", 5), ("between", 5), ("told", 6),
+                       ("end", 6), "close"]  # fmt: skip
+    one.log.clear()
+    with pytest.raises(RuntimeError, match="disk full"):
+        run(steps=6, callbacks=[one, fail])
+    assert one.log == [("begin", 6), ("between", 0), ("between", 4), ("told", 6), "close"]
+
+
+def test_the_tightest_of_several_limits_counts():
+    class Allowed(jdfl.Callback):
+        def __init__(self, most):
+            self.most = most
+
+        def begin(self, start):
+            return np.full(start.problem.m, self.most)
+
+    gradients = jdfl.Gradients(clip=1.0, batch=1, mechanism=jdfl.Gaussian(5.0))
+    noisy = jdfl.DPSGD(lr=0.01, gradients=gradients)
+    result = run(algorithm=noisy, callbacks=[Allowed(9), Allowed(4)])
+    assert (result.ending, result.rounds) == ("budget", 4)
+
+
+@pytest.mark.parametrize(
+    ("former", "now"),
+    [("progress", "Progress"), ("chunk", "Options"), ("mesh", "devices"), ("epsilon", "Budget"),
+     ("checkpoint_every", "Checkpoints"), ("max_seconds", "Deadline"), ("diverged_above", "Options")],
+)  # fmt: skip
+def test_former_arguments_are_refused_with_what_is_said_now(former, now):
+    with pytest.raises(TypeError, match=rf"takes no {former} any more: give .*{now}"):
+        run(**{former: 1})
 
 
 def test_an_interruption_of_the_last_chunk_changes_nothing():
@@ -127,7 +200,7 @@ def test_an_interruption_of_the_last_chunk_changes_nothing():
         if snapshot.rounds == 12:
             raise KeyboardInterrupt
 
-    assert run(chunk=3, callbacks=[stop]).ending == "steps"
+    assert run(callbacks=[stop], options=jdfl.Options(chunk=3)).ending == "steps"
 
 
 @pytest.fixture
@@ -153,7 +226,7 @@ def ctrl_c(monkeypatch):
 def test_ctrl_c_waits_for_the_chunk_under_way(ctrl_c):
     ctrl_c(1)
     try:
-        result = run(chunk=3)
+        result = run(options=jdfl.Options(chunk=3))
     except KeyboardInterrupt:  # it would end pytest
         pytest.fail("Ctrl-C was not held back")
     check_interrupted(result, 3)
@@ -162,7 +235,7 @@ def test_ctrl_c_waits_for_the_chunk_under_way(ctrl_c):
 def test_a_second_ctrl_c_does_not_wait(ctrl_c):
     ctrl_c(2)
     with pytest.raises(KeyboardInterrupt):
-        run(chunk=3)
+        run(options=jdfl.Options(chunk=3))
 
 
 def test_other_errors_of_a_callback_are_raised():
@@ -197,7 +270,7 @@ def test_every_number_that_is_not_finite_is_found(bad, watched):
 
 
 def test_a_run_ends_where_a_parameter_is_too_large():
-    result = run(Gossip(rate=2.5), steps=100, chunk=7, diverged_above=1e4)
+    result = run(Gossip(rate=2.5), steps=100, options=jdfl.Options(chunk=7, diverged_above=1e4))
     assert result.ending == "diverged"
     assert result.diverged is not None
     rounds, node = result.diverged
@@ -206,13 +279,18 @@ def test_a_run_ends_where_a_parameter_is_too_large():
     large = np.abs(result.params).max(axis=1) > 1e4
     assert np.argmax(large) == node
     assert np.abs(run(Gossip(rate=2.5), steps=rounds - 1).params).max() <= 1e4
-    with pytest.raises(ValueError, match=r"diverged_above = -1.*None means without"):
-        run(diverged_above=-1)
+    with pytest.raises(ValueError, match=r"diverged_above = -1.*None: no such size"):
+        run(options=jdfl.Options(diverged_above=-1))
 
 
 @pytest.mark.parametrize(("every", "chunk"), [(1, 1), (5, 50), (1, 3)])
 def test_a_run_ends_with_the_first_node_that_is_not_finite(every, chunk):
-    result = run(Gossip(fails=((6, 4), (6, 2), (8, 0))), every=every, chunk=chunk, stop=jdfl.consensus_below(1e-9))
+    result = run(
+        Gossip(fails=((6, 4), (6, 2), (8, 0))),
+        every=every,
+        stop=jdfl.consensus_below(1e-9),
+        options=jdfl.Options(chunk=chunk),
+    )
     assert (result.ending, result.rounds, result.diverged) == ("diverged", 7, (7, 2))
     assert "node 2" in result.reason
     assert "after round 7" in result.reason

@@ -9,6 +9,7 @@ import pytest
 import jdfl
 from jdfl.cli import main
 from jdfl.lab import trackers
+from jdfl.lab.trackers import Trackers
 from tests.toy import regression
 
 
@@ -36,17 +37,19 @@ def kept(monkeypatch):
     return made
 
 
-def play(tracking, steps=7):
-    result = jdfl.run(
-        jdfl.DPSGD(lr=0.05), regression(4, 6), jdfl.network.ring(4), steps=steps, chunk=3, callbacks=tracking.callbacks
+def play(tracking, *others, steps=7):
+    return jdfl.run(
+        jdfl.DPSGD(lr=0.05),
+        regression(4, 6),
+        jdfl.network.ring(4),
+        steps=steps,
+        callbacks=[tracking, *others],
+        options=jdfl.Options(chunk=3),
     )
-    tracking.end(result)
-    return result
 
 
 def test_every_record_is_told_once_and_the_end(kept, tmp_path):
-    with trackers.open(["mine", "mine"], tmp_path, {"lr": 0.05}) as tracking:
-        result = play(tracking)
+    result = play(Trackers(["mine", "mine"], tmp_path, {"lr": 0.05}))
     (one,) = kept
     assert [k for k, _ in one.records] == list(range(8))
     assert [row["objective"] for _, row in one.records] == result.history["objective"].tolist()
@@ -59,29 +62,34 @@ def test_every_record_is_told_once_and_the_end(kept, tmp_path):
     assert one.closed == 1
 
 
-def test_one_that_fails_is_given_up_with_a_warning(kept, tmp_path):
-    def fail(round, values):
+def test_one_that_fails_is_given_up_with_a_warning(kept, monkeypatch, tmp_path):
+    def fail(self, round, values):
         raise ConnectionError("gone")
 
-    with trackers.open(["mine"], tmp_path, {}) as tracking:
-        kept[0].record = fail
-        with pytest.warns(UserWarning, match=r"mine failed, and is told nothing more: ConnectionError") as told:
-            result = play(tracking)
+    class Failing(Kept):
+        record = fail
+
+    monkeypatch.setitem(trackers.NAMES, "mine", lambda *given: kept.append(Failing(*given)) or kept[-1])
+    with pytest.warns(UserWarning, match=r"mine failed, and is told nothing more: ConnectionError") as told:
+        result = play(Trackers(["mine"], tmp_path, {}))
     assert len(told) == 1
     assert result.rounds == 7
     assert kept[0].end is None
 
 
 def test_trackers_are_closed_where_the_run_fails(kept, tmp_path):
-    with pytest.raises(MemoryError), trackers.open(["mine"], tmp_path, {}):
+    def fail(now):
         raise MemoryError
+
+    with pytest.raises(MemoryError):
+        play(Trackers(["mine"], tmp_path, {}), fail)
     assert kept[0].closed == 1
 
 
 def test_what_is_not_finite_is_not_told(kept, tmp_path):
-    with trackers.open(["mine"], tmp_path, {}) as tracking:
-        (callback,) = tracking.callbacks
-        callback(SimpleNamespace(rows=[{"round": 3, "objective": float("nan"), "bytes": 2.0}]))
+    callback = Trackers(["mine"], tmp_path, {})
+    callback.begin(None)
+    callback(SimpleNamespace(rows=[{"round": 3, "objective": float("nan"), "bytes": 2.0}]))
     assert kept[0].records == [(3, {"bytes": 2.0})]
 
 
@@ -90,14 +98,14 @@ def test_a_missing_package_is_told_before_the_run(monkeypatch, tmp_path, capsys)
     assert main(["run", "--steps", "2", "--track", "tensorboard", "--out", str(tmp_path)]) == 2
     assert "pip install 'jdfl[tensorboard]'" in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
-    with pytest.raises(ValueError, match="tracker = 'nothing'"), trackers.open(["nothing"], tmp_path, {}):
-        pass
+    with pytest.raises(ValueError, match="tracker = 'nothing'"):
+        Trackers(["nothing"], tmp_path, {})
 
 
 def test_one_that_cannot_begin_is_told_as_that(monkeypatch, tmp_path):
     monkeypatch.setitem(trackers.NAMES, "mine", lambda *_: 1 / 0)
     with pytest.raises(OSError, match=r"Could not begin with mine: ZeroDivisionError"):
-        trackers.open(["mine"], tmp_path, {}).__enter__()
+        play(Trackers(["mine"], tmp_path, {}))
 
 
 def scalars(path) -> list[tuple[int, str, float]]:
@@ -115,8 +123,7 @@ def scalars(path) -> list[tuple[int, str, float]]:
 
 def test_tensorboard_can_read_what_is_written(tmp_path):
     pytest.importorskip("tensorboardX")
-    with trackers.open(["tensorboard"], tmp_path, {"lr": 0.05}) as tracking:
-        result = play(tracking)
+    result = play(Trackers(["tensorboard"], tmp_path, {"lr": 0.05}))
     (path,) = (tmp_path / "tensorboard").iterdir()
     told = {step: value for step, name, value in scalars(path) if name == "objective"}
     assert list(told) == list(range(8))
@@ -129,8 +136,7 @@ def test_weights_and_biases_is_called_as_it_asks_to_be(monkeypatch, tmp_path):
         log=lambda values, step: calls.append((step, values)), summary={}, finish=lambda: calls.append("finish")
     )
     monkeypatch.setitem(sys.modules, "wandb", SimpleNamespace(init=lambda **how: calls.append(how) or run))
-    with trackers.open(["wandb"], tmp_path, {"lr": 0.05}) as tracking:
-        result = play(tracking)
+    result = play(Trackers(["wandb"], tmp_path, {"lr": 0.05}))
     assert calls[0]["config"] == {"lr": 0.05}
     assert [step for step, _ in calls[1:-1]] == list(range(8))
     assert run.summary["provenance"] == result.provenance.hash
@@ -141,8 +147,7 @@ def test_mlflow_can_read_what_is_written(monkeypatch, tmp_path):
     mlflow = pytest.importorskip("mlflow")
     monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
     monkeypatch.setenv("MLFLOW_TRACKING_URI", (tmp_path / "mlruns").as_uri())
-    with trackers.open(["mlflow"], tmp_path, {"lr": 0.05}) as tracking:
-        result = play(tracking)
+    result = play(Trackers(["mlflow"], tmp_path, {"lr": 0.05}))
     (run,) = mlflow.MlflowClient().search_runs([mlflow.get_experiment_by_name("jdfl").experiment_id])
     told = mlflow.MlflowClient().get_metric_history(run.info.run_id, "objective")
     assert sorted((one.step, one.value) for one in told) == list(enumerate(result.history["objective"]))

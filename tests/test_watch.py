@@ -12,9 +12,10 @@ from tests.toy import regression
 
 def play(folder, algorithm, problem, network, steps, **how):
     """A run that is watched."""
-    seen = Watch(folder, problem)
-    result = jdfl.run(algorithm, problem, network, steps=steps, callbacks=[seen], chunk=1, **how)
-    return seen, result
+    options = jdfl.Options(chunk=1)
+    return jdfl.run(
+        algorithm, problem, network, steps=steps, callbacks=[Watch(folder, problem, **how)], options=options
+    )
 
 
 def table(folder, name):
@@ -26,7 +27,9 @@ def test_nodes_are_told_as_the_run_has_them(tmp_path):
     params = {}
     seen = Watch(tmp_path, problem)
     keep = lambda snapshot: params.__setitem__(snapshot.rounds, np.asarray(snapshot.params()))  # noqa: E731
-    result = jdfl.run(jdfl.DPSGD(lr=0.05), problem, network, steps=6, chunk=2, callbacks=[seen, keep])
+    result = jdfl.run(
+        jdfl.DPSGD(lr=0.05), problem, network, steps=6, callbacks=[seen, keep], options=jdfl.Options(chunk=2)
+    )
     nodes = table(tmp_path, "nodes")
     assert nodes["round"].tolist() == [k for k in (2, 4, 6) for _ in range(5)]
     for k, w in params.items():
@@ -46,7 +49,7 @@ def test_links_are_those_of_the_round_and_told_when_they_change(tmp_path):
     seen = []
     play(tmp_path, jdfl.DPSGD(lr=0.05), problem, network, 5)
     graphs = lambda snapshot: seen.append((snapshot.rounds, snapshot.graph(), snapshot.row["messages"]))  # noqa: E731
-    jdfl.run(jdfl.DPSGD(lr=0.05), problem, network, steps=5, chunk=1, callbacks=[graphs])
+    jdfl.run(jdfl.DPSGD(lr=0.05), problem, network, steps=5, callbacks=[graphs], options=jdfl.Options(chunk=1))
     links, before = table(tmp_path, "links"), 0
     for k, graph, messages in seen:
         pairs = links.loc[links["round"] == k, ["node", "hears"]].to_numpy()
@@ -94,8 +97,7 @@ def test_the_split_counts_every_example_once():
 def test_epsilon_by_round_is_that_of_the_releases_so_far(tmp_path):
     problem, network = regression(4, 6), jdfl.network.ring(4)
     algorithm = jdfl.DPSGD(lr=0.05, gradients=jdfl.Gradients(clip=1.0, mechanism=jdfl.Gaussian(multiplier=5.0)))
-    seen, result = play(tmp_path, algorithm, problem, network, 30)
-    seen.end(result, 1e-3, "sound")
+    result = play(tmp_path, algorithm, problem, network, 30, delta=1e-3)
     told = table(tmp_path, "epsilon")
     assert 10 <= len(told) <= 20
     assert told["round"].iloc[-1] == 30
@@ -107,16 +109,14 @@ def test_epsilon_by_round_is_that_of_the_releases_so_far(tmp_path):
 
 
 def test_no_epsilon_is_told_where_none_is_claimed(tmp_path):
-    seen, result = play(tmp_path, jdfl.DPSGD(lr=0.05), regression(4, 6), jdfl.network.ring(4), 3)
-    seen.end(result, None, "sound")
+    play(tmp_path, jdfl.DPSGD(lr=0.05), regression(4, 6), jdfl.network.ring(4), 3)
     assert not (tmp_path / "epsilon.csv").exists()
 
 
 def test_a_papers_accounting_gives_no_epsilon_by_round(tmp_path):
     gradients = jdfl.Gradients(clip=1.0, batch=1, mechanism=jdfl.Gaussian(multiplier=5.0))
     algorithm = jdfl.DOADP(lr=0.05, gradients=gradients)
-    seen, result = play(tmp_path, algorithm, regression(4, 6), jdfl.network.ring(4), 3)
-    seen.end(result, 1e-3, "paper")
+    play(tmp_path, algorithm, regression(4, 6), jdfl.network.ring(4), 3, delta=1e-3, accounting="paper")
     assert not (tmp_path / "epsilon.csv").exists()
 
 
@@ -127,15 +127,24 @@ def test_a_resumed_run_drops_what_it_makes_again_and_half_a_row(tmp_path):
     with (tmp_path / "nodes.csv").open("a") as file:
         file.write("3,1")
     half = jdfl.run(jdfl.DPSGD(lr=0.05), problem, network, steps=4)
-    again = Watch(tmp_path, problem, before=4)
-    jdfl.run(jdfl.DPSGD(lr=0.05), problem, network, steps=6, chunk=1, resume=half, callbacks=[again])
+    again = Watch(tmp_path, problem)
+    jdfl.run(
+        jdfl.DPSGD(lr=0.05), problem, network, steps=6, resume=half, callbacks=[again], options=jdfl.Options(chunk=1)
+    )
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == whole
 
 
 def test_what_cannot_be_written_is_warned_of_once(tmp_path):
     seen = Watch(tmp_path / "nowhere", regression(4, 6))
     with pytest.warns(UserWarning, match="Could not write what nodes do") as told:
-        jdfl.run(jdfl.DPSGD(lr=0.05), regression(4, 6), jdfl.network.ring(4), steps=4, chunk=1, callbacks=[seen])
+        jdfl.run(
+            jdfl.DPSGD(lr=0.05),
+            regression(4, 6),
+            jdfl.network.ring(4),
+            steps=4,
+            callbacks=[seen],
+            options=jdfl.Options(chunk=1),
+        )
     assert len(told) == 1
 
 

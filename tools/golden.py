@@ -69,7 +69,13 @@ def _run(row: Row) -> tuple[jdfl.Result, np.ndarray]:
             kept[snapshot.rounds] = np.asarray(snapshot.params())
 
     result = jdfl.run(
-        row.algorithm, make_problem(row), make_network(), key=1, steps=ROUNDS[-1], chunk=1, callbacks=[keep]
+        row.algorithm,
+        make_problem(row),
+        make_network(),
+        key=1,
+        steps=ROUNDS[-1],
+        callbacks=[keep],
+        options=jdfl.Options(chunk=1),
     )
     return result, np.stack([kept[rounds] for rounds in ROUNDS])
 

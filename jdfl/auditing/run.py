@@ -33,7 +33,7 @@ from jdfl.base import checks
 from jdfl.base.keys import typed_key
 from jdfl.base.streams import Keys, Stream
 from jdfl.engine import stepping
-from jdfl.engine.runner import check_run
+from jdfl.engine.start import check_run
 from jdfl.engine.stepping import Setting
 from jdfl.network.graph import Network
 from jdfl.privacy import GaussianEvent, Guarantee

@@ -63,6 +63,25 @@ def checked(function: Callable[P, R]) -> Callable[P, R]:
     return call
 
 
+def renamed(former: Mapping[str, str]) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Makes a function refuse arguments under their `former` names, each with what is said now: TypeError."""
+
+    def of(function: Callable[P, R]) -> Callable[P, R]:
+        @functools.wraps(function)
+        def call(*args: P.args, **named: P.kwargs) -> R:
+            for name in named:
+                if name in former:
+                    raise TypeError(
+                        f"{function.__name__} takes no {name} any more: give {former[name]} (this notice goes with the "
+                        "next release)"
+                    )
+            return function(*args, **named)
+
+        return call
+
+    return of
+
+
 def argument(name: str, value: Any, annotation: Any) -> Any:
     """The value, if it is of the kind that the annotation says; ValueError that names it if not."""
     if not _fits(value, annotation):

@@ -43,6 +43,11 @@ def typed_key(key: int | Array) -> Array:
     return own
 
 
+def key_data(key: Array) -> list[int]:
+    """The words of a typed key []."""
+    return [int(word) for word in jax.random.key_data(key).ravel()]
+
+
 def _threefry(key: Array, high: Array, low: Array) -> tuple[Array, Array]:
     """The block cipher: two words for every pair of words (J. Salmon et al.: Parallel Random Numbers, 2011)."""
     words = key[0], key[1], key[0] ^ key[1] ^ jnp.uint32(0x1BD11BDA)

@@ -58,7 +58,7 @@ def bench(config: RunConfig, options: Options) -> int:
     use_cache()
     algorithm, problem, network, _ = build(config)
     rounds = options.rounds
-    how: dict[str, Any] = {"steps": rounds, "every": rounds, "chunk": rounds, "metrics": ()}
+    how: dict[str, Any] = {"steps": rounds, "every": rounds, "metrics": (), "options": jdfl.Options(chunk=rounds)}
     first = jdfl.run(algorithm, problem, network, key=config.seed, **how)
     if first.rounds < rounds:
         raise ValueError(f"Expected a run of {rounds} rounds, got {first.rounds}: {first.reason}. Give fewer --rounds.")

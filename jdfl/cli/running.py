@@ -4,31 +4,34 @@ import contextlib
 import dataclasses
 import shutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import jax
 import numpy as np
 
 import jdfl
 from jdfl.algorithms.program import planned
-from jdfl.base import storage
-from jdfl.config import RunConfig, build, settled, to_yaml
+from jdfl.base import arguments, storage
+from jdfl.base.settings import Bound, Count
+from jdfl.config import RunConfig, budget_of, build, settled, to_yaml
 from jdfl.config.yaml_text import flat, plain
 from jdfl.devices import processes
 from jdfl.devices.layout import simulate
 from jdfl.engine.accountant import check_account
 from jdfl.engine.cache import use_cache
+from jdfl.engine.callbacks import Callback, Deadline
 from jdfl.engine.checkpoint import Checkpoint
+from jdfl.engine.checkpoints import Checkpoints
 from jdfl.engine.progress import Progress
-from jdfl.engine.result import Callback, Result
-from jdfl.engine.runner import check_settings
+from jdfl.engine.result import Result, Snapshot
 from jdfl.engine.spending import guarantee_of, records_of
-from jdfl.lab import trackers
+from jdfl.engine.start import check_settings
 from jdfl.lab.drawing import figure
 from jdfl.lab.results import CHECKPOINTS, Onward, end_run
 from jdfl.lab.summary import summary_text
+from jdfl.lab.trackers import Trackers
 from jdfl.lab.watch import Watch, returns
 from jdfl.privacy import report
 
@@ -42,11 +45,11 @@ _STATUS = {"diverged": 3, "time limit": 124, "interrupted": 130, "terminated": 1
 class Running:
     """How a run is made, which its numbers do not depend on."""
 
-    checkpoint_every: int | None = None
+    checkpoint_every: Count | None = None
     """Write what is needed to go on into the run's folder about every so many rounds."""
-    checkpoint_minutes: float | None = 10.0
+    checkpoint_minutes: Annotated[float, Bound("(0, inf)")] | None = 10.0
     """And about every so many minutes."""
-    max_seconds: float | None = None
+    max_seconds: Annotated[float, Bound("(0, inf)")] | None = None
     """End a run in time to be done after so many seconds, and keep what there is; no other seed is begun then."""
     devices: int | None = None
     """Devices that share the nodes, with the same results; on a CPU they are simulated. One is used if not given."""
@@ -70,6 +73,7 @@ class Session:
     """A configuration that was checked and built, to be run with one seed or several."""
 
     def __init__(self, config: RunConfig, options: Running) -> None:
+        arguments.settings(options)
         use_cache()
         if options.devices is not None:
             simulate(options.devices)
@@ -81,25 +85,33 @@ class Session:
         self.config = settled(config, self.algorithm)
         privacy = config.privacy
         self.told_how: Any = {"delta": privacy.delta, "accounting": privacy.accounting}
-        self.budget = privacy.epsilon if privacy.accounting == "sound" else None  # a paper's is no budget
         check_account(self.planned, self.problem, **self.told_how)
 
-    def arguments(self, **other: Any) -> dict[str, Any]:
-        """Those of `jdfl.run` that decide the numbers, and the devices; `other` ones take their place."""
+    def made(
+        self,
+        *,
+        callbacks: Sequence[Callback | Callable[[Snapshot], Any]],
+        seed: int | None = None,
+        chunk: int | None = None,
+        resume: Checkpoint | None = None,
+    ) -> Result:
+        """The run, with what its configuration says besides: a budget, devices, chunks."""
         config = self.config
-        return {
-            "key": config.seed,
-            "steps": config.steps,
-            "every": config.every,
-            "stop": self.stop,
-            "metrics": config.metrics or None,
-            "chunk": returns(config.steps) if config.chunk is None else config.chunk,
-            "epsilon": self.budget,
-            "delta": None if self.budget is None else config.privacy.delta,
-            "diverged_above": config.diverged_above,
-            "mesh": jax.devices() if self.several else self.options.devices,
-            **other,
-        }
+        chunk = chunk or returns(config.steps) if config.chunk is None else chunk or config.chunk
+        devices = jax.devices() if self.several else self.options.devices
+        return jdfl.run(
+            self.algorithm,
+            self.problem,
+            self.network,
+            key=config.seed if seed is None else seed,
+            steps=config.steps,
+            every=config.every,
+            stop=self.stop,
+            metrics=config.metrics or None,
+            callbacks=[*callbacks, *budget_of(config)],
+            resume=resume,
+            options=jdfl.Options(chunk=chunk, devices=devices, diverged_above=config.diverged_above),
+        )
 
     def _epsilon(self) -> Callable[[np.ndarray], float] | None:
         """What releases add up to, where something is claimed and soundly accounted for."""
@@ -124,45 +136,22 @@ class Session:
         this run, is removed again where the run leaves nothing to go on from.
         """
         config, options = dataclasses.replace(self.config, seed=seed), self.options
-        watching: list[Callback] = []
-        onward = watch = None
-        track = options.track if folder is not None else ()
+        callbacks: list[Callback] = []
+        if folder is not None:
+            callbacks += [Trackers(options.track, folder, flat(plain(config))), Onward(folder, to_yaml(config))]
+            callbacks += [] if options.quiet else [Progress(label, epsilon=self._epsilon())]
+            callbacks += [] if self.several else [Watch(folder, self.problem, **self.told_how)]
+        kept = (folder or around) / CHECKPOINTS
+        callbacks.append(Checkpoints(kept, options.checkpoint_every, options.checkpoint_minutes))
+        callbacks += [] if options.max_seconds is None else [Deadline(options.max_seconds)]
         try:
-            with (
-                Progress(label, epsilon=self._epsilon()) as progress,
-                trackers.open(track, folder or around, flat(plain(config))) as tracking,
-            ):
-                watching += tracking.callbacks
-                if folder is not None:
-                    onward = Onward(folder, to_yaml(config), None if resume is None else resume.history)
-                    watching.append(onward)
-                    watching += [] if options.quiet else [progress]
-                    if not self.several:
-                        watch = Watch(folder, self.problem, None if resume is None else resume.rounds)
-                        watching.append(watch)
-                result = jdfl.run(
-                    self.algorithm,
-                    self.problem,
-                    self.network,
-                    **self.arguments(key=seed),
-                    callbacks=watching,
-                    resume=resume,
-                    checkpoint=(folder or around) / CHECKPOINTS,
-                    checkpoint_every=options.checkpoint_every,
-                    checkpoint_minutes=options.checkpoint_minutes,
-                    max_seconds=options.max_seconds,
-                )
-                tracking.end(result)
+            result = self.made(seed=seed, callbacks=callbacks, resume=resume)
         except BaseException:
             if folder is not None and new:
                 _discard(folder)
             raise
         if folder is None:
             return result, None
-        if onward is not None:
-            onward.begin()
-        if watch is not None:
-            watch.end(result, **self.told_how)
         told = {"folder": str(folder), **_ended(folder, result, self.told_how)}
         if not options.json:
             print(folder if options.quiet else f"{summary_text(told)}- folder: {folder}\n")

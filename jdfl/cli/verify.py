@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-import jdfl
 from jdfl.base import checks
 from jdfl.cli import flags
 from jdfl.cli.running import Running, Session
@@ -83,13 +82,12 @@ def _records(file: Path) -> pd.DataFrame:
 def _made_again(config: RunConfig, options: Options, rounds: int) -> Result:
     """The first rounds, as a run that is to have as many as it had."""
 
-    def enough(snapshot: Snapshot) -> None:
-        if snapshot.rounds >= rounds:
-            raise KeyboardInterrupt
+    def enough(now: Snapshot) -> str | None:
+        return "that is enough to compare" if now.rounds >= rounds else None
 
     session = Session(config, Running(devices=options.devices))
-    given = session.arguments(chunk=returns(rounds) if config.chunk is None else min(config.chunk, rounds))
-    return jdfl.run(session.algorithm, session.problem, session.network, **given, callbacks=[enough])
+    chunk = returns(rounds) if config.chunk is None else min(config.chunk, rounds)
+    return session.made(chunk=chunk, callbacks=[enough])
 
 
 def _changed(folder: Path, again: Result) -> list[str]:

@@ -23,6 +23,7 @@ from jdfl.config.families import (
 )
 from jdfl.config.kinds import Family, Kind, members
 from jdfl.engine import accountant, runner
+from jdfl.engine.callbacks import Budget
 from jdfl.engine.stopping import StopRule
 from jdfl.network import Network
 from jdfl.problems import Problem
@@ -40,6 +41,7 @@ __all__ = [
     "Kind",
     "Privacy",
     "RunConfig",
+    "budget_of",
     "build",
     "from_yaml",
     "members",
@@ -90,7 +92,7 @@ class RunConfig:
     chunk: int | None = None
     """Rounds between two returns from the device, which decide how often progress is shown and nodes are looked at,
     never the results; none: about a sixtieth of all, 50 at most."""
-    diverged_above: float | None = _run.diverged_above
+    diverged_above: float | None = None
     """End the run when a parameter is larger than this; numbers that are not finite always end it."""
 
 
@@ -145,6 +147,12 @@ def settled(config: RunConfig, algorithm: Algorithm) -> RunConfig:
         return config
     found = attrgetter(f"{accountant.noise_place(algorithm)}.multiplier")(algorithm)
     return replace(config, algorithm=_with_noise(config.algorithm, unknown[0], float(found)))
+
+
+def budget_of(config: RunConfig) -> list[Budget]:
+    """What may end a run of the configuration because of its privacy; an epsilon of a paper's accounting is none."""
+    spend = config.privacy
+    return [] if spend.accounting == "paper" or spend.epsilon is None else [Budget(spend.epsilon, spend.delta)]
 
 
 def noise_for_now(algorithm: Any) -> Any:

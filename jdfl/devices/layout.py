@@ -118,8 +118,8 @@ def mesh_of(devices: Devices, count: int) -> Mesh:
             f"This machine's backend is {here[0].platform!r}. On a CPU, devices are simulated: set "
             f"JAX_NUM_CPU_DEVICES={checks.shown(devices)} in the environment."
         )
-        checks.whole(1, len(here), remedy, mesh=devices)
+        checks.whole(1, len(here), remedy, devices=devices)
         chosen = here[: int(cast(Any, devices))]
     if not chosen:
-        raise ValueError("Expected at least one device, got none. Leave mesh=None for the default device.")
+        raise ValueError("Expected at least one device, got none. Leave devices=None for the default device.")
     return Mesh(np.array(chosen), (nodes.axis_name(count),), axis_types=(AxisType.Auto,))

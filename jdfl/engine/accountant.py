@@ -17,8 +17,8 @@ from jdfl.base.arguments import checked
 from jdfl.base.keys import typed_key
 from jdfl.engine import loop, stepping
 from jdfl.engine.result import Result
-from jdfl.engine.runner import check_run
 from jdfl.engine.spending import guarantee_of, ledger_of, records_of
+from jdfl.engine.start import check_run
 from jdfl.engine.stopping import StopRule
 from jdfl.network.graph import Network
 from jdfl.privacy import Accounting, Ledger, PrivacyReport, noise_multiplier, report, together

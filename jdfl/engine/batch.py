@@ -13,16 +13,16 @@ from jax import Array
 from jdfl.algorithms.algorithm import Algorithm
 from jdfl.algorithms.program import planned
 from jdfl.base import arguments, checks
-from jdfl.base.keys import typed_key
+from jdfl.base.keys import key_data, typed_key
 from jdfl.engine import loop, programs, stepping
 from jdfl.engine.clock import Clock
 from jdfl.engine.guard import least
 from jdfl.engine.metrics import Metric, default_metrics, resolve
-from jdfl.engine.outcome import as_chunk, assemble, key_data
+from jdfl.engine.outcome import as_chunk, assemble
 from jdfl.engine.provenance import provenance
 from jdfl.engine.result import Result, Tally
-from jdfl.engine.runner import check_counters, check_run, check_settings
 from jdfl.engine.spending import guarantee_of, watched
+from jdfl.engine.start import Options, Start, check_counters, check_run, check_settings
 from jdfl.engine.stopping import StopRule
 from jdfl.network.graph import Network
 from jdfl.problems import Problem
@@ -123,7 +123,21 @@ def sweep(
         origin = provenance(
             key_data(setting.keys.run), algorithm=setting.algorithm.algorithm, problem=problem, network=network
         )
-        result = assemble(setting, params[i], carry, tally, spent, problem, network, steps, guarantee, origin)
+        start = Start(
+            made[i // len(roots)],
+            problem,
+            network,
+            stop,
+            setting.keys.run,
+            steps,
+            every,
+            chosen,
+            guarantee,
+            origin,
+            Options(),
+            None,
+        )
+        result = assemble(start, setting, params[i], carry, tally, spent)
         results.append(replace(result, labels=label))
     return results
 

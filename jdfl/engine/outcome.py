@@ -1,22 +1,19 @@
 """What a run comes to: the state of the device, the totals and the words, as a `Result` on the host."""
 
-from typing import Any, Literal
+from typing import Any
 
 import jax
 import numpy as np
 from jax import Array
 
+from jdfl.base.keys import key_data
 from jdfl.engine import guard, loop, stepping
 from jdfl.engine.clock import Spent
-from jdfl.engine.provenance import Provenance
-from jdfl.engine.result import Ending, Result, Tally
+from jdfl.engine.result import Cut, Ending, Result, Tally
 from jdfl.engine.spending import records_of, stop_tells
+from jdfl.engine.start import Start
 from jdfl.engine.stopping import StopRule
-from jdfl.network.graph import Network
 from jdfl.privacy import Guarantee, exposing
-from jdfl.problems import Problem
-
-Cut = Literal["time limit", "interrupted", "terminated"]  # endings that leave the rest for another time
 
 
 def as_chunk(record: loop.Record) -> tuple[Any, dict[str, Any], dict[str, Any]]:
@@ -27,26 +24,23 @@ def as_chunk(record: loop.Record) -> tuple[Any, dict[str, Any], dict[str, Any]]:
 
 
 def assemble(
+    start: Start,
     setting: stepping.Setting,
     params: Array,
     carry: loop.Carry,
     tally: Tally,
     spent: Spent,
-    problem: Problem,
-    network: Network,
-    steps: int,
-    guarantee: Guarantee,
-    origin: Provenance,
-    cut: Cut | None = None,
+    cut: tuple[Cut, str] | None = None,
     warned: tuple[str, ...] = (),
     moments: dict[int, np.ndarray] | None = None,
 ) -> Result:
-    """Everything about a run that ended or was `cut`, on the host.
+    """Everything about a run that ended or was `cut`, which has its words, on the host.
 
     `warned` holds what was to be said of the rounds before it, `moments` the releases [m] at some of them.
     """
+    problem, network, guarantee = start.problem, start.network, start.guarantee
     rounds, bad_node = int(carry.rounds), int(carry.bad_node)
-    ending, reason = _ending(rounds, steps, carry, setting, cut)
+    ending, reason = _ending(rounds, start.steps, carry, setting, cut)
     warns = dict.fromkeys((*warned, *_privacy_warnings(setting.stop, ending, guarantee)))
     return Result(
         algorithm=setting.algorithm.algorithm,
@@ -74,7 +68,7 @@ def assemble(
         sums=dict(tally.base),
         seconds=spent.seconds,
         compile_seconds=spent.compile_seconds,
-        provenance=origin,
+        provenance=start.provenance,
     )
 
 
@@ -91,7 +85,7 @@ def _privacy_warnings(stop: StopRule | None, ending: Ending, guarantee: Guarante
 
 
 def _ending(
-    rounds: int, steps: int, carry: loop.Carry, setting: stepping.Setting, cut: Cut | None
+    rounds: int, steps: int, carry: loop.Carry, setting: stepping.Setting, cut: tuple[Cut, str] | None
 ) -> tuple[Ending, str]:
     bad_node, stopped, stop = int(carry.bad_node), bool(carry.stopped), setting.stop
     if bad_node != guard.NOWHERE:
@@ -105,11 +99,5 @@ def _ending(
     if bool(carry.spent):
         return "budget", f"round {rounds + 1} would release more than the privacy budget allows; nothing of it is sent"
     if cut is not None and rounds < steps:
-        words = "no time is left for another round" if cut == "time limit" else cut
-        return cut, f"{words} after round {rounds}; everything up to there is kept"
+        return cut[0], f"{cut[1]} after round {rounds}; everything up to there is kept"
     return "steps", f"all {steps} rounds are done" + (", the stop rule never fired" if stop is not None else "")
-
-
-def key_data(key: Array) -> list[int]:
-    """A typed key as numbers."""
-    return [int(word) for word in np.asarray(jax.random.key_data(key)).ravel()]

@@ -1,8 +1,7 @@
-"""A progress bar for `jdfl.run`, on stderr and only where that is a terminal."""
+"""A progress bar for runs, on stderr and only where that is a terminal."""
 
 import time
 from collections.abc import Callable
-from typing import Self
 
 import numpy as np
 from rich.console import Console
@@ -10,20 +9,26 @@ from rich.filesize import decimal
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as Bar
 
+from jdfl.devices import processes
+from jdfl.engine.callbacks import Callback
 from jdfl.engine.result import Snapshot
+from jdfl.engine.start import Start
 from jdfl.privacy.relation import upper
 
 _APART = 2.0  # seconds between two epsilons
 
 
-class Progress:
-    """A callback of `jdfl.run` that shows rounds done, rounds per second, objective, bytes sent and the time left.
+class Progress(Callback):
+    """Shows rounds done, rounds per second, objective, bytes sent and the time left.
 
-        with Progress("my run") as progress:
-            result = jdfl.run(..., callbacks=[progress])
+        result = jdfl.run(..., callbacks=[jdfl.Progress()])
 
-    `jdfl.run(..., progress=True)` does the same. `epsilon` gives what releases [m] of the nodes add up to; it is shown,
-    too, and asked for every two seconds at most. Elsewhere than on a terminal nothing is written.
+    Elsewhere than on a terminal nothing is written, and of several processes the first writes.
+
+    Args:
+        label: What stands before the bar; empty: what the run is doing.
+        console: Where it is shown; None: on stderr.
+        epsilon: Gives what releases [m] of the nodes add up to, which is shown, too; asked every two seconds at most.
     """
 
     def __init__(
@@ -42,33 +47,33 @@ class Progress:
         self._label, self._epsilon, self._spent, self._asked = label, epsilon, "", -_APART
         self._task = self._bar.add_task(label or "compiling", total=None, note="")
 
-    def __enter__(self) -> Self:
+    def begin(self, start: Start) -> None:
         """Show the bar."""
-        self._bar.start()
-        return self
+        if processes.leads():
+            self._bar.start()
 
-    def __exit__(self, *_: object) -> None:
+    def close(self) -> None:
         """Leave the bar as it is."""
         self._bar.stop()
 
-    def __call__(self, snapshot: Snapshot) -> None:
+    def __call__(self, now: Snapshot) -> None:
         """Take in what a chunk of rounds brought."""
         notes: list[str] = []
         speed = self._bar.tasks[0].speed
         if speed:
             notes.append(f"{speed:.0f} rounds/s")
-        if "objective" in snapshot.row:
-            notes.append(f"objective {snapshot.row['objective']:.4g}")
-        if "bytes" in snapshot.row:
-            notes.append(decimal(int(snapshot.row["bytes"])))
+        if "objective" in now.row:
+            notes.append(f"objective {now.row['objective']:.4g}")
+        if "bytes" in now.row:
+            notes.append(decimal(int(now.row["bytes"])))
         if self._epsilon is not None and not self._bar.disable and time.monotonic() - self._asked >= _APART:
-            self._spent = f"epsilon {upper(self._epsilon(snapshot.releases()), 3)}"
+            self._spent = f"epsilon {upper(self._epsilon(now.releases()), 3)}"
             self._asked = time.monotonic()
         notes += [self._spent] if self._spent else []
         self._bar.update(
             self._task,
             description=self._label or "rounds",
-            completed=snapshot.rounds,
-            total=snapshot.steps,
+            completed=now.rounds,
+            total=now.steps,
             note="  ".join(notes),
         )

@@ -18,7 +18,8 @@ from jdfl.engine.provenance import Provenance
 from jdfl.network import Graph
 from jdfl.privacy import Guarantee
 
-Ending = Literal["steps", "stop rule", "diverged", "interrupted", "terminated", "time limit", "budget"]
+Cut = Literal["time limit", "interrupted", "terminated"]  # endings that leave the rest for another time
+Ending = Literal["steps", "stop rule", "diverged", "budget"] | Cut
 
 
 @dataclass(frozen=True)
@@ -86,21 +87,28 @@ class Result:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """What a callback sees after a chunk of rounds."""
+    """What a callback sees of a run; the functions copy from a state that is gone later: call them at once."""
 
     rounds: int
+    """Rounds that are done."""
     steps: int
-    row: dict[str, Any]  # the last record
-    rows: list[dict[str, Any]]  # the records since the chunk before; with the first chunk, also of the start
-    # A copy of the state, which is donated afterwards: call these during the callback.
-    params: Callable[[], Array]  # [m, n]
-    communications: Callable[[], np.ndarray]  # [m] how often each node has combined messages so far
-    releases: Callable[[], np.ndarray]  # [m] how many noisy functions of its data of each node others may see by now
-    graph: Callable[[], Graph]  # of the last round, with the rows of all nodes
-    chunk: int = 1  # rounds between two snapshots, which lie at its multiples and where the run ends
-
-
-Callback = Callable[[Snapshot], None]
+    """Rounds that the run may have."""
+    row: dict[str, Any]
+    """The last record."""
+    rows: list[dict[str, Any]]
+    """The records since the chunk before; with the first chunk, also of the start."""
+    params: Callable[[], Array]
+    """Gives the parameters [m, n]."""
+    communications: Callable[[], np.ndarray]
+    """Gives how often each node has combined messages so far [m]."""
+    releases: Callable[[], np.ndarray]
+    """Gives how many noisy functions of its data of each node others may see by now [m]."""
+    graph: Callable[[], Graph]
+    """Gives the graph of the last round, with the rows of all nodes."""
+    result: Callable[[], "Result"]
+    """Gives what the run has come to, as one that was interrupted now."""
+    chunk: int = 1
+    """Rounds between two snapshots, which lie at its multiples and where the run ends."""
 
 
 class Tally:

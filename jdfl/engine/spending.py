@@ -64,12 +64,12 @@ def release_limits(
     return ledger.limits(epsilon, told.delta)
 
 
-def check_unspent(releases: np.ndarray, limit: np.ndarray, epsilon: float) -> None:
-    """Refuse a budget that is spent before the first round: ValueError naming the node."""
+def check_unspent(releases: np.ndarray, limit: np.ndarray, budget: object) -> None:
+    """Refuse a budget that is spent before the first round: ValueError naming the node and the `budget`."""
     over = np.flatnonzero(releases > limit)
     if over.size:
         node = int(over[0])
         raise ValueError(
             f"Expected a budget for the {int(releases[node])} releases of node {node} before the first round, got "
-            f"epsilon = {epsilon!r}, which allows {int(limit[node])}. Give a larger epsilon, or more noise."
+            f"{budget!r}, which allows {int(limit[node])}. Give a larger epsilon, or more noise."
         )

@@ -13,7 +13,7 @@ from jdfl.algorithms.program import planned
 from jdfl.base import checks
 from jdfl.engine.accountant import adjustable, calibrate, check_account, noise_place, planned_releases
 from jdfl.engine.metrics import REGISTRY, Metric
-from jdfl.engine.runner import check_counters, check_run, check_settings
+from jdfl.engine.start import check_counters, check_run, check_settings
 from jdfl.engine.stopping import StopRule
 from jdfl.lab.grids import Plan, Values, laid, quiet
 from jdfl.network.graph import Network

@@ -12,7 +12,7 @@ import numpy as np
 
 from jdfl.algorithms.algorithm import Algorithm
 from jdfl.base import checks
-from jdfl.engine.runner import check_settings
+from jdfl.engine.start import check_settings
 from jdfl.engine.stepping import with_field
 from jdfl.network.graph import Network
 from jdfl.problems import Problem

@@ -15,11 +15,11 @@ import pandas as pd
 
 import jdfl
 from jdfl.algorithms.algorithm import Algorithm
-from jdfl.config import RunConfig, build, yaml_text
+from jdfl.config import RunConfig, budget_of, build, yaml_text
 from jdfl.engine.accountant import check_account
 from jdfl.engine.metrics import COUNTS
 from jdfl.engine.result import Result
-from jdfl.engine.runner import check_run
+from jdfl.engine.start import check_run
 from jdfl.lab.summary import privacy_of
 from jdfl.privacy.relation import worth
 
@@ -134,13 +134,12 @@ def _side_by_side(group: Group) -> Iterator[tuple[Point, Result | str]]:
 def _alone(group: Group) -> Iterator[tuple[Point, Result | str]]:
     """Every run, or why a point has none; one after another."""
     for point in group.points:
-        config, spend = point.config, point.config.privacy
-        budget = spend.epsilon if spend.accounting == "sound" else None
+        config = point.config
         try:
             algorithm, problem, network, stop = build(config)
             _check(config, algorithm, problem, network, stop)
-            how: dict[str, Any] = _options(config) | {"stop": stop, "diverged_above": config.diverged_above}
-            how |= {"epsilon": budget, "delta": None if budget is None else spend.delta}
+            how: dict[str, Any] = _options(config) | {"stop": stop, "callbacks": budget_of(config)}
+            how["options"] = jdfl.Options(diverged_above=config.diverged_above)
             for seed in group.seeds:
                 yield point, replace(jdfl.run(algorithm, problem, network, key=seed, **how), labels={"seed": seed})
         except (ValueError, OSError) as error:

@@ -31,8 +31,10 @@ import pandas as pd
 
 import jdfl
 from jdfl.base import storage
+from jdfl.engine.callbacks import Callback
 from jdfl.engine.checkpoint import Checkpoint
 from jdfl.engine.result import Result, Snapshot
+from jdfl.engine.start import Start
 from jdfl.lab.files import append, placed, read, tidy, whole, write
 from jdfl.lab.summary import summary, summary_text
 from jdfl.privacy import Accounting
@@ -144,30 +146,41 @@ def end_run(
     return told
 
 
-class Onward:
-    """A callback of `jdfl.run` that writes what the run is, and appends its records to metrics.csv as they are made.
+class Onward(Callback):
+    """Writes what the run is, and appends its records to metrics.csv as they are made.
 
-    `before` holds the records of a run that is resumed. Its folder stays as it is until the run has gone on, for it may
-    be refused.
+    The folder of a run that is resumed stays as it is until the run has gone on, for it may be refused.
+
+    Args:
+        folder: The run's.
+        config_yaml: The configuration, as text.
     """
 
-    def __init__(self, folder: Path, config_yaml: str, before: pd.DataFrame | None = None) -> None:
-        self._folder, self._config, self._before = folder, config_yaml, before
-        if before is None:
-            begin_run(folder, config_yaml)
+    def __init__(self, folder: Path, config_yaml: str) -> None:
+        self._folder, self._config = folder, config_yaml
+        self._before: pd.DataFrame | None = None
 
-    def __call__(self, snapshot: Snapshot) -> None:
-        """Append what a chunk of rounds brought, as `snapshot` has it."""
-        self.begin()
+    def begin(self, start: Start) -> None:
+        """Write what the run is, unless it is resumed."""
+        self._before = None if start.before is None else start.before.history
+        if self._before is None:
+            begin_run(self._folder, self._config)
+
+    def __call__(self, now: Snapshot) -> None:
+        """Append what a chunk of rounds brought, as `now` has it."""
+        self._gone_on()
         metrics = self._folder / "metrics.csv"
         try:
-            if snapshot.rows:
-                append(metrics, pd.DataFrame(snapshot.rows))
+            if now.rows:
+                append(metrics, pd.DataFrame(now.rows))
         except OSError as error:  # they are all written again when the run has ended
             warnings.warn(f"Could not write to {metrics}: {error}. The run goes on.", stacklevel=2)
 
-    def begin(self) -> None:
-        """Write what the run is, if it is resumed and that has not been done: it has gone on, or is over."""
+    def end(self, result: Result) -> None:
+        """Write what the run is, if it is resumed and was over already."""
+        self._gone_on()
+
+    def _gone_on(self) -> None:
         if self._before is not None:
             begin_run(self._folder, self._config)
             write(self._folder / "metrics.csv", self._before)

@@ -1,8 +1,6 @@
 """What a run has come to, told to other programs while it goes on: TensorBoard, Weights & Biases, MLflow.
 
-    with trackers.open(("tensorboard",), folder, config) as tracking:
-        result = jdfl.run(..., callbacks=tracking.callbacks)
-        tracking.end(result)
+    result = jdfl.run(..., callbacks=[Trackers(("tensorboard",), folder, config)])
 
 A tracker of one's own has the three methods of `Tracker`. What a tracker fails in is warned of once, and it is left
 alone from then on: the run does not depend on it. The run's folder has everything in CSV and Parquet in any case.
@@ -10,14 +8,15 @@ alone from then on: the run does not depend on it. The run's folder has everythi
 
 import math
 import warnings
-from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Protocol
 
 from jdfl.base import checks
+from jdfl.engine.callbacks import Callback
 from jdfl.engine.result import Result, Snapshot
+from jdfl.engine.start import Start
 
 
 class Tracker(Protocol):
@@ -107,19 +106,29 @@ Made = Callable[[Path, Mapping[str, Any]], Tracker]
 NAMES: dict[str, Made] = {"tensorboard": TensorBoard, "wandb": WandB, "mlflow": MLflow}
 
 
-class Tracking:
-    """Trackers of one run by name, as a callback of `jdfl.run`; one that fails is warned of, and told nothing more."""
+class Trackers(Callback):
+    """Tells trackers every record of a run while it goes on, and closes them at its end, whatever happens.
 
-    def __init__(self) -> None:
-        self.trackers: dict[str, Tracker] = {}
+    Args:
+        names: Of the trackers, which begin with the run.
+        folder: The run's.
+        config: The run's settings by name.
+    """
 
-    @property
-    def callbacks(self) -> list[Callable[[Snapshot], None]]:
-        """What `jdfl.run` takes."""
-        return [self._record]
+    def __init__(self, names: Sequence[str], folder: Path, config: Mapping[str, Any]) -> None:
+        for name in names:
+            checks.one_of(tuple(NAMES), tracker=name)
+        self._names, self._folder, self._config = dict.fromkeys(names), folder, config
+        self._told: dict[str, Tracker] = {}
 
-    def _record(self, snapshot: Snapshot) -> None:
-        for row in snapshot.rows:
+    def begin(self, start: Start) -> None:
+        """Begin with all; raises OSError for one that cannot be had."""
+        for name in self._names:
+            self._told[name] = _begun(name, self._folder, self._config)
+
+    def __call__(self, now: Snapshot) -> None:
+        """Tell all the records since the chunk before."""
+        for row in now.rows:
             values = _finite({name: value for name, value in row.items() if name != "round"})
             self._tell(lambda tracker: tracker.record(int(row["round"]), values))  # noqa: B023 (called at once)
 
@@ -131,33 +140,15 @@ class Tracking:
     def close(self) -> None:
         """Tell all that nothing more will come."""
         self._tell(lambda tracker: tracker.close())
+        self._told = {}
 
     def _tell(self, what: Callable[[Tracker], None]) -> None:
-        for name, tracker in list(self.trackers.items()):
+        for name, tracker in list(self._told.items()):
             try:
                 what(tracker)
             except Exception as error:  # theirs are of any kind
-                del self.trackers[name]
+                del self._told[name]
                 warnings.warn(f"{name} failed, and is told nothing more: {error!r}. The run goes on.", stacklevel=3)
-
-
-@contextmanager
-def open(names: Sequence[str], folder: Path, config: Mapping[str, Any]) -> Generator[Tracking]:
-    """The trackers of these `names` for the run in a `folder`; they are closed at the end, whatever happens.
-
-    `config` has the run's settings by name. Raises ValueError for an unknown name, and OSError, before the run, for one
-    that cannot be had.
-    """
-    for name in names:
-        checks.one_of(tuple(NAMES), tracker=name)
-    tracking = Tracking()
-    try:
-        for name in names:
-            if name not in tracking.trackers:
-                tracking.trackers[name] = _begun(name, folder, config)
-        yield tracking
-    finally:
-        tracking.close()
 
 
 def _begun(name: str, folder: Path, config: Mapping[str, Any]) -> Tracker:

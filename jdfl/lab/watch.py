@@ -26,9 +26,11 @@ import pandas as pd
 from jax import Array
 
 from jdfl.engine.accountant import account
+from jdfl.engine.callbacks import Callback
 from jdfl.engine.metrics import average, classifies, label_shares
 from jdfl.engine.result import Result, Snapshot
 from jdfl.engine.spending import records_of
+from jdfl.engine.start import Start
 from jdfl.lab.files import append, write
 from jdfl.network import Graph
 from jdfl.privacy import Accounting
@@ -74,48 +76,61 @@ def split_of(problem: Problem, shown: np.ndarray) -> pd.DataFrame:
     return table
 
 
-class Watch:
-    """A callback of `jdfl.run` that appends to the tables of a folder, and at the end adds up epsilon.
+class Watch(Callback):
+    """Appends to the tables of a run's folder, and at the end adds up epsilon.
 
-    `before` is the round that a resumed run goes on from, with the same nodes: later rows, of rounds that are made
-    again, are dropped, and so are those of that round itself where an uninterrupted run has no moment.
+    Of a run that is resumed, with the same nodes, later rows, of rounds that are made again, are dropped, and so are
+    those of the round that it goes on from where an uninterrupted run has no moment.
+
+    Args:
+        folder: The run's.
+        problem: The run's.
+        delta: As for `jdfl.account`.
+        accounting: As for `jdfl.account`.
     """
 
-    def __init__(self, folder: Path, problem: Problem, before: int | None = None) -> None:
-        self._folder, self._problem, self._before = folder, problem, before
+    def __init__(
+        self, folder: Path, problem: Problem, *, delta: float | None = None, accounting: Accounting = "sound"
+    ) -> None:
+        self._folder, self._problem, self._delta, self._accounting = folder, problem, delta, accounting
+        self._before: int | None = None
         self._shown: np.ndarray | None = None
         self._links: np.ndarray | None = None
         self._graph: Graph | None = None
         self._failed = False
 
-    def __call__(self, snapshot: Snapshot) -> None:
+    def begin(self, start: Start) -> None:
+        """Where the run goes on from."""
+        self._before = None if start.before is None else start.before.rounds
+
+    def __call__(self, now: Snapshot) -> None:
         """Append what the nodes have come to; a file that cannot be written is warned of, and the run goes on."""
         if self._failed:
             return
         if self._graph is None or self._problem.m <= _MANY:
-            self._graph = snapshot.graph()
+            self._graph = now.graph()
         try:
-            self._begin(self._graph, snapshot.chunk)
-            append(self._folder / "nodes.csv", self._nodes(snapshot))
-            self._follow(snapshot.rounds, self._graph)
+            self._begin(self._graph, now.chunk)
+            append(self._folder / "nodes.csv", self._nodes(now))
+            self._follow(now.rounds, self._graph)
         except OSError as error:
             self._failed = True
             warnings.warn(f"Could not write what nodes do to {self._folder}: {error}. The run goes on.", stacklevel=2)
 
-    def end(self, result: Result, delta: float | None, accounting: Accounting) -> None:
+    def end(self, result: Result) -> None:
         """Write what epsilon had come to at some moments, where something is claimed and soundly accounted for."""
         if self._shown is None and self._before is not None:  # it was over already
             for name in ("nodes.csv", "links.csv"):
                 _cut_off(self._folder / name, self._before)
         noisy = result.guarantee.event is not None
-        if self._failed or not noisy or not result.guarantee.claimed or accounting != "sound":
+        if self._failed or not noisy or not result.guarantee.claimed or self._accounting != "sound":
             return
         rows: list[dict[str, Any]] = []
         told: dict[bytes, float] = {}
         for k, released in sorted(({result.rounds: result.releases} | result.moments).items()):
             most, known = int(released.max()), released.tobytes()
             if known not in told:
-                told[known] = account(replace(result, releases=released), delta=delta).epsilon if most else 0.0
+                told[known] = account(replace(result, releases=released), delta=self._delta).epsilon if most else 0.0
             rows.append({"round": k, "most_releases": most, "epsilon": told[known]})
         try:
             write(self._folder / "epsilon.csv", pd.DataFrame(rows))

@@ -10,7 +10,7 @@ import numpy as np
 import jdfl
 from jdfl.algorithms.dpps import _NOISE
 from jdfl.base import streams
-from jdfl.engine.runner import check_run
+from jdfl.engine.start import check_run
 from tests.algorithms.play import ROUNDS, M, course, matrices
 from tests.reference.push_sum import Protocol
 

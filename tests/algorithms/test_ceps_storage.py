@@ -51,7 +51,9 @@ def test_it_resumes():
 @pytest.mark.slow
 def test_it_is_the_same_on_several_devices():
     algorithm = replace(BASE, storage="sparse", **NOISY)
-    one, many = (jdfl.run(algorithm, PROBLEM, NETWORK, steps=7, mesh=mesh) for mesh in (None, 5))
+    one, many = (
+        jdfl.run(algorithm, PROBLEM, NETWORK, steps=7, options=jdfl.Options(devices=mesh)) for mesh in (None, 5)
+    )
     np.testing.assert_array_equal(one.params, many.params)
     assert one.history.equals(many.history)
 

@@ -12,7 +12,7 @@ import jdfl
 from experiments import codec_warnings as script
 from jdfl.algorithms import REGISTRY
 from jdfl.algorithms.consequences import MEASURED, consequence
-from jdfl.engine.runner import check_settings
+from jdfl.engine.start import check_settings
 
 pytestmark = pytest.mark.optimized  # runs with signs follow every rounding
 

@@ -11,7 +11,7 @@ import jdfl
 from jdfl.algorithms import cpgt
 from jdfl.algorithms.cpgt import CPGT, calibrated
 from jdfl.algorithms.program import planned
-from jdfl.engine.runner import check_settings
+from jdfl.engine.start import check_settings
 from tests.algorithms.play import ROUNDS, M, N, course, example, gradient_of, matrices, network
 from tests.algorithms.pushing import KEY, follow
 from tests.algorithms.test_compressed import CODECS, WIRE, float32, quarters

@@ -12,7 +12,7 @@ from jdfl.algorithms import Theorem1
 from jdfl.algorithms.activation import active
 from jdfl.algorithms.moment import Moment
 from jdfl.codecs import transmit
-from jdfl.engine.runner import check_settings
+from jdfl.engine.start import check_settings
 from tests.algorithms.play import ROUNDS, M, N, course, direct, example, matrices, network, round_of
 from tests.reference import compressed
 from tests.reference.doadp import doadp as reference

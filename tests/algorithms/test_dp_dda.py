@@ -14,7 +14,7 @@ from jdfl.algorithms.activation import ACTIVE, active
 from jdfl.algorithms.dp_dda import DPDDA, amplified_epsilon
 from jdfl.algorithms.moment import Moment
 from jdfl.base import streams
-from jdfl.engine.runner import check_settings
+from jdfl.engine.start import check_settings
 from jdfl.privacy import GaussianEvent, Sampled, epsilon
 from tests.algorithms.play import ROUNDS, M, N, course, direct, example, gradient_of, matrices, network, round_of
 from tests.reference import dual_averaging as reference

@@ -14,7 +14,7 @@ from jdfl.algorithms import dpdo
 from jdfl.algorithms.dpdo import DPDO, Plan
 from jdfl.algorithms.moment import Moment
 from jdfl.algorithms.program import Program, planned
-from jdfl.engine.runner import check_settings
+from jdfl.engine.start import check_settings
 from tests.algorithms.play import ROUNDS, M, N, course, example, gradient_of, matrices, network, round_of
 from tests.algorithms.pushing import KEY, follow
 from tests.reference import laplace_rivals as reference

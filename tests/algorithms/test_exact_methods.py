@@ -15,7 +15,7 @@ from jdfl.algorithms.moment import Moment
 from jdfl.algorithms.program import Program
 from jdfl.base import streams
 from jdfl.engine import loop, stepping
-from jdfl.engine.runner import check_settings
+from jdfl.engine.start import check_settings
 from jdfl.network import as_dense, from_edges, from_scipy, random_links, ring
 from tests.algorithms.play import direct
 from tests.reference import exact as reference

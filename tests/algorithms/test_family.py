@@ -10,7 +10,7 @@ import optax
 import pytest
 
 import jdfl
-from jdfl.engine.runner import check_settings
+from jdfl.engine.start import check_settings
 from tests.algorithms.play import ROUNDS, M, N, course, example, gradient_of, matrices, network
 from tests.reference import family as reference
 

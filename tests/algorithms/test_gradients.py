@@ -13,7 +13,7 @@ from scipy.sparse import random_array
 
 import jdfl
 from jdfl.algorithms.moment import Moment
-from jdfl.engine.runner import check_settings
+from jdfl.engine.start import check_settings
 from tests.algorithms.play import M, N, direct, example, gradient_of, network
 
 CLIP = 0.8

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import jdfl
 from jdfl.algorithms.moment import Moment
 from jdfl.algorithms.program import planned
-from jdfl.engine.runner import check_settings
+from jdfl.engine.start import check_settings
 from tests.algorithms.play import M, N, course, example, gradient_of
 from tests.algorithms.pushing import NETWORKS, falling, follow, protocol, uneven, weights
 from tests.algorithms.test_push_sum import CLIPPED, FALLS, NOISY, begun

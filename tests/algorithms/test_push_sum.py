@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import jdfl
-from jdfl.engine.runner import check_settings
+from jdfl.engine.start import check_settings
 from tests.algorithms.play import M, N, example, gradient_of
 from tests.algorithms.pushing import DECAY, MILESTONES, NETWORKS, falling, follow, protocol, uneven, weights
 from tests.reference import push_sum as reference

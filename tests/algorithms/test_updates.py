@@ -10,7 +10,7 @@ import pytest
 
 import jdfl
 from jdfl.algorithms.moment import Moment
-from jdfl.engine.runner import check_settings
+from jdfl.engine.start import check_settings
 from tests.algorithms.play import M, N, course, direct, example, network
 
 CLIP, NOISE = 0.05, 0.6

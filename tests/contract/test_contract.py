@@ -154,7 +154,7 @@ def test_counts_are_those_made_by_hand(row: Row):
     for name in ("communications", "grads", "releases"):
         np.testing.assert_array_equal(getattr(total, name), expected[name], err_msg=name)
 
-    result = jdfl.run(row.algorithm, problem, network, key=0, steps=rounds, chunk=100, **SAME)
+    result = jdfl.run(row.algorithm, problem, network, key=0, steps=rounds, options=jdfl.Options(chunk=100), **SAME)
     ran = Program(result.algorithm, prepared=Prepared(own=result.ready))
     by_hand = row.count(ran, adjacency, rounds)
     assert result.totals.messages == {channel: sent.sum() for channel, sent in by_hand["sent"].items()}

@@ -131,8 +131,7 @@ def test_every_odd_field_of_a_comparison_is_refused_before_it_begins(kind):
 def test_what_is_no_run_is_refused_by_name():
     """What was taken, or failed inside, before arguments of runs were held against their annotations."""
     wrong = {
-        "run": {"callbacks": [1], "resume": "x", "mesh": "x", "checkpoint": 3, "diverged_above": np.array([1.0, 2.0])}
-        | {"progress": "x", "metrics": [lambda: 0]},
+        "run": {"callbacks": [1], "resume": "x", "options": {"chunk": 3}, "metrics": [lambda: 0]},
         "compare": {"problem": None, "keys": np.array(3.5), "metrics": {}, "measure": lambda: 0, "batch": True}
         | {"delta": -1, "epsilon": [], "progress": "x"},
         "repeat": {"keys": np.array(3.5), "problem": "x", "steps": 2.5},

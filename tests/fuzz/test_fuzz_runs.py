@@ -10,7 +10,7 @@ import jdfl
 from jdfl import config
 from jdfl.algorithms.program import planned
 from jdfl.config import RunConfig, build
-from jdfl.engine import runner
+from jdfl.engine import start
 from jdfl.engine.accountant import check_account
 from jdfl.lab.summary import summary
 from jdfl.problems import Problem
@@ -66,7 +66,7 @@ def test_any_algorithm_is_checked(kind, count):
     problem, network = built(TINY), NETWORKS[0].build(m=M)
 
     def check(given: Any) -> None:
-        tried(lambda: runner.check_run(given.build(), problem, network, 2, 1, None), given)
+        tried(lambda: start.check_run(given.build(), problem, network, 2, 1, None), given)
 
     fuzz(count, configs(kind), check)
 
@@ -94,9 +94,9 @@ def runs(draw: st.DrawFn) -> RunConfig:
 def made(given: RunConfig) -> jdfl.Result:
     """The run that a configuration describes, with what is told of it."""
     algorithm, problem, network, stop = build(given)
-    spend, how = given.privacy, {"every": given.every, "diverged_above": given.diverged_above}
-    how |= {} if given.chunk is None else {"chunk": given.chunk}
-    runner.check_settings(algorithm, problem, network)
+    spend, chunk = given.privacy, {} if given.chunk is None else {"chunk": given.chunk}
+    how = {"every": given.every, "options": jdfl.Options(**chunk, diverged_above=given.diverged_above)}
+    start.check_settings(algorithm, problem, network)
     check_account(
         planned(algorithm, problem, network, given.steps),
         problem,

@@ -101,7 +101,12 @@ def test_nodes_that_are_away_stay_as_they_are_and_count_nothing():
     algorithm = jdfl.DPSGD(lr=0.05, gradients=gradients)
     seen = []
     result = jdfl.run(
-        algorithm, problem, network, steps=8, chunk=1, callbacks=[lambda now: seen.append(np.asarray(now.params()))]
+        algorithm,
+        problem,
+        network,
+        steps=8,
+        callbacks=[lambda now: seen.append(np.asarray(now.params()))],
+        options=jdfl.Options(chunk=1),
     )
     start = np.asarray(problem.begin())
     for k, params in enumerate(seen):  # after round k

@@ -147,7 +147,7 @@ def test_a_resumed_run_has_the_same_clocks(tmp_path):
     net = nw.outages(nw.timed(RING, slowness=nw.ParetoTime()), 0.1, 0.3)
     algorithm = jdfl.DPSGD(lr=0.05)
     whole = jdfl.run(algorithm, problem, net, steps=12)
-    jdfl.run(algorithm, problem, net, steps=5, checkpoint=tmp_path / "kept")
+    jdfl.run(algorithm, problem, net, steps=5, callbacks=[jdfl.Checkpoints(tmp_path / "kept")])
     before = jdfl.read_checkpoint(tmp_path / "kept", algorithm, problem, net)
     rest = jdfl.run(algorithm, problem, net, steps=12, resume=before)
     np.testing.assert_array_equal(rest.clock, whole.clock)
@@ -203,5 +203,7 @@ def test_clocks_do_not_drift(together):
 @pytest.mark.optimized
 def test_a_run_of_ten_million_rounds_has_the_time_that_it_took():
     net, rounds = nw.timed(nw.ring(3), nw.FixedTime(0.1)), 10**7
-    result = jdfl.run(jdfl.LocalOnly(lr=0.01), regression(3, 4), net, steps=rounds, every=2**20, chunk=2**20)
+    result = jdfl.run(
+        jdfl.LocalOnly(lr=0.01), regression(3, 4), net, steps=rounds, every=2**20, options=jdfl.Options(chunk=2**20)
+    )
     np.testing.assert_allclose(result.clock, rounds * np.float64(np.float32(0.1)), rtol=1e-6)

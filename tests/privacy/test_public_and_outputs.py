@@ -133,8 +133,10 @@ def test_the_end_of_a_private_run_depends_on_nothing_that_is_not_covered():
     }
     assert account(ends["one"], delta=1e-3).epsilon == account(ends["other"], delta=1e-3).epsilon
     with pytest.raises(ValueError, match=r"diverged_above = 0.05.*public = 'stop'"):
-        jdfl.run(LOCAL, DRAWN, NETWORK, steps=1, diverged_above=0.05)
-    loud = jdfl.run(NOISY, DRAWN, NETWORK, steps=3, diverged_above=1e-6, metrics=[])  # of what is released
+        jdfl.run(LOCAL, DRAWN, NETWORK, steps=1, options=jdfl.Options(diverged_above=0.05))
+    loud = jdfl.run(
+        NOISY, DRAWN, NETWORK, steps=3, metrics=[], options=jdfl.Options(diverged_above=1e-6)
+    )  # of what is released
     assert (loud.ending, account(loud).epsilon > 0) == ("diverged", True)
     lanes = jdfl.sweep(UPDATES, huge, NETWORK, over={"lr": [0.1]}, steps=3, metrics=[])
     assert (lanes[0].rounds, lanes[0].ending) == (3, "steps")
@@ -145,7 +147,7 @@ def test_a_callback_that_ends_a_run_leaves_no_epsilon():
         if now.row["objective"] < 1e9:
             raise KeyboardInterrupt
 
-    found = jdfl.run(NOISY, DRAWN, NETWORK, steps=3, chunk=1, callbacks=[enough])
+    found = jdfl.run(NOISY, DRAWN, NETWORK, steps=3, callbacks=[enough], options=jdfl.Options(chunk=1))
     assert (found.rounds, found.ending) == (1, "interrupted")
     with pytest.raises(ValueError, match=r"No epsilon can be given: .*callback"):
         account(found)

@@ -290,4 +290,4 @@ def test_no_epsilon_for_what_is_no_bound(source):
         assert told["privacy"]["report"] is None
         assert "epsilon" not in summary_text(told).lower()
     with pytest.raises(ValueError, match="certified"):
-        jdfl.run(algorithm, PROBLEM, uneven(6), steps=2, metrics=[], epsilon=1.0)
+        jdfl.run(algorithm, PROBLEM, uneven(6), steps=2, metrics=[], callbacks=[jdfl.Budget(1.0)])

@@ -13,7 +13,7 @@ import jdfl
 from jdfl import models
 from jdfl.algorithms.moment import Moment
 from jdfl.engine import metrics
-from jdfl.engine.runner import check_settings
+from jdfl.engine.start import check_settings
 from jdfl.problems import Dataset, NeuralProblem, check_problem, neural_classification
 from tests.algorithms.play import direct
 

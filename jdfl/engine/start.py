@@ -1,0 +1,190 @@
+"""What is known of a run before its first round, and all that can be refused by then.
+
+Axes: m nodes.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from jdfl.algorithms.algorithm import Algorithm, check_protocol
+from jdfl.algorithms.program import Program, planned
+from jdfl.base import arguments, checks
+from jdfl.base.keys import key_data, typed_key
+from jdfl.base.settings import Bound, Positive
+from jdfl.devices import processes
+from jdfl.devices.layout import Devices, mesh_of
+from jdfl.engine.checkpoint import Checkpoint
+from jdfl.engine.metrics import Metric, default_metrics, resolve
+from jdfl.engine.placement import require_memory
+from jdfl.engine.provenance import Provenance, provenance
+from jdfl.engine.result import Result
+from jdfl.engine.spending import guarantee_of, ledger_of, watched
+from jdfl.engine.stopping import StopRule
+from jdfl.network import check_weights
+from jdfl.network.graph import Network
+from jdfl.privacy import Guarantee, LaplaceSchedule
+from jdfl.problems import Problem, check_problem
+
+MOST_ROUNDS = 2**30  # rounds are counted in int32, and the next record is looked for ahead of them
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """How a run is executed; its numbers do not depend on it, but for `diverged_above`, which may end it.
+
+    `devices` spreads the nodes over several devices. Draws, choices, counts and ledgers are the same on any number of
+    them, floats within rounding, bits on one number of devices; what the network, metrics and stop rules need of other
+    devices' nodes is all that is exchanged. Metrics and stop rules of your own get all nodes' rows on every device,
+    unless they are marked by `jdfl.nodes.on_every_device`. The result's arrays lie on the host then.
+    """
+
+    chunk: Annotated[int, Bound("[1, 1048576]")] = 50
+    """Rounds, about, after which the device returns to Python and callbacks are told; records of all fit on it."""
+    devices: Devices | None = None
+    """Devices that share the nodes: how many, a list of them, or a mesh of JAX; None: the default one, without mesh."""
+    diverged_above: Positive | None = None
+    """Size of a parameter beyond which the run ends, as it does for one that is not finite; None: no such size."""
+
+
+@dataclass(frozen=True)
+class Start:
+    """A run before its first round."""
+
+    program: Program  # the algorithm, and what it plans for this network and so many rounds
+    problem: Problem
+    network: Network
+    stop: StopRule | None
+    key: Array  # [] typed
+    steps: int
+    every: int  # rounds between two records
+    metrics: tuple[Metric, ...]
+    guarantee: Guarantee
+    provenance: Provenance
+    options: Options
+    before: Checkpoint | None  # what it goes on from
+
+
+def check_settings(algorithm: Algorithm, problem: Problem, network: Network) -> None:
+    """Hold an algorithm's settings against their annotations, one another, the problem and the network: ValueError.
+
+    Args:
+        algorithm: The settings, with their codec, mechanism and gradients.
+        problem: What the nodes are to learn.
+        network: Who hears whom, of as many nodes.
+    """
+    arguments.settings(algorithm)
+    algorithm.check(problem, network)
+
+
+def check_run(
+    algorithm: Algorithm,
+    problem: Problem,
+    network: Network,
+    steps: int,
+    every: int,
+    stop: StopRule | None,
+    devices: int = 1,
+) -> Program:
+    """Everything that can be refused before anything is compiled; raises ValueError.
+
+    Returns the algorithm with what it plans for this network and so many rounds. `every`, `stop` and `devices` are as
+    for `run`.
+    """
+    checks.whole(1, MOST_ROUNDS, steps=steps, every=every)
+    check_protocol(algorithm)
+    checks.able(("data", "weight", "value"), "a problem", "jdfl.problems builds one.", problem=problem)
+    remedy = "jdfl.network builds one, also from_networkx, from_scipy and from_edges."
+    checks.able(("at", "m"), "a network", remedy, network=network)
+    if stop is not None:
+        checks.able(("check", "reason"), "a stop rule", "For example jdfl.consensus_below(5e-3).", stop=stop)
+    check_problem(problem)
+    if network.m != problem.m:
+        raise ValueError(
+            f"Expected a network and a problem of the same size, got network.m = {network.m} and "
+            f"problem.m = {problem.m}. Build both for the same number of nodes m."
+        )
+    check_weights(
+        network,
+        type(algorithm).__name__,
+        columns=algorithm.columns,
+        mixes=getattr(algorithm, "mixes", True),
+    )
+    graph = network.at(jnp.int32(0), jax.random.key(0))
+    if graph.late is not None and not algorithm.late:
+        raise ValueError(
+            f"Expected a network for {type(algorithm).__name__} whose messages are not late, got "
+            f"{getattr(network, 'name', 'a network')}: it has no use for messages of earlier rounds. Use bursty_loss, "
+            "where what does not come in its round is missing, or an algorithm that takes late messages, such as "
+            "jdfl.DPSGD or jdfl.SGP."
+        )
+    arguments.settings(algorithm)  # as check_settings, but warnings name the caller of `run`
+    algorithm.check(problem, network)
+    if stop is not None:
+        arguments.settings(stop)
+        stop.check()
+    require_memory(algorithm, problem, network, devices)
+    program = planned(algorithm, problem, network, steps)
+    if graph.away is not None and isinstance(guarantee_of(program, problem).event, LaplaceSchedule):
+        raise ValueError(
+            f"Expected a network for {type(algorithm).__name__} whose nodes are there in every round, got "
+            f"{getattr(network, 'name', 'a network')}: its noise is meant for the step of the same round, and a node "
+            "that comes back would send an old one with less. Use node_participation, whose silent nodes go on alone, "
+            "or an algorithm with the same noise in every round, such as jdfl.PEDFL."
+        )
+    return program
+
+
+def started(
+    algorithm: Algorithm,
+    problem: Problem,
+    network: Network,
+    *,
+    key: int | Array,
+    steps: int,
+    every: int,
+    stop: StopRule | None,
+    metrics: Sequence[str | Metric] | None,
+    resume: Result | Checkpoint | None,
+    options: Options,
+) -> Start:
+    """A run that may begin; ValueError for one that may not. All arguments are as for `jdfl.run`."""
+    arguments.settings(options)
+    if options.devices is None:
+        processes.check_whole(problem)
+    devices = 1 if options.devices is None else mesh_of(options.devices, problem.m).size
+    root = typed_key(key)
+    origin = provenance(key_data(root), algorithm=algorithm, problem=problem, network=network)
+    program = check_run(algorithm, problem, network, steps, every, stop, devices)
+    chosen = default_metrics(problem) if metrics is None else resolve(metrics, problem)
+    guarantee = guarantee_of(program, problem)
+    if options.diverged_above is not None and watched(guarantee, problem) == "nothing":
+        raise ValueError(
+            f"Expected no diverged_above for {type(algorithm).__name__} with noise, got diverged_above = "
+            f"{options.diverged_above!r}: the run would end because of parameters that the guarantee does not cover "
+            f"({guarantee.local}). Leave it out, or declare that this is public: public = 'stop' of the problem."
+        )
+    before = Checkpoint.of(resume) if isinstance(resume, Result) else resume
+    if before is not None:
+        names = [metric.__name__ for metric in chosen]
+        before.check(ledger_of(program, problem), key_data(root), int(steps), names, origin)
+    given = root, int(steps), int(every), chosen
+    return Start(program, problem, network, stop, *given, guarantee, origin, options, before)
+
+
+def check_counters(network: Network, rounds: int) -> None:
+    """ValueError for stretches so long that a node's int32 message counter could overflow."""
+    largest = getattr(network, "largest_out_degree", None)  # a network of one's own need not say it
+    if largest is None:
+        largest = np.max(np.asarray(network.at(jnp.int32(0), jax.random.key(0)).out_degree), initial=1)
+    busiest = max(1, int(largest)) * max(1, rounds)
+    if busiest >= 2**31:
+        raise ValueError(
+            f"Expected fewer than 2^31 messages of one node between two records, got {busiest} in {rounds} rounds. "
+            "Record more often (every=...), or use `run`, which adds up on the host after every chunk."
+        )
