@@ -11,7 +11,7 @@ from typing import Any
 
 import jdfl
 from experiments.common import Row, beside, options, row, save, show
-from jdfl.engine.result import Callback
+from jdfl.engine.callbacks import Callback
 from jdfl.engine.stopping import StopRule
 
 NAME = "ceps_table3"

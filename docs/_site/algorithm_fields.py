@@ -1,4 +1,4 @@
-"""Fields of a class as its source has them: name, annotation, default, and the comment beside them."""
+"""Fields of a class as its source has them: name, annotation, default, and what is said of them."""
 
 import ast
 import inspect
@@ -7,6 +7,8 @@ import textwrap
 import tokenize
 from dataclasses import dataclass
 from typing import Any
+
+from jdfl.base.settings import documentation
 
 
 @dataclass(frozen=True)
@@ -37,14 +39,14 @@ def fields(kind: type) -> list[Field]:
 
 def _own(kind: type) -> list[Field]:
     source = textwrap.dedent(inspect.getsource(kind))
-    body, beside = ast.parse(source).body[0], comments(source)
+    body, beside, about = ast.parse(source).body[0], comments(source), documentation(kind)
     assert isinstance(body, ast.ClassDef)
     found = []
-    for node, after in zip(body.body, [*body.body[1:], None]):
+    for node in body.body:
         if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
             annotation = ast.unparse(node.annotation)
             if not annotation.startswith("ClassVar"):
-                said = beside.get(node.end_lineno or 0, "") or _text(after)
+                said = beside.get(node.end_lineno or 0, "") or about.get(node.target.id, "")
                 found.append(Field(node.target.id, annotation, _default(node.value), said))
     return found
 
@@ -55,10 +57,3 @@ def _default(value: ast.expr | None) -> str | None:
         given: dict[Any, ast.expr] = {one.arg: one.value for one in value.keywords}
         value = given.get("default")
     return None if value is None else ast.unparse(value)
-
-
-def _text(node: ast.stmt | None) -> str:
-    """The string that stands after a field, in the classes of jdfl.config."""
-    if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
-        return " ".join(node.value.value.split())
-    return ""

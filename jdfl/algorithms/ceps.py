@@ -94,7 +94,6 @@ class CEPS(Algorithm):
     mu: Positive = 0.1
     """Proximal weight of the rounds between communications."""
     codec: Annotated[Codec, As(default=OneBit())] = Dense()
-    """What travels on a wire."""
     mechanism: Mechanism | None = None
     """Noise on what is released; none: exact messages."""
     clip: Positive | None = None

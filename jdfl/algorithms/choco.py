@@ -44,7 +44,7 @@ from jdfl.algorithms.gradients import Gradients
 from jdfl.algorithms.round import Round
 from jdfl.algorithms.step_lengths import FIXED_SYMMETRIC
 from jdfl.base import checks, struct
-from jdfl.base.settings import Count, Fraction, Positive
+from jdfl.base.settings import Count, Fraction, StepLength
 from jdfl.codecs import Codec, Dense, LowRank, RandomK, Sparse
 from jdfl.network.graph import Network
 from jdfl.network.requirements import require
@@ -77,16 +77,12 @@ class CHOCO(Algorithm):
     """
 
     kind: ClassVar[str] = "choco-sgd"
-    lr: Positive = 0.1
-    """Length of the steps."""
+    lr: StepLength = 0.1
     gamma: Fraction = 0.1
     """Step towards the neighbours' public copies, in (0, 1]."""
     gradients: Gradients = Gradients()
-    """How nodes take gradients: of which examples, clipped, with which noise."""
     optimizer: descent.Optimizer = struct.field(pytree_node=False, default=None)
-    """An optax optimizer, or a function that makes one of `lr`; None: plain gradient steps."""
     codec: Codec = Dense()
-    """What travels on a wire."""
     local_steps: Count = struct.field(pytree_node=False, default=1)
     """Gradient steps before each exchange of messages."""
     order: Literal["adapt first", "mix first"] = struct.field(pytree_node=False, default="adapt first")

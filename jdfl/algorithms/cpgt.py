@@ -48,7 +48,7 @@ from jdfl.algorithms.push_descent import shared_gradient
 from jdfl.algorithms.round import MODEL, TRACKER, Round
 from jdfl.algorithms.step_lengths import FIXED_SYMMETRIC
 from jdfl.base import checks, struct
-from jdfl.base.settings import Fraction, Positive
+from jdfl.base.settings import Fraction, Positive, StepLength
 from jdfl.base.streams import Stream
 from jdfl.codecs import Codec, Dense
 from jdfl.network.graph import Network
@@ -90,8 +90,7 @@ class CPGT(Algorithm):
     """
 
     kind: ClassVar[str] = "cpgt"
-    lr: Positive = 0.05
-    """Length of the steps."""
+    lr: StepLength = 0.05
     gamma: Fraction = 0.5
     """Step towards the neighbours' public copies, in (0, 1]."""
     noise_x: Positive | None = None
@@ -101,9 +100,7 @@ class CPGT(Algorithm):
     decay: Fraction = 1.0
     """By which noise fades from round to round, in (0, 1]."""
     gradients: Exact = Gradients(per="batch")
-    """How nodes take gradients: of which examples, clipped, with which noise."""
     codec: Codec = Dense()
-    """What travels on a wire."""
     noise_by: ClassVar[str] = "Use jdfl.algorithms.cpgt.calibrated."
     title: ClassVar[str] = "CPGT"
     tuned: ClassVar[tuple[str, ...]] = ("lr", "gamma")

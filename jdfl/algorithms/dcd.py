@@ -32,7 +32,7 @@ from jdfl.algorithms.gradients import Gradients
 from jdfl.algorithms.round import Round
 from jdfl.algorithms.step_lengths import FIXED_SYMMETRIC
 from jdfl.base import struct
-from jdfl.base.settings import Positive
+from jdfl.base.settings import StepLength
 from jdfl.codecs import Codec, Dense
 
 
@@ -47,12 +47,9 @@ class DCD(Algorithm):
     """
 
     kind: ClassVar[str] = "dcd-psgd"
-    lr: Positive = 0.1
-    """Length of the steps."""
+    lr: StepLength = 0.1
     gradients: Gradients = Gradients()
-    """How nodes take gradients: of which examples, clipped, with which noise."""
     codec: Codec = Dense()
-    """What travels on a wire."""
     title: ClassVar[str] = "DCD-PSGD"
     needs: ClassVar[dict[str, bool]] = FIXED_SYMMETRIC
     codes: ClassVar[Codes] = "replicas"

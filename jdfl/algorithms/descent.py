@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import optax
 from jax import Array
+from typing_extensions import Doc
 
 from jdfl.algorithms.round import Round
 from jdfl.base import checks
@@ -29,6 +30,7 @@ _Name = Literal["sgd", "momentum", "nesterov", "adam", "adamw", "adagrad", "rmsp
 Optimizer = Annotated[
     Callable[[Any], optax.GradientTransformation] | optax.GradientTransformation | None,
     As(_Name, OPTIMIZERS.__getitem__, "sgd", "Who makes steps of gradients; momentum is 0.9."),
+    Doc("An optax optimizer, or a function that makes one of `lr`; None: plain gradient steps."),
 ]
 
 

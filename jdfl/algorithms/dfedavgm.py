@@ -38,7 +38,7 @@ from jdfl.algorithms.round import Round
 from jdfl.algorithms.step_lengths import FIXED_SYMMETRIC
 from jdfl.algorithms.updates import Updates, released
 from jdfl.base import struct
-from jdfl.base.settings import Count, Momentum, Positive
+from jdfl.base.settings import Count, Momentum, StepLength
 from jdfl.codecs import Codec, Dense
 from jdfl.network import Network
 from jdfl.problems import Problem
@@ -63,18 +63,14 @@ class DFedAvgM(Algorithm):
     """
 
     kind: ClassVar[str] = "dfedavgm"
-    lr: Positive = 0.1
-    """Length of the steps."""
+    lr: StepLength = 0.1
     theta: Momentum = 0.9
     """Momentum of the local steps, which starts anew in every round."""
     local_steps: Count = struct.field(pytree_node=False, default=5)
     """Gradient steps before each exchange of messages."""
     gradients: Gradients = Gradients()
-    """How nodes take gradients: of which examples, clipped, with which noise."""
     updates: Updates | None = None
-    """Clipping and noise of what a node has learnt in a round, instead of noise on gradients."""
     codec: Codec = Dense()
-    """What travels on a wire."""
     quantised: bool = struct.field(pytree_node=False, default=False)
     """Send differences to public copies instead of the parameters."""
     late: ClassVar[bool] = True

@@ -27,7 +27,7 @@ from jdfl.algorithms.round import Round
 from jdfl.algorithms.updates import Updates, released
 from jdfl.arrays import ops
 from jdfl.base import struct
-from jdfl.base.settings import Count, NotNegative, Positive
+from jdfl.base.settings import Count, NotNegative, StepLength
 from jdfl.codecs import Codec, Dense
 from jdfl.network.graph import Network
 from jdfl.problems import Problem
@@ -41,8 +41,7 @@ class DFedSAM(Algorithm):
     """
 
     kind: ClassVar[str] = "dfedsam"
-    lr: Positive = 0.1
-    """Length of the steps."""
+    lr: StepLength = 0.1
     rho: NotNegative = 0.01
     """How far up the gradient is taken."""
     local_steps: Count = struct.field(pytree_node=False, default=5)
@@ -50,11 +49,8 @@ class DFedSAM(Algorithm):
     gossip_steps: Count = struct.field(pytree_node=False, default=1)
     """Exchanges of messages in a round."""
     gradients: Gradients = Gradients()
-    """How nodes take gradients: of which examples, clipped, with which noise."""
     updates: Updates | None = None
-    """Clipping and noise of what a node has learnt in a round, instead of noise on gradients."""
     codec: Codec = Dense()
-    """What travels on a wire."""
     title: ClassVar[str] = "DFedSAM"
 
     def check(self, problem: Problem, network: Network) -> None:

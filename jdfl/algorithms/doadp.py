@@ -54,7 +54,7 @@ from jdfl.algorithms.round import Round
 from jdfl.algorithms.step_lengths import FIXED_SYMMETRIC
 from jdfl.algorithms.theorem1 import SOURCE, UNSOUND, Theorem1
 from jdfl.base import struct
-from jdfl.base.settings import Count, Fraction, Momentum, Positive
+from jdfl.base.settings import Count, Fraction, Momentum, StepLength
 from jdfl.codecs import Codec, Dense, Sparse
 from jdfl.network.graph import Network
 from jdfl.privacy import GaussianEvent, Guarantee, Published, stretch
@@ -84,8 +84,7 @@ class DOADP(Algorithm):
     """
 
     kind: ClassVar[str] = "do-adp"
-    lr: Positive = 0.001
-    """Length of the steps."""
+    lr: StepLength = 0.001
     gamma: Fraction = 0.05
     """Step towards the neighbours' public copies, in (0, 1]."""
     beta: Momentum = 0.15
@@ -93,9 +92,7 @@ class DOADP(Algorithm):
     p: Fraction = 0.8
     """Chance of a node to be active in a round, in (0, 1]."""
     gradients: Gradients = Gradients(batch=1)
-    """How nodes take gradients: of which examples, clipped, with which noise."""
     codec: Codec = Sparse(share=0.3)
-    """What travels on a wire."""
     start: Literal["x", "zero"] = struct.field(pytree_node=False, default="x")
     """Where the public copies start: at the parameters, or at zero."""
     block: Count | None = struct.field(pytree_node=False, default=None)

@@ -47,7 +47,7 @@ from jdfl.algorithms.gradients import Gradients
 from jdfl.algorithms.moment import Moment
 from jdfl.algorithms.round import Round
 from jdfl.base import struct
-from jdfl.base.settings import Count, Fraction, Positive
+from jdfl.base.settings import Count, Fraction, Positive, StepLength
 from jdfl.codecs import Codec, Dense
 from jdfl.network.graph import Network
 from jdfl.privacy import Sampled, epsilon
@@ -77,16 +77,13 @@ class DPDDA(Algorithm):
     """
 
     kind: ClassVar[str] = "dp-dda"
-    lr: Positive = 0.1
-    """Length of the steps."""
+    lr: StepLength = 0.1
     p: Fraction = 0.25
     """Chance of a node to be active in a round, in (0, 1]."""
     mu: Positive | None = None
     """Modulus of strong convexity, which weights and steps then rely on; none: those of the convex case."""
     gradients: Gradients = Gradients(batch=1)
-    """How nodes take gradients: of which examples, clipped, with which noise."""
     codec: Codec = Dense()
-    """What travels on a wire."""
     order: Literal["mix first", "adapt first"] = struct.field(pytree_node=False, default="mix first")
     """Add gradients to what has been mixed, or mix what they have been added to."""
     block: Count | None = struct.field(pytree_node=False, default=None)

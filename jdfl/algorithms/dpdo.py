@@ -92,9 +92,7 @@ class DPDO(Algorithm):
     epsilon: Positive | None = None
     """Pure, of all rounds together, for a node's whole data; None: no noise."""
     gradients: Exact = Gradients(per="batch")
-    """How nodes take gradients: of which examples, clipped, with which noise."""
     codec: Codec = Dense()
-    """What travels on a wire."""
     noise_by: ClassVar[str] = "Give it epsilon itself, which all rounds together spend."
     title: ClassVar[str] = "DPDO"
     tuned: ClassVar[tuple[str, ...]] = ("c",)

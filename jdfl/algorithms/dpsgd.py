@@ -30,7 +30,7 @@ from jdfl.algorithms.gradients import Gradients
 from jdfl.algorithms.round import Round
 from jdfl.algorithms.updates import Updates
 from jdfl.base import struct
-from jdfl.base.settings import Count, Positive
+from jdfl.base.settings import Count, StepLength
 from jdfl.codecs import Codec, Dense
 from jdfl.network import Network
 from jdfl.problems import Problem
@@ -54,16 +54,11 @@ class DPSGD(Algorithm):
     """
 
     kind: ClassVar[str] = "d-psgd"
-    lr: Positive = 0.1
-    """Length of the steps."""
+    lr: StepLength = 0.1
     gradients: Gradients = Gradients()
-    """How nodes take gradients: of which examples, clipped, with which noise."""
     updates: Updates | None = None
-    """Clipping and noise of what a node has learnt in a round, instead of noise on gradients."""
     optimizer: descent.Optimizer = struct.field(pytree_node=False, default=None)
-    """An optax optimizer, or a function that makes one of `lr`; None: plain gradient steps."""
     codec: Codec = Dense()
-    """What travels on a wire."""
     period: Count = struct.field(pytree_node=False, default=1)
     """Rounds from one exchange of messages to the next."""
     order: Literal["mix first", "adapt first"] = struct.field(pytree_node=False, default="mix first")

@@ -30,7 +30,7 @@ from jdfl.algorithms.book import Channel
 from jdfl.algorithms.gradients import Gradients
 from jdfl.algorithms.round import MODEL, TRACKER, Round
 from jdfl.base import struct
-from jdfl.base.settings import Positive
+from jdfl.base.settings import StepLength
 from jdfl.codecs import Codec, Dense
 
 
@@ -53,12 +53,9 @@ class DSGT(Algorithm):
     """
 
     kind: ClassVar[str] = "dsgt"
-    lr: Positive = 0.1
-    """Length of the steps."""
+    lr: StepLength = 0.1
     gradients: Gradients = Gradients()
-    """How nodes take gradients: of which examples, clipped, with which noise."""
     codec: Codec = Dense()
-    """What travels on a wire."""
     title: ClassVar[str] = "DSGT"
     needs: ClassVar[dict[str, bool]] = {"doubly_stochastic": True}
     channels: ClassVar[tuple[Channel, ...]] = (MODEL, TRACKER)

@@ -33,7 +33,7 @@ from jdfl.algorithms.gradients import Gradients
 from jdfl.algorithms.round import Round
 from jdfl.algorithms.step_lengths import FIXED_SYMMETRIC, check_step
 from jdfl.base import struct
-from jdfl.base.settings import Positive
+from jdfl.base.settings import StepLength
 from jdfl.codecs import Codec, Dense
 from jdfl.network.graph import Network
 from jdfl.problems import Problem
@@ -58,12 +58,9 @@ class EXTRA(Algorithm):
     """
 
     kind: ClassVar[str] = "extra"
-    lr: Positive = 0.1
-    """Length of the steps."""
+    lr: StepLength = 0.1
     gradients: Gradients = Gradients()
-    """How nodes take gradients: of which examples, clipped, with which noise."""
     codec: Codec = Dense()
-    """What travels on a wire."""
     title: ClassVar[str] = "EXTRA"
     needs: ClassVar[dict[str, bool]] = FIXED_SYMMETRIC
 

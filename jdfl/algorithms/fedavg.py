@@ -29,7 +29,7 @@ from jdfl.algorithms.gradients import Gradients
 from jdfl.algorithms.round import Round, exact
 from jdfl.algorithms.updates import Updates, released
 from jdfl.base import checks, struct
-from jdfl.base.settings import Bound, Count, Positive
+from jdfl.base.settings import Bound, Count, StepLength
 from jdfl.base.streams import Stream, each
 from jdfl.codecs import Codec, Dense
 from jdfl.devices import nodes
@@ -53,8 +53,7 @@ class FedAvg(Algorithm):
     """
 
     kind: ClassVar[str] = "fedavg"
-    lr: Positive = 0.1
-    """Length of the steps."""
+    lr: StepLength = 0.1
     local_steps: Count = struct.field(pytree_node=False, default=5)
     """Gradient steps of a client in a round."""
     fraction: Annotated[float, Bound("(0, 1]")] = struct.field(pytree_node=False, default=1.0)
@@ -62,13 +61,9 @@ class FedAvg(Algorithm):
     weighting: Literal["equal", "examples"] = struct.field(pytree_node=False, default="equal")
     """Whether clients count alike or by their numbers of examples."""
     gradients: Gradients = Gradients()
-    """How nodes take gradients: of which examples, clipped, with which noise."""
     updates: Updates | None = None
-    """Clipping and noise of what a node has learnt in a round, instead of noise on gradients."""
     optimizer: descent.Optimizer = struct.field(pytree_node=False, default=None)
-    """An optax optimizer, or a function that makes one of `lr`; None: plain gradient steps."""
     codec: Codec = Dense()
-    """What travels on a wire."""
     title: ClassVar[str] = "FedAvg"
     channels: ClassVar[tuple[Channel, ...]] = (_DOWN, _UP)
 

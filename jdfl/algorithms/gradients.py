@@ -51,8 +51,9 @@ class Ready:
 
 @struct.dataclass
 class Gradients:
-    """All examples, exactly, unless said otherwise.
+    """How nodes take gradients: of which examples, clipped, with which noise.
 
+    All examples, exactly, unless said otherwise.
     With `clip` every example's gradient is shortened to that length (`per="example"`), or the gradient of all that are
     looked at (`per="batch"`), which protects a node's whole data; `norm="entries"` cuts off every entry instead. That
     bounds what neighbouring data change, and noise is scaled by the bound (`sensitivities`). Without `clip` it is

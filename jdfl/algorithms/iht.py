@@ -22,7 +22,7 @@ from jdfl.algorithms.gradients import Gradients
 from jdfl.algorithms.round import Round
 from jdfl.arrays import ops
 from jdfl.base import checks, struct
-from jdfl.base.settings import Count, Positive
+from jdfl.base.settings import Count, StepLength
 from jdfl.codecs import Codec, Sparse
 from jdfl.network.graph import Network
 from jdfl.problems import Problem
@@ -38,12 +38,9 @@ class IHT(Algorithm):
     kind: ClassVar[str] = "iht-d-psgd"
     s: Count = struct.field(pytree_node=False, default=10)
     """Nonzeros of every node's parameters."""
-    lr: Positive = 0.1
-    """Length of the steps."""
+    lr: StepLength = 0.1
     gradients: Gradients = Gradients()
-    """How nodes take gradients: of which examples, clipped, with which noise."""
     codec: Codec = Sparse()
-    """What travels on a wire."""
     period: Count = struct.field(pytree_node=False, default=1)
     """Rounds from one exchange of messages to the next."""
     title: ClassVar[str] = "IHT-D-PSGD"

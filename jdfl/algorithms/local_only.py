@@ -21,7 +21,7 @@ from jdfl.algorithms.book import Channel
 from jdfl.algorithms.gradients import Gradients
 from jdfl.algorithms.round import Round
 from jdfl.base import struct
-from jdfl.base.settings import Positive
+from jdfl.base.settings import StepLength
 from jdfl.network.graph import Network
 from jdfl.problems import Problem
 
@@ -41,12 +41,9 @@ class LocalOnly(Algorithm):
     """
 
     kind: ClassVar[str] = "local-only"
-    lr: Positive = 0.1
-    """Length of the steps."""
+    lr: StepLength = 0.1
     gradients: Gradients = Gradients()
-    """How nodes take gradients: of which examples, clipped, with which noise."""
     optimizer: descent.Optimizer = struct.field(pytree_node=False, default=None)
-    """An optax optimizer, or a function that makes one of `lr`; None: plain gradient steps."""
     train: Literal["all", "local"] = struct.field(pytree_node=False, default="all")
     """Which parameters learn: all, or those that the problem does not mean to be shared."""
     title: ClassVar[str] = "LocalOnly"

@@ -24,7 +24,7 @@ from jdfl.algorithms.algorithm import Algorithm
 from jdfl.algorithms.gradients import Gradients
 from jdfl.algorithms.round import Round
 from jdfl.base import struct
-from jdfl.base.settings import Count, Positive
+from jdfl.base.settings import Count, StepLength
 from jdfl.codecs import Codec, Dense
 from jdfl.network.graph import Network
 from jdfl.problems import Problem
@@ -45,16 +45,12 @@ class MATCHA(Algorithm):
     """
 
     kind: ClassVar[str] = "matcha"
-    lr: Positive = 0.1
-    """Length of the steps."""
+    lr: StepLength = 0.1
     local_steps: Count = struct.field(pytree_node=False, default=1)
     """Gradient steps before each exchange of messages."""
     gradients: Gradients = Gradients()
-    """How nodes take gradients: of which examples, clipped, with which noise."""
     optimizer: descent.Optimizer = struct.field(pytree_node=False, default=None)
-    """An optax optimizer, or a function that makes one of `lr`; None: plain gradient steps."""
     codec: Codec = Dense()
-    """What travels on a wire."""
     title: ClassVar[str] = "MATCHA"
     needs: ClassVar[dict[str, bool]] = {"doubly_stochastic": True}
 

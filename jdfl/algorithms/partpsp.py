@@ -61,7 +61,6 @@ class PartPSP(OverPushSum):
     lr_local: Positive = 0.1
     """Length of the local parameters' steps."""
     gradients: Exact = Gradients(per="batch", norm="l1")
-    """How nodes take gradients: of which examples, clipped, with which noise."""
     dpps: DPPS = DPPS()
     """Noise on messages."""
     milestones: tuple[Milestone, ...] = struct.field(pytree_node=False, default=())

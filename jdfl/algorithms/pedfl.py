@@ -25,7 +25,7 @@ from jdfl.algorithms.gradients import Exact, Gradients
 from jdfl.algorithms.push_descent import Milestone, OverPushSum, shared_gradient
 from jdfl.algorithms.round import Round
 from jdfl.base import struct
-from jdfl.base.settings import Positive
+from jdfl.base.settings import Positive, StepLength
 from jdfl.privacy import Guarantee
 from jdfl.problems import Problem
 
@@ -45,10 +45,8 @@ class PEDFL(OverPushSum):
     """
 
     kind: ClassVar[str] = "pedfl"
-    lr: Positive = 0.1
-    """Length of the steps."""
+    lr: StepLength = 0.1
     gradients: Exact = Gradients(per="batch", norm="l1")
-    """How nodes take gradients: of which examples, clipped, with which noise."""
     dpps: DPPS = DPPS()
     """Noise on messages."""
     milestones: tuple[Milestone, ...] = struct.field(pytree_node=False, default=())

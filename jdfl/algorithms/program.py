@@ -39,11 +39,6 @@ class Program:
     steps: Any = None  # the number of rounds that was planned for, as a float
     prepared: Any = None
 
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("_"):
-            raise AttributeError(name)
-        return getattr(self.algorithm, name)
-
     @property
     def ready(self) -> Any:
         """What the algorithm has prepared; None before."""
@@ -82,6 +77,10 @@ class Program:
         """The bits of one message on every channel."""
         codec = codec_of(self.algorithm, problem) if self.prepared is None else self.prepared.codec
         return self.algorithm.message_bits(problem, codec)
+
+    def examples(self, problem: Problem) -> Array:
+        """How many examples one gradient of every node looks at [m] int32."""
+        return self.algorithm.examples(problem)
 
     def params(self, state: Any) -> Array:
         """The nodes' parameters [m, n]."""

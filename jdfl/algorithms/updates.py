@@ -41,9 +41,9 @@ _NOISE = Stream("updates.noise", "private")
 
 @struct.dataclass
 class Updates:
-    """A node's work of a round is clipped, and noisy: its whole data are protected.
+    """Clipping and noise of what a node has learnt in a round, instead of noise on gradients.
 
-    Updates no longer than `clip`, with noise.
+    Updates no longer than `clip`, with noise: a node's whole data are protected.
 
     `trust="local"` hides every node's update from everybody. `trust="central"` divides Gaussian noise by the root of
     the number of nodes that take part, so that their mean has the noise that a trusted server would add to it; single

@@ -12,8 +12,8 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from pathlib import Path
-from types import NoneType, UnionType
-from typing import Annotated, Any, Literal, ParamSpec, TypeVar, Union, get_args, get_origin, get_type_hints
+from types import NoneType
+from typing import Any, Literal, ParamSpec, TypeVar, get_args, get_origin, get_type_hints
 
 import jax
 import jax.typing
@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from jdfl.base import checks
-from jdfl.base.settings import FILLED, Bound, documentation
+from jdfl.base.settings import FILLED, Bound, documentation, marks, options_of
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -121,24 +121,6 @@ def _is_real(value: Any) -> bool:
 
 def _is_class(value: object) -> bool:
     return checks.is_a(value, type)
-
-
-def options_of(annotation: Any) -> tuple[Any, ...]:
-    """The types that an annotation allows, without what is said about them."""
-    if get_origin(annotation) is Annotated:
-        return options_of(annotation.__origin__)
-    if get_origin(annotation) in (Union, UnionType):
-        return tuple(option for one in get_args(annotation) for option in options_of(one))
-    return (annotation,)
-
-
-def marks(annotation: Any) -> tuple[Any, ...]:
-    """What an annotation says about the types that it allows: a `Bound`, say."""
-    if get_origin(annotation) is Annotated:
-        return (*annotation.__metadata__, *marks(annotation.__origin__))
-    if get_origin(annotation) in (Union, UnionType):
-        return tuple(mark for one in get_args(annotation) for mark in marks(one))
-    return ()
 
 
 def _check_bounds(name: str, value: Any, annotation: Any) -> None:

@@ -10,13 +10,14 @@ below it (or its line in `Args:`) their documentation, and the annotation what t
 import inspect
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, is_dataclass
 from functools import cache
-from types import SimpleNamespace
-from typing import Annotated, Any, TypeAlias, TypeVar
+from types import SimpleNamespace, UnionType
+from typing import Annotated, Any, TypeAlias, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
 from jax import Array
+from typing_extensions import Doc
 
 T = TypeVar("T")
 
@@ -93,6 +94,7 @@ Momentum: TypeAlias = Annotated[float | Array, Bound("[0, 1)")]
 Number: TypeAlias = Annotated[float | Array, Bound("(-inf, inf)")]
 Count: TypeAlias = Annotated[int, Bound("[1, inf)")]
 Natural: TypeAlias = Annotated[int, Bound("[0, inf)")]
+StepLength: TypeAlias = Annotated[Positive, Doc("Length of the steps.")]
 
 
 def defaults(function: Callable[..., Any]) -> SimpleNamespace:
@@ -100,12 +102,31 @@ def defaults(function: Callable[..., Any]) -> SimpleNamespace:
     return SimpleNamespace(**{name: one.default for name, one in inspect.signature(function).parameters.items()})
 
 
+def options_of(annotation: Any) -> tuple[Any, ...]:
+    """The types that an annotation allows, without what is said about them."""
+    if get_origin(annotation) is Annotated:
+        return options_of(annotation.__origin__)
+    if get_origin(annotation) in (Union, UnionType):
+        return tuple(option for one in get_args(annotation) for option in options_of(one))
+    return (annotation,)
+
+
+def marks(annotation: Any) -> tuple[Any, ...]:
+    """What an annotation says about the types that it allows: a `Bound`, say."""
+    if get_origin(annotation) is Annotated:
+        return (*annotation.__metadata__, *marks(annotation.__origin__))
+    if get_origin(annotation) in (Union, UnionType):
+        return tuple(mark for one in get_args(annotation) for mark in marks(one))
+    return ()
+
+
 @cache
 def documentation(source: Callable[..., Any]) -> dict[str, str]:
     """What is documented of every field of a class, or of every argument of a function, by name.
 
     For a class it is the text below the field, in the class itself or in one that it inherits from; for a function the
-    argument's line in the section `Args:` of its docstring. A name without documentation is missing.
+    argument's line in the section `Args:` of its docstring. A field without either is documented by its annotation: by
+    a `Doc` there, or by the first sentence of the class of settings that it holds. Other names are missing.
     """
     from docstring_parser import parse_from_object  # takes 50 ms, for help and refusals alone
 
@@ -118,4 +139,16 @@ def documentation(source: Callable[..., Any]) -> dict[str, str]:
         except (OSError, TypeError):  # of a class without a file, such as one that was typed at a prompt
             continue
         found |= {name: re.sub(r"\s+", " ", text) for name, text in told.items() if text}
+    if is_dataclass(source):
+        hints = get_type_hints(source, include_extras=True)
+        found |= {name: text for name, one in hints.items() if name not in found and (text := _told(one))}
     return found
+
+
+def _told(annotation: Any) -> str:
+    """What an annotation says of a setting; empty for nothing."""
+    for mark in marks(annotation):
+        if isinstance(mark, Doc):
+            return mark.documentation
+    kinds = [one for one in options_of(annotation) if is_dataclass(one) or getattr(one, "_is_protocol", False)]
+    return (inspect.getdoc(kinds[0]) or "").partition("\n\n")[0] if kinds else ""

@@ -18,8 +18,9 @@ _DIRECT_ROWS = 128  # vectors that are worked on together where no messages are 
 
 
 class Codec(Protocol):
-    """Encode and decode b vectors at once, with the number of bits in between.
+    """What travels on a wire.
 
+    Encode and decode b vectors at once, with the number of bits in between.
     A run encodes and decodes and counts `bits`; `pack` and `unpack` make the bytes that tests compare with them.
     Both ends hold the same keys (common randomness from a seed costs no bits) and the same codec after `prepare`.
     A codec that has a true `direct` also has `arrived(key, x)`: what `decode` makes of `encode`, bit for bit, without a

@@ -77,7 +77,7 @@ def with_field(algorithm: Any, path: str, value: Any) -> Any:
     if isinstance(algorithm, Program) and path != "plan":
         return replace(algorithm, algorithm=with_field(algorithm.algorithm, path, value))
     name, _, rest = path.partition(".")
-    return algorithm.replace(**{name: with_field(getattr(algorithm, name), rest, value) if rest else value})
+    return replace(algorithm, **{name: with_field(getattr(algorithm, name), rest, value) if rest else value})
 
 
 def begun(setting: Setting) -> Moment:

@@ -56,7 +56,7 @@ def laplace(key: Any, rounds: int, m: int, d: int) -> Any:
 
 def protocol(program: Any, net: Any, d: int) -> Protocol:
     """The loops' settings for those of a planned run."""
-    dpps, certified = program.dpps, program.plan.certified
+    dpps, certified = program.algorithm.dpps, program.plan.certified
     if dpps.b is None:
         return Protocol(synchronised=meets(net))
     return Protocol(
