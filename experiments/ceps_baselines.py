@@ -22,7 +22,7 @@ import numpy as np
 
 import jdfl
 from experiments.common import Row, number, row
-from jdfl.algorithms.ceps import paper_volume
+from jdfl.algorithms.ceps_paper import paper_volume
 from jdfl.algorithms.gradients import Gradients
 from jdfl.network.graph import Network
 from jdfl.problems import Problem

@@ -28,7 +28,7 @@ from experiments.ceps_baselines import LIMIT, METHODS, PERIOD, follow, setting
 from experiments.ceps_example2 import has, network
 from experiments.ceps_figure4 import COLOURS
 from experiments.common import Options, Row, number, options, row, save, save_figure, show
-from jdfl.algorithms.ceps import paper_volume
+from jdfl.algorithms.ceps_paper import paper_volume
 from jdfl.problems import Problem
 
 NAME = "ceps_figures_5_to_7"

@@ -29,7 +29,7 @@ from matplotlib.figure import Figure
 
 import jdfl
 from experiments.common import Row, options, row, save, save_figure, show
-from jdfl.algorithms.ceps import paper_volume
+from jdfl.algorithms.ceps_paper import paper_volume
 from jdfl.algorithms.ceps_theorems import PAPER_DELTA, composed
 
 NAME = "errata_checks"

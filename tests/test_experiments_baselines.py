@@ -10,7 +10,7 @@ import jdfl
 from experiments import ceps_baselines as baselines
 from experiments import ceps_figure4, ceps_figures_5_to_7, ceps_readings, ceps_table4, ceps_table5
 from experiments.common import row
-from jdfl.algorithms.ceps import paper_volume
+from jdfl.algorithms.ceps_paper import paper_volume
 
 
 def path(objective, consensus):

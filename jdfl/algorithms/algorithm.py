@@ -30,6 +30,7 @@ from jdfl.algorithms.descent import check_optimizer
 from jdfl.algorithms.moment import Moment
 from jdfl.algorithms.round import MODEL, Prepared, Round
 from jdfl.algorithms.updates import check_updates
+from jdfl.arrays.nonzeros import Nonzeros, dense
 from jdfl.base import checks
 from jdfl.base.streams import Keys, Stream
 from jdfl.codecs import Codec, Dense
@@ -79,15 +80,16 @@ class Algorithm:
 
     def params(self, state: Any) -> Array:
         """The nodes' parameters [m, n]: the state, or the first of its fields."""
-        return state if isinstance(state, jax.Array) else jax.tree.leaves(state)[0]
+        return dense(_first(state))
 
     def visible(self, state: Any) -> Array:
         """What others may have seen of every node after a round [m, k], k a multiple of n; its parameters."""
         return self.params(state)
 
     def held(self, state: Any) -> Array:
-        """Numbers [m, k] of every node that are all finite where its parameters are."""
-        return self.params(state)
+        """Numbers [m, k] of every node that are all finite where its parameters are: these, or their nonzeros."""
+        first = _first(state)
+        return first.value if isinstance(first, Nonzeros) else self.params(state)
 
     def check(self, problem: Problem, network: Network) -> None:
         """Raise ValueError for settings, of this and of its parts, that do not go with the problem or the network.
@@ -187,6 +189,11 @@ class Algorithm:
         shared = moment.stream(_CODEC), moment.node
         codec = codec.prepare(*shared, problem.n, self.sparsity(problem), problem.dtype)
         return Prepared(gradients, codec, self.prepare(problem, moment, plan))
+
+
+def _first(state: Any) -> Any:
+    """The first array of a state, or its nonzeros."""
+    return jax.tree.leaves(state, is_leaf=lambda x: isinstance(x, Nonzeros))[0]
 
 
 def codec_of(algorithm: Algorithm, problem: Problem) -> Codec:

@@ -13,14 +13,13 @@ The four variants of the paper (Table II) are values of one class: `codec=OneBit
 Perf; `mechanism=None` is NoDP.
 
 As printed, the noise is not stored in u: rounds (4) wash most of it out, and the next message is an almost exact
-function of the data. `noise="kept"`, the default, stores u + xi, also in the first u, so that all that a node does is
-computed from noisy u's; `noise="literal"` is the paper's. With `clip` every example's gradient is shortened, which
-bounds what one record changes: then every u is a Gaussian release, the first included. The paper's gradients are not
-clipped, its u_i (`sensitivity`) is assumed, and its sigma_i is itself computed from the data: give `sigma`.
+function of the data. `noise="kept"`, the default, stores u + xi, also in the first u; `noise="literal"` is the paper's.
+With `clip` every example's gradient is shortened: then every u is a Gaussian release, the first included. The paper
+does not clip, assumes u_i (`sensitivity`), and computes sigma_i from the data without noise: give `sigma`.
 
-(3) is a gradient step of length 1 / (sigma_i |N_i^k|). The paper's sigma_i makes that m (2 r + 0.1) / (|N_i^k| L_i):
-about 5 / L_i where nearly half of all pairs are linked, but more the fewer of the m nodes a node combines, until CEPS
-diverges (`check` warns). `sigma_rule="safe"` makes steps of 1 / L_i; `step_scale` stretches the steps of any rule.
+(3) is a gradient step of length 1 / (sigma_i |N_i^k|). The paper's sigma_i makes that m (2 r + 0.1) / (|N_i^k| L_i),
+more the fewer of the m nodes a node combines, until CEPS diverges (`check` warns). `sigma_rule="safe"` makes steps of
+1 / L_i; `step_scale` stretches the steps of any rule.
 
 Missing neighbours: N_i^k is drawn from those that can be heard in the round, |N_i| is their number, and a node that
 hears nobody combines itself. Of late messages (`network.delays`) a node takes the newest z_j that has come.
@@ -28,38 +27,33 @@ hears nobody combines itself. Of late messages (`network.delays`) a node takes t
 Axes: m nodes, n parameters, d slots of the neighbour table, b rows of a block.
 """
 
-import warnings
-from functools import partial
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import Array, lax
 
 from jdfl.algorithms.algorithm import Algorithm
-from jdfl.algorithms.ceps_theorems import PAPER_DELTA, guarantee
-from jdfl.algorithms.codes import Codes, refuse_late
-from jdfl.algorithms.gradients import Gradients
+from jdfl.algorithms.ceps_paper import check_ceps, constants, preset, published_bytes
+from jdfl.algorithms.ceps_theorems import guarantee
+from jdfl.algorithms.codes import Codes
+from jdfl.algorithms.gradients import gradients_of
 from jdfl.algorithms.moment import Moment
 from jdfl.algorithms.requests import ask, sizes, slots
 from jdfl.algorithms.round import Round
-from jdfl.arrays import ops
-from jdfl.arrays.nonzeros import Nonzeros, dense, largest
+from jdfl.arrays.nonzeros import Nonzeros, dense, kept
 from jdfl.base import checks, struct
 from jdfl.base.settings import As, Count, Fraction, Positive
 from jdfl.base.streams import Stream
-from jdfl.codecs import Codec, Dense, OneBit, RandomK, Sparse
-from jdfl.devices import nodes
+from jdfl.codecs import Codec, Dense, OneBit
 from jdfl.devices.blocks import at_once, in_blocks
-from jdfl.network import Network, refuse_synchronised
-from jdfl.privacy import Mechanism, classical_gaussian
+from jdfl.network import Network
+from jdfl.privacy import Mechanism
 from jdfl.problems import Problem
 
 _NOISE = Stream("ceps.noise", "private")
 _PERIOD = Stream("ceps.period", "choice")
 _SIGMA = As(about="A public constant instead of a sigma_i from every node's own data.")
-LONG_STEP = 10.0  # steps, in units of 1 / L_i, from which `check` warns; Table III's are about 5 here
 
 
 class State(NamedTuple):
@@ -81,9 +75,7 @@ class Ready(NamedTuple):
 class CEPS(Algorithm):
     """Sparse models, few communications, one-bit messages, optional noise.
 
-    CEPS with the readings of its paper as options; `CEPS.paper(...)` is the preset that reproduces its tables.
-
-    Raises ValueError (from `check`) for settings out of range.
+    The readings of its paper are options, `CEPS.paper(...)` reproduces its tables. `check` raises ValueError.
     """
 
     kind: ClassVar[str] = "ceps"
@@ -134,109 +126,43 @@ class CEPS(Algorithm):
 
     @classmethod
     def paper(cls, s: int = 10, *, rate: float = 0.2, epsilon: float | None = None, one_bit: bool = True) -> "CEPS":
-        """CEPS word for word as in section V of its paper, to reproduce its tables; nothing here is private.
-
-        The noise is literal, and Algorithm 2 is taken word for word. With `epsilon` delta is .5 and u_i is .1.
+        """CEPS word for word as in section V of its paper; nothing here is private, and its noise is literal.
 
         Args:
             s: Nonzeros of every node's parameters.
             rate: Share of its neighbours that a node listens to when it communicates, in (0, 1].
-            epsilon: The number that the paper scales its noise by; None: no noise. It is no guarantee of this run.
+            epsilon: What the paper scales its noise by, with delta .5 and u_i .1; None: no noise. It is no guarantee.
             one_bit: One-bit messages (1BCS) or dense ones (Perf).
         """
-        return cls(
-            s=s,
-            rate=rate,
-            codec=OneBit(inverse="paper") if one_bit else Dense(),
-            mechanism=None if epsilon is None else classical_gaussian(epsilon, PAPER_DELTA),
-            sensitivity=None if epsilon is None else 0.1,
-            noise="literal",
-        )
+        return cls(**preset(s, rate, epsilon, one_bit))
+
+    gradients = property(gradients_of)  # how they are clipped, and what noise is scaled by; it is added to u instead
 
     def check(self, problem: Problem, network: Network) -> None:
         """Refuse settings out of range, naming them."""
-        m, n = problem.m, problem.n
-        checks.whole(1, n, "s is the number of nonzeros kept of n parameters.", s=self.s)
-        refuse_synchronised(network, "CEPS")
-        degrees = np.asarray(network.at(jnp.int32(0), jax.random.key(0)).mask).sum(axis=1)
-        if self.own == "always" and degrees.max() and self.rate * (degrees.max() + 1) <= 1:
-            raise ValueError(
-                f"Expected a rate above {1 / (degrees.max() + 1):.3g} with own = 'always', got rate = {self.rate!r}. A "
-                "node would only ever listen to itself, and nothing would be sent."
-            )
-        low, high = self.periods
-        checks.whole(low, remedy="periods is (low, high).", high=high)
-        if self.period is not None:
-            checks.shape((m,), "One period for every node.", period=self.period)
-            if not np.issubdtype(np.asarray(self.period).dtype, np.integer) or np.min(np.asarray(self.period)) < 1:
-                raise ValueError(f"Expected whole numbers period >= 1, got period = {self.period!r}.")
-        if self.sigma is not None:
-            checks.shape(
-                (m,) if np.ndim(self.sigma) else (), "One constant for every node, or for all.", sigma=self.sigma
-            )
-        elif not np.all(np.asarray(problem.curvature) > 0):
-            flat = int(np.argmin(np.asarray(problem.curvature)))
-            raise ValueError(
-                f"Expected a loss whose curvature is known and positive, got curvature 0 at node {flat}: all its "
-                "features are zero, or, as for a neural network, there is no bound. Leave that node out, or give sigma."
-            )
+        checks.whole(1, problem.n, "s is the number of nonzeros kept of n parameters.", s=self.s)
         super().check(problem, network)
-        if self.storage == "sparse" and (self.phi == "receiver" or not _few(self.codec, self.s)):
-            raise ValueError(
-                "Expected messages of at most s nonzeros, the same for all receivers, with storage = 'sparse', got "
-                f"codec = {self.codec!r} and phi = {self.phi!r}. Use storage = 'dense', or Dense(), Sparse() or "
-                "OneBit() of the sender."
-            )
-        if self.phi == "receiver" or self.codec.pairwise or self.storage == "sparse":
-            refuse_late("CEPS", network, "messages that mean the same to all receivers, and storage = 'dense'")
-        if self.sigma is None and self.sigma_rule != "safe":
-            rate, scale = float(self.rate), float(self.step_scale)
-            step = scale * m * (2 * rate + 0.1) / max(1.0, np.ceil(rate * np.median(degrees)))
-            if step > LONG_STEP:
-                warnings.warn(
-                    f"The paper's sigma_i makes steps of about {step:.0f} / L_i here, since nodes combine few of the "
-                    f'm = {m} nodes; CEPS often diverges so. Use sigma_rule="safe", or a denser network.',
-                    stacklevel=4,
-                )
-
-    @property
-    def gradients(self) -> Gradients:
-        """How gradients are clipped, and what noise on them is scaled by; CEPS adds it to u instead."""
-        return Gradients(
-            clip=self.clip, mechanism=self.mechanism, sensitivity=self.sensitivity, adjacency=self.adjacency
-        )
+        check_ceps(self, problem, network)
 
     def sparsity(self, problem: Problem) -> int:
         """The s nonzeros of w."""
         return self.s
 
     def prepare(self, problem: Problem, moment: Moment, plan: Any) -> Ready:
-        """Draw kappa_i and compute sigma_i.
-
-        sigma_i is lambda_max(A_i^T A_i) / (m (2 r + 0.1) d_i) (section V.B) with d_i the number of samples ("paper") or
-        n / 2 ("half_n"), or L_i / |N_i^k| ("safe"), each, or the given `sigma`, divided by `step_scale`.
-        """
-        period, sigma = self.period, self.sigma
+        """Draw kappa_i and compute sigma_i (`ceps_paper.constants`)."""
+        low, high = self.periods
+        period = self.period
         if period is None:
-            low, high = self.periods
-            keys = moment.keys(_PERIOD)
-            period = jax.vmap(lambda key: jax.random.randint(key, (), low, high + 1, jnp.int32))(keys)
-        if sigma is None:
-            m = nodes.count(problem.m)
-            sigma = problem.curvature / (m * (2 * self.rate + 0.1))  # curvature: lambda_max over the samples
-            if self.sigma_rule == "half_n":
-                sigma = sigma * jnp.sum(problem.weight, axis=1) / (problem.n / 2)
-            if self.sigma_rule == "safe":
-                sigma = problem.curvature / sizes(self, moment.graph)[1].astype(problem.dtype)
-        sigma = jnp.asarray(sigma, problem.dtype) / self.step_scale
-        return Ready(jnp.asarray(period, jnp.int32), jnp.broadcast_to(sigma, (problem.m,)))
+            period = jax.vmap(lambda key: jax.random.randint(key, (), low, high + 1, jnp.int32))(moment.keys(_PERIOD))
+        return Ready(jnp.asarray(period, jnp.int32), constants(self, problem, moment.graph))
 
     def init(self, round: Round) -> State:
         """Start from w = 0, or the largest entries of where the problem starts, u = -grad f(w), m_i = |N_i|."""
-        w = self._kept(lax.optimization_barrier(round.problem.begin()))  # or XLA projects its zeros at compile time
+        start = lax.optimization_barrier(round.problem.begin())  # or XLA projects its zeros at compile time
+        w = kept(start, self.s, self.storage)
         u = -self.gradients.without_noise(dense(w), round)
         if self.noise == "kept":
-            u = self._noisy(u, round)
+            u = self.gradients.masked(u, round, _NOISE, guarantee(self))
         return State(w, u, sizes(self, round.graph)[0].astype(u.dtype))
 
     def step(self, state: State, round: Round) -> State:
@@ -247,15 +173,15 @@ class CEPS(Algorithm):
         heard, size = ask(self, w, due, round)  # sums of z_j over N_i^k, |N_i^k|
 
         def communicate(here: Round) -> State:
-            m_i = here.of(size).astype(u.dtype)[:, None]
+            m_i = here.of(size)[:, None]
             wbar = heard(here) / m_i
             u_i = here.of(sigma) * m_i * wbar - self.gradients.without_noise(wbar, here)
-            noisy = self._noisy(u_i, here)
-            w_i = self._kept(noisy / (here.of(sigma) * m_i))  # (3)
+            noisy = self.gradients.masked(u_i, here, _NOISE, guarantee(self))
+            w_i = kept(noisy / (here.of(sigma) * m_i), self.s, self.storage)  # (3)
             return State(w_i, noisy if self.noise == "kept" else u_i, m_i[:, 0])
 
         def alone(w: Array | Nonzeros, u: Array, sigma: Array, count: Array) -> Array | Nonzeros:
-            return self._kept((u + mu * dense(w)) / (sigma * count + mu))  # (4)
+            return kept((u + mu * dense(w)) / (sigma * count + mu), self.s, self.storage)  # (4)
 
         silent = State(in_blocks(alone, w, u, sigma, count[:, None]), u, count)
         return round.each_of(due, self.block or at_once(), communicate, silent)
@@ -264,51 +190,10 @@ class CEPS(Algorithm):
         """Whether k is in K_i [m] bool."""
         return (round.k % round.ready.period == 0) & ((round.k > 0) | (self.first == "zero"))
 
-    def _noisy(self, u: Array, round: Round) -> Array:
-        """The released u + xi [b, n], or u where there is no noise."""
-        if self.mechanism is None:
-            return u
-        sensitivity = self.gradients.sensitivities(round.problem)
-        return round.noisy(self.mechanism, u, sensitivity, _NOISE, partial(guarantee, self))
-
     def waits(self, round: Round) -> Array:
         """The slots [m, d] of N_i^k."""
         return slots(self, self._due(round), round)
 
-    def _kept(self, x: Array) -> Array | Nonzeros:
-        """P_s of rows [b, n], as they are stored."""
-        return largest(x, self.s) if self.storage == "sparse" else ops.top_s(x, self.s)
-
-    def params(self, state: State) -> Array:
-        """The parameters w [m, n]."""
-        return dense(state.w)
-
-    def held(self, state: State) -> Array:
-        """The numbers of w [m, n], or its nonzeros [m, s]."""
-        return state.w.value if isinstance(state.w, Nonzeros) else state.w
-
     def published_bytes(self, problem: Problem, rounds: int, ready: Ready | None) -> float | None:
-        """`paper_volume` of a run with the periods of `ready`; None for codecs that the paper does not have."""
-        if not isinstance(self.codec, (Dense, OneBit)):
-            return None
-        d = self.codec.bits(problem.n) - self.codec.norm_bits if isinstance(self.codec, OneBit) else None
-        drawn = self.period if ready is None else ready.period
-        period = sum(self.periods) / 2 if drawn is None else float(np.mean(np.asarray(drawn)))
-        return paper_volume(rounds, m=problem.m, n=problem.n, rate=float(self.rate), period=period, d=d)
-
-
-def _few(codec: Codec, s: int) -> bool:
-    """Whether at most s nonzeros arrive of s, the same at all receivers."""
-    if isinstance(codec, OneBit):
-        return not codec.pairwise and (codec.s is None or codec.s <= s)
-    return isinstance(codec, Dense | Sparse | RandomK)
-
-
-def paper_volume(rounds: float, *, m: int, n: int, rate: float, period: float = 12.5, d: int | None = None) -> float:
-    """A formula for the CEPS paper's "data transmission volume" (Table V), whose own rule the paper does not give.
-
-    rounds / period * r * m * (m / 2) messages, of 4 n bytes each, or for one-bit messages of d + 64 units. It fits the
-    dense rows of Table V. Its one-bit rows come to 593 to 663 units a message and d + 64 is 564: that they are bits
-    which were added up as bytes is a guess (`python -m experiments.errata_checks`).
-    """
-    return rounds / period * rate * m * (m / 2) * (4 * n if d is None else d + 64)
+        """The paper's volume of so many rounds."""
+        return published_bytes(self, problem, rounds, ready)

@@ -13,7 +13,9 @@ Neither holds for Algorithm 1 as printed: see `UNSOUND`.
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from jdfl.base import checks
@@ -60,11 +62,15 @@ class Theorem3:
         return composed(self.epsilon, self.delta, communications)
 
 
-def guarantee(algorithm: Any, problem: Problem, _: int) -> Guarantee:
-    """What may be said of the releases of u of a CEPS: something if they are clipped and their noise is kept.
+def guarantee(algorithm: Any) -> Callable[[Problem, int], Guarantee]:
+    """What may be said of the releases of u of a CEPS, on a problem: something if they are clipped, their noise kept.
 
     Beside it stands what the paper's theorems would say.
     """
+    return partial(_guarantee, algorithm)
+
+
+def _guarantee(algorithm: Any, problem: Problem, _: int) -> Guarantee:
     told = algorithm.gradients.guarantee(problem)
     if algorithm.sigma is None:
         # Computed from the node's own data without noise: give sigma, a public constant, or declare it public.

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
+from jdfl.algorithms.book import Told
 from jdfl.algorithms.clipping import check_slopes, clipped_sum
 from jdfl.algorithms.moment import Moment
 from jdfl.algorithms.round import Round
@@ -158,6 +159,15 @@ class Gradients:
         g = self.exact(round.problem, w, *self.sample(round), part, lengths=round.prepared.gradients.lengths)
         return g if self.clip is None else bounded(g)
 
+    def masked(self, x: Array, round: Round, stream: Stream, told: Told) -> Array:
+        """The rows of x [m, n], functions of the data through one of these gradients, with the noise of a stream.
+
+        `told` says what that guarantees. Without a mechanism x is as it was.
+        """
+        if self.mechanism is None:
+            return x
+        return round.noisy(self.mechanism, x, self.sensitivities(round.problem), stream, told)
+
     def sample(self, round: Round) -> tuple[Any, Array, Array]:
         """What a step looks at: every node's data, their weights [m, b], and what is divided by [m]."""
         problem = round.problem
@@ -294,6 +304,12 @@ class Gradients:
         if self.sampling == "replacement" and self.batch > 1:
             return None
         return Sampling("poisson" if self.sampling == "poisson" else "subset", self.batch, looks)
+
+
+def gradients_of(settings: Any) -> Gradients:
+    """The gradients of a method that has clip, mechanism, sensitivity and adjacency among its own `settings`."""
+    names = ("clip", "mechanism", "sensitivity", "adjacency")
+    return Gradients(**{name: getattr(settings, name) for name in names})
 
 
 Exact = Annotated[

@@ -88,11 +88,12 @@ def ask(asking: Asking, w: Array | Nonzeros, due: Array, round: Round) -> tuple[
         round: the round, whose network says who hears whom.
 
     Returns a function that gives the sums [b, n] of the messages to the nodes of a block, and how many nodes each sum
-    is of, [m] int32. Where messages are late, all nodes' are coded in every round, since one may be the answer to a
-    later request.
+    is of, [m] in the type of w. Where messages are late, all nodes' are coded in every round, since one may be the
+    answer to a later request.
     """
     mine, slots = _drawn(asking, due, round)
-    return _requested(asking, w, mine, slots, round), sizes(asking, known(round.graph))[1]
+    size = sizes(asking, known(round.graph))[1]
+    return _requested(asking, w, mine, slots, round), size.astype(round.problem.dtype)
 
 
 def _requested(

@@ -3,6 +3,8 @@
 Axes: m rows, n entries, s nonzeros at most, b rows of a block, d slots of a neighbour table.
 """
 
+from typing import Literal
+
 import jax
 import jax.numpy as jnp
 from jax import Array
@@ -33,6 +35,11 @@ def largest(x: Array, s: int) -> Nonzeros:
     """The s largest entries of every row of x [m, n], those that `ops.top_s` keeps."""
     place, value = jax.vmap(lambda one: ops.support(one, s))(x)
     return Nonzeros(place, value, x.shape[1])
+
+
+def kept(x: Array, s: int, storage: Literal["dense", "sparse"]) -> Array | Nonzeros:
+    """P_s x, the s largest entries of every row of x [m, n], as n numbers a row ("dense") or as s and their places."""
+    return largest(x, s) if storage == "sparse" else ops.top_s(x, s)
 
 
 def dense(x: Array | Nonzeros) -> Array:

@@ -12,6 +12,7 @@ import pytest
 import jdfl
 from jdfl.algorithms import ceps as module
 from jdfl.algorithms import requests
+from jdfl.algorithms.ceps_paper import paper_volume
 from jdfl.algorithms.moment import Moment
 from jdfl.algorithms.program import Program
 from jdfl.base import streams
@@ -313,7 +314,7 @@ def test_preset_is_the_papers_setting():
 
 def test_paper_volume_gives_table_5():
     """Table V, NoDP-Perf and DP-Perf: 8.80 and 9.13 million at r = .5 after 27 and 28 rounds."""
-    volume = partial(module.paper_volume, m=64, n=1000, rate=0.5)
+    volume = partial(paper_volume, m=64, n=1000, rate=0.5)
     assert volume(27) / 1e6 == pytest.approx(8.80, rel=0.01)
     assert volume(28) / 1e6 == pytest.approx(9.13, rel=0.01)
     assert volume(28, d=500) / volume(28) == pytest.approx(564 / 4000)
@@ -337,7 +338,7 @@ def test_the_papers_formula_is_the_same_for_runs_side_by_side():
     coded = SMALL.replace(codec=jdfl.OneBit(), period=np.full(M, 4, np.int32))
     alone = run(coded, steps=6)
     together = jdfl.repeat(coded, example(np.float32), jdfl.network.erdos_renyi(M, 0.5, seed=2), keys=[0], steps=6)[0]
-    expected = module.paper_volume(6, m=M, n=N, rate=0.6, period=4, d=N // 2)
+    expected = paper_volume(6, m=M, n=N, rate=0.6, period=4, d=N // 2)
     assert alone.published_bytes == pytest.approx(expected)  # a prepared rate is a float32
     assert together.published_bytes == pytest.approx(expected)
 
