@@ -41,6 +41,7 @@ from jdfl.problems import Problem
 
 _CODEC = Stream("codec", "shared")  # what a codec draws once, for a whole run
 _TOGETHER = "Add all noise by one mechanism, or give `round.noisy` as `told` the stream whose guarantee covers both."
+UNSENT_STEP = "they hold a last step that has not been sent and has no noise"
 UNPLANNED = replace(
     NO_NOISE,
     observer="all messages",
@@ -57,7 +58,7 @@ class Algorithm:
     `codes` what the codec gets (see `jdfl.algorithms.codes`).
     `uneven` says that rounds differ in how much there is to compute, `columns` that it is the columns of the mixing
     matrix that sum to one, `late` that it takes messages of earlier rounds, `noise_by` how its noise is set where that
-    is no multiplier of a mechanism.
+    is no multiplier of a mechanism, `unsent` why no guarantee of its noise covers the final parameters, if none does.
     """
 
     title = ""  # of this and the next four a property may take the place, where settings decide
@@ -69,6 +70,7 @@ class Algorithm:
     columns: ClassVar[bool] = False
     late: ClassVar[bool] = False
     noise_by: ClassVar[str] = ""
+    unsent: ClassVar[str] = ""
 
     def init(self, round: Round) -> Any:
         """The state before the first round."""
@@ -172,7 +174,7 @@ class Algorithm:
             channel, why = next(iter(leaks.items()))
             reason = f"what is sent on the channel {channel!r} {why}"
             told = replace(told, claimed=False, reason=reason, remedy="Send nothing but what noise has been added to.")
-        return told
+        return replace(told, local=self.unsent) if self.unsent and told.event is not None else told
 
     def told(self, guarantee: Guarantee, problem: Problem, steps: int | None) -> Guarantee:
         """The guarantee that follows from the step, with what is to be said beside it, such as a paper's claim.

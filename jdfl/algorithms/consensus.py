@@ -12,7 +12,6 @@ Missing neighbours: the columns of W must still sum to one, so that the sender k
 Axes: m nodes, n entries of a vector.
 """
 
-from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar, NamedTuple
 
@@ -51,6 +50,7 @@ class AverageConsensus(Algorithm):
     """Largest l1 length of a node's vector; None: as it is."""
     dpps: DPPS = DPPS()
     """Noise on messages."""
+    unsent: ClassVar[str] = "those of a node that has not sent anything yet are its vector, without noise"
     title: ClassVar[str] = "AverageConsensus"
     tuned: ClassVar[tuple[str, ...]] = ()
     late: ClassVar[bool] = True
@@ -102,8 +102,4 @@ class AverageConsensus(Algorithm):
         Before that round, where a run ends without one, the parameters hold the vector as it is.
         """
         clip = "" if self.clip is None else f"l1 clipping of every node's vector to {float(self.clip):g}"
-        told = self.dpps.guarantee(schedule, self._bounds(schedule.scales.shape[0]), clip)
-        return told if told.event is None else replace(told, local=_LOCAL)
-
-
-_LOCAL = "those of a node that has not sent anything yet are its vector, without noise"
+        return self.dpps.guarantee(schedule, self._bounds(schedule.scales.shape[0]), clip)

@@ -102,6 +102,7 @@ class CPGT(Algorithm):
     gradients: Exact = Gradients(per="batch")
     codec: Codec = Dense()
     noise_by: ClassVar[str] = "Use jdfl.algorithms.cpgt.calibrated."
+    unsent: ClassVar[str] = "they hold a last step, and a tracked gradient, that have not been sent and have no noise"
     title: ClassVar[str] = "CPGT"
     tuned: ClassVar[tuple[str, ...]] = ("lr", "gamma")
     needs: ClassVar[dict[str, bool]] = FIXED_SYMMETRIC
@@ -177,7 +178,6 @@ class CPGT(Algorithm):
             reason="both messages of a round are noisy by a public schedule, and all else follows from messages",
             event=LaplaceSchedule(tuple((1 / (change / scales).sum(axis=0)).tolist())),
             warnings=faint(scales, change, np.dtype(problem.dtype)),
-            local="they hold a last step, and a tracked gradient, that have not been sent and have no noise",
         )
 
 

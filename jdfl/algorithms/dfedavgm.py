@@ -40,8 +40,6 @@ from jdfl.algorithms.updates import Updates, released
 from jdfl.base import struct
 from jdfl.base.settings import Count, Momentum, StepLength
 from jdfl.codecs import Codec, Dense
-from jdfl.network import Network
-from jdfl.problems import Problem
 
 
 class State(NamedTuple):
@@ -89,10 +87,6 @@ class DFedAvgM(Algorithm):
     def needs(self) -> dict[str, bool]:
         """What it asks of a network: the quantised form, one on which all copies stay the same."""
         return FIXED_SYMMETRIC if self.quantised else {}
-
-    def check(self, problem: Problem, network: Network) -> None:
-        """Refuse settings, codecs and networks that it cannot have, naming them."""
-        super().check(problem, network)
 
     def init(self, round: Round) -> State:
         """Start from x = xhat where the problem says, which all neighbours know."""

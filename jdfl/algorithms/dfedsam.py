@@ -29,8 +29,6 @@ from jdfl.arrays import ops
 from jdfl.base import struct
 from jdfl.base.settings import Count, NotNegative, StepLength
 from jdfl.codecs import Codec, Dense
-from jdfl.network.graph import Network
-from jdfl.problems import Problem
 
 
 @struct.dataclass
@@ -52,10 +50,6 @@ class DFedSAM(Algorithm):
     updates: Updates | None = None
     codec: Codec = Dense()
     title: ClassVar[str] = "DFedSAM"
-
-    def check(self, problem: Problem, network: Network) -> None:
-        """Refuse settings out of range, naming them."""
-        super().check(problem, network)
 
     def init(self, round: Round) -> Array:
         """Start from x [m, n] where the problem says."""

@@ -49,7 +49,6 @@ from jdfl.algorithms.round import Round
 from jdfl.base import struct
 from jdfl.base.settings import Count, Fraction, Positive, StepLength
 from jdfl.codecs import Codec, Dense
-from jdfl.network.graph import Network
 from jdfl.privacy import Sampled, epsilon
 from jdfl.problems import Problem
 
@@ -95,10 +94,6 @@ class DPDDA(Algorithm):
     def uneven(self) -> bool:
         """Whether rounds differ in how much there is to compute."""
         return self.block is not None
-
-    def check(self, problem: Problem, network: Network) -> None:
-        """Refuse settings out of range, and networks whose W is not doubly stochastic."""
-        super().check(problem, network)
 
     def prepare(self, problem: Problem, moment: Moment, plan: Any) -> Array:
         """The key [] that decides who is active."""

@@ -35,7 +35,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jdfl.algorithms.algorithm import Algorithm
+from jdfl.algorithms.algorithm import UNSENT_STEP, Algorithm
 from jdfl.algorithms.gradients import Exact, Gradients
 from jdfl.algorithms.noisy_messages import at, check_gradients, faint, unclaimed, upwards
 from jdfl.algorithms.push_descent import shared_gradient
@@ -93,6 +93,7 @@ class DPDO(Algorithm):
     """Pure, of all rounds together, for a node's whole data; None: no noise."""
     gradients: Exact = Gradients(per="batch")
     codec: Codec = Dense()
+    unsent: ClassVar[str] = UNSENT_STEP
     noise_by: ClassVar[str] = "Give it epsilon itself, which all rounds together spend."
     title: ClassVar[str] = "DPDO"
     tuned: ClassVar[tuple[str, ...]] = ("c",)
@@ -185,7 +186,6 @@ class DPDO(Algorithm):
             reason="every message is noisy by a public schedule, and gradients are taken at what messages tell",
             event=LaplaceSchedule(tuple(multipliers.tolist())),
             warnings=faint(noise, change, np.dtype(problem.dtype)),
-            local="they hold a last step that has not been sent and has no noise",
         )
 
 

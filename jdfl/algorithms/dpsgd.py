@@ -8,10 +8,8 @@ Algorithms? A Case Study for Decentralized Parallel Stochastic Gradient Descent,
 
 T = `period` is 1 in the paper. Two forms that the CEPS paper compares with are this class on other networks:
 D-PSGD-DN on one that is drawn anew (`network.erdos_renyi_rounds`), D-PSGD-PC on `network.partial_communication`.
-`order="adapt first"` steps before it mixes, x_i <- sum_j W_ij (x_j - lr g_j(x_j)): adapt-then-combine.
 
-W may be any matrix whose rows sum to one. Where its columns do too, the average of the nodes moves by lr times the
-average gradient, and by nothing else.
+W may be any matrix whose rows sum to one. Where its columns do too, the average moves by lr times the mean gradient.
 
 Missing neighbours: their weight goes where the network says, by default to the node's own row, and a node that hears
 nobody takes its step alone. Of late messages (`network.delays`) it takes the newest.
@@ -47,8 +45,6 @@ class State(NamedTuple):
 class DPSGD(Algorithm):
     """Decentralized SGD: mix with the neighbours, step down the own gradient.
 
-    D-PSGD with any gradients, optimizer and codec.
-
     A codec that loses something makes it inexact: the nodes mix their own x with what arrives of the others'.
     Raises ValueError (from `check`) for settings out of range.
     """
@@ -62,7 +58,7 @@ class DPSGD(Algorithm):
     period: Count = struct.field(pytree_node=False, default=1)
     """Rounds from one exchange of messages to the next."""
     order: Literal["mix first", "adapt first"] = struct.field(pytree_node=False, default="mix first")
-    """Mix and step from where the node was, or step and mix what comes out."""
+    """Mix and step from where the node was, or mix what steps have made: x_i <- sum_j W_ij (x_j - lr g_j(x_j))."""
     title: ClassVar[str] = "D-PSGD"
     late: ClassVar[bool] = True
 
@@ -82,6 +78,4 @@ class DPSGD(Algorithm):
         round, (x, optimizer) = round.every(self.period), state
         move, optimizer = descent.update(self.optimizer, self.lr, self.gradients(x, round), optimizer, x)
         move = move if self.updates is None else self.updates(move, round)
-        if self.order == "mix first":
-            return State(round.mix(x) + move, optimizer)
-        return State(round.mix(x + move), optimizer)
+        return State(round.mix(x) + move if self.order == "mix first" else round.mix(x + move), optimizer)

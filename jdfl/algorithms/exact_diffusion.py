@@ -26,15 +26,12 @@ from typing import ClassVar, NamedTuple
 import jax.numpy as jnp
 from jax import Array
 
-from jdfl.algorithms.algorithm import Algorithm
 from jdfl.algorithms.gradients import Gradients
 from jdfl.algorithms.round import Round
-from jdfl.algorithms.step_lengths import FIXED_SYMMETRIC, check_step
+from jdfl.algorithms.step_lengths import AddingUp
 from jdfl.base import struct
 from jdfl.base.settings import StepLength
 from jdfl.codecs import Codec, Dense
-from jdfl.network.graph import Network
-from jdfl.problems import Problem
 
 
 class State(NamedTuple):
@@ -45,7 +42,7 @@ class State(NamedTuple):
 
 
 @struct.dataclass
-class ExactDiffusion(Algorithm):
+class ExactDiffusion(AddingUp):
     """Exact: adapt, correct, combine.
 
     Exact diffusion with any gradients and codec; exact with gradients of all examples and messages as they are.
@@ -60,12 +57,6 @@ class ExactDiffusion(Algorithm):
     gradients: Gradients = Gradients()
     codec: Codec = Dense()
     title: ClassVar[str] = "exact diffusion"
-    needs: ClassVar[dict[str, bool]] = FIXED_SYMMETRIC
-
-    def check(self, problem: Problem, network: Network) -> None:
-        """Refuse settings out of range, networks that do not fit, and steps that diverge; warn of long steps."""
-        super().check(problem, network)
-        check_step("exact diffusion", self.lr, self.gradients, problem, network)
 
     def init(self, round: Round) -> State:
         """Start from x = psi where the problem says."""

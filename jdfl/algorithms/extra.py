@@ -28,15 +28,12 @@ from typing import ClassVar, NamedTuple
 import jax.numpy as jnp
 from jax import Array
 
-from jdfl.algorithms.algorithm import Algorithm
 from jdfl.algorithms.gradients import Gradients
 from jdfl.algorithms.round import Round
-from jdfl.algorithms.step_lengths import FIXED_SYMMETRIC, check_step
+from jdfl.algorithms.step_lengths import AddingUp
 from jdfl.base import struct
 from jdfl.base.settings import StepLength
 from jdfl.codecs import Codec, Dense
-from jdfl.network.graph import Network
-from jdfl.problems import Problem
 
 
 class State(NamedTuple):
@@ -47,7 +44,7 @@ class State(NamedTuple):
 
 
 @struct.dataclass
-class EXTRA(Algorithm):
+class EXTRA(AddingUp):
     """Exact first-order algorithm: the optimum itself with constant steps.
 
     EXTRA with any gradients and codec; exact with gradients of all examples and messages that arrive as they are.
@@ -62,12 +59,6 @@ class EXTRA(Algorithm):
     gradients: Gradients = Gradients()
     codec: Codec = Dense()
     title: ClassVar[str] = "EXTRA"
-    needs: ClassVar[dict[str, bool]] = FIXED_SYMMETRIC
-
-    def check(self, problem: Problem, network: Network) -> None:
-        """Refuse settings out of range, networks that do not fit, and steps that diverge; warn of long steps."""
-        super().check(problem, network)
-        check_step("EXTRA", self.lr, self.gradients, problem, network)
 
     def init(self, round: Round) -> State:
         """Start where the problem says."""

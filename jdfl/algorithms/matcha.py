@@ -26,8 +26,6 @@ from jdfl.algorithms.round import Round
 from jdfl.base import struct
 from jdfl.base.settings import Count, StepLength
 from jdfl.codecs import Codec, Dense
-from jdfl.network.graph import Network
-from jdfl.problems import Problem
 
 
 class State(NamedTuple):
@@ -53,10 +51,6 @@ class MATCHA(Algorithm):
     codec: Codec = Dense()
     title: ClassVar[str] = "MATCHA"
     needs: ClassVar[dict[str, bool]] = {"doubly_stochastic": True}
-
-    def check(self, problem: Problem, network: Network) -> None:
-        """Refuse settings out of range, and networks whose W is not doubly stochastic."""
-        super().check(problem, network)
 
     def init(self, round: Round) -> State:
         """Start where the problem says."""

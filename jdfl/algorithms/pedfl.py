@@ -14,20 +14,18 @@ late (`network.delays`) is added when it arrives.
 Axes: m nodes, n parameters.
 """
 
-from dataclasses import replace
 from typing import ClassVar, NamedTuple
 
 import jax.numpy as jnp
 from jax import Array
 
+from jdfl.algorithms.algorithm import UNSENT_STEP
 from jdfl.algorithms.dpps import DPPS, PushSum
 from jdfl.algorithms.gradients import Exact, Gradients
 from jdfl.algorithms.push_descent import Milestone, OverPushSum, shared_gradient
 from jdfl.algorithms.round import Round
 from jdfl.base import struct
 from jdfl.base.settings import Positive, StepLength
-from jdfl.privacy import Guarantee
-from jdfl.problems import Problem
 
 
 class State(NamedTuple):
@@ -57,6 +55,7 @@ class PEDFL(OverPushSum):
     needs: ClassVar[dict[str, bool]] = {"doubly_stochastic": True}
     columns: ClassVar[bool] = False
     carried_over: ClassVar[bool] = True
+    unsent: ClassVar[str] = UNSENT_STEP
 
     def init(self, round: Round) -> State:
         """Start where the problem says."""
@@ -76,9 +75,3 @@ class PEDFL(OverPushSum):
     def visible(self, state: State) -> Array:
         """What others see of a state [m, n]: messages, without the step that is still to be sent."""
         return state.mixed.shown
-
-    def told(self, guarantee: Guarantee, problem: Problem, steps: int | None) -> Guarantee:
-        """That of the protocol; the last step is not sent."""
-        if guarantee.event is None:
-            return guarantee
-        return replace(guarantee, local="they hold a last step that has not been sent and has no noise")

@@ -4,7 +4,7 @@ Axes: m nodes, n parameters.
 """
 
 import warnings
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -12,6 +12,7 @@ import numpy as np
 import scipy.sparse as sp
 import scipy.sparse.linalg as spla
 
+from jdfl.algorithms.algorithm import Algorithm
 from jdfl.algorithms.gradients import Gradients
 from jdfl.network.graph import Network
 from jdfl.network.tables import to_scipy
@@ -21,6 +22,19 @@ _DENSE_UP_TO = 1000  # nodes: all eigenvalues of a dense matrix
 _FLAT = 1e-200  # stands for a curvature of zero
 FIXED_SYMMETRIC = {"fixed": True, "undirected": True, "doubly_stochastic": True, "symmetric_weights": True}
 """What a method needs whose every message builds on all those before it (see `jdfl.network.require`)."""
+
+
+class AddingUp(Algorithm):
+    """What EXTRA, NIDS and exact diffusion have in common: corrections that build on one W, bounds of their steps."""
+
+    needs: ClassVar[dict[str, bool]] = FIXED_SYMMETRIC
+    lr: Any
+    gradients: Gradients
+
+    def check(self, problem: Problem, network: Network) -> None:
+        """Refuse settings out of range, networks that do not fit, and steps that diverge; warn of long steps."""
+        super().check(problem, network)
+        check_step(self.title, self.lr, self.gradients, problem, network)
 
 
 def lowest_eigenvalue(network: Network) -> float:
@@ -65,7 +79,7 @@ def check_step(method: str, lr: Any, gradients: Gradients, problem: Problem, net
         warnings.warn(
             f"{method} is only known to converge for lr < {name} = {safe:.3g}, L being the largest curvature of a "
             f"node, got lr = {lr!r}. Give a shorter step if it diverges.",
-            stacklevel=5,
+            stacklevel=6,
         )
 
 
