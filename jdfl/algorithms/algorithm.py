@@ -73,23 +73,44 @@ class Algorithm:
     unsent: ClassVar[str] = ""
 
     def init(self, round: Round) -> Any:
-        """The state before the first round."""
+        """The state before the first round: a tree of arrays, nearly all with a row for every node.
+
+        Its first array are the nodes' parameters [m, n], unless `params` says otherwise; `round.problem.begin()` gives
+        those of a start. Gradients, messages and noise of the start count, too, if they go through `round`. A pure
+        function under jit.
+        """
         raise NotImplementedError
 
     def step(self, state: Any, round: Round, /) -> Any:
-        """The state after a round."""
+        """The state after a round, of the same structure, shapes and types as the `state` before it.
+
+        A pure function under jit that computes for all m nodes at once. All that is no arithmetic goes through `round`:
+        gradients, messages, noise and keys; what does not is neither counted nor covered by a guarantee.
+        """
         raise NotImplementedError
 
     def params(self, state: Any) -> Array:
-        """The nodes' parameters [m, n]: the state, or the first of its fields."""
+        """The nodes' parameters [m, n]: the state, or the first of its fields.
+
+        Metrics, stop rules and the result go by it, and a guarantee without `local` covers it as a released model. A
+        method whose parameters follow from several fields of the `state`, as after push-sum, replaces it.
+        """
         return dense(_first(state))
 
     def visible(self, state: Any) -> Array:
-        """What others may have seen of every node after a round [m, k], k a multiple of n; its parameters."""
+        """What others may have seen of every node after a round [m, k], k a multiple of n; its parameters.
+
+        `jdfl.audit` attacks what is seen here. A method that sends something else than its parameters gives that
+        instead, side by side if it is several vectors, as far as its `state` keeps it. Runs do not look at it.
+        """
         return self.params(state)
 
     def held(self, state: Any) -> Array:
-        """Numbers [m, k] of every node that are all finite where its parameters are: these, or their nonzeros."""
+        """Numbers [m, k] of every node that are all finite where its parameters are: these, or their nonzeros.
+
+        After every round the runner looks at them and at the other floats of the `state`, and ends the run at the first
+        node with one that is not finite. Replace it where parameters take work to compute, as of sparse storage.
+        """
         first = _first(state)
         return first.value if isinstance(first, Nonzeros) else self.params(state)
 
@@ -118,24 +139,44 @@ class Algorithm:
         return None
 
     def prepare(self, problem: Problem, moment: Moment, plan: Any) -> Any:
-        """What all rounds need that follows from settings, plan, data and network: `round.ready` (pure, under jit)."""
+        """What all rounds need that follows from settings, plan, data and network: `round.ready` (pure, under jit).
+
+        It is computed once, on the device, at the `moment` before the first round; here it is the `plan` itself. What
+        needs the number of rounds, or cannot be traced, belongs into `plan`.
+        """
         return plan
 
     def sparsity(self, problem: Problem) -> int:
-        """How many entries of what is sent may be nonzero."""
+        """How many entries of what is sent may be nonzero.
+
+        It is n unless a method keeps its parameters sparse, such as CEPS with its s. Codecs are checked and prepared
+        for so many, since some recover sparse vectors only, and others choose their size by it.
+        """
         return problem.n
 
     def examples(self, problem: Problem) -> Array:
-        """How many examples one gradient of every node looks at [m] int32."""
+        """How many examples one gradient of every node looks at [m] int32.
+
+        Gradients are counted one by one and multiplied by this for `Totals.examples`. It is what `gradients.examples`
+        says, or all examples of a node for a method without a field of that name.
+        """
         gradients: Any = getattr(self, "gradients", None)
         return problem.sizes if gradients is None else gradients.examples(problem)
 
     def message_bits(self, problem: Problem, codec: Any) -> dict[str, int]:
-        """The bits of one message on every channel: the size of a prepared codec's."""
+        """The bits of one message on every channel: the size of a prepared codec's.
+
+        Names of channels with whole numbers, by which the counted messages are multiplied. A method replaces it whose
+        messages are more than one vector [n] through its `codec`, such as push-sum's.
+        """
         return {channel.name: codec.bits(problem.n) for channel in self.channels}
 
     def waits(self, round: Round) -> Array:
-        """The slots [m, d] of the neighbour table that nodes wait for on a network with times."""
+        """The slots [m, d] of the neighbour table that nodes wait for on a network with times.
+
+        Bool; all that hold a neighbour, unless a method asks some of them only. Simulated seconds follow from it, in
+        rounds in which a node combines what it hears. Nothing that is learnt depends on it.
+        """
         return round.graph.mask
 
     def privacy(self, problem: Problem, plan: Any = None, steps: int | None = None) -> Guarantee:
@@ -184,7 +225,11 @@ class Algorithm:
         return guarantee
 
     def prepared(self, problem: Problem, moment: Moment, plan: Any) -> Prepared:
-        """All that rounds need besides settings, data and network: of gradients, codec and `prepare`."""
+        """All that rounds need besides settings, data and network: of gradients, codec and `prepare`.
+
+        The runner calls it once, under jit, at the `moment` before the first round, and hands it to every `Round` as
+        its `prepared`. A method extends `prepare`, not this.
+        """
         gradients, codec = getattr(self, "gradients", None), codec_of(self, problem)
         if gradients is not None:
             gradients = gradients.prepare(problem, moment)

@@ -78,7 +78,12 @@ class Schedule(NamedTuple):
 
 @struct.dataclass
 class DPPS:
-    """The protocol's settings. Raises ValueError (from `check` and `plan`) for settings out of range."""
+    """The protocol's settings. Raises ValueError (from `check` and `plan`) for settings out of range.
+
+    Algorithms have it as a part, and supply a perturbation in every round: `PartPSP`, `SGP`, `PEDFL`,
+    `AverageConsensus`. Without `b` it is plain push-sum. With noise only sensitivity = "certified" guarantees anything,
+    for a whole node's data, and needs a clip that bounds the perturbations.
+    """
 
     b: Positive | None = None
     """Privacy parameter: the larger, the less noise; None: no noise."""
@@ -97,7 +102,11 @@ class DPPS:
     """Keep the true distances and the noise's scale of all rounds in the state."""
 
     def check(self, method: str, network: Network) -> None:
-        """Refuse settings out of range, and networks on which push-sum does not average."""
+        """Refuse networks on which push-sum does not average: ValueError, in which `method` names the algorithm.
+
+        The columns of the mixing matrix have to sum to one, and on a fixed or periodic network what one node knows has
+        to come to all others, by links or in synchronised rounds.
+        """
         require(network, method, column_stochastic=True, connected=True)
 
     def plan(
@@ -125,7 +134,11 @@ class DPPS:
         return Schedule(rates, jnp.asarray(np.nextafter(found.astype(np.float32), np.float32(np.inf))))
 
     def init(self, s: Array, round: Round) -> PushSum:
-        """Start from s [m, d], the same for all nodes; the algorithm's plan is a `Schedule`."""
+        """Start from s [m, d], the same for all nodes; the algorithm's plan is a `Schedule`.
+
+        Every node's normalising scalar is 1, so that the corrected parameters y are s. With `watch` there is room for
+        the true distances and noise scales of all rounds, [T, 2]. Nothing is sent.
+        """
         none = jnp.zeros((s.shape[0],), s.dtype)
         if not self.watch:
             return PushSum(s, none + 1, none, none)
@@ -133,7 +146,12 @@ class DPPS:
         return PushSum(s, none + 1, none, none, seen, jnp.zeros_like(s))
 
     def step(self, state: PushSum, eps: Array, round: Round, told: Told) -> PushSum:
-        """One round with perturbations eps [m, d]; `told` says what their noise guarantees."""
+        """One round with perturbations eps [m, d]; `told` says what their noise guarantees.
+
+        What arrives of s + eps with noise, and of the scalars a, is summed by the columns of W, as the module's
+        formulas have it (Algorithm 1 of the paper); corrected parameters are `y` of the state. It counts one message to
+        every out-neighbour, and with noise one release.
+        """
         h, graph, schedule = state.s + eps, round.graph, round.ready
         rate, seen, sent = self.noise_rate * schedule.scale(round.k).astype(h.dtype), state.seen, h
         estimate, length, scale = state.estimate, state.noise, jnp.zeros((), h.dtype)
@@ -165,17 +183,29 @@ class DPPS:
 
     @property
     def channels(self) -> tuple[Channel, ...]:
-        """What is sent: s and a to out-neighbours, and with Eq. 22 a scalar to all others."""
+        """What is sent: s and a to out-neighbours, and with Eq. 22 a scalar to all others.
+
+        "shared" counts messages of d + 1 numbers, "sensitivity" the scalars, which each node sends to the m - 1 others.
+        An algorithm with this part has these `channels`.
+        """
         return (SHARED, SENSITIVITY) if self.broadcasts else (SHARED,)
 
     def message_bits(self, d: int, dtype: Any) -> dict[str, int]:
-        """Bits of one message on every channel."""
+        """Bits of one message on every channel, by the channel's name.
+
+        On "shared" these are d + 1 numbers of the given `dtype`, the entries of s and one a, and on "sensitivity" it is
+        one number. Nothing goes through a codec.
+        """
         bits = 8 * np.dtype(dtype).itemsize
         return {"shared": (d + 1) * bits} | ({"sensitivity": bits} if self.broadcasts else {})
 
     @property
     def broadcasts(self) -> bool:
-        """Whether nodes tell all others their estimates of distances."""
+        """Whether nodes tell all others their estimates of distances.
+
+        They do with noise that is scaled by Eq. 22, whose largest S_i all nodes have to know. The scalars are sent
+        without noise and tell how long the noise was, so that nothing is claimed then.
+        """
         return self.b is not None and self.sensitivity == "eq22"
 
     def guarantee(self, schedule: Schedule, bounds: np.ndarray | None, enforced_by: str) -> Guarantee:

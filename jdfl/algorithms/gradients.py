@@ -94,7 +94,12 @@ class Gradients:
     """Which gradients are noisy: all, or those that follow an exchange of messages."""
 
     def check(self, problem: Problem) -> None:
-        """Refuse settings out of range: ValueError naming them."""
+        """Refuse settings out of range: ValueError naming them.
+
+        Refused are a batch larger than the smallest node's data, unless it is drawn with replacement; other sampling
+        without a batch; noise without exactly one of clip and sensitivity, or a sensitivity without noise; and, for
+        clipping per example, a `problem` whose slopes are not those of its loss.
+        """
         if self.batch is not None:
             fewest = int(np.min(np.asarray(problem.sizes)))
             if self.sampling != "replacement" and self.batch > fewest:
@@ -125,7 +130,11 @@ class Gradients:
             )
 
     def prepare(self, problem: Problem, moment: Moment) -> Ready:
-        """The lengths of the features, where clipped gradients of all examples need them, and the key of "epochs"."""
+        """The lengths of the features, where clipped gradients of all examples need them, and the key of "epochs".
+
+        Computed once, at the `moment` before the first round, since features do not change; rounds have it as
+        `round.prepared.gradients`. All else needs nothing.
+        """
         if self.sampling == "epochs":
             return Ready(order=moment.stream(_ORDER))
         every, data = self.batch is None or self.sampling == "poisson", problem.local(0)[0]
@@ -154,7 +163,11 @@ class Gradients:
         return jnp.where(round.follows_exchange, noisy, g) if following else noisy
 
     def without_noise(self, w: Array, round: Round, part: slice | None = None) -> Array:
-        """The gradients [m, n] at w [m, n] of the examples whose turn it is, or a `part` of them, clipped."""
+        """The gradients [m, n] at w [m, n] of the examples whose turn it is, or a `part` of them, clipped.
+
+        A gradient of every node is counted. It is for methods that add noise to something else, such as updates or
+        messages; what is sent without any noise after it leaves nothing to be claimed.
+        """
         round.book.grads = round.book.grads + 1
         g = self.exact(round.problem, w, *self.sample(round), part, lengths=round.prepared.gradients.lengths)
         return g if self.clip is None else bounded(g)
@@ -169,7 +182,11 @@ class Gradients:
         return round.noisy(self.mechanism, x, self.sensitivities(round.problem), stream, told)
 
     def sample(self, round: Round) -> tuple[Any, Array, Array]:
-        """What a step looks at: every node's data, their weights [m, b], and what is divided by [m]."""
+        """What a step looks at: every node's data, their weights [m, b], and what is divided by [m].
+
+        The data have leaves [m, b, ...], varied by the problem where there is a batch. b is q without a batch and for
+        Poisson samples, whose other examples have weight 0. The same round and local step draw the same examples.
+        """
         problem = round.problem
         if self.batch is None:
             return problem.data, problem.weight, jnp.sum(problem.weight, axis=1)
@@ -213,7 +230,11 @@ class Gradients:
     def plain(
         self, problem: Problem, w: Array, data: Any, weight: Array, total: Array, part: slice | None = None
     ) -> Array:
-        """The gradient at w [n] of one node with these data, weight [q] and divisor total [], unclipped, or a part."""
+        """The gradient at w [n] of one node with these data, weight [q] and divisor total [], unclipped, or a part.
+
+        The regulariser is in it, and no noise. The divisor counts for "subset" and "poisson", whose samples are divided
+        by their expected weight; other gradients are divided by the weight that there is.
+        """
         here = slice(None) if part is None else part
         # f_i divides by the sum of its weights, which is not what a sample is divided by, and may be zero
         found = jnp.sum(weight)
@@ -247,7 +268,11 @@ class Gradients:
         return change * stretch(self.norm, self.mechanism.norm, problem.n) * self.clip * share
 
     def examples(self, problem: Problem) -> Array:
-        """How many examples one gradient of every node looks at [m] int32."""
+        """How many examples one gradient of every node looks at [m] int32.
+
+        `batch`, or all that a node has: without a batch, and for Poisson samples, for which every example is looked at
+        in order to draw. What runs count as `examples` follows from it.
+        """
         if self.batch is None or self.sampling == "poisson":
             return problem.sizes
         return jnp.full((problem.m,), self.batch, jnp.int32)
@@ -255,7 +280,9 @@ class Gradients:
     def guarantee(self, problem: Problem, looks: int = 1) -> Guarantee:
         """What may be said of messages that depend on the data through these gradients alone.
 
-        `looks` gradients of a step see the same examples.
+        `looks` gradients of a step see the same examples. One record is protected, or with per = "batch" a node's data.
+        Nothing is claimed without a clip, nor with noisy = "communicating"; without a mechanism it is
+        `jdfl.privacy.NO_NOISE`.
         """
         if self.mechanism is None:
             return NO_NOISE

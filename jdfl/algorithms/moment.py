@@ -47,7 +47,11 @@ class Moment:
 
 @struct.dataclass
 class Info:
-    """What happened in one round, counted per node; the host multiplies by bits."""
+    """What happened in one round, counted per node; the host multiplies by bits.
+
+    It is made of what a step does through its `Round`: an algorithm counts nothing itself. The runner adds it up from
+    record to record, and the totals beyond as exact whole numbers on the host.
+    """
 
     sent: dict[str, Array]  # int32 [m] messages that the node sent, by channel
     grads: Array  # int32 [m] gradients of its own loss that the node evaluated

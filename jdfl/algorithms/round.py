@@ -65,42 +65,74 @@ class Round:
 
     @property
     def k(self) -> Array:
-        """The number of the round, int32 []."""
+        """The number of the round, int32 [], from 0; before the first round it is 0, too.
+
+        It is traced by JAX, so that what depends on it is chosen by `jnp.where` or `lax.cond`, and never by a Python
+        `if`. Nodes that were away or silent count rounds like all others.
+        """
         return self.moment.k
 
     @property
     def graph(self) -> Graph:
-        """Who hears whom in this round, and with which weights."""
+        """Who hears whom in this round, and with which weights.
+
+        It is for looking at, such as degrees [m] or the choice of neighbours: messages go through `mix`, `pull`,
+        `publish`, `push` or `deliver`, which count them. Within `each_of` it stays that of all nodes.
+        """
         return self.moment.graph
 
     @property
     def node(self) -> Array:
-        """The global ids [m] of the nodes."""
+        """The global ids [m] of the nodes, int32.
+
+        Use them, and not places in an array, for whatever tells nodes apart: on several devices they are those of one
+        device's nodes, and within `each_of` those of a block [b].
+        """
         return self.moment.node
 
     @property
     def m(self) -> int:
-        """The number of nodes, of those on this device where they lie on several."""
+        """The number of nodes, of those on this device where they lie on several.
+
+        Arrays of a step have so many rows. What depends on the size of the whole network takes
+        `jdfl.nodes.count(round.m)`, and means over it `jdfl.nodes.mean`.
+        """
         return self.moment.m
 
     @property
     def ready(self) -> Any:
-        """What the algorithm's `prepare` has made."""
+        """What the algorithm's `prepare` has made, the same in all rounds; None where it makes nothing.
+
+        Within `each_of` its arrays have the rows of all nodes still: `here.of` takes those of the block. A schedule for
+        all rounds [T] is read at `round.k`.
+        """
         return self.prepared.own
 
     @property
     def codec(self) -> Codec:
-        """The algorithm's codec, with what sender and receiver share."""
+        """The algorithm's codec, with what sender and receiver share.
+
+        For an algorithm without one it is `Dense` in the parameters' type, by which vectors arrive as they are. `mix`,
+        `pull`, `publish` and `deliver` apply it; `push` sends numbers as they are.
+        """
         return self.prepared.codec
 
     def keys(self, stream: Stream, index: Array | int = 0) -> Array:
-        """A key for every node [m] in this round, of a stream; `index` [] tells several draws of one round apart."""
+        """A key for every node [m] in this round, of a stream; `index` [] tells several draws of one round apart.
+
+        They follow from the run's key, the round, the stream and the nodes' ids, and so are the same on any number of
+        devices. Within `repeat` give `local_step` as the index, or all local steps draw the same.
+        """
         return self.moment.keys(stream, index)
 
     # Messages
 
     def every(self, period: int) -> "Round":
-        """The round, whose messages are left out unless its number is a multiple of `period`."""
+        """The round, whose messages are left out unless its number is a multiple of `period`.
+
+        Use it with `mix`, which gives x itself in the other rounds, at no cost and without a message; the other ways to
+        send would do their work all the same, uncounted.
+        """
         return self if period == 1 else replace(self, exchanging=self.k % period == 0)
 
     def mix(self, x: Array, channel: Channel | None = MODEL) -> Array:
@@ -173,7 +205,11 @@ class Round:
         return sums[:, :-1], sums[:, -1]
 
     def deliver(self, x: Array, channel: Channel) -> Array:
-        """What arrives of the rows of x [m, n] at one receiver each, such as a server, one message per node."""
+        """What arrives of the rows of x [m, n] at one receiver each, such as a server, one message per node.
+
+        Row i [n] is what its receiver decodes by the algorithm's codec. The network has no part in it: nothing is
+        weighted, late or lost. For messages to neighbours there are `mix` and `publish`.
+        """
         self.book.send(channel, 1, 1)
         return round_trip(self.codec, self.shared_keys(channel), sent(x, channel.name))
 
@@ -189,12 +225,20 @@ class Round:
         return transmit(self.codec, self.shared_keys(channel, index), x, wanted)
 
     def shared_keys(self, channel: Channel, index: int = 0) -> Array:
-        """The keys [m] that both ends of a channel draw from, those of the sender; `index` tells messages apart."""
+        """The keys [m] that both ends of a channel draw from, those of the sender; `index` tells messages apart.
+
+        `mix`, `pull`, `publish` and `deliver` take them for themselves; a method that calls a codec itself needs them.
+        The channel must have a stream. Noise must never be drawn from them, since receivers know them.
+        """
         assert channel.stream is not None  # of channels on which vectors go through a codec
         return self.keys(channel.stream, index)
 
     def waiting(self, channel: Channel, kind: Any, x: Array) -> Any:
-        """Late messages of a channel; the first time, those of `kind` (`Past` or `Mail`) for rows like x [m, n]."""
+        """Late messages of a channel; the first time, those of `kind` (`Past` or `Mail`) for rows like x [m, n].
+
+        For networks alone whose messages are late. Whoever takes them puts what they have become into `mail` under the
+        channel's name, as `mix` and `push` do, and the next round begins with it.
+        """
         if channel.name not in self.mail:
             self.mail[channel.name] = kind.begin(self.graph, x)
         return self.mail[channel.name]
@@ -229,7 +273,11 @@ class Round:
 
     @property
     def follows_exchange(self) -> Array | bool:
-        """Whether what is computed here [] comes right after an exchange of messages, or before one."""
+        """Whether what is computed here [] comes right after an exchange of messages, or before one.
+
+        True in a round of exchange, and of several local steps in the first alone. Gradients with noisy =
+        "communicating" have noise where it is true. It may be traced by JAX.
+        """
         if self.inner:
             return self.local_step == 0
         return True if self.exchanging is None else self.exchanging
@@ -237,7 +285,11 @@ class Round:
     # Parts of a round
 
     def repeat(self, count: int, step: Callable[["Round", T], T], carry: T) -> T:
-        """`carry` after `count` local steps, each `step(here, carry)` with a round of its own."""
+        """`carry` after `count` local steps, each `step(here, carry)` with a round of its own.
+
+        `carry` is a tree of arrays whose shapes stay. `here.local_step` counts the steps from 0, so that each draws
+        examples and noise of its own. What a step does is counted `count` times.
+        """
         books: list[Book] = []
 
         def one(t: Array, carry: T) -> T:
@@ -271,7 +323,11 @@ class Round:
         return result
 
     def of(self, x: Array) -> Array:
-        """The rows of x [m, ...] of this block's nodes, of all where it is no block."""
+        """The rows of x [m, ...] of this block's nodes, of all where it is no block.
+
+        Within `each_of` fields of the state and what `ready` holds have to go through it, while keys, ids, gradients,
+        codec and the problem of `here` are those of the block already.
+        """
         return x if self.rows is None else x[self.rows]
 
     def _block(self, rows: Array, book: Book) -> "Round":

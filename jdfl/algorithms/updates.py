@@ -68,7 +68,11 @@ class Updates:
     """local: every message hides the node; central: only means over all nodes do."""
 
     def check(self, gradients: Gradients) -> None:
-        """Refuse settings out of range, and noise in two places: ValueError naming them."""
+        """Refuse settings out of range, and noise in two places: ValueError naming them.
+
+        Refused are what is no mechanism, noise other than Gaussian with trust = "central", and noise on `gradients`
+        beside that on updates, for they protect different things. Without a mechanism everything goes.
+        """
         if self.mechanism is None:
             return
         check_mechanism(self.mechanism)
@@ -98,7 +102,11 @@ class Updates:
         return round.noisy(self.mechanism, short, scale, _NOISE, lambda problem, _: self.guarantee(problem, clients))
 
     def sensitivity(self, n: int) -> Any:
-        """The most that neighbouring data change an update of n entries, in the mechanism's norm."""
+        """The most that neighbouring data change an update of n entries, in the mechanism's norm.
+
+        2 clip where a node's data are replaced, clip where its update is there or not, times `jdfl.privacy.stretch`
+        where the norms of clip and noise differ. It is 0.0 without a mechanism.
+        """
         if self.mechanism is None:
             return 0.0
         return (
@@ -106,7 +114,12 @@ class Updates:
         )
 
     def guarantee(self, problem: Problem, clients: int | None = None) -> Guarantee:
-        """What may be said; where only means over so many `clients` are ever seen by others (None: messages are)."""
+        """What may be said; where only means over so many `clients` are ever seen by others (None: messages are).
+
+        A node's whole data are protected. With trust = "central" the noise that counts is that of the other clients
+        (`jdfl.privacy.central_multiplier`), and nothing is claimed for one client or for messages that are seen. It is
+        for updates with a mechanism.
+        """
         assert self.mechanism is not None
         told = Guarantee(
             unit="node",

@@ -32,36 +32,65 @@ class Audit(Attack, Probe):
 
     @property
     def violated(self) -> bool:
-        """Whether the attack's bound is above the accounted epsilon, or there are findings."""
+        """Whether the attack's bound is above the accounted epsilon, or there are findings.
+
+        Then the algorithm does not keep what it is accounted for, unless chance was against it: with 1 - `confidence`
+        for the attack, and with 1e-6 for all tests of repeated rounds together.
+        """
         return bool(self.families)
 
     @property
     def families(self) -> tuple[str, ...]:
-        """What refutes: "attack" where that does, and the families of the findings, the clearest first."""
+        """What refutes: "attack" where that does, and the families of the findings, the clearest first.
+
+        Families say where to look for the mistake, such as the noise's size, the sensitivity or the sampling. Empty
+        where nothing refutes what is accounted for.
+        """
         attack = ["attack"] if self.epsilon_lower > self.epsilon_accounted else []
         return tuple(dict.fromkeys(attack + [one.family for one in self.findings]))
 
     @property
     def exit_status(self) -> int:
-        """That of `jdfl audit`: 0 not refuted, 3 refuted, 4 inconclusive."""
+        """That of `jdfl audit`: 0 not refuted, 3 refuted, 4 inconclusive.
+
+        Scripts can tell the three apart by it. 0 is no proof, since another attack may be better, and 4 asks for more
+        runs. The command itself ends with 2 for settings that it refuses.
+        """
         return 3 if self.violated else 4 if self.inconclusive else 0
 
     @property
     def inconclusive(self) -> bool:
-        """Whether so many runs could not have refuted what is accounted for, and nothing was measured beside."""
+        """Whether so many runs could not have refuted what is accounted for, and nothing was measured beside.
+
+        The accounted epsilon is then above `epsilon_most`, the bound of a faultless attack, and `not_probed` says why
+        no rounds were repeated. More runs raise that bound, by their logarithm.
+        """
         return not self.violated and bool(self.not_probed) and self.epsilon_accounted > self.epsilon_most
 
     @property
     def refutes_published(self) -> bool:
-        """Whether the attack shows more than the paper's claim allows."""
+        """Whether the attack shows more than the paper's claim allows.
+
+        It compares `delta_lower`, a bound at `confidence` for the published epsilon, with the published delta, and is
+        False where no paper claims anything. It does not count as `violated`, which is about what jdfl accounts for.
+        """
         return self.published is not None and self.delta_lower is not None and self.delta_lower > self.published[1]
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain data for JSON; numbers that are not finite become None."""
+        """Plain data for JSON; numbers that are not finite become None.
+
+        All fields by name, the findings as dictionaries, and `violated` beside them. `jdfl audit --json` prints it. A
+        number of None is an infinite one, or one that does not apply.
+        """
         return plain(asdict(self) | {"violated": self.violated})
 
     def statement(self) -> str:
-        """The audit in words, as Markdown list items."""
+        """The audit in words, as Markdown list items.
+
+        The first one is the verdict: VIOLATED, INCONCLUSIVE or not refuted, with the epsilon that was shown, its
+        confidence and the accounted one. Then follow mu, the attack's size, the failed tests, the published claim, and
+        what was not attacked.
+        """
         accounted = f"({upper(self.epsilon_accounted)}, {self.delta:g})"
         basis = "claimed" if self.claimed else "not claimed: what would follow if all that is assumed held"
         shown = f"shows epsilon >= {self.epsilon_lower:.4g} at {100 * self.confidence:g} % confidence"

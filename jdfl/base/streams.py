@@ -63,17 +63,29 @@ class Stream:
 
     @classmethod
     def again(cls, name: str, root: Root) -> "Stream":
-        """The stream of this name and root, declared now if it is not: for cells that are run more than once."""
+        """The stream of this name and root, declared now if it is not: for cells that are run more than once.
+
+        Raises ValueError for a name that is declared with another root. In a module declare by `Stream(name, root)`,
+        which refuses a name that another module has, where this would draw the same numbers as that one.
+        """
         known = _streams.get(name)
         return known if known is not None and known.root == root else cls(name, root)
 
     @property
     def number(self) -> int:
-        """What is folded into keys: 32 bits of the name's hash."""
+        """What is folded into keys: 32 bits of the name's hash.
+
+        They are the first of its SHA-256, the same in every process and on every machine. A stream that is renamed
+        therefore draws other numbers; the root does not enter here.
+        """
         return _number(self.name)
 
     def of(self, key: Array) -> Array:
-        """The stream's key [] under another key []."""
+        """The stream's key [] under another key [].
+
+        It is one key for all nodes, for what is drawn once, such as a codec's constants. Draw from it, or derive keys
+        from it, never both. A key for every node comes from `keys`.
+        """
         return jax.random.fold_in(key, jnp.uint32(self.number))
 
     def keys(self, key: Array, node: Array, index: Array | int = 0) -> Array:

@@ -33,6 +33,9 @@ def planned_releases(
 ) -> np.ndarray:
     """How many releases every node [m] makes in `steps` rounds of this run; nothing of it is computed but the counts.
 
+    Whole numbers, those before the first round included. Where chance decides who takes part they depend on `key`,
+    which has to be that of the run; a stop rule may leave it with fewer.
+
     Raises ValueError for what `jdfl.run` refuses.
     """
     program = check_run(algorithm, problem, network, steps, 1, None)
@@ -128,7 +131,9 @@ def account_plan(
 ) -> PrivacyReport:
     """What a run of so many rounds would be able to say, without running it; raises as `account` does.
 
-    `stop` is the rule that may end it before.
+    `stop` is the rule that may end it before; the report is of all `steps`. `delta` and `accounting` are as for
+    `account`, and `key` is that of the run, on which the number of releases may depend. `calibrate` goes the other way,
+    from an epsilon to the noise.
     """
     releases = planned_releases(algorithm, problem, network, steps=steps, key=key)
     program = planned(algorithm, problem, network, steps)

@@ -34,7 +34,12 @@ MOST_NUMBERS = 2**26  # in the parameters of runs that go side by side: 256 MB i
 def repeat(
     algorithm: Algorithm, problem: Problem, network: Network, *, keys: Iterable[int | Array], steps: int, **options: Any
 ) -> list[Result]:
-    """The same run with every seed of `keys` [k], compiled once; options as for `sweep`."""
+    """The same run with every seed of `keys` [k], compiled once; options as for `sweep`.
+
+    The results come in the order of the seeds, each with its own in `labels` and without a `state`; `options` are as
+    for `sweep`, and so is the ValueError. It is for means and deviations over seeds. For callbacks, checkpoints or a
+    budget use `run`.
+    """
     return sweep(algorithm, problem, network, over={}, keys=keys, steps=steps, **options)
 
 

@@ -42,7 +42,11 @@ class Callback:
         """
 
     def between(self, now: Snapshot) -> None:
-        """Where the run is, `now` that the device is about to go on: at first, and after each of its returns."""
+        """Where the run is, `now` that the device is about to go on: at first, and after each of its returns.
+
+        Nothing that it gives ends the run, and the snapshot has no new records, which `__call__` has been told. It is
+        for work at other rounds than those where chunks end, such as checkpoints.
+        """
 
     def __call__(self, now: Snapshot) -> str | None:
         """Where the run is after a chunk of rounds, or at its end.
@@ -51,10 +55,18 @@ class Callback:
         """
 
     def end(self, result: Result) -> None:
-        """What the run has come to, as its `result`; not called for one that failed."""
+        """What the run has come to, as its `result`; not called for one that failed.
+
+        It comes once, before `close`, also for a run that diverged, was interrupted, or that this callback has ended.
+        What `jdfl.run` gives back is the same value.
+        """
 
     def close(self) -> None:
-        """The run is over, also where it failed or another callback has refused it."""
+        """The run is over, also where it failed or another callback has refused it.
+
+        It is called once for every `begin`, also for one that raised, the last callback first. Give back here what
+        `begin` has taken, such as files, threads or a terminal.
+        """
 
 
 class Told(Callback):
@@ -97,11 +109,19 @@ class Deadline(Callback):
         self._made, self._shortest, self._last = time.monotonic(), math.inf, (0.0, 0.0)
 
     def begin(self, start: Start) -> None:
-        """A run, of whose chunks none is known."""
+        """A run, of whose chunks none is known.
+
+        How long chunks take is forgotten, since another run's may be longer. The seconds are not: they count from when
+        the deadline was made, so that several runs may share one.
+        """
         self._shortest, self._last = math.inf, (0.0, 0.0)
 
     def between(self, now: Snapshot) -> None:
-        """The first chunk begins."""
+        """The first chunk begins.
+
+        The time is noted, with what has been compiled so far, so that compilation makes the first chunk no longer than
+        it is. Before later chunks nothing has to be done.
+        """
         self._last = self._last if any(self._last) else (time.monotonic(), compiled())
 
     def __call__(self, now: Snapshot) -> str | None:
@@ -126,7 +146,11 @@ class Budget(Callback):
     delta: float | None = None
 
     def begin(self, start: Start) -> np.ndarray:
-        """How many releases [m] are within it; ValueError where nothing may be claimed."""
+        """How many releases [m] are within it; ValueError where nothing may be claimed.
+
+        They follow from the noise, records and stop rule of the `start` by the accounting of `jdfl.account`. An epsilon
+        that is no positive number, and a delta that promises nothing, raise ValueError as well.
+        """
         arguments.settings(self)
         target = float(self.epsilon)
         return release_limits(start.program, start.problem, start.stop, epsilon=target, delta=self.delta)

@@ -35,7 +35,12 @@ _REMEDY = "Resume with the algorithm, problem and network of that run."
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """Where a run stands after `rounds` rounds."""
+    """Where a run stands after `rounds` rounds.
+
+    It is all that `jdfl.run(..., resume=...)` needs to go on as if there had been no break. `read_checkpoint` reads one
+    from a folder, `Checkpoint.of` makes one of a result. The nodes' exact `state` is in it, which no privacy guarantee
+    covers.
+    """
 
     rounds: int
     state: Any  # the algorithm's
@@ -58,7 +63,11 @@ class Checkpoint:
 
     @classmethod
     def of(cls, result: Result) -> "Checkpoint":
-        """Where a finished run stands. Raises ValueError for one without a state, or one that diverged."""
+        """Where a finished run stands. Raises ValueError for one without a state, or one that diverged.
+
+        Those of `sweep` and `repeat` have no state. It is for writing a result into a folder; `jdfl.run` takes a result
+        to resume as it is.
+        """
         if result.state is None:
             raise ValueError("Expected a result of jdfl.run, got one of runs side by side, whose states are not kept.")
         if result.diverged is not None:
@@ -126,7 +135,8 @@ class Checkpoint:
     def carry(self, fresh: loop.Carry) -> loop.Carry:
         """What the next round starts from, on the device; `fresh` is the start of the same run.
 
-        Raises ValueError where the state is not one of this run's.
+        All arrays are copies, since a run gives the memory of its own away; the checkpoint may be used again. Raises
+        ValueError where the state is not one of this run's.
         """
         jnp = jax.numpy
         wanted, structure = jax.tree.flatten(fresh.state)
@@ -176,7 +186,11 @@ class Checkpoint:
         return tally
 
     def write(self, folder: str | Path) -> Path:
-        """Write it into a folder of checkpoints, whole or not at all; returns the folder. OSError where it cannot."""
+        """Write it into a folder of checkpoints, whole or not at all; returns the folder. OSError where it cannot.
+
+        Checkpoints there of as many or more rounds are removed first, and of the others the newest is kept beside it.
+        `read_checkpoint` reads it back.
+        """
         writer = storage.Writer(folder)
         try:
             writer.write(self.rounds, *self.stored())
@@ -185,7 +199,11 @@ class Checkpoint:
         return Path(folder)
 
     def stored(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-        """All of it as arrays, leaves of the state [...] among them, and plain data."""
+        """All of it as arrays, leaves of the state [...] among them, and plain data.
+
+        Leaves are named leaf0, leaf1, ... in the order of the state's tree, and the history is the bytes of a Parquet
+        file. The plain data are for JSON. There is no code in either.
+        """
         arrays = {f"leaf{i}": np.asarray(leaf) for i, leaf in enumerate(jax.tree.leaves(self.state))}
         table = io.BytesIO()
         self.history.to_parquet(table, index=False)

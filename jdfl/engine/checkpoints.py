@@ -36,8 +36,8 @@ class Checkpoints(Callback):
     def begin(self, start: Start) -> None:
         """Look at the folder.
 
-        Raises FileNotFoundError where the folder around it is missing, and FileExistsError where a run from the
-        `start` would write over what another has kept.
+        Raises FileNotFoundError where the folder around it is missing, and FileExistsError where a run from the `start`
+        would write over what another has kept. A run that resumes may go on in a folder that has checkpoints.
         """
         self._rounds, self._written, self._since = -1, -1, time.monotonic()
         if not processes.leads():
@@ -56,7 +56,11 @@ class Checkpoints(Callback):
         self._writer = storage.Writer(self.folder)
 
     def between(self, now: Snapshot) -> None:
-        """Write where the run is `now`, if it is time."""
+        """Write where the run is `now`, if it is time.
+
+        It is time where the rounds have passed a multiple of `every`, or where so many minutes have gone by. The run
+        goes on while files are written; one that cannot be written is warned of.
+        """
         if self._rounds < 0:
             self._rounds = now.rounds
             if self._writer is not None and storage.newest(self.folder) == now.rounds:
@@ -70,12 +74,20 @@ class Checkpoints(Callback):
             self._keep(now.result())
 
     def end(self, result: Result) -> None:
-        """Write where the run has ended."""
+        """Write where the run has ended.
+
+        Nothing is written for a run that diverged, whose last checkpoint before stays, nor where these rounds are
+        written already. The `result` has to have a state.
+        """
         if result.diverged is None:
             self._keep(result)
 
     def close(self) -> None:
-        """Wait for what is being written, and end the threads."""
+        """Wait for what is being written, and end the threads.
+
+        It comes after a run that failed, too, so that what was begun by then is whole. What could not be written is
+        warned of, and raises nothing.
+        """
         if self._writer is not None:
             with self._warned("what is not yet written is not kept"):
                 self._writer.close()

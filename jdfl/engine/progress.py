@@ -48,12 +48,20 @@ class Progress(Callback):
         self._task = self._bar.add_task(label or "compiling", total=None, note="")
 
     def begin(self, start: Start) -> None:
-        """Show the bar."""
+        """Show the bar, of several processes in the first one alone.
+
+        Until the first chunk of rounds is done it shows its label, or that the run is compiling, and no number of
+        rounds. Nothing is read from the `start`.
+        """
         if processes.leads():
             self._bar.start()
 
     def close(self) -> None:
-        """Leave the bar as it is."""
+        """Leave the bar as it is.
+
+        What it showed last stays on the terminal, also after a run that failed, and nothing more is drawn. It is
+        `jdfl.run` that calls it.
+        """
         self._bar.stop()
 
     def __call__(self, now: Snapshot) -> None:

@@ -24,7 +24,12 @@ Ending = Literal["steps", "stop rule", "diverged", "budget"] | Cut
 
 @dataclass(frozen=True)
 class Totals:
-    """Exact totals over nodes and rounds, the start included."""
+    """Exact totals over nodes and rounds, the start included.
+
+    They are whole numbers of Python, which never overflow. A vector sent to three neighbours is three messages, and a
+    message that gets lost was sent. Bits are what the codec says of a message. `history` has the same totals record by
+    record.
+    """
 
     messages: dict[str, int]  # by channel
     message_bits: dict[str, int]  # size of one message, by channel
@@ -35,18 +40,31 @@ class Totals:
 
     @property
     def bits(self) -> int:
-        """Bits that crossed the wires."""
+        """Bits that crossed the wires.
+
+        A whole number: of every channel the messages times the size of one, of all nodes and rounds. It is what codecs
+        say of their messages, without the headers of any transport.
+        """
         return sum(count * self.message_bits[channel] for channel, count in self.messages.items())
 
     @property
     def bytes(self) -> float:
-        """Bytes that crossed the wires; bits / 8, since messages are counted in bits."""
+        """Bytes that crossed the wires; bits / 8, since messages are counted in bits.
+
+        It is no whole number where messages do not fill their last byte, and a float, which rounds very large numbers;
+        `bits` never is rounded.
+        """
         return self.bits / 8
 
 
 @dataclass(frozen=True)
 class Result:
-    """A finished run."""
+    """A finished run.
+
+    `jdfl.run` gives it, `sweep` and `repeat` a list of them. `ending` says whether all rounds were done, a stop rule
+    fired, a budget was spent, or the run diverged or was interrupted. Hand it to `jdfl.account` for its epsilon, and to
+    `jdfl.run(..., resume=...)` to go on.
+    """
 
     algorithm: Any  # its settings
     problem_name: str  # the problem's `name`
@@ -78,7 +96,11 @@ class Result:
 
     @property
     def final(self) -> dict[str, float]:
-        """The last record; of a run that diverged, every column's last finite value (NaN where there is none)."""
+        """The last record; of a run that diverged, every column's last finite value (NaN where there is none).
+
+        By the names of the columns of `history`: the round, the metrics, and the totals so far over all nodes, such as
+        bytes.
+        """
         rows = self.history.astype(float)
         if self.diverged is not None:
             rows = rows.where(np.isfinite(rows)).ffill()
@@ -87,7 +109,11 @@ class Result:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """What a callback sees of a run; the functions copy from a state that is gone later: call them at once."""
+    """What a callback sees of a run; the functions copy from a state that is gone later: call them at once.
+
+    Numbers and records are on the host. Arrays of all nodes come when they are asked for, so that they cost nothing
+    otherwise; of several processes all have to ask.
+    """
 
     rounds: int
     """Rounds that are done."""

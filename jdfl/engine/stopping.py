@@ -183,22 +183,41 @@ class AllOf:
 
 
 def consensus_below(tolerance: float, *, per: float = 1.0, after: int = 0) -> ConsensusBelow:
-    """Stop on agreement: (1/m) ||W - average||^2 <= tolerance * per (the CEPS paper's rule with per = s)."""
+    """Stop on agreement: (1/m) ||W - average||^2 <= tolerance * per (the CEPS paper's rule with per = s).
+
+    It fires at the earliest when every node has communicated and `after` rounds are done, and looks at parameters
+    alone, those that are common to all. Nodes may agree before they have learnt anything: combine it by `all_of`.
+    Settings out of range raise ValueError when a run begins.
+    """
     return ConsensusBelow(tolerance, per, after)
 
 
 def objective_below(value: float, *, every: int = 1) -> ObjectiveBelow:
-    """Stop on progress: the objective at the average reaches `value`."""
+    """Stop on progress: the objective at the average reaches `value`.
+
+    Looked at every `every` rounds, at the price of a pass over all data. It reads the data, so that nothing is claimed
+    of a run's privacy unless its problem declares "stop" public. Settings out of range raise ValueError when a run
+    begins.
+    """
     return ObjectiveBelow(value, every)
 
 
 def gradient_below(tolerance: float, *, every: int = 1) -> GradientBelow:
-    """Stop on progress: the average is nearly stationary, its gradient no longer than `tolerance`."""
+    """Stop on progress: the average is nearly stationary, its gradient no longer than `tolerance`.
+
+    It is the l2 norm of mean_i grad f_i at the average of the nodes' parameters, looked at every `every` rounds, and
+    need not fall for methods that keep parameters sparse. Reads the data, as `objective_below` does. Settings out of
+    range raise ValueError when a run begins.
+    """
     return GradientBelow(tolerance, every)
 
 
 def all_of(*rules: StopRule) -> AllOf:
-    """Stop when all rules hold in the same round."""
+    """Stop when all rules hold in the same round.
+
+    For example `all_of(consensus_below(1e-3), objective_below(0.3))`. It reads the data where one of its rules does. No
+    rule at all, or one whose settings are out of range, raises ValueError when a run begins.
+    """
     return AllOf(rules)
 
 

@@ -84,20 +84,26 @@ class Comparison:
     def view(self, x: str, value: float | None = None) -> "Comparison":
         """The comparison that was tuned at `value` of `x`, or else itself.
 
-        `value` None: that at its own budget, or the one at the largest budget of `x`.
+        `value` None: that at its own budget, or the one at the largest budget of `x`. What it has are the values that
+        were chosen at that budget, and the runs with these.
         """
         known = [one for one in (self, *self.views) if one.by == x and value in (None, one.budget)]
         return self if not known or known[0] is self else max(known, key=lambda one: one.budget or 0.0)
 
     def tuned_at(self, x: str, value: float | None = None) -> bool:
-        """Whether values were chosen at `value` of `x` (None: at some budget of `x`); True where nothing is tuned."""
+        """Whether values were chosen at `value` of `x` (None: at some budget of `x`); True where nothing is tuned.
+
+        Tables rank nobody at a budget where it is False, since the values of all algorithms were chosen for another one
+        there.
+        """
         view = self.view(x, value)
         return view.budget is None or (view.by == x and (value in (None, view.budget) or x == "stop"))
 
     def equal_costs(self) -> pd.DataFrame:
         """`at` for all amounts that were tuned at (without tuning, for all), at every budget: rows (x, label).
 
-        The column `mark` is that of the algorithm there.
+        The column `mark` is that of the algorithm there. `write` puts it into equal_costs.csv, the whole comparison in
+        one table of plain numbers.
         """
         given = [(one.by, one) for one in (self, *self.views) if one.budget is not None and one.by != "stop"]
         rows = [(x, self) for x in axes_of(self.curves)] if self.budget is None else given
@@ -105,7 +111,11 @@ class Comparison:
         return pd.concat(found, keys=[x for x, _ in rows], names=["x"])
 
     def to_stop(self) -> pd.DataFrame:
-        """Rounds until the stop rule fired, a row per label: `seeds` that stopped, `round` and `round_sd` over them."""
+        """Rounds until the stop rule fired, a row per label: `seeds` that stopped, `round` and `round_sd` over them.
+
+        Mean and sample standard deviation are of the runs alone that the rule has ended, so look at `seeds` first:
+        whoever has fewer of them may look faster. NaN where none stopped.
+        """
         found = curves.to_stop(self.view("stop").curves).reindex(list(self.results))
         return found.fillna({"seeds": 0}).astype({"seeds": int})
 
@@ -128,7 +138,11 @@ class Comparison:
         return table.write(self.grid(by=by, value=value, metrics=metrics), format)
 
     def grid(self, *, by: str | None = None, value: float | None = None, metrics: Sequence[str] | None = None) -> Grid:
-        """The table before it is written in some format; `by`, `value` and ValueError are as for `table`."""
+        """The table before it is written in some format; `by`, `value` and ValueError are as for `table`.
+
+        It has the headers, rows of cells, each with its text and whether it is the best or a tie, and the sentences of
+        the caption. `metrics` None: the measure.
+        """
         by = self.by if by is None else by
         checks.one_of((*axes_of(self.curves), "stop"), by=by)
         if by == "stop" and value is not None:
@@ -136,7 +150,11 @@ class Comparison:
         return words.grid(self.view(by, value), by, value, [self.measure] if metrics is None else list(metrics))
 
     def note(self, label: str) -> str:
-        """How an algorithm came by its values, in words."""
+        """How an algorithm came by its values, in words.
+
+        The chosen values, the grid they are from, the number of tuning runs, ties, and edges of the grid; or that it
+        was not tuned, or why it has no results. `label` is that of an entry.
+        """
         return words.note(self, label)
 
     def mark(self, label: str) -> str:
@@ -149,17 +167,29 @@ class Comparison:
 
     @property
     def setting(self) -> str:
-        """Problem and network in words."""
+        """Problem and network in words.
+
+        The problem's name with its numbers of nodes and parameters, and the network's name, or that algorithms have
+        networks of their own. Captions of tables begin with it.
+        """
         shared = set(self.networks.values())
         return f"{self.title} over {shared.pop() if len(shared) == 1 else 'networks of their own'}"
 
     @property
     def provenance(self) -> str:
-        """One hash for the provenances of all runs."""
+        """One hash for the provenances of all runs.
+
+        16 hexadecimal digits of the code, libraries, settings, data and seeds of the reported runs at all budgets, in
+        whatever order they were made. Figures carry it.
+        """
         return provenance.total(run.provenance.hash for label in self.results for run in self.runs(label))
 
     def runs(self, label: str) -> list[Result]:
-        """All reported runs of an algorithm, whatever budget its values were chosen at, each once."""
+        """All reported runs of an algorithm, whatever budget its values were chosen at, each once.
+
+        Empty where tuning failed at every budget. Those of this comparison's own budget come first, by seed; they have
+        no `state`, and cannot be resumed. `label` is that of an entry.
+        """
         found = {id(run): run for one in (self, *self.views) for run in one.results[label]}
         return list(found.values())
 

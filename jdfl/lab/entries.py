@@ -27,7 +27,11 @@ ALSO = ("round", "bytes", "gradients")  # amounts that pages show, each with a t
 
 @dataclass(frozen=True)
 class Entry:
-    """An algorithm of a comparison, with what it does not share with the others."""
+    """An algorithm of a comparison, with what it does not share with the others.
+
+    Give it to `jdfl.compare` in place of an algorithm. `tune` maps fields, "lr" or "codec.gamma", to the values that
+    are tried, all combinations of them; without any field the algorithm is not tuned.
+    """
 
     algorithm: Any
     network: Any = None  # None: that of the comparison

@@ -48,7 +48,11 @@ FILES = tuple(_TOLD.split())
 
 @dataclass(frozen=True)
 class Run:
-    """A run directory in memory."""
+    """A run directory in memory.
+
+    `jdfl.results.read_run` reads it. The `summary` has totals, final metrics, times and what may be said of privacy, as
+    plain data. The state of the nodes is not in it: `jdfl.read_checkpoint` reads that from the folder's checkpoints.
+    """
 
     config_yaml: str
     environment: dict[str, Any]

@@ -39,7 +39,11 @@ Presets = tuple[tuple[str, tuple[str, ...]], ...]
 
 @dataclass(frozen=True)
 class Maker:
-    """`module(**options, rngs=rngs)`, comparable by the module's class and the options."""
+    """`module(**options, rngs=rngs)`, comparable by the module's class and the options.
+
+    Give it to `from_nnx` instead of a new lambda: models of equal makers are equal, and what was compiled for one of
+    them serves the other. `options` are pairs of a name and a value that can be hashed.
+    """
 
     module: Callable[..., Any]
     options: tuple[tuple[str, Any], ...]
@@ -65,7 +69,11 @@ class Model:
 
     @property
     def paths(self) -> tuple[str, ...]:
-        """The name of every leaf, such as "layer1.0.conv1.kernel", in the order of w."""
+        """The name of every leaf, such as "layer1.0.conv1.kernel", in the order of w.
+
+        It is the module's attributes on the way to the parameter, joined by dots; the patterns of `split` are held
+        against it. Shared leaves come first, either part in the order in which the module creates them.
+        """
         natural = self._layout.paths
         if self.shared is None:
             return natural
@@ -74,24 +82,40 @@ class Model:
 
     @property
     def shapes(self) -> tuple[Shape, ...]:
-        """The shape of every leaf, in the order of w."""
+        """The shape of every leaf, in the order of w, which is that of `paths`.
+
+        A leaf takes as many consecutive entries of w as its shape has places, the last axis fastest. Nothing is
+        computed to find the shapes.
+        """
         known = dict(zip(self._layout.paths, self._layout.shapes))
         return tuple(known[path] for path in self.paths)
 
     @property
     def n(self) -> int:
-        """The number of parameters."""
+        """The number of parameters of the network, the length of w [n].
+
+        Scales and shifts of batch normalisation are among them, its means and variances are not: no model carries
+        those. The number is found from shapes, without computing anything.
+        """
         return sum(map(math.prod, self._layout.shapes))
 
     @property
     def n_shared(self) -> int:
-        """The number of shared parameters, the first ones of w."""
+        """The number of shared parameters, the first ones of w; n where nothing was split off.
+
+        `neural_classification` hands it to its problem as `shared`, which algorithms that send a part of the
+        parameters, such as PartPSP, go by.
+        """
         count = len(self.paths if self.shared is None else self.shared)
         return sum(map(math.prod, self.shapes[:count]))
 
     @property
     def examples_mix(self) -> bool:
-        """Whether an example's scores depend on its batch (BatchNorm), so that single examples have no gradients."""
+        """Whether an example's scores depend on its batch (BatchNorm), so that single examples have no gradients.
+
+        Such a model cannot be trained with clipping per example, which its problem refuses by ValueError. Clip with
+        `per="batch"`, or take a model without, such as `resnet18` with norm="group".
+        """
         return self._layout.mixes
 
     @property
@@ -159,14 +183,22 @@ class Model:
             return module(x).astype(w.dtype)
 
     def unravel(self, w: Array) -> dict[str, Array]:
-        """The leaves of w [..., n] by path, each [..., *its shape]; ValueError for another n."""
+        """The leaves of w [..., n] by path, each [..., *its shape]; ValueError for another n.
+
+        Axes in front of the last one, such as that of nodes, stay. The inverse of `ravel`; use it to look at single
+        layers of what a run has learnt, `result.params`.
+        """
         checks.shape((*w.shape[:-1], self.n), w=w)
         sizes = [math.prod(shape) for shape in self.shapes]
         leaves = lax.split(w, sizes, w.ndim - 1)  # one operation, whose transpose is one concatenation
         return {path: leaf.reshape(*w.shape[:-1], *s) for path, leaf, s in zip(self.paths, leaves, self.shapes)}
 
     def ravel(self, leaves: Mapping[str, Array]) -> Array:
-        """The vector w [..., n] of `leaves` [..., *shape] by path; ValueError if they are not exactly this model's."""
+        """The vector w [..., n] of `leaves` [..., *shape] by path; ValueError if they are not exactly this model's.
+
+        All leaves have the same axes in front of their own, or none. The inverse of `unravel`; use it for parameters
+        from elsewhere, such as a run's start, since the order of w depends on the split.
+        """
         for word, odd in (("no", set(self.paths) - {*leaves}), ("unknown", {*leaves} - set(self.paths))):
             if odd:
                 raise ValueError(f"Expected the leaves {', '.join(self.paths)}, got {word} {min(odd)}.")

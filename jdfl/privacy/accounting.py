@@ -55,11 +55,19 @@ class Sampled:
 
     @property
     def rate(self) -> float:
-        """The chance of a record to be in the sample."""
+        """The chance of a record to be in the sample, batch / records.
+
+        At 1 a subset holds everything and nothing is gained; the smaller the rate, the smaller the epsilon of a
+        release. It is 1 at most for sizes that `check` lets pass.
+        """
         return self.batch / self.records
 
     def check(self) -> None:
-        """Refuse sizes that make no sense."""
+        """Refuse sizes that make no sense: ValueError naming them.
+
+        The kind has to be "poisson" or "subset", records and looks whole numbers from 1, and batch one from 1 to the
+        number of records. `jdfl.privacy.epsilon` and all that account for a sampled event call it.
+        """
         checks.one_of(("poisson", "subset"), kind=self.kind)
         checks.whole(1, records=self.records, looks=self.looks)
         checks.whole(1, self.records, "It is the number of records drawn of all.", batch=self.batch)
@@ -109,7 +117,12 @@ def quick_epsilon(event: Event, releases: int, delta: float, sampled: Sampled | 
 def epsilon_rdp(
     event: Event, releases: int, delta: float, *, sampled: Sampled | None = None, adjacency: Adjacency = "replace-one"
 ) -> float | None:
-    """The same by RDP, looser or equal; None where dp-accounting has no bound for this event."""
+    """The same by RDP, looser or equal; None where dp-accounting has no bound for this event.
+
+    All arguments are those of `epsilon`, which takes this bound into account wherever it is the least. It is for a
+    second opinion, and for comparing with papers that account by Renyi differential privacy. There is none for Poisson
+    samples under replace-one. Raises ValueError like `epsilon`.
+    """
     check_releases(event, releases, sampled, adjacency)
     check_delta(delta)
     if releases == 0:
@@ -135,7 +148,11 @@ def epsilon_rdp(
 
 @checked
 def epsilon_pure(event: Event, releases: int, *, sampled: Sampled | None = None) -> float | None:
-    """The sum of the releases' epsilons at delta = 0; None for Gaussian noise, which has none."""
+    """The sum of the releases' epsilons at delta = 0; None for Gaussian noise, which has none.
+
+    A release with Laplace noise has 1 / noise_multiplier, or what is left of that for a sample. For many releases
+    `epsilon` at some delta > 0 is far smaller. `sampled` and the ValueErrors are as for `epsilon`.
+    """
     check_releases(event, releases, sampled, "replace-one")
     if isinstance(event, GaussianEvent):
         return None

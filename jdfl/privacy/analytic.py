@@ -77,7 +77,9 @@ def participating_epsilon(multiplier: float, rate: float, steps: int, delta: flo
 def analytic_gaussian(epsilon: float, delta: float, releases: int = 1) -> Gaussian:
     """The least Gaussian noise with which `releases` releases together are (epsilon, delta)-DP.
 
-    Raises ValueError for targets that make no sense.
+    The calibration of B. Balle and Y.-X. Wang (2018, Theorem 8), for releases that each look at all records. The
+    multiplier is in units of their l2 sensitivity, which something has to enforce. For a whole run, or with sampling,
+    use `jdfl.calibrate`. Raises ValueError for targets that make no sense.
     """
     check_target(epsilon, delta)
     checks.whole(1, releases=releases)

@@ -68,7 +68,11 @@ def most_releases(
     adjacency: Adjacency = "replace-one",
     most: int = 2**30,
 ) -> int:
-    """How many releases together stay within (epsilon, delta); at most `most`, and as many as a schedule is for."""
+    """How many releases together stay within (epsilon, delta); at most `most`, and as many as a schedule is for.
+
+    0 means that not even one does. `event`, `sampled` and `adjacency` are as for `jdfl.privacy.epsilon`, whose epsilon
+    of so many releases is at most the target. Raises ValueError for targets that make no sense.
+    """
     check_releases(event, 1, sampled, adjacency)
     check_target(epsilon, delta)
     if isinstance(event, LaplaceSchedule):

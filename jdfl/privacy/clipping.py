@@ -30,7 +30,11 @@ def factor(lengths: Array, clip: Array | float) -> Array:
 
 
 def clipped(x: Array, norm: Clip, clip: Array | float) -> Array:
-    """The vectors x [..., n], each no longer than `clip` []; a vector with an entry that is not finite becomes 0."""
+    """The vectors x [..., n], each no longer than `clip` []; a vector with an entry that is not finite becomes 0.
+
+    Length is measured in `norm`, and a vector that is too long is scaled down, its direction kept. "entries" cuts every
+    entry off at +-clip instead, which turns the vector. Noise by another norm needs `stretch`, too.
+    """
     if norm == "entries":
         whole = jnp.all(jnp.isfinite(x), axis=-1, keepdims=True)
         return jnp.where(whole, jnp.clip(x, -clip, clip), 0.0)
@@ -42,7 +46,8 @@ def clipped(x: Array, norm: Clip, clip: Array | float) -> Array:
 def stretch(clipped_in: Clip, measured_in: Norm, n: int) -> float:
     """The most that a vector [n] of length 1 in the norm `clipped_in` may measure in the norm `measured_in`.
 
-    Raises ValueError for n < 1.
+    A sensitivity is the clip times this factor where noise goes by another norm: sqrt(n) for a clip in l2 and Laplace
+    noise, n for one in linf or of entries, 1 for equal norms. Raises ValueError for n < 1.
     """
     checks.whole(1, n=n)
     inverse = {"l1": 1.0, "l2": 0.5, "linf": 0.0, "entries": 0.0}  # 1 / p; ||x||_q <= n^(1/q - 1/p) ||x||_p for q < p

@@ -12,7 +12,11 @@ Unit = Literal["record", "node", "node-swap", "none"]  # node-swap: a node's ans
 
 @dataclass(frozen=True)
 class Sampling:
-    """Gradients look at fresh random samples of a node's records, which nobody else gets to know."""
+    """Gradients look at fresh random samples of a node's records, which nobody else gets to know.
+
+    It is a part of a `Guarantee`, the same for all nodes, and says what is done, never what is merely assumed.
+    `jdfl.privacy.Sampled` is that of one node, with the number of its records.
+    """
 
     kind: Literal["poisson", "subset"]  # each record by chance, or `batch` different ones
     batch: int  # expected or exact size
@@ -21,7 +25,12 @@ class Sampling:
 
 @dataclass(frozen=True)
 class Published:
-    """What a paper claims for these settings, and why that is not so."""
+    """What a paper claims for these settings, and why that is not so.
+
+    Reports show it beside the sound epsilon, labelled as unsound, and `jdfl.audit` holds it against its attack. No
+    epsilon of `jdfl.account` is ever computed from it. A guarantee has one only where an algorithm's paper claims
+    something else.
+    """
 
     epsilon: float  # as claimed
     delta: float
@@ -32,7 +41,11 @@ class Published:
     run_source: str = ""  # where in the paper that is
 
     def told(self, releases: int) -> dict[str, Any]:
-        """Plain data for a report about a node with so many `releases`."""
+        """Plain data for a report about a node with so many `releases`.
+
+        A dictionary of epsilon, delta, source, unsound and conditions, and in `run` of what the paper claims for all of
+        these releases together, with its source; None where it says nothing of them, or there are none.
+        """
         whole = None
         if self.run is not None and releases:
             epsilon, delta = self.run(releases)
@@ -72,7 +85,11 @@ class Guarantee:
     public: tuple[str, ...] = ()  # such values that are taken as public, as the problem declares
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain data for JSON."""
+        """Plain data for JSON: all fields by name, those that are dataclasses as dictionaries.
+
+        What is published is told without regard to a number of releases. It is for reading, and there is no way back;
+        what a run has to keep for its accountant is a `jdfl.privacy.Ledger`.
+        """
         plain = asdict(replace(self, published=None))
         return plain | {"published": None if self.published is None else self.published.told(0)}
 

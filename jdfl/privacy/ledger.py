@@ -21,7 +21,12 @@ _EVENTS = {"gaussian": GaussianEvent, "laplace": LaplaceEvent}
 
 @dataclass(frozen=True)
 class Ledger:
-    """Releases of all nodes, which are alike but for their numbers and the sizes of the samples' pools."""
+    """Releases of all nodes, which are alike but for their numbers and the sizes of the samples' pools.
+
+    It is all that an accountant has to know of a run. `of` makes it, checkpoints keep it, and `check_same` compares it
+    with that of a run that goes on. Epsilons from it are upper bounds, and promise something only where it is
+    `claimed`.
+    """
 
     event: Event | None  # None: nothing noisy is released
     adjacency: str
@@ -35,23 +40,40 @@ class Ledger:
 
     @classmethod
     def of(cls, guarantee: Guarantee, releases: np.ndarray, records: np.ndarray) -> "Ledger":
-        """What so many releases under this guarantee leave behind, be it claimed or not."""
+        """What so many releases under this guarantee leave behind, be it claimed or not.
+
+        `releases` [m] and `records` [m] are whole numbers, one for every node. In the ledger `claimed` is about the
+        noise alone: it stays true where only values that enter without noise (`derived`) take the guarantee's claim
+        away.
+        """
         counts = np.asarray(releases, np.int64), np.asarray(records, np.int64)
         enforced = guarantee.claimed or bool(guarantee.derived and guarantee.enforced_by)  # of the noise alone
         terms = guarantee.unit, guarantee.observer, enforced, guarantee.failure
         return cls(guarantee.event, guarantee.adjacency, guarantee.sampling, *counts, *terms)
 
     def sampled(self, node: int) -> Sampled | None:
-        """The sampling of a node."""
+        """How releases of a node draw its records, with their number; None where they look at all of them.
+
+        The batch is the same for all nodes, so that a node of few records has a higher rate, and a larger epsilon from
+        as many releases.
+        """
         told = self.sampling
         return None if told is None else Sampled(told.kind, told.batch, int(self.records[node]), told.looks)
 
     def terms(self, node: int) -> dict[str, Any]:
-        """What functions of `accounting` and `calibration` have to know beside a node's event and releases."""
+        """What functions of `accounting` and `calibration` have to know beside a node's event and releases.
+
+        They are the keyword arguments `sampled` and `adjacency`, for example of `jdfl.privacy.epsilon`; delta has to be
+        given less the ledger's `failure`.
+        """
         return {"sampled": self.sampled(node), "adjacency": self.relation}
 
     def ranked(self) -> np.ndarray:
-        """The nodes [m] from the least to the most exposed."""
+        """The nodes [m] from the least to the most exposed.
+
+        Without sampling that is the order of their releases. With it the order goes by sqrt(releases) times the rate,
+        which is a guess between nodes of which neither has both higher; `worst` does not rely on it.
+        """
         if self.sampling is None:
             return np.argsort(self.releases, kind="stable")
         # Epsilon rises with releases and rate; between two nodes of which neither has both higher, this order is a
@@ -60,13 +82,21 @@ class Ledger:
         return np.argsort(exposure, kind="stable")
 
     def worst(self, delta: float) -> tuple[int, float]:
-        """The most exposed node and its epsilon."""
+        """The most exposed node and its epsilon at `delta`.
+
+        Only the `candidates` are accounted for, each on its own, since no other node can have a larger epsilon. It is
+        infinite as for `epsilon`: without noise, and where delta is not above `failure`.
+        """
         found = {node: self.epsilon(node, delta) for node in self.candidates()}
         node = max(found, key=found.__getitem__)
         return node, found[node]
 
     def epsilon(self, node: int, delta: float) -> float:
-        """The epsilon of a node's releases, by PLD; infinite where what enforces the sensitivity takes all of delta."""
+        """The epsilon of a node's releases, the least of all bounds that `jdfl.privacy.epsilons` has at `delta`.
+
+        `failure` is taken from delta first; the epsilon is infinite where that leaves nothing, and without any noise.
+        It is 0 for a node without releases.
+        """
         if self.event is None or delta <= self.failure:
             return np.inf
         return epsilon(self.event, int(self.releases[node]), delta - self.failure, **self.terms(node))
@@ -88,7 +118,12 @@ class Ledger:
         return np.array(found, np.int64)[which]
 
     def check_same(self, other: "Ledger") -> None:
-        """Refuse to go on with other noise: ValueError naming what differs."""
+        """Refuse to go on with other noise: ValueError naming what differs.
+
+        Event, sampling, unit, adjacency, observer, claim, failure and the nodes' records have to be those of this
+        ledger. Multipliers may differ by the rounding of a float32, and of two schedules only what both have is
+        compared.
+        """
         for name in ("event", "adjacency", "sampling", "unit", "observer", "claimed", "failure"):
             mine, theirs = getattr(self, name), getattr(other, name)
             if mine != theirs and (where := _difference(mine, theirs)) is not None:
@@ -100,14 +135,22 @@ class Ledger:
             raise ValueError("Expected the records of the run that is resumed, got other numbers of them per node.")
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain data for JSON; `from_dict` reads it."""
+        """Plain data for JSON; `from_dict` reads it.
+
+        All fields by name: releases and records as lists of m whole numbers, the event as a dictionary with its kind,
+        or None. Checkpoints hold it, and summaries of runs that of their most exposed node.
+        """
         event = None if self.event is None else {"kind": self.event.kind, **asdict(self.event)}
         counts = {"releases": self.releases.tolist(), "records": self.records.tolist()}
         return asdict(self) | {"event": event} | counts
 
     @classmethod
     def from_dict(cls, told: Mapping[str, Any]) -> "Ledger":
-        """The ledger that `as_dict` has told."""
+        """The ledger that `as_dict` has told, with releases and records as arrays [m] of int64.
+
+        It is for adding up or going on with runs whose results are files. Data that `as_dict` did not write are not
+        looked at closely, and may fail with KeyError or TypeError.
+        """
         known: dict[str, Any] = {name: np.asarray(told[name], np.int64) for name in ("releases", "records")}
         known["event"] = _event(told["event"])
         known["sampling"] = None if told["sampling"] is None else Sampling(**told["sampling"])
@@ -115,11 +158,19 @@ class Ledger:
 
     @property
     def relation(self) -> Adjacency:
-        """What neighbouring data sets differ in; where nothing is claimed, replace-one."""
+        """What neighbouring data sets differ in; where nothing is claimed, replace-one.
+
+        "replace-one": one record, or node, is another one. "add-remove": one is there or not. Functions of accounting
+        take it as `adjacency`; epsilons of the two do not compare.
+        """
         return "add-remove" if self.adjacency == "add-remove" else "replace-one"
 
     def candidates(self) -> list[int]:
-        """Nodes that no other exceeds both in releases and in rate."""
+        """Nodes that no other exceeds both in releases and in rate.
+
+        One of them has the largest epsilon, which rises with both, so that the others need not be accounted for.
+        Without sampling it is one node, the first of those with most releases.
+        """
         if self.sampling is None:
             return [int(np.argmax(self.releases))]
         order = np.lexsort((self.records, -self.releases))  # most releases first, fewest records first among equals

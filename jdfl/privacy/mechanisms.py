@@ -20,7 +20,11 @@ Norm = Literal["l1", "l2", "linf"]
 
 @dataclass(frozen=True)
 class GaussianEvent:
-    """One release with Gaussian noise of `noise_multiplier` times the l2 sensitivity."""
+    """One release with Gaussian noise of `noise_multiplier` times the l2 sensitivity.
+
+    It is what accountants compose: the pair N(0, z^2) and N(1, z^2) for a multiplier z. What neighbouring data sets
+    are, and what bounds the sensitivity, is for a `Guarantee` to say.
+    """
 
     noise_multiplier: float
     kind: ClassVar[Literal["gaussian"]] = "gaussian"
@@ -28,7 +32,11 @@ class GaussianEvent:
 
 @dataclass(frozen=True)
 class LaplaceEvent:
-    """One release with Laplace noise of scale `noise_multiplier` times the l1 sensitivity."""
+    """One release with Laplace noise of scale `noise_multiplier` times the l1 sensitivity.
+
+    It is what accountants compose; by itself it is (1 / noise_multiplier, 0)-differentially private. For noise that
+    differs from release to release there is `LaplaceSchedule`.
+    """
 
     noise_multiplier: float
     kind: ClassVar[Literal["laplace"]] = "laplace"
@@ -65,7 +73,11 @@ class LaplaceSchedule:
 
     @property
     def noise_multiplier(self) -> float:
-        """The smallest."""
+        """The smallest of the multipliers, that of the release which tells most.
+
+        It is for places that show one number. Accounting takes every release with its own multiplier, so that the
+        epsilon of the schedule is no more than if all had this one.
+        """
         return min(self.multipliers)
 
 
@@ -73,20 +85,36 @@ Event = GaussianEvent | LaplaceEvent | LaplaceSchedule
 
 
 class Mechanism(Protocol):
-    """Adds noise scaled by a sensitivity, and names the event that an accountant composes."""
+    """Adds noise scaled by a sensitivity, and names the event that an accountant composes.
+
+    `Gaussian` and `Laplace` are mechanisms; one of your own has these methods, and an event of `jdfl.privacy.Event`. It
+    bounds nothing itself: what it is given has to be clipped before, in `norm` or in another one with `stretch`.
+    """
 
     norm: ClassVar[Norm]  # in which the sensitivity is measured
 
     def check(self) -> None:
-        """Raise ValueError if the settings make no sense."""
+        """Raise ValueError if the settings make no sense.
+
+        `check_mechanism` calls it on the host, before a run is compiled. Settings that would leave no noise, such as a
+        multiplier of 0, have to be refused: they have no epsilon.
+        """
         ...
 
     def add(self, key: Array, x: Array, sensitivity: Any) -> Array:
-        """The vector x [n] with noise."""
+        """The vector x [n] with noise.
+
+        A pure function under jit, and under vmap over nodes: all noise comes from `key`, which is used once, and is
+        scaled by `sensitivity` [], the most that neighbouring data change x in the mechanism's norm.
+        """
         ...
 
     def event(self) -> Event:
-        """What one release adds (on the host)."""
+        """What one release adds (on the host).
+
+        The event says how much noise there is in units of the sensitivity, as a plain number, and so does not depend on
+        data or nodes. Ledgers, reports and budgets are computed from it alone.
+        """
         ...
 
 
@@ -116,15 +144,27 @@ class Gaussian:
     norm: ClassVar[Norm] = "l2"
 
     def check(self) -> None:
-        """Refuse a multiplier that is not one positive number."""
+        """Refuse a multiplier that is not one positive number.
+
+        The ValueError names it and says what it is for. An array is refused, too, for all nodes have the same noise in
+        units of their sensitivities, which may differ.
+        """
         settings(self)
 
     def add(self, key: Array, x: Array, sensitivity: Any) -> Array:
-        """The vector x [n] with noise of standard deviation multiplier * sensitivity."""
+        """The vector x [n] with noise of standard deviation multiplier * sensitivity.
+
+        Every entry has noise of its own, in the type of x. `sensitivity` is one number [] in l2, of the whole vector; x
+        is not clipped here. A sensitivity of 0 adds nothing.
+        """
         return x + self.multiplier * sensitivity * jax.random.normal(key, x.shape, x.dtype)
 
     def event(self) -> GaussianEvent:
-        """The release."""
+        """One release of this noise, for accounting: a `GaussianEvent` with the multiplier as a plain float.
+
+        `jdfl.privacy.epsilon` makes an epsilon of it for a number of releases. It cannot be asked for while a
+        multiplier is traced by JAX, as in a sweep.
+        """
         return GaussianEvent(float(self.multiplier))
 
 
@@ -143,21 +183,37 @@ class Laplace:
     norm: ClassVar[Norm] = "l1"
 
     def check(self) -> None:
-        """Refuse a multiplier that is not one positive number."""
+        """Refuse a multiplier that is not one positive number.
+
+        The ValueError names it and says what it is for. An array is refused, too, for all nodes have the same noise in
+        units of their sensitivities, which may differ.
+        """
         settings(self)
 
     def add(self, key: Array, x: Array, sensitivity: Any) -> Array:
-        """The vector x [n] with noise of scale multiplier * sensitivity (standard deviation sqrt(2) times that)."""
+        """The vector x [n] with noise of scale multiplier * sensitivity (standard deviation sqrt(2) times that).
+
+        Every entry has noise of its own, in the type of x. `sensitivity` is one number [] in l1, of the whole vector; x
+        is not clipped here. A sensitivity of 0 adds nothing.
+        """
         return x + self.multiplier * sensitivity * jax.random.laplace(key, x.shape, x.dtype)
 
     def event(self) -> LaplaceEvent:
-        """The release."""
+        """One release of this noise, for accounting: a `LaplaceEvent` with the multiplier as a plain float.
+
+        `jdfl.privacy.epsilon` makes an epsilon of it for a number of releases, and `epsilon_pure` one at delta = 0. It
+        cannot be asked for while a multiplier is traced by JAX, as in a sweep.
+        """
         return LaplaceEvent(float(self.multiplier))
 
 
 @checked
 def check_mechanism(mechanism: Any) -> None:
-    """ValueError for what is no noise mechanism, and for one whose settings make no sense."""
+    """ValueError for what is no noise mechanism, and for one whose settings make no sense.
+
+    A mechanism has `add`, `event` and `norm`, and its own `check` looks at its settings. Algorithms call it for theirs
+    before a run; None, which stands for no noise in settings, is refused here.
+    """
     remedy = "Use Gaussian(multiplier) or Laplace(multiplier), or None for no noise."
     checks.able(("add", "event", "norm"), "a noise mechanism", remedy, mechanism=mechanism)
     mechanism.check()

@@ -80,11 +80,20 @@ class PrivacyReport:
     method: str = "PLD"  # by which bound `epsilon` is the least
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain data for JSON; numbers that are not finite become None."""
+        """Plain data for JSON; numbers that are not finite become None.
+
+        All fields by name, tuples as lists, as summaries of runs and `jdfl account --json` hold them. An epsilon of
+        None is thus an infinite one; where nothing may be said there is no report at all.
+        """
         return plain(asdict(self))
 
     def statement(self) -> str:
-        """The report in words, as Markdown list items."""
+        """The report in words, as Markdown list items.
+
+        The first item is the promise, (epsilon, delta) of whom against whom, or NO GUARANTEE with the reason. Those
+        that follow name what is public, what a paper claims, the noise and its bound, releases, sampling, and warnings;
+        the last one is what all of it assumes. Epsilons of the run are rounded up.
+        """
         releases, number = self.releases, promise(self, self.delta, self.epsilon)
         lines = [f"privacy: {number}"] if self.sound else [f"privacy: NO GUARANTEE: {self.reason}"]
         if self.local:

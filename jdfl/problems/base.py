@@ -63,79 +63,147 @@ class Problem:
 
     @property
     def m(self) -> int:
-        """The number of nodes."""
+        """The number of nodes, the length of the first axis of `weight` and of every leaf of `data`.
+
+        A problem that `nodes` has made counts the chosen nodes; inside a run on several devices it is the number of
+        nodes of one device.
+        """
         return self.weight.shape[0]
 
     @property
     def n(self) -> int:
-        """The number of parameters."""
+        """The number of parameters of one node, the length of every vector that algorithms train, send and average.
+
+        A subclass has to say it, as a plain int, since shapes depend on it; here it raises TypeError.
+        """
         raise TypeError(f"{type(self).__name__} does not say its number of parameters n")
 
     @property
     def n_shared(self) -> int:
-        """The number of leading parameters that are common to all nodes."""
+        """The number of leading parameters that are common to all nodes: `shared`, or n where that is None.
+
+        Metrics average these alone and judge every node with its own of the others. Which entries are sent is for the
+        algorithm to decide, not for this number.
+        """
         return self.n if self.shared is None else self.shared
 
     @property
     def personal(self) -> bool:
-        """Whether what a node predicts depends on more than the parameters that are common to all."""
+        """Whether what a node predicts depends on more than the parameters that are common to all.
+
+        Where it does, accuracies are means over the nodes, each with its own of the parameters that are not shared;
+        otherwise they are those of the average of the nodes' parameters.
+        """
         return self.n_shared < self.n
 
     @property
     def dtype(self) -> Any:
-        """The floating type of the parameters."""
+        """The floating type of the parameters, which is that of `weight`.
+
+        States of algorithms, gradients and values have it, too. Data may have another type, such as images in bytes.
+        Float64 needs JAX_ENABLE_X64=1.
+        """
         return self.weight.dtype
 
     def begin(self) -> Array:
-        """The parameters [m, n] that the nodes begin with, the same for all."""
+        """The parameters [m, n] that the nodes begin with, the same for all.
+
+        They are `start` in every row, or zeros where that is None, in the problem's `dtype`. Neural networks need a
+        start: `neural_classification` sets one, drawn from its `init_seed`.
+        """
         start = jnp.zeros((self.n,), self.dtype) if self.start is None else self.start
         return jnp.broadcast_to(start, (self.m, self.n))
 
     @property
     def sizes(self) -> Array:
-        """[m] int32 every node's number of examples."""
+        """[m] int32 every node's number of examples: how many of its weights are positive.
+
+        Padding does not count. Batches are drawn from so many examples, privacy reports call them the records of a
+        node, and `jdfl.Totals` counts so many for a gradient of all examples.
+        """
         return jnp.sum(self.weight > 0, axis=1, dtype=jnp.int32)
 
     def each(self, function: Callable[..., Any], *stacked: Any) -> Any:
-        """`function` of every node's rows of `stacked`, leaves [m, ...]: all nodes at once, or a few after another."""
+        """`function` of every node's rows of `stacked`, leaves [m, ...]: all nodes at once, or a few after another.
+
+        The function takes one node's rows, without the axis of nodes, and what it gives is stacked again, leaves [m,
+        ...]. Use it instead of `jax.vmap` over nodes: problems whose nodes take much memory compute a few at a time
+        here.
+        """
         return jax.vmap(function)(*stacked)
 
     def loss(self, w: Array, example: Any) -> Array:
-        """The loss [] of the parameters w [n] on ONE example."""
+        """The loss [] of the parameters w [n] on ONE example, whose leaves have neither a node's nor an example's axis.
+
+        A subclass gives it, as a pure function that JAX can differentiate, or else gives `losses`, `gradient` and
+        `example_gradients`, which are made of it. Here it raises TypeError.
+        """
         raise TypeError(f"{type(self).__name__} does not define the loss of one example")
 
     def regulariser(self, w: Array) -> Array:
-        """The part of f_i [] that does not depend on data."""
+        """The part of f_i [] at w [n] that does not depend on data; zero unless a subclass gives one.
+
+        It is added to the mean of the losses. Since it tells nothing of any record, it is neither clipped nor counted
+        in a sensitivity.
+        """
         return jnp.zeros((), w.dtype)
 
     def local(self, i: Array | np.ndarray | int) -> tuple[Any, Array]:
-        """The data (leaves [q, ...]) and weights [q] of node i [] (or [b], of several); an out-of-range i clips."""
+        """The data (leaves [q, ...]) and weights [q] of node i [] (or [b], of several); an out-of-range i clips.
+
+        It is what `value` and `gradient` take of one node. Of several nodes leaves are [b, q, ...] and weights [b, q],
+        for `jax.vmap`. Padded examples are among them, with weight 0.
+        """
         return jax.tree.map(lambda leaf: leaf[i], (self.data, self.weight))
 
     def some_node(self) -> Any:
-        """The data of a node, leaves [q, ...]; the first of those whose data this process has."""
+        """The data of a node, leaves [q, ...]; the first of those whose data this process has.
+
+        It is meant for looking at the shapes, types and values of real examples before a run. Several processes, each
+        with its own nodes' data, see different nodes here.
+        """
         return jax.tree.map(lambda leaf: jnp.asarray(leaf[0]), held(self.data))
 
     def nodes(self, i: Array | np.ndarray) -> Self:
-        """The problem of the nodes i [b] alone."""
+        """The problem of the nodes i [b] alone, with their rows of data, weight and curvature.
+
+        All that belongs to no single node, such as `test`, `truth` and `start`, stays as it is. A step that works on a
+        block of nodes (`Round.each_of`) sees such a problem. Ids out of range clip.
+        """
         data, weight = self.local(i)
         return replace(self, data=data, weight=weight, curvature=self.curvature[i])
 
     def losses(self, w: Array, data: Any) -> Array:
-        """The loss of every example of one node's data [q]."""
+        """The loss [q] of every example of one node's data at w [n], padding included.
+
+        What padding has here counts nowhere, since its weight is 0, but it must be finite. The base class takes `loss`
+        of every example; a subclass that computes all of them together replaces this method.
+        """
         return jax.vmap(self.loss, (None, 0))(w, data)
 
     def value(self, w: Array, data: Any, weight: Array) -> Array:
-        """f_i(w) [] from one node's data and weights, as `local` gives them."""
+        """f_i(w) [] from one node's data and weights, as `local` gives them.
+
+        It is the mean of the losses, weighted by `weight` over the sum of the weights, plus the regulariser. Weights
+        that are all zero give NaN. For all nodes at once use `values` or `values_at`.
+        """
         mean = jnp.sum(self.losses(w, data) * weight) / jnp.sum(weight)
         return mean + self.regulariser(w)
 
     def gradient(self, w: Array, data: Any, weight: Array) -> Array:
-        """The gradient of f_i at w [n] from one node's data and weights."""
+        """The gradient [n] of f_i at w [n] from one node's data and weights, the regulariser's included.
+
+        It is exact, neither clipped nor noisy. A step of an algorithm takes its gradients from `jdfl.Gradients`
+        instead, which draws batches, clips, adds noise and counts.
+        """
         return jax.grad(self.value)(w, data, weight)
 
     def example_gradients(self, w: Array, data: Any) -> Array:
-        """The gradient of every single example's loss [q, n], regulariser not included."""
+        """The gradient of every single example's loss [q, n] at w [n], regulariser not included.
+
+        Clipping of single examples is made of these where a problem has no `slopes`. All q n numbers are formed, so
+        that `jdfl.Gradients` asks for some examples at a time.
+        """
         return jax.vmap(jax.grad(self.loss), (None, 0))(w, data)
 
     def slopes(self, w: Array, data: Any) -> Array | None:
@@ -147,15 +215,27 @@ class Problem:
         return None
 
     def feature_lengths(self, data: Any, norm: str) -> Array:
-        """||a_t|| [q] of one node's examples, for a problem that has `slopes`."""
+        """||a_t|| [q] of one node's examples in the `norm` l1, l2 or linf, for a problem that has `slopes`.
+
+        Times ||slopes[t]|| it is the length of an example's gradient, so that gradients are clipped without being
+        formed. A problem without slopes raises TypeError.
+        """
         raise TypeError(f"{type(self).__name__} has no slopes")
 
     def spread(self, slopes: Array, data: Any) -> Array:
-        """The sum [n] of slopes[t] a_t over one node's examples, `slopes` [q], for a problem that has `slopes`."""
+        """The sum [n] of slopes[t] a_t over one node's examples, `slopes` [q], for a problem that has `slopes`.
+
+        Slopes that were weighted and shortened before give the sum of clipped gradients, which takes one product with
+        the features and no gradient of a single example. A problem without slopes raises TypeError.
+        """
         raise TypeError(f"{type(self).__name__} has no slopes")
 
     def minibatch(self, key: Array, data: Any, weight: Array, size: int) -> tuple[Any, Array]:
-        """`size` of one node's examples and their weights [size], uniformly with replacement among positive ones."""
+        """`size` of one node's examples and their weights [size], uniformly with replacement among positive ones.
+
+        The examples are leaves [size, ...], and one of them may be there several times: a privacy guarantee gains
+        nothing by such samples, unless their size is 1. For different examples use `subset`.
+        """
         real = jnp.cumsum(weight > 0, dtype=jnp.int32)  # [q], rises by one at every example that counts
         nth = jax.random.randint(key, (size,), 0, real[-1], jnp.int32)
         chosen = jnp.searchsorted(real, nth, side="right")
@@ -164,43 +244,76 @@ class Problem:
     def subset(self, key: Array, data: Any, weight: Array, size: int) -> tuple[Any, Array]:
         """`size` different examples of one node and their weights [size], positive, every such set alike.
 
-        It must have so many.
+        The examples are leaves [size, ...]. The node must have so many, which is not looked at here
+        (`jdfl.Gradients.check` does): otherwise padding of weight 0 is among them.
         """
         bits = jnp.where(weight > 0, jax.random.uniform(key, weight.shape, jnp.float32), -1.0)
         chosen = lax.top_k(bits, size)[1]
         return self.take(data, chosen), weight[chosen]
 
     def take(self, data: Any, chosen: Array) -> Any:
-        """The examples `chosen` [b] of one node's data."""
+        """The examples `chosen` [b] of one node's data, leaves [b, ...].
+
+        `chosen` holds places from 0 to q - 1 and may hold one several times. Batches are made by it, so that a problem
+        whose data are laid out in another way replaces this method.
+        """
         return jax.tree.map(lambda leaf: leaf[chosen], data)
 
     def varied(self, key: Array, data: Any) -> Any:
-        """A batch of one node's examples, leaves [B, ...], as a gradient is to see it: data augmentation, if any."""
+        """A batch of one node's examples, leaves [B, ...], as a gradient is to see it: data augmentation, if any.
+
+        Shapes and types stay, and what it draws comes from `key`. The base class gives the batch as it is. Gradients of
+        all examples, tests and metrics see the examples without it.
+        """
         return data
 
     def values(self, w: Array) -> Array:
-        """f_i(w_i) [m] for stacked parameters [m, n]."""
+        """f_i(w_i) [m] for stacked parameters [m, n]: every node judged on its own data by its own parameters.
+
+        All examples count, without clipping or noise. The mean over the nodes is the metric `objective_local`; for the
+        same parameters at all nodes use `values_at`.
+        """
         return self.each(self.value, w, self.data, self.weight)
 
     def gradients(self, w: Array) -> Array:
-        """The gradient of every f_i at w_i [m, n] for stacked parameters [m, n]."""
+        """The gradient of every f_i at w_i [m, n] for stacked parameters [m, n].
+
+        All examples and the regulariser count, without clipping or noise, so that nothing that a node sends may be
+        computed from it where privacy is claimed. The stop rule `jdfl.gradient_below` looks at it.
+        """
         return self.each(self.gradient, w, self.data, self.weight)
 
     def values_at(self, w: Array) -> Array:
-        """f_i(w) [m] of every node at the same parameters [n]."""
+        """f_i(w) [m] of every node at the same parameters [n], on all examples of its own data.
+
+        The mean over the nodes is what all learn together, mean_i f_i(w). At the average of the nodes' parameters that
+        is the metric `objective`.
+        """
         return self.each(partial(self.value, w), self.data, self.weight)
 
     def scores(self, w: Array, features: Array) -> Array:
-        """What a classifier decides by: [N] (or [N, classes]) scores of features [N, ...] for parameters [n]."""
+        """What a classifier decides by: [N] (or [N, classes]) scores of features [N, ...] for parameters [n].
+
+        Of several scores the largest decides, of one its sign, positive meaning class 1. A problem that is no
+        classification raises TypeError, and its runs have no metric of accuracy.
+        """
         raise TypeError(f"{type(self).__name__} is not a classification problem, so it has no scores")
 
     def predict(self, w: Array, data: Any) -> Array:
-        """The classes [N] int32 that parameters [n] give the test examples; `data` [q, ...] is the node's own."""
+        """The classes [N] int32 that parameters [n] give the test examples; `data` [q, ...] is the node's own.
+
+        The problem needs a `test` set. The node's own data matter to models alone that take statistics from it, as
+        batch normalisation does. Accuracies compare what comes out with the labels of the test set.
+        """
         scores = self.scores(w, cast(Any, self.test)[0])
         return (jnp.argmax(scores, axis=1) if scores.ndim == 2 else scores > 0).astype(jnp.int32)
 
     def check_data(self) -> None:
-        """Refuse data that is not leaves [m, q, ...] of finite numbers; a problem with another layout has its own."""
+        """Refuse data that is not leaves [m, q, ...] of finite numbers; a problem with another layout has its own.
+
+        Padding has to be finite, too, since 0 times NaN is NaN. ValueError names the leaf, the node, the example and
+        the entry. `check_problem`, and so every run, calls it.
+        """
         m, q = self.weight.shape
         leaves = jax.tree_util.tree_leaves_with_path(self.data)
         if not leaves:
@@ -212,7 +325,11 @@ class Problem:
             check_finite(name, held(leaf), portion(m) if held(leaf) is not leaf else None)
 
     def check_test(self) -> None:
-        """Refuse a test set without the data's structure, less the node axis, or with numbers that are not finite."""
+        """Refuse a test set without the data's structure, less the node axis, or with numbers that are not finite.
+
+        Its leaves are [N, ...], N being the same for all of them. ValueError names the leaf. `check_problem` calls it
+        where there is a test set.
+        """
         shapes = [np.shape(leaf)[2:] for leaf in jax.tree.leaves(self.data)]
         if jax.tree.structure(self.test) != jax.tree.structure(self.data):
             raise ValueError("Expected test with the same structure as data, got another one.")

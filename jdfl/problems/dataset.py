@@ -11,7 +11,11 @@ Features = np.ndarray | csr_matrix
 
 @dataclass(frozen=True)
 class Dataset:
-    """Examples for classification. Axes: N examples, M test examples, p features."""
+    """Examples for classification, with a test set where the source has one.
+
+    Readers and generators give it, and `jdfl.problems.load` by name; `classification` splits it between nodes. All of
+    it is on the host: NumPy arrays, or CSR matrices of SciPy for text. Axes: N examples, M test examples, p features.
+    """
 
     name: str
     features: Features  # [N, p] float32; text comes as CSR and stays so
@@ -23,12 +27,20 @@ class Dataset:
 
     @property
     def classes(self) -> int:
-        """The number of classes."""
+        """The number of classes, which is the largest training label plus one.
+
+        Labels count from 0, so that a class between them without any training example counts, too. Labels of the test
+        set are not looked at.
+        """
         return int(self.labels.max()) + 1
 
     @property
     def test(self) -> tuple[Any, np.ndarray] | None:
-        """The features [N, p] and labels [N] of the test set; None where either is missing."""
+        """The features [M, p] and labels [M] of the test set; None where either is missing.
+
+        Of a data set without one, `classification` holds a share of every class out for testing (see
+        `jdfl.problems.holdout`), and all its examples are training examples here.
+        """
         if self.test_features is None or self.test_labels is None:
             return None
         return self.test_features, self.test_labels

@@ -101,9 +101,10 @@ def download_folder() -> Path:
 
 
 def data_folder() -> Path:
-    """The folder with the data: that which JDFL_DATA names, or else `download_folder`.
+    """The folder with the data: that which JDFL_DATA names, or else one of the user's own.
 
-    FileNotFoundError, with the remedy, where neither is there.
+    Without that environment variable it is the folder jdfl in XDG_DATA_HOME, or ~/.local/share/jdfl, where `jdfl data
+    fetch` puts what it downloads. Raises FileNotFoundError, with the remedy, where the folder is missing.
     """
     named, folder = os.environ.get("JDFL_DATA"), _HERE.get() or download_folder()
     if not folder.is_dir():

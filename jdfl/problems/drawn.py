@@ -53,12 +53,20 @@ class DrawnRegression(LinearRegression):
         return lax.map(lambda rows: function(*rows), stacked, batch_size=size)
 
     def examples(self, node: Array, places: Array) -> tuple[Array, Array]:
-        """The examples of a node at some places [b]: features [b, n], targets [b]."""
+        """The examples of a node at some places [b]: features [b, n], targets [b].
+
+        `node` is the node's number, and places count from 0. Same key, node and place always give the same example. One
+        beyond the node's own number of examples is drawn like the others, and has weight 0.
+        """
         own = jax.random.fold_in(self.key, node)
         return jax.vmap(lambda t: self.draw(jax.random.fold_in(own, t)))(places)
 
     def made(self, data: Any) -> tuple[Array, Array]:
-        """A batch as it is; all examples of a node, where `data` is its number."""
+        """A batch as it is; all examples of a node, where `data` is its number.
+
+        Features [q, n] and targets [q] in both cases. Losses, slopes and gradients begin with it, so that they take
+        batches and whole nodes alike.
+        """
         if checks.is_a(data, tuple):
             return data
         return self.examples(data, jnp.arange(self.weight.shape[-1], dtype=jnp.uint32))
@@ -72,7 +80,11 @@ class DrawnRegression(LinearRegression):
         return super().example_gradients(w, self.made(data))
 
     def host_examples(self) -> Iterator[tuple[Any, np.ndarray, np.ndarray]]:
-        """As for a stored problem; examples are drawn for some nodes at a time."""
+        """As for a stored problem; examples are drawn for some nodes at a time.
+
+        A node gives its features [q_i, n], targets [q_i] and coefficients [q_i] in mean_i f_i, in float64 and without
+        padding. `jdfl.problems.optimum` and `value_at` read them. Examples that are not finite raise ValueError.
+        """
         for first in range(0, self.m, _ON_HOST):
             part = self.nodes(jnp.arange(first, min(self.m, first + _ON_HOST)))
             yield from ((X, y, c * (part.m / self.m)) for X, y, c in part.stored().host_examples())
@@ -80,7 +92,8 @@ class DrawnRegression(LinearRegression):
     def stored(self) -> LinearRegression:
         """The same problem with its examples in memory, 4 m q n bytes or more; padding is zero.
 
-        Of several processes each keeps those of its own nodes.
+        Of several processes each keeps those of its own nodes. It is for data that fit into memory and gradients that
+        look at all examples, which a drawn problem draws anew for every one of them.
         """
         here = self.nodes(portion(self.m))
         A, b = _every_example(here)

@@ -21,7 +21,11 @@ _PARTS = ("train-images", "train-labels", "t10k-images", "t10k-labels")
 
 
 class Images(NamedTuple):
-    """Images with their classes, and a test set."""
+    """Images with their classes, and a test set, as files hold them: bytes from 0 to 255.
+
+    `read_mnist` and `read_cifar10` give them. `jdfl.problems.load` makes rows of numbers in [0, 1] of them, and
+    `neural_classification` keeps the bytes until a batch is used.
+    """
 
     images: np.ndarray  # [N, h, w] or [N, h, w, 3] uint8
     labels: np.ndarray  # [N] int32, 0..9

@@ -81,7 +81,11 @@ class LinearModel(Problem):
 
 @struct.dataclass
 class LinearRegression(LinearModel):
-    """Least squares, f_i(w) = ||A_i w - b_i||^2 / (2 q_i); data = (features A [m, q, n], targets b [m, q])."""
+    """Least squares, f_i(w) = ||A_i w - b_i||^2 / (2 q_i); data = (features A [m, q, n], targets b [m, q]).
+
+    q_i is the number of node i's examples. There is no penalty and no intercept; a column of ones in A makes one. Built
+    by `linear_regression`, by `example1`, and by `drawn_regression` for examples that are not stored.
+    """
 
     def losses(self, w: Array, data: Any) -> Array:
         """(<a_t, w> - b_t)^2 / 2 [q] of one node's data at the parameters w [n]."""
@@ -93,7 +97,11 @@ class LinearRegression(LinearModel):
         return self.products(w, A) - b
 
     def exact(self, scores: np.ndarray, targets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Half the squared residuals [N], and the residuals."""
+        """Half the squared residuals [N], and the residuals [N], which are the slopes.
+
+        In float64 on the host, of the scores <a_t, w> and the targets b_t. `jdfl.problems.optimum` and `value_at`
+        compute with it, independently of what a run does on the device.
+        """
         residuals = scores - targets
         return 0.5 * residuals**2, residuals
 
@@ -113,7 +121,11 @@ def build(data: Any, weight: Any, truth: Any, test: Any, name: str, kind: np.dty
 
 @struct.dataclass
 class Averaging(Problem):
-    """The mean of vectors, f_i(w) = ||w - v_i||^2 / 2; data = vectors v [m, 1, n], one example per node."""
+    """The mean of vectors, f_i(w) = ||w - v_i||^2 / 2; data = vectors v [m, 1, n], one example per node.
+
+    mean_i f_i is least at the mean of the vectors. It is for looking at how fast and how exactly messages average,
+    without any learning: `jdfl.AverageConsensus` solves it. Built by `averaging`.
+    """
 
     @property
     def n(self) -> int:

@@ -58,7 +58,11 @@ class LogisticRegression(Classifier):
         return jax.nn.sigmoid(self.products(w, data[0])) - data[1]
 
     def exact(self, scores: np.ndarray, targets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Losses and slopes [N] in float64."""
+        """Losses and slopes [N] in float64, on the host, of scores <a_t, w> and labels in {0, 1}.
+
+        A loss is ln(1 + e^z) - b z and a slope 1 / (1 + e^-z) - b, both finite for every finite score z. The penalty is
+        not among them.
+        """
         return np.logaddexp(0, scores) - targets * scores, expit(scores) - targets
 
 
@@ -79,11 +83,19 @@ class SoftmaxRegression(Classifier):
 
     @property
     def outputs(self) -> int:
-        """The number of scores of an example, one per class."""
+        """The number of scores of an example, one per class.
+
+        It is the second axis of scores [N, classes] and of W [p, classes], into which `jdfl.problems.optimum` and
+        `value_at` shape the parameters. Linear and logistic regression have one score.
+        """
         return self.classes
 
     def products(self, w: Array, features: Any) -> Array:
-        """A W [q, classes] of features A [q, p]."""
+        """A W [q, classes] of features A [q, p], W being the parameters w [n] as p rows.
+
+        Of one example's features [p] they are [classes]. These are the scores, before any softmax; they are computed in
+        the highest precision that the device has.
+        """
         return jnp.dot(features, w.reshape(-1, self.classes), precision=ops.HIGHEST)
 
     def loss(self, w: Array, example: Any) -> Array:
@@ -106,7 +118,11 @@ class SoftmaxRegression(Classifier):
         return jnp.dot(data[0].T, slopes, precision=ops.HIGHEST).ravel()
 
     def exact(self, scores: np.ndarray, targets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Losses [N] and slopes [N, classes] in float64."""
+        """Losses [N] and slopes [N, classes] in float64, on the host.
+
+        The scores are [N, classes], the targets the classes' numbers. A loss is the cross-entropy, and the slopes are
+        the classes' probabilities, less one for the example's own class. The penalty is not among them.
+        """
         own, slopes = (np.arange(len(targets)), targets.astype(np.int64)), softmax(scores, axis=1)
         slopes[own] -= 1
         return logsumexp(scores, axis=1) - scores[own], slopes

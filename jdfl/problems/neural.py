@@ -56,7 +56,11 @@ class NeuralProblem(Problem):
 
     @property
     def classes(self) -> int:
-        """The number of classes."""
+        """The number of classes, which the model decides: so many scores has an example.
+
+        Labels count from 0 to one less than that. A node need not have examples of every class, and usually has not
+        where a partition is skewed.
+        """
         return self.model.classes
 
     @property
@@ -79,7 +83,11 @@ class NeuralProblem(Problem):
         return lax.map(lambda rows: function(*rows), stacked, batch_size=None if at_once == 1 else at_once)
 
     def inputs(self, images: Array) -> Array:
-        """What the model sees of images [B, ...]: bytes to [0, 1], less the mean, over the deviation."""
+        """What the model sees of images [B, ...]: bytes to [0, 1], less the mean, over the deviation.
+
+        The result [B, *shape] has the type of the parameters. Mean and deviation are those of the channels, where the
+        data are standardised. Grey images are repeated where the model has three colours.
+        """
         x, along = images.astype(self.dtype), (1,) * (images.ndim - 1) + (-1,)
         deviation = np.asarray(self.deviation or (1.0,)) * (255 if images.dtype == jnp.uint8 else 1)
         x = x * jnp.asarray(1 / deviation, x.dtype).reshape(along)
@@ -143,7 +151,11 @@ class NeuralProblem(Problem):
         return jax.vmap(_flip_crop)(jax.random.split(key, len(data[0])), data[0]), data[1]
 
     def activation_bytes(self, examples: int) -> int:
-        """Bytes that a gradient of so many examples of one node keeps from its forward pass, found by shapes alone."""
+        """Bytes that a gradient of so many examples of one node keeps from its forward pass, found by shapes alone.
+
+        A pass never takes more than `at_once` examples together, so that more of them give no larger number. A run adds
+        it up beforehand and refuses what would not fit, where the size of the memory is known.
+        """
         size = min(examples, self.at_once)
         data = tuple(jax.ShapeDtypeStruct((size, *leaf.shape[2:]), leaf.dtype) for leaf in self.data)
         w = jax.ShapeDtypeStruct((self.n,), self.dtype)

@@ -39,11 +39,19 @@ class SparseLogisticRegression(LogisticRegression):
         return self.n_features
 
     def products(self, w: Array, features: Any) -> Array:
-        """<a, w> [q] of sparse rows and parameters w [n]."""
+        """<a, w> [q] of sparse rows and parameters w [n], for a node's rows or those of a batch.
+
+        They gather the entries of w where a row has some, so that the time goes by the nonzeros with their padding, and
+        not by q n.
+        """
         return features.times(w)
 
     def host_rows(self, i: int) -> csr_array:
-        """The rows of node i [q, n] on the host."""
+        """The rows of node i [q, n] on the host: CSR of SciPy, in float64 and without stored zeros.
+
+        They are in the problem's order, most nonzeros first, and padded rows are empty. `jdfl.problems.optimum` and
+        `value_at` read them; no dense array is formed.
+        """
         return to_csr(self.data[0], i, self.n)
 
     def gradient(self, w: Array, data: Any, weight: Array) -> Array:

@@ -22,7 +22,11 @@ from jdfl.problems.sparse import SparseLogisticRegression
 
 @dataclass(frozen=True)
 class Optimum:
-    """Parameters and their objective mean_i f_i(w)."""
+    """Parameters [n] in float64 and their objective mean_i f_i(w), found with all data in one place.
+
+    `optimum` and `sparse_optimum` give it. Its `value` is what the `objective` of a run is compared with, and `w` what
+    its parameters are; no node of a decentralised run could compute either.
+    """
 
     w: np.ndarray  # [n] float64
     value: float  # mean_i f_i(w)
@@ -105,6 +109,9 @@ def sparse_optimum(
 def value_at(problem: Problem, w: ArrayLike) -> float:
     """mean_i f_i(w) in float64.
 
+    Computed on the host from all nodes' examples, penalty included. The metric `objective` of a run is the same at the
+    average of the nodes' parameters, in the type and with the rounding of the device.
+
     Args:
         problem: A linear, logistic or softmax regression.
         w: Parameters [n].
@@ -123,6 +130,8 @@ def value_at(problem: Problem, w: ArrayLike) -> float:
 @checked
 def value_at_truth(problem: Problem) -> float:
     """mean_i f_i at the generating parameters, in float64.
+
+    It says what noise in the data leaves, and is no minimum: the value of `optimum` is no larger, up to its tolerance.
 
     Args:
         problem: A linear, logistic or softmax regression.
