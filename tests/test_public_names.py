@@ -13,10 +13,12 @@ from typing import Any
 
 import jdfl
 from jdfl import codecs, models, network, privacy, problems, results
+from jdfl.problems.rows import Rows
 
 FILE = Path(__file__).with_name("public_names.txt")
 CONTRACTS = (jdfl.Algorithm, codecs.Codec, network.Network, problems.Problem)  # their methods are told once
 MARKS = {Parameter.VAR_POSITIONAL: "*", Parameter.VAR_KEYWORD: "**"}
+PARTS = (Rows,)  # of public classes, in files of their own
 
 
 def parameters(function: Any) -> str:
@@ -37,7 +39,13 @@ def names(kind: type) -> set[str]:
 def members(kind: type) -> Iterator[str]:
     """A class's own methods and properties, without those of a contract that it follows."""
     known = {"replace"}.union(*(names(one) for one in CONTRACTS if one is not kind and names(one) <= names(kind)))
-    for name, member in vars(kind).items():
+    own = {
+        name: member
+        for one in reversed(kind.__mro__)
+        if one is kind or one in PARTS
+        for name, member in vars(one).items()
+    }
+    for name, member in own.items():
         if name.startswith("_") or name in known:
             continue
         if isinstance(member, property):

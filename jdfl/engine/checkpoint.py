@@ -24,7 +24,6 @@ from jdfl.engine.metrics import COUNTS
 from jdfl.engine.provenance import Provenance
 from jdfl.engine.result import Ending, Result, Tally
 from jdfl.network.graph import Network
-from jdfl.network.timing import Seconds
 from jdfl.privacy import Ledger
 from jdfl.problems import Problem
 
@@ -147,19 +146,15 @@ class Checkpoint:
             )
         _check_leaves(jax.tree.leaves(self.state), wanted, "the run that is resumed")
         copied = jax.tree.map(lambda leaf: jnp.array(leaf, copy=True), self.state)
+        clock = None if self.clock is None or fresh.clock is None else jnp.array(self.clock, fresh.clock[0].dtype)
         return replace(
             fresh,
             state=copied,
             rounds=jnp.int32(self.rounds),
             communications=jnp.array(self.communications, jnp.int32),
             releases=jnp.array(self.releases, jnp.int32),
-            clock=None if fresh.clock is None else self._clock(fresh.clock[0].dtype),
+            clock=None if clock is None else (clock[0], clock[1]),
         )
-
-    def _clock(self, dtype: Any) -> Seconds:
-        """The nodes' clocks, on the device."""
-        assert self.clock is not None
-        return jax.numpy.array(self.clock[0], dtype), jax.numpy.array(self.clock[1], dtype)
 
     def tally(self, message_bits: dict[str, int], every: int) -> Tally:
         """The records so far; one that was made because the run ended there is dropped when a later one comes.

@@ -3,7 +3,6 @@
 Axes: m nodes, q examples per node (padded with weight 0), n parameters, N test examples, B examples of a batch.
 """
 
-from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import Any, Self, cast
@@ -11,17 +10,17 @@ from typing import Any, Self, cast
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import Array, lax
+from jax import Array
 
 from jdfl.base import checks, struct
 from jdfl.base.arguments import checked
-from jdfl.devices.processes import held, portion
+from jdfl.problems.rows import Rows, check_finite
 
 _PUBLIC = ("standardise", "holdout", "partition", "curvature", "tuning", "stop")  # as in jdfl.privacy.DERIVED
 
 
 @struct.dataclass
-class Problem:
+class Problem(Rows):
     """f_i(w) = sum_t weight[i,t] loss(w, data[i,t]) / sum_t weight[i,t] + regulariser(w).
 
     A subclass gives `n` and `loss` of one example, and may give `regulariser` and `scores`. The first
@@ -62,15 +61,6 @@ class Problem:
         return replace(self, public=tuple(dict.fromkeys(names)))
 
     @property
-    def m(self) -> int:
-        """The number of nodes, the length of the first axis of `weight` and of every leaf of `data`.
-
-        A problem that `nodes` has made counts the chosen nodes; inside a run on several devices it is the number of
-        nodes of one device.
-        """
-        return self.weight.shape[0]
-
-    @property
     def n(self) -> int:
         """The number of parameters of one node, the length of every vector that algorithms train, send and average.
 
@@ -96,15 +86,6 @@ class Problem:
         """
         return self.n_shared < self.n
 
-    @property
-    def dtype(self) -> Any:
-        """The floating type of the parameters, which is that of `weight`.
-
-        States of algorithms, gradients and values have it, too. Data may have another type, such as images in bytes.
-        Float64 needs JAX_ENABLE_X64=1.
-        """
-        return self.weight.dtype
-
     def begin(self) -> Array:
         """The parameters [m, n] that the nodes begin with, the same for all.
 
@@ -113,24 +94,6 @@ class Problem:
         """
         start = jnp.zeros((self.n,), self.dtype) if self.start is None else self.start
         return jnp.broadcast_to(start, (self.m, self.n))
-
-    @property
-    def sizes(self) -> Array:
-        """[m] int32 every node's number of examples: how many of its weights are positive.
-
-        Padding does not count. Batches are drawn from so many examples, privacy reports call them the records of a
-        node, and `jdfl.Totals` counts so many for a gradient of all examples.
-        """
-        return jnp.sum(self.weight > 0, axis=1, dtype=jnp.int32)
-
-    def each(self, function: Callable[..., Any], *stacked: Any) -> Any:
-        """`function` of every node's rows of `stacked`, leaves [m, ...]: all nodes at once, or a few after another.
-
-        The function takes one node's rows, without the axis of nodes, and what it gives is stacked again, leaves [m,
-        ...]. Use it instead of `jax.vmap` over nodes: problems whose nodes take much memory compute a few at a time
-        here.
-        """
-        return jax.vmap(function)(*stacked)
 
     def loss(self, w: Array, example: Any) -> Array:
         """The loss [] of the parameters w [n] on ONE example, whose leaves have neither a node's nor an example's axis.
@@ -147,31 +110,6 @@ class Problem:
         in a sensitivity.
         """
         return jnp.zeros((), w.dtype)
-
-    def local(self, i: Array | np.ndarray | int) -> tuple[Any, Array]:
-        """The data (leaves [q, ...]) and weights [q] of node i [] (or [b], of several); an out-of-range i clips.
-
-        It is what `value` and `gradient` take of one node. Of several nodes leaves are [b, q, ...] and weights [b, q],
-        for `jax.vmap`. Padded examples are among them, with weight 0.
-        """
-        return jax.tree.map(lambda leaf: leaf[i], (self.data, self.weight))
-
-    def some_node(self) -> Any:
-        """The data of a node, leaves [q, ...]; the first of those whose data this process has.
-
-        It is meant for looking at the shapes, types and values of real examples before a run. Several processes, each
-        with its own nodes' data, see different nodes here.
-        """
-        return jax.tree.map(lambda leaf: jnp.asarray(leaf[0]), held(self.data))
-
-    def nodes(self, i: Array | np.ndarray) -> Self:
-        """The problem of the nodes i [b] alone, with their rows of data, weight and curvature.
-
-        All that belongs to no single node, such as `test`, `truth` and `start`, stays as it is. A step that works on a
-        block of nodes (`Round.each_of`) sees such a problem. Ids out of range clip.
-        """
-        data, weight = self.local(i)
-        return replace(self, data=data, weight=weight, curvature=self.curvature[i])
 
     def losses(self, w: Array, data: Any) -> Array:
         """The loss [q] of every example of one node's data at w [n], padding included.
@@ -230,43 +168,6 @@ class Problem:
         """
         raise TypeError(f"{type(self).__name__} has no slopes")
 
-    def minibatch(self, key: Array, data: Any, weight: Array, size: int) -> tuple[Any, Array]:
-        """`size` of one node's examples and their weights [size], uniformly with replacement among positive ones.
-
-        The examples are leaves [size, ...], and one of them may be there several times: a privacy guarantee gains
-        nothing by such samples, unless their size is 1. For different examples use `subset`.
-        """
-        real = jnp.cumsum(weight > 0, dtype=jnp.int32)  # [q], rises by one at every example that counts
-        nth = jax.random.randint(key, (size,), 0, real[-1], jnp.int32)
-        chosen = jnp.searchsorted(real, nth, side="right")
-        return self.take(data, chosen), weight[chosen]
-
-    def subset(self, key: Array, data: Any, weight: Array, size: int) -> tuple[Any, Array]:
-        """`size` different examples of one node and their weights [size], positive, every such set alike.
-
-        The examples are leaves [size, ...]. The node must have so many, which is not looked at here
-        (`jdfl.Gradients.check` does): otherwise padding of weight 0 is among them.
-        """
-        bits = jnp.where(weight > 0, jax.random.uniform(key, weight.shape, jnp.float32), -1.0)
-        chosen = lax.top_k(bits, size)[1]
-        return self.take(data, chosen), weight[chosen]
-
-    def take(self, data: Any, chosen: Array) -> Any:
-        """The examples `chosen` [b] of one node's data, leaves [b, ...].
-
-        `chosen` holds places from 0 to q - 1 and may hold one several times. Batches are made by it, so that a problem
-        whose data are laid out in another way replaces this method.
-        """
-        return jax.tree.map(lambda leaf: leaf[chosen], data)
-
-    def varied(self, key: Array, data: Any) -> Any:
-        """A batch of one node's examples, leaves [B, ...], as a gradient is to see it: data augmentation, if any.
-
-        Shapes and types stay, and what it draws comes from `key`. The base class gives the batch as it is. Gradients of
-        all examples, tests and metrics see the examples without it.
-        """
-        return data
-
     def values(self, w: Array) -> Array:
         """f_i(w_i) [m] for stacked parameters [m, n]: every node judged on its own data by its own parameters.
 
@@ -308,40 +209,6 @@ class Problem:
         scores = self.scores(w, cast(Any, self.test)[0])
         return (jnp.argmax(scores, axis=1) if scores.ndim == 2 else scores > 0).astype(jnp.int32)
 
-    def check_data(self) -> None:
-        """Refuse data that is not leaves [m, q, ...] of finite numbers; a problem with another layout has its own.
-
-        Padding has to be finite, too, since 0 times NaN is NaN. ValueError names the leaf, the node, the example and
-        the entry. `check_problem`, and so every run, calls it.
-        """
-        m, q = self.weight.shape
-        leaves = jax.tree_util.tree_leaves_with_path(self.data)
-        if not leaves:
-            raise ValueError("Expected data with at least one array, got none.")
-        for path, leaf in leaves:
-            name = "data" + jax.tree_util.keystr(path)
-            if np.shape(leaf)[:2] != (m, q):
-                raise ValueError(f"Expected {name} of shape {(m, q)} + an example's, got {np.shape(leaf)}.")
-            check_finite(name, held(leaf), portion(m) if held(leaf) is not leaf else None)
-
-    def check_test(self) -> None:
-        """Refuse a test set without the data's structure, less the node axis, or with numbers that are not finite.
-
-        Its leaves are [N, ...], N being the same for all of them. ValueError names the leaf. `check_problem` calls it
-        where there is a test set.
-        """
-        shapes = [np.shape(leaf)[2:] for leaf in jax.tree.leaves(self.data)]
-        if jax.tree.structure(self.test) != jax.tree.structure(self.data):
-            raise ValueError("Expected test with the same structure as data, got another one.")
-        leaves = jax.tree_util.tree_leaves_with_path(self.test)
-        rows = np.shape(leaves[0][1])[:1]
-        for (path, leaf), shape in zip(leaves, shapes):
-            name = "test" + jax.tree_util.keystr(path)
-            if np.shape(leaf) != (*rows, *shape):
-                raise ValueError(f"Expected {name} of shape {(*rows, *shape)}, got {np.shape(leaf)}.")
-            if not bool(_all_finite(leaf)):
-                checks.finite(f"See {name}.", test=leaf)
-
 
 @checked
 def check_problem(problem: Problem) -> None:
@@ -381,21 +248,3 @@ def check_problem(problem: Problem) -> None:
         checks.whole(0, problem.n, "It counts leading parameters; None shares all.", shared=problem.shared)
     if problem.test is not None:
         problem.check_test()
-
-
-@jax.jit
-def _all_finite(x: Array) -> Array:
-    if not jnp.issubdtype(x.dtype, jnp.inexact):
-        return jnp.bool_(True)
-    return ~jnp.isnan(jnp.sum(x * 0))  # as large as x is an array of flags, which an `all` would make
-
-
-def check_finite(name: str, leaf: Any, node: np.ndarray | None = None) -> None:
-    """ValueError naming the first node and example of `leaf` [m, ...] that is not finite; `node` [m] are its ids."""
-    if bool(_all_finite(leaf)):
-        return
-    array = np.asarray(leaf)
-    where = tuple(int(k) for k in np.argwhere(~np.isfinite(array))[0])
-    place = f"node {where[0] if node is None else node[where[0]]}" + (f", example {where[1]}" if len(where) > 1 else "")
-    place += f", entry {where[2:]}" if len(where) > 2 else ""
-    raise ValueError(f"Expected finite numbers in {name}, got {array[where]} at {place}.")

@@ -16,9 +16,9 @@ from scipy.sparse import csr_array
 
 from jdfl.base import checks, struct
 from jdfl.base.arguments import checked
-from jdfl.problems.base import check_finite
 from jdfl.problems.jagged import Block, SparseRows, canonical, longest_first, sparse_rows, to_csr
 from jdfl.problems.logistic import LogisticRegression, Part, check_labels, checked_parts
+from jdfl.problems.rows import check_finite
 from jdfl.problems.stack import EIGEN_STEPS, floating, gram_eigenvalue, stack
 
 

@@ -60,6 +60,7 @@ WHOLE = (  # what they define
     "jdfl.engine.runner",
     "jdfl.engine.stopping",
     "jdfl.base.struct",
+    "jdfl.problems.rows",
 )
 
 
