@@ -102,6 +102,11 @@ def test_a_missing_package_is_told_before_the_run(monkeypatch, tmp_path, capsys)
         Trackers(["nothing"], tmp_path, {})
 
 
+def test_the_former_name_is_refused_with_the_new_one():
+    with pytest.raises(AttributeError, match=r"trackers.open is now .*Trackers"):
+        trackers.open(["mine"], None, {})
+
+
 def test_one_that_cannot_begin_is_told_as_that(monkeypatch, tmp_path):
     monkeypatch.setitem(trackers.NAMES, "mine", lambda *_: 1 / 0)
     with pytest.raises(OSError, match=r"Could not begin with mine: ZeroDivisionError"):

@@ -28,6 +28,7 @@ WHOLE = (  # what they define
     "jdfl.algorithms.codes",
     "jdfl.algorithms.descent",
     "jdfl.algorithms.dpps",
+    "jdfl.algorithms.gradient_settings",
     "jdfl.algorithms.gradients",
     "jdfl.algorithms.noisy_messages",
     "jdfl.algorithms.program",
