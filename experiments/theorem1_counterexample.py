@@ -27,7 +27,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 from matplotlib.figure import Figure
-from scipy.stats import norm
+from scipy.special import ndtr
 
 import jdfl
 from experiments.common import Row, options, row, save, save_figure, show
@@ -207,8 +207,8 @@ def draw(rows: Sequence[Row], path: Any) -> None:
     for share, colour in zip(SHARES, ("#0072B2", "#009E73", "#CC79A7")):
         case = f"k/d = {share:g}"
         shown, claimed = cell[case, "mu shown"], cell[case, "mu by the paper's sensitivity"]
-        second.plot(norm.sf(grid), norm.sf(grid - shown), color=colour, label=f"{case}: shown, mu = {shown:.2f}")
-        second.plot(norm.sf(grid), norm.sf(grid - claimed), "--", color=colour, label=f"claimed, mu = {claimed:.2f}")
+        second.plot(ndtr(-grid), ndtr(shown - grid), color=colour, label=f"{case}: shown, mu = {shown:.2f}")
+        second.plot(ndtr(-grid), ndtr(claimed - grid), "--", color=colour, label=f"claimed, mu = {claimed:.2f}")
     second.set(xlabel="false alarms", ylabel="canaries found", title="the sensitivity alone, 40 rounds")
     second.legend(frameon=False, fontsize=7)
     save_figure(figure, path)

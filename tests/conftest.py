@@ -7,6 +7,7 @@ and all of them where `--optimized` is given.
 
 import functools
 import os
+import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,9 @@ from jax._src import compiler
 
 from jdfl import testing
 from jdfl.engine import programs
+from tests.later import Later
 
+sys.dont_write_bytecode = False  # or every run rewrites all assertions again, which takes longest of collecting
 jax.config.update("jax_numpy_rank_promotion", "raise")
 jax.config.update("jax_numpy_dtype_promotion", "strict")
 jax.config.update("jax_num_cpu_devices", 8)  # for tests of several devices; the others use the first
@@ -90,6 +93,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if seen[name] % every != first:
             item.add_marker(pytest.mark.slow)
         seen[name] += 1
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_fixture_setup(request: pytest.FixtureRequest) -> None:
+    """Parameters that are `Later` are built."""
+    if isinstance(getattr(request, "param", None), Later):
+        request.param = request.param()
 
 
 @pytest.fixture(scope="session")

@@ -10,23 +10,24 @@ from jdfl.base import checks
 from jdfl.config import yaml_text
 from jdfl.engine.start import check_settings
 from jdfl.problems import partition
+from tests.later import Later
 
 nw = jdfl.network
 W = np.array([[0.5, 0.25, 0.25], [0.25, 0.5, 0.25], [0.25, 0.25, 0.5]])
 M, N = 3, 8
-problem = jdfl.problems.example1(m=M, n=N, s=2, rows=(4, 6), seed=1)
-FINE = nw.from_scipy(W)
+problem = Later(jdfl.problems.example1, m=M, n=N, s=2, rows=(4, 6), seed=1)
+FINE = Later(nw.from_scipy, W)
 
 
-def refused(algorithm, network=FINE, **options):
+def refused(algorithm, network=None, **options):
     with pytest.raises((ValueError, TypeError)) as error:
-        jdfl.run(algorithm, problem, network, **{"steps": 3, **options})
+        jdfl.run(algorithm, problem(), FINE() if network is None else network, **{"steps": 3, **options})
     return str(error.value)
 
 
 def test_given_weights_are_kept_and_named():
-    np.testing.assert_allclose(nw.to_scipy(FINE).toarray(), W, atol=1e-7)
-    assert nw.summary(FINE).rule == "given"
+    np.testing.assert_allclose(nw.to_scipy(FINE()).toarray(), W, atol=1e-7)
+    assert nw.summary(FINE()).rule == "given"
     links = nx.cycle_graph(4)
     nx.set_edge_attributes(links, 0.2, "weight")
     kept = nw.from_networkx(links)
@@ -100,11 +101,11 @@ def sixth_is_wrong():
 
 def test_every_graph_of_a_sequence_is_checked():
     assert "1.33333" in refused(jdfl.DPSGD(), sixth_is_wrong())
-    graphs = [FINE.graph, sixth_is_wrong().at(5, None)]
+    graphs = [FINE().graph, sixth_is_wrong().at(5, None)]
     assert "1.33333" in refused(jdfl.DPSGD(), nw.random_choice(graphs, [0.99, 0.01]))
     row = nw.from_scipy([[0.5, 0.5, 0], [0, 0.5, 0.5], [0.25, 0.25, 0.5]])
-    assert "doubly stochastic" in refused(jdfl.DSGT(), nw.periodic([FINE] * 5 + [row]))
-    assert "doubly stochastic" in refused(jdfl.DSGT(), nw.random_choice([FINE, row], [0.99, 0.01]))
+    assert "doubly stochastic" in refused(jdfl.DSGT(), nw.periodic([FINE()] * 5 + [row]))
+    assert "doubly stochastic" in refused(jdfl.DSGT(), nw.random_choice([FINE(), row], [0.99, 0.01]))
 
 
 def test_a_matrix_that_expands_is_refused_and_a_negative_one_that_contracts_is_not():
@@ -112,7 +113,7 @@ def test_a_matrix_that_expands_is_refused_and_a_negative_one_that_contracts_is_n
     said = refused(jdfl.DPSGD(), nw.from_scipy(expanding))
     assert "2.5" in said
     assert "expand" in said
-    assert "1.5625" in refused(jdfl.DPSGD(), nw.periodic([FINE, *[nw.from_scipy(expanding)] * 2]))
+    assert "1.5625" in refused(jdfl.DPSGD(), nw.periodic([FINE(), *[nw.from_scipy(expanding)] * 2]))
     swinging = np.full((3, 3), 0.6) - 0.8 * np.eye(3)
     nw.check_weights(nw.from_scipy(swinging), "M-1")
     with pytest.raises(ValueError, match="weights >= 0 for M-1"):
@@ -126,11 +127,11 @@ def test_sparse_needs_a_size_where_nothing_else_gives_it():
 
 @pytest.mark.parametrize("kind", [jdfl.DPSGD, jdfl.DSGT, jdfl.MATCHA])
 def test_a_codec_that_changes_models_is_warned_of(kind, recwarn):
-    check_settings(kind(codec=jdfl.Dense()), problem, FINE)
-    check_settings(kind(codec=jdfl.Sparse(share=1.0)), problem, FINE)
+    check_settings(kind(codec=jdfl.Dense()), problem(), FINE())
+    check_settings(kind(codec=jdfl.Sparse(share=1.0)), problem(), FINE())
     assert not recwarn.list
     with pytest.warns(UserWarning, match=r"codec = Sign\(\).*Measured with (D-PSGD|DSGT|MATCHA) .* with Sign\(\)"):
-        check_settings(kind(codec=jdfl.Sign()), problem, FINE)
+        check_settings(kind(codec=jdfl.Sign()), problem(), FINE())
 
 
 WRONG = ["x", object(), {}, [], jdfl.Dense, jdfl.DPSGD, None, float("nan"), 3]

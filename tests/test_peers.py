@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 from benchmarks import peers
+from tests.later import Later
 
-TINY = peers.work_of(m=8, q=7, n=5, degree=4)
+TINY = Later(peers.work_of, m=8, q=7, n=5, degree=4)
 
 
 def by_formula(work, order, rounds):
@@ -26,7 +27,7 @@ class ByFormula:
     """A peer that counts its rounds; `wrong` is added to what it finds."""
 
     def __init__(self, A, b, W, lr, order="mix first", wrong=0.0):
-        self.work, self.order, self.wrong, self.done = peers.Work(A, b, TINY.network, lr), order, wrong, 0
+        self.work, self.order, self.wrong, self.done = peers.Work(A, b, TINY().network, lr), order, wrong, 0
 
     def advance(self, rounds):
         self.done += rounds
@@ -36,34 +37,34 @@ class ByFormula:
 
 
 def test_work_is_regular_and_doubly_stochastic():
-    W = TINY.W
+    W = TINY().W
     np.testing.assert_allclose(W.sum(axis=0), 1, atol=1e-6)
     np.testing.assert_allclose(W, W.T)
     assert np.all((W != 0).sum(axis=1) == 5)
     np.testing.assert_allclose(W[W != 0], 1 / 5, atol=1e-6)  # a mean over a node and its neighbours
-    assert TINY.case == "m=8 n=5 q=7"
+    assert TINY().case == "m=8 n=5 q=7"
 
 
 @pytest.mark.parametrize("order", ["mix first", "adapt first"])
 def test_jdfl_follows_the_formula(order):
     rounds = 30
-    found = by_formula(TINY, order, rounds)
+    found = by_formula(TINY(), order, rounds)
     assert np.abs(found).max() > 0.01
-    np.testing.assert_allclose(TINY.jdfl(order, rounds)(), found, atol=1e-6)
+    np.testing.assert_allclose(TINY().jdfl(order, rounds)(), found, atol=1e-6)
 
 
 def test_the_orders_differ_and_rounds_go_on():
-    apart = peers.apart(by_formula(TINY, "mix first", 20), by_formula(TINY, "adapt first", 20))
+    apart = peers.apart(by_formula(TINY(), "mix first", 20), by_formula(TINY(), "adapt first", 20))
     assert apart > 100 * peers.TOLERANCE
-    work = TINY.jdfl("mix first", 3)
+    work = TINY().jdfl("mix first", 3)
     work()
-    np.testing.assert_allclose(work(), by_formula(TINY, "mix first", 6), atol=1e-6)
+    np.testing.assert_allclose(work(), by_formula(TINY(), "mix first", 6), atol=1e-6)
 
 
 def test_figures_hold_a_peer_against_its_own_order():
     peer = peers.Peer("formula", "none", "mix first", "<= 1e9", "numpy", "")
     module = SimpleNamespace(SAME={"formula": ByFormula}, OTHER={"another method": ByFormula})
-    rows = {one.measure: one for one in peers.figures(TINY, {peer: module}, rounds=1, repeats=1)}  # pyright: ignore[reportArgumentType]
+    rows = {one.measure: one for one in peers.figures(TINY(), {peer: module}, rounds=1, repeats=1)}  # pyright: ignore[reportArgumentType]
     assert rows["formula: difference after 20 rounds"].met
     held = [one for measure, one in rows.items() if " / jdfl, mix first" in measure]
     assert [one.goal for one in held] == ["<= 1e9", ""]  # another method has no goal
@@ -72,9 +73,9 @@ def test_figures_hold_a_peer_against_its_own_order():
 
 @pytest.mark.parametrize("fault", [{"wrong": 1e-3}, {"wrong": np.nan}, {"order": "adapt first"}])
 def test_a_peer_that_differs_is_an_error(fault):
-    at_work = ByFormula(TINY.A, TINY.b, TINY.W, TINY.lr, **fault)
+    at_work = ByFormula(TINY().A, TINY().b, TINY().W, TINY().lr, **fault)
     with pytest.raises(ValueError, match=r"Expected peer within 0.0001 of jdfl after 20 rounds, got"):
-        peers.check("peer", at_work, TINY, "mix first")
+        peers.check("peer", at_work, TINY(), "mix first")
 
 
 def test_absent_peers_are_skipped_by_name(monkeypatch, tmp_path, capsys):
@@ -95,22 +96,22 @@ def test_absent_peers_are_skipped_by_name(monkeypatch, tmp_path, capsys):
 def test_peers_agree(peer):
     module = pytest.importorskip(peer.module, exc_type=ImportError)
     for name, make in module.SAME.items():
-        at_work = make(TINY.A, TINY.b, TINY.W, TINY.lr)
-        assert peers.check(name, at_work, TINY, peer.order).met
+        at_work = make(TINY().A, TINY().b, TINY().W, TINY().lr)
+        assert peers.check(name, at_work, TINY(), peer.order).met
         at_work.advance(7)  # from where it is
-        np.testing.assert_allclose(at_work.parameters(), by_formula(TINY, peer.order, 27), atol=1e-6)
+        np.testing.assert_allclose(at_work.parameters(), by_formula(TINY(), peer.order, 27), atol=1e-6)
 
 
 @pytest.mark.filterwarnings("ignore")
 def test_gossip_learning_is_another_method():
     module = pytest.importorskip("benchmarks.peer_gossipy", exc_type=ImportError)
-    at_work = module.OTHER["gossipy, one neighbour"](TINY.A, TINY.b, TINY.W, TINY.lr)
+    at_work = module.OTHER["gossipy, one neighbour"](TINY().A, TINY().b, TINY().W, TINY().lr)
     with pytest.raises(ValueError, match="within"):
-        peers.check("gossip learning", at_work, TINY, "adapt first")
+        peers.check("gossip learning", at_work, TINY(), "adapt first")
 
 
 @pytest.mark.filterwarnings("ignore")
 def test_gossipy_takes_uniform_weights_only():
     module = pytest.importorskip("benchmarks.peer_gossipy", exc_type=ImportError)
     with pytest.raises(ValueError, match="Expected weights 1 / "):
-        module.SAME["gossipy"](TINY.A, TINY.b, 0.5 * (TINY.W + np.eye(8)), TINY.lr)
+        module.SAME["gossipy"](TINY().A, TINY().b, 0.5 * (TINY().W + np.eye(8)), TINY().lr)

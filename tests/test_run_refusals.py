@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import jdfl
+from tests.later import Later
 from tests.toy import SLOW, Gossip, M, problem, ring, run
 
 
@@ -17,13 +18,16 @@ def test_a_seed_is_its_typed_key():
     assert not np.isclose(seed, other).any()
 
 
-@pytest.mark.parametrize("key", [-1, "0", 0.0, None, True, 2**32, jnp.zeros(2, jnp.uint32), jax.random.key(0)[None]])
+@pytest.mark.parametrize(
+    "key",
+    [-1, "0", 0.0, None, True, 2**32, Later(lambda: jnp.zeros(2, jnp.uint32)), Later(lambda: jax.random.key(0)[None])],
+)
 def test_what_is_no_key_is_refused(key):
     with pytest.raises(ValueError, match=r"Expected .*key"):
         run(key=key)
 
 
-broken = problem.data[0].at[4, 2, 7].set(jnp.nan)
+broken = Later(lambda: problem.data[0].at[4, 2, 7].set(jnp.nan))
 
 
 @pytest.mark.parametrize(
@@ -38,8 +42,11 @@ broken = problem.data[0].at[4, 2, 7].set(jnp.nan)
         ({"options": jdfl.Options(chunk=True)}, "chunk = True"),
         ({"options": jdfl.Options(devices="x")}, "devices = 'x'"),
         ({"options": jdfl.Options(diverged_above=np.array([1.0, 2.0]))}, "diverged_above"),
-        ({"network": ring(5)}, "network.m = 5 and problem.m = 6"),
-        ({"problem": problem.replace(data=(broken, problem.data[1]))}, r"data\[0\], got nan at node 4, example 2"),
+        (Later(lambda: {"network": ring(5)}), "network.m = 5 and problem.m = 6"),
+        (
+            Later(lambda: {"problem": problem.replace(data=(broken(), problem.data[1]))}),
+            r"data\[0\], got nan at node 4, example 2",
+        ),
         ({"metrics": ["nothing"]}, "metrics = 'nothing'"),
         ({"metrics": ["accuracy"]}, "'accuracy' needs labelled"),
         ({"stop": jdfl.consensus_below(-1.0)}, "tolerance = -1.0"),

@@ -19,10 +19,11 @@ from jdfl.base import streams, struct
 from jdfl.base.streams import Stream
 from jdfl.engine import stepping
 from tests.algorithms.play import direct
+from tests.later import Later
 
 KEY, NODE = jax.random.key(3), jnp.arange(5, dtype=jnp.int32)
-PROBLEM = jdfl.problems.example1(m=4, n=12, s=2, rows=(8, 12), seed=5)
-NETWORK = jdfl.network.complete(4)
+PROBLEM = Later(jdfl.problems.example1, m=4, n=12, s=2, rows=(8, 12), seed=5)
+NETWORK = Later(jdfl.network.complete, 4)
 NOISY = jdfl.DPSGD(lr=0.05, gradients=jdfl.Gradients(clip=1.0, mechanism=jdfl.Gaussian(0.5)))
 
 
@@ -72,9 +73,9 @@ def test_two_names_of_one_number_are_refused(monkeypatch):
 def test_an_unknown_root_and_a_networks_stream_in_a_round_are_refused():
     with pytest.raises(ValueError, match="root"):
         Stream("test.root", "public")  # pyright: ignore[reportArgumentType]
-    moment = Moment(jnp.int32(0), KEY, NETWORK.graph, NODE)
+    moment = Moment(jnp.int32(0), KEY, NETWORK().graph, NODE)
     with pytest.raises(ValueError, match="network"):
-        direct(moment, PROBLEM).keys(Stream.again("test.link", "network"))
+        direct(moment, PROBLEM()).keys(Stream.again("test.link", "network"))
 
 
 def test_all_noise_is_private_and_all_that_codecs_share_is_not():
@@ -87,8 +88,8 @@ def test_all_noise_is_private_and_all_that_codecs_share_is_not():
 
 def cosine(stream):
     """Of a node's noise, and of what a receiver can compute: normal numbers of a stream under the shared root."""
-    moment = Moment(jnp.int32(3), KEY, NETWORK.graph, jnp.arange(4, dtype=jnp.int32))
-    round = direct(moment, PROBLEM)
+    moment = Moment(jnp.int32(3), KEY, NETWORK().graph, jnp.arange(4, dtype=jnp.int32))
+    round = direct(moment, PROBLEM())
     sent = np.asarray(jdfl.Updates(clip=1.0, mechanism=jdfl.Gaussian(1.0))(jnp.zeros((4, 500)), round))
     keys = stream.keys(streams.Keys.of(KEY).shared, round.node)
     guessed = np.asarray(jax.vmap(lambda key: jax.random.normal(key, (500,)))(keys))
@@ -104,11 +105,11 @@ def test_receivers_cannot_recompute_noise_and_could_where_codecs_draw_from_its_s
     assert cosine(MODEL.stream) > 0.99
 
 
-def run(algorithm=NOISY, problem=PROBLEM, network=NETWORK, steps=1, key=0):
-    return np.asarray(jdfl.run(algorithm, problem, network, key=key, steps=steps, metrics=[]).params)
+def run(algorithm, problem, network, steps=1):
+    return np.asarray(jdfl.run(algorithm, problem, network, key=0, steps=steps, metrics=[]).params)
 
 
-def noise_of(algorithm, problem=PROBLEM, network=NETWORK):
+def noise_of(algorithm, problem, network):
     """The noise of one round, in units of its scale."""
     quiet = algorithm.replace(gradients=algorithm.gradients.replace(mechanism=None))
     scale = algorithm.lr * algorithm.gradients.clip * algorithm.gradients.mechanism.multiplier
@@ -117,28 +118,28 @@ def noise_of(algorithm, problem=PROBLEM, network=NETWORK):
 
 @pytest.fixture(scope="module")
 def reference():
-    return noise_of(NOISY).ravel()
+    return noise_of(NOISY, PROBLEM(), NETWORK()).ravel()
 
 
 def changed(what):
     """A run that differs from `NOISY` on PROBLEM and NETWORK in one thing."""
-    data = PROBLEM.data
-    other = PROBLEM.replace(data=(data[0].at[1, 2].multiply(-1.0), data[1]))
+    data = PROBLEM().data
+    other = PROBLEM().replace(data=(data[0].at[1, 2].multiply(-1.0), data[1]))
     clip = NOISY.replace(gradients=NOISY.gradients.replace(clip=2.0))
     steps = [NOISY.replace(optimizer=lambda lr, times=times: optax.sgd(times * lr)) for times in (1.0, 2.0)]
     return {
-        "a function": (steps[0], PROBLEM, NETWORK),
-        "what a function holds": (steps[1], PROBLEM, NETWORK),
-        "a class": (struct.dataclass(type("DPSGD", (jdfl.DPSGD,), {}))(**vars(NOISY)), PROBLEM, NETWORK),
-        "clip": (clip, PROBLEM, NETWORK),
+        "a function": (steps[0], PROBLEM(), NETWORK()),
+        "what a function holds": (steps[1], PROBLEM(), NETWORK()),
+        "a class": (struct.dataclass(type("DPSGD", (jdfl.DPSGD,), {}))(**vars(NOISY)), PROBLEM(), NETWORK()),
+        "clip": (clip, PROBLEM(), NETWORK()),
         "multiplier": (
             NOISY.replace(gradients=NOISY.gradients.replace(mechanism=jdfl.Gaussian(0.6))),
-            PROBLEM,
-            NETWORK,
+            PROBLEM(),
+            NETWORK(),
         ),
-        "lr": (NOISY.replace(lr=0.06), PROBLEM, NETWORK),
-        "one record": (NOISY, other, NETWORK),
-        "network": (NOISY, PROBLEM, jdfl.network.ring(4)),
+        "lr": (NOISY.replace(lr=0.06), PROBLEM(), NETWORK()),
+        "one record": (NOISY, other, NETWORK()),
+        "network": (NOISY, PROBLEM(), jdfl.network.ring(4)),
     }[what]
 
 
@@ -149,7 +150,7 @@ def test_runs_that_differ_share_no_noise(what, reference):
 
 def test_runs_that_differ_would_share_their_noise_without_the_fingerprint(monkeypatch):
     monkeypatch.setattr(stepping, "fingerprint", lambda *_, **__: ())
-    one, other = noise_of(NOISY).ravel(), noise_of(*changed("clip")).ravel()
+    one, other = noise_of(NOISY, PROBLEM(), NETWORK()).ravel(), noise_of(*changed("clip")).ravel()
     assert np.corrcoef(one, other)[0, 1] > 0.99
 
 
@@ -157,7 +158,7 @@ def test_functions_that_hold_other_values_share_no_noise():
     one, other = (changed(what)[0] for what in ("a function", "what a function holds"))
 
     def words(algorithm):
-        return stepping.run_words(Program(algorithm), PROBLEM, NETWORK)
+        return stepping.run_words(Program(algorithm), PROBLEM(), NETWORK())
 
     assert words(one) != words(other)
     assert words(one) == words(changed("a function")[0])
@@ -165,17 +166,19 @@ def test_functions_that_hold_other_values_share_no_noise():
 
 def test_the_same_settings_and_seed_give_the_same_bits():
     again = jdfl.DPSGD(lr=np.float32(0.05), gradients=jdfl.Gradients(clip=1, mechanism=jdfl.Gaussian(jnp.float32(0.5))))
-    named = PROBLEM.replace(name="another name")
-    np.testing.assert_array_equal(run(steps=3), run(again, named, steps=3))
-    longer = jdfl.run(NOISY, PROBLEM, NETWORK, key=0, steps=5, metrics=[], resume=None)
-    first = jdfl.run(NOISY, PROBLEM, NETWORK, key=0, steps=3, metrics=[])
+    named = PROBLEM().replace(name="another name")
     np.testing.assert_array_equal(
-        jdfl.run(NOISY, PROBLEM, NETWORK, key=0, steps=5, metrics=[], resume=first).params, longer.params
+        *(run(algorithm, problem, NETWORK(), 3) for algorithm, problem in ((NOISY, PROBLEM()), (again, named)))
+    )
+    longer = jdfl.run(NOISY, PROBLEM(), NETWORK(), key=0, steps=5, metrics=[], resume=None)
+    first = jdfl.run(NOISY, PROBLEM(), NETWORK(), key=0, steps=3, metrics=[])
+    np.testing.assert_array_equal(
+        jdfl.run(NOISY, PROBLEM(), NETWORK(), key=0, steps=5, metrics=[], resume=first).params, longer.params
     )
 
 
 def test_what_is_shared_and_the_network_do_not_depend_on_settings():
-    one, other = (stepping.run_keys(KEY, Program(alg), PROBLEM, NETWORK) for alg in (NOISY, NOISY.replace(lr=0.06)))
+    one, other = (stepping.run_keys(KEY, Program(alg), PROBLEM(), NETWORK()) for alg in (NOISY, NOISY.replace(lr=0.06)))
     same = {
         name: bool((getattr(one, name) == getattr(other, name)).all())
         for name in ("shared", "network", "choice", "private")

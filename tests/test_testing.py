@@ -11,6 +11,7 @@ import pytest
 import jdfl
 from jdfl import testing
 from jdfl.base import struct
+from tests.later import Later
 
 PRIVATE = jdfl.Gradients(clip=1.0, mechanism=jdfl.Gaussian(2.0))
 _calls = itertools.count()
@@ -125,7 +126,10 @@ def test_every_law_is_seen_to_fail(law):
 
 @pytest.mark.parametrize(
     ("given", "said"),
-    [({"law": "be nice"}, "law = 'be nice'"), ({"network": jdfl.network.one_peer_exponential(6)}, "fixed network")],
+    [
+        ({"law": "be nice"}, "law = 'be nice'"),
+        (Later(lambda: {"network": jdfl.network.one_peer_exponential(6)}), "fixed network"),
+    ],
 )
 def test_what_it_cannot_try_is_refused(given, said):
     with pytest.raises(ValueError, match=said):

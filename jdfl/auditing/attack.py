@@ -21,7 +21,7 @@ from functools import partial
 from typing import Any, cast
 
 import numpy as np
-from scipy.stats import beta, norm, rankdata
+import scipy
 
 from jdfl.base import checks
 
@@ -115,14 +115,14 @@ def separation(zero: np.ndarray, one: np.ndarray, confidence: float) -> tuple[fl
         mu = 0.0 if gap == 0 else math.copysign(math.inf, gap)
         return mu, mu, mu
     mu = gap / pooled
-    width = float(norm.ppf(0.5 + confidence / 2)) * math.sqrt(1 / n0 + 1 / n1 + mu**2 / (2 * (n0 + n1)))
+    width = float(scipy.stats.norm.ppf(0.5 + confidence / 2)) * math.sqrt(1 / n0 + 1 / n1 + mu**2 / (2 * (n0 + n1)))
     return mu, mu - width, mu + width
 
 
 def area(zero: np.ndarray, one: np.ndarray) -> float:
     """The chance that a score of the second world is above one of the first; equal ones count half."""
     n0, n1 = len(zero), len(one)
-    ranks = rankdata(np.concatenate([zero, one]))[n0:].sum()
+    ranks = scipy.stats.rankdata(np.concatenate([zero, one]))[n0:].sum()
     return float((ranks - n1 * (n1 + 1) / 2) / (n0 * n1))
 
 
@@ -177,4 +177,4 @@ def excluded_epsilons(first: np.ndarray, second: np.ndarray, delta: float) -> np
 def most_likely(errors: np.ndarray, runs: int, level: float) -> np.ndarray:
     """Clopper and Pearson's upper bound of a rate, which it exceeds with chance 1 - level at most."""
     errors = np.asarray(errors)
-    return np.where(errors < runs, beta.ppf(level, errors + 1, np.maximum(runs - errors, 1)), 1.0)
+    return np.where(errors < runs, scipy.stats.beta.ppf(level, errors + 1, np.maximum(runs - errors, 1)), 1.0)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from scipy.stats import binom, chi2, kstest, laplace, norm, poisson
+import scipy
 
 LEVEL = 1e-6  # chance of an alarm in a sound setting, over all of its tests
 _SLACK = 1e-3  # relative, of sensitivities in float32
@@ -51,14 +51,16 @@ def fired(told: list[Finding], level: float = LEVEL) -> tuple[Finding, ...]:
 def judge_residuals(z: np.ndarray, live: np.ndarray, gaussian: bool, precision: float) -> list[Finding]:
     """The residual families on z [N, T, m, n], standard noise where `live` [N, T, m, n]; z is known to `precision`."""
     if not gaussian:  # to what it would be of Gaussian noise
-        away = norm.isf(np.exp(laplace.logsf(np.abs(z))))
+        away = scipy.stats.norm.isf(np.exp(scipy.stats.laplace.logsf(np.abs(z))))
         z = np.sign(z) * np.minimum(away, 38.0)
     runs, T, m, n = z.shape
     groups = {f"round {t}, node {i}": z[:, t, i][live[:, t, i]] for t in range(T) for i in range(m)}
     groups |= {f"number {j}": z[..., j][live[..., j]] for j in spread(n)}
     every = groups["all"] = z[live]
     told = [one for where, numbers in groups.items() for one in _scale(where, numbers)]
-    told.append(Finding("residual shape", "Kolmogorov-Smirnov", float(kstest(every, norm.cdf).pvalue)))
+    told.append(
+        Finding("residual shape", "Kolmogorov-Smirnov", float(scipy.stats.kstest(every, scipy.stats.norm.cdf).pvalue))
+    )
     told += _collisions(every, precision)
     z, alive = np.where(live, z, 0.0), live.astype(float)
     cells, some = spread(T * m), spread(n)
@@ -139,7 +141,7 @@ def judge_hits(hit: np.ndarray, share: np.ndarray, seen: np.ndarray, independent
     for i, p in enumerate(share.tolist()):
         for k in np.flatnonzero(seen[..., i].any(axis=(1, 2))):
             total, count = int(seen[k, ..., i].sum()), int((hit & seen)[k, ..., i].sum())
-            tail = 2 * min(binom.cdf(count, total, p), binom.sf(count - 1, total, p))
+            tail = 2 * min(scipy.stats.binom.cdf(count, total, p), scipy.stats.binom.sf(count - 1, total, p))
             told.append(Finding("sampling", f"node {i}, place {k}: {count} of {total}", float(min(1.0, tail))))
     drawn = (share > 0) & (share < 1)
     spread = np.sqrt(np.where(drawn, share * (1 - share), 1.0))
@@ -170,7 +172,7 @@ def _scale(where: str, cells: np.ndarray) -> list[Finding]:
     if len(cells) < _FEW:
         return []
     total = float(np.sum(cells**2))
-    p = 2 * min(chi2.cdf(total, len(cells)), chi2.sf(total, len(cells)))
+    p = 2 * min(scipy.stats.chi2.cdf(total, len(cells)), scipy.stats.chi2.sf(total, len(cells)))
     return [Finding("residual scale", f"{where}: variance {total / len(cells):.4g}", float(min(1.0, p)))]
 
 
@@ -180,13 +182,15 @@ def _collisions(every: np.ndarray, precision: float) -> list[Finding]:
     every = np.sort(every[: 10 * 2**10])
     near = np.searchsorted(every, every + close, side="right") - np.arange(len(every)) - 1
     count, expected = int(near.sum()), len(every) ** 2 * close / (2 * np.sqrt(np.pi))
-    p = float(poisson.sf(count - 1, 1.5 * expected + 10))  # pairs are not independent: only a clear excess counts
+    p = float(
+        scipy.stats.poisson.sf(count - 1, 1.5 * expected + 10)
+    )  # pairs are not independent: only a clear excess counts
     return [Finding("residual collisions", f"{count} pairs nearer than {close:.2g}, expected {expected:.0f}", p)]
 
 
 def _covariances(rows: np.ndarray, there: np.ndarray, names: list[str]) -> list[Finding]:
     """Of all pairs of rows: the residuals' own, and of their magnitudes, by their ranks under the law."""
-    ranks = np.where(there > 0, np.sqrt(12.0) * (2 * norm.cdf(np.abs(rows)) - 1.5), 0.0)
+    ranks = np.where(there > 0, np.sqrt(12.0) * (2 * scipy.stats.norm.cdf(np.abs(rows)) - 1.5), 0.0)
     return _pairs("residual covariance", rows, there, names) + _pairs("residual magnitudes", ranks, there, names)
 
 
@@ -200,5 +204,5 @@ def _pairs(family: Family, rows: np.ndarray, there: np.ndarray, names: list[str]
     first, second = np.tril_indices(len(rows), -1)
     many = both[first, second] >= _MANY
     cells = first[many], second[many]
-    p = 2 * norm.sf(np.abs(products[cells]) / np.maximum(length[cells], 1e-300) * np.sqrt(both[cells]))
+    p = 2 * scipy.stats.norm.sf(np.abs(products[cells]) / np.maximum(length[cells], 1e-300) * np.sqrt(both[cells]))
     return [Finding(family, f"{names[i]} and {names[j]}", float(one)) for i, j, one in zip(*cells, p)]

@@ -10,7 +10,6 @@ from collections.abc import Callable
 import numpy as np
 from scipy.optimize import brentq
 from scipy.special import log_ndtr
-from scipy.stats import binom
 
 from jdfl.base import checks
 from jdfl.base.arguments import checked
@@ -58,6 +57,8 @@ def participating_epsilon(multiplier: float, rate: float, steps: int, delta: flo
     """
     if steps * rate > 1e4:
         return math.inf
+    from scipy.stats import binom  # takes a second to import
+
     least = 1e-4 * delta  # of participations that are counted as seen without noise
     most = min(steps, int(binom.isf(least, steps, rate)) + 1)
     rest, k = float(binom.sf(most, steps, rate)), np.arange(1, most + 1)

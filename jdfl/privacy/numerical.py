@@ -28,8 +28,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from scipy.optimize import minimize_scalar
-from scipy.special import log_ndtr, logsumexp
-from scipy.stats import norm
+from scipy.special import log_ndtr, logsumexp, ndtri
 
 from jdfl.privacy.analytic import bisected
 
@@ -51,7 +50,7 @@ class _Pair:
 
     def span(self, tail: float) -> tuple[float, float]:
         """Losses between which all lie but for a mass of at most 2 `tail` under P; `tail` >= 1e-300."""
-        reach = self.z * float(norm.isf(tail))
+        reach = self.z * -float(ndtri(tail))
         ends = [self.loss(x) for x in (-reach, 1 + reach)]
         return min(ends), max(ends)
 

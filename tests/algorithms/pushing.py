@@ -12,6 +12,7 @@ from jdfl.algorithms.dpps import _NOISE
 from jdfl.base import streams
 from jdfl.engine.start import check_run
 from tests.algorithms.play import ROUNDS, M, course, matrices
+from tests.later import Named
 from tests.reference.push_sum import Protocol
 
 KEY = 11
@@ -24,12 +25,14 @@ def uneven() -> jdfl.network.Static:
     return jdfl.network.from_edges(_EDGES, M, directed=True, weights="out-degree")
 
 
-NETWORKS = {
-    "uneven": uneven(),
-    "one peer": jdfl.network.one_peer_exponential(M, hops="paper"),
-    "3-out, synchronised": jdfl.network.synchronised(jdfl.network.d_out(M, 3), 4),
-    "uneven, synchronised": jdfl.network.synchronised(uneven(), 5),
-}
+NETWORKS = Named(
+    {
+        "uneven": uneven,
+        "one peer": lambda: jdfl.network.one_peer_exponential(M, hops="paper"),
+        "3-out, synchronised": lambda: jdfl.network.synchronised(jdfl.network.d_out(M, 3), 4),
+        "uneven, synchronised": lambda: jdfl.network.synchronised(uneven(), 5),
+    }
+)
 
 
 def meets(net: Any) -> Any:

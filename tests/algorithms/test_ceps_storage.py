@@ -11,10 +11,11 @@ import jdfl
 from jdfl.algorithms.program import Program
 from jdfl.arrays import nonzeros, ops
 from jdfl.engine import loop, stepping
+from tests.later import Later
 
 M, N, S = 12, 40, 4
-PROBLEM = jdfl.problems.example1(m=M, n=N, s=S, rows=(10, 20))
-NETWORK = jdfl.network.erdos_renyi(M, 0.5, seed=1)
+PROBLEM = Later(jdfl.problems.example1, m=M, n=N, s=S, rows=(10, 20))
+NETWORK = Later(jdfl.network.erdos_renyi, M, 0.5, seed=1)
 BASE = jdfl.CEPS(s=S, rate=0.5, sigma_rule="safe", periods=(2, 3), block=3)
 NOISY = {"clip": 5.0, "sigma": 2.0, "mechanism": jdfl.Gaussian(0.1)}
 
@@ -33,7 +34,9 @@ def test_the_numbers_are_the_same_up_to_rounding(changes, monkeypatch):
     monkeypatch.setattr(stepping, "fingerprint", lambda *_, **__: ())  # or each storage has noise of its own
     algorithm = replace(BASE, **changes)
     told = {"steps": 12, "every": 12, "key": 3}
-    plain, few = (jdfl.run(replace(algorithm, storage=kind), PROBLEM, NETWORK, **told) for kind in ("dense", "sparse"))
+    plain, few = (
+        jdfl.run(replace(algorithm, storage=kind), PROBLEM(), NETWORK(), **told) for kind in ("dense", "sparse")
+    )
     np.testing.assert_allclose(few.params, plain.params, rtol=1e-6, atol=1e-7)  # XLA fuses other operations
     np.testing.assert_array_equal(few.params != 0, plain.params != 0)
     assert few.totals == plain.totals
@@ -43,8 +46,8 @@ def test_the_numbers_are_the_same_up_to_rounding(changes, monkeypatch):
 @pytest.mark.slow
 def test_it_resumes():
     algorithm = replace(BASE, storage="sparse")
-    parts = jdfl.run(algorithm, PROBLEM, NETWORK, key=3, steps=5)
-    whole, again = (jdfl.run(algorithm, PROBLEM, NETWORK, key=3, steps=12, resume=part) for part in (None, parts))
+    parts = jdfl.run(algorithm, PROBLEM(), NETWORK(), key=3, steps=5)
+    whole, again = (jdfl.run(algorithm, PROBLEM(), NETWORK(), key=3, steps=12, resume=part) for part in (None, parts))
     np.testing.assert_array_equal(again.params, whole.params)
 
 
@@ -52,7 +55,7 @@ def test_it_resumes():
 def test_it_is_the_same_on_several_devices():
     algorithm = replace(BASE, storage="sparse", **NOISY)
     one, many = (
-        jdfl.run(algorithm, PROBLEM, NETWORK, steps=7, options=jdfl.Options(devices=mesh)) for mesh in (None, 5)
+        jdfl.run(algorithm, PROBLEM(), NETWORK(), steps=7, options=jdfl.Options(devices=mesh)) for mesh in (None, 5)
     )
     np.testing.assert_array_equal(one.params, many.params)
     assert one.history.equals(many.history)
@@ -69,12 +72,12 @@ def test_it_is_the_same_on_several_devices():
 )
 def test_messages_of_more_nonzeros_are_refused(changes):
     with pytest.raises(ValueError, match=r"at most s nonzeros.*Use storage = 'dense'"):
-        jdfl.run(replace(BASE, storage="sparse", **changes), PROBLEM, NETWORK, steps=1)
+        jdfl.run(replace(BASE, storage="sparse", **changes), PROBLEM(), NETWORK(), steps=1)
 
 
 def test_a_number_that_is_none_is_found():
     algorithm = replace(BASE, storage="sparse", sigma=1e-38, sigma_rule="paper")
-    assert jdfl.run(algorithm, PROBLEM, NETWORK, steps=9).ending == "diverged"
+    assert jdfl.run(algorithm, PROBLEM(), NETWORK(), steps=9).ending == "diverged"
 
 
 @pytest.mark.slow

@@ -18,6 +18,7 @@ from jdfl.algorithms import gradients as module
 from jdfl.algorithms.moment import Moment
 from jdfl.algorithms.round import Prepared
 from tests.algorithms.play import M, N, direct, example, network
+from tests.later import Named
 
 CLIP, CLASSES = 0.7, 3
 ORDER = {"l1": 1, "l2": 2, "linf": np.inf}
@@ -41,21 +42,19 @@ def uneven(problem):
     return problem.replace(weight=jnp.asarray(weight, problem.dtype))
 
 
-def problems():
-    draw = np.random.default_rng(0)
-    parts = [(draw.standard_normal((int(q), N)), draw.integers(0, CLASSES, int(q))) for q in draw.integers(5, 11, M)]
-    two = [(features, labels % 2) for features, labels in parts]
-    rows = [(random_array((9, N), density=0.3, format="csr", rng=draw), draw.integers(0, 2, 9)) for _ in range(M)]
-    return {
-        "linear": uneven(example(np.float32)),
-        "opaque": opaque(uneven(example(np.float32))),
-        "logistic": jdfl.problems.logistic_regression(two),
-        "softmax": jdfl.problems.softmax_regression(parts, classes=CLASSES),
-        "sparse": jdfl.problems.sparse_logistic_regression(rows),
+_draw = np.random.default_rng(0)
+PARTS = [(_draw.standard_normal((int(q), N)), _draw.integers(0, CLASSES, int(q))) for q in _draw.integers(5, 11, M)]
+TWO = [(features, labels % 2) for features, labels in PARTS]
+ROWS = [(random_array((9, N), density=0.3, format="csr", rng=_draw), _draw.integers(0, 2, 9)) for _ in range(M)]
+PROBLEMS = Named(
+    {
+        "linear": lambda: uneven(example(np.float32)),
+        "opaque": lambda: opaque(uneven(example(np.float32))),
+        "logistic": lambda: jdfl.problems.logistic_regression(TWO),
+        "softmax": lambda: jdfl.problems.softmax_regression(PARTS, classes=CLASSES),
+        "sparse": lambda: jdfl.problems.sparse_logistic_regression(ROWS),
     }
-
-
-PROBLEMS = problems()
+)
 
 
 @partial(jax.jit, static_argnames=("prepared",))

@@ -13,10 +13,12 @@ from experiments import codec_warnings as script
 from jdfl.algorithms import REGISTRY
 from jdfl.algorithms.consequences import MEASURED, consequence
 from jdfl.engine.start import check_settings
+from tests.later import Later
 
 pytestmark = pytest.mark.optimized  # runs with signs follow every rounding
 
-PROBLEM, NETWORK = script.problem(), script.network()
+PROBLEM = Later(script.problem)
+NETWORK = Later(script.network)
 PAIRS = list(script.pairs())
 EXACT = (jdfl.Dense(), jdfl.Dense("float16"), jdfl.Dense("bfloat16"), jdfl.Sparse(share=1.0), jdfl.QSGD(levels=255))
 OTHERS = (
@@ -36,7 +38,7 @@ def warned(algorithm: Any) -> list[str]:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         try:
-            check_settings(algorithm, PROBLEM, NETWORK)
+            check_settings(algorithm, PROBLEM(), NETWORK())
         except ValueError:
             return []
     words = ("sends its models", "The variance of", "is large for messages")

@@ -27,14 +27,15 @@ modes = pytest.mark.parametrize("mu", [None, 0.2], ids=["convex", "strongly conv
 orders = pytest.mark.parametrize("order", ["mix first", "adapt first"])
 
 
-GRAPH, NODE = jdfl.network.ring(M).graph, jnp.arange(M, dtype=jnp.int32)
+NODE = jnp.arange(M, dtype=jnp.int32)
 
 
 def in_every_round(function) -> np.ndarray:
     """A function of what `course` tells an algorithm about its rounds [rounds, ...]."""
+    graph = jdfl.network.ring(M).graph
 
     def one(k):
-        return function(round_of(KEY, k, GRAPH, NODE))
+        return function(round_of(KEY, k, graph, NODE))
 
     return np.asarray(jax.jit(jax.vmap(one))(jnp.arange(ROUNDS, dtype=jnp.int32)))
 
@@ -125,10 +126,11 @@ def test_the_average_dual_is_what_active_nodes_added_and_inactive_ones_give_them
 def test_nodes_are_active_as_often_as_p_says_and_each_on_its_own():
     nodes, count = 50, 400
     ids, keys = jnp.arange(nodes, dtype=jnp.int32), jax.random.split(jax.random.key(3), count)
+    graph = jdfl.network.ring(M).graph
 
     def of(p, node=ids):
         def one(key):
-            return active(p, key, direct(Moment(jnp.int32(0), key, GRAPH, node), None))
+            return active(p, key, direct(Moment(jnp.int32(0), key, graph, node), None))
 
         return np.asarray(jax.vmap(one)(keys))
 

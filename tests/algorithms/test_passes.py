@@ -14,9 +14,10 @@ import jdfl
 from jdfl.algorithms.moment import Moment
 from jdfl.algorithms.sampling import sample
 from tests.algorithms.play import M, N, direct, example, gradient_of, network
+from tests.later import Later
 
 CLIP = 0.8
-problem = example(np.float32)
+problem = Later(example, np.float32)
 w = jnp.asarray(np.random.default_rng(0).standard_normal((M, N)), jnp.float32)
 
 
@@ -32,8 +33,8 @@ def later(round, k, key, **fields):
 def turns(sampling, batch, rounds, step=0, steps=1, key=0):
     """Which examples every node looks at in rounds 0 .. rounds - 1: [round, node, batch]."""
     gradients = jdfl.Gradients(batch=batch, sampling=sampling)
-    q = problem.weight.shape[1]
-    marked = problem.replace(data=(jnp.broadcast_to(jnp.arange(q, dtype=jnp.int32), (M, q)),))
+    q = problem().weight.shape[1]
+    marked = problem().replace(data=(jnp.broadcast_to(jnp.arange(q, dtype=jnp.int32), (M, q)),))
     first = direct(moment(key, jax.random.key(key)), marked, gradients)
 
     @jax.jit
@@ -47,16 +48,16 @@ def turns(sampling, batch, rounds, step=0, steps=1, key=0):
     return np.asarray(data)
 
 
-SIZES = np.asarray(problem.sizes)
+SIZES = Later(lambda: np.asarray(problem().sizes))
 
 
 @pytest.mark.parametrize("batch", [1, 3])
 def test_a_pass_looks_at_every_example_at_most_once_and_leaves_out_what_fills_no_batch(batch):
-    rounds = 2 * int(SIZES.max()) // batch
-    assert len(set(SIZES.tolist())) > 2
+    rounds = 2 * int(SIZES().max()) // batch
+    assert len(set(SIZES().tolist())) > 2
     for sampling in ("epochs", "in order"):
         found = turns(sampling, batch, rounds)
-        for i, size in enumerate(SIZES):
+        for i, size in enumerate(SIZES()):
             one = size // batch
             for start in range(0, rounds - one + 1, one):
                 seen = found[start : start + one, i].ravel()
@@ -67,12 +68,12 @@ def test_a_pass_looks_at_every_example_at_most_once_and_leaves_out_what_fills_no
 
 def test_epochs_have_orders_of_their_own_and_in_order_has_the_datas():
     epochs, again, other, ordered = (
-        turns(sampling, 1, int(SIZES.max()) * 2, key=key)
+        turns(sampling, 1, int(SIZES().max()) * 2, key=key)
         for sampling, key in (("epochs", 0), ("epochs", 0), ("epochs", 1), ("in order", 0))
     )
     np.testing.assert_array_equal(epochs, again)
     passes = set()
-    for i, size in enumerate(SIZES):
+    for i, size in enumerate(SIZES()):
         first, second = (epochs[k * size : (k + 1) * size, i, 0].tolist() for k in range(2))
         assert sorted(first) == sorted(second) == list(range(size))
         passes |= {tuple(first), tuple(second), tuple(other[:size, i, 0].tolist())}
@@ -89,12 +90,12 @@ def test_steps_of_a_round_go_on_where_the_last_one_ended():
 def test_gradients_of_a_pass_average_to_that_of_all_examples():
     """Over a whole pass, where the batch divides a node's examples."""
     batch = 2
-    found = np.asarray(passing(jdfl.Gradients(batch=batch, sampling="epochs"), w, problem, rounds=10))
-    exact = np.stack([gradient_of(problem)(i, np.asarray(w[i])) for i in range(M)])
-    even = [i for i, size in enumerate(SIZES) if size % batch == 0]
+    found = np.asarray(passing(jdfl.Gradients(batch=batch, sampling="epochs"), w, problem(), rounds=10))
+    exact = np.stack([gradient_of(problem())(i, np.asarray(w[i])) for i in range(M)])
+    even = [i for i, size in enumerate(SIZES()) if size % batch == 0]
     assert even
     for i in even:
-        np.testing.assert_allclose(found[: SIZES[i] // batch, i].mean(axis=0), exact[i], rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(found[: SIZES()[i] // batch, i].mean(axis=0), exact[i], rtol=1e-4, atol=1e-5)
 
 
 NOISE = jdfl.Gaussian(1.0)
@@ -111,7 +112,7 @@ CHANGED = {
 @given(slot=st.integers(0, 7), scale=st.sampled_from([1e-2, 1.0, 1e3, 1e18]), seed=st.integers(0, 2**16))
 def test_what_neighbouring_data_change_in_a_pass_is_within_the_sensitivity(kind, slot, scale, seed):
     gradients, i = jdfl.Gradients(clip=CLIP, **CHANGED[kind]), seed % M
-    uneven = UNEVEN
+    uneven = unevenly_weighted()
     draw = np.random.default_rng(seed)
     A, b = uneven.data
     new, target = scale * draw.standard_normal(N), 10 * scale * draw.standard_normal()
@@ -131,9 +132,10 @@ def test_what_neighbouring_data_change_in_a_pass_is_within_the_sensitivity(kind,
         assert (size[: int(uneven.sizes[i]) // gradients.batch, i] > 1e-6).sum() <= 1
 
 
-UNEVEN = problem.replace(
-    weight=problem.weight * jnp.asarray(np.random.default_rng(4).uniform(0.5, 2, problem.weight.shape), jnp.float32)
-)
+def unevenly_weighted():
+    weight = problem().weight
+    draw = np.random.default_rng(4).uniform(0.5, 2, weight.shape)
+    return problem().replace(weight=weight * jnp.asarray(draw, jnp.float32))
 
 
 @partial(jax.jit, static_argnames="rounds")
@@ -149,7 +151,7 @@ def passing(gradients, w, problem, rounds=5):
 
 @pytest.mark.parametrize("sampling", ["epochs", "in order"])
 def test_passes_make_no_guarantee_stronger_and_say_so(sampling):
-    told = jdfl.Gradients(batch=4, sampling=sampling, clip=1.0, mechanism=NOISE).guarantee(problem)
+    told = jdfl.Gradients(batch=4, sampling=sampling, clip=1.0, mechanism=NOISE).guarantee(problem())
     assert told.claimed
     assert told.sampling is None
     assert told.sensitivity == pytest.approx(2 / 4)

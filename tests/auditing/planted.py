@@ -19,12 +19,14 @@ from jdfl.algorithms.round import Book
 from jdfl.base import struct
 from jdfl.privacy import Gaussian, GaussianEvent, Laplace
 from jdfl.privacy.flow import released
+from tests.later import Later
 
 M, N, Q, Z, BATCH, STEPS = 3, 4, 6, 4.0, 2, 4
-NETWORK = jdfl.network.complete(M)
+NETWORK = Later(jdfl.network.complete, M)
 _rng = np.random.default_rng(0)
 _A = _rng.normal(size=(M, Q, N))
-PROBLEM = jdfl.problems.linear_regression(_A, _A @ _rng.normal(size=N) + 0.1 * _rng.normal(size=(M, Q)))
+_B = _A @ _rng.normal(size=N) + 0.1 * _rng.normal(size=(M, Q))
+PROBLEM = Later(jdfl.problems.linear_regression, _A, _B)
 
 PLAIN = jdfl.Gradients(clip=1.0, mechanism=jdfl.Gaussian(Z))
 POISSON = replace(PLAIN, batch=BATCH, sampling="poisson")

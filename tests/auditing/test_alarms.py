@@ -12,16 +12,17 @@ import numpy as np
 import pytest
 
 import jdfl
+from tests.later import Later
 
 M, N, Q, SEEDS = 4, 6, 8, 8
 _rng = np.random.default_rng(0)
 _A = _rng.standard_normal((M, Q, N))
 _B = _A @ _rng.standard_normal(N) + 0.1 * _rng.standard_normal((M, Q))
-EVEN = jdfl.problems.linear_regression(_A, _B)
-UNEVEN = jdfl.problems.linear_regression([_A[i][: Q - i] for i in range(M)], [_B[i][: Q - i] for i in range(M)])
-CLASSES = jdfl.problems.softmax_regression([(_A[i], (_B[i] > 0).astype(int)) for i in range(M)], classes=3)
-COMPLETE, RING = jdfl.network.complete(M), jdfl.network.ring(M)
-DRAWN = jdfl.network.erdos_renyi_rounds(M, 0.6)
+EVEN = Later(jdfl.problems.linear_regression, _A, _B)
+UNEVEN = Later(jdfl.problems.linear_regression, *([part[i][: Q - i] for i in range(M)] for part in (_A, _B)))
+CLASSES = Later(jdfl.problems.softmax_regression, [(_A[i], (_B[i] > 0).astype(int)) for i in range(M)], classes=3)
+COMPLETE, RING = Later(jdfl.network.complete, M), Later(jdfl.network.ring, M)
+DRAWN = Later(jdfl.network.erdos_renyi_rounds, M, 0.6)
 
 PLAIN = jdfl.Gradients(clip=1.0, mechanism=jdfl.Gaussian(4.0))
 BATCH = jdfl.Gradients(clip=1.0, per="batch", norm="l1")
@@ -32,7 +33,7 @@ def _samples(sampling: Any, batch: int = 2, **options: Any) -> jdfl.DPSGD:
     return jdfl.DPSGD(lr=0.1, gradients=replace(PLAIN, batch=batch, sampling=sampling, **options))
 
 
-SOUND: dict[str, tuple[Any, Any, Any]] = {
+SOUND: dict[str, tuple[Any, Later, Later]] = {
     "all records": (jdfl.DPSGD(lr=0.1, gradients=PLAIN), EVEN, COMPLETE),
     "all records, uneven nodes on a ring": (jdfl.DPSGD(lr=0.1, gradients=PLAIN), UNEVEN, RING),
     "classes": (jdfl.DPSGD(lr=0.1, gradients=PLAIN), CLASSES, COMPLETE),
@@ -49,8 +50,8 @@ SOUND: dict[str, tuple[Any, Any, Any]] = {
     "entries clipped": (jdfl.DPSGD(lr=0.1, gradients=replace(PLAIN, norm="entries")), EVEN, COMPLETE),
     "whole nodes": (jdfl.DPSGD(lr=0.1, gradients=replace(PLAIN, per="batch")), EVEN, COMPLETE),
     "updates": (jdfl.DPSGD(lr=0.1, updates=jdfl.Updates(clip=0.5, mechanism=jdfl.Gaussian(4.0))), EVEN, COMPLETE),
-    "lossy links": (jdfl.DPSGD(lr=0.1, gradients=PLAIN), EVEN, jdfl.network.link_loss(COMPLETE, 0.3)),
-    "Poisson, absent nodes": (_samples("poisson"), EVEN, jdfl.network.outages(COMPLETE, 0.3, 0.5)),
+    "lossy links": (jdfl.DPSGD(lr=0.1, gradients=PLAIN), EVEN, Later(lambda: jdfl.network.link_loss(COMPLETE(), 0.3))),
+    "Poisson, absent nodes": (_samples("poisson"), EVEN, Later(lambda: jdfl.network.outages(COMPLETE(), 0.3, 0.5))),
     "DSGT": (jdfl.DSGT(lr=0.05, gradients=PLAIN), EVEN, COMPLETE),
     "EXTRA": (jdfl.EXTRA(lr=0.05, gradients=PLAIN), EVEN, COMPLETE),
     "NIDS": (jdfl.NIDS(lr=0.05, gradients=PLAIN), EVEN, COMPLETE),
@@ -58,7 +59,8 @@ SOUND: dict[str, tuple[Any, Any, Any]] = {
     "DO-ADP": (jdfl.DOADP(lr=0.1, p=0.7, codec=jdfl.Sparse(share=0.3), gradients=PLAIN), EVEN, COMPLETE),
     "FedAvg": (jdfl.FedAvg(lr=0.1, local_steps=2, gradients=PLAIN), EVEN, COMPLETE),
     "DFedAvgM without links": (
-        jdfl.DFedAvgM(lr=0.1, local_steps=1, gradients=PLAIN), EVEN, jdfl.network.from_edges([], M, connected=False)
+        jdfl.DFedAvgM(lr=0.1, local_steps=1, gradients=PLAIN), EVEN,
+        Later(jdfl.network.from_edges, [], M, connected=False),
     ),
     "CEPS": (
         jdfl.CEPS(
@@ -79,7 +81,8 @@ def test_no_sound_setting_raises_an_alarm(name):
     """Of 25 settings, 8 audits each: 200 in all."""
     assert len(SOUND) * SEEDS == 200
     algorithm, problem, network = SOUND[name]
-    found = [jdfl.audit(algorithm, problem, network, steps=4, delta=1e-3, key=seed) for seed in range(SEEDS)]
+    sound = {"algorithm": algorithm, "problem": problem(), "network": network(), "steps": 4, "delta": 1e-3}
+    found = [jdfl.audit(**sound, key=seed) for seed in range(SEEDS)]
     alarms = [(seed, one.families, one.findings) for seed, one in enumerate(found) if one.violated]
     seconds = [one.seconds for one in found]
     told = found[0].not_probed or f"{found[0].tests} tests"

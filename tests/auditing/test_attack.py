@@ -5,7 +5,7 @@ from functools import partial
 
 import numpy as np
 import pytest
-from scipy.stats import binom, norm
+import scipy
 
 from jdfl.auditing.attack import (
     area,
@@ -43,7 +43,7 @@ def test_the_interval_of_mu_covers_as_often_as_it_says(mu):
 def test_a_rate_is_below_its_upper_bound_as_often_as_it_says_exactly(rate):
     runs, level = 60, 0.975
     errors = np.arange(runs + 1)
-    missed = binom.pmf(errors, runs, rate)[most_likely(errors, runs, level) < rate].sum()
+    missed = scipy.stats.binom.pmf(errors, runs, rate)[most_likely(errors, runs, level) < rate].sum()
     assert missed <= 1 - level
     assert most_likely(np.array([runs]), runs, level) == 1
     assert np.isclose(most_likely(np.array([0]), runs, level)[0], 1 - (1 - level) ** (1 / runs))
@@ -61,7 +61,7 @@ def test_the_bound_exceeds_the_true_epsilon_as_rarely_as_it_says(mu):
     assert above <= 0.2 * 200
     # With the best threshold and the errors that are expected at it:
     half = runs // 2
-    rates = [(norm.sf(t), norm.cdf(t - mu)) for t in np.linspace(-4, 6, 201)]
+    rates = [(scipy.stats.norm.sf(t), scipy.stats.norm.cdf(t - mu)) for t in np.linspace(-4, 6, 201)]
     best = max(epsilon_bound(round(half * a), round(half * b), half, half, DELTA, 0.8) for a, b in rates)
     assert np.mean(found) >= 0.75 * best
 
@@ -114,7 +114,7 @@ def test_the_area_counts_pairs():
     pairs = (one[:, None] > zero).mean() + (one[:, None] == zero).mean() / 2
     assert np.isclose(area(zero, one), pairs)
     sample = rng.normal(size=(2, 20_000))
-    assert abs(area(sample[0], sample[1] + 1) - norm.cdf(1 / math.sqrt(2))) < 0.01
+    assert abs(area(sample[0], sample[1] + 1) - scipy.stats.norm.cdf(1 / math.sqrt(2))) < 0.01
 
 
 def test_the_score_takes_away_what_is_common():

@@ -16,10 +16,11 @@ from jdfl.base import struct
 from jdfl.base.keys import typed_key
 from jdfl.base.streams import Keys
 from jdfl.engine import stepping
+from tests.later import Later
 
 M, N, Q = 4, 64, 80
 RUNS = 16_000
-NETWORK = jdfl.network.complete(M)
+NETWORK = Later(jdfl.network.complete, M)
 
 
 def _problem() -> jdfl.problems.LinearRegression:
@@ -31,7 +32,7 @@ def _problem() -> jdfl.problems.LinearRegression:
     return jdfl.problems.linear_regression(A, b)
 
 
-PROBLEM = _problem()
+PROBLEM = Later(_problem)
 
 
 def _ceps(**fields: Any) -> jdfl.CEPS:
@@ -45,7 +46,7 @@ def _noisy(multiplier: float = 4.0, **fields: Any) -> jdfl.Gradients:
 
 
 def _audit(algorithm: Any, steps: int, **options: Any) -> Audit:
-    return audit(algorithm, PROBLEM, NETWORK, **({"steps": steps, "runs": RUNS} | options))
+    return audit(algorithm, PROBLEM(), NETWORK(), **({"steps": steps, "runs": RUNS} | options))
 
 
 def _passes(told: Audit, least: float) -> None:
@@ -171,7 +172,7 @@ def test_classifiers_get_records_of_their_own():
     labels = (features[..., 0] > 0).astype(int)
     problem = jdfl.problems.softmax_regression(list(zip(features, labels)), classes=3)
     algorithm = jdfl.DPSGD(lr=0.3, gradients=_noisy(clip=1.0))
-    _passes(audit(algorithm, problem, NETWORK, steps=4, runs=8000), 0.7)
+    _passes(audit(algorithm, problem, NETWORK(), steps=4, runs=8000), 0.7)
 
 
 def test_a_pair_of_ones_own_and_whole_nodes():
@@ -192,9 +193,9 @@ def test_the_runs_are_those_of_the_library():
     """Own parameters, W times parameters and the neighbours' mean, of a network that is drawn anew in every round."""
     network, key, steps, node = jdfl.network.erdos_renyi_rounds(M, 0.7), jax.random.key(5), 6, 2
     algorithm = jdfl.DPSGD(lr=0.1, gradients=_noisy(batch=8, sampling="subset"))
-    run = jdfl.run(algorithm, PROBLEM, network, key=key, steps=steps, metrics=[])
-    eye, program = jnp.eye(N, dtype=PROBLEM.dtype), Program(algorithm)
-    setting = stepping.setting(program, PROBLEM, network, None, typed_key(key))
+    run = jdfl.run(algorithm, PROBLEM(), network, key=key, steps=steps, metrics=[])
+    eye, program = jnp.eye(N, dtype=PROBLEM().dtype), Program(algorithm)
+    setting = stepping.setting(program, PROBLEM(), network, None, typed_key(key))
     keys = jax.tree.map(lambda leaf: leaf[None], setting.keys)
     seen, releases = observe(setting, eye, jnp.int32(node), keys, steps=steps, batch=1)
     own, mixed, mean = np.split(np.asarray(seen)[0], 3, axis=1)
@@ -211,9 +212,9 @@ def test_the_runs_are_those_of_the_library():
 def test_batches_change_nothing_and_keys_everything():
     algorithm = jdfl.DPSGD(lr=0.1, gradients=_noisy())
     keys = jax.random.split(jax.random.key(1), 7)
-    direction, public = jnp.zeros((1, N), PROBLEM.dtype).at[0, 3].set(1.0), jax.random.key(2)
+    direction, public = jnp.zeros((1, N), PROBLEM().dtype).at[0, 3].set(1.0), jax.random.key(2)
     fixed = (
-        stepping.setting(Program(algorithm), PROBLEM, NETWORK, None, public),
+        stepping.setting(Program(algorithm), PROBLEM(), NETWORK(), None, public),
         direction,
         jnp.int32(0),
         jax.vmap(Keys.of)(keys),
@@ -241,12 +242,12 @@ _PRIVATE = jdfl.DPSGD(lr=0.1, gradients=_noisy())
         ({"delta": 0.5}, ["delta <", "0.5"]),
         ({"batch": 0}, ["batch >= 1", "0"]),
         ({"steps": 0}, ["steps >= 1", "0"]),
-        ({"network": jdfl.network.ring(M + 1)}, ["network.m = 5", "problem.m = 4"]),
+        (Later(lambda: {"network": jdfl.network.ring(M + 1)}), ["network.m = 5", "problem.m = 4"]),
     ],
     ids=["noise", "runs", "node", "name", "pair", "shape", "structure", "confidence", "delta", "batch", "steps", "m"],
 )
 def test_mistakes_are_refused_early(options, words):
-    given = {"algorithm": _PRIVATE, "problem": PROBLEM, "network": NETWORK, "steps": 3} | options
+    given = {"algorithm": _PRIVATE, "problem": PROBLEM(), "network": NETWORK(), "steps": 3} | options
     with pytest.raises(ValueError) as error:
         audit(**given)
     for word in words:
@@ -277,26 +278,26 @@ class Cubes(jdfl.problems.Problem):
 
 
 def test_other_problems_need_a_pair():
-    problem = Cubes(PROBLEM.data, PROBLEM.weight, PROBLEM.curvature)
+    problem = Cubes(PROBLEM().data, PROBLEM().weight, PROBLEM().curvature)
     with pytest.raises(ValueError, match=r"a pair of examples for Cubes, got canary = 'aligned'"):
-        audit(_PRIVATE, problem, NETWORK, steps=2, runs=400)
+        audit(_PRIVATE, problem, NETWORK(), steps=2, runs=400)
     long = np.zeros(N, np.float32)
     long[7] = 1.0
-    told = audit(_PRIVATE, problem, NETWORK, steps=2, runs=RUNS, canary=((long, 50.0), (long, -50.0)))
+    told = audit(_PRIVATE, problem, NETWORK(), steps=2, runs=RUNS, canary=((long, 50.0), (long, -50.0)))
     _passes(told, 0.7)
 
 
 def test_odd_views_are_refused_and_few_runs_warned_of():
     with pytest.raises(ValueError, match=r"Odd.visible\(state\) of shape \(m, k\)"):
-        audit(Odd(lr=0.1, gradients=_noisy()), PROBLEM, NETWORK, steps=3)
+        audit(Odd(lr=0.1, gradients=_noisy()), PROBLEM(), NETWORK(), steps=3)
     with pytest.warns(UserWarning, match="weights and 100 runs"):
-        audit(_PRIVATE, PROBLEM, NETWORK, steps=3, runs=100)
+        audit(_PRIVATE, PROBLEM(), NETWORK(), steps=3, runs=100)
 
 
 def test_a_run_may_be_looked_at_now_and_then():
     algorithm, directions = jdfl.DPSGD(gradients=_noisy()), jnp.eye(2, N)
     keys, node = jax.vmap(Keys.of)(jax.random.split(jax.random.key(0), 2)), jnp.int32(0)
-    setting = stepping.setting(Program(algorithm), PROBLEM, NETWORK, None, jax.random.key(1))
+    setting = stepping.setting(Program(algorithm), PROBLEM(), NETWORK(), None, jax.random.key(1))
 
     def seen(looks: int) -> Any:
         return observe(setting, directions, node, keys, steps=7, batch=2, looks=looks)

@@ -22,7 +22,7 @@ def fresh():
 def test_the_audit_sees_what_is_planted(name, monkeypatch, fresh):
     bug = BUGS[name]
     plant(bug, monkeypatch)
-    found = jdfl.audit(bug.audited, PROBLEM, NETWORK, steps=bug.steps, delta=1e-3)
+    found = jdfl.audit(bug.audited, PROBLEM(), NETWORK(), steps=bug.steps, delta=1e-3)
     print(
         f"\n| {name} | {', '.join(found.families)} | {found.exit_status} | {found.seconds:.1f} s |"
     )  # with -s, a table
@@ -36,7 +36,7 @@ def test_the_audit_sees_what_is_planted(name, monkeypatch, fresh):
 @pytest.mark.parametrize("name", [*SETTINGS, "messages"])
 def test_the_audit_sees_nothing_where_nothing_is_planted(name):
     algorithm = Messages(lr=0.1, gradients=PLAIN, fresh=True) if name == "messages" else SETTINGS[name]
-    found = jdfl.audit(algorithm, PROBLEM, NETWORK, steps=STEPS, delta=1e-3)
+    found = jdfl.audit(algorithm, PROBLEM(), NETWORK(), steps=STEPS, delta=1e-3)
     assert found.not_probed == ""
     assert found.families == ()
     assert found.exit_status == 0

@@ -26,10 +26,10 @@ PAIRS = [_pair([1.0, 0.0, 0.0, 0.0]), _pair([0.5, -0.4, 0.3, 0.6])]
 
 
 def _found(algorithm: Any, seed: int = 0) -> Probe:
-    program = planned(algorithm, PROBLEM, NETWORK, STEPS)
-    setting = stepping.setting(program, PROBLEM, NETWORK, None, jax.random.key(seed))
-    keys = jax.vmap(Keys.of)(jax.random.split(jax.random.key(seed + 1), most_runs(PROBLEM, STEPS)))
-    return probe(setting, program.privacy(PROBLEM), PAIRS, keys, steps=STEPS)
+    program = planned(algorithm, PROBLEM(), NETWORK(), STEPS)
+    setting = stepping.setting(program, PROBLEM(), NETWORK(), None, jax.random.key(seed))
+    keys = jax.vmap(Keys.of)(jax.random.split(jax.random.key(seed + 1), most_runs(PROBLEM(), STEPS)))
+    return probe(setting, program.privacy(PROBLEM()), PAIRS, keys, steps=STEPS)
 
 
 @pytest.fixture
@@ -120,8 +120,8 @@ def test_what_cannot_be_probed_says_why(name):
 
 
 def test_what_is_too_large_is_not_probed():
-    assert most_runs(PROBLEM, 2**20) == 0
-    setting = stepping.setting(Program(SETTINGS["all"]), PROBLEM, NETWORK, None, jax.random.key(0))
+    assert most_runs(PROBLEM(), 2**20) == 0
+    setting = stepping.setting(Program(SETTINGS["all"]), PROBLEM(), NETWORK(), None, jax.random.key(0))
     none = jax.vmap(Keys.of)(jax.random.split(jax.random.key(0), 0))
-    told = probe(setting, SETTINGS["all"].privacy(PROBLEM), PAIRS, none, steps=2**20)
+    told = probe(setting, SETTINGS["all"].privacy(PROBLEM()), PAIRS, none, steps=2**20)
     assert "more than is kept" in told.not_probed

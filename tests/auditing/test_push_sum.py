@@ -23,8 +23,10 @@ ALONG = np.eye(N, dtype=np.float32)[[3, 11]].sum(axis=0)  # a parameter that is 
 PAIR = ((ALONG, 1e4), (ALONG, -1e4))
 
 
-def attacked(algorithm: Any, problem: Any = PROBLEM, **options: Any) -> Audit:
-    return audit(algorithm, problem, NETWORK, **({"steps": STEPS, "runs": RUNS} | options))
+def attacked(algorithm: Any, problem: Any = None, **options: Any) -> Audit:
+    return audit(
+        algorithm, PROBLEM() if problem is None else problem, NETWORK(), **({"steps": STEPS, "runs": RUNS} | options)
+    )
 
 
 def passes(told: Audit, sends: int) -> None:
@@ -45,7 +47,7 @@ def test_steps_over_noisy_messages_pass(kind):
     told, sends = attacked(algorithm), STEPS if kind is jdfl.SGP else STEPS - 1  # PEDFL's last step is not sent
     passes(told, sends)
     assert told.releases == STEPS
-    pure = jdfl.account_plan(algorithm, PROBLEM, NETWORK, steps=STEPS).epsilon_pure
+    pure = jdfl.account_plan(algorithm, PROBLEM(), NETWORK(), steps=STEPS).epsilon_pure
     assert (1 - 2e-4) * sends * SHARE < pure < (1 + 1e-5) * sends * SHARE  # distances allow for rounding
 
 
@@ -67,12 +69,12 @@ class Bare(jdfl.PartPSP):
 @pytest.mark.slow
 def test_local_parameters_are_not_shown():
     """They are trained without noise: whoever saw them would tell the two worlds apart for certain."""
-    algorithm, problem = jdfl.PartPSP(gradients=CLIPPED, dpps=NOISY), PROBLEM.replace(shared=8)
+    algorithm, problem = jdfl.PartPSP(gradients=CLIPPED, dpps=NOISY), PROBLEM().replace(shared=8)
     told = attacked(algorithm, problem, canary=PAIR)
     passes(told, STEPS)
     assert attacked(Bare(gradients=CLIPPED, dpps=NOISY), problem, canary=PAIR, runs=4000).violated
-    program = watched(planned(algorithm, problem, NETWORK, 3))
-    result = jdfl.run(program.algorithm, problem, NETWORK, steps=2, metrics=[])
+    program = watched(planned(algorithm, problem, NETWORK(), 3))
+    result = jdfl.run(program.algorithm, problem, NETWORK(), steps=2, metrics=[])
     shown = np.asarray(program.visible(result.state))
     assert shown.shape == (M, N)
     assert not shown[:, 8:].any()
@@ -81,13 +83,13 @@ def test_local_parameters_are_not_shown():
 
 
 def test_what_is_shown_are_the_messages():
-    program = watched(planned(jdfl.PEDFL(gradients=CLIPPED, dpps=NOISY), PROBLEM, NETWORK, 3))
-    result = jdfl.run(program.algorithm, PROBLEM, NETWORK, steps=3, metrics=[])
-    W = np.asarray(jdfl.network.as_dense(NETWORK.graph))
+    program = watched(planned(jdfl.PEDFL(gradients=CLIPPED, dpps=NOISY), PROBLEM(), NETWORK(), 3))
+    result = jdfl.run(program.algorithm, PROBLEM(), NETWORK(), steps=3, metrics=[])
+    W = np.asarray(jdfl.network.as_dense(NETWORK().graph))
     shown = np.asarray(program.visible(result.state))
     np.testing.assert_allclose(W @ shown, result.state.mixed.s, rtol=1e-4, atol=1e-4)
     assert watched(Program(jdfl.DPSGD())) == Program(jdfl.DPSGD())
-    unwatched = jdfl.run(jdfl.SGP(gradients=CLIPPED, dpps=NOISY), PROBLEM, NETWORK, steps=3, metrics=[])
+    unwatched = jdfl.run(jdfl.SGP(gradients=CLIPPED, dpps=NOISY), PROBLEM(), NETWORK(), steps=3, metrics=[])
     assert jax.tree.leaves(unwatched.state.sent) == []
 
 

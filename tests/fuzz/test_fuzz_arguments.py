@@ -15,11 +15,12 @@ import jdfl
 from jdfl import codecs, network, problems
 from jdfl.algorithms import REGISTRY
 from jdfl.engine import loop, runner
-from tests.fuzz.calls import ELSEWHERE, GOOD, ODD, PARTS, PROBLEM, RING, X, Y, functions
+from tests.fuzz.calls import ELSEWHERE, GOOD, PARTS, PROBLEM, RING, X, Y, functions, odds
 from tests.fuzz.judge import fuzz, sizes, unclean
+from tests.later import Later
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of odd settings, at length
-FUNCTIONS = functions()
+FUNCTIONS = Later(functions)
 RELATIONS = ("components", "examples", "nodes", "node", "bases", "data")  # what several arguments make together
 OWN = {
     ("compare", "progress"),
@@ -31,7 +32,7 @@ MINIMA = ("problems.optimum", "problems.sparse_optimum")  # say by RuntimeError 
 def places() -> list[tuple[str, str]]:
     """Every argument of every function."""
     kinds = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-    signatures = {name: inspect.signature(FUNCTIONS[name]).parameters.values() for name in GOOD}
+    signatures = {name: inspect.signature(FUNCTIONS()[name]).parameters.values() for name in GOOD}
     return [(name, one.name) for name, told in signatures.items() for one in told if one.kind not in kinds]
 
 
@@ -46,7 +47,7 @@ def refused(error: Exception, names: set[str], what: object) -> None:
 
 def call(name: str, argument: str, value: Any) -> None:
     """The good call with one argument in exchange."""
-    function = FUNCTIONS[name]
+    function = FUNCTIONS()[name]
     if (name, argument) in OWN and callable(value):
         return
     try:
@@ -58,7 +59,7 @@ def call(name: str, argument: str, value: Any) -> None:
 
 
 def test_every_public_function_is_fed_or_said_to_be_elsewhere():
-    assert set(FUNCTIONS) == set(GOOD) | set(ELSEWHERE)
+    assert set(FUNCTIONS()) == set(GOOD) | set(ELSEWHERE)
     assert not set(GOOD) & set(ELSEWHERE)
 
 
@@ -69,13 +70,17 @@ SLOW = re.compile(
 
 @pytest.mark.parametrize("name", GOOD)
 def test_the_good_calls_are_good(name):
-    FUNCTIONS[name](**GOOD[name])
+    FUNCTIONS()[name](**GOOD[name])
 
 
 @sizes(1500, 20_000)
 def test_any_argument(count):
     quick = [place for place in places() if count > 10_000 or not SLOW.search(place[0])]
-    fuzz(count, st.tuples(st.sampled_from(quick), st.sampled_from(ODD)), lambda one: call(one[0][0], one[0][1], one[1]))
+    fuzz(
+        count,
+        st.tuples(st.sampled_from(quick), st.sampled_from(odds())),
+        lambda one: call(one[0][0], one[0][1], one[1]),
+    )
 
 
 RUNS = ("compare", "repeat", "run", "sweep")
@@ -102,10 +107,10 @@ def begun(monkeypatch, tmp_path):
 @pytest.mark.usefixtures("begun")
 def test_every_odd_argument_of_a_run_is_refused_before_it_begins(name):
     with pytest.raises(BegunError):
-        FUNCTIONS[name](**GOOD[name])
+        FUNCTIONS()[name](**GOOD[name])
     for place in places():
         if place[0] == name:
-            for value in ODD:
+            for value in odds():
                 with contextlib.suppress(BegunError):
                     call(*place, value)
 
@@ -115,7 +120,7 @@ def test_every_odd_argument_of_a_run_is_refused_before_it_begins(name):
 def test_every_odd_field_of_a_comparison_is_refused_before_it_begins(kind):
     given = GOOD["compare"]
     for field in dataclasses.fields(kind):
-        for value in ODD:
+        for value in odds():
             if kind is jdfl.Entry:
                 odd = {"entries": {"a": kind(**{"algorithm": jdfl.DPSGD(), field.name: value})}}
             else:
@@ -140,7 +145,7 @@ def test_what_is_no_run_is_refused_by_name():
     for name, arguments in wrong.items():
         for argument, value in arguments.items():
             with pytest.raises(ValueError, match=rf"Expected .*\b{argument}\b"):
-                FUNCTIONS[name](**{**GOOD[name], argument: value})
+                FUNCTIONS()[name](**{**GOOD[name], argument: value})
     for field, value in {"budget": [], "grids": None, "extend": 10**30, "also": 3}.items():
         with pytest.raises(ValueError, match=rf"Expected .*\b{field}\b"):
             jdfl.compare(**{**GOOD["compare"], "tune": jdfl.Tuning(**{field: value})})
@@ -151,7 +156,7 @@ def test_what_is_no_run_is_refused_by_name():
 def test_every_odd_value_in_every_argument(name):
     for place in places():
         if place[0] == name:
-            for value in ODD:
+            for value in odds():
                 call(*place, value)
 
 
@@ -188,7 +193,7 @@ def setting(name: str, field: str, value: Any) -> None:
     """A run's checks with one field in exchange."""
     kind, given, into = SETTINGS[name]
     try:
-        runner.check_run(into(kind(**{**given, field: value})), PROBLEM, RING, 2, 1, None)
+        runner.check_run(into(kind(**{**given, field: value})), PROBLEM(), RING(), 2, 1, None)
     except Exception as error:
         refused(error, {one.name for one in dataclasses.fields(kind)}, (name, field, value))
 
@@ -202,7 +207,7 @@ def test_every_public_setting_is_fed():
 def test_any_setting(count):
     fuzz(
         count,
-        st.tuples(st.sampled_from(trials()), st.sampled_from(ODD)),
+        st.tuples(st.sampled_from(trials()), st.sampled_from(odds())),
         lambda one: setting(one[0][0], one[0][1], one[1]),
     )
 
@@ -212,17 +217,17 @@ def test_any_setting(count):
 def test_every_odd_value_in_every_setting(name):
     for place in trials():
         if place[0] == name:
-            for value in ODD:
+            for value in odds():
                 setting(*place, value)
 
 
 @pytest.mark.parametrize("rule", STOPS, ids=lambda rule: type(rule).__name__)
 def test_stop_rules(rule):
     for field in dataclasses.fields(rule):
-        for value in ODD:
+        for value in odds():
             odd = dataclasses.replace(rule, **{field.name: value})
             try:
-                runner.check_run(jdfl.DPSGD(), PROBLEM, RING, 2, 1, odd)
+                runner.check_run(jdfl.DPSGD(), PROBLEM(), RING(), 2, 1, odd)
             except Exception as error:
                 refused(error, {field.name}, (rule, field.name, value))
 
@@ -230,9 +235,9 @@ def test_stop_rules(rule):
 @pytest.mark.parametrize("kind", TIMES)
 def test_times(kind):
     for field in dataclasses.fields(kind):
-        for value in ODD:
+        for value in odds():
             try:
-                network.timed(RING, kind(**{field.name: value}))
+                network.timed(RING(), kind(**{field.name: value}))
             except Exception as error:
                 refused(error, {field.name}, (kind, field.name, value))
 
@@ -249,7 +254,7 @@ BAD_ARRAYS = {
 DOORS: dict[str, Callable[[Any, Any], Any]] = {
     "classification": lambda x, y: problems.classification(own(x, y), 2),
     "classification, by shards": lambda x, y: problems.classification(own(x, y), 2, partition="shards"),
-    "neural classification": lambda x, y: problems.neural_classification(own(x, y), 2, model=NETWORK),
+    "neural classification": lambda x, y: problems.neural_classification(own(x, y), 2, model=NETWORK()),
     "logistic regression": lambda x, y: problems.logistic_regression([(x, y), (X, Y)]),
     "softmax regression": lambda x, y: problems.softmax_regression([(x, y), (X, Y)]),
     "linear regression": lambda x, y: problems.linear_regression([x, X], [y, Y]),
@@ -258,7 +263,7 @@ DOORS: dict[str, Callable[[Any, Any], Any]] = {
     "holdout": lambda x, y: problems.holdout(x, y, 0.2),
 }
 TAKEN = {("holdout", "nan")}  # of features: it only makes two parts
-NETWORK = jdfl.models.mlp(shape=(3, 1, 1), classes=2, hidden=2)
+NETWORK = Later(jdfl.models.mlp, shape=(3, 1, 1), classes=2, hidden=2)
 
 
 def own(x: Any, y: Any) -> problems.Dataset:
@@ -297,8 +302,8 @@ READERS = ("read_cifar10", "read_idx", "read_libsvm", "read_mnist", "read_qsar")
 @pytest.mark.parametrize("read", [*(getattr(problems, name) for name in READERS), jdfl.read_checkpoint])
 def test_what_is_no_path_is_refused_by_name(read):
     (name, *_) = inspect.signature(read).parameters
-    rest = () if read is not jdfl.read_checkpoint else (jdfl.DPSGD(), PROBLEM, RING)
-    for value in ODD:
+    rest = () if read is not jdfl.read_checkpoint else (jdfl.DPSGD(), PROBLEM(), RING())
+    for value in odds():
         if not isinstance(value, str):
             with pytest.raises(ValueError, match=rf"Expected {name} to be (text|a path)") as error:
                 read(value, *rest)
@@ -330,13 +335,13 @@ def test_yardsticks_of_data_that_is_not_finite_are_refused():
 @pytest.mark.parametrize("rounds", [-3, 0])
 def test_matrices_are_asked_for_of_some_rounds(rounds):
     with pytest.raises(ValueError, match="rounds"):
-        network.matrices(RING, rounds, "a schedule")
+        network.matrices(RING(), rounds, "a schedule")
 
 
 def test_without_the_check_of_kinds_the_judge_objects(monkeypatch):
     """The planted bug: the function as it is without `checked`."""
     for name, argument, value in (("network.bucketed", "graph", 3), ("network.circulant", "offsets", 0.5)):
         call(name, argument, value)
-        monkeypatch.setitem(FUNCTIONS, name, inspect.unwrap(FUNCTIONS[name]))
+        monkeypatch.setitem(FUNCTIONS(), name, inspect.unwrap(FUNCTIONS()[name]))
         with pytest.raises(AssertionError):
             call(name, argument, value)

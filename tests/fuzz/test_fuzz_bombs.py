@@ -15,15 +15,16 @@ from jdfl.config import NETWORKS, PROBLEMS
 from jdfl.problems import files, read_cifar10, read_idx, read_libsvm, read_mnist, read_qsar
 from tests.fuzz.judge import tried
 from tests.fuzz.test_fuzz_files import PACK, cifar_folder, jpeg_folder, npz, one, tarred, zipped
+from tests.later import Later
 
 LIMIT = 2**20  # bytes that a file may unpack to here
 ZEROS = bytes(48 * LIMIT)
-LINES = b"1 1:1\n" * (len(ZEROS) // 6)
+LINES = Later(lambda: b"1 1:1\n" * (len(ZEROS) // 6))
 HEAD = struct.pack(">BBBBI", 0, 0, 8, 1, len(ZEROS))
-PATH = tarfile.TarInfo("a" * len(ZEROS))
+PATH = Later(lambda: tarfile.TarInfo("a" * len(ZEROS)))
 BOMBS: dict[str, tuple[Callable[[], bytes], Callable[[Path, bytes], Any]]] = {
     "libsvm, one line": (lambda: PACK[".bz2"](ZEROS), lambda at, content: read_libsvm(one(at, "d.bz2", content))),
-    "libsvm, lines": (lambda: PACK[".gz"](LINES), lambda at, content: read_libsvm(one(at, "d.gz", content))),
+    "libsvm, lines": (lambda: PACK[".gz"](LINES()), lambda at, content: read_libsvm(one(at, "d.gz", content))),
     "idx, xz": (lambda: PACK[".xz"](HEAD + ZEROS), lambda at, content: read_idx(one(at, "i.xz", content))),
     "qsar.zip": (lambda: zipped({"q.csv": ZEROS}), lambda at, content: read_qsar(one(at, "q.zip", content))),
     "tar.gz": (
@@ -31,7 +32,7 @@ BOMBS: dict[str, tuple[Callable[[], bytes], Callable[[Path, bytes], Any]]] = {
         lambda at, content: read_cifar10(one(at, "c.tar.gz", content)),
     ),
     "tar.gz, path": (
-        lambda: PACK[".gz"](PATH.tobuf(tarfile.PAX_FORMAT)),
+        lambda: PACK[".gz"](PATH().tobuf(tarfile.PAX_FORMAT)),
         lambda at, content: read_cifar10(one(at, "c.tar.gz", content)),
     ),
     "npz": (

@@ -1,6 +1,7 @@
 """The command line: whatever is typed, it runs, or exits as documented with a line that says why; never a traceback."""
 
 import dataclasses
+import functools
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -55,30 +56,32 @@ def flags(kind: Any, path: str = "") -> Iterator[str]:
                 yield from flags(inner, f"{path}{name}.")
 
 
-RUN = sorted(set(flags(RunConfig)))
-OPTIONS = {
-    "run": sorted({*RUN, *flags(run.Options)}),
-    "resume": sorted({*RUN, *flags(resume.Options)}),
-    "verify": sorted({*RUN, *flags(verify.Options)}),
-    "compare": sorted({*flags(Settings), *flags(compare.Options), "algorithms"}),
-    "account": sorted({*RUN, *flags(account.Options)}),
-    "audit": sorted({*RUN, *flags(audit.Options)}),
-    "sweep": sorted({*RUN, *flags(sweep.Options)}),
-    "bench": sorted({*RUN, *flags(bench.Options)}),
-    "report": sorted(flags(report.Options)),
-    "data": sorted(flags(data.Options)),
-}
+@functools.cache
+def options() -> dict[str, list[str]]:
+    """The names of all options by command."""
+    ran = set(flags(RunConfig))
+    known = {
+        **{name: ran | set(flags(module.Options)) for name, module in OF_RUNS.items()},
+        "compare": {*flags(Settings), *flags(compare.Options), "algorithms"},
+        "report": set(flags(report.Options)),
+        "data": set(flags(data.Options)),
+    }
+    return {name: sorted(found) for name, found in known.items()}
+
+
+OF_RUNS = {"run": run, "resume": resume, "verify": verify, "account": account, "audit": audit}
+OF_RUNS |= {"sweep": sweep, "bench": bench}
 SPREAD = ("devices", "distributed", "coordinator", "processes", "process")  # other processes would be waited for
 
 
 @st.composite
 def words(draw: st.DrawFn) -> tuple[str, list[str]]:
     """A command, and what may be typed after it."""
-    command = draw(st.sampled_from(sorted(OPTIONS)))
+    command = draw(st.sampled_from(sorted(options())))
     typed = [] if draw(st.booleans()) else list(TINY)
     if command in ("resume", "verify"):
         typed[:0] = draw(st.sampled_from([["folder"], ["missing"], ["file"], [""], []]))
-    names = st.sampled_from([name for name in OPTIONS[command] if name not in SPREAD])
+    names = st.sampled_from([name for name in options()[command] if name not in SPREAD])
     for _ in range(draw(st.integers(0, 4))):
         name = f"--{draw(names)}"
         how = draw(st.sampled_from(["two", "joined", "alone", "value", "several"]))

@@ -44,31 +44,31 @@ def built(problem: Any) -> Problem:
     return problem.build()
 
 
-@pytest.mark.parametrize("kind", kinds(TYPES["problem"]), ids=lambda kind: kind.kind)
+@pytest.mark.parametrize("name", config.PROBLEMS.sources)
 @sizes(3, 30)
-def test_any_problem(kind, count):
-    quick = {"model": "mlp"} if kind.kind == "neural" else {}
-    fuzz(count, configs(kind, **quick), lambda given: tried(given.build, given))
+def test_any_problem(name, count):
+    quick = {"model": "mlp"} if name == "neural" else {}
+    fuzz(count, configs(config.PROBLEMS.kinds[name], **quick), lambda given: tried(given.build, given))
 
 
-@pytest.mark.parametrize("kind", kinds(TYPES["network"]), ids=lambda kind: kind.kind)
+@pytest.mark.parametrize("name", config.NETWORKS.sources)
 @sizes(12, 150)
-def test_any_network(kind, count):
+def test_any_network(name, count):
     def check(given: tuple[int, Any]) -> None:
         tried(lambda: given[1].build(m=given[0]), given)
 
-    fuzz(count, st.tuples(st.sampled_from([1, 2, M]), configs(kind)), check)
+    fuzz(count, st.tuples(st.sampled_from([1, 2, M]), configs(config.NETWORKS.kinds[name])), check)
 
 
-@pytest.mark.parametrize("kind", kinds(TYPES["algorithm"]), ids=lambda kind: kind.kind)
+@pytest.mark.parametrize("name", config.ALGORITHMS.sources)
 @sizes(12, 200)
-def test_any_algorithm_is_checked(kind, count):
+def test_any_algorithm_is_checked(name, count):
     problem, network = built(TINY), NETWORKS[0].build(m=M)
 
     def check(given: Any) -> None:
         tried(lambda: start.check_run(given.build(), problem, network, 2, 1, None), given)
 
-    fuzz(count, configs(kind), check)
+    fuzz(count, configs(config.ALGORITHMS.kinds[name]), check)
 
 
 @st.composite

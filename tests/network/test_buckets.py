@@ -9,17 +9,21 @@ import pytest
 
 from jdfl import network as nw
 from jdfl.network import sums
+from tests.later import Later, Named
 from tests.network.examples import mix, rows, same
 
-NETWORKS = {
-    "one": nw.ring(1),
-    "star": nw.star(12),
-    "hubs": nw.barabasi_albert(40, 2),
-    "directed": nw.k_in(12, 3, connected=False),
-    "alone": nw.from_edges([(0, 1), (1, 2), (1, 3)], 6, connected=False),
-    "uneven": nw.erdos_renyi(12, 0.3, connected=False, seed=4, weights="uniform"),
-}
-graphs = pytest.mark.parametrize("graph", [nw.bucketed(net.graph) for net in NETWORKS.values()], ids=list(NETWORKS))
+NETWORKS = Named(
+    {
+        "one": lambda: nw.ring(1),
+        "star": lambda: nw.star(12),
+        "hubs": lambda: nw.barabasi_albert(40, 2),
+        "directed": lambda: nw.k_in(12, 3, connected=False),
+        "alone": lambda: nw.from_edges([(0, 1), (1, 2), (1, 3)], 6, connected=False),
+        "uneven": lambda: nw.erdos_renyi(12, 0.3, connected=False, seed=4, weights="uniform"),
+    }
+)
+BUCKETED = [Later(lambda net: nw.bucketed(net().graph), net) for net in NETWORKS.data.values()]
+graphs = pytest.mark.parametrize("graph", BUCKETED, ids=list(NETWORKS))
 
 
 @graphs
@@ -99,31 +103,34 @@ def test_the_summary_tells_what_buckets_save():
     ]
 
 
-star = nw.star(6, format="buckets").graph
+star = Later(lambda: nw.star(6, format="buckets").graph)
 
 
 @pytest.mark.parametrize(
     ("graph", "message"),
     [
-        (replace(star, buckets=None), r"buckets in a graph with format = 'buckets', got buckets = None.*bucketed"),
         (
-            replace(star, buckets=replace(star.buckets, rows=star.buckets.rows[::-1])),
+            Later(lambda: replace(star(), buckets=None)),
+            r"buckets in a graph with format = 'buckets', got buckets = None.*bucketed",
+        ),
+        (
+            Later(lambda: replace(star(), buckets=replace(star().buckets, rows=star().buckets.rows[::-1]))),
             r"every row from 0 to 5 once, at its place, in buckets\.rows.*bucketed",
         ),
-        (replace(star, buckets=replace(star.buckets, rows=())), r"every row from 0 to 5 once"),
+        (Later(lambda: replace(star(), buckets=replace(star().buckets, rows=()))), r"every row from 0 to 5 once"),
         (
-            replace(star, buckets=replace(star.buckets, widths=(1, 4))),
+            Later(lambda: replace(star(), buckets=replace(star().buckets, widths=(1, 4)))),
             r"at least 5 slots for row 0, got width 4 \(1 such rows\).*bucketed",
         ),
     ],
     ids=["none", "order", "missing", "narrow"],
 )
 def test_check_graph_finds_bad_buckets(graph, message):
-    nw.check_graph(star)
+    nw.check_graph(star())
     with pytest.raises(ValueError, match=message):
         nw.check_graph(graph)
 
 
 def test_mixing_without_buckets_is_refused():
     with pytest.raises(ValueError, match=r"format = 'buckets', got buckets = None.*bucketed"):
-        nw.mix(replace(star, buckets=None), rows(6))
+        nw.mix(replace(star(), buckets=None), rows(6))

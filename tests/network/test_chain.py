@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from scipy import stats
+import scipy
 
 from jdfl.network import chain
 
@@ -29,15 +29,15 @@ def test_states_follow_the_chain(name):
     a, b = CASES[name]
     found = states(a, b, np.arange(70))
     for k in (0, 1, 31, 64, 69):
-        assert stats.binomtest(int(found[k].sum()), len(KEYS), a / (a + b)).pvalue > 1e-4
+        assert scipy.stats.binomtest(int(found[k].sum()), len(KEYS), a / (a + b)).pvalue > 1e-4
     before, after = found[:-1], found[1:]
     for state, chance in ((False, a), (True, 1 - b)):
         here = before == state
         if here.any():
-            assert stats.binomtest(int(after[here].sum()), int(here.sum()), chance).pvalue > 1e-4
+            assert scipy.stats.binomtest(int(after[here].sum()), int(here.sum()), chance).pvalue > 1e-4
     two, kept = found[2:][before[:-1]], 1 - a - b  # and over two rounds, the middle one unseen
     share = a / (a + b)
-    assert stats.binomtest(int(two.sum()), two.size, share + kept**2 * (1 - share)).pvalue > 1e-4
+    assert scipy.stats.binomtest(int(two.sum()), two.size, share + kept**2 * (1 - share)).pvalue > 1e-4
 
 
 def test_bad_times_have_geometric_lengths():
@@ -52,9 +52,9 @@ def test_bad_times_have_geometric_lengths():
     lengths = np.asarray(lengths[:20_000])
     assert abs(lengths.mean() - 1 / b) < 5 * lengths.std() / np.sqrt(lengths.size) + 0.02
     seen = np.bincount(np.minimum(lengths, 12))[1:]
-    expected = stats.geom.pmf(np.arange(1, 13), b)
-    expected[-1] = stats.geom.sf(11, b)
-    assert stats.chisquare(seen, expected * seen.sum()).pvalue > 1e-4
+    expected = scipy.stats.geom.pmf(np.arange(1, 13), b)
+    expected[-1] = scipy.stats.geom.sf(11, b)
+    assert scipy.stats.chisquare(seen, expected * seen.sum()).pvalue > 1e-4
 
 
 def test_a_round_is_the_same_however_it_is_reached():

@@ -12,13 +12,14 @@ from jdfl import network as nw
 from jdfl.base import struct
 from jdfl.network import spectral
 from jdfl.network.contraction import mean_growth
+from tests.later import Later
 from tests.network.examples import matrices, rounds
 from tests.network.test_matcha import expected_norm
 
-BASE = nw.erdos_renyi(9, 0.5, seed=2)
-FINE = nw.matcha(BASE, 0.5)
-EXPANDING = replace(FINE, alpha=FINE.alpha * 2)
-PERIODIC = nw.matcha(BASE, 0.25, schedule="periodic")
+BASE = Later(nw.erdos_renyi, 9, 0.5, seed=2)
+FINE = Later(lambda: nw.matcha(BASE(), 0.5))
+EXPANDING = Later(lambda: replace(FINE(), alpha=FINE().alpha * 2))
+PERIODIC = Later(lambda: nw.matcha(BASE(), 0.25, schedule="periodic"))
 
 
 def refused(network, method="M-1", **options):
@@ -28,7 +29,11 @@ def refused(network, method="M-1", **options):
 
 
 @pytest.mark.parametrize("budget", [0.02, 0.1, 0.3, 0.5, 0.8, 1.0])
-@pytest.mark.parametrize("base", [BASE, nw.ring(12), nw.star(7), nw.complete(6), nw.ring(2)], ids=lambda b: b.name)
+@pytest.mark.parametrize(
+    "base",
+    [BASE, Later(nw.ring, 12), Later(nw.star, 7), Later(nw.complete, 6), Later(nw.ring, 2)],
+    ids=["Erdos-Renyi(m=9, p=0.5, seed=2)", "ring(m=12)", "star(m=7)", "complete(m=6)", "ring(m=2)"],
+)
 def test_matcha_as_it_is_passes_with_the_rho_that_it_promises(base, budget):
     network = nw.matcha(base, budget)
     nw.check_weights(network, "M-1")
@@ -37,7 +42,7 @@ def test_matcha_as_it_is_passes_with_the_rho_that_it_promises(base, budget):
 
 def test_the_mean_is_that_over_all_sets_of_matchings():
     for scale in (0.5, 1.0, 2.0, 4.0):
-        network = replace(FINE, alpha=FINE.alpha * scale)
+        network = replace(FINE(), alpha=FINE().alpha * scale)
         p, partner = np.asarray(network.p, float), np.asarray(network.partner)
         np.testing.assert_allclose(
             mean_growth(network).most, expected_norm(p, partner, float(network.alpha)), rtol=1e-9
@@ -45,26 +50,26 @@ def test_the_mean_is_that_over_all_sets_of_matchings():
 
 
 def test_matchings_that_expand_on_average_are_refused_with_the_number():
-    said = refused(EXPANDING)
-    assert f"{mean_growth(EXPANDING).most:.6g}" in said
+    said = refused(EXPANDING())
+    assert f"{mean_growth(EXPANDING()).most:.6g}" in said
     assert "M-1" in said
-    assert EXPANDING.name in said
+    assert EXPANDING().name in said
     assert "jdfl.network.matcha(base, budget)" in said
-    nw.check_weights(PERIODIC, "M-1")
-    refused(replace(PERIODIC, alpha=PERIODIC.alpha * 3))
-    nw.check_weights(EXPANDING, "M-1", mixes=False)
+    nw.check_weights(PERIODIC(), "M-1")
+    refused(replace(PERIODIC(), alpha=PERIODIC().alpha * 3))
+    nw.check_weights(EXPANDING(), "M-1", mixes=False)
 
 
 def test_a_run_is_refused_before_anything_is_compiled():
     problem = jdfl.problems.example1(m=9, n=6, s=2, rows=(4, 6))
     with pytest.raises(ValueError, match="for MATCHA whose rounds contract on average"):
-        jdfl.run(jdfl.MATCHA(), problem, EXPANDING, steps=2)
+        jdfl.run(jdfl.MATCHA(), problem, EXPANDING(), steps=2)
 
 
 def test_push_sum_refuses_weights_that_may_be_negative_in_any_round():
     with pytest.raises(ValueError, match="weights >= 0 for SGP"):
-        nw.check_weights(FINE, "SGP", columns=True)
-    small = replace(FINE, alpha=jnp.float32(0.05))
+        nw.check_weights(FINE(), "SGP", columns=True)
+    small = replace(FINE(), alpha=jnp.float32(0.05))
     nw.check_weights(small, "SGP", columns=True)
 
 
@@ -77,8 +82,8 @@ WRAPPERS = {
 
 @pytest.mark.parametrize("kind", WRAPPERS)
 def test_wrappers_are_looked_into(kind):
-    nw.check_weights(WRAPPERS[kind](FINE), "M-1")
-    refused(WRAPPERS[kind](replace(EXPANDING, alpha=FINE.alpha * 3)))
+    nw.check_weights(WRAPPERS[kind](FINE()), "M-1")
+    refused(WRAPPERS[kind](replace(EXPANDING(), alpha=FINE().alpha * 3)))
 
 
 def test_a_wrapped_matrix_that_expands_is_refused():
@@ -122,7 +127,7 @@ def test_a_network_of_ones_own_is_judged_by_its_mean():
 
 
 def test_the_estimate_is_that_of_the_drawn_matrices():
-    network = nw.link_loss(EXPANDING, 0.1)
+    network = nw.link_loss(EXPANDING(), 0.1)
     W = matrices(rounds(network, jax.random.split(jax.random.key(5), 4000))).astype(float)
     mean = np.mean([M.T @ M for M in W], axis=0) - 1 / 9
     found = mean_growth(network)
@@ -160,8 +165,8 @@ def test_a_random_choice_is_judged_by_its_exact_mean():
 
 
 def test_large_networks_are_judged_alike(monkeypatch):
-    alone = nw.random_choice([EXPANDING.at(k, jax.random.key(k)) for k in range(5)])
-    turns = nw.periodic([EXPANDING.at(k, jax.random.key(k)) for k in range(5)])
+    alone = nw.random_choice([EXPANDING().at(k, jax.random.key(k)) for k in range(5)])
+    turns = nw.periodic([EXPANDING().at(k, jax.random.key(k)) for k in range(5)])
     found = mean_growth(alone).most, spectral.spectral_radius([turns.at(k, None) for k in range(5)])
     monkeypatch.setattr(spectral, "DENSE_UP_TO", 0)
     large = mean_growth(alone).most, spectral.spectral_radius([turns.at(k, None) for k in range(5)])

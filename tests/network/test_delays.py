@@ -4,16 +4,18 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from scipy import stats
+import scipy
 
 import jdfl
 from jdfl import network as nw
 from jdfl.base import streams
+from tests.later import Later
 from tests.network.examples import rows
 from tests.toy import regression
 
 M, BOUND = 5, 3
-RING, ARCS = nw.ring(M), nw.d_out(M, 2)
+RING = Later(nw.ring, M)
+ARCS = Later(nw.d_out, M, 2)
 KEY = jax.random.key(4)
 
 
@@ -24,9 +26,9 @@ def lateness(net, rounds):
 
 
 def test_a_message_takes_up_to_the_bound_and_the_newest_that_has_come_is_used():
-    net = nw.delays(RING, BOUND, 0.6)
+    net = nw.delays(RING(), BOUND, 0.6)
     takes, age, come = lateness(net, 200)
-    here = np.asarray(RING.graph.mask)
+    here = np.asarray(RING().graph.mask)
     for k in range(200):
         for i, slot in np.argwhere(here):
             arrived = [t for t in range(max(0, k - BOUND), k + 1) if t + takes[t, i, slot] <= k]
@@ -34,7 +36,7 @@ def test_a_message_takes_up_to_the_bound_and_the_newest_that_has_come_is_used():
             assert age[k, i, slot] == (k - max(arrived) if arrived else 0)
     counts = np.bincount(takes[:, here].ravel(), minlength=BOUND + 1)
     assert counts.size == BOUND + 1
-    assert stats.chisquare(counts, counts.sum() * np.array([0.4, 0.2, 0.2, 0.2])).pvalue > 1e-4
+    assert scipy.stats.chisquare(counts, counts.sum() * np.array([0.4, 0.2, 0.2, 0.2])).pvalue > 1e-4
 
 
 def in_its_run(net, seed=0):
@@ -46,10 +48,10 @@ def in_its_run(net, seed=0):
 @pytest.mark.parametrize("p", [0.5, 1.0])
 def test_mixing_takes_the_newest_rows(p):
     problem = regression(M, 4)
-    net = nw.delays(RING, BOUND, p)
+    net = nw.delays(RING(), BOUND, p)
     result = jdfl.run(jdfl.DPSGD(lr=0.05), problem, net, steps=25)
     _, age, come = lateness(in_its_run(net), 25)
-    graph, x = RING.graph, np.asarray(problem.begin(), np.float64)
+    graph, x = RING().graph, np.asarray(problem.begin(), np.float64)
     senders, weight = np.asarray(graph.senders), np.asarray(graph.weight, np.float64)
     history = []
     for k in range(25):
@@ -68,10 +70,10 @@ def test_mixing_takes_the_newest_rows(p):
 @pytest.mark.parametrize("p", [0.5, 1.0])
 def test_push_sum_adds_up_everything_that_arrives_once(p):
     problem = jdfl.problems.averaging(rows(M))
-    net = nw.delays(ARCS, BOUND, p)
+    net = nw.delays(ARCS(), BOUND, p)
     result = jdfl.run(jdfl.AverageConsensus(), problem, net, steps=150, every=50)
     takes, _, _ = lateness(in_its_run(net), 150)
-    graph = ARCS.graph
+    graph = ARCS().graph
     mask, senders, weight = (np.asarray(part) for part in (graph.mask, graph.senders, graph.weight))
     mass, flying = np.ones(M), []
     for k in range(150):
@@ -95,7 +97,7 @@ def test_push_sum_adds_up_everything_that_arrives_once(p):
 
 def test_push_sum_under_loss_and_delays_keeps_its_mass():
     problem = jdfl.problems.averaging(rows(M))
-    net = nw.link_loss(nw.delays(ARCS, BOUND, 0.5), 0.3, directed=True, weights="sender")
+    net = nw.link_loss(nw.delays(ARCS(), BOUND, 0.5), 0.3, directed=True, weights="sender")
     result = jdfl.run(jdfl.AverageConsensus(), problem, net, steps=200, every=50)
     mass = np.asarray(result.state.state.sums.a, np.float64).sum()
     mass += np.asarray(result.state.mail["shared"].rows, np.float64)[:, :, -1].sum()
@@ -137,10 +139,13 @@ def test_where_nothing_is_late_nothing_changes(make):
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: nw.delays(nw.link_loss(RING, 0.1), 2), r"a fixed network whose messages are late.*Put delays inside"),
-        (lambda: nw.delays(RING, 0), r"bound >= 1 and <= 64, got bound = 0"),
-        (lambda: nw.delays(RING, 65), r"bound >= 1 and <= 64, got bound = 65"),
-        (lambda: nw.delays(RING, 2, 0), r"p in \(0, 1\], got p = 0"),
+        (
+            lambda: nw.delays(nw.link_loss(RING(), 0.1), 2),
+            r"a fixed network whose messages are late.*Put delays inside",
+        ),
+        (lambda: nw.delays(RING(), 0), r"bound >= 1 and <= 64, got bound = 0"),
+        (lambda: nw.delays(RING(), 65), r"bound >= 1 and <= 64, got bound = 65"),
+        (lambda: nw.delays(RING(), 2, 0), r"p in \(0, 1\], got p = 0"),
     ],
 )
 def test_bad_input_is_refused_in_words(call, message):
@@ -160,4 +165,4 @@ def test_bad_input_is_refused_in_words(call, message):
 def test_algorithms_that_have_no_use_for_them_refuse_late_messages(algorithm, message):
     problem = regression(M, 4)
     with pytest.raises(ValueError, match=message):
-        jdfl.run(algorithm, problem, nw.delays(RING, 2), steps=2)
+        jdfl.run(algorithm, problem, nw.delays(RING(), 2), steps=2)

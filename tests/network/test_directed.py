@@ -12,20 +12,25 @@ from hypothesis import strategies as st
 from jdfl import network as nw
 from jdfl.config import NETWORKS
 from jdfl.network.links import equal_shares
+from tests.later import Named
 from tests.network.examples import WIDTH, edge_lists, graph_of_round, matrices, rounds, rows
 
 KEY = jax.random.key(4)
 M = 40
-PUSH_SUM = {
-    "erdos-renyi": nw.erdos_renyi(M, 0.15, directed=True, weights="out-degree", format="padded"),
-    "k-in": nw.k_in(M, 6, weights="out-degree"),
-    "geometric": nw.random_geometric(M, 0.35, spread=0.4, weights="out-degree", format="dense"),
-    "star": nw.star(M, weights="out-degree"),  # its hub adds up 40 rows
-    "turns": nw.periodic([nw.k_in(M, 3, seed=seed, weights="out-degree", connected=False) for seed in range(3)]),
-    "links": nw.random_links(nw.k_in(M, 9, format="padded"), 0.6, weights="out-degree"),
-    "undirected links": nw.random_links(nw.erdos_renyi(M, 0.3, format="padded"), 0.5, weights="out-degree"),
-    "neighbours": nw.random_neighbours(M, 4, weights="out-degree"),
-}
+PUSH_SUM = Named(
+    {
+        "erdos-renyi": lambda: nw.erdos_renyi(M, 0.15, directed=True, weights="out-degree", format="padded"),
+        "k-in": lambda: nw.k_in(M, 6, weights="out-degree"),
+        "geometric": lambda: nw.random_geometric(M, 0.35, spread=0.4, weights="out-degree", format="dense"),
+        "star": lambda: nw.star(M, weights="out-degree"),  # its hub adds up 40 rows
+        "turns": lambda: nw.periodic(
+            [nw.k_in(M, 3, seed=seed, weights="out-degree", connected=False) for seed in range(3)]
+        ),
+        "links": lambda: nw.random_links(nw.k_in(M, 9, format="padded"), 0.6, weights="out-degree"),
+        "undirected links": lambda: nw.random_links(nw.erdos_renyi(M, 0.3, format="padded"), 0.5, weights="out-degree"),
+        "neighbours": lambda: nw.random_neighbours(M, 4, weights="out-degree"),
+    }
+)
 STEADY = ("erdos-renyi", "k-in", "geometric", "turns")  # and without a hub
 ROUNDS = 500
 networks = pytest.mark.parametrize("name", PUSH_SUM)

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jdfl import network as nw
+from tests.later import Later
 from tests.network.examples import same
 
 
@@ -56,12 +57,12 @@ def test_star(m):
 @pytest.mark.parametrize(
     ("net", "hears"),
     [
-        (nw.ring(5, directed=True), lambda i: [(i - 1) % 5]),
-        (nw.circulant(8, [1, 2, 4], directed=True), lambda i: [(i - o) % 8 for o in (1, 2, 4)]),
-        (nw.exponential(8), lambda i: [(i - o) % 8 for o in (1, 2, 4)]),
-        (nw.exponential(6), lambda i: [(i - o) % 6 for o in (1, 2, 4)]),
-        (nw.circulant(8, [7], directed=True), lambda i: [(i + 1) % 8]),
-        (nw.torus(12, directed=True), lambda i: [(i - 4) % 12, i - 1 if i % 4 else i + 3]),
+        (Later(nw.ring, 5, directed=True), lambda i: [(i - 1) % 5]),
+        (Later(nw.circulant, 8, [1, 2, 4], directed=True), lambda i: [(i - o) % 8 for o in (1, 2, 4)]),
+        (Later(nw.exponential, 8), lambda i: [(i - o) % 8 for o in (1, 2, 4)]),
+        (Later(nw.exponential, 6), lambda i: [(i - o) % 6 for o in (1, 2, 4)]),
+        (Later(nw.circulant, 8, [7], directed=True), lambda i: [(i + 1) % 8]),
+        (Later(nw.torus, 12, directed=True), lambda i: [(i - 4) % 12, i - 1 if i % 4 else i + 3]),
     ],
     ids=["ring", "powers", "exponential", "exponential of 6", "backwards", "torus"],
 )

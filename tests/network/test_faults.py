@@ -6,37 +6,45 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from scipy import stats
+import scipy
 
 from jdfl import network as nw
 from jdfl.network.wrapping import INNER
+from tests.later import Later, Named
 from tests.network.examples import graph_of_round, matrices, rounds, rows, same
 
-RING, TORUS, STAR = nw.ring(6), nw.torus(6), nw.star(6, format="buckets")
-ARCS, LINKS = nw.circulant(6, [1, 2], directed=True), nw.random_links(nw.complete(6), 0.5)
-LOSSY = {
-    "loss": nw.link_loss(TORUS, 0.4),
-    "loss of dense": nw.link_loss(nw.complete(6, format="dense"), 0.4),
-    "loss of buckets": nw.link_loss(STAR, 0.4),
-    "loss of links": nw.link_loss(LINKS, 0.5),
-    "loss of turns": nw.link_loss(nw.one_peer_exponential(6), 0.5),
-    "loss of matchings": nw.link_loss(nw.matcha(TORUS, 0.6), 0.3),
-    "loss each way": nw.link_loss(TORUS, 0.4, directed=True),
-    "rescaled loss": nw.link_loss(ARCS, 0.4, weights="rescale"),
-    "loss of loss": nw.link_loss(nw.link_loss(TORUS, 0.5), 0.5),
-    "loss of a part": nw.link_loss(nw.partial_communication(TORUS, 0.5), 0.3),
-}
-WHOLE = {
-    "participation": nw.node_participation(TORUS, 0.6),
-    "count": nw.node_participation(nw.complete(6), count=4),
-    "participation of buckets": nw.node_participation(STAR, 0.6),
-    "participation of neighbours": nw.node_participation(nw.random_neighbours(6, 2), 0.7),
-    "part": nw.partial_communication(nw.erdos_renyi(6, 0.7), 0.5),
-    "part of others": nw.partial_communication(TORUS, 0.5, include_self=False),
-    "part of arcs": nw.partial_communication(ARCS, 0.5),
-    "part of buckets": nw.partial_communication(STAR, 0.3),
-    "part of links": nw.partial_communication(LINKS, 0.5),
-}
+RING = Later(nw.ring, 6)
+TORUS = Later(nw.torus, 6)
+STAR = Later(nw.star, 6, format="buckets")
+ARCS = Later(nw.circulant, 6, [1, 2], directed=True)
+LINKS = Later(lambda: nw.random_links(nw.complete(6), 0.5))
+LOSSY = Named(
+    {
+        "loss": lambda: nw.link_loss(TORUS(), 0.4),
+        "loss of dense": lambda: nw.link_loss(nw.complete(6, format="dense"), 0.4),
+        "loss of buckets": lambda: nw.link_loss(STAR(), 0.4),
+        "loss of links": lambda: nw.link_loss(LINKS(), 0.5),
+        "loss of turns": lambda: nw.link_loss(nw.one_peer_exponential(6), 0.5),
+        "loss of matchings": lambda: nw.link_loss(nw.matcha(TORUS(), 0.6), 0.3),
+        "loss each way": lambda: nw.link_loss(TORUS(), 0.4, directed=True),
+        "rescaled loss": lambda: nw.link_loss(ARCS(), 0.4, weights="rescale"),
+        "loss of loss": lambda: nw.link_loss(nw.link_loss(TORUS(), 0.5), 0.5),
+        "loss of a part": lambda: nw.link_loss(nw.partial_communication(TORUS(), 0.5), 0.3),
+    }
+)
+WHOLE = Named(
+    {
+        "participation": lambda: nw.node_participation(TORUS(), 0.6),
+        "count": lambda: nw.node_participation(nw.complete(6), count=4),
+        "participation of buckets": lambda: nw.node_participation(STAR(), 0.6),
+        "participation of neighbours": lambda: nw.node_participation(nw.random_neighbours(6, 2), 0.7),
+        "part": lambda: nw.partial_communication(nw.erdos_renyi(6, 0.7), 0.5),
+        "part of others": lambda: nw.partial_communication(TORUS(), 0.5, include_self=False),
+        "part of arcs": lambda: nw.partial_communication(ARCS(), 0.5),
+        "part of buckets": lambda: nw.partial_communication(STAR(), 0.3),
+        "part of links": lambda: nw.partial_communication(LINKS(), 0.5),
+    }
+)
 NETS = LOSSY | WHOLE
 SYMMETRIC = ("loss", "loss of dense", "loss of buckets", "loss of links", "loss of matchings", "loss of loss")
 SYMMETRIC += ("participation", "count", "participation of buckets")
@@ -132,8 +140,8 @@ def test_what_is_left_is_scaled_up_on_request():
 
 
 def test_without_loss_and_with_everybody_nothing_changes():
-    whole = rounds(TORUS, KEYS)
-    for net in (nw.link_loss(TORUS, 0), nw.node_participation(TORUS, 1), nw.node_participation(TORUS, count=6)):
+    whole = rounds(TORUS(), KEYS)
+    for net in (nw.link_loss(TORUS(), 0), nw.node_participation(TORUS(), 1), nw.node_participation(TORUS(), count=6)):
         assert same(rounds(net, KEYS), whole)
 
 
@@ -156,7 +164,7 @@ def test_the_ways_of_a_link_are_lost_together_or_apart():
     np.testing.assert_array_equal(together, together.swapaxes(1, 2))
     i, j = np.argwhere(apart.any(axis=0))[0]
     agree = int((apart[:, i, j] == apart[:, j, i]).sum())
-    assert stats.binomtest(agree, 1000, 0.6**2 + 0.4**2).pvalue > 1e-3
+    assert scipy.stats.binomtest(agree, 1000, 0.6**2 + 0.4**2).pvalue > 1e-3
 
 
 def test_who_is_silent_neither_hears_nor_is_heard_and_the_others_go_on():
@@ -170,7 +178,7 @@ def test_who_is_silent_neither_hears_nor_is_heard_and_the_others_go_on():
 
 
 def test_a_lossy_graph_has_sent_at_least_what_is_heard():
-    graph = nw.link_loss(TORUS, 0.4).at(jnp.int32(0), KEY)
+    graph = nw.link_loss(TORUS(), 0.4).at(jnp.int32(0), KEY)
     nw.check_graph(graph)
     with pytest.raises(ValueError, match=r"out_degree\[1\] from \d to 5, .*got 6"):
         nw.check_graph(replace(graph, out_degree=graph.out_degree.at[1].set(6)))
@@ -194,7 +202,7 @@ def test_nodes_take_part_with_probability_p_or_in_every_subset_alike():
     some = np.asarray(jax.vmap(nw.node_participation(nw.ring(5), count=2).active)(keys))
     found = np.unique(some @ (1 << np.arange(5)), return_counts=True)[1]
     assert found.size == 10
-    assert stats.chisquare(found).pvalue > 1e-3
+    assert scipy.stats.chisquare(found).pvalue > 1e-3
 
 
 @pytest.mark.thinned(3)
@@ -216,7 +224,7 @@ def test_every_part_of_the_neighbours_is_equally_likely():
     for node in (0, 4):
         found = np.unique(code[:, node], return_counts=True)[1]
         assert found.size == 10
-        assert stats.chisquare(found).pvalue > 1e-3
+        assert scipy.stats.chisquare(found).pvalue > 1e-3
 
 
 def test_the_whole_of_the_neighbours_is_the_uniform_network():
@@ -227,20 +235,20 @@ def test_the_whole_of_the_neighbours_is_the_uniform_network():
 
 
 def test_networks_that_differ_in_name_and_rate_are_compiled_once(compilations):
-    rounds(nw.link_loss(RING, 0.25).replace(name=""), KEYS)
+    rounds(nw.link_loss(RING(), 0.25).replace(name=""), KEYS)
     before = compilations()
-    rounds(nw.link_loss(RING.replace(name="another"), 0.5).replace(name=""), KEYS)
+    rounds(nw.link_loss(RING().replace(name="another"), 0.5).replace(name=""), KEYS)
     assert compilations() == before
 
 
 def test_names_and_sizes():
-    assert nw.link_loss(RING, 0.1).name == "link loss(p=0.1) of ring(m=6)"
-    assert nw.link_loss(RING, 0.1, directed=True).name == "link loss(each way, p=0.1) of ring(m=6)"
-    assert nw.node_participation(RING, 0.5).name == "participation(p=0.5) of ring(m=6)"
-    assert nw.node_participation(RING, count=2).name == "participation(count=2) of ring(m=6)"
-    assert nw.partial_communication(RING, 0.5).name == "partial communication(rate=0.5) of ring(m=6)"
-    assert nw.link_loss(nw.link_loss(STAR, 0.1), 0.2).name == "link loss(p=0.2) of link loss(p=0.1) of star(m=6)"
-    assert nw.link_loss(STAR, 0.1).largest_out_degree == 5
+    assert nw.link_loss(RING(), 0.1).name == "link loss(p=0.1) of ring(m=6)"
+    assert nw.link_loss(RING(), 0.1, directed=True).name == "link loss(each way, p=0.1) of ring(m=6)"
+    assert nw.node_participation(RING(), 0.5).name == "participation(p=0.5) of ring(m=6)"
+    assert nw.node_participation(RING(), count=2).name == "participation(count=2) of ring(m=6)"
+    assert nw.partial_communication(RING(), 0.5).name == "partial communication(rate=0.5) of ring(m=6)"
+    assert nw.link_loss(nw.link_loss(STAR(), 0.1), 0.2).name == "link loss(p=0.2) of link loss(p=0.1) of star(m=6)"
+    assert nw.link_loss(STAR(), 0.1).largest_out_degree == 5
 
 
 def test_a_network_of_ones_own_can_be_wrapped():
@@ -248,7 +256,7 @@ def test_a_network_of_ones_own_can_be_wrapped():
         m = 6
 
         def at(self, k, key):
-            return RING.graph
+            return RING().graph
 
     net = nw.link_loss(Own(), 0.5)
     assert net.name == "link loss(p=0.5) of graph"
@@ -259,24 +267,27 @@ def test_a_network_of_ones_own_can_be_wrapped():
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: nw.link_loss(RING.graph, 0.5), r"base to be a network, got base = Graph.*Static"),
-        (lambda: nw.link_loss(RING, 1), r"p in \[0, 1\), got p = 1\. It is the probability that a message is lost"),
-        (lambda: nw.link_loss(RING, -0.1), r"p >= 0 and finite, got p = -0\.1"),
-        (lambda: nw.link_loss(RING, [0.1]), r"p to be a number, got p = \[0\.1\]"),
+        (lambda: nw.link_loss(RING().graph, 0.5), r"base to be a network, got base = Graph.*Static"),
+        (lambda: nw.link_loss(RING(), 1), r"p in \[0, 1\), got p = 1\. It is the probability that a message is lost"),
+        (lambda: nw.link_loss(RING(), -0.1), r"p >= 0 and finite, got p = -0\.1"),
+        (lambda: nw.link_loss(RING(), [0.1]), r"p to be a number, got p = \[0\.1\]"),
         (
-            lambda: nw.link_loss(RING, 0.1, weights="drop"),
+            lambda: nw.link_loss(RING(), 0.1, weights="drop"),
             r"weights to be one of 'own', 'rescale', 'sender', got weights = 'drop'",
         ),
-        (lambda: nw.link_loss(RING, 0.1, directed=2), r"directed to be one of False, True, got directed = 2"),
-        (lambda: nw.node_participation(RING), r"either p or count, got p = None and count = None\. Give one"),
-        (lambda: nw.node_participation(RING, 0.5, count=2), r"either p or count, got p = 0\.5 and count = 2"),
-        (lambda: nw.node_participation(RING, 0), r"p in \(0, 1\], got p = 0\..*takes part"),
-        (lambda: nw.node_participation(RING, count=7), r"count >= 1 and <= 6, got count = 7.*m = 6 nodes"),
-        (lambda: nw.node_participation(RING.graph, 0.5), r"base to be a network"),
-        (lambda: nw.partial_communication(RING, 0), r"rate in \(0, 1\], got rate = 0\..*in-neighbours"),
-        (lambda: nw.partial_communication(RING, [0.5]), r"rate to be a number, got rate = \[0\.5\]"),
-        (lambda: nw.partial_communication(RING, 0.5, include_self=3), r"include_self to be one of False, True, got.*3"),
-        (lambda: nw.partial_communication(RING.graph, 0.5), r"base to be a network"),
+        (lambda: nw.link_loss(RING(), 0.1, directed=2), r"directed to be one of False, True, got directed = 2"),
+        (lambda: nw.node_participation(RING()), r"either p or count, got p = None and count = None\. Give one"),
+        (lambda: nw.node_participation(RING(), 0.5, count=2), r"either p or count, got p = 0\.5 and count = 2"),
+        (lambda: nw.node_participation(RING(), 0), r"p in \(0, 1\], got p = 0\..*takes part"),
+        (lambda: nw.node_participation(RING(), count=7), r"count >= 1 and <= 6, got count = 7.*m = 6 nodes"),
+        (lambda: nw.node_participation(RING().graph, 0.5), r"base to be a network"),
+        (lambda: nw.partial_communication(RING(), 0), r"rate in \(0, 1\], got rate = 0\..*in-neighbours"),
+        (lambda: nw.partial_communication(RING(), [0.5]), r"rate to be a number, got rate = \[0\.5\]"),
+        (
+            lambda: nw.partial_communication(RING(), 0.5, include_self=3),
+            r"include_self to be one of False, True, got.*3",
+        ),
+        (lambda: nw.partial_communication(RING().graph, 0.5), r"base to be a network"),
     ],
 )
 def test_bad_input_is_refused_in_words(call, message):

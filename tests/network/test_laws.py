@@ -6,9 +6,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import scipy
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy import stats
 
 from jdfl import network as nw
 from tests.network.examples import FORMATS, SIZES, SYMMETRIC, WIDTH, graphs, mix, rows, same, sample
@@ -120,13 +120,13 @@ def test_every_subset_of_neighbours_is_equally_likely():
     for node in (0, 1):
         subsets, found = np.unique(codes[:, node], return_counts=True)
         assert subsets.size == 10
-        assert stats.chisquare(found).pvalue > 1e-3
+        assert scipy.stats.chisquare(found).pvalue > 1e-3
 
 
 def test_nodes_choose_independently():
     codes = _draws(4000)
     agree = int((codes[:, 0] == codes[:, 1]).sum())
-    assert stats.binomtest(agree, 4000, 0.1).pvalue > 1e-3
+    assert scipy.stats.binomtest(agree, 4000, 0.1).pvalue > 1e-3
 
 
 @pytest.mark.parametrize("m", SIZES)

@@ -4,16 +4,17 @@ import jax
 import networkx as nx
 import numpy as np
 import pytest
+import scipy
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy import stats
 
 from jdfl import network as nw
 from jdfl.network.activation import TOLERANCE, activation, laplacian, mixing_step
+from tests.later import Later
 from tests.network.examples import edge_lists, graph_of_round, matrices, mix, rounds, rows
 
 KEY = jax.random.key(3)
-BASE = nw.erdos_renyi(9, 0.5, seed=2)
+BASE = Later(nw.erdos_renyi, 9, 0.5, seed=2)
 
 
 def matrices_of(net, count):
@@ -125,8 +126,8 @@ def test_alpha_minimises_the_norm_of_the_definition(p):
 
 
 def test_the_whole_budget_is_the_base_with_its_best_step_in_every_round():
-    net = nw.matcha(BASE, 1)
-    L = laplacian_of(BASE)
+    net = nw.matcha(BASE(), 1)
+    L = laplacian_of(BASE())
     low, high = np.linalg.eigvalsh(L)[[1, -1]]
     assert np.asarray(net.p).tolist() == [1] * net.p.size
     assert net.alpha == pytest.approx(2 / (low + high), rel=1e-6)
@@ -137,16 +138,16 @@ def test_the_whole_budget_is_the_base_with_its_best_step_in_every_round():
 
 @pytest.mark.parametrize("budget", [0.1, 0.5, 0.9])
 def test_matcha_connects_better_than_equal_probabilities_and_agrees(budget):
-    net = nw.matcha(BASE, budget)
+    net = nw.matcha(BASE(), budget)
     partner = np.asarray(net.partner)
-    assert net.connectivity >= budget * second(laplacian_of(BASE)) * (1 - TOLERANCE)
+    assert net.connectivity >= budget * second(laplacian_of(BASE())) * (1 - TOLERANCE)
     assert 0 < net.rho < 1
     assert net.rho == pytest.approx(expected_norm(np.asarray(net.p, float), partner, float(net.alpha)), abs=1e-5)
-    assert net.expected_edges <= laplacian_of(BASE).trace() / 2
+    assert net.expected_edges <= laplacian_of(BASE()).trace() / 2
 
 
 def test_the_active_links_are_those_of_matchings_drawn_with_their_probabilities():
-    net = nw.matcha(BASE, 0.5)
+    net = nw.matcha(BASE(), 0.5)
     partner, p, repeats = np.asarray(net.partner), np.asarray(net.p, float), 2000
     graphs = rounds(net, jax.random.split(KEY, repeats))
     mask = np.asarray(graphs.mask)  # [repeats, m, M]
@@ -154,7 +155,7 @@ def test_the_active_links_are_those_of_matchings_drawn_with_their_probabilities(
     on = mask.any(axis=1)
     np.testing.assert_array_equal(mask, on[:, None, :] & met)
     for j in range(p.size):
-        assert stats.binomtest(int(on[:, j].sum()), repeats, float(np.clip(p[j], 0, 1))).pvalue > 1e-3
+        assert scipy.stats.binomtest(int(on[:, j].sum()), repeats, float(np.clip(p[j], 0, 1))).pvalue > 1e-3
     links = mask.sum(axis=(1, 2)) / 2
     spread = np.sqrt(np.sum(p * (1 - p) * (met.sum(axis=0) / 2) ** 2) / repeats)
     assert abs(links.mean() - net.expected_edges) < 4 * spread
@@ -169,7 +170,7 @@ def test_the_mean_of_the_squared_rounds_has_norm_rho():
 
 
 def test_every_round_keeps_the_mean_and_rounds_come_to_agree():
-    net, x = nw.matcha(BASE, 0.3), rows(9)
+    net, x = nw.matcha(BASE(), 0.3), rows(9)
     stacked = rounds(net, jax.random.split(KEY, 60))
     start = x.mean(axis=0)
     for k in range(60):
@@ -179,13 +180,13 @@ def test_every_round_keeps_the_mean_and_rounds_come_to_agree():
 
 
 def test_the_periodic_schedule_is_the_whole_base_at_times():
-    net, whole = nw.matcha(BASE, 0.25, schedule="periodic"), nw.matcha(BASE, 1)
+    net, whole = nw.matcha(BASE(), 0.25, schedule="periodic"), nw.matcha(BASE(), 1)
     W = matrices_of(net, 8)
     for k in range(8):
         np.testing.assert_allclose(W[k], matrices_of(whole, 1)[0] if k in (3, 7) else np.eye(9), atol=1e-7)
     assert net.rho**4 == pytest.approx(whole.rho)
     assert net.expected_edges == pytest.approx(whole.expected_edges / 4)
-    assert net.name == f"P-DecenSGD(every 4 rounds) of {BASE.name}"
+    assert net.name == f"P-DecenSGD(every 4 rounds) of {BASE().name}"
 
 
 def test_two_nodes():
@@ -195,20 +196,20 @@ def test_two_nodes():
     assert net.name == "MATCHA(budget=0.25) of ring(m=2)"
 
 
-parts = nw.circulant(8, [2], connected=False)
+parts = Later(nw.circulant, 8, [2], connected=False)
 
 
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: nw.matcha(BASE, 0), r"budget in \(0, 1\], got budget = 0\..*share of the matchings"),
-        (lambda: nw.matcha(BASE, 1.5), r"budget in \(0, 1\], got budget = 1\.5"),
-        (lambda: nw.matcha(BASE, [0.5]), r"budget to be a number, got budget = \[0\.5\]"),
-        (lambda: nw.matcha(BASE, 0.5, schedule="often"), r"schedule to be one of 'random', 'periodic', got.*'often'"),
-        (lambda: nw.matcha(BASE, 0.4, schedule="periodic"), r"whole number.*budget = 0\.4\. Take 0\.5 or 0\.333333"),
+        (lambda: nw.matcha(BASE(), 0), r"budget in \(0, 1\], got budget = 0\..*share of the matchings"),
+        (lambda: nw.matcha(BASE(), 1.5), r"budget in \(0, 1\], got budget = 1\.5"),
+        (lambda: nw.matcha(BASE(), [0.5]), r"budget to be a number, got budget = \[0\.5\]"),
+        (lambda: nw.matcha(BASE(), 0.5, schedule="often"), r"schedule to be one of 'random', 'periodic', got.*'often'"),
+        (lambda: nw.matcha(BASE(), 0.4, schedule="periodic"), r"whole number.*budget = 0\.4\. Take 0\.5 or 0\.333333"),
         (lambda: nw.matcha(nw.random_matching(4), 0.5), r"a Graph or a Static network, got RandomMatching"),
         (lambda: nw.matcha(nw.exponential(8), 0.5), r"both ways, got exponential\(m=8\).*directed.*erdos_renyi"),
-        (lambda: nw.matcha(parts, 0.5), r"connected base of two.*got circulant\(m=8, offsets=\[2\]\) with 2 comp"),
+        (lambda: nw.matcha(parts(), 0.5), r"connected base of two.*got circulant\(m=8, offsets=\[2\]\) with 2 comp"),
         (lambda: nw.matcha(nw.ring(1), 0.5), r"connected base of two nodes or more, got ring\(m=1\) with one node"),
     ],
     ids=["zero", "large", "array", "schedule", "period", "changing", "directed", "parts", "one"],

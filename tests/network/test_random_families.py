@@ -3,9 +3,9 @@
 import networkx as nx
 import numpy as np
 import pytest
+import scipy
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy import stats
 
 from jdfl import network as nw
 from tests.network.examples import same
@@ -30,7 +30,7 @@ def test_a_k_in_network_draws_every_set_alike():
         code = np.array(drawn)[:, node] @ (1 << np.arange(m))
         found = np.unique(code, return_counts=True)[1]
         assert found.size == 6
-        assert stats.chisquare(found).pvalue > 1e-3
+        assert scipy.stats.chisquare(found).pvalue > 1e-3
 
 
 @given(case=st.sampled_from([(3, 2), (8, 4), (15, 6)]), p=st.floats(0.01, 1), seed=seeds)

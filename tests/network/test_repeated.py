@@ -5,35 +5,38 @@ import pytest
 
 import jdfl
 from jdfl import network as nw
+from tests.later import Later, Named
 from tests.toy import Gossip, problem
 
 M, SEEDS, STEPS = problem.m, [3, 8], 14
-BASE = nw.erdos_renyi(M)
-BURSTY = nw.bursty_loss(BASE, 0.3, 0.2)
-KINDS = {
-    "fixed": BASE,
-    "periodic": nw.one_peer_exponential(M),
-    "choice": nw.random_choice([BASE, nw.ring(M)]),
-    "links": nw.random_links(BASE, 0.5),
-    "neighbours": nw.random_neighbours(M, 2),
-    "pairs": nw.random_matching(M),
-    "matchings": nw.matcha(BASE, 0.5),
-    "partial": nw.partial_communication(BASE, 0.5),
-    "synchronised": nw.synchronised(nw.random_links(BASE, 0.5), 3),
-    "loss": nw.link_loss(BASE, 0.4),
-    "loss each way": nw.link_loss(BASE, 0.4, directed=True),
-    "bursts": BURSTY,
-    "bursts each way": nw.bursty_loss(BASE, 0.3, 0.2, good=0.1, bad=0.8, directed=True, weights="sender"),
-    "short bursts": nw.bursty_loss(BASE, 0.9, 0.8, weights="rescale"),
-    "long bursts": nw.bursty_loss(BASE, 0.02, 0.01),
-    "bursts in bursts": nw.bursty_loss(BURSTY, 0.2, 0.3),
-    "participation": nw.node_participation(BASE, 0.5),
-    "participation of a number": nw.node_participation(BASE, count=3),
-    "outages": nw.outages(BURSTY, 0.3, 0.4),
-    "membership": nw.membership(BURSTY, joins=[0, 0, 0, 3, 4, 5], leaves=[9] + [20] * 5),
-    "delays": nw.bursty_loss(nw.delays(BASE, 3), 0.3, 0.2),
-    "times": nw.timed(BURSTY, nw.ExponentialTime(1.0), latency=nw.ParetoTime(1.0, 2.5)),
-}
+BASE = Later(nw.erdos_renyi, M)
+BURSTY = Later(lambda: nw.bursty_loss(BASE(), 0.3, 0.2))
+KINDS = Named(
+    {
+        "fixed": BASE,
+        "periodic": lambda: nw.one_peer_exponential(M),
+        "choice": lambda: nw.random_choice([BASE(), nw.ring(M)]),
+        "links": lambda: nw.random_links(BASE(), 0.5),
+        "neighbours": lambda: nw.random_neighbours(M, 2),
+        "pairs": lambda: nw.random_matching(M),
+        "matchings": lambda: nw.matcha(BASE(), 0.5),
+        "partial": lambda: nw.partial_communication(BASE(), 0.5),
+        "synchronised": lambda: nw.synchronised(nw.random_links(BASE(), 0.5), 3),
+        "loss": lambda: nw.link_loss(BASE(), 0.4),
+        "loss each way": lambda: nw.link_loss(BASE(), 0.4, directed=True),
+        "bursts": BURSTY,
+        "bursts each way": lambda: nw.bursty_loss(BASE(), 0.3, 0.2, good=0.1, bad=0.8, directed=True, weights="sender"),
+        "short bursts": lambda: nw.bursty_loss(BASE(), 0.9, 0.8, weights="rescale"),
+        "long bursts": lambda: nw.bursty_loss(BASE(), 0.02, 0.01),
+        "bursts in bursts": lambda: nw.bursty_loss(BURSTY(), 0.2, 0.3),
+        "participation": lambda: nw.node_participation(BASE(), 0.5),
+        "participation of a number": lambda: nw.node_participation(BASE(), count=3),
+        "outages": lambda: nw.outages(BURSTY(), 0.3, 0.4),
+        "membership": lambda: nw.membership(BURSTY(), joins=[0, 0, 0, 3, 4, 5], leaves=[9] + [20] * 5),
+        "delays": lambda: nw.bursty_loss(nw.delays(BASE(), 3), 0.3, 0.2),
+        "times": lambda: nw.timed(BURSTY(), nw.ExponentialTime(1.0), latency=nw.ParetoTime(1.0, 2.5)),
+    }
+)
 
 OTHERS = {"delays": jdfl.DPSGD(lr=0.05), "bursts each way": jdfl.SGP(lr=0.05)}  # take what the toy does not
 

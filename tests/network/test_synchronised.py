@@ -13,22 +13,25 @@ from jdfl.algorithms.moment import Moment
 from jdfl.algorithms.round import MODEL
 from jdfl.config import NETWORKS
 from tests.algorithms.play import direct
+from tests.later import Later, Named
 from tests.network.examples import graph_of_round, matrices, mix, rounds, rows, same
 
 M, EVERY = 6, 3
 KEY = jax.random.key(9)
 KEYS = jax.random.split(KEY, 7)
-BASES = {
-    "ring": nw.ring(M),
-    "dense": nw.complete(M, format="dense"),
-    "bcoo": nw.torus(M, format="bcoo"),
-    "buckets": nw.star(M, format="buckets"),
-    "push-sum": nw.erdos_renyi(M, directed=True, weights="out-degree", format="padded"),
-    "turns": nw.one_peer_exponential(M),
-    "links": nw.random_links(nw.torus(M), 0.5),
-    "loss": nw.link_loss(nw.torus(M), 0.4),
-    "participation": nw.node_participation(nw.torus(M), count=3),
-}
+BASES = Named(
+    {
+        "ring": lambda: nw.ring(M),
+        "dense": lambda: nw.complete(M, format="dense"),
+        "bcoo": lambda: nw.torus(M, format="bcoo"),
+        "buckets": lambda: nw.star(M, format="buckets"),
+        "push-sum": lambda: nw.erdos_renyi(M, directed=True, weights="out-degree", format="padded"),
+        "turns": lambda: nw.one_peer_exponential(M),
+        "links": lambda: nw.random_links(nw.torus(M), 0.5),
+        "loss": lambda: nw.link_loss(nw.torus(M), 0.4),
+        "participation": lambda: nw.node_participation(nw.torus(M), count=3),
+    }
+)
 bases = pytest.mark.parametrize("name", BASES)
 
 
@@ -161,22 +164,22 @@ def test_a_graph_that_is_wrongly_synchronised_is_found():
         nw.check_graph(replace(graph, synchronised=graph.mask[:, 0]))
 
 
-SYNC = sync(nw.ring(4))
-MET = SYNC.at(jnp.int32(0), KEY)
+SYNC = Later(lambda: sync(nw.ring(4)))
+MET = Later(lambda: SYNC().at(jnp.int32(0), KEY))
 WHY = r"without synchronised rounds for {}, which goes by the table.*got {}\. Use the network in it; .*synchronised"
 
 
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: nw.refuse_synchronised(SYNC, "CEPS"), WHY.format("CEPS", r"synchronised\(every=3\) of ring\(m=4\)")),
-        (lambda: nw.link_loss(SYNC, 0.5), WHY.format("a network around it", "synchronised.*")),
-        (lambda: nw.node_participation(SYNC, 0.5), WHY.format("a network around it", "synchronised.*")),
-        (lambda: nw.partial_communication(SYNC, 0.5), WHY.format("a network around it", "synchronised.*")),
-        (lambda: sync(SYNC), WHY.format("a network around it", "synchronised.*")),
-        (lambda: nw.periodic([nw.ring(4).graph, MET]), WHY.format("a network that chooses .*", "graph")),
-        (lambda: nw.random_links(MET, 0.5), WHY.format("a network that chooses .*", "graph")),
-        (lambda: nw.periodic([SYNC]), r"a Graph or a Static network, got Synchronised"),
+        (lambda: nw.refuse_synchronised(SYNC(), "CEPS"), WHY.format("CEPS", r"synchronised\(every=3\) of ring\(m=4\)")),
+        (lambda: nw.link_loss(SYNC(), 0.5), WHY.format("a network around it", "synchronised.*")),
+        (lambda: nw.node_participation(SYNC(), 0.5), WHY.format("a network around it", "synchronised.*")),
+        (lambda: nw.partial_communication(SYNC(), 0.5), WHY.format("a network around it", "synchronised.*")),
+        (lambda: sync(SYNC()), WHY.format("a network around it", "synchronised.*")),
+        (lambda: nw.periodic([nw.ring(4).graph, MET()]), WHY.format("a network that chooses .*", "graph")),
+        (lambda: nw.random_links(MET(), 0.5), WHY.format("a network that chooses .*", "graph")),
+        (lambda: nw.periodic([SYNC()]), r"a Graph or a Static network, got Synchronised"),
         (lambda: sync(nw.ring(4), 0), r"every >= 1.*got every = 0\. It is the number of rounds"),
         (lambda: sync(nw.ring(4), 2.5), r"every to be a whole number, got every = 2\.5"),
         (lambda: sync(nw.ring(4).graph), r"base to be a network, got base = Graph"),

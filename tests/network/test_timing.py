@@ -4,28 +4,32 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from scipy import stats
+import scipy
 
 import jdfl
 from jdfl import network as nw
 from jdfl.base import streams
+from tests.later import Later, Named
 from tests.toy import regression
 
 M = 6
 KEY = jax.random.key(5)
-COMPLETE, RING = nw.complete(M), nw.ring(M)
-TIMES = {
-    "exponential": (nw.ExponentialTime(2.0), stats.expon(scale=2.0)),
-    "log-normal": (nw.LogNormalTime(2.0, 0.5), stats.lognorm(0.5, scale=2.0)),
-    "pareto": (nw.ParetoTime(2.0, 1.5), stats.pareto(1.5, scale=2.0)),
-}
+COMPLETE = Later(nw.complete, M)
+RING = Later(nw.ring, M)
+TIMES = Named(
+    {
+        "exponential": lambda: (nw.ExponentialTime(2.0), scipy.stats.expon(scale=2.0)),
+        "log-normal": lambda: (nw.LogNormalTime(2.0, 0.5), scipy.stats.lognorm(0.5, scale=2.0)),
+        "pareto": lambda: (nw.ParetoTime(2.0, 1.5), scipy.stats.pareto(1.5, scale=2.0)),
+    }
+)
 
 
 @pytest.mark.parametrize("name", TIMES)
 def test_times_are_distributed_as_they_say(name):
     times, law = TIMES[name]
     drawn = jax.vmap(times.draw)(jax.random.split(KEY, 4000))
-    assert stats.kstest(np.asarray(drawn), law.cdf).pvalue > 1e-4
+    assert scipy.stats.kstest(np.asarray(drawn), law.cdf).pvalue > 1e-4
 
 
 def test_a_fixed_time_is_always_the_same():
@@ -33,7 +37,7 @@ def test_a_fixed_time_is_always_the_same():
 
 
 def test_a_response_is_computing_latency_and_the_bits():
-    net = nw.timed(RING, nw.FixedTime(2.0), latency=nw.FixedTime(0.5), bandwidth=100.0)
+    net = nw.timed(RING(), nw.FixedTime(2.0), latency=nw.FixedTime(0.5), bandwidth=100.0)
     timing = nw.in_run(net, KEY, 50).at(jnp.int32(0), KEY).timing
     np.testing.assert_allclose(timing.compute, 2.0)
     np.testing.assert_allclose(timing.travel, 1.0)
@@ -41,7 +45,7 @@ def test_a_response_is_computing_latency_and_the_bits():
 
 
 def test_slow_nodes_are_slow_in_all_rounds_of_a_run():
-    net = nw.timed(RING, nw.FixedTime(1.0), slowness=nw.ParetoTime(1.0, 1.0))
+    net = nw.timed(RING(), nw.FixedTime(1.0), slowness=nw.ParetoTime(1.0, 1.0))
     one = nw.in_run(net, jax.random.key(1), 0)
     times = [np.asarray(one.at(jnp.int32(k), jax.random.key(k)).timing.compute) for k in range(3)]
     np.testing.assert_array_equal(times[0], times[2])
@@ -51,7 +55,7 @@ def test_slow_nodes_are_slow_in_all_rounds_of_a_run():
 
 @pytest.mark.parametrize("rate", [0.2, 0.6, 1.0])
 def test_the_first_that_respond_are_taken_and_all_have_answered(rate):
-    net = nw.partial_communication(nw.timed(COMPLETE, first=True), rate)
+    net = nw.partial_communication(nw.timed(COMPLETE(), first=True), rate)
     graph = net.at(jnp.int32(0), KEY)
     response = np.asarray(graph.timing.response)
     count = int(np.ceil(rate * (M - 1) - 1e-4))
@@ -60,7 +64,7 @@ def test_the_first_that_respond_are_taken_and_all_have_answered(rate):
         taken = np.asarray(graph.mask)[i]
         assert response[i][taken].max() <= response[i][~taken].min(initial=np.inf)
     np.testing.assert_array_equal(graph.out_degree, M - 1)
-    random = nw.partial_communication(nw.timed(COMPLETE), rate).at(jnp.int32(0), KEY)
+    random = nw.partial_communication(nw.timed(COMPLETE()), rate).at(jnp.int32(0), KEY)
     assert int(random.out_degree.sum()) == M * count
     nw.check_graph(graph)
 
@@ -88,7 +92,7 @@ def clocks(result, net, rounds, grads, seed=0):
 @pytest.mark.parametrize("lost", [False, True])
 def test_clocks_are_those_of_a_loop_over_nodes(lost):
     problem = regression(M, 4)
-    net = nw.timed(RING, nw.ParetoTime(), latency=nw.ExponentialTime(0.3), bandwidth=1e3, slowness=nw.ParetoTime())
+    net = nw.timed(RING(), nw.ParetoTime(), latency=nw.ExponentialTime(0.3), bandwidth=1e3, slowness=nw.ParetoTime())
     net = nw.link_loss(net, 0.3) if lost else net
     result = jdfl.run(jdfl.DPSGD(lr=0.05), problem, net, steps=12)
     expected = clocks(result, net, 12, 1)
@@ -99,7 +103,7 @@ def test_clocks_are_those_of_a_loop_over_nodes(lost):
 
 def test_time_passes_only_for_who_computes_or_waits():
     problem = regression(M, 4)
-    fixed = nw.timed(COMPLETE, nw.FixedTime(1.0), latency=nw.FixedTime(10.0))
+    fixed = nw.timed(COMPLETE(), nw.FixedTime(1.0), latency=nw.FixedTime(10.0))
     result = jdfl.run(jdfl.CEPS(s=2, periods=(4, 4)), problem, fixed, steps=9)
     # one gradient at the start; then rounds 4 and 8: compute, and wait for messages that take ten seconds
     np.testing.assert_allclose(result.clock, 1 + 2 * 11)
@@ -126,7 +130,7 @@ def test_who_takes_the_first_that_respond_is_done_sooner_and_sends_more():
 
 def test_runs_side_by_side_have_faults_and_clocks_of_their_own():
     problem = regression(M, 4)
-    net = nw.bursty_loss(nw.timed(RING, slowness=nw.ParetoTime()), 0.1, 0.3)
+    net = nw.bursty_loss(nw.timed(RING(), slowness=nw.ParetoTime()), 0.1, 0.3)
     lanes = jdfl.repeat(jdfl.DPSGD(lr=0.05), problem, net, keys=[3, 4], steps=9, every=3)
     for lane in lanes:
         alone = jdfl.run(jdfl.DPSGD(lr=0.05), problem, net, key=lane.labels["seed"], steps=9, every=3)
@@ -137,14 +141,14 @@ def test_runs_side_by_side_have_faults_and_clocks_of_their_own():
 
 def test_all_wait_for_all_in_synchronised_rounds():
     problem = regression(M, 4)
-    net = nw.synchronised(nw.timed(RING, nw.ExponentialTime()), 2)
+    net = nw.synchronised(nw.timed(RING(), nw.ExponentialTime()), 2)
     result = jdfl.run(jdfl.DPSGD(lr=0.01), problem, net, steps=2)
     assert len(set(result.clock.tolist())) == 1
 
 
 def test_a_resumed_run_has_the_same_clocks(tmp_path):
     problem = regression(M, 4)
-    net = nw.outages(nw.timed(RING, slowness=nw.ParetoTime()), 0.1, 0.3)
+    net = nw.outages(nw.timed(RING(), slowness=nw.ParetoTime()), 0.1, 0.3)
     algorithm = jdfl.DPSGD(lr=0.05)
     whole = jdfl.run(algorithm, problem, net, steps=12)
     jdfl.run(algorithm, problem, net, steps=5, callbacks=[jdfl.Checkpoints(tmp_path / "kept")])
@@ -159,14 +163,14 @@ def test_a_resumed_run_has_the_same_clocks(tmp_path):
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: nw.timed(RING, 3.0), r"compute to be a distribution of times"),
-        (lambda: nw.timed(RING, nw.ExponentialTime(0)), r"compute\.mean > 0 and finite, got compute\.mean = 0"),
-        (lambda: nw.timed(RING, latency=nw.FixedTime(-1)), r"latency\.seconds >= 0 and finite"),
-        (lambda: nw.timed(RING, slowness=nw.ParetoTime(1, -1)), r"slowness\.shape > 0 and finite"),
-        (lambda: nw.timed(RING, nw.LogNormalTime(1, [1.0])), r"compute\.sigma of shape \(\), got \(1,\)"),
-        (lambda: nw.timed(RING, bandwidth=0), r"bandwidth > 0 and finite, got bandwidth = 0"),
-        (lambda: nw.timed(RING, first=2), r"first to be one of False, True"),
-        (lambda: nw.timed(RING.graph), r"base to be a network"),
+        (lambda: nw.timed(RING(), 3.0), r"compute to be a distribution of times"),
+        (lambda: nw.timed(RING(), nw.ExponentialTime(0)), r"compute\.mean > 0 and finite, got compute\.mean = 0"),
+        (lambda: nw.timed(RING(), latency=nw.FixedTime(-1)), r"latency\.seconds >= 0 and finite"),
+        (lambda: nw.timed(RING(), slowness=nw.ParetoTime(1, -1)), r"slowness\.shape > 0 and finite"),
+        (lambda: nw.timed(RING(), nw.LogNormalTime(1, [1.0])), r"compute\.sigma of shape \(\), got \(1,\)"),
+        (lambda: nw.timed(RING(), bandwidth=0), r"bandwidth > 0 and finite, got bandwidth = 0"),
+        (lambda: nw.timed(RING(), first=2), r"first to be one of False, True"),
+        (lambda: nw.timed(RING().graph), r"base to be a network"),
     ],
 )
 def test_bad_input_is_refused_in_words(call, message):
@@ -192,7 +196,7 @@ def drift(net, rounds, start, carried=True):
 @pytest.mark.parametrize("together", [False, True], ids=["each waits for its neighbours", "all wait for all"])
 @pytest.mark.optimized
 def test_clocks_do_not_drift(together):
-    net = nw.timed(RING, nw.FixedTime(0.1), latency=nw.FixedTime(0.03))
+    net = nw.timed(RING(), nw.FixedTime(0.1), latency=nw.FixedTime(0.03))
     net = nw.synchronised(net, 1) if together else net
     start = jnp.float32(2**20)
     assert drift(net, 10_000, start) < 1e-6

@@ -11,13 +11,14 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
-from scipy import stats
+import scipy
 from scipy.special import logsumexp
 
 from jdfl.privacy import numerical
 from jdfl.privacy.analytic import bisected
+from tests.later import Named
 
-LAWS = {"gaussian": stats.norm, "laplace": stats.laplace}
+LAWS = Named({"gaussian": lambda: scipy.stats.norm, "laplace": lambda: scipy.stats.laplace})
 Pair = tuple[np.ndarray, np.ndarray]  # chances of the cells, under two neighbouring data sets
 
 

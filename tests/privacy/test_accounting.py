@@ -3,18 +3,14 @@
 import itertools
 import math
 
-import dp_accounting
 import numpy as np
 import pytest
-from dp_accounting.pld import PLDAccountant
-from dp_accounting.rdp import RdpAccountant
 
 import jdfl
 from jdfl.privacy import GaussianEvent, LaplaceEvent, epsilon, epsilon_pure, epsilon_rdp, gaussian_epsilon
 from jdfl.privacy.accounting import Adjacency
 
 ADJACENCIES: list[Adjacency] = ["replace-one", "add-remove"]
-RELATIONS = dp_accounting.NeighboringRelation
 GRID = [  # noise, releases, delta: epsilons from .003 to 60
     *itertools.product([0.7, 3.0, 30.0], [1, 3, 100], [1e-12, 1e-5, 0.1]),
     (1500.0, 1, 1e-6),
@@ -55,6 +51,8 @@ def test_tiny_deltas_have_finite_epsilons(delta):
 
 
 def direct(accountant, relation, z, releases, delta):
+    import dp_accounting
+
     event = dp_accounting.GaussianDpEvent(z)
     return accountant(neighboring_relation=relation).compose(event, releases).get_epsilon(delta)
 
@@ -62,17 +60,23 @@ def direct(accountant, relation, z, releases, delta):
 @pytest.mark.parametrize("z", [2.0, 5.0])
 def test_dp_accounting_doubles_the_sensitivity_in_one_of_its_accountants_only(z):
     """Which is why `epsilon` never passes REPLACE_ONE to the other."""
+    from dp_accounting import NeighboringRelation, pld, rdp
+
     releases, delta, mu = 3, 1e-5, math.sqrt(3) / z
     once, twice = gaussian_epsilon(mu, delta), gaussian_epsilon(2 * mu, delta)
-    assert direct(PLDAccountant, RELATIONS.ADD_OR_REMOVE_ONE, z, releases, delta) == pytest.approx(once, rel=1e-4)
-    assert direct(PLDAccountant, RELATIONS.REPLACE_ONE, z, releases, delta) == pytest.approx(twice, rel=1e-4)
-    relations = (RELATIONS.ADD_OR_REMOVE_ONE, RELATIONS.REPLACE_ONE)
-    rdp = [direct(RdpAccountant, relation, z, releases, delta) for relation in relations]
-    assert rdp[0] == rdp[1]
-    assert once < rdp[0] < 1.2 * once < twice
+    assert direct(pld.PLDAccountant, NeighboringRelation.ADD_OR_REMOVE_ONE, z, releases, delta) == pytest.approx(
+        once, rel=1e-4
+    )
+    assert direct(pld.PLDAccountant, NeighboringRelation.REPLACE_ONE, z, releases, delta) == pytest.approx(
+        twice, rel=1e-4
+    )
+    relations = (NeighboringRelation.ADD_OR_REMOVE_ONE, NeighboringRelation.REPLACE_ONE)
+    both = [direct(rdp.RdpAccountant, relation, z, releases, delta) for relation in relations]
+    assert both[0] == both[1]
+    assert once < both[0] < 1.2 * once < twice
     for adjacency in ADJACENCIES:
         assert epsilon(GaussianEvent(z), releases, delta, adjacency=adjacency) == pytest.approx(once, rel=1e-4)
-        assert epsilon_rdp(GaussianEvent(z), releases, delta, adjacency=adjacency) == pytest.approx(rdp[0])
+        assert epsilon_rdp(GaussianEvent(z), releases, delta, adjacency=adjacency) == pytest.approx(both[0])
 
 
 @pytest.mark.parametrize("adjacency", ADJACENCIES)

@@ -6,9 +6,9 @@ import math
 import mpmath
 import numpy as np
 import pytest
+import scipy
 from hypothesis import given
 from hypothesis import strategies as st
-from scipy import integrate, stats
 
 from jdfl.privacy import analytic_gaussian, central_multiplier, classical_gaussian, gaussian_delta, gaussian_epsilon
 
@@ -20,12 +20,12 @@ def hockey_stick(mu, epsilon):
     """Of N(mu, 1) from N(0, 1) at e^epsilon, by integration."""
 
     def above(x):
-        return max(stats.norm.pdf(x, mu) - math.exp(epsilon + stats.norm.logpdf(x)), 0.0)
+        return max(scipy.stats.norm.pdf(x, mu) - math.exp(epsilon + scipy.stats.norm.logpdf(x)), 0.0)
 
     start = epsilon / mu + mu / 2  # where the densities' ratio is e^epsilon
     points = [start, *(start + np.array([1e-3, 1e-2, 0.1, 1.0, 10.0])), mu, max(start, mu) + 40]
     points = sorted(p for p in points if p >= start)
-    return sum(integrate.quad(above, a, b, epsabs=0, epsrel=1e-10)[0] for a, b in itertools.pairwise(points))
+    return sum(scipy.integrate.quad(above, a, b, epsabs=0, epsrel=1e-10)[0] for a, b in itertools.pairwise(points))
 
 
 @pytest.mark.parametrize("epsilon", EPSILONS)
@@ -54,7 +54,7 @@ def test_delta_falls_with_epsilon_and_rises_with_mu(mu):
 
 
 def test_delta_at_zero_is_the_total_variation():
-    assert gaussian_delta(1.0, 0.0) == pytest.approx(2 * stats.norm.cdf(0.5) - 1, rel=1e-12)
+    assert gaussian_delta(1.0, 0.0) == pytest.approx(2 * scipy.stats.norm.cdf(0.5) - 1, rel=1e-12)
 
 
 @pytest.mark.parametrize("epsilon", [1e5, 1e300])

@@ -17,6 +17,7 @@ from jdfl.base.streams import Stream
 from tests.auditing.planted import BUGS
 from tests.contract.table import TABLE, Row
 from tests.contract.test_contract import make_network, make_problem
+from tests.later import Later
 
 CLAIMED = {
     "DP-CEPS, clipped",
@@ -61,10 +62,10 @@ def test_the_methods_that_claim_are_in_the_table():
 
 M, N = 4, 3
 _NOISE, SECOND = Stream("test.flow", "private"), Channel("second", Stream("test.flow.second", "shared"))
-NETWORK = jdfl.network.ring(M)
+NETWORK = Later(jdfl.network.ring, M)
 _draw = np.random.default_rng(1)
 _A = _draw.standard_normal((M, 6, N))
-PROBLEM = jdfl.problems.linear_regression(_A, _A @ np.ones(N))
+PROBLEM = Later(lambda: jdfl.problems.linear_regression(_A, _A @ np.ones(N)))
 PRIVATE = jdfl.Gradients(clip=1.0, mechanism=jdfl.Gaussian(2.0))
 
 
@@ -209,21 +210,21 @@ PLANTED = {
 
 
 def test_what_is_sound_is_claimed():
-    assert Sound().privacy(PROBLEM).claimed
-    assert Sound().privacy(PROBLEM) == PRIVATE.guarantee(PROBLEM)
+    assert Sound().privacy(PROBLEM()).claimed
+    assert Sound().privacy(PROBLEM()) == PRIVATE.guarantee(PROBLEM())
 
 
 @pytest.mark.parametrize("kind", PLANTED, ids=lambda kind: kind.__name__)
 def test_what_is_not_is_refused_with_a_reason(kind):
     algorithm = struct.dataclass(kind)()
-    told = algorithm.privacy(PROBLEM)
+    told = algorithm.privacy(PROBLEM())
     assert not told.claimed
     assert PLANTED[kind] in told.reason
     if kind is not OwnNoise:
         assert ("'second'" if kind is SecondBare else "'model'") in told.reason
         assert told.remedy
     with pytest.raises(ValueError, match="noise"):
-        jdfl.account_plan(algorithm, PROBLEM, NETWORK, steps=3)
+        jdfl.account_plan(algorithm, PROBLEM(), NETWORK(), steps=3)
 
 
 _FAINT = Stream("test.flow.faint", "private")
@@ -282,7 +283,7 @@ class OtherStart(Sound):
     ],
 )
 def test_noise_that_the_guarantee_leaves_out_takes_the_claim_away(kind, why):
-    told = struct.dataclass(kind)().privacy(PROBLEM)
+    told = struct.dataclass(kind)().privacy(PROBLEM())
     assert not told.claimed
     assert why in told.reason
     assert told.remedy
@@ -335,7 +336,7 @@ class Unnamed(Sound):
 )
 def test_a_step_that_reuses_noise_or_sends_uncounted_messages_is_refused(kind, name):
     with pytest.raises(ValueError, match=name):
-        jdfl.run(struct.dataclass(kind)(), PROBLEM, NETWORK, steps=2)
+        jdfl.run(struct.dataclass(kind)(), PROBLEM(), NETWORK(), steps=2)
 
 
 def test_local_steps_have_noise_of_their_own():
@@ -359,7 +360,7 @@ def test_local_steps_have_noise_of_their_own():
             jax.debug.callback(drawn.append, noise)
             return noise[0]
 
-    jdfl.run(Local(), PROBLEM, NETWORK, steps=1)
+    jdfl.run(Local(), PROBLEM(), NETWORK(), steps=1)
     jax.effects_barrier()
     assert all(np.all(one != other) for one, other in combinations(drawn[0], 2))
 
@@ -387,7 +388,7 @@ def test_bugs_for_the_audit_that_the_flow_of_data_shows(name, monkeypatch):
     bug = BUGS[name]
     for method, wrong in bug.patch.items():
         monkeypatch.setattr(bug.owner, method, wrong)
-    assert bug.audited.privacy(PROBLEM).claimed == (name not in SEEN)
+    assert bug.audited.privacy(PROBLEM()).claimed == (name not in SEEN)
 
 
 def test_what_a_round_keeps_is_followed_into_the_next():
@@ -408,6 +409,6 @@ def test_what_a_round_keeps_is_followed_into_the_next():
             new = round.mix(x) - self.lr * self.gradients(x, round) + last
             return new, one, round.problem.gradients(x)
 
-    told = Late().privacy(PROBLEM)
+    told = Late().privacy(PROBLEM())
     assert not told.claimed
     assert "nothing bounds" in told.reason

@@ -3,11 +3,9 @@
 import itertools
 import math
 
-import dp_accounting
 import numpy as np
 import pytest
-from dp_accounting.pld import PLDAccountant
-from scipy import integrate
+import scipy
 
 from jdfl.privacy import GaussianEvent, LaplaceEvent, Sampled, epsilon, epsilon_pure, epsilon_rdp
 from tests.privacy.numeric import LAWS, cells, delta_of, pair, together
@@ -33,7 +31,7 @@ def exact_bound(kind, z, rate, eps):
     knots = [-1, 0, 0.25, 0.5, 0.75, 1, 1.5, 2, 3, 5, 9, 20, 60]
     ratio = math.log((math.expm1(eps) + rate) / rate)
     knots = sorted({*knots, 0.5 + z**2 * ratio if kind == "gaussian" else 0.5 + z * ratio / 2})
-    return sum(integrate.quad(above, a, b, epsabs=1e-17, epsrel=1e-9)[0] for a, b in itertools.pairwise(knots))
+    return sum(scipy.integrate.quad(above, a, b, epsabs=1e-17, epsrel=1e-9)[0] for a, b in itertools.pairwise(knots))
 
 
 @pytest.mark.parametrize("delta", [1e-9, 1e-4])
@@ -142,6 +140,9 @@ def test_totals_rise_with_releases_and_rate_and_fall_with_noise():
 
 @pytest.mark.parametrize(("z", "rate", "releases"), [(1.0, 0.1, 50), (0.7, 0.02, 300), (3.0, 0.5, 20)])
 def test_poisson_under_add_remove_is_what_dp_accounting_says(z, rate, releases):
+    import dp_accounting
+    from dp_accounting.pld import PLDAccountant
+
     sampled = Sampled("poisson", round(rate * 1000), 1000)
     found = epsilon(GaussianEvent(z), releases, 1e-5, sampled=sampled, adjacency="add-remove")
     event = dp_accounting.PoissonSampledDpEvent(rate, dp_accounting.GaussianDpEvent(z))

@@ -4,12 +4,9 @@ import itertools
 import math
 from functools import reduce
 
-import dp_accounting
 import numpy as np
 import pytest
-from dp_accounting.pld import privacy_loss_distribution as pld
-from dp_accounting.rdp import RdpAccountant
-from scipy import stats
+import scipy
 
 from jdfl.privacy import (
     LaplaceEvent,
@@ -106,6 +103,9 @@ def test_two_different_releases_agree_with_cells(noise, delta):
 
 @pytest.mark.parametrize("noise", [(0.5, 3.0, 20.0, 3.0), (0.01, 0.02), (30.0, 50.0, 80.0) * 100], ids=len)
 def test_rdp_is_dp_accounting_s_at_a_better_order(noise):
+    import dp_accounting
+    from dp_accounting.rdp import RdpAccountant
+
     theirs = RdpAccountant(neighboring_relation=dp_accounting.NeighboringRelation.ADD_OR_REMOVE_ONE)
     for z in noise:
         theirs.compose(dp_accounting.LaplaceDpEvent(z))
@@ -132,6 +132,8 @@ def test_releases_are_the_first_ones(later):
 
 
 def test_thousands_of_releases_agree_with_dp_accounting():
+    from dp_accounting.pld import privacy_loss_distribution as pld
+
     theirs = pld.from_laplace_mechanism(90.0, value_discretization_interval=1e-4).self_compose(2700)
     assert epsilon(LaplaceEvent(90.0), 2700, 1e-5) == pytest.approx(theirs.get_epsilon_for_delta(1e-5), rel=2e-3)
 
@@ -157,6 +159,8 @@ def test_every_release_costs(event):
 @pytest.mark.parametrize(("least", "most", "rel"), [(5.0, 50.0, 0.03), (0.3, 1e4, 0.03)], ids=["decade", "far"])
 def test_rounding_to_few_sizes_is_sound_and_little(least, most, rel):
     """The lower bound: dp-accounting's optimistic distributions of all sizes as they are."""
+    from dp_accounting.pld import privacy_loss_distribution as pld
+
     event = spread(least, most, 150)
     found = epsilon(event, 150, 1e-5)
     step = 1e-3
@@ -200,8 +204,10 @@ def test_large_losses_are_added_up_as_well(releases, delta):
     draw = np.random.default_rng(3)
     event = LaplaceSchedule(tuple(draw.uniform(3e-4, 5e-4, releases).tolist()))
     x = np.concatenate([[0.0], np.geomspace(1e-6, 2 * releases + 40, 4000)])
-    chances = stats.binom.pmf(np.arange(releases + 1), releases, 0.5)
-    at_most = chances[0] + sum(c * stats.gamma(j, scale=2).cdf(x) for j, c in enumerate(chances) if j and c > 1e-16)
+    chances = scipy.stats.binom.pmf(np.arange(releases + 1), releases, 0.5)
+    at_most = chances[0] + sum(
+        c * scipy.stats.gamma(j, scale=2).cdf(x) for j, c in enumerate(chances) if j and c > 1e-16
+    )
     # At epsilon = the sum - x, delta is the mean of 1 - e^-(x - short) where the sum falls short by less than x: it is
     # the integral of e^-(x - r) P(short <= r) over r < x.
     deltas, middle = np.zeros_like(x), (at_most[1:] + at_most[:-1]) / 2

@@ -21,6 +21,7 @@ from jdfl.privacy import NO_NOISE
 from jdfl.privacy import sensitivity as module
 from jdfl.privacy.sensitivity import certified
 from tests.algorithms.play import direct
+from tests.later import Later, Named
 from tests.reference import push_sum as reference
 from tests.reference.push_sum import farthest
 
@@ -35,17 +36,19 @@ def uneven(m: int) -> nw.Static:
     return nw.from_edges(edges, m, directed=True, weights="out-degree")
 
 
-NETWORKS: dict[str, Any] = {
-    "2-out": nw.d_out(10, 2),
-    "one peer": nw.one_peer_exponential(10, hops="paper"),
-    "3-out, synchronised": nw.synchronised(nw.d_out(8, 3), 4),
-    "uneven": uneven(8),
-    "uneven, synchronised": nw.synchronised(uneven(6), 5),
-    "star": nw.star(5, weights="out-degree"),
-    "late": nw.periodic([nw.complete(6)] * 9 + [uneven(6)]),
-    "two nodes": uneven(2),
-    "always": nw.synchronised(nw.d_out(4, 2), 1),
-}
+NETWORKS = Named(
+    {
+        "2-out": lambda: nw.d_out(10, 2),
+        "one peer": lambda: nw.one_peer_exponential(10, hops="paper"),
+        "3-out, synchronised": lambda: nw.synchronised(nw.d_out(8, 3), 4),
+        "uneven": lambda: uneven(8),
+        "uneven, synchronised": lambda: nw.synchronised(uneven(6), 5),
+        "star": lambda: nw.star(5, weights="out-degree"),
+        "late": lambda: nw.periodic([nw.complete(6)] * 9 + [uneven(6)]),
+        "two nodes": lambda: uneven(2),
+        "always": lambda: nw.synchronised(nw.d_out(4, 2), 1),
+    }
+)
 
 
 @jax.jit
@@ -195,23 +198,23 @@ def test_the_tail_of_the_noise_is_bounded():
         assert eta - math.log1p(eta) == pytest.approx(x, rel=1e-9)
 
 
-PROBLEM = jdfl.problems.example1(m=6, n=4, s=2, rows=(5, 9))
+PROBLEM = Later(jdfl.problems.example1, m=6, n=4, s=2, rows=(5, 9))
 CLIPPED = jdfl.Gradients(clip=1.0, per="batch", norm="l1")
 
 
 @pytest.mark.parametrize(
     ("algorithm", "net", "words"),
     [
-        (jdfl.SGP(dpps=jdfl.DPPS(b=1.0)), uneven(6), ["clip", "None", "Give gradients a clip"]),
-        (jdfl.AverageConsensus(dpps=jdfl.DPPS(b=1.0)), uneven(6), ["clip", "None"]),
+        (jdfl.SGP(dpps=jdfl.DPPS(b=1.0)), Later(uneven, 6), ["clip", "None", "Give gradients a clip"]),
+        (jdfl.AverageConsensus(dpps=jdfl.DPPS(b=1.0)), Later(uneven, 6), ["clip", "None"]),
         (
             jdfl.SGP(gradients=CLIPPED, dpps=jdfl.DPPS(b=1.0)),
-            nw.random_links(uneven(6), 0.5, weights="out-degree"),
+            Later(lambda: nw.random_links(uneven(6), 0.5, weights="out-degree")),
             ["random links", "known before the run", "drawn at random", "d_out"],
         ),
         (
             jdfl.SGP(gradients=CLIPPED, dpps=jdfl.DPPS(b=1e-9, noise_rate=1.0)),
-            uneven(6),
+            Later(uneven, 6),
             ["below 1e+18", "round", "makes itself grow", "Synchronise"],
         ),
     ],
@@ -219,7 +222,7 @@ CLIPPED = jdfl.Gradients(clip=1.0, per="batch", norm="l1")
 )
 def test_what_cannot_be_planned_is_refused_in_words(algorithm, net, words):
     with pytest.raises(ValueError) as error:
-        jdfl.run(algorithm, PROBLEM, net, steps=30)
+        jdfl.run(algorithm, PROBLEM(), net, steps=30)
     assert all(word in str(error.value) for word in words), error.value
 
 
@@ -227,11 +230,11 @@ def test_networks_too_large_to_follow_are_refused(monkeypatch):
     algorithm = jdfl.SGP(gradients=CLIPPED, dpps=jdfl.DPPS(b=1.0, noise_rate=1e-3))
     monkeypatch.setattr(module, "MOST_WORK", 300.0)
     with pytest.raises(ValueError, match=r"fewer nodes.*m = 6.*circulant"):
-        algorithm.plan(PROBLEM, uneven(6), 30)
-    algorithm.plan(PROBLEM, nw.d_out(6, 2), 3)
+        algorithm.plan(PROBLEM(), uneven(6), 30)
+    algorithm.plan(PROBLEM(), nw.d_out(6, 2), 3)
     monkeypatch.setattr("jdfl.network.sequences._MOST_ENTRIES", 32)
     with pytest.raises(ValueError, match=r"at most 32 entries.*1 rounds of 6 x 6"):
-        algorithm.plan(PROBLEM, uneven(6), 30)
+        algorithm.plan(PROBLEM(), uneven(6), 30)
 
 
 # ---------------------------------------------------------------- what is told of it
@@ -240,7 +243,7 @@ def test_networks_too_large_to_follow_are_refused(monkeypatch):
 def test_a_certified_run_names_both_relations_and_adds_its_schedule_up():
     net, steps, delta = uneven(6), 5, 1e-3
     dpps = jdfl.DPPS(b=40.0, noise_rate=1.0, failure=1e-6)
-    algorithm, problem = jdfl.PartPSP(gradients=CLIPPED, dpps=dpps, milestones=(3,)), PROBLEM.replace(shared=2)
+    algorithm, problem = jdfl.PartPSP(gradients=CLIPPED, dpps=dpps, milestones=(3,)), PROBLEM().replace(shared=2)
     result = jdfl.run(algorithm, problem, net, steps=steps, metrics=[])
     told = jdfl.account(result, delta=delta)
     scales = np.where(np.arange(steps) >= 3, 0.1, 1.0)
@@ -266,8 +269,8 @@ def test_rounds_that_send_nothing_new_cost_nothing(algorithm):
     """PEDFL sends a step in the round after it, average consensus its vector in the first round alone."""
     dpps, net = jdfl.DPPS(b=1.0, noise_rate=0.5), nw.d_out(6, 2)
     clip = {"clip": 3.0} if algorithm is jdfl.AverageConsensus else {"gradients": CLIPPED}
-    program = planned(algorithm(dpps=dpps, **clip), PROBLEM, net, 4)
-    event = program.privacy(PROBLEM).event
+    program = planned(algorithm(dpps=dpps, **clip), PROBLEM(), net, 4)
+    event = program.privacy(PROBLEM()).event
     counts = np.array(event.multipliers) < 1e9
     assert counts.tolist() == ([True] + 3 * [False] if "clip" in clip else [False] + 3 * [True])
     S = np.asarray(program.plan.certified, float)
@@ -278,16 +281,16 @@ def test_rounds_that_send_nothing_new_cost_nothing(algorithm):
 @pytest.mark.parametrize("source", ["eq22", "real"])
 def test_no_epsilon_for_what_is_no_bound(source):
     algorithm = jdfl.SGP(gradients=CLIPPED, dpps=jdfl.DPPS(b=1.0, sensitivity=source))
-    result = jdfl.run(algorithm, PROBLEM, uneven(6), steps=2, metrics=[])
+    result = jdfl.run(algorithm, PROBLEM(), uneven(6), steps=2, metrics=[])
     assert result.guarantee.event is None
     assert not result.guarantee.claimed
     for accounting in ("sound", "paper"):
         with pytest.raises(ValueError, match="certified"):
             jdfl.account(result, accounting=accounting)
         with pytest.raises(ValueError, match="certified"):
-            jdfl.account_plan(algorithm, PROBLEM, uneven(6), steps=2, accounting=accounting)
+            jdfl.account_plan(algorithm, PROBLEM(), uneven(6), steps=2, accounting=accounting)
         told = summary(result, accounting=accounting)
         assert told["privacy"]["report"] is None
         assert "epsilon" not in summary_text(told).lower()
     with pytest.raises(ValueError, match="certified"):
-        jdfl.run(algorithm, PROBLEM, uneven(6), steps=2, metrics=[], callbacks=[jdfl.Budget(1.0)])
+        jdfl.run(algorithm, PROBLEM(), uneven(6), steps=2, metrics=[], callbacks=[jdfl.Budget(1.0)])

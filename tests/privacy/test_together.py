@@ -13,10 +13,11 @@ from jdfl.lab.summary import summary
 from jdfl.privacy import GaussianEvent, LaplaceEvent, Sampled, Sampling, epsilon, gaussian_epsilon
 from jdfl.privacy.ledger import Ledger
 from jdfl.privacy.together import Together, compact, total_epsilon
+from tests.later import Later
 
 DELTA = 1e-5
-NETWORK = jdfl.network.ring(4)
-DRAWN = jdfl.problems.example1(m=4, n=12, s=2, rows=(8, 12))
+NETWORK = Later(jdfl.network.ring, 4)
+DRAWN = Later(jdfl.problems.example1, m=4, n=12, s=2, rows=(8, 12))
 NOISY = jdfl.DPSGD(lr=0.05, gradients=jdfl.Gradients(clip=1.0, mechanism=jdfl.Gaussian(5.0)))
 BATCHES = replace(NOISY, gradients=replace(NOISY.gradients, batch=2, sampling="poisson"))
 
@@ -80,24 +81,26 @@ def test_what_does_not_add_up_is_refused():
 
 
 def test_seeds_of_a_run_add_up_and_copies_count_once():
-    runs = [jdfl.run(NOISY, DRAWN, NETWORK, steps=1, key=key) for key in (0, 1)]
-    long = account(jdfl.run(NOISY, DRAWN, NETWORK, steps=2))
+    runs = [jdfl.run(NOISY, DRAWN(), NETWORK(), steps=1, key=key) for key in (0, 1)]
+    long = account(jdfl.run(NOISY, DRAWN(), NETWORK(), steps=2))
     assert spent_together(runs)[0] == pytest.approx(long.epsilon, rel=1e-3)
     one = spent_together(runs[:1])
     assert spent_together([runs[0], runs[0]]) == one
     assert one[0] == pytest.approx(account(runs[0]).epsilon, rel=1e-3)
-    ended = jdfl.run(NOISY, DRAWN, NETWORK, steps=4, stop=jdfl.objective_below(1e9))  # after a round: that told of data
+    ended = jdfl.run(
+        NOISY, DRAWN(), NETWORK(), steps=4, stop=jdfl.objective_below(1e9)
+    )  # after a round: that told of data
     for every in ([ended, runs[0]], [runs[0], ended]):
         with pytest.raises(ValueError, match="a stop rule or a callback"):
             spent_together(every)
     before = replace(runs[0].provenance, versions=runs[0].provenance.versions | {"code": "before"})
     with pytest.raises(ValueError, match=r"under other versions \(code: was .*\): they have the same noise"):
         spent_together([runs[0], replace(runs[0], provenance=before)])
-    longer = jdfl.run(NOISY, DRAWN, NETWORK, steps=2)  # whose first round has the same noise
+    longer = jdfl.run(NOISY, DRAWN(), NETWORK(), steps=2)  # whose first round has the same noise
     with pytest.raises(ValueError, match=r"under other versions \(code: was .*\): they have the same noise"):
         spent_together([longer, replace(runs[0], provenance=before)])
     with pytest.raises(ValueError, match="no noise"):
-        spent_together([*runs, jdfl.run(jdfl.DPSGD(), DRAWN, NETWORK, steps=1)])
+        spent_together([*runs, jdfl.run(jdfl.DPSGD(), DRAWN(), NETWORK(), steps=1)])
     with pytest.raises(ValueError, match=r"results = \[\]"):
         spent_together([])
 
@@ -106,7 +109,7 @@ def test_nodes_of_other_splits_do_not_add_up():
     updates = jdfl.Updates(clip=1.0, mechanism=jdfl.Gaussian(5.0))
     hidden = jdfl.FedAvg(lr=0.05, updates=updates)
     other = jdfl.problems.example1(m=4, n=12, s=2, rows=(8, 12), seed=1)
-    runs = [jdfl.run(hidden, problem, NETWORK, steps=1) for problem in (DRAWN, other)]
+    runs = [jdfl.run(hidden, problem, NETWORK(), steps=1) for problem in (DRAWN(), other)]
     with pytest.raises(ValueError, match=r"same data.*whole nodes"):
         spent_together(runs)
     assert spent_together(runs[:1])[0] > 0
@@ -116,16 +119,16 @@ def test_what_is_tuned_has_no_epsilon_unless_tuning_is_public():
     entries = {"tuned": jdfl.Entry(NOISY, tune={"lr": [0.01, 0.02, 0.05]}), "given": jdfl.Entry(BATCHES, tune={})}
     how = {"keys": [0, 1], "steps": 3, "metrics": ["objective"], "tune": jdfl.Tuning(also={}, extend=0)}
     with pytest.warns(UserWarning, match="lies|edge|tuned|grid"):
-        hidden = jdfl.compare(entries, DRAWN, NETWORK, **how)
+        hidden = jdfl.compare(entries, DRAWN(), NETWORK(), **how)
     assert set(hidden.privacy) == {"given"}
     assert {run.guarantee.derived for run in hidden.results["tuned"]} == {("tuning",)}
     assert (hidden.together.runs, hidden.together.silent) == (2, 2)
     assert hidden.together.statement() in hidden.table()
     assert hidden.together.epsilon == pytest.approx(spent_together(hidden.results["given"])[0])
     with pytest.raises(ValueError, match=r"entries\['tuned'\].*grid of lr.*--problem.public tuning"):
-        jdfl.compare(entries, DRAWN, NETWORK, epsilon=1.0, **how)
+        jdfl.compare(entries, DRAWN(), NETWORK(), epsilon=1.0, **how)
     with pytest.warns(UserWarning, match="lies|edge|tuned|grid"):
-        public = jdfl.compare(entries, DRAWN.declared("tuning"), NETWORK, epsilon=1.0, **how)
+        public = jdfl.compare(entries, DRAWN().declared("tuning"), NETWORK(), epsilon=1.0, **how)
     assert set(public.privacy) == set(entries)
     assert public.together.silent == 0
     assert public.together.epsilon > max(told.epsilon for told in public.privacy.values())
@@ -158,6 +161,6 @@ def test_a_study_and_repeats_tell_their_sum(budget, tmp_path, monkeypatch, capsy
 
 
 def test_a_run_keeps_what_it_released_for_sums():
-    found = jdfl.run(NOISY, DRAWN, NETWORK, steps=2)
+    found = jdfl.run(NOISY, DRAWN(), NETWORK(), steps=2)
     kept = summary(found)["privacy"]["ledger"]
     assert Ledger.from_dict(kept).releases.tolist() == [int(ledger_of_run(found).releases.max())]

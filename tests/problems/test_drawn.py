@@ -10,22 +10,23 @@ import jdfl
 from jdfl.problems import check_problem, drawn_regression, example1, linear_regression, optimum, value_at_truth
 from jdfl.problems import drawn as module
 from jdfl.problems.linear import build
+from tests.later import Later
 
 pytestmark = pytest.mark.optimized  # what is drawn again has the same bits
 
 M, N = 6, 30
-drawn = example1(m=M, n=N, s=4, rows=(5, 9), storage="generated")
-stored = drawn.stored()
-network = jdfl.network.ring(M)
+drawn = Later(example1, m=M, n=N, s=4, rows=(5, 9), storage="generated")
+stored = Later(lambda: drawn().stored())
+network = Later(jdfl.network.ring, M)
 
 
 def test_what_is_stored_is_the_weights():
-    check_problem(drawn)
-    check_problem(stored)
-    assert sum(leaf.size for leaf in jax.tree.leaves((drawn.data, drawn.weight, drawn.curvature))) < M * (9 + 3)
-    assert stored.data[0].shape == (M, 9, N)
-    assert drawn.replace(shared=7).stored().n_shared == 7
-    assert not np.asarray(stored.data[0])[np.asarray(stored.weight) == 0].any()
+    check_problem(drawn())
+    check_problem(stored())
+    assert sum(leaf.size for leaf in jax.tree.leaves((drawn().data, drawn().weight, drawn().curvature))) < M * (9 + 3)
+    assert stored().data[0].shape == (M, 9, N)
+    assert drawn().replace(shared=7).stored().n_shared == 7
+    assert not np.asarray(stored().data[0])[np.asarray(stored().weight) == 0].any()
 
 
 def test_it_is_example_1():
@@ -45,29 +46,31 @@ def test_it_is_example_1():
 
 def test_more_nodes_begin_alike_and_seeds_differ():
     more = example1(m=M + 3, n=N, s=4, rows=(5, 9), storage="generated")
-    np.testing.assert_array_equal(more.nodes(jnp.arange(M)).gradients(drawn.begin()), drawn.gradients(drawn.begin()))
+    np.testing.assert_array_equal(
+        more.nodes(jnp.arange(M)).gradients(drawn().begin()), drawn().gradients(drawn().begin())
+    )
     other = example1(m=M, n=N, s=4, rows=(5, 9), storage="generated", seed=1)
-    assert not np.array_equal(other.gradients(other.begin()), drawn.gradients(drawn.begin()))
+    assert not np.array_equal(other.gradients(other.begin()), drawn().gradients(drawn().begin()))
 
 
 def test_values_gradients_curvature_and_optimum():
     w = jax.random.normal(jax.random.key(1), (M, N))
-    np.testing.assert_allclose(drawn.values(w), stored.values(w), rtol=1e-6)
-    np.testing.assert_allclose(drawn.values_at(w[0]), stored.values_at(w[0]), rtol=1e-6)
-    np.testing.assert_allclose(drawn.gradients(w), stored.gradients(w), rtol=1e-5, atol=1e-6)
-    again = build(stored.data, stored.weight, None, None, "", np.dtype("float32")).curvature
-    np.testing.assert_allclose(drawn.curvature, again, rtol=1e-6)
-    np.testing.assert_allclose(optimum(drawn).w, optimum(stored).w, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(drawn().values(w), stored().values(w), rtol=1e-6)
+    np.testing.assert_allclose(drawn().values_at(w[0]), stored().values_at(w[0]), rtol=1e-6)
+    np.testing.assert_allclose(drawn().gradients(w), stored().gradients(w), rtol=1e-5, atol=1e-6)
+    again = build(stored().data, stored().weight, None, None, "", np.dtype("float32")).curvature
+    np.testing.assert_allclose(drawn().curvature, again, rtol=1e-6)
+    np.testing.assert_allclose(optimum(drawn()).w, optimum(stored()).w, rtol=1e-9, atol=1e-12)
 
 
 @pytest.mark.parametrize("at_once", [1, 4])
 def test_nodes_may_go_one_after_another(at_once, monkeypatch):
     w = jax.random.normal(jax.random.key(1), (M, N))
-    whole = drawn.gradients(w)
+    whole = drawn().gradients(w)
     monkeypatch.setattr("jdfl.problems.drawn._AT_ONCE", at_once * 9 * N)
-    text = str(jax.make_jaxpr(lambda problem: problem.gradients(w))(drawn))
+    text = str(jax.make_jaxpr(lambda problem: problem.gradients(w))(drawn()))
     assert f"f32[{M},9,{N}]" not in text
-    np.testing.assert_allclose(drawn.gradients(w), whole, rtol=1e-6, atol=1e-7)
+    np.testing.assert_allclose(drawn().gradients(w), whole, rtol=1e-6, atol=1e-7)
 
 
 @pytest.mark.thinned(6, 4)
@@ -86,7 +89,7 @@ def test_nodes_may_go_one_after_another(at_once, monkeypatch):
 def test_runs_agree(gradients, monkeypatch):
     monkeypatch.setattr("jdfl.engine.stepping.fingerprint", lambda *_, **__: ())  # what is stored has other fields
     algorithm = jdfl.DPSGD(lr=0.05, gradients=gradients)
-    ours, theirs = (jdfl.run(algorithm, one, network, steps=8, key=2) for one in (drawn, stored))
+    ours, theirs = (jdfl.run(algorithm, one, network(), steps=8, key=2) for one in (drawn(), stored()))
     np.testing.assert_allclose(ours.params, theirs.params, rtol=1e-5, atol=1e-6)
     chex.assert_trees_all_close(dict(ours.history.iloc[-1]), dict(theirs.history.iloc[-1]), rtol=1e-5)
 
@@ -143,7 +146,7 @@ def test_other_refusals():
         check_problem(bad)
     noisy = jdfl.DPSGD(gradients=jdfl.Gradients(clip=1.0, mechanism=jdfl.Gaussian(1.0)))
     with pytest.raises(ValueError, match="dense"):
-        jdfl.audit(noisy, drawn, network, steps=2, node=0)
+        jdfl.audit(noisy, drawn(), network(), steps=2, node=0)
 
 
 def test_linear_regression_draws_or_stores_what_a_function_makes():

@@ -5,8 +5,6 @@ import tracemalloc
 import jax
 import numpy as np
 import pytest
-from sklearn.linear_model import LogisticRegression
-from sklearn.svm import LinearSVC
 
 from jdfl.problems import check_problem, classification, epsilon_like, holdout, load, realsim_like
 
@@ -98,6 +96,8 @@ def test_full_size():
     assert 600 < lengths.max() < 1200
     assert y.mean() == pytest.approx(0.3075, abs=1e-5)
     held = holdout(X, y, 0.2)
+    from sklearn.svm import LinearSVC
+
     accuracy = LinearSVC().fit(X[~held], y[~held]).score(X[held], y[held])
     assert accuracy == pytest.approx(0.97, abs=0.005)
     problem = classification("realsim_like", 32)
@@ -148,6 +148,8 @@ def test_a_linear_classifier_learns_the_labels_and_the_common_factor_tells_nothi
     data = epsilon_like(20_000, **few)
     X, y = data.features, data.labels
     train, test = slice(0, 10_000), slice(10_000, None)
+    from sklearn.linear_model import LogisticRegression
+
     found = LogisticRegression(C=1e4, max_iter=1000).fit(X[train], y[train])
     assert found.score(X[test], y[test]) == pytest.approx(0.9, abs=0.015)
     assert abs(np.corrcoef(X @ leading(X, 1)[1][0], y)[0, 1]) < 4 / np.sqrt(20_000)
@@ -160,6 +162,8 @@ def test_the_labels_follow_minor_factors_and_one_direction_more():
     data = epsilon_like(40_000, 30, minor=0.3, seed=4)
     X, y = data.features, data.labels
     _, directions = leading(X, 6)
+    from sklearn.linear_model import LogisticRegression
+
     w = LogisticRegression(C=1e4, max_iter=1000).fit(X, y).coef_[0]
     deviation = np.sqrt(0.15 / 30)  # of the rest, along any direction
     weight = directions @ w

@@ -6,7 +6,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from sklearn.linear_model import LogisticRegression as Reference
 
 from jdfl.problems import (
     base_rate,
@@ -59,6 +58,8 @@ def test_least_squares_without_enough_examples_has_least_norm():
 
 @pytest.mark.parametrize("classes", [2, 3])
 def test_logistic_and_softmax_agree_with_scikit_learn(classes):
+    from sklearn.linear_model import LogisticRegression as Reference
+
     parts, penalty = small(classes), 0.05
     build = logistic_regression if classes == 2 else softmax_regression
     with jax.enable_x64(True):

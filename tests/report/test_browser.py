@@ -14,7 +14,6 @@ from jdfl.lab import charts
 from jdfl.lab.page import Code, Fold, Section, Table, Tiles, page
 from tests.report.test_page import contrast
 
-sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 pytestmark = [
     pytest.mark.skipif(CHROMIUM is None, reason="no Chromium on the PATH"),
@@ -54,6 +53,7 @@ def address(tmp_path_factory) -> str:
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
+    sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
     with sync_api.sync_playwright() as playwright:
         sandbox = ["--no-sandbox"] if os.geteuid() == 0 else []
         chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=sandbox)

@@ -1,0 +1,1 @@
+from . import stats as stats  # imported when it is first asked for
