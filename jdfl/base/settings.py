@@ -13,12 +13,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from types import SimpleNamespace
-from typing import Annotated, Any, TypeAlias, TypeVar
+from typing import Annotated, Any, TypeAlias
 
 import numpy as np
 from jax import Array
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -56,11 +54,6 @@ class Bound:
 
 
 @dataclass(frozen=True)
-class _Filled:
-    """Marks a field that the library computes, so that nobody sets it."""
-
-
-@dataclass(frozen=True)
 class As:
     """How a setting is written on the command line and in YAML, where its own type or default do not do.
 
@@ -84,8 +77,6 @@ class Only:
     names: tuple[str, ...]
 
 
-FILLED = _Filled()
-Filled = Annotated[T, FILLED]
 Positive: TypeAlias = Annotated[float | Array, Bound("(0, inf)")]
 NotNegative: TypeAlias = Annotated[float | Array, Bound("[0, inf)")]
 Fraction: TypeAlias = Annotated[float | Array, Bound("(0, 1]")]

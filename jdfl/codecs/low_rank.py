@@ -8,29 +8,28 @@ axis in front of these.)
 """
 
 from math import isqrt
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import Array
 
 from jdfl.arrays import ops
 from jdfl.base import checks, struct
 from jdfl.base.settings import Count
-from jdfl.codecs import packing
+from jdfl.codecs.base import Codec, Wire
+from jdfl.codecs.packing import Floats
 
 
-@struct.dataclass
-class Message:
+class Message(NamedTuple):
     """What the low-rank codec sends: M is about P W^T."""
 
-    P: Array  # [messages, a, r] float32, orthonormal columns
-    W: Array  # [messages, b, r] float32, M^T P
+    P: Any  # [messages, a, r] float32, orthonormal columns
+    W: Any  # [messages, b, r] float32, M^T P
 
 
 @struct.dataclass
-class LowRank:
+class LowRank(Codec):
     """The vector as a matrix of low rank, as in PowerSGD.
 
     P = orth(M Q) and W = M^T P with a Gaussian Q [b, r] from the message's key; P W^T arrives, (a + b) r floats.
@@ -48,17 +47,6 @@ class LowRank:
     """Rank of the matrix that arrives."""
     height: Count | None = struct.field(pytree_node=False, default=None)
     """Rows of the matrix; None: about the square root of the number of parameters."""
-    free: ClassVar[bool] = False
-
-    @property
-    def pairwise(self) -> bool:
-        """All receivers get the same."""
-        return False
-
-    @property
-    def unbiased(self) -> bool:
-        """A projection is never longer than the vector."""
-        return False
 
     def contraction(self, n: int, sparsity: int) -> float:
         """The share r / min(a, b), attained where all singular values of M are equal.
@@ -71,10 +59,6 @@ class LowRank:
         """
         return self.rank / min(self._shape(n))
 
-    def lanes(self, n: int) -> int:
-        """Messages are small."""
-        return 16
-
     def check(self, n: int, m: int, sparsity: int) -> None:
         """Refuse a height outside [1, n], and a rank outside [1, min(a, b)]."""
         if self.height is not None:
@@ -82,19 +66,11 @@ class LowRank:
         a, b = self._shape(n)
         checks.whole(1, min(a, b), f"The {n} entries are laid out as a matrix of {a} by {b}.", rank=self.rank)
 
-    def prepare(self, key: Array, node: Array, n: int, sparsity: int, dtype: Any) -> "LowRank":
-        """Nothing is shared."""
-        return self
-
-    def rows(self, i: Array) -> "LowRank":
-        """The same for all nodes."""
-        return self
-
     def _shape(self, n: int) -> tuple[int, int]:
         a = isqrt(n) if self.height is None else self.height
         return a, -(-n // a)
 
-    def encode(self, key: Array, x: Array) -> Message:
+    def encode(self, key: Array, x: Array, wire: Wire) -> Message:
         """P and W of the vectors x [messages, n]."""
         a, b = self._shape(x.shape[1])
         M = jnp.pad(x, ((0, 0), (0, a * b - x.shape[1]))).reshape(-1, a, b)
@@ -103,26 +79,11 @@ class LowRank:
         W = jnp.matmul(M.mT, P, precision=ops.HIGHEST)
         return Message(P.astype(jnp.float32), W.astype(jnp.float32))
 
-    def decode(self, key: Array, payload: Message, n: int, side: Array | None = None) -> Array:
+    def decode(self, key: Array, payload: Message, wire: Wire) -> Array:
         """P W^T as vectors [messages, n] float32."""
         M = jnp.matmul(payload.P, payload.W.mT, precision=ops.HIGHEST)
-        return M.reshape(M.shape[0], -1)[:, :n]
+        return M.reshape(M.shape[0], -1)[:, : wire.n]
 
-    def bits(self, n: int) -> int:
-        """32 (a + b) r."""
-        return 32 * self.rank * sum(self._shape(n))
-
-    def pack(self, payload: Message, n: int) -> bytes:
-        """P row by row, then W."""
-        a, b = self._shape(n)
-        checks.shape((a, self.rank), "Pack one message at a time.", P=payload.P)
-        checks.shape((b, self.rank), "Pack one message at a time.", W=payload.W)
-        parts = (np.asarray(part).reshape(-1) for part in (payload.P, payload.W))
-        return packing.join(*(packing.from_floats(part, "float32") for part in parts))
-
-    def unpack(self, data: bytes, n: int) -> Message:
-        """P and W."""
-        a, b = self._shape(n)
-        parts = packing.split(data, 32 * a * self.rank, 32 * b * self.rank)
-        P, W = (packing.to_floats(part, "float32").reshape(-1, self.rank) for part in parts)
-        return Message(P, W)  # pyright: ignore[reportArgumentType]
+    def layout(self, n: int, sparsity: int | None) -> Message:
+        """32 (a + b) r bits: P row by row, then W."""
+        return Message(*(Floats((rows, self.rank)) for rows in self._shape(n)))

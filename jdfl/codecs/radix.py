@@ -1,9 +1,10 @@
-"""Digits of any base as bits. Host only.
+"""Levels of a scale as digits, and digits of any base as bits. Host only.
 
 One number for n digits needs the fewest bits, ceil(n log2 base), but a time that grows with n^2. Digits are therefore
 gathered in words that fit 63 bits, of the length that wastes least: less than two per cent in every base below 2^16.
 """
 
+from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
@@ -20,44 +21,53 @@ def word(base: int) -> tuple[int, int]:
     return min((size for size in sizes if size[1] <= WIDEST), key=lambda size: size[1] / size[0])
 
 
-def bits(n: int, base: int) -> int:
-    """The size of n digits: whole words, and a shorter one for the rest."""
-    digits, width = word(base)
-    return n // digits * width + (base ** (n % digits) - 1).bit_length()
+@dataclass(frozen=True)
+class Levels(packing.Part):
+    """Whole numbers -most .. most, int8 or int16, as digits in words, lowest first; the last word may be shorter.
 
+    Args:
+        most: The largest level.
+        base: Of the digits, 2 most + 1 at least; a power of two gives every level bits of its own.
+    """
 
-def pack(digits: np.ndarray, base: int) -> np.ndarray:
-    """The bits of digits [n] in 0 .. base - 1; ValueError for others."""
-    bad = np.flatnonzero((digits < 0) | (digits >= base))
-    if bad.size:
-        raise ValueError(f"Expected digits from 0 to {base - 1}, got {digits[bad[0]]}. {packing.DAMAGED}")
-    size = word(base)[0]
-    whole = len(digits) - len(digits) % size
-    parts = [_numbers(digits[:whole].reshape(-1, size), base), _numbers(digits[None, whole:], base)]
-    widths = word(base)[1], bits(len(digits) - whole, base)
-    return np.concatenate([packing.from_integers(part, width) for part, width in zip(parts, widths)])
+    most: int
+    base: int
 
+    @property
+    def bits(self) -> int:
+        """About n log2(base) for n levels."""
+        (n,), (size, width) = self.shape, word(self.base)
+        return n // size * width + (self.base ** (n % size) - 1).bit_length()
 
-def unpack(data: np.ndarray, n: int, base: int) -> np.ndarray:
-    """The digits [n] int64 behind `pack`; ValueError for words that are none."""
-    size, width = word(base)
-    whole = n // size
-    words = packing.to_integers(data[: whole * width], width)
-    rest = packing.to_large(data[whole * width :])
-    for number, digits in ((int(words.max(initial=0)), size), (rest, n % size)):
-        if number >= base**digits:
-            raise ValueError(f"Expected words below {base}^{digits}, got {number}. {packing.DAMAGED}")
-    return np.concatenate([_digits(words, size, base).reshape(-1), _digits(np.array([rest]), n % size, base)[0]])
+    def write(self, value: np.ndarray) -> np.ndarray:
+        """Words of digits; ValueError for numbers that are no levels."""
+        size, width = word(self.base)
+        digits = self._levels(value.astype(np.int64)) + self._zero
+        words = np.pad(digits, (0, -len(digits) % size)).reshape(-1, size) @ self._powers
+        bits, whole = packing.from_integers(words, width), len(digits) // size * width
+        return np.concatenate([bits[:whole], bits[len(bits) - (self.bits - whole) :]])  # a shorter word begins with 0
 
+    def read(self, bits: np.ndarray) -> np.ndarray:
+        """The levels; ValueError for words and numbers that are none."""
+        (n,), (size, width) = self.shape, word(self.base)
+        words = packing.to_integers(np.insert(bits, n // size * width, np.zeros(-len(bits) % width)), width)
+        digits = (words[:, None] // self._powers % self.base).reshape(-1)
+        if (words >= self.base**size).any() or digits[n:].any():
+            raise ValueError(f"Expected words below {self.base}^{size}, got {words.max()}. {packing.DAMAGED}")
+        return self._levels(digits[:n] - self._zero).astype(np.int8 if self.most <= 127 else np.int16)
 
-def _numbers(digits: np.ndarray, base: int) -> np.ndarray:
-    """The numbers [k] whose digits [k, size] these are, lowest first."""
-    return digits.astype(np.int64) @ _powers(digits.shape[1], base)
+    @property
+    def _zero(self) -> int:
+        """The digit of level 0: the largest level has the largest digit."""
+        return self.base - 1 - self.most
 
+    @property
+    def _powers(self) -> np.ndarray:
+        return np.array([self.base**place for place in range(word(self.base)[0])], np.int64)
 
-def _digits(numbers: np.ndarray, size: int, base: int) -> np.ndarray:
-    return numbers.astype(np.int64)[:, None] // _powers(size, base) % base
-
-
-def _powers(size: int, base: int) -> np.ndarray:
-    return np.array([base**place for place in range(size)], np.int64)
+    def _levels(self, level: np.ndarray) -> np.ndarray:
+        bad = np.flatnonzero(np.abs(level) > self.most)
+        if bad.size:
+            most = self.most
+            raise ValueError(f"Expected levels from {-most} to {most}, got {level[bad[0]]}. {packing.DAMAGED}")
+        return level
