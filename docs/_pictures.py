@@ -122,7 +122,7 @@ def coding() -> Figure:
     full = (x + 0.05 * draw.standard_normal(LONG)).astype(np.float32)
     codec, key, node = jdfl.OneBit(d=SIGNS, s=S), jax.random.key(3), jnp.zeros((1,), jnp.int32)
     wire = codec.prepare(key, node, LONG, S, jnp.float32)
-    signs = np.asarray(codec.encode(jax.random.split(key, 1), jnp.asarray(x[None]), wire).positive)[0]
+    signs = np.asarray(codec.encode(jax.random.split(key, 1), jnp.asarray(x[None]), wire)[1])[0]
     decoded = arrived(codec, x)
     panels = {
         "parameters": full,

@@ -1,13 +1,13 @@
 """The whole vector, every entry as one float."""
 
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import jax.numpy as jnp
 from jax import Array, lax
 
 from jdfl.base import struct
 from jdfl.codecs.base import Codec, Wire
-from jdfl.codecs.packing import Floats
+from jdfl.codecs.packing import Part, floats
 
 
 @struct.dataclass
@@ -45,9 +45,9 @@ class Dense(Codec):
         """The vectors as they came: `payload` [b, n]."""
         return payload
 
-    def layout(self, n: int, sparsity: int | None) -> Any:
+    def layout(self, n: int, sparsity: int | None) -> Part:
         """16 n, 32 n or 64 n bits."""
-        return Floats((n,), self.precision)
+        return floats(n, dtype=self.precision)
 
 
 def rounded(x: Array, precision: str) -> Array:

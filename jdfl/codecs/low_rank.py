@@ -8,7 +8,7 @@ axis in front of these.)
 """
 
 from math import isqrt
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -18,14 +18,7 @@ from jdfl.arrays import ops
 from jdfl.base import checks, struct
 from jdfl.base.settings import Count
 from jdfl.codecs.base import Codec, Wire
-from jdfl.codecs.packing import Floats
-
-
-class Message(NamedTuple):
-    """What the low-rank codec sends: M is about P W^T."""
-
-    P: Any  # [messages, a, r] float32, orthonormal columns
-    W: Any  # [messages, b, r] float32, M^T P
+from jdfl.codecs.packing import Part, floats
 
 
 @struct.dataclass
@@ -70,20 +63,22 @@ class LowRank(Codec):
         a = isqrt(n) if self.height is None else self.height
         return a, -(-n // a)
 
-    def encode(self, key: Array, x: Array, wire: Wire) -> Message:
-        """P and W of the vectors x [messages, n]."""
+    def encode(self, key: Array, x: Array, wire: Wire) -> tuple[Array, Array]:
+        """P [messages, a, r] and W [messages, b, r] float32 of the vectors x [messages, n]."""
         a, b = self._shape(x.shape[1])
         M = jnp.pad(x, ((0, 0), (0, a * b - x.shape[1]))).reshape(-1, a, b)
         Q = jax.vmap(lambda one: jax.random.normal(one, (b, self.rank), jnp.float32))(key).astype(x.dtype)
         P = jnp.linalg.qr(jnp.matmul(M, Q, precision=ops.HIGHEST))[0]
         W = jnp.matmul(M.mT, P, precision=ops.HIGHEST)
-        return Message(P.astype(jnp.float32), W.astype(jnp.float32))
+        return P.astype(jnp.float32), W.astype(jnp.float32)
 
-    def decode(self, key: Array, payload: Message, wire: Wire) -> Array:
+    def decode(self, key: Array, payload: tuple[Array, Array], wire: Wire) -> Array:
         """P W^T as vectors [messages, n] float32."""
-        M = jnp.matmul(payload.P, payload.W.mT, precision=ops.HIGHEST)
+        P, W = payload
+        M = jnp.matmul(P, W.mT, precision=ops.HIGHEST)
         return M.reshape(M.shape[0], -1)[:, : wire.n]
 
-    def layout(self, n: int, sparsity: int | None) -> Message:
+    def layout(self, n: int, sparsity: int | None) -> tuple[Part, Part]:
         """32 (a + b) r bits: P row by row, then W."""
-        return Message(*(Floats((rows, self.rank)) for rows in self._shape(n)))
+        a, b = self._shape(n)
+        return floats(a, self.rank), floats(b, self.rank)

@@ -5,7 +5,7 @@ Sensing, 2008. Sending the norm, the logarithm before and its inverse after are 
 """
 
 import warnings
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple
+from typing import Annotated, Any, ClassVar, Literal
 
 import jax
 import jax.numpy as jnp
@@ -19,18 +19,11 @@ from jdfl.codecs import sensing
 from jdfl.codecs.base import Codec, Wire
 from jdfl.codecs.dense import rounded
 from jdfl.codecs.gpsp import gpsp, recovery, unit, working_sparsity
-from jdfl.codecs.packing import Floats, Signs
+from jdfl.codecs.packing import Part, floats, signs
 
 _MATRIX = Stream("one-bit.sensing matrix", "shared")
 POOR = 0.9  # recovery below which `check` warns
 MOST_COLUMNS = 2**24  # numbers that the columns gathered for messages side by side may take, 64 MB
-
-
-class Message(NamedTuple):
-    """What the one-bit codec sends."""
-
-    norm: Any  # [b] ||w||
-    positive: Any  # [b, d] bool: whether a measurement is positive
 
 
 @struct.dataclass
@@ -172,14 +165,14 @@ class OneBit(Codec):
     def _logarithm(self, x: Array, gamma: Array) -> Array:
         return jnp.sign(x) * jnp.log1p(jnp.abs(x)) / jnp.log(gamma)[:, None]
 
-    def encode(self, key: Array, x: Array, wire: Wire) -> Message:
+    def encode(self, key: Array, x: Array, wire: Wire) -> tuple[Array, Array]:
         """The norms ||x|| [b] and signs [b, d] bool (True is +1)."""
         norm, gamma = jnp.linalg.norm(x, axis=1), _each(self.gamma, len(x), x.dtype)
         if self.norm_bits == 32:
             norm = rounded(norm, "float32")
-        return Message(norm, self._sensing(key, wire).measure(self._logarithm(x, gamma)) > 0)
+        return norm, self._sensing(key, wire).measure(self._logarithm(x, gamma)) > 0
 
-    def decode(self, key: Array, payload: Message, wire: Wire) -> Array:
+    def decode(self, key: Array, payload: tuple[Array, Array], wire: Wire) -> Array:
         """GPSP on norms and signs, the inverse of the logarithm, the norm [b, n]; zero for norm zero."""
         norm, positive = payload
         b, dtype = len(norm), wire.dtype
@@ -209,9 +202,9 @@ class OneBit(Codec):
     def _nonzeros(self, sparsity: int) -> int:
         return sparsity if self.s is None else self.s
 
-    def layout(self, n: int, sparsity: int | None) -> Message:
+    def layout(self, n: int, sparsity: int | None) -> tuple[Part, Part]:
         """The norm and one bit a measurement: d + 64 bits, or d + 32."""
-        return Message(Floats((), f"float{self.norm_bits}", "norm"), Signs((self._measurements(n),)))
+        return floats(dtype=f"float{self.norm_bits}", size="norm"), signs(self._measurements(n))
 
 
 def _each(number: float | Array, b: int, dtype: Any) -> Array:

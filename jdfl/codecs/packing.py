@@ -4,6 +4,7 @@ The parts of a message are written one after another: floats and single bits are
 their own.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import prod
 
@@ -19,79 +20,51 @@ class Part:
 
     Args:
         shape: Shape of the array.
+        bits: How many bits it takes.
+        write: The bits [bits], as numbers 0 and 1, of an array of that shape; ValueError if it is none of these.
+        read: The array behind bits [bits]; ValueError if they stand for none.
     """
 
     shape: tuple[int, ...]
-
-    @property
-    def bits(self) -> int:
-        """How many bits it takes."""
-        raise NotImplementedError
-
-    def write(self, value: np.ndarray) -> np.ndarray:
-        """The bits [bits] of the array `value` [shape], as numbers 0 and 1; ValueError if that is no such array."""
-        raise NotImplementedError
-
-    def read(self, bits: np.ndarray) -> np.ndarray:
-        """The array [shape] behind bits [bits]; ValueError if they stand for none."""
-        raise NotImplementedError
+    bits: int
+    write: Callable[[np.ndarray], np.ndarray]
+    read: Callable[[np.ndarray], np.ndarray]
 
 
-@dataclass(frozen=True)
-class Signs(Part):
-    """One bit each, such as whether an entry is positive."""
-
-    @property
-    def bits(self) -> int:
-        """As many as there are signs."""
-        return prod(self.shape)
-
-    def write(self, value: np.ndarray) -> np.ndarray:
-        """Truth values as 0 and 1."""
-        return value.astype(np.uint8).reshape(-1)
-
-    def read(self, bits: np.ndarray) -> np.ndarray:
-        """Truth values."""
-        return bits.astype(bool).reshape(self.shape)
+def signs(n: int) -> Part:
+    """One bit each of n truth values, such as whether an entry is positive."""
+    return Part((n,), n, lambda value: value.astype(np.uint8), lambda bits: bits.astype(bool))
 
 
-@dataclass(frozen=True)
-class Floats(Part):
-    """Finite floats, little-endian, row by row.
+def floats(*shape: int, dtype: str = "float32", size: str = "") -> Part:
+    """Finite floats, little-endian, row by row: IEEE's, or bfloat16.
 
     Args:
-        dtype: The type of each: IEEE's, or bfloat16.
+        shape: Shape of the array.
+        dtype: The type of each.
         size: What they are called where they may not be negative, such as "norm".
     """
+    kind = jnp.dtype(dtype)
+    word = f"u{kind.itemsize}"
 
-    dtype: str = "float32"
-    size: str = ""
-
-    @property
-    def bits(self) -> int:
-        """Those of all floats."""
-        return 8 * jnp.dtype(self.dtype).itemsize * prod(self.shape)
-
-    def write(self, value: np.ndarray) -> np.ndarray:
-        """Their bits; ValueError if they are not finite."""
-        floats = self._finite(np.ascontiguousarray(value, jnp.dtype(self.dtype)).reshape(-1))
-        raw = floats.view(f"u{floats.itemsize}").astype(f"<u{floats.itemsize}")
-        return np.unpackbits(np.frombuffer(raw.tobytes(), np.uint8))
-
-    def read(self, bits: np.ndarray) -> np.ndarray:
-        """The floats; ValueError if they are not finite, or sizes that are negative."""
-        size = jnp.dtype(self.dtype).itemsize
-        raw = np.frombuffer(np.packbits(bits).tobytes(), f"<u{size}").astype(f"u{size}")
-        floats = self._finite(raw.view(jnp.dtype(self.dtype)))
-        if self.size and (floats < 0).any():
-            raise ValueError(f"Expected a {self.size} >= 0 in a message, got {floats.min()}. {DAMAGED}")
-        return floats.reshape(self.shape)[()]
-
-    def _finite(self, floats: np.ndarray) -> np.ndarray:
-        bad = np.flatnonzero(~np.isfinite(floats.astype(np.float64)))
+    def finite(value: np.ndarray) -> np.ndarray:
+        bad = np.flatnonzero(~np.isfinite(value.astype(np.float64)))
         if bad.size:
-            raise ValueError(f"Expected finite numbers in a message, got {floats[bad[0]]} at place {bad[0]}. {DAMAGED}")
-        return floats
+            raise ValueError(f"Expected finite numbers in a message, got {value[bad[0]]} at place {bad[0]}. {DAMAGED}")
+        return value
+
+    def write(value: np.ndarray) -> np.ndarray:
+        raw = finite(np.ascontiguousarray(value, kind).reshape(-1)).view(word)
+        return np.unpackbits(np.frombuffer(raw.astype(f"<{word}").tobytes(), np.uint8))
+
+    def read(bits: np.ndarray) -> np.ndarray:
+        raw = np.frombuffer(np.packbits(bits).tobytes(), f"<{word}")
+        value = finite(raw.astype(word).view(kind))
+        if size and (value < 0).any():
+            raise ValueError(f"Expected a {size} >= 0 in a message, got {value.min()}. {DAMAGED}")
+        return value.reshape(shape)[()]
+
+    return Part(shape, 8 * kind.itemsize * prod(shape), write, read)
 
 
 def join(*fields: np.ndarray) -> bytes:

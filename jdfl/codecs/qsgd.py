@@ -9,7 +9,7 @@ Axes: b messages, n parameters.
 """
 
 from math import sqrt
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple
+from typing import Annotated, ClassVar, Literal
 
 import jax
 import jax.numpy as jnp
@@ -19,17 +19,10 @@ from jdfl.arrays import ops
 from jdfl.base import struct
 from jdfl.base.settings import Bound
 from jdfl.codecs.base import Codec, Wire
-from jdfl.codecs.packing import Floats
-from jdfl.codecs.radix import Levels
+from jdfl.codecs.packing import Part, floats
+from jdfl.codecs.radix import levels
 
 MOST_LEVELS = 2**15 - 1  # signed levels are int16
-
-
-class Message(NamedTuple):
-    """What QSGD sends."""
-
-    norm: Any  # [b] float32
-    level: Any  # [b, n] int8 or int16, -levels .. levels
 
 
 @struct.dataclass
@@ -91,8 +84,8 @@ class QSGD(Codec):
         delta = 2 * c - c**2 * (1 + v) if self.scaled else 1 - v
         return delta if delta > 0 else None
 
-    def encode(self, key: Array, x: Array, wire: Wire) -> Message:
-        """Norms and levels; a vector that is not finite has a norm that is not."""
+    def encode(self, key: Array, x: Array, wire: Wire) -> tuple[Array, Array]:
+        """Norms [b] float32 and levels [b, n] int8 or int16; a vector that is not finite has a norm that is not."""
         size = largest = jnp.max(jnp.abs(x), axis=1)
         if self.norm == "l2":  # in units of the largest, for squares leave the range of the type
             size = largest * ops.length(x / jnp.where(largest > 0, largest, 1.0)[:, None], "l2")
@@ -102,13 +95,14 @@ class QSGD(Codec):
         t = jnp.where(usable[:, None], jnp.minimum(jnp.abs(x) / unit * self.levels, self.levels), 0.0)
         coin = jax.vmap(lambda one: jax.random.uniform(one, x.shape[1:], jnp.float32))(key).astype(x.dtype)
         level = jnp.floor(t) + (coin < t - jnp.floor(t)).astype(x.dtype)
-        return Message(size, (jnp.sign(x) * level).astype(jnp.int8 if self.levels <= 127 else jnp.int16))
+        return size, (jnp.sign(x) * level).astype(jnp.int8 if self.levels <= 127 else jnp.int16)
 
-    def decode(self, key: Array, payload: Message, wire: Wire) -> Array:
+    def decode(self, key: Array, payload: tuple[Array, Array], wire: Wire) -> Array:
         """The multiples [b, n] float32."""
         step = 1 / (self.levels * (1 + self.omega(wire.n) if self.scaled else 1))
-        return payload.level.astype(jnp.float32) * (payload.norm * step)[:, None]
+        norm, level = payload
+        return level.astype(jnp.float32) * (norm * step)[:, None]
 
-    def layout(self, n: int, sparsity: int | None) -> Message:
+    def layout(self, n: int, sparsity: int | None) -> tuple[Part, Part]:
         """32 bits of norm, and about n log2(2 levels + 1)."""
-        return Message(Floats((), size="norm"), Levels((n,), self.levels, 2 * self.levels + 1))
+        return floats(size="norm"), levels(n, self.levels, 2 * self.levels + 1)

@@ -17,7 +17,7 @@ from jdfl.base.settings import Bound, Count
 from jdfl.codecs import subsets
 from jdfl.codecs.base import Codec, Wire
 from jdfl.codecs.dense import rounded, rounding
-from jdfl.codecs.packing import Floats
+from jdfl.codecs.packing import Part, floats
 
 
 @struct.dataclass
@@ -91,9 +91,9 @@ class RandomK(Codec):
         lane = jnp.arange(value.shape[0])[:, None]
         return jnp.zeros((value.shape[0], wire.n), value.dtype).at[lane, self._places(key, wire.n)].set(value)
 
-    def layout(self, n: int, sparsity: int | None) -> Floats:
+    def layout(self, n: int, sparsity: int | None) -> Part:
         """The values alone: 32 k or 16 k bits."""
-        return Floats((self._size(n),), self.value)
+        return floats(self._size(n), dtype=self.value)
 
 
 def _lots(key: Array, n: int) -> Array:

@@ -1,20 +1,13 @@
 """The signs of all entries and their mean magnitude."""
 
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar
 
 import jax.numpy as jnp
 from jax import Array
 
 from jdfl.base import struct
 from jdfl.codecs.base import Codec, Wire
-from jdfl.codecs.packing import Floats, Signs
-
-
-class Message(NamedTuple):
-    """What the sign codec sends."""
-
-    scale: Any  # [b] float32: ||x||_1 / n
-    positive: Any  # [b, n] bool: x_j >= 0
+from jdfl.codecs.packing import Part, floats, signs
 
 
 @struct.dataclass
@@ -37,14 +30,15 @@ class Sign(Codec):
         """
         return 1 / n
 
-    def encode(self, key: Array, x: Array, wire: Wire) -> Message:
-        """Mean magnitudes and signs of x [b, n]."""
-        return Message(jnp.sum(jnp.abs(x) / x.shape[1], axis=1).astype(jnp.float32), x >= 0)
+    def encode(self, key: Array, x: Array, wire: Wire) -> tuple[Array, Array]:
+        """The scales ||x||_1 / n [b] float32, and x >= 0 [b, n] bool."""
+        return jnp.sum(jnp.abs(x) / x.shape[1], axis=1).astype(jnp.float32), x >= 0
 
-    def decode(self, key: Array, payload: Message, wire: Wire) -> Array:
-        """The mean magnitude with the signs [b, n] float32."""
-        return jnp.where(payload.positive, 1.0, -1.0).astype(jnp.float32) * payload.scale[:, None]
+    def decode(self, key: Array, payload: tuple[Array, Array], wire: Wire) -> Array:
+        """The scale with the signs [b, n] float32."""
+        scale, positive = payload
+        return jnp.where(positive, 1.0, -1.0).astype(jnp.float32) * scale[:, None]
 
-    def layout(self, n: int, sparsity: int | None) -> Message:
+    def layout(self, n: int, sparsity: int | None) -> tuple[Part, Part]:
         """32 bits of scale, and a sign for each entry."""
-        return Message(Floats((), size="scale"), Signs((n,)))
+        return floats(size="scale"), signs(n)

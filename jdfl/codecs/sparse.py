@@ -4,7 +4,7 @@ Top-k: S. U. Stich, J.-B. Cordonnier, M. Jaggi: Sparsified SGD with Memory, 2018
 are this library's.
 """
 
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple
+from typing import Annotated, ClassVar, Literal
 
 import jax.numpy as jnp
 from jax import Array
@@ -16,19 +16,11 @@ from jdfl.base.settings import Bound, Count
 from jdfl.codecs import subsets
 from jdfl.codecs.base import Codec, Wire
 from jdfl.codecs.dense import rounded, rounding
-from jdfl.codecs.packing import Floats
-from jdfl.codecs.radix import Levels
+from jdfl.codecs.packing import Part, floats
+from jdfl.codecs.radix import levels
 
 _LEVELS = {"int8": 127, "int4": 7}  # largest level; levels are symmetric about zero
 MOST_INT4 = 2**16  # entries that may share one scale of 7 levels
-
-
-class Message(NamedTuple):
-    """What a sparse codec sends."""
-
-    index: Any  # [b, s] int32, ascending
-    value: Any  # [b, s] floats as the wire has them, or int8 levels
-    scale: Any  # [b] float32 values of level 1; None for floats
 
 
 @struct.dataclass
@@ -109,32 +101,32 @@ class Sparse(Codec):
         """
         return rounded(ops.top_s(x, self.size(wire.n, wire.sparsity)), self.value)
 
-    def encode(self, key: Array, x: Array, wire: Wire) -> Message:
-        """Places and values of the largest entries of x [b, n]."""
+    def encode(self, key: Array, x: Array, wire: Wire) -> tuple[Array, ...]:
+        """Places [b, s] int32, ascending, and values [b, s] of the largest entries; of levels their scale [b], too."""
         s = self.size(wire.n, wire.sparsity)
         index = jnp.sort(largest(x, s).place, axis=1)
         value = jnp.take_along_axis(x, index, axis=1)
         if self.value not in _LEVELS:
-            return Message(index, rounded(value, self.value), None)
+            return index, rounded(value, self.value)
         scale = (jnp.max(jnp.abs(value), axis=1) / _LEVELS[self.value]).astype(jnp.float32)
         unit = scale.astype(x.dtype)[:, None]
         level = jnp.where(unit > 0, jnp.round(value / jnp.where(unit > 0, unit, 1.0)), 0.0)
         most = _LEVELS[self.value]  # a scale rounded down to float32 would make the largest entry overshoot
-        return Message(index, jnp.clip(level, -most, most).astype(jnp.int8), scale)
+        return index, jnp.clip(level, -most, most).astype(jnp.int8), scale
 
-    def decode(self, key: Array, payload: Message, wire: Wire) -> Array:
+    def decode(self, key: Array, payload: tuple[Array, ...], wire: Wire) -> Array:
         """The entries in their places, zero elsewhere [b, n]; levels give float32."""
-        index, value = payload.index, payload.value
-        if payload.scale is not None:
-            value = value.astype(jnp.float32) * payload.scale[:, None]
+        index, value, *scale = payload
+        if scale:
+            value = value.astype(jnp.float32) * scale[0][:, None]
         lane = jnp.arange(index.shape[0])[:, None]
         return jnp.zeros((index.shape[0], wire.n), value.dtype).at[lane, index].set(value)
 
-    def layout(self, n: int, sparsity: int | None) -> Message:
+    def layout(self, n: int, sparsity: int | None) -> tuple[Part, ...]:
         """Places, s values, and 32 bits of scale for integers."""
         s = self.size(n, sparsity)
-        places = subsets.Subset((s,), n, self.index)
+        places = subsets.subset(n, s, self.index)
         if self.value not in _LEVELS:
-            return Message(places, Floats((s,), self.value), None)
+            return places, floats(s, dtype=self.value)
         most = _LEVELS[self.value]
-        return Message(places, Levels((s,), most, 2 * most + 2), Floats((), size="scale"))
+        return places, levels(s, most, 2 * most + 2), floats(size="scale")

@@ -6,7 +6,6 @@ length. (T. M. Cover, "Enumerative source encoding", IEEE Trans. Inf. Theory, 19
 """
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import lru_cache
 from math import ceil, comb
 from typing import Any, Literal
@@ -34,60 +33,37 @@ def size(n: int, share: Any) -> int:
     return max(1, ceil(round(float(share) * n, 6)))
 
 
-@dataclass(frozen=True)
-class Subset(packing.Part):
-    """Ascending places int32, as s numbers of ceil(log2 n) bits or one of ceil(log2 C(n, s)).
+def subset(n: int, s: int, index: Index) -> packing.Part:
+    """The s places [s] int32 of a subset of n, ascending: s ceil(log2 n) bits, or the number of the subset."""
+    width, plain = max(1, (n - 1).bit_length()), index == "plain"
+    size = s * width if plain else (_subsets(n, s) - 1).bit_length()
 
-    Args:
-        n: Of how many places.
-        index: Whether every place is written, or the number of the subset.
-    """
-
-    n: int
-    index: Index
-
-    @property
-    def bits(self) -> int:
-        """S ceil(log2 n), or ceil(log2 C(n, s))."""
-        (s,) = self.shape
-        return s * self._width if self.index == "plain" else (_subsets(self.n, s) - 1).bit_length()
-
-    def write(self, value: np.ndarray) -> np.ndarray:
-        """The places or their number; ValueError unless they are whole numbers 0 .. n-1, ascending, none twice."""
-        self._check(value)
-        if self.index == "plain":
-            return packing.from_integers(value, self._width)
-        return packing.from_large(rank(value.tolist(), self.n), self.bits)
-
-    def read(self, bits: np.ndarray) -> np.ndarray:
-        """The places; ValueError for bits that name no subset."""
-        (s,) = self.shape
-        if self.index == "plain":
-            places = packing.to_integers(bits, self._width)
-            self._check(places)
-            return places.astype(np.int32)
-        number = packing.to_large(bits)
-        if number >= _subsets(self.n, s):
-            raise ValueError(f"Expected a subset's number below C({self.n}, {s}), got a larger one. {packing.DAMAGED}")
-        return np.array(unrank(number, self.n, s), np.int32)
-
-    @property
-    def _width(self) -> int:
-        return max(1, (self.n - 1).bit_length())
-
-    def _check(self, places: np.ndarray) -> None:
+    def checked(places: np.ndarray) -> np.ndarray:
         if not np.issubdtype(places.dtype, np.integer):
             raise ValueError(f"Expected whole numbers as indices, got {places.dtype}.")
-        outside = np.flatnonzero((places < 0) | (places >= self.n))
+        outside = np.flatnonzero((places < 0) | (places >= n))
         if outside.size:
             at = outside[0]
-            raise ValueError(
-                f"Expected indices from 0 to {self.n - 1}, got {places[at]} at place {at}. {packing.DAMAGED}"
-            )
+            raise ValueError(f"Expected indices from 0 to {n - 1}, got {places[at]} at place {at}. {packing.DAMAGED}")
         falling = np.flatnonzero(np.diff(places) <= 0)
         if falling.size:
-            one, next = places[falling[0] : falling[0] + 2]
-            raise ValueError(f"Expected ascending indices, none twice, got {one} before {next}. {packing.DAMAGED}")
+            one, other = places[falling[0] : falling[0] + 2]
+            raise ValueError(f"Expected ascending indices, none twice, got {one} before {other}. {packing.DAMAGED}")
+        return places
+
+    def write(value: np.ndarray) -> np.ndarray:
+        places = checked(value)
+        return packing.from_integers(places, width) if plain else packing.from_large(rank(places.tolist(), n), size)
+
+    def read(bits: np.ndarray) -> np.ndarray:
+        if plain:
+            return checked(packing.to_integers(bits, width)).astype(np.int32)
+        number = packing.to_large(bits)
+        if number >= _subsets(n, s):
+            raise ValueError(f"Expected a subset's number below C({n}, {s}), got a larger one. {packing.DAMAGED}")
+        return np.array(unrank(number, n, s), np.int32)
+
+    return packing.Part((s,), size, write, read)
 
 
 def rank(places: list[int], n: int) -> int:

@@ -14,7 +14,7 @@ import jdfl
 from jdfl.arrays import ops
 from jdfl.base.arguments import settings
 from jdfl.codecs import Codec, Wire, packing, round_trip, transmit
-from jdfl.codecs.packing import Floats
+from jdfl.codecs.packing import floats
 
 M, N, S = 4, 50, 3
 NODE = jnp.arange(M, dtype=jnp.int32)
@@ -352,7 +352,7 @@ class Shifting(Codec):
         return (payload.value - payload.node[:, None] - wire.drawn.common) / self.scale
 
     def layout(self, n, sparsity):
-        return Shifted(Floats((n,)), Floats(()))
+        return Shifted(floats(n), floats())
 
 
 def test_a_codec_of_ones_own_is_settings_encode_decode_and_layout():

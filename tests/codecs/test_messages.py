@@ -12,9 +12,7 @@ from hypothesis import strategies as st
 
 import jdfl
 from jdfl.codecs import packing, seal, subsets, unseal
-from jdfl.codecs.packing import Floats
-from jdfl.codecs.sparse import Message
-from jdfl.codecs.subsets import Subset
+from jdfl.codecs.packing import floats
 from tests.codecs.test_codecs import CODECS, N, S, encode, first, prepare, sparse_rows
 
 codecs = pytest.mark.parametrize("codec", CODECS.values(), ids=CODECS)
@@ -32,17 +30,17 @@ def test_subsets_of_any_size_come_back(data):
     n = data.draw(st.integers(1, 3000))
     places = np.sort(data.draw(st.lists(st.integers(0, n - 1), max_size=60, unique=True).map(np.array))).astype(int)
     for index in ("plain", "enumerative"):
-        subset = Subset(places.shape, n, index)
+        subset = subsets.subset(n, len(places), index)
         packed = subset.write(places)
         assert len(packed) == subset.bits
         np.testing.assert_array_equal(subset.read(packed), places)
 
 
 def test_enumeration_needs_the_fewest_bits():
-    assert Subset((10,), 1000, "enumerative").bits == 78  # log2 C(1000, 10) = 77.8
-    assert Subset((10,), 1000, "plain").bits == 100
-    assert Subset((50,), 20_958, "enumerative").bits == int(np.ceil(np.log2(float(comb(20_958, 50)))))
-    assert Subset((5,), 5, "enumerative").bits == 0
+    assert subsets.subset(1000, 10, "enumerative").bits == 78  # log2 C(1000, 10) = 77.8
+    assert subsets.subset(1000, 10, "plain").bits == 100
+    assert subsets.subset(20_958, 50, "enumerative").bits == int(np.ceil(np.log2(float(comb(20_958, 50)))))
+    assert subsets.subset(5, 5, "enumerative").bits == 0
 
 
 @pytest.mark.parametrize("index", ["plain", "enumerative"])
@@ -58,16 +56,16 @@ def test_enumeration_needs_the_fewest_bits():
 )
 def test_places_that_are_no_subset_are_refused(index, places, words):
     with pytest.raises(ValueError, match=words):
-        jdfl.Sparse(index=index).pack(Message(np.array(places), np.ones(3, np.float32), None), N, S)
+        jdfl.Sparse(index=index).pack((np.array(places), np.ones(3, np.float32)), N, S)
 
 
 def test_bytes_that_name_no_subset_are_refused():
     plain, numbered = jdfl.Sparse(s=3), jdfl.Sparse(s=3, index="enumerative")
-    values = Floats((3,)).write(np.ones(3))
+    values = floats(3).write(np.ones(3))
     for places, words in (([4, 4, 9], "4 before 4"), ([9, 4, 12], "9 before 4"), ([1, 2, 63], "got 63")):
         with pytest.raises(ValueError, match=words):
             plain.unpack(packing.join(packing.from_integers(np.array(places), 6), values), N)
-    width = Subset((3,), N, "enumerative").bits
+    width = subsets.subset(N, 3, "enumerative").bits
     largest = packing.from_large(2**width - 1, width)
     with pytest.raises(ValueError, match="subset's number below"):
         numbered.unpack(packing.join(largest, values), N)
@@ -77,14 +75,14 @@ def test_bytes_that_name_no_subset_are_refused():
 def test_levels_and_scales_that_do_not_exist_are_refused(value, width, most):
     codec = jdfl.Sparse(s=3, value=value)
     places = packing.from_integers(np.array([1, 2, 3]), 6)
-    good, one = packing.from_integers(np.array([1, 5, 9]), width), Floats(()).write(np.ones(()))
-    assert codec.unpack(packing.join(places, good, one), N).value.tolist() == [v - most - 1 for v in (1, 5, 9)]
+    good, one = packing.from_integers(np.array([1, 5, 9]), width), floats().write(np.ones(()))
+    assert codec.unpack(packing.join(places, good, one), N)[1].tolist() == [v - most - 1 for v in (1, 5, 9)]
     with pytest.raises(ValueError, match="levels"):
         codec.unpack(packing.join(places, 0 * good, one), N)
     with pytest.raises(ValueError, match="scale >= 0"):
-        codec.unpack(packing.join(places, good, Floats(()).write(-np.ones(()))), N)
+        codec.unpack(packing.join(places, good, floats().write(-np.ones(()))), N)
     with pytest.raises(ValueError, match="levels"):
-        codec.pack(Message(np.array([1, 2, 3]), np.array([0, 0, most + 1]), np.float32(1)), N)
+        codec.pack((np.array([1, 2, 3]), np.array([0, 0, most + 1]), np.float32(1)), N)
 
 
 def test_norms_and_fillings_that_do_not_exist_are_refused():
