@@ -81,8 +81,8 @@ class NumpyRun:
         self.neighbours = [
             list(map(int, row[mask])) for row, mask in zip(np.asarray(graph.senders), np.asarray(graph.mask))
         ]
-        codec = setting.algorithm.prepared.codec
-        self.phi = np.ascontiguousarray(np.swapaxes(np.asarray(codec.matrix), 1, 2)).astype(dtype)
+        stored = setting.algorithm.prepared.wire.drawn
+        self.phi = np.ascontiguousarray(np.swapaxes(np.asarray(stored.matrix), 1, 2)).astype(dtype)
         self.sigma = np.asarray(setting.algorithm.ready.sigma).astype(dtype)
         self.period = np.asarray(setting.algorithm.ready.period)
         self.scale = float(setting.algorithm.mechanism.multiplier) * float(setting.algorithm.sensitivity)
@@ -168,8 +168,7 @@ def against_numpy(m: int, n: int, repeats: int) -> list[Row]:
 
 def _stored(setting: Any) -> int:
     """Bytes of sensing matrices, or of what stands for them."""
-    codec = setting.algorithm.prepared.codec
-    return sum(leaf.nbytes for leaf in jax.tree.leaves((codec.matrix, codec.order)))
+    return sum(leaf.nbytes for leaf in jax.tree.leaves(setting.algorithm.prepared.wire.drawn))
 
 
 def against_masked(m: int, n: int, repeats: int, rounds: int = 60) -> list[Row]:
@@ -196,12 +195,12 @@ def decoder(n: int, d: int, repeats: int, count: int = 64) -> list[Row]:
     """Quality and time of decoding, and the bytes of Phi it reads against what a plain sum reads in the same time."""
     rows = sparse_rows(count, n)
     key, node = jax.random.key(0), jnp.arange(count, dtype=jnp.int32)
-    codec = jdfl.OneBit(d=d, inverse="paper").prepare(key, node, n, S, jnp.float32)
-    received = jax.jit(transmit)(codec, jax.random.split(key, count), rows, rows[:, 0] < 9)
+    wire = jdfl.OneBit(d=d, inverse="paper").prepare(key, node, n, S, jnp.float32)
+    received = jax.jit(transmit)(wire, jax.random.split(key, count), rows, rows[:, 0] < 9)
     received = np.asarray(received)
     recovered = ((received != 0) & (rows != 0)).sum(axis=1) / S
     error = np.linalg.norm(received - rows, axis=1) / np.linalg.norm(rows, axis=1)
-    here = jnp.asarray(codec.matrix)
+    here = jnp.asarray(wire.drawn.matrix)
     c = jnp.where(jnp.einsum("ind,in->id", here, rows) > 0, 1.0, -1.0)
 
     @jax.jit
@@ -218,7 +217,7 @@ def decoder(n: int, d: int, repeats: int, count: int = 64) -> list[Row]:
     return [
         Row(case, "support recovered", float(recovered.mean()), "", ">= 0.99", bool(recovered.mean() >= 0.99)),
         Row(case, "relative error", float(error.mean()), "", "<= 0.08", bool(error.mean() <= 0.08)),
-        Row(case, "one message", codec.bits(n) / 8, "bytes"),
+        Row(case, "one message", wire.codec.bits(n) / 8, "bytes"),
         row(case, "one decoding, 4 at a time", [1e3 * time / count for time in seconds["decode"]], "ms"),
         Row(case, "iterations of a decoding", float(jnp.mean(found.iterations)), ""),
         row(case, "Phi read", rate, "GB/s"),

@@ -19,8 +19,9 @@ from threadpoolctl import threadpool_limits
 
 import jdfl
 from benchmarks.common import Row, interleaved, options, ratios, report, row
-from jdfl.codecs import transmit
-from jdfl.devices import layout, nodes
+from jdfl.base import struct
+from jdfl.codecs import Wire, transmit
+from jdfl.devices import layout
 from tests.reference.ceps import one_bit
 
 NAME = "decoding"
@@ -49,13 +50,13 @@ def sparse_rows(m: int, n: int) -> np.ndarray:
     return rows
 
 
-def spread(mesh: Mesh, codec: Any, *rows: Array) -> Callable[[], Array]:
-    """`transmit` with the nodes spread over the devices of a mesh; `rows` are all but the codec, [m, ...]."""
+def spread(mesh: Mesh, wire: Wire, *rows: Array) -> Callable[[], Array]:
+    """`transmit` with the nodes spread over the devices of a mesh; `rows` are all but the wire, [m, ...]."""
     one, each = PartitionSpec(), PartitionSpec(*mesh.axis_names)
-    specs = jax.tree.map(lambda own: each if own else one, nodes.with_rows(codec.rows)), *(each for _ in rows)
+    specs = jax.tree.map(lambda own: each if own else one, struct.per_node(wire)), *(each for _ in rows)
     places = jax.tree.map(lambda spec: NamedSharding(mesh, spec), specs)
     send = jax.shard_map(transmit, mesh=mesh, in_specs=specs, out_specs=each, check_vma=False)
-    return partial(jax.jit(send), *jax.device_put((codec, *rows), places))
+    return partial(jax.jit(send), *jax.device_put((wire, *rows), places))
 
 
 def compared(m: int, n: int, d: int, repeats: int, loop: int) -> list[Row]:

@@ -24,6 +24,7 @@ from benchmarks.projection import by_top_k
 from jdfl.algorithms.program import planned
 from jdfl.base import struct
 from jdfl.base.keys import typed_key
+from jdfl.codecs import Wire
 from jdfl.engine import loop, stepping
 
 NAME = "doadp"
@@ -36,7 +37,7 @@ ROUNDS = 300  # of a measurement
 class TopK(jdfl.Sparse):
     """Messages of the largest entries, found by `lax.top_k`."""
 
-    def arrived(self, key: Array, x: Array) -> Array:
+    def arrived(self, key: Array, x: Array, wire: Wire) -> Array:
         """What is decoded of the vectors x [b, n]."""
         return by_top_k(x, self.size(x.shape[1]))
 

@@ -109,9 +109,9 @@ def round_() -> Figure:
 def arrived(codec: Codec, x: np.ndarray) -> np.ndarray:
     """What a receiver makes of the vector x [n]."""
     key, node = jax.random.key(3), jnp.zeros((1,), jnp.int32)
-    ready = codec.prepare(key, node, len(x), S, jnp.float32)
+    wire = codec.prepare(key, node, len(x), S, jnp.float32)
     keys = jax.random.split(key, 1)
-    return np.asarray(transmit(ready, keys, jnp.asarray(x[None]), jnp.ones((1,), jnp.bool_)))[0]
+    return np.asarray(transmit(wire, keys, jnp.asarray(x[None]), jnp.ones((1,), jnp.bool_)))[0]
 
 
 def coding() -> Figure:
@@ -121,8 +121,8 @@ def coding() -> Figure:
     x[draw.choice(LONG, S, replace=False)] = draw.uniform(0.5, 2, S) * draw.choice([-1, 1], S)
     full = (x + 0.05 * draw.standard_normal(LONG)).astype(np.float32)
     codec, key, node = jdfl.OneBit(d=SIGNS, s=S), jax.random.key(3), jnp.zeros((1,), jnp.int32)
-    ready = codec.prepare(key, node, LONG, S, jnp.float32)
-    signs = np.asarray(ready.encode(jax.random.split(key, 1), jnp.asarray(x[None]))[0])[0]
+    wire = codec.prepare(key, node, LONG, S, jnp.float32)
+    signs = np.asarray(codec.encode(jax.random.split(key, 1), jnp.asarray(x[None]), wire)[1])[0]
     decoded = arrived(codec, x)
     panels = {
         "parameters": full,

@@ -87,10 +87,10 @@ class _Spy(codecs.Sparse):
         """Messages are formed."""
         return False
 
-    def encode(self, key: Any, x: Any) -> Any:
+    def encode(self, key: Any, x: Any, wire: Any) -> Any:
         """What is sent, as it is."""
         jax.debug.callback(lambda length: _lengths.append(float(length)), jnp.max(jnp.linalg.norm(x, axis=1)))
-        return super().encode(key, x)
+        return super().encode(key, x, wire)
 
 
 def look(kind: type, seed: int = 0) -> Found:

@@ -56,8 +56,8 @@ def vectors(s: int, seed: int) -> np.ndarray:
 def arrived(codec: Codec, rows: jax.Array, key: jax.Array) -> jax.Array:
     """What receivers make of the rows, every node sending one; the codec's own s is that of the rows."""
     node = jnp.arange(COUNT, dtype=jnp.int32)
-    ready = codec.prepare(key, node, N, N, rows.dtype)
-    return transmit(ready, jax.random.split(key, COUNT), rows, jnp.ones(COUNT, bool))
+    wire = codec.prepare(key, node, N, N, rows.dtype)
+    return transmit(wire, jax.random.split(key, COUNT), rows, jnp.ones(COUNT, bool))
 
 
 def quality(kind: str, d: int, s: int, seeds: int) -> list[Row]:

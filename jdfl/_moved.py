@@ -15,6 +15,8 @@ MOVED = {
     "jdfl.checkpoint": "jdfl.engine.checkpoint",
     "jdfl.checks": "jdfl.base.checks",
     "jdfl.clock": "jdfl.engine.clock",
+    "jdfl.codecs.frame": "jdfl.codecs.base",
+    "jdfl.codecs.recovery": "jdfl.codecs.gpsp",
     "jdfl.comparison": "jdfl.lab",
     "jdfl.config.compare": "jdfl.lab.settings",
     "jdfl.contents": "jdfl.engine.contents",

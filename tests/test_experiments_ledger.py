@@ -27,11 +27,12 @@ def packed(algorithm, m: int, rows: np.ndarray) -> int:
     """Bytes of a message of an algorithm with a codec, which are the same for all `rows` [b, n] of b nodes."""
     n = rows.shape[1]
     sparsity = int(getattr(algorithm, "s", None) or n)
-    codec = algorithm.codec.prepare(jax.random.key(1), jnp.arange(m, dtype=jnp.int32), n, sparsity, rows.dtype)
+    wire = algorithm.codec.prepare(jax.random.key(1), jnp.arange(m, dtype=jnp.int32), n, sparsity, rows.dtype)
     x = ops.top_s(jnp.asarray(rows), sparsity)
     keys = jax.random.split(jax.random.key(2), len(rows))
-    payload = jax.jit(type(codec).encode)(codec.rows(jnp.arange(len(rows), dtype=jnp.int32)), keys, x)
-    sizes = {len(codec.pack(jax.tree.map(lambda leaf: leaf[i], payload), n)) for i in range(len(rows))}  # noqa: B023
+    payload = jax.jit(lambda wire: wire.codec.encode(keys, x, wire))(wire.rows(jnp.arange(len(rows))))
+    messages = [jax.tree.map(lambda leaf: leaf[i], payload) for i in range(len(rows))]  # noqa: B023
+    sizes = {len(algorithm.codec.pack(message, n, sparsity)) for message in messages}
     (size,) = sizes
     return size
 
@@ -83,7 +84,7 @@ def test_a_wrong_ledger_would_be_seen(checked, monkeypatch):
     jdfl.run(jdfl.CEPS(s=3, codec=jdfl.OneBit(d=40)), problem, network, steps=4)
     jdfl.repeat(jdfl.SGP(lr=0.01), problem, network, keys=[0, 1], steps=3)
     assert checked == [3]
-    monkeypatch.setattr(jdfl.Sparse, "bits", lambda self, n: 9 + 8 * 3)
+    monkeypatch.setattr(jdfl.Sparse, "bits", lambda self, n, sparsity: 9 + 8 * 3)
     with pytest.raises(AssertionError):
         jdfl.run(jdfl.CEPS(s=3, codec=jdfl.Sparse()), problem, network, steps=4)
 

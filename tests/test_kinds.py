@@ -14,7 +14,7 @@ from typing_extensions import Doc
 import jdfl
 from jdfl import config
 from jdfl.base.arguments import marks, options_of
-from jdfl.base.settings import FILLED, Bound, documentation
+from jdfl.base.settings import Bound, documentation
 from jdfl.cli import main
 from jdfl.cli import run as run_command
 from jdfl.config import RunConfig, from_yaml, to_yaml
@@ -67,9 +67,8 @@ def test_every_setting_of_the_library_is_written_or_only_for_python(place, kind)
     there = {name: annotation for name, annotation in fields_of(source).items() if name not in family.given}
     flat = [one for annotation in there.values() for one in options_of(annotation) if one is jdfl.Gradients]
     here = {field.name for field in dataclasses.fields(derived(place, kind))}
-    for name, annotation in there.items():
-        said = name in here or FILLED in marks(annotation) or (kind, name) in PYTHON_ONLY or name == "gradients"
-        assert said, name
+    for name in there:
+        assert name in here or (kind, name) in PYTHON_ONLY or name == "gradients", name
     assert here <= set(there) | ({field.name for field in dataclasses.fields(jdfl.Gradients)} if flat else set())
 
 
@@ -91,7 +90,7 @@ def test_every_option_has_a_sentence():
 def test_every_number_of_a_class_has_a_bound(place, kind):
     for source in sources(FAMILIES[place].sources[kind]):
         for name, annotation in fields_of(source).items():
-            numbers = {int, float} & {*options_of(annotation)} and FILLED not in marks(annotation)
+            numbers = {int, float} & {*options_of(annotation)}
             assert not numbers or any(isinstance(mark, Bound) for mark in marks(annotation)), (
                 f"{source.__name__}.{name}"
             )
@@ -136,7 +135,7 @@ BOUNDED = [
     for place, kind in CLASSES
     for name, annotation in fields_of(FAMILIES[place].sources[kind]).items()
     for bound in marks(annotation)
-    if isinstance(bound, Bound) and FILLED not in marks(annotation)
+    if isinstance(bound, Bound)
 ]
 
 

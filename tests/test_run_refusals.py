@@ -159,6 +159,31 @@ class Plain(jdfl.Algorithm):
         return round.mix(state)
 
 
+class FormerCodec:
+    """A codec of the former protocol, whose `prepare` gives a codec."""
+
+    free, pairwise, unbiased = True, False, False
+
+    def contraction(self, n, sparsity): ...
+    def lanes(self, n): ...
+    def check(self, n, m, sparsity): ...
+    def prepare(self, key, node, n, sparsity, dtype): ...
+    def rows(self, i): ...
+    def encode(self, key, x): ...
+    def decode(self, key, payload, n, side=None): ...
+    def bits(self, n): ...
+    def pack(self, payload, n): ...
+    def unpack(self, data, n): ...
+
+
+@jdfl.base.struct.dataclass
+class HeirCodec(jdfl.Sparse):
+    """One that inherits from it."""
+
+    def encode(self, key, x):  # pyright: ignore[reportIncompatibleMethodOverride]
+        return x
+
+
 @pytest.mark.parametrize(
     ("place", "wrong", "words"),
     [
@@ -172,6 +197,16 @@ class Plain(jdfl.Algorithm):
         ("algorithm", jdfl.CEPS, "algorithm to be an algorithm"),
         ("algorithm", "ceps", "algorithm to be an algorithm"),
         ("algorithm", jdfl.CEPS(s=3, codec="one-bit"), "codec to be a codec"),
+        (
+            "algorithm",
+            jdfl.CEPS(s=3, codec=FormerCodec()),  # pyright: ignore[reportArgumentType]
+            r"codec to be a codec.*inherits from jdfl\.codecs\.Codec: see docs/own-codec\.md",
+        ),
+        (
+            "algorithm",
+            jdfl.CEPS(s=3, codec=HeirCodec()),
+            r"HeirCodec\.encode\(key, x, wire\), got encode\(key, x\)\..*Codec: see docs/own-codec\.md",
+        ),
         ("algorithm", jdfl.CEPS(s=3, mechanism=0.5), "mechanism to be a noise mechanism"),
         ("algorithm", jdfl.CEPS(s=3, periods=5), "periods = 5"),
         ("algorithm", jdfl.CEPS(s=3, own="always", rate=0.1), "only ever listen to itself"),

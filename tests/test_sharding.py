@@ -368,7 +368,7 @@ def test_rows_are_found_by_what_the_fields_say():
     assert flags.codec.gamma is True
     assert flags.mu is False
     for shared in (False, True):
-        codec = jdfl.OneBit(shared=shared).prepare(jax.random.key(0), jnp.arange(M), 20, 3, jnp.float32)
-        assert jdfl.base.struct.per_node({"codec": codec, "other": 1.0})["codec"].matrix is (not shared)
+        wire = jdfl.OneBit(shared=shared).prepare(jax.random.key(0), jnp.arange(M), 20, 3, jnp.float32)
+        assert jdfl.base.struct.per_node({"wire": wire, "other": 1.0})["wire"].drawn.matrix is (not shared)
     assert placement.Sliced(jdfl.network.random_matching(M)).m == M
     assert nodes.share() is None

@@ -104,8 +104,7 @@ def known_costs() -> dict[str, Any]:
 
 def options(kind: type) -> list[tuple[algorithm_fields.Field, str]]:
     """The fields that a person may set, and what is said of them."""
-    fields = algorithm_fields.fields(kind)
-    return [(field, field.comment) for field in fields if not field.annotation.startswith("Filled[")]
+    return [(field, field.comment) for field in algorithm_fields.fields(kind)]
 
 
 def _options(kind: type) -> str:

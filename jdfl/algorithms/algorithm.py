@@ -13,7 +13,6 @@ a default here.
 Axes: m nodes, n parameters.
 """
 
-import inspect
 from collections.abc import Sequence
 from dataclasses import replace
 from types import MappingProxyType
@@ -31,7 +30,7 @@ from jdfl.algorithms.moment import Moment
 from jdfl.algorithms.round import MODEL, Prepared, Round
 from jdfl.algorithms.updates import check_updates
 from jdfl.arrays.nonzeros import Nonzeros, dense
-from jdfl.base import checks
+from jdfl.base import arguments
 from jdfl.base.streams import Keys, Stream
 from jdfl.codecs import Codec, Dense
 from jdfl.network import Graph, Network, require
@@ -164,12 +163,12 @@ class Algorithm:
         return problem.sizes if gradients is None else gradients.examples(problem)
 
     def message_bits(self, problem: Problem, codec: Any) -> dict[str, int]:
-        """The bits of one message on every channel: the size of a prepared codec's.
+        """The bits of one message on every channel: the size of the codec's.
 
         Names of channels with whole numbers, by which the counted messages are multiplied. A method replaces it whose
         messages are more than one vector [n] through its `codec`, such as push-sum's.
         """
-        return {channel.name: codec.bits(problem.n) for channel in self.channels}
+        return {channel.name: codec.bits(problem.n, self.sparsity(problem)) for channel in self.channels}
 
     def waits(self, round: Round) -> Array:
         """The slots [m, d] of the neighbour table that nodes wait for on a network with times.
@@ -233,9 +232,9 @@ class Algorithm:
         gradients, codec = getattr(self, "gradients", None), codec_of(self, problem)
         if gradients is not None:
             gradients = gradients.prepare(problem, moment)
-        shared = moment.stream(_CODEC), moment.node
-        codec = codec.prepare(*shared, problem.n, self.sparsity(problem), problem.dtype)
-        return Prepared(gradients, codec, self.prepare(problem, moment, plan))
+        ends = moment.stream(_CODEC), moment.node
+        wire = codec.prepare(*ends, problem.n, self.sparsity(problem), problem.dtype)
+        return Prepared(gradients, wire, self.prepare(problem, moment, plan))
 
 
 def _first(state: Any) -> Any:
@@ -250,24 +249,8 @@ def codec_of(algorithm: Algorithm, problem: Problem) -> Codec:
 
 def check_protocol(algorithm: Algorithm) -> None:
     """Raise ValueError for what is no `Algorithm`, or replaces a method of it by one with other parameters."""
-    remedy = "One of your own inherits from jdfl.Algorithm: see docs/own-algorithm.md."
-    if not checks.is_a(algorithm, Algorithm):
-        checks.refuse("an algorithm", "algorithm", algorithm, f"For example jdfl.CEPS(). {remedy}")
-    kind = type(algorithm)
-    if jax.tree_util.all_leaves([algorithm]):
-        raise ValueError(f"Expected {kind.__name__} to be a jdfl.base.struct.dataclass, got a plain class. {remedy}")
-    for name, wanted in vars(Algorithm).items():
-        if name.startswith("_") or not inspect.isfunction(wanted):
-            continue
-        _, *expected = inspect.signature(wanted).parameters
-        found = inspect.signature(getattr(algorithm, name))
-        try:
-            found.bind(*expected)
-        except TypeError:
-            raise ValueError(
-                f"Expected {kind.__name__}.{name}({', '.join(expected)}), got {name}({', '.join(found.parameters)}). "
-                f"{remedy}"
-            ) from None
+    remedy = "For example jdfl.CEPS(). One of your own inherits from jdfl.Algorithm: see docs/own-algorithm.md."
+    arguments.inherits("algorithm", algorithm, Algorithm, "an algorithm", remedy)
 
 
 def _released(stream: Stream, books: Sequence[Book], problem: Problem) -> Guarantee:

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from jdfl.algorithms.consequences import consequence
-from jdfl.base import checks
+from jdfl.base import arguments
 from jdfl.codecs import Codec, Sparse
 from jdfl.network.arcs import called
 from jdfl.network.graph import Network
@@ -18,7 +18,6 @@ Codes = Literal["models", "requests", "differences", "replicas", "contracting"]
 known, with error feedback; differences that replicas follow, whose loss is never made up for; differences that need a
 codec which contracts."""
 _NEARLY_ALL = 0.99  # of the squared length of a model: what short floats keep
-_PARTS = ("encode", "decode", "rows", "lanes", "free", "bits", "pairwise")
 
 
 def check_codec(method: str, codec: Codec, codes: Codes, n: int, m: int, sparsity: int) -> None:
@@ -28,7 +27,8 @@ def check_codec(method: str, codec: Codec, codes: Codes, n: int, m: int, sparsit
     may be nonzero, decoders that need the receiver's parameters, and what does not meet the needs of `codes`. Models
     that are coded themselves are warned of where they change by more than a rounding.
     """
-    checks.able(_PARTS, "a codec", "Use Dense() or Sparse().", codec=codec)
+    remedy = "Use Dense() or Sparse(). One of your own inherits from jdfl.codecs.Codec: see docs/own-codec.md."
+    arguments.inherits("codec", codec, Codec, "a codec", remedy)
     codec.check(n, m, sparsity)
     if codec.pairwise and codes != "requests":
         raise ValueError(

@@ -75,8 +75,7 @@ class Program:
 
     def message_bits(self, problem: Problem) -> dict[str, int]:
         """The bits of one message on every channel."""
-        codec = codec_of(self.algorithm, problem) if self.prepared is None else self.prepared.codec
-        return self.algorithm.message_bits(problem, codec)
+        return self.algorithm.message_bits(problem, codec_of(self.algorithm, problem))
 
     def examples(self, problem: Problem) -> Array:
         """How many examples one gradient of every node looks at [m] int32."""

@@ -101,7 +101,7 @@ def _requested(
 ) -> Callable[[Round], Array]:
     """A function that gives for the nodes of a block the sums [b, n] of what they asked for."""
     own_coded, phi, lanes = asking.own_coded, asking.phi, asking.block
-    graph, codec = known(round.graph), round.codec
+    graph, wire = known(round.graph), round.prepared.wire
     w = jax.tree.map(lambda x: sent(x, MODEL.name), w)
     round.book.send(MODEL, graph.asked(graph.taken(slots)), jnp.any(slots, axis=1).astype(jnp.int32))
     keys, coded_self = round.shared_keys(MODEL), mine & own_coded
@@ -113,24 +113,24 @@ def _requested(
 
     if graph.late is not None:
         assert not isinstance(w, Nonzeros)  # check
-        z = transmit(codec, keys, w, jnp.ones_like(mine), lanes)
+        z = transmit(wire, keys, w, jnp.ones_like(mine), lanes)
         past = round.waiting(MODEL, Past, w).after(z, round.k)
         round.mail[MODEL.name] = past
         senders, messages = past.heard(graph, round.k)
         return sums(z if own_coded else w, senders, messages, gather_sum)
 
-    if phi == "sender" and not codec.pairwise:  # all neighbours decode the same thing: once per sender
-        z = transmit(codec, keys, w, (graph.asked(slots) > 0) | coded_self, lanes)
+    if phi == "sender" and not wire.codec.pairwise:  # all neighbours decode the same thing: once per sender
+        z = transmit(wire, keys, w, (graph.asked(slots) > 0) | coded_self, lanes)
         heard = jax.tree.map(graph.gathered, z)
         added: Any = gathered_sum if isinstance(heard, Nonzeros) else gather_sum
         return sums(z if own_coded else w, graph.senders, heard, added)
 
     assert not isinstance(w, Nonzeros)  # check
-    z_own = transmit(codec, keys, w, coded_self, lanes) if own_coded else w
-    by_receiver, senders_codec = phi == "receiver", codec
+    z_own = transmit(wire, keys, w, coded_self, lanes) if own_coded else w
+    by_receiver = phi == "receiver"
     if not by_receiver:  # what the senders share with all who hear them
-        senders_codec = each_row(graph.gathered, codec)
+        wire = each_row(graph.gathered, wire)
         keys = replace(round, moment=replace(round.moment, node=graph.gathered(round.node))).shared_keys(MODEL)
-    others = receive(senders_codec, keys, w, graph.gathered(w), graph.senders, slots, lanes, by_receiver=by_receiver)
+    others = receive(wire, keys, w, graph.gathered(w), graph.senders, slots, lanes, by_receiver=by_receiver)
     total = jnp.where(mine[:, None], z_own, 0.0) + others
     return lambda here: here.of(total)

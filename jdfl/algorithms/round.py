@@ -21,7 +21,7 @@ from jdfl.algorithms.moment import Moment
 from jdfl.arrays import ops
 from jdfl.base import struct
 from jdfl.base.streams import Stream
-from jdfl.codecs import Codec, Dense, round_trip, transmit
+from jdfl.codecs import Codec, Dense, Wire, round_trip, transmit
 from jdfl.devices import nodes
 from jdfl.network import Graph, Mail, Past
 from jdfl.network import mix as mix_rows
@@ -39,7 +39,7 @@ class Prepared:
     """What follows from settings, data and network, computed once before the first round."""
 
     gradients: Any = None  # what `Gradients.prepare` gives
-    codec: Any = None  # the codec with what sender and receiver share
+    wire: Any = None  # what `Codec.prepare` gives
     own: Any = None  # what the algorithm's own `prepare` gives
 
 
@@ -48,7 +48,7 @@ class Round:
     """What a step knows of its round, and all that it can do besides arithmetic.
 
     `graph` says who hears whom, `k` counts rounds from 0, `node` [m] are the nodes' ids, and `ready` is what the
-    algorithm's `prepare` made (of `prepared`, which has the codec, too). What the step does is written into `book`.
+    algorithm's `prepare` made (of `prepared`, which has the `Wire`, too). What the step does is written into `book`.
     Inside `repeat` and `each_of` it is of one local step, or of a block of nodes.
     """
 
@@ -110,12 +110,12 @@ class Round:
 
     @property
     def codec(self) -> Codec:
-        """The algorithm's codec, with what sender and receiver share.
+        """The algorithm's codec.
 
         For an algorithm without one it is `Dense` in the parameters' type, by which vectors arrive as they are. `mix`,
         `pull`, `publish` and `deliver` apply it; `push` sends numbers as they are.
         """
-        return self.prepared.codec
+        return self.prepared.wire.codec
 
     def keys(self, stream: Stream, index: Array | int = 0) -> Array:
         """A key for every node [m] in this round, of a stream; `index` [] tells several draws of one round apart.
@@ -151,13 +151,13 @@ class Round:
             self.mail[channel.name] = past
             return past.mix(graph, x, self.k)
 
-        def exchanged(x: Array, graph: Graph, codec: Codec, keys: Array | None) -> Array:
+        def exchanged(x: Array, graph: Graph, wire: Wire, keys: Array | None) -> Array:
             if keys is None:
                 return mix_rows(graph, x)
-            z = transmit(codec, keys, x, graph.out_degree > 0)
+            z = transmit(wire, keys, x, graph.out_degree > 0)
             return mix_rows(graph, z) + graph.self_weight.astype(x.dtype)[:, None] * (x - z)
 
-        operands = x, graph, self.codec, None if exact(self.codec, x) else self.shared_keys(channel, index)
+        operands = x, graph, self.prepared.wire, None if exact(self.codec, x) else self.shared_keys(channel, index)
         if self.exchanging is None:
             return exchanged(*operands)
         return ops.skipped_unless(self.exchanging, exchanged, x, *operands)
@@ -211,7 +211,7 @@ class Round:
         weighted, late or lost. For messages to neighbours there are `mix` and `publish`.
         """
         self.book.send(channel, 1, 1)
-        return round_trip(self.codec, self.shared_keys(channel), sent(x, channel.name))
+        return round_trip(self.prepared.wire, self.shared_keys(channel), sent(x, channel.name))
 
     def _sent(self, channel: Channel, by: Array | None = None) -> int:
         """Count a message to all out-neighbours, of all nodes or those `by` [m] which it is sent."""
@@ -222,7 +222,7 @@ class Round:
 
     def _received(self, x: Array, wanted: Array, channel: Channel, index: int) -> Array:
         """What receivers make of the rows of x [m, n] that are `wanted` [m]."""
-        return transmit(self.codec, self.shared_keys(channel, index), x, wanted)
+        return transmit(self.prepared.wire, self.shared_keys(channel, index), x, wanted)
 
     def shared_keys(self, channel: Channel, index: int = 0) -> Array:
         """The keys [m] that both ends of a channel draw from, those of the sender; `index` tells messages apart.
@@ -335,8 +335,8 @@ class Round:
         ready = self.prepared
         if ready.gradients is not None:
             ready = replace(ready, gradients=ready.gradients.rows(rows))
-        if ready.codec is not None:
-            ready = replace(ready, codec=ready.codec.rows(rows))
+        if ready.wire is not None:
+            ready = replace(ready, wire=ready.wire.rows(rows))
         moment = replace(self.moment, node=self.node[rows])
         return replace(self, moment=moment, problem=self.problem.nodes(rows), prepared=ready, book=book, rows=rows)
 

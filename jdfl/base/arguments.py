@@ -21,12 +21,14 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from jdfl.base import checks
-from jdfl.base.settings import FILLED, Bound, documentation, marks, options_of
+from jdfl.base.settings import Bound, documentation, marks, options_of
 
 P = ParamSpec("P")
 R = TypeVar("R")
 _ARRAY_LIKES = tuple(frozenset(get_args(one)) for one in (ArrayLike, jax.typing.ArrayLike))
 _REMEDIES = {
+    "a codec": "For example Dense() or Sparse(). One of your own inherits from jdfl.codecs.Codec: see "
+    "docs/own-codec.md.",
     "a network": "jdfl.network builds one; jdfl.network.Static(graph) makes one of a Graph.",
     "an algorithm": "For example jdfl.CEPS(). One of your own inherits from jdfl.Algorithm and has init(round) and "
     "step(state, round): see docs/own-algorithm.md.",
@@ -104,6 +106,33 @@ def argument(name: str, value: Any, annotation: Any) -> Any:
     ):
         return float(value)
     return value
+
+
+def inherits(name: str, value: object, base: type, expected: str, remedy: str) -> None:
+    """Raise ValueError for what is no dataclass of a base class, or has a method of it with other parameters.
+
+    Args:
+        name: What the value is called.
+        value: The value, such as an algorithm.
+        base: A base class of jdfl, such as `jdfl.Algorithm`.
+        expected: What the value should be, in words.
+        remedy: What to do instead.
+    """
+    kind = type(value).__name__
+    if not checks.is_a(value, base):
+        checks.refuse(expected, name, value, remedy)
+    if jax.tree_util.all_leaves([value]):
+        raise ValueError(f"Expected {kind} to be a jdfl.base.struct.dataclass, got a plain class. {remedy}")
+    for method, wanted in vars(base).items():
+        if method.startswith("_") or not inspect.isfunction(wanted):
+            continue
+        _, *parameters = inspect.signature(wanted).parameters
+        found = inspect.signature(getattr(value, method))
+        try:
+            found.bind(*parameters)
+        except TypeError:
+            told, got = ", ".join(parameters), ", ".join(found.parameters)
+            raise ValueError(f"Expected {kind}.{method}({told}), got {method}({got}). {remedy}") from None
 
 
 def _is_whole(value: object) -> bool:
@@ -237,8 +266,6 @@ def settings(given: Any, where: str = "") -> None:
     for field in fields(given):
         name, value, annotation = f"{where}{field.name}", getattr(given, field.name), hints.get(field.name)
         told = marks(annotation)
-        if FILLED in told:
-            continue
         bound = any(isinstance(mark, Bound) for mark in told)
         options = [option for option in options_of(annotation) if option is not NoneType]
         if _ours(type(given)) or bound or all(option is bool or _ours(option) for option in options):
@@ -255,7 +282,7 @@ def settings(given: Any, where: str = "") -> None:
 _WORDS = {
     "Algorithm": "an algorithm",
     "Checkpoint": "a checkpoint",
-    "Codec": "a codec, such as Dense() or Sparse(),",
+    "Codec": "a codec",
     "Graph": "a Graph",
     "Mapping": "a mapping",
     "Mechanism": "a noise mechanism, such as Gaussian(multiplier),",

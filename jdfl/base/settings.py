@@ -13,13 +13,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, is_dataclass
 from functools import cache
 from types import SimpleNamespace, UnionType
-from typing import Annotated, Any, TypeAlias, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, TypeAlias, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
 from jax import Array
 from typing_extensions import Doc
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -57,11 +55,6 @@ class Bound:
 
 
 @dataclass(frozen=True)
-class _Filled:
-    """Marks a field that the library computes, so that nobody sets it."""
-
-
-@dataclass(frozen=True)
 class As:
     """How a setting is written on the command line and in YAML, where its own type or default do not do.
 
@@ -85,8 +78,6 @@ class Only:
     names: tuple[str, ...]
 
 
-FILLED = _Filled()
-Filled = Annotated[T, FILLED]
 Positive: TypeAlias = Annotated[float | Array, Bound("(0, inf)")]
 NotNegative: TypeAlias = Annotated[float | Array, Bound("[0, inf)")]
 Fraction: TypeAlias = Annotated[float | Array, Bound("(0, 1]")]
@@ -150,5 +141,5 @@ def _told(annotation: Any) -> str:
     for mark in marks(annotation):
         if isinstance(mark, Doc):
             return mark.documentation
-    kinds = [one for one in options_of(annotation) if is_dataclass(one) or getattr(one, "_is_protocol", False)]
+    kinds = [one for one in options_of(annotation) if getattr(one, "__module__", "").startswith("jdfl.")]
     return (inspect.getdoc(kinds[0]) or "").partition("\n\n")[0] if kinds else ""

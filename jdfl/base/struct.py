@@ -38,6 +38,11 @@ def per_node(value: Any) -> Any:
     return dataclasses.replace(value, **changed)
 
 
+def each_row(function: Callable[[Any], Any], value: T) -> T:
+    """A tree with `function` of every array that has a row for every node, as `per_node` says; others stay."""
+    return jax.tree.map(lambda x, row: function(x) if row else x, value, per_node(value))
+
+
 def _is_struct(value: Any) -> bool:
     return getattr(value, "__jdfl_struct__", False)
 

@@ -1,8 +1,7 @@
 """Wire formats: dense, sparse, random entries, quantised, signs, low rank, and one-bit with its decoder."""
 
-from jdfl.codecs.base import Codec, each_row, receive, round_trip, transmit
+from jdfl.codecs.base import Codec, Wire, each_row, receive, round_trip, seal, transmit, unseal
 from jdfl.codecs.dense import Dense
-from jdfl.codecs.frame import seal, unseal
 from jdfl.codecs.gpsp import gpsp
 from jdfl.codecs.low_rank import LowRank
 from jdfl.codecs.one_bit import OneBit
@@ -20,6 +19,7 @@ __all__ = [
     "RandomK",
     "Sign",
     "Sparse",
+    "Wire",
     "each_row",
     "gpsp",
     "receive",

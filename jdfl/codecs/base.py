@@ -1,46 +1,55 @@
 """What travels on a wire, and how many bits it costs.
 
+A codec has settings alone. What both ends of its messages know besides is a `Wire`, which is prepared once for a run:
+
+    settings --prepare--> wire,   x --encode--> message --decode--> what arrives,   message --pack--> bytes
+
 Axes: m nodes, b messages that are worked on side by side, n parameters.
 """
 
-from collections.abc import Callable
-from typing import Any, ClassVar, Protocol, Self
+import zlib
+from dataclasses import replace
+from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array, lax
 
 from jdfl.arrays import ops
 from jdfl.arrays.nonzeros import Nonzeros, largest
-from jdfl.devices import nodes
+from jdfl.base import checks, struct
+from jdfl.base.struct import each_row as each_row
+from jdfl.codecs import packing
 
 _DIRECT_ROWS = 128  # vectors that are worked on together where no messages are formed
 
 
-class Codec(Protocol):
+class Codec:
     """What travels on a wire.
 
-    Encode and decode b vectors at once, with the number of bits in between.
-    A run encodes and decodes and counts `bits`; `pack` and `unpack` make the bytes that tests compare with them.
-    Both ends hold the same keys (common randomness from a seed costs no bits) and the same codec after `prepare`.
-    A codec that has a true `direct` also has `arrived(key, x)`: what `decode` makes of `encode`, bit for bit, without a
-    message, and faster.
+    The base class of codecs: b vectors at once become messages, and these become what arrives.
+
+    A codec of one's own is a `jdfl.base.struct.dataclass` with its settings, `encode`, `decode` and `layout`, from
+    which the size of a message and its bytes follow. Everything else has a default here. A run encodes, decodes and
+    counts `bits`; `pack` and `unpack` make the bytes that tests compare with them. Both ends hold the same keys: common
+    randomness from a seed costs no bits.
+
+    Class variables, or properties where settings decide:
+    `pairwise`: whether what arrives depends on who receives it.
+    `unbiased`: whether E C(x) = x for every vector x, C(x) being what arrives, over the keys and up to the rounding of
+    the receiver's arithmetic.
+    `free`: whether coding every row costs less than choosing the rows that are asked for.
+    `direct`: whether there is `arrived`.
     """
 
-    free: ClassVar[bool]  # coding every row costs less than choosing the rows that are asked for
+    pairwise = False
+    unbiased = False
+    free = False
+    direct = False
 
-    @property
-    def pairwise(self) -> bool:
-        """Whether what arrives depends on who receives it."""
-        ...
-
-    @property
-    def unbiased(self) -> bool:
-        """Whether E C(x) = x for every vector x, over the keys and up to the rounding of the receiver's arithmetic.
-
-        C(x) is what arrives of x, for `contraction` too.
-        """
-        ...
+    def check(self, n: int, m: int, sparsity: int) -> None:
+        """Raise ValueError if the settings make no sense for m nodes with vectors of n entries, `sparsity` nonzero."""
 
     def contraction(self, n: int, sparsity: int) -> float | None:
         """The largest known delta in (0, 1] with E ||C(x) - x||^2 <= (1 - delta) ||x||^2 for every x [n].
@@ -51,107 +60,116 @@ class Codec(Protocol):
         out. (Such compressors are called delta-contractive: A. Koloskova, S. U. Stich, M. Jaggi, "Decentralized
         stochastic optimization and gossip algorithms with compressed communication", 2019.)
         """
-        ...
+        return None
 
-    def lanes(self, n: int) -> int:
+    def lanes(self, wire: "Wire") -> int:
         """How many messages are best decoded side by side on this backend."""
-        ...
+        return 16
 
-    def check(self, n: int, m: int, sparsity: int) -> None:
-        """Raise ValueError if the settings make no sense for m nodes with vectors of n entries, `sparsity` nonzero."""
-        ...
+    def draw(self, key: Array, node: Array, n: int, dtype: Any) -> Any:
+        """What both ends draw once, for a whole run: `Wire.drawn`; None where a message's key is enough.
 
-    def prepare(self, key: Array, node: Array, n: int, sparsity: int, dtype: Any) -> Self:
-        """Draw what sender and receiver share.
-
-        `node` [m] holds the global ids, `sparsity` the number of nonzeros that the vectors are known to have.
+        `node` [m] holds the global ids of the senders, `dtype` is the type of parameters. What is drawn for every one
+        of them lies in a struct whose field says `per_node` (see `jdfl.base.struct`).
         """
-        ...
+        return None
 
-    def rows(self, i: Array) -> Self:
-        """A prepared codec's arrays for the nodes i [b] alone; ids out of range clip."""
-        ...
+    def prepare(self, key: Array, node: Array, n: int, sparsity: int, dtype: Any) -> "Wire":
+        """The wire of senders `node` [m], their global ids, for vectors of which `sparsity` entries may be nonzero."""
+        return Wire(self, n, sparsity, jnp.dtype(dtype), self.draw(key, node, n, dtype))
 
-    def encode(self, key: Array, x: Array) -> Any:
-        """The messages for vectors x [b, n], keys [b]: a pytree of arrays [b, ...]."""
-        ...
+    def encode(self, key: Array, x: Array, wire: "Wire") -> Any:
+        """The messages for vectors x [b, n], keys [b], on a wire of b senders: a tree of arrays [b, ...]."""
+        raise NotImplementedError
 
-    def decode(self, key: Array, payload: Any, n: int, side: Array | None = None) -> Array:
-        """The receivers' estimates [b, n]; `side` [b, n] is what each receiver has itself, if it is pairwise."""
-        ...
+    def decode(self, key: Array, payload: Any, wire: "Wire") -> Array:
+        """The receivers' estimates [b, n] of what `encode` was given with the same keys [b] and wire."""
+        raise NotImplementedError
 
-    def bits(self, n: int) -> int:
+    def arrived(self, key: Array, x: Array, wire: "Wire") -> Array:
+        """What `decode` makes [b, n] of `encode` of x [b, n], keys [b]: bit for bit, without messages, and faster."""
+        raise NotImplementedError
+
+    def layout(self, n: int, sparsity: int | None) -> Any:
+        """One message, with a `jdfl.codecs.packing.Part` in the place of every array: how that one is written.
+
+        `sparsity` is None where it is not known.
+        """
+        raise NotImplementedError
+
+    def bits(self, n: int, sparsity: int | None = None) -> int:
         """The size of one message in bits."""
-        ...
+        return sum(part.bits for part in jax.tree.leaves(self.layout(n, sparsity)))
 
-    def pack(self, payload: Any, n: int) -> bytes:
-        """One message (no axis b) as real bytes, ceil(bits(n) / 8) of them; ValueError if it is none (on the host)."""
-        ...
+    def pack(self, payload: Any, n: int, sparsity: int | None = None) -> bytes:
+        """One message (no axis b) as real bytes, ceil(bits / 8) of them; ValueError if it is none (on the host)."""
+        fields: list[np.ndarray] = []
+        for part, value in zip(jax.tree.leaves(self.layout(n, sparsity)), jax.tree.leaves(payload), strict=True):
+            checks.shape(part.shape, "Pack one message at a time.", payload=value)
+            fields.append(part.write(np.asarray(value)))
+        return packing.join(*fields)
 
-    def unpack(self, data: bytes, n: int) -> Any:
+    def unpack(self, data: bytes, n: int, sparsity: int | None = None) -> Any:
         """The message behind `pack`; ValueError where the bytes cannot be one (on the host)."""
-        ...
+        parts, message = jax.tree.flatten(self.layout(n, sparsity))
+        fields = packing.split(data, *(part.bits for part in parts))
+        return message.unflatten(part.read(bits) for part, bits in zip(parts, fields))
 
 
-def round_trip(codec: Codec, key: Array, x: Array, side: Array | None = None) -> Array:
+@struct.dataclass
+class Wire:
+    """A codec, and what both ends of its messages know beforehand: of m senders, or of those of b messages."""
+
+    codec: Codec
+    n: int = struct.field(pytree_node=False)
+    """Entries of a vector."""
+    sparsity: int = struct.field(pytree_node=False)
+    """How many of them may be nonzero."""
+    dtype: Any = struct.field(pytree_node=False)
+    """Type of the parameters."""
+    drawn: Any = None
+    """What `Codec.draw` gives."""
+    side: Array | None = struct.field(per_node=True, default=None)
+    """The receivers' own parameters [b, n], for decoders that are pairwise."""
+
+    def rows(self, i: Array) -> "Wire":
+        """The wire of the senders i [b] alone; ids out of range clip."""
+        return each_row(lambda x: jnp.asarray(x)[i], self)
+
+
+def round_trip(wire: Wire, key: Array, x: Array, side: Array | None = None) -> Array:
     """What receivers make of the vectors x [b, n], keys [b], with side [b, n] of their own, where the codec uses it."""
-    payload = lax.optimization_barrier(codec.encode(key, x))  # nothing but the message passes from one to the other
-    return codec.decode(key, payload, x.shape[1], side).astype(x.dtype)
+    payload = lax.optimization_barrier(wire.codec.encode(key, x, wire))  # nothing but the message goes across
+    return wire.codec.decode(key, payload, replace(wire, side=side)).astype(x.dtype)
 
 
-def transmit(codec: Codec, keys: Array, x: Array | Nonzeros, wanted: Array, lanes: int | None = None) -> Any:
+def transmit(wire: Wire, keys: Array, x: Array | Nonzeros, wanted: Array, lanes: int | None = None) -> Any:
     """What receivers make of the rows of x [m, n] that are `wanted` [m]; each is coded once, `lanes` at a time.
 
     `keys` [m] are the senders' keys. Rows that nobody wants are zero, or whatever costs nothing. Of `Nonzeros` come
-    as many again, the largest.
+    as many again, the largest; a block alone has all n entries of a row.
     """
-    m = x.shape[0]
-    if isinstance(x, Nonzeros):
-        return _few_nonzeros(codec, keys, x, wanted, min(m, lanes or codec.lanes(x.n)))
-    if getattr(codec, "direct", False):
-        return _directly(codec, keys, x, wanted)
-    if codec.free:
-        return round_trip(codec.rows(jnp.arange(m)), keys, x)
+    m, codec, nothing = x.shape[0], wire.codec, jax.tree.map(jnp.zeros_like, x)
+    direct = codec.direct and not isinstance(x, Nonzeros)
+    if direct and m <= _DIRECT_ROWS:  # not worth a choice of rows
+        return ops.skipped_unless(jnp.any(wanted), _arrived, nothing, wire, keys, x)
+    if codec.free and not isinstance(x, Nonzeros):
+        return round_trip(wire, keys, x)
 
-    def block(rows: Array, received: Array) -> Array:
-        return received.at[rows].set(round_trip(codec.rows(rows), keys[rows], x[rows]), mode="drop")
+    def block(rows: Array, received: Any) -> Any:
+        coded: Any = (_arrived if direct else round_trip)(wire.rows(rows), keys[rows], x[rows])
+        coded = largest(coded, x.place.shape[1]) if isinstance(x, Nonzeros) else coded
+        return jax.tree.map(lambda all, some: all.at[rows].set(some, mode="drop"), received, coded)
 
-    return ops.for_rows(wanted, min(m, lanes or codec.lanes(x.shape[1])), block, jnp.zeros_like(x))
-
-
-def _few_nonzeros(codec: Codec, keys: Array, x: Nonzeros, wanted: Array, lanes: int) -> Nonzeros:
-    """`transmit` of few nonzeros; a block alone has all n entries of a row."""
-
-    def block(rows: Array, received: Nonzeros) -> Nonzeros:
-        z = largest(round_trip(codec.rows(rows), keys[rows], x[rows]), x.place.shape[1])
-        return jax.tree.map(lambda all, some: all.at[rows].set(some, mode="drop"), received, z)
-
-    return ops.for_rows(wanted, lanes, block, jax.tree.map(jnp.zeros_like, x))
+    return ops.for_rows(wanted, _DIRECT_ROWS if direct else min(m, lanes or codec.lanes(wire)), block, nothing)
 
 
-def _directly(codec: Any, keys: Array, x: Array, wanted: Array) -> Array:
-    """`transmit` without messages; small networks are not worth a choice of rows."""
-    if x.shape[0] <= _DIRECT_ROWS:
-        asked = jnp.any(wanted)
-        return ops.skipped_unless(asked, _arrived, jnp.zeros_like(x), codec, keys, x)
-
-    def block(rows: Array, received: Array) -> Array:
-        return received.at[rows].set(codec.arrived(keys[rows], x[rows]), mode="drop")
-
-    return ops.for_rows(wanted, _DIRECT_ROWS, block, jnp.zeros_like(x))
-
-
-def _arrived(codec: Any, keys: Array, x: Array) -> Array:
-    return codec.arrived(keys, x)
-
-
-def each_row(function: Callable[[Array], Array], codec: Codec) -> Codec:
-    """The prepared codec with `function` of every array that has a row for every node."""
-    return jax.tree.map(lambda x, row: function(x) if row else x, codec, nodes.with_rows(codec.rows))
+def _arrived(wire: Wire, key: Array, x: Array) -> Array:
+    return wire.codec.arrived(key, x, wire)
 
 
 def receive(
-    codec: Codec,
+    wire: Wire,
     keys: Array,
     x: Array,
     heard: Array,
@@ -163,15 +181,38 @@ def receive(
 ) -> Array:
     """Sums [m, n] of what node i makes of the rows heard[senders[i, j]] over the `chosen` [m, d], x[i] at its side.
 
-    Every pair of nodes is coded on its own, `lanes` at a time, by codec and key of the receiver (`by_receiver`) or of
-    the sender: `codec` and `keys` [m] or keys [g] belong to the rows of x, or to those of `heard` [g, n].
+    Every pair of nodes is coded on its own, `lanes` at a time, with wire and key of the receiver (`by_receiver`) or of
+    the sender: `wire` and `keys` [m] or keys [g] belong to the rows of x, or to those of `heard` [g, n].
     """
     m, d = chosen.shape
 
     def pairs(rows: Array, total: Array) -> Array:
         i, j = rows // d, senders.reshape(-1)[rows]
         owner = jnp.minimum(i, m - 1) if by_receiver else j
-        z = round_trip(codec.rows(owner), keys[owner], heard[j], x[jnp.minimum(i, m - 1)])
+        z = round_trip(wire.rows(owner), keys[owner], heard[j], x[jnp.minimum(i, m - 1)])
         return total.at[i].add(z, mode="drop")
 
-    return ops.for_rows(chosen.reshape(-1), min(m, lanes or codec.lanes(x.shape[1])), pairs, jnp.zeros_like(x))
+    return ops.for_rows(chosen.reshape(-1), min(m, lanes or wire.codec.lanes(wire)), pairs, jnp.zeros_like(x))
+
+
+def seal(codec: Codec, payload: Any, n: int, sparsity: int | None = None) -> bytes:
+    """`codec.pack(payload, n, sparsity)` with a checksum, for bytes that are stored or go over a wire that has none.
+
+    `Codec.unpack` refuses what cannot be a message, but most changed bits give another one. These four bytes more, a
+    CRC-32 in which the codec's kind and sizes and n count too, are in no count: links carry a checksum of their own.
+    """
+    body = codec.pack(payload, n, sparsity)
+    return body + _checksum(codec, body, n, sparsity)
+
+
+def unseal(codec: Codec, data: bytes, n: int, sparsity: int | None = None) -> Any:
+    """The message in `data`, which `seal` made; ValueError for changed or missing bytes, and for another codec or n."""
+    body, tail = data[:-4], data[-4:]
+    if tail != _checksum(codec, body, n, sparsity):
+        raise ValueError(f"Expected a message with the checksum that it ends in, got another one. {packing.DAMAGED}")
+    return codec.unpack(body, n, sparsity)
+
+
+def _checksum(codec: Codec, body: bytes, n: int, sparsity: int | None) -> bytes:
+    head = f"{type(codec).__name__} {codec.bits(n, sparsity)} {n} ".encode()
+    return zlib.crc32(head + body).to_bytes(4, "little")

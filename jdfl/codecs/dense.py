@@ -1,17 +1,17 @@
 """The whole vector, every entry as one float."""
 
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import jax.numpy as jnp
-import numpy as np
 from jax import Array, lax
 
-from jdfl.base import checks, struct
-from jdfl.codecs import packing
+from jdfl.base import struct
+from jdfl.codecs.base import Codec, Wire
+from jdfl.codecs.packing import Part, floats
 
 
 @struct.dataclass
-class Dense:
+class Dense(Codec):
     """The whole vector, every entry as one float.
 
     All n entries in `precision`; exact when the parameters have that type ("Perf" in the CEPS paper).
@@ -23,12 +23,7 @@ class Dense:
     kind: ClassVar[str] = "dense"
     precision: Literal["float32", "float64", "float16", "bfloat16"] = struct.field(pytree_node=False, default="float32")
     """Type of the floats."""
-    free: ClassVar[bool] = True
-
-    @property
-    def pairwise(self) -> bool:
-        """All receivers get the same."""
-        return False
+    free = True
 
     @property
     def unbiased(self) -> bool:
@@ -42,42 +37,17 @@ class Dense:
         """
         return 1 - rounding(self.precision, n)
 
-    def lanes(self, n: int) -> int:
-        """Everything is coded at once, whatever is asked for."""
-        return 1
-
-    def check(self, n: int, m: int, sparsity: int) -> None:
-        """There is nothing to refuse but settings out of range."""
-
-    def prepare(self, key: Array, node: Array, n: int, sparsity: int, dtype: Any) -> "Dense":
-        """Nothing is shared."""
-        return self
-
-    def rows(self, i: Array) -> "Dense":
-        """The same for all nodes."""
-        return self
-
-    def encode(self, key: Array, x: Array) -> Array:
+    def encode(self, key: Array, x: Array, wire: Wire) -> Array:
         """The vectors x [b, n] in the wire's precision; a receiver computes in the type it got."""
         return rounded(x, self.precision)
 
-    def decode(self, key: Array, payload: Array, n: int, side: Array | None = None) -> Array:
+    def decode(self, key: Array, payload: Array, wire: Wire) -> Array:
         """The vectors as they came: `payload` [b, n]."""
         return payload
 
-    def bits(self, n: int) -> int:
-        """16 n, 32 n or 64 n."""
-        return packing.width(self.precision) * n
-
-    def pack(self, payload: Array, n: int) -> bytes:
-        """Little-endian floats of the `payload` [n]."""
-        checks.shape((n,), "Pack one message at a time.", payload=payload)
-        return packing.join(packing.from_floats(np.asarray(payload), self.precision))
-
-    def unpack(self, data: bytes, n: int) -> np.ndarray:
-        """The floats [n]."""
-        (floats,) = packing.split(data, self.bits(n))
-        return packing.to_floats(floats, self.precision)
+    def layout(self, n: int, sparsity: int | None) -> Part:
+        """16 n, 32 n or 64 n bits."""
+        return floats(n, dtype=self.precision)
 
 
 def rounded(x: Array, precision: str) -> Array:

@@ -8,29 +8,21 @@ axis in front of these.)
 """
 
 from math import isqrt
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import Array
 
 from jdfl.arrays import ops
 from jdfl.base import checks, struct
 from jdfl.base.settings import Count
-from jdfl.codecs import packing
+from jdfl.codecs.base import Codec, Wire
+from jdfl.codecs.packing import Part, floats
 
 
 @struct.dataclass
-class Message:
-    """What the low-rank codec sends: M is about P W^T."""
-
-    P: Array  # [messages, a, r] float32, orthonormal columns
-    W: Array  # [messages, b, r] float32, M^T P
-
-
-@struct.dataclass
-class LowRank:
+class LowRank(Codec):
     """The vector as a matrix of low rank, as in PowerSGD.
 
     P = orth(M Q) and W = M^T P with a Gaussian Q [b, r] from the message's key; P W^T arrives, (a + b) r floats.
@@ -48,17 +40,6 @@ class LowRank:
     """Rank of the matrix that arrives."""
     height: Count | None = struct.field(pytree_node=False, default=None)
     """Rows of the matrix; None: about the square root of the number of parameters."""
-    free: ClassVar[bool] = False
-
-    @property
-    def pairwise(self) -> bool:
-        """All receivers get the same."""
-        return False
-
-    @property
-    def unbiased(self) -> bool:
-        """A projection is never longer than the vector."""
-        return False
 
     def contraction(self, n: int, sparsity: int) -> float:
         """The share r / min(a, b), attained where all singular values of M are equal.
@@ -71,10 +52,6 @@ class LowRank:
         """
         return self.rank / min(self._shape(n))
 
-    def lanes(self, n: int) -> int:
-        """Messages are small."""
-        return 16
-
     def check(self, n: int, m: int, sparsity: int) -> None:
         """Refuse a height outside [1, n], and a rank outside [1, min(a, b)]."""
         if self.height is not None:
@@ -82,47 +59,26 @@ class LowRank:
         a, b = self._shape(n)
         checks.whole(1, min(a, b), f"The {n} entries are laid out as a matrix of {a} by {b}.", rank=self.rank)
 
-    def prepare(self, key: Array, node: Array, n: int, sparsity: int, dtype: Any) -> "LowRank":
-        """Nothing is shared."""
-        return self
-
-    def rows(self, i: Array) -> "LowRank":
-        """The same for all nodes."""
-        return self
-
     def _shape(self, n: int) -> tuple[int, int]:
         a = isqrt(n) if self.height is None else self.height
         return a, -(-n // a)
 
-    def encode(self, key: Array, x: Array) -> Message:
-        """P and W of the vectors x [messages, n]."""
+    def encode(self, key: Array, x: Array, wire: Wire) -> tuple[Array, Array]:
+        """P [messages, a, r] and W [messages, b, r] float32 of the vectors x [messages, n]."""
         a, b = self._shape(x.shape[1])
         M = jnp.pad(x, ((0, 0), (0, a * b - x.shape[1]))).reshape(-1, a, b)
         Q = jax.vmap(lambda one: jax.random.normal(one, (b, self.rank), jnp.float32))(key).astype(x.dtype)
         P = jnp.linalg.qr(jnp.matmul(M, Q, precision=ops.HIGHEST))[0]
         W = jnp.matmul(M.mT, P, precision=ops.HIGHEST)
-        return Message(P.astype(jnp.float32), W.astype(jnp.float32))
+        return P.astype(jnp.float32), W.astype(jnp.float32)
 
-    def decode(self, key: Array, payload: Message, n: int, side: Array | None = None) -> Array:
+    def decode(self, key: Array, payload: tuple[Array, Array], wire: Wire) -> Array:
         """P W^T as vectors [messages, n] float32."""
-        M = jnp.matmul(payload.P, payload.W.mT, precision=ops.HIGHEST)
-        return M.reshape(M.shape[0], -1)[:, :n]
+        P, W = payload
+        M = jnp.matmul(P, W.mT, precision=ops.HIGHEST)
+        return M.reshape(M.shape[0], -1)[:, : wire.n]
 
-    def bits(self, n: int) -> int:
-        """32 (a + b) r."""
-        return 32 * self.rank * sum(self._shape(n))
-
-    def pack(self, payload: Message, n: int) -> bytes:
-        """P row by row, then W."""
+    def layout(self, n: int, sparsity: int | None) -> tuple[Part, Part]:
+        """32 (a + b) r bits: P row by row, then W."""
         a, b = self._shape(n)
-        checks.shape((a, self.rank), "Pack one message at a time.", P=payload.P)
-        checks.shape((b, self.rank), "Pack one message at a time.", W=payload.W)
-        parts = (np.asarray(part).reshape(-1) for part in (payload.P, payload.W))
-        return packing.join(*(packing.from_floats(part, "float32") for part in parts))
-
-    def unpack(self, data: bytes, n: int) -> Message:
-        """P and W."""
-        a, b = self._shape(n)
-        parts = packing.split(data, 32 * a * self.rank, 32 * b * self.rank)
-        P, W = (packing.to_floats(part, "float32").reshape(-1, self.rank) for part in parts)
-        return Message(P, W)  # pyright: ignore[reportArgumentType]
+        return floats(a, self.rank), floats(b, self.rank)

@@ -5,7 +5,6 @@ Sensing, 2008. Sending the norm, the logarithm before and its inverse after are 
 """
 
 import warnings
-from dataclasses import replace
 from typing import Annotated, Any, ClassVar, Literal
 
 import jax
@@ -14,12 +13,13 @@ import numpy as np
 from jax import Array, lax
 
 from jdfl.base import checks, struct
-from jdfl.base.settings import Bound, Count, Filled, Natural, NotNegative, Positive
+from jdfl.base.settings import Bound, Count, Natural, NotNegative, Positive
 from jdfl.base.streams import Stream
-from jdfl.codecs import packing, sensing
+from jdfl.codecs import sensing
+from jdfl.codecs.base import Codec, Wire
 from jdfl.codecs.dense import rounded
-from jdfl.codecs.gpsp import gpsp, working_sparsity
-from jdfl.codecs.recovery import recovery, unit
+from jdfl.codecs.gpsp import gpsp, recovery, unit, working_sparsity
+from jdfl.codecs.packing import Part, floats, signs
 
 _MATRIX = Stream("one-bit.sensing matrix", "shared")
 POOR = 0.9  # recovery below which `check` warns
@@ -27,7 +27,7 @@ MOST_COLUMNS = 2**24  # numbers that the columns gathered for messages side by s
 
 
 @struct.dataclass
-class OneBit:
+class OneBit(Codec):
     """One sign per measurement and one norm; the receiver decodes by GPSP.
 
     c = sign(Phi x), x = sign(w) log_gamma(1 + |w|), sent with ||w||; GPSP finds x, then w is rebuilt.
@@ -73,34 +73,23 @@ class OneBit:
     """Bits of the norm."""
     matrix: Array | None = struct.field(per_node=lambda codec: not codec.shared, default=None)
     """Phi^T, [m, n, d], or [n, d] if shared, instead of drawing it."""
-    order: Filled[Any] = None
-    """Rows [d] of the Hadamard transforms, from `prepare`."""
-    free: ClassVar[bool] = False
 
     @property
     def pairwise(self) -> bool:
         """With side information every receiver decodes on its own."""
         return self.side
 
-    @property
-    def unbiased(self) -> bool:
-        """GPSP keeps s entries, whatever the vector has."""
-        return False
-
-    def contraction(self, n: int, sparsity: int) -> None:
-        """None: the norm is kept, so a wrong direction errs by up to 4 ||x||^2, and dense vectors have no right one."""
-
-    def lanes(self, n: int) -> int:
+    def lanes(self, wire: Wire) -> int:
         """Few on CPU, where a matrix of each stays in cache; rows that nobody asked for fill up the last block."""
         wide = 256 if jax.default_backend() != "cpu" else 16 if self.shared else 4
-        d = self._sizes(n)[1]
-        return min(wide, max(1, MOST_COLUMNS // (d * working_sparsity(n, d, self.s or 1))))
+        d, s = self._measurements(wire.n), self._nonzeros(wire.sparsity)
+        return min(wide, max(1, MOST_COLUMNS // (d * working_sparsity(wire.n, d, s))))
 
     def check(self, n: int, m: int, sparsity: int) -> None:
         """Refuse settings out of range; warn where the decoder cannot recover what it is asked for."""
         if self.s is not None:
             checks.whole(1, n, "A vector has no more nonzeros than entries.", s=self.s)
-        d = self._sizes(n)[1]
+        d = self._measurements(n)
         if self.shared and self.ensemble == "hadamard":
             raise ValueError(
                 "Expected shared = False with ensemble = 'hadamard', got shared = True. Nothing is stored, so "
@@ -115,11 +104,11 @@ class OneBit:
             wanted = (n, d) if self.shared else (m, n, d)
             checks.shape(wanted, "It is Phi^T, [n, d] if shared, else [m, n, d].", matrix=self.matrix)
             checks.finite(matrix=self.matrix)
-        for name in _PER_NODE:
-            if np.ndim(getattr(self, name)):
-                checks.shape((m,), "Give one number, or one for every node.", **{name: getattr(self, name)})
+        for name, number in {"gamma": self.gamma, "margin": self.margin, "eta": self.eta}.items():
+            if np.ndim(number):
+                checks.shape((m,), "Give one number, or one for every node.", **{name: number})
         checks.whole(0, d, flips=self.flips)
-        self._warn(n, d, sparsity if self.s is None else self.s)
+        self._warn(n, d, self._nonzeros(sparsity))
 
     def _warn(self, n: int, d: int, s: int) -> None:
         if self.ensemble == "sparse":
@@ -139,21 +128,18 @@ class OneBit:
                 stacklevel=6,
             )
 
-    def prepare(self, key: Array, node: Array, n: int, sparsity: int, dtype: Any) -> "OneBit":
-        """Draw the sensing matrices that are stored: every node's own, or one for all."""
-        m, d = node.shape[0], self._sizes(n)[1]
-        matrix, order = self.matrix, None
-        if matrix is None and self.shared:
-            matrix = self._draw(_MATRIX.of(key), n, d, dtype)
-        elif matrix is None and self.ensemble in ("gaussian", "sparse"):
-            matrix = jax.vmap(lambda one: self._draw(one, n, d, dtype))(_MATRIX.keys(key, node))
+    def draw(self, key: Array, node: Array, n: int, dtype: Any) -> Array | sensing.Sensing | None:
+        """The sensing matrices that are stored, every node's own or one for all, or the rows [d] of the transforms."""
+        d = self._measurements(n)
         if self.ensemble == "hadamard":
-            order = sensing.hadamard_rows(_MATRIX.of(key), n, d)
-        spread = {name: jnp.broadcast_to(jnp.asarray(getattr(self, name), dtype), (m,)) for name in _PER_NODE}
-        s = sparsity if self.s is None else self.s
-        return replace(self, d=d, s=s, matrix=matrix, order=order, **spread)
+            return sensing.hadamard_rows(_MATRIX.of(key), n, d)
+        if self.matrix is not None or (self.ensemble == "rademacher" and not self.shared):
+            return None
+        if self.shared:
+            return sensing.Shared(self._matrix(_MATRIX.of(key), n, d, dtype))
+        return sensing.Stored(jax.vmap(lambda one: self._matrix(one, n, d, dtype))(_MATRIX.keys(key, node)))
 
-    def _draw(self, key: Array, n: int, d: int, dtype: Any) -> Array:
+    def _matrix(self, key: Array, n: int, d: int, dtype: Any) -> Array:
         """Phi^T [n, d]."""
         if self.ensemble == "rademacher":
             return sensing.signs(key, (n, d), dtype)
@@ -163,80 +149,67 @@ class OneBit:
         there = jax.random.uniform(places, (n, d), jnp.float32) < self.density
         return jnp.where(there, jax.random.normal(values, (n, d), dtype) / np.sqrt(self.density), 0.0)
 
-    def rows(self, i: Array) -> "OneBit":
-        """What belongs to the nodes i [b]; what is shared stays."""
-        own = {name: getattr(self, name)[i] for name in _PER_NODE}
-        if self.matrix is not None and not self.shared:
-            own["matrix"] = self.matrix[i]
-        return replace(self, **own)
-
-    def _sensing(self, key: Array, n: int, dtype: Any) -> sensing.Sensing:
+    def _sensing(self, key: Array, wire: Wire) -> sensing.Sensing:
         """The matrices of the messages with keys [b]."""
+        n, d = wire.n, self._measurements(wire.n)
+        if self.ensemble == "hadamard":
+            N = sensing.hadamard_size(n)
+            drawn = jax.vmap(lambda one: sensing.signs(one, (2, -(-d // N), N), wire.dtype))(key)
+            return sensing.double_hadamard(drawn, wire.drawn, n)
+        if self.ensemble == "rademacher" and not self.shared:
+            return sensing.Stored(jax.vmap(lambda one: self._matrix(one, n, d, wire.dtype))(key))
         if self.matrix is not None:
             return sensing.Shared(self.matrix) if self.shared else sensing.Stored(self.matrix)
-        assert self.d is not None  # set by prepare
-        N = sensing.hadamard_size(n)
-        shape = (n, self.d) if self.ensemble == "rademacher" else (2, -(-self.d // N), N)
-        drawn = jax.vmap(lambda one: sensing.signs(one, shape, dtype))(key)
-        return sensing.Stored(drawn) if self.ensemble == "rademacher" else sensing.double_hadamard(drawn, self.order, n)
+        return wire.drawn
 
-    def _logarithm(self, x: Array) -> Array:
-        return jnp.sign(x) * jnp.log1p(jnp.abs(x)) / jnp.log(self.gamma)[:, None]
+    def _logarithm(self, x: Array, gamma: Array) -> Array:
+        return jnp.sign(x) * jnp.log1p(jnp.abs(x)) / jnp.log(gamma)[:, None]
 
-    def encode(self, key: Array, x: Array) -> tuple[Array, Array]:
-        """Signs [b, d] bool (True is +1) and the norms ||x|| [b]."""
-        norm = jnp.linalg.norm(x, axis=1)
+    def encode(self, key: Array, x: Array, wire: Wire) -> tuple[Array, Array]:
+        """The norms ||x|| [b] and signs [b, d] bool (True is +1)."""
+        norm, gamma = jnp.linalg.norm(x, axis=1), _each(self.gamma, len(x), x.dtype)
         if self.norm_bits == 32:
             norm = rounded(norm, "float32")
-        return self._sensing(key, x.shape[1], x.dtype).measure(self._logarithm(x)) > 0, norm
+        return norm, self._sensing(key, wire).measure(self._logarithm(x, gamma)) > 0
 
-    def decode(self, key: Array, payload: tuple[Array, Array], n: int, side: Array | None = None) -> Array:
-        """GPSP on the payload ([b, d] signs, [b] norms), the inverse of the logarithm, the norm; zero for norm zero."""
-        positive, norm = payload
-        assert self.s is not None  # set by prepare
-        b, dtype = positive.shape[0], jnp.result_type(self.margin)
+    def decode(self, key: Array, payload: tuple[Array, Array], wire: Wire) -> Array:
+        """GPSP on norms and signs, the inverse of the logarithm, the norm [b, n]; zero for norm zero."""
+        norm, positive = payload
+        b, dtype = len(norm), wire.dtype
+        gamma, margin, eta = (_each(number, b, dtype) for number in (self.gamma, self.margin, self.eta))
         found = gpsp(
-            self._sensing(key, n, dtype),
+            self._sensing(key, wire),
             jnp.where(positive, 1.0, -1.0).astype(dtype),
-            self.s,
-            n,
+            self._nonzeros(wire.sparsity),
+            wire.n,
             flips=self.flips,
-            margin=self.margin,
-            eta=self.eta,
+            margin=margin,
+            eta=eta,
             cap=self.cap,
-            start=self._logarithm(side) if self.side and side is not None else None,
+            start=self._logarithm(wire.side, gamma) if self.side and wire.side is not None else None,
         )
         v = jnp.abs(found.value)
-        scale = _exact_scale(v, norm, jnp.asarray(self.gamma)) if self.inverse == "exact" else jnp.ones_like(norm)
-        size = jnp.expm1(v * (scale * jnp.log(self.gamma))[:, None])
+        scale = _exact_scale(v, norm, gamma) if self.inverse == "exact" else jnp.ones_like(norm)
+        size = jnp.expm1(v * (scale * jnp.log(gamma))[:, None])
         length = jnp.linalg.norm(size, axis=1)
         size = size * jnp.where(length > 0, norm / jnp.where(length > 0, length, 1.0), 0.0)[:, None]
         lane = jnp.arange(b)[:, None]
-        return jnp.zeros((b, n), dtype).at[lane, found.support].set(jnp.sign(found.value) * size, mode="drop")
+        return jnp.zeros((b, wire.n), dtype).at[lane, found.support].set(jnp.sign(found.value) * size, mode="drop")
 
-    def _sizes(self, n: int) -> tuple[int, int]:
-        return self.norm_bits, max(1, n // 2) if self.d is None else self.d
+    def _measurements(self, n: int) -> int:
+        return max(1, n // 2) if self.d is None else self.d
 
-    def bits(self, n: int) -> int:
-        """One bit a measurement and the norm: d + 64 (or d + 32)."""
-        return sum(self._sizes(n))
+    def _nonzeros(self, sparsity: int) -> int:
+        return sparsity if self.s is None else self.s
 
-    def pack(self, payload: tuple[Array, Array], n: int) -> bytes:
-        """The norm, then the signs, of the payload ([d], [])."""
-        positive, norm = (np.asarray(part) for part in payload)
-        checks.shape(self._sizes(n)[1:], "Pack one message at a time.", signs=positive)
-        return packing.join(packing.from_floats(norm[None], f"float{self.norm_bits}"), positive)
-
-    def unpack(self, data: bytes, n: int) -> tuple[np.ndarray, np.ndarray]:
-        """Signs [d] and norm []."""
-        bits, signs = packing.split(data, *self._sizes(n))
-        norm = packing.to_floats(bits, f"float{self.norm_bits}")[0]
-        if not norm >= 0:
-            raise ValueError(f"Expected a norm >= 0 in a message, got {norm}. {packing.DAMAGED}")
-        return signs.astype(bool), norm
+    def layout(self, n: int, sparsity: int | None) -> tuple[Part, Part]:
+        """The norm and one bit a measurement: d + 64 bits, or d + 32."""
+        return floats(dtype=f"float{self.norm_bits}", size="norm"), signs(self._measurements(n))
 
 
-_PER_NODE = ("gamma", "margin", "eta")
+def _each(number: float | Array, b: int, dtype: Any) -> Array:
+    """A number of every message [b]."""
+    return jnp.broadcast_to(jnp.asarray(number, dtype), (b,))
 
 
 def _exact_scale(v: Array, norm: Array, gamma: Array) -> Array:

@@ -1,4 +1,12 @@
-"""Bits to bytes and back, on the host with numpy; what cannot be a message is refused."""
+"""Bits to bytes and back, on the host with numpy; what cannot be a message is refused.
+
+The parts of a message are written one after another: floats and single bits are here, levels and subsets in files of
+their own.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from math import prod
 
 import jax.numpy as jnp
 import numpy as np
@@ -6,9 +14,62 @@ import numpy as np
 DAMAGED = "The message is damaged, or was packed by another codec or for another n."
 
 
+@dataclass(frozen=True)
+class Part:
+    """How one array of a message is written.
+
+    Args:
+        shape: Shape of the array.
+        bits: How many bits it takes.
+        write: The bits [bits], as numbers 0 and 1, of an array of that shape; ValueError if it is none of these.
+        read: The array behind bits [bits]; ValueError if they stand for none.
+    """
+
+    shape: tuple[int, ...]
+    bits: int
+    write: Callable[[np.ndarray], np.ndarray]
+    read: Callable[[np.ndarray], np.ndarray]
+
+
+def signs(n: int) -> Part:
+    """One bit each of n truth values, such as whether an entry is positive."""
+    return Part((n,), n, lambda value: value.astype(np.uint8), lambda bits: bits.astype(bool))
+
+
+def floats(*shape: int, dtype: str = "float32", size: str = "") -> Part:
+    """Finite floats, little-endian, row by row: IEEE's, or bfloat16.
+
+    Args:
+        shape: Shape of the array.
+        dtype: The type of each.
+        size: What they are called where they may not be negative, such as "norm".
+    """
+    kind = jnp.dtype(dtype)
+    word = f"u{kind.itemsize}"
+
+    def finite(value: np.ndarray) -> np.ndarray:
+        bad = np.flatnonzero(~np.isfinite(value.astype(np.float64)))
+        if bad.size:
+            raise ValueError(f"Expected finite numbers in a message, got {value[bad[0]]} at place {bad[0]}. {DAMAGED}")
+        return value
+
+    def write(value: np.ndarray) -> np.ndarray:
+        raw = finite(np.ascontiguousarray(value, kind).reshape(-1)).view(word)
+        return np.unpackbits(np.frombuffer(raw.astype(f"<{word}").tobytes(), np.uint8))
+
+    def read(bits: np.ndarray) -> np.ndarray:
+        raw = np.frombuffer(np.packbits(bits).tobytes(), f"<{word}")
+        value = finite(raw.astype(word).view(kind))
+        if size and (value < 0).any():
+            raise ValueError(f"Expected a {size} >= 0 in a message, got {value.min()}. {DAMAGED}")
+        return value.reshape(shape)[()]
+
+    return Part(shape, 8 * kind.itemsize * prod(shape), write, read)
+
+
 def join(*fields: np.ndarray) -> bytes:
     """Bit arrays one after another, filled with zeros to whole bytes (most significant bit first)."""
-    return np.packbits(np.concatenate([np.asarray(field, dtype=np.uint8) for field in fields])).tobytes()
+    return np.packbits(np.concatenate(fields)).tobytes()
 
 
 def split(data: bytes, *sizes: int) -> list[np.ndarray]:
@@ -16,67 +77,30 @@ def split(data: bytes, *sizes: int) -> list[np.ndarray]:
     total = sum(sizes)
     if len(data) != -(-total // 8):
         raise ValueError(f"Expected a message of {-(-total // 8)} bytes, got {len(data)}. {DAMAGED}")
-    bits = np.unpackbits(np.frombuffer(data, dtype=np.uint8))
+    bits = np.unpackbits(np.frombuffer(data, np.uint8))
     if bits[total:].any():
         raise ValueError(f"Expected zeros after the {total} bits of a message, got {bits[total:].tolist()}. {DAMAGED}")
     return np.split(bits[:total], np.cumsum(sizes)[:-1])
 
 
-def width(dtype: str) -> int:
-    """Bits of one float of that type."""
-    return 8 * jnp.dtype(dtype).itemsize
-
-
-def from_floats(values: np.ndarray, dtype: str) -> np.ndarray:
-    """IEEE floats (or bfloat16) as bits, little-endian bytes; ValueError for values that are not finite."""
-    floats = np.ascontiguousarray(values, dtype=jnp.dtype(dtype))
-    _refuse_infinite(floats)
-    raw = floats.view(f"u{floats.itemsize}").astype(f"<u{floats.itemsize}")
-    return np.unpackbits(np.frombuffer(raw.tobytes(), dtype=np.uint8))
-
-
-def to_floats(bits: np.ndarray, dtype: str) -> np.ndarray:
-    """The floats behind `from_floats`; ValueError for bits that are no finite numbers."""
-    size = jnp.dtype(dtype).itemsize
-    raw = np.frombuffer(np.packbits(bits).tobytes(), dtype=f"<u{size}").astype(f"u{size}")
-    floats = raw.view(jnp.dtype(dtype))
-    _refuse_infinite(floats)
-    return floats
-
-
-def to_scale(bits: np.ndarray) -> np.float32:
-    """The one float32 behind 32 bits that all entries are multiples of; ValueError if it is negative or infinite."""
-    scale = to_floats(bits, "float32")[0]
-    if not scale >= 0:
-        raise ValueError(f"Expected a scale >= 0 in a message, got {scale}. {DAMAGED}")
-    return scale
-
-
-def _refuse_infinite(floats: np.ndarray) -> None:
-    bad = np.flatnonzero(~np.isfinite(floats.astype(np.float64)))
-    if bad.size:
-        raise ValueError(f"Expected finite numbers in a message, got {floats[bad[0]]} at place {bad[0]}. {DAMAGED}")
-
-
 def from_integers(values: np.ndarray, width: int) -> np.ndarray:
-    """Non-negative integers below 2**width as `width` bits each."""
+    """Integers 0 .. 2^width - 1, `values` [k], as `width` bits each, most significant first."""
     place = np.arange(width - 1, -1, -1)
-    return ((np.asarray(values, dtype=np.int64)[:, None] >> place) & 1).astype(np.uint8).reshape(-1)
+    return ((np.asarray(values, np.int64)[:, None] >> place) & 1).astype(np.uint8).reshape(-1)
 
 
 def to_integers(bits: np.ndarray, width: int) -> np.ndarray:
-    """Integers behind `from_integers`, int64."""
+    """The integers [k] int64 behind `from_integers`, given bits [k width]."""
     place = np.arange(width - 1, -1, -1)
     return (bits.reshape(-1, width).astype(np.int64) << place).sum(axis=1)
 
 
 def from_large(value: int, width: int) -> np.ndarray:
-    """One non-negative integer of any size as `width` bits."""
-    raw = value.to_bytes(-(-width // 8), "big")
-    return np.unpackbits(np.frombuffer(raw, dtype=np.uint8))[8 * len(raw) - width :]
+    """One non-negative integer of any size as bits [width]."""
+    raw = (value << -width % 8).to_bytes(-(-width // 8), "big")
+    return np.unpackbits(np.frombuffer(raw, np.uint8), count=width)
 
 
 def to_large(bits: np.ndarray) -> int:
-    """The integer behind `from_large`."""
-    filling = np.zeros(-len(bits) % 8, np.uint8)
-    return int.from_bytes(np.packbits(np.concatenate([filling, bits])).tobytes(), "big")
+    """The integer behind `from_large`, given its bits [width]."""
+    return int.from_bytes(np.packbits(bits).tobytes(), "big") >> -len(bits) % 8

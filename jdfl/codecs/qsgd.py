@@ -9,31 +9,24 @@ Axes: b messages, n parameters.
 """
 
 from math import sqrt
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import Array
 
 from jdfl.arrays import ops
-from jdfl.base import checks, struct
+from jdfl.base import struct
 from jdfl.base.settings import Bound
-from jdfl.codecs import packing, radix
+from jdfl.codecs.base import Codec, Wire
+from jdfl.codecs.packing import Part, floats
+from jdfl.codecs.radix import levels
 
 MOST_LEVELS = 2**15 - 1  # signed levels are int16
 
 
 @struct.dataclass
-class Message:
-    """What QSGD sends."""
-
-    level: Array  # [b, n] int8 or int16, -levels .. levels
-    norm: Array  # [b] float32
-
-
-@struct.dataclass
-class QSGD:
+class QSGD(Codec):
     """All entries, rounded at random to a few levels of the vector's norm.
 
     All n entries as multiples -levels .. levels of norm / levels, rounded at random so that E C(x) = x.
@@ -54,12 +47,6 @@ class QSGD:
     """The receiver divides by 1 + omega, so that no message is worse than none; else it is right on average."""
     norm: Literal["l2", "max"] = struct.field(pytree_node=False, default="l2")
     """What the levels are fractions of: the length of the vector, or its largest magnitude."""
-    free: ClassVar[bool] = False
-
-    @property
-    def pairwise(self) -> bool:
-        """All receivers get the same."""
-        return False
 
     @property
     def unbiased(self) -> bool:
@@ -97,23 +84,8 @@ class QSGD:
         delta = 2 * c - c**2 * (1 + v) if self.scaled else 1 - v
         return delta if delta > 0 else None
 
-    def lanes(self, n: int) -> int:
-        """Drawing n coins is quick."""
-        return 16
-
-    def check(self, n: int, m: int, sparsity: int) -> None:
-        """There is nothing to refuse but settings out of range."""
-
-    def prepare(self, key: Array, node: Array, n: int, sparsity: int, dtype: Any) -> "QSGD":
-        """Nothing is shared."""
-        return self
-
-    def rows(self, i: Array) -> "QSGD":
-        """The same for all nodes."""
-        return self
-
-    def encode(self, key: Array, x: Array) -> Message:
-        """Levels and norms; a vector that is not finite has a norm that is not."""
+    def encode(self, key: Array, x: Array, wire: Wire) -> tuple[Array, Array]:
+        """Norms [b] float32 and levels [b, n] int8 or int16; a vector that is not finite has a norm that is not."""
         size = largest = jnp.max(jnp.abs(x), axis=1)
         if self.norm == "l2":  # in units of the largest, for squares leave the range of the type
             size = largest * ops.length(x / jnp.where(largest > 0, largest, 1.0)[:, None], "l2")
@@ -123,26 +95,14 @@ class QSGD:
         t = jnp.where(usable[:, None], jnp.minimum(jnp.abs(x) / unit * self.levels, self.levels), 0.0)
         coin = jax.vmap(lambda one: jax.random.uniform(one, x.shape[1:], jnp.float32))(key).astype(x.dtype)
         level = jnp.floor(t) + (coin < t - jnp.floor(t)).astype(x.dtype)
-        return Message((jnp.sign(x) * level).astype(jnp.int8 if self.levels <= 127 else jnp.int16), size)
+        return size, (jnp.sign(x) * level).astype(jnp.int8 if self.levels <= 127 else jnp.int16)
 
-    def decode(self, key: Array, payload: Message, n: int, side: Array | None = None) -> Array:
+    def decode(self, key: Array, payload: tuple[Array, Array], wire: Wire) -> Array:
         """The multiples [b, n] float32."""
-        step = 1 / (self.levels * (1 + self.omega(n) if self.scaled else 1))
-        return payload.level.astype(jnp.float32) * (payload.norm * step)[:, None]
+        step = 1 / (self.levels * (1 + self.omega(wire.n) if self.scaled else 1))
+        norm, level = payload
+        return level.astype(jnp.float32) * (norm * step)[:, None]
 
-    def bits(self, n: int) -> int:
+    def layout(self, n: int, sparsity: int | None) -> tuple[Part, Part]:
         """32 bits of norm, and about n log2(2 levels + 1)."""
-        return 32 + radix.bits(n, 2 * self.levels + 1)
-
-    def pack(self, payload: Message, n: int) -> bytes:
-        """The norm, then the levels."""
-        checks.shape((n,), "Pack one message at a time.", level=payload.level)
-        norm = packing.from_floats(np.asarray(payload.norm)[None], "float32")
-        return packing.join(norm, radix.pack(np.asarray(payload.level, np.int64) + self.levels, 2 * self.levels + 1))
-
-    def unpack(self, data: bytes, n: int) -> Message:
-        """Levels and norm."""
-        norm, digits = packing.split(data, 32, self.bits(n) - 32)
-        level = radix.unpack(digits, n, 2 * self.levels + 1) - self.levels
-        kind = np.int8 if self.levels <= 127 else np.int16
-        return Message(level.astype(kind), packing.to_scale(norm))  # pyright: ignore[reportArgumentType]
+        return floats(size="norm"), levels(n, self.levels, 2 * self.levels + 1)

@@ -1,4 +1,4 @@
-"""Digits of any base as bits. Host only.
+"""Levels of a scale as digits, and digits of any base as bits. Host only.
 
 One number for n digits needs the fewest bits, ceil(n log2 base), but a time that grows with n^2. Digits are therefore
 gathered in words that fit 63 bits, of the length that wastes least: less than two per cent in every base below 2^16.
@@ -20,44 +20,36 @@ def word(base: int) -> tuple[int, int]:
     return min((size for size in sizes if size[1] <= WIDEST), key=lambda size: size[1] / size[0])
 
 
-def bits(n: int, base: int) -> int:
-    """The size of n digits: whole words, and a shorter one for the rest."""
-    digits, width = word(base)
-    return n // digits * width + (base ** (n % digits) - 1).bit_length()
+def levels(n: int, most: int, base: int) -> packing.Part:
+    """Levels [n] int8 or int16, as digits in words, the lowest digit first; the last word may be shorter.
 
-
-def pack(digits: np.ndarray, base: int) -> np.ndarray:
-    """The bits of digits [n] in 0 .. base - 1; ValueError for others."""
-    bad = np.flatnonzero((digits < 0) | (digits >= base))
-    if bad.size:
-        raise ValueError(f"Expected digits from 0 to {base - 1}, got {digits[bad[0]]}. {packing.DAMAGED}")
-    size = word(base)[0]
-    whole = len(digits) - len(digits) % size
-    parts = [_numbers(digits[:whole].reshape(-1, size), base), _numbers(digits[None, whole:], base)]
-    widths = word(base)[1], bits(len(digits) - whole, base)
-    return np.concatenate([packing.from_integers(part, width) for part, width in zip(parts, widths)])
-
-
-def unpack(data: np.ndarray, n: int, base: int) -> np.ndarray:
-    """The digits [n] int64 behind `pack`; ValueError for words that are none."""
+    Args:
+        n: How many levels.
+        most: The largest level; they are symmetric about zero.
+        base: Of the digits, 2 most + 1 at least; a power of two gives every level bits of its own.
+    """
     size, width = word(base)
-    whole = n // size
-    words = packing.to_integers(data[: whole * width], width)
-    rest = packing.to_large(data[whole * width :])
-    for number, digits in ((int(words.max(initial=0)), size), (rest, n % size)):
-        if number >= base**digits:
-            raise ValueError(f"Expected words below {base}^{digits}, got {number}. {packing.DAMAGED}")
-    return np.concatenate([_digits(words, size, base).reshape(-1), _digits(np.array([rest]), n % size, base)[0]])
+    whole, rest = n // size * width, (base ** (n % size) - 1).bit_length()
+    powers = np.array([base**place for place in range(size)], np.int64)
+    zero = base - 1 - most  # the digit of level 0: the largest level has the largest digit
 
+    def checked(level: np.ndarray) -> np.ndarray:
+        bad = np.flatnonzero(np.abs(level) > most)
+        if bad.size:
+            raise ValueError(f"Expected levels from {-most} to {most}, got {level[bad[0]]}. {packing.DAMAGED}")
+        return level
 
-def _numbers(digits: np.ndarray, base: int) -> np.ndarray:
-    """The numbers [k] whose digits [k, size] these are, lowest first."""
-    return digits.astype(np.int64) @ _powers(digits.shape[1], base)
+    def write(value: np.ndarray) -> np.ndarray:
+        digits = checked(value.astype(np.int64)) + zero
+        words = np.pad(digits, (0, -n % size)).reshape(-1, size) @ powers
+        bits = packing.from_integers(words, width)
+        return np.concatenate([bits[:whole], bits[len(bits) - rest :]])  # a shorter word begins with zeros
 
+    def read(bits: np.ndarray) -> np.ndarray:
+        words = packing.to_integers(np.insert(bits, whole, np.zeros(-len(bits) % width)), width)
+        digits = (words[:, None] // powers % base).reshape(-1)
+        if (words >= base**size).any() or digits[n:].any():
+            raise ValueError(f"Expected words below {base}^{size}, got {words.max()}. {packing.DAMAGED}")
+        return checked(digits[:n] - zero).astype(np.int8 if most <= 127 else np.int16)
 
-def _digits(numbers: np.ndarray, size: int, base: int) -> np.ndarray:
-    return numbers.astype(np.int64)[:, None] // _powers(size, base) % base
-
-
-def _powers(size: int, base: int) -> np.ndarray:
-    return np.array([base**place for place in range(size)], np.int64)
+    return packing.Part((n,), whole + rest, write, read)

@@ -4,22 +4,24 @@ S. U. Stich, J.-B. Cordonnier, M. Jaggi: Sparsified SGD with Memory, 2018, where
 """
 
 from math import sqrt
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import Array
 
 from jdfl.arrays import ops
-from jdfl.base import checks, struct
+from jdfl.arrays.nonzeros import largest
+from jdfl.base import struct
 from jdfl.base.settings import Bound, Count
-from jdfl.codecs import packing, subsets
+from jdfl.codecs import subsets
+from jdfl.codecs.base import Codec, Wire
 from jdfl.codecs.dense import rounded, rounding
+from jdfl.codecs.packing import Part, floats
 
 
 @struct.dataclass
-class RandomK:
+class RandomK(Codec):
     """Entries at random places, which both ends draw from the same key; give k or share.
 
     `k` entries (or ceil(share n)) at places drawn evenly and anew for every message; the others arrive as zero.
@@ -40,13 +42,7 @@ class RandomK:
     """The receiver multiplies by n / k, so that messages are right on average."""
     value: Literal["float32", "float16", "bfloat16"] = struct.field(pytree_node=False, default="float32")
     """Type of the values."""
-    free: ClassVar[bool] = False
-    direct: ClassVar[bool] = True  # `arrived` is there
-
-    @property
-    def pairwise(self) -> bool:
-        """All receivers get the same."""
-        return False
+    direct = True
 
     @property
     def unbiased(self) -> bool:
@@ -64,62 +60,40 @@ class RandomK:
         delta = 1 - (sqrt(n / k - 1) + sqrt(q * n / k)) ** 2 if self.scaled else k / n * (1 - q)
         return delta if delta > 0 else None
 
-    def lanes(self, n: int) -> int:
-        """Messages are small."""
-        return 16
-
     def check(self, n: int, m: int, sparsity: int) -> None:
         """Refuse k outside [1, n], share outside (0, 1], both and neither."""
         if self.k is None and self.share is None:
             raise ValueError("Expected k or share, got k = None and share = None. Give one, such as share = 0.1.")
         subsets.check_size(n, self.share, k=self.k)
 
-    def prepare(self, key: Array, node: Array, n: int, sparsity: int, dtype: Any) -> "RandomK":
-        """Nothing is stored: places come from the messages' keys."""
-        return self
-
-    def rows(self, i: Array) -> "RandomK":
-        """The same for all nodes."""
-        return self
-
     def _size(self, n: int) -> int:
         return subsets.size(n, self.share) if self.k is None else self.k
 
     def _places(self, key: Array, n: int) -> Array:
         """The places [b, k] of the messages with keys [b], ascending."""
-        return jnp.sort(jax.vmap(lambda lots: ops.support(lots, self._size(n))[0])(_lots(key, n)), axis=1)
+        return jnp.sort(largest(_lots(key, n), self._size(n)).place, axis=1)
 
-    def arrived(self, key: Array, x: Array) -> Array:
+    def arrived(self, key: Array, x: Array, wire: Wire) -> Array:
         """What is decoded of the vectors x [b, n], bit for bit, without messages: places need not be told apart."""
         value = rounded(jnp.where(_sound(x), x, jnp.nan), self.value)
         value = value * (x.shape[1] / self._size(x.shape[1])) if self.scaled else value
         lots = _lots(key, x.shape[1])
         return jnp.where(ops.top_s(lots, self._size(x.shape[1])) > 0, value, jnp.zeros_like(value))
 
-    def encode(self, key: Array, x: Array) -> Array:
+    def encode(self, key: Array, x: Array, wire: Wire) -> Array:
         """The values [b, k] at the places that the keys give."""
         value = jnp.take_along_axis(x, self._places(key, x.shape[1]), axis=1)
         return rounded(jnp.where(_sound(x), value, jnp.nan), self.value)
 
-    def decode(self, key: Array, payload: Array, n: int, side: Array | None = None) -> Array:
+    def decode(self, key: Array, payload: Array, wire: Wire) -> Array:
         """The values `payload` [b, k] in their places, zero elsewhere [b, n]; times n / k if scaled."""
-        value = payload * (n / self._size(n)) if self.scaled else payload
+        value = payload * (wire.n / self._size(wire.n)) if self.scaled else payload
         lane = jnp.arange(value.shape[0])[:, None]
-        return jnp.zeros((value.shape[0], n), value.dtype).at[lane, self._places(key, n)].set(value)
+        return jnp.zeros((value.shape[0], wire.n), value.dtype).at[lane, self._places(key, wire.n)].set(value)
 
-    def bits(self, n: int) -> int:
-        """The values alone: 32 k or 16 k."""
-        return packing.width(self.value) * self._size(n)
-
-    def pack(self, payload: Array, n: int) -> bytes:
-        """Little-endian floats of the `payload` [k]."""
-        checks.shape((self._size(n),), "Pack one message at a time.", payload=payload)
-        return packing.join(packing.from_floats(np.asarray(payload), self.value))
-
-    def unpack(self, data: bytes, n: int) -> np.ndarray:
-        """The floats [k]."""
-        (floats,) = packing.split(data, self.bits(n))
-        return packing.to_floats(floats, self.value)
+    def layout(self, n: int, sparsity: int | None) -> Part:
+        """The values alone: 32 k or 16 k bits."""
+        return floats(self._size(n), dtype=self.value)
 
 
 def _lots(key: Array, n: int) -> Array:

@@ -10,13 +10,13 @@
 Axes: b messages side by side, n entries, d measurements, t places of a support.
 """
 
-from dataclasses import replace
-from typing import Literal, Protocol
+from typing import Literal
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
+from scipy.linalg import hadamard
 
 from jdfl.arrays import ops
 from jdfl.base import struct
@@ -24,43 +24,35 @@ from jdfl.base import struct
 Ensemble = Literal["gaussian", "rademacher", "hadamard", "sparse"]
 
 
-class Sensing(Protocol):
+class Sensing:
     """The matrices Phi of b messages, or one for all of them."""
 
     def measure(self, x: Array) -> Array:
         """Phi x [b, d] for x [b, n]."""
-        ...
-
-    def combine(self, T: Array, x: Array) -> Array:
-        """Phi_T x [b, d] for supports T [b, t] and values x [b, t]; places out of range clip."""
-        ...
+        raise NotImplementedError
 
     def columns(self, T: Array) -> Array:
-        """Phi_T^T [b, t, d]."""
-        ...
+        """Phi_T^T [b, t, d] for supports T [b, t]; places out of range clip."""
+        raise NotImplementedError
+
+    def combine(self, T: Array, x: Array) -> Array:
+        """Phi_T x [b, d] for supports T [b, t] and values x [b, t]."""
+        return jnp.einsum("bt,btd->bd", x, self.columns(T), precision=ops.HIGHEST)
 
     def adjoint(self, v: Array) -> Array:
         """Phi^T v [b, n] for v [b, d]."""
-        ...
-
-    def take(self, lane: Array) -> "Sensing":
-        """The matrices of some of the messages."""
-        ...
+        raise NotImplementedError
 
 
 @struct.dataclass
-class Stored:
+class Stored(Sensing):
     """Phi^T of every message, so that Phi_T is a gather of rows."""
 
-    matrix: Array  # [b, n, d]
+    matrix: Array = struct.field(per_node=True)  # [b, n, d]
 
     def measure(self, x: Array) -> Array:
         """Phi x."""
         return jnp.einsum("bn,bnd->bd", x, self.matrix, precision=ops.HIGHEST)
-
-    def combine(self, T: Array, x: Array) -> Array:
-        """Phi_T x."""
-        return jnp.einsum("bt,btd->bd", x, self.columns(T), precision=ops.HIGHEST)
 
     def columns(self, T: Array) -> Array:
         """Phi_T^T."""
@@ -70,13 +62,9 @@ class Stored:
         """Phi^T v."""
         return jnp.einsum("bnd,bd->bn", self.matrix, v, precision=ops.HIGHEST)
 
-    def take(self, lane: Array) -> "Stored":
-        """The matrices of some of the messages."""
-        return Stored(self.matrix[lane])
-
 
 @struct.dataclass
-class Shared:
+class Shared(Sensing):
     """One Phi^T for all messages: products with it are matrix products."""
 
     matrix: Array  # [n, d]
@@ -84,10 +72,6 @@ class Shared:
     def measure(self, x: Array) -> Array:
         """Phi x."""
         return jnp.dot(x, self.matrix, precision=ops.HIGHEST)
-
-    def combine(self, T: Array, x: Array) -> Array:
-        """Phi_T x."""
-        return jnp.einsum("bt,btd->bd", x, self.matrix[T], precision=ops.HIGHEST)
 
     def columns(self, T: Array) -> Array:
         """Phi_T^T."""
@@ -97,22 +81,18 @@ class Shared:
         """Phi^T v."""
         return jnp.dot(v, self.matrix.T, precision=ops.HIGHEST)
 
-    def take(self, lane: Array) -> "Shared":
-        """The same one."""
-        return self
-
 
 @struct.dataclass
-class Hadamard:
+class Hadamard(Sensing):
     """The rows `row` of H D2 H D1 / sqrt(N), one pair D1, D2 per message and per N rows.
 
     Two columns of H have a third as their product, (-1)^(r.k) (-1)^(k.j) = (-1)^((r xor j).k), so that the entry (r, j)
     is D1[j] (H D2)[r xor j] / sqrt(N): columns are gathered from one transform of D2.
     """
 
-    first: Array  # [b, blocks, N] of +-1: D1
-    second: Array  # [b, blocks, N] of +-1: D2
-    spectrum: Array  # [b, blocks N] H D2 / sqrt(N)
+    first: Array = struct.field(per_node=True)  # [b, blocks, N] of +-1: D1
+    second: Array = struct.field(per_node=True)  # [b, blocks, N] of +-1: D2
+    spectrum: Array = struct.field(per_node=True)  # [b, blocks N] H D2 / sqrt(N)
     row: Array  # [d] int32 in 0 .. blocks N - 1
     n: int = struct.field(pytree_node=False)
 
@@ -123,15 +103,10 @@ class Hadamard:
         z = transform(transform(wide[:, None] * self.first) * self.second) / np.sqrt(N)
         return z.reshape(b, -1)[:, self.row]
 
-    def combine(self, T: Array, x: Array) -> Array:
-        """Phi_T x."""
-        return jnp.einsum("bt,btd->bd", x, self.columns(T), precision=ops.HIGHEST)
-
     def columns(self, T: Array) -> Array:
         """Phi_T^T."""
-        lane = jnp.arange(T.shape[0])[:, None, None]
-        block = self.row[None, None, :] // self.first.shape[-1]
-        return self.first[lane, block, T[:, :, None]] * self.spectrum[lane, self.row[None, None, :] ^ T[:, :, None]]
+        lane, row, place = jnp.arange(T.shape[0])[:, None, None], self.row[None, None, :], T[:, :, None]
+        return self.first[lane, row // self.first.shape[-1], place] * self.spectrum[lane, row ^ place]
 
     def adjoint(self, v: Array) -> Array:
         """Phi^T v."""
@@ -139,11 +114,6 @@ class Hadamard:
         z = jnp.zeros((b, blocks * N), v.dtype).at[:, self.row].set(v).reshape(b, blocks, N)
         z = transform(transform(z) * self.second) * self.first
         return jnp.sum(z, axis=1)[:, : self.n] / np.sqrt(N)
-
-    def take(self, lane: Array) -> "Hadamard":
-        """The matrices of some of the messages."""
-        own = {name: getattr(self, name)[lane] for name in ("first", "second", "spectrum")}
-        return replace(self, **own)
 
 
 def double_hadamard(signs: Array, row: Array, n: int) -> Hadamard:
@@ -160,14 +130,8 @@ def transform(x: Array) -> Array:
     sizes = [2 ** ((bits + place) // factors) for place in range(factors)]
     y = x.reshape(-1, *sizes)
     for _ in sizes:  # every product moves the axis that it used to the end, so that all are used in turn
-        y = jnp.tensordot(y, _hadamard(y.shape[1], x.dtype), axes=((1,), (0,)), precision=ops.HIGHEST)
+        y = jnp.tensordot(y, jnp.asarray(hadamard(y.shape[1]), x.dtype), axes=((1,), (0,)), precision=ops.HIGHEST)
     return y.reshape(x.shape)
-
-
-def _hadamard(size: int, dtype: jnp.dtype) -> Array:
-    place = np.arange(size)
-    common = np.bitwise_count(place[:, None] & place)
-    return jnp.asarray(1 - 2 * (common & 1).astype(np.int8), dtype)
 
 
 def signs(key: Array, shape: tuple[int, ...], dtype: jnp.dtype) -> Array:
@@ -184,7 +148,7 @@ def hadamard_rows(key: Array, n: int, d: int) -> Array:
     blocks = -(-d // N)
     keys = jax.random.split(key, blocks)
     order = jax.vmap(lambda one: jax.random.permutation(one, N))(keys) + N * jnp.arange(blocks)[:, None]
-    return order.T.reshape(-1)[:d].astype(jnp.int32) if blocks > 1 else order[0, :d].astype(jnp.int32)
+    return order.T.reshape(-1)[:d].astype(jnp.int32)
 
 
 def hadamard_size(n: int) -> int:

@@ -4,35 +4,27 @@ Top-k: S. U. Stich, J.-B. Cordonnier, M. Jaggi: Sparsified SGD with Memory, 2018
 are this library's.
 """
 
-from dataclasses import replace
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
-import jax
 import jax.numpy as jnp
-import numpy as np
 from jax import Array
 
 from jdfl.arrays import ops
-from jdfl.base import checks, struct
+from jdfl.arrays.nonzeros import largest
+from jdfl.base import struct
 from jdfl.base.settings import Bound, Count
-from jdfl.codecs import packing, subsets
+from jdfl.codecs import subsets
+from jdfl.codecs.base import Codec, Wire
 from jdfl.codecs.dense import rounded, rounding
+from jdfl.codecs.packing import Part, floats
+from jdfl.codecs.radix import levels
 
 _LEVELS = {"int8": 127, "int4": 7}  # largest level; levels are symmetric about zero
 MOST_INT4 = 2**16  # entries that may share one scale of 7 levels
 
 
 @struct.dataclass
-class Message:
-    """What a sparse codec sends."""
-
-    index: Array  # [b, s] int32, ascending
-    value: Array  # [b, s] floats as the wire has them, or int8 levels
-    scale: Array | None  # [b] float32 values of level 1; None for floats
-
-
-@struct.dataclass
-class Sparse:
+class Sparse(Codec):
     """The largest entries: their places and their values.
 
     Top-k: the `s` largest entries, as places and values; vectors with s nonzeros lose only what `value` rounds.
@@ -56,17 +48,6 @@ class Sparse:
     """How places are written: plain numbers, or the number of their subset, which is shortest."""
     share: Annotated[float, Bound("(0, 1]")] | None = struct.field(pytree_node=False, default=None)
     """Share of the entries that is in a message, instead of s."""
-    free: ClassVar[bool] = False
-
-    @property
-    def pairwise(self) -> bool:
-        """All receivers get the same."""
-        return False
-
-    @property
-    def unbiased(self) -> bool:
-        """Small entries never arrive."""
-        return False
 
     def contraction(self, n: int, sparsity: int) -> float:
         """(s / n) (1 - q), where q ||x||^2 bounds what rounding the entries that are sent may cost.
@@ -81,10 +62,6 @@ class Sparse:
         if self.value not in _LEVELS:
             return s / n * (1 - rounding(self.value, s))
         return s / n / (1 + (s - 1) / (2 * _LEVELS[self.value]) ** 2)
-
-    def lanes(self, n: int) -> int:
-        """Messages are small."""
-        return 16
 
     def check(self, n: int, m: int, sparsity: int) -> None:
         """Refuse s outside [1, n], share outside (0, 1], both, and int4 for more entries than one scale can serve."""
@@ -102,14 +79,6 @@ class Sparse:
                 "7 levels of one scale. Use value = 'int8'."
             )
 
-    def prepare(self, key: Array, node: Array, n: int, sparsity: int, dtype: Any) -> "Sparse":
-        """Take over the number of nonzeros."""
-        return replace(self, s=self.size(n, sparsity), share=None)
-
-    def rows(self, i: Array) -> "Sparse":
-        """The same for all nodes."""
-        return self
-
     def size(self, n: int, sparsity: int | None = None) -> int:
         """How many entries of n a message holds; ValueError where that is not known.
 
@@ -117,7 +86,7 @@ class Sparse:
         """
         size = subsets.size(n, self.share) if self.share is not None else sparsity if self.s is None else self.s
         if size is None:
-            raise ValueError("Sparse() does not know its size yet: give s or share, or call prepare(...) first.")
+            raise ValueError("Expected s or share, got s = None and share = None, with sparsity = None. Give one.")
         return size
 
     @property
@@ -125,68 +94,39 @@ class Sparse:
         """Whether `arrived` is there: for floats, which no scale goes along with."""
         return self.value not in _LEVELS
 
-    def arrived(self, key: Array, x: Array) -> Array:
+    def arrived(self, key: Array, x: Array, wire: Wire) -> Array:
         """What is decoded of the vectors x [b, n], bit for bit, without messages; nothing depends on the keys.
 
         Places need not be told apart for it, which takes ten times as long as finding which entries are sent.
         """
-        return rounded(ops.top_s(x, self.size(x.shape[1])), self.value)
+        return rounded(ops.top_s(x, self.size(wire.n, wire.sparsity)), self.value)
 
-    def encode(self, key: Array, x: Array) -> Message:
-        """Places and values of the largest entries of x [b, n]."""
-        s = self.size(x.shape[1])
-        index = jnp.sort(jax.vmap(lambda one: ops.support(one, s)[0])(x), axis=1)
+    def encode(self, key: Array, x: Array, wire: Wire) -> tuple[Array, ...]:
+        """Places [b, s] int32, ascending, and values [b, s] of the largest entries; of levels their scale [b], too."""
+        s = self.size(wire.n, wire.sparsity)
+        index = jnp.sort(largest(x, s).place, axis=1)
         value = jnp.take_along_axis(x, index, axis=1)
         if self.value not in _LEVELS:
-            return Message(index, rounded(value, self.value), None)
+            return index, rounded(value, self.value)
         scale = (jnp.max(jnp.abs(value), axis=1) / _LEVELS[self.value]).astype(jnp.float32)
         unit = scale.astype(x.dtype)[:, None]
         level = jnp.where(unit > 0, jnp.round(value / jnp.where(unit > 0, unit, 1.0)), 0.0)
         most = _LEVELS[self.value]  # a scale rounded down to float32 would make the largest entry overshoot
-        return Message(index, jnp.clip(level, -most, most).astype(jnp.int8), scale)
+        return index, jnp.clip(level, -most, most).astype(jnp.int8), scale
 
-    def decode(self, key: Array, payload: Message, n: int, side: Array | None = None) -> Array:
+    def decode(self, key: Array, payload: tuple[Array, ...], wire: Wire) -> Array:
         """The entries in their places, zero elsewhere [b, n]; levels give float32."""
-        index, value = payload.index, payload.value
-        if payload.scale is not None:
-            value = value.astype(jnp.float32) * payload.scale[:, None]
-        return jnp.zeros((index.shape[0], n), value.dtype).at[jnp.arange(index.shape[0])[:, None], index].set(value)
+        index, value, *scale = payload
+        if scale:
+            value = value.astype(jnp.float32) * scale[0][:, None]
+        lane = jnp.arange(index.shape[0])[:, None]
+        return jnp.zeros((index.shape[0], wire.n), value.dtype).at[lane, index].set(value)
 
-    def _sizes(self, n: int) -> tuple[int, int, int]:
-        """Bits of places, values and scale."""
-        s = self.size(n)
-        each = {"int8": 8, "int4": 4}.get(self.value) or packing.width(self.value)
-        return subsets.bits(n, s, self.index), s * each, 32 if self.value in _LEVELS else 0
-
-    def bits(self, n: int) -> int:
+    def layout(self, n: int, sparsity: int | None) -> tuple[Part, ...]:
         """Places, s values, and 32 bits of scale for integers."""
-        return sum(self._sizes(n))
-
-    def pack(self, payload: Message, n: int) -> bytes:
-        """All places, then all values, then the scale."""
-        checks.shape((self.size(n),), "Pack one message at a time.", index=payload.index, value=payload.value)
-        places = subsets.pack(np.asarray(payload.index), n, self.index)
-        value = np.asarray(payload.value)
-        if payload.scale is None:
-            return packing.join(places, packing.from_floats(value, self.value))
-        most = _LEVELS[self.value]
-        _check_levels(value, most)
-        offset = packing.from_integers(value.astype(np.int64) + most + 1, 8 if most > 7 else 4)
-        return packing.join(places, offset, packing.from_floats(np.asarray(payload.scale)[None], "float32"))
-
-    def unpack(self, data: bytes, n: int) -> Message:
-        """Places, values and scale."""
-        places, values, rest = packing.split(data, *self._sizes(n))
-        index = subsets.unpack(places, n, self.size(n), self.index)
+        s = self.size(n, sparsity)
+        places = subsets.subset(n, s, self.index)
         if self.value not in _LEVELS:
-            return Message(index, packing.to_floats(values, self.value), None)  # pyright: ignore[reportArgumentType]
+            return places, floats(s, dtype=self.value)
         most = _LEVELS[self.value]
-        level = packing.to_integers(values, 8 if most > 7 else 4) - most - 1
-        _check_levels(level, most)
-        return Message(index, level.astype(np.int8), packing.to_scale(rest))  # pyright: ignore[reportArgumentType]
-
-
-def _check_levels(level: np.ndarray, most: int) -> None:
-    bad = np.flatnonzero(np.abs(level.astype(np.int64)) > most)
-    if bad.size:
-        raise ValueError(f"Expected levels from {-most} to {most}, got {level[bad[0]]}. {packing.DAMAGED}")
+        return places, levels(s, most, 2 * most + 2), floats(size="scale")

@@ -5,6 +5,7 @@ sum_k C(i_k, k) (the combinatorial number system), so that ceil(log2 C(n, s)) bi
 length. (T. M. Cover, "Enumerative source encoding", IEEE Trans. Inf. Theory, 1973.)
 """
 
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 from math import ceil, comb
 from typing import Any, Literal
@@ -15,6 +16,7 @@ from jdfl.base import checks
 from jdfl.codecs import packing
 
 Index = Literal["plain", "enumerative"]
+_subsets = lru_cache(maxsize=256)(comb)
 
 
 def check_size(n: int, share: float | None, **count: int | None) -> None:
@@ -31,79 +33,66 @@ def size(n: int, share: Any) -> int:
     return max(1, ceil(round(float(share) * n, 6)))
 
 
-@lru_cache(maxsize=256)
-def bits(n: int, s: int, index: Index) -> int:
-    """The size of one subset: s ceil(log2 n), or ceil(log2 C(n, s))."""
-    return s * _width(n) if index == "plain" else (comb(n, s) - 1).bit_length()
+def subset(n: int, s: int, index: Index) -> packing.Part:
+    """The s places [s] int32 of a subset of n, ascending: s ceil(log2 n) bits, or the number of the subset."""
+    width, plain = max(1, (n - 1).bit_length()), index == "plain"
+    size = s * width if plain else (_subsets(n, s) - 1).bit_length()
 
+    def checked(places: np.ndarray) -> np.ndarray:
+        if not np.issubdtype(places.dtype, np.integer):
+            raise ValueError(f"Expected whole numbers as indices, got {places.dtype}.")
+        outside = np.flatnonzero((places < 0) | (places >= n))
+        if outside.size:
+            at = outside[0]
+            raise ValueError(f"Expected indices from 0 to {n - 1}, got {places[at]} at place {at}. {packing.DAMAGED}")
+        falling = np.flatnonzero(np.diff(places) <= 0)
+        if falling.size:
+            one, other = places[falling[0] : falling[0] + 2]
+            raise ValueError(f"Expected ascending indices, none twice, got {one} before {other}. {packing.DAMAGED}")
+        return places
 
-def pack(places: np.ndarray, n: int, index: Index) -> np.ndarray:
-    """The bits of a subset given as ascending integers [s]; ValueError if they are no such."""
-    check(places, n)
-    size = bits(n, len(places), index)
-    if index == "plain":
-        return packing.from_integers(places, _width(n))
-    return packing.from_large(rank(places.tolist(), n), size)
+    def write(value: np.ndarray) -> np.ndarray:
+        places = checked(value)
+        return packing.from_integers(places, width) if plain else packing.from_large(rank(places.tolist(), n), size)
 
+    def read(bits: np.ndarray) -> np.ndarray:
+        if plain:
+            return checked(packing.to_integers(bits, width)).astype(np.int32)
+        number = packing.to_large(bits)
+        if number >= _subsets(n, s):
+            raise ValueError(f"Expected a subset's number below C({n}, {s}), got a larger one. {packing.DAMAGED}")
+        return np.array(unrank(number, n, s), np.int32)
 
-def unpack(data: np.ndarray, n: int, s: int, index: Index) -> np.ndarray:
-    """The ascending integers [s] int32 behind `pack`; ValueError for bits that name no subset."""
-    if index == "plain":
-        places = packing.to_integers(data, _width(n))
-        check(places, n)
-        return places.astype(np.int32)
-    number = packing.to_large(data)
-    if number >= comb(n, s):
-        raise ValueError(f"Expected a subset's number below C({n}, {s}), got a larger one. {packing.DAMAGED}")
-    return np.array(unrank(number, n, s), np.int32)
-
-
-def check(places: np.ndarray, n: int) -> None:
-    """ValueError unless `places` are whole numbers in 0..n-1, ascending, none twice."""
-    if not np.issubdtype(places.dtype, np.integer) or places.ndim != 1:
-        raise ValueError(f"Expected a line of whole numbers as indices, got {places.dtype} of shape {places.shape}.")
-    outside = np.flatnonzero((places < 0) | (places >= n))
-    if outside.size:
-        at = outside[0]
-        raise ValueError(f"Expected indices from 0 to {n - 1}, got {places[at]} at place {at}. {packing.DAMAGED}")
-    falling = np.flatnonzero(np.diff(places) <= 0)
-    if falling.size:
-        pair = places[falling[0] : falling[0] + 2].tolist()
-        raise ValueError(f"Expected ascending indices, none twice, got {pair[0]} before {pair[1]}. {packing.DAMAGED}")
+    return packing.Part((s,), size, write, read)
 
 
 def rank(places: list[int], n: int) -> int:
     """The number of a subset, 0 .. C(n, s) - 1."""
-    number, k = 0, len(places)
-    value = comb(n - 1, k)  # C(place, k) throughout, updated by small factors: n steps, whatever s
-    for place in range(n - 1, -1, -1):
-        if k and places[k - 1] == place:
-            number += value
-            value, k = _divided(value * k, place), k - 1
-        else:
-            value = _divided(value * (place - k), place)
-    return number
+    members = set(places)
+    return sum(value for _, value in _members(n, len(places), lambda place, _: place in members))
 
 
 def unrank(number: int, n: int, s: int) -> list[int]:
     """The subset behind `rank`."""
-    found: list[int] = []
-    k = s
-    value = comb(n - 1, k)
+
+    def chosen(place: int, value: int) -> bool:
+        nonlocal number
+        fits = value <= number
+        number -= value * fits
+        return fits
+
+    return [place for place, _ in _members(n, s, chosen)][::-1]
+
+
+def _members(n: int, s: int, chosen: Callable[[int, int], bool]) -> Iterator[tuple[int, int]]:
+    """The places i_k that are `chosen`, the largest first, with C(i_k, k), from s on down; n steps, whatever s.
+
+    C(place, k) is updated by small factors throughout.
+    """
+    value = comb(n - 1, s)
     for place in range(n - 1, -1, -1):
-        if k and value <= number:
-            found.append(place)
-            number -= value
-            value, k = _divided(value * k, place), k - 1
+        if s and chosen(place, value):
+            yield place, value
+            value, s = value * s // max(place, 1), s - 1
         else:
-            value = _divided(value * (place - k), place)
-    return found[::-1]
-
-
-def _divided(value: int, place: int) -> int:
-    return value // place if place else 0
-
-
-def _width(n: int) -> int:
-    """Bits of one plain index below n."""
-    return max(1, (n - 1).bit_length())
+            value = value * (place - s) // max(place, 1)

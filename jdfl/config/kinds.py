@@ -18,7 +18,7 @@ from typing_extensions import Doc
 
 from jdfl.base import checks
 from jdfl.base.arguments import marks, options_of
-from jdfl.base.settings import FILLED, As, Only, documentation
+from jdfl.base.settings import As, Only, documentation
 
 Source = Callable[..., Any]
 FAMILIES: dict[Any, "Family"] = {}  # by the type of the settings that hold one of the family
@@ -144,7 +144,7 @@ def derive(kind: str, source: Source, given: tuple[str, ...]) -> type[Kind]:
     arguments, about = _arguments(source), documentation(source)
     for name, (annotation, default) in arguments.items():
         inner = next((option for option in options_of(annotation) if getattr(option, "flat", None) is True), None)
-        if name in given or FILLED in marks(annotation):
+        if name in given:
             continue
         if inner is not None:
             more, parts[name] = _flat(derive("", inner, ()), annotation, default)

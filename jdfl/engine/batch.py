@@ -115,11 +115,10 @@ def sweep(
     spent = clock.read()
     spent = spent._replace(seconds=spent.seconds / len(settings))
     host = jax.device_get(rest)
-    prepared = jax.eval_shape(lambda setting: loop.start(setting, ()), settings[0])[0]
     results: list[Result] = []
     for i, (setting, label) in enumerate(zip(settings, labels)):
         carry, first, later = jax.tree.map(lambda leaf: leaf[i], host)  # noqa: B023
-        tally = Tally(prepared.message_bits(problem))
+        tally = Tally(setting.algorithm.message_bits(problem))
         tally.add(*as_chunk(first))
         tally.base = {}  # a lane's counters run on from the start
         tally.add(later.rounds, later.metrics, later.counts)

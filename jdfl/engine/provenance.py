@@ -63,6 +63,7 @@ _FORMER = {  # fields that classes had, empty, when draws were recorded: they co
     "DPPS": ("schedule", "scales"),
     "Gradients": ("lengths", "order", "together"),
     "Graph": ("whole",),
+    "OneBit": ("order",),
 }
 
 

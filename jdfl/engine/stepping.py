@@ -83,7 +83,7 @@ def with_field(algorithm: Any, path: str, value: Any) -> Any:
 def begun(setting: Setting) -> Moment:
     """The moment before the first round.
 
-    Before the algorithm is prepared the size of its messages is not known, and nothing is sent.
+    Nothing is sent yet: messages have no size.
     """
     return _drawn(setting, jnp.int32(0), setting.keys.at_start(), 0)
 

@@ -111,6 +111,15 @@ class Problem(Rows):
         """
         return jnp.zeros((), w.dtype)
 
+    def nodes(self, i: Array | np.ndarray) -> Self:
+        """The problem of the nodes i [b] alone, with their rows of data, weight and curvature.
+
+        All that belongs to no single node, such as `test`, `truth` and `start`, stays as it is. A step that works on a
+        block of nodes (`Round.each_of`) sees such a problem. Ids out of range clip.
+        """
+        data, weight = self.local(i)
+        return replace(self, data=data, weight=weight, curvature=self.curvature[i])
+
     def losses(self, w: Array, data: Any) -> Array:
         """The loss [q] of every example of one node's data at w [n], padding included.
 

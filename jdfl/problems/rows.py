@@ -4,8 +4,7 @@ Axes: m nodes, q examples per node (padded with weight 0), N test examples, b of
 """
 
 from collections.abc import Callable
-from dataclasses import replace
-from typing import Any, Self
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -21,7 +20,6 @@ class Rows:
 
     data: Any
     weight: Array
-    curvature: Array
     test: Any | None
 
     @property
@@ -75,15 +73,6 @@ class Rows:
         with its own nodes' data, see different nodes here.
         """
         return jax.tree.map(lambda leaf: jnp.asarray(leaf[0]), held(self.data))
-
-    def nodes(self, i: Array | np.ndarray) -> Self:
-        """The problem of the nodes i [b] alone, with their rows of data, weight and curvature.
-
-        All that belongs to no single node, such as `test`, `truth` and `start`, stays as it is. A step that works on a
-        block of nodes (`Round.each_of`) sees such a problem. Ids out of range clip.
-        """
-        data, weight = self.local(i)
-        return replace(self, data=data, weight=weight, curvature=self.curvature[i])
 
     def minibatch(self, key: Array, data: Any, weight: Array, size: int) -> tuple[Any, Array]:
         """`size` of one node's examples and their weights [size], uniformly with replacement among positive ones.

@@ -71,7 +71,7 @@ def round_of(key: Any, k: Any, graph: Any, node: Any) -> Moment:
     return Moment(k, now.run, graph, node, now)
 
 
-def direct(moment: Moment, problem: Any, gradients: Any = None, *, codec: Any = None, ready: Any = None) -> jdfl.Round:
+def direct(moment: Moment, problem: Any, gradients: Any = None, *, wire: Any = None, ready: Any = None) -> jdfl.Round:
     """A round for calls of gradients, updates, codecs and protocols without an algorithm, with a book of its own."""
     known = None if gradients is None else gradients.prepare(problem, moment)
-    return jdfl.Round(moment, problem, Prepared(known, codec, ready), Book(), {})
+    return jdfl.Round(moment, problem, Prepared(known, wire, ready), Book(), {})

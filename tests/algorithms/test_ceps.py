@@ -122,7 +122,7 @@ def test_noise_goes_where_it_is_said_to_go(noise):
 @pytest.mark.parametrize("inverse", ["paper", "exact"])
 def test_one_bit_agrees_with_the_paper_loop(inverse):
     def send(prepared, j, x):
-        phi = np.asarray(prepared.prepared.codec.matrix[j]).T
+        phi = np.asarray(prepared.prepared.wire.drawn.matrix[j]).T
         return one_bit(x, phi, S, exact=inverse == "exact", cap=12)
 
     compare(BASE.replace(codec=jdfl.OneBit(d=60, inverse=inverse)), send=send)
@@ -132,7 +132,7 @@ def test_one_bit_agrees_with_the_paper_loop(inverse):
 @pytest.mark.parametrize(("phi", "side"), [("receiver", False), ("sender", True), ("receiver", True)])
 def test_decoding_that_depends_on_the_receiver_agrees_with_the_paper_loop(phi, side):
     def send(prepared, j, x, i, own):
-        matrix = np.asarray(prepared.prepared.codec.matrix[i if phi == "receiver" else j]).T
+        matrix = np.asarray(prepared.prepared.wire.drawn.matrix[i if phi == "receiver" else j]).T
         return one_bit(x, matrix, S, exact=True, cap=12, side=own if side else None)
 
     compare(BASE.replace(codec=jdfl.OneBit(d=60, side=side), phi=phi), send=send)
@@ -140,7 +140,7 @@ def test_decoding_that_depends_on_the_receiver_agrees_with_the_paper_loop(phi, s
 
 def test_one_shared_matrix_agrees_with_the_paper_loop():
     def send(prepared, j, x):
-        return one_bit(x, np.asarray(prepared.prepared.codec.matrix).T, S, exact=True, cap=12)
+        return one_bit(x, np.asarray(prepared.prepared.wire.drawn.matrix).T, S, exact=True, cap=12)
 
     compare(BASE.replace(codec=jdfl.OneBit(d=60, shared=True)), send=send)
 

@@ -94,6 +94,7 @@ def test_every_row_is_one_of_a_warning_and_of_the_script():
 
 
 def test_a_codec_or_method_of_ones_own_gets_no_number():
+    @jdfl.base.struct.dataclass
     class Sign(jdfl.Sign):
         """One's own, of the same name."""
 

@@ -1,6 +1,7 @@
 """Laws of every codec: round trips, bits, bytes, shared randomness, zero vectors."""
 
 from functools import partial
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -12,7 +13,8 @@ from hypothesis import strategies as st
 import jdfl
 from jdfl.arrays import ops
 from jdfl.base.arguments import settings
-from jdfl.codecs import packing, round_trip, transmit
+from jdfl.codecs import Codec, Wire, packing, round_trip, transmit
+from jdfl.codecs.packing import floats
 
 M, N, S = 4, 50, 3
 NODE = jnp.arange(M, dtype=jnp.int32)
@@ -71,13 +73,13 @@ def key_of(b: int) -> jax.Array:
 
 
 @jax.jit
-def encode(codec, x):
-    return codec.encode(key_of(x.shape[0]), x)
+def encode(wire, x):
+    return wire.codec.encode(key_of(x.shape[0]), x, wire)
 
 
 @jax.jit
-def decode(codec, payload, x):
-    return codec.decode(key_of(x.shape[0]), payload, x.shape[1])
+def decode(wire, payload, x):
+    return wire.codec.decode(key_of(x.shape[0]), payload, wire)
 
 
 def first(payload):
@@ -86,14 +88,13 @@ def first(payload):
 
 @codecs
 def test_packed_messages_have_the_counted_length_and_come_back(codec):
-    ready = prepare(codec)
-    row = ready.rows(jnp.array([1]))
+    row = prepare(codec).rows(jnp.array([1]))
     for seed in range(3):
         x = sparse_rows(seed)[1:2]
         payload = encode(row, x)
-        data = ready.pack(first(payload), N)
-        assert len(data) == -(-ready.bits(N) // 8)
-        back = ready.unpack(data, N)
+        data = codec.pack(first(payload), N, S)
+        assert len(data) == -(-codec.bits(N, S) // 8)
+        back = codec.unpack(data, N, S)
         assert jax.tree.structure(back) == jax.tree.structure(payload)
         for one, other in zip(jax.tree.leaves(payload), jax.tree.leaves(back)):
             np.testing.assert_array_equal(np.asarray(one[0]), other)
@@ -101,7 +102,7 @@ def test_packed_messages_have_the_counted_length_and_come_back(codec):
         np.testing.assert_array_equal(decode(row, arrived, x), decode(row, payload, x))
         for wrong in (data + b"\0", data[:-1], b""):
             with pytest.raises(ValueError, match="Expected a message of"):
-                ready.unpack(wrong, N)
+                codec.unpack(wrong, N, S)
 
 
 @pytest.mark.thinned(2)
@@ -112,18 +113,19 @@ def test_zero_vector_comes_back_as_zero(codec):
 
 
 def test_sizes_are_those_of_the_paper_and_the_spec():
-    assert prepare(jdfl.OneBit(d=500), 1000, 10, 1).bits(1000) / 8 == 70.5
-    assert prepare(jdfl.OneBit(), 1000, 10, 1).bits(1000) == 564
-    assert prepare(jdfl.Sparse(), 1000, 10, 1).bits(1000) / 8 == 52.5
+    assert jdfl.OneBit(d=500).bits(1000) / 8 == 70.5
+    assert jdfl.OneBit().bits(1000) == 564
+    assert jdfl.Sparse().bits(1000, 10) / 8 == jdfl.Sparse(s=10).bits(1000) / 8 == 52.5
     sizes = {"float32": 49.75, "float16": 29.75, "int8": 23.75, "int4": 18.75}
     for value, size in sizes.items():
-        codec = prepare(jdfl.Sparse(value=value, index="enumerative"), 1000, 10, 1)
-        assert codec.bits(1000) / 8 == size
-        assert prepare(jdfl.Sparse(value=value), 1000, 10, 1).bits(1000) / 8 == size + 2.75
-    assert prepare(jdfl.OneBit(d=150), 1000, 10, 1).bits(1000) / 8 == 26.75
+        assert jdfl.Sparse(value=value, index="enumerative").bits(1000, 10) / 8 == size
+        assert jdfl.Sparse(value=value).bits(1000, 10) / 8 == size + 2.75
+    assert jdfl.OneBit(d=150).bits(1000) / 8 == 26.75
     assert jdfl.Dense("bfloat16").bits(1000) == jdfl.Dense("float16").bits(1000) == 16_000
     assert jdfl.Dense().bits(1000) == 32_000
     assert jdfl.Dense("float64").bits(1000) == 64_000
+    with pytest.raises(ValueError, match="Expected s or share, got s = None and share = None"):
+        jdfl.Sparse().bits(1000)
 
 
 @given(st.integers(0, 2**31 - 1))
@@ -149,7 +151,7 @@ def test_transmit_codes_the_wanted_rows_and_them_alone(codec, wanted, lanes):
     for i, asked in enumerate(wanted):
         if asked:
             np.testing.assert_allclose(received[i], everything[i], rtol=1e-4, atol=1e-5)
-        elif not codec.free and not getattr(codec, "direct", False):
+        elif not codec.free and not codec.direct:
             assert not received[i].any()
 
 
@@ -162,8 +164,8 @@ def test_one_bit_keeps_norm_and_signs_scale_with_the_vector():
     received = round_trip(ready, key_of(1), x)
     assert np.count_nonzero(received) <= S
     np.testing.assert_allclose(np.linalg.norm(received), np.linalg.norm(x), rtol=1e-5)
-    positive, norm = encode(ready, x)
-    opposite, same_norm = encode(ready, -x)
+    norm, positive = encode(ready, x)
+    same_norm, opposite = encode(ready, -x)
     np.testing.assert_array_equal(positive, ~np.asarray(opposite))  # no measurement of a Gaussian matrix is zero
     assert norm == same_norm
 
@@ -242,7 +244,7 @@ def test_packed_integers_come_back(values, width):
 
 
 def test_sensing_matrices_are_gaussian_and_every_node_has_its_own():
-    matrix = np.asarray(prepare(jdfl.OneBit(d=80)).matrix)
+    matrix = np.asarray(prepare(jdfl.OneBit(d=80)).drawn.matrix)
     entries = matrix.reshape(M, -1)
     assert np.abs(np.corrcoef(entries) - np.eye(M)).max() < 5 / np.sqrt(entries.shape[1])
     assert np.abs(entries.mean(axis=1)).max() < 5 / np.sqrt(entries.shape[1])
@@ -255,12 +257,12 @@ def test_what_is_received_is_what_was_packed_in_64_bits_too():
     with jax.enable_x64(True):
         x = jnp.asarray(np.asarray(sparse_rows(3)[:1], np.float64) / 3)
         for codec in (jdfl.OneBit(d=80, norm_bits=32), jdfl.OneBit(d=80), *(EXACT | ROUNDED | LOSSY).values()):
-            ready = codec.prepare(jax.random.key(1), NODE, N, S, jnp.float64)
-            payload = ready.rows(jnp.array([0])).encode(key_of(1), x)
-            back = ready.unpack(ready.pack(first(payload), N), N)
+            row = codec.prepare(jax.random.key(1), NODE, N, S, jnp.float64).rows(jnp.array([0]))
+            payload = codec.encode(key_of(1), x, row)
+            back = codec.unpack(codec.pack(first(payload), N, S), N, S)
             for one, other in zip(jax.tree.leaves(payload), jax.tree.leaves(back)):
                 np.testing.assert_array_equal(np.asarray(one[0]), np.asarray(other, np.asarray(one).dtype))
-            assert round_trip(ready.rows(jnp.array([0])), key_of(1), x).dtype == np.float64
+            assert round_trip(row, key_of(1), x).dtype == np.float64
 
 
 @pytest.mark.parametrize("name", ROUNDED)
@@ -286,7 +288,7 @@ def test_what_is_not_finite_is_never_sent_as_a_number(name, bad):
     row = prepare(ROUNDED[name])
     assert not np.isfinite(round_trip(row, key_of(1), x)).all()
     with pytest.raises(ValueError, match="finite"):
-        row.pack(first(encode(row, x)), N)
+        ROUNDED[name].pack(first(encode(row, x)), N, S)
 
 
 def test_int4_is_refused_for_more_entries_than_a_scale_can_serve():
@@ -316,3 +318,67 @@ def test_too_few_signs_and_sparse_matrices_are_warned_of():
 def test_arrays_that_do_not_fit_the_nodes_are_refused(codec, word):
     with pytest.raises(ValueError, match=word):
         codec.check(N, M, S)
+
+
+class Shifted(NamedTuple):
+    """A message of the codec below."""
+
+    value: Any
+    node: Any
+
+
+@jdfl.base.struct.dataclass
+class Drawn:
+    """What it draws: a number for every node, and one for all."""
+
+    shift: Any = jdfl.base.struct.field(per_node=True)
+    common: Any = None
+
+
+@jdfl.base.struct.dataclass
+class Shifting(Codec):
+    """A codec of one's own, whose ends share a number that they add and subtract, every node's own and all nodes'."""
+
+    scale: float = 2.0
+
+    def draw(self, key, node, n, dtype):
+        return Drawn(jax.random.normal(key, node.shape, dtype), jnp.float32(3.0))
+
+    def encode(self, key, x, wire):
+        shift = wire.drawn.shift + wire.drawn.common
+        return Shifted(self.scale * x + shift[:, None], wire.drawn.shift)
+
+    def decode(self, key, payload, wire):
+        return (payload.value - payload.node[:, None] - wire.drawn.common) / self.scale
+
+    def layout(self, n, sparsity):
+        return Shifted(floats(n), floats())
+
+
+def test_a_codec_of_ones_own_is_settings_encode_decode_and_layout():
+    codec, x = Shifting(), jnp.asarray(np.random.default_rng(0).standard_normal((M, N)), jnp.float32)
+    wire = prepare(codec)
+    np.testing.assert_array_equal(wire.rows(jnp.array([2, 0])).drawn.shift, wire.drawn.shift[jnp.array([2, 0])])
+    np.testing.assert_allclose(_transmit(wire, key_of(M), x, jnp.ones(M, bool), 3), x, rtol=0, atol=1e-5)
+    data = codec.pack(first(encode(wire, x)), N)
+    assert 8 * len(data) == codec.bits(N) == 32 * (N + 1)
+    np.testing.assert_array_equal(codec.unpack(data, N).value, encode(wire, x).value[0])
+    assert (codec.unbiased, codec.pairwise, codec.contraction(N, S)) == (False, False, None)
+
+
+@pytest.mark.parametrize("gamma", [4.0, jnp.linspace(3.0, 7.0, M)], ids=["one", "of every node"])
+def test_numbers_of_nodes_reach_their_messages(gamma):
+    """Settings with a row for every node are those of the senders in a block, as what is drawn is."""
+    x = sparse_rows(6)
+    wire = prepare(jdfl.OneBit(d=80, gamma=gamma))
+    every = np.asarray(_transmit(wire, key_of(M), x, jnp.ones(M, bool), M))
+    for i in range(M):
+        own = jdfl.OneBit(d=80, gamma=float(np.broadcast_to(gamma, M)[i]), matrix=wire.drawn.matrix)
+        alone = _transmit(prepare(own), key_of(M), x, jnp.arange(M) == i, 1)[i]
+        np.testing.assert_allclose(every[i], alone, rtol=1e-4, atol=1e-5)
+
+
+def test_fewer_messages_are_decoded_side_by_side_where_their_columns_are_many():
+    codec = jdfl.OneBit(d=20_000)
+    few, many = (codec.lanes(Wire(codec, 10**5, s, np.dtype("float32"))) for s in (10, 9_000))
+    assert few > many == 1

@@ -158,10 +158,8 @@ def test_quality_at_the_papers_size():
 
 
 def test_sparse_matrices_have_their_share_of_entries_and_unit_variance():
-    codec = jdfl.OneBit(d=200, ensemble="sparse", density=0.1).prepare(
-        jax.random.key(0), jnp.arange(2), 300, 5, jnp.float32
-    )
-    matrix = np.asarray(codec.matrix)
+    codec = jdfl.OneBit(d=200, ensemble="sparse", density=0.1)
+    matrix = np.asarray(codec.prepare(jax.random.key(0), jnp.arange(2), 300, 5, jnp.float32).drawn.matrix)
     assert np.mean(matrix != 0) == pytest.approx(0.1, abs=0.005)  # 6 standard deviations
     assert np.mean(matrix**2) == pytest.approx(1, abs=0.07)
 

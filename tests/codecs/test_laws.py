@@ -160,8 +160,9 @@ def test_what_is_biased_is_so_for_some_vector(name):
 )
 def test_scaled_messages_are_the_others_times_a_number(plain, factor):
     keys, x = jax.random.split(jax.random.key(3), 5), jnp.asarray(vectors(LAWS["qsgd"])[:5])
-    scaled = _round_trip(plain.replace(scaled=True), keys, x)
-    np.testing.assert_allclose(scaled, factor * np.asarray(_round_trip(plain, keys, x)), rtol=1e-6)
+    wire = plain.prepare(jax.random.key(1), jnp.arange(5, dtype=jnp.int32), N, S, jnp.float32)
+    scaled = _round_trip(wire.replace(codec=plain.replace(scaled=True)), keys, x)
+    np.testing.assert_allclose(scaled, factor * np.asarray(_round_trip(wire, keys, x)), rtol=1e-6)
 
 
 @pytest.mark.parametrize(("levels", "n"), [(1, 1000), (4, 1000), (16, 1000), (127, 1000), (3, 4), (1, 1)])

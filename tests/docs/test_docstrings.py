@@ -21,7 +21,7 @@ _OF_PAPERS = {  # whose docstrings, or modules, name a source
     mechanisms.Gaussian,
     mechanisms.Laplace,
 }
-_NOT_OF_PAPERS = {codecs.Codec, codecs.Dense, REGISTRY["local-only"]}  # nobody's
+_NOT_OF_PAPERS = {codecs.Codec, codecs.Wire, codecs.Dense, REGISTRY["local-only"]}  # nobody's
 _FAMILIES = (  # of networks; the others are nobody's, such as rings, or this library's, such as wrappers
     "barabasi_albert",
     "bursty_loss",

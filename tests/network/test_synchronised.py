@@ -121,9 +121,9 @@ def test_a_summary_of_a_synchronised_round_is_that_of_the_complete_network():
 def test_a_lossy_message_does_not_touch_the_own_row(codec):
     net, x, n = sync(nw.ring(M)), jnp.asarray(rows(M, 8)), 8
     node = jnp.arange(M, dtype=jnp.int32)
-    codec = codec.prepare(KEY, node, n, n, "float32")
+    wire = codec.prepare(KEY, node, n, n, "float32")
     for k in (1, 2):
-        round = direct(Moment(jnp.int32(k), KEY, net.at(jnp.int32(k), KEY), node), None, codec=codec)
+        round = direct(Moment(jnp.int32(k), KEY, net.at(jnp.int32(k), KEY), node), None, wire=wire)
         z = np.asarray(round._received(x, jnp.ones(M, jnp.bool_), MODEL, 0), float)
         W = np.asarray(nw.as_dense(round.graph), float)
         own = np.diag(W)[:, None]
