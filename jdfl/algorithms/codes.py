@@ -10,8 +10,8 @@ import jax.numpy as jnp
 from jdfl.algorithms.consequences import consequence
 from jdfl.base import arguments
 from jdfl.codecs import Codec, Sparse
-from jdfl.network.arcs import called
 from jdfl.network.graph import Network
+from jdfl.network.tables import called
 
 Codes = Literal["models", "requests", "differences", "replicas", "contracting"]
 """What goes through a codec: models themselves; models that receivers ask for, of any codec; differences to what is

@@ -33,8 +33,8 @@ from jdfl.base.settings import Bound, Count, StepLength
 from jdfl.base.streams import Stream, each
 from jdfl.codecs import Codec, Dense
 from jdfl.devices import nodes
-from jdfl.network.arcs import called
 from jdfl.network.graph import Network
+from jdfl.network.tables import called
 from jdfl.problems import Problem
 
 _CHOICE = Stream("fedavg.clients", "choice")

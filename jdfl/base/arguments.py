@@ -41,7 +41,8 @@ _Known = tuple[inspect.Signature, dict[str, Any]]
 def checked(function: Callable[P, R]) -> Callable[P, R]:
     """The function, which refuses arguments that are not of the kind that its annotations say: ValueError.
 
-    Whole numbers of NumPy become Python's, whose products do not overflow, and arrays of no axes a float.
+    Whole numbers of NumPy become Python's, whose products do not overflow, and arrays of no axes a float. Where an
+    annotation gives an interval, the message ends with the documentation of the argument.
     """
 
     @functools.cache
@@ -59,7 +60,11 @@ def checked(function: Callable[P, R]) -> Callable[P, R]:
         given = signature.bind(*args, **named)
         for name, value in given.arguments.items():
             if name in hints:
-                given.arguments[name] = argument(name, value, hints[name])
+                try:
+                    given.arguments[name] = argument(name, value, hints[name])
+                except ValueError as error:
+                    bound = any(isinstance(mark, Bound) for mark in marks(hints[name]))
+                    raise _documented(error, name, function if bound else None) from None
         return function(*given.args, **given.kwargs)
 
     return call
@@ -82,6 +87,12 @@ def renamed(former: Mapping[str, str]) -> Callable[[Callable[P, R]], Callable[P,
         return call
 
     return of
+
+
+def _documented(error: ValueError, name: str, source: Callable[..., Any] | None) -> ValueError:
+    """The error, whose message goes on with what the source says of a setting, whose name may be a dotted one."""
+    about = None if source is None else documentation(source).get(name.rpartition(".")[2])
+    return ValueError(f"{error} {name}: {about}" if about else str(error))
 
 
 def argument(name: str, value: Any, annotation: Any) -> Any:
@@ -274,8 +285,7 @@ def settings(given: Any, where: str = "") -> None:
                 if bound and value is not None and not field.metadata.get("per_node"):
                     checks.shape((), "It is one number for all nodes.", **{name: value})
             except ValueError as error:
-                about = documentation(type(given)).get(field.name)
-                raise ValueError(f"{error} {name}: {about}" if about else str(error)) from None
+                raise _documented(error, name, type(given)) from None
         settings(value, f"{name}.")
 
 

@@ -93,7 +93,7 @@ def fraction(remedy: str = "", **named: Any) -> None:
             refuse(f"{name} in (0, 1]", name, value, remedy)
 
 
-def within(bound: Bound, remedy: str = "", *, whole: bool = False, **named: Any) -> None:
+def within(bound: Bound, remedy: str = "", /, *, whole: bool = False, **named: Any) -> None:
     """Every named number (or every entry of a named array) lies in an interval, and is a `whole` one if so wanted."""
     for name, value in named.items():
         if not bound.holds(_numbers(name, value, remedy)):

@@ -28,7 +28,7 @@ from jdfl.devices.layout import Layout, Rows
 from jdfl.engine import loop, stepping
 from jdfl.network.graph import Graph, Network, Static
 from jdfl.network.halo import halo
-from jdfl.network.wrapping import in_run
+from jdfl.network.links import in_run
 from jdfl.problems import Problem
 
 _COPIES = 1000  # of [M, n], beside one per node, that no state is expected to exceed

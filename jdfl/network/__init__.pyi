@@ -1,6 +1,4 @@
-from .arcs import refuse_synchronised
 from .combining import PartialCommunication, Synchronised, partial_communication, synchronised
-from .contraction import check_weights
 from .conversions import from_edges, from_networkx, from_scipy, to_networkx
 from .drawn import (
     NeighbourWeights,
@@ -27,17 +25,16 @@ from .faults import (
 )
 from .graph import Format, Graph, Late, Network, Static, Timing, as_bcoo, as_dense, mix, sample_neighbours
 from .late import Delays, Mail, Past, delays, known
-from .links import Missing
+from .links import Missing, in_run
 from .matching import Matchings, Schedule, matcha, matchings
 from .random_families import barabasi_albert, erdos_renyi, k_in, k_regular, random_geometric, watts_strogatz
-from .requirements import require
+from .requirements import check_weights, require
 from .sequences import Hops, Periodic, RandomChoice, matrices, one_peer_exponential, period_of, periodic, random_choice
 from .spectral import Summary, spectral_gap, summary
 from .sums import Buckets, gather_sum
-from .tables import bucketed, check_graph, pad, relabel, to_scipy
+from .tables import bucketed, check_graph, pad, refuse_synchronised, relabel, to_scipy
 from .timing import ExponentialTime, FixedTime, LogNormalTime, ParetoTime, Timed, Times, advanced, timed
 from .weights import FormatChoice, Weights, laplacian
-from .wrapping import in_run
 
 __all__ = [
     "Buckets",

@@ -16,7 +16,6 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
-from jdfl.base import checks
 from jdfl.network.links import uniform
 
 _RESOLUTION = 2.0**-25  # of uniform numbers in float32
@@ -25,9 +24,8 @@ _RAREST = 2.0**-30  # probability of a change, one in as many rounds as a run ma
 
 
 def check(**named: float) -> int:
-    """Refuse what are no probabilities of a change between two states; returns the levels of `state`: ValueError."""
+    """Refuse two probabilities of a change that make no chain: ValueError. Returns the levels of `state` for them."""
     for name, p in named.items():
-        checks.fraction("It is the probability of a change from one round to the next.", **{name: p})
         if p < _RAREST:
             raise ValueError(
                 f"Expected {name} >= {_RAREST:g}, got {name} = {p!r}: no run is long enough for such a change. Use "

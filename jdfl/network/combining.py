@@ -12,13 +12,12 @@ from typing import Annotated
 import jax.numpy as jnp
 from jax import Array
 
-from jdfl.base import checks, struct
+from jdfl.base import struct
 from jdfl.base.arguments import checked
-from jdfl.base.settings import As
+from jdfl.base.settings import As, Bound
 from jdfl.base.streams import Stream
-from jdfl.network.graph import Graph, Network, sample_neighbours
-from jdfl.network.links import ids
-from jdfl.network.wrapping import INNER, Around, around
+from jdfl.network.graph import Graph, Network, Share, sample_neighbours
+from jdfl.network.links import INNER, Around, around, ids
 
 _HEARD = Stream("network.asked neighbours", "network")
 
@@ -27,10 +26,8 @@ _HEARD = Stream("network.asked neighbours", "network")
 class PartialCommunication(Around):
     """A network of which a node combines a share of its in-neighbours, drawn anew in every round."""
 
-    base: Network
     rate: Array  # float32 [] share of the in-neighbours
     include_self: bool = struct.field(pytree_node=False)  # a node counts among those that it asks
-    name: str = struct.field(pytree_node=False, default="network")
 
     def at(self, k: Array, key: Array) -> Graph:
         """The in-neighbours that the nodes ask in round k []."""
@@ -54,7 +51,7 @@ class PartialCommunication(Around):
 
 
 @checked
-def partial_communication(base: Network, rate: float, *, include_self: bool = True) -> PartialCommunication:
+def partial_communication(base: Network, rate: Share, *, include_self: bool = True) -> PartialCommunication:
     """Every node asks a share of those that it hears, drawn anew in every round, and takes the plain mean.
 
     Of |N_i| in-neighbours it asks ceil(rate |N_i|). Sha, Zhou, Kong, Li, "Sparse Decentralized Federated Learning",
@@ -70,18 +67,15 @@ def partial_communication(base: Network, rate: float, *, include_self: bool = Tr
     Raises:
         ValueError: For a rate out of range, and a base that is synchronised.
     """
-    checks.fraction("It is the share of its in-neighbours that a node asks.", rate=rate)
     inside, name = around(base, f"partial communication(rate={rate:g})")
-    return PartialCommunication(inside, jnp.float32(rate), include_self, name)
+    return PartialCommunication(inside, jnp.float32(rate), include_self, name=name)
 
 
 @struct.dataclass
 class Synchronised(Around):
     """A network in which everybody takes the mean of all in every so many rounds."""
 
-    base: Network
     every: Array  # int32 [] rounds from one that is synchronised to the next
-    name: str = struct.field(pytree_node=False, default="network")
 
     def at(self, k: Array, key: Array) -> Graph:
         """The graph inside; if round k [] is synchronised, own weights and `out_degree` are those of the mean."""
@@ -101,7 +95,7 @@ class Synchronised(Around):
 
 
 @checked
-def synchronised(base: Network, every: Annotated[int, As(default=4)]) -> Synchronised:
+def synchronised(base: Network, every: Annotated[int, Bound("[1, 2147483647]"), As(default=4)]) -> Synchronised:
     """All nodes take the mean of all in the rounds every - 1, 2 every - 1, ..., and mix as in a network between.
 
     In such a round a node sends its row to all others, lossless and whoever took part in the network. The published
@@ -115,6 +109,5 @@ def synchronised(base: Network, every: Annotated[int, As(default=4)]) -> Synchro
     Raises:
         ValueError: For `every` < 1 and a base that is synchronised already, or whose messages are late.
     """
-    checks.whole(most=2**31 - 1, remedy="It is the number of rounds from one mean of all to the next.", every=every)
     inside, name = around(base, f"synchronised(every={every})", on_time="synchronised")
-    return Synchronised(inside, jnp.int32(every), name)
+    return Synchronised(inside, jnp.int32(every), name=name)

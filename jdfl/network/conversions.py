@@ -1,6 +1,5 @@
 """Networks of edge lists, networkx graphs and matrices, and back to networkx. NumPy on the host."""
 
-from collections import Counter
 from typing import Any, Literal, cast
 
 import networkx as nx
@@ -9,9 +8,9 @@ import scipy.sparse as sp
 
 from jdfl.base import checks
 from jdfl.base.arguments import checked
-from jdfl.network.arcs import MOST_NODES, arcs, arcs_of, graph_of, linked
-from jdfl.network.graph import Graph, Network, Static
-from jdfl.network.weights import SUM_TOLERANCE, FormatChoice, Weights, build, refuse_parts, sum_to_one, table
+from jdfl.network.graph import Graph, Network, Nodes, Static
+from jdfl.network.tables import arcs, arcs_of, graph_of, linked, stochastic, sum_to_one
+from jdfl.network.weights import FormatChoice, Weights, build, refuse_parts, table
 
 _OTHER_WEIGHTS = "Or choose weights='metropolis', which takes the links alone."
 
@@ -19,7 +18,7 @@ _OTHER_WEIGHTS = "Or choose weights='metropolis', which takes the links alone."
 @checked
 def from_edges(
     edges: Any,
-    m: int | None = None,
+    m: Nodes | None = None,
     *,
     weights: Weights | None = None,
     directed: bool = False,
@@ -51,7 +50,7 @@ def from_edges(
         raise ValueError(f"Expected edges of whole numbers, got dtype {pairs.dtype}. Number the nodes 0 .. m-1.")
     if m is None:
         m = int(pairs.max()) + 1 if pairs.size else 0
-    checks.whole(most=MOST_NODES, remedy="Pass m, the number of nodes.", m=m)
+    checks.whole(remedy="Pass m, the number of nodes.", m=m)
     outside = np.flatnonzero(((pairs < 0) | (pairs >= m)).any(axis=1))
     if outside.size:
         first = tuple(int(i) for i in pairs[outside[0]])
@@ -91,43 +90,35 @@ def from_networkx(
             parallel edges, and as `from_edges` and `from_scipy`.
     """
     checks.able(("nodes", "edges", "is_directed"), "a networkx graph", "networkx.Graph(edges) makes one.", graph=graph)
-    index = {node: i for i, node in enumerate(graph.nodes)}
-    directed, called = graph.is_directed(), name or graph.name or "network"
-    carried: list[tuple[Any, Any, Any]] = list(cast(Any, graph).edges(data="weight"))
-    edges = [(index[u], index[v]) for u, v, _ in carried]
-    values = [value for *_, value in carried]
+    options: Any = {"format": format, "name": name or graph.name or "network", "connected": connected}
+    values = [value for *_, value in cast(Any, graph).edges(data="weight")]
     plain = all(value is None for value in values) or all(_is_number(value) and value == 1 for value in values)
     if weights == "given" or (weights is None and not plain):
-        matrix = _weighted(edges, values, len(index), directed)
-        return from_scipy(matrix, weights="given", format=format, name=called, connected=connected)
-    return from_edges(
-        edges, len(index), weights=weights, directed=directed, format=format, name=called, connected=connected
-    )
+        return from_scipy(_weighted(graph), weights="given", **options)
+    place = {node: i for i, node in enumerate(graph)}
+    edges = [(place[u], place[v]) for u, v in graph.edges()]
+    return from_edges(edges, len(graph), weights=weights, directed=graph.is_directed(), **options)
 
 
 def _is_number(value: Any) -> bool:
     return isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
 
 
-def _weighted(edges: list[tuple[int, int]], values: list[Any], m: int, directed: bool) -> sp.csr_array:
-    """W [m, m] of edges (u, v) with a weight each; without loops the diagonal is what the rows leave to one."""
-    for edge, value in zip(edges, values):
-        if value is None:
+def _weighted(graph: "nx.Graph[Any]") -> Any:
+    """W [m, m] of a graph whose edges u -> v weigh W_vu; without loops the diagonal is what the rows leave to one."""
+    for u, v, value in cast(Any, graph).edges(data="weight"):
+        if not _is_number(value):
+            found = "none" if value is None else repr(value)
             raise ValueError(
-                f"Expected the attribute `weight` on every edge or on none, got none on the edge {edge}. "
+                f"Expected numbers as `weight` on every edge or on none, got {found} on the edge {(u, v)}. "
                 f"{_OTHER_WEIGHTS}"
             )
-        if not _is_number(value):
-            raise ValueError(f"Expected numbers as `weight` of the edges, got {value!r} on {edge}. {_OTHER_WEIGHTS}")
-    for edge, count in Counter(edge if directed else (min(edge), max(edge)) for edge in edges).items():
-        if count > 1:
-            raise ValueError(f"Expected one edge {edge} with a weight, got parallel ones. {_OTHER_WEIGHTS}")
-    found = {(v, u): float(value) for (u, v), value in zip(edges, values)}
-    if not directed:
-        found |= {(u, v): value for (v, u), value in found.items()}
-    receiver, sender = np.array(list(found), np.int64).reshape(-1, 2).T
-    W: Any = sp.csr_array((np.array(list(found.values()), float), (receiver, sender)), shape=(m, m))
-    return W if np.any(receiver == sender) else W + sp.diags_array(1 - np.asarray(W.sum(axis=1)))
+        if graph.number_of_edges(u, v) > 1:
+            raise ValueError(f"Expected one edge {(u, v)} with a weight, got parallel ones. {_OTHER_WEIGHTS}")
+    if len(graph) == 0:
+        return np.zeros((0, 0))
+    W: Any = cast(Any, nx).to_scipy_sparse_array(graph, dtype=np.float64).T
+    return W if nx.number_of_selfloops(graph) else W + sp.diags_array(1 - np.asarray(W.sum(axis=1)))
 
 
 @checked
@@ -162,7 +153,7 @@ def from_scipy(
     checks.real("Pass a matrix of real numbers.", adjacency=sparse)
     m = sparse.shape[0] if sparse.ndim else 0
     checks.shape((m, m), "Pass a square matrix with one row per node.", adjacency=sparse)
-    checks.whole(most=MOST_NODES, remedy="Pass at least one node.", m=m)
+    checks.whole(remedy="Pass at least one node.", m=m)
     matrix = sp.csr_array(sparse, dtype=np.float64)
     matrix.sum_duplicates()
     matrix.eliminate_zeros()
@@ -172,7 +163,7 @@ def from_scipy(
     links = arcs(receiver, sender, m)
     if weights != "given" and (weights is not None or bool(np.all(matrix.data == 1))):
         return build(links, weights, format, name, connected=connected)
-    if not np.all(np.abs(np.asarray(matrix.sum(axis=0)) - 1) <= SUM_TOLERANCE):
+    if not stochastic(matrix, 0):
         sum_to_one(np.asarray(matrix.sum(axis=1)), f"Divide each row or column by its sum. {_OTHER_WEIGHTS}")
     if connected:
         refuse_parts(links)

@@ -11,15 +11,16 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-from jdfl.base import checks, struct
+from jdfl.base import struct
 from jdfl.base.arguments import checked
+from jdfl.base.settings import Bound
 from jdfl.base.streams import Stream
-from jdfl.network.arcs import MOST_NODES, arcs_of
-from jdfl.network.draws import others
 from jdfl.network.families import complete
-from jdfl.network.graph import Graph, Network, Static
+from jdfl.network.graph import Graph, Network, Nodes, Share, Static
 from jdfl.network.links import equal_shares, ids, link_keys, shuffled, uniform
+from jdfl.network.random_families import others
 from jdfl.network.sequences import table_of
+from jdfl.network.tables import arcs_of, called
 from jdfl.network.weights import Weights
 
 NeighbourWeights = Literal["uniform", "out-degree"]
@@ -55,16 +56,15 @@ class RandomLinks:
             share, own = equal_shares(sent)
             weight = jnp.where(up, share[senders], 0)
         else:
-            weight = jnp.where(up, 1 / (1 + self._larger(degree, senders)), 0).astype(jnp.float32)
+            heard = degree.astype(jnp.float32)
+            larger = heard[:, None]
+            if self.weights == "metropolis":
+                larger = jnp.maximum(larger, heard[senders])
+            elif self.weights == "laplacian":
+                larger = jnp.max(heard)
+            weight = jnp.where(up, 1 / (1 + larger), 0).astype(jnp.float32)
             own = 1 - jnp.sum(weight, axis=1)
         return replace(graph, senders=senders, mask=up, weight=weight, self_weight=own, out_degree=sent)
-
-    def _larger(self, degree: Array, senders: Array) -> Array:
-        """The in-degree [m, d] or [m, 1] that a weight is made of, as a float."""
-        degree = degree.astype(jnp.float32)
-        if self.weights == "metropolis":
-            return jnp.maximum(degree[:, None], degree[senders])
-        return degree[:, None] if self.weights == "uniform" else jnp.max(degree)[None, None]
 
     @property
     def largest_out_degree(self) -> int:
@@ -137,7 +137,7 @@ class RandomMatching:
 
 
 @checked
-def random_links(base: Annotated[Graph | Network, Static], p: float, *, weights: Weights | None = None) -> RandomLinks:
+def random_links(base: Annotated[Graph | Network, Static], p: Share, *, weights: Weights | None = None) -> RandomLinks:
     """Every link of a fixed network is up with probability p, drawn anew in every round and for every link.
 
     Both directions of a link go together, unless the base is directed. With `base=complete(m)` this is an Erdos-Renyi
@@ -153,7 +153,6 @@ def random_links(base: Annotated[Graph | Network, Static], p: float, *, weights:
         ValueError: For p out of range, weights that a directed network cannot have, and a base that changes.
     """
     graph = table_of(base)
-    checks.fraction(p=p)
     directed = not arcs_of(graph).symmetric
     if directed and weights not in ("uniform", "out-degree", None):
         raise ValueError(
@@ -161,12 +160,11 @@ def random_links(base: Annotated[Graph | Network, Static], p: float, *, weights:
             "needs every link to run both ways. Pass one of these two, or an undirected base."
         )
     rule: Weights = weights or ("uniform" if directed else "metropolis")
-    name = f"random links(p={p:g}) of {base.name if isinstance(base, Static) else 'graph'}"
-    return RandomLinks(graph, jnp.float32(p), rule, directed, name)
+    return RandomLinks(graph, jnp.float32(p), rule, directed, f"random links(p={p:g}) of {called(base)}")
 
 
 @checked
-def erdos_renyi_rounds(m: int, p: float = 0.45, *, weights: Weights | None = None) -> RandomLinks:
+def erdos_renyi_rounds(m: Nodes, p: Share = 0.45, *, weights: Weights | None = None) -> RandomLinks:
     """G(m, p) drawn anew in every round, connected or not: `random_links` of the complete network.
 
     A round costs what all m (m - 1) / 2 links cost. The CEPS paper's D-PSGD-DN runs on it (section V).
@@ -180,7 +178,9 @@ def erdos_renyi_rounds(m: int, p: float = 0.45, *, weights: Weights | None = Non
 
 
 @checked
-def random_neighbours(m: int, degree: int, *, weights: NeighbourWeights = "uniform") -> RandomNeighbours:
+def random_neighbours(
+    m: Annotated[int, Bound("[2, 2147483647]")], degree: int, *, weights: NeighbourWeights = "uniform"
+) -> RandomNeighbours:
     """Every node hears `degree` distinct others in every round, drawn anew, each set being equally likely.
 
     A round takes m degree random numbers and memory for as many slots, so that a million nodes are well possible, and
@@ -195,13 +195,12 @@ def random_neighbours(m: int, degree: int, *, weights: NeighbourWeights = "unifo
     Raises:
         ValueError: For arguments out of range.
     """
-    checks.whole(least=2, most=MOST_NODES, m=m)
-    others(m, degree)
+    others(m, degree=degree)
     return RandomNeighbours(m, degree, weights, f"random neighbours(m={m}, degree={degree})")
 
 
 @checked
-def random_matching(m: int) -> RandomMatching:
+def random_matching(m: Nodes) -> RandomMatching:
     """Random pairs of nodes in every round, drawn anew, each matching being equally likely: pairwise gossip.
 
     The two nodes of a pair take the mean of their rows (weights 1/2), after S. Boyd, A. Ghosh, B. Prabhakar, D. Shah,
@@ -211,5 +210,4 @@ def random_matching(m: int) -> RandomMatching:
     Args:
         m: The number of nodes, from 1; otherwise `ValueError`.
     """
-    checks.whole(most=MOST_NODES, m=m)
     return RandomMatching(m, f"random matching(m={m})")

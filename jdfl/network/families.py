@@ -14,13 +14,13 @@ import numpy as np
 from jdfl.base import checks
 from jdfl.base.arguments import checked
 from jdfl.base.settings import As
-from jdfl.network.arcs import MOST_NODES, all_arcs, linked
-from jdfl.network.graph import Static
+from jdfl.network.graph import Nodes, Static
+from jdfl.network.tables import all_arcs, linked
 from jdfl.network.weights import FormatChoice, Weights, build
 
 
 @checked
-def ring(m: int, *, directed: bool = False, weights: Weights | None = None, format: FormatChoice = "auto") -> Static:
+def ring(m: Nodes, *, directed: bool = False, weights: Weights | None = None, format: FormatChoice = "auto") -> Static:
     """A cycle: each node hears the one before and the one after it.
 
     Args:
@@ -29,14 +29,13 @@ def ring(m: int, *, directed: bool = False, weights: Weights | None = None, form
         weights: Rule for the mixing weights; None: metropolis, or uniform if directed. out-degree is for push-sum.
         format: How sums over neighbours are computed; auto looks at density, degrees and backend.
     """
-    checks.whole(most=MOST_NODES, m=m)
     node = np.arange(m)
     return build(linked(node, (node + 1) % m, m, directed), weights, format, f"{kind(directed)}ring(m={m})")
 
 
 @checked
 def circulant(
-    m: int,
+    m: Nodes,
     offsets: Sequence[int],
     *,
     directed: bool = False,
@@ -54,7 +53,6 @@ def circulant(
         format: How sums over neighbours are computed; auto looks at density, degrees and backend.
         connected: Refuse a network in several parts, as it is if the offsets and m share a divisor.
     """
-    checks.whole(most=MOST_NODES, m=m)
     most, far = (m - 1, "to the node before") if directed else (m // 2, "half way round")
     for place, offset in enumerate(offsets):
         checks.whole(most=most, remedy=f"An offset reaches at most {far} (m = {m}).", **{f"offsets[{place}]": offset})
@@ -66,7 +64,7 @@ def circulant(
 
 
 @checked
-def exponential(m: int, *, format: FormatChoice = "auto") -> Static:
+def exponential(m: Nodes, *, format: FormatChoice = "auto") -> Static:
     """Node i hears i - 1, i - 2, i - 4, ... (mod m), ceil(log2 m) others, with uniform weights.
 
     M. Assran, N. Loizou, N. Ballas, M. Rabbat, "Stochastic gradient push for distributed deep learning", 2019; B. Ying,
@@ -81,7 +79,7 @@ def exponential(m: int, *, format: FormatChoice = "auto") -> Static:
 
 
 @checked
-def d_out(m: int, d: Annotated[int, As(default=4)], *, format: FormatChoice = "auto") -> Static:
+def d_out(m: Nodes, d: Annotated[int, As(default=4)], *, format: FormatChoice = "auto") -> Static:
     """Node i sends to i, i + 1, ..., i + d - 1 (mod m), itself among them, with weight 1 / d each.
 
     The d-Out network of Y. Zhou, K. Xue, E. Chen's DPPS paper. Directed and doubly stochastic: node i hears i - 1, ...,
@@ -92,7 +90,6 @@ def d_out(m: int, d: Annotated[int, As(default=4)], *, format: FormatChoice = "a
         d: Nodes that a node sends to, itself among them, from 1 to m.
         format: How sums over neighbours are computed; auto looks at density, degrees and backend.
     """
-    checks.whole(most=MOST_NODES, m=m)
     checks.whole(most=m, remedy=f"A node sends to itself and at most m - 1 = {m - 1} others.", d=d)
     drawn = circulant(m, range(1, d), directed=True, weights="uniform", format=format, connected=False)
     return replace(drawn, name=f"{d}-out(m={m})")
@@ -100,13 +97,12 @@ def d_out(m: int, d: Annotated[int, As(default=4)], *, format: FormatChoice = "a
 
 def exponential_offsets(m: int) -> list[int]:
     """The powers of two below m."""
-    checks.whole(most=MOST_NODES, m=m)
     return [2**t for t in range(int(m - 1).bit_length())]
 
 
 @checked
 def torus(
-    m: int,
+    m: Nodes,
     rows: int | None = None,
     *,
     directed: bool = False,
@@ -124,16 +120,11 @@ def torus(
         weights: Rule for the mixing weights; None: metropolis, or uniform if directed. out-degree is for push-sum.
         format: How sums over neighbours are computed; auto looks at density, degrees and backend.
     """
-    checks.whole(most=MOST_NODES, m=m)
     if rows is None:
-        rows = _short_side(m)
+        rows, near = _short_side(m), max(4, m + 1)
         if rows == 1 and m > 1:
-            near = next(size for size in range(m + 1, 2 * m + 3) if _short_side(size) > 1)
-            side = _short_side(near)
-            raise ValueError(
-                f"Expected m that is not a prime, got m = {m}, which makes no grid. Take m = {near} ({side} x "
-                f"{near // side}), or ring."
-            )
+            grid = f"m = {near} ({_short_side(near)} x {near // _short_side(near)})"
+            raise ValueError(f"Expected m that is not a prime, got m = {m}, which makes no grid. Take {grid}, or ring.")
     checks.whole(most=m, rows=rows)
     if m % rows:
         raise ValueError(f"Expected rows that divide m, got rows = {rows} with m = {m}. Change one of them.")
@@ -149,7 +140,7 @@ def _short_side(m: int) -> int:
 
 
 @checked
-def star(m: int, *, weights: Weights | None = None, format: FormatChoice = "auto") -> Static:
+def star(m: Nodes, *, weights: Weights | None = None, format: FormatChoice = "auto") -> Static:
     """Node 0 and each other node hear one another: a server and its clients.
 
     The table of neighbours is as wide as the hub's m - 1, 9 m (m - 1) bytes.
@@ -159,13 +150,12 @@ def star(m: int, *, weights: Weights | None = None, format: FormatChoice = "auto
         weights: Rule for the mixing weights; None: metropolis. out-degree is for push-sum.
         format: How sums over neighbours are computed; auto looks at density, degrees and backend.
     """
-    checks.whole(most=MOST_NODES, m=m)
     rest = np.arange(1, m)
     return build(linked(np.zeros_like(rest), rest, m), weights, format, f"star(m={m})")
 
 
 @checked
-def complete(m: int, *, weights: Weights | None = None, format: FormatChoice = "auto") -> Static:
+def complete(m: Nodes, *, weights: Weights | None = None, format: FormatChoice = "auto") -> Static:
     """Every node hears every other one.
 
     Args:
@@ -173,7 +163,6 @@ def complete(m: int, *, weights: Weights | None = None, format: FormatChoice = "
         weights: Rule for the mixing weights; None: metropolis. out-degree is for push-sum.
         format: How sums over neighbours are computed; auto looks at density, degrees and backend.
     """
-    checks.whole(most=MOST_NODES, m=m)
     return build(all_arcs(m), weights, format, f"complete(m={m})")
 
 

@@ -4,7 +4,7 @@ Whose message a node lacks it replaces by its own row (`weights="own"`); or all 
 node that is left without any keeps its row): rows of W still sum to one. Or the sender, who gets no receipt, keeps what
 did not arrive ("sender"): columns sum to one, as push-sum needs. With "own" W stays symmetric and doubly stochastic
 where it was and both ways of a link are missing together. A lost message has been sent, and counts; who is missing
-sends nothing. A wrapper and the network in it draw with different keys, and so do wrappers in one another.
+sends nothing.
 
 Axes: m nodes, d slots of the table.
 """
@@ -18,26 +18,37 @@ from jax import Array
 
 from jdfl.base import checks, struct
 from jdfl.base.arguments import checked
-from jdfl.base.settings import As
+from jdfl.base.settings import As, Bound
 from jdfl.base.streams import Stream
 from jdfl.network import chain
-from jdfl.network.graph import Graph, Network
-from jdfl.network.links import Missing, between, ids, link_keys, shuffled, uniform, without
-from jdfl.network.wrapping import INNER, Around, Lasting, around, lasting
+from jdfl.network.graph import Graph, Network, Share
+from jdfl.network.links import (
+    INNER,
+    Around,
+    Lasting,
+    Missing,
+    around,
+    between,
+    ids,
+    link_keys,
+    shuffled,
+    uniform,
+    without,
+)
 
 _LOST, _BURST = Stream("network.lost", "network"), Stream("network.burst", "network")
 _ACTIVE, _OUTAGE = Stream("network.taking part", "network"), Stream("network.outage", "network")
+_Loss = Annotated[float, Bound("[0, 1]")]
+_Rounds = Annotated[Any, As(tuple[int, ...] | None, lambda given: given[0] if given and len(given) == 1 else given)]
 
 
 @struct.dataclass
 class LinkLoss(Around):
     """A network whose messages are lost with one probability."""
 
-    base: Network
     p: Array  # float32 [] probability that a message is lost
     directed: bool = struct.field(pytree_node=False)  # whether the two ways of a link are lost apart
     weights: Missing = struct.field(pytree_node=False)
-    name: str = struct.field(pytree_node=False, default="network")
 
     def at(self, k: Array, key: Array) -> Graph:
         """What arrives in round k [], as a lossy graph: `out_degree` still counts what was lost, since it was sent."""
@@ -48,15 +59,12 @@ class LinkLoss(Around):
 class BurstyLoss(Lasting):
     """A network whose links are good or bad for a while (Gilbert and Elliott)."""
 
-    base: Network
     to_bad: Array  # float32 [] probability that a good link is bad in the next round
     to_good: Array  # float32 [] and that a bad one is good
     loss: Array  # float32 [2] probability that a message is lost on a good link, and on a bad one
     levels: int = struct.field(pytree_node=False)  # of `chain.state`
     directed: bool = struct.field(pytree_node=False)  # both ways of a link are good or bad on their own
     weights: Missing = struct.field(pytree_node=False)
-    run: Array | None = None  # what links' states are drawn from in all rounds
-    name: str = struct.field(pytree_node=False, default="network")
 
     def at(self, k: Array, key: Array) -> Graph:
         """What arrives in round k [], as a lossy graph: `out_degree` still counts what was lost, since it was sent."""
@@ -65,7 +73,7 @@ class BurstyLoss(Lasting):
 
     def bad(self, k: Array, graph: Graph) -> Array:
         """Which slots [m, d] of the graph inside have a bad link in round k []."""
-        keys = link_keys(lasting(self.run), _BURST, graph, directed=self.directed)
+        keys = link_keys(self.lasting, _BURST, graph, directed=self.directed)
         return chain.state(keys, k, self.to_bad, self.to_good, self.levels)
 
 
@@ -79,11 +87,9 @@ def _lossy(network: LinkLoss | BurstyLoss, graph: Graph, key: Array, p: Array) -
 class NodeParticipation(Around):
     """A network of which only some nodes take part in a round."""
 
-    base: Network
     p: Any  # float32 [] probability that a node takes part; None: a number of them
     count: Any  # int32 [] how many take part; None: a probability
     weights: Missing = struct.field(pytree_node=False)
-    name: str = struct.field(pytree_node=False, default="network")
 
     def at(self, k: Array, key: Array) -> Graph:
         """The links between nodes that take part in round k []."""
@@ -101,13 +107,10 @@ class NodeParticipation(Around):
 class Outages(Lasting):
     """A network whose nodes are down for a while, and come back."""
 
-    base: Network
     down: Array  # float32 [] probability that a node is down in the next round
     up: Array  # float32 [] and that one that is down comes back
     levels: int = struct.field(pytree_node=False)  # of `chain.state`
     weights: Missing = struct.field(pytree_node=False)
-    run: Array | None = None  # what nodes' states are drawn from in all rounds
-    name: str = struct.field(pytree_node=False, default="network")
 
     def at(self, k: Array, key: Array) -> Graph:
         """The links between nodes that are up in round k []; the others are `away`."""
@@ -115,18 +118,16 @@ class Outages(Lasting):
 
     def away(self, k: Array) -> Array:
         """Who is down in round k []: bool [m]."""
-        return chain.state(_OUTAGE.keys(lasting(self.run), ids(self.m)), k, self.down, self.up, self.levels)
+        return chain.state(_OUTAGE.keys(self.lasting, ids(self.m)), k, self.down, self.up, self.levels)
 
 
 @struct.dataclass
 class Membership(Around):
     """A network that nodes join and leave in given rounds."""
 
-    base: Network
     joins: Array  # [m] int32 the first round of every node
     leaves: Array  # [m] int32 the first round without it
     weights: Missing = struct.field(pytree_node=False)
-    name: str = struct.field(pytree_node=False, default="network")
 
     def at(self, k: Array, key: Array) -> Graph:
         """The links between nodes that are there in round k []; the others are `away`."""
@@ -141,7 +142,9 @@ def _absent(graph: Graph, away: Array, weights: Missing) -> Graph:
 
 
 @checked
-def link_loss(base: Network, p: float, *, directed: bool = False, weights: Missing = "own") -> LinkLoss:
+def link_loss(
+    base: Network, p: Annotated[float, Bound("[0, 1)")], *, directed: bool = False, weights: Missing = "own"
+) -> LinkLoss:
     """Messages are lost with probability p, drawn anew in every round and for every link of a network.
 
     A lost message has been sent, so `out_degree` and the bits of a run count it; algorithms that ask for messages count
@@ -157,19 +160,18 @@ def link_loss(base: Network, p: float, *, directed: bool = False, weights: Missi
     Raises:
         ValueError: For p out of range, and for a base that is synchronised.
     """
-    _check_loss("[0, 1)", p=p)
     inside, name = around(base, f"link loss({_each(directed)}p={p:g})")
-    return LinkLoss(inside, jnp.float32(p), directed, weights, name)
+    return LinkLoss(inside, jnp.float32(p), directed, weights, name=name)
 
 
 @checked
 def bursty_loss(
     base: Network,
-    to_bad: float,
-    to_good: float,
+    to_bad: Share,
+    to_good: Share,
     *,
-    good: float = 0.0,
-    bad: float = 1.0,
+    good: _Loss = 0.0,
+    bad: _Loss = 1.0,
     directed: bool = False,
     weights: Missing = "own",
 ) -> BurstyLoss:
@@ -192,7 +194,6 @@ def bursty_loss(
         ValueError: For probabilities out of range, and for a base that is synchronised.
     """
     levels = chain.check(to_bad=to_bad, to_good=to_good)
-    _check_loss("[0, 1]", good=good, bad=bad)
     inside, name = around(base, f"bursty loss({_each(directed)}to_bad={to_bad:g}, to_good={to_good:g})")
     loss = jnp.asarray([good, bad], jnp.float32)
     return BurstyLoss(inside, jnp.float32(to_bad), jnp.float32(to_good), loss, levels, directed, weights, name=name)
@@ -202,17 +203,9 @@ def _each(directed: bool) -> str:
     return "each way, " if directed else ""
 
 
-def _check_loss(interval: str, **named: Any) -> None:
-    """Refuse what is no probability that a message is lost."""
-    for name, p in named.items():
-        checks.not_negative(**{name: p})
-        if p > 1 or (p == 1 and interval == "[0, 1)"):
-            checks.refuse(f"{name} in {interval}", name, p, "It is the probability that a message is lost.")
-
-
 @checked
 def node_participation(
-    base: Network, p: float | None = None, *, count: int | None = None, weights: Missing = "own"
+    base: Network, p: Share | None = None, *, count: int | None = None, weights: Missing = "own"
 ) -> NodeParticipation:
     """Only some nodes of a network take part in a round, drawn anew: each with probability p, or count of them.
 
@@ -232,15 +225,14 @@ def node_participation(
         raise ValueError(f"Expected either p or count, got p = {p!r} and count = {count!r}. Give one of them.")
     if count is not None:
         checks.whole(most=base.m, remedy=f"The network has m = {base.m} nodes.", count=count)
-        inside, name = around(base, f"participation(count={count})", on_time="node_participation")
-        return NodeParticipation(inside, None, jnp.int32(count), weights, name)
-    checks.fraction("It is the probability that a node takes part.", p=p)
-    inside, name = around(base, f"participation(p={p:g})", on_time="node_participation")
-    return NodeParticipation(inside, jnp.float32(p), None, weights, name)
+    shown = f"count={count}" if p is None else f"p={p:g}"
+    inside, name = around(base, f"participation({shown})", on_time="node_participation")
+    chance, number = None if p is None else jnp.float32(p), None if count is None else jnp.int32(count)
+    return NodeParticipation(inside, chance, number, weights, name=name)
 
 
 @checked
-def outages(base: Network, down: float, up: float, *, weights: Missing = "own") -> Outages:
+def outages(base: Network, down: Share, up: Share, *, weights: Missing = "own") -> Outages:
     """Nodes of a network fail for a while and come back with what they had.
 
     A node is down for 1 / up rounds in the mean, and goes on from the state that it had; a share down / (down + up) of
@@ -258,9 +250,6 @@ def outages(base: Network, down: float, up: float, *, weights: Missing = "own") 
     levels = chain.check(down=down, up=up)
     inside, name = around(base, f"outages(down={down:g}, up={up:g})", on_time="outages")
     return Outages(inside, jnp.float32(down), jnp.float32(up), levels, weights, name=name)
-
-
-_Rounds = Annotated[Any, As(tuple[int, ...] | None, lambda given: given[0] if given and len(given) == 1 else given)]
 
 
 @checked
@@ -290,7 +279,7 @@ def membership(base: Network, *, joins: _Rounds = None, leaves: _Rounds = None, 
         )
     shown = f"membership({int(np.sum(first > 0))} join, {int(np.sum(last < end))} leave)"
     inside, name = around(base, shown, on_time="membership")
-    return Membership(inside, jnp.asarray(first, jnp.int32), jnp.asarray(last, jnp.int32), weights, name)
+    return Membership(inside, jnp.asarray(first, jnp.int32), jnp.asarray(last, jnp.int32), weights, name=name)
 
 
 def _rounds(m: int, name: str, given: Any, otherwise: int) -> np.ndarray:

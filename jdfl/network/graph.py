@@ -7,7 +7,7 @@ Axes: m nodes, d slots (the largest in-degree, padded), n parameters.
 """
 
 from dataclasses import replace
-from typing import Any, Literal, Protocol, cast
+from typing import Annotated, Any, Literal, Protocol, TypeAlias, cast
 
 import jax
 import jax.numpy as jnp
@@ -17,12 +17,15 @@ from jax.experimental import sparse
 
 from jdfl.arrays import ops
 from jdfl.base import struct
+from jdfl.base.settings import Bound
 from jdfl.base.streams import each
 from jdfl.devices import nodes
 from jdfl.network.halo import Halo
 from jdfl.network.sums import Buckets, bucket_sum, gather_sum
 
 Format = Literal["padded", "dense", "bcoo", "buckets"]
+Nodes: TypeAlias = Annotated[int, Bound("[1, 2147483647]")]  # how many; their ids are int32
+Share: TypeAlias = Annotated[float, Bound("(0, 1]")]  # a probability that is not zero, a share that is not empty
 _SAMPLE_BLOCK = 32  # nodes that draw at a time
 
 

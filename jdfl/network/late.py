@@ -14,33 +14,29 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
-from jdfl.base import checks, struct
+from jdfl.base import struct
 from jdfl.base.arguments import checked
+from jdfl.base.settings import Bound
 from jdfl.base.streams import Stream
-from jdfl.network.arcs import called
-from jdfl.network.graph import Graph, Late, Network, Static
-from jdfl.network.links import link_keys, uniform, without
+from jdfl.network.graph import Graph, Late, Network, Share, Static
+from jdfl.network.links import Lasting, around, link_keys, uniform, without
 from jdfl.network.sums import gather_sum
-from jdfl.network.wrapping import Lasting, around, lasting
+from jdfl.network.tables import called
 
 _LATE, _ROUNDS = Stream("network.late", "network"), Stream("network.late rounds", "network")
-MOST = 64  # rounds of a bound: nodes keep as many messages
 
 
 @struct.dataclass
 class Delays(Lasting):
     """A fixed network whose messages may take some rounds."""
 
-    base: Network
     p: Array  # float32 [] probability that a message is late
-    bound: int = struct.field(pytree_node=False)
-    run: Array | None = None  # what the delays of all rounds are drawn from
-    name: str = struct.field(pytree_node=False, default="network")
+    bound: int = struct.field(pytree_node=False)  # the most rounds that a message takes
 
     def at(self, k: Array, key: Array) -> Graph:
         """The network's graph in round k [], with how long its messages take and how old those are that have come."""
         graph = self.base.at(k, key)
-        links = link_keys(lasting(self.run), _LATE, graph, directed=True).reshape(-1)
+        links = link_keys(self.lasting, _LATE, graph, directed=True).reshape(-1)
 
         def takes(sent: Array) -> Array:
             keys = jax.vmap(jax.random.fold_in, (0, None))(links, sent)
@@ -124,7 +120,7 @@ class Mail:
 
 
 @checked
-def delays(base: Annotated[Network, Static], bound: int, p: float = 0.5) -> Delays:
+def delays(base: Annotated[Network, Static], bound: Annotated[int, Bound("[1, 64]")], p: Share = 0.5) -> Delays:
     """Messages of a fixed network are late by some rounds, up to a bound, all numbers of them alike.
 
     A late message counts as sent in its own round. Who mixes rows takes the newest message that has come of every
@@ -145,7 +141,5 @@ def delays(base: Annotated[Network, Static], bound: int, p: float = 0.5) -> Dela
             f"Expected a fixed network whose messages are late, got base = {called(base)}. Put delays inside: "
             "link_loss(delays(ring(m), 3), 0.1)."
         )
-    checks.whole(1, MOST, "Nodes keep as many messages of every other one.", bound=bound)
-    checks.fraction("It is the probability that a message is late.", p=p)
     inside, name = around(base, f"delays(bound={bound}, p={p:g})")
     return Delays(inside, jnp.float32(p), bound, name=name)

@@ -5,11 +5,14 @@ sampling", 2019. In round k, with B_j = 1 with probability p_j:
 
     W = I - alpha sum_j B_j L_j           L_j the Laplacian of matching j
 
-`activation` has the choice of p and alpha, `edge_colouring` that of the matchings.
+`activation` has the choice of p and alpha. The matchings are a proper edge colouring of the network with at most one
+colour more than the largest degree (J. Misra, D. Gries, "A constructive proof of Vizing's theorem", 1992; the bound is
+V. G. Vizing's, 1964), in O(m e) steps on the host for m nodes and e edges.
 
 Axes: m nodes, M matchings.
 """
 
+from collections.abc import Iterator
 from typing import Annotated, Literal
 
 import jax
@@ -17,14 +20,14 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jdfl.base import checks, struct
+from jdfl.base import struct
 from jdfl.base.arguments import checked
+from jdfl.base.settings import Bound
 from jdfl.base.streams import Stream
 from jdfl.network.activation import activation, mixing_step
-from jdfl.network.arcs import arcs_of, called, components, graph_of
-from jdfl.network.edge_colouring import partners
 from jdfl.network.graph import Format, Graph, Network, Static
 from jdfl.network.links import ids
+from jdfl.network.tables import arcs_of, called, components, graph_of
 
 _ACTIVE = Stream("network.active matchings", "network")
 Schedule = Literal["random", "periodic"]
@@ -77,6 +80,57 @@ class Matchings:
         return int(self._met.sum(axis=1).max())
 
 
+class _Colouring:
+    """at[i][c] is the node at the other end of i's edge of colour c."""
+
+    def __init__(self, m: int, colours: int) -> None:
+        self.at: list[dict[int, int]] = [{} for _ in range(m)]
+        self.colours = range(colours)
+
+    def free(self, i: int) -> Iterator[int]:
+        """The colours that no edge of node i has."""
+        return (c for c in self.colours if c not in self.at[i])
+
+    def fan(self, u: int, v: int) -> tuple[list[int], int]:
+        """Neighbours of u, v first, each one's edge to u of a colour free at the one before; a colour free at the last.
+
+        The fan ends where that colour is free at u too, or else where no neighbour continues it.
+        """
+        fan = [v]
+        while True:
+            following, colour = None, -1
+            for colour in self.free(fan[-1]):
+                if colour not in self.at[u]:
+                    return fan, colour
+                if self.at[u][colour] not in fan:
+                    following = self.at[u][colour]
+            if following is None:
+                return fan, colour
+            fan.append(following)
+
+    def invert(self, u: int, c: int, d: int) -> None:
+        """Exchange c and d along the path of these colours that begins at u, where c is free."""
+        path, colour = [u], d
+        while colour in self.at[path[-1]]:
+            path.append(self.at[path[-1]][colour])
+            colour = c + d - colour
+        for i in path:
+            self.at[i] = {{c: d, d: c}.get(one, one): other for one, other in self.at[i].items()}
+
+    def add(self, u: int, v: int) -> None:
+        """Colour the edge u - v: edges of a fan take the colours of those that follow them."""
+        fan, d = self.fan(u, v)
+        if d in self.at[u]:
+            self.invert(u, next(self.free(u)), d)
+        last = next(i for i, x in enumerate(fan) if d not in self.at[x])  # the shortest part of it, still a fan
+        colour_of = {other: colour for colour, other in self.at[u].items()}
+        moved = [colour_of[x] for x in fan[1 : last + 1]]
+        for x, colour in zip(fan[1:], moved):
+            del self.at[x][colour]
+        for x, colour in zip(fan, [*moved, d]):
+            self.at[u][colour], self.at[x][colour] = x, u
+
+
 @checked
 def matchings(base: Graph | Network) -> np.ndarray:
     """A fixed undirected network as matchings: every link is in exactly one of the M <= Delta + 1 of them.
@@ -96,12 +150,22 @@ def matchings(base: Graph | Network) -> np.ndarray:
             f"Expected a base whose links run both ways, got {called(base)}, which is directed: its links are no "
             "matchings. Take an undirected one, such as jdfl.network.erdos_renyi(m)."
         )
-    once = links.receiver < links.sender
-    return partners(links.receiver[once], links.sender[once], links.m)
+    degree = np.bincount(links.receiver, minlength=links.m)
+    colouring = _Colouring(links.m, int(degree.max()) + 1)
+    for i, j in zip(links.receiver.tolist(), links.sender.tolist()):
+        if i < j:
+            colouring.add(i, j)
+    used = sorted({colour for own in colouring.at for colour in own})
+    return np.array([[own.get(colour, i) for colour in used] for i, own in enumerate(colouring.at)], np.int32)
 
 
 @checked
-def matcha(base: Annotated[Graph | Network, Static], budget: float, *, schedule: Schedule = "random") -> Matchings:
+def matcha(
+    base: Annotated[Graph | Network, Static],
+    budget: Annotated[float, Bound("[1e-9, 1]")],
+    *,
+    schedule: Schedule = "random",
+) -> Matchings:
     """A network split into matchings, each active with a probability that makes them connect it best.
 
     Probabilities are within a relative 1e-5 of the best connectivity (`connectivity_bound` certifies it), and alpha
@@ -111,8 +175,8 @@ def matcha(base: Annotated[Graph | Network, Static], budget: float, *, schedule:
 
     Args:
         base: The undirected, connected network that is split; its own weights are not used.
-        budget: Share of the matchings that are active in a round, in (0, 1]; 1 is the base in every round, with the
-            best alpha.
+        budget: The share of the matchings that are active in a round, from 1e-9 to 1; 1 is the base in every round,
+            with the best alpha.
         schedule: random: each matching with its probability. periodic: the paper's baseline P-DecenSGD, all of them in
             the last of every 1 / budget rounds and none in the others, with rho the mean (geometric) of a round.
 
@@ -120,9 +184,6 @@ def matcha(base: Annotated[Graph | Network, Static], budget: float, *, schedule:
         ValueError: For a budget out of range, a periodic one whose inverse is not whole, and a base that changes, is
             directed, is not connected or has one node.
     """
-    checks.fraction("It is the share of the matchings that are active in a round.", budget=budget)
-    if budget < 1e-9:
-        raise ValueError(f"Expected budget >= 1e-9, got budget = {budget:g}. Its matchings would hardly ever meet.")
     partner = matchings(base)
     graph, m = graph_of(base), partner.shape[0]
     parts = components(arcs_of(graph))[0]

@@ -1,31 +1,36 @@
 """Families of random networks, drawn once: Erdos-Renyi, regular, k-in, small-world, scale-free, geometric.
 
 All are redrawn from `seed` until connected (strongly, if directed). They raise `ValueError` for arguments out of range
-and if none of `tries` draws is connected.
+and if none of `tries` draws is connected. NumPy and networkx on the host.
 """
 
+from collections.abc import Callable
 from functools import partial
+from typing import Annotated, Any
 
+import networkx as nx
 import numpy as np
 from scipy.spatial import KDTree
 
 from jdfl.base import checks
 from jdfl.base.arguments import checked
-from jdfl.network.arcs import Arcs, arcs, linked
-from jdfl.network.draws import by_networkx, drawn_once, generator, others
+from jdfl.base.settings import Bound, Count, Natural
 from jdfl.network.families import kind
-from jdfl.network.graph import Static
-from jdfl.network.weights import FormatChoice, Weights
+from jdfl.network.graph import Nodes, Share, Static
+from jdfl.network.tables import Arcs, arcs, components, linked
+from jdfl.network.weights import FormatChoice, Weights, build
+
+_ANY = "raise tries, or connected=False to accept any draw."
 
 
 @checked
 def erdos_renyi(
-    m: int,
-    p: float = 0.45,
+    m: Nodes,
+    p: Share = 0.45,
     *,
     directed: bool = False,
-    seed: int = 0,
-    tries: int = 1000,
+    seed: Natural = 0,
+    tries: Count = 1000,
     weights: Weights | None = None,
     format: FormatChoice = "auto",
     connected: bool = True,
@@ -45,19 +50,13 @@ def erdos_renyi(
         format: How sums over neighbours are computed; auto looks at density, degrees and backend.
         connected: Refuse a network in several parts; otherwise the first draw is taken.
     """
-    rng = generator(m, seed, tries)
-    checks.fraction(p=p)
-    remedy = (
-        f"Raise p (connected draws become likely above ln(m)/m = {np.log(m) / m:.2g}), raise tries, "
-        "or connected=False to accept any draw."
-    )
-    given, alone = f"m = {m}, p = {p:g}", m * (1 - p) ** (m - 1)
-    tried, family = tries if connected else None, f"{kind(directed)}Erdos-Renyi"
-    draw = partial(_random_arcs, rng, m, p, directed)
-    return drawn_once(draw, family, given, seed, tried, weights, format, remedy, alone)
+    remedy = f"Raise p (connected draws become likely above ln(m)/m = {np.log(m) / m:.2g}), {_ANY}"
+    family, given, alone = f"{kind(directed)}Erdos-Renyi", f"m = {m}, p = {p:g}", m * (1 - p) ** (m - 1)
+    draw = partial(_random_arcs, m, p, directed)
+    return _drawn(draw, family, given, seed, tries if connected else None, weights, format, remedy, alone)
 
 
-def _random_arcs(rng: np.random.Generator, m: int, p: float, directed: bool) -> Arcs:
+def _random_arcs(m: int, p: float, directed: bool, rng: np.random.Generator) -> Arcs:
     """One draw of G(m, p): the pairs (i > j, or all) stand in a line, and the steps from link to link are geometric."""
     pairs = m * (m - 1) // (1 if directed else 2)
     batch = int(pairs * p + 6 * np.sqrt(pairs * p) + 16)
@@ -80,11 +79,11 @@ def _random_arcs(rng: np.random.Generator, m: int, p: float, directed: bool) -> 
 
 @checked
 def k_regular(
-    m: int,
+    m: Nodes,
     degree: int,
     *,
-    seed: int = 0,
-    tries: int = 1000,
+    seed: Natural = 0,
+    tries: Count = 1000,
     weights: Weights | None = None,
     format: FormatChoice = "auto",
 ) -> Static:
@@ -101,25 +100,21 @@ def k_regular(
         weights: Rule for the mixing weights; None: metropolis. out-degree is for push-sum.
         format: How sums over neighbours are computed; auto looks at density, degrees and backend.
     """
-    rng = generator(m, seed, tries)
-    others(m, degree, least=0)
+    why = f"Fewer than 2 never connect all, and a node has m - 1 = {m - 1} others."
+    checks.whole(min(2, m - 1), m - 1, why, degree=degree)
     if m * degree % 2:
         raise ValueError(f"Expected m * degree even, got m = {m}, degree = {degree}. Change one of them by one.")
-    if degree < min(2, m - 1):
-        raise ValueError(
-            f"Expected degree >= 2 for a connected network, got degree = {degree} with m = {m}. Raise degree."
-        )
-    draw = partial(by_networkx, "random_regular_graph", rng, degree, m)
-    return drawn_once(draw, "random regular", f"m = {m}, degree = {degree}", seed, tries, weights, format)
+    draw = _by_networkx(nx.random_regular_graph, degree, m)
+    return _drawn(draw, "random regular", f"m = {m}, degree = {degree}", seed, tries, weights, format)
 
 
 @checked
 def k_in(
-    m: int,
+    m: Nodes,
     degree: int,
     *,
-    seed: int = 0,
-    tries: int = 1000,
+    seed: Natural = 0,
+    tries: Count = 1000,
     weights: Weights | None = None,
     format: FormatChoice = "auto",
     connected: bool = True,
@@ -137,10 +132,9 @@ def k_in(
         format: How sums over neighbours are computed; auto looks at density, degrees and backend.
         connected: Refuse a network that is not strongly connected; otherwise the first draw is taken.
     """
-    rng = generator(m, seed, tries)
-    others(m, degree, least=min(1, m - 1))
+    others(m, min(1, m - 1), degree=degree)
 
-    def draw() -> Arcs:
+    def draw(rng: np.random.Generator) -> Arcs:
         chosen = np.full((m, degree), -1)
         for slot, last in enumerate(range(m - 1 - degree, m - 1)):  # R. W. Floyd's sampling without replacement
             pick = rng.integers(0, last + 1, size=m)
@@ -149,20 +143,19 @@ def k_in(
         receiver = np.repeat(np.arange(m), degree)
         return arcs(receiver, (chosen + (chosen >= np.arange(m)[:, None])).ravel(), m)
 
-    remedy = "Raise degree, raise tries, or connected=False to accept any draw."
     given, alone = f"m = {m}, degree = {degree}", m * (1 - degree / max(1, m - 1)) ** (m - 1)
-    tried = tries if connected else None
-    return drawn_once(draw, "random k-in", given, seed, tried, weights, format, remedy, alone)
+    tried, remedy = tries if connected else None, f"Raise degree, {_ANY}"
+    return _drawn(draw, "random k-in", given, seed, tried, weights, format, remedy, alone)
 
 
 @checked
 def watts_strogatz(
-    m: int,
+    m: Nodes,
     degree: int,
-    p: float = 0.1,
+    p: Share = 0.1,
     *,
-    seed: int = 0,
-    tries: int = 1000,
+    seed: Natural = 0,
+    tries: Count = 1000,
     weights: Weights | None = None,
     format: FormatChoice = "auto",
 ) -> Static:
@@ -173,25 +166,22 @@ def watts_strogatz(
     Args:
         m: The number of nodes.
         degree: Neighbours of a node before links are moved, an even number from 2 to m - 1.
-        p: Probability that a link is moved, in (0, 1]; without moved links it is a `circulant`.
+        p: Probability that a link is moved, in (0, 1]. For p = 0 use circulant.
         seed: Seed of the links, from 0.
         tries: Most draws until one is connected, from 1.
         weights: Rule for the mixing weights; None: metropolis. out-degree is for push-sum.
         format: How sums over neighbours are computed; auto looks at density, degrees and backend.
     """
-    rng = generator(m, seed, tries)
-    checks.fraction("For p = 0 use circulant.", p=p)
-    others(m, degree, least=2)
+    others(m, 2, degree=degree)
     if degree % 2:
         raise ValueError(f"Expected an even degree, got degree = {degree}. Half of them are on either side.")
-    given = f"m = {m}, degree = {degree}, p = {p:g}"
-    draw = partial(by_networkx, "watts_strogatz_graph", rng, m, degree, p)
-    return drawn_once(draw, "Watts-Strogatz", given, seed, tries, weights, format)
+    draw = _by_networkx(nx.watts_strogatz_graph, m, degree, p)
+    return _drawn(draw, "Watts-Strogatz", f"m = {m}, degree = {degree}, p = {p:g}", seed, tries, weights, format)
 
 
 @checked
 def barabasi_albert(
-    m: int, links: int, *, seed: int = 0, weights: Weights | None = None, format: FormatChoice = "auto"
+    m: Nodes, links: int, *, seed: Natural = 0, weights: Weights | None = None, format: FormatChoice = "auto"
 ) -> Static:
     """A network with hubs: nodes come one by one and join earlier ones, the likelier the more links these have.
 
@@ -205,20 +195,19 @@ def barabasi_albert(
         weights: Rule for the mixing weights; None: metropolis. out-degree is for push-sum.
         format: How sums over neighbours are computed; auto looks at density, degrees and backend.
     """
-    rng = generator(m, seed)
-    checks.whole(most=m - 1, remedy=f"A node has m - 1 = {m - 1} others to join.", links=links)
-    draw = partial(by_networkx, "barabasi_albert_graph", rng, m, links)
-    return drawn_once(draw, "Barabasi-Albert", f"m = {m}, links = {links}", seed, None, weights, format)
+    others(m, links=links)
+    draw = _by_networkx(nx.barabasi_albert_graph, m, links)
+    return _drawn(draw, "Barabasi-Albert", f"m = {m}, links = {links}", seed, None, weights, format)
 
 
 @checked
 def random_geometric(
-    m: int,
-    radius: float,
+    m: Nodes,
+    radius: Annotated[float, Bound("(0, inf)")],
     *,
-    spread: float = 0.0,
-    seed: int = 0,
-    tries: int = 1000,
+    spread: Annotated[float, Bound("[0, 1]")] = 0.0,
+    seed: Natural = 0,
+    tries: Count = 1000,
     weights: Weights | None = None,
     format: FormatChoice = "auto",
     connected: bool = True,
@@ -239,13 +228,9 @@ def random_geometric(
         format: How sums over neighbours are computed; auto looks at density, degrees and backend.
         connected: Refuse a network in several parts; otherwise the first draw is taken.
     """
-    rng = generator(m, seed, tries)
-    checks.positive(radius=radius)
     radius = min(radius, 1e9)  # all the same beyond the square, and its square is a number
-    if spread != 0:
-        checks.fraction(spread=spread)
 
-    def draw() -> Arcs:
+    def draw(rng: np.random.Generator) -> Arcs:
         place = rng.random((m, 2))
         reach = radius * (1 + spread * rng.uniform(-1, 1, m))
         near = KDTree(place).query_pairs(reach.max(), output_type="ndarray")
@@ -254,11 +239,61 @@ def random_geometric(
         return arcs(receiver, sender, m)
 
     likely = np.sqrt(np.log(max(2, m)) / (np.pi * m))
-    remedy = (
-        f"Raise radius (connected draws become likely above sqrt(ln(m)/(pi m)) = {likely:.2g}), raise tries, "
-        "or connected=False to accept any draw."
-    )
+    remedy = f"Raise radius (connected draws become likely above sqrt(ln(m)/(pi m)) = {likely:.2g}), {_ANY}"
     widest = min(1.0, np.pi * (radius * (1 + spread)) ** 2)
     given = f"m = {m}, radius = {radius:g}" + (f", spread = {spread:g}" if spread else "")
     tried, alone = tries if connected else None, m * (1 - widest) ** (m - 1)
-    return drawn_once(draw, "random geometric", given, seed, tried, weights, format, remedy, alone)
+    return _drawn(draw, "random geometric", given, seed, tried, weights, format, remedy, alone)
+
+
+def others(m: int, least: int = 1, **named: int) -> None:
+    """Refuse numbers of neighbours that no node of m can have, or fewer than `least`."""
+    checks.whole(least, m - 1, f"A node has m - 1 = {m - 1} others to join.", **named)
+
+
+def _by_networkx(generator: Any, *given: float) -> Callable[[np.random.Generator], Arcs]:
+    """How a generator of networkx draws the links of a graph on nodes 0 .. m-1, from a seed of NumPy's."""
+
+    def draw(rng: np.random.Generator) -> Arcs:
+        drawn: nx.Graph[int] = generator(*given, seed=int(rng.integers(2**31)))
+        u, v = np.array(drawn.edges(), np.int64).reshape(-1, 2).T
+        return linked(u, v, drawn.number_of_nodes())
+
+    return draw
+
+
+def _drawn(
+    draw: Callable[[np.random.Generator], Arcs],
+    family: str,
+    given: str,
+    seed: int,
+    tries: int | None,
+    weights: Weights | None,
+    format: FormatChoice,
+    remedy: str = "Raise degree or tries.",
+    alone: float = 0.0,
+) -> Static:
+    """The network of the first connected one of at most `tries` draws; None: of the first one.
+
+    It is called by its family and what was `given`; so many nodes `alone` are expected cut off.
+    """
+    rng = np.random.default_rng(seed)
+    # The number of nodes cut off is near Poisson, so no draw has none with probability below tries exp(-alone).
+    if tries is not None and alone > np.log(tries) + 20:
+        raise ValueError(
+            f"Expected a network that can be connected, got {given}: about {alone:.0f} nodes are cut off in every "
+            f"draw. {remedy}"
+        )
+    links = draw(rng)
+    count, largest = (1, links.m) if tries is None else components(links)
+    for _ in range(1, tries or 1):
+        if count == 1:
+            break
+        links = draw(rng)
+        count, largest = components(links)
+    if count > 1:
+        raise ValueError(
+            f"Expected a connected draw, got none in tries = {tries} with {given}; the last had {count} components, "
+            f"the largest with {largest} of {links.m} nodes. {remedy}"
+        )
+    return build(links, weights, format, f"{family}({given.replace(' = ', '=')}, seed={seed})", connected=False)

@@ -15,11 +15,11 @@ from jax import Array
 
 from jdfl.base import checks, struct
 from jdfl.base.arguments import checked
-from jdfl.network.arcs import called, graph_of, refuse_synchronised, synchronised_now
+from jdfl.base.settings import Count
 from jdfl.network.combining import Synchronised
 from jdfl.network.families import circulant, exponential_offsets
-from jdfl.network.graph import Graph, Network, Static, as_dense
-from jdfl.network.tables import pad
+from jdfl.network.graph import Graph, Network, Nodes, Static, as_dense
+from jdfl.network.tables import called, graph_of, pad, refuse_synchronised, synchronised_now
 
 Hops = Literal["minimal", "paper", "code"]
 
@@ -142,7 +142,7 @@ def _stacked(networks: Sequence[Graph | Network]) -> tuple[Graph, str]:
 
 
 @checked
-def one_peer_exponential(m: int, *, hops: Hops = "minimal") -> Periodic:
+def one_peer_exponential(m: Nodes, *, hops: Hops = "minimal") -> Periodic:
     """Node i sends to node i + 2^(k mod tau) alone in round k, so that it hears i - 2^(k mod tau); means of the two.
 
     B. Ying, K. Yuan, Y. Chen, H. Hu, P. Pan, W. Yin, "Exponential graph is provably efficient for decentralized deep
@@ -183,7 +183,7 @@ def period_of(network: Graph | Network) -> int | None:
 
 
 @checked
-def matrices(network: Network, rounds: int, purpose: str) -> Callable[[int], np.ndarray]:
+def matrices(network: Network, rounds: Count, purpose: str) -> Callable[[int], np.ndarray]:
     """The mixing matrices of a network that is known before the run: W_t [m, m] float64 of round t, on the host.
 
     Args:
@@ -195,7 +195,6 @@ def matrices(network: Network, rounds: int, purpose: str) -> Callable[[int], np.
         ValueError: For a network that is drawn at random, whose matrices are not known before the run, and for more
             than memory should hold.
     """
-    checks.whole(1, rounds=rounds)
     m, period = network.m, period_of(network)
     if period is None:
         raise ValueError(

@@ -10,10 +10,9 @@ import scipy.sparse as sp
 import scipy.sparse.linalg as spla
 
 from jdfl.base.arguments import checked
-from jdfl.network.arcs import Arcs, arcs_of, called, components, graph_of, synchronised_now
 from jdfl.network.graph import Format, Graph, Network, Static
-from jdfl.network.tables import to_scipy
-from jdfl.network.weights import SUM_TOLERANCE, table
+from jdfl.network.tables import Arcs, arcs_of, called, components, graph_of, stochastic, synchronised_now, to_scipy
+from jdfl.network.weights import table
 
 Stochastic = Literal["doubly", "row", "column", "neither"]
 
@@ -29,7 +28,10 @@ def spectral_gap(network: Graph | Network) -> float:
     One node has gap 1, a network in several parts 0.
 
     Args:
-        network: A fixed network, or the graph of one round.
+        network: A fixed network, or the graph of one round, of W [m, m].
+
+    Returns:
+        A number without unit, from 0, where nodes never agree, to 1, where they do in one round; below 0 if W expands.
 
     Raises:
         ValueError: For a network that changes from round to round.
@@ -39,7 +41,7 @@ def spectral_gap(network: Graph | Network) -> float:
     m = int(stored.shape[0])
     if m == 1:
         return 1.0
-    rows_sum = _stochastic(stored) in ("doubly", "row")
+    rows_sum = stochastic(stored, 1)
     # the float32 rounding of the diagonal would hide small gaps
     W = stored + sp.diags_array(1 - np.asarray(stored.sum(axis=1))) if rows_sum else stored
     symmetric = abs(W - W.T).max() < 1e-9
@@ -112,7 +114,7 @@ def _second(W: Any) -> float:
 
 
 def _stochastic(W: Any) -> Stochastic:
-    row, column = (bool(np.all(np.abs(np.asarray(W.sum(axis=a)) - 1) <= SUM_TOLERANCE)) for a in (1, 0))
+    row, column = stochastic(W, 1), stochastic(W, 0)
     return "doubly" if row and column else "row" if row else "column" if column else "neither"
 
 
@@ -191,6 +193,9 @@ def summary(network: Graph | Network) -> Summary:
 
     Args:
         network: A fixed network, or the graph of one round; `ValueError` for one that changes from round to round.
+
+    Returns:
+        Numbers of nodes, links, neighbours and slots, shares in [0, 1], and what `spectral_gap` returns.
     """
     graph = graph_of(network)
     links = arcs_of(graph)

@@ -1,29 +1,136 @@
-"""A `Graph` on the host: read it as a matrix, check it, widen it, group its rows, renumber its nodes.
+"""A network on the host: who hears whom as a list, its matrix, and checks and changes of a padded table.
 
-Axes: m nodes, d slots of the table.
+A list of arcs (receiver, sender), sorted by receiver and then by sender, without repeats or loops, is the form between
+what a person passes in and the table.
+
+Axes: m nodes, d slots of the table, e arcs.
 """
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import scipy.sparse as sp
+from scipy.sparse import csgraph
 
 from jdfl.base import checks
 from jdfl.base.arguments import checked
-from jdfl.network.arcs import graph_of, synchronised_now
-from jdfl.network.graph import Graph, Network
+from jdfl.network.graph import Graph, Network, Static
 from jdfl.network.sums import group
-from jdfl.network.weights import sum_to_one
 
+TOLERANCE = 1e-5  # of weights and of the sums of their rows and columns, in float32
 _ROWS = (
     "Set self_weight to 1 minus the sum of the row's weights; take weights='uniform' or 'metropolis', or a push-sum "
     "algorithm such as jdfl.SGP."
 )
 _COLUMNS = "Set self_weight to 1 minus the sum of the column's other weights; the networks take weights='out-degree'."
 _DTYPES = {"senders": "int32", "mask": "bool", "weight": "float32", "self_weight": "float32", "out_degree": "int32"}
+
+
+class Arcs(NamedTuple):
+    """Node receiver[e] hears node sender[e]."""
+
+    m: int
+    receiver: np.ndarray  # [e] int64, ascending
+    sender: np.ndarray  # [e] int64, ascending for each receiver
+
+    @property
+    def symmetric(self) -> bool:
+        """Whether every arc also runs the other way."""
+        return np.array_equal(np.sort(self.sender * self.m + self.receiver), self.receiver * self.m + self.sender)
+
+
+def arcs(receiver: np.ndarray, sender: np.ndarray, m: int) -> Arcs:
+    """Sort the arcs [e], drop repeats, and drop loops (a node always hears itself)."""
+    keep = receiver != sender
+    code = np.sort(receiver[keep].astype(np.int64) * m + sender[keep])
+    code = code[np.diff(code, prepend=-1) > 0]
+    return Arcs(m, code // m, code % m)
+
+
+def linked(u: np.ndarray, v: np.ndarray, m: int, directed: bool = False) -> Arcs:
+    """Edges u[e] - v[e] as arcs: v[e] hears u[e] and, unless `directed`, u[e] hears v[e]."""
+    return arcs(v, u, m) if directed else arcs(np.concatenate([u, v]), np.concatenate([v, u]), m)
+
+
+def all_arcs(m: int) -> Arcs:
+    """The arcs of a network in which everyone hears everyone else."""
+    return arcs(*np.divmod(np.arange(m * m), m), m)
+
+
+def arcs_of(graph: Graph) -> Arcs:
+    """The arcs of a table; in a synchronised round, all."""
+    if synchronised_now(graph):
+        return all_arcs(graph.m)
+    receiver, slot = np.nonzero(np.asarray(graph.mask))
+    return arcs(receiver, np.asarray(graph.senders)[receiver, slot], graph.m)
+
+
+def components(links: Arcs) -> tuple[int, int]:
+    """How many connected parts (strongly connected, if directed) there are, and the size of the largest."""
+    matrix = sp.csr_array((np.ones(links.sender.size, np.int8), (links.receiver, links.sender)), shape=(links.m,) * 2)
+    count, label = csgraph.connected_components(matrix, directed=not links.symmetric, connection="strong")
+    return int(count), int(np.bincount(label).max())
+
+
+def graph_of(network: Graph | Network) -> Graph:
+    """The one graph of a fixed network; ValueError for a network that changes from round to round."""
+    if isinstance(network, Graph | Static):
+        return network.graph if isinstance(network, Static) else network
+    raise ValueError(
+        f"Expected a Graph or a Static network, got {type(network).__name__}, whose graph may differ in every round. "
+        "Pass the graph of one round, network.at(k, key)."
+    )
+
+
+def called(network: Graph | Network) -> str:
+    """What messages call a network."""
+    return getattr(network, "name", "graph")
+
+
+def synchronised_now(graph: Graph) -> bool:
+    """Whether this is the graph of a synchronised round (on the host)."""
+    return graph.synchronised is not None and bool(graph.synchronised)
+
+
+def kind_of(network: Graph | Network) -> Graph:
+    """What a network's graphs consist of, with shapes and dtypes in place of arrays."""
+    return network if isinstance(network, Graph) else jax.eval_shape(network.at, jnp.int32(0), jax.random.key(0))
+
+
+@checked
+def refuse_synchronised(network: Graph | Network, method: str) -> None:
+    """Refuse a network with rounds in which all nodes take the mean of all, which no table of neighbours shows.
+
+    Args:
+        network: The network or the graph of one round.
+        method: Who reads its tables of neighbours, as the message names it.
+
+    Raises:
+        ValueError: It names the method, the network, and what to use.
+    """
+    if kind_of(network).synchronised is not None:
+        raise ValueError(
+            f"Expected a network without synchronised rounds for {method}, which goes by the table of neighbours, got "
+            f"{called(network)}. Use the network in it; jdfl.network.synchronised goes around other networks, last."
+        )
+
+
+def stochastic(W: Any, axis: int) -> bool:
+    """Whether all rows (axis 1) or all columns (axis 0) of a sparse matrix [m, m] sum to one."""
+    return bool(np.all(np.abs(np.asarray(W.sum(axis=axis)) - 1) <= TOLERANCE))
+
+
+def sum_to_one(total: np.ndarray, remedy: str, line: str = "row") -> None:
+    """Raise `ValueError` unless the sum [m] of every row (or what `line` says) is one, within 1e-5."""
+    bad = np.flatnonzero(~(np.abs(total - 1) <= TOLERANCE))
+    if bad.size:
+        raise ValueError(
+            f"Expected {line}s of the mixing matrix that sum to 1, got {float(total[bad[0]]):.6g} in {line} {bad[0]} "
+            f"({bad.size} such {line}s). {remedy}"
+        )
 
 
 @checked
@@ -38,11 +145,10 @@ def to_scipy(network: Graph | Network) -> sp.csr_array:
     graph = graph_of(network)
     if synchronised_now(graph):
         return sp.csr_array(np.full((graph.m, graph.m), np.float32(1 / graph.m), np.float64))
-    receiver, slot = np.nonzero(np.asarray(graph.mask))
-    node = np.arange(graph.m)
-    row = np.concatenate([receiver, node])
-    column = np.concatenate([np.asarray(graph.senders)[receiver, slot], node])
-    value = np.concatenate([np.asarray(graph.weight)[receiver, slot], np.asarray(graph.self_weight)])
+    used, node = np.nonzero(np.asarray(graph.mask)), np.arange(graph.m)
+    row = np.concatenate([used[0], node])
+    column = np.concatenate([np.asarray(graph.senders)[used], node])
+    value = np.concatenate([np.asarray(graph.weight)[used], np.asarray(graph.self_weight)])
     return sp.csr_array((value.astype(np.float64), (row, column)), shape=(graph.m, graph.m))
 
 
@@ -54,17 +160,12 @@ def pad(graph: Graph, d: int) -> Graph:
         graph: The graph.
         d: Slots of the table, from as many as it has; otherwise `ValueError`.
     """
-    width = graph.senders.shape[1]
-    most = max(width, (2**31 - 1) // max(1, graph.m))
+    m, width = graph.senders.shape
+    most = max(width, (2**31 - 1) // max(1, m))
     checks.whole(width, most, f"The table has {width} slots already, and 2^31 of all nodes are too many.", d=d)
-    node = jnp.arange(graph.m, dtype=graph.senders.dtype)[:, None]
-    more = ((0, 0), (0, d - width))
-    return replace(
-        graph,
-        senders=jnp.concatenate([graph.senders, jnp.broadcast_to(node, (graph.m, d - width))], axis=1),
-        mask=jnp.pad(graph.mask, more),
-        weight=jnp.pad(graph.weight, more),
-    )
+    own = jnp.repeat(jnp.arange(m, dtype=graph.senders.dtype)[:, None], d - width, axis=1)
+    mask, weight = (jnp.pad(part, ((0, 0), (0, d - width))) for part in (graph.mask, graph.weight))
+    return replace(graph, senders=jnp.concatenate([graph.senders, own], axis=1), mask=mask, weight=weight)
 
 
 @checked
@@ -100,19 +201,12 @@ def relabel(graph: Graph, order: Any) -> Graph:
     new_id = np.argsort(order).astype(np.int32)
     if not np.array_equal(order[new_id], np.arange(graph.m)):
         raise ValueError(f"Expected order to name every node from 0 to {graph.m - 1} once, got {order}.")
+    moved = {name: getattr(graph, name)[order] for name in ("mask", "weight", "self_weight", "out_degree")}
     buckets = graph.buckets
     if buckets is not None:
         rows = jax.tree.map(lambda part: jnp.asarray(new_id)[part], buckets.rows)
         buckets = replace(buckets, rows=rows, place=buckets.place[order])
-    return replace(
-        graph,
-        senders=jnp.asarray(new_id)[graph.senders[order]],
-        mask=graph.mask[order],
-        weight=graph.weight[order],
-        self_weight=graph.self_weight[order],
-        out_degree=graph.out_degree[order],
-        buckets=buckets,
-    )
+    return replace(graph, senders=jnp.asarray(new_id)[graph.senders[order]], buckets=buckets, **moved)
 
 
 @checked
@@ -130,35 +224,32 @@ def check_graph(graph: Graph, *, columns: bool = False) -> None:
             buckets, where there are some, hold every row in full. In a synchronised round `self_weight` is to be 1 / m
             and `out_degree` m - 1.
     """
-    senders, mask, weight = (np.asarray(part) for part in (graph.senders, graph.mask, graph.weight))
+    senders, mask, weight, own, sent = (np.asarray(getattr(graph, name)) for name in _DTYPES)
     checks.shape((None, None), "Rows are nodes, columns are slots.", senders=senders)
     m, d = senders.shape
     checks.whole(remedy="Pass at least one node, and one slot even without neighbours.", m=m, d=d)
     checks.shape((m, d), mask=mask, weight=weight)
-    checks.shape((m,), self_weight=graph.self_weight, out_degree=graph.out_degree)
-    for name, dtype in _DTYPES.items():
-        found = np.asarray(getattr(graph, name)).dtype
-        if found != dtype:
-            raise ValueError(f"Expected {name} of dtype {dtype}, got {found}.")
-    _refuse_slots((senders < 0) | (senders >= m), senders, f"node ids from 0 to {m - 1}")
+    checks.shape((m,), self_weight=own, out_degree=sent)
+    for (name, dtype), part in zip(_DTYPES.items(), (senders, mask, weight, own, sent)):
+        if part.dtype != dtype:
+            raise ValueError(f"Expected {name} of dtype {dtype}, got {part.dtype}.")
     node = np.arange(len(senders))[:, None]
+    _refuse_slots((senders < 0) | (senders >= m), senders, f"node ids from 0 to {m - 1}")
     _refuse_slots(mask & (senders == node), senders, "no node among its own neighbours; its weight is self_weight")
     _refuse_slots(~mask & (senders != node), senders, "padded slots to hold the node itself")
     _refuse_slots(~mask & (weight != 0), weight, "padded slots of weight 0", "weight")
-    checks.finite(weight=weight, self_weight=graph.self_weight)
+    checks.finite(weight=weight, self_weight=own)
     neighbour = np.sort(np.where(mask, senders, m + np.arange(int(d))), axis=1)  # padding made distinct
     _refuse_slots(np.diff(neighbour, axis=1) == 0, neighbour, "every neighbour once in its row", "sorted senders")
     if graph.synchronised is not None:
         checks.shape((), "It is one bool for all nodes.", synchronised=graph.synchronised)
     together = synchronised_now(graph)
     if together:
-        sum_to_one(m * np.asarray(graph.self_weight, np.float64), "In a synchronised round every self_weight is 1 / m.")
-    elif columns:
-        sum_to_one(np.asarray(to_scipy(graph).sum(axis=0)), _COLUMNS, "column")
+        sum_to_one(m * own.astype(np.float64), "In a synchronised round every self_weight is 1 / m.")
     else:
-        sum_to_one(np.asarray(to_scipy(graph).sum(axis=1)), _ROWS)
+        axis, remedy, line = (0, _COLUMNS, "column") if columns else (1, _ROWS, "row")
+        sum_to_one(np.asarray(to_scipy(graph).sum(axis=axis)), remedy, line)
     heard = np.full(m, m - 1) if together else np.bincount(senders[mask], minlength=m)
-    sent = np.asarray(graph.out_degree)
     wrong = np.flatnonzero((heard > sent) | (sent >= m) if graph.lossy else heard != sent)
     if wrong.size:
         i = wrong[0]

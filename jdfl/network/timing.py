@@ -12,21 +12,20 @@ Axes: m nodes, d slots of the table.
 """
 
 from collections.abc import Callable
-from dataclasses import fields, replace
-from typing import Any, Protocol
+from dataclasses import replace
+from typing import Annotated, Protocol, Self
 
 import jax
 import jax.numpy as jnp
 from jax import Array
 
-from jdfl.base import checks, struct
-from jdfl.base.arguments import checked
-from jdfl.base.settings import NotNegative, Positive
+from jdfl.base import struct
+from jdfl.base.arguments import checked, settings
+from jdfl.base.settings import Bound, NotNegative, Positive
 from jdfl.base.streams import Stream
 from jdfl.devices import nodes
 from jdfl.network.graph import Graph, Network, Timing
-from jdfl.network.links import ids, link_keys
-from jdfl.network.wrapping import INNER, Lasting, around, lasting
+from jdfl.network.links import INNER, Lasting, around, ids, link_keys
 
 _COMPUTE = Stream("network.compute time", "network")
 _LATENCY = Stream("network.latency", "network")
@@ -45,20 +44,16 @@ class Times(Protocol):
         ...
 
 
-class _Positive:
-    """Settings that are single numbers above zero."""
+class _Given:
+    """A distribution whose settings are held against their annotations."""
 
     def check(self, name: str) -> None:
-        """Refuse other settings: ValueError, in which `name` is what the times are."""
-        own: Any = self
-        for field in fields(own):
-            named = {f"{name}.{field.name}": getattr(self, field.name)}
-            checks.positive(**named)
-            checks.shape((), "It is one number for all.", **named)
+        """Refuse settings out of range: ValueError, in which `name` is what the times are."""
+        settings(self, f"{name}.")
 
 
 @struct.dataclass
-class FixedTime:
+class FixedTime(_Given):
     """The same number of seconds always."""
 
     seconds: NotNegative = 1.0
@@ -68,15 +63,9 @@ class FixedTime:
         """The time [], whatever the key []."""
         return jnp.float32(self.seconds)
 
-    def check(self, name: str) -> None:
-        """Refuse what is no time: ValueError, in which `name` is what the times are."""
-        named: dict[str, Any] = {f"{name}.seconds": self.seconds}
-        checks.not_negative(**named)
-        checks.shape((), "It is one number for all.", **named)
-
 
 @struct.dataclass
-class ExponentialTime(_Positive):
+class ExponentialTime(_Given):
     """Exponential times: mean and standard deviation are the same."""
 
     mean: Positive = 1.0
@@ -88,7 +77,7 @@ class ExponentialTime(_Positive):
 
 
 @struct.dataclass
-class LogNormalTime(_Positive):
+class LogNormalTime(_Given):
     """Times whose logarithm is normal: median exp(N(0, sigma^2))."""
 
     median: Positive = 1.0
@@ -102,7 +91,7 @@ class LogNormalTime(_Positive):
 
 
 @struct.dataclass
-class ParetoTime(_Positive):
+class ParetoTime(_Given):
     """Times with a heavy tail, P(T > t) = (least / t)^shape for t >= least; no mean for a shape <= 1."""
 
     least: Positive = 1.0
@@ -119,17 +108,14 @@ class ParetoTime(_Positive):
 class Timed(Lasting):
     """A network whose nodes and messages take time."""
 
-    base: Network
     compute: Times  # of one gradient
     latency: Times  # of one message, whatever its size
     bandwidth: Array  # float32 [] bits per second, of one message
     slowness: Times | None  # factor of a node's compute times in a run
     first: bool = struct.field(pytree_node=False)
     bits: int = struct.field(pytree_node=False, default=0)  # of a message
-    run: Array | None = None  # what nodes' slowness is drawn from
-    name: str = struct.field(pytree_node=False, default="network")
 
-    def in_run(self, key: Array, bits: int) -> "Timed":
+    def in_run(self, key: Array, bits: int) -> Self:
         """With the key [] of a run, from which follows who is slow, and the size of its messages in bits."""
         return replace(super().in_run(key, bits), bits=bits)
 
@@ -145,7 +131,7 @@ class Timed(Lasting):
         """By how much every node is slower than the others, in all rounds: [m]."""
         if self.slowness is None:
             return jnp.ones((self.m,), jnp.float32)
-        return jax.vmap(self.slowness.draw)(_SLOW.keys(lasting(self.run), ids(self.m)))
+        return jax.vmap(self.slowness.draw)(_SLOW.keys(self.lasting, ids(self.m)))
 
 
 @checked
@@ -154,7 +140,7 @@ def timed(
     compute: Times = ExponentialTime(),  # noqa: B008 (frozen)
     *,
     latency: Times = FixedTime(0.0),  # noqa: B008 (frozen)
-    bandwidth: float | None = None,
+    bandwidth: Annotated[float, Bound("(0, inf)")] | None = None,
     slowness: Times | None = None,
     first: bool = False,
 ) -> Timed:
@@ -178,8 +164,6 @@ def timed(
     for what, times in (("compute", compute), ("latency", latency), ("slowness", slowness)):
         if times is not None:
             times.check(what)
-    if bandwidth is not None:
-        checks.positive("None means that messages of any size take the same time.", bandwidth=bandwidth)
     slow = "" if slowness is None else f", slowness={type(slowness).__name__}"
     inside, name = around(base, f"timed({type(compute).__name__}{slow}{', first' if first else ''})")
     speed = jnp.float32(jnp.inf if bandwidth is None else bandwidth)

@@ -16,7 +16,7 @@ S. Lall, "A scheme for robust distributed sensor fusion based on average consens
 A. Dobra, J. Gehrke, "Gossip-based computation of aggregate information", 2003 (push-sum).
 """
 
-from typing import Any, Literal
+from typing import Annotated, Literal
 
 import jax
 import jax.numpy as jnp
@@ -24,9 +24,10 @@ import numpy as np
 
 from jdfl.base import checks
 from jdfl.base.arguments import checked
-from jdfl.network.arcs import Arcs, arcs_of, called, components
+from jdfl.base.settings import Bound
 from jdfl.network.graph import Format, Graph, Static
 from jdfl.network.sums import bucket_widths, group
+from jdfl.network.tables import Arcs, arcs_of, called, components
 
 Weights = Literal["metropolis", "uniform", "laplacian", "out-degree"]
 FormatChoice = Literal["auto", "padded", "dense", "bcoo", "buckets"]
@@ -36,7 +37,6 @@ DENSE_FROM_ACCELERATOR = 0.04
 DENSE_UP_TO = 8192  # nodes: W is built again in each round, 256 MiB at this size
 BUCKETS_FROM = 2.5  # times the work of buckets that the padded table must be for them to win, beside the reordering
 MOST_SLOTS = 2**31  # of a table: 19 GB
-SUM_TOLERANCE = 1e-5  # of a row or column of W that a person gives, in float32
 
 
 def refuse_parts(links: Arcs, remedy: str = "") -> None:
@@ -47,16 +47,6 @@ def refuse_parts(links: Arcs, remedy: str = "") -> None:
         remedy = remedy or "Pass a connected graph, or connected=False to accept the network as it is."
         found = f"{count} components, the largest with {largest} of {links.m} nodes"
         raise ValueError(f"Expected a {kind} network, got {found}. {remedy}")
-
-
-def sum_to_one(total: np.ndarray, remedy: str, line: str = "row") -> None:
-    """Raise `ValueError` unless the sum [m] of every row (or what `line` says) is one, within 1e-5."""
-    bad = np.flatnonzero(~(np.abs(total - 1) <= SUM_TOLERANCE))
-    if bad.size:
-        raise ValueError(
-            f"Expected {line}s of the mixing matrix that sum to 1, got {float(total[bad[0]]):.6g} in {line} {bad[0]} "
-            f"({bad.size} such {line}s). {remedy}"
-        )
 
 
 def _mixing(links: Arcs, weights: Weights) -> np.ndarray:
@@ -134,7 +124,9 @@ def build(
 
 
 @checked
-def laplacian(base: Static, iota: float | None = None, *, format: FormatChoice = "auto") -> Static:
+def laplacian(
+    base: Static, iota: Annotated[float, Bound("(0, inf)")] | None = None, *, format: FormatChoice = "auto"
+) -> Static:
     """The links of a fixed undirected network with W = I - L / iota, L being its Laplacian: every link weighs 1 / iota.
 
     W is symmetric and doubly stochastic, and every node keeps some weight of its own.
@@ -147,15 +139,14 @@ def laplacian(base: Static, iota: float | None = None, *, format: FormatChoice =
     Raises:
         ValueError: For iota <= d_max, and for networks that change or have links of one way only.
     """
-    links: Any = arcs_of(base.graph)
+    links = arcs_of(base.graph)
     if not links.symmetric:
         raise ValueError(
             f"Expected an undirected network, got {called(base)}, which has links of one way only. Its Laplacian would "
             "not be symmetric."
         )
-    most = int(np.max(np.asarray(base.graph.in_degree), initial=0))
+    most = int(np.bincount(links.receiver, minlength=links.m).max())
     iota = most + 1.0 if iota is None else iota
-    checks.positive(iota=iota)
     if not iota > most:
         remedy = f"With less, a node would have a negative weight of its own, or none; {most + 1} is usual."
         checks.refuse(f"iota > d_max = {most}, the largest number of neighbours", "iota", iota, remedy)

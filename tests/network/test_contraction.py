@@ -11,7 +11,7 @@ import jdfl
 from jdfl import network as nw
 from jdfl.base import struct
 from jdfl.network import spectral
-from jdfl.network.contraction import mean_growth
+from jdfl.network.requirements import mean_growth
 from tests.later import Later
 from tests.network.examples import matrices, rounds
 from tests.network.test_matcha import expected_norm

@@ -9,7 +9,7 @@ import pytest
 import scipy
 
 from jdfl import network as nw
-from jdfl.network.wrapping import INNER
+from jdfl.network.links import INNER
 from tests.later import Later, Named
 from tests.network.examples import graph_of_round, matrices, rounds, rows, same
 
@@ -268,8 +268,8 @@ def test_a_network_of_ones_own_can_be_wrapped():
     ("call", "message"),
     [
         (lambda: nw.link_loss(RING().graph, 0.5), r"base to be a network, got base = Graph.*Static"),
-        (lambda: nw.link_loss(RING(), 1), r"p in \[0, 1\), got p = 1\. It is the probability that a message is lost"),
-        (lambda: nw.link_loss(RING(), -0.1), r"p >= 0 and finite, got p = -0\.1"),
+        (lambda: nw.link_loss(RING(), 1), r"p in \[0, 1\), got p = 1\. p: Probability that a message is lost"),
+        (lambda: nw.link_loss(RING(), -0.1), r"p in \[0, 1\), got p = -0\.1"),
         (lambda: nw.link_loss(RING(), [0.1]), r"p to be a number, got p = \[0\.1\]"),
         (
             lambda: nw.link_loss(RING(), 0.1, weights="drop"),

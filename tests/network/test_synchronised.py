@@ -180,7 +180,7 @@ WHY = r"without synchronised rounds for {}, which goes by the table.*got {}\. Us
         (lambda: nw.periodic([nw.ring(4).graph, MET()]), WHY.format("a network that chooses .*", "graph")),
         (lambda: nw.random_links(MET(), 0.5), WHY.format("a network that chooses .*", "graph")),
         (lambda: nw.periodic([SYNC()]), r"a Graph or a Static network, got Synchronised"),
-        (lambda: sync(nw.ring(4), 0), r"every >= 1.*got every = 0\. It is the number of rounds"),
+        (lambda: sync(nw.ring(4), 0), r"every >= 1.*got every = 0\. every: Rounds from one mean of all to the next"),
         (lambda: sync(nw.ring(4), 2.5), r"every to be a whole number, got every = 2\.5"),
         (lambda: sync(nw.ring(4).graph), r"base to be a network, got base = Graph"),
     ],
