@@ -195,5 +195,5 @@ class CEPS(Algorithm):
         return slots(self, self._due(round), round)
 
     def published_bytes(self, problem: Problem, rounds: int, ready: Ready | None) -> float | None:
-        """The paper's volume of so many rounds."""
+        """The paper's volume of so many rounds, with the periods of `ready` (None: their mean)."""
         return published_bytes(self, problem, rounds, ready)

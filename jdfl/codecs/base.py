@@ -98,11 +98,18 @@ class Codec:
         raise NotImplementedError
 
     def bits(self, n: int, sparsity: int | None = None) -> int:
-        """The size of one message in bits."""
+        """The size of one message in bits, the sum over its `layout`, for vectors [n].
+
+        `sparsity` is the number of their nonzeros, which decides the size where the codec's own settings do not; None
+        where they do.
+        """
         return sum(part.bits for part in jax.tree.leaves(self.layout(n, sparsity)))
 
     def pack(self, payload: Any, n: int, sparsity: int | None = None) -> bytes:
-        """One message (no axis b) as real bytes, ceil(bits / 8) of them; ValueError if it is none (on the host)."""
+        """One message (no axis b) as real bytes, ceil(bits / 8) of them; ValueError if it is none (on the host).
+
+        `sparsity` is as for `bits`.
+        """
         fields: list[np.ndarray] = []
         for part, value in zip(jax.tree.leaves(self.layout(n, sparsity)), jax.tree.leaves(payload), strict=True):
             checks.shape(part.shape, "Pack one message at a time.", payload=value)
@@ -110,7 +117,7 @@ class Codec:
         return packing.join(*fields)
 
     def unpack(self, data: bytes, n: int, sparsity: int | None = None) -> Any:
-        """The message behind `pack`; ValueError where the bytes cannot be one (on the host)."""
+        """The message behind `pack`, of the same `sparsity`; ValueError where the bytes cannot be one (on the host)."""
         parts, message = jax.tree.flatten(self.layout(n, sparsity))
         fields = packing.split(data, *(part.bits for part in parts))
         return message.unflatten(part.read(bits) for part, bits in zip(parts, fields))
@@ -206,7 +213,10 @@ def seal(codec: Codec, payload: Any, n: int, sparsity: int | None = None) -> byt
 
 
 def unseal(codec: Codec, data: bytes, n: int, sparsity: int | None = None) -> Any:
-    """The message in `data`, which `seal` made; ValueError for changed or missing bytes, and for another codec or n."""
+    """The message in `data`, which `seal` made; ValueError for changed or missing bytes, and for another codec or n.
+
+    `sparsity` is as for `Codec.bits`.
+    """
     body, tail = data[:-4], data[-4:]
     if tail != _checksum(codec, body, n, sparsity):
         raise ValueError(f"Expected a message with the checksum that it ends in, got another one. {packing.DAMAGED}")

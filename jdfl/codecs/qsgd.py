@@ -98,7 +98,7 @@ class QSGD(Codec):
         return size, (jnp.sign(x) * level).astype(jnp.int8 if self.levels <= 127 else jnp.int16)
 
     def decode(self, key: Array, payload: tuple[Array, Array], wire: Wire) -> Array:
-        """The multiples [b, n] float32."""
+        """The multiples [b, n] float32 of the payload ([b] norms, [b, n] levels)."""
         step = 1 / (self.levels * (1 + self.omega(wire.n) if self.scaled else 1))
         norm, level = payload
         return level.astype(jnp.float32) * (norm * step)[:, None]

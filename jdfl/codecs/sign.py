@@ -35,7 +35,7 @@ class Sign(Codec):
         return jnp.sum(jnp.abs(x) / x.shape[1], axis=1).astype(jnp.float32), x >= 0
 
     def decode(self, key: Array, payload: tuple[Array, Array], wire: Wire) -> Array:
-        """The scale with the signs [b, n] float32."""
+        """The scale with the signs [b, n] float32, of the payload ([b], [b, n])."""
         scale, positive = payload
         return jnp.where(positive, 1.0, -1.0).astype(jnp.float32) * scale[:, None]
 

@@ -75,8 +75,9 @@ class Rows:
         return jax.tree.map(lambda leaf: jnp.asarray(leaf[0]), held(self.data))
 
     def minibatch(self, key: Array, data: Any, weight: Array, size: int) -> tuple[Any, Array]:
-        """`size` of one node's examples and their weights [size], uniformly with replacement among positive ones.
+        """`size` of one node's `data` (leaves [q, ...]) and their weights [size], with replacement among positive ones.
 
+        Each is drawn uniformly, by its `weight` [q] alone in whether it counts.
         The examples are leaves [size, ...], and one of them may be there several times: a privacy guarantee gains
         nothing by such samples, unless their size is 1. For different examples use `subset`.
         """
@@ -86,8 +87,9 @@ class Rows:
         return self.take(data, chosen), weight[chosen]
 
     def subset(self, key: Array, data: Any, weight: Array, size: int) -> tuple[Any, Array]:
-        """`size` different examples of one node and their weights [size], positive, every such set alike.
+        """`size` different examples of one node's `data` (leaves [q, ...]) and their weights [size], all sets alike.
 
+        Only examples whose `weight` [q] is positive are drawn.
         The examples are leaves [size, ...]. The node must have so many, which is not looked at here
         (`jdfl.Gradients.check` does): otherwise padding of weight 0 is among them.
         """

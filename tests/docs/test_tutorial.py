@@ -22,7 +22,7 @@ def copy(tmp_path: Path) -> Path:
     skip = shutil.ignore_patterns("__pycache__")
     for folder in ("jdfl", "tests/contract"):
         shutil.copytree(ROOT / folder, tmp_path / folder, ignore=skip)
-    for file in ("pyproject.toml", "tests/__init__.py", "tests/conftest.py", "tests/toy.py"):
+    for file in ("pyproject.toml", "tests/__init__.py", "tests/conftest.py", "tests/later.py", "tests/toy.py"):
         shutil.copy(ROOT / file, tmp_path / file)
     for block in TITLED:
         apply(block, tmp_path / block.title)
