@@ -39,7 +39,7 @@ def per_node(value: Any) -> Any:
 
 
 def each_row(function: Callable[[Any], Any], value: T) -> T:
-    """The tree `value` with `function` of all arrays that have a row for every node, as `per_node` says; others stay."""
+    """The tree `value` with `function` of arrays that have a row for every node, by `per_node`; others stay."""
     return jax.tree.map(lambda x, row: function(x) if row else x, value, per_node(value))
 
 

@@ -173,7 +173,7 @@ class OneBit(Codec):
         return norm, self._sensing(key, wire).measure(self._logarithm(x, gamma)) > 0
 
     def decode(self, key: Array, payload: tuple[Array, Array], wire: Wire) -> Array:
-        """GPSP on the payload ([b] norms, [b, d] signs), the inverse of the logarithm, the norm [b, n]; zero for norm zero."""
+        """GPSP on the payload ([b] norms, [b, d] signs), the logarithm undone, the norm [b, n]; zero for norm zero."""
         norm, positive = payload
         b, dtype = len(norm), wire.dtype
         gamma, margin, eta = (_each(number, b, dtype) for number in (self.gamma, self.margin, self.eta))
