@@ -85,7 +85,8 @@ class NumpyRun:
         self.phi = np.ascontiguousarray(np.swapaxes(np.asarray(stored.matrix), 1, 2)).astype(dtype)
         self.sigma = np.asarray(setting.algorithm.ready.sigma).astype(dtype)
         self.period = np.asarray(setting.algorithm.ready.period)
-        self.scale = float(setting.algorithm.mechanism.multiplier) * float(setting.algorithm.sensitivity)
+        settings = setting.algorithm.algorithm
+        self.scale = float(settings.mechanism.multiplier) * float(settings.sensitivity)
         self.dtype, self.n = dtype, here.problem.n
 
     def __call__(self) -> np.ndarray:

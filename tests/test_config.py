@@ -18,7 +18,7 @@ from jdfl.algorithms import descent
 from jdfl.base.arguments import options_of
 from jdfl.config import RunConfig, build, from_yaml, members, to_yaml
 from jdfl.config.kinds import shown
-from jdfl.engine import runner
+from jdfl.engine import runner, start
 
 TYPES = get_type_hints(RunConfig, include_extras=True)
 TINY = config.PROBLEMS("example1", m=4, n=20, s=2, rows=(5, 9))
@@ -233,7 +233,7 @@ def test_every_kind_builds(field, kind, tmp_path, monkeypatch):
     algorithm, problem, network, stop = build(dataclasses.replace(RunConfig(problem=TINY), **given))
     assert problem.m == network.m == 4
     sparse = {"s": 2} if hasattr(algorithm, "s") else {}
-    runner.check_run(algorithm.replace(**sparse), problem, network, 1, 1, stop)
+    start.check_run(algorithm.replace(**sparse), problem, network, 1, 1, stop)
     assert (stop is None) == ((field, kind) == ("stop", None) or not isinstance(algorithm, jdfl.CEPS))
 
 

@@ -56,23 +56,23 @@ class Row:
         return self.label or self.name
 
 
-def _ceps_consensus(algorithm: Any, problem: Any, w: Any) -> ceps.State:
+def _ceps_consensus(program: Any, problem: Any, w: Any) -> ceps.State:
     count = jnp.full((problem.m,), 2.0, problem.dtype)
     every = jnp.broadcast_to(w, (problem.m, problem.n))
-    return ceps.State(every, (algorithm.ready.sigma * count)[:, None] * every, count)
+    return ceps.State(every, (program.ready.sigma * count)[:, None] * every, count)
 
 
-def _ceps_count(algorithm: Any, adjacency: np.ndarray, rounds: int) -> dict[str, np.ndarray]:
+def _ceps_count(program: Any, adjacency: np.ndarray, rounds: int) -> dict[str, np.ndarray]:
     """Every node asks all its neighbours when its period comes round (rate = 1)."""
     m = len(adjacency)
     sent, communications = np.zeros(m, int), np.zeros(m, int)
     for k in range(1, rounds):
         for i in range(m):
-            if k % int(algorithm.ready.period[i]) == 0:
+            if k % int(program.ready.period[i]) == 0:
                 communications[i] += 1
                 sent += adjacency[i] != 0
-    noisy = algorithm.mechanism is not None
-    releases = communications * noisy + noisy * (algorithm.noise == "kept")
+    noisy = program.algorithm.mechanism is not None
+    releases = communications * noisy + noisy * (program.algorithm.noise == "kept")
     return {
         "sent": {"model": sent},
         "communications": communications,
@@ -111,10 +111,10 @@ def _corrected(kind: Any) -> Callable[[Any, Any, Any], Any]:
 def _exact_count(channels: tuple[str, ...], first: int) -> Callable[[Any, np.ndarray, int], dict[str, Any]]:
     """A message to every neighbour and a gradient in every round, after `first` gradients at the start."""
 
-    def count(algorithm: Any, adjacency: np.ndarray, rounds: int) -> dict[str, Any]:
+    def count(program: Any, adjacency: np.ndarray, rounds: int) -> dict[str, Any]:
         sent = rounds * (adjacency != 0).sum(axis=0)
         every = np.full(len(adjacency), rounds)
-        noisy = algorithm.gradients.mechanism is not None
+        noisy = program.algorithm.gradients.mechanism is not None
         return {
             "sent": dict.fromkeys(channels, sent),
             "communications": every,
@@ -136,21 +136,21 @@ def _exact(name: str, kind: Any, consensus: Any, first: int, label: str, bits: i
 def _compressed_count(local_steps: int) -> Callable[[Any, np.ndarray, int], dict[str, Any]]:
     """A message to every neighbour in every round, after `local_steps` gradients."""
 
-    def count(algorithm: Any, adjacency: np.ndarray, rounds: int) -> dict[str, Any]:
+    def count(program: Any, adjacency: np.ndarray, rounds: int) -> dict[str, Any]:
         every = np.full(len(adjacency), rounds)
         return {
             "sent": {"model": rounds * (adjacency != 0).sum(axis=0)},
             "communications": every,
             "grads": local_steps * every,
-            "releases": local_steps * every * (algorithm.gradients.mechanism is not None),
+            "releases": local_steps * every * (program.algorithm.gradients.mechanism is not None),
         }
 
     return count
 
 
-def _choco_consensus(algorithm: Any, problem: Any, w: Any) -> choco.State:
-    x = _everywhere(algorithm, problem, w)
-    return choco.State(x, x + 0, descent.begin(algorithm.optimizer, algorithm.lr, x))
+def _choco_consensus(program: Any, problem: Any, w: Any) -> choco.State:
+    x = _everywhere(program, problem, w)
+    return choco.State(x, x + 0, descent.begin(program.algorithm.optimizer, program.algorithm.lr, x))
 
 
 def _doadp_consensus(algorithm: Any, problem: Any, w: Any) -> doadp.State:
@@ -158,9 +158,9 @@ def _doadp_consensus(algorithm: Any, problem: Any, w: Any) -> doadp.State:
     return doadp.State(x, x + 0, jnp.zeros_like(x))
 
 
-def _dfedavgm_consensus(algorithm: Any, problem: Any, w: Any) -> dfedavgm.State:
-    x = _everywhere(algorithm, problem, w)
-    return dfedavgm.State(x, x + 0 if algorithm.quantised else None)
+def _dfedavgm_consensus(program: Any, problem: Any, w: Any) -> dfedavgm.State:
+    x = _everywhere(program, problem, w)
+    return dfedavgm.State(x, x + 0 if program.algorithm.quantised else None)
 
 
 def _compressed(label: str, algorithm: Any, bits: int, swept: str = "lr") -> Row:
@@ -175,17 +175,17 @@ def _compressed(label: str, algorithm: Any, bits: int, swept: str = "lr") -> Row
     return Row(name, algorithm, exact, {"model": bits}, 20, consensus, count, swept, label)
 
 
-def _plain_count(algorithm: Any, adjacency: np.ndarray, rounds: int) -> dict[str, Any]:
+def _plain_count(program: Any, adjacency: np.ndarray, rounds: int) -> dict[str, Any]:
     """Messages every `period` rounds, `gossip_steps` times; gradients twice per local step for DFedSAM."""
     m = len(adjacency)
-    period, gossip = getattr(algorithm, "period", 1), getattr(algorithm, "gossip_steps", 1)
-    looks = 2 if hasattr(algorithm, "rho") else 1
+    period, gossip = getattr(program.algorithm, "period", 1), getattr(program.algorithm, "gossip_steps", 1)
+    looks = 2 if hasattr(program.algorithm, "rho") else 1
     talks = len(range(0, rounds, period))
-    grads = np.full(m, looks * getattr(algorithm, "local_steps", 1) * rounds)
-    noisy = algorithm.gradients.mechanism is not None
-    always = algorithm.gradients.noisy == "always"
+    grads = np.full(m, looks * getattr(program.algorithm, "local_steps", 1) * rounds)
+    noisy = program.algorithm.gradients.mechanism is not None
+    always = program.algorithm.gradients.noisy == "always"
     releases = noisy * (grads if always else np.full(m, looks * talks))
-    if getattr(algorithm, "updates", None) is not None:
+    if getattr(program.algorithm, "updates", None) is not None:
         releases = np.full(m, rounds)
     return {
         "sent": {"model": gossip * talks * (adjacency != 0).sum(axis=0)},
@@ -200,12 +200,12 @@ def _alone_count(algorithm: Any, adjacency: np.ndarray, rounds: int) -> dict[str
     return {"sent": {}, "communications": 0 * every, "grads": every, "releases": 0 * every}
 
 
-def _server_count(algorithm: Any, adjacency: np.ndarray, rounds: int) -> dict[str, Any]:
+def _server_count(program: Any, adjacency: np.ndarray, rounds: int) -> dict[str, Any]:
     every = np.full(len(adjacency), rounds)
     return {
         "sent": {"down": every, "up": every},
         "communications": every,
-        "grads": algorithm.local_steps * every,
+        "grads": program.algorithm.local_steps * every,
         "releases": 0 * every,
     }
 
@@ -213,9 +213,9 @@ def _server_count(algorithm: Any, adjacency: np.ndarray, rounds: int) -> dict[st
 def _descending(kind: Any) -> Callable[[Any, Any, Any], Any]:
     """All nodes at w, with an optimizer that starts there."""
 
-    def consensus(algorithm: Any, problem: Any, w: Any) -> Any:
-        x = _everywhere(algorithm, problem, w)
-        return kind(x, descent.begin(algorithm.optimizer, algorithm.lr, x))
+    def consensus(program: Any, problem: Any, w: Any) -> Any:
+        x = _everywhere(program, problem, w)
+        return kind(x, descent.begin(program.algorithm.optimizer, program.algorithm.lr, x))
 
     return consensus
 
@@ -264,11 +264,11 @@ def _waiting(kind: Any) -> Callable[[Any, Any, Any], Any]:
 def _pushing_count(looks: int, first: int) -> Callable[[Any, np.ndarray, int], dict[str, Any]]:
     """A noisy message to every neighbour in every round, `looks` gradients, and `first` at the start."""
 
-    def count(algorithm: Any, adjacency: np.ndarray, rounds: int) -> dict[str, Any]:
+    def count(program: Any, adjacency: np.ndarray, rounds: int) -> dict[str, Any]:
         every = np.full(len(adjacency), rounds)
         sent = {"shared": rounds * (adjacency != 0).sum(axis=0)}
-        noisy = algorithm.dpps.b is not None
-        if noisy and algorithm.dpps.sensitivity == "eq22":
+        noisy = program.algorithm.dpps.b is not None
+        if noisy and program.algorithm.dpps.sensitivity == "eq22":
             sent["sensitivity"] = (len(adjacency) - 1) * every
         return {
             "sent": sent,
@@ -311,13 +311,13 @@ def _laplace_count(
 ) -> Callable[[Any, np.ndarray, int], dict[str, Any]]:
     """Messages to every neighbour and a gradient in every round, after `first` gradients at the start."""
 
-    def count(algorithm: Any, adjacency: np.ndarray, rounds: int) -> dict[str, Any]:
+    def count(program: Any, adjacency: np.ndarray, rounds: int) -> dict[str, Any]:
         every = np.full(len(adjacency), rounds)
         return {
             "sent": dict.fromkeys(channels, rounds * (adjacency != 0).sum(axis=0)),
             "communications": every,
             "grads": every + first,
-            "releases": every * (getattr(algorithm, noise) is not None),
+            "releases": every * (getattr(program.algorithm, noise) is not None),
         }
 
     return count

@@ -16,7 +16,7 @@ from jdfl.algorithms import REGISTRY
 from jdfl.algorithms.program import Program
 from jdfl.algorithms.round import Prepared
 from jdfl.base import struct
-from jdfl.engine import runner
+from jdfl.engine import start
 from jdfl.network.links import between
 from tests.contract.table import GOSSIP, TABLE, Row
 
@@ -100,9 +100,9 @@ def test_a_missing_neighbour_has_no_part_in_a_round_or_is_refused(row: Row):
     quantised = getattr(row.exact, "quantised", False)
     if quantised or ("refused" in said[1] and not hasattr(row.exact, "quantised")):
         with pytest.raises(ValueError, match=r"fixed network|network plays no part"):
-            runner.check_run(row.exact, problem, lossy, 5, 1, None)
+            start.check_run(row.exact, problem, lossy, 5, 1, None)
         return
-    runner.check_run(row.exact, problem, lossy, 5, 1, None)
+    start.check_run(row.exact, problem, lossy, 5, 1, None)
     features, target = problem.data
     others = problem.replace(data=(features, target.at[: M - 1].add(1.0)))
     alone = problem.replace(data=(features, target.at[M - 1].add(1.0)))

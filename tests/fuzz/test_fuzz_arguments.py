@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import jdfl
 from jdfl import codecs, network, problems
 from jdfl.algorithms import REGISTRY
-from jdfl.engine import loop, runner
+from jdfl.engine import loop, start
 from tests.fuzz.calls import ELSEWHERE, GOOD, PARTS, PROBLEM, RING, X, Y, functions, odds
 from tests.fuzz.judge import fuzz, sizes, unclean
 from tests.later import Later
@@ -98,7 +98,7 @@ def begun(monkeypatch, tmp_path):
         raise BegunError
 
     monkeypatch.chdir(tmp_path)  # checkpoints of odd names
-    monkeypatch.setattr(runner, "require_memory", lambda *arguments: None)  # which takes long
+    monkeypatch.setattr(start, "require_memory", lambda *arguments: None)  # which takes long
     for name in ("start", "lanes"):
         monkeypatch.setattr(loop, name, begin)
 
@@ -193,7 +193,7 @@ def setting(name: str, field: str, value: Any) -> None:
     """A run's checks with one field in exchange."""
     kind, given, into = SETTINGS[name]
     try:
-        runner.check_run(into(kind(**{**given, field: value})), PROBLEM(), RING(), 2, 1, None)
+        start.check_run(into(kind(**{**given, field: value})), PROBLEM(), RING(), 2, 1, None)
     except Exception as error:
         refused(error, {one.name for one in dataclasses.fields(kind)}, (name, field, value))
 
@@ -228,7 +228,7 @@ def test_stop_rules(rule):
         for value in odds():
             odd = dataclasses.replace(rule, **{field.name: value})
             try:
-                runner.check_run(jdfl.DPSGD(), PROBLEM(), RING(), 2, 1, odd)
+                start.check_run(jdfl.DPSGD(), PROBLEM(), RING(), 2, 1, odd)
             except Exception as error:
                 refused(error, {field.name}, (rule, field.name, value))
 
