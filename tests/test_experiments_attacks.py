@@ -10,7 +10,7 @@ from experiments.attack_list import attacks as listed
 from jdfl.algorithms import updates
 from jdfl.base import streams
 from jdfl.base.streams import Stream
-from jdfl.engine import accountant, contents, outcome, runner, spending, stepping
+from jdfl.engine import accountant, contents, outcome, spending, start, stepping
 
 ATTACKS = listed()
 SLOW = ("FedAvg, Laplace, central", "FedAvg, Gaussian, central", "noise after messages only", "tuned rate")
@@ -63,7 +63,7 @@ def nothing_is_derived(patch):
 
 def untyped_outputs(patch):
     """One epsilon for messages and parameters alike."""
-    for module in (accountant, runner):
+    for module in (accountant, start):
         patch.setattr(
             module,
             "guarantee_of",

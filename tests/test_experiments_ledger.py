@@ -67,8 +67,8 @@ def checked(monkeypatch):
     """How many results had their ledger looked at."""
     count = [0]
 
-    def assemble(setting, params, *rest):
-        result = outcome.assemble(setting, params, *rest)
+    def assemble(start, setting, params, *rest):
+        result = outcome.assemble(start, setting, params, *rest)
         check(setting, params, result)
         count[0] += 1
         return result
