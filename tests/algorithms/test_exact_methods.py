@@ -191,8 +191,10 @@ def test_a_pull_is_w_x_minus_x_and_nothing_where_nodes_agree(format):
     key = jax.random.key(3)
     moment = Moment(jnp.int32(0), key, net.graph, jnp.arange(M, dtype=jnp.int32))
 
+    wire = jdfl.Dense().prepare(key, moment.node, 9, 9, jnp.float32)
+
     def pull(x):
-        return direct(moment, None, codec=jdfl.Dense()).pull(x)
+        return direct(moment, None, wire=wire).pull(x)
 
     x = jax.random.normal(key, (M, 9), jnp.float32)
     found = pull(x)
