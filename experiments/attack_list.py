@@ -76,14 +76,14 @@ def _without_guessed_noise(ready: Any, state: Any, setting: Any) -> jax.Array:
     """What node 0 sends, less the noise that the codec's shared key would give."""
     now = setting.keys.at_round(0)
     key = declared()["message.model"].keys(now.shared, setting.node)[0]
-    scale = ready.updates.mechanism.multiplier * ready.updates.sensitivity(N)
+    scale = ready.algorithm.updates.mechanism.multiplier * ready.algorithm.updates.sensitivity(N)
     return (ready.params(state)[0] - scale * jax.random.normal(key, (N,))).sum()
 
 
 def _without_own_noise(ready: Any, state: Any, setting: Any) -> jax.Array:
     """Twice the mean, less what client 1 sent, its own noise, in units of the remaining noise."""
     own = declared()["updates.noise"].keys(setting.keys.at_round(0).private, setting.node)[1]
-    scale = ready.updates.mechanism.multiplier * ready.updates.sensitivity(1) / M**0.5
+    scale = ready.algorithm.updates.mechanism.multiplier * ready.algorithm.updates.sensitivity(1) / M**0.5
     return (M * ready.params(state)[0, 0] - scale * jax.random.normal(own, (1,))[0]) / scale
 
 
@@ -99,7 +99,7 @@ def _last_step_dpdo(ready: Any, state: Any, _: Any) -> jax.Array:
 
 def _last_step_cpgt(ready: Any, state: Any, _: Any) -> jax.Array:
     """CPGT's parameters after a round from zero, less what came of messages."""
-    return (ready.params(state)[0] - ready.gamma * (state.x_hat.mean(axis=0) - state.x_hat[0])).sum()
+    return (ready.params(state)[0] - ready.algorithm.gamma * (state.x_hat.mean(axis=0) - state.x_hat[0])).sum()
 
 
 def _local(ready: Any, state: Any, _: Any) -> jax.Array:

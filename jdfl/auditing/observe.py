@@ -36,7 +36,11 @@ def visible(algorithm: Any, state: Any) -> Array:
 
 def watched(program: Program) -> Program:
     """The algorithm with a state that keeps the messages themselves, where it can: those of noisy push-sum."""
-    return program if getattr(program, "dpps", None) is None else stepping.with_field(program, "dpps.watch", True)
+    return (
+        program
+        if getattr(program.algorithm, "dpps", None) is None
+        else stepping.with_field(program, "dpps.watch", True)
+    )
 
 
 def check_visible(setting: Setting) -> None:

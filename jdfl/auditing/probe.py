@@ -107,7 +107,7 @@ def _scale(bare: Array, up: Array) -> Array:
 def _shown(begun: Setting, units: Array, state: Any, k: Array) -> Array:
     """What others see [m, k] after round k [] from `state`, with so many units [m, n] in place of noise."""
     algorithm, name = begun.algorithm, _owner(begun.algorithm)
-    mechanism = getattr(algorithm, name or "").mechanism
+    mechanism: Any = getattr(algorithm.algorithm, name or "").mechanism
     moved = stepping.with_field(algorithm, f"{name}.mechanism", _Units(mechanism.multiplier, units, mechanism.norm))
     made = replace(begun, algorithm=moved)
     return visible(made.algorithm, stepping.step(made, state, stepping.drawn(made, k))[0])
