@@ -290,9 +290,9 @@ def test_callbacks_see_the_nodes_alone(problem):
 
 def test_more_devices_than_there_are_are_refused(problem):
     here = len(jax.devices())
-    with pytest.raises(ValueError, match=rf"mesh = {here + 1}.*JAX_NUM_CPU_DEVICES={here + 1}"):
+    with pytest.raises(ValueError, match=rf"devices = {here + 1}.*JAX_NUM_CPU_DEVICES={here + 1}"):
         jdfl.run(Gossip(), problem, network(), steps=1, options=jdfl.Options(devices=here + 1))
-    with pytest.raises(ValueError, match="mesh = 0"):
+    with pytest.raises(ValueError, match="devices = 0"):
         jdfl.run(Gossip(), problem, network(), steps=1, options=jdfl.Options(devices=0))
 
 
