@@ -115,7 +115,7 @@ class Sparse(Codec):
         return index, jnp.clip(level, -most, most).astype(jnp.int8), scale
 
     def decode(self, key: Array, payload: tuple[Array, ...], wire: Wire) -> Array:
-        """The payload's values [b, s] in their places [b, s], zero elsewhere [b, n]; levels give float32."""
+        """The payload ([b, s] places, [b, s] values) as vectors, zero elsewhere [b, n]; levels give float32."""
         index, value, *scale = payload
         if scale:
             value = value.astype(jnp.float32) * scale[0][:, None]
