@@ -157,22 +157,6 @@ def ratios(over: Sequence[float], under: Sequence[float]) -> list[float]:
     return [a / b for a, b in zip(over, under)]
 
 
-_compiled = 0
-
-
-def _listen(event: str, duration_secs: float, **_: Any) -> None:
-    global _compiled
-    _compiled += event == "/jax/core/compile/backend_compile_duration"
-
-
-jax.monitoring.register_event_duration_secs_listener(_listen)
-
-
-def compilations() -> int:
-    """How many programs have been compiled so far."""
-    return _compiled
-
-
 def report(title: str, rows: Sequence[Row], out: Path, name: str, quick: bool = False) -> None:
     """Print the table and write DIR/NAME.json; `quick` measures the machine's bandwidth on little memory."""
     show(title, [one.cells() for one in rows])

@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 
 import jdfl
-from benchmarks.common import compilations, interleaved, options, ratios, report, row
+from benchmarks.common import interleaved, options, ratios, report, row
+from jdfl.testing import compilations
 
 NAME = "sweep"
 
