@@ -1,27 +1,27 @@
 """Strict settings for every test: no silent rank or dtype promotion, and warnings are errors (pyproject).
 
-Most of the suite's time is the compiler's: modules compile with few of LLVM's optimizations and without XLA's fusion
-emitters (its other passes remain), but for those about bits, speed or memory (`pytestmark = pytest.mark.optimized`),
-and all of them where `--optimized` is given.
+Most of the suite's time is the compiler's: programs are compiled without XLA's fusion emitters (its other passes
+remain), and with few of LLVM's optimizations but in modules about bits, speed or memory (`pytestmark =
+pytest.mark.optimized`). Where `--optimized` is given all are compiled as users' are.
 """
 
-import functools
 import os
 import sys
 from collections import Counter
 from pathlib import Path
-from typing import Any
 
 import hypothesis
 import jax
 import pytest
-from jax._src import compiler
 
 from jdfl import testing
 from jdfl.engine import programs
 from tests.later import Later
 
 sys.dont_write_bytecode = False  # or every run rewrites all assertions again, which takes longest of collecting
+XLA_FLAGS = ["--xla_cpu_parallel_codegen_split_count=1"]  # not several parts of a program at a time
+if jax.__version_info__ < (0, 11):  # later XLA has no such choice, and ends processes for flags that it lacks
+    XLA_FLAGS.append("--xla_cpu_use_fusion_emitters=false")  # with both, compiling takes 60 % of the time
 jax.config.update("jax_numpy_rank_promotion", "raise")
 jax.config.update("jax_numpy_dtype_promotion", "strict")
 jax.config.update("jax_num_cpu_devices", 8)  # for tests of several devices; the others use the first
@@ -34,7 +34,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Workers, the processes that tests start and the next run of the tests share compiled programs."""
+    """Workers and the processes that tests start compile alike, and share what is compiled with the next run."""
+    given = os.environ.get("XLA_FLAGS", "").split()
+    if not config.getoption("--optimized"):  # XLA reads it when something is computed first
+        os.environ["XLA_FLAGS"] = " ".join([*given, *(flag for flag in XLA_FLAGS if flag not in given)])
     if hasattr(config, "cache"):  # not so with -p no:cacheprovider
         os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(config.cache.mkdir("xla")))
         os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
@@ -44,40 +47,12 @@ def pytest_configure(config: pytest.Config) -> None:
         jax.config.update("jax_persistent_cache_min_compile_time_secs", seconds)
 
 
-_FAST = {  # to compile: with both it takes a third of the time
-    "xla_cpu_use_fusion_emitters": False,
-    "xla_cpu_parallel_codegen_split_count": 1,  # not several parts of a program at a time
-}
-_options = compiler.get_compile_options
-
-
-@functools.cache
-def _fast() -> dict[str, Any]:
-    """Those of _FAST that this version of XLA has."""
-
-    def known(option: dict[str, Any]) -> bool:
-        try:
-            jax.jit(lambda: 0, compiler_options=option)()
-        except jax.errors.JaxRuntimeError:
-            return False
-        return True
-
-    return {name: value for name, value in _FAST.items() if known({name: value})}
-
-
-def _fast_options(*args: Any, env_options_overrides: dict[str, Any] | None = None, **named: Any) -> Any:
-    """The options of every compilation, with _FAST; jax has no public way to give some to all."""
-    return _options(*args, env_options_overrides={**(env_options_overrides or {}), **_fast()}, **named)
-
-
 @pytest.fixture(autouse=True, scope="module")
 def _optimize(request: pytest.FixtureRequest) -> None:
     as_users = request.config.getoption("--optimized") or request.node.get_closest_marker("optimized") is not None
     if jax.config.read("jax_disable_most_optimizations") == as_users:
         jax.clear_caches()  # or a module would mix both kinds
         jax.config.update("jax_disable_most_optimizations", not as_users)
-        _fast()  # is not found out while something compiles
-        compiler.get_compile_options = _options if as_users else _fast_options
 
 
 @pytest.hookimpl(tryfirst=True)  # before slow tests are left out

@@ -73,7 +73,7 @@ class LowRank(Codec):
         return P.astype(jnp.float32), W.astype(jnp.float32)
 
     def decode(self, key: Array, payload: tuple[Array, Array], wire: Wire) -> Array:
-        """P W^T of the payload ([b, m, r], [b, k, r]) as vectors [b, n] float32."""
+        """P W^T of the payload ([messages, a, r], [messages, b, r]) as vectors [messages, n] float32."""
         P, W = payload
         M = jnp.matmul(P, W.mT, precision=ops.HIGHEST)
         return M.reshape(M.shape[0], -1)[:, : wire.n]

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 import jdfl
 from jdfl.arrays import ops
+from jdfl.base import struct
 from jdfl.base.arguments import settings
 from jdfl.codecs import Codec, Wire, packing, round_trip, transmit
 from jdfl.codecs.packing import floats
@@ -327,15 +328,15 @@ class Shifted(NamedTuple):
     node: Any
 
 
-@jdfl.base.struct.dataclass
+@struct.dataclass
 class Drawn:
     """What it draws: a number for every node, and one for all."""
 
-    shift: Any = jdfl.base.struct.field(per_node=True)
+    shift: Any = struct.field(per_node=True)
     common: Any = None
 
 
-@jdfl.base.struct.dataclass
+@struct.dataclass
 class Shifting(Codec):
     """A codec of one's own, whose ends share a number that they add and subtract, every node's own and all nodes'."""
 
