@@ -313,13 +313,11 @@ def _ours(annotation: object) -> bool:
 
 
 def _has(value: object, kind: type) -> bool:
-    """Whether a value has all methods and fields of a class (of jdfl), or is of it."""
-    if isinstance(value, kind) if not getattr(kind, "_is_protocol", False) else False:
-        return True
-    wanted = [n for base in kind.__mro__ if _ours(base) for n in vars(base) if not n.startswith("_")]
-    wanted = [name for name in wanted if name != "replace"]
-    wanted += [field.name for field in fields(kind)] if is_dataclass(kind) else []
-    return bool(wanted) and all(hasattr(type(value), name) or _holds(value, name) for name in wanted)
+    """Whether a value is of a class of jdfl, or has all methods and fields of a protocol."""
+    if not getattr(kind, "_is_protocol", False):
+        return isinstance(value, kind)
+    wanted = [name for base in kind.__mro__ if _ours(base) for name in vars(base) if not name.startswith("_")]
+    return all(hasattr(type(value), name) or _holds(value, name) for name in wanted)
 
 
 def _holds(value: object, name: str) -> bool:

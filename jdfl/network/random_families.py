@@ -4,6 +4,7 @@ All are redrawn from `seed` until connected (strongly, if directed). They raise 
 and if none of `tries` draws is connected. NumPy and networkx on the host.
 """
 
+import math
 from collections.abc import Callable
 from functools import partial
 from typing import Annotated, Any
@@ -279,7 +280,7 @@ def _drawn(
     """
     rng = np.random.default_rng(seed)
     # The number of nodes cut off is near Poisson, so no draw has none with probability below tries exp(-alone).
-    if tries is not None and alone > np.log(tries) + 20:
+    if tries is not None and alone > math.log(tries) + 20:
         raise ValueError(
             f"Expected a network that can be connected, got {given}: about {alone:.0f} nodes are cut off in every "
             f"draw. {remedy}"

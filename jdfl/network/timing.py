@@ -11,9 +11,10 @@ who is first to respond, as if all had started together.
 Axes: m nodes, d slots of the table.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Annotated, Protocol, Self
+from typing import Annotated, Self
 
 import jax
 import jax.numpy as jnp
@@ -32,20 +33,12 @@ _LATENCY = Stream("network.latency", "network")
 _SLOW = Stream("network.slowness", "network")
 
 
-class Times(Protocol):
-    """A distribution of times, or of factors of them."""
+class Times(ABC):
+    """A distribution of times, or of factors of them: a dataclass of its settings, and how it draws."""
 
+    @abstractmethod
     def draw(self, key: Array) -> Array:
         """One number [] float32 > 0 from a key []."""
-        ...
-
-    def check(self, name: str) -> None:
-        """Raise ValueError for settings out of range; `name` is what the times are."""
-        ...
-
-
-class _Given:
-    """A distribution whose settings are held against their annotations."""
 
     def check(self, name: str) -> None:
         """Refuse settings out of range: ValueError, in which `name` is what the times are."""
@@ -53,7 +46,7 @@ class _Given:
 
 
 @struct.dataclass
-class FixedTime(_Given):
+class FixedTime(Times):
     """The same number of seconds always."""
 
     seconds: NotNegative = 1.0
@@ -65,7 +58,7 @@ class FixedTime(_Given):
 
 
 @struct.dataclass
-class ExponentialTime(_Given):
+class ExponentialTime(Times):
     """Exponential times: mean and standard deviation are the same."""
 
     mean: Positive = 1.0
@@ -77,7 +70,7 @@ class ExponentialTime(_Given):
 
 
 @struct.dataclass
-class LogNormalTime(_Given):
+class LogNormalTime(Times):
     """Times whose logarithm is normal: median exp(N(0, sigma^2))."""
 
     median: Positive = 1.0
@@ -91,7 +84,7 @@ class LogNormalTime(_Given):
 
 
 @struct.dataclass
-class ParetoTime(_Given):
+class ParetoTime(Times):
     """Times with a heavy tail, P(T > t) = (least / t)^shape for t >= least; no mean for a shape <= 1."""
 
     least: Positive = 1.0
