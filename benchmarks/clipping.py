@@ -22,10 +22,9 @@ from scipy.sparse import csr_array, random_array
 
 import jdfl
 from benchmarks.common import Row, interleaved, options, ratios, report, rounds_of, row
-from jdfl.algorithms.book import Book
 from jdfl.algorithms.gradients import Ready
+from jdfl.algorithms.messages import Prepared
 from jdfl.algorithms.moment import Moment
-from jdfl.algorithms.round import Prepared
 from jdfl.privacy import clipped
 from jdfl.problems import Problem
 
@@ -38,7 +37,7 @@ BURST = 5  # calls in a row that are timed together: in a run, too, a call finds
 @jax.jit
 def gradients_of(gradients: jdfl.Gradients, x: Array, problem: Problem, moment: Moment, ready: Ready) -> Array:
     """The gradients [m, n] of one round."""
-    return gradients(x, jdfl.Round(moment, problem, Prepared(ready), Book(), {}))
+    return gradients(x, jdfl.Round(moment=moment, problem=problem, prepared=Prepared(ready)))
 
 
 @jax.jit

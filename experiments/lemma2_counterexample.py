@@ -26,10 +26,9 @@ from matplotlib.figure import Figure
 
 import jdfl
 from experiments.common import Row, options, row, save, save_figure, show
-from jdfl.algorithms.book import Book
 from jdfl.algorithms.dpps import Schedule
+from jdfl.algorithms.messages import Prepared
 from jdfl.algorithms.moment import Moment
-from jdfl.algorithms.round import Prepared
 from jdfl.network import matrices
 from jdfl.privacy import NO_NOISE
 from jdfl.privacy.sensitivity import certified, published, real
@@ -43,7 +42,7 @@ SEEN, ESTIMATED = (2.0, 4.0, 6.0, 8.0, 10.0), {0: 1.56, 4: 3.29}  # of the study
 def _round(network: jdfl.network.Network, t: int, schedule: Schedule) -> jdfl.Round:
     k, key = jnp.int32(t), jax.random.key(t)
     moment, no_data = Moment(k, key, network.at(k, key), jnp.arange(NODES, dtype=jnp.int32)), cast(Any, None)
-    return jdfl.Round(moment, no_data, Prepared(own=schedule), Book(), {})
+    return jdfl.Round(moment=moment, problem=no_data, prepared=Prepared(own=schedule))
 
 
 def distances(rounds: int = ROUNDS) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -14,12 +14,13 @@ from typing import Any
 import jdfl
 from jdfl import codecs, models, network, privacy, problems, results
 from jdfl.algorithms.gradient_settings import GradientSettings
+from jdfl.algorithms.messages import Messages
 from jdfl.problems.rows import Rows
 
 FILE = Path(__file__).with_name("public_names.txt")
 CONTRACTS = (jdfl.Algorithm, codecs.Codec, network.Network, problems.Problem)  # their methods are told once
 MARKS = {Parameter.VAR_POSITIONAL: "*", Parameter.VAR_KEYWORD: "**"}
-PARTS = (Rows, GradientSettings)  # of public classes, in files of their own
+PARTS = (Rows, GradientSettings, Messages)  # of public classes, in files of their own
 
 
 def parameters(function: Any) -> str:

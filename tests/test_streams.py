@@ -12,9 +12,9 @@ import pytest
 
 import jdfl
 from jdfl.algorithms.algorithm import _CODEC
+from jdfl.algorithms.book import MODEL, TRACKER
 from jdfl.algorithms.moment import Moment
 from jdfl.algorithms.program import Program
-from jdfl.algorithms.round import MODEL, TRACKER
 from jdfl.base import streams, struct
 from jdfl.base.streams import Stream
 from jdfl.engine import stepping

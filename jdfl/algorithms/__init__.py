@@ -4,7 +4,7 @@ from importlib import import_module
 from pkgutil import iter_modules
 
 from jdfl.algorithms.algorithm import Algorithm
-from jdfl.algorithms.book import Channel
+from jdfl.algorithms.book import MODEL, TRACKER, Channel
 from jdfl.algorithms.ceps import CEPS
 from jdfl.algorithms.choco import CHOCO
 from jdfl.algorithms.consensus import AverageConsensus
@@ -28,7 +28,7 @@ from jdfl.algorithms.matcha import MATCHA
 from jdfl.algorithms.nids import NIDS
 from jdfl.algorithms.partpsp import PartPSP
 from jdfl.algorithms.pedfl import PEDFL
-from jdfl.algorithms.round import MODEL, TRACKER, Round
+from jdfl.algorithms.round import Round
 from jdfl.algorithms.sgp import SGP
 from jdfl.algorithms.theorem1 import Theorem1
 from jdfl.algorithms.updates import Updates

@@ -23,11 +23,12 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jdfl.algorithms.book import Book
+from jdfl.algorithms.book import MODEL, Book
 from jdfl.algorithms.codes import check_codec
 from jdfl.algorithms.descent import check_optimizer
+from jdfl.algorithms.messages import Prepared
 from jdfl.algorithms.moment import Moment
-from jdfl.algorithms.round import MODEL, Prepared, Round
+from jdfl.algorithms.round import Round
 from jdfl.algorithms.updates import check_updates
 from jdfl.arrays.nonzeros import Nonzeros, dense
 from jdfl.base import arguments
@@ -190,14 +191,16 @@ class Algorithm:
             return UNPLANNED
         books = Book(), Book()
 
-        def begin(problem: Problem) -> Any:
+        def round(problem: Problem, book: Book) -> Round:
             moment = _some_moment(problem)
-            state = self.init(Round(moment, problem, self.prepared(problem, moment, plan), books[0], {}))
+            return Round(moment=moment, problem=problem, prepared=self.prepared(problem, moment, plan), book=book)
+
+        def begin(problem: Problem) -> Any:
+            state = self.init(round(problem, books[0]))
             return state, self.params(state)
 
         def advance(state: Any, problem: Problem) -> Any:
-            moment = _some_moment(problem)
-            new = self.step(state, Round(moment, problem, self.prepared(problem, moment, plan), books[1], {}))
+            new = self.step(state, round(problem, books[1]))
             return new, self.params(new)
 
         started, (state, _) = jax.make_jaxpr(begin, return_shape=True)(problem)

@@ -28,6 +28,10 @@ class Channel:
     stream: Stream | None = None  # None: nothing is drawn
 
 
+MODEL = Channel("model", Stream("message.model", "shared"))
+TRACKER = Channel("tracker", Stream("message.tracker", "shared"))
+
+
 @dataclass
 class Book:
     """What a step does, written down while it is traced; numbers are whole, of every node alike or arrays [m]."""

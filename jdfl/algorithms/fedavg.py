@@ -26,7 +26,8 @@ from jdfl.algorithms import descent
 from jdfl.algorithms.algorithm import Algorithm
 from jdfl.algorithms.book import Channel
 from jdfl.algorithms.gradients import Gradients
-from jdfl.algorithms.round import Round, exact
+from jdfl.algorithms.messages import exact
+from jdfl.algorithms.round import Round
 from jdfl.algorithms.updates import Updates, released
 from jdfl.base import checks, struct
 from jdfl.base.settings import Bound, Count, StepLength

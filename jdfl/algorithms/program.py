@@ -14,7 +14,6 @@ import jax.numpy as jnp
 from jax import Array
 
 from jdfl.algorithms.algorithm import Algorithm, codec_of
-from jdfl.algorithms.book import Book
 from jdfl.algorithms.moment import Info, Moment
 from jdfl.algorithms.round import Round
 from jdfl.base import checks, struct
@@ -68,7 +67,7 @@ class Program:
         return round, self.algorithm.step(state, round)
 
     def _round(self, problem: Problem, moment: Moment, mail: dict[str, Any]) -> Round:
-        return Round(moment, problem, self.prepared, Book(), mail)
+        return Round(moment=moment, problem=problem, prepared=self.prepared, mail=mail)
 
     def _info(self, round: Round) -> Info:
         return round.book.info(round.m, self.algorithm.channels)

@@ -11,7 +11,8 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-from jdfl.algorithms.round import MODEL, Round
+from jdfl.algorithms.book import MODEL
+from jdfl.algorithms.round import Round
 from jdfl.arrays.nonzeros import Nonzeros, gathered_sum
 from jdfl.base.streams import Stream
 from jdfl.codecs import each_row, receive, transmit

@@ -8,9 +8,9 @@ import jax.numpy as jnp
 import numpy as np
 
 import jdfl
+from jdfl.algorithms.messages import Prepared
 from jdfl.algorithms.moment import Moment
 from jdfl.algorithms.program import Program, planned
-from jdfl.algorithms.round import Book, Prepared
 from jdfl.base import streams
 from jdfl.engine import loop, stepping
 
@@ -74,4 +74,4 @@ def round_of(key: Any, k: Any, graph: Any, node: Any) -> Moment:
 def direct(moment: Moment, problem: Any, gradients: Any = None, *, wire: Any = None, ready: Any = None) -> jdfl.Round:
     """A round for calls of gradients, updates, codecs and protocols without an algorithm, with a book of its own."""
     known = None if gradients is None else gradients.prepare(problem, moment)
-    return jdfl.Round(moment, problem, Prepared(known, wire, ready), Book(), {})
+    return jdfl.Round(moment=moment, problem=problem, prepared=Prepared(known, wire, ready))

@@ -15,7 +15,7 @@ import numpy as np
 import jdfl
 from jdfl.algorithms import gradients as gradients_file
 from jdfl.algorithms import sampling as sampling_file
-from jdfl.algorithms.round import Book
+from jdfl.algorithms.book import Book
 from jdfl.base import struct
 from jdfl.privacy import Gaussian, GaussianEvent, Laplace
 from jdfl.privacy.flow import released

@@ -30,6 +30,7 @@ WHOLE = (  # what they define
     "jdfl.algorithms.dpps",
     "jdfl.algorithms.gradient_settings",
     "jdfl.algorithms.gradients",
+    "jdfl.algorithms.messages",
     "jdfl.algorithms.noisy_messages",
     "jdfl.algorithms.program",
     "jdfl.algorithms.push_descent",
