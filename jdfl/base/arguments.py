@@ -8,24 +8,20 @@ class checks itself (`jdfl.base.checks`).
 
 import functools
 import inspect
-import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass
-from pathlib import Path
 from types import NoneType
-from typing import Any, Literal, ParamSpec, TypeVar, get_args, get_origin, get_type_hints
+from typing import Any, ParamSpec, TypeVar, get_args, get_origin, get_type_hints
 
 import jax
-import jax.typing
 import numpy as np
-from numpy.typing import ArrayLike
 
 from jdfl.base import checks
+from jdfl.base.fitting import fits, is_array_like, is_class, is_real, is_whole, ours, words_of
 from jdfl.base.settings import Bound, documentation, marks, options_of
 
 P = ParamSpec("P")
 R = TypeVar("R")
-_ARRAY_LIKES = tuple(frozenset(get_args(one)) for one in (ArrayLike, jax.typing.ArrayLike))
 _REMEDIES = {
     "a codec": "For example Dense() or Sparse(). One of your own inherits from jdfl.codecs.Codec: see "
     "docs/own-codec.md.",
@@ -33,8 +29,6 @@ _REMEDIES = {
     "an algorithm": "For example jdfl.CEPS(). One of your own inherits from jdfl.Algorithm and has init(round) and "
     "step(state, round): see docs/own-algorithm.md.",
 }
-_LISTS = (Sequence, list)
-_LONG = 10_000  # entries of a list that are not looked at one by one: functions make arrays of these
 _Known = tuple[inspect.Signature, dict[str, Any]]
 
 
@@ -97,21 +91,21 @@ def _documented(error: ValueError, name: str, source: Callable[..., Any] | None)
 
 def argument(name: str, value: Any, annotation: Any) -> Any:
     """The value, if it is of the kind that the annotation says; ValueError that names it if not."""
-    if not _fits(value, annotation):
-        words = " or ".join(dict.fromkeys(_words(annotation)))
+    if not fits(value, annotation):
+        words = " or ".join(dict.fromkeys(words_of(annotation)))
         remedy = next((_REMEDIES[one] for one in words.split(" or ") if one in _REMEDIES), "")
-        if _is_class(value) and "a network" not in words:
+        if is_class(value) and "a network" not in words:
             remedy = "Pass an object, not a class."
         checks.refuse(f"{name} to be {words}", name, value, remedy)
     options = options_of(annotation)
-    if _is_array_like(options):
+    if is_array_like(options):
         return value
     _check_bounds(name, value, annotation)
-    if int in options and _is_whole(value):
+    if int in options and is_whole(value):
         return int(value)
     if (
         float in options
-        and _is_real(value)
+        and is_real(value)
         and checks.is_a(value, np.ndarray | jax.Array)
         and not checks.is_a(value, jax.core.Tracer)
     ):
@@ -146,23 +140,6 @@ def inherits(name: str, value: object, base: type, expected: str, remedy: str) -
             raise ValueError(f"Expected {kind}.{method}({told}), got {method}({got}). {remedy}") from None
 
 
-def _is_whole(value: object) -> bool:
-    """Whether it is a whole number: bools are none, and durations neither."""
-    return checks.is_a(value, int | np.integer) and not isinstance(value, bool | np.bool_ | np.timedelta64)
-
-
-def _is_real(value: Any) -> bool:
-    """Whether it is one real number, an array of no axes included."""
-    if checks.is_a(value, np.ndarray | np.generic | jax.Array):
-        masked = checks.is_a(value, np.ma.MaskedArray)
-        return value.ndim == 0 and np.issubdtype(value.dtype, np.number) and value.dtype.kind not in "cm" and not masked
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-def _is_class(value: object) -> bool:
-    return checks.is_a(value, type)
-
-
 def _check_bounds(name: str, value: Any, annotation: Any) -> None:
     """ValueError for a number, or numbers in a list, outside the interval that the annotation gives."""
     options = options_of(annotation)
@@ -173,92 +150,6 @@ def _check_bounds(name: str, value: Any, annotation: Any) -> None:
     for mark in marks(annotation):
         if isinstance(mark, Bound) and value is not None:
             checks.within(mark, "", whole=float not in options, **{name: value})
-
-
-def _is_array_like(options: tuple[Any, ...]) -> bool:
-    return any(kinds <= set(options) for kinds in _ARRAY_LIKES)
-
-
-def _fits(value: Any, annotation: Any) -> bool:
-    options = options_of(annotation)
-    if _is_array_like(options):
-        return _is_array(value) or _is_real(value) or (value is None and NoneType in options)
-    return any(_fits_one(value, option) for option in options)
-
-
-def _fits_one(value: Any, annotation: Any) -> bool:
-    origin = get_origin(annotation)
-    if annotation in _PLAIN:
-        return _PLAIN[annotation][1](value)
-    if origin is Literal:
-        return isinstance(value, str | bool | int) and value in get_args(annotation)
-    if origin is tuple:
-        return isinstance(value, tuple | list) and _fits_items(value, get_args(annotation))
-    if origin in _LISTS:
-        return _is_list(value) and (len(value) > _LONG or _fits_items(list(value), (*get_args(annotation), Ellipsis)))
-    if origin is Mapping:
-        return isinstance(value, Mapping)
-    if origin is Callable:
-        return callable(value)
-    if origin is os.PathLike:
-        return isinstance(value, os.PathLike)
-    if _ours(annotation):
-        return not _is_class(value) and _has(value, annotation)
-    return True
-
-
-def _is_list(value: Any) -> bool:
-    sized = hasattr(value, "__len__") and hasattr(value, "__getitem__") and getattr(value, "shape", None) != ()
-    return sized and not isinstance(value, str | bytes | Mapping)
-
-
-def _fits_items(value: Any, wanted: tuple[Any, ...]) -> bool:
-    if wanted[-1:] == (Ellipsis,):
-        wanted = (wanted[0],) * len(value)
-    return len(value) == len(wanted) and all(map(_fits, value, wanted))
-
-
-def _is_array(value: Any) -> bool:
-    """Whether NumPy makes an array of numbers or words of it, all of whose entries count."""
-    try:
-        found: Any = value if hasattr(value, "dtype") else np.asarray(value)
-    except (TypeError, ValueError):
-        return False
-    return checks.is_a(value, np.ndarray | jax.Array) or (np.ndim(found) > 0 and not isinstance(value, str | bytes))
-
-
-_PLAIN: dict[Any, tuple[str, Callable[[Any], bool]]] = {
-    int: ("a whole number", _is_whole),
-    float: ("a number", _is_real),
-    bool: ("one of False, True", lambda value: isinstance(value, bool | np.bool_)),
-    str: ("text", lambda value: isinstance(value, str)),
-    NoneType: ("None", lambda value: value is None),
-    Path: ("a path", lambda value: isinstance(value, os.PathLike)),
-    np.ndarray: ("an array", _is_array),
-    jax.Array: ("an array", _is_array),
-}
-
-
-def _words(annotation: Any) -> list[str]:
-    options, found = options_of(annotation), list[str]()
-    if float in options and jax.Array in options:
-        options = tuple(option for option in options if option is not jax.Array)
-    if _is_array_like(options_of(annotation)):
-        options = (np.ndarray, *(option for option in options if option is NoneType))
-    for option in options:
-        if option in _PLAIN:
-            found.append(_PLAIN[option][0])
-        elif get_origin(option) is Literal:
-            found.append(f"one of {', '.join(map(repr, get_args(option)))}")
-        elif get_origin(option) in (tuple, *_LISTS):
-            wanted = [one for one in get_args(option) if one is not Ellipsis]
-            inside = " or ".join(dict.fromkeys(word for one in wanted for word in _words(one)))
-            size = f"{len(wanted)}, each " if Ellipsis not in get_args(option) and get_origin(option) is tuple else ""
-            found.append(f"a list of {size}{inside}")
-        else:
-            name = str(getattr(option, "__name__", option))
-            found.append(_WORDS.get(name, name))
-    return found
 
 
 def settings(given: Any, where: str = "") -> None:
@@ -279,7 +170,7 @@ def settings(given: Any, where: str = "") -> None:
         told = marks(annotation)
         bound = any(isinstance(mark, Bound) for mark in told)
         options = [option for option in options_of(annotation) if option is not NoneType]
-        if _ours(type(given)) or bound or all(option is bool or _ours(option) for option in options):
+        if ours(type(given)) or bound or all(option is bool or ours(option) for option in options):
             try:
                 argument(name, value, annotation)
                 if bound and value is not None and not field.metadata.get("per_node"):
@@ -287,41 +178,3 @@ def settings(given: Any, where: str = "") -> None:
             except ValueError as error:
                 raise _documented(error, name, type(given)) from None
         settings(value, f"{name}.")
-
-
-_WORDS = {
-    "Algorithm": "an algorithm",
-    "Checkpoint": "a checkpoint",
-    "Codec": "a codec",
-    "Graph": "a Graph",
-    "Mapping": "a mapping",
-    "Mechanism": "a noise mechanism, such as Gaussian(multiplier),",
-    "Network": "a network",
-    "PathLike": "a path",
-    "Problem": "a problem",
-    "Result": "the result of a run",
-    "Static": "a fixed network",
-    "StopRule": "a stop rule",
-    "Times": "a distribution of times",
-    "Tuning": "a Tuning",
-}
-
-
-def _ours(annotation: object) -> bool:
-    """Whether an annotation is a class of jdfl: a dataclass of settings, or a protocol."""
-    return isinstance(annotation, type) and annotation.__module__.startswith("jdfl.")
-
-
-def _has(value: object, kind: type) -> bool:
-    """Whether a value is of a class of jdfl, or has all methods and fields of a protocol."""
-    if not getattr(kind, "_is_protocol", False):
-        return isinstance(value, kind)
-    wanted = [name for base in kind.__mro__ if _ours(base) for name in vars(base) if not name.startswith("_")]
-    return all(hasattr(type(value), name) or _holds(value, name) for name in wanted)
-
-
-def _holds(value: object, name: str) -> bool:
-    try:
-        return hasattr(value, name)
-    except Exception:  # of a property that cannot be computed
-        return False

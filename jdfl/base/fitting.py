@@ -1,0 +1,162 @@
+"""Of what kind a value is: whether it fits an annotation, and what such a value is called in messages."""
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import NoneType
+from typing import Any, Literal, get_args, get_origin
+
+import jax
+import jax.typing
+import numpy as np
+from numpy.typing import ArrayLike
+
+from jdfl.base import checks
+from jdfl.base.settings import options_of
+
+_ARRAY_LIKES = tuple(frozenset(get_args(one)) for one in (ArrayLike, jax.typing.ArrayLike))
+_LISTS = (Sequence, list)
+_LONG = 10_000  # entries of a list that are not looked at one by one: functions make arrays of these
+_WORDS = {
+    "Algorithm": "an algorithm",
+    "Checkpoint": "a checkpoint",
+    "Codec": "a codec",
+    "Graph": "a Graph",
+    "Mapping": "a mapping",
+    "Mechanism": "a noise mechanism, such as Gaussian(multiplier),",
+    "Network": "a network",
+    "PathLike": "a path",
+    "Problem": "a problem",
+    "Result": "the result of a run",
+    "Static": "a fixed network",
+    "StopRule": "a stop rule",
+    "Times": "a distribution of times",
+    "Tuning": "a Tuning",
+}
+
+
+def is_whole(value: object) -> bool:
+    """Whether it is a whole number: bools are none, and durations neither."""
+    return checks.is_a(value, int | np.integer) and not isinstance(value, bool | np.bool_ | np.timedelta64)
+
+
+def is_real(value: Any) -> bool:
+    """Whether it is one real number, an array of no axes included."""
+    if checks.is_a(value, np.ndarray | np.generic | jax.Array):
+        masked = checks.is_a(value, np.ma.MaskedArray)
+        return value.ndim == 0 and np.issubdtype(value.dtype, np.number) and value.dtype.kind not in "cm" and not masked
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def is_class(value: object) -> bool:
+    """Whether a class is given where an object of it may be meant."""
+    return checks.is_a(value, type)
+
+
+def is_array_like(options: tuple[Any, ...]) -> bool:
+    """Whether these options of an annotation are those of NumPy's or JAX's `ArrayLike`."""
+    return any(kinds <= set(options) for kinds in _ARRAY_LIKES)
+
+
+def fits(value: Any, annotation: Any) -> bool:
+    """Whether a value is of the kind that an annotation says, whatever bound it has."""
+    options = options_of(annotation)
+    if is_array_like(options):
+        return _is_array(value) or is_real(value) or (value is None and NoneType in options)
+    return any(_fits_one(value, option) for option in options)
+
+
+def _fits_one(value: Any, annotation: Any) -> bool:
+    origin = get_origin(annotation)
+    if annotation in _PLAIN:
+        return _PLAIN[annotation][1](value)
+    if origin is Literal:
+        return isinstance(value, str | bool | int) and value in get_args(annotation)
+    if origin is tuple:
+        return isinstance(value, tuple | list) and _fits_items(value, get_args(annotation))
+    if origin in _LISTS:
+        return _is_list(value) and (len(value) > _LONG or _fits_items(list(value), (*get_args(annotation), Ellipsis)))
+    if origin is Mapping:
+        return isinstance(value, Mapping)
+    if origin is Callable:
+        return callable(value)
+    if origin is os.PathLike:
+        return isinstance(value, os.PathLike)
+    if ours(annotation):
+        return not is_class(value) and _has(value, annotation)
+    return True
+
+
+def _is_list(value: Any) -> bool:
+    sized = hasattr(value, "__len__") and hasattr(value, "__getitem__") and getattr(value, "shape", None) != ()
+    return sized and not isinstance(value, str | bytes | Mapping)
+
+
+def _fits_items(value: Any, wanted: tuple[Any, ...]) -> bool:
+    if wanted[-1:] == (Ellipsis,):
+        wanted = (wanted[0],) * len(value)
+    return len(value) == len(wanted) and all(map(fits, value, wanted))
+
+
+def _is_array(value: Any) -> bool:
+    """Whether NumPy makes an array of numbers or words of it, all of whose entries count."""
+    try:
+        found: Any = value if hasattr(value, "dtype") else np.asarray(value)
+    except (TypeError, ValueError):
+        return False
+    return checks.is_a(value, np.ndarray | jax.Array) or (np.ndim(found) > 0 and not isinstance(value, str | bytes))
+
+
+_PLAIN: dict[Any, tuple[str, Callable[[Any], bool]]] = {
+    int: ("a whole number", is_whole),
+    float: ("a number", is_real),
+    bool: ("one of False, True", lambda value: isinstance(value, bool | np.bool_)),
+    str: ("text", lambda value: isinstance(value, str)),
+    NoneType: ("None", lambda value: value is None),
+    Path: ("a path", lambda value: isinstance(value, os.PathLike)),
+    np.ndarray: ("an array", _is_array),
+    jax.Array: ("an array", _is_array),
+}
+
+
+def words_of(annotation: Any) -> list[str]:
+    """What values of the options of an annotation are called, in its order."""
+    options, found = options_of(annotation), list[str]()
+    if float in options and jax.Array in options:
+        options = tuple(option for option in options if option is not jax.Array)
+    if is_array_like(options_of(annotation)):
+        options = (np.ndarray, *(option for option in options if option is NoneType))
+    for option in options:
+        if option in _PLAIN:
+            found.append(_PLAIN[option][0])
+        elif get_origin(option) is Literal:
+            found.append(f"one of {', '.join(map(repr, get_args(option)))}")
+        elif get_origin(option) in (tuple, *_LISTS):
+            wanted = [one for one in get_args(option) if one is not Ellipsis]
+            inside = " or ".join(dict.fromkeys(word for one in wanted for word in words_of(one)))
+            size = f"{len(wanted)}, each " if Ellipsis not in get_args(option) and get_origin(option) is tuple else ""
+            found.append(f"a list of {size}{inside}")
+        else:
+            name = str(getattr(option, "__name__", option))
+            found.append(_WORDS.get(name, name))
+    return found
+
+
+def ours(annotation: object) -> bool:
+    """Whether an annotation is a class of jdfl: a dataclass of settings, or a protocol."""
+    return isinstance(annotation, type) and annotation.__module__.startswith("jdfl.")
+
+
+def _has(value: object, kind: type) -> bool:
+    """Whether a value is of a class of jdfl, or has all methods and fields of a protocol."""
+    if not getattr(kind, "_is_protocol", False):
+        return isinstance(value, kind)
+    wanted = [name for base in kind.__mro__ if ours(base) for name in vars(base) if not name.startswith("_")]
+    return all(hasattr(type(value), name) or _holds(value, name) for name in wanted)
+
+
+def _holds(value: object, name: str) -> bool:
+    try:
+        return hasattr(value, name)
+    except Exception:  # of a property that cannot be computed
+        return False
