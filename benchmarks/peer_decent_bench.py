@@ -11,6 +11,8 @@ float32 throughout, as jdfl is. Only the last iterate of a call is kept, where i
 Axes: m nodes, q examples per node, n parameters.
 """
 
+# pyright: reportUnknownParameterType=false
+
 import sys
 from functools import partial
 

@@ -16,6 +16,8 @@ which costs a copy of them. PyTorch takes all cores.
 Axes: m nodes, q examples per node, n parameters.
 """
 
+# pyright: reportUnknownParameterType=false
+
 import io
 import logging
 from contextlib import redirect_stdout

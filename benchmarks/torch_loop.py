@@ -3,6 +3,8 @@
 Axes: N nodes, q examples per node, d shared parameters.
 """
 
+# pyright: reportUnknownParameterType=false
+
 import copy
 from itertools import combinations
 from typing import Any

@@ -11,7 +11,7 @@ Runs with other settings draw other noise and samples from the same seed; here a
 """
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -32,7 +32,7 @@ STUDY = 0.13213  # f(average) - f* for all three, by an independent study
 
 
 @contextmanager
-def draws_of(algorithm: Any) -> Iterator[None]:
+def draws_of(algorithm: Any) -> Generator[None]:
     """Runs draw what a run of this algorithm with the same key draws, whatever their own settings are."""
     usual, program = stepping.run_keys, Program(algorithm)
     with patch.object(stepping, "run_keys", lambda key, _, problem, network: usual(key, program, problem, network)):

@@ -44,7 +44,7 @@ Start = Callable[[Program, Any], Any]
 _compiled = 0
 
 
-def _listen(event: str, duration: float, **_: object) -> None:
+def _listen(event: str, duration_secs: float, **_: object) -> None:
     global _compiled
     _compiled += event == "/jax/core/compile/backend_compile_duration"
 

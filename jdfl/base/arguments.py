@@ -15,6 +15,7 @@ from typing import Any, ParamSpec, TypeVar, get_args, get_origin, get_type_hints
 
 import jax
 import numpy as np
+from jax.core import Tracer
 
 from jdfl.base import checks
 from jdfl.base.fitting import fits, is_array_like, is_class, is_real, is_whole, ours, words_of
@@ -107,7 +108,7 @@ def argument(name: str, value: Any, annotation: Any) -> Any:
         float in options
         and is_real(value)
         and checks.is_a(value, np.ndarray | jax.Array)
-        and not checks.is_a(value, jax.core.Tracer)
+        and not checks.is_a(value, Tracer)
     ):
         return float(value)
     return value

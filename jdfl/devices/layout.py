@@ -102,7 +102,7 @@ def simulate(devices: int) -> None:
         jax.config.update("jax_num_cpu_devices", int(devices))
 
 
-def mesh_of(devices: Devices, count: int) -> Mesh:
+def mesh_of(devices: Devices, count: int) -> Mesh:  # pyright: ignore[reportUnknownParameterType] (jaxlib has no types)
     """A mesh of one axis over which `count` nodes lie.
 
     `devices` are so many of the first ones, those given, or those of a mesh. Raises ValueError for more devices than

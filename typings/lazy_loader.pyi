@@ -1,3 +1,0 @@
-from typing import Any
-
-def attach_stub(package_name: str, filename: str) -> tuple[Any, Any, Any]: ...

@@ -1,3 +1,0 @@
-from typing import Any
-
-def connected_components(csgraph: Any, directed: bool = True, connection: str = "weak") -> tuple[int, Any]: ...
