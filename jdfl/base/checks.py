@@ -6,7 +6,7 @@ They run on the host, on concrete values, before anything is compiled.
 from collections.abc import Iterable
 from dataclasses import is_dataclass
 from types import UnionType
-from typing import Any, Literal, NoReturn, cast, get_args, get_origin, get_type_hints
+from typing import Any, NoReturn, cast
 
 import numpy as np
 
@@ -114,13 +114,6 @@ def _equal(value: object, one: object) -> bool:
         return getattr(value, "shape", ()) == () and bool(value == one)
     except Exception:
         return False
-
-
-def literals(settings: object) -> None:
-    """Every field of a dataclass that is annotated as a `Literal` holds one of its values."""
-    for name, annotation in get_type_hints(type(settings)).items():
-        if get_origin(annotation) is Literal:
-            one_of(get_args(annotation), **{name: getattr(settings, name)})
 
 
 def finite(remedy: str = "", **named: Any) -> None:
