@@ -46,7 +46,12 @@ class SparseRows:
         return _times(self.blocks, x)
 
     def transposed_times(self, y: Array, n: int) -> Array:
-        """A^T y [n] of one node's rows A and y [q]."""
+        """A^T y [n] of one node's rows A.
+
+        Args:
+            y ([q]): A number for every row.
+            n: Number of the rows' columns.
+        """
         if self.columns is None:
             sums = jnp.zeros((n,), y.dtype)
             for column, value in self.blocks:
@@ -61,7 +66,12 @@ class SparseRows:
         return ops.length(jnp.stack([jnp.pad(part, (0, q - part.shape[0])) for part in parts]), norm, (0,))
 
     def scaled(self, y: Array, n: int) -> Array:
-        """diag(y) A as a dense array [q, n], for one node's rows A and y [q]."""
+        """diag(y) A as a dense array [q, n], for one node's rows A.
+
+        Args:
+            y ([q]): What every row is multiplied by.
+            n: Number of the rows' columns.
+        """
         dense = jnp.zeros((*y.shape, n), y.dtype)
         for column, value in self.blocks:
             c = column.shape[0]
@@ -79,7 +89,19 @@ class SparseRows:
 
 
 def sparse_rows(tables: Sequence[csr_array], q: int, n: int, dtype: np.dtype, *, columns: bool) -> SparseRows:
-    """Rows [q_i, n] of every node i, padded to `q`, on the device: in their order, which must be longest first."""
+    """Rows of every node, padded to the same number and laid out in blocks on the device.
+
+    Args:
+        tables: The rows [q_i, n] of every node i, in their order, which must be longest first (see `longest_first`).
+        q: Rows of a node with padding, at least the largest q_i.
+        n: Number of columns.
+        dtype: Type of the values.
+        columns: Whether the table of columns is made, too, which products with the transpose are fast with. Without it
+            they are sums in an order that may change.
+
+    Returns:
+        The rows, whose arrays have the axis m of nodes in front.
+    """
     blocks = _blocks(tables, q, dtype)
     if not columns:
         return SparseRows(blocks)
@@ -107,7 +129,16 @@ def longest_first(table: csr_array) -> np.ndarray:
 
 
 def to_csr(rows: SparseRows, i: int, n: int) -> csr_array:
-    """Node i's rows [q, n] on the host, in float64 and without stored zeros."""
+    """One node's rows [q, n] on the host, in float64 and without stored zeros.
+
+    Args:
+        rows: The rows of all nodes, with the axis m.
+        i: The node, from 0 to m - 1.
+        n: Number of columns.
+
+    Returns:
+        CSR of SciPy, padded rows included, which are empty.
+    """
     found: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
     for column, value in rows.blocks:
         here = np.asarray(value[i], np.float64)
