@@ -30,7 +30,13 @@ class Halo:
         return jnp.concatenate([x, *parts])
 
     def returned(self, y: Array, m: int) -> Array:
-        """Whole numbers [m] that belong to own rows, the sums over all devices of y in the order of `received`."""
+        """Whole numbers [m] that belong to own rows: what all devices have for them, added up.
+
+        Args:
+            y ([...]): This device's numbers, in the order of `received`: for its own rows and then for those of other
+                devices.
+            m: Number of own rows.
+        """
         axis, own, begin = _axis(), y[:m], m
         for rows, pairs in zip(self.rows, self.pairs):
             part = y[begin : begin + rows.shape[0]]
@@ -40,9 +46,16 @@ class Halo:
 
 
 def halo(senders: np.ndarray, mask: np.ndarray, devices: int) -> tuple[Halo, np.ndarray] | None:
-    """The exchange for a table [D m, d], and its senders as rows of `received`; None where all rows might as well go.
+    """The exchange of rows for a table of senders that is spread over devices.
 
-    `rows` of the halo are [D k], one list of every device after another.
+    Args:
+        senders ([D m, d]): Ids of the in-neighbours of all nodes, filled up to as many rows on every device.
+        mask ([D m, d]): Which slots hold one, bool; the others are padding.
+        devices: D, of which each has m rows in the order of the ids.
+
+    Returns:
+        The halo, whose `rows` are [D k], one list of every device after another, and the senders [D m, d] as rows of
+        `received`; None where all rows might as well go.
     """
     m = len(senders) // devices
     wanted = [_remote(senders, mask, m, device) for device in range(devices)]
