@@ -164,24 +164,13 @@ def activation(partner: np.ndarray, budget: float) -> Activation:
 
 
 def moments(p: np.ndarray, partner: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Lbar and Lbar^2 + 2 Ltilde, both [m, m]: what the mean square of the mixing is made of.
-
-    Args:
-        p ([M]): Probability that a matching is active, in [0, 1].
-        partner ([m, M]): Whom node i meets in matching j; a node without a partner is its own.
-    """
+    """Lbar and Lbar^2 + 2 Ltilde, both [m, m], for probabilities [M] of the matchings partner [m, M]."""
     L = laplacian(p, partner)
     return L, L @ L + 2 * laplacian(p * (1 - p), partner)
 
 
 def mean_square(alpha: float, L: np.ndarray, square: np.ndarray) -> float:
-    """| E[W^T W] - J || of the mixing with a step: by what the squared disagreement is multiplied in the mean, at most.
-
-    Args:
-        alpha: The step, the weight of an active link.
-        L ([m, m]): Lbar, as `moments` gives it.
-        square ([m, m]): Lbar^2 + 2 Ltilde, likewise.
-    """
+    """|| E[W^T W] - J || for a step alpha, of Lbar and of Lbar^2 + 2 Ltilde [m, m]."""
     m = L.shape[0]
     return _eigenvalue(np.eye(m) - 1 / m - 2 * alpha * L + alpha**2 * square, m - 1)
 

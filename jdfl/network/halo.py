@@ -30,13 +30,7 @@ class Halo:
         return jnp.concatenate([x, *parts])
 
     def returned(self, y: Array, m: int) -> Array:
-        """Whole numbers [m] that belong to own rows: what all devices have for them, added up.
-
-        Args:
-            y ([...]): This device's numbers, in the order of `received`: for its own rows and then for those of other
-                devices.
-            m: Number of own rows.
-        """
+        """Whole numbers [m] that belong to own rows, the sums over all devices of y in the order of `received`."""
         axis, own, begin = _axis(), y[:m], m
         for rows, pairs in zip(self.rows, self.pairs):
             part = y[begin : begin + rows.shape[0]]

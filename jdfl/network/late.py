@@ -73,12 +73,7 @@ class Past:
         return cls(jnp.zeros((x.shape[0], graph.late.bound + 1, x.shape[1]), x.dtype))
 
     def after(self, z: Array, k: Array) -> "Past":
-        """With the messages of one more round, in the place of the oldest.
-
-        Args:
-            z ([m, n]): The message of every node.
-            k ([]): The round in which they are sent.
-        """
+        """With the messages z [m, n] of round k."""
         return Past(self.rows.at[:, k % self.rows.shape[1]].set(z))
 
     def heard(self, graph: Graph, k: Array) -> tuple[Array, Array]:

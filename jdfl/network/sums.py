@@ -34,12 +34,7 @@ class Buckets:
 
 
 def bucket_widths(degree: np.ndarray, d: int) -> np.ndarray:
-    """The width [m] of the bucket of every row: its degree rounded up to 1, 2, 3, 4, 6, 8, 12, ..., at most d.
-
-    Args:
-        degree ([m]): How many of the first slots of a row count.
-        d: Slots of the table.
-    """
+    """The width [m] of the bucket of every row: its degree rounded up to 1, 2, 3, 4, 6, 8, 12, ..., at most d."""
     degree = np.maximum(degree, 1)
     step = 2 ** np.maximum(np.floor(np.log2(degree)).astype(np.int64) - 1, 0)
     return np.minimum(-(-degree // step) * step, d)

@@ -131,13 +131,7 @@ def stochastic(W: Any, axis: int) -> bool:
 
 
 def sum_to_one(total: np.ndarray, remedy: str, line: str = "row") -> None:
-    """Refuse a mixing matrix whose rows or columns do not sum to one, within 1e-5: `ValueError`.
-
-    Args:
-        total ([m]): The sums.
-        remedy: What to do about it, a sentence.
-        line: What was summed, "row" or "column".
-    """
+    """Raise `ValueError` unless the sum [m] of every row (or what `line` says) is one, within 1e-5."""
     bad = np.flatnonzero(~(np.abs(total - 1) <= TOLERANCE))
     if bad.size:
         raise ValueError(

@@ -40,15 +40,7 @@ MOST_SLOTS = 2**31  # of a table: 19 GB
 
 
 def refuse_parts(links: Arcs, remedy: str = "") -> None:
-    """Refuse a network in several parts.
-
-    Args:
-        links: Its arcs; it has to be strongly connected where some run one way only.
-        remedy: What to do about it, a sentence; "": the usual advice.
-
-    Raises:
-        ValueError: It says how many parts there are, and the size of the largest.
-    """
+    """Raise `ValueError` for a network in several parts."""
     count, largest = components(links)
     if count > 1:
         kind = "connected" if links.symmetric else "strongly connected"

@@ -33,18 +33,7 @@ def existing(path: PathLike) -> Path:
 
 
 def need(holds: bool, expected: str, place: object, got: object, remedy: str = AGAIN) -> None:
-    """Refuse a file that does not hold what is expected.
-
-    Args:
-        holds: Whether it holds it.
-        expected: What is expected, in words.
-        place: Where it is looked for: the file, and what in it.
-        got: What is there instead.
-        remedy: What to do about it, a sentence.
-
-    Raises:
-        ValueError: Unless `holds`; the message is made of the other arguments.
-    """
+    """Refuse a file that does not hold what is expected at a place in it: ValueError."""
     if not holds:
         raise ValueError(f"Expected {expected} in {place}, got {got}. {remedy}")
 

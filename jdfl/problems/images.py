@@ -111,16 +111,7 @@ def find_part(folder: Path, part: str = _PARTS[0]) -> Path:
 
 
 def check_labels(labels: np.ndarray, count: int, place: str) -> np.ndarray:
-    """Labels [count] as int32, one of 0..9 for every image.
-
-    Args:
-        labels ([count]): The labels as they were read.
-        count: Number of the images.
-        place: What the labels are read from, as the message names it.
-
-    Raises:
-        ValueError: For labels of another number or type or outside 0..9, and without any image.
-    """
+    """Labels [count] as int32; ValueError unless there is one of 0..9 for every image, and at least one."""
     fits = labels.shape == (count,) and count > 0 and np.issubdtype(labels.dtype, np.integer)
     need(fits, f"one label for each of {count} > 0 images", place, f"{labels.dtype} {labels.shape}")
     bad = np.flatnonzero((labels < 0) | (labels > 9))
@@ -130,16 +121,7 @@ def check_labels(labels: np.ndarray, count: int, place: str) -> np.ndarray:
 
 
 def read_bytes(stream: IO[bytes], count: int, place: str) -> bytearray:
-    """The next bytes of a stream, in pieces, so that no more memory is taken than there are bytes.
-
-    Args:
-        stream: What is read, open for reading.
-        count: Number of bytes, from 0.
-        place: What the bytes are, as the message names it.
-
-    Raises:
-        ValueError: If there are fewer.
-    """
+    """The next `count` bytes, in pieces: ValueError if there are fewer, before more memory than that is taken."""
     content = bytearray()
     while len(content) < count:
         piece = stream.read(min(_PIECE, count - len(content)))

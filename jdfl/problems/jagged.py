@@ -46,12 +46,7 @@ class SparseRows:
         return _times(self.blocks, x)
 
     def transposed_times(self, y: Array, n: int) -> Array:
-        """A^T y [n] of one node's rows A.
-
-        Args:
-            y ([q]): A number for every row.
-            n: Number of the rows' columns.
-        """
+        """A^T y [n] of one node's rows A and y [q]."""
         if self.columns is None:
             sums = jnp.zeros((n,), y.dtype)
             for column, value in self.blocks:
@@ -66,12 +61,7 @@ class SparseRows:
         return ops.length(jnp.stack([jnp.pad(part, (0, q - part.shape[0])) for part in parts]), norm, (0,))
 
     def scaled(self, y: Array, n: int) -> Array:
-        """diag(y) A as a dense array [q, n], for one node's rows A.
-
-        Args:
-            y ([q]): What every row is multiplied by.
-            n: Number of the rows' columns.
-        """
+        """diag(y) A as a dense array [q, n], for one node's rows A and y [q]."""
         dense = jnp.zeros((*y.shape, n), y.dtype)
         for column, value in self.blocks:
             c = column.shape[0]

@@ -116,13 +116,7 @@ def gram_eigenvalue(
 
 
 def dense_eigenvalue(A: Array, weight: Array, start: Array) -> Array:
-    """`gram_eigenvalue` of an array; its rank and one more are all the steps that are needed.
-
-    Args:
-        A ([q, p]): Features of one node's examples.
-        weight ([q]): Their weights, from 0, not all zero.
-        start ([p]): Any nonzero vector, from which Lanczos begins.
-    """
+    """`gram_eigenvalue` of an array A [q, p]; its rank and one more are all the steps that are needed."""
     return gram_eigenvalue(
         lambda x: jnp.dot(A, x, precision=ops.HIGHEST),
         lambda y: jnp.dot(y, A, precision=ops.HIGHEST),
