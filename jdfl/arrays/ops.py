@@ -20,10 +20,15 @@ HIGHEST = lax.Precision.HIGHEST  # TF32 or bf16 products would lose mass in mixi
 
 
 def permuted(key: Array, place: Array, size: Array) -> Array:
-    """Where a random permutation of 0 .. size-1, the key's own, puts each place [b]; size [], others are not computed.
+    """Where a random permutation of 0 .. size-1, the key's own, puts some places [b]; others are not computed.
 
     A Feistel network of eight rounds over the next even number of bits, walked until the result is below `size` (J.
     Black, P. Rogaway: Ciphers with Arbitrary Finite Domains, 2002).
+
+    Args:
+        key ([]): Key of the permutation.
+        place ([b]): Places from 0 to size - 1, whole numbers.
+        size ([]): How many places there are, a whole number from 1.
     """
     size = size.astype(jnp.uint32)
     half = (33 - lax.clz(jnp.maximum(size, 2) - 1)) // 2  # bits of a half
@@ -46,11 +51,16 @@ def permuted(key: Array, place: Array, size: Array) -> Array:
 
 
 def length(x: Array, norm: str, axes: tuple[int, ...] = (-1,)) -> Array:
-    """The l1, l2 or linf norm [...] of x [...] over `axes`; right for every size of numbers: a clip relies on it.
+    """The length [...] of numbers, right for every size of them: a clip relies on it.
 
     Plain squares become 0 below 1e-19 in float32, and infinite above 1e19, so that small and large numbers are first
     multiplied by a power of two. No division by the largest: compiled, it is a product with its reciprocal, which is 0
     above 8e37. A length that is too large for its type is infinite, and that of a NaN is NaN.
+
+    Args:
+        x ([...]): The numbers, of a floating type.
+        norm: The norm in which they are measured: "l1", "l2" or "linf".
+        axes: Axes of x that are summed over, which the result does not have.
     """
     if norm == "l1":
         return jnp.sum(jnp.abs(x), axis=axes)
@@ -66,11 +76,19 @@ def length(x: Array, norm: str, axes: tuple[int, ...] = (-1,)) -> Array:
 
 
 def for_rows(wanted: Array, block: int, update: Callable[[Array, Any], Any], carry: Any) -> Any:
-    """Run `update(rows [block], carry) -> carry` over the rows with `wanted` [m] true, `block` rows at a time.
+    """Do something for the rows that are wanted, a block of them at a time.
 
-    The number of blocks follows the number of wanted rows, so nothing is spent on the others and no burst is too
-    large. A last block that is not full is filled with the row m, which lies out of range: gathers of it clip, so
-    scatter with `mode="drop"`.
+    The number of blocks follows the number of wanted rows, so nothing is spent on the others and no burst is too large.
+
+    Args:
+        wanted ([m]): Which rows, bool.
+        block: Rows of a block, from 1.
+        update: `update(rows [block], carry) -> carry`, from the ids of rows. A last block that is not full is filled
+            with the row m, which lies out of range: gathers of it clip, so scatter with `mode="drop"`.
+        carry: What the first block begins with, a tree of arrays.
+
+    Returns:
+        What the last block makes of it.
     """
     m = wanted.shape[0]
     order = jnp.nonzero(wanted, size=-(-m // block) * block, fill_value=m)[0]
@@ -83,10 +101,15 @@ def for_rows(wanted: Array, block: int, update: Callable[[Array, Any], Any], car
 
 
 def in_turn(steps: Array, body: Callable[[Array, Any], Any], carry: Any) -> Any:
-    """`lax.fori_loop(0, steps, body, carry)`, for steps [] up to 2^30, without the work that nobody needs.
+    """`lax.fori_loop(0, steps, body, carry)` without the work that nobody needs.
 
     JAX leaves out of scans and conditions what no result depends on, of the carry also, but nothing of a loop whose
     number of turns is traced. So these are scans of 32 turns in one another, where parts beyond `steps` are skipped.
+
+    Args:
+        steps ([]): Number of turns, from 0 to 2^30.
+        body: `body(k [], carry) -> carry`, one turn, k counting from 0.
+        carry: What the first turn begins with, a tree of arrays.
     """
 
     def part(size: int, begin: Array, carry: Any) -> Any:
@@ -103,11 +126,16 @@ def in_turn(steps: Array, body: Callable[[Array, Any], Any], carry: Any) -> Any:
 
 
 def skipped_unless(predicate: Array, function: Callable[..., Any], otherwise: Any, *operands: Any) -> Any:
-    """`function(*operands)` where the predicate [] holds, else the value `otherwise`, which costs nothing.
+    """The result of a function where a predicate holds, else another value, which costs nothing.
 
     What vmap makes of a plain `lax.cond` with a predicate that differs between lanes gives every lane a copy of all
-    operands, also of those that they share. This computes all lanes instead and picks. Arrays must be operands, not
-    captured by `function`.
+    operands, also of those that they share. This computes all lanes instead and picks.
+
+    Args:
+        predicate ([]): Whether the function is computed, bool.
+        function: A function of the operands, which captures no arrays.
+        otherwise: The other value, a tree of the same shapes and dtypes as the function's result.
+        *operands: What the function takes, with all arrays that it needs.
     """
 
     @jax.custom_batching.custom_vmap
@@ -141,7 +169,12 @@ def limbs(count: Array) -> Array:
 
 
 def product_limbs(count: Array, size: Array) -> Array:
-    """The exact sum of count [m] times size [m], both int32 and >= 0, as partial sums [8, 8] (m up to 9 million)."""
+    """The exact sum of products of two arrays of whole numbers, as partial sums [8, 8] (m up to 9 million).
+
+    Args:
+        count ([m]): The one factor, int32 and >= 0.
+        size ([m]): The other factor, int32 and >= 0.
+    """
     others = (size[None] >> _places()[:, None]) & 15
 
     def added(place: Array) -> Array:
@@ -161,11 +194,12 @@ def from_limbs(partial: np.ndarray) -> int:
 
 
 def largest_eigenvalue(apply: Callable[[Array], Array], start: Array, steps: int) -> Array:
-    """lambda_max [] of the symmetric positive semidefinite map `apply` on vectors [n].
+    """lambda_max [] of a symmetric positive semidefinite map on vectors [n], by Lanczos with full reorthogonalisation.
 
-    By Lanczos with full reorthogonalisation.
-
-    `start` [n] is any nonzero vector, `steps` the size of the Krylov space (20-40 give four digits or more).
+    Args:
+        apply: The map, from a vector [n] to a vector [n].
+        start ([n]): Any nonzero vector.
+        steps: Size of the Krylov space, from 1 (20-40 give four digits or more); n are always enough.
     """
     n = start.shape[0]
     steps = min(steps, n)

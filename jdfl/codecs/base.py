@@ -49,16 +49,25 @@ class Codec:
     direct = False
 
     def check(self, n: int, m: int, sparsity: int) -> None:
-        """Raise ValueError if the settings make no sense for m nodes with vectors of n entries, `sparsity` nonzero."""
+        """Raise ValueError if the settings make no sense for the vectors of a run.
+
+        Args:
+            n: Entries of a vector.
+            m: The number of nodes.
+            sparsity: How many entries of a vector may be nonzero, from 1 to n.
+        """
 
     def contraction(self, n: int, sparsity: int) -> float | None:
         """The largest known delta in (0, 1] with E ||C(x) - x||^2 <= (1 - delta) ||x||^2 for every x [n].
 
-        None where there is none: a message may be worse than no message. `sparsity` is what `check` gets; it counts
-        where it decides the size of a message, but x may be dense. "Every" means vectors whose largest magnitude is a
-        normal number of the wire's float type. Rounding in the arithmetic of float32 (a share of about 1e-7) is left
-        out. (Such compressors are called delta-contractive: A. Koloskova, S. U. Stich, M. Jaggi, "Decentralized
+        None where there is none: a message may be worse than no message. "Every" means vectors whose largest magnitude
+        is a normal number of the wire's float type. Rounding in the arithmetic of float32 (a share of about 1e-7) is
+        left out. (Such compressors are called delta-contractive: A. Koloskova, S. U. Stich, M. Jaggi, "Decentralized
         stochastic optimization and gossip algorithms with compressed communication", 2019.)
+
+        Args:
+            n: Entries of a vector.
+            sparsity: What `check` gets; it counts where it decides the size of a message, but x may be dense.
         """
         return None
 
@@ -69,21 +78,45 @@ class Codec:
     def draw(self, key: Array, node: Array, n: int, dtype: Any) -> Any:
         """What both ends draw once, for a whole run: `Wire.drawn`; None where a message's key is enough.
 
-        `node` [m] holds the global ids of the senders, `dtype` is the type of parameters. What is drawn for every one
-        of them lies in a struct whose field says `per_node` (see `jdfl.base.struct`).
+        Args:
+            key ([]): Key of what is drawn, common to both ends.
+            node ([m]): Global ids of the senders. What is drawn for every one of them lies in a struct whose field says
+                `per_node` (see `jdfl.base.struct`).
+            n: Entries of a vector.
+            dtype: Type of the parameters.
         """
         return None
 
     def prepare(self, key: Array, node: Array, n: int, sparsity: int, dtype: Any) -> "Wire":
-        """The wire of senders `node` [m], their global ids, for vectors of which `sparsity` entries may be nonzero."""
+        """The wire of some senders, made once for a run.
+
+        Args:
+            key ([]): Key of what is drawn, common to both ends.
+            node ([m]): Global ids of the senders.
+            n: Entries of a vector.
+            sparsity: How many of them may be nonzero.
+            dtype: Type of the parameters.
+        """
         return Wire(self, n, sparsity, jnp.dtype(dtype), self.draw(key, node, n, dtype))
 
     def encode(self, key: Array, x: Array, wire: "Wire") -> Any:
-        """The messages for vectors x [b, n], keys [b], on a wire of b senders: a tree of arrays [b, ...]."""
+        """The messages for some vectors: a tree of arrays [b, ...].
+
+        Args:
+            key ([b]): Key of every message, which receivers have as well.
+            x ([b, n]): The vectors.
+            wire: The wire of their b senders, in the order of the vectors.
+        """
         raise NotImplementedError
 
     def decode(self, key: Array, payload: Any, wire: "Wire") -> Array:
-        """The receivers' estimates [b, n] of what `encode` was given with the same keys [b] and wire."""
+        """The receivers' estimates [b, n] of what `encode` was given.
+
+        Args:
+            key ([b]): Keys of the messages, those that they were encoded with.
+            payload: What `encode` gave, leaves [b, ...].
+            wire: The same wire; where the codec is pairwise, with the receivers' own parameters as `side`.
+        """
         raise NotImplementedError
 
     def arrived(self, key: Array, x: Array, wire: "Wire") -> Array:
@@ -93,22 +126,29 @@ class Codec:
     def layout(self, n: int, sparsity: int | None) -> Any:
         """One message, with a `jdfl.codecs.packing.Part` in the place of every array: how that one is written.
 
-        `sparsity` is None where it is not known.
+        Args:
+            n: Entries of a vector.
+            sparsity: How many of them may be nonzero; None: it is not known.
         """
         raise NotImplementedError
 
     def bits(self, n: int, sparsity: int | None = None) -> int:
-        """The size of one message in bits, the sum over its `layout`, for vectors [n].
+        """The size of one message in bits, the sum over its `layout`.
 
-        `sparsity` is the number of their nonzeros, which decides the size where the codec's own settings do not; None
-        where they do.
+        Args:
+            n: Entries of the vector.
+            sparsity: The number of its nonzeros, which decides the size where the codec's own settings do not; None
+                where they do.
         """
         return sum(part.bits for part in jax.tree.leaves(self.layout(n, sparsity)))
 
     def pack(self, payload: Any, n: int, sparsity: int | None = None) -> bytes:
-        """One message (no axis b) as real bytes, ceil(bits / 8) of them; ValueError if it is none (on the host).
+        """One message as real bytes, ceil(bits / 8) of them; ValueError if it is none (on the host).
 
-        `sparsity` is as for `bits`.
+        Args:
+            payload: The message as `encode` gives it, of one vector: without the axis b.
+            n: Entries of the vector.
+            sparsity: As for `bits`.
         """
         fields: list[np.ndarray] = []
         for part, value in zip(jax.tree.leaves(self.layout(n, sparsity)), jax.tree.leaves(payload), strict=True):
@@ -117,7 +157,13 @@ class Codec:
         return packing.join(*fields)
 
     def unpack(self, data: bytes, n: int, sparsity: int | None = None) -> Any:
-        """The message behind `pack`, of the same `sparsity`; ValueError where the bytes cannot be one (on the host)."""
+        """The message behind `pack`; ValueError where the bytes cannot be one (on the host).
+
+        Args:
+            data: The bytes.
+            n: Entries of the vector.
+            sparsity: As for `bits`, the same as for `pack`.
+        """
         parts, message = jax.tree.flatten(self.layout(n, sparsity))
         fields = packing.split(data, *(part.bits for part in parts))
         return message.unflatten(part.read(bits) for part, bits in zip(parts, fields))
@@ -145,16 +191,30 @@ class Wire:
 
 
 def round_trip(wire: Wire, key: Array, x: Array, side: Array | None = None) -> Array:
-    """What receivers make of the vectors x [b, n], keys [b], with side [b, n] of their own, where the codec uses it."""
+    """What receivers make [b, n] of some vectors, each sent in a message.
+
+    Args:
+        wire: The wire of the b messages.
+        key ([b]): Key of every message.
+        x ([b, n]): The vectors.
+        side ([b, n]): The receivers' own parameters, where the codec uses them; None: it has none to start from.
+    """
     payload = lax.optimization_barrier(wire.codec.encode(key, x, wire))  # nothing but the message goes across
     return wire.codec.decode(key, payload, replace(wire, side=side)).astype(x.dtype)
 
 
 def transmit(wire: Wire, keys: Array, x: Array | Nonzeros, wanted: Array, lanes: int | None = None) -> Any:
-    """What receivers make of the rows of x [m, n] that are `wanted` [m]; each is coded once, `lanes` at a time.
+    """What receivers make [m, n] of the rows that are wanted; each is coded once.
 
-    `keys` [m] are the senders' keys. Rows that nobody wants are zero, or whatever costs nothing. Of `Nonzeros` come
-    as many again, the largest; a block alone has all n entries of a row.
+    Of `Nonzeros` come as many again, the largest; a block alone has all n entries of a row.
+
+    Args:
+        wire: The wire of the m senders.
+        keys ([m]): The senders' keys, one for each message.
+        x ([m, n]): The rows that they send, an array or `Nonzeros`.
+        wanted ([m]): Which rows somebody wants, bool; the others are zero in the result, or whatever costs nothing.
+        lanes: Rows that are coded side by side; None: as the codec says. Where x is an array, it counts for no codec
+            that is `free` or `direct`.
     """
     m, codec, nothing = x.shape[0], wire.codec, jax.tree.map(jnp.zeros_like, x)
     direct = codec.direct and not isinstance(x, Nonzeros)
@@ -186,10 +246,19 @@ def receive(
     *,
     by_receiver: bool,
 ) -> Array:
-    """Sums [m, n] of what node i makes of the rows heard[senders[i, j]] over the `chosen` [m, d], x[i] at its side.
+    """Sums [m, n] over what every node makes of the rows that it has chosen, its own row at its side.
 
-    Every pair of nodes is coded on its own, `lanes` at a time, with wire and key of the receiver (`by_receiver`) or of
-    the sender: `wire` and `keys` [m] or keys [g] belong to the rows of x, or to those of `heard` [g, n].
+    Every pair of nodes is coded on its own, with wire and key of the receiver or of the sender.
+
+    Args:
+        wire: The wire of those to whom the keys belong.
+        keys ([m]): Keys of the receivers (`by_receiver`), or keys [g] of the senders.
+        x ([m, n]): The receivers' own rows.
+        heard ([g, n]): The rows that can be heard.
+        senders ([m, d]): Which of them are in the slots of every receiver.
+        chosen ([m, d]): Which slots are summed over, bool.
+        lanes: Pairs that are coded side by side; None: as the codec says.
+        by_receiver: Whether wire and keys are those of the receivers.
     """
     m, d = chosen.shape
 
@@ -207,6 +276,7 @@ def seal(codec: Codec, payload: Any, n: int, sparsity: int | None = None) -> byt
 
     `Codec.unpack` refuses what cannot be a message, but most changed bits give another one. These four bytes more, a
     CRC-32 in which the codec's kind and sizes and n count too, are in no count: links carry a checksum of their own.
+    For the arguments see `Codec.pack`.
     """
     body = codec.pack(payload, n, sparsity)
     return body + _checksum(codec, body, n, sparsity)

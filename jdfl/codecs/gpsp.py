@@ -160,10 +160,21 @@ def gpsp(
     cap: int = 12,
     start: Array | None = None,
 ) -> Decoding:
-    """Find x with ||x|| = 1, ||x||_0 <= s and sign(Phi x) ~ c from the signs c [b, d] of +-1.
+    """Find x with ||x|| = 1, ||x||_0 <= s and sign(Phi x) ~ c from the signs c, for b messages side by side.
 
-    `margin` [b] or [] is e, `eta` [b] or [] the ridge, `flips` the number of signs that may be wrong, `cap` the most
-    iterations. `start` [b, n] is what x may be near to; a zero row is no start.
+    Args:
+        sensing: The matrices Phi [d, n] of the messages.
+        c ([b, d]): The signs, +1 or -1, of a floating type.
+        s: Most nonzeros of x, from 1 to n.
+        n: Entries of x.
+        flips: Signs of a message that may be wrong, from 0.
+        margin ([b]): The margin e > 0 of every message, or one for all.
+        eta ([b]): Weight >= 0 of ||x||^2, the ridge, of every message, or one for all.
+        cap: Most iterations.
+        start ([b, n]): What x may be near to; a zero row is no start. None: there is none for any message.
+
+    Returns:
+        Places and values [b, s] of the vectors found, and the iterations [b] that the messages took.
     """
     b, d = c.shape
     t = working_sparsity(n, d, s)
@@ -188,7 +199,13 @@ def gpsp(
 
 
 def working_sparsity(n: int, d: int, s: int) -> int:
-    """How many entries GPSP works with before it cuts back to s (the authors' rule for few measurements)."""
+    """How many entries GPSP works with before it cuts back to s (the authors' rule for few measurements).
+
+    Args:
+        n: Entries of a vector.
+        d: Measurements of it.
+        s: Nonzeros that are looked for.
+    """
     if d < 2.1 * n:
         if 0.005 <= s / n <= 0.01:
             return min(n, -(-6 * s // 5))
@@ -198,7 +215,13 @@ def working_sparsity(n: int, d: int, s: int) -> int:
 
 
 def recovery(n: int, d: int, s: int) -> float:
-    """The share of a support of s among n that GPSP is measured to recover from d Gaussian signs, within about .06."""
+    """The share of a support that GPSP is measured to recover from Gaussian signs, within about .06.
+
+    Args:
+        n: Entries of a vector.
+        d: Measurements of it, one sign each.
+        s: Its nonzeros.
+    """
     ratio, share = zip(*RECOVERY)
     return float(np.interp(d / unit(n, d, s), ratio, share))
 

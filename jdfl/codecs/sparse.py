@@ -80,9 +80,14 @@ class Sparse(Codec):
             )
 
     def size(self, n: int, sparsity: int | None = None) -> int:
-        """How many entries of n a message holds; ValueError where that is not known.
+        """How many entries a message holds.
 
-        `sparsity` is the number of nonzeros that vectors are known to have, for `Sparse()`.
+        Args:
+            n: Entries of a vector.
+            sparsity: Nonzeros that vectors are known to have, for `Sparse()`; None: they are not known.
+
+        Raises:
+            ValueError: Where neither the settings nor `sparsity` say it.
         """
         size = subsets.size(n, self.share) if self.share is not None else sparsity if self.s is None else self.s
         if size is None:

@@ -103,10 +103,15 @@ def simulate(devices: int) -> None:
 
 
 def mesh_of(devices: Devices, count: int) -> Mesh:  # pyright: ignore[reportUnknownParameterType] (jaxlib has no types)
-    """A mesh of one axis over which `count` nodes lie.
+    """A mesh of one axis over which nodes lie.
 
-    `devices` are so many of the first ones, those given, or those of a mesh. Raises ValueError for more devices than
-    there are, and for none.
+    Args:
+        devices: How many of the first devices, from 1; or those devices, or a mesh, whose devices are taken in their
+            order.
+        count: Number of the nodes.
+
+    Raises:
+        ValueError: For more devices than there are, and for none.
     """
     if isinstance(devices, Mesh):
         chosen = list(devices.devices.flat)

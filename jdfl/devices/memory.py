@@ -28,9 +28,17 @@ def available(devices: int = 1) -> int | None:
 
 
 def require(needed: Mapping[str, int], most: int, m: int, remedy: str, room: int | None) -> None:
-    """Refuse what needs more than `room` bytes (None: not known, nothing is refused): ValueError.
+    """Refuse a run that needs more memory than there is.
 
-    `needed` has bytes by what they are for, in words; `most` is the largest number of nodes that would fit.
+    Args:
+        needed: Bytes by what they are for, in words.
+        most: The largest number of nodes that would fit; below 1: not even one would.
+        m: The number of nodes.
+        remedy: What to do about it, a sentence.
+        room: Bytes that there are; None: it is not known, and nothing is refused.
+
+    Raises:
+        ValueError: If all that is needed together is more than `room`.
     """
     total = sum(needed.values())
     if room is None or total <= room:

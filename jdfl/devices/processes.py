@@ -32,8 +32,16 @@ class ProcessLostError(RuntimeError):
 def join(address: str | None = None, processes: int | None = None, process: int | None = None) -> None:
     """Make this process one of several, before anything is computed; without arguments as the cluster says.
 
-    `address` is host:port of process 0, which this one is if `process` is 0. SLURM, Open MPI, Kubernetes and Cloud TPU
-    are recognised. Raises ValueError where neither is enough, or JAX has begun to compute.
+    SLURM, Open MPI, Kubernetes and Cloud TPU are recognised. Give all arguments or none.
+
+    Args:
+        address: Where process 0 listens, as host:port; None: as the cluster says.
+        processes: Number of the processes, from 1; None: as the cluster says.
+        process: Number of this process, from 0; None: as the cluster says.
+
+    Raises:
+        ValueError: For some of the arguments without the others, arguments out of range, no arguments where no cluster
+            is recognised, and where JAX has begun to compute.
     """
     given = {"address": address, "processes": processes, "process": process}
     if any(value is not None for value in given.values()):

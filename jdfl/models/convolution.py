@@ -37,10 +37,16 @@ def in_loops() -> bool:
 
 
 def convolution(x: Array, kernel: Array, strides: Sequence[int], padding: Any, **_: Any) -> Array:
-    """Images [B, rows', columns', outputs] of x [B, rows, columns, inputs] and a kernel [h, v, inputs, outputs].
+    """Images [B, rows', columns', outputs]: the convolution of images with a kernel.
 
-    `padding`: "SAME", "VALID" or the numbers of zeros (before, after) along rows and columns. It stands in for
-    `lax.conv_general_dilated` in nnx.Conv, whose other settings have to be the usual ones.
+    It stands in for `lax.conv_general_dilated` in nnx.Conv, whose other settings have to be the usual ones; these are
+    not looked at.
+
+    Args:
+        x ([B, rows, columns, inputs]): The images.
+        kernel ([h, v, inputs, outputs]): The kernel.
+        strides: Steps of the kernel along rows and columns.
+        padding: "SAME", "VALID" or the numbers of zeros (before, after) along rows and columns.
     """
     steps = (strides[0], strides[1])
     if not in_loops():
@@ -88,10 +94,16 @@ def tiles(x: Array, kernel: Array, strides: Sequence[int], padding: Any, **_: An
 
 
 def max_pool(x: Array, size: tuple[int, int], strides: tuple[int, int], pads: Pads = ((0, 0), (0, 0))) -> Array:
-    """The largest of every window of images x [B, rows, columns, channels], padded with -inf.
+    """The largest entry of every window of images [B, rows', columns', channels].
 
     Of equal largest entries in a window the first has the whole gradient, except where the windows tile the images on a
     CPU: there they share it.
+
+    Args:
+        x ([B, rows, columns, channels]): The images.
+        size: Rows and columns of a window.
+        strides: Rows and columns from one window to the next.
+        pads: Rows and columns (before, after) of -inf around the images.
     """
     if not in_loops() or size != strides or any(map(any, pads)):
         return nnx.max_pool(x, size, strides, pads)  # pyright: ignore[reportArgumentType]

@@ -30,7 +30,12 @@ class Activation(NamedTuple):
 
 
 def laplacian(weight: np.ndarray, partner: np.ndarray) -> np.ndarray:
-    """sum_j weight_j L_j [m, m] for matchings partner [m, M], a node without a partner being its own."""
+    """The weighted sum of the matchings' Laplacians, sum_j weight_j L_j [m, m].
+
+    Args:
+        weight ([M]): Weight of every matching, such as the probability that it is active.
+        partner ([m, M]): Whom node i meets in matching j; a node without a partner is its own.
+    """
     m, count = partner.shape
     result = np.zeros((m, m))
     np.subtract.at(result, (np.repeat(np.arange(len(partner)), count), partner.ravel()), np.tile(weight, m))
@@ -114,13 +119,17 @@ def _largest(X: np.ndarray, partner: np.ndarray, most: float) -> float:
 
 
 def activation(partner: np.ndarray, budget: float) -> Activation:
-    """The probabilities of the matchings partner [m, M] of a connected network, with the bound that certifies them.
+    """The probabilities of the matchings of a connected network, with the bound that certifies them.
 
     Newton's method on the problem with logarithmic barriers, t <= lambda_2(Lbar) being one of the constraints, for ever
     larger weights of t (S. Boyd, L. Vandenberghe, "Convex optimization", 2004, section 11.6), until connectivity and
     bound differ by less than `TOLERANCE`. For any X >= 0 with X 1 = 0 the largest <X, Lbar> / tr X is a bound; the
-    barrier's own X makes it tight, and more so at the end of Newton's step. A step costs M sums of m / 2 outer
-    products of vectors [m].
+    barrier's own X makes it tight, and more so at the end of Newton's step. A step costs M sums of m / 2 outer products
+    of vectors [m].
+
+    Args:
+        partner ([m, M]): Whom node i meets in matching j; a node without a partner is its own.
+        budget: Mean share of the matchings that are active in a round, in (0, 1]; with 1 all of them always are.
     """
     m, count = partner.shape
     most = budget * count
@@ -167,10 +176,14 @@ def mean_square(alpha: float, L: np.ndarray, square: np.ndarray) -> float:
 
 
 def mixing_step(p: np.ndarray, partner: np.ndarray) -> tuple[float, float]:
-    """The alpha for probabilities [M] and its rho: a convex function of one number, minimised.
+    """The step alpha that makes rho least, and rho: a convex function of one number, minimised.
 
     The published problem is semidefinite and has the same solution. Every unit vector v gives a parabola in alpha,
     lowest at v^T Lbar v / v^T (Lbar^2 + 2 Ltilde) v <= 1 / lambda_2(Lbar); so is then the largest of them.
+
+    Args:
+        p ([M]): Probability that a matching is active, in [0, 1].
+        partner ([m, M]): Whom node i meets in matching j, of a connected network.
     """
     L, square = moments(p, partner)
     furthest = 1 / connectivity(L)

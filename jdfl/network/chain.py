@@ -38,7 +38,12 @@ def check(**named: float) -> int:
 
 
 def levels(a: float, b: float) -> int:
-    """How often the time between two independent states is halved."""
+    """How often the time between two independent states is halved: whole, from 0 to 28.
+
+    Args:
+        a: Probability of a change to state 1, in (0, 1].
+        b: Probability of a change back, in (0, 1].
+    """
     kept = abs(1 - a - b)
     if kept in (0, 1):
         return 0 if kept == 0 else _MOST
@@ -47,7 +52,15 @@ def levels(a: float, b: float) -> int:
 
 
 def state(keys: Array, k: Array, a: Array, b: Array, levels: int) -> Array:
-    """The state [...] in round k [] of the chain of every key [...]: whether it is 1."""
+    """The states of chains in one round: bool [...], whether they are 1.
+
+    Args:
+        keys ([...]): A key for every chain.
+        k ([]): The round, from 0.
+        a ([]): Probability of a change to state 1.
+        b ([]): Probability of a change back to state 0.
+        levels: How often the time between independent states is halved, as `check` and `levels` give it.
+    """
     share = a / (a + b)
     kept = [1 - a - b]  # l^(2^i)
     for _ in range(levels):

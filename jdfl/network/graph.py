@@ -120,9 +120,13 @@ class Network(Protocol):
         ...
 
     def at(self, k: Array, key: Array) -> Graph:
-        """The graph of round `k` (int32 []); `key` is that round's randomness.
+        """The graph of a round.
 
         It need not be connected, and a node may hear nobody in it (in-degree 0, self_weight 1).
+
+        Args:
+            k ([]): Number of the round, int32 from 0.
+            key ([]): Randomness of that round, the same for all nodes.
         """
         ...
 

@@ -40,9 +40,16 @@ class Halo:
 
 
 def halo(senders: np.ndarray, mask: np.ndarray, devices: int) -> tuple[Halo, np.ndarray] | None:
-    """The exchange for a table [D m, d], and its senders as rows of `received`; None where all rows might as well go.
+    """The exchange of rows for a table of senders that is spread over devices.
 
-    `rows` of the halo are [D k], one list of every device after another.
+    Args:
+        senders ([D m, d]): Ids of the in-neighbours of all nodes, filled up to as many rows on every device.
+        mask ([D m, d]): Which slots hold one, bool; the others are padding.
+        devices: D, of which each has m rows in the order of the ids.
+
+    Returns:
+        The halo, whose `rows` are [D k], one list of every device after another, and the senders [D m, d] as rows of
+        `received`; None where all rows might as well go.
     """
     m = len(senders) // devices
     wanted = [_remote(senders, mask, m, device) for device in range(devices)]

@@ -62,7 +62,12 @@ class Past:
 
     @classmethod
     def begin(cls, graph: Graph, x: Array) -> "Past | None":
-        """Nothing yet, for messages like x [m, n]; None where messages come in the round in which they are sent."""
+        """Nothing yet; None where messages come in the round in which they are sent.
+
+        Args:
+            graph: The graph of the first round, which says how late messages may be.
+            x ([m, n]): Rows like the messages, of which shape and dtype count.
+        """
         if graph.late is None:
             return None
         return cls(jnp.zeros((x.shape[0], graph.late.bound + 1, x.shape[1]), x.dtype))
@@ -72,14 +77,28 @@ class Past:
         return Past(self.rows.at[:, k % self.rows.shape[1]].set(z))
 
     def heard(self, graph: Graph, k: Array) -> tuple[Array, Array]:
-        """Senders [m, d] as rows of what is second: all messages [M (b + 1), n] that are kept."""
+        """The newest messages that have come, as rows of all messages that are kept.
+
+        Args:
+            graph: The graph of the round.
+            k ([]): The round.
+
+        Returns:
+            Senders [m, d] as numbers of rows of what is second: all messages [M (b + 1), n].
+        """
         assert graph.late is not None
         kept = self.rows.shape[1]
         all_rows = graph.gathered(self.rows)
         return graph.senders * kept + (k - graph.late.age) % kept, all_rows.reshape(-1, self.rows.shape[2])
 
     def mix(self, graph: Graph, x: Array, k: Array) -> Array:
-        """Sums [m, n] of own rows x [m, n] and the neighbours' newest messages; who is not known yet is missing."""
+        """Weighted sums [m, n] of own rows and the neighbours' newest messages; who is not known yet is missing.
+
+        Args:
+            graph: The graph of the round. The weight of neighbours who are not known yet is the receiver's own.
+            x ([m, n]): The nodes' own rows.
+            k ([]): The round, whose messages `after` has put in.
+        """
         graph = known(graph)
         senders, rows = self.heard(graph, k)
         return graph.self_weight.astype(x.dtype)[:, None] * x + gather_sum(senders, graph.weight, rows)
@@ -100,12 +119,26 @@ class Mail:
 
     @classmethod
     def begin(cls, graph: Graph, x: Array) -> "Mail | None":
-        """Nothing yet, for messages like x [m, n]; None where messages come in the round in which they are sent."""
+        """Nothing yet; None where messages come in the round in which they are sent.
+
+        Args:
+            graph: The graph of the first round, which says how late messages may be.
+            x ([m, n]): Rows like the messages, of which shape and dtype count.
+        """
         past = Past.begin(graph, x)
         return None if past is None else cls(past.rows)
 
     def mix(self, graph: Graph, x: Array, k: Array) -> tuple[Array, "Mail"]:
-        """What nodes have in round k [m, n] when all send x [m, n]: their own share and all that arrives."""
+        """What nodes have in a round when all send: their own share and all that arrives.
+
+        Args:
+            graph: The graph of the round.
+            x ([m, n]): What every node sends; links weigh it.
+            k ([]): The round.
+
+        Returns:
+            The sums [m, n], and what is then still on its way.
+        """
         assert graph.late is not None
         takes, kept, sent = graph.late.takes, self.rows.shape[1], graph.gathered(x)
 

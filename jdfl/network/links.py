@@ -48,7 +48,12 @@ class Lasting(Around):
     run: Array | None = struct.field(default=None, kw_only=True)  # that key []; None: outside a run
 
     def in_run(self, key: Array, bits: int) -> Self:
-        """With the key [] of a run, from which all its rounds follow; the network inside has a key of its own."""
+        """The network in a run, from whose key all its rounds follow; the network inside has a key of its own.
+
+        Args:
+            key ([]): Key of the run.
+            bits: Size of one message of the run, in bits, from 0.
+        """
         return replace(self, base=in_run(self.base, INNER.of(key), bits), run=key)
 
     @property
@@ -79,9 +84,20 @@ def in_run(network: Any, key: Array, bits: int) -> Any:
 def around(base: Network, name: str, *, on_time: str = "") -> tuple[Network, str]:
     """The network inside a wrapper, and what the wrapper is called.
 
-    The network inside has no name, which is static: networks that differ in it only are compiled once. Raises
-    `ValueError` for synchronised networks, of which the tables of neighbours are not all, and for late messages, where
-    the wrapper `on_time` has rounds in which nodes send nothing, or take in nothing.
+    The network inside has no name, which is static: networks that differ in it only are compiled once.
+
+    Args:
+        base: The network that is to be wrapped.
+        name: What the wrapper does, with its settings, in a few words.
+        on_time: The wrapper's name, where it has rounds in which nodes send nothing, or take in nothing; "": it has
+            none.
+
+    Returns:
+        The network without its name, and the name of wrapper and network together.
+
+    Raises:
+        ValueError: For a synchronised network, of which the tables of neighbours are not all, and with `on_time` for
+            one whose messages are late.
     """
     refuse_synchronised(base, "a network around it")
     if on_time and kind_of(base).late is not None:
@@ -99,9 +115,15 @@ def ids(m: int) -> Array:
 
 
 def link_keys(key: Array, stream: Stream, graph: Graph, *, directed: bool) -> Array:
-    """A key for every slot [m, d]: the same for both ways of a link, unless `directed`.
+    """A key for every slot [m, d] of a graph.
 
     They follow from the key, the stream and the two nodes, so that both know them and no other link changes them.
+
+    Args:
+        key ([]): Key of the round, or of a run for what lasts.
+        stream: What is drawn with them.
+        graph: The graph whose links they are for.
+        directed: Whether the two ways of a link have keys of their own; otherwise they have the same.
     """
     node = ids(graph.m)
     one, other = jnp.broadcast_to(node[:, None], graph.senders.shape), graph.senders
@@ -135,11 +157,15 @@ def equal_shares(count: Array) -> tuple[Array, Array]:
 
 
 def without(graph: Graph, up: Array, weights: Missing = "own") -> Graph:
-    """The graph with only the slots `up` [m, d]; `out_degree` is as it was.
+    """The graph without some of its links; `out_degree` is as it was.
 
-    The others' weight goes to the receiver's own row ("own"), or to the sender's ("sender"), or a receiver's weights
-    are scaled up to sum to one ("rescale"; where none is left, a node keeps its row). Own weights are changed by what
-    is missing, not summed anew, so that with nothing missing W stays as it is.
+    Own weights are changed by what is missing, not summed anew, so that with nothing missing W stays as it is.
+
+    Args:
+        graph: The graph.
+        up ([m, d]): Which slots stay, bool; padding does not count.
+        weights: Where the weight of the others goes: to the receiver's own row ("own"), or to the sender's ("sender"),
+            or a receiver's weights are scaled up to sum to one ("rescale"; where none is left, a node keeps its row).
     """
     up = graph.mask & up
     node = jnp.arange(graph.m, dtype=graph.senders.dtype)[:, None]
@@ -159,7 +185,13 @@ def without(graph: Graph, up: Array, weights: Missing = "own") -> Graph:
 
 
 def between(graph: Graph, active: Array, weights: Missing = "own") -> Graph:
-    """The graph with only the links between `active` nodes [m] bool; the others send nothing."""
+    """The graph with only the links between nodes that are active; the others send nothing, and hear nobody.
+
+    Args:
+        graph: The graph.
+        active ([m]): Which nodes are active, bool.
+        weights: Where the weight of links that are missing goes, as for `without`.
+    """
     left = without(graph, active[:, None] & active[graph.senders], weights)
     gone = (graph.mask & ~left.mask).astype(jnp.int32)
     sent = graph.out_degree.at[graph.senders].add(-gone)

@@ -130,7 +130,12 @@ def require(
 
 
 def inmost(network: Any, *last: type) -> Any:
-    """The network in all wrappers, or the first of a class that is one of the `last` to be looked at."""
+    """The network in all wrappers.
+
+    Args:
+        network: The network, wrapped or not.
+        *last: Classes of wrappers that are not looked into: the first of one of them is the result.
+    """
     while hasattr(network, "base") and not isinstance(network, last):
         network = network.base
     return network
@@ -139,8 +144,11 @@ def inmost(network: Any, *last: type) -> Any:
 def graphs_of(network: Network, rounds: int) -> Iterator[tuple[str, Graph]]:
     """The graphs of a network, each with the words for which it is.
 
-    All of a fixed or periodic network, wrapped or not, and of a random choice (those of probability zero left out); of
-    others, and of wrappers around a random choice, those of the first `rounds` rounds.
+    All of a fixed or periodic network, wrapped or not, and of a random choice (those of probability zero left out).
+
+    Args:
+        network: Any network.
+        rounds: Of how many first rounds graphs are drawn, of other networks and of wrappers around a random choice.
     """
     inner: Any = inmost(network)
     if isinstance(network, Static):

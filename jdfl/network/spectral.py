@@ -70,9 +70,13 @@ def spectral_radius(graphs: Sequence[Graph]) -> float:
 
 
 def largest_modulus(product: Callable[[np.ndarray], np.ndarray], m: int) -> float:
-    """The largest modulus of an eigenvalue of the matrix [m, m] whose `product` with columns [m] or [m, k] is given.
+    """The largest modulus of an eigenvalue of a matrix [m, m] that is given by its products.
 
     Infinite where the iteration for a large one does not converge.
+
+    Args:
+        product: The matrix times columns x [m] or [m, k], as a function of x.
+        m: Rows of the matrix; up to `DENSE_UP_TO` all its eigenvalues are computed.
     """
     if m <= DENSE_UP_TO:
         return float(np.max(np.abs(np.linalg.eigvals(product(np.eye(m))))))

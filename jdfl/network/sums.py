@@ -41,7 +41,12 @@ def bucket_widths(degree: np.ndarray, d: int) -> np.ndarray:
 
 
 def group(degree: np.ndarray, d: int) -> Buckets:
-    """Buckets for the rows of a table with `d` slots, of which the first degree[i] count."""
+    """Buckets for the rows of a table, in which rows of the same width keep their order.
+
+    Args:
+        degree ([m]): How many of the first slots of a row count.
+        d: Slots of the table.
+    """
     width = bucket_widths(degree, d)
     order = np.argsort(width, kind="stable")
     widths, first = np.unique(width[order], return_index=True)
@@ -89,7 +94,17 @@ def gather_sum(senders: Array, weight: Array, x: Array) -> Array:
 
 
 def bucket_sum(buckets: Buckets, senders: Array, weight: Array, x: Array) -> Array:
-    """`gather_sum` of a whole table [m, d], bucket by bucket."""
+    """`gather_sum` of a whole table, bucket by bucket.
+
+    Args:
+        buckets: The rows in groups, from `group` for this table.
+        senders ([m, d] int32): In-neighbours, rows of x.
+        weight ([m, d]): Their weights, 0 for padding.
+        x ([m, n]): A row for every node.
+
+    Returns:
+        The sums [m, n].
+    """
     senders, weight, x = jnp.asarray(senders), jnp.asarray(weight), jnp.asarray(x)
     parts: list[Array] = []
     for rows, width in zip(buckets.rows, buckets.widths):

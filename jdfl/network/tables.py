@@ -51,7 +51,14 @@ def arcs(receiver: np.ndarray, sender: np.ndarray, m: int) -> Arcs:
 
 
 def linked(u: np.ndarray, v: np.ndarray, m: int, directed: bool = False) -> Arcs:
-    """Edges u[e] - v[e] as arcs: v[e] hears u[e] and, unless `directed`, u[e] hears v[e]."""
+    """Edges as arcs, sorted, without repeats or loops.
+
+    Args:
+        u ([e]): One end of every edge.
+        v ([e]): Its other end, which hears u[e].
+        m: The number of nodes.
+        directed: Whether an edge is this one arc; otherwise u[e] hears v[e], too.
+    """
     return arcs(v, u, m) if directed else arcs(np.concatenate([u, v]), np.concatenate([v, u]), m)
 
 

@@ -109,7 +109,12 @@ class Timed(Lasting):
     bits: int = struct.field(pytree_node=False, default=0)  # of a message
 
     def in_run(self, key: Array, bits: int) -> Self:
-        """With the key [] of a run, from which follows who is slow, and the size of its messages in bits."""
+        """The network in a run, from whose key follows who is slow.
+
+        Args:
+            key ([]): Key of the run.
+            bits: Size of one message of the run, in bits, which take their time at the network's bandwidth.
+        """
         return replace(super().in_run(key, bits), bits=bits)
 
     def at(self, k: Array, key: Array) -> Graph:
@@ -167,10 +172,17 @@ Seconds = tuple[Array, Array]  # floats, and what rounding has left out of each 
 
 
 def added(time: Seconds, more: Array) -> Seconds:
-    """`time` + `more` [...], with an error that does not grow with the number of sums.
+    """A sum of two times [...], with an error that does not grow with the number of sums.
 
     A float32 that grows by .1 at a time is wrong by percents after some million sums. What rounding leaves out of a sum
     (Knuth's TwoSum) is carried along in a second float here. XLA keeps the order of sums of floats.
+
+    Args:
+        time: Floats [...], and what rounding has left out of each of them [...].
+        more ([...]): What is added, in the same unit.
+
+    Returns:
+        The sum, as two floats like `time`.
     """
     whole, rest = time
     total = whole + more

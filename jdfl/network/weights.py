@@ -79,11 +79,18 @@ def _format(links: Arcs, degree: np.ndarray, d: int) -> Format:
 def table(
     links: Arcs, weight: np.ndarray, own: np.ndarray | None, format: FormatChoice = "auto", *, columns: bool = False
 ) -> Graph:
-    """The padded table with the weights [e] of the arcs.
+    """The padded table of a network.
 
-    Without the nodes' `own` weights [m] the diagonal is what the float32 weights of a row, or with `columns` of a
-    column, leave to one, so that their rounding does not add up over the rounds. Raises `ValueError` for a table too
-    large for any machine's memory.
+    Args:
+        links: The arcs [e], sorted by receiver.
+        weight ([e]): Their weights.
+        own ([m]): The nodes' own weights; None: what the float32 weights of a row leave to one, so that their rounding
+            does not add up over the rounds.
+        format: How sums over neighbours are computed; auto looks at density, degrees and backend.
+        columns: Without `own`, let columns sum to one instead of rows.
+
+    Raises:
+        ValueError: For a table too large for any machine's memory.
     """
     m, receiver, sender = links
     weight = weight.astype(np.float32)
@@ -116,7 +123,19 @@ def table(
 def build(
     links: Arcs, weights: Weights | None, format: FormatChoice, name: str, *, connected: bool = True, remedy: str = ""
 ) -> Static:
-    """Check the connectivity (unless `connected` is False), weigh the arcs, fill the table."""
+    """The fixed network of some arcs: checked, weighed, and in a table.
+
+    Args:
+        links: The arcs.
+        weights: Rule for the mixing weights; None: metropolis, or uniform if links run one way.
+        format: How sums over neighbours are computed; auto looks at density, degrees and backend.
+        name: What reports call the network.
+        connected: Refuse a network in several parts.
+        remedy: What to do about such a network, a sentence; "": the usual advice.
+
+    Raises:
+        ValueError: For a network in several parts, a rule that a directed network cannot have, and a table too large.
+    """
     if connected:
         refuse_parts(links, remedy)
     rule = weights or ("metropolis" if links.symmetric else "uniform")

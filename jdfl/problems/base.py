@@ -96,10 +96,14 @@ class Problem(Rows):
         return jnp.broadcast_to(start, (self.m, self.n))
 
     def loss(self, w: Array, example: Any) -> Array:
-        """The loss [] of the parameters w [n] on ONE example, whose leaves have neither a node's nor an example's axis.
+        """The loss [] of a node's parameters on ONE example.
 
         A subclass gives it, as a pure function that JAX can differentiate, or else gives `losses`, `gradient` and
         `example_gradients`, which are made of it. Here it raises TypeError.
+
+        Args:
+            w ([n]): Parameters of the node.
+            example: The example, a tree like `data`, whose leaves have neither a node's nor an example's axis.
         """
         raise TypeError(f"{type(self).__name__} does not define the loss of one example")
 
@@ -121,35 +125,52 @@ class Problem(Rows):
         return replace(self, data=data, weight=weight, curvature=self.curvature[i])
 
     def losses(self, w: Array, data: Any) -> Array:
-        """The loss [q] of every example of one node's data at w [n], padding included.
+        """The loss [q] of every example of one node's data, padding included.
 
         What padding has here counts nowhere, since its weight is 0, but it must be finite. The base class takes `loss`
         of every example; a subclass that computes all of them together replaces this method.
+
+        Args:
+            w ([n]): Parameters of the node.
+            data: Its examples, leaves [q, ...].
         """
         return jax.vmap(self.loss, (None, 0))(w, data)
 
     def value(self, w: Array, data: Any, weight: Array) -> Array:
-        """f_i(w) [] from one node's data and weights, as `local` gives them.
+        """f_i(w) [] of one node: the mean of its losses, weighted by `weight`, plus the regulariser.
 
-        It is the mean of the losses, weighted by `weight` over the sum of the weights, plus the regulariser. Weights
-        that are all zero give NaN. For all nodes at once use `values` or `values_at`.
+        For all nodes at once use `values` or `values_at`.
+
+        Args:
+            w ([n]): Parameters of the node.
+            data: Its examples, leaves [q, ...], as `local` gives them.
+            weight ([q]): Their weights from 0, over whose sum the mean is taken; weights that are all zero give NaN.
         """
         mean = jnp.sum(self.losses(w, data) * weight) / jnp.sum(weight)
         return mean + self.regulariser(w)
 
     def gradient(self, w: Array, data: Any, weight: Array) -> Array:
-        """The gradient [n] of f_i at w [n] from one node's data and weights, the regulariser's included.
+        """The gradient [n] of f_i of one node, the regulariser's included.
 
         It is exact, neither clipped nor noisy. A step of an algorithm takes its gradients from `jdfl.Gradients`
         instead, which draws batches, clips, adds noise and counts.
+
+        Args:
+            w ([n]): Parameters of the node.
+            data: Its examples, leaves [q, ...], as `local` gives them.
+            weight ([q]): Their weights, as for `value`.
         """
         return jax.grad(self.value)(w, data, weight)
 
     def example_gradients(self, w: Array, data: Any) -> Array:
-        """The gradient of every single example's loss [q, n] at w [n], regulariser not included.
+        """The gradient of every single example's loss [q, n], regulariser not included.
 
         Clipping of single examples is made of these where a problem has no `slopes`. All q n numbers are formed, so
         that `jdfl.Gradients` asks for some examples at a time.
+
+        Args:
+            w ([n]): Parameters of the node.
+            data: Its examples, leaves [q, ...].
         """
         return jax.vmap(jax.grad(self.loss), (None, 0))(w, data)
 
@@ -158,22 +179,34 @@ class Problem(Rows):
 
         a_t are its features and slopes [q], or [q, classes], the loss's derivatives by its scores. Such gradients are
         clipped without being formed: ||a_t slopes[t]|| = ||a_t|| ||slopes[t]|| in l1, l2 and linf.
+
+        Args:
+            w ([n]): Parameters of the node.
+            data: Its examples, leaves [q, ...].
         """
         return None
 
     def feature_lengths(self, data: Any, norm: str) -> Array:
-        """||a_t|| [q] of one node's examples in the `norm` l1, l2 or linf, for a problem that has `slopes`.
+        """The lengths ||a_t|| [q] of one node's features, for a problem that has `slopes`; others raise TypeError.
 
-        Times ||slopes[t]|| it is the length of an example's gradient, so that gradients are clipped without being
-        formed. A problem without slopes raises TypeError.
+        Times ||slopes[t]|| such a length is that of an example's gradient, which need not be formed to be clipped.
+
+        Args:
+            data: The node's examples, leaves [q, ...].
+            norm: The norm in which lengths are measured: "l1", "l2" or "linf".
         """
         raise TypeError(f"{type(self).__name__} has no slopes")
 
     def spread(self, slopes: Array, data: Any) -> Array:
-        """The sum [n] of slopes[t] a_t over one node's examples, `slopes` [q], for a problem that has `slopes`.
+        """The sum [n] of slopes[t] a_t over one node's examples.
 
-        Slopes that were weighted and shortened before give the sum of clipped gradients, which takes one product with
-        the features and no gradient of a single example. A problem without slopes raises TypeError.
+        It takes one product with the features and no gradient of a single example. A problem without slopes raises
+        TypeError.
+
+        Args:
+            slopes ([q]): What `slopes` gives, or [q, classes]; weighted and shortened before, they give a sum of
+                clipped gradients.
+            data: The node's examples, leaves [q, ...].
         """
         raise TypeError(f"{type(self).__name__} has no slopes")
 
@@ -202,18 +235,26 @@ class Problem(Rows):
         return self.each(partial(self.value, w), self.data, self.weight)
 
     def scores(self, w: Array, features: Array) -> Array:
-        """What a classifier decides by: [N] (or [N, classes]) scores of features [N, ...] for parameters [n].
+        """What a classifier decides by: the scores [N], or [N, classes], of N examples.
 
         Of several scores the largest decides, of one its sign, positive meaning class 1. A problem that is no
         classification raises TypeError, and its runs have no metric of accuracy.
+
+        Args:
+            w ([n]): Parameters of one node.
+            features ([N, ...]): Features of the examples, as in `test`.
         """
         raise TypeError(f"{type(self).__name__} is not a classification problem, so it has no scores")
 
     def predict(self, w: Array, data: Any) -> Array:
-        """The classes [N] int32 that parameters [n] give the test examples; `data` [q, ...] is the node's own.
+        """The classes [N] int32 that a node's parameters give the examples of `test`, which the problem needs.
 
-        The problem needs a `test` set. The node's own data matter to models alone that take statistics from it, as
-        batch normalisation does. Accuracies compare what comes out with the labels of the test set.
+        Accuracies compare them with the labels of the test set.
+
+        Args:
+            w ([n]): Parameters of the node.
+            data: Its own examples, leaves [q, ...]; they matter to models alone that take statistics from them, as
+                batch normalisation does.
         """
         scores = self.scores(w, cast(Any, self.test)[0])
         return (jnp.argmax(scores, axis=1) if scores.ndim == 2 else scores > 0).astype(jnp.int32)

@@ -110,7 +110,17 @@ def check_share(**named: float) -> None:
 
 
 def computed(partition: Partition, dataset: Dataset, test_fraction: float, standardise: bool) -> tuple[str, ...]:
-    """What of a problem is computed from all records, by the names of `Problem.declared`."""
+    """What of a problem is computed from all records, by the names of `Problem.declared`.
+
+    Args:
+        partition: How the nodes share the examples; "dirichlet" and "shards" look at all labels.
+        dataset: The data set as it is loaded, before a test set is held out.
+        test_fraction: Share of every class that is held out where the data set has no test set, in [0, 1).
+        standardise: Whether features are standardised by mean and deviation of the training examples.
+
+    Returns:
+        Those of "standardise", "holdout" and "partition" that hold, in this order.
+    """
     held = test_fraction != 0 and dataset.test is None
     found = {"standardise": standardise, "holdout": held, "partition": partition in ("dirichlet", "shards")}
     return tuple(name for name, happened in found.items() if happened)
@@ -119,7 +129,20 @@ def computed(partition: Partition, dataset: Dataset, test_fraction: float, stand
 def with_test(
     dataset: Dataset, fraction: float, clients: ArrayLike | None, seed: int
 ) -> tuple[Dataset, ArrayLike | None]:
-    """The data set with a test set, of examples held out where it has none, and the clients of the others."""
+    """The data set with a test set, of examples held out where it has none, and the clients of the others.
+
+    Args:
+        dataset: The data set; one that has a test set stays as it is.
+        fraction: Share of every class to hold out, in [0, 1) (see `holdout`); 0: no test set is made.
+        clients ([N]): The client of every training example; None: there are no clients.
+        seed: Seed of the split.
+
+    Returns:
+        The data set, and the clients of the examples that are left in it, or None.
+
+    Raises:
+        ValueError: For clients of another shape than the labels, and for what `holdout` refuses.
+    """
     features, labels = dataset.features, dataset.labels
     if clients is not None:
         checks.shape(np.shape(labels), "One client id for every training example.", clients=clients)

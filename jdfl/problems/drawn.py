@@ -53,10 +53,14 @@ class DrawnRegression(LinearRegression):
         return lax.map(lambda rows: function(*rows), stacked, batch_size=size)
 
     def examples(self, node: Array, places: Array) -> tuple[Array, Array]:
-        """The examples of a node at some places [b]: features [b, n], targets [b].
+        """The examples of a node at some places: features [b, n] and targets [b].
 
-        `node` is the node's number, and places count from 0. Same key, node and place always give the same example. One
-        beyond the node's own number of examples is drawn like the others, and has weight 0.
+        The same key, node and place always give the same example.
+
+        Args:
+            node ([]): Number of the node, from 0.
+            places ([b]): Numbers of the examples, from 0. One beyond the node's own number of examples is drawn like
+                the others, and has weight 0.
         """
         own = jax.random.fold_in(self.key, node)
         return jax.vmap(lambda t: self.draw(jax.random.fold_in(own, t)))(places)

@@ -79,7 +79,19 @@ class SparseRows:
 
 
 def sparse_rows(tables: Sequence[csr_array], q: int, n: int, dtype: np.dtype, *, columns: bool) -> SparseRows:
-    """Rows [q_i, n] of every node i, padded to `q`, on the device: in their order, which must be longest first."""
+    """Rows of every node, padded to the same number and laid out in blocks on the device.
+
+    Args:
+        tables: The rows [q_i, n] of every node i, in their order, which must be longest first (see `longest_first`).
+        q: Rows of a node with padding, at least the largest q_i.
+        n: Number of columns.
+        dtype: Type of the values.
+        columns: Whether the table of columns is made, too, which products with the transpose are fast with. Without it
+            they are sums in an order that may change.
+
+    Returns:
+        The rows, whose arrays have the axis m of nodes in front.
+    """
     blocks = _blocks(tables, q, dtype)
     if not columns:
         return SparseRows(blocks)
@@ -107,7 +119,16 @@ def longest_first(table: csr_array) -> np.ndarray:
 
 
 def to_csr(rows: SparseRows, i: int, n: int) -> csr_array:
-    """Node i's rows [q, n] on the host, in float64 and without stored zeros."""
+    """One node's rows [q, n] on the host, in float64 and without stored zeros.
+
+    Args:
+        rows: The rows of all nodes, with the axis m.
+        i: The node, from 0 to m - 1.
+        n: Number of columns.
+
+    Returns:
+        CSR of SciPy, padded rows included, which are empty.
+    """
     found: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
     for column, value in rows.blocks:
         here = np.asarray(value[i], np.float64)

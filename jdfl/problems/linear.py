@@ -43,7 +43,12 @@ class LinearModel(Problem):
         return data
 
     def products(self, w: Array, features: Any) -> Array:
-        """<a, w> [q] of features [q, n] and parameters w [n]."""
+        """The scores <a_t, w> [q] of every example.
+
+        Args:
+            w ([n]): Parameters of one node.
+            features ([q, n]): Features of the examples, as the problem keeps them.
+        """
         return jnp.dot(features, w, precision=ops.HIGHEST)
 
     def loss(self, w: Array, example: Any) -> Array:
@@ -59,7 +64,18 @@ class LinearModel(Problem):
         return jnp.dot(slopes, self.made(data)[0], precision=ops.HIGHEST)
 
     def exact(self, scores: np.ndarray, targets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Losses [N] and slopes of scores [N] (or [N, outputs], as the slopes then are) and targets [N], in float64."""
+        """Losses and their slopes in float64, on the host, of scores that are known.
+
+        Args:
+            scores ([N]): Scores <a_t, w> of every example, or [N, outputs] where an example has several.
+            targets ([N]): What is to be predicted.
+
+        Returns:
+            Losses [N], and slopes in the shape of the scores, without the penalty.
+
+        Raises:
+            TypeError: Here; a subclass gives it.
+        """
         raise TypeError(f"{type(self).__name__} does not define its losses on the host")
 
     def host_rows(self, i: int) -> Any:
@@ -107,7 +123,16 @@ class LinearRegression(LinearModel):
 
 
 def build(data: Any, weight: Any, truth: Any, test: Any, name: str, kind: np.dtype) -> LinearRegression:
-    """The problem of checked arrays in the type `kind`, with the curvature of every node."""
+    """The problem of checked arrays, with the curvature of every node.
+
+    Args:
+        data: Features [m, q, n] and targets [m, q].
+        weight: Weights [m, q], 0 for padding.
+        truth: Parameters [n] that generated the data; None: they are not known.
+        test: Features [N, n] and targets [N] to test with; None: there are none.
+        name: What reports call the problem.
+        kind: Type of all numbers, float32 or float64.
+    """
     data, weight = tuple(jnp.asarray(array, kind) for array in data), jnp.asarray(weight, kind)
     return LinearRegression(
         data=data,

@@ -195,9 +195,21 @@ def softmax_regression(
 def checked_parts(
     parts: Sequence[Part], test: Part | None, intercept: bool, *, sparse: bool = False
 ) -> tuple[list[tuple[Any, np.ndarray]], list[tuple[Any, np.ndarray]]]:
-    """The parts and, as a list of one or none, the test set: checked, with a column of ones where it is asked for.
+    """The examples of all nodes and the test set, checked, with a column of ones where it is asked for.
 
-    Features are NumPy arrays, or SciPy's as they come where they are to be `sparse`.
+    Args:
+        parts: Features [q_i, p] and labels [q_i] of every node i.
+        test: Features [N, p] and labels [N]; None: there is no test set.
+        intercept: Add the column of ones to the features, as the last one.
+        sparse: Whether features are to be SciPy's sparse matrices, which stay as they come; otherwise they become NumPy
+            arrays.
+
+    Returns:
+        The nodes' parts, and a list of the test set or of nothing.
+
+    Raises:
+        ValueError: For no nodes, features of the other kind, what are no real numbers, and shapes that do not fit
+            together.
     """
 
     def one(part: Part, where: str) -> tuple[Any, np.ndarray]:
@@ -226,7 +238,16 @@ def checked_parts(
 
 
 def check_labels(parts: Sequence[Any], classes: int, remedy: str) -> None:
-    """ValueError unless the labels of every (features, labels) are among 0..classes-1."""
+    """Refuse labels that are no number of a class.
+
+    Args:
+        parts: Pairs of features and labels [q_i]; only the labels are looked at.
+        classes: Number of classes, from 0 to one less than which labels may be.
+        remedy: What to do about other labels, a sentence.
+
+    Raises:
+        ValueError: It names the first wrong label and the array that it is in.
+    """
     for i, (_, labels) in enumerate(parts):
         good = np.isin(labels, np.arange(classes))
         if not good.all():

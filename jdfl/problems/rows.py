@@ -50,11 +50,16 @@ class Rows:
         return jnp.sum(self.weight > 0, axis=1, dtype=jnp.int32)
 
     def each(self, function: Callable[..., Any], *stacked: Any) -> Any:
-        """`function` of every node's rows of `stacked`, leaves [m, ...]: all nodes at once, or a few after another.
+        """`function` of every node's rows: all nodes at once, or a few after another.
 
-        The function takes one node's rows, without the axis of nodes, and what it gives is stacked again, leaves [m,
-        ...]. Use it instead of `jax.vmap` over nodes: problems whose nodes take much memory compute a few at a time
-        here.
+        Use it instead of `jax.vmap` over nodes: problems whose nodes take much memory compute a few at a time here.
+
+        Args:
+            function: What is done to one node. It takes that node's rows, leaves [...] without the axis of nodes.
+            *stacked: Its arguments for all nodes, trees with leaves [m, ...].
+
+        Returns:
+            What the function gives, stacked again: leaves [m, ...].
         """
         return jax.vmap(function)(*stacked)
 
@@ -75,11 +80,19 @@ class Rows:
         return jax.tree.map(lambda leaf: jnp.asarray(leaf[0]), held(self.data))
 
     def minibatch(self, key: Array, data: Any, weight: Array, size: int) -> tuple[Any, Array]:
-        """`size` of one node's `data` (leaves [q, ...]) and their weights [size], with replacement among positive ones.
+        """Some of one node's examples, drawn uniformly with replacement.
 
-        Each is drawn uniformly, by its `weight` [q] alone in whether it counts.
-        The examples are leaves [size, ...], and one of them may be there several times: a privacy guarantee gains
-        nothing by such samples, unless their size is 1. For different examples use `subset`.
+        One of them may be there several times: a privacy guarantee gains nothing by such samples, unless their size is
+        1. For different examples use `subset`.
+
+        Args:
+            key ([]): Key of this draw, from which nothing else is drawn.
+            data: The node's examples, leaves [q, ...].
+            weight ([q]): Their weights; only examples of positive weight are drawn, all of them alike.
+            size: Number of draws.
+
+        Returns:
+            The examples, leaves [size, ...], and their weights [size].
         """
         real = jnp.cumsum(weight > 0, dtype=jnp.int32)  # [q], rises by one at every example that counts
         nth = jax.random.randint(key, (size,), 0, real[-1], jnp.int32)
@@ -87,29 +100,45 @@ class Rows:
         return self.take(data, chosen), weight[chosen]
 
     def subset(self, key: Array, data: Any, weight: Array, size: int) -> tuple[Any, Array]:
-        """`size` different examples of one node's `data` (leaves [q, ...]) and their weights [size], all sets alike.
+        """Different examples of one node, all sets of that size alike.
 
-        Only examples whose `weight` [q] is positive are drawn.
-        The examples are leaves [size, ...]. The node must have so many, which is not looked at here
-        (`jdfl.Gradients.check` does): otherwise padding of weight 0 is among them.
+        Args:
+            key ([]): Key of this draw, from which nothing else is drawn.
+            data: The node's examples, leaves [q, ...].
+            weight ([q]): Their weights; only examples of positive weight are drawn.
+            size: Number of examples. The node must have so many, which is not looked at here (`jdfl.Gradients.check`
+                does): otherwise padding of weight 0 is among them.
+
+        Returns:
+            The examples, leaves [size, ...], and their weights [size].
         """
         bits = jnp.where(weight > 0, jax.random.uniform(key, weight.shape, jnp.float32), -1.0)
         chosen = lax.top_k(bits, size)[1]
         return self.take(data, chosen), weight[chosen]
 
     def take(self, data: Any, chosen: Array) -> Any:
-        """The examples `chosen` [b] of one node's data, leaves [b, ...].
+        """Some examples of one node, leaves [b, ...].
 
-        `chosen` holds places from 0 to q - 1 and may hold one several times. Batches are made by it, so that a problem
-        whose data are laid out in another way replaces this method.
+        Batches are made by it, so that a problem whose data are laid out in another way replaces this method.
+
+        Args:
+            data: The node's examples, leaves [q, ...].
+            chosen ([b]): Places of the examples, from 0 to q - 1; one may be there several times.
         """
         return jax.tree.map(lambda leaf: leaf[chosen], data)
 
     def varied(self, key: Array, data: Any) -> Any:
-        """A batch of one node's examples, leaves [B, ...], as a gradient is to see it: data augmentation, if any.
+        """A batch of one node's examples as a gradient is to see it: data augmentation, if any.
 
-        Shapes and types stay, and what it draws comes from `key`. The base class gives the batch as it is. Gradients of
-        all examples, tests and metrics see the examples without it.
+        The base class gives the batch as it is. Gradients of all examples, tests and metrics see the examples without
+        it.
+
+        Args:
+            key ([]): Key of all that is drawn for the batch.
+            data: Examples of the batch, leaves [B, ...].
+
+        Returns:
+            The batch with the same shapes and types.
         """
         return data
 
@@ -156,7 +185,16 @@ def _all_finite(x: Array) -> Array:
 
 
 def check_finite(name: str, leaf: Any, node: np.ndarray | None = None) -> None:
-    """ValueError naming the first node and example of `leaf` [m, ...] that is not finite; `node` [m] are its ids."""
+    """Refuse an array with numbers that are not finite.
+
+    Args:
+        name: What the message calls the array.
+        leaf ([m, ...]): The array, with a row for every node; arrays of whole numbers are always accepted.
+        node ([m]): Ids of the nodes whose rows they are; None: 0 to m - 1.
+
+    Raises:
+        ValueError: It names the first node and example with such a number, its place, and the number.
+    """
     if bool(_all_finite(leaf)):
         return
     array = np.asarray(leaf)

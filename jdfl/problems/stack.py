@@ -42,10 +42,15 @@ def stack(
 ) -> tuple[tuple[np.ndarray, ...], np.ndarray]:
     """Pad every node's arrays with zeros to the longest and stack them.
 
-    `parts[i]` holds node i's arrays, all with the same number of examples on their first axis; `dtypes` gives the
-    type of each stacked array, the first one also that of the weights. Returns the stacked arrays [m, q, ...] and
-    the weights [m, q], 1 for an example and 0 for padding. ValueError for a node without examples, and for nodes that
-    disagree on the shape of an example.
+    Args:
+        parts: The arrays [q_i, ...] of every node i, all of a node with the same number of examples.
+        dtypes: Type of each stacked array, the first one also that of the weights.
+
+    Returns:
+        The stacked arrays [m, q, ...] and the weights [m, q], 1 for an example and 0 for padding.
+
+    Raises:
+        ValueError: For no nodes, a node without examples, and nodes that disagree on the shape of an example.
     """
     if not parts:
         raise ValueError("Expected the data of at least one node, got none.")
@@ -66,9 +71,16 @@ def stack(
 
 
 def joined(problem: P, m: int) -> P:
-    """The problem of m nodes from that of this process's `processes.portion(m)`, which holds as it is in one process.
+    """The problem of all nodes, from every process's problem of its own nodes.
 
     Weights and curvatures of all nodes are exchanged; the data are placed by a run. All processes have to join.
+
+    Args:
+        problem: The problem of the nodes `processes.portion(m)`; where there is one process, these are all.
+        m: Number of all nodes.
+
+    Returns:
+        The problem of m nodes, whose data are each a `Portion`; in one process the problem as it is.
     """
     if jax.process_count() == 1:
         return problem
@@ -91,7 +103,14 @@ def gram_eigenvalue(
 ) -> Array:
     """lambda_max(A^T diag(weight) A) / sum(weight) [] of one node, A [q, p] being given by its products.
 
-    `times(x)` is A x [q], `back(y)` A^T y [p]. Lanczos from `start` [p]: the matrix A^T A is never formed.
+    By Lanczos: the matrix A^T A is never formed.
+
+    Args:
+        times: A x [q] as a function of x [p].
+        back: A^T y [p] as a function of y [q].
+        weight ([q]): Weights from 0 of the examples, not all zero.
+        start ([p]): Any nonzero vector, from which Lanczos begins.
+        steps: Products of either kind, as for `ops.largest_eigenvalue`.
     """
     return ops.largest_eigenvalue(lambda x: back(weight * times(x)), start, steps) / jnp.sum(weight)
 
@@ -109,7 +128,12 @@ def dense_eigenvalue(A: Array, weight: Array, start: Array) -> Array:
 
 @jax.jit
 def gram_eigenvalues(features: Array, weight: Array) -> Array:
-    """lambda_max(A_i^T diag(weight_i) A_i) / sum_t weight[i,t] of every node [m], A_i = features[i] of [m, q, p]."""
+    """lambda_max(A_i^T diag(weight_i) A_i) / sum_t weight[i,t] of every node [m], a few nodes side by side.
+
+    Args:
+        features ([m, q, p]): Features of the examples, A_i = features[i].
+        weight ([m, q]): Their weights, 0 for padding.
+    """
     q, p = features.shape[1:]
     start = jax.random.normal(jax.random.key(0), (p,), features.dtype)
 
