@@ -203,7 +203,7 @@ def advance(
 
     Returns:
         Where the run is then, and its records with a leading axis [records]; those after the end of the run have its
-        number of rounds, and `Tally.add` drops them.
+            number of rounds, and `Tally.add` drops them.
     """
     fresh = replace(carry, counts=jax.tree.map(jnp.zeros_like, carry.counts))
 
