@@ -127,5 +127,13 @@ def paper_volume(rounds: float, *, m: int, n: int, rate: float, period: float = 
     rounds / period * r * m * (m / 2) messages, of 4 n bytes each, or for one-bit messages of d + 64 units. It fits the
     dense rows of Table V. Its one-bit rows come to 593 to 663 units a message and d + 64 is 564: that they are bits
     which were added up as bytes is a guess (`python -m experiments.errata_checks`).
+
+    Args:
+        rounds: How many rounds there are; fractions count, too.
+        m: The number of nodes.
+        n: The number of parameters of a node.
+        rate: The share r of nodes that are combined, in (0, 1].
+        period: Rounds between two communications of a node, in the mean.
+        d: The bits of a one-bit message, its norm left out; None: dense messages.
     """
     return rounds / period * rate * m * (m / 2) * (4 * n if d is None else d + 64)

@@ -37,10 +37,17 @@ def step_epsilon(multiplier: float) -> float:
 
 
 def composed(epsilon: float, delta: float, communications: int) -> tuple[float, float]:
-    """Epsilon and delta of Theorem 3, for so many communications of `epsilon` and `delta` each.
+    """Epsilon and delta of Theorem 3, for a number a of communications.
 
-    The delta is the theorem's, (a + 1) `delta`, also where it is one or more. Raises ValueError for an epsilon that is
-    not positive, a delta outside (0, 1] or fewer than one communication.
+    The delta is the theorem's, (a + 1) `delta`, also where it is one or more.
+
+    Args:
+        epsilon: That of one communication, above 0.
+        delta: That of one communication, in (0, 1].
+        communications: How many there are, a, at least 1.
+
+    Raises:
+        ValueError: For an epsilon that is not positive, a delta outside (0, 1] or fewer than one communication.
     """
     checks.positive(epsilon=epsilon)
     checks.fraction("It is the delta of one step.", delta=delta)

@@ -132,8 +132,15 @@ def safe_gamma(network: Network, delta: float) -> float:
         gamma = rho^2 delta / (16 rho + rho^2 + 4 beta^2 + 2 rho beta^2 - 8 rho delta)
 
     rho is the spectral gap of W and beta = ||I - W||_2 (2019, Theorem 2; the formula is from memory). With exact
-    messages (delta = 1) it is 1 instead, where averaging is plain. Eigenvalues take m^3 operations. Raises ValueError
-    for delta outside (0, 1], and for networks that CHOCO-SGD refuses or that are not connected.
+    messages it is 1 instead, where averaging is plain.
+
+    Args:
+        network: A fixed, connected network with symmetric doubly stochastic weights; its eigenvalues take m^3
+            operations.
+        delta: The contraction of the codec, in (0, 1], 1 for exact messages.
+
+    Raises:
+        ValueError: For delta outside (0, 1], and for networks that CHOCO-SGD refuses or that are not connected.
     """
     checks.fraction(delta=delta)
     require(network, "CHOCO-SGD", fixed=True, undirected=True, doubly_stochastic=True, symmetric_weights=True)

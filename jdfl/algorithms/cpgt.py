@@ -202,8 +202,17 @@ def calibrated(algorithm: CPGT, problem: Problem, steps: int, epsilon: float) ->
 
     Half of epsilon goes to the parameters and half to the trackers. With decay = 1 all messages of trackers spend the
     same; those of parameters spend more and more, as what they may tell grows. Fewer rounds spend less, more rounds
-    more. Raises ValueError for settings out of range, gradients without a clip, and a decay for which the noise of the
-    first round would have to be infinite.
+    more.
+
+    Args:
+        algorithm: The settings, whose gradients have a clip; noise that it has already is replaced.
+        problem: The nodes' data and losses, by which the l1 length of gradients and the type of numbers are known.
+        steps: The number of rounds, at least 1.
+        epsilon: What all of them together may spend, above 0, for a whole node's data replaced.
+
+    Raises:
+        ValueError: For settings out of range, gradients without a clip, and a decay for which the noise of the first
+            round would have to be infinite.
     """
     checks.positive("It is what all rounds together may spend.", epsilon=epsilon)
     checks.whole(1, steps=steps)

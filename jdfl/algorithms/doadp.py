@@ -159,7 +159,12 @@ class DOADP(Algorithm):
     def published_multiplier(self, problem: Problem, epsilon: float, steps: int) -> float:
         """The noise that the paper's Theorem 1 asks for, in units of the sensitivity; ValueError where it has none.
 
-        It is for `epsilon` in a run of so many `steps`. Warns where a condition of the theorem does not hold.
+        Warns where a condition of the theorem does not hold.
+
+        Args:
+            problem: The nodes' data, of which the smallest node counts.
+            epsilon: What the whole run may spend by the theorem, above 0.
+            steps: The number of rounds of the run, at least 1.
         """
         theorem = self.theorem(problem, steps)
         if theorem is None:

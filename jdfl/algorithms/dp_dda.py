@@ -128,13 +128,21 @@ class DPDDA(Algorithm):
 
 
 def amplified_epsilon(algorithm: DPDDA, problem: Problem, rounds: int, delta: float) -> float:
-    """What `rounds` rounds would add up to at `delta` if nobody could tell which nodes are active: no guarantee.
+    """What rounds would add up to at `delta` if nobody could tell which nodes are active: no guarantee.
 
-    Every round then counts, active or not, as a release from a sample that holds a record with probability p times
-    that of the gradients' own sampling, at the smallest node. That needs more than silence about who is active: an
-    inactive node would have to send noise of the same size, which this method does not, and gradients of more than one
-    example tell by their length that there is one. Compare with the epsilon of a run's report, which does not assume
-    this. ValueError where nothing is claimed even so: without noise, or without a clip.
+    Every round then counts, active or not, as a release from a sample that holds a record with probability p times that
+    of the gradients' own sampling, at the smallest node. That needs more than silence about who is active: an inactive
+    node would have to send noise of the same size, which this method does not, and gradients of more than one example
+    tell by their length that there is one. Compare with the epsilon of a run's report, which does not assume this.
+
+    Args:
+        algorithm: The settings, with clipped and noisy gradients of records.
+        problem: The nodes' data.
+        rounds: How many rounds there are, from 0.
+        delta: The chance that the epsilon may fail, in (0, 1).
+
+    Raises:
+        ValueError: Where nothing is claimed even so: without noise, or without a clip.
     """
     told = algorithm.gradients.guarantee(problem)
     if told.event is None or not told.claimed or told.unit != "record" or told.adjacency == "none":

@@ -146,11 +146,17 @@ class DPPS:
         return PushSum(s, none + 1, none, none, seen, jnp.zeros_like(s))
 
     def step(self, state: PushSum, eps: Array, round: Round, told: Told) -> PushSum:
-        """One round with perturbations eps [m, d]; `told` says what their noise guarantees.
+        """One round with perturbations, Algorithm 1 of the paper.
 
         What arrives of s + eps with noise, and of the scalars a, is summed by the columns of W, as the module's
-        formulas have it (Algorithm 1 of the paper); corrected parameters are `y` of the state. It counts one message to
-        every out-neighbour, and with noise one release.
+        formulas have it; corrected parameters are `y` of the state. It counts one message to every out-neighbour, and
+        with noise one release.
+
+        Args:
+            state: What the round before has left.
+            eps: The perturbations eps [m, d], added before noise.
+            round: The round, whose `ready` is the `Schedule`.
+            told: What the noise guarantees, as for `Round.release`.
         """
         h, graph, schedule = state.s + eps, round.graph, round.ready
         rate, seen, sent = self.noise_rate * schedule.scale(round.k).astype(h.dtype), state.seen, h
@@ -209,11 +215,16 @@ class DPPS:
         return self.b is not None and self.sensitivity == "eq22"
 
     def guarantee(self, schedule: Schedule, bounds: np.ndarray | None, enforced_by: str) -> Guarantee:
-        """What may be said where perturbations, at most `bounds` [T] long, are all that data change in a round.
+        """What may be said where perturbations are all that data change in a round.
 
         Of everything that is sent, for a whole node's data replaced; beside it the paper's relation, one node's message
-        answered by another's. `schedule` has the noise of all rounds; `enforced_by` is what keeps to the
-        bounds, in words.
+        answered by another's.
+
+        Args:
+            schedule: The noise of all rounds; nothing is claimed of one that is not certified.
+            bounds: The most that a perturbation may be long in l1, bounds [T]; None: nothing bounds it, and nothing is
+                claimed.
+            enforced_by: What keeps to the bounds, in words.
         """
         if self.b is None or schedule.certified is None or bounds is None:
             return replace(NO_NOISE, observer="all messages", reason=self._reason(), remedy=_REMEDY)

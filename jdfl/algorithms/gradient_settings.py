@@ -124,6 +124,10 @@ class GradientSettings:
         `looks` gradients of a step see the same examples. One record is protected, or with per = "batch" a node's data.
         Nothing is claimed without a clip, nor with noisy = "communicating"; without a mechanism it is
         `jdfl.privacy.NO_NOISE`.
+
+        Args:
+            problem: The nodes' data, by which the sensitivity is found.
+            looks: How many gradients of one step see the same examples, at least 1.
         """
         if self.mechanism is None:
             return NO_NOISE

@@ -99,19 +99,30 @@ class Gradients(GradientSettings):
         return jnp.where(round.follows_exchange, noisy, g) if following else noisy
 
     def without_noise(self, w: Array, round: Round, part: slice | None = None) -> Array:
-        """The gradients [m, n] at w [m, n] of the examples whose turn it is, or a `part` of them, clipped.
+        """The gradients [m, n] of the examples whose turn it is, clipped.
 
         A gradient of every node is counted. It is for methods that add noise to something else, such as updates or
         messages; what is sent without any noise after it leaves nothing to be claimed.
+
+        Args:
+            w: Parameters w [m, n] of the nodes.
+            round: The round, which decides on the examples, together with its local step.
+            part: The entries that are wanted, to which clipping refers then; None: all.
         """
         round.book.grads = round.book.grads + 1
         g = self.exact(round.problem, w, *self.sample(round), part, lengths=round.prepared.gradients.lengths)
         return g if self.clip is None else bounded(g)
 
     def masked(self, x: Array, round: Round, stream: Stream, told: Told) -> Array:
-        """The rows of x [m, n], functions of the data through one of these gradients, with the noise of a stream.
+        """The rows of x [m, n] with the noise of a stream, scaled as that of gradients is.
 
-        `told` says what that guarantees. Without a mechanism x is as it was.
+        Without a mechanism x is as it was.
+
+        Args:
+            x: Functions of the data through one of these gradients each, x [m, n], which change no more than these do.
+            round: The round, which counts a release.
+            stream: What the noise is drawn from.
+            told: What that guarantees, as for `Round.release`.
         """
         if self.mechanism is None:
             return x
@@ -140,10 +151,17 @@ class Gradients(GradientSettings):
         *,
         lengths: Array | None = None,
     ) -> Array:
-        """Gradients [b, n] at w [b, n] of nodes with these data, `weight` [b, q] and divisors `total` [b], no noise.
+        """Gradients [b, n] of nodes with these data, clipped, without noise; with a `part` [b, its length].
 
-        With `part` they are [b, part's length]. What is not in it is not computed where the compiler sees that.
-        `lengths` [b, q] are those of the examples' features, where they are known.
+        Args:
+            problem: The loss and the regulariser, which is not clipped.
+            w: Parameters w [b, n].
+            data: Examples, leaves [b, q, ...].
+            weight: Their weights, weight [b, q]; 0 for those that do not count.
+            total: What sums over examples are divided by, total [b].
+            part: The entries that are wanted; what is not in it is not computed where the compiler sees that. None:
+                all.
+            lengths: The lengths of the examples' features, lengths [b, q]; None: computed where they are needed.
         """
         here = slice(None) if part is None else part
 

@@ -107,8 +107,12 @@ class Messages:
     def mix(self, x: Array, channel: Channel | None = MODEL) -> Array:
         """W x [m, n] for rows x [m, n] that all nodes send: own rows as they are, others' as they arrive.
 
-        In rounds without exchange x itself. Of late messages the newest counts that has come. With `channel` None the
-        rows are known to all already, such as public copies, and nothing is sent.
+        In rounds without exchange x itself. Of late messages the newest counts that has come.
+
+        Args:
+            x: The rows x [m, n] that are sent through the algorithm's codec.
+            channel: On which they are counted; None: they are known to all already, such as public copies, and nothing
+                is sent.
         """
         graph = self.graph
         if channel is None:
@@ -132,11 +136,15 @@ class Messages:
         return ops.skipped_unless(self.exchanging, exchanged, x, *operands)
 
     def pull(self, x: Array, channel: Channel | None = MODEL) -> Array:
-        """(W - I) z [m, n], z being what arrives of rows x [m, n] that all nodes send (`channel` None: x itself).
+        """(W - I) z [m, n], z being what arrives of rows x [m, n] that all nodes send.
 
-        It is computed from differences alone, so that sums of it over many rounds do not add up the rounding of
-        W x - x (a share 1e-8 to 1e-7 of x). A node counts with what its neighbours receive of it, not with its own x:
-        where W is doubly stochastic, the rows sum to zero whatever the codec loses.
+        It is computed from differences alone, so that sums of it over many rounds do not add up the rounding of W x - x
+        (a share 1e-8 to 1e-7 of x). A node counts with what its neighbours receive of it, not with its own x: where W
+        is doubly stochastic, the rows sum to zero whatever the codec loses.
+
+        Args:
+            x: The rows x [m, n] that are sent through the algorithm's codec.
+            channel: On which they are counted; None: they are known to all already, nothing is sent, and z is x.
         """
         graph, z = self.graph, x
         if channel is not None:
@@ -153,7 +161,11 @@ class Messages:
     def publish(self, x: Array, copy: Array, channel: Channel = MODEL, by: Array | None = None) -> Array:
         """The public copies copy + C(x - copy) of x [m, n], after the nodes have sent C(x - copy) to all neighbours.
 
-        C is the codec, copy [m, n] are the copies so far. With `by` [m] only these nodes send, and other copies stay.
+        Args:
+            x: The rows x [m, n] that the copies follow.
+            copy: The copies so far, copy [m, n], the same at a node and at all its neighbours.
+            channel: On which messages are counted; C is the algorithm's codec.
+            by: The only nodes that send, by [m] bool, while other copies stay; None: all.
         """
         index = self._sent(channel, by)
         x = sent(x, channel.name)
@@ -161,9 +173,14 @@ class Messages:
         return new if by is None else jnp.where(by[:, None], new, copy)
 
     def push(self, x: Array, weight: Array, channel: Channel) -> tuple[Array, Array]:
-        """Sums [m, n] and [m] of what arrives where nodes share out x [m, n] and `weight` [m] by the columns of W.
+        """Sums [m, n] and [m] of what arrives where nodes share out what they have by the columns of W.
 
         What is late is added to the sums of the round in which it arrives, so that nothing is lost of the sum over all.
+
+        Args:
+            x: The rows x [m, n], which go through no codec.
+            weight: The normalising scalars weight [m] of push-sum, shared out in the same way.
+            channel: On which messages are counted, each of both together.
         """
         graph, x = self.graph, sent(x, channel.name)
         self._sent(channel)

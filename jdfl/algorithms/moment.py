@@ -69,7 +69,12 @@ def counts(
 ) -> Info:
     """An Info of m nodes from numbers that all nodes share, or arrays [m].
 
-    They are its fields: `sent` [m] by channel, `grads` [m], `releases` [m], `communications` [m].
+    Args:
+        m: The number of nodes.
+        sent: Messages that a node sent, by channel, each a number or sent [m].
+        grads: Gradients of its own loss that a node evaluated, a number or grads [m].
+        releases: Noisy functions of its data that others may come to see, a number or releases [m].
+        communications: 1 where a node combined what it received, a number or communications [m].
     """
 
     def each(count: Array | int) -> Array:

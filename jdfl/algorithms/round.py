@@ -55,10 +55,22 @@ class Round(Messages):
     # Noise
 
     def noisy(self, mechanism: Mechanism, x: Array, sensitivity: Any, stream: Stream, told: Told | Stream) -> Array:
-        """The rows of x [m, n] with a mechanism's noise of a stream, scaled by a `sensitivity` [m] or [].
+        """The rows of x [m, n] with a mechanism's noise of a stream.
 
-        `told` says what that guarantees (see `release`), or is the stream whose release covers this noise, too.
-        Every local step has noise of its own. Raises ValueError for a stream that the round has drawn from before.
+        Every local step has noise of its own.
+
+        Args:
+            mechanism: The noise.
+            x: What is to be hidden, x [m, n], bounded before so that neighbouring data change a row by `sensitivity` at
+                most.
+            sensitivity: What noise is scaled by, in the mechanism's norm: a number for every node [m], or one [] for
+                all.
+            stream: What is drawn from, with the root "private".
+            told: `told(problem, looks)` gives what the noise guarantees (see `release`). Or the stream whose release
+                covers this noise, too: then nothing is counted.
+
+        Raises:
+            ValueError: For a stream that the round has drawn from before.
         """
         if isinstance(told, Stream):
             self.book.include(stream, told)
@@ -68,9 +80,16 @@ class Round(Messages):
         return released(add(self.keys(stream, self.local_step), x, sensitivity))
 
     def release(self, stream: Stream, told: Told, *, look: int = 0, following: bool = False) -> None:
-        """Count a release with noise of a stream, about which `told(problem, looks)` says what it guarantees.
+        """Count a release with noise of a stream, which the step adds by itself.
 
-        `look` counts the releases of one sample. With `following` it is made only by what follows an exchange.
+        Args:
+            stream: What the noise is drawn from.
+            told: `told(problem, looks)` gives what it guarantees, `looks` being the number of releases from one sample.
+            look: Which release of one sample it is, from 0.
+            following: Whether it is made only by the step that follows an exchange, and not by other local steps.
+
+        Raises:
+            ValueError: For noise of the stream that was drawn before in this round, or that guarantees something else.
         """
         self.book.release(stream, told, look)
         if not following:
@@ -94,10 +113,12 @@ class Round(Messages):
     # Parts of a round
 
     def repeat(self, count: int, step: Callable[["Round", T], T], carry: T) -> T:
-        """`carry` after `count` local steps, each `step(here, carry)` with a round of its own.
+        """`carry` after `count` local steps, each of which draws examples and noise of its own.
 
-        `carry` is a tree of arrays whose shapes stay. `here.local_step` counts the steps from 0, so that each draws
-        examples and noise of its own. What a step does is counted `count` times.
+        Args:
+            count: How many there are, at least 1. What a step does is counted as often.
+            step: `step(here, carry)` gives the next `carry`. `here` is a round whose `local_step` counts from 0.
+            carry: A tree of arrays whose shapes and types stay.
         """
         books: list[Book] = []
 
@@ -111,10 +132,15 @@ class Round(Messages):
         return result
 
     def each_of(self, due: Array, block: int | None, work: Callable[["Round"], T], otherwise: T | None = None) -> T:
-        """`work(here)`, a tree of rows, for the nodes that are `due` [m] bool, and `otherwise` [m, ...] for the rest.
+        """A tree of rows [m, ...], of work that some of the nodes do.
 
-        `here` is the round of b nodes, `block` at a time, so that other nodes cost nothing; `here.of(x)` are their rows
-        of an x [m, ...]. With `block` None all nodes are worked on at once, and the rows of the rest mean nothing.
+        Args:
+            due: The nodes that do it, due [m] bool.
+            block: How many of them are worked on at a time, so that other nodes cost nothing. None: all nodes at once,
+                and the rows of the rest mean nothing.
+            work: `work(here)` gives the rows of the nodes of the round `here`, b of them; `here.of(x)` are their rows
+                of an x [m, ...].
+            otherwise: Leaves [m, ...], the rows of the nodes that are not due; needed with a `block`.
         """
         books: list[Book] = []
 

@@ -18,7 +18,14 @@ _BATCH = Stream("gradients.batch", "private")
 
 
 def sample(round: Round, sampling: Sampler, batch: int) -> tuple[Any, Array, Array]:
-    """Every node's examples of a local step, leaves [m, b, ...], their weights [m, b], and what is divided by [m]."""
+    """Every node's examples of a local step, leaves [m, b, ...], their weights [m, b], and what is divided by [m].
+
+    Args:
+        round: The round; the same round and local step draw the same examples.
+        sampling: How they are drawn, as for `Gradients`.
+        batch: How many examples a node looks at, b, or for "poisson" expects, where b is q and the weights of others
+            are 0.
+    """
     problem = round.problem
     data, weight, total = problem.data, problem.weight, jnp.sum(problem.weight, axis=1)
     keys = round.keys(_BATCH, round.local_step)

@@ -58,7 +58,14 @@ def check_step(method: str, lr: Any, gradients: Gradients, problem: Problem, net
     Proven to converge, for convex f_i of curvature L at most: lr < (1 + lambda_min(W)) / L for EXTRA, lr < 2 / L for
     the others. Longer steps may converge. Proven to diverge, for least squares with gradients of all examples (see the
     methods' files): lr > (5 + 3 W_ii) / (4 L_i) at some node i for EXTRA, lr > (3 + 2 / (1 + lambda_min(W))) / (2 L)
-    for the others. Clipped gradients are those of another function, for which there is no bound.
+    for the others.
+
+    Args:
+        method: The title of the algorithm; "EXTRA" has bounds of its own.
+        lr: The length of the steps.
+        gradients: How gradients are taken. Clipped ones are those of another function, for which there is no bound.
+        problem: The nodes' losses, with their curvature.
+        network: A fixed network with symmetric doubly stochastic W.
     """
     if gradients.clip is not None:
         return

@@ -114,11 +114,14 @@ class Updates:
         )
 
     def guarantee(self, problem: Problem, clients: int | None = None) -> Guarantee:
-        """What may be said; where only means over so many `clients` are ever seen by others (None: messages are).
+        """What may be said of noisy updates: a node's whole data are protected. It is for updates with a mechanism.
 
-        A node's whole data are protected. With trust = "central" the noise that counts is that of the other clients
-        (`jdfl.privacy.central_multiplier`), and nothing is claimed for one client or for messages that are seen. It is
-        for updates with a mechanism.
+        Args:
+            problem: The problem, of whose n parameters an update is.
+            clients: How many clients take part where only means over them are ever seen by others; None: messages are
+                seen. With trust = "central" the noise that counts is that of the other clients
+                (`jdfl.privacy.central_multiplier`), and nothing is claimed for one client or for messages that are
+                seen.
         """
         assert self.mechanism is not None
         told = Guarantee(
@@ -165,8 +168,13 @@ def check_updates(updates: Updates | None, gradients: Gradients) -> None:
 
 
 def released(updates: Updates | None, before: Array, after: Array, round: Round, clients: int | None = None) -> Array:
-    """The parameters [m, n] after local work from `before` [m, n] to `after` [m, n].
+    """The parameters [m, n] after local work, of clipped and noisy updates if so wanted.
 
-    They are those of clipped and noisy updates if so wanted; `clients` is as for `Updates`.
+    Args:
+        updates: How they are clipped and noisy; None: the work is kept as it is.
+        before: Parameters before [m, n] the local work.
+        after: Parameters after [m, n] it.
+        round: The round, which counts a release of noise.
+        clients: As for `Updates`.
     """
     return after if updates is None else before + updates(after - before, round, clients)

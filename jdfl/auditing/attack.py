@@ -53,10 +53,18 @@ def attack(
     epsilon: float | None = None,
     fitted: float = 0.5,
 ) -> Attack:
-    """The attack on features [N, p] of the first world and of the second, either at least 8 runs.
+    """The attack on features of the runs of two worlds.
 
-    With `epsilon` it also bounds the delta at it, by a threshold of its own. `fitted` is the share of the runs that the
-    score is fitted on. Raises ValueError for too few runs and for features that are not finite.
+    Args:
+        zero: Features zero [N, p] of the first world, of at least 8 runs.
+        one: Features one [N, p] of the second world, of at least 8 runs.
+        delta: That of the epsilon which is bounded from below, in (0, 1).
+        confidence: With which every bound holds, in (0, 1).
+        epsilon: An epsilon at which delta is bounded from below, too, by a threshold of its own; None: it is not.
+        fitted: The share of the runs that the score is fitted on, in (0, 1); the bounds are of the others.
+
+    Raises:
+        ValueError: For too few runs and for features that are not finite.
     """
     for name, sample in {"zero": zero, "one": one}.items():
         checks.shape((None, None), "See the features of the runs.", **{name: sample})
@@ -107,6 +115,14 @@ def separation(zero: np.ndarray, one: np.ndarray, confidence: float) -> tuple[fl
 
     The interval is the normal approximation, with the variance 1 / n0 + 1 / n1 + mu^2 / (2 (n0 + n1)). Where scores do
     not vary within the worlds, the distance is infinite, or 0 if the worlds are alike.
+
+    Args:
+        zero: Scores zero [n0] of the first world.
+        one: Scores one [n1] of the second world.
+        confidence: That of the interval, in (0, 1).
+
+    Returns:
+        The distance, and the lower and the upper end of the interval.
     """
     n0, n1 = len(zero), len(one)
     gap = float(one.mean() - zero.mean())
@@ -134,7 +150,12 @@ def errors(zero: np.ndarray, one: np.ndarray, threshold: float) -> tuple[int, in
 def best_threshold(zero: np.ndarray, one: np.ndarray, bound: Bound, confidence: float) -> float:
     """The threshold with the largest bound on these scores.
 
-    The bound is one at a higher confidence, which is less taken in by a threshold that few scores happen to be beyond.
+    Args:
+        zero: Scores zero [n0] of the first world, which should be below.
+        one: Scores one [n1] of the second world, which should be above.
+        bound: Gives what upper bounds of the two rates exclude, such as `excluded_epsilons` at a delta.
+        confidence: That of the bound to come. Thresholds are compared at a higher one, which is less taken in by a
+            threshold that few scores happen to be beyond.
     """
     confidence = 1 - (1 - confidence) / _CAUTION
     both = np.unique(np.concatenate([zero, one]))
@@ -146,12 +167,30 @@ def best_threshold(zero: np.ndarray, one: np.ndarray, bound: Bound, confidence: 
 
 
 def epsilon_bound(above: int, below: int, n0: int, n1: int, delta: float, confidence: float) -> float:
-    """The epsilon >= 0 that so many errors in n0 and n1 runs exclude at this confidence, both ways together."""
+    """The epsilon >= 0 that so many errors exclude at this confidence, both ways together.
+
+    Args:
+        above: Runs of the first world that were taken for the second.
+        below: Runs of the second world that were taken for the first.
+        n0: All runs of the first world.
+        n1: All runs of the second world.
+        delta: That of the epsilon, in [0, 1).
+        confidence: With which both rates together are below their upper bounds, in (0, 1).
+    """
     return max(0.0, float(excluded_epsilons(*_rates(above, below, n0, n1, confidence), delta)))
 
 
 def delta_bound(above: int, below: int, n0: int, n1: int, epsilon: float, confidence: float) -> float:
-    """The delta >= 0 that so many errors exclude at this epsilon and confidence, both ways together."""
+    """The delta >= 0 that so many errors exclude at this epsilon and confidence, both ways together.
+
+    Args:
+        above: Runs of the first world that were taken for the second.
+        below: Runs of the second world that were taken for the first.
+        n0: All runs of the first world.
+        n1: All runs of the second world.
+        epsilon: At which delta is bounded, from 0.
+        confidence: With which both rates together are below their upper bounds, in (0, 1).
+    """
     return max(0.0, float(excluded_deltas(*_rates(above, below, n0, n1, confidence), epsilon)))
 
 

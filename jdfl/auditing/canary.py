@@ -85,8 +85,14 @@ def given(problem: Problem, pair: Any) -> tuple[Any, Any]:
 def designed(problem: Problem, kind: str, mean: Array, points: Array, limit: Limit, drop: bool, key: Array) -> Any:
     """The pair of examples for a problem that one knows how to write a record of, and what it is in words.
 
-    `mean` [n] is the average parameter of a pilot run, `points` [T, n] its path; with `drop` the second example has
-    features zero. Raises ValueError for other problems.
+    Args:
+        problem: Linear, logistic or softmax regression; ValueError for others.
+        kind: "aligned" with the largest entry of `mean`, or "random" for a direction at random.
+        mean: The average parameters mean [n] of a pilot run.
+        points: The path points [T, n] of pilot runs, on which gradients are compared.
+        limit: What shortens a gradient before noise is added.
+        drop: Whether the second example has features zero, as a record that is not there.
+        key: What the direction is drawn from.
     """
     if not isinstance(problem, LinearRegression | LogisticRegression | SoftmaxRegression):
         raise ValueError(
@@ -115,8 +121,19 @@ def planted(
 ) -> Canary:
     """The two worlds: `problem` with the first or the second example in place of the node's heaviest record.
 
-    All else is as it was, `problem.curvature` too, so that constants computed from it are public. Raises ValueError for
-    examples whose gradients are the same on the path [T, n].
+    All else is as it was, `problem.curvature` too, so that constants computed from it are public.
+
+    Args:
+        problem: The problem without the canary.
+        pair: The two examples.
+        node: Whose record is replaced; where the guarantee protects nodes, all of its records are.
+        guarantee: What the algorithm says of its privacy.
+        points: The path points [T, n] on which the examples' gradients are told apart.
+        limit: What shortens a gradient before noise is added.
+        told: What the pair is, in words.
+
+    Raises:
+        ValueError: For examples whose gradients are the same on the path, or not finite.
     """
 
     @jax.jit

@@ -69,11 +69,18 @@ def observe(
     batch: int,
     looks: int | None = None,
 ) -> tuple[Array, Array]:
-    """Features [N, R, 3 c p] of runs with these keys [N], and how often the node released something [N].
+    """Features [N, R, 3 c p] of runs, and how often the node released something [N].
 
-    `directions` [p, n], `node` int32 []; the keys of `setting` are those of what `prepare` draws; `batch` runs go side
-    by side. Looked at are the end and the beginnings of `looks` stretches of rounds, as long as one another up to a
-    round (None: of all rounds).
+    Looked at are the beginnings of stretches of rounds, as long as one another up to a round, and the end.
+
+    Args:
+        setting: What the runs are about; its keys are those of what `prepare` draws.
+        directions: Orthonormal directions [p, n] along which what is shown is looked at.
+        node: The canary's node [] int32.
+        keys: The keys of the runs, leaves [N].
+        steps: Rounds of every run.
+        batch: How many runs go side by side.
+        looks: How many stretches there are, R - 1; None: one for every round.
     """
     stretches = steps if looks is None else looks
 

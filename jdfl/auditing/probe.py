@@ -172,9 +172,14 @@ def _changes(
 
 
 def probe(setting: Setting, guarantee: Guarantee, pairs: list[Any], keys: Keys, *, steps: int) -> Probe:
-    """All tests of `steps` rounds of the runs with these keys [N], as many as `most_runs` says.
+    """All tests of repeated rounds, as `jdfl.audit` reports them.
 
-    `pairs` of examples are the records that are replaced.
+    Args:
+        setting: What the runs are about.
+        guarantee: What the algorithm says of its privacy, with the event that noise is held against.
+        pairs: The records that are replaced, as pairs of examples.
+        keys: The keys of the runs, leaves [N], as many as `most_runs` says; none: nothing is probed.
+        steps: Rounds of every run.
     """
     problem, event, runs = setting.problem, guarantee.event, len(keys.run)
     reason = _refused(setting.algorithm)

@@ -43,10 +43,15 @@ class Writer:
         self._manager: ocp.CheckpointManager | None = None
 
     def write(self, number: int, arrays: Mapping[str, np.ndarray], told: Mapping[str, Any]) -> None:
-        """Begin to write; snapshots with this and higher numbers, which a past run has left, are removed first.
+        """Begin to write a snapshot; those with this and higher numbers, which a past run has left, are removed first.
 
-        `told` is plain data for JSON. The arrays may change as soon as this returns. Raises OSError where this cannot
-        be written, or what was begun before.
+        Args:
+            number: Its number, such as the rounds that are done.
+            arrays: Its arrays by name, which may change as soon as this returns.
+            told: Plain data for JSON.
+
+        Raises:
+            OSError: Where this cannot be written, or what was begun before.
         """
         self.finish()
         parts, plain = list(_parts(arrays.values())), dict(told)

@@ -89,9 +89,12 @@ class Stream:
         return jax.random.fold_in(key, jnp.uint32(self.number))
 
     def keys(self, key: Array, node: Array, index: Array | int = 0) -> Array:
-        """One key for every node [m] under a key []: they depend on the nodes' global ids, not on place or device.
+        """One key for every node [m]: they depend on the nodes' global ids, not on place or device.
 
-        `index` [] tells several draws of a moment apart, such as the gradient steps of a round.
+        Args:
+            key: The key [] that the stream's is derived from.
+            node: The global ids node [m], int32.
+            index: Tells several draws of a moment apart, index [], such as the gradient steps of a round.
         """
         return each(self.of(key), node, index)
 

@@ -141,7 +141,12 @@ def build(config: RunConfig) -> tuple[Algorithm, Problem, Network, StopRule | No
 
 
 def settled(config: RunConfig, algorithm: Algorithm) -> RunConfig:
-    """The configuration with the multiplier of the noise that `build` found where it has none."""
+    """The configuration with the multiplier of the noise that `build` found where it has none.
+
+    Args:
+        config: The configuration; one whose noise has a multiplier, or that has no noise, stays as it is.
+        algorithm: The algorithm that `build` has made of it.
+    """
     unknown = _unknown_noise(config.algorithm)
     if not unknown:
         return config

@@ -115,7 +115,15 @@ def dump(config: Any) -> str:
 
 
 def load(kind: type[Config], text: str) -> Config:
-    """The dataclass of type `kind` behind `text`; ValueError for anything that does not fit it."""
+    """The dataclass behind YAML; keys that are not there take their defaults.
+
+    Args:
+        kind: Its class, such as `RunConfig`.
+        text: A mapping of settings; empty: all defaults.
+
+    Raises:
+        ValueError: For anything that does not fit the class, and for what is no YAML or too long.
+    """
     if len(text) > _LONGEST:
         raise ValueError(f"Expected YAML of at most {_LONGEST} characters, got {len(text)}. It is no configuration.")
     try:

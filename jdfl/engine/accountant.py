@@ -33,10 +33,17 @@ def planned_releases(
 ) -> np.ndarray:
     """How many releases every node [m] makes in `steps` rounds of this run; nothing of it is computed but the counts.
 
-    Whole numbers, those before the first round included. Where chance decides who takes part they depend on `key`,
-    which has to be that of the run; a stop rule may leave it with fewer.
+    Whole numbers, those before the first round included. A stop rule may leave a run with fewer.
 
-    Raises ValueError for what `jdfl.run` refuses.
+    Args:
+        algorithm: The settings of the method.
+        problem: The nodes' data and losses, of m nodes.
+        network: Who hears whom, of as many nodes.
+        steps: Rounds of the run, at least 1.
+        key: That of the run, on which the counts depend where chance decides who takes part.
+
+    Raises:
+        ValueError: For what `jdfl.run` refuses.
     """
     program = check_run(algorithm, problem, network, steps, 1, None)
     setting = stepping.setting(program, problem, network, None, typed_key(key))
@@ -49,9 +56,16 @@ def account(
 ) -> PrivacyReport:
     """What a finished run may say of its privacy, from the releases that it made.
 
-    `delta` None: the largest power of ten up to 1e-5 that is below a tenth of 1 / records. accounting="paper" also
-    reports what is claimed without being enforced, labelled so. Raises ValueError where no epsilon can be given: no
-    noise, no clipping, noise that does not stay, delta >= 1 / records.
+    Args:
+        result: The finished run, be it complete or cut off.
+        delta: The chance that the epsilon may fail, in (0, 1); None: the largest power of ten up to 1e-5 that is below
+            a tenth of 1 / records, or of 1 / nodes where whole nodes are protected.
+        accounting: "sound", or "paper", which also reports what is claimed without being enforced, labelled so.
+        warnings: What is to be told beside the warnings of the run, in words.
+
+    Raises:
+        ValueError: Where no epsilon can be given: no noise, no clipping, noise that does not stay, delta >= 1 /
+            records.
     """
     return report(
         result.guarantee,
@@ -67,14 +81,19 @@ def account(
 def spent_together(results: Sequence[Result], *, delta: float | None = None) -> tuple[float, float]:
     """(epsilon, delta) of publishing all of these `results` of runs on the same data.
 
-    `delta` is that of all runs together (None: the least that `account` takes for one of them). Runs on data that are
-    not the same, such as another split of the same records, count as if every record were at the most exposed node.
-    How runs add up is told in `jdfl.privacy.together`: their noise has to be independent, as it is in runs that differ
-    in anything, and their settings fixed beforehand. A run that is there several times (the same settings, data and
-    key, and as many rounds) releases nothing new and counts once. Raises ValueError where a run claims nothing, where
-    runs protect different units or neighbours, for whole nodes of which the data are not the same in all runs, and for
-    runs of the same settings, data and key under other versions, however many rounds they have: they have the same
-    noise, and may not do the same with it.
+    Runs on data that are not the same, such as another split of the same records, count as if every record were at the
+    most exposed node. How runs add up is told in `jdfl.privacy.together`: their noise has to be independent, as it is
+    in runs that differ in anything, and their settings fixed beforehand. A run that is there several times (the same
+    settings, data and key, and as many rounds) releases nothing new and counts once.
+
+    Args:
+        results: The finished runs, at least one, each of which claims something.
+        delta: That of all runs together, in (0, 1); None: the least that `account` takes for one of them.
+
+    Raises:
+        ValueError: Where a run claims nothing, where runs protect different units or neighbours, for whole nodes of
+            which the data are not the same in all runs, and for runs of the same settings, data and key under other
+            versions, however many rounds they have: they have the same noise, and may not do the same with it.
     """
     deltas = [account(run, delta=delta).delta for run in results]
     if not deltas:
@@ -110,7 +129,14 @@ def ledger_of_run(result: Result) -> Ledger:
 def check_account(
     algorithm: Algorithm | Program, problem: Problem, *, delta: float | None, accounting: Accounting
 ) -> None:
-    """Refuse before a run what `account` would refuse after it, where anything may be said at all: ValueError."""
+    """Refuse before a run what `account` would refuse after it, where anything may be said at all: ValueError.
+
+    Args:
+        algorithm: The settings of the method, or these with what is planned for a number of rounds.
+        problem: The nodes' data and losses.
+        delta: As for `account`.
+        accounting: As for `account`.
+    """
     guarantee = guarantee_of(algorithm, problem)
     if guarantee.claimed or (guarantee.event is not None and accounting == "paper"):
         ledger = ledger_of(algorithm, problem)
@@ -131,9 +157,18 @@ def account_plan(
 ) -> PrivacyReport:
     """What a run of so many rounds would be able to say, without running it; raises as `account` does.
 
-    `stop` is the rule that may end it before; the report is of all `steps`. `delta` and `accounting` are as for
-    `account`, and `key` is that of the run, on which the number of releases may depend. `calibrate` goes the other way,
-    from an epsilon to the noise.
+    `calibrate` goes the other way, from an epsilon to the noise.
+
+    Args:
+        algorithm: The settings of the method, with its noise.
+        problem: The nodes' data and losses, of m nodes.
+        network: Who hears whom, of as many nodes.
+        steps: Rounds of the run, at least 1; the report is of all of them.
+        key: That of the run, on which the number of releases may depend.
+        delta: As for `account`.
+        accounting: As for `account`.
+        stop: The rule that may end the run before; nothing is claimed for one that looks at more than is released,
+            unless the problem declares "stop" public. None: there is none.
     """
     releases = planned_releases(algorithm, problem, network, steps=steps, key=key)
     program = planned(algorithm, problem, network, steps)
@@ -158,9 +193,21 @@ def calibrate(
     """The algorithm with the least noise that makes `steps` rounds (epsilon, delta)-differentially private.
 
     The multiplier of its mechanism is replaced, whatever it was; sampling is taken into account where it is performed.
-    accounting="paper" takes the noise that the algorithm's paper asks for instead, whatever that is worth; `delta` is
-    not used then. `stop` is the rule that may end the run before. Raises ValueError where nothing may be claimed, and
-    for targets that make no sense.
+
+    Args:
+        algorithm: The settings of the method, which has a mechanism of noise.
+        problem: The nodes' data and losses, of m nodes.
+        network: Who hears whom, of as many nodes.
+        steps: Rounds of the run, at least 1.
+        epsilon: What all rounds together may spend, above 0.
+        delta: As for `account`; not used with accounting = "paper".
+        key: That of the run, on which the number of releases may depend.
+        accounting: "sound", or "paper" for the noise that the algorithm's paper asks for, whatever that is worth.
+        stop: The rule that may end the run before; None: there is none.
+
+    Raises:
+        ValueError: Where nothing may be claimed, for noise that follows a schedule, with accounting = "paper" for an
+            algorithm whose paper says nothing of it, and for targets that make no sense.
     """
     checks.positive("It is what all rounds together may spend.", epsilon=epsilon)
     checks.one_of(("sound", "paper"), accounting=accounting)

@@ -34,11 +34,21 @@ MOST_NUMBERS = 2**26  # in the parameters of runs that go side by side: 256 MB i
 def repeat(
     algorithm: Algorithm, problem: Problem, network: Network, *, keys: Iterable[int | Array], steps: int, **options: Any
 ) -> list[Result]:
-    """The same run with every seed of `keys` [k], compiled once; options as for `sweep`.
+    """The same run with every seed of `keys` [k], compiled once.
 
-    The results come in the order of the seeds, each with its own in `labels` and without a `state`; `options` are as
-    for `sweep`, and so is the ValueError. It is for means and deviations over seeds. For callbacks, checkpoints or a
-    budget use `run`.
+    The results come in the order of the seeds, each with its own in `labels` and without a `state`. It is for means and
+    deviations over seeds. For callbacks, checkpoints or a budget use `run`.
+
+    Args:
+        algorithm: The settings of the method.
+        problem: The nodes' data and losses, of m nodes.
+        network: Who hears whom, of as many nodes.
+        keys: Seeds or typed keys, at least one.
+        steps: Rounds of every run, at least 1.
+        options: As for `sweep`: `every`, `stop`, `metrics` and `batch`.
+
+    Raises:
+        ValueError: As `sweep` does.
     """
     return sweep(algorithm, problem, network, over={}, keys=keys, steps=steps, **options)
 
@@ -59,17 +69,28 @@ def sweep(
 ) -> list[Result]:
     """One run per value and seed, compiled once: floats of an algorithm are leaves, so new values compile nothing.
 
-    `over` maps dotted fields of the algorithm ("mu", "codec.gamma") to values, and the runs are all combinations, the
-    last field changing fastest. A list of mappings from fields to single values gives exactly these points instead,
-    each with the same fields. Runs come out point by point, seed by seed, with their `labels`; their `state` is None
-    and their `algorithm` is the given one with the point's values. `batch` runs go side by side by vmap, the batches in
-    turn (None: all at once, as far as memory allows, but one at a time on CPU where loops of different lengths would
-    wait for one another, in CEPS and in codecs that code some rows only); results depend on it by their rounding alone.
-    `seconds` is the whole program's time divided by its runs, `compile_seconds` the whole program's. The number of
-    records is part of the compiled program: other `steps` compile again.
+    Runs come out point by point, seed by seed, with their `labels`; their `state` is None and their `algorithm` is the
+    given one with the point's values. `seconds` is the whole program's time divided by its runs, `compile_seconds` the
+    whole program's. The number of records is part of the compiled program: other `steps` compile again.
 
-    `every`, `stop` and `metrics` are as for `run`, `keys` [k] are seeds or typed keys. Raises ValueError for a field
-    that is unknown or not a float, for points of different fields, and as `run` does.
+    Args:
+        algorithm: The settings of the method, of which `over` replaces some.
+        problem: The nodes' data and losses, of m nodes.
+        network: Who hears whom, of as many nodes.
+        over: Dotted fields of the algorithm ("mu", "codec.gamma") with their values: the runs are all combinations, the
+            last field changing fastest. A list of mappings from fields to single values gives exactly these points
+            instead, each with the same fields. An empty mapping: the algorithm as it is.
+        keys: Seeds or typed keys [k], at least one.
+        steps: Rounds of every run, at least 1.
+        every: Rounds between two records, at least 1.
+        stop: A rule that may end a run, evaluated after every round; None: all rounds are done.
+        metrics: What is recorded, as for `run`; None: all that the problem can give.
+        batch: How many runs go side by side by vmap, the batches in turn. None: all at once, as far as memory allows,
+            but one at a time on CPU where loops of different lengths would wait for one another, in CEPS and in codecs
+            that code some rows only. Results depend on it by their rounding alone.
+
+    Raises:
+        ValueError: For a field that is unknown or not a float, for points of different fields, and as `run` does.
     """
     if not checks.is_a(keys, Iterable) or checks.is_a(keys, str | Mapping) or getattr(keys, "shape", None) == ():
         raise ValueError(

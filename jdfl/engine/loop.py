@@ -190,7 +190,21 @@ def advance(
     metrics: tuple[metrics_module.Metric, ...],
     layout: Layout | None = None,
 ) -> tuple[Carry, Record]:
-    """`_advance` with the counters from zero: a chunk's counts fit int32, a run's need not."""
+    """Rounds of a run, with the counters from zero: a chunk's counts fit int32, a run's need not.
+
+    Args:
+        carry: Where the run is; its arrays are given up, and must not be used again.
+        setting: What the run is about, with the prepared algorithm.
+        end: The most rounds, end [] int32, that are done then.
+        every: Rounds between two records, which fall on multiples of it.
+        records: How many records are made at most; part of the compiled program, as `every` is.
+        metrics: Functions that are evaluated for every record.
+        layout: Where the arrays lie on several devices; None: on one.
+
+    Returns:
+        Where the run is then, and its records with a leading axis [records]; those after the end of the run have its
+            number of rounds, and `Tally.add` drops them.
+    """
     fresh = replace(carry, counts=jax.tree.map(jnp.zeros_like, carry.counts))
 
     def rounds(carry: Carry, setting: Setting, end: Array) -> tuple[Carry, Record]:
@@ -215,8 +229,19 @@ def lanes(
 ) -> tuple[Array, Carry, Record, Record]:
     """Whole runs of one setting, lane l with keys[l] and with values[path][l] in the algorithm's field at `path`.
 
-    `batch` lanes run side by side by vmap, batches in turn. Returns parameters [l, m, n], the last counters, the record
-    of the start and those of the rounds, all with a leading lane axis.
+    Args:
+        setting: What all runs are about, but for keys and values.
+        keys: The keys of the runs, leaves [l].
+        values: By dotted field of the algorithm, values [l].
+        end: The most rounds of a run, end [] int32.
+        every: Rounds between two records.
+        records: How many records a run has after that of the start.
+        metrics: Functions that are evaluated for every record.
+        batch: How many lanes run side by side by vmap, batches in turn; 1: one lane after another, without vmap.
+
+    Returns:
+        Parameters [l, m, n], the last counters, the record of the start and those of the rounds, all with a leading
+            lane axis.
     """
 
     def one(lane: tuple[Keys, dict[str, Array]]) -> tuple[Array, Carry, Record, Record]:

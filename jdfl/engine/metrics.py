@@ -72,8 +72,14 @@ def support_recovery(w: Array, problem: Problem) -> Array:
 def class_accuracies(w: Array, problem: Problem) -> tuple[Array, Array]:
     """The share of every class's test examples classified correctly, and the classes' shares of the test set [classes].
 
-    The first is [k, classes] for the k different sets of parameters that there are: one, the average, or every node's
-    where something stays with the nodes. A class without examples has accuracy 0.
+    Args:
+        w: Parameters w [m, n] of the nodes.
+        problem: A problem with labelled test examples.
+
+    Returns:
+        Accuracies [k, classes] of the k different sets of parameters that there are, one, the average, or every node's
+            where something stays with the nodes, and shares [classes] that sum to one. A class without examples has
+            accuracy 0.
     """
     labels = cast(Any, problem.test)[1].astype(jnp.int32)
     classes = max(2, getattr(problem, "classes", 2))
@@ -120,7 +126,12 @@ def _mean(found: Array, problem: Problem) -> Array:
 
 
 def label_shares(problem: Problem, classes: int) -> Array:
-    """The share of every class among every node's examples [m, classes]."""
+    """The share of every class among every node's examples [m, classes].
+
+    Args:
+        problem: A problem whose data are features and labels, with a labelled example at every node.
+        classes: The number of classes; labels are whole numbers from 0.
+    """
     labels, here = problem.data[1].astype(jnp.int32), (problem.weight > 0).astype(problem.dtype)
     count = jax.vmap(lambda label, one: jnp.zeros((classes,), one.dtype).at[label].add(one))(labels, here)
     return count / jnp.sum(count, axis=1, keepdims=True)
@@ -155,10 +166,16 @@ _NEEDS_CLASSES = (accuracy, balanced_accuracy, accuracy_own)
 
 
 def resolve(metrics: Sequence[str | Metric], problem: Problem, name: str = "metrics") -> tuple[Metric, ...]:
-    """The `metrics` by name or as functions, checked against the problem; they are the argument `name` of a function.
+    """The metrics as functions, checked against the problem before anything is compiled.
 
-    Raises ValueError for an unknown name, a repeated one, one that a column of the history has already, a function
-    that does not take (w, problem), or a metric that this problem cannot give.
+    Args:
+        metrics: Names of REGISTRY, or named functions (w [m, n], problem) -> [].
+        problem: The problem of which they are evaluated.
+        name: What messages call the argument that `metrics` are.
+
+    Raises:
+        ValueError: For an unknown name, a repeated one, one that a column of the history has already, a function that
+            does not take (w, problem), or a metric that this problem cannot give.
     """
     if isinstance(metrics, str):
         raise ValueError(f"Expected a list of metrics, got {name} = {metrics!r}. Write [{metrics!r}].")

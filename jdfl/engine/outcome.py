@@ -34,9 +34,18 @@ def assemble(
     warned: tuple[str, ...] = (),
     moments: dict[int, np.ndarray] | None = None,
 ) -> Result:
-    """Everything about a run that ended or was `cut`, which has its words, on the host.
+    """Everything about a run that ended or was `cut`, on the host.
 
-    `warned` holds what was to be said of the rounds before it, `moments` the releases [m] at some of them.
+    Args:
+        start: What the run began with.
+        setting: What it is about on the device, with the prepared algorithm.
+        params: The nodes' parameters, params [m, n].
+        carry: The last state and counters.
+        tally: Records and totals so far.
+        spent: Seconds, and those of compilation.
+        cut: How it was ended from outside, and why, in words; None: it was not.
+        warned: What was to be said of the rounds before a resumed run.
+        moments: Releases [m] by the number of rounds that were done then; None: none are kept.
     """
     problem, network, guarantee = start.problem, start.network, start.guarantee
     rounds, bad_node = int(carry.rounds), int(carry.bad_node)

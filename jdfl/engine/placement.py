@@ -115,6 +115,12 @@ def require_memory(algorithm: Algorithm, problem: Problem, network: Network, dev
 
     The message has the terms of the sum, what is available and the largest number of nodes that fits. Where the
     available memory is not known, and where it is plenty for any state, nothing is traced.
+
+    Args:
+        algorithm: The settings of the method.
+        problem: The nodes' data and losses.
+        network: Who hears whom.
+        devices: How many devices share the nodes; their memory is added up, but not on CPU.
     """
     room, m = memory.available(devices), problem.m
     if room is None:

@@ -22,7 +22,11 @@ def records_of(problem: Problem) -> np.ndarray:
 def guarantee_of(algorithm: Algorithm | Program, problem: Problem, stop: StopRule | None = None) -> Guarantee:
     """What the algorithm may say on this problem; nothing is claimed where data enter that are not declared public.
 
-    `stop` is the rule that may end its runs, which may look at the data, too.
+    Args:
+        algorithm: The settings of the method, or these with what is planned for a number of rounds, without which
+            nothing is claimed of noise that follows a schedule.
+        problem: The nodes' data and losses, with what is declared public.
+        stop: The rule that may end its runs, which may look at the data, too; None: there is none.
     """
     program = algorithm if isinstance(algorithm, Program) else Program(algorithm)
     told = program.privacy(problem)
@@ -57,7 +61,15 @@ def release_limits(
 ) -> np.ndarray:
     """How many releases every node [m] may make within (epsilon, delta), by the guarantee's own neighbouring relation.
 
-    Raises ValueError where nothing may be claimed, as `jdfl.privacy.report` does, and for targets that make no sense.
+    Args:
+        algorithm: The settings of the method, or these with what is planned for a number of rounds.
+        problem: The nodes' data and losses, of m nodes.
+        stop: The rule that may end the run; None: there is none.
+        epsilon: What all releases of a node together may spend, above 0.
+        delta: As for `jdfl.account`.
+
+    Raises:
+        ValueError: Where nothing may be claimed, as `jdfl.privacy.report` does, and for targets that make no sense.
     """
     ledger = ledger_of(algorithm, problem)
     told = report(guarantee_of(algorithm, problem, stop), ledger.releases, ledger.records, delta=delta)

@@ -93,8 +93,17 @@ def check_run(
 ) -> Program:
     """Everything that can be refused before anything is compiled; raises ValueError.
 
-    Returns the algorithm with what it plans for this network and so many rounds. `every`, `stop` and `devices` are as
-    for `run`.
+    Args:
+        algorithm: The settings of the method.
+        problem: The nodes' data and losses, of m nodes.
+        network: Who hears whom, of as many nodes.
+        steps: Rounds in all, at least 1.
+        every: Rounds between two records, at least 1.
+        stop: The rule that may end the run; None: there is none.
+        devices: How many devices share the nodes, for an estimate of the memory that each needs.
+
+    Returns:
+        The algorithm with what it plans for this network and so many rounds.
     """
     checks.whole(1, MOST_ROUNDS, steps=steps, every=every)
     check_protocol(algorithm)

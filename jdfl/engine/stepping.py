@@ -60,7 +60,15 @@ def setting(
 ) -> Setting:
     """A setting without the names of problem and network: they are static, and a name must not recompile.
 
-    `key` [] is the run's, or all of its keys are given; `watched` is what may end it when it is no longer finite.
+    Args:
+        program: The algorithm with what is planned for a number of rounds.
+        problem: The nodes' data and losses, of m nodes.
+        network: Who hears whom.
+        stop: The rule that may end the run; None: there is none.
+        key: The run's key [], or all of its keys.
+        limit: Releases that every node may make in all, limit [m] int32; None: any number.
+        largest: The most that a parameter may be in size, largest [], beyond which the run ends; None: any finite size.
+        watched: What may end the run when it is no longer finite: "state", "parameters" or "nothing".
     """
     node = jnp.arange(problem.m, dtype=jnp.int32)
     keys = key if isinstance(key, Keys) else run_keys(key, program, problem, network)
@@ -73,7 +81,13 @@ def nameless(named: Any) -> Any:
 
 
 def with_field(algorithm: Any, path: str, value: Any) -> Any:
-    """The algorithm, or a program with one, whose field at a dotted path ("codec.gamma") is replaced."""
+    """The algorithm, or a program with one, with another value in one field.
+
+    Args:
+        algorithm: The settings, or a program, which keeps its plan.
+        path: The dotted name of the field, such as "codec.gamma"; "plan" is a program's own.
+        value: What the field has then; it is not checked here.
+    """
     if isinstance(algorithm, Program) and path != "plan":
         return replace(algorithm, algorithm=with_field(algorithm.algorithm, path, value))
     name, _, rest = path.partition(".")

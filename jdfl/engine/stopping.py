@@ -185,9 +185,13 @@ class AllOf:
 def consensus_below(tolerance: float, *, per: float = 1.0, after: int = 0) -> ConsensusBelow:
     """Stop on agreement: (1/m) ||W - average||^2 <= tolerance * per (the CEPS paper's rule with per = s).
 
-    It fires at the earliest when every node has communicated and `after` rounds are done, and looks at parameters
-    alone, those that are common to all. Nodes may agree before they have learnt anything: combine it by `all_of`.
-    Settings out of range raise ValueError when a run begins.
+    It looks at parameters alone, those that are common to all. Nodes may agree before they have learnt anything:
+    combine it by `all_of`. Settings out of range raise ValueError when a run begins.
+
+    Args:
+        tolerance: The mean squared distance of the nodes from their average, above 0; 5e-3 is the CEPS paper's.
+        per: Its factor, above 0, such as the nonzeros s of the algorithm.
+        after: Rounds before the rule may fire, from 0; it never fires before every node has communicated.
     """
     return ConsensusBelow(tolerance, per, after)
 
@@ -195,9 +199,12 @@ def consensus_below(tolerance: float, *, per: float = 1.0, after: int = 0) -> Co
 def objective_below(value: float, *, every: int = 1) -> ObjectiveBelow:
     """Stop on progress: the objective at the average reaches `value`.
 
-    Looked at every `every` rounds, at the price of a pass over all data. It reads the data, so that nothing is claimed
-    of a run's privacy unless its problem declares "stop" public. Settings out of range raise ValueError when a run
-    begins.
+    It reads the data, so that nothing is claimed of a run's privacy unless its problem declares "stop" public. Settings
+    out of range raise ValueError when a run begins.
+
+    Args:
+        value: The objective at which the run ends, regulariser included.
+        every: Rounds between two looks, at least 1; each look takes a pass over all data.
     """
     return ObjectiveBelow(value, every)
 
@@ -205,9 +212,12 @@ def objective_below(value: float, *, every: int = 1) -> ObjectiveBelow:
 def gradient_below(tolerance: float, *, every: int = 1) -> GradientBelow:
     """Stop on progress: the average is nearly stationary, its gradient no longer than `tolerance`.
 
-    It is the l2 norm of mean_i grad f_i at the average of the nodes' parameters, looked at every `every` rounds, and
-    need not fall for methods that keep parameters sparse. Reads the data, as `objective_below` does. Settings out of
+    It need not fall for methods that keep parameters sparse. Reads the data, as `objective_below` does. Settings out of
     range raise ValueError when a run begins.
+
+    Args:
+        tolerance: The largest l2 norm of mean_i grad f_i at the average of the nodes' parameters, above 0.
+        every: Rounds between two looks, at least 1; each look takes a gradient of all data.
     """
     return GradientBelow(tolerance, every)
 

@@ -17,8 +17,13 @@ _TOGETHER = 3000  # links in one
 def curves(views: Mapping[tuple[str, str], pd.DataFrame], axes: Mapping[str, str], alt: str) -> Chart:
     """Lines with bands, of a metric y against an amount x that a reader chooses.
 
-    `views` maps (x, y) to frames with columns label, x, mean, low, high, a row per record; `axes` says what every x
-    is, in words, and `alt` the chart. Of long lines evenly many points are kept, the last always.
+    Of long lines evenly many points are kept, the last always.
+
+    Args:
+        views: Frames by (x, y), with columns label, x, mean, low and high, a row per record. The first pair is shown
+            first; values that are not finite are left out.
+        axes: What every x of `views` is, in words.
+        alt: The chart in words, for readers who cannot see it.
     """
     data = {
         f"{x}|{y}": [_line(str(label), one) for label, one in frame.groupby("label", sort=False)]
@@ -45,9 +50,12 @@ def _line(label: str, one: pd.DataFrame) -> dict[str, Any]:
 def network(nodes: pd.DataFrame, links: pd.DataFrame, alt: str) -> Chart:
     """A network whose nodes are coloured by what they have come to, with a slider over the moments of a run.
 
-    `nodes` has columns round, node and any numbers, a row per node and moment; `links` columns round, node, hears: who
-    heard whom from that round on, node -1 where nobody did. Of very many links evenly many are drawn. `alt` is the
-    chart in words.
+    Args:
+        nodes: A row per node and moment, with columns round, node and any numbers, each of which can be chosen as
+            colour.
+        links: Columns round, node and hears: who heard whom from that round on, node -1 where nobody did. Of very many
+            links evenly many are drawn.
+        alt: The chart in words, for readers who cannot see it.
     """
     rounds, ids = np.unique(nodes["round"]), np.unique(nodes["node"])
     fields: dict[str, list[list[float | int | None]]] = {}
@@ -62,7 +70,15 @@ def network(nodes: pd.DataFrame, links: pd.DataFrame, alt: str) -> Chart:
 
 
 def bars(x: Sequence[Any], series: Mapping[str, Sequence[float]], x_title: str, y_title: str, alt: str) -> Chart:
-    """Stacked bars over `x`, a colour per series; `x_title` and `y_title` name the axes, `alt` is it all in words."""
+    """Stacked bars over `x`, a colour per series.
+
+    Args:
+        x: What stands below the bars, one entry for each.
+        series: The heights by label, in the order in which they are stacked, as many numbers each as there are bars.
+        x_title: The name of the horizontal axis.
+        y_title: The name of the vertical axis.
+        alt: The chart in words, for readers who cannot see it.
+    """
     lines = [{"label": label, "y": numbers(y)} for label, y in series.items()]
     return Chart("bars", {"x": list(x), "series": lines, "x_title": x_title, "y_title": y_title}, alt)
 

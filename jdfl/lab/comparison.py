@@ -50,18 +50,28 @@ class Comparison:
     views: "tuple[Comparison, ...]" = ()  # at other budgets
 
     def at(self, x: str, value: float | None = None, *, metrics: Sequence[str] | None = None) -> pd.DataFrame:
-        """Every algorithm at equal `x`, a row per label; `value` None: what it was tuned at, or else what all reach.
+        """Every algorithm at equal `x`, a row per label.
 
         Runs are those whose values were chosen at this budget, where it was tuned at (see `tuned_at`), or else those of
-        the comparison itself. What all reach is, except of rounds, at least what ten rounds of each cost. `x` is round,
-        communications, bytes, gradients, examples, seconds or, on networks with times, network_seconds. Values are
-        those of the last record at or before the budget; none is where it pays for no record but that of the start.
-        Columns: `budget`, `seeds` that have a value, `diverged` and `stopped` seeds, `needs`, which is what the first
-        record costs if the budget does not pay for it, with `after`, its round, the means of all that `x` may be of the
-        records used, and for each of `metrics` (None: all) its mean NAME and sample standard deviation NAME_sd over
-        these seeds. A run that diverged has no value at any budget; one that its stop rule ended keeps its last; an
-        algorithm that spends nothing of `x` shows its last record. Raises ValueError for an unknown `x` or metric, and
-        for a budget that is not >= 0.
+        the comparison itself. Values are those of the last record at or before the budget; none is where it pays for no
+        record but that of the start. A run that diverged has no value at any budget; one that its stop rule ended keeps
+        its last; an algorithm that spends nothing of `x` shows its last record.
+
+        Args:
+            x: What all get equal amounts of: round, communications, bytes, gradients, examples, seconds or, on networks
+                with times, network_seconds.
+            value: How much of it, from 0; infinite: the last records. None: what it was tuned at, or else what all
+                reach, which is, except of rounds, at least what ten rounds of each cost.
+            metrics: Names of the metrics that are shown; None: all.
+
+        Returns:
+            The columns `budget`, `seeds` that have a value, `diverged` and `stopped` seeds, `needs`, which is what the
+                first record costs if the budget does not pay for it, with `after`, its round, the means of all that `x`
+                may be of the records used, and for each metric its mean NAME and sample standard deviation NAME_sd over
+                these seeds.
+
+        Raises:
+            ValueError: For an unknown `x` or metric, and for a budget that is not >= 0.
         """
         checks.one_of(axes_of(self.curves), x=x)
         names = metrics_of(self.curves) if metrics is None else list(metrics)
@@ -84,17 +94,24 @@ class Comparison:
     def view(self, x: str, value: float | None = None) -> "Comparison":
         """The comparison that was tuned at `value` of `x`, or else itself.
 
-        `value` None: that at its own budget, or the one at the largest budget of `x`. What it has are the values that
-        were chosen at that budget, and the runs with these.
+        What it has are the values that were chosen at that budget, and the runs with these.
+
+        Args:
+            x: An amount, as for `at`, or "stop".
+            value: A budget of it; None: the comparison's own if it was tuned by `x`, or else the largest budget of `x`.
         """
         known = [one for one in (self, *self.views) if one.by == x and value in (None, one.budget)]
         return self if not known or known[0] is self else max(known, key=lambda one: one.budget or 0.0)
 
     def tuned_at(self, x: str, value: float | None = None) -> bool:
-        """Whether values were chosen at `value` of `x` (None: at some budget of `x`); True where nothing is tuned.
+        """Whether values were chosen at `value` of `x`; True where nothing is tuned.
 
         Tables rank nobody at a budget where it is False, since the values of all algorithms were chosen for another one
         there.
+
+        Args:
+            x: An amount, as for `at`, or "stop", which has no budgets.
+            value: A budget of it; None: some budget of `x`.
         """
         view = self.view(x, value)
         return view.budget is None or (view.by == x and (value in (None, view.budget) or x == "stop"))
@@ -127,21 +144,33 @@ class Comparison:
         value: float | None = None,
         metrics: Sequence[str] | None = None,
     ) -> str:
-        """The comparison as a table: mean ± standard deviation over seeds of `metrics` (None: the measure).
+        """The comparison as a table: mean ± standard deviation over seeds of `metrics`.
 
-        `by` is what all are given equal amounts of, as for `at`, or "stop" for the rounds until the stop rule fired
-        (None: what tuning went by; where nothing is tuned, "stop" if there is a stop rule), `value` how much of it, as
-        for `at`. The caption says how every algorithm was tuned.
-        Raises ValueError for an unknown format, amount or metric.
+        The caption says how every algorithm was tuned.
+
+        Args:
+            format: "text", "markdown" or "latex".
+            by: What all are given equal amounts of, as for `at`, or "stop" for the rounds until the stop rule fired.
+                None: what tuning went by; where nothing is tuned, "stop" if there is a stop rule and "round" otherwise.
+            value: How much of it, as for `at`; none with "stop".
+            metrics: Names of the metrics that have a column; None: the measure.
+
+        Raises:
+            ValueError: For an unknown format, amount or metric.
         """
         checks.one_of(("text", "markdown", "latex"), format=format)
         return table.write(self.grid(by=by, value=value, metrics=metrics), format)
 
     def grid(self, *, by: str | None = None, value: float | None = None, metrics: Sequence[str] | None = None) -> Grid:
-        """The table before it is written in some format; `by`, `value` and ValueError are as for `table`.
+        """The table before it is written in some format.
 
         It has the headers, rows of cells, each with its text and whether it is the best or a tie, and the sentences of
-        the caption. `metrics` None: the measure.
+        the caption.
+
+        Args:
+            by: As for `table`.
+            value: As for `table`; ValueError for one beside "stop".
+            metrics: Names of the metrics that have a column; None: the measure.
         """
         by = self.by if by is None else by
         checks.one_of((*axes_of(self.curves), "stop"), by=by)
@@ -196,12 +225,24 @@ class Comparison:
     def figure(
         self, path: str | Path, x: Sequence[str] | None = None, y: str | None = None, *, spread: str = "range"
     ) -> Path:
-        """Draw a metric y (None: the measure) against amounts x (None: all): mean over seeds, `spread` "range" or "sd".
+        """Draw a metric y against amounts x, a panel for each: mean over seeds, with a band.
 
-        A panel per amount (None: all that were tuned at), logarithmic where values are far apart. Lines are of the runs
-        whose values were chosen at the largest budget of that amount; the axis names it, or says that there is none.
-        Runs that diverged are left out, and the legend counts them and shows every `mark`. Returns the path. Raises
-        ValueError for an unknown amount, metric or spread.
+        Axes are logarithmic where values are far apart. Lines are of the runs whose values were chosen at the largest
+        budget of that amount; the axis names it, or says that there is none. Runs that diverged are left out, and the
+        legend counts them and shows every `mark`.
+
+        Args:
+            path: The file, whose suffix decides on its format, such as .png or .pdf.
+            x: The amounts, at least one, as for `at`; None: all that were tuned at, or all where nothing is tuned.
+            y: The metric; None: the measure.
+            spread: What the band is over seeds: "range", from the least to the largest, or "sd", one standard deviation
+                to either side.
+
+        Returns:
+            The path.
+
+        Raises:
+            ValueError: For an unknown amount, metric or spread.
         """
         from jdfl.lab import drawing  # matplotlib, for those who draw
 
@@ -228,8 +269,12 @@ class Comparison:
         """Write everything into a folder, whole or not at all; returns its path.
 
         curves.csv, curves.parquet, tuning.csv, table.txt, table.md, table.tex, equal_costs.csv, figure.png, figure.pdf,
-        report.html, environment.json, provenance.json, and config.yaml where one is given. An empty folder may be there
-        already; FileExistsError for one with content, unless `overwrite`, which replaces it.
+        report.html, environment.json, provenance.json, and config.yaml where one is given.
+
+        Args:
+            folder: Where to write; it is made, with the folders above it. An empty one may be there already.
+            config_yaml: The settings as YAML, for config.yaml and the page; empty: neither has them.
+            overwrite: Whether a folder with content is replaced; otherwise FileExistsError.
         """
         from jdfl.lab.folder import write_comparison
 

@@ -34,6 +34,10 @@ def long_form(label: str, results: Sequence[Result]) -> pd.DataFrame:
     Columns: label, seed, ending (of the run), round, every metric, and totals so far over all nodes, but
     `communications` as the mean over nodes. `seconds` is the compiled program's wall time (the metrics included,
     compilation not) spread evenly over the rounds of its runs: the simulation's time, not that of a real network.
+
+    Args:
+        label: What the algorithm is called in the column label.
+        results: Its runs, at least one, whose `labels` have their seed, as those of `repeat` and `sweep` do.
     """
     per_round = sum(one.seconds for one in results) / max(1, sum(one.rounds for one in results))
     frames = [
@@ -44,7 +48,14 @@ def long_form(label: str, results: Sequence[Result]) -> pd.DataFrame:
 
 
 def labelled(history: pd.DataFrame, labels: tuple[str, Any, str], nodes: int, per_round: float | None) -> pd.DataFrame:
-    """A history with its LABELS first, rounds of communication of a node, and seconds of so many in a round, if any."""
+    """A run's history with its labels in front, and with costs in the units in which runs are compared.
+
+    Args:
+        history: A row per record, as `Result.history` has it.
+        labels: The values of the first columns: label, seed, and the ending of the run.
+        nodes: The number of nodes, by which `communications` is divided: it becomes the mean over nodes.
+        per_round: Seconds of one round, for the column `seconds`; None: no such column.
+    """
     frame = history.assign(communications=history["communications"] / nodes)
     if per_round is not None:
         frame["seconds"] = frame["round"] * per_round
@@ -67,6 +78,10 @@ def reach(curves: pd.DataFrame, x: str) -> float:
     """The largest budget in `x` that all runs reach.
 
     Runs that diverged or that their stop rule ended do not limit it, nor do algorithms that spend nothing of `x`.
+
+    Args:
+        curves: The records of runs, as `long_form` gives them.
+        x: A column of them that grows during a run, such as "round" or "bytes".
     """
     ends = curves.groupby(["label", "seed"], sort=False).tail(1)
     spent, ending = ends[x].to_numpy(float), ends["ending"].to_numpy(str)
@@ -82,6 +97,10 @@ def common(curves: pd.DataFrame, x: str) -> float:
     """The budget in `x` where none is given: `reach`, or what pays for `LEAST` rounds of every run if that is more.
 
     Of shorter runs, all rounds count. An algorithm whose rounds are done before that keeps its last record.
+
+    Args:
+        curves: The records of runs, as `long_form` gives them.
+        x: A column of them that grows during a run, such as "round" or "bytes".
     """
     most = reach(curves, x)
     if x == "round":
@@ -93,7 +112,15 @@ def common(curves: pd.DataFrame, x: str) -> float:
 
 
 def last_within(run: pd.DataFrame, x: str, budget: float) -> pd.Series | None:
-    """The last record of one run at or before a budget; None where it diverged or has no record there but the start."""
+    """The last record of one run at or before a budget; None where there is none that counts.
+
+    That is so where the run diverged, and where the budget pays for no record but that of the start.
+
+    Args:
+        run: The records of the run in the order of rounds.
+        x: The column that the budget is an amount of.
+        budget: How much of it may be spent, from 0, and possibly infinite.
+    """
     if run["ending"].iloc[0] == "diverged":
         return None
     within = run.loc[run[x] <= budget]
@@ -114,7 +141,17 @@ class Short(NamedTuple):
 
 
 def short(runs: Iterable[pd.DataFrame], x: str, budget: float) -> Short | None:
-    """The least that a first record takes, where the budget pays for no run's and not all of them diverged."""
+    """The least that a first record takes, where the budget pays for no run's and not all of them diverged.
+
+    Args:
+        runs: The records of every run of an algorithm, each in the order of rounds.
+        x: The column that the budget is an amount of.
+        budget: How much of it may be spent.
+
+    Returns:
+        The round and the cost of the cheapest first record after the start; None where some run has a value, or all
+            diverged.
+    """
     healthy = [run for run in runs if run["ending"].iloc[0] != "diverged"]
     if not healthy or any(last_within(run, x, budget) is not None for run in healthy):
         return None
@@ -129,6 +166,12 @@ def at(curves: pd.DataFrame, x: str, metrics: Sequence[str], budget: float) -> p
     Columns: `seeds` that have a value, `diverged` seeds, `stopped` seeds (by then), `needs`, the amount that the first
     record takes if the budget does not pay for it, and `after`, the round of that record; the mean round and cost of
     the records used, and for every metric NAME and NAME_sd, mean and sample standard deviation over those seeds.
+
+    Args:
+        curves: The records of runs, as `long_form` gives them.
+        x: The column that the budget is an amount of.
+        metrics: The names of the metrics, columns of `curves`.
+        budget: How much of `x` every run may spend, possibly infinite.
     """
     axes, rows = axes_of(curves), dict[str, dict[str, float]]()
     for label, runs in curves.groupby("label", sort=False):
@@ -167,6 +210,11 @@ def bands(curves: pd.DataFrame, x: str, y: str) -> pd.DataFrame:
 
     Columns: label, round, mean of `x`, and mean, sd, low, high of `y`. In a round without a record of a seed its last
     one before counts.
+
+    Args:
+        curves: The records of runs, as `long_form` gives them.
+        x: The column of the amount that is spent.
+        y: The column of the metric.
     """
     frames: list[pd.DataFrame] = []
     for label, runs in curves[curves["ending"] != "diverged"].groupby("label", sort=False):
@@ -183,6 +231,15 @@ def bands(curves: pd.DataFrame, x: str, y: str) -> pd.DataFrame:
 
 
 def views(curves: pd.DataFrame, axes: Sequence[str], metrics: Sequence[str]) -> dict[tuple[str, str], pd.DataFrame]:
-    """`bands` of every metric against every amount, which is called x in them."""
+    """`bands` of every metric against every amount, which is called x in them.
+
+    Args:
+        curves: The records of runs, as `long_form` gives them.
+        axes: The columns of amounts.
+        metrics: The columns of metrics.
+
+    Returns:
+        The frames by (amount, metric), as `jdfl.lab.charts.curves` takes them.
+    """
     found = {(x, y): bands(curves, x, y) for y in metrics for x in axes}
     return {(x, y): band.assign(x=band[x]) for (x, y), band in found.items()}

@@ -56,9 +56,18 @@ def figure(histories: Mapping[str, pd.DataFrame], path: str | Path, provenance: 
 
 
 def save_figure(drawing: Figure, path: str | Path, provenance: str = "", also: Sequence[str] = ()) -> Path:
-    """Save a drawing at `path`, and beside it with the suffixes `also`, with the hash of the `provenance` below.
+    """Save a drawing, with a hash of its provenance below it.
 
-    The files' title is the hash, too. Returns the path. In PDF, letters are letters (TrueType), as journals want them.
+    In PDF, letters are letters (TrueType), as journals want them.
+
+    Args:
+        drawing: A figure of matplotlib.
+        path: The file, whose suffix decides on its format.
+        provenance: The hash, which is the title of the files, too; empty: none is shown.
+        also: Further suffixes, such as ".pdf", with which the drawing is saved beside `path`.
+
+    Returns:
+        The path.
     """
     told = f"provenance {provenance}"
     look: dict[str, Any] = {"ha": "right", "fontsize": 6, "color": "0.5"}

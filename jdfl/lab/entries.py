@@ -88,7 +88,19 @@ class Terms:
 
 
 def plans(entries: Mapping[str, Any], terms: Terms) -> dict[str, Plan]:
-    """The entries with everything filled in, noise too, after all checks that need no run, of every given point."""
+    """The entries with everything filled in, noise too, after all checks that need no run, of every given point.
+
+    Args:
+        entries: Algorithms by label, or an `Entry` with a network, a grid or a number of rounds of its own.
+        terms: What all entries have in common, and how they are tuned.
+
+    Returns:
+        A plan for every label, in the order of the entries; one without a grid is not tuned.
+
+    Raises:
+        ValueError: For what cannot be run or tuned, naming the entry; for seeds that are not different whole numbers;
+            where `terms` ask for an epsilon and nothing can be claimed.
+    """
     if not entries:
         raise ValueError(f"Expected a mapping of labels to algorithms, got entries = {entries!r}. Name at least one.")
     check_seeds(keys=terms.keys)

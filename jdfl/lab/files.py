@@ -47,7 +47,14 @@ def read(file: Path) -> Any:
 
 
 def write(path: Path, content: Any) -> None:
-    """Write a text, a table (csv, parquet) or plain data (json), by the suffix of `path`, whole or not at all."""
+    """Write a file whole or not at all.
+
+    Args:
+        path: The file, which is replaced if it is there. A table goes into Parquet for the suffix .parquet, into CSV
+            for all others.
+        content: A text, a table, or plain data, which are written as JSON; ValueError for numbers in these that are not
+            finite.
+    """
     with placed(path) as place:
         if isinstance(content, pd.DataFrame) and path.suffix == ".parquet":
             content.to_parquet(place, index=False)
@@ -59,7 +66,12 @@ def write(path: Path, content: Any) -> None:
 
 
 def append(path: Path, table: pd.DataFrame) -> None:
-    """Add the rows of `table` to a table as text, with a head where there is none yet."""
+    """Add rows to a table as text, with a head where there is no file yet.
+
+    Args:
+        path: The file (CSV). It is not replaced: a reader may find its last row incomplete.
+        table: The rows, with the columns of those before, whose head is not looked at.
+    """
     table.to_csv(path, mode="a", index=False, header=not path.exists())
 
 
@@ -86,7 +98,13 @@ def placed(path: Path) -> Generator[Path]:
 def whole(folder: str | Path, *, overwrite: bool) -> Generator[Path]:
     """Where to write a folder that is then moved to `folder`; what stood there is put back if that fails.
 
-    FileExistsError for a file, and unless `overwrite` for a folder with content, before and after it is written.
+    Args:
+        folder: The place of the folder; those above it are made.
+        overwrite: Whether a folder with content is replaced.
+
+    Raises:
+        FileExistsError: For a file at that place, and unless `overwrite` for a folder with content, before and after it
+            is written.
     """
     folder = Path(folder)
     _refuse_occupied(folder, overwrite)

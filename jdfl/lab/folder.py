@@ -21,7 +21,17 @@ FILES = (*_TABLES, *_OTHERS.split(), "report.html")
 
 
 def write_comparison(comparison: Comparison, folder: str | Path, config_yaml: str, *, overwrite: bool) -> Path:
-    """Write FILES, and config.yaml where there is one, beside the folder first and then rename."""
+    """Write FILES, and config.yaml where there is one, beside the folder first and then rename.
+
+    Args:
+        comparison: What is written, with its views at other budgets.
+        folder: The place of the folder.
+        config_yaml: The settings as YAML; empty: there is no config.yaml, and the page has no settings.
+        overwrite: Whether a folder with content is replaced; FileExistsError for one otherwise.
+
+    Returns:
+        The folder's path.
+    """
     views = (comparison, *comparison.views)
     with whole(folder, overwrite=overwrite) as partial:
         tuned = [one for one in views if one.budget is not None]

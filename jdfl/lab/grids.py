@@ -64,7 +64,12 @@ class Plan:
         return algorithm
 
     def allows(self, point: Mapping[str, float], problem: Problem) -> bool:
-        """Whether the algorithm takes these values."""
+        """Whether the algorithm takes these values, with this problem and the plan's network.
+
+        Args:
+            point: Values by dotted field of the algorithm; its other fields stay.
+            problem: What the nodes are to learn.
+        """
         try:
             with quiet():
                 check_settings(self.at(point), problem, self.network)
@@ -78,7 +83,22 @@ def laid(
 ) -> tuple[Grid, tuple[str, ...]]:
     """Sorted values by field, and what the values that are chosen among them are computed from.
 
-    Fields and values are an entry's `own`, or the algorithm's `tuned` fields on those of `grids`, or on default ones.
+    Args:
+        label: The label of the entry, for messages.
+        algorithm: The algorithm, whose `tuned` fields and present values default grids are made of.
+        own: The entry's own values by dotted field; None: the `tuned` fields of the algorithm are laid out.
+        grids: Values by field, of use where `own` is None. Other fields get the values of GRIDS, those of lr in units
+            of 1 / L, L being the largest curvature of a node, or multiples of their present value where they are not in
+            GRIDS, where an optimizer makes the steps, and for lr where no curvature is known.
+        problem: What the nodes are to learn.
+
+    Returns:
+        The grid, and names of `jdfl.privacy.DERIVED`, which are "tuning", and "curvature" where lr is in units of 1 /
+            L; none where the grid is empty.
+
+    Raises:
+        ValueError: For fields that are no numbers, for what is no list of numbers, and for fields around whose present
+            value no grid can be laid.
     """
     if own is not None and not checks.is_a(own, Mapping):
         raise ValueError(f"Expected values by field in the grid of {label!r}, got tune = {checks.shown(own)}.")
@@ -140,7 +160,14 @@ def _values(label: str, path: str, values: Any) -> tuple[float, ...]:
 
 
 def beyond_edges(plan: Plan, problem: Problem, point: Point, grid: Grid) -> dict[str, list[float]]:
-    """By field whose value is the lowest or highest of several: values beyond it that the algorithm takes, if any."""
+    """By field whose value is the lowest or highest of several: values beyond it that the algorithm takes, if any.
+
+    Args:
+        plan: The entry that is tuned.
+        problem: What the nodes are to learn, by which values are accepted or not.
+        point: The best point of the grid.
+        grid: All values that were tried so far, sorted, by field.
+    """
     found: dict[str, list[float]] = {}
     for path, values in grid.items():
         place, last = values.index(point[path]), len(values) - 1

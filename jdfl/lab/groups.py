@@ -52,7 +52,12 @@ class Group:
 
 
 def groups(points: Sequence[Point], seeds: Sequence[int]) -> list[Group]:
-    """The points in groups, none with more than LANES runs unless it is one point; each in the order of its first."""
+    """The points in groups, none with more than LANES runs unless it is one point; each in the order of its first.
+
+    Args:
+        points: The points of a study.
+        seeds: Those with which every point is run, at least one.
+    """
     found: dict[str, list[Point]] = {}
     for point in points:
         found.setdefault(_key(point.config) or f"alone {point.index}", []).append(point)

@@ -29,11 +29,21 @@ _ORIGIN = ["folder", "seed", "begun (UTC)", "provenance", "jdfl", "code", "jax",
 
 
 def write_overview(folders: Sequence[str | Path], path: str | Path, title: str = "") -> Path:
-    """Write one HTML file about the runs in these `folders` at `path`; returns that.
+    """Write one HTML file about runs.
 
-    Runs that differ in nothing but their seeds stand together, as means with bands. An empty `title` names algorithms
-    and problems. Raises FileNotFoundError for a folder without a run, ValueError for none at all, for a damaged one and
-    for one given twice.
+    Runs that differ in nothing but their seeds stand together, as means with bands.
+
+    Args:
+        folders: The folders of the runs, as `jdfl run` or `write_run` leaves them, at least one.
+        path: The file, which is replaced if it is there.
+        title: The heading of the page; empty: the names of algorithms and problems.
+
+    Returns:
+        The path.
+
+    Raises:
+        FileNotFoundError: For a folder without a run.
+        ValueError: For no folder, for a damaged one and for one given twice.
     """
     if not folders:
         raise ValueError("Expected at least one folder of a run, got none. For example runs/NAME.")

@@ -64,8 +64,14 @@ class Run:
 def new_run_folder(base: str | Path, label: str) -> Path:
     """Make an empty folder in `base`, named by the time (UTC) and `label`, and return its path.
 
-    Two calls never get the same one, not even those of several processes. Raises OSError, before a run has begun, where
-    nothing can be written.
+    Two calls never get the same one, not even those of several processes.
+
+    Args:
+        base: The folder of all runs, which is made if it is not there.
+        label: The end of the folder's name, such as the algorithm's kind.
+
+    Raises:
+        OSError: Where nothing can be written, before a run has begun.
     """
     base = Path(base)
     stem = f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{label}"
@@ -117,7 +123,12 @@ def write_run(
 
 
 def begin_run(folder: Path, config_yaml: str) -> None:
-    """Write what is known of a run before its first round; what an earlier one has come to is removed."""
+    """Write what is known of a run before its first round; what an earlier one has come to is removed.
+
+    Args:
+        folder: The run's folder, which has to be there.
+        config_yaml: The settings of the run, which become config.yaml.
+    """
     for name in ("summary.json", "metrics.csv"):
         (folder / name).unlink(missing_ok=True)
     tidy(folder)
@@ -130,7 +141,14 @@ def end_run(
 ) -> dict[str, Any]:
     """Write what a run has come to, except for its checkpoint; returns its summary.
 
-    `draw`, `delta` and `accounting` are as for `write_run`. The summary comes last.
+    The summary comes last, so that a folder that has one is complete.
+
+    Args:
+        folder: The run's folder, which has to be there.
+        result: The finished run.
+        draw: Draws figure.png, as for `write_run`; None: there is none.
+        delta: As for `jdfl.account`.
+        accounting: As for `jdfl.account`.
     """
     write(folder / "metrics.csv", result.history)
     write(folder / "metrics.parquet", result.history)

@@ -72,9 +72,15 @@ def _range(path: str, kind: str, ends: Sequence[str]) -> Range:
 def points(lines: Sequence[str], random: int | None, seed: int) -> list[dict[str, Any]]:
     """The points of a study, each the values of its fields by dotted path.
 
-    With `random` None all combinations of the values; otherwise so many points, every value drawn on its own by a
-    generator with this `seed`: the first of them are those of a study with fewer. Raises ValueError for a field that is
-    given twice, for a distribution without `random`, and for too many points.
+    Args:
+        lines: A field and its values each, such as "algorithm.lr=0.1,0.2", or a distribution that values are drawn
+            from.
+        random: How many points are drawn, at least 1, every value on its own; None: all combinations of the values.
+        seed: Of the generator that draws; not used without `random`. The first of its points are those of a study with
+            fewer.
+
+    Raises:
+        ValueError: For a field that is given twice, for a distribution without `random`, and for too many points.
     """
     fields: dict[str, Field] = {}
     for path, field in map(field_of, lines):
@@ -101,10 +107,16 @@ def _drawn(field: Field, rng: np.random.Generator) -> Any:
 
 
 def config_at(base: RunConfig, point: Mapping[str, Any]) -> RunConfig:
-    """The configuration with the point's values; where a setting may be of several kinds, a value is one's name.
+    """The configuration with the point's values.
 
-    Kinds are set before their own settings. Raises ValueError for a setting that is unknown or of another type, and
-    where another kind would lose a setting that it has, too, and that the point does not tell.
+    Args:
+        base: The configuration of all settings that a point does not name.
+        point: Values by dotted path. Where a setting may be of several kinds, a value is the name of one; kinds are set
+            before their own settings.
+
+    Raises:
+        ValueError: For a setting that is unknown or of another type, and where another kind would lose a setting that
+            it has, too, and that the point does not tell.
     """
     plain = yaml_text.plain(base)
     for path, value in sorted(point.items(), key=lambda item: item[0].count(".")):

@@ -51,7 +51,12 @@ class Study:
 
     @staticmethod
     def of(config: StudyConfig, folder: Path) -> "Study":
-        """The study of a configuration; ValueError for settings that make no sense or points that cannot be written."""
+        """The study of a configuration; ValueError for settings that make no sense or points that cannot be written.
+
+        Args:
+            config: What is tried, with how many seeds each; the seeds follow one another from that of `base`.
+            folder: Where the study is kept; nothing is written yet.
+        """
         checks.whole(1, seeds=config.seeds)
         checks.whole(0, draw=config.draw)
         last = 2**32 - config.seeds
@@ -105,7 +110,12 @@ class Study:
 
 
 def keep(folder: Path, group: Group) -> None:
-    """Run a `group` and keep it in a `folder`; its curves come last, so that a group that has them is whole."""
+    """Run a `group` and keep it in a `folder`; its curves come last, so that a group that has them is whole.
+
+    Args:
+        folder: The folder of the study.
+        group: Points and seeds; what an earlier attempt has left of them is replaced.
+    """
     with warnings.catch_warnings():
         warnings.simplefilter("once")
         runs, curves = run_group(group)
@@ -116,9 +126,12 @@ def keep(folder: Path, group: Group) -> None:
 def one_after_another(
     max_seconds: float | None = None, tell: Callable[[Group, int, int], None] = lambda group, done, count: None
 ) -> Engine:
-    """An engine that runs groups here and begins none after `max_seconds`.
+    """An engine that runs groups here, one after another, and begins none after `max_seconds`.
 
-    `tell` gets every group when it begins, its place and their number.
+    Args:
+        max_seconds: Seconds from when the engine is called; a group that has begun is finished. None: no limit.
+        tell: Called with every group when it begins, its place, from 0, among those that are to be done, and their
+            number.
     """
 
     def work(folder: Path, todo: Sequence[Group]) -> None:
@@ -135,10 +148,16 @@ def one_after_another(
 def jobs(cluster: str, options: dict[str, Any]) -> Engine:
     """An engine that makes every group a job by submitit, and waits for all.
 
-    `cluster` is "slurm", or "local" for processes of this machine; `options` are those of submitit's
-    `update_parameters`: timeout_min, cpus_per_task, gpus_per_node, mem_gb, slurm_partition and more. Their logs are in
-    the folder's jobs/. Raises OSError without submitit or the cluster, and FailedJobsError that names one, when all
-    others are done.
+    The logs of the jobs are in the folder's jobs/.
+
+    Args:
+        cluster: "slurm", or "local" for processes of this machine.
+        options: Those of submitit's `update_parameters`: timeout_min, cpus_per_task, gpus_per_node, mem_gb,
+            slurm_partition and more. The engine raises ValueError for those that submitit does not know.
+
+    Raises:
+        OSError: Without submitit; from the engine, without the cluster.
+        FailedJobsError: From the engine, when all other jobs are done; it names the log of one that failed.
     """
     try:
         submitit: Any = import_module("submitit")
@@ -177,8 +196,17 @@ _MISSING = "Expected the package submitit for jobs of a cluster, found none. Ins
 def best_first(table: pd.DataFrame, fields: Sequence[str], by: str) -> pd.DataFrame:
     """Mean and standard deviation over seeds, a row per point, the best in `by` first; NaN where a run diverged.
 
-    `table` has the runs. Columns: point, the `fields`, `seeds` that have a result, `diverged`, and NAME and NAME_sd of
-    every metric, of rounds and bytes. ValueError for a metric that no run has.
+    Args:
+        table: A row per run, as `run_group` gives them; those of refused points are left out.
+        fields: Dotted paths of what was tried, columns of `table`.
+        by: The metric by which points are sorted; shares of what is right are best when high, all else when low.
+
+    Returns:
+        The columns point, the `fields`, `seeds` that have a result, `diverged`, and NAME and NAME_sd of every metric,
+            of rounds and bytes.
+
+    Raises:
+        ValueError: For a metric that no run has.
     """
     done = table[table["ending"] != REFUSED]
     others = (*fields, *_OTHERS.split(), *COUNTS)

@@ -25,9 +25,17 @@ def write_page(
     spent: str = "",
     left: str = "",
 ) -> Path:
-    """Write the page of a study whose runs are in `table`; `heads` and `rows` are its points, the best first.
+    """Write the page of a study; returns its path.
 
-    `spent` is what publishing all of them costs, `left` what is not done, in words.
+    Args:
+        path: The HTML file, which is replaced if it is there.
+        config: What was tried.
+        table: A row per run, refused points and runs that diverged included.
+        metrics: Columns of `table` that are drawn against what was tried.
+        heads: The heads of the table of points.
+        rows: The rows of that table, the best point first; at most the first 500 are shown.
+        spent: What publishing all runs costs, in words; empty: nothing is said of it.
+        left: What is not done yet, in words; empty: everything is done.
     """
     fields = [line.partition("=")[0].strip() for line in config.over]
     numeric = [name for name in fields if pd.api.types.is_numeric_dtype(table[name]) and table[name].dtype != bool]

@@ -23,7 +23,12 @@ def finite(value: float) -> float | None:
 def summary(result: Result, *, delta: float | None = None, accounting: Accounting = "sound") -> dict[str, Any]:
     """A result in numbers and words, as plain data for JSON; numbers that are not finite become None.
 
-    `delta` and `accounting` are as for `jdfl.account`; where no epsilon can be given, the reason stands instead.
+    Where no epsilon can be given, the reason stands instead.
+
+    Args:
+        result: The finished run, be it complete or cut off.
+        delta: As for `jdfl.account`.
+        accounting: As for `jdfl.account`.
     """
     totals, guarantee, clock, talk = result.totals, result.guarantee, result.clock, result.communication_rounds
     m, n = result.params.shape
@@ -127,9 +132,20 @@ def together(told: Sequence[Mapping[str, Any]]) -> Together | None:
 
 
 def privacy_of(result: Result, delta: float | None = None, accounting: Accounting = "sound") -> dict[str, Any]:
-    """The privacy `report` as plain data, or None, and the `statement`, which says why there is none.
+    """What a run may say of its privacy, as plain data.
 
-    `ledger` is what was released, in one node that no other exceeds, or None where nothing is claimed.
+    Args:
+        result: The finished run.
+        delta: As for `jdfl.account`.
+        accounting: As for `jdfl.account`.
+
+    Returns:
+        The `report` as plain data, or None where nothing is claimed, the `statement` in words, which says why there is
+            none, and the `ledger` of what was released, in one node that no other exceeds, or None where nothing is
+            claimed.
+
+    Raises:
+        ValueError: For a delta that says nothing, where there is a report.
     """
     noisy, guarantee = result.guarantee.event is not None, result.guarantee
     if not guarantee.claimed and not (noisy and accounting == "paper"):

@@ -33,7 +33,13 @@ class Grid:
 
 
 def number(value: float, digits: int = 4) -> str:
-    """The `value` with a few significant `digits`; thousands with separators, no exponent where it fits."""
+    """A value as it stands in tables.
+
+    Args:
+        value: Any number; one that is not finite becomes NONE.
+        digits: How many significant digits it has. Values from 10^digits to 1e9 have all of theirs before the point,
+            with separators of thousands; others have an exponent below 1e-3 and from 1e4 on.
+    """
     if not np.isfinite(value):
         return NONE
     if 10**digits <= round(abs(value)) < 1e9:
@@ -48,7 +54,12 @@ def better(metric: str) -> int:
 
 
 def spread(mean: float, sd: float) -> str:
-    """Mean ± sd, the deviation with two digits; in words where all values are the same."""
+    """Mean ± standard deviation, in words where all values are the same.
+
+    Args:
+        mean: The mean over runs.
+        sd: Their standard deviation, shown with two digits; NaN: the mean alone is shown.
+    """
     if sd <= 1e-12 * abs(mean):
         return f"{number(mean)} (same in all runs)"
     return number(mean) + (f" ± {number(sd, 2)}" if np.isfinite(sd) else "")
@@ -64,11 +75,16 @@ def column(
     beside: Collection[str] = (),
     reasons: Mapping[str, str] | None = None,
 ) -> list[Cell]:
-    """The cells of a quantity NAME, NAME_sd of a frame of `at`: the best bold, and those within its deviation of it.
+    """The cells of one quantity: the best is bold, and those within its deviation of it are marked, too.
 
-    Where some seeds have no value the cell says so (they are lacking for the reason `whole`) and is never the best. A
-    `sign` of 1 or -1 says whether low or high values are good; None: the metric's own. Labels that stand `beside` the
-    others are never the best. `reasons` say for a label why it has no value.
+    Args:
+        found: A row per label, with columns NAME, NAME_sd and seeds, as `curves.at` gives it.
+        name: The NAME of the quantity.
+        seeds: How many seeds every label should have. A cell that has fewer says so, and is never the best.
+        sign: 1 where low values are good, -1 where high ones are; None: as it is for the metric of this name.
+        whole: Why values of seeds are lacking, in a word.
+        beside: Labels that stand beside the others and are never the best.
+        reasons: By label, why it has no value at all; for others `whole` or NONE stands there.
     """
     sign = better(name) if sign is None else sign
     means, deviations = found[name].to_numpy(float), found[f"{name}_sd"].to_numpy(float)
@@ -87,7 +103,12 @@ def column(
 
 
 def write(grid: Grid, format: Format) -> str:
-    """The `grid` in a `format`."""
+    """The `grid` in a `format`, with its caption and what the marks of cells mean.
+
+    Args:
+        grid: Headers, rows of cells and the sentences of the caption.
+        format: "text", "markdown" or "latex", whose own signs are escaped in all cells.
+    """
     lay, escaped, frames, legend = _FORMATS[format]
     rows = [[frames[cell.mark].format(escaped(cell.text)) for cell in row] for row in grid.rows]
     used = {cell.mark for row in grid.rows for cell in row} - {""}
@@ -96,7 +117,13 @@ def write(grid: Grid, format: Format) -> str:
 
 
 def markdown(heads: Sequence[str], rows: Sequence[Sequence[str]], aligned: str = "---") -> list[str]:
-    """The lines of a table in Markdown of these `heads` and `rows`; all columns but the first are `aligned` so."""
+    """The lines of a table in Markdown.
+
+    Args:
+        heads: The heads of the columns.
+        rows: The rows, of as many cells each, which are not escaped.
+        aligned: How all columns but the first are aligned: "---" to the left, "---:" to the right.
+    """
     lines = [heads, ["---", *[aligned] * (len(heads) - 1)], *rows]
     return [f"| {' | '.join(line)} |" for line in lines]
 

@@ -23,11 +23,21 @@ class Tracker(Protocol):
     """Takes in the records of a run."""
 
     def record(self, round: int, values: Mapping[str, float]) -> None:
-        """The metrics and totals of one record as `values` by name, all of them finite."""
+        """Take in one record of the run.
+
+        Args:
+            round: The number of rounds that are done.
+            values: The metrics and totals of the record by name, those of them that are finite.
+        """
         ...
 
     def finish(self, values: Mapping[str, float], texts: Mapping[str, str]) -> None:
-        """What the run has come to: `values` of the last record, and `texts`, its ending, reason and provenance."""
+        """Take in what the run has come to.
+
+        Args:
+            values: The metrics and totals of the last record by name, those of them that are finite.
+            texts: The run's ending, reason and provenance, by these names.
+        """
         ...
 
     def close(self) -> None:

@@ -61,7 +61,13 @@ class Search:
         self._known: dict[tuple[Target, int], pd.DataFrame] = {}
 
     def run(self, points: list[Point], extension: int, what: str) -> None:
-        """Run points with all tuning seeds, as long as reported runs."""
+        """Run points with all tuning seeds, as long as reported runs.
+
+        Args:
+            points: Values by field, of the same fields each; they come after those that were run before.
+            extension: Which extension of the grid they belong to; 0: the first grid.
+            what: What begins, in words, for those who watch.
+        """
         terms, keys = self.terms, list(self.tune.keys)
         terms.announce(self.label, what)
         with quiet():
@@ -133,7 +139,12 @@ class Search:
         return Tuned({}, grid, runs, {}, f"no point of the grid {grid_text(grid)} {what} ({runs} runs)")
 
     def rows(self, tuned: Tuned, target: Target) -> Iterable[dict[str, Any]]:
-        """A row per point, in the order of the values, and which one was chosen."""
+        """A row per point, in the order of the values, and which one was chosen.
+
+        Args:
+            tuned: What `choose` has found at this budget.
+            target: The budget, to which means and diverged runs belong.
+        """
         sign = 1 if target.by == "stop" else better(self.terms.measure.__name__)
         scores, diverged = (self.at(target)[name].tolist() for name in ("score", "diverged"))
         for place in self._ordered():
@@ -186,7 +197,13 @@ class Search:
 
 
 def tune_all(plans: Mapping[str, Plan], terms: Terms, tune: Tuning) -> list[Choice]:
-    """Tune every plan that has a grid at every budget that is shown, that of `by` first, from the same tuning runs."""
+    """Tune every plan that has a grid at every budget that is shown, that of `by` first, from the same tuning runs.
+
+    Args:
+        plans: The entries by label; one without a grid is run with its own values, since it may limit a common budget.
+        terms: What all entries have in common.
+        tune: Seeds, budgets, and how often grids may be extended.
+    """
     searches = {label: Search(label, plan, terms, tune) for label, plan in plans.items()}
     for search in searches.values():  # what is not tuned may still limit a common budget
         search.run(search.plan.taken(terms.problem), 0, "tuning")

@@ -50,7 +50,15 @@ def returns(steps: int) -> int:
 
 
 def nearby(graph: Graph, most: int = MOST) -> np.ndarray:
-    """Ids of at most so many nodes, those that are reached first from node 0 along the links; all, if they are few."""
+    """Ids of at most so many nodes, those that are reached first from node 0 along the links; all, if they are few.
+
+    Args:
+        graph: The graph of one round. Where node 0 reaches too few, the nodes with the lowest ids join them.
+        most: How many nodes there are at most, from 1.
+
+    Returns:
+        The ids [most or m], rising.
+    """
     if graph.m <= most:
         return np.arange(graph.m)
     senders, mask = np.asarray(graph.senders), np.asarray(graph.mask)
@@ -65,7 +73,15 @@ def nearby(graph: Graph, most: int = MOST) -> np.ndarray:
 
 
 def split_of(problem: Problem, shown: np.ndarray) -> pd.DataFrame:
-    """How many examples the nodes `shown` have, of every class where there are classes."""
+    """How many examples nodes have, of every class where there are classes.
+
+    Args:
+        problem: The problem; classes are told apart where it has a test set and scores of examples.
+        shown: The ids [s] of the nodes.
+
+    Returns:
+        A row per node with the columns node, examples and, where there are classes, class_0, class_1 and so on.
+    """
     counts = np.asarray(records_of(problem))[shown]
     table = pd.DataFrame({"node": shown, "examples": counts})
     if problem.test is not None and classifies(problem):
@@ -193,7 +209,12 @@ def _cut_off(file: Path, rounds: int) -> None:
 
 
 def links_of(graph: Graph, shown: Any) -> np.ndarray:
-    """Pairs (node, the node that it hears) [links, 2] among those shown; all pairs in a round that synchronises all."""
+    """Pairs (node, the node that it hears) [links, 2] among the nodes that are shown.
+
+    Args:
+        graph: The graph of one round; in one that synchronises all nodes there are all pairs.
+        shown: The ids [s] of the nodes.
+    """
     if graph.synchronised is not None and bool(graph.synchronised):
         ids = np.asarray(shown)
         pairs = np.stack(np.meshgrid(ids, ids, indexing="ij"), axis=-1).reshape(-1, 2)

@@ -19,7 +19,14 @@ _ENDED = "Values where the runs ended"
 
 
 def grid(of: "Comparison", by: str, value: float | None, names: list[str]) -> Grid:
-    """The table at an amount of `by`, of what was tuned there."""
+    """The table of a comparison at an amount of `by`, of what was tuned there.
+
+    Args:
+        of: The comparison.
+        by: A column of its curves, or "stop" for the rounds until the stop rule fired.
+        value: How much of `by` all get; None: as for `Comparison.at`.
+        names: The metrics that have a column.
+    """
     n, stop = len(of.seeds), by == "stop"
     found = of.at("round", np.inf, metrics=names) if stop else of.at(by, value, metrics=names)
     unranked = _unranked(of, by, value)
@@ -70,7 +77,12 @@ def mark(of: "Comparison", label: str) -> str:
 
 
 def legend(label: str, views: "Mapping[str, Comparison]") -> str:
-    """A label with its marks, by amount where they differ."""
+    """A label with its marks, by amount where they differ.
+
+    Args:
+        label: The label of an entry.
+        views: The comparison that is drawn against every amount; each counts its own runs that diverged.
+    """
     marks: dict[str, list[str]] = {}
     for x, view in views.items():
         bad = sum(result.ending == "diverged" for result in view.results[label])
@@ -81,7 +93,12 @@ def legend(label: str, views: "Mapping[str, Comparison]") -> str:
 
 
 def axis(of: "Comparison", x: str) -> str:
-    """An amount, with the budget of it that the values of its lines were chosen at."""
+    """An amount in words, with the budget of it that the values of its lines were chosen at.
+
+    Args:
+        of: The comparison that is drawn.
+        x: A column of its curves, such as "bytes".
+    """
     view = of.view(x)
     if view.budget is None:
         return AXES[x]

@@ -22,8 +22,15 @@ _MOST_MU = 1e100  # whose square is a float
 def gaussian_delta(mu: float, epsilon: float) -> float:
     """The least delta at which noise of 1 / mu times the sensitivity is (epsilon, delta)-DP.
 
-    It is Phi(mu / 2 - epsilon / mu) - e^epsilon Phi(-mu / 2 - epsilon / mu). Raises ValueError for numbers
-    that are no mu or epsilon.
+    It is Phi(mu / 2 - epsilon / mu) - e^epsilon Phi(-mu / 2 - epsilon / mu).
+
+    Args:
+        mu: The sensitivity over the standard deviation of the noise, above 0; of several releases with noise
+            multipliers z_k together the root of sum 1 / z_k^2.
+        epsilon: At which delta is computed, from 0.
+
+    Raises:
+        ValueError: For numbers that are no mu or epsilon.
     """
     checks.positive(mu=mu)
     checks.not_negative(epsilon=epsilon)
@@ -38,7 +45,12 @@ def gaussian_delta(mu: float, epsilon: float) -> float:
 def gaussian_epsilon(mu: float, delta: float) -> float:
     """The least epsilon >= 0 at this delta; 0 where mu is so small that no more is needed.
 
-    Raises ValueError for a delta outside (0, 1), and for a mu of which epsilon would leave floating point.
+    Args:
+        mu: The sensitivity over the standard deviation of the noise, as for `gaussian_delta`.
+        delta: The chance that the epsilon may fail, in (0, 1).
+
+    Raises:
+        ValueError: For a delta outside (0, 1), and for a mu of which epsilon would leave floating point.
     """
     check_delta(delta)
     if mu > _MOST_MU:
@@ -52,8 +64,15 @@ def participating_epsilon(multiplier: float, rate: float, steps: int, delta: flo
     """The epsilon at `delta` of Gaussian releases that each look at a record with chance `rate`, independently.
 
     As if it were told which ones do, a binomial number K: by joint convexity delta <= E gaussian_delta(sqrt(K) /
-    multiplier, epsilon), under replace-one with the multiplier in units of that sensitivity and under add-remove alike,
-    for Poisson samples and for subsets. Nearly tight where noise is little. Infinite for more than 10,000 expected.
+    multiplier, epsilon), for Poisson samples and for subsets. Nearly tight where noise is little. Infinite for more
+    than 10,000 expected participations.
+
+    Args:
+        multiplier: The standard deviation of the noise over the sensitivity, above 0: that of replace-one or of
+            add-remove, whichever relation the epsilon is to be of.
+        rate: The chance of a record to be looked at in a release, in (0, 1].
+        steps: The number of releases, at least 1.
+        delta: The chance that the epsilon may fail, in (0, 1).
     """
     if steps * rate > 1e4:
         return math.inf
@@ -80,7 +99,15 @@ def analytic_gaussian(epsilon: float, delta: float, releases: int = 1) -> Gaussi
 
     The calibration of B. Balle and Y.-X. Wang (2018, Theorem 8), for releases that each look at all records. The
     multiplier is in units of their l2 sensitivity, which something has to enforce. For a whole run, or with sampling,
-    use `jdfl.calibrate`. Raises ValueError for targets that make no sense.
+    use `jdfl.calibrate`.
+
+    Args:
+        epsilon: What all releases together may spend, above 0.
+        delta: The chance that the epsilon may fail, in (0, 1).
+        releases: How many there are, at least 1, all with the same noise.
+
+    Raises:
+        ValueError: For targets that make no sense.
     """
     check_target(epsilon, delta)
     checks.whole(1, releases=releases)
@@ -95,8 +122,14 @@ def classical_gaussian(epsilon: float, delta: float) -> Gaussian:
     """The textbook calibration sqrt(2 ln(1.25/delta)) / epsilon (CEPS paper, Eq. 13).
 
     It is a guarantee for one release, epsilon <= 1 and an enforced sensitivity only; here it reproduces papers. For a
-    guarantee use `analytic_gaussian`, or `calibrate` for several releases. Raises ValueError for an epsilon
-    or delta that is none.
+    guarantee use `analytic_gaussian`, or `calibrate` for several releases.
+
+    Args:
+        epsilon: What the release may spend, above 0; larger ones than 1 are not refused.
+        delta: The chance that the epsilon may fail, in (0, 1).
+
+    Raises:
+        ValueError: For an epsilon or delta that is none.
     """
     check_target(epsilon, delta)
     return Gaussian(math.sqrt(2 * math.log(1.25 / delta)) / epsilon)
@@ -106,12 +139,16 @@ def classical_gaussian(epsilon: float, delta: float) -> Gaussian:
 def central_multiplier(multiplier: float, clients: int) -> float:
     """The noise multiplier that hides a sum from one of the `clients` whose equal Gaussian noises it carries.
 
-    `multiplier` is the noise of the whole sum in units of the sensitivity. A client that takes part knows its own noise
-    and subtracts it; the other clients' noise has the variance (clients - 1) / clients of the whole. The multiplier
-    left is `multiplier` sqrt((clients - 1) / clients), and mu grows by the inverse of that root.
+    A client that takes part knows its own noise and subtracts it; the other clients' noise has the variance (clients -
+    1) / clients of the whole. The multiplier left is `multiplier` sqrt((clients - 1) / clients), and mu grows by the
+    inverse of that root.
 
-    Raises ValueError for a multiplier that is not positive, and for fewer than two clients, of which one would see the
-    sum without any noise: its mu is infinite.
+    Args:
+        multiplier: The noise of the whole sum in units of the sensitivity, above 0.
+        clients: How many clients' noise is in the sum, at least 2; of one the sum without noise would be seen.
+
+    Raises:
+        ValueError: For a multiplier that is not positive, and for fewer than two clients.
     """
     checks.shape((), multiplier=multiplier)
     checks.positive(multiplier=multiplier)
@@ -134,9 +171,14 @@ def doubled(short: Callable[[float], bool]) -> float:
 def bisected(
     short: Callable[[float], bool], low: float, high: float, *, relative: float = 0.0, absolute: float = 0.0
 ) -> tuple[float, float]:
-    """The ends of a short interval between `low`, which is too `short`, and `high`, which is not.
+    """The ends of a short interval that what is looked for lies in.
 
-    It is no longer than `absolute`, or than `relative` times its upper end.
+    Args:
+        short: Whether a number is below what is looked for.
+        low: A number that is.
+        high: A number that is not, above `low`.
+        relative: How long the interval may be, in units of its upper end.
+        absolute: How long it may be in any case. One of the two has to be above 0, or the search has no end.
     """
     while high - low > max(absolute, relative * high):
         middle = (low + high) / 2

@@ -25,8 +25,18 @@ def noise_multiplier(
 ) -> float:
     """The least noise, in units of the sensitivity, with which so many releases are (epsilon, delta)-DP together.
 
-    `kind` is that of the noise. `accounting.epsilon` of the result is at most the target, and above it by less than
-    1e-4 less noise. Raises ValueError for targets that make no sense.
+    `accounting.epsilon` of the result is at most the target, and above it by less than 1e-4 less noise.
+
+    Args:
+        kind: That of the noise: "gaussian", for an l2 sensitivity, or "laplace", for an l1 sensitivity.
+        epsilon: What all releases together may spend, from 1e-100 to 1e100.
+        delta: The chance that the epsilon may fail, in (0, 1).
+        releases: How many there are, at least 1, all with the same noise.
+        sampled: How every release draws the records that it looks at; None: it looks at all.
+        adjacency: The relation that the sensitivity and epsilon are of: "replace-one" or "add-remove".
+
+    Raises:
+        ValueError: For targets that make no sense, and for subsets under add-remove.
     """
     checks.one_of(("gaussian", "laplace"), kind=kind)
     check_target(epsilon, delta)
@@ -68,10 +78,20 @@ def most_releases(
     adjacency: Adjacency = "replace-one",
     most: int = 2**30,
 ) -> int:
-    """How many releases together stay within (epsilon, delta); at most `most`, and as many as a schedule is for.
+    """How many releases together stay within (epsilon, delta); 0 means that not even one does.
 
-    0 means that not even one does. `event`, `sampled` and `adjacency` are as for `jdfl.privacy.epsilon`, whose epsilon
-    of so many releases is at most the target. Raises ValueError for targets that make no sense.
+    `jdfl.privacy.epsilon` of so many releases is at most the target.
+
+    Args:
+        event: One release, or a schedule of them, of which there are no more than it is long.
+        epsilon: What all releases together may spend, above 0.
+        delta: The chance that the epsilon may fail, in (0, 1).
+        sampled: How every release draws the records that it looks at; None: it looks at all.
+        adjacency: The relation that the event's multiplier and epsilon are of: "replace-one" or "add-remove".
+        most: Where the search ends: the result is this number where even more releases would do.
+
+    Raises:
+        ValueError: For targets that make no sense, and for events that cannot be accounted for.
     """
     check_releases(event, 1, sampled, adjacency)
     check_target(epsilon, delta)

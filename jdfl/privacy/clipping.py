@@ -20,10 +20,14 @@ Clip = Literal["l1", "l2", "linf", "entries"]
 
 
 def factor(lengths: Array, clip: Array | float) -> Array:
-    """What vectors of these `lengths` [...] are multiplied by [...] for a `clip` []; 0 for a length that is not finite.
+    """What vectors are multiplied by, [...], to be no longer than a clip; 0 for a length that is not finite.
 
     A length too large for its type is not known, so that nothing but 0 bounds what such a vector contributes. Factors
     too small for all of their digits are 0, too: rounded up they would not bound.
+
+    Args:
+        lengths: The vectors' lengths [...], from 0.
+        clip: The most that they may be, clip [], above 0.
     """
     scale = jnp.minimum(1.0, clip / jnp.where(lengths > clip, lengths, clip))
     return jnp.where(jnp.isfinite(lengths) & (scale >= jnp.finfo(scale.dtype).tiny), scale, 0.0)
@@ -32,8 +36,13 @@ def factor(lengths: Array, clip: Array | float) -> Array:
 def clipped(x: Array, norm: Clip, clip: Array | float) -> Array:
     """The vectors x [..., n], each no longer than `clip` []; a vector with an entry that is not finite becomes 0.
 
-    Length is measured in `norm`, and a vector that is too long is scaled down, its direction kept. "entries" cuts every
-    entry off at +-clip instead, which turns the vector. Noise by another norm needs `stretch`, too.
+    Noise by another norm needs `stretch`, too.
+
+    Args:
+        x: Vectors x [..., n].
+        norm: In which length is measured, "l1", "l2" or "linf": a vector that is too long is scaled down, its direction
+            kept. "entries" cuts every entry off at +-clip instead, which turns the vector.
+        clip: The most that a vector, or an entry, may be, clip [], above 0.
     """
     if norm == "entries":
         whole = jnp.all(jnp.isfinite(x), axis=-1, keepdims=True)
@@ -47,7 +56,12 @@ def stretch(clipped_in: Clip, measured_in: Norm, n: int) -> float:
     """The most that a vector [n] of length 1 in the norm `clipped_in` may measure in the norm `measured_in`.
 
     A sensitivity is the clip times this factor where noise goes by another norm: sqrt(n) for a clip in l2 and Laplace
-    noise, n for one in linf or of entries, 1 for equal norms. Raises ValueError for n < 1.
+    noise, n for one in linf or of entries, 1 for equal norms.
+
+    Args:
+        clipped_in: The norm of the clip: "l1", "l2", "linf" or "entries".
+        measured_in: The norm of the noise, `Mechanism.norm`.
+        n: The number of entries, at least 1; ValueError otherwise.
     """
     checks.whole(1, n=n)
     inverse = {"l1": 1.0, "l2": 0.5, "linf": 0.0, "entries": 0.0}  # 1 / p; ||x||_q <= n^(1/q - 1/p) ||x||_p for q < p

@@ -109,6 +109,11 @@ def exposing(told: Guarantee, names: Sequence[str], public: Sequence[str]) -> Gu
     """What is left of what is `told` of a run in which values of these `names` (of DERIVED) enter without noise.
 
     Those that are not `public` take the claim away. A run without noise has none to lose.
+
+    Args:
+        told: The guarantee of the noise.
+        names: Names of DERIVED that enter, beside those that `told` has already.
+        public: Names that are declared public, of the problem; the others take the claim away.
     """
     if told.event is None:
         return told

@@ -42,9 +42,13 @@ class Ledger:
     def of(cls, guarantee: Guarantee, releases: np.ndarray, records: np.ndarray) -> "Ledger":
         """What so many releases under this guarantee leave behind, be it claimed or not.
 
-        `releases` [m] and `records` [m] are whole numbers, one for every node. In the ledger `claimed` is about the
-        noise alone: it stays true where only values that enter without noise (`derived`) take the guarantee's claim
-        away.
+        In the ledger `claimed` is about the noise alone: it stays true where only values that enter without noise
+        (`derived`) take the guarantee's claim away.
+
+        Args:
+            guarantee: What is promised of one release.
+            releases: How many every node has made, releases [m], whole numbers.
+            records: How many every node has, records [m], whole numbers.
         """
         counts = np.asarray(releases, np.int64), np.asarray(records, np.int64)
         enforced = guarantee.claimed or bool(guarantee.derived and guarantee.enforced_by)  # of the noise alone
@@ -94,8 +98,12 @@ class Ledger:
     def epsilon(self, node: int, delta: float) -> float:
         """The epsilon of a node's releases, the least of all bounds that `jdfl.privacy.epsilons` has at `delta`.
 
-        `failure` is taken from delta first; the epsilon is infinite where that leaves nothing, and without any noise.
-        It is 0 for a node without releases.
+        It is 0 for a node without releases, and infinite without any noise.
+
+        Args:
+            node: The node, from 0 to m - 1.
+            delta: The chance that the epsilon may fail, in (0, 1). `failure` is taken from it first; the epsilon is
+                infinite where that leaves nothing.
         """
         if self.event is None or delta <= self.failure:
             return np.inf
@@ -106,6 +114,11 @@ class Ledger:
 
         With samples from pools of many sizes all get what the smallest allows: a search takes seconds. Where noise
         follows a schedule, no more than it is long.
+
+        Args:
+            target: The epsilon of all releases of a node together, above 0.
+            delta: The chance that it may fail, in (0, 1). `failure` is taken from it first; nothing is allowed where
+                that leaves nothing.
         """
         if self.event is None or delta <= self.failure:
             return np.zeros_like(self.releases)

@@ -104,8 +104,13 @@ class Mechanism(Protocol):
     def add(self, key: Array, x: Array, sensitivity: Any) -> Array:
         """The vector x [n] with noise.
 
-        A pure function under jit, and under vmap over nodes: all noise comes from `key`, which is used once, and is
-        scaled by `sensitivity` [], the most that neighbouring data change x in the mechanism's norm.
+        A pure function under jit, and under vmap over nodes.
+
+        Args:
+            key: The key [] that all noise comes from, which is used once.
+            x: The vector x [n], clipped before.
+            sensitivity: The most that neighbouring data change x, a number [] in the mechanism's norm, by which noise
+                is scaled.
         """
         ...
 

@@ -72,10 +72,15 @@ class _Pair:
 
 
 def upper_bound(multiplier: float, rate: float, steps: int, delta: float) -> float:
-    """An upper bound of the epsilon at `delta` of `steps` >= 1 samples, each of `rate` in (0, 1).
+    """An upper bound of the epsilon at `delta` of Poisson-sampled Gaussian releases under add-remove.
 
-    `multiplier` is that of the Gaussian noise, in units of the add-remove sensitivity. It holds for the add-remove
-    relation with Poisson sampling only, and takes less than a second.
+    It holds for that relation and Poisson sampling only, and takes less than a second.
+
+    Args:
+        multiplier: The standard deviation of the noise in units of the add-remove sensitivity, above 0.
+        rate: The chance of a record to be in a sample, in (0, 1).
+        steps: The number of samples, at least 1.
+        delta: The chance that the epsilon may fail, in (0, 1).
     """
     plans = [_plan(_Pair(multiplier, rate, removed), steps, delta) for removed in (True, False)]
     return max((_above(plan) for plan in plans if plan), default=0.0)

@@ -99,10 +99,16 @@ def spent(guarantee: Guarantee, ledger: Ledger, delta: float) -> dict[str, Any]:
 def beside(
     guarantee: Guarantee, releases: np.ndarray, records: np.ndarray, delta: float, *, sound: bool
 ) -> dict[str, Any]:
-    """What the same releases [m] say under another relation, as plain data.
+    """What the same releases say under another relation, as plain data.
 
-    No epsilon is among it where nothing is claimed. `sound` False: the statement says that it holds if what is assumed
-    does. Raises ValueError for a delta that says nothing.
+    No epsilon is among it where nothing is claimed.
+
+    Args:
+        guarantee: The guarantee under that relation.
+        releases: How many every node has made, releases [m].
+        records: How many every node has, records [m].
+        delta: The chance that epsilon may fail, the same as that of the report; ValueError where it says nothing.
+        sound: Whether what is assumed is enforced; otherwise the statement says that it holds if that is so.
     """
     event = guarantee.event
     told = {name: getattr(guarantee, name) for name in (*SHARED[:-1], "claimed", "reason")} | {

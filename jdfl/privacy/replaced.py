@@ -39,7 +39,16 @@ Kind = Literal["gaussian", "laplace"]
 
 
 def divergence(kind: Kind, z: float, rate: float, epsilon: np.ndarray, *, poisson: bool) -> np.ndarray:
-    """The bound for delta at every epsilon >= 0 of one sample; `z` in units of the replace-one sensitivity."""
+    """The bound for delta at every epsilon of one sample, of the shape of `epsilon`.
+
+    Args:
+        kind: "gaussian" or "laplace".
+        z: The noise multiplier in units of the replace-one sensitivity, above 0.
+        rate: The chance of the record to be in the sample, in (0, 1].
+        epsilon: Where delta is bounded, epsilon [k] >= 0.
+        poisson: Whether every record is drawn by itself, which needs that one that is left out changes half as much as
+            one that is replaced; otherwise samples have a fixed size.
+    """
     log_alpha = np.log(np.expm1(epsilon) + rate) - math.log(rate)
     whole = _shifted(kind, 1 / z, log_alpha)
     if poisson:
@@ -49,7 +58,16 @@ def divergence(kind: Kind, z: float, rate: float, epsilon: np.ndarray, *, poisso
 
 
 def losses(kind: Kind, z: float, rate: float, grid: float, top: int, *, poisson: bool) -> Any:
-    """One sample as dp-accounting's distribution of losses: multiples of `grid` from -`top` to `top`."""
+    """One sample as dp-accounting's distribution of losses, which dominates the true one.
+
+    Args:
+        kind: "gaussian" or "laplace".
+        z: The noise multiplier in units of the replace-one sensitivity, above 0.
+        rate: The chance of the record to be in the sample, in (0, 1].
+        grid: The distance of two losses, above 0.
+        top: The largest loss, in units of `grid`, at least 1; the least is its negative.
+        poisson: As for `divergence`.
+    """
     from dp_accounting.pld import pld_pmf, privacy_loss_distribution
 
     eps = grid * np.arange(top + 1)

@@ -73,8 +73,14 @@ def published(
 ) -> Array:
     """The paper's S_i [m] (Eq. 22), a bound or not as the constants are.
 
-    From S_i `before`, ||gamma_n n_i||_1 of the round before (`noise`), ||eps_i||_1 (`step`) and ||s_i^0||_1 (`start`),
-    all [m]; `first` [] is true in round 0. `constant` is C', `contraction` lambda.
+    Args:
+        before: S_i of the round before, before [m].
+        noise: ||gamma_n n_i||_1 of the round before, noise [m].
+        step: ||eps_i||_1 of this round, step [m].
+        start: ||s_i^0||_1, start [m].
+        first: Whether this is round 0, first [] bool, in which neither `before` nor `noise` counts.
+        constant: C' of the paper, above 0.
+        contraction: Lambda of the paper, in (0, 1].
     """
     begun = 2 * constant * (start + step)
     return jnp.where(first, begun, contraction * before + 2 * constant * (step + contraction * noise))

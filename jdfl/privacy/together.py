@@ -33,7 +33,14 @@ class Together:
 
     @classmethod
     def of(cls, ledgers: Sequence[Ledger | None], delta: float) -> "Together | None":
-        """Those of all runs, where None claims nothing; None if no run claims anything."""
+        """Those of all runs together; None if no run claims anything.
+
+        Args:
+            ledgers: Those of all runs on the same data, None for a run that has none. Those that claim nothing are
+                counted, and left out of the sum.
+            delta: That of all runs together, in (0, 1). There is no epsilon where runs protect different units or
+                neighbours.
+        """
         known = [ledger for ledger in ledgers if ledger is not None and ledger.claimed]
         if not known:
             return None
@@ -63,7 +70,13 @@ class Together:
 def total_epsilon(ledgers: Sequence[Ledger], delta: float) -> float:
     """The epsilon at `delta` of all releases of these runs on the same data, of the most exposed node.
 
-    Raises ValueError where a run claims nothing, and where runs protect different units or neighbours.
+    Args:
+        ledgers: Those of the runs. Where they have different numbers of nodes, all runs' most exposed nodes count as
+            one.
+        delta: That of all runs together, in (0, 1), which is shared out among them.
+
+    Raises:
+        ValueError: Where a run claims nothing, and where runs protect different units or neighbours.
     """
     for place, ledger in enumerate(ledgers):
         if ledger.event is None or not ledger.claimed:
