@@ -13,34 +13,30 @@ a default here.
 Axes: m nodes, n parameters.
 """
 
-from collections.abc import Sequence
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, ClassVar
 
 import jax
-import jax.numpy as jnp
-import numpy as np
 from jax import Array
 
-from jdfl.algorithms.book import MODEL, Book
+from jdfl.algorithms.book import MODEL
 from jdfl.algorithms.codes import check_codec
 from jdfl.algorithms.descent import check_optimizer
 from jdfl.algorithms.messages import Prepared
 from jdfl.algorithms.moment import Moment
 from jdfl.algorithms.round import Round
+from jdfl.algorithms.statement import stated
 from jdfl.algorithms.updates import check_updates
 from jdfl.arrays.nonzeros import Nonzeros, dense
 from jdfl.base import arguments
-from jdfl.base.streams import Keys, Stream
+from jdfl.base.streams import Stream
 from jdfl.codecs import Codec, Dense
-from jdfl.network import Graph, Network, require
-from jdfl.privacy import NO_NOISE, NOTHING_SENT, Guarantee
-from jdfl.privacy.flow import Label, leaking
+from jdfl.network import Network, require
+from jdfl.privacy import NO_NOISE, Guarantee
 from jdfl.problems import Problem
 
 _CODEC = Stream("codec", "shared")  # what a codec draws once, for a whole run
-_TOGETHER = "Add all noise by one mechanism, or give `round.noisy` as `told` the stream whose guarantee covers both."
 UNSENT_STEP = "they hold a last step that has not been sent and has no noise"
 UNPLANNED = replace(
     NO_NOISE,
@@ -189,35 +185,7 @@ class Algorithm:
         """
         if plan is None and type(self).plan is not Algorithm.plan:
             return UNPLANNED
-        books = Book(), Book()
-
-        def round(problem: Problem, book: Book) -> Round:
-            moment = _some_moment(problem)
-            return Round(moment=moment, problem=problem, prepared=self.prepared(problem, moment, plan), book=book)
-
-        def begin(problem: Problem) -> Any:
-            state = self.init(round(problem, books[0]))
-            return state, self.params(state)
-
-        def advance(state: Any, problem: Problem) -> Any:
-            new = self.step(state, round(problem, books[1]))
-            return new, self.params(new)
-
-        started, (state, _) = jax.make_jaxpr(begin, return_shape=True)(problem)
-        going = jax.make_jaxpr(advance)(state, problem)
-        releases = {stream: _released(stream, books, problem) for book in books for stream in book.noises}
-        if not releases:
-            return self.told(NO_NOISE if any(book.uses for book in books) else NOTHING_SENT, problem, steps)
-        told = self.told(next(iter(releases.values())), problem, steps)
-        if told.claimed and (len(releases) > 1 or any(book.uncovered() for book in books)):
-            names = ", ".join(repr(one.name) for one in dict.fromkeys([*releases, *books[0].parts, *books[1].parts]))
-            reason = f"noise of several streams is added ({names}), and what they reveal together is not accounted for"
-            told = replace(told, claimed=False, reason=reason, remedy=_TOGETHER)
-        if told.claimed and (leaks := leaking(started, going, _labels(problem), len(jax.tree.leaves(state)))):
-            channel, why = next(iter(leaks.items()))
-            reason = f"what is sent on the channel {channel!r} {why}"
-            told = replace(told, claimed=False, reason=reason, remedy="Send nothing but what noise has been added to.")
-        return replace(told, local=self.unsent) if self.unsent and told.event is not None else told
+        return stated(self, problem, plan, steps)
 
     def told(self, guarantee: Guarantee, problem: Problem, steps: int | None) -> Guarantee:
         """The guarantee that follows from the step, with what is to be said beside it, such as a paper's claim.
@@ -254,34 +222,3 @@ def check_protocol(algorithm: Algorithm) -> None:
     """Raise ValueError for what is no `Algorithm`, or replaces a method of it by one with other parameters."""
     remedy = "For example jdfl.CEPS(). One of your own inherits from jdfl.Algorithm: see docs/own-algorithm.md."
     arguments.inherits("algorithm", algorithm, Algorithm, "an algorithm", remedy)
-
-
-def _released(stream: Stream, books: Sequence[Book], problem: Problem) -> Guarantee:
-    """What noise of a stream guarantees, before the run and in a round; not claimed where these differ."""
-    noises = [book.noises[stream] for book in books if stream in book.noises]
-    looks = max(len(looks) for _, looks in noises)
-    first, last = noises[0][0](problem, looks), noises[-1][0](problem, looks)
-    if all(getattr(first, part) == getattr(last, part) for part in ("event", "sensitivity", "unit", "adjacency")):
-        return last
-    reason = f"noise of the stream {stream.name!r} is another one before the first round than in rounds"
-    return replace(last, claimed=False, reason=reason, remedy="Use the same mechanism and clip in `init` and `step`.")
-
-
-def _labels(problem: Problem) -> list[Label]:
-    """Of all arrays of a problem: its records, and what is computed from them unless it is declared public, are RAW."""
-    public = {"weight", "start", *problem.public}
-
-    def label(path: Any, leaf: Any) -> Label:
-        return Label.CLEAN if not np.ndim(leaf) or getattr(path[0], "name", "") in public else Label.RAW
-
-    return jax.tree.leaves(jax.tree_util.tree_map_with_path(label, problem))
-
-
-def _some_moment(problem: Problem) -> Moment:
-    """The first moment of a run on some network of one neighbour each."""
-    m = problem.m
-    node, one = jnp.arange(m, dtype=jnp.int32), jnp.ones((m,), jnp.float32)
-    senders = ((node + 1) % m)[:, None]
-    graph = Graph(senders, senders >= 0, one[:, None] / 2, one / 2, jnp.ones((m,), jnp.int32))
-    key = jax.random.key(0)
-    return Moment(jnp.int32(0), key, graph, node, Keys.of(key))

@@ -13,7 +13,7 @@ from jdfl.config import RunConfig, build, from_yaml
 from jdfl.engine.checkpoint import read_checkpoint
 from jdfl.engine.outcome import READS_DATA
 from jdfl.engine.provenance import provenance
-from jdfl.engine.spending import guarantee_of, ledger_of
+from jdfl.engine.spending import guarantee_of, unspent
 from jdfl.lab.results import CHECKPOINTS
 from jdfl.privacy import (
     GaussianEvent,
@@ -140,7 +140,8 @@ def _of_a_run(config: RunConfig, options: Options) -> jdfl.PrivacyReport:
             f"checkpoint is not counted. First: jdfl resume {options.run}"
         )
     found = read_checkpoint(options.run / CHECKPOINTS, algorithm, problem, network)
-    found.ledger.check_same(ledger_of(program, problem))
+    guarantee, ledger = guarantee_of(program, problem), found.ledger
+    ledger.check_same(unspent(guarantee, problem))
     _check_same(config, options.run)
     if found.provenance is not None:
         made = provenance(found.key, algorithm=algorithm, problem=problem, network=network)
@@ -149,7 +150,6 @@ def _of_a_run(config: RunConfig, options: Options) -> jdfl.PrivacyReport:
                 f"Expected the settings of the run in {options.run}, got others in its config.yaml. "
                 f"{'; '.join(changed[:5])}. Put back the file that the run was made with."
             )
-    guarantee, ledger = guarantee_of(program, problem), found.ledger
     if READS_DATA in found.warnings:
         guarantee = exposing(guarantee, ("stop",), problem.public)
     warnings = tuple(warning for warning in found.warnings if warning not in guarantee.warnings)

@@ -17,7 +17,7 @@ from jdfl.base.arguments import checked
 from jdfl.base.keys import typed_key
 from jdfl.engine import loop, stepping
 from jdfl.engine.result import Result
-from jdfl.engine.spending import guarantee_of, ledger_of, records_of
+from jdfl.engine.spending import guarantee_of, records_of, unspent
 from jdfl.engine.start import check_run
 from jdfl.engine.stopping import StopRule
 from jdfl.network.graph import Network
@@ -139,7 +139,7 @@ def check_account(
     """
     guarantee = guarantee_of(algorithm, problem)
     if guarantee.claimed or (guarantee.event is not None and accounting == "paper"):
-        ledger = ledger_of(algorithm, problem)
+        ledger = unspent(guarantee, problem)
         report(guarantee, ledger.releases, ledger.records, delta=delta, accounting=accounting)
 
 

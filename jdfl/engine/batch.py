@@ -111,7 +111,8 @@ def sweep(
         other = _at(algorithm, point)
         check_settings(other, problem, network)
         made.append(planned(other, problem, network, steps))
-    watch = least([watched(guarantee_of(one, problem), problem) for one in made])
+    told = [guarantee_of(one, problem) for one in made]
+    watch = least([watched(one, problem) for one in told])
     given = problem, network, stop
     settings = [stepping.setting(one, *given, root, watched=watch) for one in made for root in roots]
     check_counters(network, steps)
@@ -138,18 +139,17 @@ def sweep(
     host = jax.device_get(rest)
     results: list[Result] = []
     for i, (setting, label) in enumerate(zip(settings, labels)):
+        point = i // len(roots)
         carry, first, later = jax.tree.map(lambda leaf: leaf[i], host)  # noqa: B023
         tally = Tally(setting.algorithm.message_bits(problem))
         tally.add(*as_chunk(first))
         tally.base = {}  # a lane's counters run on from the start
         tally.add(later.rounds, later.metrics, later.counts)
-        # Of the settings: what was prepared from data is not told from them.
-        guarantee = guarantee_of(setting.algorithm, problem)
         origin = provenance(
             key_data(setting.keys.run), algorithm=setting.algorithm.algorithm, problem=problem, network=network
         )
         start = Start(
-            made[i // len(roots)],
+            made[point],
             problem,
             network,
             stop,
@@ -157,7 +157,7 @@ def sweep(
             steps,
             every,
             chosen,
-            guarantee,
+            told[point],
             origin,
             Options(),
             None,

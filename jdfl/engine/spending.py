@@ -46,9 +46,9 @@ def watched(told: Guarantee, problem: Problem) -> Watched:
     return "nothing" if told.local else "parameters"
 
 
-def ledger_of(algorithm: Algorithm | Program, problem: Problem) -> Ledger:
+def unspent(told: Guarantee, problem: Problem) -> Ledger:
     """The ledger of a run that has not begun."""
-    return Ledger.of(guarantee_of(algorithm, problem), np.zeros(problem.m, np.int64), records_of(problem))
+    return Ledger.of(told, np.zeros(problem.m, np.int64), records_of(problem))
 
 
 def release_limits(
@@ -71,9 +71,9 @@ def release_limits(
     Raises:
         ValueError: Where nothing may be claimed, as `jdfl.privacy.report` does, and for targets that make no sense.
     """
-    ledger = ledger_of(algorithm, problem)
-    told = report(guarantee_of(algorithm, problem, stop), ledger.releases, ledger.records, delta=delta)
-    return ledger.limits(epsilon, told.delta)
+    told = guarantee_of(algorithm, problem, stop)
+    ledger = unspent(told, problem)
+    return ledger.limits(epsilon, report(told, ledger.releases, ledger.records, delta=delta).delta)
 
 
 def check_unspent(releases: np.ndarray, limit: np.ndarray, budget: object) -> None:

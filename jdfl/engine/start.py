@@ -24,7 +24,7 @@ from jdfl.engine.metrics import Metric, default_metrics, resolve
 from jdfl.engine.placement import require_memory
 from jdfl.engine.provenance import Provenance, provenance
 from jdfl.engine.result import Result
-from jdfl.engine.spending import guarantee_of, ledger_of, watched
+from jdfl.engine.spending import guarantee_of, unspent, watched
 from jdfl.engine.stopping import StopRule
 from jdfl.network import check_weights
 from jdfl.network.graph import Network
@@ -181,7 +181,7 @@ def started(
     before = Checkpoint.of(resume) if isinstance(resume, Result) else resume
     if before is not None:
         names = [metric.__name__ for metric in chosen]
-        before.check(ledger_of(program, problem), key_data(root), int(steps), names, origin)
+        before.check(unspent(guarantee, problem), key_data(root), int(steps), names, origin)
     given = root, int(steps), int(every), chosen
     return Start(program, problem, network, stop, *given, guarantee, origin, options, before)
 

@@ -13,7 +13,7 @@ from jdfl import problems
 from jdfl.cli import main
 from jdfl.config import PROBLEMS
 from jdfl.engine.accountant import account, account_plan, calibrate
-from jdfl.engine.spending import guarantee_of
+from jdfl.engine.spending import guarantee_of, unspent
 from jdfl.lab import results
 from jdfl.lab.summary import summary
 from jdfl.privacy import DERIVED
@@ -94,7 +94,7 @@ def test_a_stop_rule_on_data_is_refused_before_there_is_a_run():
 
 def test_the_ledger_speaks_of_noise_alone():
     hidden, public = cancer(), cancer(public=("standardise", "holdout"))
-    ledgers = [jdfl.engine.spending.ledger_of(NOISY, problem) for problem in (hidden, public)]
+    ledgers = [unspent(guarantee_of(NOISY, problem), problem) for problem in (hidden, public)]
     ledgers[0].check_same(ledgers[1])
     assert ledgers[0].claimed
 
