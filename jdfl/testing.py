@@ -30,8 +30,8 @@ from jdfl.algorithms import Algorithm
 from jdfl.algorithms.moment import Info, Moment
 from jdfl.algorithms.program import Program, planned
 from jdfl.engine import stepping
-from jdfl.engine.batch import repeat
-from jdfl.engine.result import Result, Snapshot
+from jdfl.engine.batch import sweep
+from jdfl.engine.result import Result
 from jdfl.engine.runner import run
 from jdfl.engine.start import Options
 from jdfl.privacy import flow
@@ -82,7 +82,7 @@ def padded(problem: problems.LinearRegression, padding: int) -> problems.LinearR
     """The problem with so many more examples of weight zero at every node."""
 
     def longer(x: Array) -> Array:
-        return jnp.asarray(np.pad(x, [(0, 0), (0, padding)] + [(0, 0)] * (x.ndim - 2)))
+        return jnp.pad(x, [(0, 0), (0, padding)] + [(0, 0)] * (x.ndim - 2))
 
     return replace(problem, data=jax.tree.map(longer, problem.data), weight=longer(problem.weight))
 
@@ -99,6 +99,8 @@ class Case:
     algorithm: Algorithm
     problem: problems.LinearRegression = field(default_factory=small_problem)
     network: networks.Static = field(default_factory=small_network)
+    swept: str = ""
+    """The float setting that runs side by side differ in, by a dotted name; empty: the first that is tuned."""
 
     def run(self, **given: Any) -> Result:
         """A run of 11 rounds with key 1, unless something else is `given`."""
@@ -161,11 +163,7 @@ def chunks_change_nothing(case: Case) -> None:
 
 def resumed_runs_are_the_same(case: Case) -> None:
     """A run that is interrupted after round 6 and goes on equals the unbroken one, bit for bit."""
-
-    def enough(_: Snapshot) -> str:
-        return "that is enough"
-
-    cut = case.run(options=Options(chunk=6), callbacks=[enough])
+    cut = case.run(options=Options(chunk=3), callbacks=[lambda now: "enough" if now.rounds >= 6 else None])
     assert cut.rounds == 6
     whole, resumed = case.run(), case.run(resume=cut)
     np.testing.assert_array_equal(whole.params, resumed.params)
@@ -180,13 +178,27 @@ def plans_begin_alike(case: Case) -> None:
         np.testing.assert_array_equal(short, np.take(long, range(short.shape[axis]), axis))
 
 
-def seeds_side_by_side_equal_single_runs(case: Case) -> None:
-    """Runs of several seeds in one program equal runs one after another, within rounding."""
-    together = repeat(case.algorithm, case.problem, case.network, keys=[4, 5], steps=ROUNDS, batch=2, **_SAME)
-    for result, seed in zip(together, (4, 5), strict=True):
-        alone = case.run(key=seed)
-        np.testing.assert_allclose(result.params, alone.params, rtol=1e-5, atol=1e-6)
-        assert result.totals == alone.totals
+def runs_side_by_side_equal_single_runs(case: Case) -> None:
+    """Two values of a setting with two seeds in one program, which other values do not compile anew, equal single runs.
+
+    They are equal within rounding, and the values make a difference.
+    """
+    name = case.swept or next(iter(case.algorithm.tuned), "")
+
+    def runs(*factors: float) -> list[Result]:
+        over = {name: [factor * attrgetter(name)(case.algorithm) for factor in factors]} if name else {}
+        given: dict[str, Any] = {"keys": [4, 5], "over": over, "steps": ROUNDS, "batch": 2} | _SAME
+        return sweep(case.algorithm, case.problem, case.network, **given)
+
+    together = runs(1.0, 0.5)
+    for found in (together[0], together[-1]):
+        same = stepping.with_field(case.algorithm, name, found.labels[name]) if name else case.algorithm
+        alone = replace(case, algorithm=same).run(key=found.labels["seed"])
+        np.testing.assert_allclose(found.params, alone.params, rtol=1e-5, atol=1e-6)
+        assert found.totals == alone.totals
+    before, _ = compilations(), runs(0.8, 0.7)
+    assert compilations() == before
+    assert not name or not np.array_equal(together[1].params, together[3].params)
 
 
 def one_program_for_all_values(case: Case) -> None:
@@ -203,8 +215,7 @@ def one_program_for_all_values(case: Case) -> None:
 
 def relabelled_nodes_do_the_same(case: Case) -> None:
     """Nodes that lie in another order, with their ids, data and links, compute the same: places mean nothing."""
-    order = np.random.default_rng(3).permutation(case.problem.m)
-    problem = case.problem
+    problem, order = case.problem, np.random.default_rng(3).permutation(case.problem.m)
     moved = replace(
         problem,
         data=jax.tree.map(lambda leaf: leaf[order], problem.data),
@@ -231,8 +242,7 @@ def runs_stay_finite(case: Case) -> None:
     """Forty rounds end as they should, with finite parameters and metrics."""
     result = case.run(steps=40, key=2)
     assert result.ending == "steps"
-    assert np.isfinite(result.history.to_numpy(dtype=float)).all()
-    assert np.isfinite(result.params).all()
+    assert all(np.isfinite(found).all() for found in (result.history.to_numpy(dtype=float), result.params))
 
 
 def bits_are_those_of_the_messages(case: Case) -> None:
@@ -258,7 +268,7 @@ LAWS: dict[str, Callable[[Case], None]] = {
         chunks_change_nothing,
         resumed_runs_are_the_same,
         plans_begin_alike,
-        seeds_side_by_side_equal_single_runs,
+        runs_side_by_side_equal_single_runs,
         one_program_for_all_values,
         relabelled_nodes_do_the_same,
         padding_changes_nothing,

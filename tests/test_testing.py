@@ -103,7 +103,7 @@ class Boasts(Sound):
 PLANTED = {
     "chunks change nothing": HostState,
     "resumed runs are the same": HostState,
-    "seeds side by side equal single runs": HostState,
+    "runs side by side equal single runs": HostState,
     "plans begin alike": Foresight,
     "one program for all values": Compiled,
     "relabelled nodes do the same": Places,

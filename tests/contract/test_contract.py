@@ -3,7 +3,6 @@
 import re
 import sys
 from collections.abc import Iterator
-from operator import attrgetter
 
 import jax
 import jax.numpy as jnp
@@ -63,7 +62,7 @@ make_network = testing.small_network
 
 def case_of(row: Row) -> testing.Case:
     """What all laws of a row are tried on."""
-    return testing.Case(row.algorithm, make_problem(row))
+    return testing.Case(row.algorithm, make_problem(row), swept=row.swept)
 
 
 @pytest.mark.parametrize("law", testing.LAWS)
@@ -126,19 +125,6 @@ def test_consensus_at_the_solution_is_a_fixed_point(row: Row):
 
     _, params, _ = testing.Case(row.exact, problem).play(start=start)
     np.testing.assert_allclose(params, np.broadcast_to(problem.truth, (13, M, N)), atol=2e-6)
-
-
-def test_sweep_values_matter_and_compile_once(row: Row, compilations):
-    problem, network = make_problem(row), make_network()
-    value = attrgetter(row.swept)(row.algorithm)
-    first = jdfl.sweep(row.algorithm, problem, network, over={row.swept: [value, 9 * value]}, steps=9, batch=2, **SAME)
-    before = compilations()
-    again = jdfl.sweep(
-        row.algorithm, problem, network, over={row.swept: [2 * value, 5 * value]}, steps=9, batch=2, **SAME
-    )
-    assert compilations() == before
-    assert not np.array_equal(first[0].params, first[1].params)
-    assert again[1].labels == {"seed": 0, row.swept: 5 * value}
 
 
 def test_counts_are_those_made_by_hand(row: Row):
