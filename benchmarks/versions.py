@@ -1,9 +1,9 @@
 """The version here beside another one, such as the commit before a change: `python -m benchmarks.versions CHECKOUT`.
 
-The same benchmarks run in both checkouts in turn, A B A B ..., each time in a process of its own, and every time that
-both measure under the same name is divided pair by pair, so that a machine that drifts slows both. Beside the
-benchmarks that are named it measures what a user waits for: importing the package, and a first run of some methods,
-with what of it JAX traces and compiles.
+Both are measured in turn, A B A B ..., each time in a process of its own, and every time that both measure under the
+same name is divided pair by pair, so that a machine that drifts slows both. Without names it measures what a user waits
+for: importing the package, first runs of some methods with what of them JAX traces and compiles, and their rounds after
+that. With names it runs these benchmarks, which takes minutes each.
 """
 
 import argparse
@@ -20,42 +20,60 @@ import numpy as np
 from benchmarks.common import show
 
 HERE = Path(__file__).parent.parent
-NAMES = ("dpsgd_overhead", "rounds", "million", "ceps", "doadp", "mixing")
-LIMIT = 1.05  # of this version's time over the other's
+LIMIT = 1.05  # of the time here over the other's
 TIMES = ("s", "ms", "us", "ns")
-FIRST = """
+WAITED = """
 import json, sys, time
 began = time.perf_counter()
 import jdfl
-imported = time.perf_counter() - began
+rows = [("package", "import", time.perf_counter() - began)]
 import jax
+import numpy as np
+from jdfl.codecs import OneBit
 spent = {}
 def listen(event, seconds, **_):
     spent[event] = spent.get(event, 0) + seconds
 jax.monitoring.register_event_duration_secs_listener(listen)
-problem = jdfl.problems.example1(m=32, n=200, s=10)
-network = jdfl.network.ring(32)
-rows = [("package", "import", imported)]
-for name, settings in (("DPSGD", {"lr": .1}), ("DSGT", {"lr": .01}), ("CHOCO", {"lr": .1}), ("EXTRA", {"lr": .1}),
-                       ("CEPS", {"s": 10}), ("DOADP", {"lr": .01}), ("SGP", {"lr": .1})):
+regression = jdfl.problems.example1(m=32, n=1000, s=10)
+ring = jdfl.network.ring(32)
+many = jdfl.problems.linear_regression([np.ones((1, 4))] * 100_000, [np.ones(1)] * 100_000)
+dense = jdfl.network.complete(512)
+wide = jdfl.problems.linear_regression([np.ones((1, 4000))] * 512, [np.ones(1)] * 512)
+for name, method, settings, problem, network, rounds in (
+    ("D-PSGD", "DPSGD", {"lr": 1e-4}, regression, ring, 100),
+    ("DSGT", "DSGT", {"lr": 1e-4}, regression, ring, 100),
+    ("CHOCO-SGD", "CHOCO", {"lr": 1e-4}, regression, ring, 100),
+    ("EXTRA", "EXTRA", {"lr": 1e-4}, regression, ring, 100),
+    ("SGP", "SGP", {"lr": 1e-4}, regression, ring, 100),
+    ("CEPS, whole vectors", "CEPS", {"s": 10, "sigma_rule": "safe"}, regression, ring, 300),
+    ("CEPS, one bit", "CEPS", {"s": 10, "sigma_rule": "safe", "codec": OneBit()}, regression, ring, 60),
+    ("DO-ADP", "DOADP", {"lr": 1e-4}, regression, ring, 100),
+    ("D-PSGD, 100,000 nodes", "DPSGD", {"lr": 1e-4}, many, jdfl.network.ring(100_000), 60),
+    ("D-PSGD, 512 nodes that all hear all", "DPSGD", {"lr": 1e-4}, wide, dense, 60),
+):
     spent.clear()
-    began = time.perf_counter()
-    jdfl.run(getattr(jdfl, name)(**settings), problem, network, key=jax.random.key(1), steps=20, every=10)
-    rows.append((name, "first run", time.perf_counter() - began))
+    def seconds(steps):
+        began = time.perf_counter()
+        algorithm = getattr(jdfl, method)(**settings)
+        jdfl.run(algorithm, problem, network, key=jax.random.key(1), steps=steps, every=steps, metrics=[])
+        return time.perf_counter() - began
+    rows.append((name, "first run", seconds(20)))
     for what, event in (("tracing", "jaxpr_trace_duration"), ("lowering", "jaxpr_to_mlir_module_duration"),
                         ("compiling", "backend_compile_duration")):
         rows.append((name, what, spent["/jax/core/compile/" + event]))
+    few, lots = (min(seconds(steps) for _ in range(3)) for steps in (20, 20 + rounds))
+    rows.append((name, "a round", (lots - few) / rounds))
 rows = [{"case": case, "measure": measure, "value": value, "unit": "s"} for case, measure, value in rows]
 json.dump({"rows": rows}, open(sys.argv[1], "w"))
 """
 
 
 def measured(checkout: Path, name: str, quick: bool) -> dict[tuple[str, str], float]:
-    """The times of one benchmark ("first" is FIRST) as the code of a checkout makes and measures it."""
+    """The times of one benchmark ("waited" is WAITED) as the code of a checkout makes and measures it."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / f"{name}.json"
-        arguments = ["-c", FIRST, str(path)] if name == "first" else ["-m", f"benchmarks.{name}", "--out", folder]
-        command = [sys.executable, *arguments, *["--quick"] * (quick and name != "first")]
+        arguments = ["-c", WAITED, str(path)] if name == "waited" else ["-m", f"benchmarks.{name}", "--out", folder]
+        command = [sys.executable, *arguments, *["--quick"] * (quick and name != "waited")]
         subprocess.run(command, cwd=checkout, check=True, stdout=subprocess.DEVNULL)
         rows = json.loads(path.read_text(encoding="utf-8"))["rows"]
     return {(one["case"], one["measure"]): one["value"] for one in rows if one["unit"] in TIMES}
@@ -65,7 +83,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Measure and print; the exit code is 1 where a median ratio is above LIMIT."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("checkout", type=Path, help="the other version: a folder with its jdfl/ and benchmarks/")
-    parser.add_argument("names", nargs="*", default=["first", *NAMES], help="benchmarks that both have, and first")
+    parser.add_argument("names", nargs="*", default=["waited"], help="benchmarks that both have, and waited")
     parser.add_argument("--repeats", type=int, default=3, help="runs of each in each version")
     parser.add_argument("--quick", action="store_true", help="small sizes: shows that it runs, not how fast")
     given = parser.parse_args(arguments)
@@ -87,6 +105,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 | {"spread": f"{min(ratios):.3f}–{max(ratios):.3f}", "": "slower" if median > LIMIT else ""}
             )
         show(name, lines)
+        sys.stdout.flush()
     print(f"{slower} times above {LIMIT} of the other version's")
     return int(slower > 0)
 

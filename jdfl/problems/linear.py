@@ -19,6 +19,8 @@ from jdfl.base.arguments import checked
 from jdfl.problems.base import Problem
 from jdfl.problems.stack import floating, gram_eigenvalues
 
+_FEW = 64  # parameters
+
 
 @struct.dataclass
 class LinearModel(Problem):
@@ -49,6 +51,8 @@ class LinearModel(Problem):
             w ([n]): Parameters of one node.
             features ([q, n]): Features of the examples, as the problem keeps them.
         """
+        if features.shape[0] == 1 and w.shape[0] <= _FEW:  # a product of one row becomes a sum, five times as slow
+            return jnp.dot(features * w, jnp.ones_like(w), precision=ops.HIGHEST)
         return jnp.dot(features, w, precision=ops.HIGHEST)
 
     def loss(self, w: Array, example: Any) -> Array:
