@@ -5,6 +5,7 @@ remain), and with few of LLVM's optimizations but in modules about bits, speed o
 pytest.mark.optimized`). Where `--optimized` is given all are compiled as users' are.
 """
 
+import gc
 import os
 import sys
 from collections import Counter
@@ -19,6 +20,7 @@ from jdfl.engine import programs
 from tests.later import Later
 
 sys.dont_write_bytecode = False  # or every run rewrites all assertions again, which takes longest of collecting
+gc.set_threshold(100_000, 20, 50)  # tracing makes many objects that stay: a tenth of the time went into looking at them
 XLA_FLAGS = ["--xla_cpu_parallel_codegen_split_count=1"]  # not several parts of a program at a time
 if jax.__version_info__ < (0, 11):  # later XLA has no such choice, and ends processes for flags that it lacks
     XLA_FLAGS.append("--xla_cpu_use_fusion_emitters=false")  # with both, compiling takes 60 % of the time
