@@ -52,7 +52,7 @@ class LinearModel(Problem):
             features ([q, n]): Features of the examples, as the problem keeps them.
         """
         if features.shape[0] == 1 and w.shape[0] <= _FEW:  # a product of one row becomes a sum, five times as slow
-            return jnp.dot(features * w, jnp.ones_like(w), precision=ops.HIGHEST)
+            return jnp.dot(features * w[None], jnp.ones_like(w), precision=ops.HIGHEST)
         return jnp.dot(features, w, precision=ops.HIGHEST)
 
     def loss(self, w: Array, example: Any) -> Array:
