@@ -2,6 +2,7 @@
 
 import json
 import platform
+import re
 import subprocess
 import sys
 from dataclasses import asdict
@@ -11,7 +12,7 @@ import jax.numpy as jnp
 import pytest
 
 from benchmarks import __main__ as suite
-from benchmarks import common, machine, page
+from benchmarks import common, machine, page, versions
 from benchmarks.common import Benchmark, Record, Row
 from benchmarks.machine import Machine
 
@@ -50,7 +51,7 @@ def test_every_benchmark_keeps_the_contract(name):
 
 
 def test_files_beside_the_benchmarks_are_none():
-    assert not {"common", "machine", "page", "torch_loop", "__main__"} & set(KNOWN)
+    assert not {"common", "machine", "page", "torch_loop", "versions", "waited", "__main__"} & set(KNOWN)
     assert list(KNOWN) == sorted(KNOWN)
     assert KNOWN["partpsp_vs_loop"].needs == ("torch",)
 
@@ -206,3 +207,38 @@ def test_small_benchmarks_run_from_the_one_entry_point(tmp_path):
         record = common.read(tmp_path / f"{name}.json")
         assert record.rows
         assert record.machine.read_gb_per_s > 0
+
+
+def test_versions_are_compared_pair_by_pair():
+    """A machine that slows down between pairs makes neither slower."""
+    alike, longer = [(1.0, 1.0), (3.0, 3.0), (9.0, 9.0)], [(1.1, 1.0), (2.0, 2.5), (5.5, 5.0)]
+    (same, slower), more = versions.compared({("a", "a round"): alike, ("b", "a round"): longer})
+    assert (same["here / there"], same[""]) == ("1.000", "")
+    assert (slower["here / there"], slower["spread"], slower[""]) == ("1.100", "0.800–1.100", "slower")
+    assert more == 1
+
+
+def test_each_version_is_measured_by_its_own_code(tmp_path):
+    """Also that which is not the one that is installed, and of which a file of the same name lies here."""
+    for folder in ("jdfl", "benchmarks"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "__init__.py").write_text("SECONDS = 7.0\n")
+    rows = "[dict(case='a', measure=unit, value=jdfl.SECONDS, unit=unit) for unit in ('s', 'x')]"
+    (tmp_path / "benchmarks" / "rounds.py").write_text(
+        f"import json, sys, jdfl\njson.dump({{'rows': {rows}}}, open(sys.argv[2] + '/rounds.json', 'w'))\n"
+    )
+    assert versions.measured(tmp_path, "rounds", quick=False) == {("a", "s"): 7.0}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["nowhere"], r"Expected a checkout with jdfl/__init__.py, got .*nowhere"),
+        ([str(common.FOLDER.parent), "roundz"], r"Expected a checkout with benchmarks/roundz.py"),
+        ([str(common.FOLDER.parent), "--repeats", "0"], "Expected repeats >= 1, got 0"),
+    ],
+)
+def test_versions_that_cannot_be_compared_are_refused(arguments, said, capsys):
+    with pytest.raises(SystemExit):
+        versions.main(arguments)
+    assert re.search(said, " ".join(capsys.readouterr().err.split()))

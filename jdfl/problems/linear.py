@@ -51,7 +51,7 @@ class LinearModel(Problem):
             w ([n]): Parameters of one node.
             features ([q, n]): Features of the examples, as the problem keeps them.
         """
-        if features.shape[0] == 1 and w.shape[0] <= _FEW:  # a product of one row becomes a sum, five times as slow
+        if features.shape[0] == 1 and w.shape[0] <= _FEW:  # of a product with one row XLA makes a slow sum
             return jnp.dot(features * w[None], jnp.ones_like(w), precision=ops.HIGHEST)
         return jnp.dot(features, w, precision=ops.HIGHEST)
 
