@@ -1,6 +1,7 @@
 """`jdfl.testing` passes what is sound, and every law of it is seen to fail."""
 
 import itertools
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import jax
@@ -82,6 +83,14 @@ class Explodes(Sound):
 
 
 @struct.dataclass
+class Deaf(Sound):
+    """Has a setting that nothing depends on."""
+
+    def step(self, state: Any, round: jdfl.Round) -> Any:
+        return round.mix(state) - 0.02 * self.gradients(state, round)
+
+
+@struct.dataclass
 class Forgets(Sound):
     """Says the size of no message."""
 
@@ -122,6 +131,25 @@ def test_an_algorithm_of_somebody_else_keeps_all_laws():
 def test_every_law_is_seen_to_fail(law):
     with pytest.raises((AssertionError, KeyError, ValueError)):  # a run may refuse it before the law can
         testing.check(PLANTED[law](), law)
+
+
+@pytest.mark.parametrize("planted", [Deaf, Compiled], ids=["unused", "compiled"])
+def test_values_side_by_side_matter_and_are_one_program(planted):
+    with pytest.raises(AssertionError):
+        testing.check(planted(), "runs side by side equal single runs")
+
+
+def test_lanes_in_another_order_are_found(monkeypatch):
+    """Those that a law of the first and the last lane alone would not see."""
+    sweep = testing.sweep
+
+    def crossed(*given, **named):
+        one, two, three, four = sweep(*given, **named)
+        return [one, replace(three, labels=two.labels), replace(two, labels=three.labels), four]
+
+    monkeypatch.setattr(testing, "sweep", crossed)
+    with pytest.raises(AssertionError):
+        testing.check(Sound(), "runs side by side equal single runs")
 
 
 @pytest.mark.parametrize(
