@@ -26,6 +26,7 @@ R = TypeVar("R")
 _REMEDIES = {
     "a codec": "For example Dense() or Sparse(). One of your own inherits from jdfl.codecs.Codec: see "
     "docs/own-codec.md.",
+    "a distribution of times": "For example ExponentialTime(1.0). One of your own inherits from jdfl.network.Times.",
     "a network": "jdfl.network builds one; jdfl.network.Static(graph) makes one of a Graph.",
     "an algorithm": "For example jdfl.CEPS(). One of your own inherits from jdfl.Algorithm and has init(round) and "
     "step(state, round): see docs/own-algorithm.md.",

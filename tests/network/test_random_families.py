@@ -122,3 +122,8 @@ def test_large_networks_cost_their_links():
 def test_bad_input_is_refused_in_words(call, message):
     with pytest.raises(ValueError, match=message):
         call()
+
+
+def test_any_number_of_tries_may_be_asked_for():
+    """NumPy has no logarithm of so large a whole number."""
+    assert nw.k_in(12, 3, tries=10**30).m == 12

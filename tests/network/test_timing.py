@@ -211,3 +211,10 @@ def test_a_run_of_ten_million_rounds_has_the_time_that_it_took():
         jdfl.LocalOnly(lr=0.01), regression(3, 4), net, steps=rounds, every=2**20, options=jdfl.Options(chunk=2**20)
     )
     np.testing.assert_allclose(result.clock, rounds * np.float64(np.float32(0.1)), rtol=1e-6)
+
+
+def test_what_has_the_methods_of_a_distribution_is_none():
+    """A codec has a `draw` and a `check`, too, which take something else."""
+    for name in ("compute", "latency", "slowness"):
+        with pytest.raises(ValueError, match=rf"Expected {name} to be a distribution of times.*ExponentialTime"):
+            nw.timed(RING(), **{name: jdfl.codecs.Dense()})
