@@ -62,7 +62,7 @@ class Bug:
 
 def plant(bug, monkeypatch):
     """Put a bug into the library, and leave what it does to the audit alone."""
-    monkeypatch.setattr("jdfl.algorithms.algorithm.leaking", lambda *_: {})
+    monkeypatch.setattr("jdfl.algorithms.statement.leaking", lambda *_: {})
     for method, wrong in bug.patch.items():
         monkeypatch.setattr(bug.owner, method, wrong)
 

@@ -1,5 +1,6 @@
 """Who does what docs/own-algorithm.md says has an algorithm that keeps the laws of the contract."""
 
+import inspect
 import os
 import re
 import shutil
@@ -9,11 +10,17 @@ from pathlib import Path
 
 import pytest
 
+from jdfl import testing
+from tests.contract import test_contract
 from tests.docs.blocks import ROOT, Block, blocks
 
 TITLED = [block for block in blocks(ROOT / "docs" / "own-algorithm.md") if block.title]
 COMMAND = ["tests/contract", "-k", "QG-DSGDm", "-p", "no:cacheprovider"]
-LAWS = 15
+LAWS = len(testing.LAWS) + sum(
+    inspect.isfunction(test) and list(inspect.signature(test).parameters) == ["row"]
+    for name, test in vars(test_contract).items()
+    if name.startswith("test_")
+)
 
 
 @pytest.fixture
