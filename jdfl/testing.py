@@ -109,7 +109,10 @@ class Case:
     def play(
         self, problem: Any = None, network: Any = None, node: Sequence[int] | None = None, start: Start | None = None
     ) -> tuple[Program, Array, Info]:
-        """The prepared program, parameters [13, m, n] after each of 13 rounds, and the summed counts.
+        """The prepared program, parameters [13, m, n] after each of 13 rounds, and the summed counts, in float64.
+
+        Where the order of additions differs, messages of few bits then remain the same: a vector would have to lie
+        within 1e-15 of the border between two of them.
 
         Args:
             problem: what to learn instead of the case's.
@@ -117,10 +120,16 @@ class Case:
             node: ids [m] of the nodes; None: 0, 1, ...
             start: the state of program and problem from which it begins; None: that of `init`.
         """
-        problem, network = problem or self.problem, network or self.network
-        ids = jnp.arange(problem.m, dtype=jnp.int32) if node is None else jnp.asarray(node, jnp.int32)
-        program = planned(self.algorithm, problem, network, _PLAYED)
-        return _played(program, stepping.nameless(problem), stepping.nameless(network), ids, start)
+        with jax.enable_x64(True):
+            problem, network = jax.tree.map(_wide, problem or self.problem), network or self.network
+            ids = jnp.arange(problem.m, dtype=jnp.int32) if node is None else jnp.asarray(node, jnp.int32)
+            program = planned(self.algorithm, problem, network, _PLAYED)
+            played = _played(program, stepping.nameless(problem), stepping.nameless(network), ids, start)
+            return jax.device_get(played)
+
+
+def _wide(x: Array) -> Array:
+    return x.astype(jnp.float64) if jnp.issubdtype(x.dtype, jnp.floating) else x
 
 
 @partial(jax.jit, static_argnames=("start",))
@@ -223,7 +232,7 @@ def relabelled_nodes_do_the_same(case: Case) -> None:
     relabelled = replace(case.network, graph=networks.relabel(case.network.graph, order))
     _, here, counts = case.play()
     _, there, moved_counts = case.play(moved, relabelled, order.tolist())
-    np.testing.assert_allclose(there, here[:, order], rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(there, here[:, order], rtol=1e-9, atol=1e-12)
     _same_counts(counts, moved_counts, order)
 
 
@@ -232,7 +241,7 @@ def padding_changes_nothing(case: Case) -> None:
     wide = replace(case.network, graph=networks.pad(case.network.graph, case.network.graph.mask.shape[1] + 5))
     _, here, counts = case.play()
     _, there, wide_counts = case.play(padded(case.problem, 5), wide)
-    np.testing.assert_allclose(there, here, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(there, here, rtol=1e-9, atol=1e-12)
     _same_counts(counts, wide_counts)
 
 

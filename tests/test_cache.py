@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import jax
+import pytest
 
 import jdfl
 from jdfl.engine.cache import use_cache
@@ -36,6 +37,7 @@ def test_the_cache_is_for_this_user_only(tmp_path, monkeypatch):
     assert settings == {}
 
 
+@pytest.mark.slow
 def test_an_entry_of_the_cache_that_is_half_written_is_compiled_again(tmp_path):
     env = {**os.environ, "PYTHONPATH": str(Path(jdfl.__file__).parents[1]), "XDG_CACHE_HOME": str(tmp_path)}
     for name in ("JAX_COMPILATION_CACHE_DIR", "JDFL_CACHE", "PYTHONWARNINGS"):  # of the tests

@@ -38,6 +38,7 @@ def test_the_task_is_the_papers_with_fewer_records(small):
     np.testing.assert_allclose(W.graph.self_weight, 1 / 7, rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_published_noise_falls_from_column_to_column_and_sound_noise_does_not(small):
     paper, sound = (
         [common.calibrated(small, *column, 0.01, how)[0] for column in common.COLUMNS] for how in ("paper", "sound")
@@ -66,6 +67,7 @@ def test_orders_and_verdicts_read_off_the_numbers():
     assert "DOES NOT FALL" in common.order(values | {common.COLUMNS[1]: [3.0]})
 
 
+@pytest.mark.slow
 def test_every_curve_says_what_its_epsilon_protects(small):
     found = {entry.name: entry for entry in doadp_figure3.entries(small)}
     for name in ("DPDO", "CPGT"):

@@ -74,6 +74,7 @@ def test_named_ones_run_and_the_page_shows_them_beside_the_paper(scripts, tmp_pa
     assert "Not here yet: python -m experiments.demo" in text
 
 
+@pytest.mark.slow
 def test_one_that_fails_is_told_and_does_not_stop_the_others(scripts, tmp_path, capsys):
     called, failing = scripts
     failing.add("codecs")

@@ -93,6 +93,7 @@ def test_a_run_that_is_cut_off_leaves_what_it_needs_to_go_on(monkeypatch, at):
     check_same(folder, run("--steps", "9", "--chunk", "2"))
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("rule", [[], ["--stop", "consensus", "--stop.tolerance", "1e9"]], ids=["steps", "stop rule"])
 def test_a_run_that_is_killed_when_it_is_done_is_written(monkeypatch, rule):
     steps = ["--steps", "9", *rule]
@@ -174,6 +175,7 @@ def test_other_versions_are_refused_or_accepted(capsys, monkeypatch):
     pd.testing.assert_frame_equal(read_run(folder).history, read_run(whole).history, check_exact=True)
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_signals_end_a_run_and_keep_it(monkeypatch, number, status):
     def told(_: Progress, snapshot: Snapshot) -> None:
@@ -219,6 +221,7 @@ sys.exit(main(sys.argv[1:]))
 """
 
 
+@pytest.mark.slow
 def test_a_run_that_was_cut_off_is_not_said_to_have_released_less(capsys):
     noise = ["--algorithm.clip", "1", "--algorithm.mechanism", "gaussian", "--algorithm.mechanism.multiplier", "3"]
     folder = run("--steps", "4", *noise)
@@ -247,6 +250,7 @@ def test_a_run_that_was_cut_off_is_not_said_to_have_released_less(capsys):
     assert main(["account", "--run", str(folder)]) == 0
 
 
+@pytest.mark.slow
 def test_a_full_disk_ends_in_words_and_the_run_goes_on_later():
     args = [*RUN, "--steps", "30", "--checkpoint-every", "5", "--chunk", "5"]
     done = subprocess.run([sys.executable, "-c", FULL, *args], capture_output=True, text=True, timeout=240, check=False)
@@ -262,6 +266,7 @@ def test_a_full_disk_ends_in_words_and_the_run_goes_on_later():
     check_same(folder, run("--steps", "30", "--chunk", "5"))
 
 
+@pytest.mark.slow
 def test_a_run_without_a_checkpoint_goes_on_as_itself_alone(capsys):
     folder = run("--steps", "6")
     shutil.rmtree(folder / CHECKPOINTS)

@@ -76,10 +76,12 @@ def test_it_is_listed_and_runs(python):
     python("jdfl", "run", *SMALL, "--algorithm", "lazy", "--algorithm.pause=3", "--steps", "2", "--stop", "none")
 
 
+@pytest.mark.slow
 def test_it_is_compared(python):
     told = python("jdfl", "compare", *SMALL[:-1], "--algorithms", "lazy", "d-psgd", "--steps", "4")
     assert "lazy" in told.lower()
 
 
+@pytest.mark.slow
 def test_it_keeps_the_laws(python):
     assert "10 passed" in python("pytest", "-p", "no:cacheprovider", "test_lazy.py")

@@ -128,6 +128,7 @@ def own_data(monkeypatch):
         return jdfl.problems.classification("breast_cancer", M)
 
 
+@pytest.mark.slow
 def test_a_process_that_has_the_data_of_its_own_nodes_places_them(own_data):
     whole = jdfl.problems.classification("breast_cancer", M)
     assert isinstance(own_data.data[0], processes.Portion)
@@ -187,6 +188,7 @@ def test_every_network_gives_the_same(problem, kind):
     same(one, many)
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("algorithm", [jdfl.DPSGD(lr=0.05), jdfl.SGP(lr=0.05)], ids=["D-PSGD", "SGP"])
 def test_late_messages_give_the_same(problem, algorithm):
     net = jdfl.network.delays(network(), 2)

@@ -44,6 +44,7 @@ def test_nodes_are_told_as_the_run_has_them(tmp_path):
         assert (one["distance"] ** 2).mean() == pytest.approx(history["consensus"][k], rel=1e-4)
 
 
+@pytest.mark.slow
 def test_links_are_those_of_the_round_and_told_when_they_change(tmp_path):
     problem, network = regression(6, 4), jdfl.network.random_links(jdfl.network.complete(6), 0.5)
     seen = []

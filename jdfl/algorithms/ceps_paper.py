@@ -6,7 +6,6 @@ Axes: m nodes, n parameters.
 import warnings
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
@@ -18,6 +17,7 @@ from jdfl.base import checks
 from jdfl.codecs import Codec, Dense, OneBit, RandomK, Sparse
 from jdfl.devices import nodes
 from jdfl.network import Graph, Network, refuse_synchronised
+from jdfl.network.graph import round_of
 from jdfl.privacy import classical_gaussian
 from jdfl.problems import Problem
 
@@ -59,7 +59,7 @@ def check_ceps(algorithm: Any, problem: Problem, network: Network) -> None:
     """
     m = problem.m
     refuse_synchronised(network, "CEPS")
-    degrees = np.asarray(network.at(jnp.int32(0), jax.random.key(0)).mask).sum(axis=1)
+    degrees = np.asarray(round_of(network, 0).mask).sum(axis=1)
     if algorithm.own == "always" and degrees.max() and algorithm.rate * (degrees.max() + 1) <= 1:
         raise ValueError(
             f"Expected a rate above {1 / (degrees.max() + 1):.3g} with own = 'always', got rate = {algorithm.rate!r}. "

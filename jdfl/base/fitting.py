@@ -19,6 +19,7 @@ _LISTS = (Sequence, list)
 _LONG = 10_000  # entries of a list that are not looked at one by one: functions make arrays of these
 _WORDS = {
     "Algorithm": "an algorithm",
+    "Any": "anything",
     "Checkpoint": "a checkpoint",
     "Codec": "a codec",
     "Graph": "a Graph",

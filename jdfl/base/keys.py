@@ -12,6 +12,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array, lax
 from jax.extend.random import define_prng_impl
 
@@ -45,7 +46,7 @@ def typed_key(key: int | Array) -> Array:
 
 def key_data(key: Array) -> list[int]:
     """The words of a typed key []."""
-    return [int(word) for word in jax.random.key_data(key).ravel()]
+    return [int(word) for word in np.asarray(jax.random.key_data(key)).ravel()]
 
 
 def _threefry(key: Array, high: Array, low: Array) -> tuple[Array, Array]:

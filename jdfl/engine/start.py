@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
@@ -27,7 +25,7 @@ from jdfl.engine.result import Result
 from jdfl.engine.spending import guarantee_of, unspent, watched
 from jdfl.engine.stopping import StopRule
 from jdfl.network import check_weights
-from jdfl.network.graph import Network
+from jdfl.network.graph import Network, round_of
 from jdfl.privacy import Guarantee, LaplaceSchedule
 from jdfl.problems import Problem, check_problem
 
@@ -124,7 +122,7 @@ def check_run(
         columns=algorithm.columns,
         mixes=getattr(algorithm, "mixes", True),
     )
-    graph = network.at(jnp.int32(0), jax.random.key(0))
+    graph = round_of(network, 0)
     if graph.late is not None and not algorithm.late:
         raise ValueError(
             f"Expected a network for {type(algorithm).__name__} whose messages are not late, got "
@@ -190,7 +188,7 @@ def check_counters(network: Network, rounds: int) -> None:
     """ValueError for stretches so long that a node's int32 message counter could overflow."""
     largest = getattr(network, "largest_out_degree", None)  # a network of one's own need not say it
     if largest is None:
-        largest = np.max(np.asarray(network.at(jnp.int32(0), jax.random.key(0)).out_degree), initial=1)
+        largest = np.max(np.asarray(round_of(network, 0).out_degree), initial=1)
     busiest = max(1, int(largest)) * max(1, rounds)
     if busiest >= 2**31:
         raise ValueError(

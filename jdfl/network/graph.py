@@ -154,6 +154,19 @@ class Static:
         return int(np.max(np.asarray(self.graph.out_degree)))
 
 
+def round_of(network: Network, t: int) -> Graph:
+    """The graph of one round, drawn with a key of its own, for what is known of a network before a run.
+
+    It is one compiled program for all rounds of a network, of which `at` alone compiles operation by operation.
+    """
+    return network.graph if isinstance(network, Static) else _drawn(network, jnp.int32(t), jax.random.key(t))
+
+
+@jax.jit
+def _drawn(network: Network, k: Array, key: Array) -> Graph:
+    return network.at(k, key)
+
+
 def as_dense(graph: Graph) -> Array:
     """The mixing matrix W [m, m] float32; where the nodes lie on several devices, a device's rows of it [m, M]."""
     row, every = jnp.arange(graph.m), nodes.count(graph.m)

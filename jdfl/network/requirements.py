@@ -12,14 +12,12 @@ from collections.abc import Callable, Iterator
 from functools import partial, reduce
 from typing import Any, NamedTuple
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from jdfl.base.arguments import checked
 from jdfl.network.activation import mean_square, moments
 from jdfl.network.combining import PartialCommunication
-from jdfl.network.graph import Graph, Network, Static
+from jdfl.network.graph import Graph, Network, Static, round_of
 from jdfl.network.matching import Matchings
 from jdfl.network.sequences import Periodic, RandomChoice, period_of
 from jdfl.network.spectral import centred, largest_modulus, spectral_radius
@@ -162,7 +160,7 @@ def graphs_of(network: Network, rounds: int) -> Iterator[tuple[str, Graph]]:
     if isinstance(inner, Periodic):
         rounds = max(rounds if network is not inner else 1, period_of(network) or inner.size)
     for k in range(rounds):
-        yield f"round {k}", network.at(jnp.int32(k), jax.random.key(k))
+        yield f"round {k}", round_of(network, k)
 
 
 @checked
@@ -218,7 +216,7 @@ def check_weights(network: Network, method: str, *, columns: bool = False, mixes
 
 
 def _lowest(graph: Graph) -> float:
-    return min(float(jnp.min(graph.weight)), float(jnp.min(graph.self_weight)))
+    return min(float(np.min(np.asarray(weight))) for weight in (graph.weight, graph.self_weight))
 
 
 def _refuse_expanding(network: Network, method: str, lowest: float) -> None:
@@ -276,7 +274,7 @@ def mean_growth(network: Network) -> Growth:
     period = period_of(inmost(network, PartialCommunication)) or 1
     drawn: list[Any] = []
     for k in range(0, _DRAWN * period, period):
-        rounds: list[Any] = [to_scipy(_round(network, jnp.int32(t), jax.random.key(t))) for t in range(k, k + period)]
+        rounds: list[Any] = [to_scipy(round_of(network, t)) for t in range(k, k + period)]
         drawn.append(reduce(lambda earlier, W: W @ earlier, rounds))
     v = centred(np.random.default_rng(0).standard_normal(network.m))
     for _ in range(_PRODUCTS):
@@ -284,11 +282,6 @@ def mean_growth(network: Network) -> Growth:
     v = v / (np.linalg.norm(v) or 1.0)
     found = np.array([np.sum(centred(W @ v) ** 2) for W in drawn[1::2]])
     return Growth(float(found.mean()), float(found.std(ddof=1) / np.sqrt(found.size)))
-
-
-@jax.jit
-def _round(network: Network, k: jax.Array, key: jax.Array) -> Graph:
-    return network.at(k, key)
 
 
 def _squared(matrices: list[tuple[float, Any]], x: np.ndarray) -> np.ndarray:

@@ -18,7 +18,7 @@ from jdfl.base.arguments import checked
 from jdfl.base.settings import Count
 from jdfl.network.combining import Synchronised
 from jdfl.network.families import circulant, exponential_offsets
-from jdfl.network.graph import Graph, Network, Nodes, Static, as_dense
+from jdfl.network.graph import Graph, Network, Nodes, Static, as_dense, round_of
 from jdfl.network.tables import called, graph_of, pad, refuse_synchronised, synchronised_now
 
 Hops = Literal["minimal", "paper", "code"]
@@ -210,7 +210,7 @@ def matrices(network: Network, rounds: Count, purpose: str) -> Callable[[int], n
     known: dict[bytes, np.ndarray] = {}
     found: list[np.ndarray] = []
     for t in range(count):
-        graph = network.at(jnp.int32(t), jax.random.key(0))
+        graph = round_of(network, t)
         W = np.full((m, m), 1 / m) if synchronised_now(graph) else np.asarray(as_dense(graph), np.float64)
         found.append(known.setdefault(W.tobytes(), W))
     return lambda t: found[t % period]

@@ -163,7 +163,7 @@ def example1(
     checks.whole(1, remedy="rows = (fewest, largest).", fewest=low)
     checks.whole(low, _MOST, remedy="rows = (fewest, largest).", largest=high)
     checks.whole(0, 2**32 - 1 if storage == "generated" else None, seed=seed)
-    _require_memory(m, high, n, 0 if storage == "generated" else n + 1, kind.itemsize)
+    _require_memory(m, high, n, kind, storage)
     own, *nodes = np.random.SeedSequence(seed).spawn(2 if storage == "generated" else m + 1)
     first = np.random.default_rng(own)
 
@@ -189,10 +189,13 @@ def example1(
     return joined(build((A, b), weight, truth, None, "example1", kind), m).declared(*public)
 
 
-def _require_memory(m: int, rows: int, n: int, each: int, size: int) -> None:
-    """Refuse data that would not fit, with `each` numbers of `size` bytes beside an example's weight: ValueError."""
-    room, node = memory.available(), rows * (each + 1) * size
-    held = -(-m // jax.process_count())
-    needed = {f"{held} x {rows} examples of {each + 1} numbers": held * node, f"{n} true parameters": 8 * n}
-    most = 0 if room is None else (room - 8 * n) // node
+def _require_memory(m: int, rows: int, n: int, kind: np.dtype, storage: str) -> None:
+    """Refuse data that would not fit: ValueError."""
+    each = 1 if storage == "generated" else n + 2  # numbers of an example: its weight, features and target
+    held, room, node = -(-m // jax.process_count()), memory.available(), rows * each * kind.itemsize
+    once = {f"{n} true parameters, thrice": (8 + 2 * kind.itemsize) * n}  # on the host, to draw with, and to keep
+    if storage == "generated":
+        once[f"{rows} x {n} features that are drawn at a time"] = 3 * rows * n * kind.itemsize  # bits and two steps on
+    most = 0 if room is None else (room - sum(once.values())) // node
+    needed = {f"{held} x {rows} examples of {each} numbers": held * node, **once}
     memory.require(needed, most, m, "Use fewer nodes, rows or parameters.", room)

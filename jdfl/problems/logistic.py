@@ -227,7 +227,7 @@ def checked_parts(
             features = (hstack if sparse else np.hstack)([features, ones])
         return features, labels
 
-    if not parts:
+    if not len(parts):  # an array has no truth of its own
         raise ValueError("Expected the data of at least one node, got none.")
     held = [one(part, f"node {i}") for i, part in enumerate(parts)]
     held_test = [] if test is None else [one(test, "the test set")]

@@ -203,6 +203,7 @@ def test_own_parameters_through_the_codec():
     np.testing.assert_array_equal(*same)
 
 
+@pytest.mark.slow
 def test_own_parameters_are_coded_where_nobody_else_asks_for_them():
     edges = [(1, 0), (2, 0), (1, 2), (2, 1), (1, 3)]  # nobody hears node 3
     problem = jdfl.problems.example1(m=4, n=N, s=S, rows=(12, 20), seed=3)

@@ -73,6 +73,7 @@ def test_ceps_with_kept_noise_passes_and_is_nearly_attained():
     assert not at_random.violated
 
 
+@pytest.mark.slow
 def test_literal_ceps_is_caught():
     told = _audit(_ceps(noise="literal"), 5, runs=4000)
     assert not told.claimed
@@ -82,6 +83,7 @@ def test_literal_ceps_is_caught():
     assert "VIOLATED" in told.statement()
 
 
+@pytest.mark.slow
 def test_ceps_without_clipping_is_caught_by_an_extreme_label():
     """Labels as in the data, on a record as long as the data's longest; noise as if 0.4 were the sensitivity."""
     told = _audit(_ceps(clip=None, sensitivity=0.4), 5, runs=4000)
@@ -141,6 +143,7 @@ class ShownDSGT(jdfl.DSGT):
         return jnp.concatenate([state.x, state.y], axis=1)
 
 
+@pytest.mark.slow
 def test_what_an_algorithm_shows_is_looked_at():
     """The tracker of DSGT is sent, and holds the gradient before mixing has blurred it."""
     plain = _audit(PlainDSGT(lr=0.05, gradients=_noisy()), 4, runs=8000)
@@ -151,6 +154,7 @@ def test_what_an_algorithm_shows_is_looked_at():
 
 
 # Their parameters are averages, so that a node's noise and canary come with the noise of the M - 1 others.
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize(
     "algorithm",
     [
@@ -166,6 +170,7 @@ def test_averages_pass_with_the_noise_of_all(algorithm):
     assert told.mu_hat < 1.3 * told.mu_accounted / math.sqrt(M)
 
 
+@pytest.mark.slow
 def test_classifiers_get_records_of_their_own():
     rng = np.random.default_rng(1)
     features = rng.standard_normal((M, 40, 6))
@@ -175,6 +180,7 @@ def test_classifiers_get_records_of_their_own():
     _passes(audit(algorithm, problem, NETWORK(), steps=4, runs=8000), 0.7)
 
 
+@pytest.mark.slow
 def test_a_pair_of_ones_own_and_whole_nodes():
     """With updates clipped, all the node's records are the canary; the pair pulls feature 5 either way."""
     away = np.zeros(N, np.float32)
@@ -277,6 +283,7 @@ class Cubes(jdfl.problems.Problem):
         return jnp.abs(example[0] @ w - example[1]) ** 3
 
 
+@pytest.mark.slow
 def test_other_problems_need_a_pair():
     problem = Cubes(PROBLEM().data, PROBLEM().weight, PROBLEM().curvature)
     with pytest.raises(ValueError, match=r"a pair of examples for Cubes, got canary = 'aligned'"):

@@ -107,6 +107,7 @@ def apart(monkeypatch):
     monkeypatch.setenv("JDFL_CACHE", "0")
 
 
+@pytest.mark.slow
 def test_the_command_audits_the_run_of_its_flags(capsys):
     args = [*SMALL, "--algorithm", "d-psgd", *NOISY, "--node", "2", "--delta", "1e-4", "--json"]
     config, options = command.parse(args)
@@ -125,6 +126,7 @@ def test_the_command_fails_where_a_report_is_refuted(capsys):
     assert "VIOLATED" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_the_command_says_when_it_cannot_tell(capsys):
     """Noise that shows mixed alone is not measured, and an epsilon so large no 1000 runs refute."""
     little = [*NOISY[:-1], "0.2", "--algorithm.order", "adapt first"]

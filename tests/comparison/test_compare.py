@@ -240,6 +240,7 @@ def test_a_grid_on_which_all_points_are_alike_is_marked_everywhere_and_never_ran
     assert found.tuned["slow"].alike == ""
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:The best")
 def test_points_that_work_are_alike_though_another_diverges(tmp_path):
     entries = {
@@ -362,6 +363,7 @@ class Limited(Gossip):
             raise ValueError("too long")
 
 
+@pytest.mark.slow
 def test_a_step_that_is_refused_is_shortened_to_the_end_of_what_an_algorithm_takes():
     entries = {
         "closed": Entry(Limited(), tune={"rate": [0.0005, 0.02]}),
@@ -389,6 +391,7 @@ def test_steps_by_differences_are_shortened_too():
         assert beyond_edges(plan, problem, {"rate": last}, plan.grid) == beyond
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:Not tuned", "ignore:The best", "ignore:Tuning chose nothing")
 def test_files_of_numbers_have_the_marks_too(tmp_path):
     entries = {

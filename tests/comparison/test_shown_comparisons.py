@@ -97,6 +97,7 @@ def test_the_commands_are_found():
     assert calls == PROGRAMS | {"attack_beside"}  # which shows nothing of it
 
 
+@pytest.mark.slow
 def test_what_the_readmes_command_compares():
     (line,) = (one for one in said() if "extra" in one)
     holds(play(line))

@@ -36,6 +36,7 @@ def by_plan(entries, problem, network):
     return plans(entries, Terms(problem, network, KEYS, STEPS))
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("label", NOISY)
 def test_the_noise_is_the_least_that_suffices_for_every_seed(label, problem, network):
     plan = by_plan(NOISY, problem, network)[label]
@@ -79,6 +80,7 @@ def test_tables_tell_what_was_spent_and_who_stands_beside(problem, network, tmp_
     assert found.privacy["D-PSGD"].statement().splitlines()[0].removeprefix("- ")[:40] in page
 
 
+@pytest.mark.slow
 def test_epsilons_of_other_promises_are_not_ranked(problem, network):
     removed = jdfl.DPSGD(lr=0.05, gradients=replace(CLIPPED, adjacency="add-remove"))
     nodes = jdfl.FedAvg(lr=0.05, updates=jdfl.Updates(clip=1.0, mechanism=jdfl.Gaussian(1.0)))

@@ -113,6 +113,7 @@ def test_time_passes_only_for_who_computes_or_waits():
     np.testing.assert_allclose(alone.clock, 4)
 
 
+@pytest.mark.slow
 def test_who_takes_the_first_that_respond_is_done_sooner_and_sends_more():
     problem = regression(20, 4)
     slow = {"slowness": nw.ParetoTime(1.0, 1.0)}

@@ -41,6 +41,7 @@ def charts_of(path: Path) -> list[tuple[str, dict]]:
     return [(kind, json.loads(data)) for kind, data in found]
 
 
+@pytest.mark.slow
 def test_runs_that_differ_in_seeds_stand_together(runs):
     entries = read([*runs["two"], *runs["private"], *runs["other"]])
     assert [len(entry.runs) for entry in entries] == [2, 1, 1]

@@ -20,6 +20,7 @@ stored = Later(lambda: drawn().stored())
 network = Later(jdfl.network.ring, M)
 
 
+@pytest.mark.slow
 def test_what_is_stored_is_the_weights():
     check_problem(drawn())
     check_problem(stored())
