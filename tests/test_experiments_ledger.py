@@ -23,6 +23,12 @@ WITH_OWN_FIGURES = ("fair_comparison",)  # of comparisons, which tell their own 
 ROWS = 3  # of parameters that are packed as messages
 
 
+@jax.jit
+def encoded(keys, x, wire):
+    """The messages of rows x [b, n], in one program for all results of one shape."""
+    return wire.codec.encode(keys, x, wire)
+
+
 def packed(algorithm, m: int, rows: np.ndarray) -> int:
     """Bytes of a message of an algorithm with a codec, which are the same for all `rows` [b, n] of b nodes."""
     n = rows.shape[1]
@@ -30,7 +36,7 @@ def packed(algorithm, m: int, rows: np.ndarray) -> int:
     wire = algorithm.codec.prepare(jax.random.key(1), jnp.arange(m, dtype=jnp.int32), n, sparsity, rows.dtype)
     x = ops.top_s(jnp.asarray(rows), sparsity)
     keys = jax.random.split(jax.random.key(2), len(rows))
-    payload = jax.jit(lambda wire: wire.codec.encode(keys, x, wire))(wire.rows(jnp.arange(len(rows))))
+    payload = encoded(keys, x, wire.rows(jnp.arange(len(rows))))
     messages = [jax.tree.map(lambda leaf: leaf[i], payload) for i in range(len(rows))]  # noqa: B023
     sizes = {len(algorithm.codec.pack(message, n, sparsity)) for message in messages}
     (size,) = sizes
