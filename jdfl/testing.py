@@ -111,25 +111,18 @@ class Case:
     ) -> tuple[Program, Array, Info]:
         """The prepared program, parameters [13, m, n] after each of 13 rounds, and the summed counts, in float64.
 
-        Where the order of additions differs, messages of few bits then remain the same: a vector would have to lie
-        within 1e-15 of the border between two of them.
-
         Args:
             problem: what to learn instead of the case's.
             network: who hears whom instead of the case's.
             node: ids [m] of the nodes; None: 0, 1, ...
             start: the state of program and problem from which it begins; None: that of `init`.
         """
-        with jax.enable_x64(True):
-            problem, network = jax.tree.map(_wide, problem or self.problem), network or self.network
+        with jax.enable_x64(True):  # messages of few bits remain the same where additions have another order
+            wide = partial(jax.tree.map, lambda x: x.astype(float) if jnp.issubdtype(x.dtype, jnp.floating) else x)
+            problem, network = wide(problem or self.problem), network or self.network
             ids = jnp.arange(problem.m, dtype=jnp.int32) if node is None else jnp.asarray(node, jnp.int32)
             program = planned(self.algorithm, problem, network, _PLAYED)
-            played = _played(program, stepping.nameless(problem), stepping.nameless(network), ids, start)
-            return jax.device_get(played)
-
-
-def _wide(x: Array) -> Array:
-    return x.astype(jnp.float64) if jnp.issubdtype(x.dtype, jnp.floating) else x
+            return jax.device_get(_played(program, stepping.nameless(problem), stepping.nameless(network), ids, start))
 
 
 @partial(jax.jit, static_argnames=("start",))
