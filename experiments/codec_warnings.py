@@ -1,10 +1,11 @@
 """What becomes of every method with the codecs that it is warned of.
 
 Run `python -m experiments.codec_warnings [--quick] [--seeds N] [--out DIR]`: Example 1 of the CEPS paper on a ring of 8
-nodes, n = 100, 200 rounds, in float64: some pairs are chaotic, and in float32 end elsewhere wherever additions have
-another order. Each pair of a method and a kind of codec runs twice, with what is warned of and with what
-is advised: a codec that changes the models that are sent through it, one that is unbiased and may add more than it
-sends (of differences that are sent once), and steps gamma towards public copies that are long for what the codec keeps.
+nodes, n = 100, 200 rounds, in float64: in float32 the last digits of sums, which are another processor's to choose,
+decide signs and largest entries, and runs end elsewhere. Each pair of a method and a kind of codec runs twice, with
+what is warned of and with what is advised: a codec that changes the models that are sent through it, one that is
+unbiased and may add more than it sends (of differences that are sent once), and steps gamma towards public copies that
+are long for what the codec keeps.
 For Sparse the models have ten times as many nonzeros as a message holds. The objective at the end is what the warning
 says (seed 0 alone, the default); `jdfl/algorithms/consequences.py` has the lines that are printed last. --quick leaves
 out all codecs but the first of each kind.

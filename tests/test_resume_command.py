@@ -221,7 +221,6 @@ sys.exit(main(sys.argv[1:]))
 """
 
 
-@pytest.mark.slow
 def test_a_run_that_was_cut_off_is_not_said_to_have_released_less(capsys):
     noise = ["--algorithm.clip", "1", "--algorithm.mechanism", "gaussian", "--algorithm.mechanism.multiplier", "3"]
     folder = run("--steps", "4", *noise)
@@ -250,7 +249,6 @@ def test_a_run_that_was_cut_off_is_not_said_to_have_released_less(capsys):
     assert main(["account", "--run", str(folder)]) == 0
 
 
-@pytest.mark.slow
 def test_a_full_disk_ends_in_words_and_the_run_goes_on_later():
     args = [*RUN, "--steps", "30", "--checkpoint-every", "5", "--chunk", "5"]
     done = subprocess.run([sys.executable, "-c", FULL, *args], capture_output=True, text=True, timeout=240, check=False)

@@ -119,6 +119,6 @@ def consequence(method: str, codec: Codec) -> str:
         return ""
     came = "diverges" if found.objective == float("inf") else f"ends at the objective {found.objective:.3g}"
     return (
-        f" Measured with {method} on a ring of 8 nodes (n = 100, 200 rounds): the run {came} with {found.warned}, and "
-        f"ends at {found.reached:.3g} with {found.instead}."
+        f" Measured with {method} on a ring of 8 nodes (n = 100, 200 rounds, float64): the run {came} with "
+        f"{found.warned}, and ends at {found.reached:.3g} with {found.instead}."
     )

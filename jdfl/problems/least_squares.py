@@ -193,9 +193,9 @@ def _require_memory(m: int, rows: int, n: int, kind: np.dtype, storage: str) -> 
     """Refuse data that would not fit: ValueError."""
     each = 1 if storage == "generated" else n + 2  # numbers of an example: its weight, features and target
     held, room, node = -(-m // jax.process_count()), memory.available(), rows * each * kind.itemsize
-    once = {f"{n} true parameters, thrice": (8 + 2 * kind.itemsize) * n}  # on the host, to draw with, and to keep
-    if storage == "generated":
-        once[f"{rows} x {n} features that are drawn at a time"] = 3 * rows * n * kind.itemsize  # bits and two steps on
+    once = {f"{n} true parameters, as drawn and as kept": (8 + kind.itemsize) * n}
+    if storage == "generated":  # with parameters of its own, and with bits and what becomes of them side by side
+        once[f"{rows} x {n} features that are drawn at a time"] = (1 + 3 * rows) * n * kind.itemsize
     most = 0 if room is None else (room - sum(once.values())) // node
     needed = {f"{held} x {rows} examples of {each} numbers": held * node, **once}
     memory.require(needed, most, m, "Use fewer nodes, rows or parameters.", room)

@@ -48,7 +48,6 @@ def test_nothing_fires_where_all_is_sound(name):
 
 
 # One for every family; test_planted.py has all of them, in whole audits.
-@pytest.mark.thinned(3)
 @pytest.mark.parametrize(
     "name",
     [

@@ -48,7 +48,6 @@ def test_the_least_bound_is_used_and_named(event, releases, options, name):
     assert epsilon(event, releases, 1e-5, **options) == found[name]
 
 
-@pytest.mark.thinned(2)
 @pytest.mark.parametrize(("adjacency", "least"), [("replace-one", 0.05), ("add-remove", 0.02)])
 def test_there_is_no_jump_as_noise_falls(adjacency, least):
     totals = [
@@ -115,7 +114,6 @@ def test_tails_that_are_cut_off_count(z, rate, monkeypatch):
     assert numerical.upper_bound(z, rate, 1, 1e-3) < low
 
 
-@pytest.mark.thinned(2)
 @pytest.mark.parametrize("parameter", ["noise", "rate", "steps", "delta"])
 def test_the_numerical_bound_moves_the_right_way(parameter):
     def total(z=1.0, rate=0.05, steps=20, delta=1e-5):

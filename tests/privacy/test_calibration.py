@@ -30,7 +30,6 @@ CASES = {
 }
 
 
-@pytest.mark.thinned(3)
 @pytest.mark.parametrize("name", CASES)
 def test_the_noise_is_enough_and_a_little_less_is_not(name):
     kind, target, delta, releases, options = CASES[name]

@@ -50,7 +50,6 @@ def report_of(guarantee=CLAIMED, releases=RELEASES, records=RECORDS, **options):
     return report(guarantee, releases, records, **options)
 
 
-@pytest.mark.thinned(3)
 @pytest.mark.parametrize("sampling", [None, SAMPLING, Sampling("poisson", 5, 2)], ids=["all", "subset", "looks"])
 @pytest.mark.parametrize("seed", [0, 1])
 def test_the_worst_node_is_the_worst_of_all(sampling, seed):

@@ -34,7 +34,6 @@ def exact_bound(kind, z, rate, eps):
     return sum(scipy.integrate.quad(above, a, b, epsabs=1e-17, epsrel=1e-9)[0] for a, b in itertools.pairwise(knots))
 
 
-@pytest.mark.thinned(2)
 @pytest.mark.parametrize("delta", [1e-9, 1e-4])
 @pytest.mark.parametrize("rate", [0.1, 0.9])
 @pytest.mark.parametrize(
@@ -50,7 +49,6 @@ def test_one_release_meets_the_bound_and_no_more(kind, z, rate, delta):
     assert epsilon(EVENTS[kind](z), 1, delta, sampled=Sampled("poisson", round(rate * 1000), 1000)) <= eps
 
 
-@pytest.mark.thinned(2)
 @pytest.mark.parametrize("delta", [1e-5, 1e-3])
 @pytest.mark.parametrize("rate", [0.1, 0.5])
 @pytest.mark.parametrize(("kind", "z"), [("gaussian", 0.6), ("gaussian", 2.0), ("laplace", 0.6)])
@@ -74,7 +72,6 @@ def test_changes_need_not_lie_on_a_line(corner):
         assert delta_of(((1 - rate) * c + rate * one, (1 - rate) * c + rate * other), eps) <= delta * ROUNDING
 
 
-@pytest.mark.thinned(2)
 @pytest.mark.parametrize("delta", [1e-4, 1e-2])
 @pytest.mark.parametrize("rate", [0.1, 0.5])
 @pytest.mark.parametrize(("kind", "z"), [("gaussian", 0.7), ("gaussian", 1.5), ("laplace", 1.0)])
@@ -111,7 +108,6 @@ def test_a_sample_of_everything_is_everything(kind, looks, releases):
     assert epsilon_pure(event, releases, sampled=every) == epsilon_pure(event, releases)
 
 
-@pytest.mark.thinned(2)
 @pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("z", [0.1, 0.5, 3.0])

@@ -115,7 +115,6 @@ def test_nodes_of_other_splits_do_not_add_up():
     assert spent_together(runs[:1])[0] > 0
 
 
-@pytest.mark.slow
 def test_what_is_tuned_has_no_epsilon_unless_tuning_is_public():
     entries = {"tuned": jdfl.Entry(NOISY, tune={"lr": [0.01, 0.02, 0.05]}), "given": jdfl.Entry(BATCHES, tune={})}
     how = {"keys": [0, 1], "steps": 3, "metrics": ["objective"], "tune": jdfl.Tuning(also={}, extend=0)}
@@ -135,7 +134,6 @@ def test_what_is_tuned_has_no_epsilon_unless_tuning_is_public():
     assert public.together.epsilon > max(told.epsilon for told in public.privacy.values())
 
 
-@pytest.mark.thinned(2)
 @pytest.mark.parametrize("budget", [False, True], ids=["side by side", "alone"])
 def test_a_study_and_repeats_tell_their_sum(budget, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)

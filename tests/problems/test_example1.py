@@ -76,7 +76,7 @@ def test_what_would_not_fit_is_refused_before_anything_is_drawn(storage, monkeyp
     with pytest.raises(ValueError, match=r"seed >= 0.* got seed = -1"):
         example1(4, 5, 2, rows=(3, 4), seed=-1, storage=storage)
     monkeypatch.setattr(memory, "available", lambda: 2**20)
-    n = 2**15 if storage == "generated" else 2**16  # 40 bytes of each, or 16 and two examples
-    with pytest.raises(ValueError, match=rf"\({n} true parameters, thrice\)"):
+    n = 2**15 if storage == "generated" else 2**16  # 40 bytes of each, or 12 and two examples
+    with pytest.raises(ValueError, match=rf"\({n} true parameters, as drawn and as kept\)"):
         example1(1, n, 2, rows=(1, 2), storage=storage)
     assert example1(1, n // 2, 2, rows=(1, 2), storage=storage).n == n // 2
