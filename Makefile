@@ -21,7 +21,7 @@ lint: .venv/installed-test
 	$(BIN)/basedpyright
 
 slow: .venv/installed-test
-	$(BIN)/python -m pytest -m slow --optimized -n 2 --dist loadfile
+	$(BIN)/python -m pytest -m slow -n 2 --dist loadfile
 
 docs: .venv/installed-docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict

@@ -175,7 +175,7 @@ def draw(path: str) -> None:
     save_figure(fig, path)
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+def main(arguments: Sequence[str] | None = None) -> list[Row]:
     """Print the table, write the JSON and the figure."""
     given = options(__doc__ or "", seeds=1, arguments=arguments)
     made = rows()
@@ -185,8 +185,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print("\n".join(verdict(beside)))
     save([*made, *beside], given.out, NAME)
     draw(str(given.out / f"{NAME}.png"))
-    return 0
+    return [*made, *beside]
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main(sys.argv[1:])

@@ -18,12 +18,8 @@ from experiments import (
     ceps_table1,
     ceps_table3,
     ceps_table5,
-    codecs,
     common,
-    demo,
-    fair_comparison,
     fair_tables,
-    gpsp_quality,
 )
 from jdfl.engine import provenance
 from tests.toy import Gossip
@@ -79,20 +75,6 @@ def test_wrong_arguments_end_with_usage(arguments, tmp_path, capsys):
         common.options("text", arguments=[*arguments, "--out", str(tmp_path)])
     assert ended.value.code == 2
     assert "usage" in capsys.readouterr().err
-
-
-@pytest.mark.slow
-def test_table3_quick_writes_its_rows_and_figure(tmp_path):
-    rows = ceps_table3.main(["--quick", "--seeds", "1", "--out", str(tmp_path)])
-    written = json.loads((tmp_path / "ceps_table3.json").read_text())
-    assert [set(one) for one in written] == [EXPERIMENT_ROW] * len(rows)
-    assert (tmp_path / "ceps_table3.png").stat().st_size > 10_000
-    study = [one for one in written if one["column"] == "rounds, study"]
-    assert len(study) == 4
-    again = {one["case"]: one["paper"] for one in written if "column" in one["case"] and one["column"] == "rounds"}
-    assert again["m=32 eps=0.5 r=0.2 DP-Perf, column eps=0.5"] == 30  # 28 in the columns m = 32 and r = .2
-    assert len(again) == 8
-    assert all(abs(one["mean"] - one["paper"]) <= 5 for one in study)  # one seed; the slow test takes five
 
 
 def test_the_papers_nine_columns_are_three_settings_of_three_and_one_of_them_three_times():
@@ -195,9 +177,7 @@ def test_table3_reaches_what_it_must(tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_demo_and_the_readings_of_the_neighbourhood(tmp_path):
-    demo.main(["--quick", "--seeds", "1", "--out", str(tmp_path)])
-    assert {path.name for path in tmp_path.iterdir()} >= {"demo.json", "demo.png", "demo_real.png", "demo.html"}
+def test_the_readings_of_the_neighbourhood_differ():
     rows = ceps_ambiguities.collect(
         [one for one in ceps_ambiguities.READINGS if one.question in ("preset", "i in N_i")], 3
     )
@@ -225,35 +205,6 @@ def test_table5_is_the_studys_and_near_the_papers(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(900)
-def test_codecs_reach_what_they_must(tmp_path):
-    """int8 with places below 30 bytes as good as dense, one-bit at d = 300, and at 150 with side information."""
-    rows = codecs.main(["--quick", "--seeds", "5", "--out", str(tmp_path)])
-    cells = {(one.case, one.column): one.mean for one in rows}
-    dense = cells["dense float32", "rounds"]
-    assert cells["sparse int8, enumerative", "bytes a message"] < 30
-    assert cells["sparse int8, enumerative", "rounds"] == dense
-    assert abs(cells["one-bit d=300, Hadamard", "rounds"] - dense) <= 2 + 1e-9
-    assert abs(cells["one-bit d=300, side", "rounds"] - dense) <= 2
-    assert cells["one-bit d=150, side", "rounds"] <= 33
-    assert all(cells[case, "agreed"] == 1 for case, _ in cells)
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(900)
-def test_decoder_reaches_what_it_must(tmp_path):
-    """Double Hadamard within .02 of Gaussian in cosine, exact inverse <= .065, and what is announced is measured."""
-    rows = gpsp_quality.main(["--quick", "--seeds", "3", "--out", str(tmp_path)])
-    cells = {(one.case, one.column): one.mean for one in rows}
-    assert abs(cells["hadamard d=500 s=10", "cosine"] - cells["gaussian d=500 s=10", "cosine"]) <= 0.02
-    assert cells["gaussian d=500 s=10", "relative error"] <= 0.065
-    assert cells["sparse 5 % d=500 s=10", "support"] < 0.85
-    assert cells["sparse 0.05 % d=500 s=10", "support"] < 0.1
-    for case in {case for case, _ in cells if case.startswith("gaussian")}:
-        assert abs(cells[case, "support"] - cells[case, "announced"]) <= 0.08, case
-
-
-@pytest.mark.slow
 @pytest.mark.timeout(1200)
 def test_qsar_follows_the_studys_trajectory(tmp_path, data_dir):
     """Objective within 2 per cent of the study at 300, 1,000 and 4,000 rounds; a longer step reaches IHT by 1,000."""
@@ -272,27 +223,10 @@ def test_qsar_follows_the_studys_trajectory(tmp_path, data_dir):
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
-@pytest.mark.parametrize(
-    "script", [ceps_figures_1_to_3, ceps_example2, fair_comparison], ids=lambda script: script.NAME
-)
-def test_small_versions_write_rows_and_a_figure(script, tmp_path):
-    rows = script.main(["--quick", "--seeds", "1", "--out", str(tmp_path)])
-    written = json.loads((tmp_path / f"{script.NAME}.json").read_text())
-    assert [set(one) for one in written] == [EXPERIMENT_ROW] * len(rows)
-    assert (tmp_path / f"{script.NAME}.png").stat().st_size > 10_000
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(600)
-def test_table1_is_found_by_trying(tmp_path):
-    rows = ceps_table1.main(["--quick", "--out", str(tmp_path)])
-    off = {(one.case, one.column) for one in rows if one.paper is not None and one.paper > one.mean}
-    assert off == {("ceps", "privacy protection")}
+def test_a_method_is_looked_at_though_it_is_not_registered():
     assert capabilities.look(jdfl.DCD).cells["information compression"].text.startswith("differences")
-    alone = capabilities.look(Gossip)  # not registered, and with nothing to boast of
+    alone = capabilities.look(Gossip)  # with nothing to boast of
     assert [cell.has for cell in alone.cells.values()] == [False, True, True, False, False]
-    assert (tmp_path / "ceps_table1.png").stat().st_size > 10_000
 
 
 @pytest.mark.slow

@@ -1,6 +1,5 @@
 """The experiment on DO-ADP's CNN: transcription, noise of the columns, and a small run on scikit-learn's digits."""
 
-import json
 import math
 from dataclasses import replace
 
@@ -129,15 +128,3 @@ def test_every_curve_says_what_is_claimed_of_whom():
     assert theorem.delta(1.0) > 0.44  # which says next to nothing
     assert sound == "sound: (1, 1e-05), record, replace-one"
     assert table2.promise(SMALL, NOISELESS, COLUMNS[0]) == "no privacy"
-
-
-@pytest.mark.slow
-def test_the_quick_version_writes_a_table_and_a_figure(tmp_path):
-    rows = table2.main(["--quick", "--out", str(tmp_path)])
-    saved = json.loads((tmp_path / f"{table2.NAME}.json").read_text())
-    assert len(saved) == len(rows)
-    assert {"paper, eps = 1", "sound, eps = 1", "noiseless", "do nothing"} < {one["case"] for one in saved}
-    assert (tmp_path / f"{table2.NAME}.png").exists()
-    sound = {one.column: one.mean for one in rows if one.case == "sigma / G, sound, eps = 1"}
-    assert sound["p = 0.8, k/d = 0.4"] == sound["p = 0.8, k/d = 1"]
-    assert 0.8 < sound["p = 0.8, k/d = 1"] / sound["p = 1, k/d = 1"] < 1  # fewer releases

@@ -1,6 +1,4 @@
-"""The experiments on push-sum and on distances between messages: what they count, on digits; small versions (slow)."""
-
-import json
+"""The experiments on push-sum and on distances between messages: what they count, on digits."""
 
 import numpy as np
 import pytest
@@ -8,8 +6,6 @@ import pytest
 import jdfl
 from experiments import dpps_consensus, partpsp_common, partpsp_figure2, partpsp_figure3, partpsp_figure4
 from experiments.common import Options
-
-EXPERIMENT_ROW = {"case", "column", "paper", "mean", "sd", "seeds"}
 
 
 @pytest.fixture
@@ -121,15 +117,3 @@ def test_spread_over_sizes_leaves_out_what_is_near(tmp_path):
     assert partpsp_figure4.claim(cells | {(2, 20): [7.0]}, partpsp_figure4.ALIKE).startswith("FALSE RAS, after a mean")
     partpsp_figure4.draw(cells, Options(True, 1, tmp_path), "title")
     assert (tmp_path / "partpsp_figure4.png").stat().st_size > 10_000
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(600)
-@pytest.mark.parametrize(
-    "script", [dpps_consensus, partpsp_figure2, partpsp_figure3, partpsp_figure4], ids=lambda script: script.NAME
-)
-def test_small_versions_write_rows_and_a_figure(script, digits, tmp_path):
-    rows = script.main(["--quick", "--seeds", "1", "--out", str(tmp_path)])
-    written = json.loads((tmp_path / f"{script.NAME}.json").read_text())
-    assert [set(one) for one in written] == [EXPERIMENT_ROW] * len(rows)
-    assert (tmp_path / f"{script.NAME}.png").stat().st_size > 10_000

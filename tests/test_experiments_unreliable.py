@@ -1,7 +1,5 @@
 """What the scripts on unreliable networks read off records, and (slow) what their tables must show."""
 
-import json
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -64,16 +62,3 @@ def test_the_verdict_sets_the_first_beside_a_random_few_seed_by_seed():
     assert ceps_stragglers.sooner(histories, "Pareto", "first fifth") == [5.0, 1.5]
     (told,) = ceps_stragglers.verdict(histories)
     assert told.startswith("Pareto times: the first fifth is 1.5 to 5 times as fast as a random fifth")
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(600)
-@pytest.mark.parametrize("script", [ceps_stragglers, unreliable], ids=lambda script: script.NAME)
-def test_small_versions_write_rows_and_a_figure(script, tmp_path):
-    rows = script.main(["--quick", "--seeds", "1", "--out", str(tmp_path)])
-    written = json.loads((tmp_path / f"{script.NAME}.json").read_text())
-    assert len(written) == len(rows)
-    assert (tmp_path / f"{script.NAME}.png").stat().st_size > 10_000
-    made = json.loads((tmp_path / f"{script.NAME}.provenance.json").read_text())
-    assert len(made["runs"]) > 3
-    assert made["versions"]["jdfl"] == jdfl.__version__

@@ -1,0 +1,227 @@
+"""Every experiment in its small version: rows, ledgers of messages that can be packed, figures that tell their origin.
+
+What a single one must say is in SAID; the larger versions, and what experiments compute, are in files of their own.
+"""
+
+import json
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from PIL import Image
+
+import jdfl
+from experiments import ceps_table3, gallery, partpsp_common, privacy_audit
+from experiments.common import Row
+from jdfl.arrays import ops
+from jdfl.engine import batch, outcome, runner, stepping
+from tests.test_experiments import EXPERIMENT_ROW
+from tests.toy import regression
+
+SCRIPTS = [one.name for one in gallery.experiments()]
+# They compute or attack, and have no results.
+WITHOUT_RUNS = ("gpsp_quality", "lemma2_counterexample", "privacy_audit", "theorem1_counterexample")
+WITH_OWN_FIGURES = ("fair_comparison",)  # of comparisons, which tell their own runs
+WITHOUT_FIGURE = ("codec_warnings",)
+SEEDS = {"codecs": 5, "gpsp_quality": 3}  # means are held against what they must reach
+ROWS = 3  # of parameters that are packed as messages
+Cells = dict[tuple[str, str], Row]
+
+
+@jax.jit
+def encoded(keys, x, wire):
+    """The messages of rows x [b, n], in one program for all results of one shape."""
+    return wire.codec.encode(keys, x, wire)
+
+
+def packed(algorithm, m: int, rows: np.ndarray) -> int:
+    """Bytes of a message of an algorithm with a codec, which are the same for all `rows` [b, n] of b nodes."""
+    n = rows.shape[1]
+    sparsity = int(getattr(algorithm, "s", None) or n)
+    wire = algorithm.codec.prepare(jax.random.key(1), jnp.arange(m, dtype=jnp.int32), n, sparsity, rows.dtype)
+    x = ops.top_s(jnp.asarray(rows), sparsity)
+    keys = jax.random.split(jax.random.key(2), len(rows))
+    payload = encoded(keys, x, wire.rows(jnp.arange(len(rows))))
+    messages = [jax.tree.map(lambda leaf: leaf[i], payload) for i in range(len(rows))]  # noqa: B023
+    sizes = {len(algorithm.codec.pack(message, n, sparsity)) for message in messages}
+    (size,) = sizes
+    return size
+
+
+def check(setting: stepping.Setting, params: np.ndarray, result: jdfl.Result) -> None:
+    """The ledger's bits are those of messages as they are packed, times how many were sent."""
+    totals, algorithm = result.totals, setting.algorithm.algorithm
+    assert set(totals.messages) == set(totals.message_bits)
+    assert totals.bytes == sum(totals.messages[one] * bits for one, bits in totals.message_bits.items()) / 8
+    rows = np.asarray(params)[:ROWS]
+    for channel, bits in totals.message_bits.items():
+        if hasattr(algorithm, "codec"):
+            rows = np.where(np.isfinite(rows), rows, 0).astype(rows.dtype)
+            assert packed(algorithm, setting.problem.m, rows) == -(-bits // 8)
+        elif channel == "sensitivity":  # one number to all
+            assert bits == 8 * np.zeros((), rows.dtype).nbytes
+        else:  # push-sum: the parameters of a node, of PartPSP those that are shared, and its weight
+            shared = rows[0, : setting.problem.n_shared] if isinstance(algorithm, jdfl.PartPSP) else rows[0]
+            assert bits == 8 * np.append(shared, rows.dtype.type(1)).nbytes
+
+
+def one_origin(folder: Path) -> None:
+    """All figures tell the provenance of the table."""
+    (made,) = [json.loads(path.read_text())["hash"] for path in folder.glob("*.provenance.json")]
+    for path in folder.glob("*.png"):
+        with Image.open(path) as drawn:
+            assert drawn.info.get("Title") == f"provenance {made}", path.name
+
+
+def table1(cells: Cells, _: Path) -> None:
+    """What is found by looking and trying is what the paper says, but for what CEPS adds to its messages."""
+    off = {place for place, one in cells.items() if one.paper is not None and one.paper > one.mean}
+    assert off == {("ceps", "privacy protection")}
+
+
+def table3(cells: Cells, _: Path) -> None:
+    """One seed is near the study, and the paper's second numbers for a setting are beside its first."""
+    study = [one for (_, column), one in cells.items() if column == "rounds, study"]
+    assert len(study) == 4
+    assert all(abs(one.mean - one.paper) <= 5 for one in study)  # the larger version takes five seeds
+    again = {case: one.paper for (case, column), one in cells.items() if "column" in case and column == "rounds"}
+    assert again["m=32 eps=0.5 r=0.2 DP-Perf, column eps=0.5"] == 30  # 28 in the columns m = 32 and r = .2
+    assert len(again) == len(ceps_table3.AGAIN) * len(ceps_table3.VARIANTS)
+
+
+def small_demo(_: Cells, folder: Path) -> None:
+    """The page and both figures are there."""
+    assert {path.name for path in folder.iterdir()} >= {"demo.png", "demo_real.png", "demo.html"}
+
+
+def private_ceps(cells: Cells, _: Path) -> None:
+    """The larger epsilon, 1, 8, 32, the lower the objective."""
+    found = [one.mean for (case, column), one in cells.items() if column == "objective" and case.startswith("private")]
+    assert found == sorted(found, reverse=True)
+    assert found[0] > 1 > found[-1]
+
+
+def on_digits(cells: Cells, _: Path) -> None:
+    """Every case says that its images are not the paper's."""
+    assert all("digits" in case for case, _ in cells)
+
+
+def what_codecs_reach(cells: Cells, _: Path) -> None:
+    """int8 with places below 30 bytes as good as dense, one-bit at d = 300, and at 150 with side information."""
+    value = {place: one.mean for place, one in cells.items()}
+    dense = value["dense float32", "rounds"]
+    assert value["sparse int8, enumerative", "bytes a message"] < 30
+    assert value["sparse int8, enumerative", "rounds"] == dense
+    assert abs(value["one-bit d=300, Hadamard", "rounds"] - dense) <= 2 + 1e-9
+    assert abs(value["one-bit d=300, side", "rounds"] - dense) <= 2
+    assert value["one-bit d=150, side", "rounds"] <= 33
+    assert all(value[case, "agreed"] == 1 for case, _ in value)
+
+
+def what_the_decoder_reaches(cells: Cells, _: Path) -> None:
+    """Double Hadamard within .02 of Gaussian in cosine, exact inverse <= .065, and what is announced is measured."""
+    value = {place: one.mean for place, one in cells.items()}
+    assert abs(value["hadamard d=500 s=10", "cosine"] - value["gaussian d=500 s=10", "cosine"]) <= 0.02
+    assert value["gaussian d=500 s=10", "relative error"] <= 0.065
+    assert value["sparse 5 % d=500 s=10", "support"] < 0.85
+    assert value["sparse 0.05 % d=500 s=10", "support"] < 0.1
+    for case in {case for case, _ in value if case.startswith("gaussian")}:
+        assert abs(value[case, "support"] - value[case, "announced"]) <= 0.08, case
+
+
+def claims_stand(cells: Cells, _: Path) -> None:
+    """What is claimed is not refuted, and what is broken is caught."""
+    told = privacy_audit.verdict(list(cells.values()))
+    assert told == ["claimed and not refuted: 2 of 2", "broken and caught: 3 of 3"]
+
+
+def no_attack_exceeds(cells: Cells, _: Path) -> None:
+    """No accounted epsilon is exceeded."""
+    assert len({case for case, _ in cells}) >= 12
+    assert all(one.mean == 0 for (_, column), one in cells.items() if column == "exceeded")
+
+
+def less_noise_for_few_releases(cells: Cells, _: Path) -> None:
+    """Activation spares releases and so noise; top-k does not."""
+    cases = {case for case, _ in cells}
+    assert {"paper, eps = 1", "sound, eps = 1", "noiseless", "do nothing"} < cases
+    sound = {column: one.mean for (case, column), one in cells.items() if case == "sigma / G, sound, eps = 1"}
+    assert sound["p = 0.8, k/d = 0.4"] == sound["p = 0.8, k/d = 1"]
+    assert 0.8 < sound["p = 0.8, k/d = 1"] / sound["p = 1, k/d = 1"] < 1  # fewer releases
+
+
+def runs_are_told(_: Cells, folder: Path) -> None:
+    """The provenance lists the runs and the version."""
+    (path,) = folder.glob("*.provenance.json")
+    made = json.loads(path.read_text())
+    assert len(made["runs"]) > 3
+    assert made["versions"]["jdfl"] == jdfl.__version__
+
+
+SAID: dict[str, Callable[[Cells, Path], None]] = {
+    "attacks": no_attack_exceeds,
+    "ceps_privacy": private_ceps,
+    "ceps_stragglers": runs_are_told,
+    "ceps_table1": table1,
+    "ceps_table3": table3,
+    "codecs": what_codecs_reach,
+    "demo": small_demo,
+    "doadp_figure4_table2": less_noise_for_few_releases,
+    "gpsp_quality": what_the_decoder_reaches,
+    "partpsp_skew": on_digits,
+    "partpsp_table2": on_digits,
+    "partpsp_table3": on_digits,
+    "partpsp_table4": on_digits,
+    "privacy_audit": claims_stand,
+    "unreliable": runs_are_told,
+}
+
+
+@pytest.fixture
+def checked(monkeypatch):
+    """How many results had their ledger looked at."""
+    count = [0]
+
+    def assemble(start, setting, params, *rest):
+        result = outcome.assemble(start, setting, params, *rest)
+        check(setting, params, result)
+        count[0] += 1
+        return result
+
+    monkeypatch.setattr(runner, "assemble", assemble)
+    monkeypatch.setattr(batch, "assemble", assemble)
+    monkeypatch.setenv("JDFL_CACHE", "0")
+    return count
+
+
+def test_a_wrong_ledger_would_be_seen(checked, monkeypatch):
+    problem, network = regression(4, 20), jdfl.network.ring(4)
+    jdfl.run(jdfl.CEPS(s=3, codec=jdfl.OneBit(d=40)), problem, network, steps=4)
+    jdfl.repeat(jdfl.SGP(lr=0.01), problem, network, keys=[0, 1], steps=3)
+    assert checked == [3]
+    monkeypatch.setattr(jdfl.Sparse, "bits", lambda self, n, sparsity: 9 + 8 * 3)
+    with pytest.raises(AssertionError):
+        jdfl.run(jdfl.CEPS(s=3, codec=jdfl.Sparse()), problem, network, steps=4)
+
+
+@pytest.mark.thinned(len(SCRIPTS), SCRIPTS.index("errata_checks"))  # which takes seconds
+@pytest.mark.timeout(1800)
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_its_small_version_is_what_it_says(name, checked, monkeypatch, tmp_path):
+    monkeypatch.setattr(partpsp_common, "images", lambda *_: "digits")  # no files are looked for
+    seeds = ["--seeds", str(SEEDS.get(name, 1))]
+    rows = import_module(f"experiments.{name}").main(["--quick", *seeds, "--out", str(tmp_path)])
+    written = json.loads((tmp_path / f"{name}.json").read_text())
+    assert rows
+    assert [set(one) for one in written] == [EXPERIMENT_ROW] * len(rows)
+    if name not in WITHOUT_FIGURE:
+        assert (tmp_path / f"{name}.png").stat().st_size > 10_000
+    if name not in WITH_OWN_FIGURES:
+        one_origin(tmp_path)
+    assert (checked[0] > 0) == (name not in WITHOUT_RUNS)
+    SAID.get(name, lambda *_: None)({(one.case, one.column): one for one in rows}, tmp_path)
