@@ -30,10 +30,10 @@ from jax import Array
 
 from jdfl.algorithms.dpps import DPPS, PushSum
 from jdfl.algorithms.gradients import Exact, Gradients
-from jdfl.algorithms.push_descent import Milestone, OverPushSum, exact, oracle, shortened
+from jdfl.algorithms.push_descent import OverPushSum, exact, oracle, shortened
 from jdfl.algorithms.round import Round
 from jdfl.base import struct
-from jdfl.base.settings import Positive
+from jdfl.base.settings import Count, Positive
 from jdfl.network import Network
 from jdfl.privacy import Guarantee
 from jdfl.problems import Problem
@@ -63,7 +63,7 @@ class PartPSP(OverPushSum):
     gradients: Exact = Gradients(per="batch", norm="l1")
     dpps: DPPS = DPPS()
     """Noise on messages."""
-    milestones: tuple[Milestone, ...] = struct.field(pytree_node=False, default=())
+    milestones: tuple[Count, ...] = struct.field(pytree_node=False, default=())
     """Rounds from which all rates are lower."""
     decay: Positive = 0.1
     """What rates are multiplied by at every milestone."""

@@ -22,10 +22,10 @@ from jax import Array
 from jdfl.algorithms.algorithm import UNSENT_STEP
 from jdfl.algorithms.dpps import DPPS, PushSum
 from jdfl.algorithms.gradients import Exact, Gradients
-from jdfl.algorithms.push_descent import Milestone, OverPushSum, shared_gradient
+from jdfl.algorithms.push_descent import OverPushSum, shared_gradient
 from jdfl.algorithms.round import Round
 from jdfl.base import struct
-from jdfl.base.settings import Positive, StepLength
+from jdfl.base.settings import Count, Positive, StepLength
 
 
 class State(NamedTuple):
@@ -47,7 +47,7 @@ class PEDFL(OverPushSum):
     gradients: Exact = Gradients(per="batch", norm="l1")
     dpps: DPPS = DPPS()
     """Noise on messages."""
-    milestones: tuple[Milestone, ...] = struct.field(pytree_node=False, default=())
+    milestones: tuple[Count, ...] = struct.field(pytree_node=False, default=())
     """Rounds from which all rates are lower."""
     decay: Positive = 0.1
     """What rates are multiplied by at every milestone."""

@@ -7,7 +7,7 @@ Axes: m nodes, d shared parameters, T rounds.
 """
 
 from dataclasses import replace
-from typing import Annotated, Any, ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 from jax import Array
@@ -17,13 +17,10 @@ from jdfl.algorithms.book import Channel
 from jdfl.algorithms.dpps import DPPS, PushSum, Schedule
 from jdfl.algorithms.gradients import Gradients
 from jdfl.algorithms.round import Round
-from jdfl.base.settings import Bound
 from jdfl.network import Network
 from jdfl.privacy import Guarantee, clipped, stretch
 from jdfl.privacy.flow import bounded
 from jdfl.problems import Problem
-
-Milestone = Annotated[int, Bound("[1, 2147483647]")]  # the round from which rates are lower
 
 
 def decays(milestones: tuple[int, ...], factor: float | Array, rounds: int) -> np.ndarray:

@@ -96,8 +96,9 @@ def fraction(remedy: str = "", **named: Any) -> None:
 def within(bound: Bound, remedy: str = "", /, *, whole: bool = False, **named: Any) -> None:
     """Every named number (or every entry of a named array) lies in an interval, and is a `whole` one if so wanted."""
     for name, value in named.items():
-        if not bound.holds(_numbers(name, value, remedy)):
-            refuse(bound.words(name, whole), name, value, remedy)
+        numbers = _numbers(name, value, remedy)
+        if not bound.holds(numbers):
+            refuse(bound.words(name, whole, numbers), name, value, remedy)
 
 
 def one_of(choices: Iterable[object], remedy: str = "", **named: object) -> None:

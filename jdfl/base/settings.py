@@ -19,6 +19,8 @@ import numpy as np
 from jax import Array
 from typing_extensions import Doc
 
+MOST = 2**31 - 1  # of anything that is counted, since it is numbered in int32
+
 
 @dataclass(frozen=True)
 class Bound:
@@ -43,12 +45,13 @@ class Bound:
         low, high = self.interval[1:-1].split(",")
         return float(low), float(high)
 
-    def words(self, name: str, whole: bool) -> str:
-        """What is expected of a value of this name, in words."""
+    def words(self, name: str, whole: bool, value: np.ndarray) -> str:
+        """What is expected of a value of this name, in words; the end of int32 is named where it is exceeded."""
         named = f"a whole number {name}" if whole else name
         low, high = (end.strip() for end in self.interval[1:-1].split(","))
         if whole:
-            return f"{named} >= {low}" + (f" and <= {high}" if high != "inf" else "")
+            far = high == "inf" or (high == str(MOST) and not np.any(value > MOST))
+            return f"{named} >= {low}" + ("" if far else f" and <= {high}")
         if high == "inf":
             return f"{name} {'>' if self.interval[0] == '(' else '>='} {low} and finite"
         return f"{name} in {self.interval}"
@@ -83,8 +86,9 @@ NotNegative: TypeAlias = Annotated[float | Array, Bound("[0, inf)")]
 Fraction: TypeAlias = Annotated[float | Array, Bound("(0, 1]")]
 Momentum: TypeAlias = Annotated[float | Array, Bound("[0, 1)")]
 Number: TypeAlias = Annotated[float | Array, Bound("(-inf, inf)")]
-Count: TypeAlias = Annotated[int, Bound("[1, inf)")]
-Natural: TypeAlias = Annotated[int, Bound("[0, inf)")]
+Count: TypeAlias = Annotated[int, Bound(f"[1, {MOST}]")]
+Natural: TypeAlias = Annotated[int, Bound(f"[0, {MOST}]")]
+Seed: TypeAlias = Annotated[int, Bound("[0, inf)")]
 StepLength: TypeAlias = Annotated[Positive, Doc("Length of the steps.")]
 
 

@@ -14,7 +14,7 @@ from jax import Array
 
 from jdfl.base import struct
 from jdfl.base.arguments import checked
-from jdfl.base.settings import As, Bound
+from jdfl.base.settings import As, Count
 from jdfl.base.streams import Stream
 from jdfl.network.graph import Graph, Network, Share, sample_neighbours
 from jdfl.network.links import INNER, Around, around, ids
@@ -95,7 +95,7 @@ class Synchronised(Around):
 
 
 @checked
-def synchronised(base: Network, every: Annotated[int, Bound("[1, 2147483647]"), As(default=4)]) -> Synchronised:
+def synchronised(base: Network, every: Annotated[Count, As(default=4)]) -> Synchronised:
     """All nodes take the mean of all in the rounds every - 1, 2 every - 1, ..., and mix as in a network between.
 
     In such a round a node sends its row to all others, lossless and whoever took part in the network. The published

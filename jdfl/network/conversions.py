@@ -8,7 +8,8 @@ import scipy.sparse as sp
 
 from jdfl.base import checks
 from jdfl.base.arguments import checked
-from jdfl.network.graph import Graph, Network, Nodes, Static
+from jdfl.base.settings import Count
+from jdfl.network.graph import Graph, Network, Static
 from jdfl.network.tables import arcs, arcs_of, graph_of, linked, stochastic, sum_to_one
 from jdfl.network.weights import FormatChoice, Weights, build, refuse_parts, table
 
@@ -18,7 +19,7 @@ _OTHER_WEIGHTS = "Or choose weights='metropolis', which takes the links alone."
 @checked
 def from_edges(
     edges: Any,
-    m: Nodes | None = None,
+    m: Count | None = None,
     *,
     weights: Weights | None = None,
     directed: bool = False,

@@ -13,10 +13,10 @@ from jax import Array, lax
 
 from jdfl.base import struct
 from jdfl.base.arguments import checked
-from jdfl.base.settings import Bound
+from jdfl.base.settings import Bound, Count
 from jdfl.base.streams import Stream
 from jdfl.network.families import complete
-from jdfl.network.graph import Graph, Network, Nodes, Share, Static
+from jdfl.network.graph import Graph, Network, Share, Static
 from jdfl.network.links import equal_shares, ids, link_keys, shuffled, uniform
 from jdfl.network.random_families import others
 from jdfl.network.sequences import table_of
@@ -164,7 +164,7 @@ def random_links(base: Annotated[Graph | Network, Static], p: Share, *, weights:
 
 
 @checked
-def erdos_renyi_rounds(m: Nodes, p: Share = 0.45, *, weights: Weights | None = None) -> RandomLinks:
+def erdos_renyi_rounds(m: Count, p: Share = 0.45, *, weights: Weights | None = None) -> RandomLinks:
     """G(m, p) drawn anew in every round, connected or not: `random_links` of the complete network.
 
     A round costs what all m (m - 1) / 2 links cost. The CEPS paper's D-PSGD-DN runs on it (section V).
@@ -200,7 +200,7 @@ def random_neighbours(
 
 
 @checked
-def random_matching(m: Nodes) -> RandomMatching:
+def random_matching(m: Count) -> RandomMatching:
     """Random pairs of nodes in every round, drawn anew, each matching being equally likely: pairwise gossip.
 
     The two nodes of a pair take the mean of their rows (weights 1/2), after S. Boyd, A. Ghosh, B. Prabhakar, D. Shah,

@@ -13,14 +13,14 @@ import numpy as np
 
 from jdfl.base import checks
 from jdfl.base.arguments import checked
-from jdfl.base.settings import As
-from jdfl.network.graph import Nodes, Static
+from jdfl.base.settings import As, Count
+from jdfl.network.graph import Static
 from jdfl.network.tables import all_arcs, linked
 from jdfl.network.weights import FormatChoice, Weights, build
 
 
 @checked
-def ring(m: Nodes, *, directed: bool = False, weights: Weights | None = None, format: FormatChoice = "auto") -> Static:
+def ring(m: Count, *, directed: bool = False, weights: Weights | None = None, format: FormatChoice = "auto") -> Static:
     """A cycle: each node hears the one before and the one after it.
 
     Args:
@@ -35,7 +35,7 @@ def ring(m: Nodes, *, directed: bool = False, weights: Weights | None = None, fo
 
 @checked
 def circulant(
-    m: Nodes,
+    m: Count,
     offsets: Sequence[int],
     *,
     directed: bool = False,
@@ -64,7 +64,7 @@ def circulant(
 
 
 @checked
-def exponential(m: Nodes, *, format: FormatChoice = "auto") -> Static:
+def exponential(m: Count, *, format: FormatChoice = "auto") -> Static:
     """Node i hears i - 1, i - 2, i - 4, ... (mod m), ceil(log2 m) others, with uniform weights.
 
     M. Assran, N. Loizou, N. Ballas, M. Rabbat, "Stochastic gradient push for distributed deep learning", 2019; B. Ying,
@@ -79,7 +79,7 @@ def exponential(m: Nodes, *, format: FormatChoice = "auto") -> Static:
 
 
 @checked
-def d_out(m: Nodes, d: Annotated[int, As(default=4)], *, format: FormatChoice = "auto") -> Static:
+def d_out(m: Count, d: Annotated[int, As(default=4)], *, format: FormatChoice = "auto") -> Static:
     """Node i sends to i, i + 1, ..., i + d - 1 (mod m), itself among them, with weight 1 / d each.
 
     The d-Out network of Y. Zhou, K. Xue, E. Chen's DPPS paper. Directed and doubly stochastic: node i hears i - 1, ...,
@@ -102,7 +102,7 @@ def exponential_offsets(m: int) -> list[int]:
 
 @checked
 def torus(
-    m: Nodes,
+    m: Count,
     rows: int | None = None,
     *,
     directed: bool = False,
@@ -140,7 +140,7 @@ def _short_side(m: int) -> int:
 
 
 @checked
-def star(m: Nodes, *, weights: Weights | None = None, format: FormatChoice = "auto") -> Static:
+def star(m: Count, *, weights: Weights | None = None, format: FormatChoice = "auto") -> Static:
     """Node 0 and each other node hear one another: a server and its clients.
 
     The table of neighbours is as wide as the hub's m - 1, 9 m (m - 1) bytes.
@@ -155,7 +155,7 @@ def star(m: Nodes, *, weights: Weights | None = None, format: FormatChoice = "au
 
 
 @checked
-def complete(m: Nodes, *, weights: Weights | None = None, format: FormatChoice = "auto") -> Static:
+def complete(m: Count, *, weights: Weights | None = None, format: FormatChoice = "auto") -> Static:
     """Every node hears every other one.
 
     Args:

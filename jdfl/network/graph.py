@@ -24,7 +24,6 @@ from jdfl.network.halo import Halo
 from jdfl.network.sums import Buckets, bucket_sum, gather_sum
 
 Format = Literal["padded", "dense", "bcoo", "buckets"]
-Nodes: TypeAlias = Annotated[int, Bound("[1, 2147483647]")]  # how many; their ids are int32
 Share: TypeAlias = Annotated[float, Bound("(0, 1]")]  # a probability that is not zero, a share that is not empty
 _SAMPLE_BLOCK = 32  # nodes that draw at a time
 

@@ -15,9 +15,9 @@ from scipy.spatial import KDTree
 
 from jdfl.base import checks
 from jdfl.base.arguments import checked
-from jdfl.base.settings import Bound, Count, Natural
+from jdfl.base.settings import Bound, Count, Seed
 from jdfl.network.families import kind
-from jdfl.network.graph import Nodes, Share, Static
+from jdfl.network.graph import Share, Static
 from jdfl.network.tables import Arcs, arcs, components, linked
 from jdfl.network.weights import FormatChoice, Weights, build
 
@@ -26,11 +26,11 @@ _ANY = "raise tries, or connected=False to accept any draw."
 
 @checked
 def erdos_renyi(
-    m: Nodes,
+    m: Count,
     p: Share = 0.45,
     *,
     directed: bool = False,
-    seed: Natural = 0,
+    seed: Seed = 0,
     tries: Count = 1000,
     weights: Weights | None = None,
     format: FormatChoice = "auto",
@@ -80,10 +80,10 @@ def _random_arcs(m: int, p: float, directed: bool, rng: np.random.Generator) -> 
 
 @checked
 def k_regular(
-    m: Nodes,
+    m: Count,
     degree: int,
     *,
-    seed: Natural = 0,
+    seed: Seed = 0,
     tries: Count = 1000,
     weights: Weights | None = None,
     format: FormatChoice = "auto",
@@ -111,10 +111,10 @@ def k_regular(
 
 @checked
 def k_in(
-    m: Nodes,
+    m: Count,
     degree: int,
     *,
-    seed: Natural = 0,
+    seed: Seed = 0,
     tries: Count = 1000,
     weights: Weights | None = None,
     format: FormatChoice = "auto",
@@ -151,11 +151,11 @@ def k_in(
 
 @checked
 def watts_strogatz(
-    m: Nodes,
+    m: Count,
     degree: int,
     p: Share = 0.1,
     *,
-    seed: Natural = 0,
+    seed: Seed = 0,
     tries: Count = 1000,
     weights: Weights | None = None,
     format: FormatChoice = "auto",
@@ -182,7 +182,7 @@ def watts_strogatz(
 
 @checked
 def barabasi_albert(
-    m: Nodes, links: int, *, seed: Natural = 0, weights: Weights | None = None, format: FormatChoice = "auto"
+    m: Count, links: int, *, seed: Seed = 0, weights: Weights | None = None, format: FormatChoice = "auto"
 ) -> Static:
     """A network with hubs: nodes come one by one and join earlier ones, the likelier the more links these have.
 
@@ -203,11 +203,11 @@ def barabasi_albert(
 
 @checked
 def random_geometric(
-    m: Nodes,
+    m: Count,
     radius: Annotated[float, Bound("(0, inf)")],
     *,
     spread: Annotated[float, Bound("[0, 1]")] = 0.0,
-    seed: Natural = 0,
+    seed: Seed = 0,
     tries: Count = 1000,
     weights: Weights | None = None,
     format: FormatChoice = "auto",

@@ -18,7 +18,7 @@ from jdfl.base.arguments import checked
 from jdfl.base.settings import Count
 from jdfl.network.combining import Synchronised
 from jdfl.network.families import circulant, exponential_offsets
-from jdfl.network.graph import Graph, Network, Nodes, Static, as_dense, round_of
+from jdfl.network.graph import Graph, Network, Static, as_dense, round_of
 from jdfl.network.tables import called, graph_of, pad, refuse_synchronised, synchronised_now
 
 Hops = Literal["minimal", "paper", "code"]
@@ -142,7 +142,7 @@ def _stacked(networks: Sequence[Graph | Network]) -> tuple[Graph, str]:
 
 
 @checked
-def one_peer_exponential(m: Nodes, *, hops: Hops = "minimal") -> Periodic:
+def one_peer_exponential(m: Count, *, hops: Hops = "minimal") -> Periodic:
     """Node i sends to node i + 2^(k mod tau) alone in round k, so that it hears i - 2^(k mod tau); means of the two.
 
     B. Ying, K. Yuan, Y. Chen, H. Hu, P. Pan, W. Yin, "Exponential graph is provably efficient for decentralized deep
