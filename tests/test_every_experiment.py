@@ -15,7 +15,7 @@ import pytest
 from PIL import Image
 
 import jdfl
-from experiments import ceps_table3, gallery, partpsp_common, privacy_audit
+from experiments import ceps_table3, gallery, privacy_audit
 from experiments.common import Row
 from jdfl.arrays import ops
 from jdfl.engine import batch, outcome, runner, stepping
@@ -213,7 +213,7 @@ def test_a_wrong_ledger_would_be_seen(checked, monkeypatch):
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("name", SCRIPTS)
 def test_its_small_version_is_what_it_says(name, checked, monkeypatch, tmp_path):
-    monkeypatch.setattr(partpsp_common, "images", lambda *_: "digits")  # no files are looked for
+    monkeypatch.delenv("JDFL_DATA", raising=False)  # no files are looked for
     seeds = ["--seeds", str(SEEDS.get(name, 1))]
     rows = import_module(f"experiments.{name}").main(["--quick", *seeds, "--out", str(tmp_path)])
     written = json.loads((tmp_path / f"{name}.json").read_text())

@@ -6,6 +6,7 @@ from dataclasses import replace
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pandas as pd
 import pytest
 
 import jdfl
@@ -50,16 +51,21 @@ def near(one, many, size=None) -> None:
     np.testing.assert_allclose(many, one, rtol=1e-6, atol=1e-6 * size)
 
 
+def same_history(one: pd.DataFrame, many: pd.DataFrame, params: np.ndarray) -> None:
+    """Two tables of what was recorded: counts are equal, floats but for rounding, of parameters such as `params`."""
+    assert list(one.columns) == list(many.columns)
+    for name in one.columns.drop("consensus", errors="ignore"):
+        near(one[name], many[name])
+    if "consensus" in one:  # a squared distance of parameters
+        distances = (np.sqrt(table["consensus"]) for table in (one, many))
+        near(*distances, np.max(np.linalg.norm(params, axis=1)))
+
+
 def same(one: jdfl.Result, many: jdfl.Result) -> None:
     """Two results: counts, choices, endings and ledgers are equal, floats but for rounding."""
     near(one.params, many.params)
     jax.tree.map(near, one.state, many.state)
-    assert list(one.history.columns) == list(many.history.columns)
-    for name in one.history.columns.drop("consensus", errors="ignore"):
-        near(one.history[name], many.history[name])
-    if "consensus" in one.history:  # a squared distance of parameters
-        distances = (np.sqrt(result.history["consensus"]) for result in (one, many))
-        near(*distances, np.max(np.linalg.norm(one.params, axis=1)))
+    same_history(one.history, many.history, one.params)
     assert one.totals == many.totals
     assert (one.rounds, one.ending, one.diverged) == (many.rounds, many.ending, many.diverged)
     np.testing.assert_array_equal(one.releases, many.releases)
