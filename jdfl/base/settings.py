@@ -88,6 +88,7 @@ Momentum: TypeAlias = Annotated[float | Array, Bound("[0, 1)")]
 Number: TypeAlias = Annotated[float | Array, Bound("(-inf, inf)")]
 Count: TypeAlias = Annotated[int, Bound(f"[1, {MOST}]")]
 Natural: TypeAlias = Annotated[int, Bound(f"[0, {MOST}]")]
+Tries: TypeAlias = Annotated[int, Bound("[1, inf)")]  # counted on the host
 Seed: TypeAlias = Annotated[int, Bound("[0, inf)")]
 StepLength: TypeAlias = Annotated[Positive, Doc("Length of the steps.")]
 

@@ -15,7 +15,7 @@ from scipy.spatial import KDTree
 
 from jdfl.base import checks
 from jdfl.base.arguments import checked
-from jdfl.base.settings import Bound, Count, Seed
+from jdfl.base.settings import Bound, Count, Seed, Tries
 from jdfl.network.families import kind
 from jdfl.network.graph import Share, Static
 from jdfl.network.tables import Arcs, arcs, components, linked
@@ -31,7 +31,7 @@ def erdos_renyi(
     *,
     directed: bool = False,
     seed: Seed = 0,
-    tries: Count = 1000,
+    tries: Tries = 1000,
     weights: Weights | None = None,
     format: FormatChoice = "auto",
     connected: bool = True,
@@ -84,7 +84,7 @@ def k_regular(
     degree: int,
     *,
     seed: Seed = 0,
-    tries: Count = 1000,
+    tries: Tries = 1000,
     weights: Weights | None = None,
     format: FormatChoice = "auto",
 ) -> Static:
@@ -115,7 +115,7 @@ def k_in(
     degree: int,
     *,
     seed: Seed = 0,
-    tries: Count = 1000,
+    tries: Tries = 1000,
     weights: Weights | None = None,
     format: FormatChoice = "auto",
     connected: bool = True,
@@ -156,7 +156,7 @@ def watts_strogatz(
     p: Share = 0.1,
     *,
     seed: Seed = 0,
-    tries: Count = 1000,
+    tries: Tries = 1000,
     weights: Weights | None = None,
     format: FormatChoice = "auto",
 ) -> Static:
@@ -208,7 +208,7 @@ def random_geometric(
     *,
     spread: Annotated[float, Bound("[0, 1]")] = 0.0,
     seed: Seed = 0,
-    tries: Count = 1000,
+    tries: Tries = 1000,
     weights: Weights | None = None,
     format: FormatChoice = "auto",
     connected: bool = True,
