@@ -7,11 +7,7 @@ import pytest
 
 from benchmarks import doadp as speed
 from experiments import doadp_common as common
-from experiments import (
-    doadp_equal_noise,
-    doadp_figure3,
-    theorem1_counterexample,
-)
+from experiments import doadp_equal_noise, doadp_figure3, theorem1_counterexample
 from jdfl.algorithms.program import planned
 
 

@@ -72,6 +72,19 @@ def same(one: jdfl.Result, many: jdfl.Result) -> None:
     np.testing.assert_array_equal(one.communication_rounds, many.communication_rounds)
 
 
+@pytest.mark.parametrize(
+    "other",
+    [{"round": [0, 2]}, {"objective": [1.0, 0.50001]}, {"consensus": [0.0, 1.1e-11]}],
+    ids=str,
+)
+def test_more_than_rounding_is_seen(other):
+    table = pd.DataFrame({"round": [0, 1], "objective": [1.0, 0.5], "consensus": [0.0, 0.0]})
+    params = np.ones((3, 4))  # rows of length 2
+    same_history(table, table.assign(objective=table["objective"] * (1 + 5e-7), consensus=[0.0, 1e-12]), params)
+    with pytest.raises(AssertionError):
+        same_history(table, table.assign(**other), params)
+
+
 @pytest.mark.thinned(3)
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("row", ROWS, ids=name)

@@ -7,12 +7,12 @@ from scipy.sparse import csr_matrix
 
 from jdfl.base import checks
 from jdfl.base.arguments import checked
+from jdfl.base.settings import MOST
 from jdfl.problems.dataset import Dataset
 from jdfl.problems.partition import generator
 
 _ROWS = 4096  # drawn at a time
 _FADING = 0.85  # variance of a minor factor over that of the one before
-_MOST = 2**31 - 1  # examples, features and words of a text
 
 
 def _at_most(most: float, **named: Any) -> None:
@@ -61,10 +61,10 @@ def realsim_like(
 
     Raises ValueError for arguments out of range.
     """
-    checks.whole(1, _MOST, n_features=n_features)
-    checks.whole(2, _MOST, n_examples=n_examples)
+    checks.whole(1, MOST, n_features=n_features)
+    checks.whole(2, MOST, n_examples=n_examples)
     checks.positive(words=words)
-    _at_most(_MOST, words=words, offset=offset)
+    _at_most(MOST, words=words, offset=offset)
     _at_most(100, exponent=exponent, tilt=tilt)
     _at_most(10, spread=spread)
     _at_most(1, tilted=tilted, positive=positive, label_noise=label_noise)
@@ -150,10 +150,10 @@ def epsilon_like(
 
     Raises ValueError for arguments out of range.
     """
-    checks.whole(1, _MOST, factors=factors)
-    checks.whole(2, _MOST, n_examples=n_examples)
+    checks.whole(1, MOST, factors=factors)
+    checks.whole(2, MOST, n_examples=n_examples)
     each = "There is a direction for every factor and one more."
-    checks.whole(factors + 2, _MOST, each, n_features=n_features)
+    checks.whole(factors + 2, MOST, each, n_features=n_features)
     checks.not_negative(common=common, minor=minor, signal=signal)
     _at_most(1, mean=mean)
     if common + minor >= 1:

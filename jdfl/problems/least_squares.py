@@ -17,6 +17,7 @@ from jax.typing import ArrayLike, DTypeLike
 from jdfl.arrays import ops
 from jdfl.base import checks, struct
 from jdfl.base.arguments import checked
+from jdfl.base.settings import MOST
 from jdfl.devices import memory
 from jdfl.devices.processes import portion
 from jdfl.problems.drawn import Draw, drawn_regression
@@ -26,7 +27,6 @@ from jdfl.problems.written import Precision, Public
 
 Arrays = Array | np.ndarray | Sequence[ArrayLike]
 Storage = Literal["stored", "generated"]
-_MOST = 2**31 - 1  # nodes, parameters and examples of a node: they are numbered in int32
 _ALL = "It is an array of all nodes."
 
 
@@ -156,12 +156,12 @@ def example1(
     Raises ValueError for settings out of range, and for data that would not fit into memory.
     """
     kind = floating(dtype)
-    checks.whole(1, _MOST, m=m, n=n)
+    checks.whole(1, MOST, m=m, n=n)
     checks.whole(1, n, s=s)
     checks.not_negative(noise=noise)
     low, high = rows
     checks.whole(1, remedy="rows = (fewest, largest).", fewest=low)
-    checks.whole(low, _MOST, remedy="rows = (fewest, largest).", largest=high)
+    checks.whole(low, MOST, remedy="rows = (fewest, largest).", largest=high)
     checks.whole(0, 2**32 - 1 if storage == "generated" else None, seed=seed)
     _require_memory(m, high, n, kind, storage)
     own, *nodes = np.random.SeedSequence(seed).spawn(2 if storage == "generated" else m + 1)

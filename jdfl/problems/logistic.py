@@ -19,6 +19,7 @@ from scipy.special import expit, logsumexp, softmax
 from jdfl.arrays import ops
 from jdfl.base import checks, struct
 from jdfl.base.arguments import checked
+from jdfl.base.settings import MOST
 from jdfl.problems.linear import LinearModel
 from jdfl.problems.stack import floating, gram_eigenvalues, stack
 
@@ -185,7 +186,7 @@ def softmax_regression(
     held, held_test = checked_parts(parts, test, intercept)
     if classes is None:
         classes = 1 + int(max((np.max(labels, initial=1) for _, labels in (*held, *held_test)), default=1))
-    checks.whole(2, 2**31 - 1, classes=classes)
+    checks.whole(2, MOST, classes=classes)
     check_labels([*held, *held_test], classes, "Number the classes from 0.")
     # lambda_max(diag(p) - p p^T) is at most 1/2
     fields = _fields(held, held_test, penalty, kind, np.dtype(np.int32), 1 / 2)

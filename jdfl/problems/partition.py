@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike
 
 from jdfl.base import checks
 from jdfl.base.arguments import checked
+from jdfl.base.settings import MOST
 
 Partition = Literal["iid", "dirichlet", "shards", "clients"]
 
@@ -187,7 +188,7 @@ def _labels(labels: ArrayLike, name: str = "labels", remedy: str = "") -> np.nda
 
 def _enough(n_examples: int, m: int, each: int) -> None:
     checks.whole(m=m)
-    checks.whole(0, 2**31 - 1, n_examples=n_examples)
+    checks.whole(0, MOST, n_examples=n_examples)
     if m * each > n_examples:
         needed = f"m = {m} nodes x {each}" if each != 1 else f"m = {m} nodes"
         raise ValueError(f"Expected at least {m * each} examples for {needed}, got n_examples = {n_examples}.")
