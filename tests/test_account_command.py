@@ -64,6 +64,7 @@ def test_three_releases(tell, capsys):
     assert not any("None" in line or "sampling" in line for line in lines)
 
 
+@pytest.mark.slow
 def test_the_noise_that_three_releases_need(tell):
     told = tell("account --releases 3 --epsilon 1")
     assert told["multiplier"] == pytest.approx(6.46, abs=0.02)
@@ -78,6 +79,7 @@ def test_laplace_noise_adds_up_plainly(tell):
     assert told["epsilon"] <= 0.5
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("kind", ["poisson", "subset"])
 def test_samples_hide(tell, kind):
     options = f"account --releases 100 --multiplier 2 --sampling {kind} --batch 10 --records 1000"
@@ -123,7 +125,7 @@ def test_mistakes_are_told(refuse, options, words):
 # ---------------------------------------------------------------- plans
 
 
-@pytest.mark.thinned(2)
+@pytest.mark.thinned(2, 1)
 @pytest.mark.parametrize("flags", [f"{CEPS} {GAUSSIAN}", DPSGD], ids=["ceps", "d-psgd"])
 def test_a_plan_is_what_the_run_says_afterwards(tell, capsys, tmp_path, flags):
     flags += " --algorithm.mechanism.multiplier 3 --seed 7"
@@ -215,7 +217,7 @@ def test_an_epsilon_that_would_decide_nothing_is_refused(refuse, command, run):
 # ---------------------------------------------------------------- private runs
 
 
-@pytest.mark.thinned(2)
+@pytest.mark.thinned(2, 1)
 @pytest.mark.parametrize("flags", [f"{CEPS} {GAUSSIAN}", DPSGD], ids=["ceps", "d-psgd"])
 def test_a_calibrated_run_keeps_its_noise_and_goes_on(tell, flags):
     assert tell(f"account {flags} --privacy.epsilon 2")["epsilon"] == pytest.approx(2, rel=1e-3)

@@ -163,6 +163,7 @@ def test_networks_in_networks_have_their_kinds_and_settings():
     assert config.network == NETWORKS("node-participation", count=3)
 
 
+@pytest.mark.slow
 def test_repeats_have_seeds_of_their_own(capsys, tmp_path):
     assert main(["run", *TINY, "--seed", "5", "--repeats", "2", "--json", "--metrics", "objective"]) == 0
     told = json.loads(capsys.readouterr().out)
@@ -288,6 +289,7 @@ def test_python_m_jdfl():
     assert (done.returncode, done.stdout) == (0, f"jdfl {jdfl.__version__}\n")
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("default:The paper's sigma_i")
 def test_warnings_are_one_line(capsys):
     flags = "--problem.m 24 --problem.n 20 --problem.s 3 --problem.rows 8 9 --network ring --stop none --steps 2 "

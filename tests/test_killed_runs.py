@@ -133,6 +133,7 @@ def dies(*_: object, **__: object) -> None:
     raise MemoryError
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("name", ["partpsp stop rule", "budget"])
 def test_a_run_that_is_cut_off_on_its_way_and_while_its_end_is_written(here, monkeypatch, name):
     more = ["--stop.value", "1.1"] if name == "partpsp stop rule" else []
@@ -163,6 +164,7 @@ def test_a_run_that_is_cut_off_on_its_way_and_while_its_end_is_written(here, mon
     assert len(pd.read_csv(folder / "epsilon.csv")) == len(nodes["round"].unique())
 
 
+@pytest.mark.slow
 def test_a_budget_without_a_round_has_no_moments(here):
     assert main(command("partpsp", "out", "--privacy.epsilon", "5")) == 0
     assert read_run(only("out")).summary["rounds"] == 0
@@ -170,6 +172,7 @@ def test_a_budget_without_a_round_has_no_moments(here):
     assert pd.read_csv(only("out") / "epsilon.csv").to_numpy().tolist() == [[0, 0, 0]]
 
 
+@pytest.mark.slow
 def test_the_comparison_sees_what_differs(here):
     assert main(command("gradients", "one")) == 0
     one = only("one")

@@ -124,6 +124,7 @@ def test_a_resumed_folder_is_never_removed(flags, capsys):
     assert (folder / "config.yaml").exists()
 
 
+@pytest.mark.slow
 def test_a_run_that_is_killed_when_it_is_done_goes_on_as_far_as_asked(monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(running, "end_run", killed)
@@ -134,6 +135,7 @@ def test_a_run_that_is_killed_when_it_is_done_goes_on_as_far_as_asked(monkeypatc
     check_same(folder, run("--steps", "9"))
 
 
+@pytest.mark.slow
 def test_a_run_without_a_checkpoint_starts_again():
     folder, whole = run("--steps", "9"), run("--steps", "9")
     config = (folder / "config.yaml").read_text()
@@ -144,6 +146,7 @@ def test_a_run_without_a_checkpoint_starts_again():
     check_same(folder, whole)
 
 
+@pytest.mark.slow
 def test_a_run_out_of_time_says_so_and_goes_on(capsys):
     folder = run("--steps", "9", "--max-seconds", "1e-6", "--chunk", "2", status=124)
     assert "no time is left for another round after round 2" in capsys.readouterr().err
@@ -160,6 +163,7 @@ def test_a_run_that_diverged_is_not_gone_on_with(capsys):
     assert "which diverged: node" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_other_versions_are_refused_or_accepted(capsys, monkeypatch):
     folder, whole, version = run("--steps", "5"), run("--steps", "9"), jdfl.__version__
     with monkeypatch.context() as patch:
@@ -294,6 +298,7 @@ def test_records_are_neither_lost_nor_left_out_by_another_every(capsys):
 # ---------------------------------------------------------------- made again
 
 
+@pytest.mark.slow
 def test_a_run_is_made_again_and_compared(capsys):
     folder = run("--steps", "9", "--every", "2")
     capsys.readouterr()

@@ -72,6 +72,7 @@ def python(tmp_path_factory: pytest.TempPathFactory):
     return run
 
 
+@pytest.mark.slow
 def test_it_is_listed_and_runs(python):
     assert "Nobody hurries." in python("jdfl", "list")
     python("jdfl", "run", *SMALL, "--algorithm", "lazy", "--algorithm.pause=3", "--steps", "2", "--stop", "none")

@@ -58,6 +58,7 @@ def test_another_shell_is_refused(args, capsys):
 TINY = ["--problem.m", "4", "--problem.n", "20", "--problem.s", "2", "--problem.rows", "5", "9", "--network", "ring"]
 
 
+@pytest.mark.slow
 def test_bench_tells_times_and_the_limit(capsys, monkeypatch):
     monkeypatch.setenv("JDFL_CACHE", "0")
     flags = ["bench", *TINY, "--algorithm", "d-psgd", "--rounds", "8", "--repeats", "3"]

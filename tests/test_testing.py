@@ -133,6 +133,7 @@ def test_every_law_is_seen_to_fail(law):
         testing.check(PLANTED[law](), law)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("planted", [Deaf, Compiled], ids=["unused", "compiled"])
 def test_values_side_by_side_matter_and_are_one_program(planted):
     with pytest.raises(AssertionError):

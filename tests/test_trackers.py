@@ -93,6 +93,7 @@ def test_what_is_not_finite_is_not_told(kept, tmp_path):
     assert kept[0].records == [(3, {"bytes": 2.0})]
 
 
+@pytest.mark.slow
 def test_a_missing_package_is_told_before_the_run(monkeypatch, tmp_path, capsys):
     monkeypatch.setitem(sys.modules, "tensorboardX", None)
     assert main(["run", "--steps", "2", "--track", "tensorboard", "--out", str(tmp_path)]) == 2

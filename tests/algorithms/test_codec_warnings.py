@@ -116,6 +116,7 @@ def reproduced(pair: script.Pair) -> None:
             np.testing.assert_allclose(found, told, rtol=0.02)
 
 
+@pytest.mark.slow
 def test_the_script_reproduces_a_row():
     reproduced(PAIRS[0])
     other = replace(PAIRS[0].other, lr=0.04)

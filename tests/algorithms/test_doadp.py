@@ -45,6 +45,7 @@ def shortened(g, norm):
     return np.clip(g, -0.5, 0.5) if norm == "entries" else g * min(1, 0.5 / np.linalg.norm(g))
 
 
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize(
     ("start", "p", "norm", "codec"),
     [("x", 0.7, "l2", "top"), ("zero", 0.7, "entries", "top"), ("zero", 1.0, "l2", "exact")],
@@ -247,6 +248,7 @@ def test_published_noise_and_what_it_claims():
         jdfl.calibrate(jdfl.DPSGD(gradients=NOISY), problem, network(), steps=5, epsilon=0.5, accounting="paper")
 
 
+@pytest.mark.slow
 def test_only_active_rounds_count_and_no_sparsity_amplifies():
     problem = example(np.float32)
     epsilons = {}

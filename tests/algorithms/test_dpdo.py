@@ -103,6 +103,7 @@ def test_any_number_of_rounds_adds_up_to_epsilon_and_never_to_more(dtype, fields
         assert few.event.multipliers == told.event.multipliers[:100]
 
 
+@pytest.mark.slow
 def test_the_report_of_a_long_run_takes_seconds():
     problem, net, steps = example(np.float32), network(), 120_000
     algorithm = NOISY.replace(epsilon=1.0, q=0.9999, p=0.99995)

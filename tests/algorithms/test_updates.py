@@ -12,9 +12,10 @@ import jdfl
 from jdfl.algorithms.moment import Moment
 from jdfl.engine.start import check_settings
 from tests.algorithms.play import M, N, course, direct, example, network
+from tests.later import Later
 
 CLIP, NOISE = 0.05, 0.6
-problem = example(np.float32)
+PROBLEM = Later(example, np.float32)
 UPDATES = jdfl.Updates(clip=CLIP, mechanism=jdfl.Gaussian(NOISE))
 METHODS = {
     "d-psgd": jdfl.DPSGD(lr=0.1),
@@ -28,7 +29,7 @@ METHODS = {
 @partial(jax.jit, static_argnames=("count",))
 def noise_of(updates, size: int | None, key, count: int = M):
     now = Moment(jnp.int32(0), key, network().graph, jnp.arange(count, dtype=jnp.int32))
-    return updates(jnp.zeros((count, N)), direct(now, problem))
+    return updates(jnp.zeros((count, N)), direct(now, PROBLEM()))
 
 
 @pytest.mark.parametrize(("trust", "share"), [("local", 1.0), ("central", 1 / np.sqrt(M))])
@@ -45,10 +46,10 @@ def test_noise_has_the_size_that_the_clip_asks_for(trust, share):
 def test_another_nodes_data_change_its_update_by_the_sensitivity_at_most(name):
     """From the same public state: nothing else of the node's is ever sent."""
     algorithm = METHODS[name].replace(updates=jdfl.Updates(clip=CLIP))
-    A, b = problem.data
-    other = problem.replace(data=(A.at[2].multiply(-1.0), b.at[2].multiply(50.0)))
+    A, b = PROBLEM().data
+    other = PROBLEM().replace(data=(A.at[2].multiply(-1.0), b.at[2].multiply(50.0)))
     net = jdfl.network.from_edges([], M, connected=False)  # nobody mixes, so that the update is all that happens
-    w, v = (np.asarray(course(algorithm, world, net, rounds=1)[0][0]) for world in (problem, other))
+    w, v = (np.asarray(course(algorithm, world, net, rounds=1)[0][0]) for world in (PROBLEM(), other))
     change = np.linalg.norm(w - v, axis=1)
     if name == "fedavg":
         assert change.max() <= 2 * CLIP / M * (1 + 1e-4)
@@ -62,7 +63,7 @@ def test_another_nodes_data_change_its_update_by_the_sensitivity_at_most(name):
 @pytest.mark.parametrize("name", METHODS)
 def test_every_round_is_one_release_of_a_whole_nodes_data(name):
     algorithm = METHODS[name].replace(updates=UPDATES)
-    result = jdfl.run(algorithm, problem, network(), steps=3, metrics=["consensus"])
+    result = jdfl.run(algorithm, PROBLEM(), network(), steps=3, metrics=["consensus"])
     assert result.releases.tolist() == [3] * M
     told = jdfl.account(result)
     assert (told.unit, told.adjacency, told.sound) == ("node", "replace-one", True)
@@ -77,7 +78,7 @@ def test_a_client_that_subtracts_its_own_noise_learns_no_more_than_is_accounted_
     keys = jax.random.split(jax.random.key(1), 2000)
     drawn = np.asarray(jax.vmap(lambda key: noise_of(updates, None, key))(keys))[..., 0]
     left = drawn.mean(axis=1) - drawn[:, 0] / M  # what client 0 cannot subtract
-    told = jdfl.FedAvg(updates=updates).privacy(problem)
+    told = jdfl.FedAvg(updates=updates).privacy(PROBLEM())
     assert told.event.noise_multiplier == pytest.approx(NOISE * np.sqrt((M - 1) / M))
     measured = left.std() / (2 * CLIP / M)
     assert measured == pytest.approx(told.event.noise_multiplier, rel=5 / np.sqrt(2 * len(left)))
@@ -87,16 +88,16 @@ def test_a_client_that_subtracts_its_own_noise_learns_no_more_than_is_accounted_
 def test_central_noise_is_calibrated_by_what_is_left_of_it():
     updates = UPDATES.replace(trust="central")
     algorithm = jdfl.FedAvg(updates=updates, fraction=0.5)
-    found = jdfl.calibrate(algorithm, problem, network(), steps=3, epsilon=2.0)
-    told = jdfl.account_plan(found, problem, network(), steps=3)
+    found = jdfl.calibrate(algorithm, PROBLEM(), network(), steps=3, epsilon=2.0)
+    told = jdfl.account_plan(found, PROBLEM(), network(), steps=3)
     assert 1.98 < told.epsilon <= 2.0
-    alone = jdfl.FedAvg(updates=updates, fraction=1 / M).privacy(problem)
+    alone = jdfl.FedAvg(updates=updates, fraction=1 / M).privacy(PROBLEM())
     assert not alone.claimed
     assert "local" in alone.remedy
 
 
 def test_clipping_alone_releases_nothing_noisy():
-    result = jdfl.run(jdfl.DPSGD(lr=0.1, updates=jdfl.Updates(clip=CLIP)), problem, network(), steps=3)
+    result = jdfl.run(jdfl.DPSGD(lr=0.1, updates=jdfl.Updates(clip=CLIP)), PROBLEM(), network(), steps=3)
     assert not result.releases.any()
     with pytest.raises(ValueError, match="noise"):
         jdfl.account(result)
@@ -104,10 +105,10 @@ def test_clipping_alone_releases_nothing_noisy():
 
 def test_central_noise_is_claimed_behind_a_server_only():
     central = UPDATES.replace(trust="central")
-    behind = jdfl.FedAvg(updates=central).privacy(problem)
+    behind = jdfl.FedAvg(updates=central).privacy(PROBLEM())
     assert behind.claimed
     assert "trusted" in behind.observer
-    among = jdfl.DPSGD(updates=central).privacy(problem)
+    among = jdfl.DPSGD(updates=central).privacy(PROBLEM())
     assert not among.claimed
     assert 'trust="local"' in among.remedy
 
@@ -145,5 +146,5 @@ def test_central_noise_is_claimed_behind_a_server_only():
 )
 def test_mistakes_are_named(algorithm, words):
     with pytest.raises(ValueError) as error:
-        check_settings(algorithm, problem, network())
+        check_settings(algorithm, PROBLEM(), network())
     assert all(word in str(error.value) for word in words), error.value

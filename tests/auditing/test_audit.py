@@ -91,6 +91,7 @@ def test_ceps_without_clipping_is_caught_by_an_extreme_label():
     assert told.violated
 
 
+@pytest.mark.thinned(2, 1)
 @pytest.mark.parametrize("adjacency", ["replace-one", "add-remove"])
 def test_d_psgd_passes_and_is_nearly_attained(adjacency):
     told = _audit(jdfl.DPSGD(lr=0.1, gradients=_noisy(adjacency=adjacency)), 6)
@@ -294,6 +295,7 @@ def test_other_problems_need_a_pair():
     _passes(told, 0.7)
 
 
+@pytest.mark.slow
 def test_odd_views_are_refused_and_few_runs_warned_of():
     with pytest.raises(ValueError, match=r"Odd.visible\(state\) of shape \(m, k\)"):
         audit(Odd(lr=0.1, gradients=_noisy()), PROBLEM(), NETWORK(), steps=3)
@@ -301,6 +303,7 @@ def test_odd_views_are_refused_and_few_runs_warned_of():
         audit(_PRIVATE, PROBLEM(), NETWORK(), steps=3, runs=100)
 
 
+@pytest.mark.slow
 def test_a_run_may_be_looked_at_now_and_then():
     algorithm, directions = jdfl.DPSGD(gradients=_noisy()), jnp.eye(2, N)
     keys, node = jax.vmap(Keys.of)(jax.random.split(jax.random.key(0), 2)), jnp.int32(0)

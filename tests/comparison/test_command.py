@@ -279,6 +279,7 @@ def test_an_interruption_leaves_nothing_and_is_status_130(monkeypatch, tmp_path,
     assert "interrupted; nothing is written" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("default")
 def test_divergence_is_status_3(capsys):
     flags = ["--config", "small.yaml", "--algorithms", "ceps", "--metrics", "objective", "--grids", "step_scale=1e30"]

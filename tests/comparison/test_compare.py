@@ -135,6 +135,7 @@ DEAR = {"few": Entry(Gossip(), tune={"rate": RATES}), "many": Entry(Gossip(messa
 ROUND = 100 * M * 80.0  # bytes of a round of the second: 6 nodes, 100 messages of 20 numbers of four bytes
 
 
+@pytest.mark.slow
 def test_a_budget_that_nobody_gave_pays_for_ten_rounds_of_the_dearest():
     found = jdfl.compare(DEAR, problem, network, tune=Tuning(keys=(70,), by="bytes", extend=0), **EVERY)
     assert found.budget == 10 * ROUND
@@ -214,6 +215,7 @@ def test_at_a_budget_that_was_not_tuned_at_nobody_is_ranked(compared):
     assert "(tuned at ≤ " in words.axis(compared, "bytes")
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:The best")
 def test_a_grid_on_which_all_points_are_alike_is_marked_everywhere_and_never_ranked(tmp_path):
     """A step that moves nothing: its choice means nothing, however good the value may look."""
@@ -281,6 +283,7 @@ def test_how_many_points_tie_for_the_best_is_said():
     assert "2 points tie for the best" in found.table()
 
 
+@pytest.mark.slow
 def test_one_point_is_not_tuned_also_where_an_algorithm_takes_no_other_of_its_grid(tmp_path):
     @struct.dataclass
     class Narrow(Tunable):

@@ -40,6 +40,7 @@ SLOW |= {
     "SGP",
 }
 SLOW |= {"DP-IHT-D-PSGD, every second round", "D-PSGD, noisy updates of subsets"}
+SLOW |= {"CEPS-Perf", "DP-DFedSAM-MGS", "DFedAvgM, quantised"}
 ROWS = [pytest.param(row, marks=pytest.mark.slow if str(row) in SLOW else ()) for row in (*TABLE, GOSSIP)]
 
 

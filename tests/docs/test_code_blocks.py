@@ -30,7 +30,9 @@ PAGES = [ROOT / "README.md"]
 PAGES += [one for one in sorted((ROOT / "docs").rglob("*.md")) if one.parent.name not in GENERATED]
 AT_ONCE = ("list", "completion")  # commands that README's quick test runs
 LANGUAGES = {"python", "bash", "yaml", "toml", "diff", "text"}
-pages = pytest.mark.parametrize("page", PAGES, ids=[str(one.relative_to(ROOT)) for one in PAGES])
+NAMES = [str(one.relative_to(ROOT)) for one in PAGES]
+LONG = ("docs/privacy.md", "docs/own-algorithm.md")
+pages = pytest.mark.parametrize("page", PAGES, ids=NAMES)
 
 
 @pytest.fixture(autouse=True)
@@ -41,7 +43,9 @@ def apart(monkeypatch, tmp_path):
     monkeypatch.delenv("JDFL_DATA", raising=False)
 
 
-@pages
+@pytest.mark.parametrize(
+    "page", [pytest.param(one, marks=[pytest.mark.slow] * (name in LONG)) for one, name in zip(PAGES, NAMES)], ids=NAMES
+)
 def test_quick_blocks(page: Path):
     play(page, slow=False)
 

@@ -67,6 +67,7 @@ def test_the_tutorial_has_one_file_and_one_registration():
     assert TITLED[1].title == "tests/contract/table.py"
 
 
+@pytest.mark.slow
 def test_its_algorithm_is_clean_and_keeps_all_laws(copy):
     files = sorted({block.title for block in TITLED})
     for command in (["check", "--no-cache"], ["format", "--check", "--no-cache"]):

@@ -103,6 +103,7 @@ def begun(monkeypatch, tmp_path):
         monkeypatch.setattr(loop, name, begin)
 
 
+@pytest.mark.thinned(2, 1)
 @pytest.mark.parametrize("name", RUNS)
 @pytest.mark.usefixtures("begun")
 def test_every_odd_argument_of_a_run_is_refused_before_it_begins(name):
@@ -115,6 +116,7 @@ def test_every_odd_argument_of_a_run_is_refused_before_it_begins(name):
                     call(*place, value)
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("kind", [jdfl.Entry, jdfl.Tuning])
 @pytest.mark.usefixtures("begun")
 def test_every_odd_field_of_a_comparison_is_refused_before_it_begins(kind):
@@ -222,6 +224,7 @@ def test_every_odd_value_in_every_setting(name):
                 setting(*place, value)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rule", STOPS, ids=lambda rule: type(rule).__name__)
 def test_stop_rules(rule):
     for field in dataclasses.fields(rule):

@@ -48,7 +48,7 @@ TABLE: dict[str, tuple[str, ...]] = {
     "jdfl/algorithms/algorithm.py": _with_laws("test_updates", "D-PSGD"),
     "jdfl/algorithms/book.py": _with_laws("test_family", "D-PSGD or DFedAvgM"),
     "jdfl/algorithms/moment.py": _with_laws("test_family", "D-PSGD or DFedAvgM"),
-    "jdfl/algorithms/ceps.py": _with_laws("test_ceps", "CEPS-Perf"),
+    "jdfl/algorithms/ceps.py": _with_laws("test_ceps", "CEPS-1BCS"),
     "jdfl/algorithms/ceps_paper.py": ("tests/algorithms/test_ceps.py",),
     "jdfl/algorithms/ceps_theorems.py": ("tests/algorithms/test_ceps_theorems.py",),
     "jdfl/algorithms/consequences.py": ("tests/algorithms/test_codec_warnings.py",),

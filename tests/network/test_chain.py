@@ -7,8 +7,9 @@ import pytest
 import scipy
 
 from jdfl.network import chain
+from tests.later import Later
 
-KEYS = jax.random.split(jax.random.key(3), 4000)
+KEYS = Later(jax.random.split, jax.random.key(3), 4000)
 CASES = {
     "sticky": (0.02, 0.1),
     "quick": (0.4, 0.3),
@@ -21,7 +22,7 @@ CASES = {
 def states(a, b, rounds):
     """States [k, key] of rounds."""
     levels = chain.levels(a, b)
-    return np.asarray(jax.vmap(lambda k: chain.state(KEYS, k, a, b, levels))(jnp.asarray(rounds, jnp.int32)))
+    return np.asarray(jax.vmap(lambda k: chain.state(KEYS(), k, a, b, levels))(jnp.asarray(rounds, jnp.int32)))
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -29,7 +30,7 @@ def test_states_follow_the_chain(name):
     a, b = CASES[name]
     found = states(a, b, np.arange(70))
     for k in (0, 1, 31, 64, 69):
-        assert scipy.stats.binomtest(int(found[k].sum()), len(KEYS), a / (a + b)).pvalue > 1e-4
+        assert scipy.stats.binomtest(int(found[k].sum()), len(KEYS()), a / (a + b)).pvalue > 1e-4
     before, after = found[:-1], found[1:]
     for state, chance in ((False, a), (True, 1 - b)):
         here = before == state
@@ -40,6 +41,7 @@ def test_states_follow_the_chain(name):
     assert scipy.stats.binomtest(int(two.sum()), two.size, share + kept**2 * (1 - share)).pvalue > 1e-4
 
 
+@pytest.mark.slow
 def test_bad_times_have_geometric_lengths():
     a, b = 0.05, 0.25
     found = states(a, b, np.arange(400)).T.astype(int)
@@ -60,7 +62,7 @@ def test_bad_times_have_geometric_lengths():
 def test_a_round_is_the_same_however_it_is_reached():
     a, b, levels = 0.02, 0.05, chain.levels(0.02, 0.05)
     far = 2**30 - 1
-    one = np.asarray(jax.jit(chain.state, static_argnums=4)(KEYS[:50], jnp.int32(far), a, b, levels))
+    one = np.asarray(jax.jit(chain.state, static_argnums=4)(KEYS()[:50], jnp.int32(far), a, b, levels))
     np.testing.assert_array_equal(one, states(a, b, [far, 5])[0, :50])
     np.testing.assert_array_equal(states(a, b, [7]), states(a, b, np.arange(9))[7:8])
 

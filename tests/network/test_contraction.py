@@ -116,6 +116,7 @@ class Own:
         )
 
 
+@pytest.mark.slow
 def test_a_network_of_ones_own_is_judged_by_its_mean():
     """W = I or I - alpha (m I - 1 1^T): the squared disagreement grows by (1 + (1 - alpha m)^2) / 2 in the mean."""
     for alpha in (0.1, 0.3, 0.39):

@@ -120,6 +120,7 @@ def test_a_directed_erdos_renyi_is_strongly_connected(m, p, seed):
     assert nx.is_strongly_connected(nx.DiGraph(nw.to_networkx(net)))
 
 
+@pytest.mark.slow
 def test_a_directed_erdos_renyi_draws_every_arc_with_probability_p():
     m, p, repeats = 5, 0.3, 400
     drawn = [nw.erdos_renyi(m, p, directed=True, seed=seed, connected=False) for seed in range(repeats)]

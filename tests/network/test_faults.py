@@ -49,7 +49,7 @@ NETS = LOSSY | WHOLE
 SYMMETRIC = ("loss", "loss of dense", "loss of buckets", "loss of links", "loss of matchings", "loss of loss")
 SYMMETRIC += ("participation", "count", "participation of buckets")
 KEY = jax.random.key(8)
-KEYS = jax.random.split(KEY, 12)
+KEYS = Later(jax.random.split, KEY, 12)
 
 
 def heard(stacked):
@@ -67,7 +67,7 @@ def inside(net, keys):
 @pytest.mark.parametrize("name", NETS)
 def test_every_round_is_a_valid_graph(name):
     net, x = NETS[name], rows(6)
-    stacked = rounds(net, KEYS)
+    stacked = rounds(net, KEYS())
     arcs = heard(stacked)
     if name in WHOLE:
         np.testing.assert_array_equal(stacked.out_degree, arcs.sum(axis=1))
@@ -87,8 +87,8 @@ def test_every_round_is_a_valid_graph(name):
 @pytest.mark.parametrize("name", ["loss of links", "participation", "part"])
 def test_rounds_of_many_keys_at_once_are_those_of_each(name):
     net = NETS[name]
-    together = jax.jit(jax.vmap(net.at, (None, 0)))(jnp.int32(0), KEYS)
-    np.testing.assert_array_equal(together.mask, rounds(net, KEYS).mask)
+    together = jax.jit(jax.vmap(net.at, (None, 0)))(jnp.int32(0), KEYS())
+    np.testing.assert_array_equal(together.mask, rounds(net, KEYS()).mask)
     assert not np.array_equal(together.mask[0], together.mask[1])
 
 
@@ -105,14 +105,14 @@ def test_rounds_of_many_keys_at_once_are_those_of_each(name):
 def test_padding_does_not_change_a_round(wrap):
     base = nw.erdos_renyi(6, 0.7, format="padded")
     wide = replace(base, graph=nw.pad(base.graph, 8))
-    np.testing.assert_array_equal(matrices(rounds(wrap(wide), KEYS)), matrices(rounds(wrap(base), KEYS)))
+    np.testing.assert_array_equal(matrices(rounds(wrap(wide), KEYS())), matrices(rounds(wrap(base), KEYS())))
 
 
 @pytest.mark.thinned(3)
 @pytest.mark.parametrize("name", LOSSY)
 def test_a_lost_message_was_sent(name):
     net = LOSSY[name]
-    before, after = inside(net, KEYS), rounds(net, KEYS)
+    before, after = inside(net, KEYS()), rounds(net, KEYS())
     np.testing.assert_array_equal(after.out_degree, before.out_degree)
     assert not (heard(after) & ~heard(before)).any()
     assert heard(after).sum() < heard(before).sum()
@@ -122,8 +122,8 @@ def test_a_lost_message_was_sent(name):
 @pytest.mark.parametrize("name", ["loss", "loss of buckets", "loss of links", "loss of matchings", "loss each way"])
 def test_what_is_missing_goes_to_the_own_weight(name):
     net = LOSSY[name]
-    before, after = matrices(inside(net, KEYS)), matrices(rounds(net, KEYS))
-    up = heard(rounds(net, KEYS))
+    before, after = matrices(inside(net, KEYS())), matrices(rounds(net, KEYS()))
+    up = heard(rounds(net, KEYS()))
     expected = np.where(up, before, 0)
     expected += (1 - expected.sum(axis=2))[..., None] * np.eye(6)
     np.testing.assert_allclose(after, expected, rtol=0, atol=1e-6)
@@ -131,18 +131,18 @@ def test_what_is_missing_goes_to_the_own_weight(name):
 
 def test_what_is_left_is_scaled_up_on_request():
     net = LOSSY["rescaled loss"]
-    stacked = rounds(net, KEYS)
-    kept = matrices(inside(net, KEYS)) * (heard(stacked) | np.eye(6, dtype=bool))
+    stacked = rounds(net, KEYS())
+    kept = matrices(inside(net, KEYS())) * (heard(stacked) | np.eye(6, dtype=bool))
     np.testing.assert_allclose(matrices(stacked), kept / kept.sum(axis=2, keepdims=True), rtol=0, atol=1e-6)
     swap = nw.from_scipy([[0, 1], [1, 0]], weights="given")
-    W = matrices(rounds(nw.link_loss(swap, 0.5, weights="rescale"), KEYS))
+    W = matrices(rounds(nw.link_loss(swap, 0.5, weights="rescale"), KEYS()))
     assert {round(float(own), 6) for own in W[:, 0, 0]} == {0.0, 1.0}
 
 
 def test_without_loss_and_with_everybody_nothing_changes():
-    whole = rounds(TORUS(), KEYS)
+    whole = rounds(TORUS(), KEYS())
     for net in (nw.link_loss(TORUS(), 0), nw.node_participation(TORUS(), 1), nw.node_participation(TORUS(), count=6)):
-        assert same(rounds(net, KEYS), whole)
+        assert same(rounds(net, KEYS()), whole)
 
 
 def test_links_are_lost_with_probability_p_whatever_the_network_draws():
@@ -170,9 +170,9 @@ def test_the_ways_of_a_link_are_lost_together_or_apart():
 def test_who_is_silent_neither_hears_nor_is_heard_and_the_others_go_on():
     for name in ("participation", "count", "participation of buckets"):
         net = NETS[name]
-        stacked, active = rounds(net, KEYS), np.asarray(jax.vmap(net.active)(KEYS))
+        stacked, active = rounds(net, KEYS()), np.asarray(jax.vmap(net.active)(KEYS()))
         both = active[:, :, None] & active[:, None, :]
-        np.testing.assert_array_equal(heard(stacked), heard(inside(net, KEYS)) & both)
+        np.testing.assert_array_equal(heard(stacked), heard(inside(net, KEYS())) & both)
         np.testing.assert_allclose(np.asarray(stacked.self_weight)[~active], 1, rtol=0, atol=1e-6)
         assert not np.asarray(stacked.out_degree)[~active].any()
 
@@ -190,8 +190,8 @@ def test_a_lossy_graph_has_sent_at_least_what_is_heard():
 
 def test_who_is_silent_sends_nothing_that_is_lost():
     net = nw.node_participation(nw.link_loss(nw.complete(6), 0.9), 0.5)
-    active = np.asarray(jax.vmap(net.active)(KEYS))
-    assert not np.asarray(rounds(net, KEYS).out_degree)[~active].any()
+    active = np.asarray(jax.vmap(net.active)(KEYS()))
+    assert not np.asarray(rounds(net, KEYS()).out_degree)[~active].any()
 
 
 def test_nodes_take_part_with_probability_p_or_in_every_subset_alike():
@@ -209,13 +209,13 @@ def test_nodes_take_part_with_probability_p_or_in_every_subset_alike():
 @pytest.mark.parametrize("name", ["part", "part of others", "part of arcs", "part of buckets", "part of links"])
 def test_a_part_has_exact_counts_and_equal_weights(name):
     net = NETS[name]
-    before, after = heard(inside(net, KEYS)), heard(rounds(net, KEYS))
+    before, after = heard(inside(net, KEYS())), heard(rounds(net, KEYS()))
     assert not (after & ~before).any()
     count = np.ceil(float(net.rate) * before.sum(axis=2) - 1e-4)
     np.testing.assert_array_equal(after.sum(axis=2), count)
     own = np.ones_like(count) if net.include_self else (count == 0).astype(float)
     W = (after + own[..., None] * np.eye(6)) / (count + own)[..., None]
-    np.testing.assert_allclose(matrices(rounds(net, KEYS)), W, rtol=0, atol=1e-6)
+    np.testing.assert_allclose(matrices(rounds(net, KEYS())), W, rtol=0, atol=1e-6)
 
 
 def test_every_part_of_the_neighbours_is_equally_likely():
@@ -230,14 +230,14 @@ def test_every_part_of_the_neighbours_is_equally_likely():
 def test_the_whole_of_the_neighbours_is_the_uniform_network():
     base = nw.erdos_renyi(6, 0.5, seed=3)
     uniform = nw.to_scipy(nw.erdos_renyi(6, 0.5, seed=3, weights="uniform")).toarray()
-    W = matrices(rounds(nw.partial_communication(base, 1), KEYS))
+    W = matrices(rounds(nw.partial_communication(base, 1), KEYS()))
     np.testing.assert_allclose(W, np.tile(uniform, (12, 1, 1)), rtol=0, atol=1e-6)
 
 
 def test_networks_that_differ_in_name_and_rate_are_compiled_once(compilations):
-    rounds(nw.link_loss(RING(), 0.25).replace(name=""), KEYS)
+    rounds(nw.link_loss(RING(), 0.25).replace(name=""), KEYS())
     before = compilations()
-    rounds(nw.link_loss(RING().replace(name="another"), 0.5).replace(name=""), KEYS)
+    rounds(nw.link_loss(RING().replace(name="another"), 0.5).replace(name=""), KEYS())
     assert compilations() == before
 
 

@@ -16,7 +16,7 @@ from tests.toy import regression
 TORUS = Later(nw.torus, 6)
 ARCS = Later(nw.d_out, 6, 2)
 KEY = jax.random.key(8)
-KEYS = jax.random.split(KEY, 400)
+KEYS = Later(jax.random.split, KEY, 400)
 RULES = {
     "loss": lambda base, weights: nw.link_loss(base, 0.3, directed=True, weights=weights),
     "bursts": lambda base, weights: nw.bursty_loss(base, 0.1, 0.2, directed=True, weights=weights),
@@ -26,15 +26,15 @@ RULES = {
 }
 
 
-@pytest.mark.thinned(3)
+@pytest.mark.thinned(6)
 @pytest.mark.parametrize("name", RULES)
 @pytest.mark.parametrize(("weights", "axis"), [("own", 2), ("rescale", 2), ("sender", 1)])
 def test_rows_or_columns_of_weights_still_sum_to_one(name, weights, axis):
     base = ARCS() if weights == "sender" else nw.circulant(6, [1, 2], directed=True)
     net = RULES[name](base, weights)
-    stacked = rounds(net, KEYS[:40])
+    stacked = rounds(net, KEYS()[:40])
     np.testing.assert_allclose(matrices(stacked).sum(axis=axis), 1, rtol=0, atol=1e-6)
-    assert heard(stacked).sum() < 40 * heard(rounds(base, KEYS[:1])).sum()
+    assert heard(stacked).sum() < 40 * heard(rounds(base, KEYS()[:1])).sum()
     nw.check_graph(net.at(jnp.int32(3), KEY), columns=weights == "sender")
 
 
@@ -67,15 +67,15 @@ def test_a_run_draws_the_states_of_links_from_its_own_key():
 
 def test_bursts_lose_what_their_links_states_say():
     net = nw.bursty_loss(TORUS(), 0.05, 0.2, good=0.1, bad=0.7)
-    stacked = rounds(net, KEYS)
-    bad = np.asarray(jax.vmap(lambda k: net.bad(k, TORUS().graph))(jnp.arange(len(KEYS))))
+    stacked = rounds(net, KEYS())
+    bad = np.asarray(jax.vmap(lambda k: net.bad(k, TORUS().graph))(jnp.arange(len(KEYS()))))
     here = np.asarray(TORUS().graph.mask)[None]
     lost = here & ~np.asarray(stacked.mask)
     for state, chance in ((bad, 0.7), (~bad, 0.1)):
         slots = state & here
         # both ways of a link are one draw
         assert scipy.stats.binomtest(int(lost[slots].sum()) // 2, int(slots.sum()) // 2, chance).pvalue > 1e-4
-    share = bad[here.repeat(len(KEYS), 0)].mean()
+    share = bad[here.repeat(len(KEYS()), 0)].mean()
     assert abs(share - 0.2) < 0.05
     np.testing.assert_array_equal(heard(stacked), heard(stacked).swapaxes(1, 2))
     assert (np.asarray(stacked.out_degree) == np.asarray(TORUS().graph.out_degree)).all()
@@ -84,7 +84,7 @@ def test_bursts_lose_what_their_links_states_say():
 @pytest.mark.parametrize("name", ["outages", "membership"])
 def test_who_is_away_has_no_links_and_sends_nothing(name):
     net = RULES[name](TORUS(), "own")
-    stacked = rounds(net, KEYS[:40])
+    stacked = rounds(net, KEYS()[:40])
     away = np.asarray(stacked.away)
     assert away.any()
     assert not away.all()
@@ -94,7 +94,7 @@ def test_who_is_away_has_no_links_and_sends_nothing(name):
     assert not np.asarray(stacked.out_degree)[away].any()
     np.testing.assert_array_equal(stacked.out_degree, arcs.sum(axis=1))
     both = ~away[:, :, None] & ~away[:, None, :]
-    np.testing.assert_array_equal(arcs, heard(rounds(TORUS(), KEYS[:40])) & both)
+    np.testing.assert_array_equal(arcs, heard(rounds(TORUS(), KEYS()[:40])) & both)
 
 
 def test_nodes_that_are_away_stay_as_they_are_and_count_nothing():
@@ -163,6 +163,7 @@ def test_names_tell_the_settings():
         assert net.largest_out_degree == TORUS().largest_out_degree
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("name", ["outages", "membership"])
 def test_noise_for_the_step_of_its_round_is_refused_where_nodes_send_older_steps(name):
     problem, network = regression(6, 4), RULES[name](TORUS(), "own")

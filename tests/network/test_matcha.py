@@ -101,6 +101,7 @@ def test_probabilities_are_certified_to_be_the_best(case, budget, seed):
         assert second(laplacian(np.minimum(other, 1), partner)) <= found.bound * (1 + 1e-12)
 
 
+@pytest.mark.slow
 def test_probabilities_are_the_best_of_a_grid():
     partner = nw.matchings(nw.from_edges([(0, 1), (1, 2), (2, 0), (2, 3)]))
     assert partner.shape[1] == 3

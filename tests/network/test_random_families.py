@@ -23,6 +23,7 @@ def test_in_a_k_in_network_every_node_hears_as_many(case, seed):
     assert same(nw.k_in(m, degree, seed=seed).graph, net.graph)
 
 
+@pytest.mark.slow
 def test_a_k_in_network_draws_every_set_alike():
     m, degree = 5, 2
     drawn = [nw.as_dense(nw.k_in(m, degree, seed=seed, connected=False).graph) > 0 for seed in range(600)]

@@ -18,7 +18,7 @@ from tests.network.examples import graph_of_round, matrices, mix, rounds, rows, 
 
 M, EVERY = 6, 3
 KEY = jax.random.key(9)
-KEYS = jax.random.split(KEY, 7)
+KEYS = Later(jax.random.split, KEY, 7)
 BASES = Named(
     {
         "ring": lambda: nw.ring(M),
@@ -53,7 +53,7 @@ def mixed(stacked, x):
 def test_all_meet_in_some_rounds_and_the_others_are_as_they_were(name):
     base, x = BASES[name], rows(M)
     net = sync(base)
-    stacked, before = rounds(net.replace(name=""), KEYS), rounds(base.replace(name=""), KEYS)
+    stacked, before = rounds(net.replace(name=""), KEYS()), rounds(base.replace(name=""), KEYS())
     W, found = matrices(stacked), np.asarray(mixed(stacked, x))
     np.testing.assert_array_equal(stacked.synchronised, [(k + 1) % EVERY == 0 for k in range(7)])
     for k in range(7):
@@ -92,7 +92,7 @@ def test_one_node_and_every_round():
     alone = sync(nw.ring(1), 2).at(jnp.int32(1), KEY)
     nw.check_graph(alone)
     np.testing.assert_array_equal(nw.mix(alone, rows(1)), rows(1))
-    always = matrices(rounds(sync(nw.ring(M), 1), KEYS))
+    always = matrices(rounds(sync(nw.ring(M), 1), KEYS()))
     np.testing.assert_array_equal(always, np.full((7, M, M), np.float32(1 / M)))
 
 
@@ -143,9 +143,9 @@ def test_all_nodes_of_a_run_agree_after_a_synchronised_round():
 
 
 def test_how_often_does_not_compile_anew(compilations):
-    rounds(sync(BASES["ring"], 2).replace(name=""), KEYS)
+    rounds(sync(BASES["ring"], 2).replace(name=""), KEYS())
     before = compilations()
-    rounds(sync(BASES["ring"].replace(name="another"), 5).replace(name=""), KEYS)
+    rounds(sync(BASES["ring"].replace(name="another"), 5).replace(name=""), KEYS())
     assert compilations() == before
 
 

@@ -129,6 +129,7 @@ def test_who_takes_the_first_that_respond_is_done_sooner_and_sends_more():
     assert random[0].totals.messages["model"] == 29 * 20 * 6
 
 
+@pytest.mark.slow
 def test_runs_side_by_side_have_faults_and_clocks_of_their_own():
     problem = regression(M, 4)
     net = nw.bursty_loss(nw.timed(RING(), slowness=nw.ParetoTime()), 0.1, 0.3)

@@ -45,6 +45,7 @@ def test_it_is_example_1():
     assert abs(value_at_truth(many) - 0.125) < 5 * deviation
 
 
+@pytest.mark.slow
 def test_more_nodes_begin_alike_and_seeds_differ():
     more = example1(m=M + 3, n=N, s=4, rows=(5, 9), storage="generated")
     np.testing.assert_array_equal(

@@ -173,6 +173,7 @@ def test_the_configuration_builds_the_same_problem(tmp_path):
         config.PROBLEMS("neural", m=2, partition="clients", clients=str(tmp_path / "no.txt")).build()
 
 
+@pytest.mark.slow
 def test_the_library_is_imported_without_flax():
     told = "import sys, jdfl, jdfl.config; print('flax' in sys.modules)"
     found = subprocess.run([sys.executable, "-c", told], capture_output=True, text=True, check=True)

@@ -92,6 +92,7 @@ def test_sparse_optimum_recovers_example1():
     assert optimum(problem).value < from_truth.value < value_at_truth(problem)
 
 
+@pytest.mark.thinned(2)
 @pytest.mark.parametrize("classes", [2, 3])
 def test_sparse_optimum_is_close_to_the_best_support(classes):
     parts = small(classes, p=4, seed=3)
@@ -131,6 +132,7 @@ def test_base_rate_is_the_best_constant():
         base_rate(example1(m=1, n=2, s=1, rows=(2, 2)))
 
 
+@pytest.mark.slow
 def test_qsar_yardsticks(data_dir):
     problem = classification("qsar", 32, test_fraction=0)
     assert base_rate(problem) == pytest.approx(0.2846, abs=2e-4)

@@ -116,6 +116,7 @@ def test_what_is_refused_or_diverges_is_in_the_table_and_not_best(capsys):
     assert "refused" in (folder() / "report.html").read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_runs_with_a_budget_keep_it():
     private = ["--algorithm.clip", "1", "--algorithm.mechanism", "gaussian", "--algorithm.mechanism.multiplier", "3"]
     flags = ["--privacy.epsilon", "1", "--privacy.delta", "1e-3", "--steps", "50", "--quiet"]
@@ -190,6 +191,7 @@ def test_groups_go_to_processes_of_their_own():
     assert any((folder() / "jobs").iterdir())
 
 
+@pytest.mark.slow
 def test_values_of_none_are_called_that(capsys):
     assert main([*SWEEP, "--over", "algorithm.clip=none,1", "problem.public=none,tuning"]) == 0
     shown = capsys.readouterr().out
