@@ -64,7 +64,6 @@ def test_three_releases(tell, capsys):
     assert not any("None" in line or "sampling" in line for line in lines)
 
 
-@pytest.mark.slow
 def test_the_noise_that_three_releases_need(tell):
     told = tell("account --releases 3 --epsilon 1")
     assert told["multiplier"] == pytest.approx(6.46, abs=0.02)
@@ -79,7 +78,6 @@ def test_laplace_noise_adds_up_plainly(tell):
     assert told["epsilon"] <= 0.5
 
 
-@pytest.mark.thinned(2)
 @pytest.mark.parametrize("kind", ["poisson", "subset"])
 def test_samples_hide(tell, kind):
     options = f"account --releases 100 --multiplier 2 --sampling {kind} --batch 10 --records 1000"

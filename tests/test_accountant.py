@@ -115,7 +115,7 @@ CALIBRATED = {
 }
 
 
-@pytest.mark.thinned(9)
+@pytest.mark.thinned(3)
 @pytest.mark.parametrize("name", CALIBRATED)
 def test_noise_for_a_target_is_enough_and_not_too_much(name):
     algorithm, target = CALIBRATED[name]

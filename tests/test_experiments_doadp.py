@@ -10,7 +10,7 @@ from experiments import doadp_common as common
 from experiments import doadp_equal_noise, doadp_figure3, theorem1_counterexample
 from jdfl.algorithms.program import planned
 
-pytestmark = pytest.mark.optimized  # an attack of minutes, which takes three times as long without
+pytestmark = pytest.mark.optimized  # an attack of minutes, which takes more than twice as long without
 
 
 @pytest.fixture(scope="module")

@@ -90,7 +90,6 @@ def test_published_noise_is_labelled_and_composed(cells):
     assert "(13.6, 1e-5)" in words
 
 
-@pytest.mark.slow
 def test_a_literal_run_gets_no_epsilon():
     problem = TINY.problem(0)
     algorithm = replace(jdfl.CEPS.paper(3, epsilon=1.0, one_bit=False), clip=1.0, sensitivity=None, sigma=1.0)

@@ -164,7 +164,6 @@ def test_a_run_that_is_cut_off_on_its_way_and_while_its_end_is_written(here, mon
     assert len(pd.read_csv(folder / "epsilon.csv")) == len(nodes["round"].unique())
 
 
-@pytest.mark.slow
 def test_a_budget_without_a_round_has_no_moments(here):
     assert main(command("partpsp", "out", "--privacy.epsilon", "5")) == 0
     assert read_run(only("out")).summary["rounds"] == 0

@@ -95,7 +95,6 @@ def test_the_split_counts_every_example_once():
     assert list(split_of(regression(3, 4), np.arange(3))) == ["node", "examples"]
 
 
-@pytest.mark.slow
 def test_epsilon_by_round_is_that_of_the_releases_so_far(tmp_path):
     problem, network = regression(4, 6), jdfl.network.ring(4)
     algorithm = jdfl.DPSGD(lr=0.05, gradients=jdfl.Gradients(clip=1.0, mechanism=jdfl.Gaussian(multiplier=5.0)))

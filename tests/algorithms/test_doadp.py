@@ -248,7 +248,6 @@ def test_published_noise_and_what_it_claims():
         jdfl.calibrate(jdfl.DPSGD(gradients=NOISY), problem, network(), steps=5, epsilon=0.5, accounting="paper")
 
 
-@pytest.mark.slow
 def test_only_active_rounds_count_and_no_sparsity_amplifies():
     problem = example(np.float32)
     epsilons = {}

@@ -132,7 +132,6 @@ def test_later_rounds_change_nothing_of_earlier_ones(kind):
         jdfl.run(algorithm.replace(dpps=jdfl.DPPS(b=3.0)), problem, net, steps=9, resume=half, **common)
 
 
-@pytest.mark.slow
 def test_a_sweep_over_b_gives_every_run_a_schedule_of_its_own():
     problem, net = example(np.float32, n=6), uneven()
     algorithm = jdfl.SGP(gradients=CLIPPED, dpps=jdfl.DPPS(b=1.0, noise_rate=0.05))

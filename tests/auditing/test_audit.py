@@ -295,7 +295,6 @@ def test_other_problems_need_a_pair():
     _passes(told, 0.7)
 
 
-@pytest.mark.slow
 def test_odd_views_are_refused_and_few_runs_warned_of():
     with pytest.raises(ValueError, match=r"Odd.visible\(state\) of shape \(m, k\)"):
         audit(Odd(lr=0.1, gradients=_noisy()), PROBLEM(), NETWORK(), steps=3)

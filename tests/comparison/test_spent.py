@@ -48,7 +48,6 @@ def test_the_noise_is_the_least_that_suffices_for_every_seed(label, problem, net
     assert calibrated(plan, replace(terms, epsilon=None)) is plan.algorithm
 
 
-@pytest.mark.slow
 def test_seeds_that_release_less_need_less(problem, network):
     """The first seed alone would leave another one above the target."""
     plan = by_plan(NOISY, problem, network)["DO-ADP"]
@@ -63,7 +62,6 @@ def test_seeds_that_release_less_need_less(problem, network):
     assert alone.gradients.mechanism.multiplier < all_of_them.gradients.mechanism.multiplier
 
 
-@pytest.mark.slow
 def test_tables_tell_what_was_spent_and_who_stands_beside(problem, network, tmp_path):
     entries = {"D-PSGD": NOISY["D-PSGD"], "exact": jdfl.DPSGD(lr=0.05)}
     with pytest.warns(UserWarning, match=r"Noise not set for epsilon: exact\."):
@@ -118,7 +116,6 @@ def test_tuning_runs_have_the_noise_too_and_are_not_in_epsilon(problem, network)
     assert "Tuning looked at the same data, which is taken as public." in tuned.table()
 
 
-@pytest.mark.slow
 def test_a_grid_from_the_curvature_leaves_no_epsilon_unless_that_is_public(problem, network):
     """The default grid of lr is an exact function of the records; a grid that somebody gives is none."""
     tune = jdfl.Tuning(keys=(70,), also={}, extend=0)

@@ -3,7 +3,7 @@
 The blocks of a page are done in order, in one empty folder. Python shares one namespace; what a block prints is
 compared with the `text` block after it that is marked `<!-- output -->`: words exactly, numbers within two percent,
 `...` with any word. Commands `jdfl ...` run in this process, other commands must exist. A block that is marked
-`<!-- slow -->` runs in the slow test alone, as all of README.md does but what is done at once; one that is marked
+`<!-- slow -->` runs in the slow test alone, as all of the LONG pages does but what is done at once; one that is marked
 `<!-- parsed -->` is read as Python or as flags and not run, as are the slow ones in the quick test.
 """
 
@@ -28,11 +28,10 @@ from tests.docs.blocks import ROOT, Block, blocks
 GENERATED = ("algorithms", "reference")  # folders of docs that a program fills
 PAGES = [ROOT / "README.md"]
 PAGES += [one for one in sorted((ROOT / "docs").rglob("*.md")) if one.parent.name not in GENERATED]
-AT_ONCE = ("list", "completion")  # commands that README's quick test runs
+AT_ONCE = ("list", "completion")  # commands of LONG pages that the quick test runs, too
 LANGUAGES = {"python", "bash", "yaml", "toml", "diff", "text"}
-NAMES = [str(one.relative_to(ROOT)) for one in PAGES]
-LONG = ("docs/privacy.md", "docs/own-algorithm.md")
-pages = pytest.mark.parametrize("page", PAGES, ids=NAMES)
+LONG = [PAGES[0], ROOT / "docs" / "privacy.md", ROOT / "docs" / "own-algorithm.md"]
+pages = pytest.mark.parametrize("page", PAGES, ids=[str(one.relative_to(ROOT)) for one in PAGES])
 
 
 @pytest.fixture(autouse=True)
@@ -43,9 +42,7 @@ def apart(monkeypatch, tmp_path):
     monkeypatch.delenv("JDFL_DATA", raising=False)
 
 
-@pytest.mark.parametrize(
-    "page", [pytest.param(one, marks=[pytest.mark.slow] * (name in LONG)) for one, name in zip(PAGES, NAMES)], ids=NAMES
-)
+@pages
 def test_quick_blocks(page: Path):
     play(page, slow=False)
 
@@ -54,7 +51,7 @@ def test_quick_blocks(page: Path):
 @pytest.mark.timeout(3600)
 @pytest.mark.filterwarnings("default")
 @pytest.mark.parametrize(
-    "page", [one for one in PAGES if one.name == "README.md" or any(block.mark == "slow" for block in blocks(one))],
+    "page", [one for one in PAGES if one in LONG or any(block.mark == "slow" for block in blocks(one))],
     ids=lambda page: str(page.relative_to(ROOT)),
 )  # fmt: skip
 def test_all_blocks(page: Path):
@@ -79,9 +76,9 @@ def play(page: Path, *, slow: bool) -> None:
         if block.mark == "output":
             assert printed is None or same(printed, block.text), f"{where}: printed is\n{printed}"
         elif block.language == "python":
-            printed = python(block, page, names, runs=runs and (slow or page.name != "README.md"))
+            printed = python(block, page, names, runs=runs and (slow or page not in LONG))
         elif block.language == "bash":
-            printed = bash(block, where, runs=runs, readme=page.name == "README.md" and not slow)
+            printed = bash(block, where, runs=runs, parsed=page in LONG and not slow)
         elif block.language == "toml":
             assert tomllib.loads(block.text), where
         elif block.language == "yaml":
@@ -98,13 +95,13 @@ def python(block: Block, page: Path, names: dict[str, Any], *, runs: bool) -> st
     return out.getvalue()
 
 
-def bash(block: Block, where: str, *, runs: bool, readme: bool) -> str | None:
+def bash(block: Block, where: str, *, runs: bool, parsed: bool) -> str | None:
     """What the commands print; None where one is not run."""
     out = io.StringIO()
     for command in commands(block.text):
         match command:
             case ["jdfl", *args]:
-                runs_now = runs and (not readme or args[0] in AT_ONCE) and args[:2] != ["data", "fetch"]
+                runs_now = runs and (not parsed or args[0] in AT_ONCE) and args[:2] != ["data", "fetch"]
                 if not runs_now:
                     parse(args, where)
                     runs = False

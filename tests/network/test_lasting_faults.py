@@ -163,7 +163,6 @@ def test_names_tell_the_settings():
         assert net.largest_out_degree == TORUS().largest_out_degree
 
 
-@pytest.mark.thinned(2)
 @pytest.mark.parametrize("name", ["outages", "membership"])
 def test_noise_for_the_step_of_its_round_is_refused_where_nodes_send_older_steps(name):
     problem, network = regression(6, 4), RULES[name](TORUS(), "own")

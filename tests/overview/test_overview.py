@@ -111,7 +111,6 @@ def test_an_epsilon_is_only_an_axis_where_all_runs_have_one(runs, tmp_path):
     assert "epsilon" not in {x for x, _ in charts_of(path)[0][1]["x"]}
 
 
-@pytest.mark.slow
 def test_epsilons_of_other_promises_are_told_apart(runs, tmp_path):
     def made(name, *flags):
         given = ["--stop", "none", "--steps", "2", "--algorithm", "d-psgd", "--out", str(tmp_path / name)]

@@ -29,7 +29,6 @@ def cancer(**how):
     return problems.classification("breast_cancer", 4, **how)
 
 
-@pytest.mark.thinned(2)
 @pytest.mark.parametrize(
     ("how", "derived"),
     [

@@ -125,7 +125,6 @@ def test_sampling_never_makes_it_worse(z, kind, adjacency):
             assert pure <= sum_of_all
 
 
-@pytest.mark.slow
 def test_totals_rise_with_releases_and_rate_and_fall_with_noise():
     def total(z=1.0, releases=20, rate=0.1, delta=1e-5):
         return epsilon(GaussianEvent(z), releases, delta, sampled=subset(rate))

@@ -46,7 +46,6 @@ def test_sampled_runs_that_are_alike_are_one_long_run():
     assert both == epsilon(GaussianEvent(1.0), 8, DELTA, sampled=looks, adjacency="add-remove")
 
 
-@pytest.mark.slow
 def test_runs_that_are_not_alike_share_delta():
     ledgers = [ledger(1.0, [20], batch=5), ledger(3.0, [4], noise=LaplaceEvent), ledger(9.0, [2])]
     assert total_epsilon(ledgers, DELTA) == pytest.approx(sum(total_epsilon([one], DELTA / 3) for one in ledgers))

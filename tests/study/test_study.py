@@ -116,7 +116,6 @@ def test_what_is_refused_or_diverges_is_in_the_table_and_not_best(capsys):
     assert "refused" in (folder() / "report.html").read_text(encoding="utf-8")
 
 
-@pytest.mark.slow
 def test_runs_with_a_budget_keep_it():
     private = ["--algorithm.clip", "1", "--algorithm.mechanism", "gaussian", "--algorithm.mechanism.multiplier", "3"]
     flags = ["--privacy.epsilon", "1", "--privacy.delta", "1e-3", "--steps", "50", "--quiet"]
