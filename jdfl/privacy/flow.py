@@ -73,7 +73,7 @@ class Flow:
         if inner is not None and isinstance(params.get(inner), ClosedJaxpr):
             return self.walk(params[inner], given)
         if name == "scan":
-            return self._scan(params, given)
+            return self._scan(equation, given)
         if name == "while":
             return self._while(params, given)
         if name == "cond":
@@ -97,15 +97,21 @@ class Flow:
             self.leaks.setdefault(mark.removeprefix(_MESSAGE), why)
         return label
 
-    def _scan(self, params: Any, given: list[Label]) -> list[Label]:
-        consts, carried = params["num_consts"], params["num_carry"]
+    def _scan(self, equation: Any, given: list[Label]) -> list[Label]:
+        body = equation.params["jaxpr"]
+        carried = len(equation.outvars) - _stacked(equation.outvars, body.jaxpr.outvars)
+        consts = len(given) - _stacked(equation.invars, body.jaxpr.invars) - carried
         carry = given[consts : consts + carried]
         while True:
-            out = self.walk(params["jaxpr"], [*given[:consts], *carry, *given[consts + carried :]])
+            out = self.walk(body, [*given[:consts], *carry, *given[consts + carried :]])
             wider = [max(pair) for pair in zip(carry, out)]
             if wider == carry:
-                return [*carry, *out[carried:]]
+                break
             carry = wider
+        # What is stacked may have a bounded value in every row, unless every row is of another value.
+        again = [label and Label.RAW for label in (*given[:consts], *carry)]
+        worst = Flow().walk(body, [*again, *given[consts + carried :]])
+        return [*carry, *(label and other for label, other in zip(out[carried:], worst[carried:]))]
 
     def _while(self, params: Any, given: list[Label]) -> list[Label]:
         outer, inner = params["cond_nconsts"], params["body_nconsts"]
@@ -117,6 +123,11 @@ class Flow:
             if wider == carry:
                 return carry
             carry = wider
+
+
+def _stacked(outer: Sequence[Any], inner: Sequence[Any]) -> int:
+    """How many values of a scan have an axis more outside than in its body, which all versions of JAX can be asked."""
+    return sum(one.aval.ndim > other.aval.ndim for one, other in zip(outer, inner))
 
 
 def leaking(started: ClosedJaxpr, going: ClosedJaxpr, data: list[Label], leaves: int) -> dict[str, str]:
@@ -174,8 +185,9 @@ def _keeps(equation: Any, given: list[Label]) -> bool:
         return given[0] == Label.CLEAN and sum(label > Label.CLEAN for label in given) == 1
     if name == "concatenate":
         return sum(label > Label.CLEAN for label in given) == 1
-    if name in ("scatter", "dynamic_update_slice"):
-        return max(given[1:2] if name == "scatter" else given[2:], default=Label.CLEAN) == Label.CLEAN
+    if name in ("scatter", "dynamic_update_slice"):  # into the first argument is written
+        old, new, place = given[0], *((given[2], given[1:2]) if name == "scatter" else (given[1], given[2:]))
+        return min(old, new) == Label.CLEAN and max(place, default=Label.CLEAN) == Label.CLEAN
     if name not in _MOVES or (equation.outvars[0].aval.size > equation.invars[0].aval.size and name != "pad"):
         return False
     return max(given[1:], default=Label.CLEAN) == Label.CLEAN

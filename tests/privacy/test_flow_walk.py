@@ -28,6 +28,7 @@ CLEANED = {
     "chosen by something clean": lambda x: jnp.where(jnp.arange(3) > 1, x, 0.0),
     "within a loop": lambda x: lax.fori_loop(0, 3, lambda _, y: y + 1.0, x),
     "within a scan": lambda x: lax.scan(lambda y, one: (y + one, one), x, jnp.ones((2, 3)))[0],
+    "row by row in a scan": lambda x: lax.scan(lambda y, one: (y + 1.0, (y, one)), 0.0, x)[1][1],
     "within jit": jax.jit(lambda x: x + 1.0),
     "within a branch of something clean": lambda x: lax.cond(jnp.bool_(True), lambda y: y, lambda y: y + 1.0, x),
 }
@@ -44,6 +45,10 @@ SPOILED = {
     "a branch by it": lambda x: lax.cond(x[0] > 0, lambda: jnp.ones(3), lambda: jnp.zeros(3)),
     "scaled within a loop": lambda x: lax.fori_loop(0, 3, lambda _, y: 2 * y, x),
     "grown in a scan": lambda x: lax.scan(lambda y, _: (y + x, None), jnp.zeros(3), length=4)[0],
+    "stacked in a scan": lambda x: lax.scan(lambda y, _: (y, y + x), jnp.zeros(3), length=4)[1],
+    "stacked from what a scan carries": lambda x: lax.scan(lambda y, _: (y, y), x, length=4)[1],
+    "written into every row": lambda x: lax.fori_loop(0, 4, lambda t, y: y.at[t].set(x), jnp.zeros((4, 3))),
+    "written beside itself": lambda x: jnp.zeros(6).at[:3].set(x).at[3:].set(x),
     "repeated": lambda x: jnp.tile(x, 2),
     "an entry taken several times": lambda x: x[jnp.array([0, 0, 0])],
     "entries of two bounded values": lambda x: jnp.where(jnp.arange(3) > 0, x, jnp.flip(x)),
