@@ -6,14 +6,17 @@ import textwrap
 from pathlib import Path
 from typing import Any, get_origin
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from typing_extensions import Doc
+from numpy.typing import ArrayLike
+from typing_extensions import Doc, TypeAliasType
 
 import jdfl
 from jdfl import config
 from jdfl.base.arguments import marks, options_of
+from jdfl.base.fitting import fits
 from jdfl.base.settings import MOST, Bound, documentation
 from jdfl.cli import main
 from jdfl.cli import run as run_command
@@ -36,6 +39,14 @@ CLASSES = [
     (place, kind) for place, kind in KINDS if isinstance(FAMILIES[place].sources[kind], type)
 ]  # the functions of networks and problems check their numbers themselves
 PYTHON_ONLY = {("ceps", "period"), ("one-bit", "matrix")}  # arrays
+
+
+def test_an_annotation_may_have_a_name_of_its_own():
+    """As NumPy's `ArrayLike` has from 2.5."""
+    some = TypeAliasType("some", ArrayLike)
+    assert options_of(some | None) == (*options_of(ArrayLike), type(None))
+    assert fits([1.0, 2.0], some)
+    assert not fits(np.float32, some)
 
 
 def every(test: Any) -> Any:

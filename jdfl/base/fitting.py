@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 from jdfl.base import checks
 from jdfl.base.settings import options_of
 
-_ARRAY_LIKES = tuple(frozenset(get_args(one)) for one in (ArrayLike, jax.typing.ArrayLike))
+_ARRAY_LIKES = tuple(frozenset(options_of(one)) for one in (ArrayLike, jax.typing.ArrayLike))
 _LISTS = (Sequence, list)
 _LONG = 10_000  # entries of a list that are not looked at one by one: functions make arrays of these
 _WORDS = {
@@ -101,6 +101,8 @@ def _fits_items(value: Any, wanted: tuple[Any, ...]) -> bool:
 
 def _is_array(value: Any) -> bool:
     """Whether NumPy makes an array of numbers or words of it, all of whose entries count."""
+    if isinstance(value, type):  # a type of NumPy's, whose `ndim` is a descriptor
+        return False
     try:
         found: Any = value if hasattr(value, "dtype") else np.asarray(value)
     except (TypeError, ValueError):

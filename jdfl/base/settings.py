@@ -17,7 +17,7 @@ from typing import Annotated, Any, TypeAlias, Union, get_args, get_origin, get_t
 
 import numpy as np
 from jax import Array
-from typing_extensions import Doc
+from typing_extensions import Doc, TypeAliasType
 
 MOST = 2**31 - 1  # of anything that is counted, since it is numbered in int32
 
@@ -100,6 +100,8 @@ def defaults(function: Callable[..., Any]) -> SimpleNamespace:
 
 def options_of(annotation: Any) -> tuple[Any, ...]:
     """The types that an annotation allows, without what is said about them."""
+    if isinstance(annotation, TypeAliasType):  # as NumPy's are from 2.5
+        return options_of(annotation.__value__)
     if get_origin(annotation) is Annotated:
         return options_of(annotation.__origin__)
     if get_origin(annotation) in (Union, UnionType):
