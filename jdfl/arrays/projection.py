@@ -22,7 +22,6 @@ from jdfl.devices.blocks import in_blocks
 FEW_VALUES = 1 / 200
 FEW_INDICES = 1 / 30
 SHORT = 128  # rows up to this length: `top_k` of float32 takes a few microseconds, and compiles in a third of the time
-_GPU_K, _GPU_N = 16, 1024  # on GPU `top_k` is one pass from this length and up to this many
 
 
 class _Bracket(NamedTuple):
@@ -47,8 +46,8 @@ def top_s(x: Array, s: int) -> Array:
     n = x.shape[-1]
     if s >= n:
         return x
-    rows = x.reshape(-1, n)
-    return in_blocks(partial(_by_index if _few(x, s, FEW_VALUES) else _by_search, s=s), rows).reshape(x.shape)
+    by_index = _needs_index(x, s) or (not _on_gpu() and _few(x, s, FEW_VALUES))
+    return in_blocks(partial(_by_index if by_index else _by_search, s=s), x.reshape(-1, n)).reshape(x.shape)
 
 
 def support(x: Array, s: int) -> tuple[Array, Array]:
@@ -60,17 +59,29 @@ def support(x: Array, s: int) -> tuple[Array, Array]:
         x ([n]): The vector, of a floating or integer type.
         s: Number of entries, at most n.
     """
-    index = _indices(x, s) if _few(x, s, FEW_INDICES) else jnp.nonzero(_largest(x, s), size=s)[0].astype(jnp.int32)
+    by_index = _needs_index(x, s) or _few(x, s, 1.0 if _on_gpu() else FEW_INDICES)
+    index = _indices(x, s) if by_index else jnp.nonzero(_largest(x, s), size=s)[0].astype(jnp.int32)
     return index, x[index]
 
 
+def _needs_index(x: Array, s: int) -> bool:
+    """Whether `top_k` is the only way: s out of range, or unsigned keys that cannot grow by one."""
+    return not 1 <= s <= x.shape[-1] or x.dtype in (jnp.uint32, jnp.uint64)
+
+
 def _few(x: Array, s: int, share: float) -> bool:
-    """Whether `top_k` is the faster way, or the only one: s out of range, or unsigned keys that cannot grow by one."""
+    """Whether `top_k` is the faster way, if it is so up to this share of a row."""
     n = x.shape[-1]
-    if not 1 <= s <= n or x.dtype in (jnp.uint32, jnp.uint64):
-        return True
-    one_pass = s <= _GPU_K and jax.default_backend() == "gpu"
-    return x.dtype == jnp.float32 and (one_pass or n <= SHORT or s <= share * n)
+    return x.dtype == jnp.float32 and (n <= SHORT or s <= share * n)
+
+
+def _on_gpu() -> bool:
+    """Whether `top_k` gives indices fastest, and values slowest.
+
+    Putting 10 of 1000 values back in their places takes twice as long as finding them, and a search, which leaves them
+    there, a third of both (benchmarks/results/device.json).
+    """
+    return jax.default_backend() == "gpu"
 
 
 def _key(x: Array) -> Array:
@@ -90,11 +101,9 @@ def _key(x: Array) -> Array:
 
 def _indices(x: Array, s: int) -> Array:
     """The indices [..., s] of the largest entries, in order of magnitude."""
-    size, n = _key(x), x.shape[-1]
+    size = _key(x)
     if jnp.issubdtype(x.dtype, jnp.floating):
         size = lax.bitcast_convert_type(size, x.dtype)  # `top_k` is fast for float32 alone
-        if jax.default_backend() == "gpu" and s <= _GPU_K and n < _GPU_N:
-            size = jnp.pad(size, [(0, 0)] * (x.ndim - 1) + [(0, _GPU_N - n)], constant_values=-1)
     return lax.top_k(size, s)[1]
 
 
