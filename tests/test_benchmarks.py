@@ -9,10 +9,11 @@ from dataclasses import asdict
 from types import SimpleNamespace
 
 import jax.numpy as jnp
+import numpy as np
 import pytest
 
 from benchmarks import __main__ as suite
-from benchmarks import common, machine, page, versions
+from benchmarks import common, device, machine, page, versions
 from benchmarks.common import Benchmark, Record, Row
 from benchmarks.machine import Machine
 
@@ -193,6 +194,44 @@ def test_missed_goals_are_explained(name):
 
 def test_the_page_in_the_repository_is_what_the_figures_give():
     assert page.PAGE.read_text(encoding="utf-8") == page.page(), "run python -m benchmarks --page"
+
+
+def test_methods_share_a_device_as_far_as_its_memory_goes(monkeypatch):
+    monkeypatch.setattr(device, "AT_ONCE", 3)
+    small, large = (device.Case(device.PLAIN, size) for size in (device.QUICK, device.MOST))
+    most = device.MOST.room()
+    assert device.groups([small] * 4 + [large] * 2, 1.5 * most) == [[small] * 3, [small, large], [large]]
+    assert device.groups([large], most / 2) == [[large]]
+
+
+@pytest.mark.parametrize("room", [1.0, 1e9])
+def test_methods_that_fail_beside_others_are_tried_alone(monkeypatch, room, capsys):
+    asked, cases = [], [device.Case(method, device.QUICK) for method in device.METHODS[:2]]
+    good = '{"seconds": [0.5], "peak": 1.0}'
+
+    def process(flag, method, *size):
+        """The second method has memory for itself alone."""
+        asked.append(method)
+        fails = method == 1 and len(asked) == 2 and room > 1
+        out = SimpleNamespace(readline=lambda: "" if fails else "2.0")
+        return SimpleNamespace(stdout=out, returncode=int(fails), communicate=lambda go: (good, "no memory"))
+
+    monkeypatch.setattr(device, "asked", process)
+    monkeypatch.setattr(device, "groups", lambda cases, _: [cases] if room > 1 else [[case] for case in cases])
+    rows = device.timed(cases, 1.0, float("inf"))
+    assert [row.case for row in rows if row.measure == "rounds a second"] == [str(case) for case in cases]
+    assert asked == ([0, 1, 1] if room > 1 else [0, 1])
+    assert ("no memory" in capsys.readouterr().err) == (room > 1)
+    assert device.timed(cases, 1.0, float("-inf")) == []
+    assert "not measured" in capsys.readouterr().out
+
+
+def test_results_unlike_the_cpu_are_counted_and_named():
+    shares, counts, bad = device.judged(
+        {"same": (1e-7, 0.0), "not": (0.5, 0.0), "counts": (0.0, 1.0), "nan": (np.nan, 0.0)}
+    )[:3]
+    assert (shares.value, shares.met, counts.value, counts.met) == (0.5, False, 0.75, False)
+    assert (bad.case, bad.value) == ("not", 0.5)
 
 
 @pytest.mark.slow

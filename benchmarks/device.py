@@ -1,0 +1,340 @@
+"""A GPU or TPU: its memory, noise and selections, rounds of ten methods up to ten million nodes, and CPU results.
+
+Run `python -m benchmarks.device [--quick] [--out DIR]`; about eight minutes on an H100. Without an accelerator only
+`--quick` does something, which shows on the CPU that it runs.
+
+Nodes hear eight others, the rows of which no cache holds. A method's share of the memory's bandwidth is that of the
+bytes which its round cannot do without: the state read and written, a row per neighbour, and the data, twice where the
+gradient takes all examples. What is to agree with the CPU are rounds of every row of the contract's table, on a small
+problem and on both backends of one process.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, replace
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+import jdfl
+from benchmarks.common import Row, options, report, row
+from benchmarks.machine import bandwidth
+from jdfl import problems, testing
+from jdfl.algorithms.program import planned
+from jdfl.arrays import projection
+from jdfl.base.keys import typed_key
+from jdfl.base.streams import Keys
+from jdfl.engine import loop, stepping
+from tests.contract.table import TABLE
+
+os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # several processes share the device
+NAME = "device"
+LIMIT = (
+    "What differs by more is what a difference in the last bit makes: a sign, a quantised number or a float16 that "
+    "falls on the other side is another message. On the CPU alone, with some features changed in their last bit, the "
+    "row with Hadamard signs differs by 0.24 to 0.37 in seven of eight such runs, and the quantised one by 1.3e-4 in "
+    "one of eight. Methods without figures found no memory beside other processes; since then they are tried once more "
+    "alone."
+)
+MINUTES = 6  # after which no more methods are begun
+ROUNDS, AGREES = 20, 1e-5  # of what is to agree with the CPU, and by how much
+REPEATS, SECONDS = 5, 0.4  # of a timing, each of so many seconds or of a round
+AT_ONCE = max(2, (os.cpu_count() or 2) // 2)  # processes that make methods ready; what they time comes in turn
+
+
+class Size(NamedTuple):
+    """Nodes m, parameters n, examples q of a node."""
+
+    m: int
+    n: int
+    q: int
+
+    def room(self) -> float:
+        """Bytes of a process, roughly: data that are copied once, and some arrays of the state's size."""
+        return 4.0 * self.m * self.n * (2 * self.q + 4)
+
+
+class Method(NamedTuple):
+    """Its settings, and the least that a round moves."""
+
+    name: str
+    settings: Any
+    arrays: float  # rows of n numbers read or written per node, those of neighbours included
+    passes: int = 2  # over all examples; 0: some examples, which count as rows
+
+    def floor(self, size: Size) -> float:
+        """The least bytes of a round."""
+        return 4.0 * size.m * size.n * (self.arrays + self.passes * size.q)
+
+
+class Case(NamedTuple):
+    """A method at a size."""
+
+    method: Method
+    size: Size
+
+    def __str__(self) -> str:
+        """As rows name it."""
+        return f"{self.method.name}, m={self.size.m:,} n={self.size.n} q={self.size.q}"
+
+
+FULL, FEW, WIDE = Size(4096, 1000, 500), Size(4096, 1000, 8), Size(65_536, 1000, 8)
+MANY, MOST = Size(2**20, 1000, 2), Size(10_000_000, 100, 1)
+QUICK = Size(64, 40, 2)
+
+
+LR, NEIGHBOURS, KEPT = 1e-4, 8, 10  # KEPT: the largest entries, of those that send some
+_TALK = 0.08  # of CEPS's nodes in a round: a period of 10 to 15 rounds each; others are not worked on
+_SOME = jdfl.Gradients(batch=1, clip=1.0, mechanism=jdfl.Gaussian(1.0))
+_CEPS = partial(jdfl.CEPS, s=KEPT, rate=0.5, sigma_rule="safe")
+_TALKING = _TALK * (4 + NEIGHBOURS)
+METHODS = (
+    PLAIN := Method("D-PSGD", jdfl.DPSGD(lr=LR), 2 + NEIGHBOURS),
+    NOISY := Method("D-PSGD, noise, batches of 1", jdfl.DPSGD(lr=LR, gradients=_SOME), 3 + NEIGHBOURS, 0),
+    TRACKING := Method("DSGT", jdfl.DSGT(lr=LR), 6 + 2 * NEIGHBOURS),
+    PUSHING := Method("push-sum", jdfl.SGP(lr=LR), 2 + NEIGHBOURS),
+    Method("CHOCO-SGD, top 10", jdfl.CHOCO(lr=LR, gamma=0.1, codec=jdfl.Sparse(s=KEPT)), 4 + NEIGHBOURS),
+    Method("DO-ADP, top 10", jdfl.DOADP(lr=LR, gamma=0.1, codec=jdfl.Sparse(s=KEPT)), 6 + NEIGHBOURS, 0),
+    Method("CEPS, whole vectors", _CEPS(), _TALKING),
+    SPARSE := Method("CEPS, sparse", _CEPS(codec=jdfl.Sparse()), _TALKING),
+    HADAMARD := Method("CEPS, one-bit, Hadamard", _CEPS(codec=jdfl.OneBit(ensemble="hadamard")), _TALKING),
+    GAUSSIAN := Method("CEPS, one-bit", _CEPS(codec=jdfl.OneBit()), _TALKING),
+)
+CASES = (
+    *(Case(method, WIDE) for method in METHODS[:-2]),
+    *(Case(method, FEW) for method in (HADAMARD, GAUSSIAN)),  # a round of many nodes takes seconds
+    *(Case(method, MOST) for method in (PLAIN, NOISY, PUSHING)),
+    *(Case(method, MANY) for method in (PLAIN, NOISY, PUSHING, SPARSE)),
+    *(Case(method, FULL) for method in (PLAIN, TRACKING)),
+)
+
+
+def network(m: int, directed: bool) -> Any:
+    """Eight neighbours whose rows are far apart."""
+    offsets = sorted({1, *(max(2, m // part) for part in (7, 5, 3))}) if m > 20 else [1]
+    return jdfl.network.circulant(m, offsets, weights="out-degree" if directed else None)
+
+
+def regression(size: Size) -> Any:
+    """Least squares on normal features, drawn on the device; the curvature is an upper estimate, not computed."""
+    shape = (size.m, size.q, size.n)
+    features = jax.jit(partial(jax.random.normal, shape=shape))(jax.random.key(0))
+    truth = jnp.zeros((size.n,)).at[: max(1, size.n // 100)].set(1.0)
+    targets = jax.jit(jnp.dot)(features, truth)
+    curvature = jnp.full((size.m,), (1 + (size.n / size.q) ** 0.5) ** 2)
+    return problems.LinearRegression((features, targets), jnp.ones(shape[:2]), curvature, truth)
+
+
+def going(method: Method, size: Size) -> Callable[[int], float]:
+    """A function that goes so many rounds on and gives the seconds; the first round has been done."""
+    problem, graph = regression(size), network(size.m, method is PUSHING)
+    program = planned(method.settings, problem, graph, 10**6)
+    keys = Keys.of(typed_key(0), (0,))  # a fingerprint would read all data on the host
+    ready = stepping.setting(program, problem, graph, None, keys)
+    algorithm, carry, _ = loop.start(ready, ())
+    ready, held, done = replace(ready, algorithm=algorithm), [carry], [0]
+
+    def work(rounds: int) -> float:
+        done[0] += rounds
+        began = time.perf_counter()
+        carry, _ = loop.advance(held.pop(), ready, jnp.int32(done[0]), 10**6, 1, ())
+        jax.block_until_ready(carry)
+        held.append(carry)
+        return time.perf_counter() - began
+
+    work(1)
+    return work
+
+
+def measured(method: Method, size: Size) -> None:
+    """Make a method ready, say so, wait for a line of input, and print what was measured."""
+    began = time.perf_counter()
+    work = going(method, size)
+    print(json.dumps(time.perf_counter() - began), flush=True)
+    sys.stdin.readline()
+    once = work(1)
+    rounds = max(1, min(2000, int(SECONDS / once)))
+    seconds = [work(rounds) / rounds for _ in range(REPEATS if once < 2 else 1)]
+    stats = jax.local_devices()[0].memory_stats() or {}
+    print(json.dumps({"seconds": seconds, "peak": stats.get("peak_bytes_in_use", 0) / 2**30}), flush=True)
+
+
+def asked(*what: Any) -> subprocess.Popen[str]:
+    """A process of this file's that is told what to do."""
+    command = [sys.executable, "-m", "benchmarks.device", *map(str, what)]
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def answers(case: str, process: subprocess.Popen[str], go: str | None = None) -> Any:
+    """What a process says last; None, and its errors shown, where it fails."""
+    said, errors = process.communicate(go)
+    if process.returncode:
+        print(f"{case}: exit code {process.returncode}\n{errors[-2000:]}", file=sys.stderr)
+        return None
+    return json.loads(said.splitlines()[-1])
+
+
+def groups(cases: Sequence[Case], room: float) -> list[list[Case]]:
+    """Cases that are made ready beside one another: as many as there are bytes for."""
+    made: list[list[Case]] = [[]]
+    for case in cases:
+        if len(made[-1]) == AT_ONCE or sum(other.size.room() for other in made[-1]) + case.size.room() > room:
+            made.append([])
+        made[-1].append(case)
+    return [group for group in made if group]
+
+
+def timed(cases: Sequence[Case], copying: float, until: float) -> list[Row]:
+    """Rounds of every case that is begun `until` a time; `copying` is the memory's bandwidth in GB/s.
+
+    What fails beside others, for want of memory say, is tried once more alone.
+    """
+    room = (jax.local_devices()[0].memory_stats() or {}).get("bytes_limit", 2**30)
+    rows, waiting = [], groups(cases, room)
+    while waiting:
+        group = waiting.pop(0)
+        if time.perf_counter() > until:
+            print("not measured, as the time is over:", "; ".join(map(str, group)))
+            continue
+        processes = [asked("--measure", METHODS.index(case.method), *case.size) for case in group]
+        ready = [process.stdout.readline() for process in processes if process.stdout]
+        for case, process, line in zip(group, processes, ready):
+            found = answers(str(case), process, "go\n" if line else None)
+            if found is not None:
+                rows += told(case, found, float(line), copying)
+            elif len(group) > 1:
+                waiting.append([case])
+    return rows
+
+
+def told(case: Case, found: Any, first: float, copying: float) -> list[Row]:
+    """The rows of a case; `first` is how many seconds its first round took to come."""
+    speed = [1 / one for one in found["seconds"]]
+    print(f"{case}: {np.median(speed):.4g} rounds/s", flush=True)
+    share = [case.method.floor(case.size) * one / 1e9 / copying for one in speed]
+    return [
+        row(str(case), "rounds a second", speed, "1/s"),
+        row(str(case), "least traffic / bandwidth", share, "x"),
+        row(str(case), "memory at its peak", [found["peak"]], "GiB"),
+        row(str(case), "until the first round is done", [first], "s"),
+    ]
+
+
+def often(work: Callable[..., Any], *arguments: Any, repeats: int = REPEATS) -> list[float]:
+    """Seconds of a call, which is compiled first."""
+    compiled = jax.jit(work)
+    jax.block_until_ready(compiled(*arguments))
+    seconds = []
+    for _ in range(repeats):
+        began = time.perf_counter()
+        jax.block_until_ready(compiled(*arguments))
+        seconds.append(time.perf_counter() - began)
+    return seconds
+
+
+def parts(quick: bool) -> None:
+    """Print what rounds consist of: rows gathered, kernels started, waits for the host, noise, selections.
+
+    Before that comes the memory's bandwidth in GB/s. Memory that is used here is another process's afterwards.
+    """
+    copying = bandwidth(quick)[1]
+    numbers, turns = (2**16, 50) if quick else (2**29, 5000)
+    rows = []
+    for n in (25, 100, 1000):
+        m = numbers // n
+        x, far = jnp.ones((m, n)), jax.random.permutation(jax.random.key(1), m)
+        for name, index in (("drawn", far), ("in order", jnp.arange(m))):
+            seconds = often(lambda x, index: x[index], x, index)
+            shares = [8 * m * n / one / 1e9 / copying for one in seconds]
+            rows.append(row(f"rows of {n} numbers, {name}", "gathering / copying", shares, "x"))
+    x = jnp.ones((8,))
+
+    loops = {
+        "a turn of a loop with a tiny sort": lambda x: lax.fori_loop(0, turns, lambda _, x: jnp.sort(x) * 1.5, x),
+        "a turn that depends on data": lambda x: lax.while_loop(lambda x: x[0] < turns, lambda x: x + 1, x),
+    }
+    for name, work in loops.items():
+        rows.append(row(name, "time", [1e6 * one / turns for one in often(work, x)], "us"))
+    size = numbers // 2
+    for name, key in (("jax", jax.random.key(0)), ("jdfl", typed_key(0))):
+        seconds = often(partial(jax.random.normal, shape=(size,)), key)
+        rows.append(row(f"normal numbers, keys of {name}", "a number", [1e12 * one / size for one in seconds], "ps"))
+    for n, s in ((100, 10), (1000, 10), (1000, 100)):
+        x = jax.random.normal(jax.random.key(0), (numbers // 4 // n, n))
+        for name, select in (("top_k", lambda x, s: lax.top_k(jnp.abs(x), s)), ("jdfl", projection.top_s)):
+            seconds = often(partial(select, s=s), x)
+            shares = [4 * x.size / one / 1e9 / copying for one in seconds]
+            rows.append(row(f"{s} of {n} numbers, {name}", "reading once / bandwidth", shares, "x"))
+    print(json.dumps([copying, [asdict(one) for one in rows]]), flush=True)
+
+
+def compared(first: int, step: int) -> None:
+    """Print, for some rows of the contract's table, by how much parameters differ from the CPU's, and if counts do."""
+    found = {}
+    for line in TABLE[first::step]:
+        params, counts = [], []
+        for device in (jax.local_devices()[0], jax.local_devices(backend="cpu")[0]):
+            with jax.default_device(device):
+                problem, graph = testing.small_problem(shared=line.shared), testing.small_network()
+                result = jdfl.run(line.algorithm, problem, graph, steps=ROUNDS, key=3)
+                params.append(np.asarray(result.params))
+                counts.append(result.sums)
+        here, there = params
+        off = np.abs(here - there).max() / np.abs(there).max()
+        found[str(line)] = [float(off), float(counts[0] != counts[1])]
+    print(json.dumps(found), flush=True)
+
+
+def agreement() -> list[Row]:
+    """Rounds of small problems on this device and on the CPU, for every row of the contract's table."""
+    every = 2 * AT_ONCE
+    processes = [asked("--compare", first, every) for first in range(every)]
+    found = {}
+    for first, process in enumerate(processes):
+        found |= answers(f"rows {first}, {first + every}, ... on both", process) or {}
+    return judged(found)
+
+
+def judged(found: Mapping[str, Sequence[float]]) -> list[Row]:
+    """The shares of rows that agree, and the differences of those that do not."""
+    off = {name: difference for name, (difference, _) in found.items() if not difference <= AGREES}
+    shares = {f"parameters within {AGREES:g}": len(off), "counts": sum(unlike for _, unlike in found.values())}
+    whole = f"{len(found)} rows of the contract, {ROUNDS} rounds"
+    rows = [row(whole, f"{what} as on the CPU", [1 - bad / len(found)], "", ">= 1") for what, bad in shares.items()]
+    return [*rows, *(row(name, "difference from the CPU / largest parameter", [one], "x") for name, one in off.items())]
+
+
+def main(arguments: Sequence[str] | None = None) -> list[Row]:
+    """All figures; none, and words, where there is no accelerator."""
+    chosen = options("An accelerator", arguments)
+    if jax.default_backend() == "cpu" and not chosen.quick:
+        print("There is no GPU or TPU: JAX's backend is 'cpu'. Install jdfl[cuda] or jdfl[tpu]; --quick runs anywhere.")
+        return []
+    until, rows = time.perf_counter() + 60 * MINUTES, agreement()
+    found = answers("parts of rounds", asked("--parts", int(chosen.quick)))
+    if found is None:
+        raise SystemExit(1)
+    copying, more = found
+    rows += [Row(**one) for one in more]
+    rows += timed([Case(method, QUICK) for method in METHODS] if chosen.quick else CASES, copying, until)
+    report(f"{jax.devices()[0].device_kind}", rows, chosen.out, NAME, chosen.quick)
+    return rows
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["--measure"]:
+        measured(METHODS[int(sys.argv[2])], Size(*map(int, sys.argv[3:6])))
+    elif sys.argv[1:2] == ["--compare"]:
+        compared(*map(int, sys.argv[2:4]))
+    elif sys.argv[1:2] == ["--parts"]:
+        parts(bool(int(sys.argv[2])))
+    else:
+        main(sys.argv[1:])
