@@ -1,10 +1,11 @@
-"""Noise of every node from a key of its own: the keys of runs against JAX's, which draw the same numbers.
+"""Noise of every node from a key of its own: the keys of runs against JAX's, which draw the same numbers; exact noise.
 
 Run `python -m benchmarks.noise [--quick] [--out DIR]`; half a minute on two cores.
 """
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
 
 import jax
@@ -13,6 +14,7 @@ from jax import Array
 
 from benchmarks.common import Row, interleaved, options, ratios, report, row
 from jdfl.base.keys import typed_key
+from jdfl.privacy.exact import discrete_gaussian
 
 NAME = "noise"
 SAMPLERS = {"normal": jax.random.normal, "Laplace": jax.random.laplace}
@@ -36,10 +38,34 @@ def compared(m: int, n: int, kind: str, repeats: int) -> list[Row]:
     return [*(row(case, *one, "ns") for one in each.items()), ratio]
 
 
+def exact(m: int, n: int, repeats: int) -> list[Row]:
+    """Time of exact noise of two and three levels beside that of normal numbers, with keys of both kinds."""
+    keys = jax.random.split(typed_key(0), m)
+    ways: dict[str, Callable[[], Array]] = {
+        "jdfl": partial(jax.jit(jax.vmap(lambda key: jax.random.normal(key, (n,)))), keys),
+        "jax": partial(
+            jax.jit(jax.vmap(lambda key: jax.random.normal(key, (n,)))), jax.random.split(jax.random.key(0), m)
+        ),
+    }
+    ways |= {
+        f"{levels} levels": partial(jax.jit(jax.vmap(partial(discrete_gaussian, n=n, levels=levels))), keys)
+        for levels in (2, 3)
+    }
+    seconds = interleaved(ways, repeats)
+    return [
+        row(f"exact [{m}, {n}]", f"{name} / normal, keys of {kind}", ratios(seconds[name], seconds[kind]), "x", goal)
+        for name in list(ways)[2:]
+        for kind, goal in (("jax", "<= 3"), ("jdfl", ""))
+    ]
+
+
 def main(arguments: Sequence[str] | None = None) -> list[Row]:
     chosen = options("Speed of noise", arguments)
     sizes = ((3, 50),) if chosen.quick else ((20, 2000), (128, 1000), (4096, 1000), (10, 24_324))
     rows = [line for kind in SAMPLERS for size in sizes for line in compared(*size, kind, 2 if chosen.quick else 31)]
+    rows += [line for size in sizes for line in exact(*size, 2 if chosen.quick else 31)]
+    if chosen.quick:
+        rows = [replace(one, goal="", met=None) for one in rows]
     report("Noise", rows, chosen.out, NAME, chosen.quick)
     return rows
 

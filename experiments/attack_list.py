@@ -13,6 +13,7 @@ import numpy as np
 
 import jdfl
 from experiments import attack_beside as beside
+from experiments.attack_bits import bits
 from experiments.attack_worlds import (
     ALONE,
     MESSAGES,
@@ -215,4 +216,5 @@ def attacks() -> Mapping[str, Attack]:
         "stop rule on parameters": beside.agreed(),
         "numbers not finite": beside.broken_off(),
         "tuned rate": beside.tuned(),
+        "last bits": bits(),
     }

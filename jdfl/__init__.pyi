@@ -47,7 +47,7 @@ from .lab import results
 from .lab.compare import compare
 from .lab.comparison import Comparison
 from .lab.entries import Entry, Tuning
-from .privacy import Gaussian, Guarantee, Laplace, PrivacyReport, analytic_gaussian, classical_gaussian
+from .privacy import ExactGaussian, Gaussian, Guarantee, Laplace, PrivacyReport, analytic_gaussian, classical_gaussian
 
 __version__: str
 
@@ -83,6 +83,7 @@ __all__ = [
     "Dense",
     "Entry",
     "ExactDiffusion",
+    "ExactGaussian",
     "FedAvg",
     "Gaussian",
     "Gradients",

@@ -6,13 +6,14 @@ import pytest
 
 from experiments import attacks
 from experiments.attack_list import attacks as listed
+from jdfl import privacy
 from jdfl.algorithms import updates
 from jdfl.base import streams
 from jdfl.base.streams import Stream
 from jdfl.engine import accountant, contents, outcome, spending, start, stepping
 
 ATTACKS = listed()
-SLOW = ("FedAvg, Laplace, central", "FedAvg, Gaussian, central", "noise after messages only", "tuned rate")
+SLOW = ("FedAvg, Laplace, central", "FedAvg, Gaussian, central", "noise after messages only", "tuned rate", "last bits")
 
 
 def one_number_for_all_streams(patch):
@@ -70,6 +71,11 @@ def untyped_outputs(patch):
         )
 
 
+def noise_in_floating_point(patch):
+    """The grid of floating-point numbers for that of exact noise."""
+    patch.setattr(privacy.ExactGaussian, "add", lambda self, *given: privacy.Gaussian(self.multiplier).add(*given))
+
+
 def all_is_claimed(patch):
     """An epsilon for whatever noise there is."""
     patch.setattr(
@@ -99,6 +105,7 @@ OLD = {
     "stop rule on parameters": nothing_is_derived,
     "numbers not finite": the_whole_state,
     "tuned rate": nothing_is_derived,
+    "last bits": noise_in_floating_point,
 }
 
 

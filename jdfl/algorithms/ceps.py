@@ -160,9 +160,10 @@ class CEPS(Algorithm):
         """Start from w = 0, or the largest entries of where the problem starts, u = -grad f(w), m_i = |N_i|."""
         start = lax.optimization_barrier(round.problem.begin())  # or XLA projects its zeros at compile time
         w = kept(start, self.s, self.storage)
-        u = -self.gradients.without_noise(dense(w), round)
         if self.noise == "kept":
-            u = self.gradients.masked(u, round, _NOISE, guarantee(self))
+            _, u = self.gradients.descent(dense(w), round, _NOISE, guarantee(self))
+        else:
+            u = -self.gradients.without_noise(dense(w), round)
         return State(w, u, sizes(self, round.graph)[0].astype(u.dtype))
 
     def step(self, state: State, round: Round) -> State:
@@ -175,10 +176,11 @@ class CEPS(Algorithm):
         def communicate(here: Round) -> State:
             m_i = here.of(size)[:, None]
             wbar = heard(here) / m_i
-            u_i = here.of(sigma) * m_i * wbar - self.gradients.without_noise(wbar, here)
-            noisy = self.gradients.masked(u_i, here, _NOISE, guarantee(self))
-            w_i = kept(noisy / (here.of(sigma) * m_i), self.s, self.storage)  # (3)
-            return State(w_i, noisy if self.noise == "kept" else u_i, m_i[:, 0])
+            exact, noisy = self.gradients.descent(wbar, here, _NOISE, guarantee(self))
+            shared = here.of(sigma) * m_i * wbar
+            u_i = shared + noisy
+            w_i = kept(u_i / (here.of(sigma) * m_i), self.s, self.storage)  # (3)
+            return State(w_i, u_i if self.noise == "kept" else shared + exact, m_i[:, 0])
 
         def alone(w: Array | Nonzeros, u: Array, sigma: Array, count: Array) -> Array | Nonzeros:
             return kept((u + mu * dense(w)) / (sigma * count + mu), self.s, self.storage)  # (4)

@@ -3,8 +3,11 @@
 Axes: q examples of a node, n parameters.
 """
 
+import math
+from collections.abc import Callable
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
@@ -12,6 +15,9 @@ from jax import Array, lax
 from jdfl.arrays import ops
 from jdfl.privacy import Clip, clipped, factor
 from jdfl.problems import Problem
+
+_AT_ONCE = 2**24  # numbers in the single-example gradients that are formed at a time
+_FEW = 64  # terms that are added at once
 
 
 def clipped_sum(
@@ -24,13 +30,17 @@ def clipped_sum(
     lengths: Array | None,
     chunk: int,
     part: slice | None = None,
+    *,
+    pieces: bool = False,
 ) -> Array:
     """sum_t weight[t] min(1, clip / ||g_t||) g_t [n] over one node's examples, g_t the loss's gradient at w [n].
 
     `lengths` [q] are those of the features where the problem has slopes (None: computed). Other problems' gradients,
     and those whose entries are clipped, are formed `chunk` at a time. An example whose gradient is not finite counts as
-    0. With `part` g_t is that part of it.
+    0. With `part` g_t is that part of it. With `pieces` no term passes more additions than `additions` says.
     """
+    q = weight.shape[0]
+    chunk = min(chunk, _piece(q)) if pieces else chunk
     slopes = problem.slopes(w, data) if part is None and norm != "entries" else None
     if slopes is None:
         return _chunks(problem, w, data, weight, clip, norm, chunk, slice(None) if part is None else part)
@@ -38,7 +48,32 @@ def clipped_sum(
         lengths = problem.feature_lengths(data, norm)
     scale = factor(lengths * ops.length(slopes[:, None], norm, tuple(range(1, slopes.ndim + 1))), clip)
     share = (weight * scale).reshape(-1, *[1] * (slopes.ndim - 1))
-    return problem.spread(jnp.where(share > 0, slopes, 0.0) * share, data)
+    scaled = jnp.where(share > 0, slopes, 0.0) * share
+    if not pieces or _piece(q) == q:
+        return problem.spread(scaled, data)
+    return _sum(q, _piece(q), scaled, w, lambda here, place: problem.spread(here, problem.take(data, place)))
+
+
+def sloped(problem: Problem) -> bool:
+    """Whether gradients of examples are clipped without being formed, but for those whose entries are clipped."""
+    w = jnp.zeros((problem.n,), problem.dtype)
+    return jax.eval_shape(problem.slopes, w, problem.local(0)[0]) is not None
+
+
+def formed(m: int, n: int, q: int) -> int:
+    """How many of q examples' gradients are formed at a time, of n numbers for each of m nodes."""
+    return max(1, min(q, _AT_ONCE // (m * n)))
+
+
+def additions(q: int, chunk: int) -> int:
+    """How many additions a term of q passes at most, in pieces of no more than a chunk, which are added in turn."""
+    size = min(chunk, _piece(q))
+    return size + -(-q // size)
+
+
+def _piece(q: int) -> int:
+    """How many of q terms are added at a time, so that rounding moves their sum little: about the root of q."""
+    return q if q <= _FEW else math.isqrt(q - 1) + 1
 
 
 def check_slopes(problem: Problem) -> None:
@@ -64,14 +99,20 @@ def check_slopes(problem: Problem) -> None:
 def _chunks(
     problem: Problem, w: Array, data: Any, weight: Array, clip: float | Array, norm: Clip, chunk: int, part: slice
 ) -> Array:
-    q = weight.shape[0]
+    def some(here: Array, place: Array) -> Array:
+        g = clipped(problem.example_gradients(w, problem.take(data, place))[:, part], norm, clip)
+        return jnp.dot(here, g, precision=ops.HIGHEST)
+
+    return _sum(weight.shape[0], chunk, weight, w[part], some)
+
+
+def _sum(q: int, chunk: int, terms: Array, like: Array, some: Callable[[Array, Array], Array]) -> Array:
+    """The sum of `some(terms[places], places)`, like `like`, over all q places, a chunk of them at a time."""
     count = -(-q // chunk)
-    weight = jnp.pad(weight, (0, count * chunk - q))  # the places of the last chunk beyond q weigh nothing
+    terms = jnp.pad(terms, [(0, count * chunk - q)] + [(0, 0)] * (terms.ndim - 1))  # what is beyond q weighs nothing
 
     def add(c: Array, total: Array) -> Array:
         place = jnp.minimum(c * chunk + jnp.arange(chunk, dtype=jnp.int32), q - 1)
-        here = lax.dynamic_slice_in_dim(weight, c * chunk, chunk)
-        g = clipped(problem.example_gradients(w, problem.take(data, place))[:, part], norm, clip)
-        return total + jnp.dot(here, g, precision=ops.HIGHEST)
+        return total + some(lax.dynamic_slice_in_dim(terms, c * chunk, chunk), place)
 
-    return lax.fori_loop(0, count, add, jnp.zeros_like(w[part]))
+    return lax.fori_loop(0, count, add, jnp.zeros_like(like))

@@ -6,21 +6,33 @@ Axes: m nodes, q examples per node, n parameters.
 from dataclasses import replace
 from typing import ClassVar, Literal
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from jdfl.algorithms.clipping import check_slopes
+from jdfl.algorithms.clipping import additions, check_slopes, formed, sloped
 from jdfl.algorithms.sampling import Sampler
 from jdfl.base import struct
 from jdfl.base.settings import Count, Positive
-from jdfl.privacy import NO_NOISE, Clip, Guarantee, Mechanism, Sampling, check_mechanism, stretch
+from jdfl.privacy import (
+    NO_NOISE,
+    Clip,
+    Gaussian,
+    Guarantee,
+    Mechanism,
+    Sampling,
+    check_mechanism,
+    stretch,
+)
+from jdfl.privacy.mechanisms import event_of, is_exact
 from jdfl.problems import Problem
 
 _REPEATED = (
     "samples are drawn with replacement and may hold a record several times, so they make nothing stronger; "
     'sampling = "subset" or "poisson" does'
 )
+_MOST_ROUNDING = 0.1  # of a sensitivity
 _PASSES = "a record counts in all of its node's releases, although a pass over the data looks at it in one of them"
 
 
@@ -65,11 +77,11 @@ class GradientSettings:
                 )
         elif self.sampling != "replacement":
             raise ValueError(f"Expected a batch with sampling = {self.sampling!r}, got batch = None.")
-        self._check_noise()
+        self._check_noise(problem)
         if self.clip is not None and self.per == "example":
             check_slopes(problem)
 
-    def _check_noise(self) -> None:
+    def _check_noise(self, problem: Problem) -> None:
         if self.mechanism is None:
             if self.sensitivity is not None:
                 raise ValueError(
@@ -84,13 +96,34 @@ class GradientSettings:
                 f"{self.sensitivity!r}. Noise without clipping protects nobody: give clip, which bounds what one "
                 "example can change; sensitivity only assumes a bound, and nothing is claimed then."
             )
+        if not is_exact(self.mechanism):
+            return
+        if self.clip is None:
+            raise ValueError(
+                f"Expected a clip with exact noise, got sensitivity = {self.sensitivity!r}, which bounds no bit. Give "
+                "clip, or Gaussian."
+            )
+        if self.noisy == "communicating":
+            raise ValueError('Expected noisy = "always" with exact noise, got "communicating", which claims nothing.')
+        whole = np.asarray(self.sensitivities(problem))
+        plain = np.asarray(replace(self, mechanism=Gaussian(1.0)).sensitivities(problem))
+        node = int(np.argmax(whole / plain))
+        if whole[node] > (1 + _MOST_ROUNDING) * plain[node]:
+            looked = int(self.examples(problem)[node])
+            raise ValueError(
+                f"Expected sums of gradients that rounding moves by less than {_MOST_ROUNDING:g} of what one record "
+                f"changes, got {whole[node] / plain[node] - 1:.2g} for the {looked} examples of node {node} in "
+                f"{problem.dtype}. Exact noise would have to hide that, too: use float64 (JAX_ENABLE_X64=1), fewer "
+                "examples (batch), or Gaussian."
+            )
 
     def sensitivities(self, problem: Problem) -> Array:
         """What the noise of every node [m] is scaled by, in the mechanism's norm: assumed, or what `clip` enforces.
 
         For a replaced record 2 clip w_t / divisor with the largest weight w_t of the node (2 clip for "replacement",
         whose draws may all hit one record), for a replaced node 2 clip; half of that for add-remove; times the most
-        that lengths differ between the norm of the clip and that of the noise.
+        that lengths differ between the norm of the clip and that of the noise. For exact noise what float arithmetic
+        may add to a change is in it (`_rounding`).
         """
         dtype = problem.dtype
         if self.clip is None or self.mechanism is None:
@@ -105,8 +138,25 @@ class GradientSettings:
             share = largest * problem.sizes.astype(dtype) / (self.batch * total)
         else:
             share = largest / total
-        change = 2.0 if self.adjacency == "replace-one" else 1.0
-        return change * stretch(self.norm, self.mechanism.norm, problem.n) * self.clip * share
+        change = (2.0 if self.adjacency == "replace-one" else 1.0) * share
+        if is_exact(self.mechanism):
+            change = change + self._rounding(problem, share)
+        return change * stretch(self.norm, self.mechanism.norm, problem.n) * self.clip
+
+    def _rounding(self, problem: Problem, share: Array) -> Array:
+        """By how much rounding may move two sums of clipped gradients apart, in units of the clip [m].
+
+        With u half the distance from 1 to the next number, a clipped gradient is too long by n / 2 + 16 roundings at
+        most, a sum whose terms pass k additions is off by k u times the sum of their lengths (N. Higham, "Accuracy and
+        Stability of Numerical Algorithms", 2002, section 4.2), and noise rounds its argument twice more. TPUs multiply
+        with fewer digits than they store.
+        """
+        unit = float(jnp.finfo(problem.dtype).eps) / 2 * (8 if jax.default_backend() == "tpu" else 1)
+        looked = problem.weight.shape[1] if self.batch is None or self.sampling == "poisson" else self.batch
+        at_once = looked if self.norm != "entries" and sloped(problem) else formed(problem.m, problem.n, looked)
+        passed = 0 if self.per == "batch" else additions(looked, at_once)
+        reach = jnp.maximum(1.0, looked * share) if self.sampling == "poisson" else jnp.ones_like(share)
+        return 2.1 * unit * ((problem.n / 2 + 16) * share + (passed + 8) * reach)
 
     def examples(self, problem: Problem) -> Array:
         """How many examples one gradient of every node looks at [m] int32.
@@ -140,7 +190,7 @@ class GradientSettings:
             enforced_by=None,
             claimed=False,
             reason="",
-            event=self.mechanism.event(),
+            event=event_of(self.mechanism, problem.n),
             sampling=self._sampling(looks) if unit == "record" else None,
             warnings=self._warnings(),
         )

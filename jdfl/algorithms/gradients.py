@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from jdfl.algorithms.book import Told
-from jdfl.algorithms.clipping import clipped_sum
+from jdfl.algorithms.clipping import clipped_sum, formed, sloped
 from jdfl.algorithms.gradient_settings import GradientSettings
 from jdfl.algorithms.moment import Moment
 from jdfl.algorithms.round import Round
@@ -22,13 +22,13 @@ from jdfl.base.settings import Only
 from jdfl.base.streams import Stream
 from jdfl.privacy import clipped
 from jdfl.privacy.flow import bounded, released
+from jdfl.privacy.mechanisms import is_exact
 from jdfl.problems import Problem
 
 _NOISE = Stream("gradients.noise", "private")
 _VARIED = Stream("gradients.augmentation", "private")
 _ORDER = Stream("gradients.order of passes", "private")
 _LOOKS = 4  # most gradients of one step
-_AT_ONCE = 2**24  # numbers in the single-example gradients that are clipped at a time
 
 
 @struct.dataclass
@@ -73,14 +73,8 @@ class Gradients(GradientSettings):
         """
         if self.sampling == "epochs":
             return Ready(order=moment.stream(_ORDER))
-        every, data = self.batch is None or self.sampling == "poisson", problem.local(0)[0]
-        if (
-            self.clip is None
-            or self.per == "batch"
-            or self.norm == "entries"
-            or not every
-            or jax.eval_shape(problem.slopes, jnp.zeros((problem.n,), problem.dtype), data) is None
-        ):
+        every = self.batch is None or self.sampling == "poisson"
+        if self.clip is None or self.per == "batch" or self.norm == "entries" or not every or not sloped(problem):
             return Ready()
         return Ready(problem.each(partial(problem.feature_lengths, norm=self.norm), problem.data))
 
@@ -89,14 +83,14 @@ class Gradients(GradientSettings):
 
         Each `look` (0, 1, ...) of a step sees the same examples, with fresh noise.
         """
-        g = self.without_noise(w, round, part)
+        clipped, rest = self._taken(w, round, part)
         if self.mechanism is None:
-            return g
+            return clipped + rest
         following = self.noisy == "communicating"
         round.release(_NOISE, self.guarantee, look=look, following=following)
         keys = round.keys(_NOISE, round.local_step * _LOOKS + look)
-        noisy = released(jax.vmap(self.mechanism.add)(keys, g, self.sensitivities(round.problem)))
-        return jnp.where(round.follows_exchange, noisy, g) if following else noisy
+        noisy = released(jax.vmap(self.mechanism.add)(keys, clipped, self.sensitivities(round.problem)))
+        return (jnp.where(round.follows_exchange, noisy, clipped) if following else noisy) + rest
 
     def without_noise(self, w: Array, round: Round, part: slice | None = None) -> Array:
         """The gradients [m, n] of the examples whose turn it is, clipped.
@@ -109,24 +103,30 @@ class Gradients(GradientSettings):
             round: The round, which decides on the examples, together with its local step.
             part: The entries that are wanted, to which clipping refers then; None: all.
         """
-        round.book.grads = round.book.grads + 1
-        g = self.exact(round.problem, w, *self.sample(round), part, lengths=round.prepared.gradients.lengths)
-        return g if self.clip is None else bounded(g)
+        clipped, rest = self._taken(w, round, part)
+        return clipped + rest
 
-    def masked(self, x: Array, round: Round, stream: Stream, told: Told) -> Array:
-        """The rows of x [m, n] with the noise of a stream, scaled as that of gradients is.
-
-        Without a mechanism x is as it was.
+    def descent(self, w: Array, round: Round, stream: Stream, told: Told) -> tuple[Array, Array]:
+        """Minus the gradients [m, n], without noise and with that of a stream; without a mechanism the same twice.
 
         Args:
-            x: Functions of the data through one of these gradients each, x [m, n], which change no more than these do.
-            round: The round, which counts a release.
+            w: Parameters w [m, n] of the nodes.
+            round: The round, which counts a gradient and a release.
             stream: What the noise is drawn from.
             told: What that guarantees, as for `Round.release`.
         """
+        clipped, rest = self._taken(w, round, None)
         if self.mechanism is None:
-            return x
-        return round.noisy(self.mechanism, x, self.sensitivities(round.problem), stream, told)
+            return -clipped - rest, -clipped - rest
+        noisy = round.noisy(self.mechanism, -clipped, self.sensitivities(round.problem), stream, told)
+        return -clipped - rest, noisy - rest
+
+    def _taken(self, w: Array, round: Round, part: slice | None) -> tuple[Array, Array | float]:
+        """Gradients of the examples whose turn it is, clipped, and the regulariser's, which holds no data."""
+        round.book.grads = round.book.grads + 1
+        lengths = round.prepared.gradients.lengths
+        clipped, rest = self.parted(round.problem, w, *self.sample(round), part, lengths=lengths)
+        return (clipped, rest) if self.clip is None else (bounded(clipped), rest)
 
     def sample(self, round: Round) -> tuple[Any, Array, Array]:
         """What a step looks at: every node's data, their weights [m, b], and what is divided by [m].
@@ -140,7 +140,12 @@ class Gradients(GradientSettings):
         data, weight, total = sample(round, self.sampling, self.batch)
         return jax.vmap(problem.varied)(round.keys(_VARIED, round.local_step), data), weight, total
 
-    def exact(
+    def exact(self, *given: Any, **known: Any) -> Array:
+        """Gradients [b, n] of nodes, clipped, without noise, for the arguments of `parted`."""
+        clipped, rest = self.parted(*given, **known)
+        return clipped + rest
+
+    def parted(
         self,
         problem: Problem,
         w: Array,
@@ -150,8 +155,12 @@ class Gradients(GradientSettings):
         part: slice | None = None,
         *,
         lengths: Array | None = None,
-    ) -> Array:
-        """Gradients [b, n] of nodes with these data, clipped, without noise; with a `part` [b, its length].
+    ) -> tuple[Array, Array | float]:
+        """Gradients [b, n] of nodes with these data, clipped, without noise, and the regulariser's beside them.
+
+        With a `part` both are [b, its length]. Without a clip the first has the regulariser's in it, and the second is
+        0. They are apart so that noise which is exact to the last bit can be added to what holds data, and nothing else
+        is rounded with it.
 
         Args:
             problem: The loss and the regulariser, which is not clipped.
@@ -168,18 +177,19 @@ class Gradients(GradientSettings):
         def regulariser(w: Array) -> Array:
             return jax.vmap(jax.grad(problem.regulariser))(w)[:, here]
 
-        chunk = max(1, min(weight.shape[1], _AT_ONCE // (weight.shape[0] * problem.n)))
+        chunk = formed(weight.shape[0], problem.n, weight.shape[1])
 
         def sums(w_i: Array, data_i: Any, weight_i: Array, lengths_i: Array | None) -> Array:
             assert self.clip is not None
-            return clipped_sum(problem, w_i, data_i, weight_i, self.clip, self.norm, lengths_i, chunk, part)
+            known = self.clip, self.norm, lengths_i, chunk, part
+            return clipped_sum(problem, w_i, data_i, weight_i, *known, pieces=is_exact(self.mechanism))
 
         if self.clip is not None and self.per == "example":
-            return regulariser(w) + problem.each(sums, w, data, weight, lengths) / total[:, None]
+            return problem.each(sums, w, data, weight, lengths) / total[:, None], regulariser(w)
         g = problem.each(lambda *node: self.plain(problem, *node, part=part), w, data, weight, total)
         if self.clip is None:
-            return g
-        return regulariser(w) + clipped(g - regulariser(w), self.norm, self.clip)
+            return g, 0.0
+        return clipped(g - regulariser(w), self.norm, self.clip), regulariser(w)
 
     def plain(
         self, problem: Problem, w: Array, data: Any, weight: Array, total: Array, part: slice | None = None

@@ -34,6 +34,7 @@ from jdfl.privacy import (
     stretch,
 )
 from jdfl.privacy.flow import bounded
+from jdfl.privacy.mechanisms import event_of, is_exact
 from jdfl.problems import Problem
 
 _NOISE = Stream("updates.noise", "private")
@@ -81,6 +82,11 @@ class Updates:
                 f"Expected Gaussian noise with trust = 'central', got mechanism = {self.mechanism!r}. Only of Gaussian "
                 "noise is a mean of so many parts the noise that is accounted for; use Gaussian(...) or trust='local'."
             )
+        if self.trust == "central" and is_exact(self.mechanism):
+            raise ValueError(
+                "Expected trust = 'local' with exact noise, got 'central'. A mean of parts is computed in floating "
+                "point, so that its last bits are not hidden; use Gaussian(...) or trust='local'."
+            )
         if gradients.mechanism is not None:
             raise ValueError(
                 f"Expected noise on gradients or on updates, got both: {gradients.mechanism!r} and {self.mechanism!r}. "
@@ -109,9 +115,10 @@ class Updates:
         """
         if self.mechanism is None:
             return 0.0
-        return (
-            (2.0 if self.adjacency == "replace-one" else 1.0) * stretch(self.norm, self.mechanism.norm, n) * self.clip
-        )
+        change = 2.0 if self.adjacency == "replace-one" else 1.0
+        if is_exact(self.mechanism):  # of the clip, n / 2 + 16 roundings, and of what noise is added to
+            change += (n + 40) * float(jnp.finfo(jnp.float32).eps)
+        return change * stretch(self.norm, self.mechanism.norm, n) * self.clip
 
     def guarantee(self, problem: Problem, clients: int | None = None) -> Guarantee:
         """What may be said of noisy updates: a node's whole data are protected. It is for updates with a mechanism.
@@ -132,7 +139,7 @@ class Updates:
             enforced_by=f"{self.norm} clipping of every node's update to {float(self.clip):g}",
             claimed=True,
             reason="every update is clipped and noisy, and everything else is computed from these and from messages",
-            event=self.mechanism.event(),
+            event=event_of(self.mechanism, problem.n),
         )
         if self.trust == "local":
             return told

@@ -61,6 +61,17 @@ def _threefry(key: Array, high: Array, low: Array) -> tuple[Array, Array]:
     return x, y
 
 
+def words(key: Array, shape: Sequence[int]) -> tuple[Array, Array]:
+    """Two random words [...] uint32 for every place of an array, from a typed key [] of any kind.
+
+    With keys of this module they are one block of threefry, as long as places can be counted with 32 bits.
+    """
+    if str(jax.random.key_impl(key)) == str(_UNROLLED) and math.prod(shape) <= _COUNTERS:
+        return _counted(jax.random.key_data(key), shape)
+    both = jax.random.bits(key, (2, *shape), "uint32")
+    return both[0], both[1]
+
+
 def _counted(key: Array, shape: Sequence[int]) -> tuple[Array, Array]:
     """Two words for every place of an array."""
     return _threefry(key, jnp.uint32(0), lax.iota(jnp.uint32, math.prod(shape)).reshape(shape))

@@ -188,7 +188,7 @@ _STOPS = {
 }
 ALGORITHMS = Family("algorithms", lambda: algorithms.REGISTRY | {"ceps-paper": algorithms.CEPS.paper}, "ceps")
 CODECS = Family("codecs", lambda: _named(_CODECS), "dense")
-MECHANISMS = Family("mechanisms", lambda: _named((privacy.Gaussian, privacy.Laplace)))
+MECHANISMS = Family("mechanisms", lambda: _named((privacy.Gaussian, privacy.Laplace, privacy.ExactGaussian)))
 UPDATES = Family("updates", lambda: _named((algorithms.Updates,)))
 PROBLEMS = Family("problems", lambda: _PROBLEMS, "example1")
 TIMES = Family("times", lambda: _TIMES)

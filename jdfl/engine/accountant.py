@@ -22,6 +22,7 @@ from jdfl.engine.start import check_run
 from jdfl.engine.stopping import StopRule
 from jdfl.network.graph import Network
 from jdfl.privacy import Accounting, Ledger, PrivacyReport, noise_multiplier, report, together
+from jdfl.privacy.accounting import room
 from jdfl.problems import Problem
 
 _PLACES = ("mechanism", "gradients.mechanism", "updates.mechanism")  # where an algorithm may have its noise
@@ -230,17 +231,20 @@ def calibrate(
     guarantee = guarantee_of(algorithm, problem, stop)
     told = report(guarantee, counts, records, delta=delta)  # refuses what cannot be claimed
     ledger = Ledger.of(guarantee, counts, records)
-    assert guarantee.event is not None
-    kind, released = guarantee.event.kind, [(node, int(counts[node])) for node in ledger.candidates() if counts[node]]
-    needed = max(
-        (noise_multiplier(kind, epsilon, told.delta, count, **ledger.terms(node)) for node, count in released),
-        default=0.0,
-    )
+    event = guarantee.event
+    assert event is not None
+    released = [(node, int(counts[node])) for node in ledger.candidates() if counts[node]]
+
+    def least(node: int, count: int) -> float:
+        delta = room(event, count, told.delta, epsilon)
+        return noise_multiplier(event.kind, epsilon, delta, count, **ledger.terms(node))
+
+    needed = max((least(node, count) for node, count in released), default=0.0)
     if not needed:
         raise ValueError(f"Expected steps in which something is released, got steps = {steps}: no noise is needed.")
     # An observer may be able to subtract a part of the noise, whose event then has less than the mechanism adds.
     mechanism: Any = _field(algorithm, place)
-    needed *= float(mechanism.multiplier) / guarantee.event.noise_multiplier
+    needed *= float(mechanism.multiplier) / event.noise_multiplier
     needed = float(np.nextafter(np.float32(needed), np.float32(np.inf)))  # what a float32 run makes of it is no less
     return stepping.with_field(algorithm, f"{place}.multiplier", needed)
 

@@ -10,6 +10,7 @@ from jdfl.privacy.analytic import (
 )
 from jdfl.privacy.calibration import most_releases, noise_multiplier
 from jdfl.privacy.clipping import Clip, clipped, factor, stretch
+from jdfl.privacy.exact import ExactGaussian
 from jdfl.privacy.guarantee import DERIVED, NO_NOISE, NOTHING_SENT, Guarantee, Published, Sampling, exposing
 from jdfl.privacy.ledger import Ledger
 from jdfl.privacy.mechanisms import (
@@ -32,6 +33,7 @@ __all__ = [
     "Accounting",
     "Clip",
     "Event",
+    "ExactGaussian",
     "Gaussian",
     "GaussianEvent",
     "Guarantee",

@@ -22,7 +22,8 @@ Of all bounds the least is used, and `epsilons` names them.
 
 import logging
 import math
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from typing import Any, Literal
 
@@ -32,6 +33,7 @@ from jdfl.base import checks
 from jdfl.base.arguments import checked
 from jdfl.privacy import laplace, numerical, replaced
 from jdfl.privacy.analytic import check_delta, gaussian_epsilon, participating_epsilon
+from jdfl.privacy.exact import LEVELS
 from jdfl.privacy.laplace import resolved
 from jdfl.privacy.mechanisms import Event, GaussianEvent, LaplaceSchedule
 
@@ -104,13 +106,59 @@ def epsilons(
     """
     check_releases(event, releases, sampled, adjacency)
     check_delta(delta)
-    key = event, releases, delta, sampled, adjacency
-    return {**_quick(*key), **_slow(*key)}
+
+    def found(event: Event, delta: float) -> dict[str, float]:
+        key = event, releases, delta, sampled, adjacency
+        return {**_quick(*key), **_slow(*key)}
+
+    return _paid(found, event, releases, delta)
 
 
 def quick_epsilon(event: Event, releases: int, delta: float, sampled: Sampled | None, adjacency: Adjacency) -> float:
     """The least of those bounds that take no time: where a search for `epsilon` begins."""
-    return min(_quick(event, releases, delta, sampled, adjacency).values())
+
+    def found(event: Event, delta: float) -> dict[str, float]:
+        return _quick(event, releases, delta, sampled, adjacency)
+
+    return min(_paid(found, event, releases, delta).values())
+
+
+def room(event: Event, releases: int, delta: float, epsilon: float) -> float:
+    """The delta that noise has to keep for an epsilon, so that with the slips of so many releases `delta` is kept.
+
+    ValueError where nothing is left. More noise than the event's may slip four times as much (`exact.LEVELS`).
+    """
+    most = replace(event, slip=LEVELS * event.slip) if isinstance(event, GaussianEvent) else event
+    if (left := left_after_slips(most, releases, delta, epsilon)) > 0:
+        return left
+    raise ValueError(
+        f"Expected an epsilon below {epsilon:g} for so many releases ({releases}) of exact noise at delta = {delta:g}: "
+        "what its tables cannot hold would use delta up. Use a smaller epsilon, a larger delta, or Gaussian."
+    )
+
+
+def left_after_slips(event: Event, releases: int, delta: float, bound: float) -> float:
+    """What is left of delta after what the releases' slips may take of it, at an epsilon up to `bound` + ln 2.
+
+    A release whose probabilities are off by t in total variation has delta + (1 + e^epsilon) t in place of delta.
+    """
+    slip = getattr(event, "slip", 0.0)
+    return delta - 2 * (1 + math.exp(min(bound, 700.0))) * releases * slip if slip else delta
+
+
+def _paid(
+    bounds: Callable[[Event, float], dict[str, float]], event: Event, releases: int, delta: float
+) -> dict[str, float]:
+    """What `bounds` are of an event and a delta, once what its releases' slips take of delta is gone."""
+    if not isinstance(event, GaussianEvent) or not event.slip:
+        return bounds(event, delta)
+    exact = replace(event, slip=0.0)
+    without = bounds(exact, delta)
+    least = min(without.values())
+    left = left_after_slips(event, releases, delta, least)
+    if left <= 0:
+        return dict.fromkeys(without, math.inf)
+    return {name: one if one <= least + math.log(2) else math.inf for name, one in bounds(exact, left).items()}
 
 
 @checked
@@ -125,6 +173,16 @@ def epsilon_rdp(
     """
     check_releases(event, releases, sampled, adjacency)
     check_delta(delta)
+    if _renyi(event, releases, delta, sampled, adjacency) is None:
+        return None
+
+    def found(event: Event, delta: float) -> dict[str, float]:
+        return {"RDP": _renyi(event, releases, delta, sampled, adjacency) or 0.0}
+
+    return _paid(found, event, releases, delta)["RDP"]
+
+
+def _renyi(event: Event, releases: int, delta: float, sampled: Sampled | None, adjacency: Adjacency) -> float | None:
     if releases == 0:
         return 0.0
     if sampled is None and not isinstance(event, GaussianEvent):
@@ -206,7 +264,7 @@ def _quick(
 def _slow(event: Event, releases: int, delta: float, sampled: Sampled | None, adjacency: Adjacency) -> dict[str, float]:
     if releases == 0:
         return {}
-    rdp = epsilon_rdp(event, releases, delta, sampled=sampled, adjacency=adjacency)
+    rdp = _renyi(event, releases, delta, sampled, adjacency)
     found = {} if rdp is None else {"RDP": rdp}
     if sampled is not None and sampled.rate < 1 and isinstance(event, GaussianEvent) and adjacency == "add-remove":
         steps, z = _samples(event, releases, sampled)

@@ -11,16 +11,17 @@ is RAW again, so that bounds are marked after the last scaling. What is not cove
 long they are.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Any, ClassVar
 
+import jax
 from jax import Array
 from jax.ad_checkpoint import checkpoint_name
 from jax.extend.core import ClosedJaxpr, Literal
 
-_BOUNDED, _RELEASED, _MESSAGE = "jdfl.bounded", "jdfl.released", "jdfl.message: "
+_BOUNDED, _RELEASED, _MESSAGE, _NEAR = "jdfl.bounded", "jdfl.released", "jdfl.message: ", "jdfl_near"
 
 
 class Label(IntEnum):
@@ -39,6 +40,21 @@ def bounded(x: Array) -> Array:
 def released(x: Array) -> Array:
     """The x to which a mechanism has added its noise, marked so; for mechanisms alone."""
     return checkpoint_name(x, _RELEASED)
+
+
+def near(function: Callable[..., Array], x: Array, *rest: Any) -> Array:
+    """`function(x, *rest)`, marked so that it is BOUNDED where x is; for mechanisms alone.
+
+    Args:
+        function: What brings no two values of x further apart than the mechanism counts.
+        x: What noise is to be added to.
+        rest: What else it depends on, which holds no data.
+    """
+
+    def jdfl_near(x: Array, *rest: Any) -> Array:
+        return function(x, *rest)
+
+    return jax.jit(jdfl_near)(x, *rest)
 
 
 def sent(x: Array, channel: str) -> Array:
@@ -69,6 +85,8 @@ class Flow:
 
     def _results(self, equation: Any, given: list[Label]) -> list[Label]:
         name, params, worst = equation.primitive.name, equation.params, max(given, default=Label.CLEAN)
+        if params.get("name") == _NEAR:
+            return [given[0] if max(given[1:], default=Label.CLEAN) == Label.CLEAN else Label.RAW]
         inner = _INNER.get(name)
         if inner is not None and isinstance(params.get(inner), ClosedJaxpr):
             return self.walk(params[inner], given)

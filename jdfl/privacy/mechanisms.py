@@ -5,7 +5,7 @@ goes by, when the data are replaced by neighbouring ones. What neighbouring mean
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, ClassVar, Literal, Protocol
 
 import jax
@@ -27,6 +27,7 @@ class GaussianEvent:
     """
 
     noise_multiplier: float
+    slip: float = field(default=0.0, repr=False)  # how far off it is in total variation; every delta pays for it
     kind: ClassVar[Literal["gaussian"]] = "gaussian"
 
 
@@ -121,6 +122,17 @@ class Mechanism(Protocol):
         data or nodes. Ledgers, reports and budgets are computed from it alone.
         """
         ...
+
+
+def event_of(mechanism: Mechanism, n: int) -> Event:
+    """What one release of vectors of n entries adds: `mechanism.event()`, with its slip where it says one."""
+    event, slip = mechanism.event(), getattr(mechanism, "slip", None)
+    return event if slip is None else replace(event, slip=slip(n))
+
+
+def is_exact(mechanism: Any) -> bool:
+    """Whether a mechanism's noise holds for every bit of what is released, so that rounding has to be counted."""
+    return getattr(mechanism, "exact", False)
 
 
 def known(multiplier: float | None) -> float:

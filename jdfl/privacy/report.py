@@ -30,6 +30,10 @@ from jdfl.privacy.relation import (
 )
 
 Accounting = Literal["sound", "paper"]
+_EXACT = (
+    "the seed is secret: whoever finds it removes the noise, which is drawn by JAX's generator, that is not "
+    "cryptographic (the noise itself is exact, for an observer of every bit that is sent)"
+)
 ASSUMPTIONS = (
     "it holds in real arithmetic and for a secret seed, and is void against an observer of the bits of floating-point "
     "numbers (noise is drawn in floating point, by JAX's generator, which is not cryptographic)",
@@ -192,13 +196,15 @@ def report(
     node, left = ledger.worst(delta)[0], delta - guarantee.failure
     count, terms, order = int(ledger.releases[node]), ledger.terms(node), ledger.ranked()
     bounds, sampling = epsilons(event, count, left, **terms), guarantee.sampling
+    exact = isinstance(event, GaussianEvent) and event.slip > 0
     return PrivacyReport(
         **{name: getattr(guarantee, name) for name in (*SHARED, "public", "local")},
         **spent(guarantee, ledger, delta),
         accounting=accounting,
         sound=accounting == "sound",
         reason=reason,
-        mechanism=event.kind,
+        mechanism=f"{event.kind} on a grid" if exact else event.kind,
+        assumptions=(_EXACT, *ASSUMPTIONS[1:]) if exact else ASSUMPTIONS,
         releases={
             "least": int(ledger.releases.min()),
             "median": float(np.median(ledger.releases)),

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from jdfl.privacy.accounting import left_after_slips
 from jdfl.privacy.analytic import gaussian_epsilon
 from jdfl.privacy.ledger import Ledger
 from jdfl.privacy.mechanisms import GaussianEvent, LaplaceSchedule
@@ -108,7 +109,14 @@ def _gaussian(ledgers: Sequence[Ledger], delta: float) -> float:
     """That of Gaussian releases which look at all records."""
     squares: Any = sum(ledger.releases / ledger.event.noise_multiplier**2 for ledger in ledgers if ledger.event)
     mu, left = math.sqrt(np.max(squares)), delta - sum(ledger.failure for ledger in ledgers)
-    return 0.0 if mu == 0 else gaussian_epsilon(mu, left) if left > 0 else math.inf
+    if mu == 0 or left <= 0:
+        return 0.0 if mu == 0 else math.inf
+    least = gaussian_epsilon(mu, left)
+    for ledger in ledgers:
+        assert ledger.event is not None
+        left = left_after_slips(ledger.event, int(ledger.releases.max()), left, least)
+    found = gaussian_epsilon(mu, left) if left > 0 else math.inf
+    return found if found <= least + math.log(2) else math.inf
 
 
 def _merged(ledgers: Sequence[Ledger]) -> list[Ledger]:

@@ -38,7 +38,7 @@ SETTINGS = {
     "node": jdfl.DPSGD(lr=0.1, gradients=replace(PLAIN, per="batch")),
     "updates": jdfl.DPSGD(lr=0.1, updates=jdfl.Updates(clip=0.5, mechanism=jdfl.Gaussian(Z))),
 }
-CALL, SAMPLE, EXACT = jdfl.Gradients.__call__, jdfl.Gradients.sample, jdfl.Gradients.exact
+CALL, SAMPLE, PARTED = jdfl.Gradients.__call__, jdfl.Gradients.sample, jdfl.Gradients.parted
 SENSITIVITIES, UPDATE = jdfl.Gradients.sensitivities, jdfl.Updates.__call__
 FIXED = jax.random.key(7)
 
@@ -155,20 +155,20 @@ def _same_sample(self, round):
 
 def _skip(self, problem, w, data, weight, total, part=None, **known):
     """The clip is skipped for record 2 of node 1."""
-    right = EXACT(self, problem, w, data, weight, total, part, **known)
+    right, rest = PARTED(self, problem, w, data, weight, total, part, **known)
     alone = jnp.zeros_like(weight).at[1, 2].set(weight[1, 2])
-    clipped = EXACT(self, problem, w, data, alone, total, part, **known)
-    bare = EXACT(replace(self, clip=None), problem, w, data, jnp.maximum(alone, 1e-9), total, part)
-    return right - clipped + bare * (alone.sum(axis=1) / total)[:, None]
+    clipped, _ = PARTED(self, problem, w, data, alone, total, part, **known)
+    bare, _ = PARTED(replace(self, clip=None), problem, w, data, jnp.maximum(alone, 1e-9), total, part)
+    return right - clipped + bare * (alone.sum(axis=1) / total)[:, None], rest
 
 
 def _clipped_to(clip):
     """Another clip than the one that the noise is scaled by."""
 
-    def exact(self, *rest, **known):
-        return EXACT(replace(self, clip=clip(self.clip)), *rest, **known)
+    def parted(self, *rest, **known):
+        return PARTED(replace(self, clip=clip(self.clip)), *rest, **known)
 
-    return {"exact": exact}
+    return {"parted": parted}
 
 
 def _before_clipping(self, w, round, **options):
@@ -340,7 +340,7 @@ BUGS = {
     "twice the noise accounted for": Bug(
         "sensitivity", {"event": lambda self: GaussianEvent(2 * float(self.multiplier))}, owner=Gaussian
     ),
-    "clip skipped for one record of one node": Bug("sensitivity", {"exact": _skip}),
+    "clip skipped for one record of one node": Bug("sensitivity", {"parted": _skip}),
     "clip skipped altogether": Bug("sensitivity", _clipped_to(lambda clip: None)),
     "clip norm off by two": Bug("sensitivity", _clipped_to(lambda clip: 2 * clip)),
     "clip of a node's gradient off by two": Bug("sensitivity", _clipped_to(lambda clip: 2 * clip), setting="node"),

@@ -1,0 +1,345 @@
+"""Exact noise: its tables, its levels, its grid, what it claims, and what it refuses."""
+
+import math
+from dataclasses import replace
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
+
+import jdfl
+from jdfl import privacy, testing
+from jdfl.algorithms.program import planned
+from jdfl.base.keys import typed_key, words
+from jdfl.privacy import ExactGaussian, Gaussian, GaussianEvent, Ledger, exact
+from jdfl.privacy.accounting import room
+from jdfl.privacy.flow import Label, bounded, near, released
+from jdfl.privacy.together import total_epsilon
+from tests.contract.table import TABLE
+from tests.privacy.test_flow_walk import leaks
+
+KEY = typed_key(3)
+LEVEL = 64, 100
+CLIPPED = jdfl.Gradients(clip=1.0, mechanism=ExactGaussian(2.0))
+
+
+def probabilities(sd: float, most: int) -> np.ndarray:
+    """Those of a discrete Gaussian at -most, ..., most."""
+    found = np.exp(-np.square(np.arange(-most, most + 1)) / (2 * sd**2))
+    return found / found.sum()
+
+
+def distance(one: np.ndarray, other: np.ndarray) -> float:
+    return float(np.abs(one - other).sum() / 2)
+
+
+# The sampler
+
+
+@pytest.mark.parametrize("sd", LEVEL)
+def test_cells_give_every_weight_exactly(sd):
+    """As whole numbers: what is below the threshold of a cell is its own, the rest its alias's."""
+    weights, off = exact.weights(sd)
+    assert sum(weights) == 2**64
+    assert off <= exact.SLIP
+    given_to = [0] * 2048
+    for cell, (high, low) in enumerate(zip(*exact.table(sd))):
+        alias, threshold = int(high) >> 21, ((int(high) & (2**21 - 1)) << 32) + int(low)
+        given_to[cell] += threshold
+        given_to[alias] += 2**53 - threshold
+    assert given_to == weights
+    np.testing.assert_allclose(np.array(weights) / 2**64, probabilities(sd, 1024)[:-1], rtol=1e-9, atol=2.0**-64)
+
+
+@pytest.mark.parametrize("sd", LEVEL)
+def test_a_number_is_its_cells_own_below_the_threshold_and_anothers_from_it(monkeypatch, sd):
+    high, low = (part.astype(np.int64) for part in exact.table(sd))
+    threshold = ((high & (2**21 - 1)) << 32) + low
+    for off, own in ((-1, True), (0, False)):
+        limit = threshold + off
+        fits = (limit >= 0) & (limit < 2**53)
+        drawn = (np.arange(2048) << 21) + (limit >> 32), limit & 0xFFFFFFFF
+        blocks = [jnp.asarray(one[fits].astype(np.uint32)) for one in drawn]
+        monkeypatch.setattr(exact, "words", lambda *_, blocks=blocks: blocks)
+        expected = np.arange(2048) if own else high >> 21
+        np.testing.assert_array_equal(exact.level(KEY, int(fits.sum()), sd) + 1024, expected[fits])
+
+
+def test_words_of_other_keys_serve_as_well():
+    here, there = words(KEY, (4,)), words(jax.random.key(3), (4,))
+    assert [one.dtype for one in (*here, *there)] == [np.uint32] * 4
+    other = words(jax.random.key(3, impl="rbg"), (4,))
+    assert len({np.asarray(one).tobytes() for one in (*here, *there, *other)}) == 6
+
+
+def chi_square(drawn: np.ndarray, sd: float) -> float:
+    """By how many standard deviations the chi-square statistic is off, over cells with ten or more expected draws."""
+    most = int(np.abs(drawn).max())
+    expected = probabilities(sd, most) * len(drawn)
+    found = np.bincount(drawn + most, minlength=2 * most + 1)
+    often = expected >= 10
+    rest = expected[~often].sum(), found[~often].sum()
+    expected, found = np.append(expected[often], rest[0]), np.append(found[often], rest[1])
+    cells = len(expected) - 1
+    return (np.square(found - expected)[expected > 0] / expected[expected > 0]).sum() / math.sqrt(
+        2 * cells
+    ) - math.sqrt(cells / 2)
+
+
+@pytest.mark.parametrize("sd", LEVEL)
+def test_draws_follow_a_discrete_gaussian(sd):
+    drawn = np.asarray(jax.jit(partial(exact.level, n=2**20, sd=sd))(KEY))
+    assert abs(chi_square(drawn, sd)) < 4
+    assert chi_square(drawn, sd * 1.02) > 10, "the test sees a spread that is off by two in a hundred"
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_a_hundred_million_draws_follow_a_discrete_gaussian():
+    """Cell by cell within 4 standard deviations but for chance, which 2048 cells have; and no cell is missing."""
+    for sd in LEVEL:
+        count = np.zeros(2048)
+        draw = jax.jit(partial(exact.level, n=2**22, sd=sd))
+        for key in jax.random.split(KEY, 26):
+            count += np.bincount(np.asarray(draw(key)) + 1024, minlength=2048)
+        expected = probabilities(sd, 1024)[:-1] * count.sum()
+        likely = expected > 25
+        assert (count[likely] > 0).all()
+        z = (count - expected)[likely] / np.sqrt(expected[likely])
+        assert np.abs(z).max() < 4.8, "one in 600 of such tests is above it"
+        assert (np.abs(z) > 4).sum() <= 1
+        assert abs(np.square(z).sum() - likely.sum()) < 4 * math.sqrt(2 * likely.sum())
+
+
+# The levels and the claim
+
+
+def joined(lower: int, step: int, upper: int) -> tuple[np.ndarray, float]:
+    """The distribution of N_1 + step N_2, and the standard deviation that it should have."""
+    one, two = probabilities(lower, 20 * lower), probabilities(upper, 10 * upper)
+    spaced = np.zeros((len(two) - 1) * step + 1)
+    spaced[::step] = two
+    return np.convolve(one, spaced), math.hypot(lower, step * upper)
+
+
+def test_levels_add_up_to_one_discrete_gaussian():
+    found, sd = joined(64, 32, 100)
+    most = len(found) // 2
+    assert sd == exact.spread(2)
+    assert distance(found, probabilities(sd, most)) < 1e-12
+
+
+def test_a_step_that_is_too_long_has_the_right_variance_and_is_told_apart():
+    found, sd = joined(64, 640, 8)
+    most = len(found) // 2
+    variance = (np.square(np.arange(-most, most + 1)) * found).sum()
+    assert math.isclose(variance, sd**2, rel_tol=1e-9)
+    assert distance(found, probabilities(sd, most)) > 0.01
+
+
+@pytest.mark.parametrize("smooth", [2.0, 0.3])
+def test_the_discrete_noise_is_a_function_of_the_continuous(smooth):
+    """N(0, s^2 - r^2), then a discrete Gaussian of r around it, is the discrete Gaussian of s; not so for small r."""
+    s, fine = 6.0, 64
+    y = np.arange(-60 * fine, 60 * fine + 1) / fine
+    density = np.exp(-np.square(y) / (2 * (s**2 - smooth**2)))
+    around = np.exp(-np.square(np.arange(-60, 61)[:, None] - y[None]) / (2 * smooth**2))
+    found = (around / around.sum(0) * (density / density.sum())[None]).sum(1)
+    assert (distance(found, probabilities(s, 60)) < 1e-13) == (smooth == 2.0)
+
+
+@given(
+    arrays.arrays(np.float32, 6, elements=st.floats(-50, 50, width=32)),
+    arrays.arrays(np.float32, 6, elements=st.floats(-1, 1, width=32)),
+    st.floats(0.05, 20),
+)
+def test_what_noise_is_added_to_moves_no_further_than_it_hides(x, change, multiplier):
+    """In steps of the grid, neighbours differ by the noise's spread over the multiplier at most."""
+    seen, D = [], 1.0 + 200 * float(np.finfo(np.float32).eps)  # what callers count for rounding
+    change = change / max(1.0, float(np.linalg.norm(change.astype(np.float64))) * (1 + 1e-6))
+    mechanism = ExactGaussian(multiplier)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(exact, "discrete_gaussian", lambda key, n, levels: jnp.zeros(n, jnp.int32))
+        patch.setattr(exact, "released", lambda whole: seen.append(np.asarray(whole, np.float64)) or whole)
+        for one in (x, (x.astype(np.float64) + change).astype(np.float32)):
+            mechanism.add(KEY, jnp.asarray(one), D + 6 * float(np.spacing(np.float32(51))))
+    levels = mechanism.levels(6)
+    assert np.linalg.norm(seen[0] - seen[1]) * multiplier <= math.sqrt(exact.spread(levels) ** 2 - 4)
+
+
+def test_noise_has_the_spread_that_it_says_and_costs_little_more():
+    noisy = np.asarray(jax.jit(ExactGaussian(2.0).add)(KEY, jnp.zeros(2**16), 0.5))
+    assert abs(noisy.std() - 1) < 0.02  # 4 / sqrt(2 n) = .011, and one part in a hundred for the grid
+    assert noisy.std() > 1 - 0.011
+
+
+def test_all_that_is_released_lies_on_one_grid_whatever_it_is_added_to():
+    """The bits of floating-point noise depend on what it is added to; these are whole numbers times gamma."""
+    mechanism, n = ExactGaussian(50.0), 12
+    add = jax.jit(jax.vmap(mechanism.add, (0, None, None)))
+    keys = jax.random.split(KEY, 500)
+    worlds = [np.asarray(add(keys, jnp.full(n, value), 1.0)) for value in (0.0, 1 / math.sqrt(n))]
+    levels = mechanism.levels(n)
+    step = 50.0 / (math.sqrt(exact.spread(levels) ** 2 - 4) - 50.0 * math.sqrt(n)) * (1 + 2.0**-20)
+    for world in worlds:
+        whole = np.round(world / np.float32(step)).astype(np.float32)
+        np.testing.assert_array_equal(whole * np.float32(step), world)
+    plain = np.asarray(jax.vmap(Gaussian(50.0).add, (0, None, None))(keys, jnp.full(n, 0.3), 1.0))
+    assert (np.round(plain / np.float32(step)).astype(np.float32) * np.float32(step) != plain).any(), "a bug is seen"
+
+
+def test_a_sensitivity_of_nothing_adds_nothing():
+    x = jnp.arange(5.0) / 3
+    np.testing.assert_array_equal(ExactGaussian(1.0).add(KEY, x, 0.0), x)
+
+
+# What it claims
+
+
+NOISY = [
+    row for row in TABLE if isinstance(getattr(getattr(row.algorithm, "gradients", None), "mechanism", None), Gaussian)
+]
+
+
+def with_exact(algorithm):
+    gradients = getattr(algorithm, "gradients", None)
+    if "mechanism" in getattr(algorithm, "__dataclass_fields__", {}):
+        return replace(algorithm, mechanism=ExactGaussian(0.5), sensitivity=None, clip=1.0, sigma=1.0, noise="kept")
+    exact = {"mechanism": ExactGaussian(0.5), "sensitivity": None, "clip": 1.0, "noisy": "always"}
+    return replace(algorithm, gradients=replace(gradients, **exact))
+
+
+@pytest.mark.parametrize("row", NOISY, ids=str)
+def test_every_method_with_gaussian_noise_has_exact_noise_too(row):
+    problem = testing.small_problem(shared=row.shared)
+    told = planned(with_exact(row.algorithm), problem, testing.small_network(), 5).privacy(problem)
+    assert told.claimed
+    assert told.event == GaussianEvent(0.5, exact.SLIP * 2 * problem.n)
+
+
+def test_what_is_not_clipped_stays_so_through_the_grid():
+    def noisy(x):
+        return released(ExactGaussian(1.0).add(KEY, x, 1.0))
+
+    assert leaks(lambda x: noisy(bounded(x)), Label.RAW) == {}
+    assert "nothing bounds" in leaks(noisy, Label.RAW)["out"]
+    assert "nothing bounds" in leaks(lambda x: released(near(lambda x, y: x + y, bounded(x), x)), Label.RAW)["out"]
+
+
+def run(gradients=CLIPPED, **more):
+    return jdfl.run(
+        jdfl.DPSGD(lr=0.01, gradients=gradients),
+        testing.small_problem(),
+        testing.small_network(),
+        steps=5,
+        key=0,
+        **more,
+    )
+
+
+def test_epsilon_is_that_of_continuous_noise_and_little_more():
+    here, there = (
+        jdfl.account(run(replace(CLIPPED, mechanism=one)), delta=1e-3) for one in (ExactGaussian(2.0), Gaussian(2.0))
+    )
+    assert there.epsilon < here.epsilon < there.epsilon * (1 + 1e-6)
+    assert there.epsilon_rdp < here.epsilon_rdp < there.epsilon_rdp * (1 + 1e-6)
+    assert there.sensitivity < here.sensitivity < there.sensitivity * (1 + 1e-4)
+    assert "void against an observer of the bits" in there.statement()
+    assert "void" not in here.statement()
+
+
+def test_calibrated_noise_keeps_its_epsilon():
+    algorithm = jdfl.DPSGD(lr=0.01, gradients=CLIPPED)
+    given = {"steps": 5, "delta": 1e-3}
+    problem, network = testing.small_problem(), testing.small_network()
+    found = jdfl.calibrate(algorithm, problem, network, epsilon=3.0, **given)
+    assert isinstance(found.gradients.mechanism, ExactGaussian)
+    assert 2.99 < jdfl.account_plan(found, problem, network, **given).epsilon <= 3.0
+
+
+@given(st.floats(-60, -20), st.integers(1, 1000), st.floats(-6, -2))
+def test_slips_are_paid_for_by_delta(slip, releases, delta):
+    """delta >= delta' + (1 + e^epsilon) slips, with epsilon that of delta' and less noise than is there never."""
+    slip, delta = 2.0**slip, 10.0**delta
+    plain, off = GaussianEvent(4 * math.sqrt(releases)), GaussianEvent(4 * math.sqrt(releases), slip)
+    here, there = (privacy.epsilon(one, releases, delta) for one in (off, plain))
+    assert here >= there
+    if math.isfinite(here):
+        left = delta - (1 + math.exp(here)) * releases * slip
+        assert left > 0
+        assert privacy.epsilon(plain, releases, left) <= here + 1e-12
+    else:
+        assert 4 * (1 + math.exp(there)) * releases * slip > delta / 2
+
+
+def test_slips_of_several_runs_add_up():
+    def ledger(slip):
+        counts = np.array([100]), np.array([50])
+        return Ledger(GaussianEvent(40.0, slip), "replace-one", None, *counts, "record", "all messages", True)
+
+    plain, off, much = ([ledger(slip)] * 3 for slip in (0.0, 1e-12, 1e-6))
+    assert total_epsilon(plain, 1e-5) < total_epsilon(off, 1e-5) < math.inf == total_epsilon(much, 1e-5)
+    assert ledger(1e-12) == Ledger.from_dict(ledger(1e-12).as_dict()) or ledger(1e-12).event.slip == 1e-12
+
+
+def test_an_epsilon_that_slips_use_up_is_refused():
+    with pytest.raises(ValueError, match="exact noise"):
+        room(GaussianEvent(1.0, 1e-12), 1000, 1e-6, 30.0)
+
+
+@pytest.mark.parametrize("q", [40, 700])
+def test_float_sums_of_neighbours_are_no_further_apart_than_is_counted(q):
+    """All gradients are as long as the clip allows and point the same way: their sum is long beside a change of one."""
+    draw = np.random.default_rng(q)
+    A, b = draw.standard_normal((1, q, 6)).astype(np.float32), np.full((1, q), -1e3, np.float32)
+    A = np.abs(A)
+    found = []
+    for sign in (-1, 1):
+        b[0, 0] = 1e3 * sign
+        problem = jdfl.problems.linear_regression(A, b)
+        given = jnp.zeros((1, 6)), problem.data, problem.weight, problem.weight.sum(axis=1)
+        found.append(np.asarray(jax.jit(partial(CLIPPED.parted, problem))(*given)[0], np.float64))
+    D, plain = (
+        float(replace(CLIPPED, mechanism=one).sensitivities(problem)[0]) for one in (ExactGaussian(1.0), Gaussian(1.0))
+    )
+    apart = np.linalg.norm(found[0] - found[1])
+    assert 0.99 * plain < apart <= D
+    g = A[0].astype(np.float64) * -b[0].astype(np.float64)[:, None]
+    mean = (g / np.linalg.norm(g, axis=1, keepdims=True)).mean(axis=0)
+    assert 0 < np.linalg.norm(found[1][0] - mean) <= (D - plain) / 2
+
+
+# What it refuses
+
+
+@pytest.mark.parametrize(
+    ("gradients", "said"),
+    [
+        (jdfl.Gradients(sensitivity=1.0, mechanism=ExactGaussian(1.0)), "Expected a clip with exact noise"),
+        (replace(CLIPPED, noisy="communicating"), "Expected noisy = "),
+        (replace(CLIPPED, mechanism=ExactGaussian(1e5)), "Expected at most .* entries"),
+        (replace(CLIPPED, mechanism=ExactGaussian(-1.0)), "Expected .*multiplier"),
+    ],
+)
+def test_exact_noise_that_would_not_be_is_refused(gradients, said):
+    with pytest.raises(ValueError, match=said):
+        run(gradients)
+
+
+def test_sums_that_rounding_moves_too_far_are_refused():
+    A, b = jnp.ones((2, 9000, 3)), jnp.ones((2, 9000))
+    problem = jdfl.problems.linear_regression(A, b)
+    with pytest.raises(ValueError, match=r"9000 examples of node 0 in float32.*float64.*batch"):
+        CLIPPED.check(problem)
+    replace(CLIPPED, batch=100, sampling="subset").check(problem)
+
+
+def test_a_mean_of_exact_parts_is_refused():
+    updates = jdfl.Updates(clip=1.0, mechanism=ExactGaussian(1.0), trust="central")
+    with pytest.raises(ValueError, match="trust = 'local' with exact noise"):
+        updates.check(jdfl.Gradients())
