@@ -10,9 +10,10 @@ COMPILE := $(BIN)/python -m compileall -qq -j 0 .venv
 demo: .venv/installed
 	$(BIN)/python -m experiments.demo
 
-test: .venv/installed-test
-	$(MAKE) --no-print-directory lint
-	$(BIN)/python -m pytest -n 2 --dist loadfile
+test: .venv/installed-test  # the linters, of which the type checker takes one core a minute and a half, beside the tests
+	@$(MAKE) --no-print-directory lint >.venv/lint.log 2>&1 & lint=$$!; \
+	$(BIN)/python -m pytest -n 2 --dist loadfile; tests=$$?; \
+	wait $$lint; lint=$$?; cat .venv/lint.log; [ $$tests = 0 ] && [ $$lint = 0 ]
 
 lint: .venv/installed-test
 	$(BIN)/ruff check .
