@@ -65,6 +65,10 @@ def words(key: Array, shape: Sequence[int]) -> tuple[Array, Array]:
     """Two random words [...] uint32 for every place of an array, from a typed key [] of any kind.
 
     With keys of this module they are one block of threefry, as long as places can be counted with 32 bits.
+
+    Args:
+        key: The key [] that all of them come from.
+        shape: The shape [...] of the places.
     """
     if str(jax.random.key_impl(key)) == str(_UNROLLED) and math.prod(shape) <= _COUNTERS:
         return _counted(jax.random.key_data(key), shape)

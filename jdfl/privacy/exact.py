@@ -31,7 +31,7 @@ from typing import Annotated, ClassVar, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import Array
+from jax import Array, lax
 
 from jdfl.base import struct
 from jdfl.base.arguments import settings
@@ -100,10 +100,12 @@ def table(sd: int) -> Table:
 
 def level(key: Array, n: int, sd: int) -> Array:
     """Whole numbers [n] int32 of a discrete Gaussian of a standard deviation."""
-    high, low = words(key, (n,))
+    # Fused with a lookup, XLA would compute the words one by one, and once more for each that is made of them.
+    high, low = lax.optimization_barrier(words(key, (n,)))
     cells = table(sd)
     cell, rest = high >> 21, jnp.uint32(2**21 - 1)
-    first, second = (jnp.asarray(part).at[cell].get(mode="promise_in_bounds") for part in cells)
+    found = tuple(jnp.asarray(part).at[cell].get(mode="promise_in_bounds") for part in cells)
+    first, second = lax.optimization_barrier(found)
     here, limit = high & rest, first & rest
     own = (here < limit) | ((here == limit) & (low < second))
     return jnp.where(own, cell, first >> 21).astype(jnp.int32) - _CELLS // 2
@@ -173,7 +175,8 @@ class ExactGaussian:
         Args:
             key: The key [] that all noise comes from.
             x: The vector x [n], finite.
-            sensitivity: In l2, [], of what float arithmetic makes of x, one more rounding of every entry included.
+            sensitivity: The most that neighbouring data change x in l2, sensitivity [], as float arithmetic makes it
+                and with one more rounding of every entry.
         """
         n = x.size
         levels = self.levels(n)

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from scipy.sparse import random_array
 
 import jdfl
+from jdfl.algorithms import clipping
 from jdfl.algorithms import gradients as module
 from jdfl.algorithms.messages import Prepared
 from jdfl.algorithms.moment import Moment
@@ -124,7 +125,7 @@ def test_slopes_of_another_loss_are_refused():
 
 @pytest.mark.parametrize("at_once", [2**24, 3 * M * N])
 def test_chunks_change_nothing(monkeypatch, at_once):
-    monkeypatch.setattr(module, "_AT_ONCE", at_once)
+    monkeypatch.setattr(clipping, "_AT_ONCE", at_once)
     jax.clear_caches()
     problem = PROBLEMS["opaque"]
     found = evaluate(jdfl.Gradients(clip=CLIP), problem, point(problem), jax.random.key(0))
