@@ -160,10 +160,8 @@ class CEPS(Algorithm):
         """Start from w = 0, or the largest entries of where the problem starts, u = -grad f(w), m_i = |N_i|."""
         start = lax.optimization_barrier(round.problem.begin())  # or XLA projects its zeros at compile time
         w = kept(start, self.s, self.storage)
-        if self.noise == "kept":
-            _, u = self.gradients.descent(dense(w), round, _NOISE, guarantee(self))
-        else:
-            u = -self.gradients.without_noise(dense(w), round)
+        g, x = self.gradients, dense(w)
+        u = g.descent(x, round, _NOISE, guarantee(self))[1] if self.noise == "kept" else -g.without_noise(x, round)
         return State(w, u, sizes(self, round.graph)[0].astype(u.dtype))
 
     def step(self, state: State, round: Round) -> State:

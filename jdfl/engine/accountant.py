@@ -22,7 +22,7 @@ from jdfl.engine.start import check_run
 from jdfl.engine.stopping import StopRule
 from jdfl.network.graph import Network
 from jdfl.privacy import Accounting, Ledger, PrivacyReport, noise_multiplier, report, together
-from jdfl.privacy.accounting import room
+from jdfl.privacy.slips import room
 from jdfl.problems import Problem
 
 _PLACES = ("mechanism", "gradients.mechanism", "updates.mechanism")  # where an algorithm may have its noise

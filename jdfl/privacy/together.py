@@ -16,11 +16,11 @@ from typing import Any
 
 import numpy as np
 
-from jdfl.privacy.accounting import left_after_slips
 from jdfl.privacy.analytic import gaussian_epsilon
 from jdfl.privacy.ledger import Ledger
 from jdfl.privacy.mechanisms import GaussianEvent, LaplaceSchedule
 from jdfl.privacy.relation import plain, upper
+from jdfl.privacy.slips import left_after_slips
 
 
 @dataclass(frozen=True)

@@ -17,8 +17,8 @@ from jdfl import privacy, testing
 from jdfl.algorithms.program import planned
 from jdfl.base.keys import typed_key, words
 from jdfl.privacy import ExactGaussian, Gaussian, GaussianEvent, Ledger, exact
-from jdfl.privacy.accounting import room
 from jdfl.privacy.flow import Label, bounded, near, released
+from jdfl.privacy.slips import room
 from jdfl.privacy.together import total_epsilon
 from tests.contract.table import TABLE
 from tests.privacy.test_flow_walk import leaks
