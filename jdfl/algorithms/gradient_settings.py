@@ -155,7 +155,9 @@ class GradientSettings:
         looked = problem.weight.shape[1] if self.batch is None or self.sampling == "poisson" else self.batch
         at_once = looked if self.norm != "entries" and sloped(problem) else formed(problem.m, problem.n, looked)
         passed = 0 if self.per == "batch" else additions(looked, at_once)
-        reach = jnp.maximum(1.0, looked * share) if self.sampling == "poisson" else jnp.ones_like(share)
+        # What is divided by is the weight of what is looked at, or for these two the weight to be expected.
+        expected = self.batch is not None and self.sampling in ("poisson", "subset")
+        reach = jnp.maximum(1.0, looked * share) if expected else jnp.ones_like(share)
         return 2.1 * unit * ((problem.n / 2 + 16) * share + (passed + 8) * reach)
 
     def examples(self, problem: Problem) -> Array:

@@ -163,14 +163,16 @@ class ExactGaussian:
         most = (_COARSE * _fine(LEVELS) / self.multiplier) ** 2
         raise ValueError(
             f"Expected at most {most:.3g} entries of a vector with multiplier = {self.multiplier:g}, got n = {n}. The "
-            "finest grid of exact noise has 2^31 steps; use less noise, or Gaussian."
+            f"finest grid of exact noise has {spread(LEVELS):.3g} steps to a standard deviation; use less noise, or "
+            "Gaussian."
         )
 
     def add(self, key: Array, x: Array, sensitivity: Array | float) -> Array:
         """The vector x [n] on the grid, with noise.
 
         gamma = z D / (f - z sqrt(n)) for a multiplier z, a sensitivity D and noise of f steps: rounding both of two
-        vectors moves them apart by gamma sqrt(n) at most. A sensitivity of 0 adds nothing.
+        vectors moves them apart by gamma sqrt(n) at most. A sensitivity that is no number, or too small for steps of
+        x's type, as 0 is, gives NaN.
 
         Args:
             key: The key [] that all noise comes from.
@@ -182,10 +184,9 @@ class ExactGaussian:
         levels = self.levels(n)
         step = self.multiplier / (_fine(levels) - self.multiplier * math.sqrt(n))
         gamma = jnp.asarray(sensitivity, x.dtype) * x.dtype.type(step * (1 + 2.0**-20))
-        there = gamma > 0
-        whole = near(_rounded, x, jnp.where(there, gamma, 1))
-        noisy = released(whole + discrete_gaussian(key, n, levels).reshape(x.shape))
-        return jnp.where(there, noisy.astype(x.dtype) * gamma, x)
+        gamma = jnp.where(gamma >= jnp.finfo(x.dtype).tiny, gamma, jnp.nan)  # of which nothing is shown
+        noisy = released(near(_rounded, x, gamma) + discrete_gaussian(key, n, levels).reshape(x.shape))
+        return noisy.astype(x.dtype) * gamma
 
     def event(self) -> GaussianEvent:
         """One release of this noise, for accounting, as for continuous noise; `slip` says what delta has to pay."""

@@ -193,9 +193,11 @@ def test_all_that_is_released_lies_on_one_grid_whatever_it_is_added_to():
     assert (np.round(plain / np.float32(step)).astype(np.float32) * np.float32(step) != plain).any(), "a bug is seen"
 
 
-def test_a_sensitivity_of_nothing_adds_nothing():
+@pytest.mark.parametrize("sensitivity", [np.nan, 0.0, 1e-44, 1e-36])
+def test_a_sensitivity_that_makes_no_steps_shows_nothing(sensitivity):
     x = jnp.arange(5.0) / 3
-    np.testing.assert_array_equal(ExactGaussian(1.0).add(KEY, x, 0.0), x)
+    found = np.asarray(ExactGaussian(1.0).add(KEY, x, jnp.float32(sensitivity)))
+    assert np.isnan(found).all()
 
 
 # What it claims
@@ -312,6 +314,18 @@ def test_float_sums_of_neighbours_are_no_further_apart_than_is_counted(q):
     g = A[0].astype(np.float64) * -b[0].astype(np.float64)[:, None]
     mean = (g / np.linalg.norm(g, axis=1, keepdims=True)).mean(axis=0)
     assert 0 < np.linalg.norm(found[1][0] - mean) <= (D - plain) / 2
+
+
+def test_samples_of_heavy_examples_add_up_to_more_than_what_is_divided_by():
+    """Where half of the examples weigh next to nothing, a sample of the others weighs twice what is expected."""
+    even = jdfl.problems.linear_regression(np.ones((2, 100, 3)), np.ones((2, 100)))
+    uneven = even.replace(weight=jnp.ones((2, 100)).at[:, 50:].set(0.01))
+    sampled = replace(CLIPPED, batch=50, sampling="subset")
+    over = [
+        float((sampled.sensitivities(one) - replace(sampled, mechanism=Gaussian(2.0)).sensitivities(one))[0])
+        for one in (even, uneven)
+    ]
+    assert over[1] > 1.5 * over[0]
 
 
 # What it refuses
