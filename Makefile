@@ -11,7 +11,7 @@ demo: .venv/installed
 	$(BIN)/python -m experiments.demo
 
 test: .venv/installed-test  # the linters, of which the type checker takes one core a minute and a half, beside the tests
-	@$(MAKE) --no-print-directory lint >.venv/lint.log 2>&1 & lint=$$!; \
+	@$(MAKE) --no-print-directory lint >.venv/lint.log 2>&1 & lint=$$!; trap "kill $$lint" INT TERM; \
 	$(BIN)/python -m pytest -n 2 --dist loadfile; tests=$$?; \
 	wait $$lint; lint=$$?; cat .venv/lint.log; [ $$tests = 0 ] && [ $$lint = 0 ]
 

@@ -174,11 +174,11 @@ class CEPS(Algorithm):
         def communicate(here: Round) -> State:
             m_i = here.of(size)[:, None]
             wbar = heard(here) / m_i
-            exact, noisy = self.gradients.descent(wbar, here, _NOISE, guarantee(self))
+            bare, noisy = self.gradients.descent(wbar, here, _NOISE, guarantee(self))
             shared = here.of(sigma) * m_i * wbar
             u_i = shared + noisy
             w_i = kept(u_i / (here.of(sigma) * m_i), self.s, self.storage)  # (3)
-            return State(w_i, u_i if self.noise == "kept" else shared + exact, m_i[:, 0])
+            return State(w_i, u_i if self.noise == "kept" else shared + bare, m_i[:, 0])
 
         def alone(w: Array | Nonzeros, u: Array, sigma: Array, count: Array) -> Array | Nonzeros:
             return kept((u + mu * dense(w)) / (sigma * count + mu), self.s, self.storage)  # (4)

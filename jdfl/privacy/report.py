@@ -32,7 +32,8 @@ from jdfl.privacy.relation import (
 Accounting = Literal["sound", "paper"]
 _EXACT = (
     "the seed is secret: whoever finds it removes the noise, which is drawn by JAX's generator, that is not "
-    "cryptographic (the noise itself is exact, for an observer of every bit that is sent)"
+    "cryptographic (the noise itself is exact, for an observer of every bit that is sent; chances of records to be in "
+    "a sample are so within 2^-23)"
 )
 ASSUMPTIONS = (
     "it holds in real arithmetic and for a secret seed, and is void against an observer of the bits of floating-point "
