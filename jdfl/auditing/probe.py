@@ -30,7 +30,8 @@ from jdfl.base import struct
 from jdfl.base.streams import Keys
 from jdfl.engine import stepping
 from jdfl.engine.stepping import Setting
-from jdfl.privacy import Gaussian, Guarantee, Laplace
+from jdfl.privacy import ExactGaussian, Gaussian, Guarantee, Laplace
+from jdfl.privacy.mechanisms import is_exact
 from jdfl.problems import Problem
 
 _RUNS, _NUMBERS = 500, 2**22  # runs, and most numbers that all of them show, or half of what replaced records do
@@ -85,7 +86,7 @@ def _refused(program: Program) -> str:
     if (name := _owner(program)) is None:
         return "its noise is not added by a mechanism of gradients or updates"
     part = getattr(program.algorithm, name)
-    if type(part.mechanism) not in (Gaussian, Laplace):
+    if type(part.mechanism) not in (Gaussian, Laplace, ExactGaussian):
         return f"the scale of a {type(part.mechanism).__name__} is not known"
     if isinstance(part, Updates) and part.trust == "central":
         return "single nodes have a share of the noise alone, and others see means"
@@ -108,7 +109,8 @@ def _shown(begun: Setting, units: Array, state: Any, k: Array) -> Array:
     """What others see [m, k] after round k [] from `state`, with so many units [m, n] in place of noise."""
     algorithm, name = begun.algorithm, _owner(begun.algorithm)
     mechanism: Any = getattr(algorithm.algorithm, name or "").mechanism
-    moved = stepping.with_field(algorithm, f"{name}.mechanism", _Units(mechanism.multiplier, units, mechanism.norm))
+    scale = mechanism.scale(begun.problem.n) if is_exact(mechanism) else mechanism.multiplier
+    moved = stepping.with_field(algorithm, f"{name}.mechanism", _Units(scale, units, mechanism.norm))
     made = replace(begun, algorithm=moved)
     return visible(made.algorithm, stepping.step(made, state, stepping.drawn(made, k))[0])
 

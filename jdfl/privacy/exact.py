@@ -182,11 +182,19 @@ class ExactGaussian:
         """
         n = x.size
         levels = self.levels(n)
-        step = self.multiplier / (_fine(levels) - self.multiplier * math.sqrt(n))
-        gamma = jnp.asarray(sensitivity, x.dtype) * x.dtype.type(step * (1 + 2.0**-20))
+        gamma = jnp.asarray(sensitivity, x.dtype) * x.dtype.type(self.scale(n) / spread(levels))
         gamma = jnp.where(gamma >= jnp.finfo(x.dtype).tiny, gamma, jnp.nan)  # of which nothing is shown
         noisy = released(near(_rounded, x, gamma) + discrete_gaussian(key, n, levels).reshape(x.shape))
         return noisy.astype(x.dtype) * gamma
+
+    def scale(self, n: int) -> float:
+        """The standard deviation of noise on vectors of n entries by the sensitivity, with what the grid takes.
+
+        It is above the multiplier by one part in a hundred at most, and what `add` draws with.
+        """
+        levels = self.levels(n)
+        step = self.multiplier / (_fine(levels) - self.multiplier * math.sqrt(n))
+        return spread(levels) * step * (1 + 2.0**-20)
 
     def event(self) -> GaussianEvent:
         """One release of this noise, for accounting, as for continuous noise; `slip` says what delta has to pay."""

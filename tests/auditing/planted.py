@@ -35,6 +35,7 @@ SETTINGS = {
     "poisson": jdfl.DPSGD(lr=0.1, gradients=POISSON),
     "subset": jdfl.DPSGD(lr=0.1, gradients=replace(POISSON, sampling="subset")),
     "laplace": jdfl.DPSGD(lr=0.1, gradients=jdfl.Gradients(clip=1.0, norm="l1", mechanism=jdfl.Laplace(Z))),
+    "exact": jdfl.DPSGD(lr=0.1, gradients=replace(PLAIN, mechanism=jdfl.ExactGaussian(Z))),
     "node": jdfl.DPSGD(lr=0.1, gradients=replace(PLAIN, per="batch")),
     "updates": jdfl.DPSGD(lr=0.1, updates=jdfl.Updates(clip=0.5, mechanism=jdfl.Gaussian(Z))),
 }

@@ -173,9 +173,11 @@ def test_what_noise_is_added_to_moves_no_further_than_it_hides(x, change, multip
 
 
 def test_noise_has_the_spread_that_it_says_and_costs_little_more():
-    noisy = np.asarray(jax.jit(ExactGaussian(2.0).add)(KEY, jnp.zeros(2**16), 0.5))
-    assert abs(noisy.std() - 1) < 0.02  # 4 / sqrt(2 n) = .011, and one part in a hundred for the grid
-    assert noisy.std() > 1 - 0.011
+    mechanism, n = ExactGaussian(2.0), 2**18
+    noisy = np.asarray(jax.jit(mechanism.add)(KEY, jnp.zeros(n), 0.5), np.float64)
+    scale = mechanism.scale(n)
+    assert abs(noisy.std() / (0.5 * scale) - 1) < 4 / math.sqrt(2 * n)
+    assert 2.0 < scale < 2.0 * 1.0102
 
 
 def test_all_that_is_released_lies_on_one_grid_whatever_it_is_added_to():
