@@ -15,28 +15,26 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
 
 import jdfl
 from benchmarks.common import Row, options, report, row
-from benchmarks.machine import bandwidth
-from jdfl import problems, testing
+from benchmarks.device_parts import REPEATS, ROUNDS
+from jdfl import problems
 from jdfl.algorithms.program import planned
-from jdfl.arrays import projection
 from jdfl.base.keys import typed_key
 from jdfl.base.streams import Keys
 from jdfl.engine import loop, stepping
-from tests.contract.table import TABLE
 
 os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # several processes share the device
 NAME = "device"
+PARTS = "benchmarks.device_parts"
 LIMIT = (
     "What differs by more is what a difference in the last bit makes: a sign, a quantised number or a float16 that "
     "falls on the other side is another message. On the CPU alone, with some features changed in their last bit, the "
@@ -45,8 +43,8 @@ LIMIT = (
     "alone."
 )
 MINUTES = 6  # after which no more methods are begun
-ROUNDS, AGREES = 20, 1e-5  # of what is to agree with the CPU, and by how much
-REPEATS, SECONDS = 5, 0.4  # of a timing, each of so many seconds or of a round
+AGREES = 1e-5  # by how much parameters may differ from the CPU's
+SECONDS = 0.4  # of each of a timing's repeats, or a round
 AT_ONCE = max(2, (os.cpu_count() or 2) // 2)  # processes that make methods ready; what they time comes in turn
 
 
@@ -167,9 +165,9 @@ def measured(method: Method, size: Size) -> None:
     print(json.dumps({"seconds": seconds, "peak": stats.get("peak_bytes_in_use", 0) / 2**30}), flush=True)
 
 
-def asked(*what: Any) -> subprocess.Popen[str]:
-    """A process of this file's that is told what to do."""
-    command = [sys.executable, "-m", "benchmarks.device", *map(str, what)]
+def asked(*what: Any, by: str = "benchmarks.device") -> subprocess.Popen[str]:
+    """A process of a file's that is told what to do."""
+    command = [sys.executable, "-m", by, *map(str, what)]
     return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
@@ -228,75 +226,10 @@ def told(case: Case, found: Any, first: float, copying: float) -> list[Row]:
     ]
 
 
-def often(work: Callable[..., Any], *arguments: Any, repeats: int = REPEATS) -> list[float]:
-    """Seconds of a call, which is compiled first."""
-    compiled = jax.jit(work)
-    jax.block_until_ready(compiled(*arguments))
-    seconds = []
-    for _ in range(repeats):
-        began = time.perf_counter()
-        jax.block_until_ready(compiled(*arguments))
-        seconds.append(time.perf_counter() - began)
-    return seconds
-
-
-def parts(quick: bool) -> None:
-    """Print what rounds consist of: rows gathered, kernels started, waits for the host, noise, selections.
-
-    Before that comes the memory's bandwidth in GB/s. Memory that is used here is another process's afterwards.
-    """
-    copying = bandwidth(quick)[1]
-    numbers, turns = (2**16, 50) if quick else (2**29, 5000)
-    rows = []
-    for n in (25, 100, 1000):
-        m = numbers // n
-        x, far = jnp.ones((m, n)), jax.random.permutation(jax.random.key(1), m)
-        for name, index in (("drawn", far), ("in order", jnp.arange(m))):
-            seconds = often(lambda x, index: x[index], x, index)
-            shares = [8 * m * n / one / 1e9 / copying for one in seconds]
-            rows.append(row(f"rows of {n} numbers, {name}", "gathering / copying", shares, "x"))
-    x = jnp.ones((8,))
-
-    loops = {
-        "a turn of a loop with a tiny sort": lambda x: lax.fori_loop(0, turns, lambda _, x: jnp.sort(x) * 1.5, x),
-        "a turn that depends on data": lambda x: lax.while_loop(lambda x: x[0] < turns, lambda x: x + 1, x),
-    }
-    for name, work in loops.items():
-        rows.append(row(name, "time", [1e6 * one / turns for one in often(work, x)], "us"))
-    size = numbers // 2
-    for name, key in (("jax", jax.random.key(0)), ("jdfl", typed_key(0))):
-        seconds = often(partial(jax.random.normal, shape=(size,)), key)
-        rows.append(row(f"normal numbers, keys of {name}", "a number", [1e12 * one / size for one in seconds], "ps"))
-    for n, s in ((100, 10), (1000, 10), (1000, 100)):
-        x = jax.random.normal(jax.random.key(0), (numbers // 4 // n, n))
-        for name, select in (("top_k", lambda x, s: lax.top_k(jnp.abs(x), s)), ("jdfl", projection.top_s)):
-            seconds = often(partial(select, s=s), x)
-            shares = [4 * x.size / one / 1e9 / copying for one in seconds]
-            rows.append(row(f"{s} of {n} numbers, {name}", "reading once / bandwidth", shares, "x"))
-    print(json.dumps([copying, [asdict(one) for one in rows]]), flush=True)
-
-
-def compared(first: int, step: int) -> None:
-    """Print, for some rows of the contract's table, by how much parameters differ from the CPU's, and if counts do."""
-    found = {}
-    for line in TABLE[first::step]:
-        params, counts = [], []
-        for device in (jax.local_devices()[0], jax.local_devices(backend="cpu")[0]):
-            with jax.default_device(device):
-                problem, graph = testing.small_problem(shared=line.shared), testing.small_network()
-                result = jdfl.run(line.algorithm, problem, graph, steps=ROUNDS, key=3)
-                params.append(np.asarray(result.params))
-                counts.append(result.sums)
-        here, there = params
-        off = np.abs(here - there).max() / np.abs(there).max()
-        found[str(line)] = [float(off), float(counts[0] != counts[1])]
-    print(json.dumps(found), flush=True)
-
-
 def agreement() -> list[Row]:
     """Rounds of small problems on this device and on the CPU, for every row of the contract's table."""
     every = 2 * AT_ONCE
-    processes = [asked("--compare", first, every) for first in range(every)]
+    processes = [asked("compare", first, every, by=PARTS) for first in range(every)]
     found = {}
     for first, process in enumerate(processes):
         found |= answers(f"rows {first}, {first + every}, ... on both", process) or {}
@@ -319,7 +252,7 @@ def main(arguments: Sequence[str] | None = None) -> list[Row]:
         print("There is no GPU or TPU: JAX's backend is 'cpu'. Install jdfl[cuda] or jdfl[tpu]; --quick runs anywhere.")
         return []
     until, rows = time.perf_counter() + 60 * MINUTES, agreement()
-    found = answers("parts of rounds", asked("--parts", int(chosen.quick)))
+    found = answers("parts of rounds", asked("parts", int(chosen.quick), by=PARTS))
     if found is None:
         raise SystemExit(1)
     copying, more = found
@@ -332,9 +265,5 @@ def main(arguments: Sequence[str] | None = None) -> list[Row]:
 if __name__ == "__main__":
     if sys.argv[1:2] == ["--measure"]:
         measured(METHODS[int(sys.argv[2])], Size(*map(int, sys.argv[3:6])))
-    elif sys.argv[1:2] == ["--compare"]:
-        compared(*map(int, sys.argv[2:4]))
-    elif sys.argv[1:2] == ["--parts"]:
-        parts(bool(int(sys.argv[2])))
     else:
         main(sys.argv[1:])
