@@ -52,7 +52,9 @@ def test_every_benchmark_keeps_the_contract(name):
 
 
 def test_files_beside_the_benchmarks_are_none():
-    assert not {"common", "device_parts", "machine", "page", "torch_loop", "versions", "waited", "__main__"} & set(KNOWN)
+    assert not {"common", "device_parts", "machine", "page", "torch_loop", "versions", "waited", "__main__"} & set(
+        KNOWN
+    )
     assert list(KNOWN) == sorted(KNOWN)
     assert KNOWN["partpsp_vs_loop"].needs == ("torch",)
 
