@@ -96,6 +96,9 @@ def test_dotted_paths_reach_the_codec():
     assert changed == jdfl.CEPS(s=3, codec=jdfl.OneBit(d=8, gamma=3.0))
 
 
+EXACT = jdfl.DPSGD(gradients=jdfl.Gradients(clip=1.0, mechanism=jdfl.ExactGaussian(1.0)))
+
+
 @pytest.mark.parametrize(
     ("algorithm", "options", "words"),
     [
@@ -111,6 +114,7 @@ def test_dotted_paths_reach_the_codec():
         (jdfl.CEPS(s=3), {"over": {"own_coded": [1.0]}}, "'own_coded' = False"),
         (jdfl.CEPS(s=3), {"over": {"codec": [1.0]}}, "'codec'"),
         (jdfl.CEPS(s=3), {"over": {"s": [1.0]}}, "'s' = 3"),
+        (EXACT, {"over": {"gradients.mechanism.multiplier": [1.0]}}, "exact noise change the compiled program"),
         (Gossip(), {"over": {"rate": [0.1, -1.0]}}, "rate = -1.0"),  # every point is checked
         (Gossip(), {"over": {"rate": []}}, "at least one seed and one value"),
         (Gossip(), {"keys": []}, "at least one seed and one value"),

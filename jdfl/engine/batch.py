@@ -1,7 +1,8 @@
 """Many runs of one setting: seeds and values of float hyper-parameters as lanes of one compiled program."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields as fields_of
+from dataclasses import is_dataclass, replace
 from itertools import product
 from typing import Any
 
@@ -212,15 +213,17 @@ _NUMBER = int | float | np.integer | np.floating | np.ndarray | jax.Array
 
 def _check_field(algorithm: Algorithm, path: object) -> None:
     """Raise ValueError for a path that is no float field of the algorithm."""
-    target: Any = algorithm
+    target, static = algorithm, False
     for name in str(path).split("."):
         if not isinstance(path, str) or not hasattr(target, name):
             raise ValueError(f"Expected a field of {type(algorithm).__name__} in over, got {path!r}.")
+        known = {one.name: one for one in fields_of(target)} if is_dataclass(target) else {}
+        static = name in known and not known[name].metadata.get("pytree_node", True)
         target = getattr(target, name)
-    if isinstance(target, bool) or not isinstance(target, (float, np.floating)):
+    if static or isinstance(target, bool) or not isinstance(target, (float, np.floating)):
         raise ValueError(
             f"Expected a float field in over, got {path!r} = {checks.shown(target)}. Write a number as a float (1.0, "
-            "not 1); sizes and flags change the compiled program, so run them one by one."
+            "not 1); sizes, flags and exact noise change the compiled program, so run them one by one."
         )
 
 
