@@ -194,7 +194,7 @@ class ExactGaussian:
         """
         levels = self.levels(n)
         step = self.multiplier / (_fine(levels) - self.multiplier * math.sqrt(n))
-        return spread(levels) * step * (1 + 2.0**-20)
+        return float(spread(levels) * step * (1 + 2.0**-20))
 
     def event(self) -> GaussianEvent:
         """One release of this noise, for accounting, as for continuous noise; `slip` says what delta has to pay."""
