@@ -1,4 +1,4 @@
-from . import models, network, privacy, problems
+from . import models, network, observers, privacy, problems
 from .algorithms import (
     CEPS,
     CHOCO,
@@ -47,6 +47,7 @@ from .lab import results
 from .lab.compare import compare
 from .lab.comparison import Comparison
 from .lab.entries import Entry, Tuning
+from .observers import Exposure, Pairs, observe, observe_pairs
 from .privacy import ExactGaussian, Gaussian, Guarantee, Laplace, PrivacyReport, analytic_gaussian, classical_gaussian
 
 __version__: str
@@ -84,6 +85,7 @@ __all__ = [
     "Entry",
     "ExactDiffusion",
     "ExactGaussian",
+    "Exposure",
     "FedAvg",
     "Gaussian",
     "Gradients",
@@ -94,6 +96,7 @@ __all__ = [
     "LowRank",
     "OneBit",
     "Options",
+    "Pairs",
     "PartPSP",
     "PrivacyReport",
     "Progress",
@@ -121,6 +124,9 @@ __all__ = [
     "network",
     "nodes",
     "objective_below",
+    "observe",
+    "observe_pairs",
+    "observers",
     "planned_releases",
     "privacy",
     "problems",

@@ -21,7 +21,7 @@ from jdfl.base import struct
 from jdfl.base.settings import Only
 from jdfl.base.streams import Stream
 from jdfl.privacy import clipped
-from jdfl.privacy.flow import bounded, released
+from jdfl.privacy.flow import bounded
 from jdfl.privacy.mechanisms import is_exact
 from jdfl.problems import Problem
 
@@ -87,9 +87,9 @@ class Gradients(GradientSettings):
         if self.mechanism is None:
             return clipped + rest
         following = self.noisy == "communicating"
-        round.release(_NOISE, self.guarantee, look=look, following=following)
-        keys = round.keys(_NOISE, round.local_step * _LOOKS + look)
-        noisy = released(jax.vmap(self.mechanism.add)(keys, clipped, self.sensitivities(round.problem)))
+        counted: Any = {"index": round.local_step * _LOOKS + look, "look": look, "following": following}
+        scale = self.sensitivities(round.problem)
+        noisy = round.noisy(self.mechanism, clipped, scale, _NOISE, self.guarantee, **counted)
         return (jnp.where(round.follows_exchange, noisy, clipped) if following else noisy) + rest
 
     def without_noise(self, w: Array, round: Round, part: slice | None = None) -> Array:

@@ -7,7 +7,7 @@ Axes: m nodes, of all or of one device, n parameters.
 """
 
 from dataclasses import dataclass, field, replace
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import jax.numpy as jnp
 from jax import Array
@@ -22,6 +22,8 @@ from jdfl.devices import nodes
 from jdfl.network import Graph, Mail, Past
 from jdfl.network import mix as mix_rows
 from jdfl.privacy.flow import sent
+
+To = Literal["neighbours", "one", "asked"]
 
 
 @struct.dataclass
@@ -117,7 +119,7 @@ class Messages:
         graph = self.graph
         if channel is None:
             return mix_rows(graph, x)
-        index, x = self._sent(channel), sent(x, channel.name)
+        index, x = self._sent(channel, x)
         if graph.late is not None:
             z = x if exact(self.codec, x) else self._received(x, jnp.ones((self.m,), jnp.bool_), channel, index)
             past = self.waiting(channel, Past, x).after(z, self.k)
@@ -148,7 +150,7 @@ class Messages:
         """
         graph, z = self.graph, x
         if channel is not None:
-            index, z = self._sent(channel), sent(x, channel.name)
+            index, z = self._sent(channel, x)
             if not exact(self.codec, x):
                 z = self._received(x, (graph.out_degree > 0) | (graph.in_degree > 0), channel, index)
         z = z - nodes.first(z)[None]  # the same for all, which changes no difference: near agreement all is exact
@@ -167,8 +169,7 @@ class Messages:
             channel: On which messages are counted; C is the algorithm's codec.
             by: The only nodes that send, by [m] bool, while other copies stay; None: all.
         """
-        index = self._sent(channel, by)
-        x = sent(x, channel.name)
+        index, x = self._sent(channel, x, by)
         new = copy + self._received(x - copy, jnp.ones((self.m,), jnp.bool_) if by is None else by, channel, index)
         return new if by is None else jnp.where(by[:, None], new, copy)
 
@@ -182,8 +183,8 @@ class Messages:
             weight: The normalising scalars weight [m] of push-sum, shared out in the same way.
             channel: On which messages are counted, each of both together.
         """
-        graph, x = self.graph, sent(x, channel.name)
-        self._sent(channel)
+        graph = self.graph
+        _, x = self._sent(channel, x)
         if graph.late is None:
             return mix_rows(graph, x), mix_rows(graph, weight[:, None])[:, 0]
         both = jnp.concatenate([x, weight[:, None]], axis=1)
@@ -197,14 +198,31 @@ class Messages:
         weighted, late or lost. For messages to neighbours there are `mix` and `publish`.
         """
         self.book.send(channel, 1, 1)
-        return round_trip(self.prepared.wire, self.shared_keys(channel), sent(x, channel.name))
+        return round_trip(self.prepared.wire, self.shared_keys(channel), self.leaving(channel, x, to="one"))
 
-    def _sent(self, channel: Channel, by: Array | None = None) -> int:
-        """Count a message to all out-neighbours, of all nodes or those `by` [m] which it is sent."""
+    def leaving(self, channel: Channel, x: Array, by: Array | None = None, *, to: To = "neighbours") -> Array:
+        """The rows x [m, n], marked as what leaves the nodes on a channel.
+
+        All that leaves a node passes here: privacy is judged by what is marked.
+
+        Args:
+            channel: Where the rows are counted.
+            x: The rows x [m, n] before they are coded.
+            by: The only nodes that send, by [m] bool; None: all.
+            to: Who gets a row: all out-"neighbours", "one" receiver of its own, or those that "asked".
+        """
+        return sent(x, channel.name)
+
+    def _sent(self, channel: Channel, x: Array, by: Array | None = None) -> tuple[int, Array]:
+        """Count a message x [m, n] to all out-neighbours, of all nodes or those `by` [m] which it is sent.
+
+        Returns how often the step has sent on the channel before, and x, marked.
+        """
         times: Any = 1 if self.exchanging is None else self.exchanging.astype(jnp.int32)
         sender = times if by is None else times * by.astype(jnp.int32)
         heard = (self.graph.in_degree > 0).astype(jnp.int32)
-        return self.book.send(channel, sender * self.graph.out_degree, times * heard)
+        index = self.book.send(channel, sender * self.graph.out_degree, times * heard)
+        return index, self.leaving(channel, x, by)
 
     def _received(self, x: Array, wanted: Array, channel: Channel, index: int) -> Array:
         """What receivers make of the rows of x [m, n] that are `wanted` [m]."""

@@ -17,7 +17,6 @@ from jdfl.arrays.nonzeros import Nonzeros, gathered_sum
 from jdfl.base.streams import Stream
 from jdfl.codecs import each_row, receive, transmit
 from jdfl.network import Graph, Past, gather_sum, known, sample_neighbours
-from jdfl.privacy.flow import sent
 
 _NEIGHBOURS, _OWN = Stream("ceps.neighbours", "choice"), Stream("ceps.own", "choice")  # who is asked
 
@@ -103,7 +102,7 @@ def _requested(
     """A function that gives for the nodes of a block the sums [b, n] of what they asked for."""
     own_coded, phi, lanes = asking.own_coded, asking.phi, asking.block
     graph, wire = known(round.graph), round.prepared.wire
-    w = jax.tree.map(lambda x: sent(x, MODEL.name), w)
+    w = jax.tree.map(lambda x: round.leaving(MODEL, x, to="asked"), w)
     round.book.send(MODEL, graph.asked(graph.taken(slots)), jnp.any(slots, axis=1).astype(jnp.int32))
     keys, coded_self = round.shared_keys(MODEL), mine & own_coded
 

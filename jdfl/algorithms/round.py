@@ -54,10 +54,21 @@ class Round(Messages):
 
     # Noise
 
-    def noisy(self, mechanism: Mechanism, x: Array, sensitivity: Any, stream: Stream, told: Told | Stream) -> Array:
+    def noisy(
+        self,
+        mechanism: Mechanism,
+        x: Array,
+        sensitivity: Any,
+        stream: Stream,
+        told: Told | Stream,
+        *,
+        index: Any = None,
+        look: int = 0,
+        following: bool = False,
+    ) -> Array:
         """The rows of x [m, n] with a mechanism's noise of a stream.
 
-        Every local step has noise of its own.
+        All noise that a mechanism draws is added here. Every local step has noise of its own.
 
         Args:
             mechanism: The noise.
@@ -68,6 +79,9 @@ class Round(Messages):
             stream: What is drawn from, with the root "private".
             told: `told(problem, looks)` gives what the noise guarantees (see `release`). Or the stream whose release
                 covers this noise, too: then nothing is counted.
+            index: What tells several draws of a stream in one round apart, []; None: the local step.
+            look: As for `release`.
+            following: As for `release`.
 
         Raises:
             ValueError: For a stream that the round has drawn from before.
@@ -75,9 +89,9 @@ class Round(Messages):
         if isinstance(told, Stream):
             self.book.include(stream, told)
         else:
-            self.release(stream, told)
+            self.release(stream, told, look=look, following=following)
         add = jax.vmap(mechanism.add, (0, 0, 0 if jnp.ndim(sensitivity) else None))
-        return released(add(self.keys(stream, self.local_step), x, sensitivity))
+        return released(add(self.keys(stream, self.local_step if index is None else index), x, sensitivity))
 
     def release(self, stream: Stream, told: Told, *, look: int = 0, following: bool = False) -> None:
         """Count a release with noise of a stream, which the step adds by itself.

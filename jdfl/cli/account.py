@@ -8,7 +8,7 @@ from typing import Any, Literal
 import jdfl
 from jdfl.algorithms.program import planned
 from jdfl.base import checks
-from jdfl.cli import flags
+from jdfl.cli import flags, observing
 from jdfl.config import RunConfig, build, from_yaml
 from jdfl.engine.checkpoint import read_checkpoint
 from jdfl.engine.outcome import READS_DATA
@@ -31,13 +31,17 @@ _ABOUT = """What releases add up to, and how much noise a target needs; nothing 
 
 With --releases: so many releases of a mechanism with --multiplier, or the multiplier for --epsilon. With --run: a
 finished run, from the ledger in its folder, at any --privacy.delta. Otherwise: all steps of the run that the flags of
-`jdfl run` describe; one that a budget would end before is refused."""
+`jdfl run` describe; one that a budget would end before is refused. With --observer: what somebody who sees less than
+all messages learns in that run, or every node of every other one."""
 
 _EXAMPLES = """examples:
   jdfl account --releases 3 --multiplier 6.46 --delta 1e-5              the epsilon of three Gaussian releases
   jdfl account --releases 3 --epsilon 1 --delta 1e-5                    the noise that three releases need
   jdfl account --releases 1000 --multiplier 1 --sampling poisson --batch 32 --records 5000 --adjacency add-remove
   jdfl account --algorithm.clip 30 --algorithm.sigma 0.4 --algorithm.mechanism gaussian --privacy.epsilon 16 --steps 60
+  jdfl account --algorithm d-psgd --algorithm.clip 1 --algorithm.mechanism gaussian --algorithm.mechanism.multiplier 4
+               --steps 20 --observer neighbour --nodes 3    what node 3 learns from what its neighbours send
+  jdfl account --config runs/NAME/config.yaml --observer pairs --figure pairs.png
   jdfl account --run runs/NAME --privacy.delta 1e-6
   jdfl account --algorithm ceps-paper --algorithm.epsilon 2 --privacy.accounting paper     labelled as no guarantee
 
@@ -71,6 +75,14 @@ class Options:
     """With --sampling: records that samples are drawn from."""
     adjacency: Literal["replace-one", "add-remove"] = "replace-one"
     """With --releases: what neighbouring data sets differ in; the sensitivity is meant under it."""
+    observer: Literal["everyone", "neighbour", "coalition", "final-models", "server", "pairs"] | None = None
+    """Who observes a planned run; pairs: every node every other one."""
+    nodes: tuple[int, ...] = ()
+    """With --observer: the nodes that observe, or whose final models are published."""
+    sums: bool = False
+    """With --observer: nodes, or a server, see secure sums of messages alone."""
+    figure: Path | None = None
+    """With --observer pairs: a file for a heat map of epsilon, and epsilon by distance."""
     json: bool = False
     """Print JSON."""
 
@@ -80,6 +92,7 @@ def parse(args: list[str]) -> tuple[RunConfig, Options]:
     config, options = flags.parse_run(
         args, Options(), prog="jdfl account", about=_ABOUT, examples=_EXAMPLES, run=flags.given(args, "run")
     )
+    observing.check(options)
     if options.releases is None:
         _refuse_unused(args, options)
     elif options.run is not None or options.config is not None or config != RunConfig():
@@ -95,6 +108,9 @@ def account(config: RunConfig, options: Options) -> int:
     if options.releases is not None:
         told = _releases(options)
         text = "".join(f"{name}: {value}\n" for name, value in told.items() if value is not None)
+    elif options.observer is not None:
+        found = observing.observed(config, options)
+        told, text = found.as_dict(), found.statement()
     else:
         found = _of_a_run(config, options)
         told, text = found.as_dict(), found.statement()

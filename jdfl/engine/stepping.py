@@ -122,13 +122,21 @@ def step(setting: Setting, state: Any, round: Moment) -> tuple[Any, Info]:
     """One round; nodes that are away stay as they are, and did nothing."""
     new, info = setting.algorithm.step(state, setting.problem, round)
     info, away = nodes.counted(info), round.graph.away
-    if away is None:
-        return new, info
+    if away is not None:
+        info = jax.tree.map(lambda count: jnp.where(away, 0, count), info)
+    return kept(state, new, round), info
 
-    def kept(old: Array, new: Array) -> Array:
+
+def kept(state: Any, new: Any, round: Moment) -> Any:
+    """The state `new` after a round, in which nodes that are away have the rows of the `state` before."""
+    away = round.graph.away
+    if away is None:
+        return new
+
+    def rows(old: Array, new: Array) -> Array:
         return jnp.where(away.reshape(-1, *[1] * (new.ndim - 1)), old, new) if guard.has_rows(new, round.m) else new
 
-    return jax.tree.map(kept, state, new), jax.tree.map(lambda count: jnp.where(away, 0, count), info)
+    return jax.tree.map(rows, state, new)
 
 
 def done_at(setting: Setting, done: Seconds | None, round: Moment, info: Info) -> Seconds | None:

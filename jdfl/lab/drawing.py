@@ -41,7 +41,7 @@ def figure(histories: Mapping[str, pd.DataFrame], path: str | Path, provenance: 
             for i, (label, run) in enumerate(runs.items()):
                 if metric in run and over in run:
                     _line(axis, run[over], run[metric], label, i)
-            _plain(axis)
+            plain(axis)
         row[0].set_ylabel(metric.replace("_", " "))
         if _wide(np.concatenate([np.asarray(run[metric], float) for run in runs.values() if metric in run])):
             row[0].set_yscale("log")
@@ -121,7 +121,7 @@ def bands(
         if _wide(frame["mean"]):
             axis.set_yscale("log")
         axis.set_xlabel(title)
-        _plain(axis)
+        plain(axis)
     for axis in axes[len(panels) :]:
         axis.set_visible(False)
     for axis in axes[::columns]:
@@ -138,7 +138,8 @@ def _line(axis: Axes, xs: Any, ys: Any, label: str, i: int) -> None:
     axis.plot(x[good], y[good], label=label, linewidth=1.6, marker=marker, color=colour, linestyle=dashes)
 
 
-def _plain(axis: Axes) -> None:
+def plain(axis: Axes) -> None:
+    """Give an axis a faint grid, and no frame above and at the right."""
     axis.grid(alpha=0.25)
     axis.spines[["top", "right"]].set_visible(False)
 

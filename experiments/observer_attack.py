@@ -1,0 +1,134 @@
+"""An optimal attack on what an observer sees of real runs, to hold beside what `jdfl.observe` derives.
+
+Data are fixed: losses are linear, so that gradients do not depend on parameters. Runs of two worlds have the same keys,
+in which the noise of both is the same and the difference of their views is known; with the covariance of the views of
+half of the runs it gives the best linear score, which the other half is judged by. Nothing of it looks at the derived
+map.
+
+Axes: m nodes, n parameters, T rounds, N runs, R vectors that an observer sees.
+"""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array, lax
+
+from jdfl.algorithms.program import planned
+from jdfl.base import struct
+from jdfl.base.keys import typed_key
+from jdfl.base.streams import Keys
+from jdfl.engine import stepping
+from jdfl.observers import Observer, exposure
+from jdfl.observers.observe import Observed
+from jdfl.observers.watched import Log, Recorded
+from jdfl.problems import Problem
+
+
+@struct.dataclass
+class Fixed(Problem):
+    """Losses <example, w>, whose gradients are the examples [m, q, n] themselves."""
+
+    @property
+    def n(self) -> int:
+        """The number of parameters."""
+        return self.data.shape[-1]
+
+    def loss(self, w: Array, example: Array) -> Array:
+        """The loss [] of parameters w [n] on an example [n]."""
+        return jnp.vdot(w, example)
+
+
+def world(m: int, node: int, sign: float, n: int = 1) -> Fixed:
+    """Data of which only a node's are not zero: one example, as long as the clip of 1 allows."""
+    data = np.zeros((m, 1, n))
+    data[node, 0, 0] = sign
+    dtype = jnp.zeros(()).dtype
+    return Fixed(jnp.asarray(data, dtype), jnp.ones((m, 1), dtype), jnp.zeros((m,), dtype))
+
+
+def views(algorithm: Any, problem: Problem, network: Any, steps: int, runs: int, seed: int) -> tuple[np.ndarray, ...]:
+    """What leaves the nodes in runs, their final parameters last [N, S + 1, m], and what they release [N, P, m].
+
+    Every run has a key of its own. Of vectors it is the first number.
+    """
+    program = planned(algorithm, problem, network, steps)
+
+    @jax.jit
+    @jax.vmap
+    def one(key: Array) -> tuple[Array, Array]:
+        setting = stepping.setting(program, problem, network, None, Keys.of(key))
+        begun = stepping.begun(setting)
+        ready = algorithm.prepared(problem, begun, program.plan)
+
+        def recorded(moment: Any, log: Log) -> Recorded:
+            return Recorded(moment=moment, problem=problem, prepared=ready, log=log)
+
+        first = Log()
+        state = algorithm.init(recorded(begun, first))
+
+        def step(state: Any, k: Array) -> tuple[Any, tuple[Array, Array]]:
+            moment, log = stepping.drawn(setting, k), Log()
+            new = algorithm.step(state, recorded(moment, log))
+            return stepping.kept(state, new, moment), kept(log)
+
+        def kept(log: Log) -> tuple[Array, Array]:
+            return stacked([one.x for one in log.sent]), stacked(log.released)
+
+        def stacked(rows: list[Array]) -> Array:
+            return jnp.stack([row[:, 0] for row in rows]) if rows else jnp.zeros((0, problem.m), problem.dtype)
+
+        state, rest = lax.scan(step, state, jnp.arange(steps, dtype=jnp.int32))
+        sent, released = (jnp.concatenate([a, b.reshape(-1, problem.m)]) for a, b in zip(kept(first), rest))
+        return jnp.concatenate([sent, algorithm.params(state)[None, :, 0]]), released
+
+    return tuple(np.asarray(part) for part in one(jax.random.split(typed_key(seed), runs)))
+
+
+def reached(
+    algorithm: Any, network: Any, observer: Observer, node: int, *, steps: int, runs: int = 20_000, seed: int = 0
+) -> tuple[float, float]:
+    """The mu that an optimal attack on a node reaches, and the one that is derived for the same change of its data.
+
+    All numbers are in float64. Of what the observer sees only its places in the program are taken from what is derived.
+
+    Args:
+        algorithm: The settings, with gradients clipped to 1 and noisy.
+        network: Who hears whom, the same in all runs.
+        observer: Who observes.
+        node: Whose gradient is -1 in one world and 1 in the other, in every round.
+        steps: Rounds.
+        runs: Runs of both worlds together.
+        seed: Of the runs' keys.
+    """
+    with jax.enable_x64(True):
+        worlds = [world(network.m, node, sign) for sign in (-1.0, 1.0)]
+        run = Observed.of(algorithm, worlds[0], network, steps=steps, key=seed, delta=0.01)
+        wanted, own = observer.rows(run.spread), list(observer.known(network.m))
+        seen = []
+        for problem in worlds:
+            sent, released = views(algorithm, problem, network, steps, runs // 2, seed)
+            rows = [sent[:, -1 if place == run.spread.final else place] @ weights for place, weights in wanted]
+            seen.append(np.column_stack([*rows, released[:, :, own].reshape(len(sent), -1)]))
+        return shift(*seen), derived(run, observer, node)
+
+
+def derived(run: Observed, observer: Observer, node: int) -> float:
+    """The mu of a node whose data change every release by as much as they may, always in the same direction."""
+    unknown = np.ones(run.spread.m, bool)
+    unknown[list(observer.known(run.spread.m))] = False
+    blocks = exposure.blocks(run.spread.rows(observer.rows(run.spread)), unknown)
+    return float(np.sqrt(blocks[node].sum())) / run.spread.multiplier
+
+
+def shift(first: np.ndarray, second: np.ndarray) -> float:
+    """How far the best linear score of views [N, R] of two worlds is apart, in standard deviations."""
+    half = len(first) // 2
+    difference = np.mean(second - first, axis=0)
+    _, size, axes = np.linalg.svd(first[:half] - first[:half].mean(axis=0), full_matrices=False)
+    axes = axes[size > 1e-11 * size[0]] / size[size > 1e-11 * size[0], None]  # squares would hide the faintest of them
+    score = axes.T @ (axes @ difference)
+    scores = [one[half:] @ score for one in (first, second)]
+    size = np.sqrt((scores[0].var(ddof=1) + scores[1].var(ddof=1)) / 2)
+    return float((scores[1].mean() - scores[0].mean()) / size) if size > 0 else 0.0

@@ -1,0 +1,104 @@
+"""What a linear view of noisy releases tells about each node: exact for fixed data, by linear algebra.
+
+Of a view A (g + e), with data g and noise e of every release and node, the part about node u whose data change g by d
+is a Gaussian shift. With an orthonormal basis Q of the rows of A, columns whose noise the observer knows left out, its
+squared size in units of the noise is d^T M d with M = Q_u Q_u^T [P, P], the block of the projection that belongs to u.
+
+A. Bellet, E. Cyffers, D. Frey, R. Gaudel, D. Lerévérend, F. Taiani: Unified Privacy Guarantees for Decentralized
+Learning via Matrix Factorization, 2025.
+
+Axes: m nodes, P releases of a node, R rows of a view.
+"""
+
+import math
+
+import numpy as np
+import scipy.linalg
+
+_RANK = 1e-11  # of the largest singular value: below, a direction is taken for rounding
+_CLEAR = 1e-4  # smallest pivot of rows that are clearly independent
+_ROUNDS, _ENOUGH = 300, 1e-4  # of the search for the worst changes, and the gap at which it ends
+
+
+def basis(rows: np.ndarray) -> np.ndarray:
+    """An orthonormal basis [N, r] of what rows [R, N] span, each of which counts whatever its size."""
+    length = np.linalg.norm(rows, axis=1)
+    rows = rows[length > 0] / length[length > 0, None]
+    if not len(rows):
+        return np.zeros((rows.shape[1], 0))
+    try:  # by far the fastest way, where rows are clearly independent
+        low = scipy.linalg.cholesky(rows @ rows.T, lower=True, check_finite=False)
+        if np.min(np.diag(low)) > _CLEAR:
+            return scipy.linalg.solve_triangular(low, rows, lower=True, check_finite=False).T
+    except scipy.linalg.LinAlgError:
+        pass
+    q, r = scipy.linalg.qr(rows.T, mode="economic", overwrite_a=True, check_finite=False)
+    u, size, _ = scipy.linalg.svd(r)
+    return q @ u[:, : len(size)][:, size > _RANK * size[0]]
+
+
+def flat(rows: np.ndarray, unknown: np.ndarray) -> np.ndarray:
+    """Of rows [R, P, m] the columns [R, N] of nodes that are unknown [m]."""
+    return rows[:, :, unknown].reshape(len(rows), rows.shape[1] * int(unknown.sum()))
+
+
+def blocks(rows: np.ndarray, unknown: np.ndarray) -> np.ndarray:
+    """What a view tells about every node [m, P, P], in units of the noise: M above, zero for nodes that are known.
+
+    Args:
+        rows: The view's coefficients [R, P, m].
+        unknown: The nodes [m] bool whose noise the observer does not know.
+    """
+    _, releases, m = rows.shape
+    found = np.zeros((m, releases, releases))
+    q = basis(flat(rows, unknown))
+    q = q.reshape(releases, int(unknown.sum()), q.shape[1])
+    found[unknown] = np.einsum("pur,tur->upt", q, q, optimize=True) if q.shape[2] else 0.0
+    return found
+
+
+def largest(M: np.ndarray) -> np.ndarray:
+    """Bounds [m] of the largest sums of M_ts <d_t, d_s> over vectors no longer than one, for M [m, P, P] >= 0.
+
+    A bound is the sum of M where no entry is negative. Elsewhere the worst vectors are looked for, one after another;
+    what bounds all others then is sum y for a y with diag(y) >= M, which is found from them (the dual of this
+    semidefinite program), where that is less than the sum of |M| and P times the largest eigenvalue.
+    """
+    found = np.abs(M).sum(axis=(1, 2))
+    signed = np.flatnonzero(M.min(axis=(1, 2)) < -1e-12 * np.abs(M).max(axis=(1, 2)))
+    if signed.size:
+        found[signed] = np.minimum(found[signed], _signed(M[signed]))
+    return found
+
+
+def _signed(M: np.ndarray) -> np.ndarray:
+    """The bounds [m] by the dual, for M [m, P, P] with negative entries."""
+    count = M.shape[1]
+    value, vector = np.linalg.eigh(M)
+    most = count * value[:, -1]
+    d = vector[:, :, -min(count, math.isqrt(2 * count) + 2) :] * np.sqrt(np.maximum(value[:, None, -1:], 0.0))
+    d = d / np.maximum(np.linalg.norm(d, axis=2, keepdims=True), 1e-300)
+    own = np.einsum("mtt->mt", M)
+    for step in range(_ROUNDS):
+        for t in range(count):
+            pulled = np.einsum("ms,msk->mk", M[:, t], d) - own[:, t, None] * d[:, t]
+            size = np.linalg.norm(pulled, axis=1, keepdims=True)
+            d[:, t] = np.where(size > 0, pulled / np.maximum(size, 1e-300), d[:, t])
+        if step % 10 < 9:
+            continue
+        y = np.linalg.norm(M @ d - own[:, :, None] * d, axis=2) + own
+        missing = np.maximum(0.0, np.linalg.eigvalsh(M - y[:, :, None] * np.eye(count))[:, -1])
+        most = np.minimum(most, y.sum(axis=1) + count * missing)
+        if np.all(count * missing <= _ENOUGH * most):
+            break
+    return most
+
+
+def spans(rows: np.ndarray, wanted: np.ndarray) -> bool:
+    """Whether rows [R, N] span all that is wanted [k, N]."""
+    size = np.linalg.norm(wanted, axis=1)
+    if not np.any(size > 0):
+        return True
+    q = basis(rows)
+    rest = wanted - (wanted @ q) @ q.T
+    return bool(np.all(np.linalg.norm(rest, axis=1) <= 1e-7 * size))

@@ -1,0 +1,313 @@
+"""What an observer who sees little learns about each node, beside what everyone learns: `jdfl.observe`.
+
+Axes: m nodes, P releases of a node.
+"""
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from jax import Array
+
+from jdfl.algorithms.algorithm import Algorithm
+from jdfl.algorithms.program import Program
+from jdfl.base.arguments import checked
+from jdfl.engine.accountant import account_plan
+from jdfl.engine.spending import guarantee_of
+from jdfl.engine.start import check_run
+from jdfl.network import Network
+from jdfl.observers import exposure
+from jdfl.observers.observer import Neighbour, Observer
+from jdfl.observers.spread import Spread, spread
+from jdfl.observers.watched import NoMapError
+from jdfl.privacy import Event, GaussianEvent, Guarantee, PrivacyReport, gaussian_epsilon
+from jdfl.privacy.relation import plain, upper
+from jdfl.privacy.slips import paid
+from jdfl.problems import Problem
+
+_MOST_ROWS = 8000  # of a view, whose square is kept
+_LEFT_OPEN = (
+    "fixed gradients, no bound: gradients depend on what the observer does not see, which can amplify what it learns"
+)
+
+
+@dataclass(frozen=True)
+class Exposure:
+    """What an observer learns about every node in a run.
+
+    `mu` is the size of the Gaussian shift that the worst change of a node's data makes in what the observer sees, which
+    optimal attacks reach where data are fixed. With `bound` it is a guarantee, else `epsilon_everyone` alone is one; both
+    are about the `unit` and `adjacency` that the run's report has.
+    """
+
+    observer: str  # in words
+    mu: np.ndarray  # [m]; NaN for the observer's own nodes
+    epsilon: np.ndarray  # [m] at delta; with `bound` never above that of everyone
+    delta: float
+    bound: bool  # whether mu bounds what the observer learns, however gradients depend on what is released
+    reason: str  # why it does or does not
+    epsilon_everyone: float  # of all messages, which is a guarantee: of the worst node
+    releases: int  # of a node
+    rows: int  # vectors that the observer sees
+    unit: str
+    adjacency: str
+
+    @property
+    def seen(self) -> np.ndarray:
+        """The nodes [m] bool about whom there is something to learn: all but the observer's own."""
+        return ~np.isnan(self.mu)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain data for JSON; what is not finite is None."""
+        return plain({name: _listed(value) for name, value in asdict(self).items()})
+
+    def statement(self) -> str:
+        """The findings in words, as Markdown list items."""
+        mu, epsilon = self.mu[self.seen], self.epsilon[self.seen]
+        worst = int(np.nanargmax(self.mu))
+        lines = [
+            f"observer: {self.observer}; {self.rows} vectors are seen",
+            f"epsilon of nodes at delta = {self.delta:g}: least {upper(epsilon.min())}, median "
+            f"{upper(np.median(epsilon))}, worst {upper(epsilon.max())} (node {worst}); mu {mu.min():.4g}, "
+            f"{np.median(mu):.4g}, {mu.max():.4g}",
+            f"{'a guarantee' if self.bound else 'NO GUARANTEE'}: {self.reason}",
+            f"the guarantee against everyone who sees all messages: epsilon = {upper(self.epsilon_everyone)}",
+            f"protected: {self.unit}, {self.adjacency}; sampling of examples is not counted for this observer",
+        ]
+        return "".join(f"- {line}\n" for line in lines)
+
+
+@dataclass(frozen=True)
+class Pairs:
+    """What every node as an observer learns about every other one, and the `distance` between them."""
+
+    mu: np.ndarray  # [m, m] of observer and observed, as for `Exposure`; NaN for oneself
+    epsilon: np.ndarray  # [m, m]
+    distance: np.ndarray  # [m, m] in links, from the observed to the observer; inf: no way
+    delta: float
+    bound: np.ndarray  # [m] bool observers for whom it is a guarantee
+    epsilon_everyone: float  # of all messages, which is a guarantee
+    releases: int
+
+    @property
+    def median(self) -> float:
+        """The median of epsilon over all pairs of nodes."""
+        return float(np.nanmedian(self.epsilon))
+
+    def by_distance(self) -> pd.DataFrame:
+        """A row for every distance: pairs at it, and the least, median and largest mu and epsilon."""
+        pair = ~np.isnan(self.mu)
+        table = pd.DataFrame({name: getattr(self, name)[pair] for name in ("distance", "mu", "epsilon")})
+        grouped = table.groupby("distance")
+        found = pd.DataFrame({"pairs": grouped.size()})
+        for name in ("mu", "epsilon"):
+            for how in ("min", "median", "max"):
+                found[f"{name} {how}"] = grouped[name].agg(how)
+        return found.reset_index()
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain data for JSON; what is not finite is None."""
+        return plain({name: _listed(value) for name, value in asdict(self).items()})
+
+    def statement(self) -> str:
+        """The findings in words, as Markdown list items, and a line for every distance."""
+        sure = int(self.bound.sum())
+        label = "a guarantee" if sure == len(self.bound) else f"a guarantee for {sure} of {len(self.bound)} observers"
+        lines = [
+            f"pairs of nodes: epsilon at delta = {self.delta:g}: least {upper(np.nanmin(self.epsilon))}, median "
+            f"{upper(self.median)}, worst {upper(np.nanmax(self.epsilon))}",
+            label if sure else f"NO GUARANTEE: {_LEFT_OPEN}",
+            f"the guarantee against everyone who sees all messages: epsilon = {upper(self.epsilon_everyone)}",
+        ]
+        for row in self.by_distance().to_dict("records"):
+            found = ", ".join(f"{how} {upper(row[f'epsilon {how}'])}" for how in ("min", "median", "max"))
+            lines.append(f"at distance {row['distance']:g}, {row['pairs']} pairs: epsilon {found}")
+        return "".join(f"- {line}\n" for line in lines)
+
+
+@checked
+def observe_pairs(
+    algorithm: Algorithm,
+    problem: Problem,
+    network: Network,
+    *,
+    steps: int,
+    key: int | Array = 0,
+    delta: float | None = None,
+    sums: bool = False,
+) -> Pairs:
+    """What every node learns about every other one in a run of so many rounds: `observe` for every node.
+
+    Args:
+        algorithm: As for `observe`.
+        problem: As for `observe`.
+        network: As for `observe`.
+        steps: As for `observe`.
+        key: As for `observe`.
+        delta: As for `observe`.
+        sums: Whether nodes see secure sums of their neighbours' messages alone.
+
+    Raises:
+        ValueError: As for `observe`.
+    """
+    run = Observed.of(algorithm, problem, network, steps=steps, key=key, delta=delta)
+    found = [run.by(Neighbour(node, sums)) for node in range(problem.m)]
+    return Pairs(
+        mu=np.stack([one.mu for one in found]),
+        epsilon=np.stack([one.epsilon for one in found]),
+        distance=run.spread.distances(),
+        delta=found[0].delta,
+        bound=np.array([one.bound for one in found]),
+        epsilon_everyone=found[0].epsilon_everyone,
+        releases=found[0].releases,
+    )
+
+
+@checked
+def observe(
+    algorithm: Algorithm,
+    problem: Problem,
+    network: Network,
+    observer: Observer,
+    *,
+    steps: int,
+    key: int | Array = 0,
+    delta: float | None = None,
+) -> Exposure:
+    """What an observer learns about every node in a run of so many rounds; nothing is run.
+
+    The observer's view follows from the method's own step, whose noisy releases are replaced by inputs: any method goes
+    whose step is affine in them, and treats the numbers of a vector alike, such as D-PSGD, gradient tracking, EXTRA,
+    local steps and push-sum, on any network.
+
+    Numbers are exact for gradients that do not depend on what is released. For others they are a guarantee only where
+    all gradients are taken at points that the observer can tell beforehand from what it has seen: nodes that see little
+    cannot, and what they do not see may amplify what they learn.
+
+    Args:
+        algorithm: The settings of the method, with Gaussian noise.
+        problem: The nodes' data and losses, of m nodes.
+        network: Who hears whom; random ones are those of the run with this key.
+        observer: Who observes: `jdfl.observers.Neighbour`, `Coalition`, `Everyone`, `FinalModels` or `Server`.
+        steps: Rounds of the run, at least 1.
+        key: That of the run.
+        delta: As for `jdfl.account`.
+
+    Raises:
+        ValueError: Where nothing is claimed of the run at all, for an observer that the network does not have, and for
+            a method whose step is not affine, with the reason.
+    """
+    run = Observed.of(algorithm, problem, network, steps=steps, key=key, delta=delta)
+    return run.by(observer)
+
+
+@dataclass(frozen=True)
+class Observed:
+    """A run that may be observed: its map from releases to messages, and what is guaranteed against everyone."""
+
+    spread: Spread
+    guarantee: Guarantee
+    report: PrivacyReport
+
+    @classmethod
+    def of(
+        cls,
+        algorithm: Algorithm,
+        problem: Problem,
+        network: Network,
+        *,
+        steps: int,
+        key: int | Array,
+        delta: float | None,
+    ) -> "Observed":
+        """That of a run; ValueError where it cannot be."""
+        report = account_plan(algorithm, problem, network, steps=steps, key=key, delta=delta)
+        program = check_run(algorithm, problem, network, steps, 1, None)
+        guarantee = guarantee_of(program, problem)
+        if not isinstance(guarantee.event, GaussianEvent):
+            _refuse(program, f"its noise is {report.mechanism}, of which only everyone's epsilon is known")
+        try:
+            return cls(spread(program, problem, network, steps, key), guarantee, report)
+        except NoMapError as error:
+            _refuse(program, str(error), error)
+            raise
+
+    def by(self, observer: Observer) -> Exposure:
+        """What an observer learns."""
+        found, m = self.spread, self.spread.m
+        unknown = np.ones(m, bool)
+        unknown[list(observer.known(m))] = False
+        wanted = observer.rows(found)
+        if self.guarantee.local and any(place == found.final for place, _ in wanted):
+            raise ValueError(
+                f"Expected an observer of messages, got observer = {observer!r}: no guarantee covers the final "
+                f"parameters ({self.guarantee.local})."
+            )
+        if len(wanted) > _MOST_ROWS:
+            raise ValueError(
+                f"Expected a view of at most {_MOST_ROWS} vectors, got observer = {observer!r}, who sees {len(wanted)}."
+                " Take fewer rounds or nodes; what everyone learns is in jdfl.account."
+            )
+        rows = found.rows(wanted)
+        mu = np.sqrt(exposure.largest(exposure.blocks(rows, unknown))) / found.multiplier
+        mu[~unknown] = np.nan
+        bound, reason = self._bound(rows, unknown)
+        everyone = self.report.epsilon
+        epsilon = self._epsilons(mu)
+        return Exposure(
+            observer=observer.words(),
+            mu=mu,
+            epsilon=np.minimum(epsilon, everyone) if bound else epsilon,
+            delta=self.report.delta,
+            bound=bound,
+            reason=reason,
+            epsilon_everyone=everyone,
+            releases=found.releases,
+            rows=len(wanted),
+            unit=self.report.unit,
+            adjacency=self.report.adjacency,
+        )
+
+    def _bound(self, rows: np.ndarray, unknown: np.ndarray) -> tuple[bool, str]:
+        """Whether all gradients are taken at points that follow from what was seen before, and a sentence on it."""
+        points: dict[int, list[int]] = {}
+        for release, place in self.spread.points:
+            points.setdefault(release, []).append(place)
+        size, random = np.max(np.abs(rows), initial=0.0), np.random.default_rng(0)
+        for release in range(self.spread.releases):
+            if release not in points:
+                return False, _LEFT_OPEN
+            wanted = self.spread.rows([(place, random.standard_normal(self.spread.m)) for place in points[release]])
+            before = np.max(np.abs(rows[:, release:]), axis=(1, 2), initial=0.0) <= 1e-12 * size
+            if not exposure.spans(exposure.flat(rows[before], unknown), exposure.flat(wanted, unknown)):
+                return False, _LEFT_OPEN
+        if not any(np.any(self.spread.rows([(place, np.ones(self.spread.m))])) for _, place in self.spread.points):
+            return True, "what is released is fixed before anything is sent"
+        return True, "all gradients are taken at points that the observer knows from what it has seen before"
+
+    def _epsilons(self, mu: np.ndarray) -> np.ndarray:
+        """The epsilons of shifts mu [...]; everybody's tables of exact noise take their part of delta."""
+        event: Any = self.guarantee.event
+        count, delta = self.spread.releases * self.spread.m, self.report.delta
+        known = {float(one): _epsilon(float(one), event, count, delta) for one in np.unique(mu[~np.isnan(mu)])}
+        return np.reshape([known.get(float(one), np.nan) for one in mu.ravel()], mu.shape)
+
+
+def _epsilon(mu: float, event: Event, count: int, delta: float) -> float:
+    def bounds(_: Event, left: float) -> dict[str, float]:
+        return {"Gaussian": gaussian_epsilon(mu, left)}
+
+    return 0.0 if mu <= 0 else paid(bounds, event, count, delta)["Gaussian"]
+
+
+def _refuse(program: Program, reason: str, cause: Exception | None = None) -> None:
+    """ValueError for a method whose observers cannot be told apart."""
+    raise ValueError(
+        f"Expected a method whose messages are an affine map of its Gaussian releases, got "
+        f"{type(program.algorithm).__name__}: {reason}. What everyone learns is in jdfl.account."
+    ) from cause
+
+
+def _listed(value: Any) -> Any:
+    return value.tolist() if isinstance(value, np.ndarray) else value

@@ -1,0 +1,210 @@
+"""Who observes: which rows of what leaves the nodes an observer sees, and whose noise it knows.
+
+Axes: m nodes, T rounds.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Protocol
+
+import numpy as np
+
+from jdfl.base import checks
+from jdfl.observers.spread import Spread
+
+Row = tuple[int, np.ndarray]  # a place, and the weights [m] of the nodes there
+
+
+class Observer(Protocol):
+    """Sees some of what leaves the nodes, and knows the data and noise of some."""
+
+    def known(self, m: int) -> Sequence[int]:
+        """The nodes whose data and noise it knows; ValueError for nodes that there are none of."""
+        ...
+
+    def rows(self, spread: Spread) -> list[Row]:
+        """What it sees, in the order of the program."""
+        ...
+
+    def words(self) -> str:
+        """Who it is."""
+        ...
+
+
+class _Nodes:
+    """Nodes of the network that observe, together if they are several, and know their own data and noise."""
+
+    sums: bool
+
+    @property
+    def members(self) -> list[int]:
+        """Their ids."""
+        raise NotImplementedError
+
+    def known(self, m: int) -> Sequence[int]:
+        """Its own nodes."""
+        for node in self.members:
+            checks.whole(0, m - 1, "Observers are nodes of the network.", node=node)
+        if not 0 < len(self.members) < m:
+            raise ValueError(
+                f"Expected a coalition of some of the {m} nodes, got {len(self.members)} of them. Somebody has to be "
+                "in it, and somebody has to be left whom it observes."
+            )
+        return self.members
+
+    def rows(self, spread: Spread) -> list[Row]:
+        """What reaches them."""
+        found: list[Row] = []
+        for index, place in enumerate(spread.places):
+            if place.to == "one":
+                found += [(index, _one(node, spread.m)) for node in self.members if spread.by[index, node]]
+                continue
+            weights = [self._weights(spread, place.round, node) * spread.by[index] for node in self.members]
+            if self.sums:
+                found += [(index, weight) for weight in weights if weight.any()]
+            else:
+                found += [(index, _one(node, spread.m)) for node in np.flatnonzero(np.any(weights, axis=0))]
+        return found
+
+    def _weights(self, spread: Spread, k: int, node: int) -> np.ndarray:
+        """The weights [m] with which others' messages of round k count at a node; 1 where it sees every one."""
+        found, k = np.zeros(spread.m), max(k, 0)
+        if spread.everyone[k]:
+            found[:] = 1.0
+        else:
+            heard = spread.heard[k, node]
+            found[spread.senders[k, node][heard]] = spread.weight[k, node][heard] if self.sums else 1.0
+        found[node] = 0.0
+        return found
+
+    def words(self) -> str:
+        """Who it is."""
+        names = ", ".join(map(str, self.members))
+        what = f"node {names}" if len(self.members) == 1 else f"nodes {names} together"
+        return f"{what}, of secure sums of neighbours' messages" if self.sums else what
+
+
+@dataclass(frozen=True)
+class Neighbour(_Nodes):
+    """One node of the network, which sees what its in-neighbours send, and knows its own data and noise.
+
+    With `sums` it learns of a round no more than the weighted sum of what they send, as if these had added it up
+    securely.
+    """
+
+    kind: ClassVar[str] = "neighbour"
+    node: int
+    """Its id."""
+    sums: bool = False
+    """Whether it sees a secure sum of its neighbours' messages alone."""
+
+    @property
+    def members(self) -> list[int]:
+        """The node."""
+        return [self.node]
+
+
+@dataclass(frozen=True)
+class Coalition(_Nodes):
+    """Nodes that put together what their in-neighbours send them and what they know of their own.
+
+    With `sums` every one of them learns of a round no more than the weighted sum of what its neighbours send.
+    """
+
+    kind: ClassVar[str] = "coalition"
+    nodes: tuple[int, ...]
+    """Their ids."""
+    sums: bool = False
+    """Whether each sees a secure sum of its neighbours' messages alone."""
+
+    @property
+    def members(self) -> list[int]:
+        """The nodes."""
+        return sorted(set(self.nodes))
+
+
+@dataclass(frozen=True)
+class Everyone:
+    """An observer outside of the network that reads all messages, such as an eavesdropper; it knows no noise."""
+
+    kind: ClassVar[str] = "everyone"
+
+    def known(self, m: int) -> Sequence[int]:
+        """Nobody."""
+        return ()
+
+    def rows(self, spread: Spread) -> list[Row]:
+        """All messages."""
+        return [
+            (index, _one(node, spread.m)) for index in range(len(spread.places)) for node in _senders(spread, index)
+        ]
+
+    def words(self) -> str:
+        """Who it is."""
+        return "everyone, of all messages"
+
+
+@dataclass(frozen=True)
+class FinalModels:
+    """Whoever gets the parameters that some nodes, or all of them, have in the end, and nothing else."""
+
+    kind: ClassVar[str] = "final-models"
+    nodes: tuple[int, ...] | None = None
+    """Whose parameters are published; None: all nodes'."""
+
+    def known(self, m: int) -> Sequence[int]:
+        """Nobody."""
+        for node in self.nodes or ():
+            checks.whole(0, m - 1, "Models are those of nodes of the network.", node=node)
+        return ()
+
+    def rows(self, spread: Spread) -> list[Row]:
+        """The parameters after the last round."""
+        nodes = range(spread.m) if self.nodes is None else sorted(set(self.nodes))
+        return [(spread.final, _one(node, spread.m)) for node in nodes]
+
+    def words(self) -> str:
+        """Who it is."""
+        return "everyone, of the final models" + ("" if self.nodes is None else f" of {self.nodes}")
+
+
+@dataclass(frozen=True)
+class Server:
+    """The server of a method that has one: it sees what every client sends, or only secure sums over clients."""
+
+    kind: ClassVar[str] = "server"
+    sums: bool = False
+    """Whether it sees a secure sum over the clients of a round alone."""
+
+    def known(self, m: int) -> Sequence[int]:
+        """Nobody."""
+        return ()
+
+    def rows(self, spread: Spread) -> list[Row]:
+        """What clients and server send one another."""
+        found: list[Row] = []
+        for index, place in enumerate(spread.places):
+            if place.to == "one" and self.sums:
+                found.append((index, spread.by[index].astype(float)))
+            elif place.to == "one":
+                found += [(index, _one(node, spread.m)) for node in _senders(spread, index)]
+        if not found:
+            raise ValueError(
+                "Expected a method with a server, such as jdfl.FedAvg, got observer = Server() of one without: its "
+                "nodes send to their neighbours."
+            )
+        return found
+
+    def words(self) -> str:
+        """Who it is."""
+        return "the server, of secure sums over clients" if self.sums else "the server, of all that clients send"
+
+
+def _senders(spread: Spread, index: int) -> Any:
+    return np.flatnonzero(spread.by[index])
+
+
+def _one(node: Any, m: int) -> np.ndarray:
+    found = np.zeros(m)
+    found[node] = 1.0
+    return found

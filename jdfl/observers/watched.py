@@ -1,0 +1,164 @@
+"""A method's rounds with inputs in place of noisy releases: what leaves the nodes, and where they take gradients.
+
+Axes: m nodes, c columns, which stand for coordinates of parameters.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any, Self, TypeVar
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+from jdfl.algorithms.book import MODEL, Channel, Told
+from jdfl.algorithms.gradients import Gradients, Ready
+from jdfl.algorithms.messages import To
+from jdfl.algorithms.moment import Moment
+from jdfl.algorithms.round import Round
+from jdfl.base import struct
+from jdfl.base.streams import Stream
+from jdfl.privacy import GaussianEvent, Mechanism
+from jdfl.problems import Problem
+
+T = TypeVar("T")
+
+
+class NoMapError(ValueError):
+    """A method of which nothing can be said here; the message says why."""
+
+
+@struct.dataclass
+class Shape(Problem):
+    """A problem of the same nodes with so many columns, whose losses are zero: gradients are put in from outside."""
+
+    width: int = struct.field(pytree_node=False, default=1)
+
+    @property
+    def n(self) -> int:
+        """The number of columns."""
+        return self.width
+
+    def loss(self, w: Array, example: Any) -> Array:
+        """Zero."""
+        return jnp.zeros((), w.dtype)
+
+
+@struct.dataclass
+class Given(Gradients):
+    """Gradients of zero, whose noise is put in from outside, beside those of a regulariser slope / 2 ||w||^2."""
+
+    slope: float = 0.0
+    scale: Any = None  # [m] the sensitivities of the problem's own data
+
+    def prepare(self, problem: Problem, moment: Moment) -> Ready:
+        """Nothing."""
+        return Ready()
+
+    def sensitivities(self, problem: Problem) -> Array:
+        """Those of the problem's own data [m]."""
+        return self.scale
+
+    def _taken(self, w: Array, round: Any, part: slice | None) -> tuple[Array, Array]:
+        round.book.grads = round.book.grads + 1
+        at = w if round.due is None else jnp.where(round.due[:, None], w, 0.0)
+        round.log.points.append((len(round.log.multipliers), at))
+        rest = (self.slope * w)[:, slice(None) if part is None else part]
+        return jnp.zeros_like(rest), rest
+
+
+@dataclass
+class Sent:
+    """The rows of all nodes that leave them at one place of the program."""
+
+    x: Array  # [m, c]
+    by: Array  # [m] bool who sends
+    to: To  # whom
+
+
+@dataclass
+class Log:
+    """What a part of a program has done."""
+
+    sent: list[Sent] = field(default_factory=list)
+    released: list[Array] = field(default_factory=list)  # [m, c] each
+    multipliers: list[float] = field(default_factory=list)  # of the releases
+    points: list[tuple[int, Array]] = field(default_factory=list)  # releases, and where they take gradients [m, c]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recorded(Round):
+    """A round whose messages and releases are kept; it works on all nodes at once, and unrolls local steps."""
+
+    log: Log
+    due: Array | None = None  # [m] bool the only nodes that work; None: all
+
+    def noisy(self, *given: Any, **counted: Any) -> Array:
+        """What is released, kept."""
+        self.log.released.append(super().noisy(*given, **counted))
+        return self.log.released[-1]
+
+    def leaving(self, channel: Channel, x: Array, by: Array | None = None, *, to: To = "neighbours") -> Array:
+        """The rows, kept."""
+        if to == "asked":
+            raise NoMapError("its nodes ask some neighbours at a time")
+        on = jnp.ones((self.m,), jnp.bool_)
+        for some in (by, self.due, self.exchanging):
+            on = on if some is None else on & some
+        self.log.sent.append(Sent(x, on, to))
+        return x
+
+    def mix(self, x: Array, channel: Channel | None = MODEL) -> Array:
+        """W x, in rounds of exchange."""
+        if self.exchanging is None or channel is None:
+            return super().mix(x, channel)
+        x = self.leaving(channel, x)
+        return jnp.where(self.exchanging, replace(self, exchanging=None, log=Log()).mix(x, channel), x)
+
+    def repeat(self, count: int, step: Callable[[Any, T], T], carry: T) -> T:
+        """The steps, one after another."""
+        for t in range(count):
+            local = {"local_step": self.local_step * count + t, "local_steps": self.local_steps * count}
+            carry = step(replace(self, inner=True, book=type(self.book)(), **local), carry)
+        return carry
+
+    def each_of(self, due: Array, block: int | None, work: Callable[[Any], T], otherwise: T | None = None) -> T:
+        """The work of all nodes, of which that of the nodes that are due counts."""
+        made = work(self._of(due))
+        if block is None or otherwise is None:
+            return made
+        return _where(due, made, otherwise)
+
+    def _of(self, due: Array) -> Self:
+        return replace(self, due=due if self.due is None else self.due & due, book=type(self.book)())
+
+
+@dataclass(frozen=True, kw_only=True)
+class Watched(Recorded):
+    """A round whose releases are inputs in units of their sensitivities, and whose messages are kept."""
+
+    given: Array | None  # [releases, m, c] what is released; None: nothing but zeros
+
+    def noisy(
+        self,
+        mechanism: Mechanism,
+        x: Array,
+        sensitivity: Any,
+        stream: Stream,
+        told: Told | Stream,
+        **counted: Any,
+    ) -> Array:
+        """What is given in place of x and its noise."""
+        event = mechanism.event()
+        if isinstance(told, Stream) or not isinstance(event, GaussianEvent):
+            raise NoMapError(f"its noise of the stream {stream.name!r} is not Gaussian, or a part of another release")
+        index = len(self.log.multipliers)
+        self.log.multipliers.append(event.noise_multiplier)
+        if self.given is None:
+            return jnp.zeros_like(x)
+        scale = jnp.broadcast_to(jnp.asarray(sensitivity, x.dtype), (x.shape[0],))
+        return scale[:, None] * self.given[index]
+
+
+def _where(due: Array, one: Any, other: Any) -> Any:
+    return jax.tree.map(lambda a, b: jnp.where(due.reshape(-1, *[1] * (a.ndim - 1)), a, b), one, other)

@@ -1,0 +1,85 @@
+"""Laws of the linear algebra behind observers: the projection is the pseudo-inverse's, and bounds are bounds."""
+
+import hypothesis.strategies as st
+import numpy as np
+import pytest
+from hypothesis import given
+
+from jdfl.observers import exposure
+
+seeds = st.integers(0, 2**32 - 1)
+
+
+def drawn(seed, rows=5, releases=4, m=3):
+    return np.random.default_rng(seed).standard_normal((rows, releases, m))
+
+
+@given(seeds, st.integers(1, 14))
+def test_a_block_is_that_of_the_pseudo_inverse(seed, rows):
+    A = drawn(seed, rows)
+    if rows > 3:
+        A[-1] = A[0] - 2 * A[1]  # which says nothing new
+    A[rows // 2 :] *= 1e-6  # the size of a row does not matter
+    unknown = np.array([True, False, True])
+    flat = A[:, :, unknown].reshape(rows, -1)
+    found = exposure.blocks(A, unknown)
+    scaled = flat / np.linalg.norm(flat, axis=1, keepdims=True)
+    whole = (scaled.T @ np.linalg.pinv(scaled @ scaled.T, 1e-10) @ scaled).reshape(4, 2, 4, 2)
+    np.testing.assert_allclose(found[[0, 2]], [whole[:, 0, :, 0], whole[:, 1, :, 1]], atol=1e-7)
+    assert not found[1].any()
+    assert not exposure.blocks(A[:0], unknown).any()
+
+
+def test_faint_directions_count_as_much_as_clear_ones():
+    A = np.zeros((2, 1, 2))
+    A[0, 0], A[1, 0] = [1.0, 1.0], [1.0, 1.0 + 1e-8]  # whose difference shows the second node alone
+    np.testing.assert_allclose(exposure.blocks(A, np.ones(2, bool)), np.ones((2, 1, 1)), atol=1e-6)
+    A[1, 0, 1] = 1.0 + 1e-15  # which is rounding
+    np.testing.assert_allclose(exposure.blocks(A, np.ones(2, bool)), np.full((2, 1, 1), 0.5), atol=1e-6)
+
+
+def gained(M, d):
+    return np.einsum("ts,tk,sk->", M, d, d)
+
+
+@given(seeds, st.integers(1, 6), st.integers(1, 6))
+def test_no_change_gains_more_than_the_bound(seed, count, rank):
+    random = np.random.default_rng(seed)
+    root = random.standard_normal((count, rank))
+    M = root @ root.T
+    bound = exposure.largest(M[None])[0]
+    d = random.standard_normal((200, count, count + 1))
+    d /= np.linalg.norm(d, axis=2, keepdims=True)
+    d[0], d[1] = 0.0, 0.0
+    d[0, :, 0], d[1, :, 0] = 1.0, np.sign(root[:, 0])
+    assert max(gained(M, one) for one in d) <= bound * (1 + 1e-9)
+    assert bound <= min(np.abs(M).sum(), count * np.linalg.eigvalsh(M)[-1]) * (1 + 1e-9)
+
+
+@given(seeds)
+def test_the_bound_of_signs_is_reached_by_vectors(seed):
+    """Of three numbers at most minus one half of one another, the worst vectors are known: 120 degrees apart."""
+    scale = np.random.default_rng(seed).uniform(0.5, 2.0)
+    M = scale * (1.5 * np.eye(3) - 0.5)
+    d = np.array([[1.0, 0.0], [-0.5, np.sqrt(0.75)], [-0.5, -np.sqrt(0.75)]])
+    assert exposure.largest(M[None])[0] == pytest.approx(gained(M, d), rel=1e-3)
+    assert gained(M, d) == pytest.approx(4.5 * scale)
+
+
+@given(seeds, st.integers(1, 8))
+def test_without_negative_entries_it_is_the_sum(seed, count):
+    root = np.random.default_rng(seed).random((2, count, 3))
+    M = root @ root.transpose(0, 2, 1)
+    np.testing.assert_allclose(exposure.largest(M), M.sum(axis=(1, 2)), rtol=1e-12)
+
+
+@given(seeds)
+def test_what_is_spanned_is_told_from_what_is_not(seed):
+    random = np.random.default_rng(seed)
+    rows = random.standard_normal((3, 8))
+    inside = random.standard_normal((2, 3)) @ rows
+    assert exposure.spans(rows, inside)
+    assert exposure.spans(rows, 0 * inside)
+    assert exposure.spans(rows[:0], 0 * inside)
+    assert not exposure.spans(rows[:2], inside)
+    assert not exposure.spans(rows[:0], inside)

@@ -1,0 +1,210 @@
+"""What observers learn is what optimal attacks reach, and is claimed only where it holds."""
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+import jdfl
+from experiments.observer_attack import derived, reached, world
+from jdfl.observers import Coalition, Everyone, FinalModels, Neighbour, Server, observe, observe_pairs
+from jdfl.observers import observer as observers
+from jdfl.observers.observe import Observed
+from jdfl.privacy import gaussian_epsilon
+from tests.later import Later
+
+M, T = 6, 4
+NOISY = jdfl.Gradients(clip=1.0, mechanism=jdfl.Gaussian(2.0))
+ADAPT = jdfl.DPSGD(lr=0.1, gradients=NOISY, order="adapt first")
+EXACTLY = jdfl.Dense("float64")
+RING = Later(jdfl.network.ring, M)
+CLIENTS = jdfl.FedAvg(updates=jdfl.Updates(clip=1.0, mechanism=jdfl.Gaussian(2.0)))
+AROUND = sp.csr_array(np.array([[0.5, 0.5, 0, 0], [0, 0.4, 0.6, 0], [0, 0, 0.3, 0.7], [0.8, 0, 0, 0.2]]))
+
+
+def data(m=M):
+    return world(m, 0, 1.0)
+
+
+def about(algorithm, observer, network=None, **given):
+    network = RING() if network is None else network
+    return observe(algorithm, data(network.m), network, observer, **({"steps": T, "delta": 0.01} | given))
+
+
+@pytest.mark.parametrize(
+    ("observer", "wanted"),
+    [
+        (Everyone(), [1, 1, 1, 1, 1, 1]),
+        (Neighbour(0), [np.nan, 0.970, 0.345, 0.138, 0.345, 0.970]),
+        (Coalition((2, 4)), [0.445, 0.975, np.nan, 1, np.nan, 0.975]),
+        (FinalModels(), [0.741] * 6),
+        (Coalition((0,)), [np.nan, 0.970, 0.345, 0.138, 0.345, 0.970]),
+    ],
+)
+def test_a_ring_of_six(observer, wanted):
+    """Noise of twice the sensitivity, four rounds; the numbers were found by another program, and simulated."""
+    np.testing.assert_allclose(about(ADAPT, observer).mu, wanted, atol=6e-4)
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "observer", "node"),
+    [
+        (jdfl.DPSGD(gradients=NOISY, order="adapt first", codec=EXACTLY), Neighbour(0), 1),
+        (jdfl.DSGT(gradients=NOISY, codec=EXACTLY), Neighbour(0, sums=True), 2),
+        (jdfl.DFedAvgM(gradients=NOISY, local_steps=2, codec=EXACTLY), Coalition((2, 4)), 0),
+        (jdfl.NIDS(gradients=NOISY, codec=EXACTLY), FinalModels((0, 1)), 2),
+    ],
+)
+def test_optimal_attacks_reach_what_is_derived(algorithm, observer, node):
+    found, wanted = reached(algorithm, RING(), observer, node, steps=T)
+    assert found == pytest.approx(wanted, rel=0.05)
+    assert wanted > 0.2
+
+
+ASSUMED = jdfl.Gradients(mechanism=jdfl.Gaussian(1.0), sensitivity=1.0)
+
+
+def of(network):
+    return Observed.of(ADAPT, data(network.m), network, steps=T, key=0, delta=0.01)
+
+
+def test_planted_mistakes_break_the_agreement(monkeypatch):
+    algorithm = jdfl.DPSGD(lr=0.1, gradients=NOISY, order="adapt first", codec=EXACTLY)
+    one_way, ring = jdfl.network.from_scipy(AROUND), jdfl.network.ring(4)
+    turned = jdfl.network.from_scipy(sp.csr_array(AROUND.T / AROUND.sum(axis=0)[:, None]))
+    found = [reached(algorithm, network, Neighbour(0), 2, steps=T)[0] for network in (one_way, ring)]
+    assert [derived(of(one), Neighbour(0), 2) for one in (one_way, ring)] == pytest.approx(found, rel=0.05)
+    assert derived(of(turned), Neighbour(0), 2) != pytest.approx(found[0], rel=0.05)  # W transposed
+    monkeypatch.setattr(observers._Nodes, "known", lambda self, m: ())  # its own noise kept
+    assert derived(of(ring), Neighbour(0), 2) != pytest.approx(found[1], rel=0.05)
+
+
+ROWS = [
+    ADAPT,
+    jdfl.DPSGD(gradients=NOISY, period=2),
+    jdfl.DSGT(gradients=NOISY),
+    jdfl.EXTRA(gradients=NOISY),
+    jdfl.NIDS(gradients=NOISY),
+    jdfl.ExactDiffusion(gradients=NOISY),
+    jdfl.DFedAvgM(gradients=NOISY, local_steps=2),
+    jdfl.DPDDA(gradients=NOISY),
+    jdfl.CHOCO(gradients=NOISY, codec=jdfl.Dense()),
+    CLIENTS,
+]
+
+
+@pytest.mark.parametrize("algorithm", ROWS, ids=lambda one: type(one).__name__)
+def test_who_sees_less_learns_less(algorithm):
+    run = Observed.of(algorithm, data(), RING(), steps=T, key=0, delta=0.01)
+    everyone = run.by(Everyone()).mu
+    assert np.all(everyone <= np.sqrt(run.spread.releases) / 2.0 + 1e-7)
+    seen = [run.by(one).mu for one in (Coalition((0, 2)), Neighbour(0), Neighbour(0, sums=True))]
+    other = ~np.isnan(seen[0])
+    for more, less in zip([everyone, *seen], seen):
+        assert np.all(less[other] <= more[other] + 1e-6)
+    assert np.all(run.by(FinalModels((3,))).mu <= run.by(FinalModels()).mu + 1e-6)
+
+
+def test_a_server_of_secure_sums_sees_the_noise_of_all():
+    np.testing.assert_allclose(about(CLIENTS, Server()).mu, np.ones(M), rtol=1e-7)
+    np.testing.assert_allclose(about(CLIENTS, Server(sums=True)).mu, np.full(M, np.sqrt(1 / M)), rtol=1e-6)
+    client = about(CLIENTS, Neighbour(1))  # who subtracts its own noise, and does not see the last sum
+    np.testing.assert_allclose(client.mu, np.where(np.arange(M) == 1, np.nan, np.sqrt(3 / 4 / (M - 1))), rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "observer", "bound"),
+    [
+        (ADAPT, Everyone(), True),
+        (ADAPT, Neighbour(0), False),
+        (ADAPT, Coalition((2, 4)), False),
+        (jdfl.DPSGD(gradients=NOISY), Coalition((0, 3)), True),  # whose neighbours are all others
+        (ADAPT, FinalModels(), False),
+        (CLIENTS, Server(), True),
+        (CLIENTS, Server(sums=True), True),
+        (CLIENTS, Neighbour(1), True),
+        (
+            jdfl.DFedAvgM(gradients=NOISY, local_steps=2),
+            Everyone(),
+            False,
+        ),  # points between noisy local steps are unseen
+    ],
+)
+def test_a_bound_is_claimed_where_all_gradients_are_taken_at_known_points(algorithm, observer, bound):
+    found = about(algorithm, observer)
+    assert found.bound is bound
+    assert ("NO GUARANTEE" in found.statement()) is not bound
+    assert found.epsilon_everyone == pytest.approx(gaussian_epsilon(np.sqrt(found.releases) / 2, 0.01), rel=1e-3)
+    assert np.nanmax(found.epsilon) <= found.epsilon_everyone * (1 + 1e-6)
+
+
+def test_one_round_is_fixed_for_whoever_looks():
+    for observer in (Neighbour(0), FinalModels()):
+        found = about(ADAPT, observer, steps=1)
+        assert found.bound
+        assert "fixed before anything is sent" in found.reason
+
+
+def test_epsilon_is_that_of_the_shift_and_pays_for_tables():
+    found = about(ADAPT, Neighbour(0))
+    wanted = [gaussian_epsilon(mu, 0.01) if mu == mu else np.nan for mu in found.mu]
+    np.testing.assert_array_equal(found.epsilon, wanted)
+    exact = jdfl.Gradients(clip=1.0, mechanism=jdfl.ExactGaussian(2.0))
+    other = about(jdfl.DPSGD(lr=0.1, gradients=exact, order="adapt first"), Neighbour(0))
+    np.testing.assert_allclose(other.mu, found.mu, rtol=1e-6)
+    assert np.all((other.epsilon > found.epsilon) | np.isnan(found.epsilon))
+    np.testing.assert_allclose(other.epsilon, found.epsilon, rtol=1e-6)
+
+
+def test_pairs_are_the_observers_one_by_one():
+    pairs = observe_pairs(ADAPT, data(), RING(), steps=T, delta=0.01)
+    for node in (0, 3):
+        np.testing.assert_array_equal(pairs.mu[node], about(ADAPT, Neighbour(node)).mu)
+    hops = np.minimum(np.arange(M), M - np.arange(M))
+    np.testing.assert_array_equal(pairs.distance[0], hops)
+    table = pairs.by_distance()
+    assert table["pairs"].tolist() == [12, 12, 6]
+    assert table["mu median"].is_monotonic_decreasing
+    assert pairs.median == pytest.approx(np.nanmedian(pairs.epsilon))
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "observer", "words"),
+    [
+        (ADAPT, Neighbour(6), "got node = 6"),
+        (ADAPT, Neighbour(-1), "got node = -1"),
+        (ADAPT, Coalition(tuple(range(M))), "got 6 of them"),
+        (ADAPT, Coalition(()), "got 0 of them"),
+        (ADAPT, FinalModels((0, 7)), "got node = 7"),
+        (ADAPT, Server(), "method with a server"),
+        (ADAPT, 3, "Observer, got observer = 3"),
+        (jdfl.DPSGD(), Neighbour(0), "noise"),
+        (
+            jdfl.DPSGD(gradients=jdfl.Gradients(mechanism=jdfl.Gaussian(1.0), sensitivity=1.0)),
+            Neighbour(0),
+            "not clipped",
+        ),
+        (jdfl.DPSGD(gradients=jdfl.Gradients(clip=1.0, mechanism=jdfl.Laplace(1.0))), Neighbour(0), "laplace"),
+        (jdfl.DFedSAM(gradients=NOISY), Neighbour(0), "DFedSAM: its step is not affine"),
+    ],
+)
+def test_what_cannot_be_said_is_refused(algorithm, observer, words):
+    with pytest.raises(ValueError, match=words):
+        about(algorithm, observer)
+
+
+def test_views_that_are_too_large_are_refused():
+    with pytest.raises(ValueError, match=r"at most 8000 vectors, got .*Everyone\(\), who sees 9000"):
+        about(ADAPT, Everyone(), jdfl.network.ring(90), steps=100, delta=1e-5)
+
+
+def test_late_messages_are_refused():
+    with pytest.raises(ValueError, match="may be late"):
+        about(ADAPT, Neighbour(0), jdfl.network.delays(RING(), 2))
+
+
+def test_lost_messages_are_not_seen():
+    lossy = jdfl.network.link_loss(RING(), 0.5)
+    run = Observed.of(ADAPT, data(), lossy, steps=T, key=0, delta=0.01)
+    rows = Neighbour(0).rows(run.spread)
+    assert len(rows) == run.spread.heard[:, 0].sum() < 2 * T
+    assert run.by(Neighbour(0)).mu[3] < about(ADAPT, Neighbour(0)).mu[3]

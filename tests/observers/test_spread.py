@@ -1,0 +1,198 @@
+"""The map from releases to messages is that of loops written from the papers, whatever the network and the settings."""
+
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+import scipy.sparse as sp
+
+import jdfl
+from jdfl.algorithms.program import planned
+from jdfl.base import struct
+from jdfl.network.graph import as_dense, round_of
+from jdfl.observers.spread import spread
+from jdfl.observers.watched import NoMapError
+from tests.later import Later
+
+M, T = 5, 4
+NOISY = jdfl.Gradients(clip=1.0, mechanism=jdfl.Gaussian(2.0))
+LR = 0.3
+ASYMMETRIC = Later(lambda: jdfl.network.from_scipy(sp.csr_array(np.random.default_rng(0).dirichlet(np.ones(M), M))))
+RING = Later(jdfl.network.ring, M)
+
+
+def problem(sizes=(1, 2, 3, 4, 5), penalty=None):
+    """Nodes with different numbers of examples, and thus different sensitivities 2 / q."""
+    random = np.random.default_rng(0)
+    features = [random.standard_normal((q, 3)).astype(np.float32) for q in sizes]
+    if penalty is not None:
+        labels = [(x[:, 0] > 0).astype(np.float32) for x in features]
+        return jdfl.problems.logistic_regression(list(zip(features, labels)), penalty=penalty)
+    return jdfl.problems.linear_regression(features, [x[:, 0] for x in features])
+
+
+def mixing(network):
+    return np.asarray(as_dense(round_of(network, 0)), np.float64)
+
+
+def found(algorithm, network, places, data=None, steps=T, key=0):
+    """The coefficients [places, P, m, m] of the rows of all nodes at some places, and the map."""
+    data = problem() if data is None else data
+    map = spread(planned(algorithm, data, network, steps), data, network, steps, key)
+    eye = np.eye(network.m)
+    rows = map.rows([(place % (map.final + 1), eye[i]) for place in places for i in range(network.m)])
+    return rows.reshape(len(places), network.m, map.releases, network.m), map
+
+
+def inputs(releases):
+    """The unit inputs [P, m, P m] in units of sensitivities, which are 2 / q in float32."""
+    eye = np.eye(releases * M).reshape(releases, M, releases * M)
+    return eye * 2 * (1 / np.arange(1, M + 1, dtype=np.float32)).astype(float)[None, :, None]
+
+
+def agree(rows, wanted):
+    np.testing.assert_allclose(rows.reshape(wanted.shape), wanted, rtol=0, atol=1e-9 * np.abs(wanted).max())
+
+
+@pytest.mark.parametrize("network", [RING, ASYMMETRIC], ids=["ring", "asymmetric"])
+@pytest.mark.parametrize("order", ["mix first", "adapt first"])
+@pytest.mark.parametrize("period", [1, 2])
+def test_decentralized_sgd(network, order, period):
+    W, y, x = mixing(network), inputs(T), np.zeros((M, T * M))
+    sent = []
+    for k in range(T):
+        mix = W if k % period == 0 else np.eye(M)
+        before = x if order == "mix first" else x - LR * y[k]
+        sent.append(before)
+        x = mix @ x - LR * y[k] if order == "mix first" else mix @ before
+    algorithm = jdfl.DPSGD(lr=LR, gradients=NOISY, order=order, period=period)
+    rows, map = found(algorithm, network, [*range(T), -1])
+    agree(rows, np.stack([*sent, x]))
+    assert [place.round for place in map.places] == list(range(T))
+    assert map.by.tolist() == [[k % period == 0] * M for k in range(T)]
+    assert map.multiplier == 2.0
+
+
+def test_a_regulariser_is_a_part_of_the_step():
+    network, data = RING(), problem(penalty=0.1)
+    W, y, x, last = mixing(network), inputs(T), np.zeros((M, T * M)), None
+    for k in range(T):
+        last, x = x, W @ x - LR * (y[k] + np.float64(np.float32(0.1)) * x)
+    rows, _ = found(jdfl.DPSGD(lr=LR, gradients=NOISY), network, [T - 1, -1], data)
+    np.testing.assert_allclose(rows.reshape(2, M, -1), np.stack([last, x]), atol=1e-7 * np.abs(x).max())
+
+
+def test_momentum_of_optax_is_linear():
+    network = RING()
+    W, y, x, v = mixing(network), inputs(T), np.zeros((M, T * M)), 0.0
+    for k in range(T):
+        v = 0.9 * v + y[k]
+        x = W @ x - LR * v
+    optimizer = lambda lr: optax.sgd(lr, momentum=0.9)  # noqa: E731
+    rows, _ = found(jdfl.DPSGD(lr=LR, gradients=NOISY, optimizer=optimizer), network, [-1])
+    np.testing.assert_allclose(rows.reshape(M, -1), x, atol=1e-7 * np.abs(x).max())
+
+
+def test_gradient_tracking_sends_two_vectors():
+    network = RING()
+    W, g, x = mixing(network), inputs(T + 1), np.zeros((M, (T + 1) * M))
+    y, sent = g[0], []
+    for k in range(T):
+        moved = x - LR * y
+        sent += [moved, y]
+        x, y = W @ moved, W @ y + g[k + 1] - g[k]
+    rows, map = found(jdfl.DSGT(lr=LR, gradients=NOISY), network, [*range(2 * T), -1])
+    wanted = np.stack([*sent, x])
+    np.testing.assert_allclose(
+        rows.reshape(wanted.shape), wanted, atol=3e-7 * np.abs(wanted).max()
+    )  # W's rows sum to 1
+    assert [release for release, _ in map.points] == list(range(T + 1))
+
+
+def test_local_steps_release_every_one():
+    network = RING()
+    W, y, x = mixing(network), inputs(2 * T), np.zeros((M, 2 * T * M))
+    for k in range(T):
+        one = x - LR * y[2 * k]
+        two = one - LR * y[2 * k + 1] + 0.5 * (one - x)
+        x = W @ two
+    rows, _ = found(jdfl.DFedAvgM(lr=LR, theta=0.5, local_steps=2, gradients=NOISY), network, [-1])
+    agree(rows, x)
+
+
+@struct.dataclass
+class Push(jdfl.Algorithm):
+    """A method that the library does not know: noisy gradients over push-sum."""
+
+    gradients: jdfl.Gradients = NOISY
+    channels = (jdfl.algorithms.book.Channel("push"),)
+    columns = True
+
+    def init(self, round):
+        x = round.problem.begin()
+        return x, x, jnp.ones((round.m,), x.dtype)
+
+    def step(self, state, round):
+        y, x, a = state
+        x, a = round.push(x - LR * self.gradients(y, round), a, self.channels[0])
+        return x / a[:, None], x, a
+
+
+def test_another_packages_method_over_push_sum():
+    network = jdfl.network.exponential(M)
+    P, y, x, a, sent = mixing(network), inputs(T), np.zeros((M, T * M)), np.ones(M), []
+    for k in range(T):
+        sent.append(x - LR * y[k])
+        x, a = P @ sent[-1], P @ a
+    rows, _ = found(Push(), network, [*range(T), -1])
+    agree(rows, np.stack([*sent, x / a[:, None]]))
+
+
+def test_random_networks_are_those_of_the_run():
+    network = jdfl.network.erdos_renyi_rounds(M, 0.5)
+    data, algorithm = problem(), jdfl.DPSGD(lr=LR, gradients=NOISY)
+    maps = [spread(planned(algorithm, data, network, T), data, network, T, key) for key in (0, 0, 1)]
+    same = [np.array_equal(maps[0].heard, one.heard) and np.array_equal(maps[0].senders, one.senders) for one in maps]
+    assert same == [True, True, False]
+
+
+ROUNDED = jdfl.QSGD(levels=4)
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "network", "words"),
+    [
+        (jdfl.DFedSAM(gradients=NOISY), RING, "not affine"),
+        (jdfl.DPSGD(gradients=NOISY, optimizer=optax.adam), RING, "not affine"),
+        (jdfl.CHOCO(gradients=NOISY, codec=ROUNDED), RING, "QSGD.* loses something"),
+        (jdfl.DPSGD(gradients=jdfl.Gradients()), RING, "releases nothing"),
+        (jdfl.DPSGD(gradients=NOISY), Later(lambda: jdfl.network.delays(RING(), 2)), "may be late"),
+    ],
+)
+def test_what_is_no_such_map_is_named(algorithm, network, words):
+    with pytest.raises(NoMapError, match=words):
+        found(algorithm, network, [0])
+
+
+@struct.dataclass
+class Turned(jdfl.DPSGD):
+    """Its step adds a node's numbers to one another."""
+
+    def step(self, state, round):
+        new = super().step(state, round)
+        return new._replace(x=jnp.cumsum(new.x, axis=1))
+
+
+@struct.dataclass
+class Hesitant(jdfl.DPSGD):
+    """Its nodes send only while their parameters are small."""
+
+    def step(self, state, round):
+        x = round.publish(state.x, jnp.zeros_like(state.x), by=jnp.max(jnp.abs(state.x), axis=1) < 1)
+        return state._replace(x=state.x - self.lr * self.gradients(state.x, round) + 0 * x)
+
+
+@pytest.mark.parametrize(("algorithm", "words"), [(Turned, "every number of a vector alike"), (Hesitant, "who sends")])
+def test_planted_steps_are_seen_through(algorithm, words):
+    with pytest.raises(NoMapError, match=words):
+        found(algorithm(lr=5.0, gradients=NOISY), RING(), [0])
