@@ -20,7 +20,7 @@ from jdfl.base import struct
 from jdfl.base.keys import typed_key
 from jdfl.base.streams import Keys
 from jdfl.engine import stepping
-from jdfl.observers import Observer, exposure
+from jdfl.observers import Observer
 from jdfl.observers.observe import Observed
 from jdfl.observers.watched import Log, Recorded
 from jdfl.problems import Problem
@@ -118,8 +118,7 @@ def derived(run: Observed, observer: Observer, node: int) -> float:
     """The mu of a node whose data change every release by as much as they may, always in the same direction."""
     unknown = np.ones(run.spread.m, bool)
     unknown[list(observer.known(run.spread.m))] = False
-    blocks = exposure.blocks(run.spread.rows(observer.rows(run.spread)), unknown)
-    return float(np.sqrt(blocks[node].sum())) / run.spread.multiplier
+    return float(np.sqrt(run.blocks(run.spread.rows(observer.rows(run.spread)), unknown)[node].sum()))
 
 
 def shift(first: np.ndarray, second: np.ndarray) -> float:

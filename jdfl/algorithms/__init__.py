@@ -10,6 +10,7 @@ from jdfl.algorithms.choco import CHOCO
 from jdfl.algorithms.consensus import AverageConsensus
 from jdfl.algorithms.cpgt import CPGT
 from jdfl.algorithms.dcd import DCD
+from jdfl.algorithms.decor import DECOR
 from jdfl.algorithms.dfedavgm import DFedAvgM
 from jdfl.algorithms.dfedsam import DFedSAM
 from jdfl.algorithms.doadp import DOADP
@@ -25,6 +26,7 @@ from jdfl.algorithms.gradients import Gradients
 from jdfl.algorithms.iht import IHT
 from jdfl.algorithms.local_only import LocalOnly
 from jdfl.algorithms.matcha import MATCHA
+from jdfl.algorithms.muffliato import Muffliato
 from jdfl.algorithms.nids import NIDS
 from jdfl.algorithms.partpsp import PartPSP
 from jdfl.algorithms.pedfl import PEDFL
@@ -55,6 +57,7 @@ __all__ = [
     "CHOCO",
     "CPGT",
     "DCD",
+    "DECOR",
     "DOADP",
     "DPDDA",
     "DPDO",
@@ -79,6 +82,7 @@ __all__ = [
     "FedAvg",
     "Gradients",
     "LocalOnly",
+    "Muffliato",
     "PartPSP",
     "Round",
     "Theorem1",

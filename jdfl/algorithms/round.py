@@ -19,7 +19,7 @@ from jax import Array, lax
 from jdfl.algorithms.book import Book, Told
 from jdfl.algorithms.messages import Messages
 from jdfl.arrays import ops
-from jdfl.base.streams import Stream
+from jdfl.base.streams import Stream, each
 from jdfl.devices import nodes
 from jdfl.privacy import Mechanism
 from jdfl.privacy.flow import released
@@ -92,6 +92,30 @@ class Round(Messages):
             self.release(stream, told, look=look, following=following)
         add = jax.vmap(mechanism.add, (0, 0, 0 if jnp.ndim(sensitivity) else None))
         return released(add(self.keys(stream, self.local_step if index is None else index), x, sensitivity))
+
+    def pairwise(self, stream: Stream, x: Array) -> Array:
+        """Noise like x [m, n] that cancels over every link: both its nodes draw it alike, and one takes it negative.
+
+        A node has the sum over its neighbours of standard normal numbers. The two nodes of a link need a secret that
+        nobody else knows, and the network has to be undirected. It is no release: it hides what `noisy` gives from
+        those alone who do not know the secrets.
+
+        Args:
+            stream: What is drawn from, with the root "private".
+            x: Rows x [m, n] whose shape and type the noise has.
+        """
+        graph, key = self.graph, self.moment.stream(stream)
+        ids = graph.gathered(self.node)
+
+        def added(total: Array, slot: tuple[Array, Array]) -> tuple[Array, None]:
+            other, there = ids[slot[0]], slot[1]
+            low, high = jnp.minimum(self.node, other), jnp.maximum(self.node, other)
+            keys = jax.vmap(jax.random.fold_in)(each(key, low, self.local_step), high)
+            drawn = jax.vmap(lambda one: jax.random.normal(one, x.shape[1:], x.dtype))(keys)
+            sign = jnp.where(there, jnp.where(self.node < other, 1, -1), 0).astype(x.dtype)
+            return total + sign[:, None] * drawn, None
+
+        return lax.scan(added, jnp.zeros_like(x), (graph.senders.T, graph.mask.T))[0]
 
     def release(self, stream: Stream, told: Told, *, look: int = 0, following: bool = False) -> None:
         """Count a release with noise of a stream, which the step adds by itself.

@@ -42,18 +42,44 @@ def flat(rows: np.ndarray, unknown: np.ndarray) -> np.ndarray:
     return rows[:, :, unknown].reshape(len(rows), rows.shape[1] * int(unknown.sum()))
 
 
-def blocks(rows: np.ndarray, unknown: np.ndarray) -> np.ndarray:
-    """What a view tells about every node [m, P, P], in units of the noise: M above, zero for nodes that are known.
+def blocks(rows: np.ndarray, noise: np.ndarray) -> np.ndarray:
+    """What a view tells about every node, M [m, P, P]; infinite where something is shown without noise.
 
     Args:
-        rows: The view's coefficients [R, P, m].
-        unknown: The nodes [m] bool whose noise the observer does not know.
+        rows: The view's coefficients of data [R, P, m].
+        noise: Its coefficients of unit noises [R, N] that are not known.
     """
-    _, releases, m = rows.shape
-    found = np.zeros((m, releases, releases))
-    q = basis(flat(rows, unknown))
-    q = q.reshape(releases, int(unknown.sum()), q.shape[1])
-    found[unknown] = np.einsum("pur,tur->upt", q, q, optimize=True) if q.shape[2] else 0.0
+    count, releases, m = rows.shape
+    white = whitened(rows.reshape(count, releases * m), noise).reshape(-1, releases, m)
+    with np.errstate(invalid="ignore"):
+        return np.einsum("rpu,rtu->upt", white, white, optimize=True)
+
+
+def whitened(data: np.ndarray, noise: np.ndarray) -> np.ndarray:
+    """A view's data [R, D] in coordinates in which its noise [R, N] is white; infinite where there is data alone."""
+    length = np.linalg.norm(noise, axis=1)
+    bare = length <= _RANK * np.max(length, initial=0.0)
+    shown = np.any(np.abs(data[bare]) > _RANK * np.max(np.abs(data), initial=0.0), axis=0)
+    noise, data = (one[~bare] / length[~bare, None] for one in (noise, data))
+    found = _whitened(data, noise) if len(noise) else np.zeros((1, data.shape[1]))
+    found[:, shown] = np.inf
+    return found
+
+
+def _whitened(data: np.ndarray, noise: np.ndarray) -> np.ndarray:
+    try:  # by far the fastest way, where rows are clearly independent
+        low = scipy.linalg.cholesky(noise @ noise.T, lower=True, check_finite=False)
+        if np.min(np.diag(low)) > _CLEAR:
+            return scipy.linalg.solve_triangular(low, data, lower=True, check_finite=False)
+    except scipy.linalg.LinAlgError:
+        pass
+    r = scipy.linalg.qr(noise.T, mode="r", check_finite=False)[0][: len(noise)]
+    _, size, axes = scipy.linalg.svd(r)
+    axes = axes[: len(size)]
+    kept = axes[size > _RANK * size[0]]
+    rest = data - kept.T @ (kept @ data)
+    found = (kept @ data) / size[size > _RANK * size[0], None]
+    found[:, np.linalg.norm(rest, axis=0) > 1e-7 * np.linalg.norm(data, axis=0)] = np.inf
     return found
 
 
@@ -64,6 +90,14 @@ def largest(M: np.ndarray) -> np.ndarray:
     what bounds all others then is sum y for a y with diag(y) >= M, which is found from them (the dual of this
     semidefinite program), where that is less than the sum of |M| and P times the largest eigenvalue.
     """
+    found = np.full(len(M), np.inf)
+    finite = np.isfinite(M).all(axis=(1, 2))
+    found[finite] = _bounds(M[finite])
+    return found
+
+
+def _bounds(M: np.ndarray) -> np.ndarray:
+    """`largest` where all is finite."""
     found = np.abs(M).sum(axis=(1, 2))
     signed = np.flatnonzero(M.min(axis=(1, 2)) < -1e-12 * np.abs(M).max(axis=(1, 2)))
     if signed.size:

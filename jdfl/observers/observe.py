@@ -37,8 +37,8 @@ class Exposure:
     """What an observer learns about every node in a run.
 
     `mu` is the size of the Gaussian shift that the worst change of a node's data makes in what the observer sees, which
-    optimal attacks reach where data are fixed. With `bound` it is a guarantee, else `epsilon_everyone` alone is one; both
-    are about the `unit` and `adjacency` that the run's report has.
+    optimal attacks reach where data are fixed. With `bound` it is a guarantee, else `epsilon_everyone` alone is one;
+    both are about the `unit` and `adjacency` of the run's report.
     """
 
     observer: str  # in words
@@ -250,7 +250,7 @@ class Observed:
                 " Take fewer rounds or nodes; what everyone learns is in jdfl.account."
             )
         rows = found.rows(wanted)
-        mu = np.sqrt(exposure.largest(exposure.blocks(rows, unknown))) / found.multiplier
+        mu = np.sqrt(exposure.largest(self.blocks(rows, unknown)))
         mu[~unknown] = np.nan
         bound, reason = self._bound(rows, unknown)
         everyone = self.report.epsilon
@@ -263,11 +263,24 @@ class Observed:
             bound=bound,
             reason=reason,
             epsilon_everyone=everyone,
-            releases=found.releases,
+            releases=self.releases,
             rows=len(wanted),
             unit=self.report.unit,
             adjacency=self.report.adjacency,
         )
+
+    @property
+    def releases(self) -> int:
+        """How many a node makes."""
+        return sum(one is not None for one in self.spread.inputs)
+
+    def blocks(self, rows: np.ndarray, unknown: np.ndarray) -> np.ndarray:
+        """What a view of rows [R, P, m] tells about every node [m, releases, releases].
+
+        Its noise is that of the nodes that are unknown [m].
+        """
+        noise = (self.spread.noises(unknown).T @ rows.reshape(len(rows), -1).T).T
+        return exposure.blocks(rows[:, [one is not None for one in self.spread.inputs]], noise)
 
     def _bound(self, rows: np.ndarray, unknown: np.ndarray) -> tuple[bool, str]:
         """Whether all gradients are taken at points that follow from what was seen before, and a sentence on it."""
@@ -275,7 +288,7 @@ class Observed:
         for release, place in self.spread.points:
             points.setdefault(release, []).append(place)
         size, random = np.max(np.abs(rows), initial=0.0), np.random.default_rng(0)
-        for release in range(self.spread.releases):
+        for release in (p for p, one in enumerate(self.spread.inputs) if one is not None):
             if release not in points:
                 return False, _LEFT_OPEN
             wanted = self.spread.rows([(place, random.standard_normal(self.spread.m)) for place in points[release]])
@@ -289,7 +302,7 @@ class Observed:
     def _epsilons(self, mu: np.ndarray) -> np.ndarray:
         """The epsilons of shifts mu [...]; everybody's tables of exact noise take their part of delta."""
         event: Any = self.guarantee.event
-        count, delta = self.spread.releases * self.spread.m, self.report.delta
+        count, delta = self.releases * self.spread.m, self.report.delta
         known = {float(one): _epsilon(float(one), event, count, delta) for one in np.unique(mu[~np.isnan(mu)])}
         return np.reshape([known.get(float(one), np.nan) for one in mu.ravel()], mu.shape)
 

@@ -5,7 +5,7 @@ a combination of the inputs, whose coefficients are found by differentiating the
 one in each column. That this is right is checked with random inputs: the program has to be affine, to treat coordinates
 alike, and to send the same whatever is released.
 
-Axes: m nodes, d slots of the neighbour table, T rounds, P releases of a node in all, S places of the program at which
+Axes: m nodes, d slots of the neighbour table, T rounds, P inputs of a node in all, S places of the program at which
 rows are kept, c columns.
 """
 
@@ -17,6 +17,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
+from scipy import sparse as sp
 from scipy.sparse import csgraph
 
 from jdfl.algorithms.algorithm import codec_of
@@ -47,19 +48,19 @@ class Place:
 
 @dataclass(frozen=True)
 class Spread:
-    """The map from what is released to what leaves the nodes, of so many rounds of a run."""
+    """The map from inputs, releases and noise of pairs, to what leaves the nodes, of so many rounds of a run."""
 
     m: int
     steps: int
-    releases: int  # P
-    multiplier: float  # noise of all releases in units of their sensitivities
+    inputs: list[float | None]  # [P] of releases, the noise in units of their sensitivity; None: noise of pairs
+    rounds: list[int]  # [P] in which they enter; -1: before all
     places: list[Place]  # of messages, in the order of the program
     by: np.ndarray  # [messages, m] bool who sends
     senders: np.ndarray  # [T, m, d] int32 the neighbour table
     heard: np.ndarray  # [T, m, d] bool whose messages arrive
     weight: np.ndarray  # [T, m, d] float32 mixing weights
     everyone: np.ndarray  # [T] bool rounds in which everyone hears everyone
-    points: list[tuple[int, int]]  # releases, and the places where their gradients are taken
+    points: list[tuple[int, int]]  # releases among the inputs, and the places where their gradients are taken
     final: int  # the place of the final parameters
     pull: Callable[[Array, Array], tuple[Array, Array]]  # coefficients, from places [c] and weights of nodes [m, c]
     columns: int
@@ -67,9 +68,9 @@ class Spread:
     def rows(self, wanted: Sequence[tuple[int, np.ndarray]]) -> np.ndarray:
         """The coefficients [len(wanted), P, m] of rows: each a place and weights [m] of the nodes there.
 
-        Inputs are in units of the releases' sensitivities.
+        Releases are in units of their sensitivities, noise of pairs as it is added at a node.
         """
-        found = np.zeros((len(wanted), self.releases, self.m))
+        found = np.zeros((len(wanted), len(self.inputs), self.m))
         for start in range(0, len(wanted), self.columns):
             some = wanted[start : start + self.columns]
             place, weight = np.zeros(self.columns, np.int32), np.zeros((self.m, self.columns))
@@ -89,6 +90,25 @@ class Spread:
         heard[:] |= self.everyone.any()
         return csgraph.shortest_path(heard, unweighted=True)
 
+    def noises(self, unknown: np.ndarray) -> Any:
+        """How unit noises that are not known make the noise of inputs: [P m, noises], of unknown nodes [m].
+
+        They are a node's own for every release, and of pairs one for every link in that round, known to both its nodes.
+        """
+        size, parts = self.m * len(self.inputs), []
+        for p, (multiplier, k) in enumerate(zip(self.inputs, self.rounds)):
+            if multiplier is not None:
+                ends, weights = np.flatnonzero(unknown)[:, None], np.array([multiplier])
+            else:
+                listener, slot = np.nonzero(self.heard[max(k, 0)])
+                pairs = np.stack([listener, self.senders[max(k, 0)][listener, slot]], axis=1)
+                ends = pairs[(pairs[:, 0] < pairs[:, 1]) & unknown[pairs].all(axis=1)]
+                weights = np.array([1.0, -1.0])
+            columns = np.broadcast_to(np.arange(len(ends))[:, None], ends.shape).ravel()
+            values = np.broadcast_to(weights, ends.shape).ravel()
+            parts.append(sp.csr_array((values, (p * self.m + ends.ravel(), columns)), (size, len(ends))))
+        return sp.hstack(parts, format="csr")
+
 
 def spread(program: Program, problem: Problem, network: Network, steps: int, key: int | Array) -> Spread:
     """The map of a planned program in so many rounds; NoMapError where there is none, with the reason."""
@@ -107,12 +127,10 @@ class _Rounds:
         self.weight = np.asarray(problem.weight, np.float64)
         self.curvature = np.asarray(problem.curvature, np.float64)
         self.before, self.each = self._logs()
-        multipliers = {*self.before.multipliers, *self.each.multipliers}
-        if len(multipliers) != 1:
-            raise NoMapError("its releases have different multipliers" if multipliers else "it releases nothing")
-        self.multiplier = multipliers.pop()
-        self.first, self.per_round = len(self.before.multipliers), len(self.each.multipliers)
-        self.releases = self.first + steps * self.per_round
+        self.first, self.per_round = len(self.before.inputs), len(self.each.inputs)
+        self.inputs = self.before.inputs + steps * self.each.inputs
+        if all(one is None for one in self.inputs):
+            raise NoMapError("it releases nothing")
 
     def spread(self) -> Spread:
         """The map, checked."""
@@ -123,7 +141,7 @@ class _Rounds:
             asked += [self.first + k * self.per_round + release for release, _ in self.each.points]
         points = [(release, len(places) + j) for j, release in enumerate(asked)]
         final = len(places) + len(points)
-        columns = max(2, min(_MOST_COLUMNS, _ENTRIES // (self.m * (final + 1 + self.releases))))
+        columns = max(2, min(_MOST_COLUMNS, _ENTRIES // (self.m * (final + 1 + len(self.inputs)))))
         shapes = [(rows, self.m, columns) for rows in (self.first, self.steps * self.per_round)]
 
         @jax.jit
@@ -142,8 +160,8 @@ class _Rounds:
         return Spread(
             m=self.m,
             steps=self.steps,
-            releases=self.releases,
-            multiplier=self.multiplier,
+            inputs=self.inputs,
+            rounds=self.first * [-1] + [k for k in range(self.steps) for _ in range(self.per_round)],
             places=places,
             by=by,
             senders=np.asarray(graphs.senders),
@@ -180,7 +198,7 @@ class _Rounds:
         return bys[0].copy(), ran[0][1][1]
 
     def forward(self, first: Array, rest: Array) -> tuple[Array, tuple[Array, Graph]]:
-        """Rows [S, m, c] of messages, of points and of the final parameters, given releases [P, m, c].
+        """Rows [S, m, c] of messages, of points and of the final parameters, given inputs [P, m, c].
 
         Also who sends [messages, m], and the graphs of all rounds.
         """

@@ -62,7 +62,7 @@ class Given(Gradients):
     def _taken(self, w: Array, round: Any, part: slice | None) -> tuple[Array, Array]:
         round.book.grads = round.book.grads + 1
         at = w if round.due is None else jnp.where(round.due[:, None], w, 0.0)
-        round.log.points.append((len(round.log.multipliers), at))
+        round.log.points.append((len(round.log.inputs), at))
         rest = (self.slope * w)[:, slice(None) if part is None else part]
         return jnp.zeros_like(rest), rest
 
@@ -82,8 +82,8 @@ class Log:
 
     sent: list[Sent] = field(default_factory=list)
     released: list[Array] = field(default_factory=list)  # [m, c] each
-    multipliers: list[float] = field(default_factory=list)  # of the releases
-    points: list[tuple[int, Array]] = field(default_factory=list)  # releases, and where they take gradients [m, c]
+    inputs: list[float | None] = field(default_factory=list)  # multipliers of releases; None: noise of pairs
+    points: list[tuple[int, Array]] = field(default_factory=list)  # inputs, and where their gradients are taken [m, c]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,6 +97,15 @@ class Recorded(Round):
         """What is released, kept."""
         self.log.released.append(super().noisy(*given, **counted))
         return self.log.released[-1]
+
+    def pairwise(self, stream: Stream, x: Array) -> Array:
+        """Noise that cancels over links, that of every link kept."""
+        graph, slot = self.graph, jnp.arange(self.graph.mask.shape[1])
+        masks = [graph.mask & (slot == one)[None] for one in range(len(slot))]
+        moments = [replace(self.moment, graph=replace(graph, mask=mask)) for mask in masks]
+        links = [super(Recorded, replace(self, moment=moment)).pairwise(stream, x) for moment in moments]
+        self.log.released.extend(links)
+        return sum(links, jnp.zeros_like(x))
 
     def leaving(self, channel: Channel, x: Array, by: Array | None = None, *, to: To = "neighbours") -> Array:
         """The rows, kept."""
@@ -135,9 +144,12 @@ class Recorded(Round):
 
 @dataclass(frozen=True, kw_only=True)
 class Watched(Recorded):
-    """A round whose releases are inputs in units of their sensitivities, and whose messages are kept."""
+    """A round whose releases are inputs in units of their sensitivities, and whose messages are kept.
 
-    given: Array | None  # [releases, m, c] what is released; None: nothing but zeros
+    Noise that cancels over links is an input of its own.
+    """
+
+    given: Array | None  # [inputs, m, c] what is released, and noise of pairs; None: nothing but zeros
 
     def noisy(
         self,
@@ -152,12 +164,16 @@ class Watched(Recorded):
         event = mechanism.event()
         if isinstance(told, Stream) or not isinstance(event, GaussianEvent):
             raise NoMapError(f"its noise of the stream {stream.name!r} is not Gaussian, or a part of another release")
-        index = len(self.log.multipliers)
-        self.log.multipliers.append(event.noise_multiplier)
-        if self.given is None:
-            return jnp.zeros_like(x)
         scale = jnp.broadcast_to(jnp.asarray(sensitivity, x.dtype), (x.shape[0],))
-        return scale[:, None] * self.given[index]
+        return scale[:, None] * self._input(x, event.noise_multiplier)
+
+    def pairwise(self, stream: Stream, x: Array) -> Array:
+        """What is given in place of noise that cancels over links."""
+        return self._input(x, None)
+
+    def _input(self, x: Array, multiplier: float | None) -> Array:
+        self.log.inputs.append(multiplier)
+        return jnp.zeros_like(x) if self.given is None else self.given[len(self.log.inputs) - 1]
 
 
 def _where(due: Array, one: Any, other: Any) -> Any:

@@ -26,6 +26,7 @@ from jdfl.algorithms import (
     extra,
     local_only,
     matcha,
+    muffliato,
     nids,
     partpsp,
     pedfl,
@@ -163,6 +164,17 @@ def _dfedavgm_consensus(program: Any, problem: Any, w: Any) -> dfedavgm.State:
     return dfedavgm.State(x, x + 0 if program.algorithm.quantised else None)
 
 
+def _muffliato(label: str, **fields: Any) -> Row:
+    algorithm = jdfl.Muffliato(lr=0.01, **fields)
+    exact = replace(algorithm, gradients=jdfl.Gradients())
+
+    def consensus(program: Any, problem: Any, w: Any) -> muffliato.State:
+        x = _everywhere(program, problem, w)
+        return muffliato.State(x, x + 0)
+
+    return Row("muffliato", algorithm, exact, {"model": 640}, 20, consensus, _muffliato_count, "lr", label)
+
+
 def _compressed(label: str, algorithm: Any, bits: int, swept: str = "lr") -> Row:
     name, consensus = {
         jdfl.CHOCO: ("choco-sgd", _choco_consensus),
@@ -192,6 +204,18 @@ def _plain_count(program: Any, adjacency: np.ndarray, rounds: int) -> dict[str, 
         "communications": np.full(m, gossip * talks),
         "grads": grads,
         "releases": releases,
+    }
+
+
+def _muffliato_count(program: Any, adjacency: np.ndarray, rounds: int) -> dict[str, Any]:
+    """A message to every neighbour in every round, a gradient in every `gossips`-th."""
+    every = np.full(len(adjacency), rounds)
+    grads = -(-every // program.algorithm.gossips)
+    return {
+        "sent": {"model": rounds * (adjacency != 0).sum(axis=0)},
+        "communications": every,
+        "grads": grads,
+        "releases": grads * (program.algorithm.gradients.mechanism is not None),
     }
 
 
@@ -385,6 +409,9 @@ TABLE = (
         gradients=_PRIVATE,
     ),
     _exact("extra", jdfl.EXTRA, _corrected(extra.State), 0, "EXTRA"),
+    _plain("decor", "DECOR", jdfl.DECOR(lr=0.01, gradients=_PRIVATE, pairs=0.5), _everywhere),
+    _muffliato("Muffliato", gossips=3, accelerated=True),
+    _muffliato("Muffliato, private", gossips=2, gradients=_PRIVATE),
     _exact("nids", jdfl.NIDS, _corrected(nids.State), 1, "NIDS"),
     _exact("exact-diffusion", jdfl.ExactDiffusion, _corrected(exact_diffusion.State), 0, "exact diffusion"),
     _compressed("CHOCO-SGD, exact", jdfl.CHOCO(lr=0.01), 32 * 20, swept="gamma"),

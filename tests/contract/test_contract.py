@@ -94,8 +94,8 @@ def test_a_missing_neighbour_has_no_part_in_a_round_or_is_refused(row: Row):
     said = re.search(r"Missing neighbours: (.*?)\n\n", sys.modules[type(row.algorithm).__module__].__doc__ or "", re.S)
     assert said is not None
     problem, lossy = make_problem(row), jdfl.network.link_loss(make_network(), 0.3)
-    quantised = getattr(row.exact, "quantised", False)
-    if quantised or ("refused" in said[1] and not hasattr(row.exact, "quantised")):
+    forms = [getattr(row.exact, name) for name in ("quantised", "accelerated") if hasattr(row.exact, name)]
+    if any(forms) or ("refused" in said[1] and not forms):
         with pytest.raises(ValueError, match=r"fixed network|network plays no part"):
             start.check_run(row.exact, problem, lossy, 5, 1, None)
         return

@@ -22,20 +22,34 @@ def test_a_block_is_that_of_the_pseudo_inverse(seed, rows):
     A[rows // 2 :] *= 1e-6  # the size of a row does not matter
     unknown = np.array([True, False, True])
     flat = A[:, :, unknown].reshape(rows, -1)
-    found = exposure.blocks(A, unknown)
+    found = exposure.blocks(A, flat)
     scaled = flat / np.linalg.norm(flat, axis=1, keepdims=True)
     whole = (scaled.T @ np.linalg.pinv(scaled @ scaled.T, 1e-10) @ scaled).reshape(4, 2, 4, 2)
     np.testing.assert_allclose(found[[0, 2]], [whole[:, 0, :, 0], whole[:, 1, :, 1]], atol=1e-7)
-    assert not found[1].any()
-    assert not exposure.blocks(A[:0], unknown).any()
+    assert not exposure.blocks(A[:0], flat[:0]).any()
 
 
 def test_faint_directions_count_as_much_as_clear_ones():
     A = np.zeros((2, 1, 2))
     A[0, 0], A[1, 0] = [1.0, 1.0], [1.0, 1.0 + 1e-8]  # whose difference shows the second node alone
-    np.testing.assert_allclose(exposure.blocks(A, np.ones(2, bool)), np.ones((2, 1, 1)), atol=1e-6)
+    np.testing.assert_allclose(exposure.blocks(A, A.reshape(2, 2)), np.ones((2, 1, 1)), atol=1e-6)
     A[1, 0, 1] = 1.0 + 1e-15  # which is rounding
-    np.testing.assert_allclose(exposure.blocks(A, np.ones(2, bool)), np.full((2, 1, 1), 0.5), atol=1e-6)
+    np.testing.assert_allclose(exposure.blocks(A, A.reshape(2, 2)), np.full((2, 1, 1), 0.5), atol=1e-6)
+
+
+@given(seeds)
+def test_noise_of_any_kind_is_counted_and_its_lack_is_infinite(seed):
+    A, noise = drawn(seed, 5), np.random.default_rng(seed + 1).standard_normal((5, 9))
+    white = np.linalg.inv(noise @ noise.T)
+    np.testing.assert_allclose(exposure.blocks(A, noise)[1], A[:, :, 1].T @ white @ A[:, :, 1], rtol=1e-6, atol=1e-8)
+    noise[4] = 0
+    assert np.isinf(exposure.largest(exposure.blocks(A, noise))).all()  # a bare row
+    noise[4] = noise[0] + noise[1]
+    assert np.isinf(exposure.largest(exposure.blocks(A, noise))).all()  # whose noise others cancel
+    A[4] = A[0] + A[1]
+    assert np.isfinite(exposure.largest(exposure.blocks(A, noise))).all()
+    A[:, :, 1] = 0
+    assert exposure.largest(exposure.blocks(A, noise))[1] == 0
 
 
 def gained(M, d):

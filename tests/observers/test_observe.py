@@ -96,7 +96,7 @@ ROWS = [
 def test_who_sees_less_learns_less(algorithm):
     run = Observed.of(algorithm, data(), RING(), steps=T, key=0, delta=0.01)
     everyone = run.by(Everyone()).mu
-    assert np.all(everyone <= np.sqrt(run.spread.releases) / 2.0 + 1e-7)
+    assert np.all(everyone <= np.sqrt(run.releases) / 2.0 + 1e-7)
     seen = [run.by(one).mu for one in (Coalition((0, 2)), Neighbour(0), Neighbour(0, sums=True))]
     other = ~np.isnan(seen[0])
     for more, less in zip([everyone, *seen], seen):

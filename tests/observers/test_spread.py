@@ -41,7 +41,7 @@ def found(algorithm, network, places, data=None, steps=T, key=0):
     map = spread(planned(algorithm, data, network, steps), data, network, steps, key)
     eye = np.eye(network.m)
     rows = map.rows([(place % (map.final + 1), eye[i]) for place in places for i in range(network.m)])
-    return rows.reshape(len(places), network.m, map.releases, network.m), map
+    return rows.reshape(len(places), network.m, len(map.inputs), network.m), map
 
 
 def inputs(releases):
@@ -70,7 +70,7 @@ def test_decentralized_sgd(network, order, period):
     agree(rows, np.stack([*sent, x]))
     assert [place.round for place in map.places] == list(range(T))
     assert map.by.tolist() == [[k % period == 0] * M for k in range(T)]
-    assert map.multiplier == 2.0
+    assert map.inputs == [2.0] * T
 
 
 def test_a_regulariser_is_a_part_of_the_step():

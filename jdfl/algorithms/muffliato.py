@@ -1,0 +1,89 @@
+"""Muffliato: one noisy gradient step, then many rounds of gossip.
+
+E. Cyffers, M. Even, A. Bellet, L. Massoulié: Muffliato: Peer-to-Peer Privacy Amplification for Decentralized
+Optimization and Averaging, 2022 (Algorithms 1 and 2).
+
+    k = 0, K, 2K, ...:  x_i <- x_i - lr (g_i(x_i) + noise)
+    every round:        x_i <- w sum_j W_ij x_j + (1 - w) x_i-
+
+K is `gossips`. x_i- is what node i sent in the round before; w is 1 in the round of a gradient, and always without
+`accelerated`, else 2 (1 - sqrt(l (1 - l / 4))) / (1 - l / 2)^2 with the spectral gap l of W.
+
+Its averaging of values is this on losses ||x - value_i||^2 / 2 with lr = 1 and K rounds: the noise of values is drawn
+once, and everything that follows is averaged. What a node learns of another one is said by `jdfl.observe`. The paper
+adds up what single messages tell, as if each had noise of its own (Theorem 1); messages of several rounds have the same
+noise, and together tell more: of three nodes in a line, the first learns in two rounds all that the last one has
+released (`python -m experiments.observers`).
+
+Missing neighbours: their weight goes where the network says, by default to the node's own row. Acceleration builds on
+fixed neighbours, with which others are refused.
+
+Axes: m nodes, n parameters.
+"""
+
+import math
+from typing import ClassVar, NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from jdfl.algorithms.algorithm import Algorithm
+from jdfl.algorithms.gradients import Gradients
+from jdfl.algorithms.round import Round
+from jdfl.algorithms.step_lengths import FIXED_SYMMETRIC
+from jdfl.base import struct
+from jdfl.base.settings import Count, StepLength
+from jdfl.codecs import Codec, Dense
+from jdfl.network import Network, spectral_gap
+from jdfl.problems import Problem
+
+
+class State(NamedTuple):
+    """What the next round needs."""
+
+    x: Array  # [m, n] parameters
+    before: Array  # [m, n] what was sent in the round before
+
+
+@struct.dataclass
+class Muffliato(Algorithm):
+    """A noisy gradient step, whose noise gossip then averages, accelerated or not.
+
+    With one round of gossip it is D-PSGD that adapts first. Raises ValueError (from `check`) for
+    settings out of range; accelerated, also for a network that is not fixed and undirected with symmetric weights.
+    """
+
+    kind: ClassVar[str] = "muffliato"
+    lr: StepLength = 0.1
+    gradients: Gradients = Gradients()
+    codec: Codec = Dense()
+    gossips: Count = struct.field(pytree_node=False, default=5)
+    """Rounds of gossip after every gradient step."""
+    accelerated: bool = struct.field(pytree_node=False, default=False)
+    """Go further than the mean of the neighbours, by Chebyshev polynomials."""
+    title: ClassVar[str] = "Muffliato"
+
+    @property
+    def needs(self) -> dict[str, bool]:
+        """What it asks of a network: accelerated, one with a spectral gap."""
+        return FIXED_SYMMETRIC if self.accelerated else {}
+
+    def plan(self, problem: Problem, network: Network, steps: int) -> Array:
+        """The weights w [T] of what is mixed; 1 without acceleration."""
+        gap = spectral_gap(network) if self.accelerated else 1.0
+        w = 2 * (1 - math.sqrt(gap * (1 - gap / 4))) / (1 - gap / 2) ** 2 if gap < 1 else 1.0
+        return jnp.asarray(np.where(np.arange(steps) % self.gossips == 0, 1.0, w), problem.dtype)
+
+    def init(self, round: Round) -> State:
+        """Start where the problem says."""
+        x = round.problem.begin()
+        return State(x, x)
+
+    def step(self, state: State, round: Round) -> State:
+        """One round."""
+        x, w = state.x, round.ready[round.k].astype(state.x.dtype)
+        due = jnp.broadcast_to(round.k % self.gossips == 0, (round.m,))
+        g = round.each_of(due, round.m, lambda here: self.gradients(here.of(x), here), jnp.zeros_like(x))
+        x = x - self.lr * g
+        return State(w * round.mix(x) + (1 - w) * state.before, x)
