@@ -24,7 +24,7 @@ from tests.toy import regression
 
 SCRIPTS = [one.name for one in gallery.experiments()]
 # They compute or attack, and have no results.
-WITHOUT_RUNS = ("gpsp_quality", "lemma2_counterexample", "privacy_audit", "theorem1_counterexample")
+WITHOUT_RUNS = ("gpsp_quality", "lemma2_counterexample", "observers", "privacy_audit", "theorem1_counterexample")
 WITH_OWN_FIGURES = ("fair_comparison",)  # of comparisons, which tell their own runs
 WITHOUT_FIGURE = ("codec_warnings",)
 SEEDS = {"codecs": ["--seeds", "5"], "gpsp_quality": ["--seeds", "3"]}  # of means that must reach something

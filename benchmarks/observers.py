@@ -1,0 +1,52 @@
+"""What observers learn: time to derive the map of a run from its step, and what one node learns of all others.
+
+Run `python -m benchmarks.observers [--quick] [--out DIR]`; three minutes on two cores.
+"""
+
+import sys
+import time
+from collections.abc import Sequence
+
+import numpy as np
+
+import jdfl
+from benchmarks.common import Row, options, report, row
+from experiments.observer_attack import world
+from jdfl.observers import Neighbour
+from jdfl.observers.observe import Observed
+
+NAME = "observers"
+
+
+def measured(m: int, steps: int, repeats: int, goal: str) -> list[Row]:
+    """Seconds of D-PSGD on a network of ten neighbours or so; compilation is a part of deriving."""
+    network = jdfl.network.erdos_renyi(m, min(0.5, 10 / m), seed=1)
+    algorithm = jdfl.DPSGD(gradients=jdfl.Gradients(clip=1.0, mechanism=jdfl.Gaussian(10.0)))
+    case, derived, learnt, seen = f"m={m}, {steps} rounds", [], [], []
+    for _ in range(repeats):
+        start = time.perf_counter()
+        run = Observed.of(algorithm, world(m, 0, 1.0), network, steps=steps, key=0, delta=1e-5)
+        between = time.perf_counter()
+        seen.append(run.by(Neighbour(0)))
+        learnt.append(time.perf_counter() - between)
+        derived.append(between - start)
+    both = [one + two for one, two in zip(derived, learnt)]
+    return [
+        row(case, "derive the map", derived, "s"),
+        row(case, "one observer, all nodes", learnt, "s"),
+        row(case, "both", both, "s", goal),
+        Row(case, "vectors that the observer sees", float(seen[0].rows), ""),
+        Row(case, "median mu / everyone's", float(np.nanmedian(seen[0].mu)) / (np.sqrt(steps) / 10.0), ""),
+    ]
+
+
+def main(arguments: Sequence[str] | None = None) -> list[Row]:
+    chosen = options("What observers learn", arguments)
+    large = [] if chosen.quick else [*measured(100, 100, 3, ""), *measured(1000, 100, 2, "<= 300")]
+    rows = measured(12, 6, 1, "") if chosen.quick else large
+    report("What observers learn", rows, chosen.out, NAME, chosen.quick)
+    return rows
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

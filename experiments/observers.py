@@ -1,0 +1,235 @@
+"""What observers who see little learn: derived, attacked, and where that is no bound.
+
+Run `python -m experiments.observers [--quick] [--seeds N] [--out DIR]`.
+
+- Attack: mu that is derived from a method's step for a node whose gradient changes as much as it may, always in one
+  direction, and the mu that the best linear score reaches on what the observer sees of real runs (20,000 of them, see
+  `experiments.observer_attack`). Data are fixed, so that both are the same but for sampling.
+- Hidden slopes: four nodes in a line, of whom the last observes the first. Gradients that depend on parameters move the
+  others' messages; mu is that of fixed gradients, and the largest that slopes of so many (the step length times a
+  second derivative, for every node and round) make of it, found by changing one at a time. So mu of fixed gradients is
+  no bound for observers who do not see where gradients are taken.
+- Networks: epsilon of pairs of nodes of D-PSGD with noise of 10 sensitivities after so many rounds, for fixed
+  gradients, beside that of everyone, which is a guarantee.
+- Muffliato: mu^2 of one gossip in units of what a node releases, by the paper's formula, which adds up single messages,
+  and exactly. The formula is a bound only where it is no smaller.
+"""
+
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from matplotlib.figure import Figure
+
+import jdfl
+from experiments.common import Row, options, row, save, save_figure, show
+from experiments.observer_attack import reached, world
+from jdfl.algorithms.book import Channel
+from jdfl.base import struct
+from jdfl.lab.drawing import COLOURS, plain
+from jdfl.network import as_dense
+from jdfl.observers import Coalition, Everyone, FinalModels, Neighbour, exposure, observe, observe_pairs
+
+NAME = "observers"
+NOISY = jdfl.Gradients(clip=1.0, mechanism=jdfl.Gaussian(2.0))
+_EXACT: Any = {"gradients": NOISY, "codec": jdfl.Dense("float64")}
+_PUSH = Channel("push")
+
+
+@struct.dataclass
+class Push(jdfl.Algorithm):
+    """Noisy gradients over push-sum: x <- P (x - lr g(x / a)), a <- P a."""
+
+    lr: float = 0.1
+    gradients: jdfl.Gradients = NOISY
+    columns = True
+    channels = (_PUSH,)
+
+    def init(self, round: jdfl.Round) -> tuple[Array, Array, Array]:
+        """Start where the problem says, with weights of one."""
+        x = round.problem.begin()
+        return x, x, jnp.ones((round.m,), x.dtype)
+
+    def step(self, state: tuple[Array, Array, Array], round: jdfl.Round) -> tuple[Array, Array, Array]:
+        """One round."""
+        y, x, a = state
+        x, a = round.push(x - self.lr * self.gradients(y, round), a, _PUSH)
+        return x / a[:, None], x, a
+
+
+def methods() -> dict[str, tuple[Any, Any]]:
+    """Methods and the networks that they are attacked on."""
+    ring, random = jdfl.network.ring(6), jdfl.network.erdos_renyi(6, 0.5, seed=1)
+    descent = {"order": "adapt first", **_EXACT}
+    return {
+        "D-PSGD, adapt first, ring": (jdfl.DPSGD(**descent), ring),
+        "D-PSGD, mix first, Erdos-Renyi": (jdfl.DPSGD(**_EXACT), random),
+        "DSGT, ring": (jdfl.DSGT(**_EXACT), ring),
+        "EXTRA, ring": (jdfl.EXTRA(**_EXACT), ring),
+        "NIDS, Erdos-Renyi": (jdfl.NIDS(**_EXACT), random),
+        "DFedAvgM, two local steps, ring": (jdfl.DFedAvgM(local_steps=2, **_EXACT), ring),
+        "Muffliato, four gossips, ring": (jdfl.Muffliato(gossips=4, **_EXACT), ring),
+        "DECOR, ring": (jdfl.DECOR(pairs=3.0, **_EXACT), ring),
+        "push-sum, exponential": (Push(), jdfl.network.exponential(6)),
+    }
+
+
+OBSERVERS = {
+    "a neighbour": (Neighbour(0), 1),
+    "a node at distance 2 or 3": (Neighbour(0), 3),
+    "a coalition of two": (Coalition((2, 4)), 0),
+    "final models": (FinalModels(), 2),
+    "everyone": (Everyone(), 1),
+}
+
+
+def attacked(seeds: int, quick: bool) -> list[Row]:
+    """Derived and reached mu of every method and observer."""
+    made = []
+    chosen = dict(list(methods().items())[:1]) if quick else methods()
+    for method, (algorithm, network) in chosen.items():
+        for name, (observer, node) in OBSERVERS.items():
+            pairs = [reached(algorithm, network, observer, node, steps=4, seed=seed) for seed in range(seeds)]
+            case = f"Attack: {method}: {name}"
+            made.append(row(case, "derived mu", None, [pairs[0][1]]))
+            made.append(row(case, "reached / derived", 1.0, [one / wanted for one, wanted in pairs if wanted > 0]))
+    return made
+
+
+def line(slopes: np.ndarray) -> float:
+    """Mu, in units of one release's, of node 0 of a line for the last node, with slopes [T, m] of gradients.
+
+    x <- W (x + slope x - y) with what is released y; the observer sees what its neighbour sends.
+    """
+    rounds, m = slopes.shape
+    W = np.asarray(as_dense(jdfl.network.from_edges([(i, i + 1) for i in range(m - 1)], m).graph), float)
+    x, seen = np.zeros((m, rounds, m)), []
+    for k in range(rounds):
+        x = x * (1 + slopes[k])[:, None, None]
+        x[np.arange(m), k, np.arange(m)] -= 1.0
+        seen.append(x[m - 2])
+        x = np.einsum("ij,jpu->ipu", W, x)
+    rows = np.array(seen)
+    noise = rows[:, :, : m - 1].reshape(rounds, -1)
+    return float(np.sqrt(exposure.largest(exposure.blocks(rows, noise))[0]))
+
+
+def worst_slopes(low: float, high: float, rounds: int, seed: int, tries: int) -> float:
+    """The largest mu that slopes of zero or at an end of an interval make, of so many searches."""
+    random, ends, best = np.random.default_rng(seed), sorted({low, 0.0, high}), 0.0
+    for _ in range(tries):
+        slopes = random.choice(ends, (rounds, 4))
+        value, better = line(slopes), True
+        while better:
+            better = False
+            for place in np.ndindex(slopes.shape):
+                for end in ends:
+                    other = slopes.copy()
+                    other[place] = end
+                    if (found := line(other)) > value * (1 + 1e-9):
+                        slopes, value, better = other, found, True
+        best = max(best, value)
+    return best
+
+
+def hidden(seeds: int, quick: bool) -> list[Row]:
+    """Derived mu, of fixed gradients, and the largest with hidden slopes."""
+    made = []
+    for rounds in (4,) if quick else (4, 6):
+        fixed = line(np.zeros((rounds, 4)))
+        for low, high in ((-1.0, 0.0), (-2.0, 0.0), (-1.0, 1.0), (-5.0, 5.0)):
+            found = [worst_slopes(low, high, rounds, seed, 2 if quick else 20) for seed in range(seeds)]
+            case = f"Hidden slopes in [{low:g}, {high:g}], {rounds} rounds"
+            made.append(row(case, "derived mu", None, [fixed]))
+            made.append(row(case, "largest / derived", 1.0, [max(found) / fixed]))
+    return made
+
+
+def networks(quick: bool) -> tuple[list[Row], dict[str, jdfl.Pairs]]:
+    """Epsilon of pairs of nodes beside that of everyone."""
+    m, steps = (12, 6) if quick else (100, 100)
+    known = {
+        "ring": jdfl.network.ring(m),
+        "Erdos-Renyi": jdfl.network.erdos_renyi(m, 0.1 if m == 100 else 0.4, seed=1),
+        "exponential": jdfl.network.exponential(m),
+    }
+    noise = jdfl.Gradients(clip=1.0, mechanism=jdfl.Gaussian(10.0))
+    made, pairs = [], {}
+    for name, network in known.items():
+        found = observe_pairs(jdfl.DPSGD(gradients=noise), world(m, 0, 1.0), network, steps=steps, delta=1e-5)
+        case = f"Networks: {name}, {m} nodes, {steps} rounds"
+        made.append(row(case, "median epsilon of pairs", None, [found.median]))
+        made.append(row(case, "largest", None, [float(np.nanmax(found.epsilon))]))
+        made.append(row(case, "epsilon of everyone", None, [found.epsilon_everyone]))
+        pairs[name] = found
+    return made, pairs
+
+
+def formula(W: np.ndarray, links: np.ndarray, observer: int, rounds: int) -> np.ndarray:
+    """The paper's mu^2 [m] of what an observer learns in a gossip, in units of one release: the sum over messages."""
+    power, total = np.eye(len(W)), np.zeros(len(W))
+    for _ in range(rounds):
+        for node in np.flatnonzero(links[observer]):
+            total += power[node] ** 2 / np.sum(power[node] ** 2)
+        power = W @ power
+    return np.minimum(total, 1.0)
+
+
+def muffliato(quick: bool) -> list[Row]:
+    """The formula and the exact value of one gossip, for the pairs of which they differ most."""
+    line_of_three = jdfl.network.from_edges([(0, 1), (1, 2)], 3)
+    cases = {"line of three": (line_of_three, 2), "ring of 12": (jdfl.network.ring(12), 3)}
+    if not quick:
+        grid, random = jdfl.network.torus(16), jdfl.network.erdos_renyi(24, 0.3, seed=1)
+        cases |= {"torus of 16": (grid, 3), "Erdos-Renyi of 24": (random, 3)}
+    made = []
+    for name, (network, rounds) in cases.items():
+        W = np.asarray(as_dense(network.graph), float)
+        links = W != 0
+        np.fill_diagonal(links, False)
+        noise = jdfl.Gradients(clip=1.0, mechanism=jdfl.Gaussian(1.0))
+        algorithm = jdfl.Muffliato(lr=1.0, gradients=noise, gossips=rounds)
+        found = observe(algorithm, world(network.m, 0, 1.0), network, Neighbour(0), steps=rounds, delta=1e-3)
+        added = formula(W, links, 0, rounds)
+        node = max(range(1, network.m), key=lambda one: found.mu[one] ** 2 - added[one])
+        case = f"Muffliato: {name}, {rounds} rounds, node 0 about node {node}"
+        made.append(row(case, "mu^2 by formula", None, [added[node]]))
+        made.append(row(case, "mu^2", None, [float(found.mu[node] ** 2)]))
+    return made
+
+
+def figure(pairs: dict[str, jdfl.Pairs]) -> Figure:
+    """Epsilon by the distance between nodes, a panel per network."""
+    drawing = Figure(figsize=(9.0, 3.2), layout="constrained")
+    for i, (axis, (name, one)) in enumerate(zip(drawing.subplots(1, 3, sharey=True), pairs.items())):
+        table = one.by_distance()
+        axis.fill_between(table["distance"], table["epsilon min"], table["epsilon max"], color=COLOURS[0], alpha=0.18)
+        axis.plot(table["distance"], table["epsilon median"], color=COLOURS[0], marker="o", label="pairs, median")
+        axis.axhline(one.epsilon_everyone, color=COLOURS[1], linestyle="--", label="everyone")
+        axis.set_yscale("log")
+        axis.set_ylim(bottom=1e-3)
+        axis.set_xlabel("links between the nodes")
+        axis.set_title(name, fontsize=10)
+        plain(axis)
+        if not i:
+            axis.set_ylabel("epsilon, of fixed gradients")
+            axis.legend(frameon=False)
+    return drawing
+
+
+def main(arguments: Sequence[str] | None = None) -> list[Row]:
+    """Run and print."""
+    given = options("What observers who see little learn", seeds=3, arguments=arguments)
+    made, pairs = networks(given.quick)
+    rows = [*attacked(given.seeds, given.quick), *hidden(given.seeds, given.quick), *made, *muffliato(given.quick)]
+    show("What observers learn", rows)
+    save_figure(figure(pairs), given.out / f"{NAME}.png")
+    print("written:", save(rows, given.out, NAME), given.out / f"{NAME}.png")
+    return rows
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
