@@ -5,7 +5,9 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from PIL import Image
 
 import jdfl
 from jdfl.cli import main
@@ -76,6 +78,71 @@ def test_laplace_noise_adds_up_plainly(tell):
     told = tell("account --releases 3 --multiplier 6 --noise laplace")
     assert told["epsilon at delta = 0"] == pytest.approx(0.5)
     assert told["epsilon"] <= 0.5
+
+
+def test_exact_noise_pays_for_its_tables(tell):
+    given = "account --releases 3 --noise exact-gaussian --entries 1000"
+    plain, exact = tell("account --releases 3 --multiplier 6.46"), tell(f"{given} --multiplier 6.46")
+    assert plain["epsilon"] < exact["epsilon"] < plain["epsilon"] * (1 + 1e-6)
+    assert tell(f"{given} --multiplier 6.46")["epsilon"] < tell(f"{given}000 --multiplier 6.46")["epsilon"]
+    least = tell(f"{given} --epsilon 1")
+    assert 0.999 < least["epsilon"] <= 1
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        ("--noise exact-gaussian", "entries = None"),
+        ("--entries 5", "entries = 5"),
+        ("--noise laplace --entries 5", "5"),
+    ],
+)
+def test_the_length_of_vectors_is_for_exact_noise(flags, words, refuse):
+    assert words in refuse(f"account --releases 3 --multiplier 2 {flags}")
+
+
+OBSERVED = f"account {DPSGD} --algorithm.mechanism.multiplier 4 --problem.m 6 --network ring"
+
+
+def test_what_one_node_learns_is_told(tell, capsys):
+    told = tell(f"{OBSERVED} --observer neighbour --nodes 0")
+    assert told["mu"][0] is None
+    assert min(told["mu"][1], told["mu"][5]) > told["mu"][3] > 0
+    assert told["bound"] is False
+    assert told["epsilon"][1] < told["epsilon_everyone"] == tell(OBSERVED)["epsilon"]
+    less = tell(f"{OBSERVED} --observer neighbour --nodes 0 --sums")
+    assert less["mu"][1] < told["mu"][1]
+    assert main([*OBSERVED.split(), "--observer", "everyone"]) == 0
+    assert "- a guarantee: all gradients" in capsys.readouterr().out
+
+
+def test_pairs_are_drawn(tell, tmp_path):
+    told = tell(f"{OBSERVED} --observer pairs --figure {tmp_path / 'pairs.png'}")
+    assert np.shape(told["mu"]) == (6, 6)
+    with Image.open(tmp_path / "pairs.png") as drawn:
+        assert drawn.size[0] > 1000
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        ("--observer neighbour", "nodes = ()"),
+        ("--observer neighbour --nodes 1 2", "nodes = (1, 2)"),
+        ("--observer everyone --nodes 1", "observer = 'everyone'"),
+        ("--observer final-models --sums", "observer = 'final-models'"),
+        ("--observer everyone --figure a.png", "--observer pairs"),
+        ("--nodes 1", "observer = None"),
+        ("--observer neighbour --nodes 6", "node = 6"),
+        ("--observer coalition --nodes 0 1 2 3 4 5", "6 of them"),
+        ("--observer server", "with a server"),
+    ],
+)
+def test_observers_that_make_no_sense_are_refused(flags, words, refuse):
+    assert words in refuse(f"{OBSERVED} {flags}")
+
+
+def test_a_finished_run_has_no_observer_of_its_own(refuse):
+    assert "--releases" in refuse("account --releases 3 --multiplier 2 --observer everyone")
 
 
 @pytest.mark.parametrize("kind", ["poisson", "subset"])

@@ -16,6 +16,8 @@ from jdfl.engine.provenance import provenance
 from jdfl.engine.spending import guarantee_of, unspent
 from jdfl.lab.results import CHECKPOINTS
 from jdfl.privacy import (
+    Event,
+    ExactGaussian,
     GaussianEvent,
     LaplaceEvent,
     Sampled,
@@ -26,6 +28,8 @@ from jdfl.privacy import (
     noise_multiplier,
     report,
 )
+from jdfl.privacy.mechanisms import event_of
+from jdfl.privacy.slips import room
 
 _ABOUT = """What releases add up to, and how much noise a target needs; nothing is run.
 
@@ -59,8 +63,10 @@ class Options:
     """The folder of a finished run."""
     releases: int | None = None
     """Number of releases; flags about a run are refused then."""
-    noise: Literal["gaussian", "laplace"] = "gaussian"
+    noise: Literal["gaussian", "laplace", "exact-gaussian"] = "gaussian"
     """With --releases: kind of noise."""
+    entries: int | None = None
+    """With --noise exact-gaussian: numbers of a vector that is released, whose draws delta pays for."""
     multiplier: float | None = None
     """With --releases: noise in units of the sensitivity."""
     epsilon: float | None = None
@@ -98,7 +104,8 @@ def parse(args: list[str]) -> tuple[RunConfig, Options]:
     elif options.run is not None or options.config is not None or config != RunConfig():
         raise ValueError(
             f"Expected --releases = {options.releases} without settings of a run, got both. What releases add up to is "
-            "decided by --noise, --multiplier or --epsilon, --delta, --sampling, --batch, --records and --adjacency."
+            "decided by --noise, --entries, --multiplier or --epsilon, --delta, --sampling, --batch, --records and "
+            "--adjacency."
         )
     return config, options
 
@@ -120,7 +127,7 @@ def account(config: RunConfig, options: Options) -> int:
 
 def _refuse_unused(args: list[str], options: Options) -> None:
     """Refuse settings of releases where a run is accounted for, which has its own: ValueError naming the flag."""
-    for name in ("noise", "multiplier", "epsilon", "delta", "sampling", "batch", "records", "adjacency"):
+    for name in ("noise", "entries", "multiplier", "epsilon", "delta", "sampling", "batch", "records", "adjacency"):
         if flags.given(args, name) is not None:
             raise ValueError(
                 f"Expected --{name} with --releases only, got {name} = {getattr(options, name)!r}. A run has its own: "
@@ -185,6 +192,22 @@ def _check_same(config: RunConfig, folder: Path) -> None:
         )
 
 
+def _event(options: Options, multiplier: float) -> Event:
+    """One release of the noise that the options ask for; ValueError for a size that is missing, or needless."""
+    if options.noise != "exact-gaussian" and options.entries is not None:
+        raise ValueError(
+            f"Expected --entries with --noise exact-gaussian only, got entries = {options.entries} with noise = "
+            f"{options.noise!r}. What other noise guarantees does not depend on it."
+        )
+    if options.noise == "laplace":
+        return LaplaceEvent(multiplier)
+    if options.noise == "gaussian":
+        return GaussianEvent(multiplier)
+    checks.whole(remedy="Give the length of the vectors that are released.", entries=options.entries)
+    assert options.entries is not None
+    return event_of(ExactGaussian(multiplier), options.entries)
+
+
 def _releases(options: Options) -> dict[str, Any]:
     count, sampled = options.releases, None
     checks.whole(1, releases=count)
@@ -214,8 +237,10 @@ def _releases(options: Options) -> dict[str, Any]:
     multiplier = options.multiplier
     if multiplier is None:
         assert options.epsilon is not None
-        multiplier = noise_multiplier(options.noise, options.epsilon, options.delta, count, **how)
-    event = GaussianEvent(multiplier) if options.noise == "gaussian" else LaplaceEvent(multiplier)
+        delta = room(_event(options, 1.0), count, options.delta, options.epsilon)
+        kind = "laplace" if options.noise == "laplace" else "gaussian"
+        multiplier = noise_multiplier(kind, options.epsilon, delta, count, **how)
+    event = _event(options, multiplier)
     return {
         "noise": options.noise,
         "multiplier": multiplier,
