@@ -163,7 +163,7 @@ def networks(quick: bool) -> tuple[list[Row], dict[str, jdfl.Pairs]]:
         case = f"Networks: {name}, {m} nodes, {steps} rounds"
         made.append(row(case, "median epsilon of pairs", None, [found.median]))
         made.append(row(case, "largest", None, [float(np.nanmax(found.epsilon))]))
-        made.append(row(case, "epsilon of everyone", None, [found.epsilon_everyone]))
+        made.append(row(case, "epsilon of everyone", None, [found.epsilon_claimed]))
         pairs[name] = found
     return made, pairs
 
@@ -208,7 +208,7 @@ def figure(pairs: dict[str, jdfl.Pairs]) -> Figure:
         table = one.by_distance()
         axis.fill_between(table["distance"], table["epsilon min"], table["epsilon max"], color=COLOURS[0], alpha=0.18)
         axis.plot(table["distance"], table["epsilon median"], color=COLOURS[0], marker="o", label="pairs, median")
-        axis.axhline(one.epsilon_everyone, color=COLOURS[1], linestyle="--", label="everyone")
+        axis.axhline(one.epsilon_claimed, color=COLOURS[1], linestyle="--", label="everyone")
         axis.set_yscale("log")
         axis.set_ylim(bottom=1e-3)
         axis.set_xlabel("links between the nodes")

@@ -109,7 +109,7 @@ def test_what_one_node_learns_is_told(tell, capsys):
     assert told["mu"][0] is None
     assert min(told["mu"][1], told["mu"][5]) > told["mu"][3] > 0
     assert told["bound"] is False
-    assert told["epsilon"][1] < told["epsilon_everyone"] == tell(OBSERVED)["epsilon"]
+    assert told["epsilon"][1] < told["epsilon_claimed"] == tell(OBSERVED)["epsilon"]
     less = tell(f"{OBSERVED} --observer neighbour --nodes 0 --sums")
     assert less["mu"][1] < told["mu"][1]
     assert main([*OBSERVED.split(), "--observer", "everyone"]) == 0

@@ -25,6 +25,7 @@ from jdfl.base.settings import Positive
 from jdfl.base.streams import Stream
 from jdfl.devices import nodes
 from jdfl.privacy import (
+    Gaussian,
     GaussianEvent,
     Guarantee,
     Mechanism,
@@ -77,15 +78,15 @@ class Updates:
         if self.mechanism is None:
             return
         check_mechanism(self.mechanism)
-        if self.trust == "central" and not isinstance(self.mechanism.event(), GaussianEvent):
-            raise ValueError(
-                f"Expected Gaussian noise with trust = 'central', got mechanism = {self.mechanism!r}. Only of Gaussian "
-                "noise is a mean of so many parts the noise that is accounted for; use Gaussian(...) or trust='local'."
-            )
         if self.trust == "central" and is_exact(self.mechanism):
             raise ValueError(
                 "Expected trust = 'local' with exact noise, got 'central'. A mean of parts is computed in floating "
                 "point, so that its last bits are not hidden; use Gaussian(...) or trust='local'."
+            )
+        if self.trust == "central" and not isinstance(self.mechanism, Gaussian):
+            raise ValueError(
+                f"Expected Gaussian noise with trust = 'central', got mechanism = {self.mechanism!r}. Only of Gaussian "
+                "noise is a mean of so many parts the noise that is accounted for; use Gaussian(...) or trust='local'."
             )
         if gradients.mechanism is not None:
             raise ValueError(
@@ -102,10 +103,12 @@ class Updates:
         short = bounded(clipped(update, self.norm, self.clip))
         if self.mechanism is None:
             return short
-        scale = jnp.asarray(self.sensitivity(update.shape[1]), update.dtype)
+        scale, mechanism = jnp.asarray(self.sensitivity(update.shape[1]), update.dtype), self.mechanism
         if self.trust == "central":
-            scale = scale / math.sqrt(clients or nodes.count(update.shape[0]))
-        return round.noisy(self.mechanism, short, scale, _NOISE, lambda problem, _: self.guarantee(problem, clients))
+            part = math.sqrt(clients or nodes.count(update.shape[0]))
+            assert isinstance(mechanism, Gaussian)  # check
+            mechanism = replace(mechanism, multiplier=mechanism.multiplier / part)
+        return round.noisy(mechanism, short, scale, _NOISE, lambda problem, _: self.guarantee(problem, clients))
 
     def sensitivity(self, n: int) -> Any:
         """The most that neighbouring data change an update of n entries, in the mechanism's norm.

@@ -40,8 +40,8 @@ def heat_map(pairs: Pairs, path: str | Path, provenance: str = "") -> Path:
     band: Any = right.fill_between
     band(x, columns[0], columns[2], color=COLOURS[0], alpha=0.18, linewidth=0, label="least to largest")
     right.plot(x, columns[1], color=COLOURS[0], marker="o", label="median of pairs")
-    label = "everyone, all messages" + ("" if pairs.bound.all() else ": the guarantee")
-    right.axhline(pairs.epsilon_everyone, color=COLOURS[1], linestyle="--", label=label)
+    label = f"the guarantee, against {pairs.claimed_against}"
+    right.axhline(pairs.epsilon_claimed, color=COLOURS[1], linestyle="--", label=label)
     right.set_xlabel("links between the nodes")
     right.set_ylabel("epsilon" + ("" if pairs.bound.all() else ", of fixed gradients"))
     right.set_yscale("log")

@@ -3,6 +3,7 @@
 Axes: m nodes, P releases of a node.
 """
 
+import math
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -22,11 +23,13 @@ from jdfl.observers.observer import Neighbour, Observer
 from jdfl.observers.spread import Spread, spread
 from jdfl.observers.watched import NoMapError
 from jdfl.privacy import Event, GaussianEvent, Guarantee, PrivacyReport, gaussian_epsilon
+from jdfl.privacy.analytic import MOST_MU
 from jdfl.privacy.relation import plain, upper
 from jdfl.privacy.slips import paid
 from jdfl.problems import Problem
 
-_MOST_ROWS = 8000  # of a view, whose square is kept
+_MOST_ROWS, _MOST_ENTRIES = 8000, 2**28  # of a view, whose square is kept, and of its coefficients
+_ALL = "all messages"  # of whom the run's epsilon bounds what every other observer learns
 _LEFT_OPEN = (
     "fixed gradients, no bound: gradients depend on what the observer does not see, which can amplify what it learns"
 )
@@ -37,17 +40,18 @@ class Exposure:
     """What an observer learns about every node in a run.
 
     `mu` is the size of the Gaussian shift that the worst change of a node's data makes in what the observer sees, which
-    optimal attacks reach where data are fixed. With `bound` it is a guarantee, else `epsilon_everyone` alone is one;
-    both are about the `unit` and `adjacency` of the run's report.
+    optimal attacks reach where data are fixed. With `bound` it is a guarantee, else `epsilon_claimed` alone is one,
+    that of the whole run; both are about the `unit` and `adjacency` of the run's report.
     """
 
     observer: str  # in words
     mu: np.ndarray  # [m]; NaN for the observer's own nodes
-    epsilon: np.ndarray  # [m] at delta; with `bound` never above that of everyone
+    epsilon: np.ndarray  # [m] at delta
     delta: float
     bound: bool  # whether mu bounds what the observer learns, however gradients depend on what is released
     reason: str  # why it does or does not
-    epsilon_everyone: float  # of all messages, which is a guarantee: of the worst node
+    epsilon_claimed: float  # which the run guarantees, of the worst node
+    claimed_against: str  # the observer whom that holds against, mostly of all messages
     releases: int  # of a node
     rows: int  # vectors that the observer sees
     unit: str
@@ -72,7 +76,8 @@ class Exposure:
             f"{upper(np.median(epsilon))}, worst {upper(epsilon.max())} (node {worst}); mu {mu.min():.4g}, "
             f"{np.median(mu):.4g}, {mu.max():.4g}",
             f"{'a guarantee' if self.bound else 'NO GUARANTEE'}: {self.reason}",
-            f"the guarantee against everyone who sees all messages: epsilon = {upper(self.epsilon_everyone)}",
+            f"the guarantee of the run, against an observer of {self.claimed_against}: epsilon = "
+            f"{upper(self.epsilon_claimed)}",
             f"protected: {self.unit}, {self.adjacency}; sampling of examples is not counted for this observer",
         ]
         return "".join(f"- {line}\n" for line in lines)
@@ -87,7 +92,8 @@ class Pairs:
     distance: np.ndarray  # [m, m] in links, from the observed to the observer; inf: no way
     delta: float
     bound: np.ndarray  # [m] bool observers for whom it is a guarantee
-    epsilon_everyone: float  # of all messages, which is a guarantee
+    epsilon_claimed: float  # which the run guarantees
+    claimed_against: str
     releases: int
 
     @property
@@ -118,7 +124,8 @@ class Pairs:
             f"pairs of nodes: epsilon at delta = {self.delta:g}: least {upper(np.nanmin(self.epsilon))}, median "
             f"{upper(self.median)}, worst {upper(np.nanmax(self.epsilon))}",
             label if sure else f"NO GUARANTEE: {_LEFT_OPEN}",
-            f"the guarantee against everyone who sees all messages: epsilon = {upper(self.epsilon_everyone)}",
+            f"the guarantee of the run, against an observer of {self.claimed_against}: epsilon = "
+            f"{upper(self.epsilon_claimed)}",
         ]
         for row in self.by_distance().to_dict("records"):
             found = ", ".join(f"{how} {upper(row[f'epsilon {how}'])}" for how in ("min", "median", "max"))
@@ -159,7 +166,8 @@ def observe_pairs(
         distance=run.spread.distances(),
         delta=found[0].delta,
         bound=np.array([one.bound for one in found]),
-        epsilon_everyone=found[0].epsilon_everyone,
+        epsilon_claimed=found[0].epsilon_claimed,
+        claimed_against=found[0].claimed_against,
         releases=found[0].releases,
     )
 
@@ -244,25 +252,27 @@ class Observed:
                 f"Expected an observer of messages, got observer = {observer!r}: no guarantee covers the final "
                 f"parameters ({self.guarantee.local})."
             )
-        if len(wanted) > _MOST_ROWS:
+        most = min(_MOST_ROWS, _MOST_ENTRIES // (m * len(found.inputs)))
+        if len(wanted) > most:
             raise ValueError(
-                f"Expected a view of at most {_MOST_ROWS} vectors, got observer = {observer!r}, who sees {len(wanted)}."
-                " Take fewer rounds or nodes; what everyone learns is in jdfl.account."
+                f"Expected a view of at most {most} vectors in {found.steps} rounds of {m} nodes, got observer = "
+                f"{observer!r}, who sees {len(wanted)}. Take fewer rounds or nodes; what everyone learns is in "
+                "jdfl.account."
             )
         rows = found.rows(wanted)
         mu = np.sqrt(exposure.largest(self.blocks(rows, unknown)))
         mu[~unknown] = np.nan
         bound, reason = self._bound(rows, unknown)
-        everyone = self.report.epsilon
-        epsilon = self._epsilons(mu)
+        epsilon, claimed = self._epsilons(mu), self.report.epsilon
         return Exposure(
             observer=observer.words(),
             mu=mu,
-            epsilon=np.minimum(epsilon, everyone) if bound else epsilon,
+            epsilon=np.minimum(epsilon, claimed) if bound and self.report.observer == _ALL else epsilon,
             delta=self.report.delta,
             bound=bound,
             reason=reason,
-            epsilon_everyone=everyone,
+            epsilon_claimed=claimed,
+            claimed_against=self.report.observer,
             releases=self.releases,
             rows=len(wanted),
             unit=self.report.unit,
@@ -311,7 +321,9 @@ def _epsilon(mu: float, event: Event, count: int, delta: float) -> float:
     def bounds(_: Event, left: float) -> dict[str, float]:
         return {"Gaussian": gaussian_epsilon(mu, left)}
 
-    return 0.0 if mu <= 0 else paid(bounds, event, count, delta)["Gaussian"]
+    if not 0 < mu <= MOST_MU:
+        return math.inf if mu > 0 else 0.0
+    return paid(bounds, event, count, delta)["Gaussian"]
 
 
 def _refuse(program: Program, reason: str, cause: Exception | None = None) -> None:

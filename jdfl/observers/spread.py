@@ -177,7 +177,7 @@ class _Rounds:
     def _checked(self, shapes: list[tuple[int, int, int]]) -> tuple[np.ndarray, Graph]:
         """Who sends at every place [messages, m], and the graphs of all rounds; NoMapError for no affine map."""
         random = np.random.default_rng(0)
-        a, b = ([random.standard_normal(shape) for shape in shapes] for _ in range(2))
+        a, b = ([random.standard_normal((*shape[:2], 3)) for shape in shapes] for _ in range(2))
         alike = [np.broadcast_to(one[:, :, :1], one.shape) for one in b]
         given = [a, b, [2 * one - 3 * other for one, other in zip(a, b)], [0 * one for one in a], alike]
         forward = jax.jit(self.forward)

@@ -15,7 +15,7 @@ from jdfl.base import checks
 from jdfl.base.arguments import checked
 from jdfl.privacy.mechanisms import Gaussian
 
-_MOST_MU = 1e100  # whose square is a float
+MOST_MU = 1e100  # whose square is a float
 
 
 @checked
@@ -53,8 +53,8 @@ def gaussian_epsilon(mu: float, delta: float) -> float:
         ValueError: For a delta outside (0, 1), and for a mu of which epsilon would leave floating point.
     """
     check_delta(delta)
-    if mu > _MOST_MU:
-        checks.refuse(f"mu <= {_MOST_MU:g}", "mu", mu, "Epsilon would be about mu^2 / 2, which bounds nothing.")
+    if mu > MOST_MU:
+        checks.refuse(f"mu <= {MOST_MU:g}", "mu", mu, "Epsilon would be about mu^2 / 2, which bounds nothing.")
     if gaussian_delta(mu, 0.0) <= delta:
         return 0.0
     return _root(lambda e: gaussian_delta(mu, e) - delta, 0.0, doubled(lambda e: gaussian_delta(mu, e) > delta))

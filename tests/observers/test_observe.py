@@ -111,6 +111,15 @@ def test_a_server_of_secure_sums_sees_the_noise_of_all():
     np.testing.assert_allclose(client.mu, np.where(np.arange(M) == 1, np.nan, np.sqrt(3 / 4 / (M - 1))), rtol=1e-6)
 
 
+def test_shares_of_a_means_noise_are_seen_as_they_are():
+    central = jdfl.FedAvg(updates=jdfl.Updates(clip=1.0, mechanism=jdfl.Gaussian(2.0), trust="central"))
+    np.testing.assert_allclose(about(central, Server(sums=True)).mu, np.full(M, 1.0), rtol=1e-6)
+    everything = about(central, Server())
+    np.testing.assert_allclose(everything.mu, np.full(M, np.sqrt(M)), rtol=1e-6)
+    assert everything.epsilon.min() > everything.epsilon_claimed  # which is against a client who sees means
+    assert "server's models" in everything.statement()
+
+
 @pytest.mark.parametrize(
     ("algorithm", "observer", "bound"),
     [
@@ -133,8 +142,8 @@ def test_a_bound_is_claimed_where_all_gradients_are_taken_at_known_points(algori
     found = about(algorithm, observer)
     assert found.bound is bound
     assert ("NO GUARANTEE" in found.statement()) is not bound
-    assert found.epsilon_everyone == pytest.approx(gaussian_epsilon(np.sqrt(found.releases) / 2, 0.01), rel=1e-3)
-    assert np.nanmax(found.epsilon) <= found.epsilon_everyone * (1 + 1e-6)
+    assert found.epsilon_claimed == pytest.approx(gaussian_epsilon(np.sqrt(found.releases) / 2, 0.01), rel=1e-3)
+    assert np.nanmax(found.epsilon) <= found.epsilon_claimed * (1 + 1e-6)
 
 
 def test_one_round_is_fixed_for_whoever_looks():
@@ -193,7 +202,9 @@ def test_what_cannot_be_said_is_refused(algorithm, observer, words):
 
 
 def test_views_that_are_too_large_are_refused():
-    with pytest.raises(ValueError, match=r"at most 8000 vectors, got .*Everyone\(\), who sees 9000"):
+    with pytest.raises(
+        ValueError, match=r"at most 8000 vectors in 100 rounds of 90 nodes, got .*Everyone\(\), who sees 9000"
+    ):
         about(ADAPT, Everyone(), jdfl.network.ring(90), steps=100, delta=1e-5)
 
 
