@@ -25,9 +25,25 @@ def data(m=M):
     return world(m, 0, 1.0)
 
 
-def about(algorithm, observer, network=None, **given):
+_runs: dict[str, Observed] = {}  # maps are made once for all observers
+
+
+def of(algorithm, network=None, steps=T, delta=0.01):
     network = RING() if network is None else network
-    return observe(algorithm, data(network.m), network, observer, **({"steps": T, "delta": 0.01} | given))
+    weights = np.asarray(network.graph.weight).tolist() if hasattr(network, "graph") else id(network)
+    label = repr((algorithm, network.name, weights, steps, delta))
+    if label not in _runs:
+        _runs[label] = Observed.of(algorithm, data(network.m), network, steps=steps, key=0, delta=delta)
+    return _runs[label]
+
+
+def about(algorithm, observer, network=None, **given):
+    return of(algorithm, network, **given).by(observer)
+
+
+def test_what_is_kept_here_is_what_is_public():
+    found = observe(ADAPT, data(), RING(), Neighbour(2), steps=T, delta=0.01)
+    np.testing.assert_array_equal(found.mu, about(ADAPT, Neighbour(2)).mu)
 
 
 @pytest.mark.parametrize(
@@ -63,19 +79,15 @@ def test_optimal_attacks_reach_what_is_derived(algorithm, observer, node):
 ASSUMED = jdfl.Gradients(mechanism=jdfl.Gaussian(1.0), sensitivity=1.0)
 
 
-def of(network):
-    return Observed.of(ADAPT, data(network.m), network, steps=T, key=0, delta=0.01)
-
-
 def test_planted_mistakes_break_the_agreement(monkeypatch):
     algorithm = jdfl.DPSGD(lr=0.1, gradients=NOISY, order="adapt first", codec=EXACTLY)
     one_way, ring = jdfl.network.from_scipy(AROUND), jdfl.network.ring(4)
     turned = jdfl.network.from_scipy(sp.csr_array(AROUND.T / AROUND.sum(axis=0)[:, None]))
     found = [reached(algorithm, network, Neighbour(0), 2, steps=T)[0] for network in (one_way, ring)]
-    assert [derived(of(one), Neighbour(0), 2) for one in (one_way, ring)] == pytest.approx(found, rel=0.05)
-    assert derived(of(turned), Neighbour(0), 2) != pytest.approx(found[0], rel=0.05)  # W transposed
+    assert [derived(of(ADAPT, one), Neighbour(0), 2) for one in (one_way, ring)] == pytest.approx(found, rel=0.05)
+    assert derived(of(ADAPT, turned), Neighbour(0), 2) != pytest.approx(found[0], rel=0.05)  # W transposed
     monkeypatch.setattr(observers._Nodes, "known", lambda self, m: ())  # its own noise kept
-    assert derived(of(ring), Neighbour(0), 2) != pytest.approx(found[1], rel=0.05)
+    assert derived(of(ADAPT, ring), Neighbour(0), 2) != pytest.approx(found[1], rel=0.05)
 
 
 ROWS = [
@@ -94,7 +106,7 @@ ROWS = [
 
 @pytest.mark.parametrize("algorithm", ROWS, ids=lambda one: type(one).__name__)
 def test_who_sees_less_learns_less(algorithm):
-    run = Observed.of(algorithm, data(), RING(), steps=T, key=0, delta=0.01)
+    run = of(algorithm)
     everyone = run.by(Everyone()).mu
     assert np.all(everyone <= np.sqrt(run.releases) / 2.0 + 1e-7)
     seen = [run.by(one).mu for one in (Coalition((0, 2)), Neighbour(0), Neighbour(0, sums=True))]
@@ -198,7 +210,7 @@ def test_pairs_are_the_observers_one_by_one():
 )
 def test_what_cannot_be_said_is_refused(algorithm, observer, words):
     with pytest.raises(ValueError, match=words):
-        about(algorithm, observer)
+        observe(algorithm, data(), RING(), observer, steps=T, delta=0.01)
 
 
 def test_views_that_are_too_large_are_refused():
