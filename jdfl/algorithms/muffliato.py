@@ -6,17 +6,13 @@ Optimization and Averaging, 2022 (Algorithms 1 and 2).
     k = 0, K, 2K, ...:  x_i <- x_i - lr (g_i(x_i) + noise)
     every round:        x_i <- w sum_j W_ij x_j + (1 - w) x_i-
 
-K is `gossips`. x_i- is what node i sent in the round before; w is 1 in the round of a gradient, and always without
-`accelerated`, else 2 (1 - sqrt(l (1 - l / 4))) / (1 - l / 2)^2 with the spectral gap l of W.
+K is `gossips`; x_i- is what node i sent in the round before. w is 1 in the round of a gradient, and always unless
+`accelerated`, else 2 (1 - sqrt(l (1 - l / 4))) / (1 - l / 2)^2 with the spectral gap l of W. Values are averaged by
+losses ||x - value_i||^2 / 2, lr = 1 and K rounds. `jdfl.observe` says what nodes learn of one another; the paper adds
+up what single messages tell, whose noise is the same, and is exceeded (`python -m experiments.observers`).
 
-Its averaging of values is this on losses ||x - value_i||^2 / 2 with lr = 1 and K rounds: the noise of values is drawn
-once, and everything that follows is averaged. What a node learns of another one is said by `jdfl.observe`. The paper
-adds up what single messages tell, as if each had noise of its own (Theorem 1); messages of several rounds have the same
-noise, and together tell more: of three nodes in a line, the first learns in two rounds all that the last one has
-released (`python -m experiments.observers`).
-
-Missing neighbours: their weight goes where the network says, by default to the node's own row. Acceleration builds on
-fixed neighbours, with which others are refused.
+Missing neighbours: their weight goes where the network says, by default to the node's own row; accelerated, networks
+whose neighbours are not fixed are refused.
 
 Axes: m nodes, n parameters.
 """
@@ -48,10 +44,9 @@ class State(NamedTuple):
 
 @struct.dataclass
 class Muffliato(Algorithm):
-    """A noisy gradient step, whose noise gossip then averages, accelerated or not.
+    """A noisy gradient step, whose noise gossip then averages; with one round of gossip, D-PSGD that adapts first.
 
-    With one round of gossip it is D-PSGD that adapts first. Raises ValueError (from `check`) for
-    settings out of range; accelerated, also for a network that is not fixed and undirected with symmetric weights.
+    Raises ValueError (from `check`) for settings out of range, and for networks that acceleration cannot build on.
     """
 
     kind: ClassVar[str] = "muffliato"

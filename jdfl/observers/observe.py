@@ -4,11 +4,10 @@ Axes: m nodes, P releases of a node.
 """
 
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import pandas as pd
 from jax import Array
 
 from jdfl.algorithms.algorithm import Algorithm
@@ -20,117 +19,16 @@ from jdfl.engine.start import check_run
 from jdfl.network import Network
 from jdfl.observers import exposure
 from jdfl.observers.observer import Neighbour, Observer
+from jdfl.observers.result import LEFT_OPEN, Exposure, Pairs
 from jdfl.observers.spread import Spread, spread
 from jdfl.observers.watched import NoMapError
 from jdfl.privacy import Event, GaussianEvent, Guarantee, PrivacyReport, gaussian_epsilon
 from jdfl.privacy.analytic import MOST_MU
-from jdfl.privacy.relation import plain, upper
 from jdfl.privacy.slips import paid
 from jdfl.problems import Problem
 
 _MOST_ROWS, _MOST_ENTRIES = 8000, 2**28  # of a view, whose square is kept, and of its coefficients
 _ALL = "all messages"  # of whom the run's epsilon bounds what every other observer learns
-_LEFT_OPEN = (
-    "fixed gradients, no bound: gradients depend on what the observer does not see, which can amplify what it learns"
-)
-
-
-@dataclass(frozen=True)
-class Exposure:
-    """What an observer learns about every node in a run.
-
-    `mu` is the size of the Gaussian shift that the worst change of a node's data makes in what the observer sees, which
-    optimal attacks reach where data are fixed. With `bound` it is a guarantee, else `epsilon_claimed` alone is one,
-    that of the whole run; both are about the `unit` and `adjacency` of the run's report.
-    """
-
-    observer: str  # in words
-    mu: np.ndarray  # [m]; NaN for the observer's own nodes
-    epsilon: np.ndarray  # [m] at delta
-    delta: float
-    bound: bool  # whether mu bounds what the observer learns, however gradients depend on what is released
-    reason: str  # why it does or does not
-    epsilon_claimed: float  # which the run guarantees, of the worst node
-    claimed_against: str  # the observer whom that holds against, mostly of all messages
-    releases: int  # of a node
-    rows: int  # vectors that the observer sees
-    unit: str
-    adjacency: str
-
-    @property
-    def seen(self) -> np.ndarray:
-        """The nodes [m] bool about whom there is something to learn: all but the observer's own."""
-        return ~np.isnan(self.mu)
-
-    def as_dict(self) -> dict[str, Any]:
-        """Plain data for JSON; what is not finite is None."""
-        return plain({name: _listed(value) for name, value in asdict(self).items()})
-
-    def statement(self) -> str:
-        """The findings in words, as Markdown list items."""
-        mu, epsilon = self.mu[self.seen], self.epsilon[self.seen]
-        worst = int(np.nanargmax(self.mu))
-        lines = [
-            f"observer: {self.observer}; {self.rows} vectors are seen",
-            f"epsilon of nodes at delta = {self.delta:g}: least {upper(epsilon.min())}, median "
-            f"{upper(np.median(epsilon))}, worst {upper(epsilon.max())} (node {worst}); mu {mu.min():.4g}, "
-            f"{np.median(mu):.4g}, {mu.max():.4g}",
-            f"{'a guarantee' if self.bound else 'NO GUARANTEE'}: {self.reason}",
-            f"the guarantee of the run, against an observer of {self.claimed_against}: epsilon = "
-            f"{upper(self.epsilon_claimed)}",
-            f"protected: {self.unit}, {self.adjacency}; sampling of examples is not counted for this observer",
-        ]
-        return "".join(f"- {line}\n" for line in lines)
-
-
-@dataclass(frozen=True)
-class Pairs:
-    """What every node as an observer learns about every other one, and the `distance` between them."""
-
-    mu: np.ndarray  # [m, m] of observer and observed, as for `Exposure`; NaN for oneself
-    epsilon: np.ndarray  # [m, m]
-    distance: np.ndarray  # [m, m] in links, from the observed to the observer; inf: no way
-    delta: float
-    bound: np.ndarray  # [m] bool observers for whom it is a guarantee
-    epsilon_claimed: float  # which the run guarantees
-    claimed_against: str
-    releases: int
-
-    @property
-    def median(self) -> float:
-        """The median of epsilon over all pairs of nodes."""
-        return float(np.nanmedian(self.epsilon))
-
-    def by_distance(self) -> pd.DataFrame:
-        """A row for every distance: pairs at it, and the least, median and largest mu and epsilon."""
-        pair = ~np.isnan(self.mu)
-        table = pd.DataFrame({name: getattr(self, name)[pair] for name in ("distance", "mu", "epsilon")})
-        grouped = table.groupby("distance")
-        found = pd.DataFrame({"pairs": grouped.size()})
-        for name in ("mu", "epsilon"):
-            for how in ("min", "median", "max"):
-                found[f"{name} {how}"] = grouped[name].agg(how)
-        return found.reset_index()
-
-    def as_dict(self) -> dict[str, Any]:
-        """Plain data for JSON; what is not finite is None."""
-        return plain({name: _listed(value) for name, value in asdict(self).items()})
-
-    def statement(self) -> str:
-        """The findings in words, as Markdown list items, and a line for every distance."""
-        sure = int(self.bound.sum())
-        label = "a guarantee" if sure == len(self.bound) else f"a guarantee for {sure} of {len(self.bound)} observers"
-        lines = [
-            f"pairs of nodes: epsilon at delta = {self.delta:g}: least {upper(np.nanmin(self.epsilon))}, median "
-            f"{upper(self.median)}, worst {upper(np.nanmax(self.epsilon))}",
-            label if sure else f"NO GUARANTEE: {_LEFT_OPEN}",
-            f"the guarantee of the run, against an observer of {self.claimed_against}: epsilon = "
-            f"{upper(self.epsilon_claimed)}",
-        ]
-        for row in self.by_distance().to_dict("records"):
-            found = ", ".join(f"{how} {upper(row[f'epsilon {how}'])}" for how in ("min", "median", "max"))
-            lines.append(f"at distance {row['distance']:g}, {row['pairs']} pairs: epsilon {found}")
-        return "".join(f"- {line}\n" for line in lines)
 
 
 @checked
@@ -297,14 +195,16 @@ class Observed:
         points: dict[int, list[int]] = {}
         for release, place in self.spread.points:
             points.setdefault(release, []).append(place)
+        if not self.spread.fixed:
+            return False, LEFT_OPEN
         size, random = np.max(np.abs(rows), initial=0.0), np.random.default_rng(0)
         for release in (p for p, one in enumerate(self.spread.inputs) if one is not None):
             if release not in points:
-                return False, _LEFT_OPEN
+                return False, LEFT_OPEN
             wanted = self.spread.rows([(place, random.standard_normal(self.spread.m)) for place in points[release]])
             before = np.max(np.abs(rows[:, release:]), axis=(1, 2), initial=0.0) <= 1e-12 * size
             if not exposure.spans(exposure.flat(rows[before], unknown), exposure.flat(wanted, unknown)):
-                return False, _LEFT_OPEN
+                return False, LEFT_OPEN
         if not any(np.any(self.spread.rows([(place, np.ones(self.spread.m))])) for _, place in self.spread.points):
             return True, "what is released is fixed before anything is sent"
         return True, "all gradients are taken at points that the observer knows from what it has seen before"
@@ -332,7 +232,3 @@ def _refuse(program: Program, reason: str, cause: Exception | None = None) -> No
         f"Expected a method whose messages are an affine map of its Gaussian releases, got "
         f"{type(program.algorithm).__name__}: {reason}. What everyone learns is in jdfl.account."
     ) from cause
-
-
-def _listed(value: Any) -> Any:
-    return value.tolist() if isinstance(value, np.ndarray) else value

@@ -61,6 +61,7 @@ class Spread:
     weight: np.ndarray  # [T, m, d] float32 mixing weights
     everyone: np.ndarray  # [T] bool rounds in which everyone hears everyone
     points: list[tuple[int, int]]  # releases among the inputs, and the places where their gradients are taken
+    fixed: bool  # whether noise is added to nothing that depends on inputs but through gradients
     final: int  # the place of the final parameters
     pull: Callable[[Array, Array], tuple[Array, Array]]  # coefficients, from places [c] and weights of nodes [m, c]
     columns: int
@@ -151,7 +152,7 @@ class _Rounds:
             cotangent = cotangent.at[place, :, jnp.arange(columns)].set(weight.T)
             return jax.vjp(lambda *given: self.forward(*given)[0], *zeros)[1](cotangent)
 
-        by, graphs = self._checked(shapes)
+        by, graphs, fixed = self._checked(shapes)
         heard = np.asarray(graphs.out_degree) > 0
         for index, place in enumerate(places):
             if place.to == "neighbours":
@@ -169,13 +170,14 @@ class _Rounds:
             weight=np.asarray(graphs.weight),
             everyone=np.zeros(self.steps, bool) if together is None else np.asarray(together),
             points=points,
+            fixed=fixed,
             final=final,
             pull=pull,
             columns=columns,
         )
 
-    def _checked(self, shapes: list[tuple[int, int, int]]) -> tuple[np.ndarray, Graph]:
-        """Who sends at every place [messages, m], and the graphs of all rounds; NoMapError for no affine map."""
+    def _checked(self, shapes: list[tuple[int, int, int]]) -> tuple[np.ndarray, Graph, bool]:
+        """Who sends at every place [messages, m], the graphs of all rounds, `fixed`; NoMapError for no affine map."""
         random = np.random.default_rng(0)
         a, b = ([random.standard_normal((*shape[:2], 3)) for shape in shapes] for _ in range(2))
         alike = [np.broadcast_to(one[:, :, :1], one.shape) for one in b]
@@ -183,7 +185,8 @@ class _Rounds:
         forward = jax.jit(self.forward)
         ran = [forward(*map(jnp.asarray, one)) for one in given]
         rows = [np.asarray(one) for one, _ in ran]
-        bys = [np.asarray(by) for _, (by, _) in ran]
+        bys = [np.asarray(by) for _, (by, _, _) in ran]
+        bare = [np.asarray(one) for _, (_, _, one) in ran]
         if any((by != bys[0]).any() for by in bys):
             raise NoMapError("who sends in a round depends on what has been released")
         f_a, f_b, f_both, f_0, f_alike = rows
@@ -195,12 +198,12 @@ class _Rounds:
         for reason, gap in gaps.items():
             if not np.max(np.abs(gap)) <= _TOLERANCE * size:  # NaN is no map, too
                 raise NoMapError(f"{reason} (by {np.max(np.abs(gap)) / size:.1g} of its size)")
-        return bys[0].copy(), ran[0][1][1]
+        return bys[0].copy(), ran[0][1][1], all(np.array_equal(one, bare[0]) for one in bare)
 
-    def forward(self, first: Array, rest: Array) -> tuple[Array, tuple[Array, Graph]]:
+    def forward(self, first: Array, rest: Array) -> tuple[Array, tuple[Array, Graph, Array]]:
         """Rows [S, m, c] of messages, of points and of the final parameters, given inputs [P, m, c].
 
-        Also who sends [messages, m], and the graphs of all rounds.
+        Also who sends [messages, m], the graphs of all rounds, and what noise would be added to [., m, c].
         """
         shape = self._shape(first.shape[2])
         state, log = self._begin(first, shape)
@@ -208,10 +211,10 @@ class _Rounds:
 
         def step(state: Any, now: tuple[Array, Array]) -> tuple[Any, Any]:
             new, log, moment = self._step(state, now[0], now[1], shape)
-            return new, (*_arrays(log, rest.shape[1:]), moment.graph)
+            return new, (*_arrays(log, rest.shape[1:]), moment.graph, log.bare)
 
         rounds = jnp.arange(self.steps, dtype=jnp.int32)
-        state, (sent, points, by, graphs) = lax.scan(step, state, (rounds, given))
+        state, (sent, points, by, graphs, bare) = lax.scan(step, state, (rounds, given))
         began = _arrays(log, rest.shape[1:])
 
         def together(one: Array, other: Array) -> Array:
@@ -219,7 +222,8 @@ class _Rounds:
 
         last = self.algorithm.params(state)[None]
         rows = jnp.concatenate([together(began[0], sent), together(began[1], points), last])
-        return rows, (together(began[2], by), graphs)
+        every = jnp.concatenate([*(one[None] for one in log.bare), *bare])
+        return rows, (together(began[2], by), graphs, every)
 
     def _logs(self) -> tuple[Log, Log]:
         """What is done before the first round and in a round."""

@@ -84,6 +84,7 @@ class Log:
     released: list[Array] = field(default_factory=list)  # [m, c] each
     inputs: list[float | None] = field(default_factory=list)  # multipliers of releases; None: noise of pairs
     points: list[tuple[int, Array]] = field(default_factory=list)  # inputs, and where their gradients are taken [m, c]
+    bare: list[Array] = field(default_factory=list)  # [m, c] what noise would be added to, of gradients of zero
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -164,6 +165,7 @@ class Watched(Recorded):
         event = mechanism.event()
         if isinstance(told, Stream) or not isinstance(event, GaussianEvent):
             raise NoMapError(f"its noise of the stream {stream.name!r} is not Gaussian, or a part of another release")
+        self.log.bare.append(x)
         scale = jnp.broadcast_to(jnp.asarray(sensitivity, x.dtype), (x.shape[0],))
         return scale[:, None] * self._input(x, event.noise_multiplier)
 

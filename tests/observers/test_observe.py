@@ -6,10 +6,13 @@ import scipy.sparse as sp
 
 import jdfl
 from experiments.observer_attack import derived, reached, world
+from jdfl.base import struct
+from jdfl.base.streams import Stream
 from jdfl.observers import Coalition, Everyone, FinalModels, Neighbour, Server, observe, observe_pairs
 from jdfl.observers import observer as observers
 from jdfl.observers.observe import Observed
-from jdfl.privacy import gaussian_epsilon
+from jdfl.privacy import clipped, gaussian_epsilon
+from jdfl.privacy.flow import bounded
 from tests.later import Later
 
 M, T = 6, 4
@@ -156,6 +159,33 @@ def test_a_bound_is_claimed_where_all_gradients_are_taken_at_known_points(algori
     assert ("NO GUARANTEE" in found.statement()) is not bound
     assert found.epsilon_claimed == pytest.approx(gaussian_epsilon(np.sqrt(found.releases) / 2, 0.01), rel=1e-3)
     assert np.nanmax(found.epsilon) <= found.epsilon_claimed * (1 + 1e-6)
+
+
+_HIDDEN = Stream("test.hidden", "private")
+
+
+@struct.dataclass
+class Stateful(jdfl.Algorithm):
+    """Its nodes add noise to parameters of theirs that nobody has seen."""
+
+    gradients: jdfl.Gradients = jdfl.Gradients(clip=1.0)
+
+    def init(self, round):
+        return round.problem.begin(), round.problem.begin()
+
+    def step(self, state, round):
+        x, own = state
+        short = bounded(clipped(own - 0.1 * self.gradients.without_noise(x, round), "l2", 1.0))
+        y = round.noisy(jdfl.Gaussian(2.0), short, 2.0, _HIDDEN, lambda problem, looks: NOISY.guarantee(problem))
+        x = round.mix(y)
+        return x, x
+
+
+def test_noise_on_a_state_is_no_bound():
+    assert of(jdfl.DPSGD(gradients=NOISY)).spread.fixed
+    assert not of(Stateful()).spread.fixed
+    assert not about(Stateful(), Coalition((0, 3))).bound
+    assert about(Stateful(), Coalition((0, 3)), steps=1).bound
 
 
 def test_one_round_is_fixed_for_whoever_looks():
