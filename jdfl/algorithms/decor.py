@@ -33,7 +33,6 @@ from jdfl.algorithms.round import Round
 from jdfl.base import struct
 from jdfl.base.settings import Natural, Positive, StepLength
 from jdfl.base.streams import Stream
-from jdfl.codecs import Codec, Dense
 from jdfl.network import Network, as_dense
 from jdfl.network.graph import round_of
 from jdfl.privacy import Gaussian, GaussianEvent, Guarantee
@@ -59,7 +58,6 @@ class DECOR(Algorithm):
     """Noise of a link by the largest sensitivity of any node."""
     colluding: Natural = struct.field(pytree_node=False, default=0)
     """Nodes that may put their secrets together, and see all messages."""
-    codec: Codec = Dense()
     title: ClassVar[str] = "DECOR"
     needs: ClassVar[dict[str, bool]] = {"fixed": True, "undirected": True}
 

@@ -30,7 +30,6 @@ from jdfl.algorithms.round import Round
 from jdfl.algorithms.step_lengths import FIXED_SYMMETRIC
 from jdfl.base import struct
 from jdfl.base.settings import Count, StepLength
-from jdfl.codecs import Codec, Dense
 from jdfl.network import Network, spectral_gap
 from jdfl.problems import Problem
 
@@ -52,7 +51,6 @@ class Muffliato(Algorithm):
     kind: ClassVar[str] = "muffliato"
     lr: StepLength = 0.1
     gradients: Gradients = Gradients()
-    codec: Codec = Dense()
     gossips: Count = struct.field(pytree_node=False, default=5)
     """Rounds of gossip after every gradient step."""
     accelerated: bool = struct.field(pytree_node=False, default=False)

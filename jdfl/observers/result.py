@@ -66,7 +66,10 @@ class Exposure:
 
 @dataclass(frozen=True)
 class Pairs:
-    """What every node as an observer learns about every other one, and the `distance` between them."""
+    """What every node as an observer learns about every other one, and the `distance` between them.
+
+    The run's own guarantee is against the observer `claimed_against`.
+    """
 
     mu: np.ndarray  # [m, m] of observer and observed, as for `Exposure`; NaN for oneself
     epsilon: np.ndarray  # [m, m]

@@ -47,8 +47,7 @@ def test_it_is_the_loop_of_its_paper():
     """Own noise is D-PSGD's of the same key, to which the noise of pairs is added."""
     with jax.enable_x64(True):
         problem, net, key = example(), network(), jax.random.key(11)
-        codec = jdfl.Dense("float64")
-        algorithm = jdfl.DECOR(lr=0.05, gradients=NOISY, pairs=0.7, codec=codec)
+        algorithm = jdfl.DECOR(lr=0.05, gradients=NOISY, pairs=0.7)
         found = course(algorithm, problem, net, key, rounds=5)[0]
         W, x = np.asarray(as_dense(net.graph), np.float64), np.zeros((problem.m, problem.n))
         scale = float(np.max(NOISY.sensitivities(problem)))
@@ -84,7 +83,7 @@ def test_its_guarantee_is_between_that_of_own_noise_and_that_of_all_nodes(pairs,
 
 def test_attacks_with_the_own_secrets_reach_what_is_derived():
     algorithm, net = jdfl.DECOR(gradients=NOISY, pairs=3.0), jdfl.network.ring(M)
-    found, wanted = reached(replace(algorithm, codec=jdfl.Dense("float64")), net, Neighbour(0), 1, steps=T)
+    found, wanted = reached(algorithm, net, Neighbour(0), 1, steps=T)
     assert found == pytest.approx(wanted, rel=0.05)
     run = Observed.of(algorithm, world(M, 0, 1.0), net, steps=T, key=0, delta=0.01)
     one, two = run.spread.senders == 1, run.spread.senders == 2

@@ -20,7 +20,7 @@ def weight(gap):
 def test_it_is_the_loop_of_its_paper(accelerated):
     with jax.enable_x64(True):
         problem, net = example(), network()
-        algorithm = jdfl.Muffliato(lr=LR, gossips=3, accelerated=accelerated, codec=jdfl.Dense("float64"))
+        algorithm = jdfl.Muffliato(lr=LR, gossips=3, accelerated=accelerated)
         found = course(algorithm, problem, net, rounds=ROUNDS)[0]
         W, gradient = np.asarray(as_dense(net.graph), np.float64), gradient_of(problem)
         x, before = np.zeros((problem.m, problem.n)), None

@@ -35,6 +35,8 @@ CLAIMED = {
     "DPDO, noisy, in a ball",
     "CPGT, noisy, top 3",
     "average consensus",
+    "DECOR",
+    "Muffliato, private",
 }
 NOT_CLAIMED = {  # although they have noise
     "DP-CEPS, kept": "not clipped",
