@@ -68,7 +68,7 @@ class Exposure:
 class Pairs:
     """What every node as an observer learns about every other one, and the `distance` between them.
 
-    The run's own guarantee is against the observer `claimed_against`.
+    A node makes so many `releases`; the run's own guarantee is against the observer `claimed_against`.
     """
 
     mu: np.ndarray  # [m, m] of observer and observed, as for `Exposure`; NaN for oneself
