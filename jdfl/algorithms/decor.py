@@ -33,6 +33,7 @@ from jdfl.algorithms.round import Round
 from jdfl.base import struct
 from jdfl.base.settings import Natural, Positive, StepLength
 from jdfl.base.streams import Stream
+from jdfl.devices import nodes
 from jdfl.network import Network, as_dense
 from jdfl.network.graph import round_of
 from jdfl.privacy import Gaussian, GaussianEvent, Guarantee
@@ -85,7 +86,8 @@ class DECOR(Algorithm):
             np.fill_diagonal(links, False)
             noise = np.diag(z**2 * np.where(own > 0, own, 1.0) ** 2), (float(self.pairs) * own.max()) ** 2
             mu = max(_shift(own, *noise, links, list(some)) for some in combinations(range(problem.m), self.colluding))
-        return jnp.full((steps,), 1 / mu if mu > 0 else math.inf)
+        least = np.nextafter(np.float32(1 / mu), np.float32(0)) if mu > 0 else np.float32(math.inf)  # rounded down
+        return jnp.full((steps,), least, jnp.float32)
 
     def init(self, round: Round) -> Array:
         """Start from x [m, n] where the problem says."""
@@ -95,7 +97,7 @@ class DECOR(Algorithm):
         """One round from x [m, n]."""
         g = self.gradients(x, round)
         if self.gradients.mechanism is not None:
-            scale = self.pairs * jnp.max(self.gradients.sensitivities(round.problem))
+            scale = self.pairs * nodes.largest(self.gradients.sensitivities(round.problem))
             g = g + scale.astype(g.dtype) * round.pairwise(_PAIRS, g)
         return round.mix(x - self.lr * g)
 

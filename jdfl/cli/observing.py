@@ -3,6 +3,7 @@
 from typing import Any
 
 from jdfl.config import RunConfig, build
+from jdfl.engine.accountant import account_plan
 from jdfl.engine.cache import use_cache
 from jdfl.observers import (
     Coalition,
@@ -42,8 +43,9 @@ def check(options: Any) -> None:
 def observed(config: RunConfig, options: Any) -> Exposure | Pairs:
     """What is learnt in the run; a figure is drawn where one is wanted."""
     use_cache()
-    algorithm, problem, network, _ = build(config)
+    algorithm, problem, network, stop = build(config)
     how: Any = {"steps": config.steps, "key": config.seed, "delta": config.privacy.delta}
+    account_plan(algorithm, problem, network, stop=stop, **how)  # which a stop rule on data is refused by
     if options.observer != "pairs":
         return observe(algorithm, problem, network, _observer(options), **how)
     found = observe_pairs(algorithm, problem, network, sums=options.sums, **how)

@@ -1,8 +1,8 @@
 """What a linear view of noisy releases tells about each node: exact for fixed data, by linear algebra.
 
-Of a view A (g + e), with data g and noise e of every release and node, the part about node u whose data change g by d
-is a Gaussian shift. With an orthonormal basis Q of the rows of A, columns whose noise the observer knows left out, its
-squared size in units of the noise is d^T M d with M = Q_u Q_u^T [P, P], the block of the projection that belongs to u.
+A view is A g + B z, with data g of every release and node, and unit noises z that the observer does not know. Where the
+data of node u change by d, it is a Gaussian shift, whose squared size in units of the noise is d^T M d with
+M = A_u^T (B B^T)^+ A_u [P, P]; it is infinite where A_u shows what B does not cover.
 
 A. Bellet, E. Cyffers, D. Frey, R. Gaudel, D. Lerévérend, F. Taiani: Unified Privacy Guarantees for Decentralized
 Learning via Matrix Factorization, 2025.
@@ -18,23 +18,6 @@ import scipy.linalg
 _RANK = 1e-11  # of the largest singular value: below, a direction is taken for rounding
 _CLEAR = 1e-4  # smallest pivot of rows that are clearly independent
 _ROUNDS, _ENOUGH = 300, 1e-4  # of the search for the worst changes, and the gap at which it ends
-
-
-def basis(rows: np.ndarray) -> np.ndarray:
-    """An orthonormal basis [N, r] of what rows [R, N] span, each of which counts whatever its size."""
-    length = np.linalg.norm(rows, axis=1)
-    rows = rows[length > 0] / length[length > 0, None]
-    if not len(rows):
-        return np.zeros((rows.shape[1], 0))
-    try:  # by far the fastest way, where rows are clearly independent
-        low = scipy.linalg.cholesky(rows @ rows.T, lower=True, check_finite=False)
-        if np.min(np.diag(low)) > _CLEAR:
-            return scipy.linalg.solve_triangular(low, rows, lower=True, check_finite=False).T
-    except scipy.linalg.LinAlgError:
-        pass
-    q, r = scipy.linalg.qr(rows.T, mode="economic", overwrite_a=True, check_finite=False)
-    u, size, _ = scipy.linalg.svd(r)
-    return q @ u[:, : len(size)][:, size > _RANK * size[0]]
 
 
 def flat(rows: np.ndarray, unknown: np.ndarray) -> np.ndarray:
@@ -133,6 +116,6 @@ def spans(rows: np.ndarray, wanted: np.ndarray) -> bool:
     size = np.linalg.norm(wanted, axis=1)
     if not np.any(size > 0):
         return True
-    q = basis(rows)
-    rest = wanted - (wanted @ q) @ q.T
+    basis = whitened(rows, rows)  # orthonormal: in coordinates in which they are white
+    rest = wanted - (wanted @ basis.T) @ basis
     return bool(np.all(np.linalg.norm(rest, axis=1) <= 1e-7 * size))

@@ -22,6 +22,7 @@ from scipy.sparse import csgraph
 
 from jdfl.algorithms.algorithm import codec_of
 from jdfl.algorithms.gradient_settings import GradientSettings
+from jdfl.algorithms.gradients import Gradients
 from jdfl.algorithms.messages import To, exact
 from jdfl.algorithms.moment import Moment
 from jdfl.algorithms.program import Program
@@ -274,6 +275,8 @@ def _arrays(log: Log, shape: tuple[int, ...]) -> tuple[Array, Array, Array]:
 def _followed(algorithm: Any, problem: Problem) -> Any:
     """The settings, with given gradients, in float64; NoMapError for what cannot be replaced."""
     if hasattr(algorithm, "gradients"):
+        if type(algorithm.gradients) is not Gradients:
+            raise NoMapError(f"its gradients are of a class of their own, {type(algorithm.gradients).__name__}")
         inner = {one.name: getattr(algorithm.gradients, one.name) for one in fields(GradientSettings)}
         scale = jnp.asarray(np.asarray(algorithm.gradients.sensitivities(problem), np.float64))
         algorithm = replace(algorithm, gradients=Given(**inner, slope=_slope(problem), scale=scale))
