@@ -20,7 +20,8 @@ from jdfl.network import Network
 from jdfl.observers import exposure
 from jdfl.observers.observer import Neighbour, Observer
 from jdfl.observers.result import LEFT_OPEN, Exposure, Pairs
-from jdfl.observers.spread import Spread, spread
+from jdfl.observers.rounds import spread
+from jdfl.observers.spread import Spread
 from jdfl.observers.watched import NoMapError
 from jdfl.privacy import Event, GaussianEvent, Guarantee, PrivacyReport, gaussian_epsilon
 from jdfl.privacy.analytic import MOST_MU

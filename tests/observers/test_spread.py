@@ -10,7 +10,7 @@ import jdfl
 from jdfl.algorithms.program import planned
 from jdfl.base import struct
 from jdfl.network.graph import as_dense, round_of
-from jdfl.observers.spread import spread
+from jdfl.observers.rounds import spread
 from jdfl.observers.watched import NoMapError
 from tests.later import Later
 
@@ -159,6 +159,17 @@ def test_random_networks_are_those_of_the_run():
 ROUNDED = jdfl.QSGD(levels=4)
 
 
+@struct.dataclass
+class Doubled(jdfl.Gradients):
+    """What it does besides would be lost."""
+
+    def __call__(self, w, round, **more):
+        return 2 * super().__call__(w, round, **more)
+
+
+DOUBLED = Doubled(clip=1.0, mechanism=jdfl.Gaussian(2.0))
+
+
 @pytest.mark.parametrize(
     ("algorithm", "network", "words"),
     [
@@ -166,6 +177,7 @@ ROUNDED = jdfl.QSGD(levels=4)
         (jdfl.DPSGD(gradients=NOISY, optimizer=optax.adam), RING, "not affine"),
         (jdfl.CHOCO(gradients=NOISY, codec=ROUNDED), RING, "QSGD.* loses something"),
         (jdfl.DPSGD(gradients=jdfl.Gradients()), RING, "releases nothing"),
+        (jdfl.DPSGD(gradients=DOUBLED), RING, "a class of their own, Doubled"),
         (jdfl.DPSGD(gradients=NOISY), Later(lambda: jdfl.network.delays(RING(), 2)), "may be late"),
     ],
 )
