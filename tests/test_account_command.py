@@ -135,7 +135,7 @@ def test_pairs_are_drawn(tell, tmp_path):
         ("--observer neighbour --nodes 6", "node = 6"),
         ("--observer coalition --nodes 0 1 2 3 4 5", "6 of them"),
         ("--observer server", "with a server"),
-        ("--observer everyone --stop gradient", "stop"),
+        ("--observer everyone --stop gradient --stop.tolerance 1e-3", "a stop rule"),
     ],
 )
 def test_observers_that_make_no_sense_are_refused(flags, words, refuse):
