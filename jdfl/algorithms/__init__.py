@@ -25,6 +25,7 @@ from jdfl.algorithms.fedavg import FedAvg
 from jdfl.algorithms.gradients import Gradients
 from jdfl.algorithms.iht import IHT
 from jdfl.algorithms.local_only import LocalOnly
+from jdfl.algorithms.mafalda import MAFALDA
 from jdfl.algorithms.matcha import MATCHA
 from jdfl.algorithms.muffliato import Muffliato
 from jdfl.algorithms.nids import NIDS
@@ -66,6 +67,7 @@ __all__ = [
     "DSGT",
     "EXTRA",
     "IHT",
+    "MAFALDA",
     "MATCHA",
     "MODEL",
     "NIDS",

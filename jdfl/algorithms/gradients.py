@@ -121,6 +121,20 @@ class Gradients(GradientSettings):
         noisy = round.noisy(self.mechanism, -clipped, self.sensitivities(round.problem), stream, told)
         return -clipped - rest, noisy - rest
 
+    def correlated(self, w: Array, round: Round, row: Array, hidden: Array) -> tuple[Array, Array]:
+        """The gradients [m, n] with noise that is correlated over rounds, and what is hidden next.
+
+        Args:
+            w: Parameters w [m, n] of the nodes.
+            round: The round, which counts a gradient and a release.
+            row: As for `Round.correlated`.
+            hidden: As for `Round.correlated`.
+        """
+        clipped, rest = self._taken(w, round, None)
+        scale: Any = self.sensitivities(round.problem), _NOISE, self.guarantee
+        noisy, hidden = round.correlated(self.mechanism, clipped, *scale, row, hidden)  # pyright: ignore
+        return noisy + rest, hidden
+
     def _taken(self, w: Array, round: Round, part: slice | None) -> tuple[Array, Array | float]:
         """Gradients of the examples whose turn it is, clipped, and the regulariser's, which holds no data."""
         round.book.grads = round.book.grads + 1

@@ -22,7 +22,7 @@ from jdfl.arrays import ops
 from jdfl.base.streams import Stream, each
 from jdfl.devices import nodes
 from jdfl.privacy import Mechanism
-from jdfl.privacy.flow import released
+from jdfl.privacy.flow import bounded, released
 from jdfl.problems import Problem
 
 T = TypeVar("T")
@@ -92,6 +92,28 @@ class Round(Messages):
             self.release(stream, told, look=look, following=following)
         add = jax.vmap(mechanism.add, (0, 0, 0 if jnp.ndim(sensitivity) else None))
         return released(add(self.keys(stream, self.local_step if index is None else index), x, sensitivity))
+
+    def correlated(
+        self, mechanism: Mechanism, x: Array, sensitivity: Any, stream: Stream, told: Told, row: Array, hidden: Array
+    ) -> tuple[Array, Array]:
+        """The rows of x [m, n] with noise that is correlated with that of the rounds before, and what is hidden next.
+
+        With x_k in round k, lower triangular C and fresh noise z_k of a mechanism, what others see of all rounds is
+        X + C^-1 Z, which tells as much as C X + Z. The release of a round is the row k of that.
+
+        Args:
+            mechanism: The noise, which is Gaussian.
+            x: What is to be hidden, x [m, n], bounded before.
+            sensitivity: What noise is scaled by, as for `noisy`; `told` has to count what all rows of C add up to.
+            stream: What is drawn from, with the root "private".
+            told: As for `noisy`.
+            row: The row of C [p] of this round, from its diagonal, which is positive, backwards.
+            hidden: Minus the noise of the last p - 1 rounds, hidden [m, p - 1, n], the last one first; 0 where there
+                were none. It must not leave the nodes.
+        """
+        seen = bounded(row[0] * x + jnp.einsum("p,mpn->mn", row[1:], hidden, precision=ops.HIGHEST))
+        noisy = self.noisy(mechanism, seen, sensitivity, stream, told) / row[0]
+        return noisy, jnp.concatenate([(x - noisy)[:, None], hidden], axis=1)[:, : hidden.shape[1]]
 
     def pairwise(self, stream: Stream, x: Array) -> Array:
         """Noise like x [m, n] that cancels over every link: both its nodes draw it alike, and one takes it negative.

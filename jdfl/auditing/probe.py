@@ -31,6 +31,7 @@ from jdfl.base.streams import Keys
 from jdfl.engine import stepping
 from jdfl.engine.stepping import Setting
 from jdfl.privacy import ExactGaussian, Gaussian, Guarantee, Laplace
+from jdfl.privacy.accounting import scheduled
 from jdfl.privacy.mechanisms import is_exact
 from jdfl.problems import Problem
 
@@ -185,6 +186,8 @@ def probe(setting: Setting, guarantee: Guarantee, pairs: list[Any], keys: Keys, 
     """
     problem, event, runs = setting.problem, guarantee.event, len(keys.run)
     reason = _refused(setting.algorithm)
+    if scheduled(event) is not None:
+        reason = "what a record moves in a round is no matter of that round's noise alone, which follows a schedule"
     if not reason and not runs:
         reason = f"{problem.m} nodes, {problem.n} parameters and {steps} rounds are more than is kept"
     if reason or event is None:

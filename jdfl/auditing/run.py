@@ -122,7 +122,7 @@ def audit(
     event, paper = guarantee.event, guarantee.published
     mu = None
     if isinstance(event, GaussianEvent) and guarantee.sampling is None:
-        mu = math.sqrt(releases) / event.noise_multiplier
+        mu = float(event.shift(releases))
     published = None if paper is None or not 0 <= paper.epsilon < math.inf else (paper.epsilon, paper.delta)
     asked = None if published is None else published[0]
     return Audit(

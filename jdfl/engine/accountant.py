@@ -3,6 +3,7 @@
 Axes: m nodes.
 """
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -21,10 +22,12 @@ from jdfl.engine.spending import guarantee_of, records_of, unspent
 from jdfl.engine.start import check_run
 from jdfl.engine.stopping import StopRule
 from jdfl.network.graph import Network
-from jdfl.privacy import Accounting, Ledger, PrivacyReport, noise_multiplier, report, together
+from jdfl.privacy import Accounting, GaussianSchedule, Ledger, PrivacyReport, noise_multiplier, report, together
+from jdfl.privacy.calibration import least_enough
 from jdfl.privacy.slips import room
 from jdfl.problems import Problem
 
+_FARTHEST = 40.0  # from where the search for a multiplier begins, in logarithms
 _PLACES = ("mechanism", "gradients.mechanism", "updates.mechanism")  # where an algorithm may have its noise
 
 
@@ -228,7 +231,7 @@ def calibrate(
         )
     place = noise_place(algorithm)
     counts, records = planned_releases(algorithm, problem, network, steps=steps, key=key), records_of(problem)
-    guarantee = guarantee_of(algorithm, problem, stop)
+    guarantee = guarantee_of(planned(algorithm, problem, network, steps), problem, stop)
     told = report(guarantee, counts, records, delta=delta)  # refuses what cannot be claimed
     ledger = Ledger.of(guarantee, counts, records)
     event = guarantee.event
@@ -236,8 +239,10 @@ def calibrate(
     released = [(node, int(counts[node])) for node in ledger.candidates() if counts[node]]
 
     def least(node: int, count: int) -> float:
-        delta = room(event, count, told.delta, epsilon)
-        return noise_multiplier(event.kind, epsilon, delta, count, **ledger.terms(node))
+        delta, scale = room(event, count, told.delta, epsilon), 1.0
+        if isinstance(event, GaussianSchedule):  # its releases are as one, whose noise grows with the multiplier
+            count, scale = 1, float(event.shift(count)) * event.noise_multiplier
+        return noise_multiplier(event.kind, epsilon, delta, count, **ledger.terms(node)) * scale
 
     needed = max((least(node, count) for node, count in released), default=0.0)
     if not needed:
@@ -245,6 +250,18 @@ def calibrate(
     # An observer may be able to subtract a part of the noise, whose event then has less than the mechanism adds.
     mechanism: Any = _field(algorithm, place)
     needed *= float(mechanism.multiplier) / event.noise_multiplier
+
+    def enough(x: float) -> bool:  # of the multiplier's logarithm
+        if abs(x - math.log(needed)) > _FARTHEST:
+            raise ValueError(
+                f"Expected an algorithm whose epsilon follows the multiplier of its noise, got "
+                f"{type(algorithm).__name__}. Look for its noise with jdfl.account_plan."
+            )
+        made = planned(stepping.with_field(algorithm, f"{place}.multiplier", math.exp(x)), problem, network, steps)
+        return Ledger.of(guarantee_of(made, problem, stop), counts, records).worst(told.delta)[1] <= epsilon
+
+    if type(algorithm).plan is not Algorithm.plan:  # there may be noise besides, which stays
+        needed = math.exp(least_enough(enough, math.log(needed)))
     needed = float(np.nextafter(np.float32(needed), np.float32(np.inf)))  # what a float32 run makes of it is no less
     return stepping.with_field(algorithm, f"{place}.multiplier", needed)
 

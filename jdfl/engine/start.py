@@ -26,7 +26,8 @@ from jdfl.engine.spending import guarantee_of, unspent, watched
 from jdfl.engine.stopping import StopRule
 from jdfl.network import check_weights
 from jdfl.network.graph import Network, round_of
-from jdfl.privacy import Guarantee, LaplaceSchedule
+from jdfl.privacy import Guarantee
+from jdfl.privacy.accounting import scheduled
 from jdfl.problems import Problem, check_problem
 
 MOST_ROUNDS = 2**30  # rounds are counted in int32, and the next record is looked for ahead of them
@@ -137,7 +138,7 @@ def check_run(
         stop.check()
     require_memory(algorithm, problem, network, devices)
     program = planned(algorithm, problem, network, steps)
-    if graph.away is not None and isinstance(guarantee_of(program, problem).event, LaplaceSchedule):
+    if graph.away is not None and scheduled(guarantee_of(program, problem).event) is not None:
         raise ValueError(
             f"Expected a network for {type(algorithm).__name__} whose nodes are there in every round, got "
             f"{getattr(network, 'name', 'a network')}: its noise is meant for the step of the same round, and a node "

@@ -77,7 +77,7 @@ class _Rounds:
             cotangent = cotangent.at[place, :, jnp.arange(columns)].set(weight.T)
             return jax.vjp(lambda *given: self.forward(*given)[0], *zeros)[1](cotangent)
 
-        by, graphs, fixed = self._checked(shapes)
+        by, graphs, fixed, factors = self._checked(shapes)
         heard = np.asarray(graphs.out_degree) > 0
         for index, place in enumerate(places):
             if place.to == "neighbours":
@@ -87,6 +87,7 @@ class _Rounds:
             m=self.m,
             steps=self.steps,
             inputs=self.inputs,
+            factor=_factor(len(self.inputs), factors),
             rounds=self.first * [-1] + [k for k in range(self.steps) for _ in range(self.per_round)],
             places=places,
             by=by,
@@ -101,8 +102,8 @@ class _Rounds:
             columns=columns,
         )
 
-    def _checked(self, shapes: list[tuple[int, int, int]]) -> tuple[np.ndarray, Graph, bool]:
-        """Who sends at every place [messages, m], the graphs of all rounds, `fixed`; NoMapError for no affine map."""
+    def _checked(self, shapes: list[tuple[int, int, int]]) -> tuple[np.ndarray, Graph, bool, np.ndarray]:
+        """Who sends at every place [messages, m], the graphs, `fixed`, and rows of C; NoMapError for no affine map."""
         random = np.random.default_rng(0)
         a, b = ([random.standard_normal((*shape[:2], 3)) for shape in shapes] for _ in range(2))
         alike = [np.broadcast_to(one[:, :, :1], one.shape) for one in b]
@@ -110,8 +111,8 @@ class _Rounds:
         forward = jax.jit(self.forward)
         ran = [forward(*map(jnp.asarray, one)) for one in given]
         rows = [np.asarray(one) for one, _ in ran]
-        bys = [np.asarray(by) for _, (by, _, _) in ran]
-        bare = [np.asarray(one) for _, (_, _, one) in ran]
+        bys = [np.asarray(by) for _, (by, *_) in ran]
+        bare = [np.asarray(one) for _, (_, _, one, _) in ran]
         if any((by != bys[0]).any() for by in bys):
             raise NoMapError("who sends in a round depends on what has been released")
         f_a, f_b, f_both, f_0, f_alike = rows
@@ -123,12 +124,14 @@ class _Rounds:
         for reason, gap in gaps.items():
             if not np.max(np.abs(gap)) <= _TOLERANCE * size:  # NaN is no map, too
                 raise NoMapError(f"{reason} (by {np.max(np.abs(gap)) / size:.1g} of its size)")
-        return bys[0].copy(), ran[0][1][1], all(np.array_equal(one, bare[0]) for one in bare)
+        _, graphs, _, factors = ran[0][1]
+        return bys[0].copy(), graphs, all(np.array_equal(one, bare[0]) for one in bare), np.asarray(factors)
 
-    def forward(self, first: Array, rest: Array) -> tuple[Array, tuple[Array, Graph, Array]]:
+    def forward(self, first: Array, rest: Array) -> tuple[Array, tuple[Array, Graph, Array, Array]]:
         """Rows [S, m, c] of messages, of points and of the final parameters, given inputs [P, m, c].
 
-        Also who sends [messages, m], the graphs of all rounds, and what noise would be added to [., m, c].
+        Also who sends [messages, m], the graphs of all rounds, what noise would be added to [., m, c], and how noise is
+        correlated over rounds [T, p], or an array without rows.
         """
         shape = self._shape(first.shape[2])
         state, log = self._begin(first, shape)
@@ -136,10 +139,10 @@ class _Rounds:
 
         def step(state: Any, now: tuple[Array, Array]) -> tuple[Any, Any]:
             new, log, moment = self._step(state, now[0], now[1], shape)
-            return new, (*_arrays(log, rest.shape[1:]), moment.graph, log.bare)
+            return new, (*_arrays(log, rest.shape[1:]), moment.graph, log.bare, _rows_of(log))
 
         rounds = jnp.arange(self.steps, dtype=jnp.int32)
-        state, (sent, points, by, graphs, bare) = lax.scan(step, state, (rounds, given))
+        state, (sent, points, by, graphs, bare, factors) = lax.scan(step, state, (rounds, given))
         began = _arrays(log, rest.shape[1:])
 
         def together(one: Array, other: Array) -> Array:
@@ -148,7 +151,7 @@ class _Rounds:
         last = self.algorithm.params(state)[None]
         rows = jnp.concatenate([together(began[0], sent), together(began[1], points), last])
         every = jnp.concatenate([*(one[None] for one in log.bare), *bare])
-        return rows, (together(began[2], by), graphs, every)
+        return rows, (together(began[2], by), graphs, every, factors[:, 0] if factors.shape[1] else factors[:0])
 
     def _logs(self) -> tuple[Log, Log]:
         """What is done before the first round and in a round."""
@@ -194,6 +197,23 @@ def _arrays(log: Log, shape: tuple[int, ...]) -> tuple[Array, Array, Array]:
     points = jnp.zeros((0, *shape)) if not log.points else jnp.stack([x for _, x in log.points])
     by = jnp.zeros((0, shape[0]), jnp.bool_) if not log.sent else jnp.stack([one.by for one in log.sent])
     return sent, points, by
+
+
+def _rows_of(log: Log) -> Array:
+    """The row [1, p] of C in a round whose noise is correlated with that before, or none [0, 0]."""
+    if log.factors and len(log.inputs) > 1:
+        raise NoMapError("it makes several releases in a round, whose noise is correlated over rounds")
+    return jnp.stack(log.factors) if log.factors else jnp.zeros((0, 0))
+
+
+def _factor(count: int, rows: np.ndarray) -> np.ndarray | None:
+    """C^-1 [P, P] of releases that are correlated, from the rows [P, p] of C, diagonal first; None: they are not."""
+    if not len(rows):
+        return None
+    C = np.zeros((count, count))
+    for back in range(min(count, rows.shape[1])):
+        C[np.arange(back, count), np.arange(count - back)] = rows[back:, back]
+    return np.linalg.inv(C)
 
 
 def _followed(algorithm: Any, problem: Problem) -> Any:

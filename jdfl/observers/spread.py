@@ -32,6 +32,7 @@ class Spread:
     m: int
     steps: int
     inputs: list[float | None]  # [P] of releases, the noise in units of their sensitivity; None: noise of pairs
+    factor: np.ndarray | None  # [P, P] how the noise of releases follows from fresh noise; None: each is its own
     rounds: list[int]  # [P] in which they enter; -1: before all
     places: list[Place]  # of messages, in the order of the program
     by: np.ndarray  # [messages, m] bool who sends
@@ -75,6 +76,9 @@ class Spread:
 
         They are a node's own for every release, and of pairs one for every link in that round, known to both its nodes.
         """
+        if self.factor is not None:
+            own = np.eye(self.m)[:, unknown]
+            return sp.kron(self.factor * np.array(self.inputs, float), own, format="csr")
         size, parts = self.m * len(self.inputs), []
         for p, (multiplier, k) in enumerate(zip(self.inputs, self.rounds)):
             if multiplier is not None:

@@ -84,6 +84,7 @@ class Log:
     released: list[Array] = field(default_factory=list)  # [m, c] each
     inputs: list[float | None] = field(default_factory=list)  # multipliers of releases; None: noise of pairs
     points: list[tuple[int, Array]] = field(default_factory=list)  # inputs, and where their gradients are taken [m, c]
+    factors: list[Array] = field(default_factory=list)  # [p] each, how noise of the releases so far is correlated
     bare: list[Array] = field(default_factory=list)  # [m, c] what noise would be added to, of gradients of zero
 
 
@@ -168,6 +169,13 @@ class Watched(Recorded):
         self.log.bare.append(x)
         scale = jnp.broadcast_to(jnp.asarray(sensitivity, x.dtype), (x.shape[0],))
         return scale[:, None] * self._input(x, event.noise_multiplier)
+
+    def correlated(
+        self, mechanism: Mechanism, x: Array, sensitivity: Any, stream: Stream, told: Told, row: Array, hidden: Array
+    ) -> tuple[Array, Array]:
+        """What is given in place of x and its noise, of which the correlation is kept."""
+        self.log.factors.append(row)
+        return self.noisy(mechanism, x, sensitivity, stream, told), hidden
 
     def pairwise(self, stream: Stream, x: Array) -> Array:
         """What is given in place of noise that cancels over links."""

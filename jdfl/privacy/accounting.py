@@ -33,7 +33,7 @@ from jdfl.base.arguments import checked
 from jdfl.privacy import laplace, numerical, replaced
 from jdfl.privacy.analytic import check_delta, gaussian_epsilon, participating_epsilon
 from jdfl.privacy.laplace import resolved
-from jdfl.privacy.mechanisms import Event, GaussianEvent, LaplaceSchedule
+from jdfl.privacy.mechanisms import Event, GaussianEvent, GaussianSchedule, LaplaceSchedule
 from jdfl.privacy.slips import paid
 
 Adjacency = Literal["replace-one", "add-remove"]
@@ -188,14 +188,14 @@ def check_releases(event: Event, releases: int, sampled: Sampled | None, adjacen
     checks.positive(noise_multiplier=event.noise_multiplier)
     checks.whole(0, releases=releases)
     checks.one_of(("replace-one", "add-remove"), adjacency=adjacency)
-    if isinstance(event, LaplaceSchedule) and releases > len(event.multipliers):
+    if (planned := scheduled(event)) is not None and releases > planned:
         raise ValueError(
-            f"Expected at most the {len(event.multipliers)} releases that the noise is scheduled for, got releases "
+            f"Expected at most the {planned} releases that the noise is scheduled for, got releases "
             f"= {releases}. Nothing is known of the noise of later ones; make the schedule longer, or release less."
         )
     if sampled is not None:
         sampled.check()
-        if isinstance(event, LaplaceSchedule):
+        if planned is not None:
             raise ValueError(
                 f"Expected sampled = None with noise that follows a schedule, got sampled = {sampled!r}. What samples "
                 "buy is accounted for where all releases have the same noise."
@@ -205,6 +205,13 @@ def check_releases(event: Event, releases: int, sampled: Sampled | None, adjacen
                 "Expected adjacency = 'replace-one' with samples of a fixed size, got adjacency = 'add-remove'. Use "
                 "Poisson sampling, or protect against a record that is replaced."
             )
+
+
+def scheduled(event: Event | None) -> int | None:
+    """How many releases noise is scheduled for; None for noise that is the same in all."""
+    if isinstance(event, GaussianSchedule):
+        return len(event.mu)
+    return len(event.multipliers) if isinstance(event, LaplaceSchedule) else None
 
 
 @lru_cache(maxsize=4096)
@@ -235,6 +242,8 @@ def _slow(event: Event, releases: int, delta: float, sampled: Sampled | None, ad
 
 def _samples(event: Event, releases: int, sampled: Sampled | None) -> tuple[int, float]:
     """The number of samples, and the multiplier of the releases from one, which are together one with less noise."""
+    if isinstance(event, GaussianSchedule):
+        return 1, 1 / float(event.shift(releases))
     if sampled is None:
         return releases, event.noise_multiplier
     looks = min(releases, sampled.looks)
@@ -246,7 +255,7 @@ def _all_epsilons(event: Event, releases: int, delta: float) -> dict[str, float]
     """Bounds of releases that look at all records."""
     pld = _dp().pld.privacy_loss_distribution
     if isinstance(event, GaussianEvent):
-        mu = math.sqrt(releases) / event.noise_multiplier
+        mu = float(event.shift(releases))
         if mu > _MOST_MU or delta < _LEAST_DELTA:
             return {"closed form": gaussian_epsilon(mu, delta)}
         one = pld.from_gaussian_mechanism(1 / mu, value_discretization_interval=resolved(mu))

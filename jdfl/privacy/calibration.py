@@ -7,10 +7,10 @@ from typing import Literal
 
 from jdfl.base import checks
 from jdfl.base.arguments import checked
-from jdfl.privacy.accounting import Adjacency, Sampled, check_releases, quick_epsilon
+from jdfl.privacy.accounting import Adjacency, Sampled, check_releases, quick_epsilon, scheduled
 from jdfl.privacy.accounting import epsilon as total
 from jdfl.privacy.analytic import bisected, check_target
-from jdfl.privacy.mechanisms import Event, GaussianEvent, LaplaceEvent, LaplaceSchedule
+from jdfl.privacy.mechanisms import Event, GaussianEvent, LaplaceEvent
 
 
 @checked
@@ -53,16 +53,21 @@ def noise_multiplier(
         return quick(x) or total(event, releases, delta, sampled=sampled, adjacency=adjacency) <= epsilon
 
     check_releases(make(1.0), releases, sampled, adjacency)
-    low = high = math.log(releases) / 2 - math.log(epsilon)
-    step = 1.0
-    while not quick(high):
-        low, high, step = high, high + step, 2 * step
-    high = _narrowed(quick, low, high, 1.0)
-    return math.exp(_narrowed(enough, high, high, 2e-5))
+    high = least_enough(quick, math.log(releases) / 2 - math.log(epsilon), 1.0)
+    return math.exp(least_enough(enough, high))
 
 
-def _narrowed(enough: Callable[[float], bool], low: float, high: float, step: float) -> float:
-    """The least that is enough, between two numbers; `low` == `high`: below `high`, by so much at first."""
+def least_enough(enough: Callable[[float], bool], guess: float, step: float = 2e-5) -> float:
+    """The least number that is enough, and less than 2e-5 above it, as all larger ones are.
+
+    Args:
+        enough: Whether a number is.
+        guess: Where the search begins.
+        step: How far from it is looked first.
+    """
+    low, high, further = guess, guess, step
+    while not enough(high):
+        low, high, further = high, high + further, 2 * further
     while low == high or enough(low):
         high, low, step = min(high, low), low - step, 2 * step
     return bisected(lambda x: not enough(x), low, high, absolute=2e-5)[1]
@@ -95,8 +100,8 @@ def most_releases(
     """
     check_releases(event, 1, sampled, adjacency)
     check_target(epsilon, delta)
-    if isinstance(event, LaplaceSchedule):
-        most = min(most, len(event.multipliers))
+    if (planned := scheduled(event)) is not None:
+        most = min(most, planned)
 
     def quick(releases: int) -> bool:
         return quick_epsilon(event, releases, delta, sampled, adjacency) <= epsilon

@@ -13,7 +13,7 @@ import numpy as np
 from jdfl.privacy.accounting import Adjacency, Sampled, epsilon
 from jdfl.privacy.calibration import most_releases
 from jdfl.privacy.guarantee import Guarantee, Sampling
-from jdfl.privacy.mechanisms import Event, GaussianEvent, LaplaceEvent, LaplaceSchedule
+from jdfl.privacy.mechanisms import Event, GaussianEvent, GaussianSchedule, LaplaceEvent, LaplaceSchedule
 
 _MOST_SEARCHES = 4
 _EVENTS = {"gaussian": GaussianEvent, "laplace": LaplaceEvent}
@@ -194,7 +194,9 @@ class Ledger:
 def _event(told: Mapping[str, Any] | None) -> Event | None:
     if told is None:
         return None
-    numbers = {name: value for name, value in told.items() if name != "kind"}
+    numbers: dict[str, Any] = {name: value for name, value in told.items() if name != "kind"}
+    if "mu" in numbers:
+        return GaussianSchedule(**{**numbers, "mu": tuple(numbers["mu"])})
     return LaplaceSchedule(**numbers) if "multipliers" in numbers else _EVENTS[told["kind"]](**numbers)
 
 
@@ -206,6 +208,9 @@ def _difference(one: Any, other: Any) -> str | None:
     """
     if type(one) is not type(other) or not isinstance(one, GaussianEvent | LaplaceEvent | LaplaceSchedule):
         return ""
+    if isinstance(one, GaussianSchedule):
+        known = min(len(one.mu), len(other.mu))
+        return None if np.allclose(one.mu[:known], other.mu[:known], rtol=1e-6, atol=0) else ""
     if not isinstance(one, LaplaceSchedule):
         return None if math.isclose(one.noise_multiplier, other.noise_multiplier, rel_tol=1e-6) else ""
     for i, (mine, theirs) in enumerate(zip(one.multipliers, other.multipliers)):

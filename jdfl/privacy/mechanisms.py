@@ -5,10 +5,12 @@ goes by, when the data are replaced by neighbouring ones. What neighbouring mean
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, ClassVar, Literal, Protocol
 
 import jax
+import numpy as np
 from jax import Array
 
 from jdfl.base import checks, struct
@@ -29,6 +31,45 @@ class GaussianEvent:
     noise_multiplier: float
     slip: float = field(default=0.0, repr=False)  # how far off it is in total variation; every delta pays for it
     kind: ClassVar[Literal["gaussian"]] = "gaussian"
+
+    def shift(self, releases: int | np.ndarray) -> Any:
+        """The mu of so many `releases` together, a number or an array [...]: they are as one with noise of 1 / mu.
+
+        The pair of all of them is N(0, 1) and N(mu, 1), which is what an attack on Gaussian noise can reach at best.
+        """
+        return np.sqrt(releases) / self.noise_multiplier
+
+
+@dataclass(frozen=True)
+class GaussianSchedule(GaussianEvent):
+    """Successive releases with Gaussian noise that tell different amounts, such as noise that is correlated over time.
+
+    As releases that are alike it has the least `noise_multiplier` with which none of its beginnings would tell less.
+    `of` makes it. Raises ValueError for an empty schedule, and for a mu that is not positive, finite or falls.
+    """
+
+    mu: tuple[float, ...] = ()  # [k] of the first 1, 2, ... releases together
+
+    def __post_init__(self) -> None:
+        mu = np.asarray(self.mu, float)
+        if not mu.size or not np.all((mu > 0) & np.isfinite(mu)) or np.any(np.diff(mu) < 0):
+            raise ValueError(
+                f"Expected mu of at least one release, positive, finite and not falling, got mu = {self.mu!r}."
+            )
+
+    @classmethod
+    def of(cls, mu: Sequence[float] | np.ndarray) -> "GaussianSchedule":
+        """The schedule in which the first 1, 2, ... releases together have these mu [k]."""
+        told = np.asarray(mu, float)
+        least = np.min(np.sqrt(np.arange(1, len(told) + 1)) / told) if told.size and np.all(told > 0) else math.nan
+        return cls(float(least), mu=tuple(told.tolist()))
+
+    def __repr__(self) -> str:
+        return f"GaussianSchedule of {len(self.mu)} releases, mu {self.mu[0]:.6g} to {self.mu[-1]:.6g}"
+
+    def shift(self, releases: int | np.ndarray) -> Any:
+        """The mu of the first so many `releases` together, a number or an array [...]; 0 for none."""
+        return np.concatenate([[0.0], self.mu])[releases]
 
 
 @dataclass(frozen=True)

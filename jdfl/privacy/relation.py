@@ -10,11 +10,11 @@ from typing import Any, cast
 
 import numpy as np
 
-from jdfl.privacy.accounting import epsilon, epsilon_pure
+from jdfl.privacy.accounting import epsilon, epsilon_pure, scheduled
 from jdfl.privacy.analytic import check_delta
 from jdfl.privacy.guarantee import NO_NOISE, Guarantee
 from jdfl.privacy.ledger import Ledger
-from jdfl.privacy.mechanisms import Event, LaplaceEvent, LaplaceSchedule
+from jdfl.privacy.mechanisms import Event, GaussianEvent, GaussianSchedule, LaplaceEvent, LaplaceSchedule
 
 SHARED = ("unit", "adjacency", "observer", "sensitivity", "enforced_by", "failure")  # by a guarantee and its report
 _PROTECTED = {
@@ -74,6 +74,9 @@ def span(event: Event, releases: int) -> tuple[float, float]:
     if isinstance(event, LaplaceSchedule):
         told = event.multipliers[:releases] or event.multipliers
         return min(told), max(told)
+    if isinstance(event, GaussianSchedule):
+        alone = np.diff(np.square(event.shift(np.arange(max(releases, 1) + 1))))
+        return float(1 / np.sqrt(alone.max())), float(1 / np.sqrt(alone[alone > 0].min()))
     return event.noise_multiplier, event.noise_multiplier
 
 
@@ -86,7 +89,9 @@ def spent(guarantee: Guarantee, ledger: Ledger, delta: float) -> dict[str, Any]:
     assert event is not None
     node, total = ledger.worst(delta)
     count, (least, most) = int(ledger.releases[node]), span(event, int(ledger.releases[node]))
-    loudest = LaplaceEvent(least) if isinstance(event, LaplaceSchedule) else event
+    loudest = event
+    if scheduled(event) is not None:
+        loudest = LaplaceEvent(least) if isinstance(event, LaplaceSchedule) else GaussianEvent(least)
     return {
         "noise_multiplier": least,
         "largest_multiplier": None if least == most else most,

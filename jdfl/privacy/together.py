@@ -107,7 +107,9 @@ def _protected(ledgers: Sequence[Ledger]) -> list[tuple[str, str]]:
 
 def _gaussian(ledgers: Sequence[Ledger], delta: float) -> float:
     """That of Gaussian releases which look at all records."""
-    squares: Any = sum(ledger.releases / ledger.event.noise_multiplier**2 for ledger in ledgers if ledger.event)
+    squares: Any = sum(
+        ledger.event.shift(ledger.releases) ** 2 for ledger in ledgers if isinstance(ledger.event, GaussianEvent)
+    )
     mu, left = math.sqrt(np.max(squares)), delta - sum(ledger.failure for ledger in ledgers)
     if mu == 0 or left <= 0:
         return 0.0 if mu == 0 else math.inf

@@ -25,6 +25,7 @@ from jdfl.algorithms import (
     exact_diffusion,
     extra,
     local_only,
+    mafalda,
     matcha,
     muffliato,
     nids,
@@ -95,6 +96,11 @@ def _gossip_count(algorithm: Any, adjacency: np.ndarray, rounds: int) -> dict[st
 
 def _everywhere(algorithm: Any, problem: Any, w: Any) -> Any:
     return jnp.broadcast_to(w, (problem.m, problem.n))
+
+
+def _with_hidden(program: Any, problem: Any, w: Any) -> mafalda.State:
+    x = _everywhere(program, problem, w)
+    return mafalda.State(x, jnp.zeros((problem.m, program.plan.shape[1] - 1, problem.n), problem.dtype))
 
 
 def _tracking_consensus(algorithm: Any, problem: Any, w: Any) -> dsgt.State:
@@ -410,6 +416,12 @@ TABLE = (
     ),
     _exact("extra", jdfl.EXTRA, _corrected(extra.State), 0, "EXTRA"),
     _plain("decor", "DECOR", jdfl.DECOR(lr=0.01, gradients=_PRIVATE, pairs=0.5), _everywhere),
+    _plain(
+        "mafalda",
+        "MAFALDA-SGD, in passes",
+        jdfl.MAFALDA(lr=0.01, gradients=replace(_PRIVATE, batch=1, sampling="in order"), horizon=50, band=3),
+        _with_hidden,
+    ),
     _muffliato("Muffliato", gossips=3, accelerated=True),
     _muffliato("Muffliato, private", gossips=2, gradients=_PRIVATE),
     _exact("nids", jdfl.NIDS, _corrected(nids.State), 1, "NIDS"),

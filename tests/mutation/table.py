@@ -77,6 +77,7 @@ TABLE: dict[str, tuple[str, ...]] = {
     "jdfl/algorithms/gradients.py": _CLIPPED,
     "jdfl/algorithms/iht.py": _with_laws("test_family", "IHT"),
     "jdfl/algorithms/local_only.py": _with_laws("test_family", "LocalOnly"),
+    "jdfl/algorithms/mafalda.py": _with_laws("test_mafalda", "MAFALDA"),
     "jdfl/algorithms/matcha.py": _with_laws("test_family", "MATCHA"),
     "jdfl/algorithms/muffliato.py": _with_laws("test_muffliato", "Muffliato"),
     "jdfl/algorithms/nids.py": _with_laws("test_exact_methods", "NIDS"),

@@ -36,6 +36,7 @@ CLAIMED = {
     "CPGT, noisy, top 3",
     "average consensus",
     "DECOR",
+    "MAFALDA-SGD, in passes",
     "Muffliato, private",
 }
 NOT_CLAIMED = {  # although they have noise

@@ -1,0 +1,253 @@
+"""MAFALDA-SGD: the loop of its paper, its factorization, and what its noise guarantees against real attacks."""
+
+from dataclasses import replace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jdfl
+from experiments.observer_attack import Fixed, shift, views
+from jdfl.algorithms.mafalda import optimal, sensitivity, workload
+from jdfl.algorithms.round import Round
+from jdfl.network import as_dense
+from jdfl.observers import Everyone, Neighbour, observe
+from jdfl.observers.observe import Observed
+from jdfl.privacy import GaussianEvent, GaussianSchedule
+from tests.algorithms.play import course, direct, example, network, round_of
+from tests.later import Later
+
+M, T, PASSES = 4, 8, 4
+RING = Later(jdfl.network.ring, M)
+GAUSSIAN = jdfl.Gaussian(1.5)
+TURNS = jdfl.Gradients(clip=1.0, mechanism=GAUSSIAN, batch=1, sampling="in order")
+PASSING = jdfl.MAFALDA(gradients=TURNS, horizon=T, band=3)
+ALL = jdfl.MAFALDA(gradients=replace(TURNS, batch=None, sampling="replacement"), horizon=T)
+
+
+def matrix(rows):
+    """C [T, T] of its rows [T, p]."""
+    C = np.zeros((len(rows), len(rows)))
+    for back in range(rows.shape[1]):
+        C[np.arange(back, len(rows)), np.arange(len(rows) - back)] = rows[back:, back]
+    return C
+
+
+def world(place, sign, records=PASSES, node=1):
+    """Data of which only one record is not zero."""
+    data = np.zeros((M, records, 1))
+    data[node, place, 0] = sign
+    dtype = jnp.zeros(()).dtype
+    return Fixed(jnp.asarray(data, dtype), jnp.ones((M, records), dtype), jnp.zeros((M,), dtype))
+
+
+def test_it_is_the_loop_of_its_paper():
+    """Fresh noise is that of the mechanism, which is seen on gradients of the same key."""
+    with jax.enable_x64(True):
+        problem, net, key, rounds = example(rows=(8, 8)), network(), jax.random.key(11), 12
+        gradients = jdfl.Gradients(clip=5.0, mechanism=jdfl.Gaussian(0.3), batch=2, sampling="in order")
+        algorithm = jdfl.MAFALDA(lr=0.05, gradients=gradients, horizon=20, band=3)
+        found = course(algorithm, problem, net, key, rounds=rounds)[0]
+        C = matrix(np.asarray(algorithm.plan(problem, net, rounds), float))
+        assert np.count_nonzero(C) == 12 + 11 + 10
+        W, x = np.asarray(as_dense(net.graph), np.float64), np.zeros((problem.m, problem.n))
+        node, fresh = jnp.arange(problem.m, dtype=jnp.int32), []
+        A, b = (np.asarray(leaf) for leaf in problem.data)
+        for k in range(rounds):
+            there = direct(round_of(key, jnp.int32(k), net.graph, node), problem, gradients)
+            noisy = np.asarray(gradients(jnp.asarray(x), there))
+            fresh.append(noisy - np.asarray(gradients.without_noise(jnp.asarray(x), there)))
+            turn = slice(2 * (k % 4), 2 * (k % 4) + 2)
+            each = A[:, turn] * (np.einsum("mqn,mn->mq", A[:, turn], x) - b[:, turn])[..., None]
+            length = np.linalg.norm(each, axis=2, keepdims=True)
+            g = (each * np.minimum(1, 5.0 / length)).mean(axis=1)
+            noise = np.einsum("t,tmn->mn", np.linalg.inv(C[: k + 1, : k + 1])[k], np.array(fresh))
+            x = W @ (x - 0.05 * (g + noise))
+            np.testing.assert_allclose(found[k], x, rtol=1e-9, atol=1e-12)
+
+
+def test_without_noise_it_is_dpsgd_that_adapts_first():
+    problem, net = example(np.float32), network()
+    plain = jdfl.run(jdfl.DPSGD(order="adapt first"), problem, net, steps=5).params
+    np.testing.assert_array_equal(jdfl.run(jdfl.MAFALDA(), problem, net, steps=5).params, plain)
+
+
+def test_a_shorter_run_is_the_beginning_of_a_longer_one():
+    problem = world(0, 1.0)
+    few, more = (course(PASSING, problem, RING(), rounds=rounds)[0] for rounds in (5, 8))
+    np.testing.assert_allclose(few, more[:5], rtol=1e-6)
+
+
+def test_the_workload_is_what_noise_does_to_the_parameters():
+    net, rounds = network(), 6
+    W, m = np.asarray(as_dense(net.graph), float), net.m
+    moved = np.zeros((rounds, m, rounds, m))  # round, node; of unit noise in round, at node
+    for s in range(rounds):
+        for k in range(s, rounds):
+            moved[k, :, s] = np.linalg.matrix_power(W, k - s + 1)
+    G = np.einsum("kisj,kitj->st", moved, moved) / m
+    np.testing.assert_allclose(workload(net, rounds), G, rtol=1e-6)
+
+
+def test_traces_of_large_networks_are_estimated(monkeypatch):
+    net, exact = jdfl.network.ring(60), workload(jdfl.network.ring(60), 10)
+    monkeypatch.setattr("jdfl.algorithms.mafalda._EXACT", 59)
+    np.testing.assert_allclose(workload(net, 10), exact, rtol=0.1)
+
+
+@pytest.mark.parametrize("passes", [1, 3, 5, 20])
+def test_the_sensitivity_is_the_most_that_a_record_of_any_place_moves(passes):
+    rows = np.random.default_rng(0).normal(size=(14, min(passes, 3)))
+    rows[0, 1:], rows[1, 2:] = 0, 0
+    C, random = matrix(rows), np.random.default_rng(1)
+    found = sensitivity(rows, passes)
+    for rounds in (1, 4, 14):
+        seen = [C[:rounds, place::passes] for place in range(passes)]
+        assert found[rounds - 1] == pytest.approx(max(np.sqrt(np.sum(one**2)) for one in seen))
+        for one in seen:  # gradients' changes in any directions, each no longer than one
+            change = random.normal(size=(one.shape[1], 5))
+            change /= np.maximum(np.linalg.norm(change, axis=1, keepdims=True), 1e-9)
+            assert np.linalg.norm(one @ change) <= found[rounds - 1] + 1e-9
+
+
+def weighed(G, rows):
+    """What is minimized."""
+    inverse = np.linalg.inv(matrix(rows))
+    return np.trace(inverse.T @ G @ inverse)
+
+
+def test_noise_for_records_that_always_take_part_is_independent_and_known():
+    """With X = C^T C, x_t of the diagonal one is proportional to sqrt(G_tt), and no other C is better."""
+    G = workload(network(), 15)
+    rows, root = optimal(G, 1, 1), np.sqrt(np.diag(G))
+    np.testing.assert_allclose(rows[:, 0] ** 2, root / root.sum(), rtol=1e-4)
+    assert weighed(G, rows) == pytest.approx(root.sum() ** 2, rel=1e-8)
+    random = np.random.default_rng(0)
+    for size in (0.01, 0.1, 1.0):
+        other = matrix(rows) + size * np.tril(random.normal(size=G.shape)) * rows[:, 0].mean()
+        square = np.abs(other.T @ other).sum()
+        inverse = np.linalg.inv(other)
+        assert np.trace(inverse.T @ G @ inverse) * square >= root.sum() ** 2
+
+
+def test_no_factor_near_the_optimal_one_is_better_and_more_diagonals_help():
+    G, passes = workload(RING(), 12), 4
+    values, random = [], np.random.default_rng(0)
+    for band in (1, 2, 4):
+        rows = optimal(G, passes, band)
+        assert sensitivity(rows, passes)[-1] == pytest.approx(1.0)
+        values.append(weighed(G, rows))
+        for size in (1e-3, 1e-2, 0.1):
+            other = rows * (1 + size * random.normal(size=rows.shape))
+            assert weighed(G, other) * sensitivity(other, passes)[-1] ** 2 >= values[-1] * (1 - 1e-6)
+    assert values == sorted(values, reverse=True)
+    assert values[-1] < 0.6 * np.trace(G) * 12 / passes  # independent noise of one size
+
+
+def shifts(algorithm, steps, place, observer: Any = None):
+    """The mu that an attack on a record reaches, by the best linear score of 16,000 runs; everyone's, or a node's."""
+    with jax.enable_x64(True):
+        run = Observed.of(algorithm, world(place, 1.0), RING(), steps=steps, key=0, delta=0.01)
+        wanted = (observer or Everyone()).rows(run.spread)
+        seen = []
+        for sign in (-1.0, 1.0):
+            sent, _ = views(algorithm, world(place, sign), RING(), steps, 8000, 0)
+            seen.append(np.column_stack([sent[:, at] @ weights for at, weights in wanted]))
+    return shift(*seen), run, wanted
+
+
+def test_an_attack_reaches_the_guarantee_of_the_place_that_tells_most_and_no_more():
+    event: Any = PASSING.privacy(world(0, 1.0), PASSING.plan(world(0, 1.0), RING(), T), T).event
+    assert isinstance(event, GaussianSchedule)
+    C = matrix(np.asarray(PASSING.plan(world(0, 1.0), RING(), T), float))
+    alone = [np.sqrt(np.sum(C[:6, place:6:PASSES] ** 2)) / 1.5 for place in range(PASSES)]
+    places = np.argsort(alone)[[0, -1]]  # of which the record is in one round, and in two
+    found = [shifts(PASSING, 6, place)[0] for place in places]
+    np.testing.assert_allclose(found, np.array(alone)[places], rtol=0.05)
+    assert found[1] == pytest.approx(event.shift(6), rel=0.05)
+    loose = GaussianEvent(1.5 / np.max(np.abs(C)))  # planted: a record that is counted once
+    assert max(found) > 1.05 * loose.shift(1)
+
+
+def test_what_a_neighbour_learns_is_derived_with_the_correlation():
+    found, run, wanted = shifts(PASSING, 6, 1, Neighbour(0))
+    unknown = np.arange(M) != 0
+
+    def derived(run):
+        told = run.blocks(run.spread.rows(wanted), unknown)[1]
+        return np.sqrt(told[1:6:PASSES, 1:6:PASSES].sum())
+
+    assert derived(run) == pytest.approx(found, rel=0.05)
+    planted = replace(run, spread=replace(run.spread, factor=None))
+    assert derived(planted) != pytest.approx(found, rel=0.05)
+
+
+def test_everyone_learns_what_is_claimed():
+    seen = observe(ALL, world(0, 1.0, records=1), RING(), Everyone(), steps=T, delta=0.01)
+    claimed = jdfl.account_plan(ALL, world(0, 1.0, records=1), RING(), steps=T, delta=0.01)
+    assert seen.bound
+    assert seen.mu.max() == pytest.approx(1 / 1.5, rel=1e-5)
+    assert seen.epsilon.max() == pytest.approx(claimed.epsilon, rel=1e-4)
+
+
+def test_samples_by_chance_count_as_if_a_record_were_in_all_of_them():
+    problem, sampled = world(0, 1.0), replace(ALL, gradients=replace(TURNS, sampling="subset"))
+    told = sampled.privacy(problem, sampled.plan(problem, RING(), T), T)
+    assert told.claimed
+    assert told.sampling is None
+    assert told.event.shift(T) == pytest.approx(1 / 1.5, rel=1e-5)
+
+
+def test_nodes_whose_passes_are_shorter_count():
+    sizes = (8, 4, 8, 8)
+    problem = jdfl.problems.linear_regression([np.ones((q, 2)) for q in sizes], [np.ones(q) for q in sizes])
+    told = PASSING.privacy(problem, plan := PASSING.plan(problem, RING(), T), T)
+    rows = np.asarray(plan, float)
+    assert told.event.shift(T) == pytest.approx(max(sensitivity(rows, 4)[-1], sensitivity(rows, 8)[-1]) / 1.5)
+
+
+def test_noise_is_found_for_an_epsilon():
+    problem = world(0, 1.0)
+    algorithm = jdfl.calibrate(PASSING, problem, RING(), steps=5, epsilon=0.7, delta=0.01)
+    told = jdfl.account_plan(algorithm, problem, RING(), steps=5, delta=0.01)
+    assert 0.699 < told.epsilon <= 0.7
+    assert algorithm.gradients.mechanism.multiplier != 1.5
+
+
+class Sends(jdfl.MAFALDA):
+    """Sends what is hidden."""
+
+    def step(self, state: Any, round: Round) -> Any:
+        """One round."""
+        new = super().step(state, round)
+        return new._replace(x=new.x + 0 * round.mix(new.hidden[:, 0]))
+
+
+def test_what_is_hidden_must_not_be_sent():
+    problem = world(0, 1.0)
+    for kind, claimed in ((jdfl.MAFALDA, True), (Sends, False)):
+        algorithm = kind(gradients=TURNS, horizon=T, band=3)
+        told = algorithm.privacy(problem, algorithm.plan(problem, RING(), T), T)
+        assert told.claimed == claimed
+
+
+@pytest.mark.parametrize(
+    ("fields", "net", "steps", "words"),
+    [
+        ({"gradients": TURNS, "horizon": 3}, RING, 4, "horizon"),
+        ({"gradients": replace(TURNS, sampling="epochs")}, RING, 2, "epochs"),
+        ({"gradients": replace(TURNS, mechanism=jdfl.Laplace(1.0))}, RING, 2, "Gaussian"),
+        ({"gradients": TURNS}, Later(lambda: jdfl.network.link_loss(RING(), 0.5)), 2, "fixed network"),
+        ({"gradients": TURNS, "band": 0}, RING, 2, "band = 0"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(fields, net, steps, words):
+    with pytest.raises(ValueError, match=words):
+        jdfl.run(jdfl.MAFALDA(**fields), world(0, 1.0), net, steps=steps)
+
+
+def test_absent_nodes_are_refused():
+    with pytest.raises(ValueError, match=r"fixed network|in every round"):
+        jdfl.run(PASSING, world(0, 1.0), jdfl.network.outages(RING(), 0.5, 0.5), steps=2)

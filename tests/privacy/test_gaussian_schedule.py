@@ -1,0 +1,90 @@
+"""Gaussian releases that tell different amounts: what they add up to, are stored as, and how many a budget allows."""
+
+import json
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jdfl.privacy import GaussianEvent, GaussianSchedule, Ledger, Sampled, epsilon, epsilons, gaussian_epsilon
+from jdfl.privacy.calibration import most_releases
+from jdfl.privacy.relation import span
+from jdfl.privacy.together import total_epsilon
+
+_rising = st.lists(st.floats(0.01, 2.0), min_size=1, max_size=12).map(
+    lambda parts: np.sqrt(np.cumsum(np.square(parts)))
+)
+
+
+def ledger(event: Any, releases: Any = (2, 3), **fields: Any) -> Ledger:
+    """That of a run of two nodes."""
+    terms = {"adjacency": "replace-one", "sampling": None, "unit": "record", "observer": "all messages"}
+    counts = np.asarray(releases), np.asarray([10, 10])
+    return Ledger(event=event, releases=counts[0], records=counts[1], claimed=True, **terms, **fields)
+
+
+@given(_rising)
+def test_its_beginnings_are_as_one_release(mu):
+    event = GaussianSchedule.of(mu)
+    for releases, shift in enumerate(mu, 1):
+        assert event.shift(releases) == shift
+        assert epsilon(event, releases, 1e-3) == pytest.approx(gaussian_epsilon(shift, 1e-3), rel=1e-3, abs=1e-4)
+    assert event.shift(0) == 0 == epsilon(event, 0, 1e-3)
+    np.testing.assert_array_equal(event.shift(np.array([0, len(mu)])), [0, mu[-1]])
+
+
+@given(_rising)
+def test_as_releases_that_are_alike_it_tells_no_less(mu):
+    event = GaussianSchedule.of(mu)
+    alike = GaussianEvent(event.noise_multiplier)
+    assert all(alike.shift(k) >= event.shift(k) * (1 - 1e-12) for k in range(1, len(mu) + 1))
+    assert any(alike.shift(k) <= event.shift(k) * (1 + 1e-12) for k in range(1, len(mu) + 1))
+
+
+def test_equal_noise_is_that_of_plain_releases():
+    event, plain = GaussianSchedule.of(np.sqrt(np.arange(1, 9)) / 3.0), GaussianEvent(3.0)
+    assert event.noise_multiplier == pytest.approx(3.0)
+    assert span(event, 5) == pytest.approx((3.0, 3.0))
+    for releases in (1, 8):
+        for name, bound in epsilons(plain, releases, 1e-5).items():
+            assert epsilons(event, releases, 1e-5)[name] == pytest.approx(bound, rel=1e-9)
+
+
+def test_it_is_stored_and_compared():
+    event = GaussianSchedule.of([0.5, 0.5, 0.9])
+    told = ledger(event).as_dict()
+    again = Ledger.from_dict(json.loads(json.dumps(told)))
+    assert again.event == event
+    ledger(event).check_same(again)
+    ledger(event).check_same(ledger(GaussianSchedule.of([0.5, 0.5, 0.9, 1.0])))  # of more rounds
+    with pytest.raises(ValueError, match="noise of the run"):
+        ledger(event).check_same(ledger(GaussianSchedule.of([0.5, 0.6, 0.9])))
+    with pytest.raises(ValueError, match="noise of the run"):
+        ledger(event).check_same(ledger(GaussianEvent(event.noise_multiplier)))
+
+
+def test_runs_add_up_by_their_squares():
+    one, other = ledger(GaussianSchedule.of([0.3, 0.5, 0.6])), ledger(GaussianEvent(4.0), (9, 1))
+    wanted = max(0.5**2 + 9 / 16, 0.6**2 + 1 / 16)
+    assert total_epsilon([one, other], 1e-5) == pytest.approx(gaussian_epsilon(math.sqrt(wanted), 1e-5))
+    assert total_epsilon([one, one], 1e-5) == pytest.approx(gaussian_epsilon(math.sqrt(2) * 0.6, 1e-5))
+
+
+def test_a_budget_allows_no_more_than_are_scheduled():
+    event = GaussianSchedule.of([0.3, 0.3, 0.3, 2.0])
+    assert most_releases(event, 100.0, 1e-5) == 4
+    assert most_releases(event, epsilon(event, 3, 1e-5), 1e-5) == 3
+    assert most_releases(event, epsilon(event, 1, 1e-5) * 0.99, 1e-5) == 0
+    with pytest.raises(ValueError, match="at most the 4 releases"):
+        epsilon(event, 5, 1e-5)
+    with pytest.raises(ValueError, match="sampled = None"):
+        epsilon(event, 1, 1e-5, sampled=Sampled("subset", 1, 2))
+
+
+@pytest.mark.parametrize("mu", [[], [0.0, 1.0], [1.0, 0.9], [1.0, math.inf], [math.nan]])
+def test_what_makes_no_sense_is_refused(mu):
+    with pytest.raises(ValueError, match="mu"):
+        GaussianSchedule.of(mu)
