@@ -127,8 +127,8 @@ class Gradients(GradientSettings):
         Args:
             w: Parameters w [m, n] of the nodes.
             round: The round, which counts a gradient and a release.
-            row: As for `Round.correlated`.
-            hidden: As for `Round.correlated`.
+            row: The row of C row [p], as for `Round.correlated`.
+            hidden: What is hidden of the last rounds, hidden [m, p - 1, n], as for it.
         """
         clipped, rest = self._taken(w, round, None)
         scale: Any = self.sensitivities(round.problem), _NOISE, self.guarantee

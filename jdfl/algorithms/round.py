@@ -107,7 +107,7 @@ class Round(Messages):
             sensitivity: What noise is scaled by, as for `noisy`; `told` has to count what all rows of C add up to.
             stream: What is drawn from, with the root "private".
             told: As for `noisy`.
-            row: The row of C [p] of this round, from its diagonal, which is positive, backwards.
+            row: The row of C of this round, row [p], from its diagonal, which is positive, backwards.
             hidden: Minus the noise of the last p - 1 rounds, hidden [m, p - 1, n], the last one first; 0 where there
                 were none. It must not leave the nodes.
         """

@@ -33,7 +33,7 @@ class GaussianEvent:
     kind: ClassVar[Literal["gaussian"]] = "gaussian"
 
     def shift(self, releases: int | np.ndarray) -> Any:
-        """The mu of so many `releases` together, a number or an array [...]: they are as one with noise of 1 / mu.
+        """The mu of so many releases [...] together, a number or an array: they are as one with noise of 1 / mu.
 
         The pair of all of them is N(0, 1) and N(mu, 1), which is what an attack on Gaussian noise can reach at best.
         """
@@ -68,7 +68,7 @@ class GaussianSchedule(GaussianEvent):
         return f"GaussianSchedule of {len(self.mu)} releases, mu {self.mu[0]:.6g} to {self.mu[-1]:.6g}"
 
     def shift(self, releases: int | np.ndarray) -> Any:
-        """The mu of the first so many `releases` together, a number or an array [...]; 0 for none."""
+        """The mu of the first releases [...] together, so many, a number or an array; 0 for none."""
         return np.concatenate([[0.0], self.mu])[releases]
 
 
