@@ -129,12 +129,13 @@ def _passes(gradients: Gradients, problem: Problem) -> np.ndarray:
 def sensitivity(rows: np.ndarray, passes: int) -> np.ndarray:
     """The sensitivities [T] of the first 1, 2, ... rows of C [T, p], for records that take part every `passes` rounds.
 
-    In units of one gradient's sensitivity; of the place in a pass for which that is most. p is at most `passes`.
+    In units of one gradient's sensitivity; of the place in a pass for which that is most. A row shows a sum of changes,
+    no longer than that of the entries' sizes, which all signs alike reach where no entry is negative.
     """
     rounds, back = np.indices(rows.shape)
-    square = np.zeros((len(rows), passes))
-    np.add.at(square, (rounds, (rounds - back) % passes), np.where(back <= rounds, rows, 0.0) ** 2)
-    return np.sqrt(np.cumsum(square, axis=0).max(axis=1))
+    longest = np.zeros((len(rows), passes))
+    np.add.at(longest, (rounds, (rounds - back) % passes), np.where(back <= rounds, np.abs(rows), 0.0))
+    return np.sqrt(np.cumsum(longest**2, axis=0).max(axis=1))
 
 
 def workload(network: Network, rounds: int) -> np.ndarray:

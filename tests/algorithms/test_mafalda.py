@@ -97,16 +97,19 @@ def test_traces_of_large_networks_are_estimated(monkeypatch):
     np.testing.assert_allclose(workload(net, 10), exact, rtol=0.1)
 
 
+@pytest.mark.parametrize("signed", [False, True])
 @pytest.mark.parametrize("passes", [1, 3, 5, 20])
-def test_the_sensitivity_is_the_most_that_a_record_of_any_place_moves(passes):
-    rows = np.random.default_rng(0).normal(size=(14, min(passes, 3)))
-    rows[0, 1:], rows[1, 2:] = 0, 0
-    C, random = matrix(rows), np.random.default_rng(1)
-    found = sensitivity(rows, passes)
+def test_the_sensitivity_is_the_most_that_a_record_of_any_place_moves(passes, signed):
+    """Of changes of gradients in any directions, each no longer than one."""
+    random = np.random.default_rng(passes)
+    rows = random.normal(size=(14, 4)) if signed else random.uniform(size=(14, 4))
+    C, found = matrix(rows), sensitivity(rows, passes)
     for rounds in (1, 4, 14):
         seen = [C[:rounds, place::passes] for place in range(passes)]
-        assert found[rounds - 1] == pytest.approx(max(np.sqrt(np.sum(one**2)) for one in seen))
-        for one in seen:  # gradients' changes in any directions, each no longer than one
+        alike = max(np.linalg.norm(one.sum(axis=1)) for one in seen)
+        assert alike <= found[rounds - 1] + 1e-12
+        assert signed or alike == pytest.approx(found[rounds - 1])
+        for one in seen:
             change = random.normal(size=(one.shape[1], 5))
             change /= np.maximum(np.linalg.norm(change, axis=1, keepdims=True), 1e-9)
             assert np.linalg.norm(one @ change) <= found[rounds - 1] + 1e-9
