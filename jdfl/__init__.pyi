@@ -41,6 +41,7 @@ from .engine.batch import repeat, sweep
 from .engine.callbacks import Budget, Callback, Deadline
 from .engine.checkpoint import Checkpoint, read_checkpoint
 from .engine.checkpoints import Checkpoints
+from .engine.paths import paths
 from .engine.progress import Progress
 from .engine.result import Result, Snapshot, Totals
 from .engine.runner import run
@@ -133,6 +134,7 @@ __all__ = [
     "observe",
     "observe_pairs",
     "observers",
+    "paths",
     "planned_releases",
     "privacy",
     "problems",

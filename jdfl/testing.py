@@ -31,6 +31,7 @@ from jdfl.algorithms.moment import Info, Moment
 from jdfl.algorithms.program import Program, planned
 from jdfl.engine import stepping
 from jdfl.engine.batch import sweep
+from jdfl.engine.paths import paths
 from jdfl.engine.result import Result
 from jdfl.engine.runner import run
 from jdfl.engine.start import Options
@@ -253,13 +254,17 @@ def bits_are_those_of_the_messages(case: Case) -> None:
 
 
 def claims_rest_on_noise(case: Case) -> None:
-    """What is claimed about privacy has releases, and is claimed no more where no noise hides anything."""
+    """What is claimed about privacy has releases, of what it covers, and is claimed no more where no noise hides it."""
     program = planned(case.algorithm, case.problem, case.network, ROUNDS)
-    if not program.privacy(case.problem).claimed:
+    if not (told := program.privacy(case.problem)).claimed:
         return
     assert case.run().totals.releases > 0
+    found = paths(case.algorithm, case.problem, case.network, steps=ROUNDS)
+    assert not any(why for output, why in found.items() if output.startswith("message "))
+    assert bool(found["parameters"]) == bool(told.local)
     with mock.patch.object(flow.Flow, "noise_counts", False):
         assert not program.privacy(case.problem).claimed
+        assert paths(case.algorithm, case.problem, case.network, steps=ROUNDS)["parameters"]
 
 
 LAWS: dict[str, Callable[[Case], None]] = {

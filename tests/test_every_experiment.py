@@ -154,6 +154,15 @@ def less_noise_for_few_releases(cells: Cells, _: Path) -> None:
     assert 0.8 < sound["p = 0.8, k/d = 1"] / sound["p = 1, k/d = 1"] < 1  # fewer releases
 
 
+def correlation_helps(cells: Cells, _: Path) -> None:
+    """By what noise does to parameters, and by the objective, which the sums of AntiPGD make worse."""
+    value = {place: one.mean for place, one in cells.items()}
+    ours, names = "MAFALDA-SGD, 8 diagonals", ("independent noise", "AntiPGD")
+    assert value[ours, "noise / independent"] < 0.5
+    assert value[f"mu = 0.5, {ours}", "objective"] < min(value[f"mu = 0.5, {name}", "objective"] for name in names)
+    assert not any(one for (_, column), one in value.items() if column == "share above the sum")
+
+
 def runs_are_told(_: Cells, folder: Path) -> None:
     """The provenance lists the runs and the version."""
     (path,) = folder.glob("*.provenance.json")
@@ -172,6 +181,7 @@ SAID: dict[str, Callable[[Cells, Path], None]] = {
     "demo": small_demo,
     "doadp_figure4_table2": less_noise_for_few_releases,
     "gpsp_quality": what_the_decoder_reaches,
+    "mafalda_figure": correlation_helps,
     "partpsp_skew": on_digits,
     "partpsp_table2": on_digits,
     "partpsp_table3": on_digits,

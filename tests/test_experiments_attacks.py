@@ -11,6 +11,7 @@ from jdfl.algorithms import updates
 from jdfl.base import streams
 from jdfl.base.streams import Stream
 from jdfl.engine import accountant, contents, outcome, spending, start, stepping
+from jdfl.privacy.flow import Label
 
 ATTACKS = listed()
 SLOW = ("FedAvg, Laplace, central", "FedAvg, Gaussian, central", "noise after messages only", "tuned rate", "last bits")
@@ -56,7 +57,7 @@ def nothing_is_derived(patch):
     """Data-dependent preprocessing, splits and step sizes left a warning, and stop rules as well."""
     patch.setattr(accountant, "guarantee_of", lambda algorithm, problem, *_: algorithm.privacy(problem))
     patch.setattr("jdfl.algorithms.ceps_theorems.exposing", lambda told, *_: told)
-    patch.setattr("jdfl.algorithms.statement.leaking", lambda *_: {})
+    patch.setattr("jdfl.algorithms.statement.outputs", lambda *_: ({}, Label.CLEAN, None))
     patch.setattr(outcome, "exposing", lambda told, *_: told)
     patch.setattr("jdfl.lab.compare.exposing", lambda told, *_: told)
 

@@ -1,7 +1,7 @@
 """What may be said about a method's privacy, from the programs of its `init` and `step`: see `Algorithm.privacy`."""
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
@@ -18,6 +18,7 @@ from jdfl.privacy import NO_NOISE, NOTHING_SENT, Guarantee
 from jdfl.privacy.flow import Label, leaking
 from jdfl.problems import Problem
 
+_LOCAL = "they hold what no noise has been added to"
 _TOGETHER = "Add all noise by one mechanism, or give `round.noisy` as `told` the stream whose guarantee covers both."
 
 
@@ -30,7 +31,7 @@ def stated(algorithm: Any, problem: Problem, plan: Any, steps: int | None) -> Gu
         plan: What its `plan` gives for a run.
         steps: The number of rounds that was planned for; None: no number was.
     """
-    books, started, going, leaves = _traced(algorithm, problem, plan)
+    books, traced = _traced(algorithm, problem, plan)
     releases = {stream: _released(stream, books, problem) for book in books for stream in book.noises}
     if not releases:
         return algorithm.told(NO_NOISE if any(book.uses for book in books) else NOTHING_SENT, problem, steps)
@@ -39,15 +40,44 @@ def stated(algorithm: Any, problem: Problem, plan: Any, steps: int | None) -> Gu
         names = ", ".join(repr(one.name) for one in dict.fromkeys([*releases, *books[0].parts, *books[1].parts]))
         reason = f"noise of several streams is added ({names}), and what they reveal together is not accounted for"
         told = replace(told, claimed=False, reason=reason, remedy=_TOGETHER)
-    if told.claimed and (leaks := leaking(started, going, _labels(problem), leaves)):
-        channel, why = next(iter(leaks.items()))
-        reason = f"what is sent on the channel {channel!r} {why}"
-        told = replace(told, claimed=False, reason=reason, remedy="Send nothing but what noise has been added to.")
-    return replace(told, local=algorithm.unsent) if algorithm.unsent and told.event is not None else told
+    local = algorithm.unsent if told.event is not None else ""
+    if told.claimed:
+        leaks, params, _ = outputs(traced, problem)
+        local = (algorithm.unsent or _LOCAL) if params > Label.CLEAN else ""
+        if leaks:
+            channel, why = next(iter(leaks.items()))
+            reason = f"what is sent on the channel {channel!r} {why}"
+            told = replace(told, claimed=False, reason=reason, remedy="Send nothing but what noise has been added to.")
+    return replace(told, local=told.local or local)
 
 
-def _traced(algorithm: Any, problem: Problem, plan: Any) -> tuple[tuple[Book, Book], ClosedJaxpr, ClosedJaxpr, int]:
-    """What `init` and `step` have written down, their programs, and how many arrays the state has."""
+@dataclass(frozen=True)
+class Traced:
+    """The programs of a method: `init`, and `step`, each of which gives a state, and then the nodes' parameters."""
+
+    started: ClosedJaxpr
+    going: ClosedJaxpr
+    state: Any  # of shapes, as the two give it
+
+
+def traced(algorithm: Any, problem: Problem, plan: Any) -> Traced:
+    """The programs of a method on a problem, with what its `plan` gives for a run."""
+    return _traced(algorithm, problem, plan)[1]
+
+
+def outputs(programs: Traced, problem: Problem) -> tuple[dict[str, str], Label, Any]:
+    """What records of the problem have to do with all that comes out of these programs.
+
+    These are the channels on which something leaks, with the reasons, the parameters, and the arrays of a state, as a
+    tree.
+    """
+    leaves, structure = jax.tree.flatten(programs.state)
+    leaks, found = leaking(programs.started, programs.going, labels(problem), len(leaves))
+    return leaks, max(found[len(leaves) :]), jax.tree.unflatten(structure, found[: len(leaves)])
+
+
+def _traced(algorithm: Any, problem: Problem, plan: Any) -> tuple[tuple[Book, Book], Traced]:
+    """What `init` and `step` have written down, and their programs."""
     books = Book(), Book()
 
     def round(problem: Problem, book: Book) -> Round:
@@ -64,7 +94,7 @@ def _traced(algorithm: Any, problem: Problem, plan: Any) -> tuple[tuple[Book, Bo
         return new, algorithm.params(new)
 
     started, (state, _) = jax.make_jaxpr(begin, return_shape=True)(problem)
-    return books, started, jax.make_jaxpr(advance)(state, problem), len(jax.tree.leaves(state))
+    return books, Traced(started, jax.make_jaxpr(advance)(state, problem), state)
 
 
 def _released(stream: Stream, books: Sequence[Book], problem: Problem) -> Guarantee:
@@ -78,8 +108,8 @@ def _released(stream: Stream, books: Sequence[Book], problem: Problem) -> Guaran
     return replace(last, claimed=False, reason=reason, remedy="Use the same mechanism and clip in `init` and `step`.")
 
 
-def _labels(problem: Problem) -> list[Label]:
-    """Of all arrays of a problem: its records, and what is computed from them unless it is declared public, are RAW."""
+def labels(problem: Problem) -> list[Label]:
+    """Those of all arrays of a problem: its records, and what is computed from them and is not public, are RAW."""
     public = {"weight", "start", *problem.public}
 
     def label(path: Any, leaf: Any) -> Label:

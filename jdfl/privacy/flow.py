@@ -32,6 +32,13 @@ class Label(IntEnum):
     RAW = 2
 
 
+WHY = {
+    Label.CLEAN: "",
+    Label.BOUNDED: "has no noise",
+    Label.RAW: "depends on records that nothing bounds or hides",
+}
+
+
 def bounded(x: Array) -> Array:
     """The x that neighbouring data change by a bounded length, marked so; for clips and proven bounds alone."""
     return checkpoint_name(x, _BOUNDED)
@@ -111,8 +118,7 @@ class Flow:
         if mark == _RELEASED:
             return Label.CLEAN if label <= Label.BOUNDED and self.noise_counts else label
         if mark.startswith(_MESSAGE) and label > Label.CLEAN:
-            why = "has no noise" if label is Label.BOUNDED else "depends on records that nothing bounds or hides"
-            self.leaks.setdefault(mark.removeprefix(_MESSAGE), why)
+            self.leaks.setdefault(mark.removeprefix(_MESSAGE), WHY[label])
         return label
 
     def _scan(self, equation: Any, given: list[Label]) -> list[Label]:
@@ -148,8 +154,10 @@ def _stacked(outer: Sequence[Any], inner: Sequence[Any]) -> int:
     return sum(one.aval.ndim > other.aval.ndim for one, other in zip(outer, inner))
 
 
-def leaking(started: ClosedJaxpr, going: ClosedJaxpr, data: list[Label], leaves: int) -> dict[str, str]:
-    """The channels on which something leaks in a run, with the reasons.
+def leaking(
+    started: ClosedJaxpr, going: ClosedJaxpr, data: list[Label], leaves: int
+) -> tuple[dict[str, str], list[Label]]:
+    """The channels on which something leaks in a run, with the reasons, and the labels of all that the programs give.
 
     Args:
         started: the program of data that gives a state, of so many `leaves`, and what else there is to know.
@@ -158,13 +166,13 @@ def leaking(started: ClosedJaxpr, going: ClosedJaxpr, data: list[Label], leaves:
         leaves: the number of arrays of a state.
     """
     flow = Flow()
-    state = flow.walk(started, data)[:leaves]
+    known = flow.walk(started, data)
     while True:
-        new = flow.walk(going, [*state, *data])[:leaves]
-        wider = [max(pair) for pair in zip(state, new)]
-        if wider == state:
-            return flow.leaks
-        state = wider
+        new = flow.walk(going, [*known[:leaves], *data])
+        wider = [max(pair) for pair in zip(known, new)]
+        if wider == known:
+            return flow.leaks, known
+        known = wider
 
 
 _INNER = {

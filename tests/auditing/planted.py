@@ -18,7 +18,7 @@ from jdfl.algorithms import sampling as sampling_file
 from jdfl.algorithms.book import Book
 from jdfl.base import struct
 from jdfl.privacy import Gaussian, GaussianEvent, Laplace
-from jdfl.privacy.flow import released
+from jdfl.privacy.flow import Label, released
 from tests.later import Later
 
 M, N, Q, Z, BATCH, STEPS = 3, 4, 6, 4.0, 2, 4
@@ -63,7 +63,7 @@ class Bug:
 
 def plant(bug, monkeypatch):
     """Put a bug into the library, and leave what it does to the audit alone."""
-    monkeypatch.setattr("jdfl.algorithms.statement.leaking", lambda *_: {})
+    monkeypatch.setattr("jdfl.algorithms.statement.outputs", lambda *_: ({}, Label.CLEAN, None))
     for method, wrong in bug.patch.items():
         monkeypatch.setattr(bug.owner, method, wrong)
 

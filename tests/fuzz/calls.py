@@ -39,6 +39,7 @@ GOOD = Named(
     {
         "all_of": {},
         "account_plan": PLAN,
+        "paths": PLAN,
         "analytic_gaussian": {"epsilon": 1.0, "delta": 1e-5, "releases": 2},
         "calibrate": lambda: PLAN() | {"epsilon": 5.0},
         "compare": lambda: {

@@ -1,0 +1,56 @@
+"""How records come to everything that a run gives away or saves, read from the traced programs of a method."""
+
+from collections.abc import Sequence
+
+import jax
+
+from jdfl.algorithms.algorithm import Algorithm
+from jdfl.algorithms.program import planned
+from jdfl.algorithms.statement import labels, outputs, traced
+from jdfl.base.arguments import checked
+from jdfl.engine import metrics as metrics_module
+from jdfl.engine.metrics import Metric
+from jdfl.network.graph import Network
+from jdfl.privacy.flow import WHY, Flow, Label
+from jdfl.problems import Problem
+
+
+@checked
+def paths(
+    algorithm: Algorithm,
+    problem: Problem,
+    network: Network,
+    *,
+    steps: int = 1,
+    metrics: Sequence[str | Metric] | None = None,
+) -> dict[str, str]:
+    """Every output of a run, with the reason where records come to it otherwise than through a mechanism's noise.
+
+    Keys are "message NAME" for every channel, "parameters", "metric NAME", "state PLACE" for every array of the state,
+    which checkpoints hold, and the tables of nodes. An empty reason means that all of the output is computed from noisy
+    releases of bounded values, and from what is public: it is covered by the guarantee of these, which `account_plan`
+    gives. Nothing is run. Where a message has a reason, there is no guarantee.
+
+    Args:
+        algorithm: The settings of the method.
+        problem: The nodes' data and losses; what it declares public counts as that.
+        network: Who hears whom, of as many nodes.
+        steps: Rounds that are planned for, at least 1.
+        metrics: Names or functions, as for `jdfl.run`; None: all that the problem can give.
+
+    Raises:
+        ValueError: For settings that do not go together, and for metrics that the problem cannot give.
+    """
+    program = planned(algorithm, problem, network, steps)
+    chosen = metrics_module.default_metrics(problem) if metrics is None else metrics_module.resolve(metrics, problem)
+    programs = traced(algorithm, problem, program.plan)
+    leaks, params, state = outputs(programs, problem)
+    found = {f"message {channel.name}": leaks.get(channel.name, "") for channel in algorithm.channels}
+    found["parameters"] = WHY[params]
+    shape = jax.eval_shape(algorithm.params, programs.state)
+    for metric in chosen:
+        closed = jax.make_jaxpr(metric)(shape, problem)
+        found[f"metric {metric.__name__}"] = WHY[max(Flow().walk(closed, [params, *labels(problem)]))]
+    for place, label in jax.tree.leaves_with_path(state):
+        found[f"state {jax.tree_util.keystr(place)}"] = WHY[label]
+    return found | dict.fromkeys(("nodes.csv", "split.csv"), WHY[Label.RAW])
