@@ -24,7 +24,14 @@ from tests.toy import regression
 
 SCRIPTS = [one.name for one in gallery.experiments()]
 # They compute or attack, and have no results.
-WITHOUT_RUNS = ("gpsp_quality", "lemma2_counterexample", "observers", "privacy_audit", "theorem1_counterexample")
+WITHOUT_RUNS = (
+    "gpsp_quality",
+    "lemma2_counterexample",
+    "muffliato_figure",
+    "observers",
+    "privacy_audit",
+    "theorem1_counterexample",
+)
 WITH_OWN_FIGURES = ("fair_comparison",)  # of comparisons, which tell their own runs
 WITHOUT_FIGURE = ("codec_warnings",)
 SEEDS = {"codecs": ["--seeds", "5"], "gpsp_quality": ["--seeds", "3"]}  # of means that must reach something
@@ -162,6 +169,16 @@ def runs_are_told(_: Cells, folder: Path) -> None:
     assert made["versions"]["jdfl"] == jdfl.__version__
 
 
+def the_formula_is_theirs_and_no_bound(cells: Cells, _: Path) -> None:
+    """The published numbers come out of the formula, and the farthest node is known where it says that little is."""
+    published = [one for one in cells.values() if one.paper is not None]
+    assert len(published) == 9
+    assert all(abs(one.mean / one.paper - 1) < 0.05 for one in published)
+    far = "exponential, 64 nodes, distance 6"
+    assert cells[far, "exact"].mean > 0.999 > 0.2 > cells[far, "formula"].mean
+    assert all(one.mean <= 1 + 1e-6 for one in cells.values())  # what is guaranteed
+
+
 SAID: dict[str, Callable[[Cells, Path], None]] = {
     "attacks": no_attack_exceeds,
     "ceps_privacy": private_ceps,
@@ -172,6 +189,7 @@ SAID: dict[str, Callable[[Cells, Path], None]] = {
     "demo": small_demo,
     "doadp_figure4_table2": less_noise_for_few_releases,
     "gpsp_quality": what_the_decoder_reaches,
+    "muffliato_figure": the_formula_is_theirs_and_no_bound,
     "partpsp_skew": on_digits,
     "partpsp_table2": on_digits,
     "partpsp_table3": on_digits,
