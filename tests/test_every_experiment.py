@@ -71,6 +71,8 @@ def check(setting: stepping.Setting, params: np.ndarray, result: jdfl.Result) ->
             assert packed(algorithm, setting.problem.m, rows) == -(-bits // 8)
         elif channel == "sensitivity":  # one number to all
             assert bits == 8 * np.zeros((), rows.dtype).nbytes
+        elif isinstance(algorithm, jdfl.DECOR):  # the parameters alone
+            assert bits == 8 * rows[0].nbytes
         else:  # push-sum: the parameters of a node, of PartPSP those that are shared, and its weight
             shared = rows[0, : setting.problem.n_shared] if isinstance(algorithm, jdfl.PartPSP) else rows[0]
             assert bits == 8 * np.append(shared, rows.dtype.type(1)).nbytes
@@ -179,6 +181,17 @@ def the_formula_is_theirs_and_no_bound(cells: Cells, _: Path) -> None:
     assert all(one.mean <= 1 + 1e-6 for one in cells.values())  # what is guaranteed
 
 
+def between_central_and_local(cells: Cells, _: Path) -> None:
+    """DECOR is between central and local noise on sparse networks, and the epsilons are as its tables say."""
+    for epsilon in (10, 40):
+        central = cells[f"CDP, epsilon {epsilon}", "gap"].mean
+        for name in ("grid", "ring"):
+            own = cells[f"DECOR, {name}, epsilon {epsilon}", "gap"].mean
+            assert central < own < cells[f"LDP, {name}, epsilon {epsilon}", "gap"].mean / 3
+    accounted = [one for (_, column), one in cells.items() if column == "epsilon, their accountant"]
+    assert all(abs(one.mean / one.paper - 1) < 1e-3 for one in accounted)
+
+
 SAID: dict[str, Callable[[Cells, Path], None]] = {
     "attacks": no_attack_exceeds,
     "ceps_privacy": private_ceps,
@@ -186,6 +199,7 @@ SAID: dict[str, Callable[[Cells, Path], None]] = {
     "ceps_table1": table1,
     "ceps_table3": table3,
     "codecs": what_codecs_reach,
+    "decor_figure": between_central_and_local,
     "demo": small_demo,
     "doadp_figure4_table2": less_noise_for_few_releases,
     "gpsp_quality": what_the_decoder_reaches,
