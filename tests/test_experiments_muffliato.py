@@ -9,7 +9,9 @@ import pytest
 import jdfl
 from experiments import muffliato_figure as muffliato
 from experiments.muffliato_figure import Gossip
+from experiments.observer_attack import reached
 from jdfl.network import as_dense
+from jdfl.observers import Neighbour
 
 LINE = jdfl.network.from_edges([(0, 1), (1, 2)], 3)
 RANDOM = jdfl.network.erdos_renyi(12, 0.3, seed=2)
@@ -70,6 +72,18 @@ def test_messages_add_up_to_what_the_farthest_node_has_released():
     assert np.linalg.norm(rest) < 1e-9
     early = view[: 4 * 5]  # of four rounds, in which nothing of it has arrived
     assert np.linalg.norm(farthest - early.T @ np.linalg.lstsq(early.T, farthest, rcond=1e-12)[0]) > 0.1
+
+
+@pytest.mark.slow
+def test_an_attack_on_real_runs_knows_the_farthest_node():
+    network = muffliato.hypercube(4)
+    gossip = Gossip.on(network)
+    noisy = jdfl.Gradients(clip=1.0, mechanism=jdfl.Gaussian(1.0))
+    algorithm = jdfl.Muffliato(lr=1.0, gradients=noisy, gossips=gossip.rounds, accelerated=True)
+    found, wanted = reached(algorithm, network, Neighbour(0), 15, steps=gossip.rounds, runs=8000)
+    assert found == pytest.approx(wanted, rel=0.08)
+    assert wanted == pytest.approx(1.0, rel=1e-6)
+    assert math.sqrt(gossip.formula()[15]) < 0.75  # what the formula would allow
 
 
 def test_the_derived_view_is_that_of_the_recursion_with_and_without_acceleration():
