@@ -24,7 +24,14 @@ from tests.toy import regression
 
 SCRIPTS = [one.name for one in gallery.experiments()]
 # They compute or attack, and have no results.
-WITHOUT_RUNS = ("gpsp_quality", "lemma2_counterexample", "observers", "privacy_audit", "theorem1_counterexample")
+WITHOUT_RUNS = (
+    "gpsp_quality",
+    "lemma2_counterexample",
+    "muffliato_figure",
+    "observers",
+    "privacy_audit",
+    "theorem1_counterexample",
+)
 WITH_OWN_FIGURES = ("fair_comparison",)  # of comparisons, which tell their own runs
 WITHOUT_FIGURE = ("codec_warnings",)
 SEEDS = {"codecs": ["--seeds", "5"], "gpsp_quality": ["--seeds", "3"]}  # of means that must reach something
@@ -64,6 +71,8 @@ def check(setting: stepping.Setting, params: np.ndarray, result: jdfl.Result) ->
             assert packed(algorithm, setting.problem.m, rows) == -(-bits // 8)
         elif channel == "sensitivity":  # one number to all
             assert bits == 8 * np.zeros((), rows.dtype).nbytes
+        elif isinstance(algorithm, jdfl.DECOR):  # the parameters alone
+            assert bits == 8 * rows[0].nbytes
         else:  # push-sum: the parameters of a node, of PartPSP those that are shared, and its weight
             shared = rows[0, : setting.problem.n_shared] if isinstance(algorithm, jdfl.PartPSP) else rows[0]
             assert bits == 8 * np.append(shared, rows.dtype.type(1)).nbytes
@@ -171,6 +180,27 @@ def runs_are_told(_: Cells, folder: Path) -> None:
     assert made["versions"]["jdfl"] == jdfl.__version__
 
 
+def the_formula_is_theirs_and_no_bound(cells: Cells, _: Path) -> None:
+    """The published numbers come out of the formula, and the farthest node is known where it says that little is."""
+    published = [one for one in cells.values() if one.paper is not None]
+    assert len(published) == 9
+    assert all(abs(one.mean / one.paper - 1) < 0.05 for one in published)
+    far = "exponential, 64 nodes, distance 6"
+    assert cells[far, "exact"].mean > 0.999 > 0.2 > cells[far, "formula"].mean
+    assert all(one.mean <= 1 + 1e-6 for one in cells.values())  # what is guaranteed
+
+
+def between_central_and_local(cells: Cells, _: Path) -> None:
+    """DECOR is between central and local noise on sparse networks, and the epsilons are as its tables say."""
+    for epsilon in (10, 40):
+        central = cells[f"CDP, epsilon {epsilon}", "gap"].mean
+        for name in ("grid", "ring"):
+            own = cells[f"DECOR, {name}, epsilon {epsilon}", "gap"].mean
+            assert central < own < cells[f"LDP, {name}, epsilon {epsilon}", "gap"].mean / 3
+    accounted = [one for (_, column), one in cells.items() if column == "epsilon, their accountant"]
+    assert all(abs(one.mean / one.paper - 1) < 1e-3 for one in accounted)
+
+
 SAID: dict[str, Callable[[Cells, Path], None]] = {
     "attacks": no_attack_exceeds,
     "ceps_privacy": private_ceps,
@@ -178,10 +208,12 @@ SAID: dict[str, Callable[[Cells, Path], None]] = {
     "ceps_table1": table1,
     "ceps_table3": table3,
     "codecs": what_codecs_reach,
+    "decor_figure": between_central_and_local,
     "demo": small_demo,
     "doadp_figure4_table2": less_noise_for_few_releases,
     "gpsp_quality": what_the_decoder_reaches,
     "mafalda_figure": correlation_helps,
+    "muffliato_figure": the_formula_is_theirs_and_no_bound,
     "partpsp_skew": on_digits,
     "partpsp_table2": on_digits,
     "partpsp_table3": on_digits,

@@ -1,0 +1,239 @@
+"""Muffliato paper, first figure: what nodes learn of one another, by formula and exactly, by distance.
+
+Run `python -m experiments.muffliato_figure [--quick] [--out DIR]`. E. Cyffers, M. Even, A. Bellet, L. Massoulié:
+"Muffliato: Peer-to-Peer Privacy Amplification for Decentralized Optimization and Averaging", 2022. The paper could not
+be read whole here; settings and draws are those of its authors' published scripts, and the paper's numbers are read off
+the picture that is published with them, to within 5 %.
+
+A node's loss is that of Rényi differential privacy at alpha = 2 with noise that makes it 1 for whoever sees the
+released value itself. It is the squared size of a Gaussian shift, and 1 is what is guaranteed against everyone.
+
+- Published size: a hypercube of 2^11 nodes ("exponential"), Erdos-Renyi with probability ln(n) / n, points of a square
+  that hear one another up to a distance of .07 (2,048 nodes), a grid of 45 x 45 nodes, with Metropolis weights. Gossip
+  is accelerated and takes ln(n) / sqrt(l) rounds, l the spectral gap. The published loss of node 0 for an observer v is
+  a sum over its neighbours w and rounds t from 1 on, of (W^t)_w0^2 / sum_j (W^t)_wj^2, clipped at 1, with the powers of
+  W of gossip that is not accelerated.
+- The same for what one observer, node 0, learns of the others, beside what `jdfl.observe` derives of its whole view,
+  which is exact, for values are fixed: on the same hypercube, and on smaller graphs of the other kinds, the points with
+  the same mean number of neighbours. "Rounded" has noise of 2^-24 in every message on top, as of numbers in float32.
+
+What the observer's messages span does not depend on acceleration (they are polynomials in W of every degree), and all
+losses together are as many as it spans directions: distant nodes can be known entirely.
+The paper's graphs of Facebook users are not built.
+"""
+
+import math
+import random
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure
+from scipy import sparse as sp
+from scipy.sparse import csgraph
+
+import jdfl
+from experiments.common import Row, options, row, save, save_figure, show
+from experiments.observer_attack import world
+from jdfl.lab.drawing import COLOURS, plain
+from jdfl.network import Static, as_dense, from_edges
+from jdfl.observers import Neighbour
+from jdfl.observers.observe import Observed
+
+NAME = "muffliato_figure"
+ROUNDING = 2.0**-24  # of a message of size one in float32
+RADIUS = 0.07
+PAPER: dict[str, dict[int, float]] = {
+    "exponential": dict(enumerate((0.638, 0.243, 0.123, 0.0741, 0.0507, 0.0359, 0.0269, 0.0202, 0.0157), 2)),
+    "Erdos-Renyi": {2: 0.26, 3: 0.108, 4: 0.085, 5: 0.0575},
+    "geometric": {8: 0.37, 9: 0.166, 10: 0.059, 11: 0.022, 12: 0.0093, 13: 0.0035, 14: 0.00128},
+    "grid": {20: 0.57, 21: 0.45, 22: 0.33, 23: 0.25, 24: 0.18, 25: 0.13},
+}
+
+
+def hypercube(power: int) -> Static:
+    """Nodes whose numbers differ in one of so many bits hear one another."""
+    nodes = range(2**power)
+    return from_edges([(i, i ^ (1 << bit)) for i in nodes for bit in range(power) if not i >> bit & 1], len(nodes))
+
+
+def grid(side: int) -> Static:
+    """A square of side x side nodes, whose opposite sides do not touch; node 0 is a corner."""
+    node = np.arange(side**2).reshape(side, side)
+    ends = [(node[:, :-1], node[:, 1:]), (node[:-1], node[1:])]
+    return from_edges(np.concatenate([np.stack([a.ravel(), b.ravel()], axis=1) for a, b in ends]).tolist(), side**2)
+
+
+def erdos_renyi(m: int) -> Static:
+    """Every pair with probability ln(m) / m, drawn again until all are connected; the draws are the script's."""
+    drawn, edges = random.Random(0), []
+    while not connected(edges, m):
+        edges = [pair for pair in combinations(range(m), 2) if drawn.random() < math.log(m) / m]
+    return from_edges(edges, m)
+
+
+def geometric(m: int) -> Static:
+    """Points of the unit square that are not further apart than RADIUS for 2,048 of them, drawn as the script does."""
+    drawn = np.random.RandomState(0)
+    drawn.uniform(size=2048)  # its runs of gossip begin with these,
+    drawn.randn(2048)  # and their noise
+    place = drawn.random_sample((m, 2))
+    apart = np.linalg.norm(place[:, None] - place[None], axis=2)
+    return from_edges(np.argwhere(np.triu(apart <= RADIUS * math.sqrt(2048 / m), 1)).tolist(), m)
+
+
+def connected(edges: Sequence[tuple[int, int]], m: int) -> bool:
+    """Whether edges join all m nodes."""
+    ends = np.array(edges, int).reshape(-1, 2)
+    return csgraph.connected_components(sp.coo_array((np.ones(len(ends)), tuple(ends.T)), (m, m)), False)[0] == 1
+
+
+@dataclass(frozen=True)
+class Gossip:
+    """Gossip on a graph, for as many rounds as the paper takes."""
+
+    W: np.ndarray  # [m, m] weights
+    links: np.ndarray  # [m, m] bool who hears whom
+    gap: float
+    rounds: int
+
+    @classmethod
+    def on(cls, network: Static) -> "Gossip":
+        """That of a network, whose weights are symmetric."""
+        W = np.asarray(as_dense(network.graph), float)
+        gap = float(1 - np.linalg.eigvalsh(W)[-2])
+        return cls(W, (W != 0) & ~np.eye(len(W), dtype=bool), gap, math.ceil(math.log(len(W)) / math.sqrt(gap)))
+
+    def distances(self) -> np.ndarray:
+        """Links between node 0 and every one [m]."""
+        return csgraph.shortest_path(self.links, unweighted=True, indices=[0])[0].astype(int)
+
+    def told(self) -> Iterator[np.ndarray]:
+        """What a message of node w tells of node u [m, m], were it the only one, in every round from the second on."""
+        W = sp.csr_array(self.W)
+        power = self.W
+        for _ in range(self.rounds):
+            yield power**2 / np.sum(power**2, axis=1, keepdims=True)
+            power = W @ power
+
+    def published(self) -> np.ndarray:
+        """The paper's loss [m] of node 0 for every observer."""
+        return np.minimum(self.links @ sum(one[:, 0] for one in self.told()), 1.0)
+
+    def formula(self) -> np.ndarray:
+        """The same of every node [m] for the observer 0."""
+        return np.minimum(self.links[0] @ sum(self.told()), 1.0)
+
+    def view(self, accelerated: bool = True) -> np.ndarray:
+        """How the messages [., m] that node 0 hears are made up of what all nodes release."""
+        gap = self.gap
+        w = 2 * (1 - math.sqrt(gap * (1 - gap / 4))) / (1 - gap / 2) ** 2 if accelerated else 1.0
+        rows = [np.eye(len(self.W))[self.links[0]]]
+        for k in range(self.rounds - 1):
+            rows.append(rows[-1] @ self.W if k == 0 else w * rows[-1] @ self.W + (1 - w) * rows[-2])
+        return np.concatenate(rows)
+
+
+def known(view: np.ndarray, rounding: float) -> np.ndarray:
+    """The loss [m] of every node for the observer 0, who knows its own noise, with noise in every message on top."""
+    _, size, axes = np.linalg.svd(view[:, 1:], full_matrices=False)
+    kept = size**2 / (size**2 + rounding**2) if rounding else (size > 1e-11 * size[0]).astype(float)
+    return np.append(0.0, kept @ axes**2)
+
+
+def observed(network: Static, gossip: Gossip) -> tuple[np.ndarray, float]:
+    """The exact loss [m] of every node for the observer 0, and what is guaranteed against everyone, by jdfl."""
+    noisy = jdfl.Gradients(clip=1.0, mechanism=jdfl.Gaussian(1.0))
+    algorithm = jdfl.Muffliato(lr=1.0, gradients=noisy, gossips=gossip.rounds, accelerated=True)
+    problem: Any = world(network.m, 0, 1.0)
+    run = Observed.of(algorithm, problem, network, steps=gossip.rounds, key=0, delta=1e-5)
+    found = run.by(Neighbour(0))
+    if not found.bound:
+        raise AssertionError("values are fixed, and what is seen of them is exact")
+    return np.nan_to_num(found.mu**2), 1 / run.report.noise_multiplier**2
+
+
+Curves = dict[str, np.ndarray]  # [distances], from 0 on
+
+
+def curves(losses: Mapping[str, np.ndarray], distance: np.ndarray) -> Curves:
+    """The mean of losses [m] over the nodes at every distance."""
+    return {name: np.bincount(distance, loss) / np.bincount(distance) for name, loss in losses.items()}
+
+
+def exact(network: Static) -> Curves:
+    """Formula, exact value, the same with rounded messages, and the guarantee, for the observer 0."""
+    gossip = Gossip.on(network)
+    loss, guarantee = observed(network, gossip)
+    losses = {"formula": gossip.formula(), "exact": loss, "rounded": known(gossip.view(), ROUNDING)}
+    return curves(losses | {"guarantee": np.full(network.m, guarantee)}, gossip.distances())
+
+
+def exceeded(name: str, m: int, found: Curves) -> str:
+    """Where the formula is below the exact value, and by how much."""
+    short = found["exact"][1:] > found["formula"][1:] * (1 + 1e-6)
+    if not short.any():
+        return f"{name}, {m} nodes: the formula is nowhere below the exact loss"
+    ratio = found["exact"][1:] / found["formula"][1:]
+    far = 1 + int(np.argmax(ratio))
+    return (
+        f"{name}, {m} nodes: the formula is below the exact loss at {int(short.sum())} of {len(short)} distances, from "
+        f"{1 + int(np.argmax(short))} on; most at {far}, {found['formula'][far]:.3g} for {found['exact'][far]:.3g}"
+    )
+
+
+def draw(published: Mapping[str, np.ndarray], found: Mapping[str, tuple[int, Curves]]) -> Figure:
+    """A panel per graph."""
+    drawing = Figure(figsize=(3.2 * len(found), 3.4), layout="constrained")
+    axes = drawing.subplots(1, len(found), sharey=True, squeeze=False)[0]
+    for axis, (name, (m, one)) in zip(axes, found.items()):
+        lines = [("formula, published size", published.get(name, one["formula"]), COLOURS[2], "-")]
+        lines += [("formula", one["formula"], COLOURS[0], "--"), ("exact", one["exact"], COLOURS[1], ".-")]
+        lines += [("guarantee, all messages", one["guarantee"], "black", "-")]
+        for label, values, colour, style in lines:
+            axis.plot(np.arange(1, len(values)), values[1:], style, color=colour, label=label)
+        axis.plot(list(PAPER[name]), list(PAPER[name].values()), "x", color=COLOURS[3], label="the paper's figure")
+        axis.set(yscale="log", ylim=(1e-5, 2.0), title=f"{name}, {m} nodes", xlabel="links between the nodes")
+        axis.set_xlim(0, 40 if name == "grid" else 20)
+        plain(axis)
+    axes[0].set_ylabel("privacy loss, alpha = 2")
+    handles = axes[0].get_legend_handles_labels()
+    drawing.legend(*handles, loc="outside upper center", ncols=5, frameon=False)
+    return drawing
+
+
+def main(arguments: Sequence[str] | None = None) -> list[Row]:
+    """All graphs; with `--quick` small ones, beside the published hypercube."""
+    given = options("Muffliato paper, first figure", seeds=1, arguments=arguments)
+    large = {"exponential": hypercube(11)}
+    small = {"exponential": hypercube(6), "Erdos-Renyi": erdos_renyi(48)}
+    if not given.quick:
+        large |= {"Erdos-Renyi": erdos_renyi(2048), "geometric": geometric(2048), "grid": grid(45)}
+        small = {"exponential": large["exponential"], "Erdos-Renyi": erdos_renyi(256)}
+        small |= {"geometric": geometric(256), "grid": grid(16)}
+    rows, published, found = [], {}, {}
+    for name, network in large.items():
+        gossip = Gossip.on(network)
+        published[name] = curves({"": gossip.published()}, gossip.distances())[""]
+        for k, paper in PAPER[name].items():
+            rows.append(row(f"{name}, published size, distance {k}", "formula", paper, [published[name][k]]))
+    for name, network in small.items():
+        found[name] = network.m, exact(network)
+        for k in range(1, len(found[name][1]["exact"])):
+            case = f"{name}, {network.m} nodes, distance {k}"
+            rows += [row(case, column, None, [values[k]]) for column, values in found[name][1].items()]
+    show("Muffliato: the privacy loss of nodes, by their distance", rows)
+    for name in published:
+        gaps = [published[name][k] / paper for k, paper in PAPER[name].items()]
+        print(f"{name}: our numbers by the published formula are {min(gaps):.2f} to {max(gaps):.2f} of the paper's")
+    print("\n".join(exceeded(name, m, one) for name, (m, one) in found.items()))
+    save_figure(draw(published, found), given.out / f"{NAME}.png")
+    print("written:", save(rows, given.out, NAME), given.out / f"{NAME}.png")
+    return rows
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
