@@ -101,7 +101,6 @@ def origin() -> provenance.Provenance:
     """Of these scripts and of all runs since the command line was read."""
     scripts = {file.stem: file.read_text(encoding="utf-8") for file in sorted(Path(__file__).parent.glob("*.py"))}
     made = provenance.provenance(
-        (),
         scripts=provenance.total(scripts.values()),
         runs=provenance.total(_runs),
         compiler=os.environ.get("XLA_FLAGS", ""),

@@ -33,6 +33,7 @@ from .algorithms import (
 )
 from .algorithms.moment import Info
 from .auditing import Audit, audit
+from .base.keys import key_file
 from .base.streams import Stream
 from .codecs import QSGD, Dense, LowRank, OneBit, RandomK, Sign, Sparse
 from .devices import nodes
@@ -127,6 +128,7 @@ __all__ = [
     "compare",
     "consensus_below",
     "gradient_below",
+    "key_file",
     "models",
     "network",
     "nodes",

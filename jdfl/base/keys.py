@@ -6,8 +6,13 @@ of `jax.random` with the same seed. Derived keys are kept from fusing with what 
 and compute, them again for every number.
 """
 
+import hashlib
 import math
+import os
+import re
+import secrets
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -47,6 +52,52 @@ def typed_key(key: int | Array) -> Array:
 def key_data(key: Array) -> list[int]:
     """The words of a typed key []."""
     return [int(word) for word in np.asarray(jax.random.key_data(key)).ravel()]
+
+
+def key_digest(words: Sequence[int]) -> str:
+    """What tells a key's words [2] from those of other keys, and does not give them away: 16 digits of their SHA-256.
+
+    It stands in results in the key's place. Of a seed it hides nothing, as all of them can be tried.
+    """
+    return hashlib.sha256(f"jdfl key {' '.join(map(str, words))}".encode()).hexdigest()[:16]
+
+
+def key_file(path: str | Path) -> Array:
+    """The key [] in a file, which is made, of 64 bits of the operating system, where it is not there.
+
+    A seed has 32 bits, all of which can be tried: whoever finds it removes the noise. Results do not hold this key, and
+    a run can be resumed with the file alone. Keep it where results are not published.
+
+    Args:
+        path: Where it is kept, as 16 hexadecimal digits that only the owner may read.
+
+    Raises:
+        ValueError: For a file that holds something else.
+    """
+    path = Path(path)
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+            file.write(f"{secrets.token_hex(8)}\n")
+            file.flush()
+            os.fsync(file.fileno())
+    return key_in(path)
+
+
+def key_in(path: str | Path) -> Array:
+    """The key [] in a file; FileNotFoundError where there is none, ValueError where it holds something else."""
+    path = Path(path)
+    if not path.is_file():
+        raise FileNotFoundError(
+            f"Expected the file that the run's key is in, found no {path}. Without it nobody can go on with the run."
+        )
+    told = path.read_text(encoding="ascii", errors="replace").strip()
+    if not re.fullmatch(r"[0-9a-f]{16}", told):
+        raise ValueError(
+            f"Expected a key of 16 hexadecimal digits in {path}, got {len(told)} characters. Name another file for a "
+            "new key; this one is left as it is."
+        )
+    return typed_key(jax.random.wrap_key_data(jnp.asarray([int(told[:8], 16), int(told[8:], 16)], jnp.uint32)))
 
 
 def _threefry(key: Array, high: Array, low: Array) -> tuple[Array, Array]:

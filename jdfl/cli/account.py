@@ -9,7 +9,7 @@ import jdfl
 from jdfl.algorithms.program import planned
 from jdfl.base import checks
 from jdfl.cli import flags, observing
-from jdfl.config import RunConfig, build, from_yaml
+from jdfl.config import RunConfig, build, from_yaml, key_of
 from jdfl.engine.checkpoint import read_checkpoint
 from jdfl.engine.outcome import READS_DATA
 from jdfl.engine.provenance import provenance
@@ -144,7 +144,7 @@ def _of_a_run(config: RunConfig, options: Options) -> jdfl.PrivacyReport:
             problem,
             network,
             steps=config.steps,
-            key=config.seed,
+            key=key_of(config),
             delta=spend.delta,
             accounting=spend.accounting,
             stop=stop,

@@ -8,7 +8,7 @@ from typing import Literal
 from jdfl.auditing import audit as attacked
 from jdfl.base.settings import defaults
 from jdfl.cli import flags
-from jdfl.config import RunConfig, build
+from jdfl.config import RunConfig, build, key_of
 from jdfl.engine.cache import use_cache
 
 _ABOUT = """Attack the privacy that an algorithm reports: many runs on two neighbouring data sets are told apart.
@@ -66,7 +66,7 @@ def audit(config: RunConfig, options: Options) -> int:
         problem,
         network,
         steps=config.steps,
-        key=config.seed,
+        key=key_of(config),
         runs=options.runs,
         node=options.node,
         canary=options.canary,

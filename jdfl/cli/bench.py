@@ -14,7 +14,7 @@ from jax import Array
 import jdfl
 from jdfl.base import checks
 from jdfl.cli import flags
-from jdfl.config import RunConfig, build
+from jdfl.config import RunConfig, build, key_of
 from jdfl.engine.cache import use_cache
 from jdfl.engine.placement import estimate
 
@@ -59,10 +59,10 @@ def bench(config: RunConfig, options: Options) -> int:
     algorithm, problem, network, _ = build(config)
     rounds = options.rounds
     how: dict[str, Any] = {"steps": rounds, "every": rounds, "metrics": (), "options": jdfl.Options(chunk=rounds)}
-    first = jdfl.run(algorithm, problem, network, key=config.seed, **how)
+    first = jdfl.run(algorithm, problem, network, key=key_of(config), **how)
     if first.rounds < rounds:
         raise ValueError(f"Expected a run of {rounds} rounds, got {first.rounds}: {first.reason}. Give fewer --rounds.")
-    runs = [jdfl.run(algorithm, problem, network, key=config.seed, **how) for _ in range(options.repeats)]
+    runs = [jdfl.run(algorithm, problem, network, key=key_of(config), **how) for _ in range(options.repeats)]
     seconds = [run.seconds / rounds for run in runs]
     speed = copy_speed()
     size = 2 * problem.m * problem.n * jnp.dtype(problem.dtype).itemsize

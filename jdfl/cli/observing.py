@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from jdfl.config import RunConfig, build
+from jdfl.config import RunConfig, build, key_of
 from jdfl.engine.accountant import account_plan
 from jdfl.engine.cache import use_cache
 from jdfl.observers import (
@@ -44,7 +44,7 @@ def observed(config: RunConfig, options: Any) -> Exposure | Pairs:
     """What is learnt in the run; a figure is drawn where one is wanted."""
     use_cache()
     algorithm, problem, network, stop = build(config)
-    how: Any = {"steps": config.steps, "key": config.seed, "delta": config.privacy.delta}
+    how: Any = {"steps": config.steps, "key": key_of(config), "delta": config.privacy.delta}
     account_plan(algorithm, problem, network, stop=stop, **how)  # which a stop rule on data is refused by
     if options.observer != "pairs":
         return observe(algorithm, problem, network, _observer(options), **how)

@@ -2,10 +2,12 @@
 
 import dataclasses
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
 from jdfl.base import checks
+from jdfl.base.keys import key_file
 from jdfl.cli import flags
 from jdfl.cli.running import STATUS, Running, Session, status_of
 from jdfl.config import RunConfig
@@ -57,6 +59,12 @@ def run(config: RunConfig, options: Options) -> int:
     """Run once per seed, write and show every result; returns the exit status."""
     checks.whole(1, repeats=options.repeats)
     checks.whole(0, 2**32 - options.repeats, "The seeds are `seed` to `seed` + repeats - 1.", seed=config.seed)
+    if config.key_file is not None and not Path(config.key_file).exists():
+        key_file(config.key_file)
+        print(
+            f"jdfl: new key in {config.key_file}: keep it secret, and keep it: resuming the run needs it",
+            file=sys.stderr,
+        )
     session = Session(config, options)
     told: list[dict[str, Any]] = []
     status = 0

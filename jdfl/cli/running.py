@@ -15,7 +15,7 @@ import jdfl
 from jdfl.algorithms.program import planned
 from jdfl.base import arguments, storage
 from jdfl.base.settings import Bound, Count
-from jdfl.config import RunConfig, budget_of, build, settled, to_yaml
+from jdfl.config import RunConfig, budget_of, build, key_of, settled, to_yaml
 from jdfl.config.yaml_text import flat, plain
 from jdfl.devices import processes
 from jdfl.devices.layout import simulate
@@ -103,7 +103,7 @@ class Session:
             self.algorithm,
             self.problem,
             self.network,
-            key=config.seed if seed is None else seed,
+            key=key_of(config, seed),
             steps=config.steps,
             every=config.every,
             stop=self.stop,

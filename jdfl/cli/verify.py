@@ -12,7 +12,7 @@ from jdfl.base import checks
 from jdfl.cli import flags
 from jdfl.cli.running import Running, Session
 from jdfl.config import RunConfig
-from jdfl.engine.provenance import Provenance
+from jdfl.engine.provenance import recorded
 from jdfl.engine.result import Result, Snapshot
 from jdfl.lab.watch import returns
 
@@ -96,7 +96,7 @@ def _changed(folder: Path, again: Result) -> list[str]:
     if not file.is_file():
         return []
     told = flags.read_json(file)
-    before = Provenance(*(_texts(told.get(name), file) for name in ("versions", "settings")))
+    before = recorded(*(_texts(told.get(name), file) for name in ("versions", "settings")))
     versions, settings = again.provenance.differences(before)
     return versions + settings
 

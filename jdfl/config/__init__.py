@@ -8,7 +8,11 @@ from dataclasses import dataclass, replace
 from operator import attrgetter
 from typing import Annotated, Any, Literal
 
+import jax
+from jax import Array
+
 from jdfl.algorithms.algorithm import Algorithm
+from jdfl.base.keys import key_in
 from jdfl.base.settings import defaults
 from jdfl.config import yaml_text
 from jdfl.config.families import (
@@ -44,6 +48,7 @@ __all__ = [
     "budget_of",
     "build",
     "from_yaml",
+    "key_of",
     "members",
     "noise_for_now",
     "settled",
@@ -87,6 +92,9 @@ class RunConfig:
     """Rounds between two records of the metrics."""
     seed: int = _run.key
     """Seed of the algorithm's randomness (problem and network have their own)."""
+    key_file: str | None = None
+    """File of a secret key that the seed is taken together with, made where it is not there: a seed alone can be found
+    by trying all. Results do not hold the key; resuming needs the file."""
     metrics: tuple[str, ...] = ()
     """Names of the metrics to record; empty: all that the problem can give."""
     chunk: int | None = None
@@ -109,6 +117,12 @@ def from_yaml(text: str) -> RunConfig:
     return yaml_text.load(RunConfig, text)
 
 
+def key_of(config: RunConfig, seed: int | None = None) -> int | Array:
+    """The key of a run, of the configuration's seed or another one, and of its key file, which has to be there."""
+    seed = config.seed if seed is None else seed
+    return seed if config.key_file is None else jax.random.fold_in(key_in(config.key_file), seed)
+
+
 def build(config: RunConfig) -> tuple[Algorithm, Problem, Network, StopRule | None]:
     """The objects that `jdfl.run` takes; the network has as many nodes as the problem.
 
@@ -125,7 +139,7 @@ def build(config: RunConfig) -> tuple[Algorithm, Problem, Network, StopRule | No
             problem,
             network,
             steps=config.steps,
-            key=config.seed,
+            key=key_of(config),
             epsilon=target,
             delta=spend.delta,
             accounting=spend.accounting,

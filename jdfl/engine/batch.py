@@ -14,7 +14,7 @@ from jax import Array
 from jdfl.algorithms.algorithm import Algorithm
 from jdfl.algorithms.program import planned
 from jdfl.base import arguments, checks
-from jdfl.base.keys import key_data, typed_key
+from jdfl.base.keys import key_data, key_digest, typed_key
 from jdfl.engine import loop, programs, stepping
 from jdfl.engine.clock import Clock
 from jdfl.engine.guard import least
@@ -147,7 +147,10 @@ def sweep(
         tally.base = {}  # a lane's counters run on from the start
         tally.add(later.rounds, later.metrics, later.counts)
         origin = provenance(
-            key_data(setting.keys.run), algorithm=setting.algorithm.algorithm, problem=problem, network=network
+            key_digest(key_data(setting.keys.run)),
+            algorithm=setting.algorithm.algorithm,
+            problem=problem,
+            network=network,
         )
         start = Start(
             made[point],

@@ -18,16 +18,16 @@ from jdfl.algorithms.algorithm import Algorithm
 from jdfl.algorithms.program import planned
 from jdfl.base import storage
 from jdfl.base.arguments import checked
-from jdfl.base.keys import typed_key
+from jdfl.base.keys import key_digest, typed_key
 from jdfl.engine import loop, stepping
 from jdfl.engine.metrics import COUNTS
-from jdfl.engine.provenance import Provenance
+from jdfl.engine.provenance import Provenance, recorded
 from jdfl.engine.result import Ending, Result, Tally
 from jdfl.network.graph import Network
 from jdfl.privacy import Ledger
 from jdfl.problems import Problem
 
-_FORMAT = 4
+_FORMAT, _FORMER = 5, 4  # of which the latter has the key's words
 _TOLD = 5  # differences
 _REMEDY = "Resume with the algorithm, problem and network of that run."
 
@@ -47,7 +47,7 @@ class Checkpoint:
     releases: np.ndarray  # [m]
     clock: np.ndarray | None  # [2, m] simulated seconds, and what rounding has left out of them
     ledger: Ledger
-    key: list[int]  # data of the run's key
+    key: str  # the digest of the run's key
     sums: dict[str, int]  # exact totals by counter
     message_bits: dict[str, int]  # size of one message, by channel
     warnings: tuple[str, ...]  # what these rounds did that a guarantee does not cover
@@ -78,7 +78,7 @@ class Checkpoint:
             result.releases,
             None if result.clock is None else np.stack([result.clock, np.asarray(result.clock_rest)]),
             Ledger.of(result.guarantee, result.releases, result.records),
-            list(result.key),
+            key_digest(result.key),
             dict(result.sums),
             dict(result.totals.message_bits),
             tuple(dict.fromkeys((*result.guarantee.warnings, *result.privacy_warnings))),
@@ -94,7 +94,7 @@ class Checkpoint:
     def check(
         self,
         ledger: Ledger,
-        key: list[int],
+        key: str,
         steps: int,
         metrics: Sequence[str] | None = None,
         origin: Provenance | None = None,
@@ -106,8 +106,8 @@ class Checkpoint:
         self.ledger.check_same(ledger)
         if key != self.key:
             raise ValueError(
-                f"Expected the key of the run that is resumed, {self.key}, got {key}. Leave key as it was; what comes "
-                "next is drawn from it and from the number of the round."
+                f"Expected the key of the run that is resumed, whose digest is {self.key}, got one of {key}. Leave key "
+                "as it was; what comes next is drawn from it and from the number of the round."
             )
         if steps < self.rounds:
             raise ValueError(
@@ -250,7 +250,7 @@ def read_checkpoint(folder: str | Path, algorithm: Algorithm, problem: Problem, 
     """
     found = storage.read(folder)
     held, told = found.arrays, found.told
-    if told.get("format") != _FORMAT:
+    if told.get("format") not in (_FORMAT, _FORMER):
         raise ValueError(f"Expected a checkpoint of format {_FORMAT}, got {told.get('format')!r}. Use the same jdfl.")
     program = planned(algorithm, problem, network, max(1, int(told["rounds"])))
     setting = stepping.setting(program, problem, network, None, typed_key(0))
@@ -265,7 +265,7 @@ def read_checkpoint(folder: str | Path, algorithm: Algorithm, problem: Problem, 
         held["releases"],
         held.get("clock"),
         Ledger.from_dict(told["ledger"]),
-        [int(word) for word in told["key"]],
+        told["key"] if told["format"] == _FORMAT else key_digest(told["key"]),
         {name: int(value) for name, value in told["sums"].items()},
         {name: int(value) for name, value in told["message_bits"].items()},
         tuple(str(warning) for warning in told["warnings"]),
@@ -274,7 +274,7 @@ def read_checkpoint(folder: str | Path, algorithm: Algorithm, problem: Problem, 
         str(told["reason"]),
         float(told["seconds"]),
         float(told["compile_seconds"]),
-        None if told["provenance"] is None else Provenance(**told["provenance"]),
+        None if told["provenance"] is None else recorded(**told["provenance"]),
         dict(zip(map(int, held.get("moments", ())), held.get("moments_releases", ()))),
     )
 

@@ -20,6 +20,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jdfl.base import checks
+from jdfl.base.keys import key_digest
 from jdfl.devices.processes import Portion, portion, summed
 from jdfl.engine import contents
 
@@ -54,6 +55,14 @@ class Provenance:
         return _differences(before.versions, self.versions), _differences(before.settings, self.settings)
 
 
+def recorded(versions: dict[str, str], settings: dict[str, str]) -> Provenance:
+    """That of a file; former ones have the words of the key."""
+    key = settings.get("key", "").split(" ")
+    if len(key) > 1:
+        settings = settings | {"key": key_digest([int(word) for word in key])}
+    return Provenance(versions, settings)
+
+
 _FORMER = {  # fields that classes had, empty, when draws were recorded: they count on, so that runs keep their noise
     "CEPS": ("lengths",),
     "CPGT": ("scales",),
@@ -67,10 +76,10 @@ _FORMER = {  # fields that classes had, empty, when draws were recorded: they co
 }
 
 
-def provenance(key: Sequence[int], **settings: Any) -> Provenance:
-    """Of these settings, whatever they are, and of this process."""
+def provenance(key: str = "", **settings: Any) -> Provenance:
+    """Of a key's digest, of these settings, whatever they are, and of this process."""
     lines = {path: text for name, value in settings.items() for path, text in _lines(name, value)}
-    made = Provenance(_versions(), {"key": " ".join(map(str, key)), **lines})
+    made = Provenance(_versions(), {"key": key, **lines})
     for listener in _listeners:
         listener(made.hash)
     return made

@@ -13,7 +13,7 @@ from jax import Array
 from jdfl.algorithms.algorithm import Algorithm, check_protocol
 from jdfl.algorithms.program import Program, planned
 from jdfl.base import arguments, checks
-from jdfl.base.keys import key_data, typed_key
+from jdfl.base.keys import key_data, key_digest, typed_key
 from jdfl.base.settings import Bound, Positive
 from jdfl.devices import processes
 from jdfl.devices.layout import Devices, mesh_of
@@ -167,7 +167,8 @@ def started(
         processes.check_whole(problem)
     devices = 1 if options.devices is None else mesh_of(options.devices, problem.m).size
     root = typed_key(key)
-    origin = provenance(key_data(root), algorithm=algorithm, problem=problem, network=network)
+    digest = key_digest(key_data(root))
+    origin = provenance(digest, algorithm=algorithm, problem=problem, network=network)
     program = check_run(algorithm, problem, network, steps, every, stop, devices)
     chosen = default_metrics(problem) if metrics is None else resolve(metrics, problem)
     guarantee = guarantee_of(program, problem)
@@ -180,7 +181,7 @@ def started(
     before = Checkpoint.of(resume) if isinstance(resume, Result) else resume
     if before is not None:
         names = [metric.__name__ for metric in chosen]
-        before.check(unspent(guarantee, problem), key_data(root), int(steps), names, origin)
+        before.check(unspent(guarantee, problem), digest, int(steps), names, origin)
     given = root, int(steps), int(every), chosen
     return Start(program, problem, network, stop, *given, guarantee, origin, options, before)
 

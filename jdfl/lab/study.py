@@ -59,6 +59,10 @@ class Study:
         """
         checks.whole(1, seeds=config.seeds)
         checks.whole(0, draw=config.draw)
+        if config.base.key_file is not None:
+            raise ValueError(
+                f"Expected no key file for a study, whose runs have seeds, got key_file = {config.base.key_file}."
+            )
         last = 2**32 - config.seeds
         checks.whole(0, last, "The seeds are `seed` to `seed` + seeds - 1.", seed=config.base.seed)
         tried = points(config.over, config.random, config.draw)
@@ -80,7 +84,7 @@ class Study:
         ValueError for one that was begun with other code or libraries, unless `any_version`: its table would have
         numbers of both.
         """
-        versions, begun = provenance([]).versions, self.folder / _VERSIONS
+        versions, begun = provenance().versions, self.folder / _VERSIONS
         if begun.is_file() and not any_version:
             changed, _ = Provenance(versions, {}).differences(Provenance(read(begun), {}))
             if changed:

@@ -31,13 +31,14 @@ from jdfl.privacy.relation import (
 
 Accounting = Literal["sound", "paper"]
 _EXACT = (
-    "the seed is secret: whoever finds it removes the noise, which is drawn by JAX's generator, that is not "
-    "cryptographic (the noise itself is exact, for an observer of every bit that is sent; chances of records to be in "
-    "a sample are so within 2^-23)"
+    "the key is secret, which a seed is not, as all its 32 bits can be tried (--key-file has 64): whoever finds it "
+    "removes the noise, which is drawn by JAX's generator, that is not cryptographic (the noise itself is exact, for "
+    "an observer of every bit that is sent; chances of records to be in a sample are so within 2^-23)"
 )
 ASSUMPTIONS = (
-    "it holds in real arithmetic and for a secret seed, and is void against an observer of the bits of floating-point "
-    "numbers (noise is drawn in floating point, by JAX's generator, which is not cryptographic)",
+    "it holds in real arithmetic and for a secret key, which a seed is not, as all its 32 bits can be tried "
+    "(--key-file has 64), and is void against an observer of the bits of floating-point numbers (noise is drawn in "
+    "floating point, by JAX's generator, which is not cryptographic)",
     "numbers of records, weights and all settings are public and were not chosen by looking at the data",
     "metrics, curves, summaries and tables of nodes (nodes.csv, split.csv) of this run, among them exact objectives "
     "and numbers of labels, are computed from private data without noise, and checkpoints hold the exact state of the "

@@ -34,7 +34,7 @@ def made(values: dict[str, list[float]], *, endings: dict[str, str] | None = Non
         label: [
             SimpleNamespace(
                 ending=(endings or {}).get(label, "steps"),
-                provenance=provenance([i]),
+                provenance=provenance(str(i)),
                 guarantee=NO_NOISE,
                 totals=SimpleNamespace(releases=0),
             )

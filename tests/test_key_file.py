@@ -1,0 +1,125 @@
+"""Keys that the operating system draws: nothing that a run writes has them, and nobody resumes without their file."""
+
+import itertools
+import stat
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+
+import jdfl
+from jdfl.base.keys import key_data, key_digest, key_in
+from jdfl.cli import main
+from jdfl.engine.checkpoint import Checkpoint, read_checkpoint
+from jdfl.engine.provenance import Provenance, recorded
+
+FLAGS = ["--problem.m", "4", "--problem.n", "8", "--problem.s", "2", "--network", "ring", "--algorithm", "d-psgd"]
+
+
+def spelt(words):
+    """Ways in which a word may be written."""
+    forms = (
+        (str(w).encode(), f"{w:08x}".encode(), np.uint32(w).tobytes(), np.uint32(w).byteswap().tobytes()) for w in words
+    )
+    return list(itertools.chain.from_iterable(forms))
+
+
+def holding(folder, words):
+    """The files that have a word of these."""
+    files = [path for path in Path(folder).rglob("*") if path.is_file()]
+    assert len(files) > 5
+    return [path.name for path in files if any(form in path.read_bytes() for form in spelt(words))]
+
+
+def words_of(path):
+    told = path.read_text().strip()
+    return [int(told[:8], 16), int(told[8:], 16)]
+
+
+def test_the_file_is_made_once_and_only_its_owner_may_read_it(tmp_path):
+    path = tmp_path / "of the study" / "secret.key"
+    key = jdfl.key_file(path)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert key_data(key) == words_of(path) == key_data(jdfl.key_file(path)) == key_data(key_in(path))
+    assert key_data(jdfl.key_file(tmp_path / "other.key")) != key_data(key)
+    assert words_of(path)[0] != 0  # which a seed's is; by chance once in 2^32
+
+
+@pytest.mark.parametrize("text", ["", "12", "x" * 16, "0123456789abcdef 0"])
+def test_a_file_that_holds_something_else_is_refused_and_left(tmp_path, text):
+    path = tmp_path / "secret.key"
+    path.write_text(text)
+    with pytest.raises(ValueError, match="16 hexadecimal digits"):
+        jdfl.key_file(path)
+    assert path.read_text() == text
+
+
+def test_nothing_that_is_written_has_the_key(tmp_path, capsys):
+    path, out = tmp_path / "secret.key", tmp_path / "runs"
+    flags = [*FLAGS, "--out", str(out), "--key-file", str(path), "--quiet"]
+    assert main(["run", *flags, "--steps", "3"]) == 0
+    assert "keep it secret" in capsys.readouterr().err
+    folded = key_data(jax.random.fold_in(key_in(path), 0))
+    assert holding(out, [*words_of(path), *folded]) == []
+    assert main(["run", *FLAGS, "--out", str(out / "seeded"), "--seed", "123456789", "--steps", "3", "--quiet"]) == 0
+    assert "config.yaml" in holding(out / "seeded", [123456789])  # the search finds what is there
+    (folder,) = (one for one in out.iterdir() if one.name != "seeded")
+    again = main(["resume", str(folder), "--steps", "5", "--quiet"])
+    assert (again, holding(folder, folded)) == (0, [])
+    path.rename(tmp_path / "away")
+    assert main(["resume", str(folder), "--steps", "7", "--quiet"]) == 2
+    assert "found no" in capsys.readouterr().err
+    (tmp_path / "other.key").write_text("0123456789abcdef\n")
+    (tmp_path / "other.key").rename(path)
+    assert main(["resume", str(folder), "--steps", "7", "--quiet"]) == 2
+    assert "Expected the key of the run" in capsys.readouterr().err
+
+
+def test_repeats_have_keys_of_their_own(tmp_path):
+    path, out = tmp_path / "secret.key", tmp_path / "runs"
+    assert (
+        main(["run", *FLAGS, "--out", str(out), "--key-file", str(path), "--steps", "1", "--repeats", "2", "--quiet"])
+        == 0
+    )
+    keys = {recorded(**{k: v for k, v in told.items() if k != "hash"}).settings["key"] for told in _provenances(out)}
+    assert len(keys) == 2
+
+
+def _provenances(out):
+    import json
+
+    return [json.loads(path.read_text()) for path in out.rglob("provenance.json")]
+
+
+def test_studies_have_seeds(tmp_path, capsys):
+    assert (
+        main(["sweep", *FLAGS, "--over", "algorithm.lr=.1,.2", "--steps", "2", "--key-file", str(tmp_path / "k")]) == 2
+    )
+    assert "key_file" in capsys.readouterr().err
+
+
+def test_former_records_with_the_words_of_the_key_are_read():
+    words = [0, 7]
+    before = Provenance({"jdfl": "0"}, {"key": "0 7", "x": "1"})
+    assert recorded(before.versions, before.settings).settings == {"key": key_digest(words), "x": "1"}
+    now = Provenance({}, {"key": key_digest(words)})
+    assert recorded(now.versions, now.settings) == now
+
+
+def test_former_checkpoints_go_on(tmp_path, monkeypatch):
+    problem, network = jdfl.problems.example1(m=4, n=8, s=2, rows=(5, 8)), jdfl.network.ring(4)
+    algorithm = jdfl.DPSGD()
+    half = jdfl.run(algorithm, problem, network, steps=2, key=7)
+    arrays, told = Checkpoint.of(half).stored()
+    settings = told["provenance"]["settings"] | {"key": "0 7"}
+    told |= {"format": 4, "key": [0, 7], "provenance": told["provenance"] | {"settings": settings}}
+    found = type("Found", (), {"arrays": arrays, "told": told})
+    monkeypatch.setattr("jdfl.engine.checkpoint.storage.read", lambda _: found)
+    before = read_checkpoint(tmp_path, algorithm, problem, network)
+    whole = jdfl.run(algorithm, problem, network, steps=4, key=7)
+    np.testing.assert_array_equal(
+        jdfl.run(algorithm, problem, network, steps=4, key=7, resume=before).params, whole.params
+    )
+    with pytest.raises(ValueError, match="Expected the key"):
+        jdfl.run(algorithm, problem, network, steps=4, key=8, resume=before)
