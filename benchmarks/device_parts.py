@@ -18,11 +18,12 @@ import numpy as np
 from jax import lax
 
 import jdfl
-from benchmarks.common import row
+from benchmarks.common import Row, row
 from benchmarks.machine import bandwidth
 from jdfl import testing
 from jdfl.arrays import projection
 from jdfl.base.keys import typed_key
+from jdfl.privacy.exact import discrete_gaussian
 from tests.contract.table import TABLE
 
 ROUNDS = 20  # of what is to agree with the CPU
@@ -68,6 +69,7 @@ def parts(quick: bool) -> None:
     for name, key in (("jax", jax.random.key(0)), ("jdfl", typed_key(0))):
         seconds = often(partial(jax.random.normal, shape=(size,)), key)
         rows.append(row(f"normal numbers, keys of {name}", "a number", [1e12 * one / size for one in seconds], "ps"))
+    rows += exact(numbers // 4)
     for n, s in ((100, 10), (1000, 10), (1000, 100)):
         x = jax.random.normal(jax.random.key(0), (numbers // 4 // n, n))
         for name, select in (("top_k", lambda x, s: lax.top_k(jnp.abs(x), s)), ("jdfl", projection.top_s)):
@@ -75,6 +77,23 @@ def parts(quick: bool) -> None:
             shares = [4 * x.size / one / 1e9 / copying for one in seconds]
             rows.append(row(f"{s} of {n} numbers, {name}", "reading once / bandwidth", shares, "x"))
     print(json.dumps([copying, [asdict(one) for one in rows]]), flush=True)
+
+
+def exact(numbers: int) -> list[Row]:
+    """Exact noise beside normal numbers with the same keys, and whether its bits are those of the CPU."""
+    n = 1000
+    keys = jax.random.split(typed_key(0), numbers // n)
+    normal, rows = often(jax.vmap(lambda key: jax.random.normal(key, (n,))), keys), []
+    for levels in (2, 3):
+        draw = jax.vmap(partial(discrete_gaussian, n=n, levels=levels))
+        ratio = [ours / theirs for ours, theirs in zip(often(draw, keys), normal)]
+        with jax.default_device(jax.local_devices(backend="cpu")[0]):
+            there = np.asarray(jax.jit(draw)(jax.random.split(typed_key(0), len(keys))[:64]))
+        same = float(np.array_equal(np.asarray(jax.jit(draw)(keys[:64])), there))
+        case = f"exact noise, {levels} levels"
+        rows.append(row(case, "time / normal numbers", ratio, "x", "<= 3"))
+        rows.append(row(case, "bits as on the CPU", [same], "", ">= 1"))
+    return rows
 
 
 def compared(first: int, step: int) -> None:
