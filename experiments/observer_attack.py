@@ -13,16 +13,15 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import Array, lax
+from jax import Array
 
+from experiments.seen_runs import seen
 from jdfl.algorithms.program import planned
 from jdfl.base import struct
 from jdfl.base.keys import typed_key
 from jdfl.base.streams import Keys
-from jdfl.engine import stepping
 from jdfl.observers import Observer
 from jdfl.observers.observe import Observed
-from jdfl.observers.watched import Log, Recorded
 from jdfl.problems import Problem
 
 
@@ -49,7 +48,7 @@ def world(m: int, node: int, sign: float, n: int = 1) -> Fixed:
 
 
 def views(algorithm: Any, problem: Problem, network: Any, steps: int, runs: int, seed: int) -> tuple[np.ndarray, ...]:
-    """What leaves the nodes in runs, their final parameters last [N, S + 1, m], and what they release [N, P, m].
+    """What leaves the nodes in runs, their final parameters last [N, S, m], and what they release [N, P, m].
 
     Every run has a key of its own. Of vectors it is the first number.
     """
@@ -58,30 +57,8 @@ def views(algorithm: Any, problem: Problem, network: Any, steps: int, runs: int,
     @jax.jit
     @jax.vmap
     def one(key: Array) -> tuple[Array, Array]:
-        setting = stepping.setting(program, problem, network, None, Keys.of(key))
-        begun = stepping.begun(setting)
-        ready = algorithm.prepared(problem, begun, program.plan)
-
-        def recorded(moment: Any, log: Log) -> Recorded:
-            return Recorded(moment=moment, problem=problem, prepared=ready, log=log)
-
-        first = Log()
-        state = algorithm.init(recorded(begun, first))
-
-        def step(state: Any, k: Array) -> tuple[Any, tuple[Array, Array]]:
-            moment, log = stepping.drawn(setting, k), Log()
-            new = algorithm.step(state, recorded(moment, log))
-            return stepping.kept(state, new, moment), kept(log)
-
-        def kept(log: Log) -> tuple[Array, Array]:
-            return stacked([one.x for one in log.sent]), stacked(log.released)
-
-        def stacked(rows: list[Array]) -> Array:
-            return jnp.stack([row[:, 0] for row in rows]) if rows else jnp.zeros((0, problem.m), problem.dtype)
-
-        state, rest = lax.scan(step, state, jnp.arange(steps, dtype=jnp.int32))
-        sent, released = (jnp.concatenate([a, b.reshape(-1, problem.m)]) for a, b in zip(kept(first), rest))
-        return jnp.concatenate([sent, algorithm.params(state)[None, :, 0]]), released
+        run = seen(program, problem, network, Keys.of(key), steps=steps)
+        return run.sent[:, :, 0], run.released[:, :, 0]
 
     return tuple(np.asarray(part) for part in one(jax.random.split(typed_key(seed), runs)))
 

@@ -15,7 +15,7 @@ import pytest
 from PIL import Image
 
 import jdfl
-from experiments import ceps_table3, gallery, privacy_audit
+from experiments import ceps_table3, gallery, leakage, privacy_audit
 from experiments.common import Row
 from jdfl.arrays import ops
 from jdfl.engine import batch, outcome, runner, stepping
@@ -28,6 +28,8 @@ WITHOUT_RUNS = (
     "gpsp_quality",
     "lemma2_counterexample",
     "muffliato_figure",
+    "leakage",
+    "lemma2_counterexample",
     "observers",
     "privacy_audit",
     "theorem1_counterexample",
@@ -148,6 +150,21 @@ def claims_stand(cells: Cells, _: Path) -> None:
     assert told == ["claimed and not refuted: 2 of 2", "broken and caught: 3 of 3"]
 
 
+def noise_ends_attacks(cells: Cells, _: Path) -> None:
+    """A neighbour finds every record without noise, and none of them at an epsilon of 1."""
+    value = {place: one.mean for place, one in cells.items()}
+    inverted, joined = (
+        "Inversion: D-PSGD, q = 1, {}: a neighbour",
+        "Membership: D-PSGD, breast_cancer, {}: everyone, {}",
+    )
+    assert value[inverted.format("no noise"), "found"] == 1.0
+    assert value[inverted.format("epsilon 1"), "found"] <= 1 / 16
+    ratio = "likelihood ratio, others known"
+    assert value[joined.format("no noise", ratio), "caught at 1%"] > 0.99
+    assert value[joined.format("epsilon 1", ratio), "AUC"] < 0.56
+    assert "goal: 0, met" in leakage.verdict(list(cells.values()))
+
+
 def no_attack_exceeds(cells: Cells, _: Path) -> None:
     """No accounted epsilon is exceeded."""
     assert len({case for case, _ in cells}) >= 12
@@ -214,6 +231,7 @@ SAID: dict[str, Callable[[Cells, Path], None]] = {
     "gpsp_quality": what_the_decoder_reaches,
     "mafalda_figure": correlation_helps,
     "muffliato_figure": the_formula_is_theirs_and_no_bound,
+    "leakage": noise_ends_attacks,
     "partpsp_skew": on_digits,
     "partpsp_table2": on_digits,
     "partpsp_table3": on_digits,
