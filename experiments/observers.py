@@ -175,12 +175,15 @@ def networks(quick: bool) -> tuple[list[Row], dict[str, jdfl.Pairs]]:
     return made, pairs
 
 
-def formula(W: np.ndarray, links: np.ndarray, observer: int, rounds: int) -> np.ndarray:
-    """The paper's mu^2 [m] of what an observer learns in a gossip, in units of one release: the sum over messages."""
+def formula(W: np.ndarray, links: np.ndarray, observer: int, rounds: int, square: int = 2) -> np.ndarray:
+    """The paper's mu^2 [m] of what an observer learns in a gossip, in units of one release: the sum over messages.
+
+    A later version has no square on top (as the code of A. Bellet et al., 2025, tells): 1 in place of it.
+    """
     power, total = np.eye(len(W)), np.zeros(len(W))
     for _ in range(rounds):
         for node in np.flatnonzero(links[observer]):
-            total += power[node] ** 2 / np.sum(power[node] ** 2)
+            total += power[node] ** square / np.sum(power[node] ** 2)
         power = W @ power
     return np.minimum(total, 1.0)
 
@@ -204,6 +207,9 @@ def muffliato(quick: bool) -> list[Row]:
         node = max(range(1, network.m), key=lambda one: found.mu[one] ** 2 - added[one])
         case = f"Muffliato: {name}, {rounds} rounds, node 0 about node {node}"
         made.append(row(case, "mu^2 by formula", None, [added[node]]))
+        later = formula(W, links, 0, rounds, square=1)
+        made.append(row(case, "mu^2 by the later formula", None, [later[node]]))
+        made.append(row(case, "nodes above the later formula", None, [float(np.sum(found.mu**2 > later + 1e-9))]))
         made.append(row(case, "mu^2", None, [float(found.mu[node] ** 2)]))
     return made
 

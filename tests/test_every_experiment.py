@@ -26,10 +26,9 @@ SCRIPTS = [one.name for one in gallery.experiments()]
 # They compute or attack, and have no results.
 WITHOUT_RUNS = (
     "gpsp_quality",
-    "lemma2_counterexample",
-    "muffliato_figure",
     "leakage",
     "lemma2_counterexample",
+    "muffliato_figure",
     "observers",
     "privacy_audit",
     "theorem1_counterexample",
