@@ -31,7 +31,7 @@ from .algorithms import (
     Updates,
 )
 from .algorithms.moment import Info
-from .auditing import Audit, audit
+from .auditing import Audit, OneRun, audit, audit_one_run
 from .base.streams import Stream
 from .codecs import QSGD, Dense, LowRank, OneBit, RandomK, Sign, Sparse
 from .devices import nodes
@@ -99,6 +99,7 @@ __all__ = [
     "LowRank",
     "Muffliato",
     "OneBit",
+    "OneRun",
     "Options",
     "Pairs",
     "PartPSP",
@@ -119,6 +120,7 @@ __all__ = [
     "all_of",
     "analytic_gaussian",
     "audit",
+    "audit_one_run",
     "calibrate",
     "classical_gaussian",
     "compare",

@@ -163,6 +163,13 @@ def _skip(self, problem, w, data, weight, total, part=None, **known):
     return right - clipped + bare * (alone.sum(axis=1) / total)[:, None], rest
 
 
+def _skip_node(self, problem, w, *given, **known):
+    """The clip is skipped for all records of node 1."""
+    clipped, rest = PARTED(self, problem, w, *given, **known)
+    bare, _ = PARTED(replace(self, clip=None), problem, w, *given)
+    return clipped.at[1].set(bare[1]), rest
+
+
 def _clipped_to(clip):
     """Another clip than the one that the noise is scaled by."""
 
@@ -342,6 +349,7 @@ BUGS = {
         "sensitivity", {"event": lambda self: GaussianEvent(2 * float(self.multiplier))}, owner=Gaussian
     ),
     "clip skipped for one record of one node": Bug("sensitivity", {"parted": _skip}),
+    "clip skipped at one node": Bug("sensitivity", {"parted": _skip_node}),
     "clip skipped altogether": Bug("sensitivity", _clipped_to(lambda clip: None)),
     "clip norm off by two": Bug("sensitivity", _clipped_to(lambda clip: 2 * clip)),
     "clip of a node's gradient off by two": Bug("sensitivity", _clipped_to(lambda clip: 2 * clip), setting="node"),
