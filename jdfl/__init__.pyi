@@ -31,7 +31,7 @@ from .algorithms import (
     Updates,
 )
 from .algorithms.moment import Info
-from .auditing import Audit, OneRun, audit, audit_one_run
+from .auditing import Audit, BitAudit, OneRun, audit, audit_bits, audit_one_run
 from .base.streams import Stream
 from .codecs import QSGD, Dense, LowRank, OneBit, RandomK, Sign, Sparse
 from .devices import nodes
@@ -76,6 +76,7 @@ __all__ = [
     "Algorithm",
     "Audit",
     "AverageConsensus",
+    "BitAudit",
     "Budget",
     "Callback",
     "Checkpoint",
@@ -120,6 +121,7 @@ __all__ = [
     "all_of",
     "analytic_gaussian",
     "audit",
+    "audit_bits",
     "audit_one_run",
     "calibrate",
     "classical_gaussian",

@@ -1,8 +1,9 @@
-"""What an audit of one run found."""
+"""What audits of one run, and of the bits of releases, found."""
 
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from jdfl.auditing.attack import Attack
 from jdfl.privacy.relation import plain, upper
 
 
@@ -90,4 +91,60 @@ class OneRun:
                 "warning: mu is above the accounted one, beyond what chance explains: look for a mistake, or give "
                 "more canaries"
             )
+        return "\n".join(f"- {line}" for line in lines) + "\n"
+
+
+@dataclass(frozen=True, kw_only=True)
+class BitAudit(Attack):
+    """How well two vectors were told apart by the bits of their releases.
+
+    `epsilon_lower` is a bound at `confidence`, of one release, as is what is accounted for.
+    """
+
+    algorithm: str
+    mechanism: str
+    runs: int  # releases of both vectors together
+    confidence: float  # of every bound
+    delta: float
+    epsilon_accounted: float  # of one release
+    covered: bool  # whether the mechanism claims it against an observer of the bits
+    seconds: float  # wall time
+
+    @property
+    def shown(self) -> bool:
+        """Whether the bound is above the accounted epsilon, whatever is claimed of bits."""
+        return self.epsilon_lower > self.epsilon_accounted
+
+    @property
+    def violated(self) -> bool:
+        """Whether the bound is above an epsilon that is claimed against an observer of the bits.
+
+        `Gaussian` claims none: what the bits show of it is outside its claim, and `shown` says whether it is more.
+        """
+        return self.covered and self.shown
+
+    @property
+    def exit_status(self) -> int:
+        """That of `jdfl audit --bits`: 3 refuted, else 0, also where what the bits show is outside the claim."""
+        return 3 if self.violated else 0
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain data for JSON; numbers that are not finite become None.
+
+        All fields by name, `shown` and `violated` beside them. `jdfl audit --bits --json` prints it.
+        """
+        return plain(asdict(self) | {"shown": self.shown, "violated": self.violated})
+
+    def statement(self) -> str:
+        """The audit in words, as Markdown list items.
+
+        The first one is the verdict: VIOLATED, outside the claim, or not refuted, with the epsilon that was shown.
+        """
+        verdict = "VIOLATED" if self.violated else "OUTSIDE THE CLAIM" if self.shown else "not refuted"
+        accounted = f"({upper(self.epsilon_accounted)}, {self.delta:g})"
+        told = f"the bits of one release of {self.mechanism} show epsilon >= {self.epsilon_lower:.4g} at "
+        told += f"{100 * self.confidence:g} % confidence, of an accounted {accounted}"
+        if not self.covered:
+            told += ", which is void against an observer of the bits; ExactGaussian's is not"
+        lines = [f"audit of bits: {verdict}: {told}", f"AUC {self.auc:.4g}; {self.runs} releases; {self.seconds:.1f} s"]
         return "\n".join(f"- {line}" for line in lines) + "\n"

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from jdfl.auditing import audit as attacked
+from jdfl.auditing import audit_bits as attacked_bits
 from jdfl.auditing import audit_one_run as attacked_once
 from jdfl.base.settings import defaults
 from jdfl.cli import flags
@@ -18,7 +19,8 @@ The run is described by the flags of `jdfl run`. Its stop rule, budget, metrics 
 makes all steps, so keep them few. A lower bound above the accounted epsilon refutes it; one below proves nothing.
 Noise, sensitivity, leaks and sampling are measured beside it where they can be; what does not fit refutes as well.
 With --runs 1 many canaries are guessed in a single run, for models that are too large for thousands of runs: that
-finds what is grossly wrong."""
+finds what is grossly wrong. With --bits what is attacked is the floating-point bits of one release, which Gaussian
+noise claims nothing of."""
 
 _EXAMPLES = """examples:
   jdfl audit --algorithm d-psgd --algorithm.clip 2 --algorithm.mechanism gaussian --algorithm.mechanism.multiplier 4
@@ -54,6 +56,8 @@ class Options:
     """Moments that are looked at beside the end; none: before every round. Give few for runs of many rounds."""
     confidence: float = _audit.confidence
     """Of the lower bound, and of the interval of mu."""
+    bits: bool = False
+    """Attack the bits of single releases, --runs of them, instead; what they show of Gaussian is outside its claim."""
     json: bool = False
     """Print JSON."""
 
@@ -67,13 +71,17 @@ def audit(config: RunConfig, options: Options) -> int:
     """Attack and print what was found; returns the exit status."""
     use_cache()
     algorithm, problem, network, _ = build(config)
-    common: Any = {"steps": config.steps, "key": config.seed, "confidence": options.confidence}
-    if options.runs == 1:
-        common |= {"canaries": options.canaries, "delta": options.delta}
+    common: Any = {"key": config.seed, "confidence": options.confidence}
+    delta = config.privacy.delta if options.delta is None else options.delta
+    if options.bits:
+        common |= {"runs": options.runs, "node": options.node} | ({} if delta is None else {"delta": delta})
+        found = attacked_bits(algorithm, problem, **common)
+    elif options.runs == 1:
+        common |= {"steps": config.steps, "canaries": options.canaries, "delta": options.delta}
         found = attacked_once(algorithm, problem, network, **common)
     else:
         common |= {name: getattr(options, name) for name in ("runs", "node", "canary", "looks")}
-        common["delta"] = config.privacy.delta if options.delta is None else options.delta
+        common |= {"steps": config.steps, "delta": delta}
         found = attacked(algorithm, problem, network, **common)
     print(json.dumps(found.as_dict(), indent=2, allow_nan=False) if options.json else found.statement().rstrip("\n"))
     return found.exit_status

@@ -133,6 +133,13 @@ def test_the_command_audits_one_run(capsys):
     assert (told["algorithm"], told["canaries"], told["releases"], told["delta"]) == ("DPSGD", 110, 4, 1e-3)
 
 
+def test_the_command_audits_bits(capsys):
+    args = [*SMALL, "--algorithm", "d-psgd", *NOISY, "--algorithm.mechanism", "exact-gaussian", "--bits", "--json"]
+    assert command.audit(*command.parse(args)) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["mechanism"], told["runs"], told["covered"]) == ("ExactGaussian", 1000, True)
+
+
 @pytest.mark.slow
 def test_the_command_says_when_it_cannot_tell(capsys):
     """Noise that shows mixed alone is not measured, and an epsilon so large no 1000 runs refute."""
