@@ -1,6 +1,7 @@
 """Audits of one run: what is private passes, what is grossly wrong is refuted, and the bound holds as often as told."""
 
 import dataclasses
+import functools
 from typing import Any
 
 import jax
@@ -157,6 +158,22 @@ def test_the_bound_is_wrong_as_seldom_as_told():
     wrong = np.mean(shown > epsilon)
     assert 0.01 < wrong < 0.05 + 3 * np.sqrt(0.05 * 0.95 / 2000)
     assert np.median(shown) > 0.6
+
+
+@pytest.mark.parametrize("mu", [0.3, 1.0])
+def test_exact_gaussian_noise_raises_no_alarm(mu):
+    """Of 300 audits of a mechanism with its mu to the last digit none shows more; with a third of its noise some do."""
+    rng, m, r = np.random.default_rng(2), 1000, 124
+    epsilon = jdfl.privacy.epsilon(jdfl.privacy.GaussianEvent(1 / mu), 1, 0.2 / m)
+    shown = functools.cache(lambda right: epsilon_shown(right, r, m, 0.2 / m, 0.95))
+
+    def bounds(mu: float) -> np.ndarray:
+        coins = rng.integers(0, 2, (300, m))
+        scores = rng.standard_normal(coins.shape) + mu * (coins - 0.5)
+        return np.array([shown(right_guesses(*one, r // 2, r // 2)) for one in zip(scores, coins)])
+
+    assert not np.any(bounds(mu) > epsilon)
+    assert np.mean(bounds(3 * mu) > epsilon) > 0.2
 
 
 def test_guesses_are_of_the_clearest_scores():
