@@ -42,6 +42,12 @@ class Dirac(Problem):
         own, entry, size = data
         return jnp.where(entry < 0, self.inner.losses(w, own), size * w[jnp.maximum(entry, 0)])
 
+    def example_gradients(self, w: Array, data: Any) -> Array:
+        """The gradients of single examples [q, n]: those of the problem, or one entry, made in one pass over them."""
+        own, entry, size = (data[0], data[1][:, None], data[2][:, None])
+        lone = jnp.where(jnp.arange(self.n, dtype=entry.dtype)[None] == entry, size, 0.0)
+        return jnp.where(entry < 0, self.inner.example_gradients(w, own), lone)
+
     def regulariser(self, w: Array) -> Array:
         """That of the problem []."""
         return self.inner.regulariser(w)

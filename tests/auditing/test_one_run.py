@@ -117,8 +117,9 @@ def test_canaries_have_the_gradient_that_they_are_said_to_have(problem):
     wanted = np.array(jax.vmap(problem.example_gradients, (None, 0))(w, problem.data))
     wanted[where.node, where.record] = 0.0
     wanted[where.node, where.record, where.entry] = 20.0 * sign
-    got = jax.vmap(made.example_gradients, (None, 0))(w, made.data)
-    np.testing.assert_allclose(got, wanted, rtol=1e-5, atol=1e-5)
+    for gradients in (made.example_gradients, jax.vmap(jax.grad(made.loss), (None, 0))):
+        got = jax.vmap(gradients, (None, 0))(w, made.data)
+        np.testing.assert_allclose(got, wanted, rtol=1e-5, atol=1e-5)
     slopes = jax.vmap(made.slopes, (None, 0))(w, made.data)
     np.testing.assert_allclose(jax.vmap(made.spread)(slopes, made.data), wanted.sum(axis=1), rtol=1e-3, atol=1e-3)
     assert len(set(zip(where.node.tolist(), where.entry.tolist()))) == 100
