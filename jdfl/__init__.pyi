@@ -32,7 +32,7 @@ from .algorithms import (
     Updates,
 )
 from .algorithms.moment import Info
-from .auditing import Audit, audit
+from .auditing import Audit, BitAudit, OneRun, audit, audit_bits, audit_one_run
 from .base.keys import key_file
 from .base.streams import Stream
 from .codecs import QSGD, Dense, LowRank, OneBit, RandomK, Sign, Sparse
@@ -80,6 +80,7 @@ __all__ = [
     "Algorithm",
     "Audit",
     "AverageConsensus",
+    "BitAudit",
     "Budget",
     "Callback",
     "Checkpoint",
@@ -103,6 +104,7 @@ __all__ = [
     "LowRank",
     "Muffliato",
     "OneBit",
+    "OneRun",
     "Options",
     "Pairs",
     "PartPSP",
@@ -123,6 +125,8 @@ __all__ = [
     "all_of",
     "analytic_gaussian",
     "audit",
+    "audit_bits",
+    "audit_one_run",
     "calibrate",
     "classical_gaussian",
     "compare",

@@ -1,6 +1,9 @@
 """Audits: what an attack can tell from what an algorithm shows, beside what is accounted for."""
 
+from jdfl.auditing.bits import audit_bits
+from jdfl.auditing.one_run import audit_one_run
 from jdfl.auditing.result import Audit
 from jdfl.auditing.run import audit
+from jdfl.auditing.verdicts import BitAudit, OneRun
 
-__all__ = ["Audit", "audit"]
+__all__ = ["Audit", "BitAudit", "OneRun", "audit", "audit_bits", "audit_one_run"]

@@ -35,9 +35,7 @@ def check(
     checks.whole(0, problem.m - 1, "It is one of the problem's nodes.", node=node)
     if batch is not None:
         checks.whole(1, batch=batch)
-    checks.positive(confidence=confidence)
-    if not confidence < 1:
-        checks.refuse("confidence < 1", "confidence", confidence, "0.95 is usual.")
+    check_level(confidence)
     checks.fraction("It is the share of the runs that the score is fitted on.", fitted=fitted)
     if int(runs // 2 * fitted) < 8 or int(runs // 2 * (1 - fitted)) < 8:
         raise ValueError(
@@ -46,19 +44,37 @@ def check(
         )
     if isinstance(canary, str):
         checks.one_of(("aligned", "random"), "Or give a pair of examples.", canary=canary)
+    check_dense(problem)
+    if not isinstance(canary, str):
+        given(problem, canary)
+    guarantee = noisy_guarantee(program, problem)
+    accounted(guarantee, problem, 1, node, delta)
+    return guarantee
+
+
+def check_level(confidence: float) -> None:
+    """Refuse a confidence outside (0, 1): ValueError."""
+    checks.positive(confidence=confidence)
+    if not confidence < 1:
+        checks.refuse("confidence < 1", "confidence", confidence, "0.95 is usual.")
+
+
+def check_dense(problem: Problem) -> None:
+    """Refuse data in which no single record can be replaced: ValueError."""
     axes = problem.weight.shape
     if any(np.shape(leaf)[:2] != axes for leaf in jax.tree.leaves(problem.data)):
         raise ValueError(
             f"Expected data with the axes of nodes and examples {axes} in front, got {type(problem).__name__}. "
             "A record is replaced in dense data only; use the dense problem of the same loss."
         )
-    if not isinstance(canary, str):
-        given(problem, canary)
+
+
+def noisy_guarantee(program: Program, problem: Problem) -> Guarantee:
+    """What the algorithm says of its privacy; ValueError where it has no noise."""
     guarantee = guarantee_of(program, problem)
     if guarantee.event is None:
         told = f"Expected an algorithm with noise to audit, got none: {guarantee.reason}. {guarantee.remedy}"
         raise ValueError(told.strip())
-    accounted(guarantee, problem, 1, node, delta)
     return guarantee
 
 

@@ -74,17 +74,16 @@ class _Units:
         return _placed(self.units, x, jnp.asarray(self.multiplier * sensitivity, x.dtype))
 
 
-def _owner(program: Program) -> str | None:
+def owner(algorithm: Any) -> str | None:
     """The field, "updates" or "gradients", that holds the mechanism; None where there is none."""
-    algorithm: Any = program.algorithm
     known = [field.name for field in fields(algorithm)] if is_dataclass(algorithm) else []  # properties do not count
     noisy = (name for name in ("updates", "gradients") if name in known)
     return next((name for name in noisy if getattr(getattr(algorithm, name), "mechanism", None) is not None), None)
 
 
-def _refused(program: Program) -> str:
+def refusal(program: Program) -> str:
     """Why the algorithm's noise cannot be replaced; empty if it can."""
-    if (name := _owner(program)) is None:
+    if (name := owner(program.algorithm)) is None:
         return "its noise is not added by a mechanism of gradients or updates"
     part = getattr(program.algorithm, name)
     if type(part.mechanism) not in (Gaussian, Laplace, ExactGaussian):
@@ -106,9 +105,9 @@ def _scale(bare: Array, up: Array) -> Array:
     return jnp.where(jnp.abs(scale) > 1e-3 * jnp.max(jnp.abs(scale)), scale, 0.0)
 
 
-def _shown(begun: Setting, units: Array, state: Any, k: Array) -> Array:
+def repeated(begun: Setting, units: Array, state: Any, k: Array) -> Array:
     """What others see [m, k] after round k [] from `state`, with so many units [m, n] in place of noise."""
-    algorithm, name = begun.algorithm, _owner(begun.algorithm)
+    algorithm, name = begun.algorithm, owner(begun.algorithm.algorithm)
     mechanism: Any = getattr(algorithm.algorithm, name or "").mechanism
     scale = mechanism.scale(begun.problem.n) if is_exact(mechanism) else mechanism.multiplier
     moved = stepping.with_field(algorithm, f"{name}.mechanism", _Units(scale, units, mechanism.norm))
@@ -131,7 +130,7 @@ def _residuals(setting: Setting, odd: Array, keys: Keys, *, steps: int) -> Any:
         def step(state: Any, k: Array) -> Any:
             new, info = stepping.step(begun, state, stepping.drawn(begun, k))
             noisy = visible(begun.algorithm, new)
-            bare, up, moves = jax.lax.map(lambda u: _shown(begun, u, state, k), units)  # compiled once
+            bare, up, moves = jax.lax.map(lambda u: repeated(begun, u, state, k), units)  # compiled once
             scale = _scale(bare, up)
             wanted = scale * jnp.tile(odd, (1, scale.shape[1] // odd.shape[1]))
             error = jnp.max(jnp.abs(moves - bare - wanted)) / jnp.maximum(jnp.max(jnp.abs(scale)), 1e-30)
@@ -166,7 +165,7 @@ def _changes(
 
             other = replace(problem, data=jax.tree.map(put, problem.data, pairs))
             begun, _, _ = started(replace(setting, problem=other), own)  # what is prepared depends on data
-            return _shown(begun, case[1], state, row[1])
+            return repeated(begun, case[1], state, row[1])
 
         first, one_up, second, other_up = jax.lax.map(shown, cases)
         return second - first, _scale(first, one_up), _scale(second, other_up)
@@ -185,7 +184,7 @@ def probe(setting: Setting, guarantee: Guarantee, pairs: list[Any], keys: Keys, 
         steps: Rounds of every run.
     """
     problem, event, runs = setting.problem, guarantee.event, len(keys.run)
-    reason = _refused(setting.algorithm)
+    reason = refusal(setting.algorithm)
     if scheduled(event) is not None:
         reason = "what a record moves in a round is no matter of that round's noise alone, which follows a schedule"
     if not reason and not runs:

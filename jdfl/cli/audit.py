@@ -3,9 +3,11 @@
 import dataclasses
 import json
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from jdfl.auditing import audit as attacked
+from jdfl.auditing import audit_bits as attacked_bits
+from jdfl.auditing import audit_one_run as attacked_once
 from jdfl.base.settings import defaults
 from jdfl.cli import flags
 from jdfl.config import RunConfig, build, key_of
@@ -15,16 +17,20 @@ _ABOUT = """Attack the privacy that an algorithm reports: many runs on two neigh
 
 The run is described by the flags of `jdfl run`. Its stop rule, budget, metrics and records play no part: every run
 makes all steps, so keep them few. A lower bound above the accounted epsilon refutes it; one below proves nothing.
-Noise, sensitivity, leaks and sampling are measured beside it where they can be; what does not fit refutes as well."""
+Noise, sensitivity, leaks and sampling are measured beside it where they can be; what does not fit refutes as well.
+With --runs 1 many canaries are guessed in a single run, for models that are too large for thousands of runs: that
+finds what is grossly wrong. With --bits what is attacked is the floating-point bits of one release, which Gaussian
+noise claims nothing of."""
 
 _EXAMPLES = """examples:
   jdfl audit --algorithm d-psgd --algorithm.clip 2 --algorithm.mechanism gaussian --algorithm.mechanism.multiplier 4
              --problem.m 8 --problem.n 50 --steps 8
   jdfl audit --config runs/NAME/config.yaml --steps 20 --runs 10000 --node 3
   jdfl audit --config runs/NAME/config.yaml --steps 20 --json | jq .epsilon_lower
+  jdfl audit --config runs/NAME/config.yaml --steps 20 --runs 1 --canaries 2000
 
-exit status: 0 not refuted, 2 a mistake in the settings, or nothing to audit, 3 refuted, 4 inconclusive: too few runs to
-refute what is claimed, and nothing could be measured beside them
+exit status: 0 not refuted, 2 a mistake in the settings, or nothing to audit, 3 refuted, 4 inconclusive: too few runs or
+canaries to refute what is claimed, and nothing could be measured beside them
 """
 
 _audit = defaults(attacked)
@@ -37,17 +43,21 @@ class Options:
     config: Path | None = None
     """A config.yaml of a run to audit; other flags override it."""
     runs: int = _audit.runs
-    """Runs of both data sets together; with more of them larger bounds can be shown."""
+    """Runs of both data sets together; with more of them larger bounds can be shown. 1: many canaries in one run."""
     node: int = _audit.node
     """The node whose record is the canary."""
     canary: Literal["aligned", "random"] = _audit.canary
     """aligned: along what a pilot run shows most of; random: along anything, for comparison."""
+    canaries: int | None = defaults(attacked_once).canaries
+    """With --runs 1: how many records are canaries; none: 1000, or as many as there is room for."""
     delta: float | None = _audit.delta
-    """Of the epsilons that are compared; none: privacy.delta."""
+    """Of the epsilons that are compared; none: privacy.delta, and with --runs 1 .2 / canaries."""
     looks: int | None = _audit.looks
     """Moments that are looked at beside the end; none: before every round. Give few for runs of many rounds."""
     confidence: float = _audit.confidence
     """Of the lower bound, and of the interval of mu."""
+    bits: bool = False
+    """Attack the bits of single releases, --runs of them, instead; what they show of Gaussian is outside its claim."""
     json: bool = False
     """Print JSON."""
 
@@ -61,18 +71,17 @@ def audit(config: RunConfig, options: Options) -> int:
     """Attack and print what was found; returns the exit status."""
     use_cache()
     algorithm, problem, network, _ = build(config)
-    found = attacked(
-        algorithm,
-        problem,
-        network,
-        steps=config.steps,
-        key=key_of(config),
-        runs=options.runs,
-        node=options.node,
-        canary=options.canary,
-        delta=config.privacy.delta if options.delta is None else options.delta,
-        looks=options.looks,
-        confidence=options.confidence,
-    )
+    common: Any = {"key": key_of(config), "confidence": options.confidence}
+    delta = config.privacy.delta if options.delta is None else options.delta
+    if options.bits:
+        common |= {"runs": options.runs, "node": options.node} | ({} if delta is None else {"delta": delta})
+        found = attacked_bits(algorithm, problem, **common)
+    elif options.runs == 1:
+        common |= {"steps": config.steps, "canaries": options.canaries, "delta": options.delta}
+        found = attacked_once(algorithm, problem, network, **common)
+    else:
+        common |= {name: getattr(options, name) for name in ("runs", "node", "canary", "looks")}
+        common |= {"steps": config.steps, "delta": delta}
+        found = attacked(algorithm, problem, network, **common)
     print(json.dumps(found.as_dict(), indent=2, allow_nan=False) if options.json else found.statement().rstrip("\n"))
     return found.exit_status

@@ -18,6 +18,7 @@ from jdfl.algorithms import sampling as sampling_file
 from jdfl.algorithms.book import Book
 from jdfl.base import struct
 from jdfl.privacy import Gaussian, GaussianEvent, Laplace
+from jdfl.privacy import exact as exact_file
 from jdfl.privacy.flow import Label, released
 from tests.later import Later
 
@@ -41,7 +42,7 @@ SETTINGS = {
 }
 CALL, SAMPLE, PARTED = jdfl.Gradients.__call__, jdfl.Gradients.sample, jdfl.Gradients.parted
 SENSITIVITIES, UPDATE = jdfl.Gradients.sensitivities, jdfl.Updates.__call__
-FIXED = jax.random.key(7)
+FIXED, DISCRETE = jax.random.key(7), exact_file.discrete_gaussian
 
 
 @dataclass(frozen=True)
@@ -161,6 +162,13 @@ def _skip(self, problem, w, data, weight, total, part=None, **known):
     clipped, _ = PARTED(self, problem, w, data, alone, total, part, **known)
     bare, _ = PARTED(replace(self, clip=None), problem, w, data, jnp.maximum(alone, 1e-9), total, part)
     return right - clipped + bare * (alone.sum(axis=1) / total)[:, None], rest
+
+
+def _skip_node(self, problem, w, *given, **known):
+    """The clip is skipped for all records of node 1."""
+    clipped, rest = PARTED(self, problem, w, *given, **known)
+    bare, _ = PARTED(replace(self, clip=None), problem, w, *given)
+    return clipped.at[1].set(bare[1]), rest
 
 
 def _clipped_to(clip):
@@ -342,6 +350,7 @@ BUGS = {
         "sensitivity", {"event": lambda self: GaussianEvent(2 * float(self.multiplier))}, owner=Gaussian
     ),
     "clip skipped for one record of one node": Bug("sensitivity", {"parted": _skip}),
+    "clip skipped at one node": Bug("sensitivity", {"parted": _skip_node}),
     "clip skipped altogether": Bug("sensitivity", _clipped_to(lambda clip: None)),
     "clip norm off by two": Bug("sensitivity", _clipped_to(lambda clip: 2 * clip)),
     "clip of a node's gradient off by two": Bug("sensitivity", _clipped_to(lambda clip: 2 * clip), setting="node"),
@@ -382,4 +391,22 @@ BUGS = {
     ),
     "the same Poisson samples in all runs": Bug("sampling", {"sample": _same_sample}, setting="poisson"),
     "the same subset always": Bug("sampling", {"sample": _same_sample}, setting="subset"),
+}
+
+
+def _unrounded(self, key, x, sensitivity):
+    """Noise on the grid, added to what is not on it."""
+    gamma = sensitivity * self.scale(x.size) / exact_file.spread(self.levels(x.size))
+    return x + exact_file.discrete_gaussian(key, x.size, self.levels(x.size)).astype(x.dtype) * gamma
+
+
+def _even(key, n, levels):
+    """Every second whole number alone."""
+    return 2 * (DISCRETE(key, n, levels) // 2)
+
+
+BITS = {  # what is replaced in the module of exact noise, or in its mechanism, for `jdfl.audit_bits` to see
+    "levels so far apart that they leave gaps": (exact_file, "_STEP", 2700),
+    "grid noise on every second step": (exact_file, "discrete_gaussian", _even),
+    "grid noise on what is not on the grid": (jdfl.ExactGaussian, "add", _unrounded),
 }

@@ -126,6 +126,20 @@ def test_the_command_fails_where_a_report_is_refuted(capsys):
     assert "VIOLATED" in capsys.readouterr().out
 
 
+def test_the_command_audits_one_run(capsys):
+    args = [*SMALL, "--algorithm", "d-psgd", *NOISY, "--problem.n", "40", "--problem.rows", "30", "31", "--runs", "1"]
+    assert command.audit(*command.parse([*args, "--canaries", "110", "--delta", "1e-3", "--json"])) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["algorithm"], told["canaries"], told["releases"], told["delta"]) == ("DPSGD", 110, 4, 1e-3)
+
+
+def test_the_command_audits_bits(capsys):
+    args = [*SMALL, "--algorithm", "d-psgd", *NOISY, "--algorithm.mechanism", "exact-gaussian", "--bits", "--json"]
+    assert command.audit(*command.parse(args)) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["mechanism"], told["runs"], told["covered"]) == ("ExactGaussian", 1000, True)
+
+
 @pytest.mark.slow
 def test_the_command_says_when_it_cannot_tell(capsys):
     """Noise that shows mixed alone is not measured, and an epsilon so large no 1000 runs refute."""
