@@ -30,6 +30,7 @@ WITHOUT_RUNS = (
     "lemma2_counterexample",
     "muffliato_figure",
     "observers",
+    "one_run_audit",
     "privacy_audit",
     "theorem1_counterexample",
 )
@@ -188,6 +189,12 @@ def correlation_helps(cells: Cells, _: Path) -> None:
     assert not any(one for (_, column), one in value.items() if column == "share above the sum")
 
 
+def missing_noise_is_seen(cells: Cells, _: Path) -> None:
+    """And nothing is, where nothing is missing."""
+    refuted = {case: one.mean for (case, column), one in cells.items() if column == "refuted"}
+    assert refuted == {"sound, 1,000 canaries": 0, "noise missing, 1,000 canaries": 1}
+
+
 def runs_are_told(_: Cells, folder: Path) -> None:
     """The provenance lists the runs and the version."""
     (path,) = folder.glob("*.provenance.json")
@@ -231,6 +238,7 @@ SAID: dict[str, Callable[[Cells, Path], None]] = {
     "mafalda_figure": correlation_helps,
     "muffliato_figure": the_formula_is_theirs_and_no_bound,
     "leakage": noise_ends_attacks,
+    "one_run_audit": missing_noise_is_seen,
     "partpsp_skew": on_digits,
     "partpsp_table2": on_digits,
     "partpsp_table3": on_digits,
