@@ -105,7 +105,9 @@ def level(key: Array, n: int, sd: int) -> Array:
     cells = table(sd)
     cell, rest = high >> 21, jnp.uint32(2**21 - 1)
     found = tuple(jnp.asarray(part).at[cell].get(mode="promise_in_bounds") for part in cells)
-    first, second = lax.optimization_barrier(found)
+    # On a GPU what is found is better used where it is found: three levels take 2.4 times as long as normal numbers in
+    # place of 4.3 (an H200), and the bits are the same.
+    first, second = lax.optimization_barrier(found) if jax.default_backend() == "cpu" else found
     here, limit = high & rest, first & rest
     own = (here < limit) | ((here == limit) & (low < second))
     return jnp.where(own, cell, first >> 21).astype(jnp.int32) - _CELLS // 2
