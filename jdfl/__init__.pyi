@@ -40,6 +40,7 @@ from .engine.batch import repeat, sweep
 from .engine.callbacks import Budget, Callback, Deadline
 from .engine.checkpoint import Checkpoint, read_checkpoint
 from .engine.checkpoints import Checkpoints
+from .engine.data_ledger import DataLedger
 from .engine.progress import Progress
 from .engine.result import Result, Snapshot, Totals
 from .engine.runner import run
@@ -83,6 +84,7 @@ __all__ = [
     "Comparison",
     "DFedAvgM",
     "DFedSAM",
+    "DataLedger",
     "Deadline",
     "Dense",
     "Entry",
