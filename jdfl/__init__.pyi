@@ -42,6 +42,7 @@ from .engine.batch import repeat, sweep
 from .engine.callbacks import Budget, Callback, Deadline
 from .engine.checkpoint import Checkpoint, read_checkpoint
 from .engine.checkpoints import Checkpoints
+from .engine.data_ledger import DataLedger
 from .engine.paths import paths
 from .engine.progress import Progress
 from .engine.result import Result, Snapshot, Totals
@@ -88,6 +89,7 @@ __all__ = [
     "Comparison",
     "DFedAvgM",
     "DFedSAM",
+    "DataLedger",
     "Deadline",
     "Dense",
     "Entry",

@@ -8,7 +8,7 @@ from typing import Any, Literal
 import jdfl
 from jdfl.algorithms.program import planned
 from jdfl.base import checks
-from jdfl.cli import flags, observing
+from jdfl.cli import flags, ledgers, observing
 from jdfl.config import RunConfig, build, from_yaml, key_of
 from jdfl.engine.checkpoint import read_checkpoint
 from jdfl.engine.outcome import READS_DATA
@@ -36,7 +36,8 @@ _ABOUT = """What releases add up to, and how much noise a target needs; nothing 
 With --releases: so many releases of a mechanism with --multiplier, or the multiplier for --epsilon. With --run: a
 finished run, from the ledger in its folder, at any --privacy.delta. Otherwise: all steps of the run that the flags of
 `jdfl run` describe; one that a budget would end before is refused. With --observer: what somebody who sees less than
-all messages learns in that run, or every node of every other one."""
+all messages learns in that run, or every node of every other one. With --ledger or --new-ledger: the ledger of a data
+set; a run that is planned is held against one with --privacy.ledger."""
 
 _EXAMPLES = """examples:
   jdfl account --releases 3 --multiplier 6.46 --delta 1e-5              the epsilon of three Gaussian releases
@@ -48,6 +49,8 @@ _EXAMPLES = """examples:
   jdfl account --config runs/NAME/config.yaml --observer pairs --figure pairs.png
   jdfl account --run runs/NAME --privacy.delta 1e-6
   jdfl account --algorithm ceps-paper --algorithm.epsilon 2 --privacy.accounting paper     labelled as no guarantee
+  jdfl account --new-ledger digits.json --epsilon 3 --delta 1e-6      what all runs on some data may spend together
+  jdfl account --ledger digits.json                                   and what they have spent
 
 exit status: 0 done, 2 a mistake in the settings, or nothing can be claimed
 """
@@ -70,9 +73,9 @@ class Options:
     multiplier: float | None = None
     """With --releases: noise in units of the sensitivity."""
     epsilon: float | None = None
-    """With --releases: a target, instead of a multiplier."""
+    """With --releases: a target, instead of a multiplier. With --new-ledger: what all runs may spend together."""
     delta: float = 1e-5
-    """With --releases: the chance that the guarantee fails."""
+    """With --releases or --new-ledger: the chance that the guarantee fails."""
     sampling: Literal["none", "poisson", "subset"] = "none"
     """With --releases: whether every release looks at a fresh secret sample."""
     batch: int | None = None
@@ -81,6 +84,10 @@ class Options:
     """With --sampling: records that samples are drawn from."""
     adjacency: Literal["replace-one", "add-remove"] = "replace-one"
     """With --releases: what neighbouring data sets differ in; the sensitivity is meant under it."""
+    ledger: Path | None = None
+    """The file of a data set's ledger, which is shown."""
+    new_ledger: Path | None = None
+    """A file for a new one, with --epsilon and --delta for all runs on the data together."""
     observer: Literal["everyone", "neighbour", "coalition", "final-models", "server", "pairs"] | None = None
     """Who observes a planned run; pairs: every node every other one."""
     nodes: tuple[int, ...] = ()
@@ -99,7 +106,9 @@ def parse(args: list[str]) -> tuple[RunConfig, Options]:
         args, Options(), prog="jdfl account", about=_ABOUT, examples=_EXAMPLES, run=flags.given(args, "run")
     )
     observing.check(options)
-    if options.releases is None:
+    if ledgers.asked(options):
+        ledgers.check(config, options)
+    elif options.releases is None:
         _refuse_unused(args, options)
     elif options.run is not None or options.config is not None or config != RunConfig():
         raise ValueError(
@@ -112,7 +121,9 @@ def parse(args: list[str]) -> tuple[RunConfig, Options]:
 
 def account(config: RunConfig, options: Options) -> int:
     """Account and print; returns the exit status."""
-    if options.releases is not None:
+    if ledgers.asked(options):
+        told, text = ledgers.shown(options)
+    elif options.releases is not None:
         told = _releases(options)
         text = "".join(f"{name}: {value}\n" for name, value in told.items() if value is not None)
     elif options.observer is not None:
@@ -121,6 +132,8 @@ def account(config: RunConfig, options: Options) -> int:
     else:
         found = _of_a_run(config, options)
         told, text = found.as_dict(), found.statement()
+        more, words = ledgers.with_plan(config) if options.run is None else ({}, "")
+        told, text = told | more, text + words
     print(json.dumps(told, indent=2, allow_nan=False) if options.json else text, end="\n" if options.json else "")
     return 0
 

@@ -148,6 +148,7 @@ def _told(found: Comparison) -> dict[str, Any]:
         "tuning": found.criterion,
         "budget": finite(at["budget"].iloc[0]),
         "together": None if found.together is None else found.together.as_dict(),
+        "ledger": None if found.standing is None else found.standing.as_dict(),
         "algorithms": {
             label: {
                 "values": how.values,

@@ -66,6 +66,11 @@ def resume(folder: Path, config: RunConfig, options: Options) -> int:
         )
     if not done:
         _check_end(folder, config)
+    if (was := from_yaml(flags.read(str(folder / "config.yaml"))).privacy.ledger) != config.privacy.ledger and was:
+        raise ValueError(
+            f"Expected the ledger that the run has joined, {was}, got privacy.ledger = {config.privacy.ledger!r}. It "
+            "counts there what has been released; leave it as it was."
+        )
     session = Session(config, options)
     before = None
     if not kept:  # it was killed before there was one

@@ -12,6 +12,7 @@ from jdfl.cli import flags
 from jdfl.cli.running import STATUS, Running, Session, status_of
 from jdfl.config import RunConfig
 from jdfl.devices import processes
+from jdfl.engine.booking import Room
 from jdfl.lab.results import new_run_folder
 from jdfl.lab.summary import spread_text
 
@@ -68,15 +69,18 @@ def run(config: RunConfig, options: Options) -> int:
     session = Session(config, options)
     told: list[dict[str, Any]] = []
     status = 0
-    for seed in range(config.seed, config.seed + options.repeats):
-        name = f"{config.algorithm.kind}-{session.problem.name}-seed{seed}"
-        folder = new_run_folder(options.out, name) if processes.leads() else None
-        label = f"seed {seed}" if options.repeats > 1 else ""
-        result, one = session.run(folder, options.out, seed=seed, label=label, new=True)
-        told += [] if one is None else [one]
-        status = max(status, status_of(result))
-        if result.ending in ("interrupted", "terminated", "time limit"):
-            break
+    seeds = range(config.seed, config.seed + options.repeats)
+    with Room(session.ledger) as room:
+        room.keep(lambda: session.intents(seeds))  # refused whole, before there is a folder
+        for seed in seeds:
+            name = f"{config.algorithm.kind}-{session.problem.name}-seed{seed}"
+            folder = new_run_folder(options.out, name) if processes.leads() else None
+            label = f"seed {seed}" if options.repeats > 1 else ""
+            result, one = session.run(folder, options.out, seed=seed, label=label, new=True)
+            told += [] if one is None else [one]
+            status = max(status, status_of(result))
+            if result.ending in ("interrupted", "terminated", "time limit"):
+                break
     if len(told) > 1 and not (options.json or options.quiet):
         print(spread_text(told), end="")
     if options.json and told:

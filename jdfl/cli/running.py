@@ -15,7 +15,7 @@ import jdfl
 from jdfl.algorithms.program import planned
 from jdfl.base import arguments, storage
 from jdfl.base.settings import Bound, Count
-from jdfl.config import RunConfig, budget_of, build, key_of, settled, to_yaml
+from jdfl.config import RunConfig, budget_of, build, intended, key_of, ledger_of, settled, to_yaml
 from jdfl.config.yaml_text import flat, plain
 from jdfl.devices import processes
 from jdfl.devices.layout import simulate
@@ -24,6 +24,7 @@ from jdfl.engine.cache import use_cache
 from jdfl.engine.callbacks import Callback, Deadline
 from jdfl.engine.checkpoint import Checkpoint
 from jdfl.engine.checkpoints import Checkpoints
+from jdfl.engine.data_ledger import Intent
 from jdfl.engine.progress import Progress
 from jdfl.engine.result import Result, Snapshot
 from jdfl.engine.spending import guarantee_of, records_of
@@ -86,6 +87,7 @@ class Session:
         privacy = config.privacy
         self.told_how: Any = {"delta": privacy.delta, "accounting": privacy.accounting}
         check_account(self.planned, self.problem, **self.told_how)
+        self.ledger = ledger_of(self.config)
 
     def made(
         self,
@@ -110,8 +112,14 @@ class Session:
             metrics=config.metrics or None,
             callbacks=[*callbacks, *budget_of(config)],
             resume=resume,
+            ledger=self.ledger,
             options=jdfl.Options(chunk=chunk, devices=devices, diverged_above=config.diverged_above),
         )
+
+    def intents(self, seeds: Sequence[int]) -> list[Intent]:
+        """The runs with these seeds, for a ledger to keep room for."""
+        built = self.algorithm, self.problem, self.network, self.stop
+        return intended(self.config, built, seeds, self.config.diverged_above, str(self.options.devices))
 
     def _epsilon(self) -> Callable[[np.ndarray], float] | None:
         """What releases add up to, where something is claimed and soundly accounted for."""

@@ -14,8 +14,9 @@ from rich.table import Table
 
 from jdfl.base import checks
 from jdfl.cli import flags
-from jdfl.config import RunConfig
+from jdfl.config import RunConfig, ledger_of
 from jdfl.config.study import StudyConfig, from_yaml
+from jdfl.engine.booking import Room
 from jdfl.engine.cache import use_cache
 from jdfl.engine.metrics import REGISTRY
 from jdfl.lab.groups import REFUSED
@@ -125,9 +126,11 @@ def work(study: Study, options: Engines) -> int:
     checks.one_of(study.config.base.metrics or tuple(REGISTRY), by=options.by)
     use_cache()
     todo = study.left
-    study.begin(any_version=options.any_version)
+    ledger = ledger_of(study.config.base)
     try:
-        with _engine(options) as engine:
+        with Room(ledger) as room, _engine(options) as engine:
+            _keep(room, study)
+            study.begin(any_version=options.any_version)
             engine(study.folder, todo)
     except KeyboardInterrupt:
         study.end()
@@ -140,6 +143,16 @@ def work(study: Study, options: Engines) -> int:
         print(f"jdfl: out of time; go on with it: jdfl resume {study.folder}", file=sys.stderr)
         return 124
     return 3 if {REFUSED, "diverged"} & set(table["ending"].tolist()) else 0
+
+
+def _keep(room: Room, study: Study) -> None:
+    """Keep room for what is left of a study; where there is none, an empty folder goes, and ValueError comes."""
+    try:
+        room.keep(study.intents)
+    except ValueError:
+        with contextlib.suppress(OSError):
+            study.folder.rmdir()
+        raise
 
 
 def _check(options: Engines) -> None:
@@ -199,7 +212,9 @@ def _show(study: Study, table: pd.DataFrame, options: Engines) -> None:
     measured = [str(name) for name in ranked if f"{name}_sd" in ranked]
     heads, rows = _cells(ranked, fields, measured)
     sum_of_all = together(table)
-    spent = "" if sum_of_all is None else sum_of_all.statement()
+    ledger = ledger_of(study.config.base)
+    standing = None if ledger is None else ledger.standing()
+    spent = " ".join(one.statement() for one in (sum_of_all, standing) if one is not None)
     left = _left(study)
     below = "".join(f"\n{line}\n" for line in (left, spent) if line)
     lines = "".join(f"{line}\n" for line in markdown(heads, rows))
@@ -209,6 +224,7 @@ def _show(study: Study, table: pd.DataFrame, options: Engines) -> None:
         found = [{str(name): _plain(value) for name, value in row.items()} for row in ranked.to_dict("records")]
         told: dict[str, Any] = {"folder": str(study.folder), "by": options.by, "points": found}
         told["together"] = None if sum_of_all is None else sum_of_all.as_dict()
+        told["ledger"] = None if standing is None else standing.as_dict()
         print(json.dumps(told, indent=2, allow_nan=False))
     elif options.quiet:
         print(study.folder)

@@ -4,6 +4,7 @@ What a setting may hold, its default and its documentation are those of the libr
 `jdfl.config.kinds` derives the kinds; `jdfl.config.families` lists them.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from operator import attrgetter
 from typing import Annotated, Any, Literal
@@ -12,6 +13,7 @@ import jax
 from jax import Array
 
 from jdfl.algorithms.algorithm import Algorithm
+from jdfl.algorithms.program import planned
 from jdfl.base.keys import key_in
 from jdfl.base.settings import defaults
 from jdfl.config import yaml_text
@@ -27,7 +29,10 @@ from jdfl.config.families import (
 )
 from jdfl.config.kinds import Family, Kind, members
 from jdfl.engine import accountant, runner
+from jdfl.engine.booking import intents
 from jdfl.engine.callbacks import Budget
+from jdfl.engine.data_ledger import DataLedger, Intent
+from jdfl.engine.spending import release_limits
 from jdfl.engine.stopping import StopRule
 from jdfl.network import Network
 from jdfl.problems import Problem
@@ -48,7 +53,9 @@ __all__ = [
     "budget_of",
     "build",
     "from_yaml",
+    "intended",
     "key_of",
+    "ledger_of",
     "members",
     "noise_for_now",
     "settled",
@@ -70,6 +77,9 @@ class Privacy:
     """The chance that the guarantee fails; none: the largest power of ten up to 1e-5 below a tenth of 1 / records."""
     accounting: Literal["sound", "paper"] = "sound"
     """sound: only what is enforced; paper: also what is merely assumed, labelled as no guarantee."""
+    ledger: str | None = None
+    """The file of the data's ledger, which all runs on the data join: it refuses what could exceed its budget. Made by
+    jdfl account --new-ledger; none: there is none."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -172,6 +182,31 @@ def budget_of(config: RunConfig) -> list[Budget]:
     """What may end a run of the configuration because of its privacy; an epsilon of a paper's accounting is none."""
     spend = config.privacy
     return [] if spend.accounting == "paper" or spend.epsilon is None else [Budget(spend.epsilon, spend.delta)]
+
+
+def ledger_of(config: RunConfig) -> DataLedger | None:
+    """The ledger that runs of the configuration join; None where they join none."""
+    return None if config.privacy.ledger is None else DataLedger(config.privacy.ledger)
+
+
+def intended(
+    config: RunConfig, built: tuple[Algorithm, Problem, Network, StopRule | None], seeds: Sequence[int], *others: Any
+) -> list[Intent]:
+    """The runs of a configuration before they begin, for a ledger.
+
+    Args:
+        config: The configuration.
+        built: What `build` has made of it.
+        seeds: Those of the runs, taken together with the configuration's key file.
+        others: What else may end them, or change their floats, as `execution` of `jdfl.engine.booking.intents`.
+    """
+    algorithm, problem, network, stop = built
+    program = planned(algorithm, problem, network, config.steps)
+    most = None
+    for one in budget_of(config):
+        most = release_limits(program, problem, stop, epsilon=float(one.epsilon), delta=one.delta)
+    keys = [key_of(config, seed) for seed in seeds]
+    return intents(program, *built[1:], keys=keys, steps=config.steps, most=most, execution=others)
 
 
 def noise_for_now(algorithm: Any) -> Any:

@@ -15,8 +15,9 @@ from jdfl.algorithms.algorithm import Algorithm
 from jdfl.algorithms.program import planned
 from jdfl.base import arguments, checks
 from jdfl.base.keys import key_data, key_digest, typed_key
-from jdfl.engine import loop, programs, stepping
+from jdfl.engine import booking, loop, programs, stepping
 from jdfl.engine.clock import Clock
+from jdfl.engine.data_ledger import DataLedger, Intent
 from jdfl.engine.guard import least
 from jdfl.engine.metrics import Metric, default_metrics, resolve
 from jdfl.engine.outcome import as_chunk, assemble
@@ -46,7 +47,7 @@ def repeat(
         network: Who hears whom, of as many nodes.
         keys: Seeds or typed keys, at least one.
         steps: Rounds of every run, at least 1.
-        options: As for `sweep`: `every`, `stop`, `metrics` and `batch`.
+        options: As for `sweep`: `every`, `stop`, `metrics`, `batch` and `ledger`.
 
     Raises:
         ValueError: As `sweep` does.
@@ -67,6 +68,7 @@ def sweep(
     stop: StopRule | None = None,
     metrics: Sequence[str | Metric] | None = None,
     batch: int | None = None,
+    ledger: DataLedger | None = None,
 ) -> list[Result]:
     """One run per value and seed, compiled once: floats of an algorithm are leaves, so new values compile nothing.
 
@@ -89,6 +91,7 @@ def sweep(
         batch: How many runs go side by side by vmap, the batches in turn. None: all at once, as far as memory allows,
             but one at a time on CPU where loops of different lengths would wait for one another, in CEPS and in codecs
             that code some rows only. Results depend on it by their rounding alone.
+        ledger: The ledger of the data, as for `run`: it takes all runs before the first one begins, or none.
 
     Raises:
         ValueError: For a field that is unknown or not a float, for points of different fields, and as `run` does.
@@ -129,6 +132,11 @@ def sweep(
     values |= _plans(settings)
     keys_of_lanes = jax.tree.map(lambda *keys: jnp.stack(keys), *(setting.keys for setting in settings))
     records = -(-steps // every)
+    runs: list[Intent] = []
+    if ledger is not None:
+        for one in made:
+            runs += booking.intents(one, *given, keys=roots, steps=steps, execution=(batch,))
+    hold = None if ledger is None else ledger.reserve(runs)
     clock = Clock()
     params, *rest = jax.block_until_ready(
         loop.lanes(
@@ -168,7 +176,7 @@ def sweep(
         )
         result = assemble(start, setting, params[i], carry, tally, spent)
         results.append(replace(result, labels=label))
-    return results
+    return results if hold is None else booking.booked(hold, list(zip(runs, results)))
 
 
 def _alike(algorithm: Algorithm) -> bool:

@@ -79,7 +79,7 @@ _FORMER = {  # fields that classes had, empty, when draws were recorded: they co
 def provenance(key: str = "", **settings: Any) -> Provenance:
     """Of a key's digest, of these settings, whatever they are, and of this process."""
     lines = {path: text for name, value in settings.items() for path, text in _lines(name, value)}
-    made = Provenance(_versions(), {"key": key, **lines})
+    made = Provenance(versions(), {"key": key, **lines})
     for listener in _listeners:
         listener(made.hash)
     return made
@@ -120,8 +120,8 @@ def total(hashes: Iterable[str]) -> str:
     return _hex(" ".join(sorted(set(hashes))).encode())
 
 
-def _versions() -> dict[str, str]:
-    """The code and what it stands on."""
+def versions() -> dict[str, str]:
+    """Those of the code and of what it stands on, by name."""
     return {
         "jdfl": sys.modules["jdfl"].__version__,
         "code": _code(),

@@ -14,6 +14,7 @@ import pandas as pd
 from jax import Array
 
 from jdfl.arrays.ops import from_limbs
+from jdfl.engine.ledger_file import Standing
 from jdfl.engine.provenance import Provenance
 from jdfl.network import Graph
 from jdfl.privacy import Guarantee
@@ -93,6 +94,7 @@ class Result:
     labels: dict[str, Any] = field(default_factory=dict)  # seed and swept values
     clock_rest: np.ndarray | None = None  # [m] seconds that rounding has left out of `clock`
     moments: dict[int, np.ndarray] = field(default_factory=dict)  # `releases` after some rounds, of noise
+    standing: Standing | None = None  # of the data's ledger when this run had ended; None: it is in none
 
     @property
     def final(self) -> dict[str, float]:

@@ -14,10 +14,11 @@ from jdfl.algorithms.algorithm import Algorithm
 from jdfl.base import arguments, checks
 from jdfl.devices import processes
 from jdfl.devices.layout import Layout, mesh_of
-from jdfl.engine import guard, loop, programs, stepping
+from jdfl.engine import booking, guard, loop, programs, stepping
 from jdfl.engine.callbacks import NEVER, Callback, Told
 from jdfl.engine.checkpoint import Checkpoint
 from jdfl.engine.clock import Clock, Spent
+from jdfl.engine.data_ledger import DataLedger, Hold, Intent
 from jdfl.engine.interruption import Interruption
 from jdfl.engine.metrics import Metric
 from jdfl.engine.moments import Moments, Returns
@@ -59,6 +60,7 @@ def run(
     metrics: Sequence[str | Metric] | None = None,
     callbacks: Sequence[Callback | Callable[[Snapshot], Any]] = (),
     resume: Result | Checkpoint | None = None,
+    ledger: DataLedger | None = None,
     options: Options = Options(),  # noqa: B008 (it is frozen)
 ) -> Result:
     """Run `algorithm` on `problem` over `network` for up to `steps` rounds.
@@ -77,6 +79,8 @@ def run(
             do not depend on how often they are told.
         resume: A finished run to go on from, or what `read_checkpoint` gives, with the same key: the outcome is that of
             a run that was never interrupted. With as many `steps` as are done, it is that run's result.
+        ledger: The ledger of the data, which writes down all that the run may release before its first round, and
+            refuses a run that could exceed its budget. A run that is resumed goes on with its own entry.
         options: Chunks, devices, and the size of a parameter that ends the run.
 
     Ctrl-C or SIGTERM ends the run after the chunk under way and keeps what it has (a second one ends it at once, with
@@ -84,8 +88,8 @@ def run(
 
     Raises ValueError for settings that make no sense, before anything is compiled (every graph of a periodic network or
     a random choice is looked at, of others that change that of round 0), for a budget where nothing can be claimed or
-    that the first release would exceed, and for a resumed run with other noise or records of other rounds, and what
-    callbacks raise.
+    that the first release would exceed, for a run that its ledger refuses, and for a resumed run with other noise or
+    records of other rounds, and what callbacks raise.
     """
     start = started(
         algorithm,
@@ -108,10 +112,27 @@ def run(
             limit = callback.begin(start)
             limits += [] if limit is None else [(callback, limit)]
         with Interruption() as interruption:
-            result = _Run(start, told, limits, interruption).to_the_end()
+            under_way = _Run(start, told, limits, interruption)
+            held = None if ledger is None else _held(ledger, start, limits)
+            result = under_way.to_the_end()
+        if held is not None:
+            (result,) = booking.booked(held[0], [(held[1], result)])
         for callback in told:
             callback.end(result)
     return result
+
+
+def _held(ledger: DataLedger, start: Start, limits: Sequence[tuple[Callback, np.ndarray]]) -> tuple[Hold, Intent]:
+    """What the ledger keeps for a run until it has ended; ValueError where the run does not fit."""
+    most, given = _most(limits), (start.program, start.problem, start.network, start.stop)
+    execution = start.options.diverged_above, str(start.options.devices)
+    (run,) = booking.intents(*given, keys=[start.key], steps=start.steps, most=most, execution=execution)
+    return ledger.reserve([run]), run
+
+
+def _most(limits: Sequence[tuple[Callback, np.ndarray]]) -> np.ndarray | None:
+    """How many releases every node may make in all [m]; None for any number."""
+    return np.min([limit for _, limit in limits], axis=0) if limits else None
 
 
 def _callback(given: Any) -> Callback:
@@ -143,7 +164,7 @@ class _Run:
         self._warned = () if before is None else before.warnings
         self._cut: tuple[Cut, str] | None = None
 
-        most = np.min([limit for _, limit in limits], axis=0) if limits else None
+        most = _most(limits)
         largest = options.diverged_above
         self._all = stepping.setting(  # with the rows of all nodes
             start.program,

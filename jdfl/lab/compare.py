@@ -14,9 +14,12 @@ from jdfl.algorithms.algorithm import Algorithm
 from jdfl.base import arguments, checks
 from jdfl.engine.accountant import account, adjustable, ledger_of_run
 from jdfl.engine.batch import repeat
+from jdfl.engine.booking import Room
+from jdfl.engine.data_ledger import DataLedger
 from jdfl.engine.metrics import Metric, default_metrics, resolve
 from jdfl.engine.result import Result
 from jdfl.engine.stopping import StopRule
+from jdfl.lab import intended
 from jdfl.lab.comparison import Comparison
 from jdfl.lab.curves import AXES, LABELS, long_form
 from jdfl.lab.entries import Announce, Entry, Terms, Tuning, calibrated, plans
@@ -48,6 +51,7 @@ def compare(
     batch: int | None = None,
     epsilon: float | None = None,
     delta: float | None = None,
+    ledger: DataLedger | None = None,
     progress: Announce | None = None,
 ) -> Comparison:
     """Compare algorithms on one problem, after tuning them all in the same way.
@@ -80,6 +84,8 @@ def compare(
             seconds are their own.
         epsilon: what every reported run may spend; None: noise as given.
         delta: as for `account`.
+        ledger: the ledger of the data, as for `run`. All runs, those of tuning, too, have to fit into it before the
+            first one begins, so that grids may not be extended: `extend` of `tune` has to be 0.
         progress: called with a label and what begins with it.
 
     Warns of algorithms that are not tuned or have one point only, whose best value lies on the edge of its grid, whose
@@ -107,15 +113,10 @@ def compare(
         if metric.__name__ in (*LABELS, *AXES):
             raise ValueError(f"Expected another name than {metric.__name__!r}, a column of the curves. Rename it.")
     announce: Announce = progress or (lambda label, what: None)
-    terms = Terms(problem, network, keys, steps, every, stop, tune, judge, batch, epsilon, delta, announce)
+    terms = Terms(problem, network, keys, steps, every, stop, tune, judge, batch, epsilon, delta, announce, ledger)
     planned = plans(entries, terms)
     untuned = Target("round" if stop is None else "stop", np.inf)
     choices = [Choice(untuned, dict.fromkeys(planned, Tuned({}, {}, 0, {})), pd.DataFrame({"label": list(planned)}))]
-    if tune is not None:
-        choices = tune_all(planned, terms, tune)
-    _warn(choices[0].tuned)
-    if epsilon is not None:
-        _warn_noiseless(planned)
     how: Any = {"keys": list(keys), "every": every, "stop": stop, "metrics": chosen, "batch": 1}
 
     @functools.cache  # what was run already, at whatever budget its values were chosen
@@ -123,7 +124,7 @@ def compare(
         plan = dataclasses.replace(planned[label], algorithm=planned[label].at(dict(point)))
         algorithm = calibrated(plan, terms)
         announce(label, "running")
-        runs = repeat(algorithm, problem, plan.network, steps=plan.steps, **how)
+        runs = repeat(algorithm, problem, plan.network, steps=plan.steps, ledger=ledger, **how)
         if plan.grid:  # of which values were chosen by looking at other runs on the same data
             shown = [exposing(run.guarantee, plan.derived, problem.public) for run in runs]
             runs = [dataclasses.replace(run, guarantee=guarantee) for run, guarantee in zip(runs, shown)]
@@ -134,11 +135,22 @@ def compare(
         return one
 
     done: list[Reported] = []
+    with Room(ledger) as room:
+        room.keep(lambda: intended.of_all(planned, terms))
+        if tune is not None:
+            choices = tune_all(planned, terms, tune)
+        _warn(choices[0].tuned)
+        if epsilon is not None:
+            _warn_noiseless(planned)
+        room.keep(lambda: intended.of_chosen(planned, terms, choices))
+        made = [
+            {label: reported(label, tuple(how.values.items())) for label, how in tuned.items() if not how.failure}
+            for _, tuned, _ in choices
+        ]
     names = [metric.__name__ for metric in chosen]
     empty = pd.DataFrame(columns=[*LABELS, "round", *names, "communications", "bytes", "gradients", "seconds"])
     found: list[Comparison] = []
-    for target, tuned, points in choices:
-        runs = {label: reported(label, tuple(how.values.items())) for label, how in tuned.items() if not how.failure}
+    for (target, tuned, points), runs in zip(choices, made):
         one = Comparison(
             results={label: runs[label].results if label in runs else [] for label in planned},
             tuning=points,
@@ -159,7 +171,8 @@ def compare(
         found.append(one)
     ledgers = [ledger_of_run(run) if run.guarantee.claimed else None for one in done for run in one.results]
     together = Together.of(ledgers, min((one.privacy.delta for one in done if one.privacy is not None), default=0.0))
-    first, *others = (dataclasses.replace(one, together=together) for one in found)
+    standing = room.standing()
+    first, *others = (dataclasses.replace(one, together=together, standing=standing) for one in found)
     first = dataclasses.replace(first, views=tuple(others))
     _warn_short(first)
     return first

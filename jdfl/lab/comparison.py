@@ -10,6 +10,7 @@ import pandas as pd
 
 from jdfl.base import checks
 from jdfl.engine import provenance
+from jdfl.engine.ledger_file import Standing
 from jdfl.engine.result import Result
 from jdfl.lab import curves, table, words
 from jdfl.lab.curves import axes_of, metrics_of
@@ -48,6 +49,7 @@ class Comparison:
     together: Together | None = None  # what publishing all reported runs costs, at all budgets
     budget: float | None = None  # of `by`, which tuning judged at; None: not tuned
     views: "tuple[Comparison, ...]" = ()  # at other budgets
+    standing: Standing | None = None  # of the data's ledger when all had ended, tuning included; None: they are in none
 
     def at(self, x: str, value: float | None = None, *, metrics: Sequence[str] | None = None) -> pd.DataFrame:
         """Every algorithm at equal `x`, a row per label.

@@ -12,6 +12,7 @@ from jdfl.algorithms.algorithm import Algorithm
 from jdfl.algorithms.program import planned
 from jdfl.base import checks
 from jdfl.engine.accountant import adjustable, calibrate, check_account, noise_place, planned_releases
+from jdfl.engine.data_ledger import DataLedger
 from jdfl.engine.metrics import REGISTRY, Metric
 from jdfl.engine.start import check_counters, check_run, check_settings
 from jdfl.engine.stopping import StopRule
@@ -85,6 +86,7 @@ class Terms:
     epsilon: float | None = None
     delta: float | None = None
     announce: Announce = lambda label, what: None
+    ledger: DataLedger | None = None  # that all runs join, those of tuning, too
 
 
 def plans(entries: Mapping[str, Any], terms: Terms) -> dict[str, Plan]:

@@ -15,8 +15,9 @@ import pandas as pd
 
 import jdfl
 from jdfl.algorithms.algorithm import Algorithm
-from jdfl.config import RunConfig, budget_of, build, yaml_text
+from jdfl.config import RunConfig, budget_of, build, intended, ledger_of, yaml_text
 from jdfl.engine.accountant import check_account
+from jdfl.engine.data_ledger import Intent
 from jdfl.engine.metrics import COUNTS
 from jdfl.engine.result import Result
 from jdfl.engine.start import check_run
@@ -83,6 +84,19 @@ def run_group(group: Group) -> tuple[pd.DataFrame, pd.DataFrame]:
         rows.append(_row(point, result))
         curves.append(result.history.assign(point=point.index, seed=result.labels["seed"]))
     return pd.DataFrame(rows), pd.concat(curves, ignore_index=True) if curves else pd.DataFrame()
+
+
+def intents(group: Group) -> Iterator[Intent]:
+    """The runs of a group before they begin, but for points that are refused; with what may be released by each."""
+    for point in group.points:
+        config = point.config
+        try:
+            given = build(config)
+            _check(config, *given)
+        except (ValueError, OSError):  # which is told when its turn comes
+            continue
+        others = () if group.side_by_side else (config.diverged_above, "None")
+        yield from intended(config, given, group.seeds, *others)
 
 
 def _free(config: RunConfig) -> bool:
@@ -152,7 +166,8 @@ def _alone(group: Group) -> Iterator[tuple[Point, Result | str]]:
 
 
 def _options(config: RunConfig) -> dict[str, Any]:
-    return {"steps": config.steps, "every": config.every, "metrics": config.metrics or None}
+    told = {"steps": config.steps, "every": config.every, "metrics": config.metrics or None}
+    return told | {"ledger": ledger_of(config)}
 
 
 def _check(config: RunConfig, algorithm: Any, problem: Any, network: Any, stop: Any) -> None:

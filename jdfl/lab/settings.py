@@ -13,6 +13,7 @@ from typing import Annotated, Any, ClassVar
 from jdfl.base import checks
 from jdfl.base.settings import defaults
 from jdfl.config import ALGORITHMS, NETWORKS, PROBLEMS, STOPS, Kind, noise_for_now, yaml_text
+from jdfl.engine.data_ledger import DataLedger
 from jdfl.engine.stopping import StopRule
 from jdfl.lab.compare import compare as _compared
 from jdfl.lab.entries import By, Tuning
@@ -83,6 +84,9 @@ class Settings:
     """What every reported run may spend: algorithms with a mechanism get the least noise for it; none: as given."""
     delta: float | None = _compare.delta
     """The chance that the guarantee fails; none: the largest power of ten up to 1e-5 below a tenth of 1 / records."""
+    ledger: str | None = None
+    """The file of the data's ledger, which all runs join, those of tuning, too; it needs --extend 0 where there is
+    tuning. Made by jdfl account --new-ledger; none: there is none."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -161,6 +165,7 @@ def build(config: CompareConfig) -> tuple[dict[str, Compared], Problem, Network,
         "batch": config.batch,
         "epsilon": config.epsilon,
         "delta": config.delta,
+        "ledger": None if config.ledger is None else DataLedger(config.ledger),
     }
     return entries, problem, config.network.build(m=problem.m), options
 

@@ -26,10 +26,11 @@ import pandas as pd
 
 from jdfl.base import checks
 from jdfl.config.study import StudyConfig, to_yaml
+from jdfl.engine.data_ledger import Intent
 from jdfl.engine.metrics import COUNTS, REGISTRY
 from jdfl.engine.provenance import Provenance, provenance
 from jdfl.lab.files import read, write
-from jdfl.lab.groups import REFUSED, Group, Point, groups, run_group
+from jdfl.lab.groups import REFUSED, Group, Point, groups, intents, run_group
 from jdfl.lab.results import environment
 from jdfl.lab.space import config_at, points
 from jdfl.lab.table import better
@@ -71,6 +72,8 @@ class Study:
         if seeded:
             raise ValueError("Expected `seeds`, how many runs every point has, got seed among what is tried.")
         first = config.base.seed
+        if any("privacy.ledger" in point.values for point in made):
+            raise ValueError("Expected one ledger for all points, got privacy.ledger among what is tried.")
         return Study(config, folder, tuple(groups(made, range(first, first + config.seeds))))
 
     @property
@@ -96,6 +99,10 @@ class Study:
         write(self.folder / "study.yaml", to_yaml(self.config))
         write(self.folder / "environment.json", environment())
         write(begun, versions)
+
+    def intents(self) -> list[Intent]:
+        """The runs that are left, before they begin, for the ledger of the data."""
+        return [run for group in self.left for run in intents(group)]
 
     def end(self) -> pd.DataFrame:
         """Put the parts together, those that there are; returns the table of all runs, empty where there is none."""

@@ -67,6 +67,7 @@ def summary(result: Result, *, delta: float | None = None, accounting: Accountin
                 **dict.fromkeys(("metrics", "tables of nodes", "state", "checkpoints"), "not covered"),
             },
             **privacy_of(result, delta, accounting),
+            "data_ledger": None if result.standing is None else result.standing.as_dict(),
         },
     }
 
@@ -154,7 +155,10 @@ def privacy_of(result: Result, delta: float | None = None, accounting: Accountin
         return {"report": None, "statement": words, "ledger": None}
     report, ledger = account(result, delta=delta, accounting=accounting), ledger_of_run(result)
     known = compact(ledger).as_dict() if guarantee.claimed else None
-    return {"report": report.as_dict(), "statement": report.statement(), "ledger": known}
+    statement = report.statement()
+    if result.standing is not None:
+        statement += f"- ledger: {result.standing.statement()}\n"
+    return {"report": report.as_dict(), "statement": statement, "ledger": known}
 
 
 def as_paragraphs(statement: str) -> str:

@@ -82,6 +82,7 @@ class Search:
                 stop=terms.stop,
                 metrics=[terms.measure],
                 batch=terms.batch,
+                ledger=terms.ledger,
             )
         places = [len(self.points) + i // len(keys) for i in range(len(results))]
         frames = [long_form(str(place), [run]) for place, run in zip(places, results)]

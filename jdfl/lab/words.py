@@ -181,6 +181,8 @@ def _caption(of: "Comparison", by: str, value: float | None, found: pd.DataFrame
             caption.append(f"No epsilon {what}, unless {name} is declared public: {', '.join(hidden)}.")
     if of.together is not None:
         caption.append(of.together.statement())
+    if of.standing is not None:
+        caption.append(of.standing.statement())
     if by == "seconds":
         caption.append("Seconds are the simulation's, spread evenly over its rounds; compilation is excluded.")
     return caption

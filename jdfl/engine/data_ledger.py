@@ -1,0 +1,227 @@
+"""The ledger of a data set: one file for all runs on it, and what they may cost together.
+
+All that a run may release is written down before its first round, and lowered to what it did release when it has ended.
+A run that was killed therefore counts as one that has released everything. Runs with the same noise (key, settings,
+data and network) are one entry, with the largest numbers of releases that any of them may have made.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import NamedTuple, Self
+
+import numpy as np
+
+from jdfl.base import checks
+from jdfl.engine.ledger_file import Content, Entry, Standing, alone, joined, read, write
+from jdfl.engine.provenance import Provenance
+from jdfl.privacy import Guarantee, Ledger
+from jdfl.privacy.analytic import check_delta
+from jdfl.privacy.relation import check_claim, check_relation, upper, whom
+
+
+class Intent(NamedTuple):
+    """A run before its first round, and all that it may release."""
+
+    run: str  # a hash that only runs with the same noise share
+    title: str  # algorithm, problem, network and key in words
+    versions: dict[str, str]  # of the code and of what it stands on
+    data: str  # a hash of the nodes' records
+    guarantee: Guarantee
+    releases: np.ndarray  # [m] in all rounds, those before the first included
+    records: np.ndarray  # [m]
+    rounds: int
+    terms: str  # a hash of what may end it, and how it is executed: runs that share it, too, end in the same round
+
+    @property
+    def ledger(self) -> Ledger:
+        """What the run leaves behind after all its rounds."""
+        return Ledger.of(self.guarantee, self.releases, self.records)
+
+
+@dataclass(frozen=True)
+class DataLedger:
+    """A file that runs on one data set join, and that refuses those that could exceed its budget before they begin.
+
+    `jdfl.run`, `sweep`, `repeat` and `compare` take it as `ledger`, in any number of processes at once. The first run
+    binds it to its nodes' records: another split of them is other data. It raises FileNotFoundError where there is no
+    such file, which `create` makes, and ValueError for one that is damaged.
+
+    Args:
+        path: The file.
+    """
+
+    path: Path
+
+    def __init__(self, path: str | Path) -> None:
+        object.__setattr__(self, "path", Path(path))
+        read(self.path)
+
+    @classmethod
+    def create(cls, path: str | Path, *, epsilon: float, delta: float) -> Self:
+        """A new ledger, which no run has joined yet.
+
+        Args:
+            path: The file, which must not be there, in a folder that is.
+            epsilon: What all runs on the data may spend together, above 0.
+            delta: The chance that it may fail, in (0, 1), of all of them together.
+
+        Raises:
+            FileExistsError: For a file that is there: nothing is begun anew.
+            ValueError: For a budget that makes no sense.
+        """
+        checks.positive("It is what all runs may spend together.", epsilon=epsilon)
+        check_delta(delta)
+        file = Path(path)
+        with alone(file):
+            if file.exists():
+                raise FileExistsError(
+                    f"Expected a place for a new ledger, got {file}, which is there. What runs have released stays "
+                    "released: go on with that file, or name another for other data."
+                )
+            write(file, Content(float(epsilon), float(delta)))
+        return cls(file)
+
+    def standing(self) -> Standing:
+        """What all runs in it cost together, and how many of them have not ended; `statement` tells it in words."""
+        return read(self.path).standing(self.path)
+
+    def lines(self) -> list[str]:
+        """A line for every run: what it is, the most releases of a node, whether it has ended, and who is protected."""
+        found: list[str] = []
+        for one in read(self.path).entries.values():
+            state = f"{'reserved' if one.held else 'done'}{f', no epsilon: {one.void}' if one.void else ''}"
+            most = one.charge()
+            promised = whom(most.unit, most.adjacency, most.observer)
+            found.append(f"{one.title}: {int(most.releases.max())} releases, {state}; {promised}")
+        return found
+
+    def check(self, runs: Sequence[Intent]) -> float:
+        """The epsilon of all entries with these runs; ValueError for what `reserve` refuses. The file stays."""
+        content = read(self.path)
+        for run in runs:
+            self._enter(content, run)
+        return self._within(content, runs)
+
+    def reserve(self, runs: Sequence[Intent], *, instead: "Hold | None" = None) -> "Hold":
+        """Write down all that these runs may release, or refuse all of them and leave the file as it is.
+
+        Args:
+            runs: The runs, which have not begun, or are to go on.
+            instead: What is given back at the same time; None: nothing is.
+
+        Raises:
+            ValueError: For runs that claim nothing, on other data, with another relation of neighbours than the
+                entries', with the noise of an entry under other versions, or beyond the budget.
+        """
+        hold = Hold(self, runs)
+        with alone(self.path):
+            content = read(self.path)
+            if instead is not None:
+                instead.give_back(content, {})
+            for run in runs:
+                self._enter(content, run)
+            self._within(content, runs)
+            write(self.path, content)
+        return hold
+
+    def _enter(self, content: Content, run: Intent) -> None:
+        """Add what a run may release; ValueError for one that does not belong to the others."""
+        try:
+            check_claim(run.guarantee, anyway=False)
+            check_relation(run.guarantee, run.records, content.delta)
+        except ValueError as error:
+            raise ValueError(f"Expected runs with an epsilon in the ledger {self.path}. {error}") from error
+        content.data = content.data or run.data
+        if content.data != run.data:
+            raise ValueError(
+                f"Expected the data of the ledger {self.path}, got others, or another split of the same records over "
+                "nodes. Every data set has a ledger of its own; a record that is in several of them spends from each."
+            )
+        entry = content.entries.setdefault(run.run, Entry(run.title, run.versions))
+        if changed := Provenance(run.versions, {}).differences(Provenance(entry.versions, {}))[0]:
+            raise ValueError(
+                f"Expected the code and libraries of the run with the same settings, data and key in the ledger "
+                f"{self.path}, got others ({'; '.join(changed)}): they have the same noise, and may not do the same "
+                "with it. Give another key."
+            )
+        before, runs = entry.held.get(run.terms, (run.ledger, 0))
+        entry.held[run.terms] = joined([before, run.ledger]), runs + 1
+
+    def _within(self, content: Content, runs: Sequence[Intent]) -> float:
+        """The epsilon of all entries; ValueError where it is beyond the budget."""
+        if void := [one for one in content.entries.values() if one.void]:
+            raise ValueError(
+                f"Expected a ledger whose runs all have an epsilon, got {self.path} with {void[0].title}: "
+                f"{void[0].void}. Nothing can be claimed of all runs together any more."
+            )
+        try:
+            found = content.total()
+        except ValueError as error:
+            raise ValueError(f"Of the runs in the ledger {self.path} and this one: {error}") from error
+        if found <= content.epsilon:
+            return found
+        before = read(self.path)
+        spent = before.total()
+        what = f"{len(runs)} runs" if len(runs) > 1 else f"a run of {runs[0].rounds} rounds"
+        fit = f" About {_fitting(before, runs[0])} of its rounds would fit." if len(runs) == 1 else ""
+        raise ValueError(
+            f"Expected runs that cost at most epsilon = {content.epsilon:g} at delta = {content.delta:g} together in "
+            f"the ledger {self.path}, got {what} with which they would cost {upper(found)}, after "
+            f"{upper(spent)} before.{fit} Make fewer rounds or fewer runs, or add more noise."
+        )
+
+
+class Hold:
+    """What a ledger keeps for runs that have not ended."""
+
+    def __init__(self, book: DataLedger, runs: Sequence[Intent]) -> None:
+        self._book, self._runs = book, [(run.run, run.terms) for run in runs]
+
+    def end(self, ended: "Mapping[str, Ended]") -> Standing:
+        """Lower what is kept to what the runs have released.
+
+        Args:
+            ended: What they have come to, by `Intent.run`. The others have not begun, or are in the ledger by
+                themselves.
+        """
+        path = self._book.path
+        with alone(path):
+            content = read(path)
+            self.give_back(content, ended)
+            write(path, content)
+            return content.standing(path)
+
+    def give_back(self, content: Content, ended: "Mapping[str, Ended]") -> None:
+        """`end` in what a file holds."""
+        for run, terms in self._runs:
+            if (entry := content.entries.get(run)) is None:
+                continue
+            one = ended.get(run)
+            if one is not None:
+                entry.released = one.ledger if entry.released is None else joined([entry.released, one.ledger])
+                entry.void = entry.void or one.void
+            kept, runs = entry.held.pop(terms, (None, 0))
+            if kept is not None and runs > 1 and (one is None or not one.whole):
+                entry.held[terms] = kept, runs - 1  # of another process, or of one that was killed
+            if entry.released is None and not entry.held:
+                del content.entries[run]  # it never began
+
+
+class Ended(NamedTuple):
+    """What a run has come to."""
+
+    ledger: Ledger
+    whole: bool  # it ended by itself, so that runs with the same `Intent.terms` release no more
+    void: str  # why there is no epsilon of it after all; empty: there is
+
+
+def _fitting(content: Content, run: Intent) -> int:
+    """About how many rounds of a run are within the budget, if all of them release alike."""
+    low, high = 0, run.rounds
+    content.entries.pop(run.run, None)  # its rounds are among these
+    while high - low > 1:
+        middle = (low + high) // 2
+        part = replace(run.ledger, releases=-(-run.releases * middle // run.rounds))
+        low, high = (middle, high) if content.total([part]) <= content.epsilon else (low, middle)
+    return low

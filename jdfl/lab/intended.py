@@ -1,0 +1,71 @@
+"""The runs of a comparison that the ledger of its data keeps room for, before they are made."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from jdfl.engine.booking import intents
+from jdfl.engine.data_ledger import Intent
+from jdfl.lab.entries import Terms, calibrated
+from jdfl.lab.grids import Plan, Point
+from jdfl.lab.tuning import Choice
+
+
+def of_all(plans: Mapping[str, Plan], terms: Terms) -> list[Intent]:
+    """All runs of tuning, and as many reported ones as there may be, those with the least noise of each grid.
+
+    Args:
+        plans: The entries by label.
+        terms: What they have in common.
+
+    Raises:
+        ValueError: For grids that may be extended: how many runs there are would be known too late.
+    """
+    tune, found = terms.tune, list[Intent]()
+    if tune is not None and tune.extend and any(plan.grid for plan in plans.values()):
+        raise ValueError(
+            f"Expected tuning whose runs are known beforehand with a ledger, got tune.extend = {tune.extend}. Give "
+            "jdfl.Tuning(extend=0), or --extend 0: no grid goes on beyond its edge then."
+        )
+    shown = 1 if tune is None else 1 + sum(max(1, len(list(one))) for one in tune.also.values()) + bool(terms.stop)
+    for label, plan in plans.items():
+        points = plan.taken(terms.problem)
+        if tune is not None:
+            found += _runs(plan, terms, [(plan.at(point), tune.keys) for point in points])
+        reported = [_reported(plan, terms, [point]) for point in points]
+        found += [run for runs in sorted(reported, key=_noise)[:shown] for run in runs]
+        terms.announce(label, "keeping room in the ledger")
+    return found
+
+
+def of_chosen(plans: Mapping[str, Plan], terms: Terms, choices: Sequence[Choice]) -> list[Intent]:
+    """The reported runs of all values that tuning chose, each once.
+
+    Args:
+        plans: The entries by label.
+        terms: What they have in common.
+        choices: What tuning found, at every budget.
+    """
+    found: list[Intent] = []
+    for label, plan in plans.items():
+        tuned = [choice.tuned[label] for choice in choices]
+        points = {tuple(how.values.items()): how.values for how in tuned if not how.failure}
+        found += _reported(plan, terms, list(points.values()))
+    return found
+
+
+def _reported(plan: Plan, terms: Terms, points: Sequence[Point]) -> list[Intent]:
+    algorithms = [calibrated(replace(plan, algorithm=plan.at(point)), terms) for point in points]
+    return _runs(plan, terms, [(algorithm, terms.keys) for algorithm in algorithms])
+
+
+def _runs(plan: Plan, terms: Terms, made: Sequence[tuple[Any, Sequence[int]]]) -> list[Intent]:
+    """The runs of these algorithms, each with the keys beside it."""
+    given: Any = {"steps": plan.steps, "derived": plan.derived}
+    every = [intents(one, terms.problem, plan.network, terms.stop, keys=keys, **given) for one, keys in made]
+    return [run for runs in every for run in runs]
+
+
+def _noise(runs: Sequence[Intent]) -> float:
+    """The least noise of these runs, in units of the sensitivity."""
+    return min(getattr(run.guarantee.event, "noise_multiplier", 0.0) for run in runs)

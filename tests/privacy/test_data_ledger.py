@@ -1,0 +1,368 @@
+"""One ledger per data set: what runs may release is written down before they begin, once for the same noise."""
+
+import contextlib
+import json
+import subprocess
+import sys
+import threading
+import warnings
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import jdfl
+from jdfl.cli import main
+from jdfl.engine import data_ledger, ledger_file, runner
+from jdfl.engine.accountant import ledger_of_run
+from jdfl.engine.data_ledger import Intent
+from jdfl.privacy import GaussianEvent, LaplaceEvent, Sampling
+from jdfl.privacy.together import total_epsilon
+from tests.later import Later
+from tests.privacy.test_ledger_report import CLAIMED
+
+DELTA = 1e-6
+NETWORK = Later(jdfl.network.ring, 4)
+DRAWN = Later(jdfl.problems.example1, m=4, n=12, s=2, rows=(8, 12))
+NOISY = jdfl.DPSGD(lr=0.05, gradients=jdfl.Gradients(clip=1.0, mechanism=jdfl.Gaussian(5.0)))
+LOUDER = replace(NOISY, gradients=replace(NOISY.gradients, mechanism=jdfl.Gaussian(8.0)))
+
+
+@pytest.fixture
+def book(tmp_path):
+    return jdfl.DataLedger.create(tmp_path / "data.json", epsilon=4.0, delta=DELTA)
+
+
+def run(algorithm=NOISY, *, steps=3, ledger=None, **how):
+    return jdfl.run(algorithm, DRAWN(), NETWORK(), steps=steps, ledger=ledger, metrics=["objective"], **how)
+
+
+def intent(name="a", releases=3, *, z=5.0, terms="", data="data", versions=(("code", "1"),), **told):
+    guarantee = replace(CLAIMED, **({"event": GaussianEvent(z)} | told))
+    records = np.array([100, 200])
+    return Intent(name, f"run {name}", dict(versions), data, guarantee, np.array([releases, 1]), records, 3, terms)
+
+
+def ended(one, releases=None, *, whole=True, void=""):
+    ledger = one.ledger if releases is None else replace(one.ledger, releases=np.array(releases))
+    return {one.run: data_ledger.Ended(ledger, whole, void)}
+
+
+def charges(book):
+    return [one.charge() for one in ledger_file.read(book.path).entries.values()]
+
+
+def test_the_ledger_costs_what_its_runs_cost_together(book):
+    runs = [run(ledger=book), run(LOUDER, ledger=book), run(ledger=book, key=1, steps=2)]
+    runs += jdfl.sweep(NOISY, DRAWN(), NETWORK(), over={"lr": [0.1, 0.2]}, steps=1, ledger=book, metrics=["objective"])
+    runs += jdfl.repeat(NOISY, DRAWN(), NETWORK(), keys=[7], steps=1, ledger=book, metrics=["objective"])
+    found = book.standing()
+    assert (found.runs, found.open) == (6, 0)
+    assert found.epsilon == total_epsilon([ledger_of_run(one) for one in runs], DELTA)
+    assert runs[-1].standing == found
+    assert runs[0].standing.epsilon == total_epsilon([ledger_of_run(runs[0])], DELTA) < found.epsilon
+    assert found.as_dict()["epsilon"] == found.epsilon
+    assert "6 runs" in found.statement()
+    assert len(book.lines()) == 6
+
+
+def test_the_same_noise_counts_once_with_the_most_rounds(book):
+    once = run(ledger=book).standing
+    assert run(ledger=book).standing == once
+    assert run(ledger=book, steps=2).standing == once  # its first rounds
+    longer = run(ledger=book, steps=4).standing
+    assert (longer.runs, longer.epsilon) == (1, total_epsilon([ledger_of_run(run(steps=4))], DELTA))
+    again = run(ledger=book, steps=5, resume=run(steps=4))
+    assert (again.standing.runs, again.standing.epsilon) == (1, total_epsilon([ledger_of_run(run(steps=5))], DELTA))
+    swept = jdfl.sweep(NOISY, DRAWN(), NETWORK(), over={"lr": [0.05]}, steps=5, ledger=book, metrics=["objective"])
+    assert swept[0].standing == again.standing
+
+
+def test_noise_of_several_kinds_adds_up_as_it_does_elsewhere(book):
+    runs = [intent(), intent("b", sampling=Sampling("subset", 5)), intent("c", event=LaplaceEvent(20.0))]
+    for one in runs:
+        book.reserve([one])
+    assert book.standing().epsilon == total_epsilon([one.ledger for one in runs], DELTA)
+
+
+class Killed(BaseException):
+    pass
+
+
+def test_a_run_that_was_killed_stays_reserved_until_it_is_made_again(book):
+    def die(now):
+        raise Killed
+
+    with pytest.raises(Killed):
+        run(ledger=book, callbacks=[die], options=jdfl.Options(chunk=1))
+    found = book.standing()
+    assert (found.runs, found.open) == (1, 1)
+    assert found.epsilon == total_epsilon([ledger_of_run(run())], DELTA)
+    assert run(ledger=book, steps=1).standing.epsilon == found.epsilon  # which covers a part alone
+    done = run(ledger=book).standing
+    assert (done.open, done.epsilon) == (0, found.epsilon)
+
+
+def test_a_run_that_ends_early_is_lowered_to_what_it_released(book):
+    limited = run(ledger=book, steps=50, callbacks=[jdfl.Budget(1.5, DELTA)])  # of which all 50 would not fit
+    assert limited.ending == "budget"
+    assert book.standing().epsilon == total_epsilon([ledger_of_run(limited)], DELTA) <= 1.5
+    cut = run(ledger=book, steps=4, key=1, callbacks=[jdfl.Deadline(1e-6)], options=jdfl.Options(chunk=1))
+    assert cut.ending == "time limit"
+    assert cut.standing.open == 0
+    assert cut.standing.epsilon == total_epsilon([ledger_of_run(limited), ledger_of_run(cut)], DELTA)
+
+
+def test_what_ends_by_itself_frees_what_was_kept_for_the_same_run_and_nothing_else(book):
+    one = intent(releases=9, terms="stop")
+    book.reserve([one])  # killed
+    book.reserve([one]).end(ended(one, [2, 1], whole=False))  # cut off, where the other may have gone on
+    assert charges(book)[0].releases.tolist() == [9, 1]
+    other = intent(releases=9, terms="another rule")
+    book.reserve([other]).end(ended(other, [4, 1]))
+    assert charges(book)[0].releases.tolist() == [9, 1]
+    book.reserve([one]).end(ended(one, [3, 1]))
+    assert charges(book)[0].releases.tolist() == [4, 1]
+    assert book.standing().open == 0
+
+
+def refused(book, words, *runs):
+    before = book.path.read_bytes()
+    with pytest.raises(ValueError, match=words):
+        book.reserve(runs)
+    with pytest.raises(ValueError, match=words):
+        book.check(runs)
+    assert book.path.read_bytes() == before
+
+
+def test_what_does_not_belong_to_the_others_is_refused_and_leaves_no_trace(book):
+    book.reserve([intent()])
+    refused(book, "data of the ledger", intent("b", data="another split"))
+    refused(book, r"code: was 1, is 2.*another key", intent(versions=(("code", "2"),)))
+    refused(book, "protect the same", intent("b", adjacency="add-remove"))
+    refused(book, "protect the same", intent("b", unit="node"))
+    refused(book, "Give clip", intent("b", claimed=False, enforced_by=None, reason="bare", remedy="Give clip."))
+    refused(book, "delta", intent("b")._replace(records=np.array([10**6, 10**6])))
+    refused(book, "epsilon = 4 ", intent("b"), intent("c", z=0.5))  # a sweep is refused whole
+    assert book.standing().runs == 1
+
+
+def test_a_run_beyond_the_budget_is_told_how_many_rounds_fit(book):
+    run(ledger=book)
+    before = book.path.read_bytes()
+    with pytest.raises(ValueError, match=r"100 rounds .* after 1\.51 before\. About (\d+) of its rounds") as error:
+        run(ledger=book, steps=100, key=1)
+    assert book.path.read_bytes() == before
+    fit = int(str(error.value).split("About ")[1].split()[0])
+    assert run(ledger=book, steps=fit, key=1).standing.epsilon <= 4.0
+    with pytest.raises(ValueError, match="About 0 "):
+        run(ledger=book, key=2)
+
+
+def test_runs_without_an_epsilon_are_refused_before_they_begin(book):
+    for algorithm in (jdfl.DPSGD(), replace(NOISY, gradients=replace(NOISY.gradients, clip=None))):
+        with pytest.raises(ValueError, match="clip"):
+            run(algorithm, ledger=book)
+    with pytest.raises(ValueError, match="stop"):
+        run(ledger=book, stop=jdfl.objective_below(1e9))
+    run(ledger=book)
+    other = jdfl.problems.example1(m=4, n=12, s=2, rows=(8, 12), seed=1)
+    with pytest.raises(ValueError, match="data of the ledger"):
+        jdfl.run(NOISY, other, NETWORK(), steps=1, ledger=book)
+    assert book.standing().runs == 1
+
+
+def test_a_run_that_data_have_ended_takes_the_epsilon_of_all_away(book):
+    found = run(ledger=book, steps=2, callbacks=[lambda now: "enough"], options=jdfl.Options(chunk=1))
+    assert found.standing.epsilon == np.inf
+    assert "no finite epsilon" in book.standing().statement()
+    with pytest.raises(ValueError, match="stop rule"):
+        run(ledger=book, key=1)
+
+
+def test_comparisons_keep_room_for_tuning_and_reported_runs(book):
+    def compared(**changes):
+        tune = jdfl.Tuning(**({"keys": (5,), "also": {}, "extend": 0} | changes))
+        entries = {"noisy": jdfl.Entry(NOISY, tune={"lr": [0.01, 0.02]})}
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return jdfl.compare(entries, problem, NETWORK(), keys=[0], steps=1, tune=tune, ledger=book)
+
+    problem = DRAWN()
+    with pytest.raises(ValueError, match=r"tuning"):
+        compared()
+    problem = problem.declared("tuning")
+    with pytest.raises(ValueError, match=r"extend = 2"):
+        compared(extend=2)
+    kept = []
+    record, before = data_ledger.DataLedger.reserve, book.path.read_bytes()
+
+    def reserve(self, runs, **how):
+        hold = record(self, runs, **how)
+        kept.append(self.standing())
+        return hold
+
+    with pytest.MonkeyPatch.context() as patch, contextlib.suppress(ValueError):
+        patch.setattr(data_ledger.DataLedger, "reserve", reserve)
+        found = compared()
+    assert kept[0].runs == 2 + 1  # of tuning, and one that will be reported
+    assert all(one.epsilon <= kept[0].epsilon for one in kept)
+    assert (found.standing.runs, found.standing.open) == (3, 0)
+    assert found.standing.epsilon == total_epsilon([ledger_of_run(found.results["noisy"][0])] * 3, DELTA)
+    assert found.standing.statement() in found.table()
+    small = jdfl.DataLedger.create(book.path.with_name("small.json"), epsilon=1.4, delta=DELTA)  # two runs fit
+    book, before = small, small.path.read_bytes()
+    with pytest.raises(ValueError, match="3 runs"):
+        compared()
+    assert small.path.read_bytes() == before
+
+
+def test_files_that_are_no_whole_ledger_are_refused(tmp_path, book):
+    with pytest.raises(FileExistsError, match="stays released"):
+        jdfl.DataLedger.create(book.path, epsilon=5.0, delta=DELTA)
+    with pytest.raises(FileNotFoundError, match="Nothing is begun anew"):
+        jdfl.DataLedger(tmp_path / "none.json")
+    with pytest.raises(FileNotFoundError, match="folder"):
+        jdfl.DataLedger.create(tmp_path / "none" / "a.json", epsilon=5.0, delta=DELTA)
+    for budget in ({"epsilon": 0.0, "delta": DELTA}, {"epsilon": 1.0, "delta": 1.0}):
+        with pytest.raises(ValueError, match="Expected"):
+            jdfl.DataLedger.create(tmp_path / "new.json", **budget)
+    book.reserve([intent()])
+    text = book.path.read_text()
+    edited = [text.replace('"epsilon": 4.0', '"epsilon": 9.0'), text.replace("[3, 1]", "[2, 1]")]
+    assert text not in edited
+    for damaged in (text[:-9], "", "[1]", "{}", *edited):
+        book.path.write_text(damaged)
+        with pytest.raises(ValueError, match=str(book.path)):
+            book.reserve([intent("b")])
+        assert book.path.read_text() == damaged
+    book.path.write_text(text.replace('"version": 1', '"version": 2'))
+    with pytest.raises(ValueError, match="version 2"):
+        jdfl.DataLedger(book.path)
+    book.path.write_text(text)
+    assert book.standing().runs == 1
+    assert all(one.suffix in (".json", ".lock") for one in tmp_path.iterdir())  # nothing half written is left
+
+
+def crowd(book, threads=6):
+    """How many of several runs at once, of which the budget has room for two, are let in."""
+    together, inside = threading.Barrier(threads), []
+
+    def enter(name):
+        together.wait()
+        with contextlib.suppress(ValueError):
+            book.reserve([intent(name, releases=12)])
+            inside.append(name)
+
+    every = [threading.Thread(target=enter, args=(str(i),)) for i in range(threads)]
+    for one in every:
+        one.start()
+    for one in every:
+        one.join()
+    return len(inside)
+
+
+def test_two_at_once_do_not_share_the_last_of_the_budget(book, monkeypatch, tmp_path):
+    least = [total_epsilon([intent(releases=12).ledger] * count, DELTA) for count in (1, 2)]
+    room = jdfl.DataLedger.create(tmp_path / "room.json", epsilon=(least[0] + least[1]) / 2, delta=DELTA)
+    assert crowd(room) == 1
+    assert room.standing().epsilon == least[0]
+    unlocked = jdfl.DataLedger.create(tmp_path / "unlocked.json", epsilon=(least[0] + least[1]) / 2, delta=DELTA)
+    monkeypatch.setattr(data_ledger, "alone", lambda path: contextlib.nullcontext())
+    assert crowd(unlocked) > 1  # the law sees a ledger without a lock
+
+
+_PROCESS = """
+import sys, numpy as np
+from jdfl.engine import data_ledger
+from tests.privacy.test_data_ledger import intent
+book = data_ledger.DataLedger(sys.argv[1])
+print("ready", flush=True)
+sys.stdin.readline()
+try:
+    book.reserve([intent(sys.argv[2], releases=12)])
+    print("in")
+except ValueError:
+    print("out")
+"""
+
+
+@pytest.mark.slow
+def test_two_processes_at_once_do_not_share_the_last_of_the_budget(tmp_path):
+    least = [total_epsilon([intent(releases=12).ledger] * count, DELTA) for count in (1, 2)]
+    room = jdfl.DataLedger.create(tmp_path / "room.json", epsilon=(least[0] + least[1]) / 2, delta=DELTA)
+    command = [sys.executable, "-c", _PROCESS, str(room.path)]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    every = [subprocess.Popen([*command, name], **pipes) for name in "ab"]
+    assert [one.stdout.readline() for one in every] == ["ready\n"] * 2
+    for one in every:
+        one.stdin.write("\n")
+        one.stdin.flush()
+    assert sorted(one.communicate(timeout=60)[0] for one in every) == ["in\n", "out\n"]
+
+
+def killed_run_counts(book):
+    with contextlib.suppress(Killed):
+        run(ledger=book, callbacks=[dying], options=jdfl.Options(chunk=1))
+    return book.standing().epsilon > 0
+
+
+def dying(now):
+    raise Killed
+
+
+def test_a_ledger_that_counts_afterwards_is_found_out(book, monkeypatch):
+    assert killed_run_counts(book)
+    late = jdfl.DataLedger.create(book.path.with_name("late.json"), epsilon=3.0, delta=DELTA)
+    monkeypatch.setattr(runner, "_held", lambda *_: None)
+    assert not killed_run_counts(late)
+
+
+@pytest.mark.slow
+def test_run_sweep_and_compare_of_the_command_line_join_one_file(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    problem = ["--problem.m", "4", "--problem.n", "12", "--problem.s", "2", "--problem.rows", "8", "12"]
+    problem += ["--network", "ring", "--stop", "none"]
+    noisy = ["--algorithm", "d-psgd", "--algorithm.mechanism", "gaussian", "--algorithm.clip", "1", "--steps", "2"]
+    flags = [*problem, *noisy, "--algorithm.mechanism.multiplier", "20", "--privacy.ledger", "data.json"]
+
+    def told(*args, status=0):
+        assert main(list(args)) == status
+        return capsys.readouterr()
+
+    def of_file():
+        return json.loads(told("account", "--ledger", "data.json", "--json").out)
+
+    assert "none" in told("run", *flags, status=2).err
+    assert told("account", "--new-ledger", "data.json", status=2).err
+    assert told("account", "--new-ledger", "data.json", "--epsilon", "1", "--delta", "1e-6").out
+    assert told("account", "--new-ledger", "data.json", "--epsilon", "9", status=2).err
+    assert told("account", "--ledger", "data.json", "--releases", "3", status=2).err
+    plan = json.loads(told("account", *flags, "--json").out)["data_ledger"]
+    assert plan["runs"] == 0
+    runs = json.loads(told("run", *flags, "--repeats", "2", "--json").out)
+    assert [one["privacy"]["data_ledger"]["runs"] for one in runs] == [2, 2]
+    assert runs[1]["privacy"]["data_ledger"] == of_file()
+    assert of_file()["epsilon"] > plan["with_this_run"]
+    folder = runs[0]["folder"]
+    assert told("resume", folder, "--steps", "3", "--privacy.ledger", "other.json", status=2).err
+    assert json.loads(told("resume", folder, "--steps", "3", "--json").out)["privacy"]["data_ledger"] == of_file()
+    swept = json.loads(told("sweep", *flags, "--over", "algorithm.lr=0.01,0.02", "--json").out)["ledger"]
+    assert (swept["runs"], swept["open"]) == (4, 0)
+    before = (tmp_path / "data.json").read_bytes()
+    folders = set((tmp_path / "runs").iterdir())
+    many = ["--over", "algorithm.lr=0.1,0.2", "--seeds", "2", "--steps", "99"]
+    assert "4 runs" in told("sweep", *flags, *many, status=2).err
+    assert told("sweep", *flags, "--over", "privacy.ledger=data.json", status=2).err
+    assert told("run", *flags, "--steps", "999", status=2).err
+    assert (tmp_path / "data.json").read_bytes() == before
+    assert set((tmp_path / "runs").iterdir()) == folders
+    noise = "mechanism: {kind: gaussian, multiplier: 20.0}"
+    config = f"algorithms: [{{kind: d-psgd, lr: 0.03, clip: 1.0, {noise}}}]\ntune: false\n"
+    (tmp_path / "c.yaml").write_text(config)
+    compared = ["--config", "c.yaml", *problem, "--steps", "1", "--seeds", "1", "--ledger", "data.json", "--json"]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found = json.loads(told("compare", *compared).out)["ledger"]
+    assert found["runs"] == 5
+    assert found == of_file()
