@@ -123,3 +123,28 @@ def test_former_checkpoints_go_on(tmp_path, monkeypatch):
     )
     with pytest.raises(ValueError, match="Expected the key"):
         jdfl.run(algorithm, problem, network, steps=4, key=8, resume=before)
+
+
+def test_the_ledger_of_the_data_has_no_key_either(tmp_path):
+    path, ledger = tmp_path / "secret.key", tmp_path / "ledger.json"
+    jdfl.DataLedger.create(ledger, epsilon=50.0, delta=1e-3)
+    noisy = ["--algorithm.clip", "1", "--algorithm.mechanism", "gaussian", "--algorithm.mechanism.multiplier", "4"]
+    flags = [*FLAGS, *noisy, "--stop", "none", "--out", str(tmp_path / "runs"), "--quiet", "--steps", "2"]
+    flags += ["--privacy.ledger", str(ledger), "--privacy.delta", "1e-3"]
+    assert main(["run", *flags, "--key-file", str(path), "--repeats", "2"]) == 0
+    assert jdfl.DataLedger(ledger).standing().runs == 2
+    folded = [word for seed in (0, 1) for word in key_data(jax.random.fold_in(key_in(path), seed))]
+    told = ledger.read_bytes()
+    assert not any(form in told for form in spelt([*words_of(path), *folded]))
+
+
+def test_noise_that_is_correlated_joins_a_ledger_once(tmp_path):
+    ledger = jdfl.DataLedger.create(tmp_path / "ledger.json", epsilon=50.0, delta=1e-3)
+    problem, network = jdfl.problems.example1(m=4, n=8, s=2, rows=(8, 8)), jdfl.network.ring(4)
+    noisy = jdfl.Gradients(clip=1.0, mechanism=jdfl.Gaussian(4.0), batch=2, sampling="in order")
+    algorithm = jdfl.MAFALDA(gradients=noisy, horizon=8, band=3)
+    spent = [jdfl.run(algorithm, problem, network, steps=steps, ledger=ledger).standing for steps in (2, 6, 3)]
+    alone = jdfl.account_plan(algorithm, problem, network, steps=6, delta=1e-3).epsilon
+    assert [one.runs for one in spent] == [1, 1, 1]
+    assert spent[0].epsilon < spent[1].epsilon == spent[2].epsilon
+    assert spent[2].epsilon == pytest.approx(alone, rel=1e-6)
