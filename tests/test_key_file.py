@@ -127,10 +127,10 @@ def test_former_checkpoints_go_on(tmp_path, monkeypatch):
 
 def test_the_ledger_of_the_data_has_no_key_either(tmp_path):
     path, ledger = tmp_path / "secret.key", tmp_path / "ledger.json"
-    jdfl.DataLedger.create(ledger, epsilon=50.0, delta=1e-3)
+    jdfl.DataLedger.create(ledger, epsilon=50.0, delta=1e-5)
     noisy = ["--algorithm.clip", "1", "--algorithm.mechanism", "gaussian", "--algorithm.mechanism.multiplier", "4"]
     flags = [*FLAGS, *noisy, "--stop", "none", "--out", str(tmp_path / "runs"), "--quiet", "--steps", "2"]
-    flags += ["--privacy.ledger", str(ledger), "--privacy.delta", "1e-3"]
+    flags += ["--privacy.ledger", str(ledger), "--privacy.delta", "1e-5"]
     assert main(["run", *flags, "--key-file", str(path), "--repeats", "2"]) == 0
     assert jdfl.DataLedger(ledger).standing().runs == 2
     folded = [word for seed in (0, 1) for word in key_data(jax.random.fold_in(key_in(path), seed))]
