@@ -153,7 +153,7 @@ def test_another_format_is_told(part, tmp_path):
     writer = storage.Writer(tmp_path)
     writer.write(5, arrays, told | {"format": 1})
     writer.close()
-    with pytest.raises(ValueError, match=r"format 4, got 1\. Use the same jdfl"):
+    with pytest.raises(ValueError, match=r"format 5, got 1\. Use the same jdfl"):
         read(tmp_path)
 
 

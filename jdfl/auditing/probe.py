@@ -185,7 +185,7 @@ def probe(setting: Setting, guarantee: Guarantee, pairs: list[Any], keys: Keys, 
     """
     problem, event, runs = setting.problem, guarantee.event, len(keys.run)
     reason = refusal(setting.algorithm)
-    if scheduled(event) is not None:
+    if not reason and scheduled(event) is not None:
         reason = "what a record moves in a round is no matter of that round's noise alone, which follows a schedule"
     if not reason and not runs:
         reason = f"{problem.m} nodes, {problem.n} parameters and {steps} rounds are more than is kept"

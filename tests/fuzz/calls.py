@@ -162,6 +162,7 @@ ELSEWHERE = {  # functions whose arguments are arrays of a run, made by it alone
     **dict.fromkeys(("privacy.clipped", "privacy.factor", "privacy.exposing", "privacy.report"), "inside a run"),
     **dict.fromkeys(("account", "audit", "read_checkpoint", "spent_together"), "of finished runs, or many runs"),
     "audit_bits": "test_bits",
+    "key_file": "test_key_file",
     "audit_one_run": "test_one_run",
     **dict.fromkeys(("observe", "observe_pairs"), "test_observe"),
     **dict.fromkeys(("models.from_nnx", "problems.drawn_regression"), "of a person's own functions"),

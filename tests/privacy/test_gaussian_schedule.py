@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jdfl.privacy import GaussianEvent, GaussianSchedule, Ledger, Sampled, epsilon, epsilons, gaussian_epsilon
@@ -26,6 +26,7 @@ def ledger(event: Any, releases: Any = (2, 3), **fields: Any) -> Ledger:
     return Ledger(event=event, releases=counts[0], records=counts[1], claimed=True, **terms, **fields)
 
 
+@settings(max_examples=20)
 @given(_rising)
 def test_its_beginnings_are_as_one_release(mu):
     event = GaussianSchedule.of(mu)
