@@ -129,7 +129,9 @@ def attacked() -> dict[str, Attacked]:
             jdfl.DPSGD(lr=0.1, updates=jdfl.Updates(clip=0.5, mechanism=jdfl.Gaussian(NOISE))), linked
         ),
         "decor": Attacked(jdfl.DECOR(lr=0.1, gradients=noisy, pairs=NOISE), linked),
-        "mafalda": Attacked(jdfl.MAFALDA(lr=0.1, gradients=noisy), linked),
+        "mafalda": Attacked(
+            jdfl.MAFALDA(lr=0.1, gradients=replace(noisy, batch=80, sampling="in order"), horizon=STEPS, band=3), linked
+        ),
         "muffliato": Attacked(jdfl.Muffliato(lr=0.1, gossips=2, gradients=noisy), linked),
         "dcd-psgd": Attacked(jdfl.DCD(lr=0.1, gradients=noisy), linked),
         "dfedavgm": Attacked(jdfl.DFedAvgM(lr=0.1, local_steps=1, gradients=noisy), alone),

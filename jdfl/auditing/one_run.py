@@ -13,7 +13,6 @@ score is the sum of its entry over all rounds.
 Axes: m nodes, n parameters, K canaries, c blocks of n numbers that a node shows.
 """
 
-import math
 import time
 from dataclasses import replace
 from functools import partial
@@ -134,7 +133,7 @@ def audit_one_run(
     mu, low, high = separation(scores[coins == 0], scores[coins == 1], confidence)
     wanted = None
     if isinstance(event, GaussianEvent) and guarantee.sampling is None:
-        wanted = math.sqrt(int(releases.max())) / event.noise_multiplier
+        wanted = float(event.shift(int(releases.max())))
     return OneRun(
         epsilon_lower=shown[best],
         epsilon_most=max(epsilon_shown(r, r, count, delta, level) for r in sizes),
