@@ -121,9 +121,10 @@ class MAFALDA(Algorithm):
 
 
 def _passes(gradients: Gradients, problem: Problem) -> np.ndarray:
-    """The rounds of a pass over every node's data [m]; 1 where a record may take part in all of them."""
+    """The rounds of a pass over every node's data [m]; 1 where what is protected may take part in all of them."""
     sizes = np.asarray(problem.sizes)
-    return sizes // gradients.batch if gradients.batch and gradients.sampling == "in order" else np.ones_like(sizes)
+    in_turn = gradients.sampling == "in order" and gradients.per == "example"  # a whole node is in every round
+    return sizes // gradients.batch if gradients.batch and in_turn else np.ones_like(sizes)
 
 
 def sensitivity(rows: np.ndarray, passes: int) -> np.ndarray:

@@ -203,6 +203,16 @@ def test_samples_by_chance_count_as_if_a_record_were_in_all_of_them():
     assert told.event.shift(T) == pytest.approx(1 / 1.5, rel=1e-5)
 
 
+def test_a_whole_node_is_in_every_round():
+    problem, whole = world(0, 1.0), replace(PASSING, gradients=replace(TURNS, per="batch"))
+    told = whole.privacy(problem, whole.plan(problem, RING(), T), T)
+    assert (told.claimed, told.unit) == (True, "node")
+    assert told.event.shift(T) == pytest.approx(1 / 1.5, rel=1e-5)
+    assert whole.plan(problem, RING(), T).shape == (T, 1)
+    loose = PASSING.privacy(problem, whole.plan(problem, RING(), T), T)  # planted: counted like a record
+    assert loose.event.shift(T) < 0.9 / 1.5
+
+
 def test_nodes_whose_passes_are_shorter_count():
     sizes = (8, 4, 8, 8)
     problem = jdfl.problems.linear_regression([np.ones((q, 2)) for q in sizes], [np.ones(q) for q in sizes])
