@@ -170,6 +170,16 @@ class GradientSettings:
             return problem.sizes
         return jnp.full((problem.m,), self.batch, jnp.int32)
 
+    def passes(self, problem: Problem) -> np.ndarray:
+        """How many steps a pass over every node's data takes [m], of which a record is looked at in a known one.
+
+        They are 1 where what is protected may be looked at in every step: a whole node, and records that are drawn by
+        chance or all looked at.
+        """
+        sizes = np.asarray(problem.sizes)
+        in_turn = self.sampling == "in order" and self.per == "example"
+        return sizes // self.batch if self.batch and in_turn else np.ones_like(sizes)
+
     def guarantee(self, problem: Problem, looks: int = 1) -> Guarantee:
         """What may be said of messages that depend on the data through these gradients alone.
 

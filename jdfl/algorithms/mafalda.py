@@ -92,7 +92,7 @@ class MAFALDA(Algorithm):
             )
         if self.gradients.mechanism is None:
             return jnp.ones((steps, 1), problem.dtype)
-        passes = int(np.min(_passes(self.gradients, problem)))
+        passes = int(np.min(self.gradients.passes(problem)))
         rows = optimal(workload(network, self.horizon), passes, min(self.band, passes, self.horizon))
         return jnp.asarray(rows[:steps], problem.dtype)
 
@@ -114,17 +114,10 @@ class MAFALDA(Algorithm):
         told = super().privacy(problem, plan, steps)
         if plan is None or not isinstance(told.event, GaussianEvent):
             return told
-        rows, kinds = np.asarray(plan, float), np.unique(_passes(self.gradients, problem)).tolist()
+        rows, kinds = np.asarray(plan, float), np.unique(self.gradients.passes(problem)).tolist()
         most = np.max([sensitivity(rows, passes) for passes in kinds], axis=0)
         event = GaussianSchedule.of(most / told.event.noise_multiplier)
         return replace(told, event=event, sampling=None, warnings=())
-
-
-def _passes(gradients: Gradients, problem: Problem) -> np.ndarray:
-    """The rounds of a pass over every node's data [m]; 1 where what is protected may take part in all of them."""
-    sizes = np.asarray(problem.sizes)
-    in_turn = gradients.sampling == "in order" and gradients.per == "example"  # a whole node is in every round
-    return sizes // gradients.batch if gradients.batch and in_turn else np.ones_like(sizes)
 
 
 def sensitivity(rows: np.ndarray, passes: int) -> np.ndarray:

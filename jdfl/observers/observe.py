@@ -11,6 +11,7 @@ import numpy as np
 from jax import Array
 
 from jdfl.algorithms.algorithm import Algorithm
+from jdfl.algorithms.gradients import Gradients
 from jdfl.algorithms.program import Program
 from jdfl.base.arguments import checked
 from jdfl.engine.accountant import account_plan
@@ -29,6 +30,7 @@ from jdfl.privacy.slips import paid
 from jdfl.problems import Problem
 
 _MOST_ROWS, _MOST_ENTRIES = 8000, 2**28  # of a view, whose square is kept, and of its coefficients
+_EVERY = Gradients()  # of methods whose noise is on something else
 _ALL = "all messages"  # of whom the run's epsilon bounds what every other observer learns
 
 
@@ -116,6 +118,7 @@ class Observed:
     spread: Spread
     guarantee: Guarantee
     report: PrivacyReport
+    passes: np.ndarray  # [m] rounds from one in which a record is looked at to the next; 1: it may be in all
 
     @classmethod
     def of(
@@ -135,7 +138,10 @@ class Observed:
         if not isinstance(guarantee.event, GaussianEvent):
             _refuse(program, f"its noise is {report.mechanism}, of which only everyone's epsilon is known")
         try:
-            return cls(spread(program, problem, network, steps, key), guarantee, report)
+            found, passes = spread(program, problem, network, steps, key), np.ones(problem.m, int)
+            if found.rounds == list(range(steps)):  # a release in every round, of one step
+                passes = getattr(program.algorithm, "gradients", _EVERY).passes(problem)
+            return cls(found, guarantee, report, passes)
         except NoMapError as error:
             _refuse(program, str(error), error)
             raise
@@ -159,7 +165,7 @@ class Observed:
                 "jdfl.account."
             )
         rows = found.rows(wanted)
-        mu = np.sqrt(exposure.largest(self.blocks(rows, unknown)))
+        mu = np.sqrt(self._largest(self.blocks(rows, unknown)))
         mu[~unknown] = np.nan
         bound, reason = self._bound(rows, unknown)
         epsilon, claimed = self._epsilons(mu), self.report.epsilon
@@ -190,6 +196,16 @@ class Observed:
         """
         noise = (self.spread.noises(unknown).T @ rows.reshape(len(rows), -1).T).T
         return exposure.blocks(rows[:, [one is not None for one in self.spread.inputs]], noise)
+
+    def _largest(self, M: np.ndarray) -> np.ndarray:
+        """What a view tells at most [m] about a record that is looked at in some of the rounds, from M [m, T, T]."""
+        found = np.zeros(len(M))
+        for length in np.unique(self.passes).tolist():
+            nodes = np.flatnonzero(self.passes == length)
+            for place in range(min(length, M.shape[1])):
+                rounds = slice(place, None, length)
+                found[nodes] = np.maximum(found[nodes], exposure.largest(M[nodes][:, rounds, rounds]))
+        return found
 
     def _bound(self, rows: np.ndarray, unknown: np.ndarray) -> tuple[bool, str]:
         """Whether all gradients are taken at points that follow from what was seen before, and a sentence on it."""

@@ -183,16 +183,21 @@ def test_what_a_neighbour_learns_is_derived_with_the_correlation():
         return np.sqrt(told[1:6:PASSES, 1:6:PASSES].sum())
 
     assert derived(run) == pytest.approx(found, rel=0.05)
+    assert run.by(Neighbour(0)).mu[1] >= derived(run)
     planted = replace(run, spread=replace(run.spread, factor=None))
     assert derived(planted) != pytest.approx(found, rel=0.05)
 
 
-def test_everyone_learns_what_is_claimed():
-    seen = observe(ALL, world(0, 1.0, records=1), RING(), Everyone(), steps=T, delta=0.01)
-    claimed = jdfl.account_plan(ALL, world(0, 1.0, records=1), RING(), steps=T, delta=0.01)
+@pytest.mark.parametrize(("algorithm", "records"), [(ALL, 1), (PASSING, PASSES)])
+def test_everyone_learns_what_is_claimed_and_a_node_no_more(algorithm, records):
+    problem = world(0, 1.0, records)
+    seen = observe(algorithm, problem, RING(), Everyone(), steps=T, delta=0.01)
+    claimed = jdfl.account_plan(algorithm, problem, RING(), steps=T, delta=0.01)
     assert seen.bound
-    assert seen.mu.max() == pytest.approx(1 / 1.5, rel=1e-5)
+    np.testing.assert_allclose(seen.mu, 1 / 1.5, rtol=1e-5)
     assert seen.epsilon.max() == pytest.approx(claimed.epsilon, rel=1e-4)
+    near = observe(algorithm, problem, RING(), Neighbour(0), steps=T, delta=0.01)
+    assert np.nanmax(near.mu) <= 1 / 1.5 + 1e-6
 
 
 def test_samples_by_chance_count_as_if_a_record_were_in_all_of_them():
