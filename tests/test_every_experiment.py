@@ -73,7 +73,7 @@ def check(setting: stepping.Setting, params: np.ndarray, result: jdfl.Result) ->
             assert packed(algorithm, setting.problem.m, rows) == -(-bits // 8)
         elif channel == "sensitivity":  # one number to all
             assert bits == 8 * np.zeros((), rows.dtype).nbytes
-        elif isinstance(algorithm, jdfl.DECOR):  # the parameters alone
+        elif isinstance(algorithm, jdfl.DECOR | jdfl.MAFALDA):  # the parameters alone
             assert bits == 8 * rows[0].nbytes
         else:  # push-sum: the parameters of a node, of PartPSP those that are shared, and its weight
             shared = rows[0, : setting.problem.n_shared] if isinstance(algorithm, jdfl.PartPSP) else rows[0]
