@@ -46,6 +46,14 @@ def test_the_file_is_made_once_and_only_its_owner_may_read_it(tmp_path):
     assert words_of(path)[0] != 0  # which a seed's is; by chance once in 2^32
 
 
+def test_of_two_who_make_it_at_once_both_have_the_key_of_one(tmp_path, monkeypatch):
+    path = tmp_path / "secret.key"
+    first = key_data(jdfl.key_file(path))
+    monkeypatch.setattr(Path, "exists", lambda self: False)  # the other has not seen it yet
+    assert key_data(jdfl.key_file(path)) == first == words_of(path)
+    assert [one.name for one in tmp_path.iterdir()] == ["secret.key"]
+
+
 @pytest.mark.parametrize("text", ["", "12", "x" * 16, "0123456789abcdef 0"])
 def test_a_file_that_holds_something_else_is_refused_and_left(tmp_path, text):
     path = tmp_path / "secret.key"

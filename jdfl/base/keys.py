@@ -6,6 +6,7 @@ of `jax.random` with the same seed. Derived keys are kept from fusing with what 
 and compute, them again for every number.
 """
 
+import contextlib
 import hashlib
 import math
 import os
@@ -77,10 +78,16 @@ def key_file(path: str | Path) -> Array:
     path = Path(path)
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
-        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+        whole = path.with_name(f".{path.name}.{secrets.token_hex(6)}")
+        with os.fdopen(os.open(whole, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
             file.write(f"{secrets.token_hex(8)}\n")
             file.flush()
             os.fsync(file.fileno())
+        try:
+            with contextlib.suppress(FileExistsError):  # another process has made it, whose key it is
+                os.link(whole, path)
+        finally:
+            whole.unlink()
     return key_in(path)
 
 
