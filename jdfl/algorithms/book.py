@@ -46,6 +46,7 @@ class Book:
     parts: dict[Stream, Stream] = field(default_factory=dict)  # noise within the releases of another stream's
     loose: set[Stream] = field(default_factory=set)  # parts of a release that nodes do not make as often as these
     inside: set[Stream] = field(default_factory=set)  # what is drawn in inner parts of the step
+    correlated: bool = False  # whether releases hold data of the rounds before, by rows that nothing here looks at
 
     def send(self, channel: Channel, sent: Any, combined: Any) -> int:
         """Count a message on a channel; returns how often the step has sent on it before."""
@@ -105,6 +106,7 @@ class Book:
         self.noises |= inner.noises
         self.parts |= inner.parts
         self.loose |= inner.uncovered()
+        self.correlated |= inner.correlated
         self.inside |= {*inner.noises, *inner.parts}
 
     def uncovered(self) -> set[Stream]:

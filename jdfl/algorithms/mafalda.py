@@ -14,7 +14,8 @@ sensitivity of 1 of C in units of one gradient's.
 A record takes part in all rounds; where `sampling` is "in order", in one of every b rounds of a pass. C has at most b
 diagonals (`band`), so that the columns of a record's rounds are orthogonal (C. Choquette-Choo et al.: (Amplified)
 Banded Matrix Factorization, 2023) and its sensitivity squared is the sum of their squared lengths, which is the same
-for every place of a pass. With b = 1, C is diagonal: correlation gains nothing, only the noise's size changes.
+for every place of a pass. With b = 1, C is diagonal: correlation gains nothing, only the noise's size changes. (With
+X = C' C and x_t proportional to sqrt(G_tt), X^-1 G X^-1 is a multiple of a correlation matrix, as optimality asks.)
 
 Missing neighbours: their weight goes where the network says; changing networks, for which C cannot be made, and absent
 nodes are refused.
@@ -35,6 +36,7 @@ from scipy.optimize import minimize
 from jdfl.algorithms.algorithm import Algorithm
 from jdfl.algorithms.gradients import Gradients
 from jdfl.algorithms.round import Round
+from jdfl.algorithms.statement import CORRELATED
 from jdfl.base import struct
 from jdfl.base.settings import Count, StepLength
 from jdfl.network import Network
@@ -114,10 +116,13 @@ class MAFALDA(Algorithm):
         told = super().privacy(problem, plan, steps)
         if plan is None or not isinstance(told.event, GaussianEvent):
             return told
-        rows, kinds = np.asarray(plan, float), np.unique(self.gradients.passes(problem)).tolist()
-        most = np.max([sensitivity(rows, passes) for passes in kinds], axis=0)
+        rows, kinds = np.asarray(plan, float), np.unique(passes := self.gradients.passes(problem)).tolist()
+        most = np.max([sensitivity(rows, one) for one in kinds], axis=0)
         event = GaussianSchedule.of(most / told.event.noise_multiplier)
-        return replace(told, event=event, sampling=None, warnings=())
+        told = replace(told, event=event, sampling=None, warnings=told.warnings if passes.min() == 1 else ())
+        if told.reason != CORRELATED:
+            return told
+        return replace(told, claimed=True, reason=self.gradients.guarantee(problem).reason, remedy="")
 
 
 def sensitivity(rows: np.ndarray, passes: int) -> np.ndarray:

@@ -104,13 +104,15 @@ class Round(Messages):
         Args:
             mechanism: The noise, which is Gaussian.
             x: What is to be hidden, x [m, n], bounded before.
-            sensitivity: What noise is scaled by, as for `noisy`; `told` has to count what all rows of C add up to.
+            sensitivity: What noise is scaled by, as for `noisy`. What the rows of C add up to is not in it, so that
+                nothing is claimed unless `privacy` of the method counts it.
             stream: What is drawn from, with the root "private".
             told: As for `noisy`.
             row: The row of C of this round, row [p], from its diagonal, which is positive, backwards.
             hidden: Minus the noise of the last p - 1 rounds, hidden [m, p - 1, n], the last one first; 0 where there
                 were none. It must not leave the nodes.
         """
+        self.book.correlated = True
         seen = bounded(row[0] * x + jnp.einsum("p,mpn->mn", row[1:], hidden, precision=ops.HIGHEST))
         noisy = self.noisy(mechanism, seen, sensitivity, stream, told) / row[0]
         return noisy, jnp.concatenate([(x - noisy)[:, None], hidden], axis=1)[:, : hidden.shape[1]]

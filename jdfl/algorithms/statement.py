@@ -19,6 +19,7 @@ from jdfl.privacy.flow import Label, leaking
 from jdfl.problems import Problem
 
 _LOCAL = "they hold what no noise has been added to"
+CORRELATED = "noise is correlated over rounds, and what all of it reveals together is not accounted for"
 _TOGETHER = "Add all noise by one mechanism, or give `round.noisy` as `told` the stream whose guarantee covers both."
 
 
@@ -48,6 +49,9 @@ def stated(algorithm: Any, problem: Problem, plan: Any, steps: int | None) -> Gu
             channel, why = next(iter(leaks.items()))
             reason = f"what is sent on the channel {channel!r} {why}"
             told = replace(told, claimed=False, reason=reason, remedy="Send nothing but what noise has been added to.")
+    if told.claimed and any(book.correlated for book in books):
+        remedy = "Count in `privacy` what the rows of its factor add up to, as jdfl.MAFALDA does."
+        told = replace(told, claimed=False, reason=CORRELATED, remedy=remedy)
     return replace(told, local=told.local or local)
 
 

@@ -139,7 +139,7 @@ class Observed:
             _refuse(program, f"its noise is {report.mechanism}, of which only everyone's epsilon is known")
         try:
             found, passes = spread(program, problem, network, steps, key), np.ones(problem.m, int)
-            if found.rounds == list(range(steps)):  # a release in every round, of one step
+            if guarantee.unit == "record" and found.rounds == list(range(steps)):  # a release a round, of one step
                 passes = getattr(program.algorithm, "gradients", _EVERY).passes(problem)
             return cls(found, guarantee, report, passes)
         except NoMapError as error:

@@ -12,6 +12,7 @@ import jdfl
 from experiments.observer_attack import Fixed, shift, views
 from jdfl.algorithms.mafalda import optimal, sensitivity, workload
 from jdfl.algorithms.round import Round
+from jdfl.base import struct
 from jdfl.network import as_dense
 from jdfl.observers import Everyone, Neighbour, observe
 from jdfl.observers.observe import Observed
@@ -200,6 +201,15 @@ def test_everyone_learns_what_is_claimed_and_a_node_no_more(algorithm, records):
     assert np.nanmax(near.mu) <= 1 / 1.5 + 1e-6
 
 
+def test_nodes_whose_updates_are_noisy_are_in_every_round_that_is_observed():
+    """Whatever the batches of the gradients that make an update."""
+    updates, turns = jdfl.Updates(clip=1.0, mechanism=GAUSSIAN), replace(TURNS, mechanism=None, clip=None)
+    algorithm = jdfl.DPSGD(order="adapt first", gradients=turns, updates=updates)
+    run = Observed.of(algorithm, world(0, 1.0), RING(), steps=T, key=0, delta=0.01)
+    assert run.report.unit == "node"
+    np.testing.assert_allclose(run.by(Everyone()).mu, np.sqrt(T) / 1.5, rtol=1e-5)
+
+
 def test_samples_by_chance_count_as_if_a_record_were_in_all_of_them():
     problem, sampled = world(0, 1.0), replace(ALL, gradients=replace(TURNS, sampling="subset"))
     told = sampled.privacy(problem, sampled.plan(problem, RING(), T), T)
@@ -249,6 +259,27 @@ def test_what_is_hidden_must_not_be_sent():
         algorithm = kind(gradients=TURNS, horizon=T, band=3)
         told = algorithm.privacy(problem, algorithm.plan(problem, RING(), T), T)
         assert told.claimed == claimed
+
+
+@struct.dataclass
+class Louder(jdfl.MAFALDA):
+    """Releases ten times as much of every gradient as its guarantee has been told of."""
+
+    def step(self, state: Any, round: Round) -> Any:
+        """One round."""
+        g, hidden = self.gradients.correlated(state.x, round, 10 * round.ready[round.k], state.hidden)
+        return state._replace(x=round.mix(state.x - self.lr * g), hidden=hidden)
+
+    privacy = jdfl.Algorithm.privacy
+
+
+def test_what_rows_add_up_to_is_claimed_by_nobody_who_does_not_count_it():
+    problem, algorithm = world(0, 1.0), Louder(gradients=TURNS, horizon=T, band=3)
+    told = algorithm.privacy(problem, algorithm.plan(problem, RING(), T), T)
+    assert not told.claimed
+    assert "correlated over rounds" in told.reason
+    with pytest.raises(ValueError, match="No epsilon can be given"):
+        jdfl.account_plan(algorithm, problem, RING(), steps=T, delta=0.01)
 
 
 @pytest.mark.parametrize(
