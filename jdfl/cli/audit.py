@@ -34,6 +34,11 @@ canaries to refute what is claimed, and nothing could be measured beside them
 """
 
 _audit = defaults(attacked)
+_IDLE = {  # what plays no part in which audit
+    "bits": ("canary", "canaries", "looks"),
+    "one run": ("node", "canary", "looks"),
+    "many runs": ("canaries",),
+}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -63,8 +68,14 @@ class Options:
 
 
 def parse(args: list[str]) -> tuple[RunConfig, Options]:
-    """The configuration and options behind the flags of `jdfl audit`."""
-    return flags.parse_run(args, Options(), prog="jdfl audit", about=_ABOUT, examples=_EXAMPLES)
+    """The configuration and options behind the flags of `jdfl audit`; ValueError for some that would do nothing."""
+    config, options = flags.parse_run(args, Options(), prog="jdfl audit", about=_ABOUT, examples=_EXAMPLES)
+    how = "bits" if options.bits else "one run" if options.runs == 1 else "many runs"
+    idle = [name for name in _IDLE[how] if getattr(options, name) != getattr(Options(), name)]
+    if idle:
+        given = ", ".join(f"{name} = {getattr(options, name)!r}" for name in idle)
+        raise ValueError(f"Expected settings of an audit of {how}, got {given}, which would do nothing. Leave it out.")
+    return config, options
 
 
 def audit(config: RunConfig, options: Options) -> int:

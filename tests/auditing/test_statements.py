@@ -162,3 +162,16 @@ def test_the_command_fails_where_a_bug_is_planted(monkeypatch, capsys):
 def test_the_command_refuses_what_has_no_noise():
     with pytest.raises(ValueError, match="noise to audit"):
         command.audit(*command.parse([*SMALL, "--algorithm", "d-psgd"]))
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        (["--runs", "1", "--node", "2"], "one run, got node = 2"),
+        (["--bits", "--canaries", "200"], "bits, got canaries = 200"),
+        (["--canaries", "200"], "many runs, got canaries = 200"),
+    ],
+)
+def test_settings_of_another_audit_are_refused(flags, words):
+    with pytest.raises(ValueError, match=words):
+        command.parse(flags)
