@@ -54,7 +54,7 @@ class Algorithm:
     `codes` what the codec gets (see `jdfl.algorithms.codes`).
     `uneven` says that rounds differ in how much there is to compute, `columns` that it is the columns of the mixing
     matrix that sum to one, `late` that it takes messages of earlier rounds, `noise_by` how its noise is set where that
-    is no multiplier of a mechanism, `unsent` why no guarantee of its noise covers the final parameters, if none does.
+    is no multiplier of a mechanism, `unsent` the words for what the final parameters hold without noise, if they do.
     """
 
     title = ""  # of this and the next four a property may take the place, where settings decide
