@@ -133,7 +133,7 @@ def _takes(algorithm: Any, problem: Problem, where: Any) -> bool:
 def _run(algorithm: Any, problem: Problem, where: Any, steps: int) -> jdfl.Result:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return jdfl.run(algorithm, problem, where, key=0, steps=steps, every=steps, metrics=["consensus"])
+        return jdfl.run(algorithm, problem, where, key=0, steps=steps, every=steps, metrics=["consensus_error"])
 
 
 def _hears(algorithm: Any, problem: Problem) -> bool:

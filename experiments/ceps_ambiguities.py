@@ -33,7 +33,7 @@ class AgreeAtOnce(ConsensusBelow):
 
     def __call__(self, view: View) -> Array:
         """Agreement."""
-        return metrics.consensus(view.w, view.problem) <= self.tolerance * self.per
+        return metrics.consensus_error(view.w, view.problem) <= self.tolerance * self.per
 
 
 def _codec(**fields: Any) -> Callable[[str], dict[str, Any]]:

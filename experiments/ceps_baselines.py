@@ -141,7 +141,7 @@ def follow(given: Setting, problem: Problem, seed: int, exchanges: int = LIMIT, 
         given.network,
         key=seed,
         steps=steps,
-        metrics=["objective", "consensus"],
+        metrics=["objective", "consensus_error"],
         options=jdfl.Options(chunk=steps),
     )
     history = result.history
@@ -149,7 +149,9 @@ def follow(given: Setting, problem: Problem, seed: int, exchanges: int = LIMIT, 
         places, iteration = np.arange(1, len(history)), PERIOD * np.arange(1, len(history)) + 1
     else:
         places = iteration = np.arange(1 if start else PERIOD + 1, len(history), PERIOD)
-    objective, consensus, sent = (history[x].to_numpy(dtype=float)[places] for x in ("objective", "consensus", "bytes"))
+    objective, consensus, sent = (
+        history[x].to_numpy(dtype=float)[places] for x in ("objective", "consensus_error", "bytes")
+    )
     return Path(iteration, objective, consensus, sent, result.seconds * places / steps)
 
 

@@ -166,7 +166,7 @@ def formats(problem: Problem, s: int, d: int | None, seeds: int, rounds: int, **
             row(case, "objective", None, [one.final["objective"] for one in results]),
             row(case, "balanced accuracy", None, [one.final["balanced_accuracy"] for one in results]),
             row(case, "accuracy", None, [one.final["accuracy"] for one in results]),
-            row(case, "consensus", None, [one.final["consensus"] for one in results]),
+            row(case, "consensus_error", None, [one.final["consensus_error"] for one in results]),
             row(case, "rounds", None, [one.rounds for one in results]),
             row(case, "bytes a message", None, [one.totals.message_bits["model"] / 8 for one in results]),
             row(case, "true MB", None, [one.totals.bytes / 1e6 for one in results]),

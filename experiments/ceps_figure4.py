@@ -66,11 +66,11 @@ def curve(method: str, problems: Sequence[Problem], exchanges: int) -> Curve:
                 base,
                 key=seed,
                 steps=rounds,
-                metrics=["objective", "consensus"],
+                metrics=["objective", "consensus_error"],
                 options=jdfl.Options(chunk=rounds),
             )
             iteration = result.history["round"].to_numpy()
-            objective, consensus = (result.history[name].to_numpy(float) for name in ("objective", "consensus"))
+            objective, consensus = (result.history[name].to_numpy(float) for name in ("objective", "consensus_error"))
             ready = iteration > int(np.max(np.asarray(result.ready.period)))  # all nodes have communicated
             agreed = ready & (consensus <= 10 * tolerance(case, CEPS[method]))
         else:

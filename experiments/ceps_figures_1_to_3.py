@@ -44,12 +44,12 @@ def curves(case: Case, variant: str, seeds: int) -> tuple[np.ndarray, list[int]]
             network_of(case, seed),
             key=seed,
             steps=ROUNDS,
-            metrics=["objective", "consensus"],
+            metrics=["objective", "consensus_error"],
             options=jdfl.Options(chunk=ROUNDS),
         )
         objectives.append(result.history["objective"].to_numpy())
         every = int(np.max(np.asarray(result.ready.period))) + 1  # by then all nodes have communicated
-        agreed = np.flatnonzero(result.history["consensus"].to_numpy() <= 10 * tolerance(case, variant))
+        agreed = np.flatnonzero(result.history["consensus_error"].to_numpy() <= 10 * tolerance(case, variant))
         stops.append(int(min([k for k in agreed if k >= every], default=ROUNDS)))
     return np.stack(objectives), stops
 

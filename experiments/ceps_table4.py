@@ -181,7 +181,7 @@ def tuned(seeds: int, epsilon: float = 2.0, m: int = 64, methods: Sequence[str] 
         entries[method] = jdfl.Entry(given.algorithm, given.network, grid, steps)
     stop = jdfl.all_of(jdfl.consensus_below(0.0025 / epsilon, per=10), jdfl.objective_below(target))
     keys: dict[str, Any] = {"keys": range(seeds), "steps": PERIOD * EXCHANGES}
-    keys |= {"metrics": ["objective", "consensus"]}
+    keys |= {"metrics": ["objective", "consensus_error"]}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # notes and failures are in the table
         found = jdfl.compare(entries, problem, base, stop=stop, tune=jdfl.Tuning(by="stop", also={}, extend=1), **keys)

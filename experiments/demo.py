@@ -138,7 +138,7 @@ def write_page(
                     "CEPS without noise, 300 rounds. The objective of always predicting the base rate and that of a "
                     "centralised solver with the same number of nonzeros are the lines to be measured against.",
                     html_table(real),
-                    lines(real_runs, ("objective", "objective_local", "balanced_accuracy", "consensus"), real_m),
+                    lines(real_runs, ("objective", "objective_local", "balanced_accuracy", "consensus_error"), real_m),
                 ],
             ),
         ],

@@ -153,7 +153,7 @@ def curve(here: Task, algorithm: Any, seed: int, *, steps: int | None = None) ->
         key=seed,
         steps=here.steps if steps is None else steps,
         every=here.every,
-        metrics=["objective", "objective_local", "consensus"],
+        metrics=["objective", "objective_local", "consensus_error"],
         options=jdfl.Options(chunk=here.every),
     )
     history = result.history

@@ -57,7 +57,7 @@ def collect(here: common.Task, seeds: int) -> tuple[list[Row], dict[float, list[
         told = {
             "f(average) - f*": common.last(runs),
             "largest relative difference": apart,
-            "consensus": [float(run["consensus"].iloc[-1]) for run in runs],
+            "consensus_error": [float(run["consensus_error"].iloc[-1]) for run in runs],
             "GB": [float(run["gigabytes"].iloc[-1]) for run in runs],
         }
         rows += [

@@ -33,7 +33,7 @@ SAVES, PUBLISHED, SOUND = (
 def bytes_share(here: common.Task, entry: Entry) -> float:
     """Of a few rounds."""
     result = jdfl.run(
-        entry.algorithm, here.problem, common.network(), steps=ROUNDS, every=ROUNDS, metrics=["consensus"]
+        entry.algorithm, here.problem, common.network(), steps=ROUNDS, every=ROUNDS, metrics=["consensus_error"]
     )
     return float(result.totals.bytes) / (4 * here.problem.n * 6 * common.NODES * ROUNDS)
 

@@ -69,7 +69,7 @@ def nodes_objective(w: Array, problem: Problem) -> Array:
 
 def nodes_distance(w: Array, problem: Problem) -> Array:
     """mean_i ||w_i - w*|| / ||w*||."""
-    return jnp.mean(jax.vmap(lambda one: metrics.distance(one[None], problem))(w))
+    return jnp.mean(jax.vmap(lambda one: metrics.distance_to_truth(one[None], problem))(w))
 
 
 def nodes_support(w: Array, problem: Problem) -> Array:
@@ -130,7 +130,7 @@ def compare(setting: Setting, seeds: int, quick: bool) -> jdfl.Comparison:
     shared: dict[str, Any] = {
         "steps": setting.steps,
         "every": EVERY,
-        "metrics": [nodes_objective, *known, "objective", "consensus"],
+        "metrics": [nodes_objective, *known, "objective", "consensus_error"],
         "measure": nodes_objective,
         "batch": 8,
     }

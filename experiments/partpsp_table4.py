@@ -45,7 +45,7 @@ def measure(model: str, task: Task, net: str, name: str, rounds: int, seed: int)
     problem = problem_of(task, SHARED[kind])
     dpps = jdfl.DPPS(b=METHODS[name], sensitivity="eq22")
     algorithm = method(kind, task, problem, dpps)
-    given: dict[str, Any] = {"steps": rounds, "every": rounds, "key": seed, "metrics": ["consensus"]}
+    given: dict[str, Any] = {"steps": rounds, "every": rounds, "key": seed, "metrics": ["consensus_error"]}
     again = [jdfl.run(algorithm, problem, networks()[net], **given) for _ in range(REPEATS)]
     result = min(again, key=lambda one: one.seconds)
     times, bits = ROUNDS[model] / rounds, result.totals.message_bits

@@ -20,7 +20,7 @@ from jdfl.base import storage
 from jdfl.base.arguments import checked
 from jdfl.base.keys import key_digest, typed_key
 from jdfl.engine import loop, stepping
-from jdfl.engine.metrics import COUNTS
+from jdfl.engine.metrics import COUNTS, FORMER
 from jdfl.engine.provenance import Provenance, recorded
 from jdfl.engine.result import Ending, Result, Tally
 from jdfl.network.graph import Network
@@ -269,7 +269,7 @@ def read_checkpoint(folder: str | Path, algorithm: Algorithm, problem: Problem, 
         {name: int(value) for name, value in told["sums"].items()},
         {name: int(value) for name, value in told["message_bits"].items()},
         tuple(str(warning) for warning in told["warnings"]),
-        pd.read_parquet(io.BytesIO(held["history"].tobytes())),
+        pd.read_parquet(io.BytesIO(held["history"].tobytes())).rename(columns=FORMER),
         told["ending"],
         str(told["reason"]),
         float(told["seconds"]),

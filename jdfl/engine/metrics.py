@@ -46,13 +46,13 @@ def objective_local(w: Array, problem: Problem) -> Array:
     return nodes.mean(problem.values(w))
 
 
-def consensus(w: Array, problem: Problem) -> Array:
+def consensus_error(w: Array, problem: Problem) -> Array:
     """(1/m) sum_i ||w_i - average||^2 [], over the parameters in common."""
     w = w[:, : problem.n_shared]
     return nodes.mean(jnp.sum((w - average(w)[None, :]) ** 2, axis=1))
 
 
-def distance(w: Array, problem: Problem) -> Array:
+def distance_to_truth(w: Array, problem: Problem) -> Array:
     """||average - w*|| / ||w*|| [] for the generating parameters w*."""
     assert problem.truth is not None  # resolve
     return jnp.linalg.norm(average(w) - problem.truth) / jnp.linalg.norm(problem.truth)
@@ -142,8 +142,8 @@ REGISTRY: dict[str, Metric] = {
     for metric in (
         objective,
         objective_local,
-        consensus,
-        distance,
+        consensus_error,
+        distance_to_truth,
         support_recovery,
         accuracy,
         balanced_accuracy,
@@ -161,7 +161,8 @@ COUNTS = (  # the history's other columns
     "network_seconds",
     "network_seconds_last",
 )
-_NEEDS_TRUTH = (distance, support_recovery)
+FORMER = {"consensus": "consensus_error", "distance": "distance_to_truth"}  # names of earlier versions
+_NEEDS_TRUTH = (distance_to_truth, support_recovery)
 _NEEDS_CLASSES = (accuracy, balanced_accuracy, accuracy_own)
 
 
@@ -182,6 +183,8 @@ def resolve(metrics: Sequence[str | Metric], problem: Problem, name: str = "metr
     found: list[Metric] = []
     for metric in metrics:
         if isinstance(metric, str):
+            if metric in FORMER:
+                raise ValueError(f"Expected a metric, got {name} = {metric!r}. It is now called {FORMER[metric]!r}.")
             checks.one_of(REGISTRY, **{name: metric})
             metric = REGISTRY[metric]
         if not hasattr(metric, "__name__") or not _takes_parameters(metric):
@@ -222,7 +225,7 @@ def classifies(problem: Problem) -> bool:
 
 def default_metrics(problem: Problem) -> tuple[Metric, ...]:
     """All metrics that the problem can give."""
-    chosen: list[Metric] = [objective, objective_local, consensus]
+    chosen: list[Metric] = [objective, objective_local, consensus_error]
     if problem.truth is not None:
         chosen += _NEEDS_TRUTH
     if problem.test is not None and classifies(problem):

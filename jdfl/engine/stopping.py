@@ -77,7 +77,7 @@ class ConsensusBelow:
     def __call__(self, view: View) -> Array:
         """Consensus, but not before it means something."""
         ready = nodes.every(view.communications > 0) & (view.rounds >= self.after)
-        return ready & (metrics.consensus(view.w, view.problem) <= self.tolerance * self.per)
+        return ready & (metrics.consensus_error(view.w, view.problem) <= self.tolerance * self.per)
 
     @property
     def reason(self) -> str:
