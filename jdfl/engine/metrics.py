@@ -1,14 +1,14 @@
-"""Numbers about the nodes' parameters: functions (w [m, n], problem) -> scalar, evaluated on the device.
+"""Metrics: functions (w [m, n], problem) -> scalar of the parameters of all nodes, evaluated on the device.
 
-Where a problem has parameters that stay with the nodes (`problem.shared`), the average is that of the parameters in
-common, and every node is judged with its own of the others.
+xbar is the mean of the nodes' parameters. Where some parameters stay with the nodes (`problem.shared`), the mean is
+taken of the shared ones, and every node is evaluated with its own values of the others.
 
-REGISTRY has them by name. A metric that needs what a problem lacks (a known truth, labels) raises ValueError from
-`resolve`, before anything is compiled.
+REGISTRY has the metrics by name. `resolve` raises ValueError before anything is compiled where a problem lacks what a
+metric needs: generating parameters, labelled test examples, or an optimum.
 """
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, cast
 
 import jax
@@ -18,48 +18,42 @@ from jax import Array
 from jdfl.arrays.ops import HIGHEST
 from jdfl.base import checks
 from jdfl.devices import nodes
+from jdfl.engine.optimality import (
+    NEED_OPTIMUM,
+    Metric,
+    average,
+    check_optimum,
+    distance_to_optimum,
+    gradient_norm,
+    objective,
+    personal,
+    suboptimality,
+)
 from jdfl.problems import Problem
-
-Metric = Callable[[Array, Problem], Array]
-
-
-def average(w: Array) -> Array:
-    """The mean of the nodes' parameters [n]."""
-    return nodes.mean(w)
-
-
-def personal(w: Array, problem: Problem) -> Array:
-    """Every node's parameters [m, n] with those in common replaced by their mean over the nodes."""
-    mean = jnp.broadcast_to(average(w)[None], w.shape)
-    return jnp.where(jnp.arange(problem.n)[None] < problem.n_shared, mean, w)
-
-
-def objective(w: Array, problem: Problem) -> Array:
-    """mean_i f_i [] at the average of the nodes' parameters: what the papers call the objective."""
-    if problem.n_shared < problem.n:
-        return nodes.mean(problem.values(personal(w, problem)))
-    return nodes.mean(problem.values_at(average(w)))
 
 
 def objective_local(w: Array, problem: Problem) -> Array:
-    """mean_i f_i(w_i) []: every node judged on its own data with its own parameters."""
+    """The mean of the nodes' losses f_i(w_i), each on its local data with its own parameters."""
     return nodes.mean(problem.values(w))
 
 
 def consensus_error(w: Array, problem: Problem) -> Array:
-    """(1/m) sum_i ||w_i - average||^2 [], over the parameters in common."""
+    """The mean squared distance (1/m) sum_i ||w_i - xbar||^2 of the nodes from their mean, over shared parameters."""
     w = w[:, : problem.n_shared]
     return nodes.mean(jnp.sum((w - average(w)[None, :]) ** 2, axis=1))
 
 
 def distance_to_truth(w: Array, problem: Problem) -> Array:
-    """||average - w*|| / ||w*|| [] for the generating parameters w*."""
+    """The relative distance ||xbar - w*|| / ||w*|| from the parameters w* that generated the data."""
     assert problem.truth is not None  # resolve
     return jnp.linalg.norm(average(w) - problem.truth) / jnp.linalg.norm(problem.truth)
 
 
 def support_recovery(w: Array, problem: Problem) -> Array:
-    """The share [] of w*'s support among as many largest entries of the average; NaN where w* is zero."""
+    """The share of the support of the generating parameters found among the largest entries of the mean.
+
+    As many entries are taken as the support has; zeros are not found. NaN where the generating parameters are zero.
+    """
     assert problem.truth is not None  # resolve
     magnitude = jnp.abs(average(w))
     true = problem.truth != 0
@@ -142,7 +136,10 @@ REGISTRY: dict[str, Metric] = {
     for metric in (
         objective,
         objective_local,
+        suboptimality,
+        gradient_norm,
         consensus_error,
+        distance_to_optimum,
         distance_to_truth,
         support_recovery,
         accuracy,
@@ -197,6 +194,8 @@ def resolve(metrics: Sequence[str | Metric], problem: Problem, name: str = "metr
             raise ValueError(f"Expected every metric once, got {metric.__name__!r} twice. Rename or drop one.")
         if metric in _NEEDS_TRUTH and problem.truth is None:
             raise ValueError(f"The metric {metric.__name__!r} needs generating parameters, which {problem.name} lacks.")
+        if metric in NEED_OPTIMUM:
+            check_optimum(metric.__name__, problem)
         if metric in _NEEDS_CLASSES and (problem.test is None or not classifies(problem)):
             raise ValueError(
                 f"The metric {metric.__name__!r} needs labelled test examples, which {problem.name} lacks."

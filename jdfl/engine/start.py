@@ -19,6 +19,7 @@ from jdfl.devices import processes
 from jdfl.devices.layout import Devices, mesh_of
 from jdfl.engine.checkpoint import Checkpoint
 from jdfl.engine.metrics import Metric, default_metrics, resolve
+from jdfl.engine.optimality import referenced
 from jdfl.engine.placement import require_memory
 from jdfl.engine.provenance import Provenance, provenance
 from jdfl.engine.result import Result
@@ -171,6 +172,7 @@ def started(
     origin = provenance(digest, algorithm=algorithm, problem=problem, network=network)
     program = check_run(algorithm, problem, network, steps, every, stop, devices)
     chosen = default_metrics(problem) if metrics is None else resolve(metrics, problem)
+    problem = referenced(chosen, problem)
     guarantee = guarantee_of(program, problem)
     if options.diverged_above is not None and watched(guarantee, problem) == "nothing":
         raise ValueError(
