@@ -3,9 +3,12 @@ import functools
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from scipy import stats
 
 import jdfl
 from jdfl.engine import metrics
+from jdfl.engine.intervals import wilson
+from jdfl.lab.summary import summary, summary_text
 from tests.toy import M, N, regression
 
 problem = regression()
@@ -210,3 +213,28 @@ def test_shares_of_labels_leave_out_padding():
 def test_accuracy_on_own_classes_needs_labelled_test_examples():
     with pytest.raises(ValueError, match="'accuracy_own' needs labelled test examples"):
         metrics.resolve(["accuracy_own"], problem)
+
+
+def test_wilson_covers_the_accuracy():
+    """Exact coverage by the binomial distribution, the textbook example, and its ends."""
+    assert wilson(0.9, 100) == pytest.approx((0.8256, 0.9448), abs=1e-4)  # 90 of 100
+    assert (wilson(0.0, 10)[0], wilson(1.0, 10)[1]) == pytest.approx((0, 1))
+    assert wilson(1.0, 10)[0] == pytest.approx(10 / (10 + 1.959964**2), rel=1e-6)
+    counts = np.arange(201)
+    ends = np.array([wilson(k / 200, 200) for k in counts])
+    covered = [stats.binom.pmf(counts, 200, p)[(ends[:, 0] <= p) & (p <= ends[:, 1])].sum() for p in (0.5, 0.8, 0.95)]
+    assert np.mean(covered) == pytest.approx(0.95, abs=0.01)
+    for wrong in ({"share": 1.1}, {"examples": 0}, {"confidence": 1.0}):
+        with pytest.raises(ValueError, match=next(iter(wrong))):
+            wilson(**{"share": 0.5, "examples": 10} | wrong)
+
+
+def test_results_have_the_interval_of_their_accuracy():
+    draw = np.random.default_rng(9)
+    tested = classifier([0, 1, 0, 1], (draw.standard_normal((50, 3)), draw.integers(0, 2, 50)))
+    network = jdfl.network.ring(2) if tested.m > 2 else jdfl.network.complete(2)
+    result = jdfl.run(jdfl.DPSGD(lr=0.1), tested, network, steps=2)
+    assert result.intervals == {"accuracy": wilson(result.final["accuracy"], 50)}
+    assert "for 50 test examples" in summary_text(summary(result))
+    assert jdfl.run(jdfl.DPSGD(lr=0.1), tested.replace(test=None), network, steps=2).intervals == {}
+    assert jdfl.run(jdfl.DPSGD(lr=0.1), tested.replace(shared=2), network, steps=2).intervals == {}

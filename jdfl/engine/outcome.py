@@ -9,6 +9,7 @@ from jax import Array
 from jdfl.base.keys import key_data
 from jdfl.engine import guard, loop, stepping
 from jdfl.engine.clock import Spent
+from jdfl.engine.intervals import examples_of_accuracy
 from jdfl.engine.result import Cut, Ending, Result, Tally
 from jdfl.engine.spending import records_of, stop_tells
 from jdfl.engine.start import Start
@@ -78,6 +79,7 @@ def assemble(
         seconds=spent.seconds,
         compile_seconds=spent.compile_seconds,
         provenance=start.provenance,
+        test_examples=examples_of_accuracy(problem),
     )
 
 
