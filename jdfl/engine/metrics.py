@@ -33,18 +33,18 @@ from jdfl.problems import Problem
 
 
 def objective_local(w: Array, problem: Problem) -> Array:
-    """The mean of the nodes' losses f_i(w_i), each on its local data with its own parameters."""
+    """The mean of the nodes' losses f_i(w_i) on their local data, each with its own parameters; a scalar []."""
     return nodes.mean(problem.values(w))
 
 
 def consensus_error(w: Array, problem: Problem) -> Array:
-    """The mean squared distance (1/m) sum_i ||w_i - xbar||^2 of the nodes from their mean, over shared parameters."""
+    """The mean squared distance (1/m) sum_i ||w_i - xbar||^2 [] of the nodes from their shared mean."""
     w = w[:, : problem.n_shared]
     return nodes.mean(jnp.sum((w - average(w)[None, :]) ** 2, axis=1))
 
 
 def distance_to_truth(w: Array, problem: Problem) -> Array:
-    """The relative distance ||xbar - w*|| / ||w*|| from the parameters w* that generated the data."""
+    """The relative distance ||xbar - w*|| / ||w*|| [] from the parameters w* that generated the data."""
     assert problem.truth is not None  # resolve
     return jnp.linalg.norm(average(w) - problem.truth) / jnp.linalg.norm(problem.truth)
 
@@ -52,7 +52,8 @@ def distance_to_truth(w: Array, problem: Problem) -> Array:
 def support_recovery(w: Array, problem: Problem) -> Array:
     """The share of the support of the generating parameters found among the largest entries of the mean.
 
-    As many entries are taken as the support has; zeros are not found. NaN where the generating parameters are zero.
+    A scalar []. As many entries are taken as the support has, and zeros are not found. NaN where the generating
+    parameters are zero.
     """
     assert problem.truth is not None  # resolve
     magnitude = jnp.abs(average(w))
@@ -64,16 +65,15 @@ def support_recovery(w: Array, problem: Problem) -> Array:
 
 
 def class_accuracies(w: Array, problem: Problem) -> tuple[Array, Array]:
-    """The share of every class's test examples classified correctly, and the classes' shares of the test set [classes].
+    """The accuracies on the test examples of every class, and the shares of the classes in the test set.
 
     Args:
         w: Parameters w [m, n] of the nodes.
         problem: A problem with labelled test examples.
 
     Returns:
-        Accuracies [k, classes] of the k different sets of parameters that there are, one, the average, or every node's
-            where something stays with the nodes, and shares [classes] that sum to one. A class without examples has
-            accuracy 0.
+        Accuracies [k, classes], with k = 1 for the mean of the parameters, or k = m where some parameters stay with the
+            nodes; and shares [classes] that sum to one. A class without examples has accuracy 0.
     """
     labels = cast(Any, problem.test)[1].astype(jnp.int32)
     classes = max(2, getattr(problem, "classes", 2))
@@ -92,22 +92,22 @@ def class_accuracies(w: Array, problem: Problem) -> tuple[Array, Array]:
 
 
 def accuracy(w: Array, problem: Problem) -> Array:
-    """The share [] of test examples classified correctly, at the average parameters or in the mean over the nodes."""
+    """The share of test examples that the mean of the nodes' parameters classifies correctly.
+
+    A scalar []. Where some parameters stay with the nodes, it is the mean over the nodes.
+    """
     found, share = class_accuracies(w, problem)
     return _mean(jnp.dot(found, share, precision=HIGHEST), problem)
 
 
 def balanced_accuracy(w: Array, problem: Problem) -> Array:
-    """The mean [] over classes of the share of that class's test examples classified correctly."""
+    """The mean [] over the classes of the share of their test examples that are classified correctly."""
     found, share = class_accuracies(w, problem)
     return jnp.sum(_mean(found, problem)) / jnp.sum((share > 0).astype(w.dtype))
 
 
 def accuracy_own(w: Array, problem: Problem) -> Array:
-    """The accuracy [] on test examples in whose classes every node's own examples are distributed, mean over nodes.
-
-    The test set's classes are weighted by the labels of the node's training examples.
-    """
+    """The mean accuracy [] of the nodes, with the classes of the test set weighted as in each node's local data."""
     found, share = class_accuracies(w, problem)
     mix = jnp.where((share > 0)[None], label_shares(problem, found.shape[1]), 0.0)
     mix = mix / jnp.maximum(jnp.sum(mix, axis=1, keepdims=True), jnp.finfo(mix.dtype).tiny)
@@ -115,12 +115,12 @@ def accuracy_own(w: Array, problem: Problem) -> Array:
 
 
 def _mean(found: Array, problem: Problem) -> Array:
-    """The mean over the nodes of what is found [k, ...] at the k sets of parameters."""
+    """The mean over the nodes of values [k, ...] at k sets of parameters."""
     return nodes.mean(found) if problem.personal else found[0]
 
 
 def label_shares(problem: Problem, classes: int) -> Array:
-    """The share of every class among every node's examples [m, classes].
+    """The shares [m, classes] of the classes in the local data of the nodes.
 
     Args:
         problem: A problem whose data are features and labels, with a labelled example at every node.
@@ -168,12 +168,12 @@ def resolve(metrics: Sequence[str | Metric], problem: Problem, name: str = "metr
 
     Args:
         metrics: Names of REGISTRY, or named functions (w [m, n], problem) -> [].
-        problem: The problem of which they are evaluated.
-        name: What messages call the argument that `metrics` are.
+        problem: The problem on which they are evaluated.
+        name: Name of the argument in error messages.
 
     Raises:
-        ValueError: For an unknown name, a repeated one, one that a column of the history has already, a function that
-            does not take (w, problem), or a metric that this problem cannot give.
+        ValueError: For an unknown name, a repeated one, the name of a column of the history, a function that does not
+            take (w, problem), or a metric for which the problem lacks something.
     """
     if isinstance(metrics, str):
         raise ValueError(f"Expected a list of metrics, got {name} = {metrics!r}. Write [{metrics!r}].")
@@ -205,7 +205,7 @@ def resolve(metrics: Sequence[str | Metric], problem: Problem, name: str = "metr
 
 
 def _takes_parameters(metric: object) -> bool:
-    """Whether it may be called with the parameters and a problem; what does not tell its arguments may."""
+    """Whether it can be called with parameters and a problem; true if its signature is not known."""
     if not callable(metric) or isinstance(metric, type):
         return False
     try:
@@ -218,12 +218,12 @@ def _takes_parameters(metric: object) -> bool:
 
 
 def classifies(problem: Problem) -> bool:
-    """Whether the problem gives scores of examples."""
+    """Whether the problem has scores of examples, that is, is a classification."""
     return type(problem).scores is not Problem.scores
 
 
 def default_metrics(problem: Problem) -> tuple[Metric, ...]:
-    """All metrics that the problem can give."""
+    """The metrics that are recorded by default: all that the problem has data for, except gaps to an optimum."""
     chosen: list[Metric] = [objective, objective_local, consensus_error]
     if problem.truth is not None:
         chosen += _NEEDS_TRUTH

@@ -183,7 +183,7 @@ class Averaging(Problem):
         return 0.5 * jnp.sum(jnp.square(w - example))
 
     def divergences(self, w: Array, step: Array, data: Any) -> Array:
-        """||step||^2 / 2 [1], whatever w is."""
+        """||step||^2 / 2 [1] for a `step` [n], whatever w is."""
         return 0.5 * jnp.sum(jnp.square(step))[None]
 
 
