@@ -105,7 +105,10 @@ def test_large_networks_cost_their_links():
         (lambda: nw.ring(5, directed=True, weights="metropolis"), r"'uniform' for a directed.*'metropolis'"),
         (lambda: nw.circulant(8, [8], directed=True), r"offsets\[0\] >= 1 and <= 7.*to the node before"),
         (lambda: nw.circulant(8, [2, 4], directed=True), r"got 2 components.*Add offset 1"),
-        (lambda: nw.erdos_renyi(10**6, 1e-6, directed=True), r"m = 1000000, p = 1e-06: about 3678\d\d nodes are isolated"),
+        (
+            lambda: nw.erdos_renyi(10**6, 1e-6, directed=True),
+            r"m = 1000000, p = 1e-06: about 3678\d\d nodes are isolated",
+        ),
         (lambda: nw.k_in(5, 5), r"degree >= 1 and <= 4, got degree = 5.*4 other nodes"),
         (lambda: nw.k_in(5, 0), r"degree >= 1.*got degree = 0"),
         (lambda: nw.k_in(10_000, 3), r"m = 10000, degree = 3: about 498 nodes are isolated.*connected=False"),

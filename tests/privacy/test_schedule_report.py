@@ -146,7 +146,9 @@ def test_a_relation_beside_is_told_what_a_report_of_its_own_says():
     for name in ("epsilon", "epsilon_pure", "epsilon_one_release", "largest_multiplier", "mechanism"):
         assert other[name] == getattr(alone, name)
     first, second = (line for line in told.statement().splitlines() if "-differential privacy for" in line)
-    assert first.startswith(f"- privacy: ({upper(told.epsilon)}, 1e-05)-differential privacy for a whole node's data (r")
+    assert first.startswith(
+        f"- privacy: ({upper(told.epsilon)}, 1e-05)-differential privacy for a whole node's data (r"
+    )
     assert second == f"- {other['statement']}"
     assert f"({upper(alone.epsilon)}, 1e-05)-differential privacy for one node's answer" in second
     assert "(node-swap, replace-one)" in second
