@@ -141,7 +141,7 @@ def test_where_nothing_is_late_nothing_changes(make):
     [
         (
             lambda: nw.delays(nw.link_loss(RING(), 0.1), 2),
-            r"a fixed network whose messages are late.*Put delays inside",
+            r"a fixed network.*got base = .*Put delays inside",
         ),
         (lambda: nw.delays(RING(), 0), r"bound >= 1 and <= 64, got bound = 0"),
         (lambda: nw.delays(RING(), 65), r"bound >= 1 and <= 64, got bound = 65"),
