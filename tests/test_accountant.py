@@ -259,7 +259,7 @@ def test_rules_that_end_a_run_are_warned_of():
     assert "all nodes' true parameters" in agree[0][0]
     learnt = jdfl.objective_below
     for rule in (learnt(1e9), learnt(1e-9), jdfl.all_of(jdfl.consensus_below(1e9), learnt(1e9))):
-        with pytest.raises(ValueError, match="a stop rule or a callback looks at more"):
+        with pytest.raises(ValueError, match="a stop rule or a callback uses more"):
             jdfl.account(go(DPSGD, 3, stop=rule))
 
 

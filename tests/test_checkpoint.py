@@ -321,7 +321,7 @@ def test_another_runs_state_is_refused(part, tmp_path):
         read_checkpoint(path, PRIVATE, regression(dtype=np.float64), network)
     fewer = problem.replace(weight=problem.weight.at[2, 0].set(0.0))
     for memory in (part, read_checkpoint(path, PRIVATE, fewer, network)):
-        with pytest.raises(ValueError, match="other numbers of them per node"):
+        with pytest.raises(ValueError, match="other numbers of records per node"):
             jdfl.run(PRIVATE, fewer, network, key=3, steps=11, metrics=FEW, resume=memory)
 
 

@@ -97,7 +97,7 @@ def test_d_psgd_passes_and_is_nearly_attained(adjacency):
     told = _audit(jdfl.DPSGD(lr=0.1, gradients=_noisy(adjacency=adjacency)), 6)
     assert told.releases == 6
     _passes(told, 0.85)
-    assert ("there or not" in told.canary) == (adjacency == "add-remove")
+    assert ("present or absent" in told.canary) == (adjacency == "add-remove")
 
 
 @struct.dataclass

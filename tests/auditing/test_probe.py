@@ -124,4 +124,4 @@ def test_what_is_too_large_is_not_probed():
     setting = stepping.setting(Program(SETTINGS["all"]), PROBLEM(), NETWORK(), None, jax.random.key(0))
     none = jax.vmap(Keys.of)(jax.random.split(jax.random.key(0), 0))
     told = probe(setting, SETTINGS["all"].privacy(PROBLEM()), PAIRS, none, steps=2**20)
-    assert "more than is kept" in told.not_probed
+    assert "too many to store" in told.not_probed

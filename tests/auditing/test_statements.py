@@ -35,7 +35,7 @@ FOUND = Audit(
 
 def test_a_statement_says_what_an_audit_can_and_cannot_show():
     told = FOUND.statement()
-    for words in ("not refuted", "epsilon >= 0.7", "(2.5, 1e-05) (claimed)", "can refute and not prove", "feature 3"):
+    for words in ("not refuted", "epsilon >= 0.7", "(2.5, 1e-05) (claimed)", "can refute but not prove", "feature 3"):
         assert words in told
     assert "VIOLATED" not in told
     assert "warning" not in told
@@ -72,7 +72,7 @@ def test_a_statement_names_what_was_measured_or_why_nothing_was():
     assert replace(told, epsilon_lower=4.0).families == ("attack", "leak")
     assert (FOUND.exit_status, told.exit_status) == (0, 3)
     assert "VIOLATED" in told.statement()
-    assert "what was measured does not fit: leak" in told.statement()
+    assert "measurements disagree: leak" in told.statement()
     assert "shows epsilon" not in told.statement()
     assert "not probed: why" in replace(FOUND, not_probed="why").statement()
     assert not replace(FOUND, not_probed="why").inconclusive

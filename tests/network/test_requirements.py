@@ -81,7 +81,7 @@ ALIKE = r"symmetric weights for M-1, .*got {}, which has weights W with W_ij != 
 
 COLUMNS = r"column-stochastic weights for M-1, .*sum over nodes, got {}, which has columns .*{}\. Use .*'out-degree'"
 APART = (
-    r"strongly connected network for M-1, .*got {}, whose links make {} components, the largest with {} .*d_out\(m, 2"
+    r"strongly connected network for M-1, .*got {}, whose links form {} components, the largest with {} .*d_out\(m, 2"
 )
 
 

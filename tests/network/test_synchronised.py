@@ -157,7 +157,7 @@ def test_names_and_the_configuration():
 
 def test_a_graph_that_is_wrongly_synchronised_is_found():
     graph = sync(nw.ring(M)).at(jnp.int32(2), KEY)
-    with pytest.raises(ValueError, match=r"sum to 1, got 2 in row 1 .*every self_weight is 1 / m"):
+    with pytest.raises(ValueError, match=r"sum to 1, got 2 in row 1 .*every self_weight must be 1 / m"):
         nw.check_graph(replace(graph, self_weight=graph.self_weight.at[1].set(1 / 3)))
     with pytest.raises(ValueError, match=r"out_degree\[0\] = 5, .*got 2"):
         nw.check_graph(replace(graph, out_degree=graph.out_degree.at[0].set(2)))

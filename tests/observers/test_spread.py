@@ -175,9 +175,9 @@ DOUBLED = Doubled(clip=1.0, mechanism=jdfl.Gaussian(2.0))
     [
         (jdfl.DFedSAM(gradients=NOISY), RING, "not affine"),
         (jdfl.DPSGD(gradients=NOISY, optimizer=optax.adam), RING, "not affine"),
-        (jdfl.CHOCO(gradients=NOISY, codec=ROUNDED), RING, "QSGD.* loses something"),
+        (jdfl.CHOCO(gradients=NOISY, codec=ROUNDED), RING, "QSGD.* loses information"),
         (jdfl.DPSGD(gradients=jdfl.Gradients()), RING, "releases nothing"),
-        (jdfl.DPSGD(gradients=DOUBLED), RING, "a class of their own, Doubled"),
+        (jdfl.DPSGD(gradients=DOUBLED), RING, "their own class, Doubled"),
         (jdfl.DPSGD(gradients=NOISY), Later(lambda: jdfl.network.delays(RING(), 2)), "may be late"),
     ],
 )
@@ -204,7 +204,7 @@ class Hesitant(jdfl.DPSGD):
         return state._replace(x=state.x - self.lr * self.gradients(state.x, round) + 0 * x)
 
 
-@pytest.mark.parametrize(("algorithm", "words"), [(Turned, "every number of a vector alike"), (Hesitant, "who sends")])
+@pytest.mark.parametrize(("algorithm", "words"), [(Turned, "the entries of a vector alike"), (Hesitant, "the senders of a round")])
 def test_planted_steps_are_seen_through(algorithm, words):
     with pytest.raises(NoMapError, match=words):
         found(algorithm(lr=5.0, gradients=NOISY), RING(), [0])
