@@ -21,7 +21,7 @@ from jdfl.network.weights import FormatChoice, Weights, build
 
 @checked
 def ring(m: Count, *, directed: bool = False, weights: Weights | None = None, format: FormatChoice = "auto") -> Static:
-    """Ring (cycle): each node exchanges with its two neighbours.
+    """Ring (cycle): each node exchanges messages with its two neighbours.
 
     Args:
         m: The number of nodes.
@@ -110,7 +110,7 @@ def torus(
     weights: Weights | None = None,
     format: FormatChoice = "auto",
 ) -> Static:
-    """Torus (grid with wrap-around): each node exchanges with the nodes above, below, left and right.
+    """Torus (grid with wrap-around): each node exchanges messages with those above, below, left and right.
 
     Node r * columns + c is in row r and column c.
 
@@ -157,7 +157,7 @@ def star(m: Count, *, weights: Weights | None = None, format: FormatChoice = "au
 
 @checked
 def complete(m: Count, *, weights: Weights | None = None, format: FormatChoice = "auto") -> Static:
-    """Complete graph: every node exchanges with every other node.
+    """Complete graph: every node exchanges messages with every other node.
 
     Args:
         m: The number of nodes.
