@@ -38,7 +38,10 @@ def objective_local(w: Array, problem: Problem) -> Array:
 
 
 def consensus_error(w: Array, problem: Problem) -> Array:
-    """The mean squared distance (1/m) sum_i ||w_i - xbar||^2 [] of the nodes from their shared mean."""
+    """The mean squared distance (1/m) sum_i ||w_i - xbar||^2 [] of the nodes from their mean.
+
+    It counts the shared parameters only.
+    """
     w = w[:, : problem.n_shared]
     return nodes.mean(jnp.sum((w - average(w)[None, :]) ** 2, axis=1))
 

@@ -40,11 +40,13 @@ def objective(w: Array, problem: Problem) -> Array:
 def suboptimality(w: Array, problem: Problem) -> Array:
     """The gap f(xbar) - f* between the objective at the mean of the nodes' parameters and its minimum.
 
-    f* is the value of `problem.optimum`. For linear models the gap is computed without subtracting objectives, from
-    the tangent at the optimum (see `jdfl.problems.reference`), and is accurate to about six digits in float32 down to
-    the accuracy of the optimum. For other problems it is the mean of the differences of the losses of every example, or
-    the objective less the value where the reference has no parameters; its error is then about the rounding unit times
-    the size of the losses.
+    f* is the value of `problem.optimum`: the minimum over all parameters, also for methods that keep parameters sparse,
+    unless the problem was given another reference, such as one of `jdfl.problems.sparse_optimum`.
+
+    For linear models the gap, a scalar [], is computed from the tangent at the optimum (see `jdfl.problems.reference`)
+    instead of two objectives, and has about six digits in float32 down to the accuracy of the optimum. For other
+    problems it is the mean over examples of differences of losses, or the objective less the value where the reference
+    has no parameters; its error is then about the rounding unit times the size of the losses.
     """
     best = problem.optimum
     assert best is not None  # resolve
