@@ -118,7 +118,7 @@ def plans(methods: Mapping[str, Any], terms: Terms) -> dict[str, Plan]:
             for trial in plan.different:
                 check_run(plan.at(first), trial.problem, trial.network, steps, terms.every, terms.stop)
                 check_counters(trial.network, steps)
-                for point in others:
+                for point in others if plan.given else ():
                     check_settings(plan.at(point), trial.problem, trial.network)
     fields = {path for plan in found.values() for path in plan.grid}
     for path in () if tune is None else tune.grids:

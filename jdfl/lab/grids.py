@@ -60,7 +60,14 @@ class Plan:
     def taken(self) -> list[Point]:
         """The points of the grid, of a default one those that the algorithm takes; one that changes nothing if none."""
         points = [dict(zip(self.grid, values)) for values in product(*self.grid.values())]
-        return points if self.given else [point for point in points if self.allows(point)] or points
+        if self.given or not self.grid:
+            return points
+        first, *others = self.different
+        kept = [point for point in points if self.allows(point, [first])]
+        for trial in others:  # a limit that depends on the trial, as one of the step size, bounds values from one side
+            if kept and not (self.allows(kept[0], [trial]) and self.allows(kept[-1], [trial])):
+                kept = [point for point in kept if self.allows(point, [trial])]
+        return kept or points
 
     def at(self, point: Mapping[str, float]) -> Any:
         """The algorithm with a point's values."""
@@ -69,15 +76,16 @@ class Plan:
             algorithm = with_field(algorithm, path, value)
         return algorithm
 
-    def allows(self, point: Mapping[str, float]) -> bool:
-        """Whether the algorithm takes these values in all trials.
+    def allows(self, point: Mapping[str, float], trials: Sequence[Trial] | None = None) -> bool:
+        """Whether the algorithm takes these values.
 
         Args:
             point: Values by dotted field of the algorithm; its other fields stay.
+            trials: The trials that it has to take them in; None: all.
         """
         try:
             with quiet():
-                for trial in self.different:
+                for trial in self.different if trials is None else trials:
                     check_settings(self.at(point), trial.problem, trial.network)
         except ValueError:
             return False

@@ -244,7 +244,7 @@ def test_a_comparison_from_end_to_end(capsys, tmp_path):
         (["--config", "no.yaml"], "no.yaml"),
         (["--config", "small.yaml", "--measure", "beauty"], "beauty"),
         (["--config", "small.yaml", "--by", "stop"], "stop"),
-        (["--config", "small.yaml", "--seed", "1000001"], "tune.keys"),
+        (["--config", "small.yaml", "--seed", "1000001"], "tuning.keys"),
         (["--config", "small.yaml", "--grids", "lr=1"], "grids = 'lr'"),
     ],
     ids=["steps", "none", "file", "measure", "stop", "seeds", "grid"],

@@ -46,12 +46,8 @@ def test_every_trial_has_data_and_network_of_its_own_that_all_methods_share(foun
     experiment = jdfl.Experiment(problem=data, network=graph, methods={"a": Gossip()}, trials=8, **HOW)
     assert found.redrawn == ("data", "network")
     assert found.seeds == tuple(range(8))
-    hashes = {label: [run.provenance.hash for run in runs] for label, runs in found.results.items()}
-    assert (
-        len({run.provenance.data for run in found.results["given"]}) == 8
-        if hasattr(found.results["given"][0].provenance, "data")
-        else len(set(hashes["given"])) == 8
-    )
+    assert len({run.provenance.hash for run in found.results["given"]}) == 8
+    assert len({run.provenance.hash for run in found.results["given"]}) == 8
     for key, run in enumerate(found.results["given"]):
         trial = experiment.trial(key)
         alone = jdfl.run(
@@ -63,18 +59,15 @@ def test_every_trial_has_data_and_network_of_its_own_that_all_methods_share(foun
 
 
 def test_tuning_looks_at_trials_that_are_not_reported(found):
-    reported = set(found.seeds)
-    assert not reported & set(found.tuning_seeds)
+    assert not set(found.seeds) & set(found.tuning_seeds)
     experiment = jdfl.Experiment(problem=data, network=graph, methods={"a": Gossip()}, trials=8, **HOW)
-    shown = {experiment.trial(key).problem.weight.tobytes() for key in reported if False} or set()
     tuning = [experiment.trial(key) for key in found.tuning_seeds]
     means = []
     for rate in (0.02, 0.1):
         runs = [jdfl.run(Gossip(rate=rate), one.problem, one.network, key=one.key, steps=6) for one in tuning]
         means.append(np.mean([run.final["objective"] for run in runs]))
-    rows = found.tuning[found.tuning["label"] == "tuned"]
+    rows = found.tuning[(found.tuning["label"] == "tuned") & (found.tuning["extension"] == 0)]
     np.testing.assert_allclose(rows["mean"], means, rtol=1e-4)
-    assert shown == set()
 
 
 def test_problem_and_network_get_different_seeds_that_only_the_key_decides():
@@ -152,28 +145,19 @@ def test_a_method_is_rarely_called_best_where_all_are_equal(methods):
     assert wrong <= 2000 * 0.025 + 3 * np.sqrt(2000 * 0.025)
 
 
-def test_without_the_rule_it_happens_more_often():
-    """The same experiments with intervals of 95 % each: the check above can fail."""
-    rng = np.random.default_rng(1)
-    wrong = 0
-    for _ in range(2000):
-        draws = rng.normal(size=(10, 1)) + rng.normal(size=(10, 5))
-        order = np.argsort(draws.mean(axis=0))
-        gaps = draws[:, order[1:]] - draws[:, order[:1]]
-        sole = all(gap.mean() > intervals.half_width(gap, 0.8) for gap in gaps.T)
-        wrong += sole and order[0] != 0
-    assert wrong > 2000 * 0.025 + 3 * np.sqrt(2000 * 0.025)
+def covered_together(level):
+    """How often all differences of five methods lie in their intervals, where each has this level before the rule."""
+    rng, truth, covered = np.random.default_rng(2), np.array([0.0, 0.3, -0.2, 1.0, 0.5]), 0
+    for _ in range(1000):
+        draws = pd.DataFrame(truth + rng.normal(size=(8, 1)) + rng.normal(size=(8, 5)), columns=list("abcde"))
+        found = intervals.differences(draws, 1, "a", level)
+        covered += bool(((found["low"] <= truth[1:]) & (truth[1:] <= found["high"])).all())
+    return covered / 1000
 
 
 def test_all_differences_are_covered_together():
-    rng = np.random.default_rng(2)
-    truth = np.array([0.0, 0.3, -0.2, 1.0, 0.5])
-    covered = 0
-    for _ in range(1000):
-        draws = pd.DataFrame(truth + rng.normal(size=(8, 1)) + rng.normal(size=(8, 5)), columns=list("abcde"))
-        found = intervals.differences(draws, 1, "a")
-        covered += bool(((found["low"] <= truth[1:]) & (truth[1:] <= found["high"])).all())
-    assert covered >= 940
+    assert covered_together(0.95) >= 0.94
+    assert covered_together(1 - 0.05 * 4) < 0.9  # with 95 % each, as without the rule for multiple comparisons
 
 
 def test_who_lacks_a_trial_is_not_ranked_and_one_trial_ranks_nobody():
@@ -219,9 +203,9 @@ def test_no_digits_beyond_the_uncertainty(mean, half):
     left, right = (float(part) * 10.0 ** int(exponent or 0) for part in body.split(" ± "))
     assert left == pytest.approx(mean, abs=half * 0.06)
     assert right == pytest.approx(half, rel=0.06)
-    digits = body.split(" ± ")
-    assert [len(part.partition(".")[2]) for part in digits][0] == len(digits[1].partition(".")[2])
-    assert len(digits[1].replace(".", "").strip("0")) <= 2
+    shown, uncertainty = body.split(" ± ")
+    assert len(shown.partition(".")[2]) == len(uncertainty.partition(".")[2])
+    assert len(uncertainty.replace(".", "").strip("0")) <= 2
 
 
 @pytest.mark.parametrize(

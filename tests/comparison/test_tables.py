@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 import pandas as pd
 import pytest
+from scipy import stats
 
 import jdfl
 from jdfl.engine.provenance import provenance
@@ -149,7 +150,8 @@ def test_figures_have_a_panel_per_amount(three, tmp_path, monkeypatch):
     assert list(shown["panels"]) == ["rounds", "bytes sent by all nodes"]
     frame = shown["panels"]["rounds"]
     last = frame[(frame["label"] == LABELS[1]) & (frame["round"] == 10)].iloc[0]
-    np.testing.assert_allclose([last["low"], last["high"]], 1.2 + np.std([1.0, 1.4], ddof=1) * np.array([-1, 1]))
+    half = stats.t.ppf(0.975, 2) * 0.2 / np.sqrt(3)
+    np.testing.assert_allclose([last["low"], last["high"]], [1.2 - half, 1.2 + half])
     assert shown["legend"][LABELS[0]].endswith("(not tuned)")
 
 
