@@ -125,6 +125,7 @@ def across(
     metrics: Sequence[str | Metric] | None = None,
     batch: int | None = None,
     ledger: DataLedger | None = None,
+    width: int = 1,
 ) -> list[Result]:
     """One run per point and trial, as `sweep`, with data, network and key of each trial.
 
@@ -140,6 +141,7 @@ def across(
         metrics: What is recorded, as for `run`.
         batch: Runs side by side, as for `sweep`.
         ledger: The ledger of the data, as for `run`.
+        width: The number of points that the program is compiled for, if that is more than there are.
 
     Raises:
         ValueError: As `sweep` does.
@@ -163,10 +165,10 @@ def across(
         for one, (_, (trial, root)) in zip(made, product(points, list(zip(trials, roots))))
     ]
     first = trials[0].problem
-    steps, every = int(steps), int(every)
+    steps, every, width = int(steps), int(every), max(width, len(points))
     chosen = default_metrics(first) if metrics is None else resolve(metrics, first)
     if batch is None:
-        batch = len(settings) if _alike(algorithm) or jax.default_backend() != "cpu" else 1
+        batch = width * len(trials) if _alike(algorithm) or jax.default_backend() != "cpu" else 1
         batch = max(1, min(batch, MOST_NUMBERS // (first.m * first.n)))
     checks.whole(1, batch=batch)
     programs.make_room()
@@ -178,7 +180,9 @@ def across(
             runs += booking.intents(one, *given, keys=[root], steps=steps, execution=(batch,))
     hold = None if ledger is None else ledger.reserve(runs)
     clock = Clock()
-    outcomes = executed(settings, trials, points, steps=steps, every=every, metrics=chosen, batch=batch)
+    outcomes = executed(
+        settings, trials, points, steps=steps, every=every, metrics=chosen, batch=batch, width=max(width, len(points))
+    )
     spent = clock.read()
     spent = spent._replace(seconds=spent.seconds / len(settings))
     results: list[Result] = []

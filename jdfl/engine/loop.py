@@ -236,7 +236,7 @@ def lanes(
         trials: The fields "problem" and "network" of the setting, leaves [t, ...], where trials differ in them.
         keys: The keys of the runs, leaves [t, p].
         values: By dotted field of the algorithm, values [t, p].
-        end: The maximum number of rounds, end [] int32.
+        end: The maximum number of rounds, end [t, p] int32; a lane with 0 costs nothing where lanes run in turn.
         every: Rounds between two records.
         records: How many records a run has after that of the start.
         metrics: Functions that are evaluated for every record.
@@ -248,20 +248,20 @@ def lanes(
     """
     t, p = jax.tree.leaves(keys)[0].shape[:2]
 
-    def one(setting: Setting, lane: tuple[Keys, dict[str, Array]]) -> tuple[Array, Carry, Record, Record]:
-        keys, fields = lane
+    def one(setting: Setting, lane: tuple[Keys, dict[str, Array], Array]) -> tuple[Array, Carry, Record, Record]:
+        keys, fields, last = lane
         algorithm = setting.algorithm
         for path, value in fields.items():
             algorithm = with_field(algorithm, path, value)
         here, carry, first = _start(replace(setting, algorithm=algorithm, keys=keys), metrics)
-        carry, rest = _advance(carry, here, end, every, records, metrics)
+        carry, rest = _advance(carry, here, last, every, records, metrics)
         return here.algorithm.params(carry.state), replace(carry, state=None), first, rest
 
-    def trial(given: tuple[dict[str, Any], Keys, dict[str, Array]]) -> Any:
-        drawn, keys, values = given
-        return _map(partial(one, replace(setting, **drawn)), (keys, values), min(batch, p))
+    def trial(given: tuple[dict[str, Any], Any]) -> Any:
+        drawn, lanes = given
+        return _map(partial(one, replace(setting, **drawn)), lanes, min(batch, p))
 
-    return _map(trial, (trials, keys, values), max(1, min(batch // p, t)))
+    return _map(trial, (trials, (keys, values, end)), max(1, min(batch // p, t)))
 
 
 def _map(function: Callable[[Any], Any], rows: Any, batch: int) -> Any:

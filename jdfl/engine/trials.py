@@ -38,6 +38,7 @@ def executed(
     every: int,
     metrics: tuple[Metric, ...],
     batch: int,
+    width: int,
 ) -> list[Any]:
     """Every run from its start to its end: parameters [m, n], counters, the record of the start, and the other records.
 
@@ -53,12 +54,16 @@ def executed(
         every: Rounds between two records.
         metrics: Functions that are evaluated for every record.
         batch: How many runs go side by side by vmap.
+        width: The number of points that the program is compiled for, at least that of `points`: further lanes do no
+            rounds. Calls with the same width share a program.
     """
     found: list[Any] = [None] * len(settings)
     for places, fields in _stacks(trials):
-        lanes = [[i * len(trials) + place for i in range(len(points))] for place in places]  # [t][p]
+        some = [min(i, len(points) - 1) for i in range(width)]  # points beyond the last one are idle
+        lanes = [[i * len(trials) + place for i in some] for place in places]  # [t][p]
+        ends = [[steps if i < len(points) else 0 for i in range(width)] for _ in places]
         if not fields:  # the trials differ in their keys alone
-            lanes = [[row[i] for i in range(len(points)) for row in lanes]]
+            lanes, ends = ([[row[i] for i in range(width) for row in table]] for table in (lanes, ends))
         rows = [[settings[lane] for lane in row] for row in lanes]
         first = replace(rows[0][0], **dict.fromkeys(fields))
         dtype, values = settings[0].problem.dtype, dict[str, Any]()
@@ -69,15 +74,13 @@ def executed(
             values["plan"] = _stacked(plans)
         keys = _stacked([[setting.keys for setting in row] for row in rows])
         records = -(-steps // every)
-        params, *rest = jax.block_until_ready(
-            loop.lanes(
-                first, fields, keys, values, jnp.int32(steps), every, records, metrics, min(batch, len(settings))
-            )
-        )
+        how = jnp.asarray(ends, jnp.int32), every, records, metrics, min(batch, width * len(trials))
+        params, *rest = jax.block_until_ready(loop.lanes(first, fields, keys, values, *how))
         host = jax.device_get(rest)
         for t, row in enumerate(lanes):
             for p, lane in enumerate(row):
-                found[lane] = (params[t, p], *jax.tree.map(lambda leaf: leaf[t, p], host))  # noqa: B023
+                if ends[t][p]:
+                    found[lane] = (params[t, p], *jax.tree.map(lambda leaf: leaf[t, p], host))  # noqa: B023
     return found
 
 

@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import re
 import warnings
 from collections.abc import Mapping
 from operator import attrgetter
@@ -23,7 +24,6 @@ from jdfl.lab.entries import Terms, Tuning, calibrated, plans
 from jdfl.lab.grids import Plan
 from jdfl.lab.table import better, number
 from jdfl.lab.tuning import Choice, Target, Tuned, tune_all
-from jdfl.network.graph import Network
 from jdfl.privacy import PrivacyReport, exposing
 from jdfl.privacy.together import Together
 
@@ -98,7 +98,7 @@ def ran(methods: Mapping[str, Any], terms: Terms, metrics: tuple[Metric, ...]) -
             seeds=tuple(int(trial.key) for trial in terms.trials),
             tuning_seeds=() if tune is None else tuple(map(int, tune.keys)),
             criterion="" if tune is None else _criterion(terms.measure.__name__, tune, target),
-            networks={label: _name(plan.trials[0].network) for label, plan in planned.items()},
+            networks={label: _name(plan) for label, plan in planned.items()},
             title=f"{problem.name} (m = {problem.m} nodes, n = {problem.n} parameters)",
             redrawn=_redrawn(planned),
             epsilon=epsilon,
@@ -132,8 +132,12 @@ def _criterion(measure: str, tune: Tuning, target: Target) -> str:
     return f"{extreme} mean {measure.replace('_', ' ')} at {AXES[target.by]} ≤ {number(target.budget)} {over}"
 
 
-def _name(network: Network) -> str:
-    return getattr(network, "name", type(network).__name__)
+def _name(plan: Plan) -> str:
+    """The name of a method's network; without the seed, where every trial draws another one."""
+    network: Any = plan.trials[0].network
+    name: str = getattr(network, "name", type(network).__name__)
+    drawn = len({id(trial.network) for trial in plan.trials}) > 1
+    return re.sub(r"(, )?\bseed=\d+", "", name) if drawn else name
 
 
 def _warn(tuned: Mapping[str, Tuned]) -> None:

@@ -16,6 +16,7 @@ from jdfl.lab.grids import Grid, Plan, Point, beyond_edges, grid_text, quiet
 from jdfl.lab.table import better, number
 
 Side = Literal["lowest", "highest"]
+_SMALL = 2**24  # examples times parameters up to which compiling takes longer than idle lanes
 _ALIKE = 1e-6  # relative difference up to which points of a grid are the same
 
 
@@ -80,12 +81,18 @@ class Search:
                 metrics=[terms.measure],
                 batch=terms.batch,
                 ledger=terms.ledger,
+                width=self._width(len(points)),
             )
         places = [len(self.points) + i // trials for i in range(len(results))]
         frames = [long_form(str(place), [run]) for place, run in zip(places, results)]
         self.records = pd.concat([self.records, *frames] if self.points else frames, ignore_index=True)
         self.points += points
         self.extensions += [extension] * len(points)
+
+    def _width(self, points: int) -> int:
+        """The points that a program is compiled for: small problems have one program for a grid and its extensions."""
+        problem = self.plan.tuning[0].problem
+        return self.extensions.count(0) if problem.weight.size * problem.n <= _SMALL else points
 
     def at(self, target: Target) -> pd.DataFrame:
         """What `curves.at` tells, a row per point, and its `score`: the mean over seeds, of which lower is better.

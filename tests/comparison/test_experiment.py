@@ -189,6 +189,7 @@ def test_a_method_may_have_a_network_that_is_redrawn():
     methods = {"a": Gossip(), "b": jdfl.Entry(Gossip(), network=sparse)}
     found = jdfl.compare(methods, data(0), NETWORK, trials=4, tuning=None, steps=3)
     assert found.redrawn == ("network",)
+    assert "seed" not in found.networks["b"]
     assert len({run.provenance.hash for run in found.results["b"]}) == 4
 
 
