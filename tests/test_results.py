@@ -10,6 +10,7 @@ import pytest
 
 import jdfl
 from jdfl.cli import main
+from jdfl.engine.metrics import FORMER
 from jdfl.lab import drawing
 from jdfl.lab.results import FILES, new_run_folder, read_run, write_run
 from jdfl.lab.summary import spread_text, summary, summary_text
@@ -148,10 +149,23 @@ def test_numbers_that_are_not_finite_are_no_json(result):
     assert "Diverged: node 1" in summary_text(told)
 
 
+def test_runs_of_earlier_versions_are_read_with_the_names_of_now(result, tmp_path):
+    folder = write_run(tmp_path / "run", "steps: 12\n", result)
+    former = {new: old for old, new in FORMER.items()}
+    result.history.rename(columns=former).to_parquet(folder / "metrics.parquet", index=False)
+    told = json.loads((folder / "summary.json").read_text())
+    told["metrics"] = {former.get(name, name): value for name, value in told["metrics"].items()}
+    (folder / "summary.json").write_text(json.dumps(told))
+    assert "consensus" in pd.read_parquet(folder / "metrics.parquet")
+    run = read_run(folder)
+    pd.testing.assert_frame_equal(run.history, result.history)
+    assert run.summary == summary(result)
+
+
 def test_figures_of_odd_histories(tmp_path):
     rounds = np.arange(3)
     wide = pd.DataFrame({"round": rounds, "bytes": [0.0, 10.0, 1e6], "objective": [1e4, 1.0, np.nan]})
-    short = pd.DataFrame({"round": [0], "bytes": [0.0], "consensus": [0.0]})
+    short = pd.DataFrame({"round": [0], "bytes": [0.0], "consensus_error": [0.0]})
     for runs in ({"": wide}, {"": short}, {"a": wide, "b": short}, {str(i): wide for i in range(9)}):
         assert drawing.figure(runs, tmp_path / "figure.png").stat().st_size > 1000
     with pytest.raises(ValueError, match="metric"):

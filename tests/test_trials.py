@@ -13,7 +13,7 @@ from jdfl.engine.trials import Trial
 from tests.toy import Gossip
 
 M = 6
-OPTIONS = {"steps": 9, "every": 3, "metrics": ["objective", "consensus"]}
+OPTIONS = {"steps": 9, "every": 3, "metrics": ["objective", "consensus_error"]}
 NETWORKS = {
     "erdos-renyi": lambda key: jdfl.network.erdos_renyi(M, 0.5, seed=key),
     "buckets": lambda key: jdfl.network.erdos_renyi(M, 0.5, seed=key, format="buckets"),

@@ -19,6 +19,7 @@ from jdfl.engine.clock import Clock
 from jdfl.engine.data_ledger import DataLedger, Intent
 from jdfl.engine.guard import least
 from jdfl.engine.metrics import Metric, default_metrics, resolve
+from jdfl.engine.optimality import referenced
 from jdfl.engine.outcome import as_chunk, assemble
 from jdfl.engine.provenance import provenance
 from jdfl.engine.result import Result, Tally
@@ -157,6 +158,10 @@ def across(
         raise ValueError(
             f"Expected at least one seed and one value, got keys = {checks.shown(keys)}, over = {checks.shown(over)}."
         )
+    first = trials[0].problem
+    chosen = default_metrics(first) if metrics is None else resolve(metrics, first)
+    solved = {id(problem): referenced(chosen, problem) for _, problem, _ in trials}
+    trials = [trial._replace(problem=solved[id(trial.problem)]) for trial in trials]
     made = _checked(algorithm, points, trials, steps, every, stop)
     told = [guarantee_of(one, trial.problem) for one, (_, trial) in zip(made, product(points, trials))]
     watch = least([watched(one, trial.problem) for one, (_, trial) in zip(told, product(points, trials))])
@@ -164,9 +169,7 @@ def across(
         stepping.setting(one, trial.problem, trial.network, stop, root, watched=watch)
         for one, (_, (trial, root)) in zip(made, product(points, list(zip(trials, roots))))
     ]
-    first = trials[0].problem
     steps, every, width = int(steps), int(every), max(width, len(points))
-    chosen = default_metrics(first) if metrics is None else resolve(metrics, first)
     if batch is None:
         batch = width * len(trials) if _alike(algorithm) or jax.default_backend() != "cpu" else 1
         batch = max(1, min(batch, MOST_NUMBERS // (first.m * first.n)))
