@@ -174,10 +174,11 @@ def tuned() -> Attack:
     def compared(world: int) -> jdfl.Comparison:
         noisy = DESCENT.replace(gradients=NOISY.replace(mechanism=jdfl.Gaussian(0.9)))
         entries = {"one": jdfl.Entry(noisy, tune={"lr": [0.01, 1.0]})}
-        tune = jdfl.Tuning(keys=range(1, 101), also={}, extend=0)  # enough for a mean with little noise
+        tune = jdfl.Tuning(keys=range(1, 101), extend=0)  # enough for a mean with little noise
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # two rates have no middle one
-            return jdfl.compare(entries, _learnt(world), ALONE, keys=[0], steps=1, delta=DELTA, tune=tune)
+            how: Any = {"trials": [0], "steps": 1, "delta": DELTA, "budget": {"round": None}, "tuning": tune}
+            return jdfl.compare(entries, _learnt(world), ALONE, **how)
 
     def claimed() -> Claim:
         (found,) = compared(0).results["one"]

@@ -181,19 +181,19 @@ def tuned(seeds: int, epsilon: float = 2.0, m: int = 64, methods: Sequence[str] 
         steps = EXCHANGES if given.local else PERIOD * EXCHANGES + 1
         entries[method] = jdfl.Entry(given.algorithm, given.network, grid, steps)
     stop = jdfl.all_of(jdfl.consensus_below(0.0025 / epsilon, per=10), jdfl.objective_below(target))
-    keys: dict[str, Any] = {"keys": range(seeds), "steps": PERIOD * EXCHANGES}
+    keys: dict[str, Any] = {"trials": range(seeds), "steps": PERIOD * EXCHANGES}
     keys |= {"metrics": ["objective", "consensus_error"]}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # notes and failures are in the table
-        found = jdfl.compare(entries, problem, base, stop=stop, tune=jdfl.Tuning(by="stop", also={}, extend=1), **keys)
+        tune = jdfl.Tuning(extend=1)
+        found = jdfl.compare(entries, problem, base, stop=stop, budget={"stop": None}, tuning=tune, **keys)
         longer = {
             label: replace(entry, steps=PERIOD * EXCHANGES) if label in CEPS else entry
             for label, entry in entries.items()
         }
         amounts = {"communications": [amount for x, amount, _ in EQUAL if x == "communications"]}
         amounts["bytes"] = [amount for x, amount, _ in EQUAL if x == "bytes"]
-        tune = jdfl.Tuning(by="communications", budget=amounts["communications"][0], also=amounts, extend=1)
-        equal = jdfl.compare(longer, problem, base, tune=tune, **keys)
+        equal = jdfl.compare(longer, problem, base, budget=amounts, tuning=tune, **keys)
     print(f"tuned step sizes, {found.criterion}:")
     rows: list[Row] = []
     for label in entries:

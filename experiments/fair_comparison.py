@@ -138,11 +138,13 @@ def compare(setting: Setting, seeds: int, quick: bool) -> jdfl.Comparison:
     for _, column, amount in budgets(setting, range(seeds)):
         amounts.setdefault(column, []).append(amount)
     extend = 0 if quick else 1
-    tune = jdfl.Tuning(keys=(TUNING_SEED,), by="round", budget=setting.rounds[0], also=amounts, extend=extend)
+    tune = jdfl.Tuning(keys=(TUNING_SEED,), extend=extend)
     with warnings.catch_warnings():  # the notes of the tables repeat them
         warnings.simplefilter("ignore")
         first = entries(setting, TUNING_SEED, quick)
-        tuned = jdfl.compare(first, problem, setting.network(TUNING_SEED), keys=[0], tune=tune, **shared)
+        tuned = jdfl.compare(
+            first, problem, setting.network(TUNING_SEED), trials=[0], budget=amounts, tuning=tune, **shared
+        )
         views = (tuned, *tuned.views)
         chosen = {
             _point(view, label): view.algorithms[label]
@@ -154,7 +156,8 @@ def compare(setting: Setting, seeds: int, quick: bool) -> jdfl.Comparison:
         for seed in range(seeds):
             drawn = entries(setting, seed, quick)
             at = {str(point): replace(drawn[point[0]], algorithm=one, tune=None) for point, one in chosen.items()}
-            parts.append(jdfl.compare(at, setting.draw(seed), setting.network(seed), keys=[seed], tune=None, **shared))
+            given = at, setting.draw(seed), setting.network(seed)
+            parts.append(jdfl.compare(*given, trials=[seed], tuning=None, **shared))
     first, *others = (_reported(view, parts, seeds) for view in views)
     return replace(first, views=tuple(others))
 

@@ -51,9 +51,9 @@ from .engine.runner import run
 from .engine.start import Options
 from .engine.stopping import all_of, consensus_below, gradient_below, objective_below
 from .lab import results
-from .lab.compare import compare
 from .lab.comparison import Comparison
 from .lab.entries import Entry, Tuning
+from .lab.experiment import Experiment, compare
 from .observers import Exposure, Pairs, observe, observe_pairs
 from .privacy import ExactGaussian, Gaussian, Guarantee, Laplace, PrivacyReport, analytic_gaussian, classical_gaussian
 
@@ -96,6 +96,7 @@ __all__ = [
     "Entry",
     "ExactDiffusion",
     "ExactGaussian",
+    "Experiment",
     "Exposure",
     "FedAvg",
     "Gaussian",

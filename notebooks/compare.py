@@ -23,7 +23,7 @@ found = jdfl.compare(
     {"D-PSGD": jdfl.DPSGD(), "IHT-D-PSGD": jdfl.IHT(s=5), "LocalOnly": jdfl.LocalOnly()},
     problem,
     network,
-    keys=range(2),
+    trials=2,
     steps=30,
     metrics=["objective", "distance_to_truth"],
 )

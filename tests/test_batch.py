@@ -3,7 +3,7 @@ import numpy as np
 import pytest
 
 import jdfl
-from jdfl.engine import batch
+from jdfl.engine import batch, trials
 from tests.toy import Gossip, M, network, problem
 
 pytestmark = pytest.mark.optimized
@@ -145,7 +145,7 @@ def test_runs_whose_loops_would_wait_for_one_another_go_one_at_a_time(monkeypatc
     def noted(*arguments):
         raise InterruptedError(arguments[-1])
 
-    monkeypatch.setattr(batch.loop, "lanes", noted)
+    monkeypatch.setattr(trials.loop, "lanes", noted)
     with pytest.raises(InterruptedError) as seen:
         jdfl.repeat(algorithm, problem, network, keys=[0, 1, 2], steps=2)
     assert seen.value.args == (width,)

@@ -59,7 +59,7 @@ def nothing_is_derived(patch):
     patch.setattr("jdfl.algorithms.ceps_theorems.exposing", lambda told, *_: told)
     patch.setattr("jdfl.algorithms.statement.outputs", lambda *_: ({}, Label.CLEAN, None))
     patch.setattr(outcome, "exposing", lambda told, *_: told)
-    patch.setattr("jdfl.lab.compare.exposing", lambda told, *_: told)
+    patch.setattr("jdfl.lab.reported.exposing", lambda told, *_: told)
 
 
 def untyped_outputs(patch):

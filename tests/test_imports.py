@@ -30,6 +30,6 @@ def test_all_public_names_are_there():
 
 
 def test_modules_do_not_hide_what_has_their_name():
-    code = "import jdfl, jdfl.auditing.run, jdfl.lab.compare, jdfl.engine.runner\nprint(*map(callable, (jdfl.audit, jdfl.compare, jdfl.run)))"  # noqa: E501
+    code = "import jdfl, jdfl.auditing.run, jdfl.lab.experiment, jdfl.engine.runner\nprint(*map(callable, (jdfl.audit, jdfl.compare, jdfl.run)))"  # noqa: E501
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120)
     assert found.stdout.split() == ["True"] * 3

@@ -11,6 +11,8 @@ import jdfl
 from jdfl.algorithms.book import MODEL
 from jdfl.base import checks, struct
 from jdfl.base.streams import Stream
+from jdfl.engine.trials import Trial
+from jdfl.lab.entries import Terms
 from jdfl.privacy import NO_NOISE
 
 _START, _NOISE = Stream("toy.start", "choice"), Stream("toy.noise", "private")
@@ -84,3 +86,10 @@ def run(algorithm: Any = None, *, steps: int = 12, **options: Any) -> jdfl.Resul
     """`jdfl.run` on the common problem; the same settings share compiled code."""
     given = {"problem": problem, "network": network, "metrics": FEW, **options}
     return jdfl.run(Gossip() if algorithm is None else algorithm, steps=steps, **given)
+
+
+def terms(problem, network, keys, steps, tune=None, **others):
+    """What the methods of an experiment share, on one problem and one network."""
+    trials = [Trial(key, problem, network) for key in keys]
+    others["tuning"] = [Trial(key, problem, network) for key in ([] if tune is None else tune.keys)]
+    return Terms(trials=trials, steps=steps, tune=tune, **others)

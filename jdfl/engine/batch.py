@@ -7,15 +7,14 @@ from itertools import product
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
 from jdfl.algorithms.algorithm import Algorithm
-from jdfl.algorithms.program import planned
+from jdfl.algorithms.program import Program, planned
 from jdfl.base import arguments, checks
 from jdfl.base.keys import key_data, key_digest, typed_key
-from jdfl.engine import booking, loop, programs, stepping
+from jdfl.engine import booking, programs, stepping
 from jdfl.engine.clock import Clock
 from jdfl.engine.data_ledger import DataLedger, Intent
 from jdfl.engine.guard import least
@@ -27,6 +26,7 @@ from jdfl.engine.result import Result, Tally
 from jdfl.engine.spending import guarantee_of, watched
 from jdfl.engine.start import Options, Start, check_counters, check_run, check_settings
 from jdfl.engine.stopping import StopRule
+from jdfl.engine.trials import Trial, executed
 from jdfl.network.graph import Network
 from jdfl.problems import Problem
 
@@ -101,84 +101,136 @@ def sweep(
         raise ValueError(
             f"Expected a list of seeds, got keys = {checks.shown(keys)}. For one seed give [{checks.shown(keys)}]."
         )
-    points, keys = _points(algorithm, over), list(keys)
+    trials = [Trial(key, problem, network) for key in keys]
+    return across(
+        algorithm,
+        trials,
+        over=over,
+        steps=steps,
+        every=every,
+        stop=stop,
+        metrics=metrics,
+        batch=batch,
+        ledger=ledger,
+    )
+
+
+def across(
+    algorithm: Algorithm,
+    trials: Sequence[Trial],
+    *,
+    over: Mapping[str, Sequence[float]] | Sequence[Mapping[str, float]],
+    steps: int,
+    every: int = 1,
+    stop: StopRule | None = None,
+    metrics: Sequence[str | Metric] | None = None,
+    batch: int | None = None,
+    ledger: DataLedger | None = None,
+    width: int = 1,
+) -> list[Result]:
+    """One run per point and trial, as `sweep`, with data, network and key of each trial.
+
+    One program is compiled for all trials whose problems and networks have the same shapes after padding.
+
+    Args:
+        algorithm: The settings of the method, of which `over` replaces some.
+        trials: Key, problem and network of every trial, at least one, each trial with its own key.
+        over: Points, as for `sweep`.
+        steps: Maximum number of rounds, at least 1.
+        every: Rounds between two records, at least 1.
+        stop: A rule that may end a run, evaluated after every round.
+        metrics: What is recorded, as for `run`.
+        batch: Runs side by side, as for `sweep`.
+        ledger: The ledger of the data, as for `run`.
+        width: The number of points that the program is compiled for, if that is more than there are.
+
+    Raises:
+        ValueError: As `sweep` does.
+    """
+    points = _points(algorithm, over)
     try:
-        roots = [typed_key(seed) for seed in keys]
+        roots = [typed_key(trial.key) for trial in trials]
     except ValueError as error:
         raise ValueError(f"In keys: {error}") from error
-    labels = [{"seed": seed, **point} for point in points for seed in keys]
+    labels = [{"seed": trial.key, **point} for point in points for trial in trials]
     if not labels:
+        keys = [trial.key for trial in trials]
         raise ValueError(
             f"Expected at least one seed and one value, got keys = {checks.shown(keys)}, over = {checks.shown(over)}."
         )
-    made = [check_run(_at(algorithm, points[0]), problem, network, steps, every, stop)]
-    chosen = default_metrics(problem) if metrics is None else resolve(metrics, problem)
-    problem = referenced(chosen, problem)
-    for point in points[1:]:
-        other = _at(algorithm, point)
-        check_settings(other, problem, network)
-        made.append(planned(other, problem, network, steps))
-    told = [guarantee_of(one, problem) for one in made]
-    watch = least([watched(one, problem) for one in told])
-    given = problem, network, stop
-    settings = [stepping.setting(one, *given, root, watched=watch) for one in made for root in roots]
-    check_counters(network, steps)
-    steps, every = int(steps), int(every)
+    first = trials[0].problem
+    chosen = default_metrics(first) if metrics is None else resolve(metrics, first)
+    solved = {id(problem): referenced(chosen, problem) for _, problem, _ in trials}
+    trials = [trial._replace(problem=solved[id(trial.problem)]) for trial in trials]
+    made = _checked(algorithm, points, trials, steps, every, stop)
+    told = [guarantee_of(one, trial.problem) for one, (_, trial) in zip(made, product(points, trials))]
+    watch = least([watched(one, trial.problem) for one, (_, trial) in zip(told, product(points, trials))])
+    settings = [
+        stepping.setting(one, trial.problem, trial.network, stop, root, watched=watch)
+        for one, (_, (trial, root)) in zip(made, product(points, list(zip(trials, roots))))
+    ]
+    steps, every, width = int(steps), int(every), max(width, len(points))
     if batch is None:
-        batch = len(settings) if _alike(algorithm) or jax.default_backend() != "cpu" else 1
-        batch = max(1, min(batch, MOST_NUMBERS // (problem.m * problem.n)))
+        batch = width * len(trials) if _alike(algorithm) or jax.default_backend() != "cpu" else 1
+        batch = max(1, min(batch, MOST_NUMBERS // (first.m * first.n)))
     checks.whole(1, batch=batch)
     programs.make_room()
 
-    values = {path: jnp.asarray([label[path] for label in labels], problem.dtype) for path in points[0]}
-    values |= _plans(settings)
-    keys_of_lanes = jax.tree.map(lambda *keys: jnp.stack(keys), *(setting.keys for setting in settings))
-    records = -(-steps // every)
     runs: list[Intent] = []
     if ledger is not None:
-        for one in made:
-            runs += booking.intents(one, *given, keys=roots, steps=steps, execution=(batch,))
+        for one, (_, (trial, root)) in zip(made, product(points, list(zip(trials, roots)))):
+            given = trial.problem, trial.network, stop
+            runs += booking.intents(one, *given, keys=[root], steps=steps, execution=(batch,))
     hold = None if ledger is None else ledger.reserve(runs)
     clock = Clock()
-    params, *rest = jax.block_until_ready(
-        loop.lanes(
-            settings[0], keys_of_lanes, values, jnp.int32(steps), every, records, chosen, min(batch, len(settings))
-        )
+    outcomes = executed(
+        settings, trials, points, steps=steps, every=every, metrics=chosen, batch=batch, width=max(width, len(points))
     )
     spent = clock.read()
     spent = spent._replace(seconds=spent.seconds / len(settings))
-    host = jax.device_get(rest)
     results: list[Result] = []
-    for i, (setting, label) in enumerate(zip(settings, labels)):
-        point = i // len(roots)
-        carry, first, later = jax.tree.map(lambda leaf: leaf[i], host)  # noqa: B023
-        tally = Tally(setting.algorithm.message_bits(problem))
-        tally.add(*as_chunk(first))
+    for place, (setting, label, (params, carry, first_record, later)) in enumerate(zip(settings, labels, outcomes)):
+        trial = trials[place % len(trials)]
+        tally = Tally(setting.algorithm.message_bits(trial.problem))
+        tally.add(*as_chunk(first_record))
         tally.base = {}  # a lane's counters run on from the start
         tally.add(later.rounds, later.metrics, later.counts)
         origin = provenance(
             key_digest(key_data(setting.keys.run)),
             algorithm=setting.algorithm.algorithm,
-            problem=problem,
-            network=network,
+            problem=trial.problem,
+            network=trial.network,
         )
-        start = Start(
-            made[point],
-            problem,
-            network,
-            stop,
-            setting.keys.run,
-            steps,
-            every,
-            chosen,
-            told[point],
-            origin,
-            Options(),
-            None,
-        )
-        result = assemble(start, setting, params[i], carry, tally, spent)
-        results.append(replace(result, labels=label))
+        given = trial.problem, trial.network, stop, setting.keys.run, steps, every, chosen, told[place], origin
+        start = Start(made[place], *given, Options(), None)
+        results.append(replace(assemble(start, setting, params, carry, tally, spent), labels=label))
     return results if hold is None else booking.booked(hold, list(zip(runs, results)))
+
+
+def _checked(
+    algorithm: Algorithm,
+    points: Sequence[Mapping[str, float]],
+    trials: Sequence[Trial],
+    steps: int,
+    every: int,
+    stop: StopRule | None,
+) -> list[Program]:
+    """What every run begins with, point by point and trial by trial; ValueError for what cannot be run."""
+    made: list[Program] = []
+    planned_already: dict[tuple[int, int, int], Program] = {}  # by point, problem and network
+    for place, point in enumerate(points):
+        one = _at(algorithm, point)
+        for _, problem, network in trials:
+            known = place, id(problem), id(network)
+            if known not in planned_already:
+                if place == 0:
+                    planned_already[known] = check_run(one, problem, network, steps, every, stop)
+                    check_counters(network, steps)
+                else:
+                    check_settings(one, problem, network)
+                    planned_already[known] = planned(one, problem, network, steps)
+            made.append(planned_already[known])
+    return made
 
 
 def _alike(algorithm: Algorithm) -> bool:
@@ -238,12 +290,6 @@ def _check_field(algorithm: Algorithm, path: object) -> None:
             f"Expected a float field in over, got {path!r} = {checks.shown(target)}. Write a number as a float (1.0, "
             "not 1); sizes, flags and exact noise change the compiled program, so run them one by one."
         )
-
-
-def _plans(settings: Sequence[stepping.Setting]) -> dict[str, Any]:
-    """What the algorithms planned for themselves, a row for every lane."""
-    plans = [setting.algorithm.plan for setting in settings]
-    return {"plan": jax.tree.map(lambda *rows: jnp.stack(rows), *plans)} if jax.tree.leaves(plans[0]) else {}
 
 
 def _at(algorithm: Algorithm, point: Mapping[str, float]) -> Algorithm:

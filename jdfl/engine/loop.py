@@ -6,6 +6,7 @@ no round is computed in vain. Metrics are evaluated where records are made.
 Axes: m nodes, n parameters.
 """
 
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -219,6 +220,7 @@ def advance(
 @partial(jax.jit, static_argnames=("every", "records", "metrics", "batch"))
 def lanes(
     setting: Setting,
+    trials: dict[str, Any],
     keys: Keys,
     values: dict[str, Array],
     end: Array,
@@ -227,33 +229,44 @@ def lanes(
     metrics: tuple[metrics_module.Metric, ...],
     batch: int,
 ) -> tuple[Array, Carry, Record, Record]:
-    """Whole runs of one setting, lane l with keys[l] and with values[path][l] in the algorithm's field at `path`.
+    """Whole runs of one setting: lane [t, p] has the problem and network of trial t, keys[t, p] and values[path][t, p].
 
     Args:
-        setting: What all runs are about, but for keys and values.
-        keys: The keys of the runs, leaves [l].
-        values: By dotted field of the algorithm, values [l].
-        end: The most rounds of a run, end [] int32.
+        setting: What all runs are about, but for trials, keys and values.
+        trials: The fields "problem" and "network" of the setting, leaves [t, ...], where trials differ in them.
+        keys: The keys of the runs, leaves [t, p].
+        values: By dotted field of the algorithm, values [t, p].
+        end: The maximum number of rounds, end [t, p] int32; a lane with 0 costs nothing where lanes run in turn.
         every: Rounds between two records.
         records: How many records a run has after that of the start.
         metrics: Functions that are evaluated for every record.
-        batch: How many lanes run side by side by vmap, batches in turn; 1: one lane after another, without vmap.
+        batch: How many lanes run side by side by vmap, batches in turn; 1: one after another, without vmap.
 
     Returns:
-        Parameters [l, m, n], the last counters, the record of the start and those of the rounds, all with a leading
-            lane axis.
+        Parameters [t, p, m, n], the last counters, the record of the start and those of the rounds, all with leading
+            axes [t, p].
     """
+    t, p = jax.tree.leaves(keys)[0].shape[:2]
 
-    def one(lane: tuple[Keys, dict[str, Array]]) -> tuple[Array, Carry, Record, Record]:
-        keys, fields = lane
+    def one(setting: Setting, lane: tuple[Keys, dict[str, Array], Array]) -> tuple[Array, Carry, Record, Record]:
+        keys, fields, last = lane
         algorithm = setting.algorithm
         for path, value in fields.items():
             algorithm = with_field(algorithm, path, value)
         here, carry, first = _start(replace(setting, algorithm=algorithm, keys=keys), metrics)
-        carry, rest = _advance(carry, here, end, every, records, metrics)
+        carry, rest = _advance(carry, here, last, every, records, metrics)
         return here.algorithm.params(carry.state), replace(carry, state=None), first, rest
 
-    return lax.map(one, (keys, values), batch_size=None if batch == 1 else batch)
+    def trial(given: tuple[dict[str, Any], Any]) -> Any:
+        drawn, lanes = given
+        return _map(partial(one, replace(setting, **drawn)), lanes, min(batch, p))
+
+    return _map(trial, (trials, (keys, values, end)), max(1, min(batch // p, t)))
+
+
+def _map(function: Callable[[Any], Any], rows: Any, batch: int) -> Any:
+    """`function` of every row: `batch` of them side by side, or one after another."""
+    return lax.map(function, rows, batch_size=None if batch == 1 else batch)
 
 
 @jax.jit

@@ -12,7 +12,7 @@ from jdfl.base import checks
 from jdfl.engine import provenance
 from jdfl.engine.ledger_file import Standing
 from jdfl.engine.result import Result
-from jdfl.lab import curves, table, words
+from jdfl.lab import curves, intervals, table, words
 from jdfl.lab.curves import axes_of, metrics_of
 from jdfl.lab.table import Format, Grid
 from jdfl.lab.tuning import Tuned
@@ -44,6 +44,7 @@ class Comparison:
     criterion: str  # what tuning went by, in words; empty without tuning
     networks: dict[str, str]  # by label
     title: str  # the problem
+    redrawn: tuple[str, ...] = ()  # "data", "network": what each trial draws besides the algorithms' randomness
     epsilon: float | None = None  # what the noise was set for; None: noise as given
     privacy: dict[str, PrivacyReport] = field(default_factory=dict[str, PrivacyReport])  # of what claims something
     together: Together | None = None  # what publishing all reported runs costs, at all budgets
@@ -69,8 +70,8 @@ class Comparison:
         Returns:
             The columns `budget`, `seeds` that have a value, `diverged` and `stopped` seeds, `needs`, which is what the
                 first record costs if the budget does not pay for it, with `after`, its round, the means of all that `x`
-                may be of the records used, and for each metric its mean NAME and sample standard deviation NAME_sd over
-                these seeds.
+                may be of the records used, and for each metric its mean NAME, sample standard deviation NAME_sd and
+                half-width of the 95 % confidence interval of the mean NAME_ci over these seeds.
 
         Raises:
             ValueError: For an unknown `x` or metric, and for a budget that is not >= 0.
@@ -92,6 +93,57 @@ class Comparison:
                 found.loc[label, ["needs", "after"]] = how.short.amount, how.short.rounds
         found.insert(0, "budget", budget)
         return found.rename_axis("label")
+
+    def values(self, x: str | None = None, value: float | None = None, metric: str | None = None) -> pd.DataFrame:
+        """One metric of every trial at equal `x`: a row per trial's key, a column per label.
+
+        Values are NaN where a run diverged or the budget pays for no record but that of the start.
+
+        Args:
+            x: An amount, as for `at`, or "stop" for the rounds until the stop rule fired; None: what tuning went by.
+            value: A budget of it, as for `at`.
+            metric: The name of the metric; None: the measure.
+        """
+        x, metric = self.by if x is None else x, self.measure if metric is None else metric
+        checks.one_of((*axes_of(self.curves), "stop"), x=x)
+        checks.one_of(metrics_of(self.curves), metric=metric)
+        budget = np.inf if x == "stop" else float(self.at(x, value, metrics=[])["budget"].iloc[0])
+        found = curves.values_at(self.view(x, value).curves, x, metric, budget)
+        return found.reindex(index=list(self.seeds), columns=list(self.results))
+
+    def differences(
+        self,
+        x: str | None = None,
+        value: float | None = None,
+        metric: str | None = None,
+        *,
+        reference: str | None = None,
+    ) -> pd.DataFrame:
+        """Differences between methods, paired by trial, with simultaneous 95 % confidence intervals.
+
+        All methods of a trial share data, network and key, so that what the trials differ in cancels. With k methods
+        each of the k - 1 intervals has confidence 1 - 0.05 / (k - 1) (Bonferroni), so that all hold together with
+        probability 0.95; a method is marked as the best only where all of its intervals exclude zero.
+
+        Args:
+            x: An amount, as for `at`, or "stop"; None: what tuning went by.
+            value: A budget of it, as for `at`.
+            metric: The name of the metric; None: the measure.
+            reference: The label that all others are compared with; None: that of the best mean.
+
+        Returns:
+            A row per other label: `reference`, `difference` (mean over trials of its value less that of the reference),
+                `low` and `high`, `trials`, and `verdict`: "better", "worse" or "not distinguishable".
+
+        Raises:
+            ValueError: For an unknown amount, metric or label.
+        """
+        found = self.values(x, value, metric)
+        if reference is not None:
+            checks.one_of(list(self.results), reference=reference)
+        name = self.measure if metric is None else metric
+        sign = 1 if (x or self.by) == "stop" else table.better(name)
+        return intervals.differences(found, sign, reference)
 
     def view(self, x: str, value: float | None = None) -> "Comparison":
         """The comparison that was tuned at `value` of `x`, or else itself.
@@ -224,10 +276,8 @@ class Comparison:
         found = {id(run): run for one in (self, *self.views) for run in one.results[label]}
         return list(found.values())
 
-    def figure(
-        self, path: str | Path, x: Sequence[str] | None = None, y: str | None = None, *, spread: str = "range"
-    ) -> Path:
-        """Draw a metric y against amounts x, a panel for each: mean over seeds, with a band.
+    def figure(self, path: str | Path, x: Sequence[str] | None = None, y: str | None = None) -> Path:
+        """Draw a metric y against amounts x, a panel for each: mean over trials, with its 95 % confidence interval.
 
         Axes are logarithmic where values are far apart. Lines are of the runs whose values were chosen at the largest
         budget of that amount; the axis names it, or says that there is none. Runs that diverged are left out, and the
@@ -237,21 +287,18 @@ class Comparison:
             path: The file, whose suffix decides on its format, such as .png or .pdf.
             x: The amounts, at least one, as for `at`; None: all that were tuned at, or all where nothing is tuned.
             y: The metric; None: the measure.
-            spread: What the band is over seeds: "range", from the least to the largest, or "sd", one standard deviation
-                to either side.
 
         Returns:
             The path.
 
         Raises:
-            ValueError: For an unknown amount, metric or spread.
+            ValueError: For an unknown amount or metric.
         """
         from jdfl.lab import drawing  # matplotlib, for those who draw
 
         y = self.measure if y is None else y
         axes = axes_of(self.curves)
         checks.one_of(metrics_of(self.curves), y=y)
-        checks.one_of(("range", "sd"), spread=spread)
         x = ([name for name in axes if self.tuned_at(name)] or axes) if x is None else x
         if isinstance(x, str) or not list(x):
             raise ValueError(f"Expected a list of amounts, got x = {x!r}. For example ('round', 'bytes').")
@@ -259,9 +306,6 @@ class Comparison:
         for name in x:
             checks.one_of(axes, x=name)
             band = curves.bands(self.view(name).curves, name, y)
-            if spread == "sd":
-                sd = band["sd"].fillna(0)
-                band = band.assign(low=band["mean"] - sd, high=band["mean"] + sd)
             panels[words.axis(self, name)] = band.assign(x=band[name])
         views = {name: self.view(name) for name in x}
         legend = {label: words.legend(label, views) for label in self.results}

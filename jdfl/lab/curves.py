@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 
 from jdfl.engine.result import Result
+from jdfl.lab.intervals import half_width
 from jdfl.lab.table import number
 
 AXES = {
@@ -165,7 +166,8 @@ def at(curves: pd.DataFrame, x: str, metrics: Sequence[str], budget: float) -> p
 
     Columns: `seeds` that have a value, `diverged` seeds, `stopped` seeds (by then), `needs`, the amount that the first
     record takes if the budget does not pay for it, and `after`, the round of that record; the mean round and cost of
-    the records used, and for every metric NAME and NAME_sd, mean and sample standard deviation over those seeds.
+    the records used, and for every metric NAME, NAME_sd and NAME_ci: mean, sample standard deviation, and half-width of
+    the 95 % confidence interval of the mean, over those seeds.
 
     Args:
         curves: The records of runs, as `long_form` gives them.
@@ -191,25 +193,58 @@ def at(curves: pd.DataFrame, x: str, metrics: Sequence[str], budget: float) -> p
             row[name] = float(values.mean()) if records else np.nan
             if name in metrics:
                 row[f"{name}_sd"] = float(values.std(ddof=1)) if len(records) > 1 else np.nan
+                row[f"{name}_ci"] = half_width(values)
         rows[str(label)] = row
     columns = ["seeds", "diverged", "stopped", "needs", "after", *axes]
-    columns += [part for name in metrics for part in (name, f"{name}_sd")]
+    columns += [part for name in metrics for part in (name, f"{name}_sd", f"{name}_ci")]
     return pd.DataFrame.from_dict(rows, orient="index", columns=columns).rename_axis("label")
 
 
+def values_at(curves: pd.DataFrame, x: str, name: str, budget: float) -> pd.DataFrame:
+    """One metric of every trial at a budget: a row per seed, a column per label, NaN where there is no value.
+
+    Args:
+        curves: The records of runs, as `long_form` gives them.
+        x: The column that the budget is an amount of; "stop": the rounds until the stop rule fired.
+        name: The name of the metric; not used with "stop".
+        budget: How much of `x` every run may spend, possibly infinite.
+    """
+    found: dict[str, dict[Any, float]] = {}
+    for label, runs in curves.groupby("label", sort=False):
+        of_label = found.setdefault(str(label), {})
+        for seed, run in runs.groupby("seed", sort=False):
+            if x == "stop":
+                last = run.iloc[-1]
+                of_label[seed] = float(last["round"]) if last["ending"] == "stop rule" else np.nan
+            else:
+                record = last_within(run, x, budget)
+                of_label[seed] = np.nan if record is None else float(record[name])
+    return pd.DataFrame(found).rename_axis("seed")
+
+
 def to_stop(curves: pd.DataFrame) -> pd.DataFrame:
-    """Rounds until the stop rule fired, a row per label: `seeds` that stopped, `round` and `round_sd` over them."""
+    """Rounds until the stop rule fired, a row per label: `seeds` that stopped, and over them round, round_sd, round_ci.
+
+    These are the mean, the sample standard deviation, and the half-width of the 95 % confidence interval of the mean.
+    """
     ends = curves.groupby(["label", "seed"], sort=False).tail(1)
     stopped = ends[ends["ending"] == "stop rule"].groupby("label")["round"]
-    found = pd.DataFrame({"seeds": stopped.size(), "round": stopped.mean(), "round_sd": stopped.std(ddof=1)})
+    found = pd.DataFrame(
+        {
+            "seeds": stopped.size(),
+            "round": stopped.mean(),
+            "round_sd": stopped.std(ddof=1),
+            "round_ci": stopped.apply(lambda rounds: half_width(rounds.to_numpy(float))),
+        }
+    )
     return found.reindex(ends["label"].unique()).fillna({"seeds": 0}).astype({"seeds": int}).rename_axis("label")
 
 
 def bands(curves: pd.DataFrame, x: str, y: str) -> pd.DataFrame:
-    """Mean, standard deviation and range of `y` over the seeds that did not diverge, a row per label and round.
+    """Mean of `y` over the trials that did not diverge, with its 95 % confidence interval, a row per label and round.
 
-    Columns: label, round, mean of `x`, and mean, sd, low, high of `y`. In a round without a record of a seed its last
-    one before counts.
+    Columns: label, round, mean of `x`, and mean, low, high of `y`. In a round without a record of a trial its last one
+    before that counts. With a single trial low and high are the mean.
 
     Args:
         curves: The records of runs, as `long_form` gives them.
@@ -221,12 +256,13 @@ def bands(curves: pd.DataFrame, x: str, y: str) -> pd.DataFrame:
         records = runs.set_index(["round", "seed"])
         spent = records.index.to_frame()["round"] if x == "round" else records[x]
         amounts, values = (one.unstack("seed").ffill() for one in (spent, records[y]))
-        found = {"mean": values.mean(axis=1), "sd": values.std(axis=1, ddof=1)}
-        found |= {"low": values.min(axis=1), "high": values.max(axis=1)}
+        mean = values.mean(axis=1)
+        half = values.apply(lambda row: half_width(row.dropna().to_numpy(float)), axis=1).fillna(0.0)
+        found = {"mean": mean, "low": mean - half, "high": mean + half}
         band = {"label": label, "round": values.index, x: amounts.mean(axis=1).to_numpy()}
         frames.append(pd.DataFrame(band | {name: np.asarray(one) for name, one in found.items()}))
     if not frames:
-        return pd.DataFrame(columns=list(dict.fromkeys(("label", "round", x, "mean", "sd", "low", "high"))))
+        return pd.DataFrame(columns=list(dict.fromkeys(("label", "round", x, "mean", "low", "high"))))
     return pd.concat(frames, ignore_index=True)
 
 

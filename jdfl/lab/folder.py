@@ -8,7 +8,7 @@ import pandas as pd
 from jdfl.lab import charts, curves, words
 from jdfl.lab.comparison import Comparison
 from jdfl.lab.curves import AXES, axes_of, metrics_of
-from jdfl.lab.entries import ALSO
+from jdfl.lab.entries import DEFAULT
 from jdfl.lab.files import whole, write
 from jdfl.lab.page import Code, Fold, Part, Section, Table, page
 from jdfl.lab.results import environment
@@ -72,7 +72,7 @@ def _sections(comparison: Comparison, config_yaml: str) -> Iterator[Section]:
     yield Section("Curves", _curves(comparison))
     others = [(one.by, one.grid()) for one in views]  # each of its own tuning
     if comparison.budget is None:  # without tuning: those that are asked for mostly
-        others += [(x, comparison.grid(by=x)) for x in ALSO if x != comparison.by]
+        others += [(x, comparison.grid(by=x)) for x in DEFAULT if x != comparison.by]
     for x, other in others:
         title = "Rounds to the stop rule" if x == "stop" else f"At equal {AXES[x]}"
         yield Section(title, ["\n\n".join(other.caption[1:]), _table(other)])

@@ -14,8 +14,7 @@ from jdfl.algorithms.algorithm import Algorithm
 from jdfl.base import checks
 from jdfl.engine.start import check_settings
 from jdfl.engine.stepping import with_field
-from jdfl.network.graph import Network
-from jdfl.problems import Problem
+from jdfl.engine.trials import Trial
 
 Values = Mapping[str, Sequence[float]]
 Grid = dict[str, tuple[float, ...]]
@@ -42,19 +41,33 @@ def quiet() -> Generator[None]:
 
 @dataclass(frozen=True)
 class Plan:
-    """An entry with its network and its grid; no grid: not tuned."""
+    """A method with its trials and its grid; no grid: not tuned."""
 
     algorithm: Algorithm
-    network: Network
+    trials: tuple[Trial, ...]  # the reported ones
+    tuning: tuple[Trial, ...]
     steps: int
     grid: Grid
-    given: bool  # the grid is somebody's choice, so a value that makes no sense is refused, not left out
+    given: bool  # the grid was given, so a value that makes no sense is refused, not left out
     derived: tuple[str, ...] = ()  # what the chosen values are computed from (names of jdfl.privacy.DERIVED)
 
-    def taken(self, problem: Problem) -> list[Point]:
+    @property
+    def different(self) -> list[Trial]:
+        """A trial for every pair of problem and network that there is in tuning or reported trials."""
+        every = (*self.trials, *self.tuning)
+        return list({(id(one.problem), id(one.network)): one for one in every}.values())
+
+    def taken(self) -> list[Point]:
         """The points of the grid, of a default one those that the algorithm takes; one that changes nothing if none."""
         points = [dict(zip(self.grid, values)) for values in product(*self.grid.values())]
-        return points if self.given else [point for point in points if self.allows(point, problem)] or points
+        if self.given or not self.grid:
+            return points
+        first, *others = self.different
+        kept = [point for point in points if self.allows(point, [first])]
+        for trial in others:  # a limit that depends on the trial, as one of the step size, bounds values from one side
+            if kept and not (self.allows(kept[0], [trial]) and self.allows(kept[-1], [trial])):
+                kept = [point for point in kept if self.allows(point, [trial])]
+        return kept or points
 
     def at(self, point: Mapping[str, float]) -> Any:
         """The algorithm with a point's values."""
@@ -63,23 +76,24 @@ class Plan:
             algorithm = with_field(algorithm, path, value)
         return algorithm
 
-    def allows(self, point: Mapping[str, float], problem: Problem) -> bool:
-        """Whether the algorithm takes these values, with this problem and the plan's network.
+    def allows(self, point: Mapping[str, float], trials: Sequence[Trial] | None = None) -> bool:
+        """Whether the algorithm takes these values.
 
         Args:
             point: Values by dotted field of the algorithm; its other fields stay.
-            problem: What the nodes are to learn.
+            trials: The trials that it has to take them in; None: all.
         """
         try:
             with quiet():
-                check_settings(self.at(point), problem, self.network)
+                for trial in self.different if trials is None else trials:
+                    check_settings(self.at(point), trial.problem, trial.network)
         except ValueError:
             return False
         return True
 
 
 def laid(
-    label: str, algorithm: Any, own: Values | None, grids: Values, problem: Problem
+    label: str, algorithm: Any, own: Values | None, grids: Values, trials: Sequence[Trial]
 ) -> tuple[Grid, tuple[str, ...]]:
     """Sorted values by field, and what the values that are chosen among them are computed from.
 
@@ -87,10 +101,10 @@ def laid(
         label: The label of the entry, for messages.
         algorithm: The algorithm, whose `tuned` fields and present values default grids are made of.
         own: The entry's own values by dotted field; None: the `tuned` fields of the algorithm are laid out.
-        grids: Values by field, of use where `own` is None. Other fields get the values of GRIDS, those of lr in units
-            of 1 / L, L being the largest curvature of a node, or multiples of their present value where they are not in
-            GRIDS, where an optimizer makes the steps, and for lr where no curvature is known.
-        problem: What the nodes are to learn.
+        grids: Values by field, used where `own` is None. Other fields get the values of GRIDS, those of lr in units of
+            1 / L, where L is the largest curvature of a node in any trial. Fields that are not in GRIDS, fields of an
+            algorithm with an optimizer, and lr where no curvature is known get multiples of their present value.
+        trials: The tuning trials.
 
     Returns:
         The grid, and names of `jdfl.privacy.DERIVED`, which are "tuning", and "curvature" where lr is in units of 1 /
@@ -114,7 +128,7 @@ def laid(
         in_curvature = given is None and path == "lr" and optimizer is None
         if given is not None:
             grid[path] = _values(label, path, given)
-        elif in_curvature and (steepest := float(np.max(np.asarray(problem.curvature)))) > 0:
+        elif in_curvature and (steepest := max(float(np.max(np.asarray(one.problem.curvature))) for one in trials)) > 0:
             grid[path] = tuple(value / steepest for value in GRIDS[path])
             derived = ("tuning", "curvature")
         elif path != "lr" and path in GRIDS and optimizer is None:
@@ -159,12 +173,11 @@ def _values(label: str, path: str, values: Any) -> tuple[float, ...]:
     return tuple(sorted({float(value) for value in found}))
 
 
-def beyond_edges(plan: Plan, problem: Problem, point: Point, grid: Grid) -> dict[str, list[float]]:
+def beyond_edges(plan: Plan, point: Point, grid: Grid) -> dict[str, list[float]]:
     """By field whose value is the lowest or highest of several: values beyond it that the algorithm takes, if any.
 
     Args:
-        plan: The entry that is tuned.
-        problem: What the nodes are to learn, by which values are accepted or not.
+        plan: The method that is tuned.
         point: The best point of the grid.
         grid: All values that were tried so far, sorted, by field.
     """
@@ -172,11 +185,11 @@ def beyond_edges(plan: Plan, problem: Problem, point: Point, grid: Grid) -> dict
     for path, values in grid.items():
         place, last = values.index(point[path]), len(values) - 1
         if last > 0 and place in (0, last):
-            found[path] = _steps(plan, problem, point, path, before=values[1 if place == 0 else -2])
+            found[path] = _steps(plan, point, path, before=values[1 if place == 0 else -2])
     return {path: values for path, values in found.items() if values}
 
 
-def _steps(plan: Plan, problem: Problem, point: Point, path: str, before: float) -> list[float]:
+def _steps(plan: Plan, point: Point, path: str, before: float) -> list[float]:
     """Further values in the ratio of the last two, or by their difference where one is not positive.
 
     Where the algorithm does not take the first of them: one value close to the end of what it takes, found by halving,
@@ -188,7 +201,7 @@ def _steps(plan: Plan, problem: Problem, point: Point, path: str, before: float)
         return float(end * np.power(end / before, t) if min(end, before) > 0 else end + (end - before) * t)
 
     def takes(value: float) -> bool:
-        return plan.allows(point | {path: value}, problem)
+        return plan.allows(point | {path: value})
 
     if takes(at(1)):
         return [at(k) for k in range(1, _FURTHER + 1)]

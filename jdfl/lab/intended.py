@@ -6,6 +6,7 @@ from typing import Any
 
 from jdfl.engine.booking import intents
 from jdfl.engine.data_ledger import Intent
+from jdfl.engine.trials import Trial
 from jdfl.lab.entries import Terms, calibrated
 from jdfl.lab.grids import Plan, Point
 from jdfl.lab.tuning import Choice
@@ -27,11 +28,11 @@ def of_all(plans: Mapping[str, Plan], terms: Terms) -> list[Intent]:
             f"Expected tuning whose runs are known beforehand with a ledger, got tune.extend = {tune.extend}. Give "
             "jdfl.Tuning(extend=0), or --extend 0: no grid goes on beyond its edge then."
         )
-    shown = 1 if tune is None else 1 + sum(max(1, len(list(one))) for one in tune.also.values()) + bool(terms.stop)
+    shown = max(1, len(terms.budgets))
     for label, plan in plans.items():
-        points = plan.taken(terms.problem)
+        points = plan.taken()
         if tune is not None:
-            found += _runs(plan, terms, [(plan.at(point), tune.keys) for point in points])
+            found += _runs(plan, terms, [(plan.at(point), plan.tuning) for point in points])
         reported = [_reported(plan, terms, [point]) for point in points]
         found += [run for runs in sorted(reported, key=_noise)[:shown] for run in runs]
         terms.announce(label, "keeping room in the ledger")
@@ -56,14 +57,17 @@ def of_chosen(plans: Mapping[str, Plan], terms: Terms, choices: Sequence[Choice]
 
 def _reported(plan: Plan, terms: Terms, points: Sequence[Point]) -> list[Intent]:
     algorithms = [calibrated(replace(plan, algorithm=plan.at(point)), terms) for point in points]
-    return _runs(plan, terms, [(algorithm, terms.keys) for algorithm in algorithms])
+    return _runs(plan, terms, [(algorithm, plan.trials) for algorithm in algorithms])
 
 
-def _runs(plan: Plan, terms: Terms, made: Sequence[tuple[Any, Sequence[int]]]) -> list[Intent]:
-    """The runs of these algorithms, each with the keys beside it."""
-    given: Any = {"steps": plan.steps, "derived": plan.derived}
-    every = [intents(one, terms.problem, plan.network, terms.stop, keys=keys, **given) for one, keys in made]
-    return [run for runs in every for run in runs]
+def _runs(plan: Plan, terms: Terms, made: Sequence[tuple[Any, Sequence[Trial]]]) -> list[Intent]:
+    """The runs of these algorithms, each in the trials beside it."""
+    found: list[Intent] = []
+    for algorithm, trials in made:
+        for trial in trials:
+            given = algorithm, trial.problem, trial.network, terms.stop
+            found += intents(*given, keys=[trial.key], steps=plan.steps, derived=plan.derived)
+    return found
 
 
 def _noise(runs: Sequence[Intent]) -> float:

@@ -8,20 +8,20 @@ import dataclasses
 from collections import Counter
 from dataclasses import dataclass
 from types import SimpleNamespace
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, get_args
 
 from jdfl.base import checks
 from jdfl.base.settings import defaults
 from jdfl.config import ALGORITHMS, NETWORKS, PROBLEMS, STOPS, Kind, noise_for_now, yaml_text
 from jdfl.engine.data_ledger import DataLedger
 from jdfl.engine.stopping import StopRule
-from jdfl.lab.compare import compare as _compared
-from jdfl.lab.entries import By, Tuning
+from jdfl.lab.entries import DEFAULT, By, Tuning
 from jdfl.lab.entries import Entry as Compared
+from jdfl.lab.experiment import Experiment
 from jdfl.network import Network
 from jdfl.problems import Problem
 
-_compare = defaults(_compared)
+_compare = defaults(Experiment)
 _tuning = Tuning()
 
 
@@ -66,15 +66,15 @@ class Settings:
     """Names of the metrics to record; empty: all that the problem can give."""
     tune: bool = True
     """Tune every algorithm before it is compared."""
-    by: By = _tuning.by
+    by: By = "round"
     """What all are given equal amounts of, in tuning and in the table; stop: rounds until the stop rule fires."""
-    budget: float | None = _tuning.budget
+    budget: float | None = None
     """How much of it; none: the most that all reach; except of rounds, at least what ten rounds of each cost."""
     grids: tuple[str, ...] = ()
     """What tuning tries, field=value,value,... for every algorithm that tunes the field; others have default grids."""
     tuning_seeds: int = len(_tuning.keys)
     """Tuning runs of every point of a grid; their seeds are not those of the reported runs."""
-    also: tuple[str, ...] = tuple(_tuning.also)
+    also: tuple[str, ...] = DEFAULT
     """Further amounts to compare at, each with a tuning of its own; amount=budget,budget,... says where."""
     extend: int = _tuning.extend
     """How often a grid may go on where its best point lies on its edge."""
@@ -148,16 +148,14 @@ def build(config: CompareConfig) -> tuple[dict[str, Compared], Problem, Network,
     first = _tuning.keys[0]
     tuning = Tuning(
         keys=tuple(range(first, first + config.tuning_seeds)),
-        by=config.by,
-        budget=config.budget,
-        also=_also(config.also),
         grids=_grids(config.grids),
         extend=config.extend,
     )
     options: dict[str, Any] = {
-        "keys": range(config.seed, config.seed + config.seeds),
+        "trials": range(config.seed, config.seed + config.seeds),
         "steps": config.steps,
-        "tune": tuning if config.tune else None,
+        "budget": _budgets(config) if config.tune else None,
+        "tuning": tuning if config.tune else None,
         "metrics": config.metrics or None,
         "every": config.every,
         "stop": _stop(config, entries),
@@ -213,6 +211,20 @@ def _grids(lines: tuple[str, ...]) -> dict[str, list[float]]:
             raise ValueError(f"Expected field=value,value,... in grids, got {line!r}. For example lr=0.05,0.1,0.2.")
     _check_once(lines, "grids")
     return grids
+
+
+def _budgets(config: CompareConfig) -> dict[str, Any]:
+    """What is compared at: `budget` of `by` first, then the other amounts."""
+    if config.by == "stop" and config.budget is not None:
+        raise ValueError(f"Expected no budget with by = 'stop', got budget = {config.budget!r}. Leave it out.")
+    found: dict[str, Any] = {config.by: config.budget if config.budget is None else [config.budget]}
+    for x, amounts in _also(config.also).items():
+        checks.one_of([one for one in get_args(By) if one != "stop"], also=x)
+        if x in found and amounts:
+            found[x] = [*(found[x] or [None]), *amounts]
+        else:
+            found.setdefault(x, amounts or None)
+    return found
 
 
 def _also(lines: tuple[str, ...]) -> dict[str, list[float]]:

@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 
 from jdfl.engine.metrics import REGISTRY
+from jdfl.lab.intervals import leaders
 
 HIGHER_IS_BETTER = frozenset(("accuracy", "balanced_accuracy", "support_recovery"))
 NONE = "–"
@@ -17,7 +18,7 @@ Format = Literal["text", "markdown", "latex"]
 
 @dataclass(frozen=True)
 class Cell:
-    """What stands in one place, and whether it is the best of its column or equal to it within its deviation."""
+    """What stands in one place, and whether it is the best of its column, or not distinguishable from it."""
 
     text: str
     mark: Literal["", "best", "tie"] = ""
@@ -65,40 +66,59 @@ def spread(mean: float, sd: float) -> str:
     return number(mean) + (f" ± {number(sd, 2)}" if np.isfinite(sd) else "")
 
 
+def estimate(mean: float, half: float) -> str:
+    """A mean with the half-width of its confidence interval, without digits beyond the uncertainty.
+
+    Args:
+        mean: The mean over trials.
+        half: The half-width, shown with two significant digits; 0: all values are the same; NaN: the mean alone.
+    """
+    if half <= 1e-12 * abs(mean):
+        return f"{number(mean)} (deterministic)"
+    if not np.isfinite(half):
+        return number(mean)
+    place = int(np.floor(np.log10(half))) - 1  # of the last digit
+    largest = int(np.floor(np.log10(max(abs(mean), half))))
+    if -3 <= largest < 9:
+        digits = max(0, -place)
+        return f"{round(mean, -place):,.{digits}f} ± {round(half, -place):,.{digits}f}"
+    digits = max(0, largest - place)
+    return f"({mean / 10.0**largest:.{digits}f} ± {half / 10.0**largest:.{digits}f})e{largest:+03d}"
+
+
 def column(
     found: pd.DataFrame,
     name: str,
-    seeds: int,
+    values: pd.DataFrame,
     *,
     sign: int | None = None,
     whole: str = "diverged",
     beside: Collection[str] = (),
     reasons: Mapping[str, str] | None = None,
 ) -> list[Cell]:
-    """The cells of one quantity: the best is bold, and those within its deviation of it are marked, too.
+    """The cells of one quantity, with a mark on the best one, or on all that cannot be distinguished from it.
 
     Args:
-        found: A row per label, with columns NAME, NAME_sd and seeds, as `curves.at` gives it.
+        found: A row per label, with columns NAME, NAME_ci and seeds, as `curves.at` gives it.
         name: The NAME of the quantity.
-        seeds: How many seeds every label should have. A cell that has fewer says so, and is never the best.
+        values: The quantity of every trial, a row per trial and a column per label, as `curves.values_at` gives it. A
+            label that lacks some says so in its cell, and is not ranked.
         sign: 1 where low values are good, -1 where high ones are; None: as it is for the metric of this name.
-        whole: Why values of seeds are lacking, in a word.
-        beside: Labels that stand beside the others and are never the best.
+        whole: Why values of trials are lacking, in a word.
+        beside: Labels that are not ranked.
         reasons: By label, why it has no value at all; for others `whole` or NONE stands there.
     """
     sign = better(name) if sign is None else sign
-    means, deviations = found[name].to_numpy(float), found[f"{name}_sd"].to_numpy(float)
-    fit = np.isfinite(means) & (found["seeds"].to_numpy() == seeds) & ~found.index.isin(list(beside))
-    best = np.min(np.where(fit, sign * means, np.inf)) if len(found) else np.inf
-    near = np.nanmax(np.where(fit & (sign * means == best), np.nan_to_num(deviations), 0.0)) if fit.any() else 0.0
+    first = leaders(values[[label for label in values.columns if label not in beside]], sign)
+    marks: dict[str, Literal["best", "tie"]] = {label: "tie" if len(first) > 1 else "best" for label in first}
     cells: list[Cell] = []
-    for label, mean, sd, good, have in zip(found.index.astype(str), means, deviations, fit, found["seeds"]):
+    for label, row in found.iterrows():
+        mean, half, have = float(row[name]), float(row[f"{name}_ci"]), int(row["seeds"])
         if not np.isfinite(mean):
-            cells.append(Cell((reasons or {}).get(label, whole if have == 0 else NONE)))
+            cells.append(Cell((reasons or {}).get(str(label), whole if have == 0 else NONE)))
             continue
-        lacking = "" if have == seeds else f" ({seeds - int(have)} of {seeds} {whole})"
-        mark = "" if not good else "best" if sign * mean == best else "tie" if sign * mean - best <= near else ""
-        cells.append(Cell(spread(mean, sd) + lacking, mark))
+        lacking = "" if have == len(values) else f" ({len(values) - have} of {len(values)} {whole})"
+        cells.append(Cell(estimate(mean, half) + lacking, marks.get(str(label), "")))
     return cells
 
 
@@ -159,7 +179,7 @@ def _marked_down(text: str) -> str:
 def _tex(text: str) -> str:
     """Text with LaTeX's own signs escaped and powers of ten set as such."""
     escaped = "".join(_TEX.get(sign, sign) for sign in text.replace("\n", " "))
-    return re.sub(r"(\d)e([+-]\d+)\b", lambda found: rf"{found[1]}$\cdot10^{{{int(found[2])}}}$", escaped)
+    return re.sub(r"(\d|\))e([+-]\d+)\b", lambda found: rf"{found[1]}$\cdot10^{{{int(found[2])}}}$", escaped)
 
 
 _TEX = (
@@ -167,7 +187,7 @@ _TEX = (
     | {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
     | {"<": "$<$", ">": "$>$", "≤": r"$\le$", "±": r"$\pm$", "–": "--"}
 )
-_NEAR = "within one standard deviation of it"
+_NEAR = "the best mean and all that are not distinguishable from it"
 _FORMATS: dict[str, tuple[Callable[..., str], Callable[[str], str], dict[str, str], dict[str, str]]] = {
     "text": (_text, _plain, {"best": "{} *", "tie": "{} ~", "": "{}"}, {"best": "* best", "tie": f"~ {_NEAR}"}),
     "markdown": (

@@ -1,6 +1,6 @@
 """A sweep per algorithm over its grid, the best point at every budget, and grids that go on beyond their edge."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from typing import Any, Literal, NamedTuple
@@ -8,15 +8,15 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import pandas as pd
 
-from jdfl.engine.batch import sweep
-from jdfl.engine.stopping import StopRule
+from jdfl.engine.batch import across
 from jdfl.lab import curves
 from jdfl.lab.curves import Short, axes_of, common, long_form
-from jdfl.lab.entries import Terms, Tuning
+from jdfl.lab.entries import Budget, Terms, Tuning
 from jdfl.lab.grids import Grid, Plan, Point, beyond_edges, grid_text, quiet
 from jdfl.lab.table import better, number
 
 Side = Literal["lowest", "highest"]
+_SMALL = 2**24  # examples times parameters up to which compiling takes longer than idle lanes
 _ALIKE = 1e-6  # relative difference up to which points of a grid are the same
 
 
@@ -68,27 +68,31 @@ class Search:
             extension: Which extension of the grid they belong to; 0: the first grid.
             what: What begins, in words, for those who watch.
         """
-        terms, keys = self.terms, list(self.tune.keys)
+        terms, trials = self.terms, len(self.plan.tuning)
         terms.announce(self.label, what)
         with quiet():
-            results = sweep(
+            results = across(
                 self.plan.at(points[0]),
-                terms.problem,
-                self.plan.network,
+                self.plan.tuning,
                 over=points,
-                keys=keys,
                 steps=self.plan.steps,
                 every=terms.every,
                 stop=terms.stop,
                 metrics=[terms.measure],
                 batch=terms.batch,
                 ledger=terms.ledger,
+                width=self._width(len(points)),
             )
-        places = [len(self.points) + i // len(keys) for i in range(len(results))]
+        places = [len(self.points) + i // trials for i in range(len(results))]
         frames = [long_form(str(place), [run]) for place, run in zip(places, results)]
         self.records = pd.concat([self.records, *frames] if self.points else frames, ignore_index=True)
         self.points += points
         self.extensions += [extension] * len(points)
+
+    def _width(self, points: int) -> int:
+        """The points that a program is compiled for: small problems have one program for a grid and its extensions."""
+        problem = self.plan.tuning[0].problem
+        return self.extensions.count(0) if problem.weight.size * problem.n <= _SMALL else points
 
     def at(self, target: Target) -> pd.DataFrame:
         """What `curves.at` tells, a row per point, and its `score`: the mean over seeds, of which lower is better.
@@ -124,7 +128,7 @@ class Search:
         grid, best, found = self._grid(), self._best(target), self.at(target)
         runs = len(self.points) * len(list(self.tune.keys))
         if best is not None:
-            beyond = beyond_edges(self.plan, self.terms.problem, best, grid)
+            beyond = beyond_edges(self.plan, best, grid)
             edge: dict[str, Side] = {
                 path: "lowest" if values[0] < best[path] else "highest" for path, values in beyond.items()
             }
@@ -190,11 +194,11 @@ class Search:
 
     def _further(self, best: Point) -> list[Point]:
         """Points that were not tried, of the grid that goes on beyond the edges that the best one is on."""
-        problem, grid = self.terms.problem, self._grid()
-        beyond = beyond_edges(self.plan, problem, best, grid)
+        grid = self._grid()
+        beyond = beyond_edges(self.plan, best, grid)
         wider = grid | {path: (*grid[path], *values) for path, values in beyond.items()}
         points = [dict(zip(wider, values)) for values in product(*wider.values())] if beyond else []
-        return [point for point in points if point not in self.points and self.plan.allows(point, problem)]
+        return [point for point in points if point not in self.points and self.plan.allows(point)]
 
 
 def tune_all(plans: Mapping[str, Plan], terms: Terms, tune: Tuning) -> list[Choice]:
@@ -207,12 +211,12 @@ def tune_all(plans: Mapping[str, Plan], terms: Terms, tune: Tuning) -> list[Choi
     """
     searches = {label: Search(label, plan, terms, tune) for label, plan in plans.items()}
     for search in searches.values():  # what is not tuned may still limit a common budget
-        search.run(search.plan.taken(terms.problem), 0, "tuning")
+        search.run(search.plan.taken(), 0, "tuning")
     records = [
         one.records.assign(seed=one.records["label"] + "-" + one.records["seed"].astype(str), label=label)
         for label, one in searches.items()
     ]
-    targets = _targets(pd.concat(records, ignore_index=True), tune, terms.stop)
+    targets = _targets(pd.concat(records, ignore_index=True), terms.budgets)
     for search in searches.values():
         if search.plan.grid:
             search.extend(targets)
@@ -226,19 +230,15 @@ def tune_all(plans: Mapping[str, Plan], terms: Terms, tune: Tuning) -> list[Choi
     return found
 
 
-def _targets(records: pd.DataFrame, tune: Tuning, stop: StopRule | None) -> list[Target]:
-    """The budgets of all tables, that of `by` first; of other amounts that nobody spends, none."""
+def _targets(records: pd.DataFrame, budgets: Sequence[Budget]) -> list[Target]:
+    """The budgets of all tables, in the order given; except the first one, none of an amount that no method spends."""
     counted = axes_of(records)
-    asked: list[tuple[str, float | None]] = [(tune.by, None if tune.by == "stop" else tune.budget)]
-    for x, amounts in tune.also.items():
-        given = [float(amount) for amount in amounts]
-        asked += [(x, amount) for amount in (given or [None] * (x != tune.by))]
     found: dict[Target, None] = {}
-    for x, amount in asked if stop is None else [*asked, ("stop", None)]:
+    for x, amount in budgets:
         if x not in (*counted, "stop"):
             known = ", ".join(name for name in counted if name != "seconds")
-            raise ValueError(f"Expected an amount that is counted, got by = {x!r}. Counted here: {known}.")
-        budget = np.inf if x == "stop" else common(records, x) if amount is None else float(amount)
-        if budget > 0 or not found:
-            found[Target(x, budget)] = None
+            raise ValueError(f"Expected an amount that is counted, got budget = {x!r}. Counted here: {known}.")
+        target = np.inf if x == "stop" else common(records, x) if amount is None else amount
+        if target > 0 or not found:
+            found[Target(x, target)] = None
     return list(found)

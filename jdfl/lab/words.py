@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from jdfl.lab.comparison import Comparison
 
 _ENDED = "Values where the runs ended"
+_ONE = "one trial: there are no intervals, and no method is ranked"
 
 
 def grid(of: "Comparison", by: str, value: float | None, names: list[str]) -> Grid:
@@ -27,7 +28,7 @@ def grid(of: "Comparison", by: str, value: float | None, names: list[str]) -> Gr
         value: How much of `by` all get; None: as for `Comparison.at`.
         names: The metrics that have a column.
     """
-    n, stop = len(of.seeds), by == "stop"
+    stop = by == "stop"
     found = of.at("round", np.inf, metrics=names) if stop else of.at(by, value, metrics=names)
     unranked = _unranked(of, by, value)
     columns = {
@@ -35,14 +36,18 @@ def grid(of: "Comparison", by: str, value: float | None, names: list[str]) -> Gr
         "values": [Cell(_values(how)) for how in of.tuned.values()],
     }
     if stop:
-        columns["rounds to stop"] = column(of.to_stop(), "round", n, sign=1, whole="not stopped", beside=unranked)
+        columns["rounds to stop"] = column(
+            of.to_stop(), "round", of.values("stop"), sign=1, whole="not stopped", beside=unranked
+        )
     for name in ("bytes",) if stop else ("round", by):
         columns[AXES[name] if name == "round" else name] = [Cell(number(amount)) for amount in found[name]]
     if of.privacy:
         columns["epsilon"] = [Cell(_spent(of, label)) for label in found.index]
     reasons = {label: "no results" for label, how in of.tuned.items() if how.short is not None}  # of another budget
     reasons |= {label: told for label in of.results if (told := _short(of, label, by, found))}
-    rows = [*columns.values(), *(column(found, name, n, beside=unranked, reasons=reasons) for name in names)]
+    budget = ("round", np.inf) if stop else (by, value)
+    measured = [column(found, name, of.values(*budget, name), beside=unranked, reasons=reasons) for name in names]
+    rows = [*columns.values(), *measured]
     headers = [*columns, *(name.replace("_", " ") for name in names)]
     return Grid(headers, [list(row) for row in zip(*rows)], _caption(of, by, value, found))
 
@@ -163,7 +168,7 @@ def _early(of: "Comparison", by: str, found: pd.DataFrame) -> list[str]:
 
 def _caption(of: "Comparison", by: str, value: float | None, found: pd.DataFrame) -> list[str]:
     n, budget = len(of.seeds), float(found["budget"].iloc[0])
-    over = f"mean ± standard deviation over {n} seeds" if n > 1 else "one seed"
+    over = f"mean ± half-width of its 95 % confidence interval over {n} trials, {_redrawn(of)}" if n > 1 else _ONE
     said = f"Values at {AXES[by]} ≤ {number(budget)}, of the last record at or before that" if by != "stop" else _ENDED
     own = len(set(of.networks.values())) > 1
     caption = [f"{of.setting}.", f"{said}; {over}."]
@@ -186,6 +191,13 @@ def _caption(of: "Comparison", by: str, value: float | None, found: pd.DataFrame
     if by == "seconds":
         caption.append("Seconds are the simulation's, spread evenly over its rounds; compilation is excluded.")
     return caption
+
+
+def _redrawn(of: "Comparison") -> str:
+    """What the trials differ in."""
+    if not of.redrawn:
+        return "which share data and network: the intervals cover the randomness of the algorithms alone"
+    return f"each with {' and '.join(of.redrawn)} of its own, which all methods share"
 
 
 def _privacy(of: "Comparison") -> Iterator[str]:

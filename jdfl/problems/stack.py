@@ -21,6 +21,7 @@ from jdfl.problems.base import Problem
 P = TypeVar("P", bound=Problem)
 
 EIGEN_STEPS = 40  # size of the Krylov space: six digits or more on Gaussian matrices, whose spectrum ends without a gap
+_SMALL = 2**22  # numbers up to which data are padded for the largest eigenvalue
 _BATCH, _NUMBERS = 4, 2**16  # nodes worked on at once: so many, or more where their data are smaller than that
 
 
@@ -126,14 +127,25 @@ def dense_eigenvalue(A: Array, weight: Array, start: Array) -> Array:
     )
 
 
-@jax.jit
 def gram_eigenvalues(features: Array, weight: Array) -> Array:
     """lambda_max(A_i^T diag(weight_i) A_i) / sum_t weight[i,t] of every node [m], a few nodes side by side.
+
+    Small problems are padded, so that data partitions whose largest parts differ share a compiled program.
 
     Args:
         features ([m, q, p]): Features of the examples, A_i = features[i].
         weight ([m, q]): Their weights, 0 for padding.
     """
+    q = features.shape[1]
+    if features.size <= _SMALL:
+        longer = (1 << (q - 1).bit_length()) - q  # to a power of two
+        padded = np.pad(np.asarray(features), [(0, 0), (0, longer), (0, 0)])
+        features, weight = jnp.asarray(padded), jnp.asarray(np.pad(np.asarray(weight), [(0, 0), (0, longer)]))
+    return _gram_eigenvalues(features, weight)
+
+
+@jax.jit
+def _gram_eigenvalues(features: Array, weight: Array) -> Array:
     q, p = features.shape[1:]
     start = jax.random.normal(jax.random.key(0), (p,), features.dtype)
 

@@ -20,6 +20,7 @@ from jdfl.cli import compare as command
 from jdfl.cli import main
 from jdfl.lab import folder
 from jdfl.lab import settings as compare
+from jdfl.lab.entries import DEFAULT
 from jdfl.lab.settings import CompareConfig, Entry, Settings, build, from_yaml, to_yaml
 from tests.test_config import values
 
@@ -94,10 +95,10 @@ def test_what_is_built_is_what_was_said():
     assert "ring" in ring.network.name
     assert (ring.tune, ring.steps) == ({"step_scale": [0.5, 1.0, 2.0]}, 4)
     assert entries["ceps-2"].tune == {}
-    assert options["tune"].grids == {"step_scale": [1.0, 2.5]}
-    assert options["tune"].by == "bytes"
-    assert not set(options["keys"]) & set(options["tune"].keys)
-    assert build(dataclasses.replace(start, tune=False))[3]["tune"] is None
+    assert options["tuning"].grids == {"step_scale": [1.0, 2.5]}
+    assert list(options["budget"]) == ["bytes", "round", "gradients"]
+    assert not set(options["trials"]) & set(options["tuning"].keys)
+    assert build(dataclasses.replace(start, tune=False))[3]["tuning"] is None
     stopped = dataclasses.replace(start, stop=config.STOPS("consensus", tolerance=0.5))
     assert build(stopped)[3]["stop"] == jdfl.consensus_below(0.5, per=2.0)
 
@@ -142,7 +143,7 @@ def test_what_tuning_goes_by_is_refused_where_there_is_none(change):
     with pytest.raises(ValueError, match=re.escape(f"got {name} = {value!r} and tune = False")):
         build(dataclasses.replace(untuned, **change))
     stopped = dataclasses.replace(untuned, stop=config.STOPS("consensus", tolerance=0.5))
-    assert build(dataclasses.replace(stopped, by="stop"))[3]["tune"] is None
+    assert build(dataclasses.replace(stopped, by="stop"))[3]["tuning"] is None
 
 
 @pytest.mark.parametrize("kind", ["gaussian", "laplace"])
@@ -168,18 +169,12 @@ def test_every_setting_has_a_sentence():
 
 
 def test_defaults_are_the_librarys():
-    given = {name: p.default for name, p in inspect.signature(jdfl.compare).parameters.items()}
+    given = {name: p.default for name, p in inspect.signature(jdfl.Experiment).parameters.items()}
     here = Settings()
     assert (here.every, here.measure, here.stop, here.batch) == tuple(
         given[name] for name in ("every", "measure", "stop", "batch")
     )
-    tuning = jdfl.Tuning()
-    assert (here.by, here.budget, here.also, here.extend) == (
-        tuning.by,
-        tuning.budget,
-        tuple(tuning.also),
-        tuning.extend,
-    )
+    assert (here.by, here.also, here.extend) == (DEFAULT[0], DEFAULT, jdfl.Tuning().extend)
 
 
 def test_help_teaches(capsys):
@@ -249,7 +244,7 @@ def test_a_comparison_from_end_to_end(capsys, tmp_path):
         (["--config", "no.yaml"], "no.yaml"),
         (["--config", "small.yaml", "--measure", "beauty"], "beauty"),
         (["--config", "small.yaml", "--by", "stop"], "stop"),
-        (["--config", "small.yaml", "--seed", "1000001"], "tune.keys"),
+        (["--config", "small.yaml", "--seed", "1000001"], "tuning.keys"),
         (["--config", "small.yaml", "--grids", "lr=1"], "grids = 'lr'"),
     ],
     ids=["steps", "none", "file", "measure", "stop", "seeds", "grid"],

@@ -12,14 +12,16 @@ import pytest
 import jdfl
 from jdfl import Entry, Tuning
 from jdfl.base import struct
+from jdfl.engine.trials import Trial
 from jdfl.lab import words
 from jdfl.lab.grids import GRIDS, Plan, beyond_edges
 from tests.later import Later
-from tests.toy import FEW, SLOW, Gossip, M, network, problem
+from tests.toy import FEW, SLOW, Gossip, M, network, problem, terms
 
 RATES = [0.01, 0.05, 0.1, 2.0]
 TUNE = Tuning(keys=(70, 71), extend=0)
-OPTIONS = {"keys": [0, 1, 2], "steps": 12, "metrics": FEW, "every": 3}
+OPTIONS = {"trials": [0, 1, 2], "steps": 12, "metrics": FEW, "every": 3}
+RUNS = {name: value for name, value in OPTIONS.items() if name != "trials"}
 EVERY = OPTIONS | {"every": 1}
 
 
@@ -40,7 +42,7 @@ ENTRIES = {
 @pytest.fixture(scope="module")
 def compared() -> jdfl.Comparison:
     with pytest.warns(UserWarning, match="Not tuned: as given"):
-        return jdfl.compare(ENTRIES, problem, network, tune=TUNE, **OPTIONS)
+        return jdfl.compare(ENTRIES, problem, network, tuning=TUNE, **OPTIONS)
 
 
 def seed(w, problem):
@@ -74,7 +76,7 @@ def test_the_chosen_value_is_the_best_on_the_tuning_seeds(compared):
 def test_reported_runs_are_those_of_the_chosen_values_on_the_reported_seeds(compared):
     for label, entry in (("plain", Gossip()), ("as given", ENTRIES["as given"])):
         rate = compared.tuned[label].values.get("rate", 0.02)
-        alone = jdfl.repeat(entry.replace(rate=rate), problem, network, **OPTIONS)
+        alone = jdfl.repeat(entry.replace(rate=rate), problem, network, keys=[0, 1, 2], **RUNS)
         assert [run.labels["seed"] for run in compared.results[label]] == [0, 1, 2]
         for one, other in zip(compared.results[label], alone):
             np.testing.assert_allclose(one.params, other.params, rtol=1e-4, atol=1e-5)
@@ -89,7 +91,7 @@ def test_reported_runs_are_those_of_the_chosen_values_on_the_reported_seeds(comp
 @pytest.mark.filterwarnings("ignore:Not tuned")
 def test_the_order_of_the_entries_changes_no_number(compared):
     turned = dict(reversed(ENTRIES.items()))
-    other = jdfl.compare(turned, problem, network, tune=TUNE, **OPTIONS)
+    other = jdfl.compare(turned, problem, network, tuning=TUNE, **OPTIONS)
     columns = ["label", "seed", "round", "objective", "consensus_error", "bytes", "gradients", "communications"]
     one, two = (c.curves[columns].sort_values(["label", "seed", "round"]) for c in (compared, other))
     np.testing.assert_array_equal(one.to_numpy(), two.to_numpy())
@@ -115,10 +117,10 @@ def test_equal_bytes_are_those_of_the_tuning_too():
         "few": Entry(Gossip(), tune={"rate": RATES}),
         "many": Entry(Gossip(messages=4), tune={"rate": RATES}),
     }
-    tune = Tuning(keys=(70,), by="bytes", budget=12 * M * 80.0, extend=0)
+    tune, budget = Tuning(keys=(70,), extend=0), {"bytes": 12 * M * 80.0}
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "The best")
-        found = jdfl.compare(entries, problem, network, tune=tune, **OPTIONS | {"every": 1})
+        found = jdfl.compare(entries, problem, network, budget=budget, tuning=tune, **OPTIONS | {"every": 1})
     assert found.by == "bytes"
     rows = found.tuning[found.tuning["label"] == "many"]
     early = jdfl.sweep(
@@ -137,7 +139,7 @@ ROUND = 100 * M * 80.0  # bytes of a round of the second: 6 nodes, 100 messages 
 
 @pytest.mark.slow
 def test_a_budget_that_nobody_gave_pays_for_ten_rounds_of_the_dearest():
-    found = jdfl.compare(DEAR, problem, network, tune=Tuning(keys=(70,), by="bytes", extend=0), **EVERY)
+    found = jdfl.compare(DEAR, problem, network, budget={"bytes": None}, tuning=Tuning(keys=(70,), extend=0), **EVERY)
     assert found.budget == 10 * ROUND
     assert found.at("bytes")["round"].to_dict() == {"few": 12, "many": 10}
     assert not any(how.alike or how.failure for how in found.tuned.values())
@@ -147,9 +149,9 @@ def test_a_budget_that_nobody_gave_pays_for_ten_rounds_of_the_dearest():
 
 
 def test_a_budget_below_one_round_is_marked_everywhere_and_never_ranked(tmp_path):
-    tune = Tuning(keys=(70,), by="bytes", budget=ROUND - 1, extend=0)
+    tune, budget = Tuning(keys=(70,), extend=0), {"bytes": ROUND - 1, "round": None}
     with pytest.warns(UserWarning, match="many has no results: not comparable"):
-        found = jdfl.compare(DEAR, problem, network, tune=tune, **EVERY)
+        found = jdfl.compare(DEAR, problem, network, budget=budget, tuning=tune, **EVERY)
     told = "not comparable: one round needs 48,000 bytes, budget 47,999"
     assert found.mark("many") == told
     assert [(row[-1].text, row[-1].mark) for row in found.grid().rows][1] == (told, "")
@@ -165,7 +167,7 @@ def test_a_budget_below_one_round_is_marked_everywhere_and_never_ranked(tmp_path
 
 def test_without_tuning_a_budget_below_one_round_is_marked_too():
     with pytest.warns(UserWarning, match="Not tuned"):
-        found = jdfl.compare({"few": Gossip(), "many": Gossip(messages=100)}, problem, network, tune=None, **EVERY)
+        found = jdfl.compare({"few": Gossip(), "many": Gossip(messages=100)}, problem, network, tuning=None, **EVERY)
     assert found.tuning["label"].tolist() == ["few", "many"]
     assert set(found.equal_costs()["mark"]) == {"not tuned"}
     row = found.grid(by="bytes", value=ROUND - 1).rows[1]
@@ -175,8 +177,10 @@ def test_without_tuning_a_budget_below_one_round_is_marked_too():
 @pytest.mark.filterwarnings("ignore:The best")
 def test_every_budget_has_its_own_tuning_and_its_own_runs():
     rates = [0.1, 0.14, 0.18, 0.25]  # the longest is best after one round and diverges later
-    tune = Tuning(keys=(70,), by="round", budget=1.0, also={"round": [9], "bytes": [2 * M * 80]}, extend=0)
-    found = jdfl.compare({"a": Entry(Gossip(), tune={"rate": rates})}, problem, network, tune=tune, **EVERY)
+    tune, budget = Tuning(keys=(70,), extend=0), {"round": [1, 9], "bytes": 2 * M * 80}
+    found = jdfl.compare(
+        {"a": Entry(Gossip(), tune={"rate": rates})}, problem, network, budget=budget, tuning=tune, **EVERY
+    )
     assert [(one.by, one.budget) for one in (found, *found.views)] == [("round", 1), ("round", 9), ("bytes", 960)]
     for steps, view in zip((1, 9, 2), (found, *found.views)):
         alone = jdfl.sweep(
@@ -197,7 +201,7 @@ def test_every_budget_has_its_own_tuning_and_its_own_runs():
 def test_what_its_own_budget_does_not_pay_for_did_not_diverge_at_another():
     how = EVERY | {"every": 4, "steps": 8}
     entries = {"a": Entry(Gossip(), tune={"rate": [0.05, 0.1]}), "b": Entry(Gossip(), tune={}, steps=3)}
-    found = jdfl.compare(entries, problem, network, tune=Tuning(keys=(70,), also={}, extend=0, budget=3.0), **how)
+    found = jdfl.compare(entries, problem, network, budget={"round": 3}, tuning=Tuning(keys=(70,), extend=0), **how)
     assert found.grid().rows[0][-1].text.startswith("not comparable")
     assert found.grid(by="round", value=8).rows[0][-1].text == "no results"
     assert "diverged" not in found.table(by="round", value=8)
@@ -229,7 +233,7 @@ def test_a_grid_on_which_all_points_are_alike_is_marked_everywhere_and_never_ran
         "slow": Entry(Gossip(), tune={"rate": [1e-4, 2e-4]}),
     }
     with pytest.warns(UserWarning, match="Tuning chose nothing for idle"):
-        found = jdfl.compare(entries, problem, network, tune=TUNE, **EVERY)
+        found = jdfl.compare(entries, problem, network, tuning=TUNE, **EVERY)
     assert "all 3 points of the grid have the same objective" in found.tuned["idle"].alike
     at = found.at("round")["objective"]
     assert at["idle"] < at["slow"]
@@ -254,7 +258,7 @@ def test_points_that_work_are_alike_though_another_diverges(tmp_path):
         pytest.warns(UserWarning, match="Tuning chose nothing for idle"),
         pytest.warns(UserWarning, match=r"Not tuned: alone \(only 1 of 2 points works\)"),
     ):
-        found = jdfl.compare(entries, problem, network, tune=TUNE, **EVERY)
+        found = jdfl.compare(entries, problem, network, tuning=TUNE, **EVERY)
     assert "all 2 points of the grid that work have the same objective" in found.tuned["idle"].alike
     assert found.mark("idle") == "all points of its grid that work are alike"
     assert "not tuned: only 1 of 2 points works" in found.mark("alone")
@@ -265,8 +269,10 @@ def test_points_that_work_are_alike_though_another_diverges(tmp_path):
 @pytest.mark.filterwarnings("ignore:The best")
 def test_points_that_stop_at_once_are_not_alike_where_others_go_on():
     entries = {"a": Entry(Gossip(), tune={"rate": [1e-14, 0.09, 0.1, 1e20]})}
-    tune = Tuning(keys=(70,), by="stop", also={}, extend=0)
-    found = jdfl.compare(entries, problem, network, tune=tune, stop=jdfl.objective_below(2.0), **OPTIONS | {"every": 6})
+    tune, budget = Tuning(keys=(70,), extend=0), {"stop": None}
+    found = jdfl.compare(
+        entries, problem, network, budget=budget, tuning=tune, stop=jdfl.objective_below(2.0), **OPTIONS | {"every": 6}
+    )
     assert np.isfinite(found.tuning["mean"]).tolist() == [False, True, True, False]
     assert (found.tuned["a"].alike, found.tuned["a"].lone, found.tuned["a"].ties) == ("", "", 2)
 
@@ -276,7 +282,7 @@ def test_how_many_points_tie_for_the_best_is_said():
         return jnp.where(jdfl.engine.metrics.objective(w, problem) < 2.0, 0.0, 1.0)
 
     entries = {"a": Entry(Gossip(), tune={"rate": [0.001, 0.09, 0.1, 1e20]})}
-    found = jdfl.compare(entries, problem, network, tune=TUNE, **OPTIONS | {"measure": coarse})
+    found = jdfl.compare(entries, problem, network, tuning=TUNE, **OPTIONS | {"measure": coarse})
     assert found.tuning["mean"].tolist() == [1, 0, 0, np.inf]
     assert found.tuned["a"].ties == 2
     assert "; 2 points tie for the best" in found.note("a")
@@ -297,7 +303,7 @@ def test_one_point_is_not_tuned_also_where_an_algorithm_takes_no_other_of_its_gr
         "more": Entry(Gossip(), tune={"rate": RATES}),
     }
     with pytest.warns(UserWarning, match=r"Not tuned: one \(one point only\), left \(one point only\)\. "):
-        found = jdfl.compare(entries, problem, network, tune=TUNE, **OPTIONS)
+        found = jdfl.compare(entries, problem, network, tuning=TUNE, **OPTIONS)
     assert [len(found.tuned[label].grid["rate"]) for label in entries] == [1, 1, len(RATES)]
     assert {label: found.mark(label) for label in entries} == {
         "one": "not tuned: one point only",
@@ -312,7 +318,7 @@ def test_one_point_is_not_tuned_also_where_an_algorithm_takes_no_other_of_its_gr
 
 def test_a_grid_goes_on_where_its_best_point_is_on_the_edge():
     entries = {"up": Entry(Gossip(), tune={"rate": [0.001, 0.002]}), "down": Entry(Gossip(), tune={"rate": [8.0, 4.0]})}
-    found = jdfl.compare(entries, problem, network, tune=Tuning(keys=(70,), extend=4), **OPTIONS)
+    found = jdfl.compare(entries, problem, network, tuning=Tuning(keys=(70,), extend=4), **OPTIONS)
     for label, ratio in (("up", 2.0), ("down", 0.5)):
         rows = found.tuning[found.tuning["label"] == label]
         grid = np.sort(rows["rate"])
@@ -328,7 +334,7 @@ def test_a_grid_goes_on_where_its_best_point_is_on_the_edge():
 def test_an_edge_that_stays_one_is_said(tmp_path):
     entries = {"up": Entry(Gossip(), tune={"rate": [0.0005, 0.0006]})}
     with pytest.warns(UserWarning, match="The best rate of up, .* is the highest of its grid"):
-        found = jdfl.compare(entries, problem, network, tune=Tuning(keys=(70,), extend=1), **OPTIONS)
+        found = jdfl.compare(entries, problem, network, tuning=Tuning(keys=(70,), extend=1), **OPTIONS)
     assert found.tuned["up"].edge == {"rate": "highest"}
     assert len(found.tuning) == 5
     assert found.tuning["edge"].tolist() == ["", "", "", "", "highest rate"]
@@ -348,7 +354,7 @@ def test_the_end_of_what_an_algorithm_takes_is_no_edge():
                 raise ValueError("too long")
 
     entries = {"a": Entry(Bounded(), tune={"rate": [0.015, 0.03, 0.06]})}
-    found = jdfl.compare(entries, problem, network, tune=Tuning(keys=(70,)), **OPTIONS)
+    found = jdfl.compare(entries, problem, network, tuning=Tuning(keys=(70,)), **OPTIONS)
     assert found.tuned["a"].values == {"rate": 0.06}
     assert found.tuned["a"].edge == {}
     assert found.tuned["a"].runs == 3
@@ -372,7 +378,7 @@ def test_a_step_that_is_refused_is_shortened_to_the_end_of_what_an_algorithm_tak
         "closed": Entry(Limited(), tune={"rate": [0.0005, 0.02]}),
         "open": Entry(Limited(most=0.0334, open=True), tune={"rate": [0.0005, 0.02]}),
     }
-    found = jdfl.compare(entries, problem, network, tune=Tuning(keys=(70,), also={}), **OPTIONS)
+    found = jdfl.compare(entries, problem, network, budget={"round": None}, tuning=Tuning(keys=(70,)), **OPTIONS)
     assert found.tuned["closed"].grid["rate"] == (0.0005, 0.02, 0.1)
     assert 0.98 * 0.0334 < found.tuned["open"].grid["rate"][-1] < 0.0334
     for label in entries:
@@ -383,15 +389,15 @@ def test_a_step_that_is_refused_is_shortened_to_the_end_of_what_an_algorithm_tak
 def test_what_an_algorithm_takes_beyond_the_best_point_is_said_where_the_whole_step_is_refused():
     entries = {"a": Entry(Limited(), tune={"rate": [0.0005, 0.02]})}
     with pytest.warns(UserWarning, match=r"The best rate of a, 0\.02, is the highest of its grid"):
-        found = jdfl.compare(entries, problem, network, tune=TUNE, **OPTIONS)
+        found = jdfl.compare(entries, problem, network, tuning=TUNE, **OPTIONS)
     assert found.tuned["a"].edge == {"rate": "highest"}
     assert found.mark("a") == "best rate on the edge of its grid"
 
 
 def test_steps_by_differences_are_shortened_too():
     for last, beyond in ((0.06, {"rate": [0.1]}), (0.1, {})):
-        plan = Plan(Limited(), network, 1, {"rate": (0.0, last)}, True)
-        assert beyond_edges(plan, problem, {"rate": last}, plan.grid) == beyond
+        plan = Plan(Limited(), (), (Trial(0, problem, network),), 1, {"rate": (0.0, last)}, True)
+        assert beyond_edges(plan, {"rate": last}, plan.grid) == beyond
 
 
 @pytest.mark.slow
@@ -402,8 +408,8 @@ def test_files_of_numbers_have_the_marks_too(tmp_path):
         "edge": Entry(Gossip(), tune={"rate": [0.001, 0.002]}),
         "given": Gossip(),
     }
-    tune = Tuning(keys=(70,), also={"bytes": [2 * M * 80]}, extend=0)
-    found = jdfl.compare(entries, problem, network, tune=tune, **EVERY)
+    tune, budget = Tuning(keys=(70,), extend=0), {"round": None, "bytes": 2 * M * 80}
+    found = jdfl.compare(entries, problem, network, budget=budget, tuning=tune, **EVERY)
     folder = found.write(tmp_path / "all")
     marks = {label: found.mark(label) for label in entries}
     assert all(marks.values())
@@ -423,7 +429,7 @@ def test_files_of_numbers_have_the_marks_too(tmp_path):
 def test_an_algorithm_that_always_diverges_has_no_results_and_every_table_says_so(tmp_path):
     entries = {"wild": Entry(Gossip(), tune={"rate": [1e20, 1e21]}), "tame": Entry(Gossip(), tune={"rate": [0.1]})}
     with pytest.warns(UserWarning, match=r"wild has no results: no point of the grid rate = 1e\+20"):
-        found = jdfl.compare(entries, problem, network, tune=TUNE, **OPTIONS)
+        found = jdfl.compare(entries, problem, network, tuning=TUNE, **OPTIONS)
     assert found.results["wild"] == []
     assert found.tuning["diverged"].tolist() == [2, 2, 0]
     assert np.isinf(found.tuning["mean"][:2]).all()
@@ -438,7 +444,7 @@ def test_an_algorithm_that_always_diverges_has_no_results_and_every_table_says_s
 def test_nothing_but_divergence_is_still_a_result(tmp_path):
     entries = {"wild": Entry(Gossip(), tune={"rate": [1e20, 1e21]})}
     with pytest.warns(UserWarning, match="no results"):
-        found = jdfl.compare(entries, problem, network, tune=TUNE, **OPTIONS)
+        found = jdfl.compare(entries, problem, network, tuning=TUNE, **OPTIONS)
     assert "diverged" in found.table()
     assert found.write(tmp_path / "all").is_dir()
 
@@ -446,7 +452,7 @@ def test_nothing_but_divergence_is_still_a_result(tmp_path):
 def test_reported_runs_that_diverge_are_counted_and_never_best():
     fails = Gossip(fails=((5, 2),))
     with pytest.warns(UserWarning, match="Not tuned"):
-        found = jdfl.compare({"fails": fails, "runs": Gossip()}, problem, network, tune=None, **OPTIONS)
+        found = jdfl.compare({"fails": fails, "runs": Gossip()}, problem, network, tuning=None, **OPTIONS)
     at = found.at("round")
     assert at["diverged"].tolist() == [3, 0]
     assert at["budget"].iloc[0] == 12
@@ -461,7 +467,7 @@ def test_with_a_stop_rule_rounds_to_it_are_told():
     target = jdfl.objective_below(2.0)
     entries = {"fast": Entry(Gossip(), tune={"rate": RATES}), "never": Entry(Gossip(), tune={"rate": [1e-4]})}
     tune = Tuning(keys=(70, 71), extend=0)
-    found = jdfl.compare(entries, problem, network, tune=tune, stop=target, **OPTIONS | {"every": 1})
+    found = jdfl.compare(entries, problem, network, tuning=tune, stop=target, **OPTIONS | {"every": 1})
     stops = found.to_stop()
     rounds = [run.rounds for run in found.results["fast"]]
     assert stops["seeds"].to_dict() == {"fast": 3, "never": 0}
@@ -472,7 +478,8 @@ def test_with_a_stop_rule_rounds_to_it_are_told():
         {"fast": entries["fast"]},
         problem,
         network,
-        tune=Tuning(keys=(70, 71), by="stop", extend=0),
+        budget={"stop": None},
+        tuning=Tuning(keys=(70, 71), extend=0),
         stop=target,
         **OPTIONS,
     )
@@ -488,20 +495,20 @@ def test_default_grids_come_from_the_curvature_and_from_the_value():
         gamma: float = 0.5
         tuned: ClassVar[tuple[str, ...]] = ("lr", "gamma", "rate")
 
-    from jdfl.lab.entries import Terms, plans
+    from jdfl.lab.entries import plans
 
-    (plan,) = plans({"a": WithLr()}, Terms(problem, network, [0], 1, tune=TUNE)).values()
+    (plan,) = plans({"a": WithLr()}, terms(problem, network, [0], 1, tune=TUNE)).values()
     steepest = float(np.max(problem.curvature))
     np.testing.assert_allclose(plan.grid["lr"], np.array(GRIDS["lr"]) / steepest)
     assert plan.grid["gamma"] == GRIDS["gamma"]
     np.testing.assert_allclose(plan.grid["rate"], 0.05 * 2.0 ** np.arange(-3, 4))
-    (plan,) = plans({"a": WithLr()}, Terms(problem, network, [0], 1, tune=Tuning(grids={"lr": [3, 1]}))).values()
+    (plan,) = plans({"a": WithLr()}, terms(problem, network, [0], 1, tune=Tuning(grids={"lr": [3, 1]}))).values()
     assert plan.grid["lr"] == (1.0, 3.0)
     unbounded = jdfl.problems.neural_classification("digits", network.m, model="mlp")  # there is no curvature to go by
-    (plan,) = plans({"a": WithLr()}, Terms(unbounded, network, [0], 1, tune=TUNE)).values()
+    (plan,) = plans({"a": WithLr()}, terms(unbounded, network, [0], 1, tune=TUNE)).values()
     np.testing.assert_allclose(plan.grid["lr"], 0.3 * 2.0 ** np.arange(-3, 4))
     assert plan.grid["gamma"] == GRIDS["gamma"]
-    (plan,) = plans({"a": Entry(Tunable(), tune={})}, Terms(problem, network, [0], 1, tune=TUNE)).values()
+    (plan,) = plans({"a": Entry(Tunable(), tune={})}, terms(problem, network, [0], 1, tune=TUNE)).values()
     assert plan.grid == {}
 
 
@@ -512,7 +519,7 @@ def test_equally_good_points_give_the_middle_one():
     entries = {"a": Entry(Gossip(), tune={"rate": [0.01, 0.02, 0.03]})}
     with pytest.warns(UserWarning, match="Tuning chose nothing for a"):
         found = jdfl.compare(
-            entries, problem, network, tune=TUNE, **OPTIONS | {"measure": flat, "steps": 2, "every": 2}
+            entries, problem, network, tuning=TUNE, **OPTIONS | {"measure": flat, "steps": 2, "every": 2}
         )
     assert found.tuned["a"].values == {"rate": 0.02}
     assert found.measure == "flat"
@@ -522,57 +529,55 @@ def test_equally_good_points_give_the_middle_one():
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"entries": {}}, ["entries", "{}", "at least one"]),
-        ({"entries": [Gossip()]}, ["mapping", "entries"]),
-        ({"entries": {"": Gossip()}}, ["label", "''"]),
-        ({"entries": {"a": 3}}, ["algorithm", "entries['a'] = 3"]),
-        ({"entries": {"a": Entry(Gossip)}}, ["algorithm", "entries['a']"]),
-        ({"entries": {"a": Entry(Gossip(), tune={"speed": [1.0]})}}, ["Gossip", "'speed'", "rate"]),
-        ({"entries": {"a": Entry(Gossip(), tune={"messages": [1.0]})}}, ["'messages' = 1", "entries of their own"]),
-        ({"entries": {"a": Entry(Gossip(), tune={"mechanism.sigma": [1.0]})}}, ["'mechanism.sigma'"]),
-        ({"entries": {"a": Entry(Gossip(), tune={"rate": []})}}, ["list of numbers", "'rate'", "[]"]),
-        ({"entries": {"a": Entry(Gossip(), tune={"rate": [np.nan]})}}, ["finite", "rate", "nan"]),
-        ({"entries": {"a": Entry(Gossip(), tune={"rate": [0.1, -1.0]})}}, ["entries['a']", "rate > 0", "-1.0"]),
-        ({"entries": {"a": Entry(Gossip(), tune=["rate"])}}, ["values by field", "'a'"]),
+        ({"methods": {}}, ["methods", "{}"]),
+        ({"methods": [Gossip()]}, ["mapping", "methods"]),
+        ({"methods": {"": Gossip()}}, ["label", "''"]),
+        ({"methods": {"a": 3}}, ["algorithm", "methods['a'] = 3"]),
+        ({"methods": {"a": Entry(Gossip)}}, ["algorithm", "methods['a']"]),
+        ({"methods": {"a": Entry(Gossip(), tune={"speed": [1.0]})}}, ["Gossip", "'speed'", "rate"]),
+        ({"methods": {"a": Entry(Gossip(), tune={"messages": [1.0]})}}, ["'messages' = 1", "entries of their own"]),
+        ({"methods": {"a": Entry(Gossip(), tune={"mechanism.sigma": [1.0]})}}, ["'mechanism.sigma'"]),
+        ({"methods": {"a": Entry(Gossip(), tune={"rate": []})}}, ["list of numbers", "'rate'", "[]"]),
+        ({"methods": {"a": Entry(Gossip(), tune={"rate": [np.nan]})}}, ["finite", "rate", "nan"]),
+        ({"methods": {"a": Entry(Gossip(), tune={"rate": [0.1, -1.0]})}}, ["methods['a']", "rate > 0", "-1.0"]),
+        ({"methods": {"a": Entry(Gossip(), tune=["rate"])}}, ["values by field", "'a'"]),
         (
-            Later(lambda: {"entries": {"a": Entry(Gossip(), network=jdfl.network.ring(4))}}),
-            ["entries['a']", "network.m = 4"],
+            Later(lambda: {"methods": {"a": Entry(Gossip(), network=jdfl.network.ring(4))}}),
+            ["methods['a']", "network.m = 4"],
         ),
-        ({"entries": {"a": Entry(Gossip(), steps=0)}}, ["entries['a']", "steps = 0"]),
-        ({"keys": 3}, ["list of a whole number", "keys = 3"]),
-        ({"keys": iter([1])}, ["list of a whole number", "keys = <"]),
-        ({"keys": []}, ["list of seeds", "keys = []"]),
-        ({"keys": [1, 1]}, ["different seeds", "[1, 1]"]),
-        ({"keys": [-1]}, ["seed", "-1"]),
-        ({"keys": [5, 71]}, ["[71]", "tune.keys", "others"]),
+        ({"methods": {"a": Entry(Gossip(), steps=0)}}, ["methods['a']", "steps = 0"]),
+        ({"trials": 0}, ["trials >= 1", "trials = 0"]),
+        ({"trials": iter([1])}, ["trials", "<"]),
+        ({"trials": []}, ["list of seeds", "trials = []"]),
+        ({"trials": [1, 1]}, ["different seeds", "[1, 1]"]),
+        ({"trials": [-1]}, ["seed", "-1"]),
+        ({"trials": [5, 71]}, ["[71]", "tuning.keys", "others"]),
         ({"steps": 0}, ["steps = 0"]),
         ({"every": 0}, ["every = 0"]),
         ({"metrics": ["beauty"]}, ["'beauty'"]),
         ({"metrics": [seed]}, ["another name", "'seed'"]),
         ({"measure": "beauty"}, ["'beauty'"]),
         ({"measure": "accuracy"}, ["accuracy", "lacks"]),
-        ({"tune": "yes"}, ["Tuning", "'yes'"]),
-        ({"tune": Tuning(by="moons")}, ["by", "'moons'", "bytes"]),
-        ({"tune": Tuning(by="stop")}, ["stop rule", "stop = None"]),
-        (
-            {"tune": Tuning(by="stop", budget=5.0), "stop": jdfl.consensus_below(1e-3)},
-            ["no budget with by = 'stop'", "budget = 5.0"],
-        ),
-        ({"tune": Tuning(budget=-1.0)}, ["budget", "-1.0"]),
-        ({"tune": Tuning(also=["bytes"])}, ["a mapping", "['bytes']"]),
-        ({"tune": Tuning(also={"moons": ()})}, ["also", "'moons'", "bytes"]),
-        ({"tune": Tuning(also={"bytes": 3})}, ["list of budgets", "'bytes'", "3"]),
-        ({"tune": Tuning(also={"bytes": [0.0]})}, ["also = 0.0", "'bytes'"]),
-        ({"tune": Tuning(extend=-1)}, ["extend = -1"]),
-        ({"tune": Tuning(keys=())}, ["tune.keys", "()"]),
-        ({"tune": Tuning(grids={"lr": [1.0]})}, ["grids = 'lr'", "No algorithm tunes"]),
+        ({"tuning": "yes"}, ["Tuning", "'yes'"]),
+        ({"budget": {"moons": None}}, ["budget", "'moons'", "bytes"]),
+        ({"budget": {"stop": None}}, ["stop rule", "stop = None"]),
+        ({"budget": {"stop": 5.0}, "stop": jdfl.consensus_below(1e-3)}, ["no amount", "'stop'", "5.0"]),
+        ({"budget": {"round": -1.0}}, ["budget['round']", "-1.0"]),
+        ({"budget": ["bytes"]}, ["a mapping", "['bytes']"]),
+        ({"budget": {}}, ["at least one budget", "{}"]),
+        ({"budget": {"bytes": "3"}}, ["budget['bytes']", "'3'"]),
+        ({"budget": {"bytes": [0.0]}}, ["budget['bytes'] = 0.0"]),
+        ({"budget": {"bytes": 10.0}, "tuning": None}, ["no budget without tuning", "bytes"]),
+        ({"tuning": Tuning(extend=-1)}, ["tuning.extend = -1"]),
+        ({"tuning": Tuning(keys=())}, ["tuning.keys", "()"]),
+        ({"tuning": Tuning(grids={"lr": [1.0]})}, ["grids = 'lr'", "No method tunes"]),
     ],
 )
 def test_mistakes_are_refused_in_words_before_anything_runs(changes, said, compilations):
-    given = {"entries": {"a": Gossip()}, "tune": TUNE, **OPTIONS, **changes}
-    entries = given.pop("entries")
+    given = {"methods": {"a": Gossip()}, "tuning": TUNE, **OPTIONS, **changes}
+    methods = given.pop("methods")
     with pytest.raises(ValueError) as error:
-        jdfl.compare(entries, problem, network, **given)
+        jdfl.compare(methods, problem, network, **given)
     for one in said:
         assert one in str(error.value), str(error.value)
 
@@ -587,7 +592,6 @@ def test_views_refuse_what_is_not_there(compared, tmp_path):
         (lambda: compared.table(by="stop", value=3), ["value = 3", "'stop'"]),
         (lambda: compared.figure(tmp_path / "a.png", x="round"), ["list", "x = 'round'"]),
         (lambda: compared.figure(tmp_path / "a.png", y="beauty"), ["y", "beauty"]),
-        (lambda: compared.figure(tmp_path / "a.png", spread="se"), ["spread", "'se'"]),
     ):
         with pytest.raises(ValueError) as error:
             call()

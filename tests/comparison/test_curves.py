@@ -5,6 +5,7 @@ import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy import stats
 
 from jdfl.lab import curves
 
@@ -141,9 +142,9 @@ def test_bands_are_numpys(x):
     spent = cost if x == "bytes" else np.array([[0, 1, 2, 3], [0, 1, 2, 3], [0, 1, 2, 2]])
     np.testing.assert_allclose(mine[x], spent.mean(axis=0))
     np.testing.assert_allclose(mine["mean"], values.mean(axis=0))
-    np.testing.assert_allclose(mine["sd"], values.std(axis=0, ddof=1))
-    np.testing.assert_allclose(mine["low"], values.min(axis=0))
-    np.testing.assert_allclose(mine["high"], values.max(axis=0))
+    half = stats.t.ppf(0.975, 2) * values.std(axis=0, ddof=1) / np.sqrt(3)
+    np.testing.assert_allclose(mine["low"], values.mean(axis=0) - half)
+    np.testing.assert_allclose(mine["high"], values.mean(axis=0) + half)
     assert (band["label"] == "b").sum() == 2
 
 

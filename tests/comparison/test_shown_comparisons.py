@@ -70,10 +70,10 @@ def small(monkeypatch) -> list[jdfl.Comparison]:
     whole = jdfl.compare
 
     def fewer(*args, **given):
-        tune = given.get("tune", jdfl.Tuning())
+        tune = given.get("tuning", jdfl.Tuning())
         if tune is not None:
-            given["tune"] = dataclasses.replace(tune, keys=tune.keys[:1], extend=0)
-        made.append(whole(*args, **{**given, "keys": list(given["keys"])[:1]}))
+            given["tuning"] = dataclasses.replace(tune, keys=tune.keys[:1], extend=0)
+        made.append(whole(*args, **{**given, "trials": 1}))
         return made[-1]
 
     monkeypatch.setattr(jdfl, "compare", fewer)

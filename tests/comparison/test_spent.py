@@ -7,9 +7,10 @@ import optax
 import pytest
 
 import jdfl
-from jdfl.lab.entries import Terms, calibrated, plans
+from jdfl.lab.entries import calibrated, plans
 from jdfl.lab.settings import build, from_yaml
 from jdfl.problems import Problem
+from tests.toy import terms
 
 pytestmark = pytest.mark.filterwarnings("ignore:Not tuned", "ignore:The best")
 KEYS, STEPS, DELTA = (0, 1, 2), 8, 1e-5
@@ -19,7 +20,7 @@ NOISY = {
     "CEPS": jdfl.CEPS(s=2, sigma=4.0, clip=5.0, mechanism=jdfl.Gaussian(1.0), codec=jdfl.Dense()),
     "DO-ADP": jdfl.DOADP(gradients=CLIPPED),
 }
-OPTIONS = {"keys": KEYS, "steps": STEPS, "tune": None, "metrics": ["objective"]}
+OPTIONS = {"trials": KEYS, "steps": STEPS, "tuning": None, "metrics": ["objective"]}
 
 
 @pytest.fixture(scope="module")
@@ -33,19 +34,24 @@ def network() -> jdfl.network.Network:
 
 
 def by_plan(entries, problem, network):
-    return plans(entries, Terms(problem, network, KEYS, STEPS))
+    return plans(entries, terms(problem, network, KEYS, STEPS))
+
+
+def over(plan, keys):
+    """The plan in trials with these keys alone."""
+    return replace(plan, trials=tuple(trial for trial in plan.trials if trial.key in keys))
 
 
 @pytest.mark.thinned(3)
 @pytest.mark.parametrize("label", NOISY)
 def test_the_noise_is_the_least_that_suffices_for_every_seed(label, problem, network):
     plan = by_plan(NOISY, problem, network)[label]
-    terms = Terms(problem, network, KEYS, STEPS, epsilon=4.0, delta=DELTA)
-    found = calibrated(plan, terms)
+    given = terms(problem, network, KEYS, STEPS, epsilon=4.0, delta=DELTA)
+    found = calibrated(plan, given)
     asked = {"problem": problem, "network": network, "steps": STEPS, "delta": DELTA}
     told = [jdfl.account_plan(found, key=key, **asked).epsilon for key in KEYS]
     assert 3.99 < max(told) <= 4.0
-    assert calibrated(plan, replace(terms, epsilon=None)) is plan.algorithm
+    assert calibrated(plan, replace(given, epsilon=None)) is plan.algorithm
 
 
 def test_seeds_that_release_less_need_less(problem, network):
@@ -57,7 +63,8 @@ def test_seeds_that_release_less_need_less(problem, network):
     least = min(most, key=most.__getitem__)
     assert most[least] < max(most.values())
     alone, all_of_them = (
-        calibrated(plan, Terms(problem, network, keys, STEPS, epsilon=4.0, delta=DELTA)) for keys in ((least,), KEYS)
+        calibrated(over(plan, keys), terms(problem, network, keys, STEPS, epsilon=4.0, delta=DELTA))
+        for keys in ((least,), KEYS)
     )
     assert alone.gradients.mechanism.multiplier < all_of_them.gradients.mechanism.multiplier
 
@@ -107,9 +114,9 @@ def test_the_worst_seed_is_told(problem, network):
 
 def test_tuning_runs_have_the_noise_too_and_are_not_in_epsilon(problem, network):
     tune = jdfl.Tuning(keys=(70,), grids={"lr": [0.02, 0.05]}, extend=0)
-    options = {**OPTIONS, "keys": (0,), "tune": tune}
+    options = {**OPTIONS, "trials": (0,), "tuning": tune}
     entries = {"D-PSGD": NOISY["D-PSGD"]}
-    known = plans(entries, Terms(problem, network, (0,), STEPS, epsilon=0.5, delta=DELTA))["D-PSGD"].algorithm
+    known = plans(entries, terms(problem, network, (0,), STEPS, epsilon=0.5, delta=DELTA))["D-PSGD"].algorithm
     tuned = jdfl.compare(entries, problem, network, epsilon=0.5, delta=DELTA, **options)
     alone = jdfl.compare({"D-PSGD": known}, problem, network, **options)
     np.testing.assert_array_equal(tuned.tuning["mean"], alone.tuning["mean"])
@@ -118,8 +125,8 @@ def test_tuning_runs_have_the_noise_too_and_are_not_in_epsilon(problem, network)
 
 def test_a_grid_from_the_curvature_leaves_no_epsilon_unless_that_is_public(problem, network):
     """The default grid of lr is an exact function of the records; a grid that somebody gives is none."""
-    tune = jdfl.Tuning(keys=(70,), also={}, extend=0)
-    options = {**OPTIONS, "keys": (0,), "tune": tune, "delta": DELTA}
+    tune = jdfl.Tuning(keys=(70,), extend=0)
+    options = {**OPTIONS, "trials": (0,), "budget": {"round": None}, "tuning": tune, "delta": DELTA}
     default, own = {"a": jdfl.DPSGD(gradients=CLIPPED)}, {"a": jdfl.Entry(NOISY["D-PSGD"], tune={"lr": [0.02, 0.05]})}
     with pytest.raises(ValueError, match="curvature") as error:
         jdfl.compare(default, problem, network, epsilon=1.0, **options)
@@ -139,9 +146,9 @@ def test_a_grid_from_the_curvature_leaves_no_epsilon_unless_that_is_public(probl
 def test_default_grids_in_other_units_need_no_curvature(problem, network):
     """Around the present value, or of a step that is scaled already."""
     entries = {"own unit": NOISY["CEPS"], "rate of its own": jdfl.DPSGD(lr=0.1, optimizer=optax.sgd, gradients=CLIPPED)}
-    made = plans(entries, Terms(problem, network, (0,), STEPS, tune=jdfl.Tuning(keys=(70,))))
+    made = plans(entries, terms(problem, network, (0,), STEPS, tune=jdfl.Tuning(keys=(70,))))
     assert {plan.derived for plan in made.values()} == {("tuning",)}
-    lr = plans({"a": jdfl.DPSGD()}, Terms(problem, network, (0,), STEPS, tune=jdfl.Tuning(keys=(70,))))["a"]
+    lr = plans({"a": jdfl.DPSGD()}, terms(problem, network, (0,), STEPS, tune=jdfl.Tuning(keys=(70,))))["a"]
     assert lr.derived == ("tuning", "curvature")
 
 
@@ -149,13 +156,13 @@ def test_default_grids_in_other_units_need_no_curvature(problem, network):
     ("algorithm", "given", "words"),
     [
         (NOISY["D-PSGD"], {"epsilon": 0.0}, ["epsilon", "0.0"]),
-        (NOISY["D-PSGD"], {"epsilon": 1.0, "delta": 0.5}, ["entries['a']", "delta"]),
-        (NOISY["D-PSGD"], {"delta": 0.5}, ["entries['a']", "delta"]),
-        (NOISY["CEPS"].replace(noise="literal"), {"epsilon": 1.0}, ["entries['a']", "noise"]),
+        (NOISY["D-PSGD"], {"epsilon": 1.0, "delta": 0.5}, ["methods['a']", "delta"]),
+        (NOISY["D-PSGD"], {"delta": 0.5}, ["methods['a']", "delta"]),
+        (NOISY["CEPS"].replace(noise="literal"), {"epsilon": 1.0}, ["methods['a']", "noise"]),
         (
             jdfl.DPSGD(gradients=jdfl.Gradients(sensitivity=1.0, mechanism=jdfl.Gaussian(1.0))),
             {"epsilon": 1.0},
-            ["entries['a']", "not clipped"],
+            ["methods['a']", "not clipped"],
         ),
     ],
     ids=["zero", "delta", "delta alone", "literal", "assumed"],

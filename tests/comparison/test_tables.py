@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 import pandas as pd
 import pytest
+from scipy import stats
 
 import jdfl
 from jdfl.engine.provenance import provenance
@@ -61,18 +62,22 @@ def made(values: dict[str, list[float]], *, endings: dict[str, str] | None = Non
 
 @pytest.fixture
 def three() -> jdfl.Comparison:
-    return made({LABELS[0]: [3.0, 3.2], LABELS[1]: [1.0, 1.4], LABELS[2]: [1.3, 1.5]})
+    return made({LABELS[0]: [3.0, 3.2, 3.1], LABELS[1]: [1.0, 1.4, 1.2], LABELS[2]: [1.3, 1.3, 1.3]})
 
 
-def test_the_best_is_marked_and_what_lies_within_its_deviation(three):
+def test_the_best_and_what_cannot_be_distinguished_from_it_are_marked(three):
     marks = [row[-1].mark for row in three.grid().rows]
-    assert marks == ["", "best", "tie"]  # 1.2 and sd .28; 1.4
-    assert [row[-1].text for row in three.grid().rows] == ["3.1 ± 0.14", "1.2 ± 0.28", "1.4 ± 0.14"]
+    assert marks == ["", "tie", "tie"]
+    texts = [row[-1].text for row in three.grid().rows]
+    assert texts == ["3.10 ± 0.25", "1.20 ± 0.50", "1.3 (deterministic)"]  # 4.303 sd / sqrt 3
+    clear = made({"a": [1.0, 1.4, 1.2], "b": [1.2, 1.6, 1.4]})  # paired: .2 in every trial, deviations of .2
+    assert [row[-1].mark for row in clear.grid().rows] == ["best", ""]
 
 
 def test_shares_of_what_is_right_are_better_high():
-    found = pd.DataFrame({"accuracy": [0.5, 0.9], "accuracy_sd": [0.1, 0.1], "seeds": [2, 2]})
-    assert [cell.mark for cell in table.column(found, "accuracy", 2)] == ["", "best"]
+    found = pd.DataFrame({"accuracy": [0.5, 0.9], "accuracy_ci": [0.1, 0.1], "seeds": [2, 2]}, index=["a", "b"])
+    values = pd.DataFrame({"a": [0.5, 0.5], "b": [0.9, 0.9]})
+    assert [cell.mark for cell in table.column(found, "accuracy", values)] == ["", "best"]
 
 
 def test_markdown_is_a_table_of_equal_rows(three):
@@ -82,8 +87,7 @@ def test_markdown_is_a_table_of_equal_rows(three):
     assert len(rows) == 2 + len(LABELS)
     assert {len(row) for row in cells} == {4}
     assert re.fullmatch(r"( -+:? )+", "".join(cells[1]))
-    assert "**1.2 ± 0.28**" in text
-    assert "_1.4 ± 0.14_" in text
+    assert "_1.20 ± 0.50_" in text
     assert r"a\|b \<i\>" in text
     assert "not tuned" in cells[2][1]
 
@@ -93,7 +97,7 @@ def test_latex_escapes_everything_and_balances(three):
     body = text.split(r"\hline")
     assert [line.count("&") - line.count(r"\&") for line in body[2].strip().splitlines()] == [3, 3, 3]
     assert all(line.endswith(r"\\") for line in body[2].strip().splitlines())
-    for sign in ("d\\_psgd \\& co", "50\\% \\{noise\\}", "$<$i$>$", r"\textbf{1.2 $\pm$ 0.28}", r"\underline{1.4"):
+    for sign in ("d\\_psgd \\& co", "50\\% \\{noise\\}", "$<$i$>$", r"\underline{1.20 $\pm$ 0.50}", r"\underline{1.3"):
         assert sign in text
     bare = re.sub(r"\\[&%$#_{}\\]", "", text)
     assert bare.count("{") == bare.count("}")
@@ -106,7 +110,7 @@ def test_latex_escapes_everything_and_balances(three):
 @pytest.mark.parametrize("format", ["text", "markdown", "latex"])
 def test_captions_say_what_decides(three, format):
     text = three.table(format).replace("\\", "")
-    for words in ("2 seeds", "0.05 ... 0.2 (3 values)", "6 tuning runs", "not tuned", "a_problem over ring"):
+    for words in ("3 trials", "0.05 ... 0.2 (3 values)", "6 tuning runs", "not tuned", "a_problem over ring"):
         assert words in text, words
 
 
@@ -122,9 +126,10 @@ def test_powers_of_ten_and_plain_numbers():
 def test_diverged_seeds_are_said_and_never_best():
     found = made({LABELS[0]: [3.0, 3.2], LABELS[1]: [0.1, 0.2]}, endings={LABELS[1]: "diverged"})
     cells = [row[-1] for row in found.grid().rows]
-    assert cells == [Cell("3.1 ± 0.14", "best"), Cell("diverged")]
-    some = pd.DataFrame({"objective": [1.0], "objective_sd": [0.1], "seeds": [3]})
-    assert table.column(some, "objective", 5) == [Cell("1 ± 0.1 (2 of 5 diverged)")]
+    assert cells == [Cell("3.1 ± 1.3", "best"), Cell("diverged")]
+    some = pd.DataFrame({"objective": [1.0], "objective_ci": [0.1], "seeds": [3]}, index=["a"])
+    values = pd.DataFrame({"a": [0.9, 1.0, 1.1, np.nan, np.nan]})
+    assert table.column(some, "objective", values) == [Cell("1.00 ± 0.10 (2 of 5 diverged)")]
 
 
 def test_other_amounts_budgets_and_metrics(three):
@@ -141,11 +146,12 @@ def test_figures_have_a_panel_per_amount(three, tmp_path, monkeypatch):
     monkeypatch.setattr(
         drawing, "bands", lambda panels, legend, y, path, provenance: shown.update(panels=panels, legend=legend)
     )
-    three.figure(tmp_path / "a.png", x=("round", "bytes"), spread="sd")
+    three.figure(tmp_path / "a.png", x=("round", "bytes"))
     assert list(shown["panels"]) == ["rounds", "bytes sent by all nodes"]
     frame = shown["panels"]["rounds"]
     last = frame[(frame["label"] == LABELS[1]) & (frame["round"] == 10)].iloc[0]
-    np.testing.assert_allclose([last["low"], last["high"]], 1.2 + np.std([1.0, 1.4], ddof=1) * np.array([-1, 1]))
+    half = stats.t.ppf(0.975, 2) * 0.2 / np.sqrt(3)
+    np.testing.assert_allclose([last["low"], last["high"]], [1.2 - half, 1.2 + half])
     assert shown["legend"][LABELS[0]].endswith("(not tuned)")
 
 

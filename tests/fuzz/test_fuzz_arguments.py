@@ -124,7 +124,7 @@ def test_every_odd_field_of_a_comparison_is_refused_before_it_begins(kind):
     for field in dataclasses.fields(kind):
         for value in odds():
             if kind is jdfl.Entry:
-                odd = {"entries": {"a": kind(**{"algorithm": jdfl.DPSGD(), field.name: value})}}
+                odd = {"methods": {"a": kind(**{"algorithm": jdfl.DPSGD(), field.name: value})}}
             else:
                 odd = {"tune": dataclasses.replace(given["tune"], **{field.name: value})}
             try:
@@ -132,7 +132,7 @@ def test_every_odd_field_of_a_comparison_is_refused_before_it_begins(kind):
             except BegunError:
                 continue
             except Exception as error:
-                refused(error, {field.name, "entries", "grid"}, (kind, field.name, value))
+                refused(error, {field.name, "methods", "grid"}, (kind, field.name, value))
 
 
 def test_what_is_no_run_is_refused_by_name():
@@ -150,7 +150,7 @@ def test_what_is_no_run_is_refused_by_name():
                 FUNCTIONS()[name](**{**GOOD[name], argument: value})
     for field, value in {"budget": [], "grids": None, "extend": 10**30, "also": 3}.items():
         with pytest.raises(ValueError, match=rf"Expected .*\b{field}\b"):
-            jdfl.compare(**{**GOOD["compare"], "tune": jdfl.Tuning(**{field: value})})
+            jdfl.compare(**{**GOOD["compare"], "tuning": jdfl.Tuning(**{field: value})})
 
 
 @pytest.mark.slow

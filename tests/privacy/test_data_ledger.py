@@ -182,11 +182,13 @@ def test_a_run_that_data_have_ended_takes_the_epsilon_of_all_away(book):
 
 def test_comparisons_keep_room_for_tuning_and_reported_runs(book):
     def compared(**changes):
-        tune = jdfl.Tuning(**({"keys": (5,), "also": {}, "extend": 0} | changes))
+        tune = jdfl.Tuning(**({"keys": (5,), "extend": 0} | changes))
         entries = {"noisy": jdfl.Entry(NOISY, tune={"lr": [0.01, 0.02]})}
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            return jdfl.compare(entries, problem, NETWORK(), keys=[0], steps=1, tune=tune, ledger=book)
+            return jdfl.compare(
+                entries, problem, NETWORK(), trials=[0], steps=1, budget={"round": None}, tuning=tune, ledger=book
+            )
 
     problem = DRAWN()
     with pytest.raises(ValueError, match=r"tuning"):

@@ -85,7 +85,7 @@ def test_a_stop_rule_on_data_is_refused_before_there_is_a_run():
         lambda on: account_plan(NOISY, on, NETWORK(), **how),
         lambda on: calibrate(NOISY, on, NETWORK(), **asked),
         lambda on: jdfl.run(NOISY, on, NETWORK(), callbacks=[jdfl.Budget(1e6)], **how),
-        lambda on: jdfl.compare({"one": jdfl.Entry(NOISY, tune={})}, on, NETWORK(), keys=[0], **asked),
+        lambda on: jdfl.compare({"one": jdfl.Entry(NOISY, tune={})}, on, NETWORK(), trials=[0], **asked),
     ):
         with pytest.raises(ValueError, match=r"stop rule.*--problem.public stop"):
             ask(DRAWN())

@@ -117,7 +117,9 @@ def test_nodes_of_other_splits_do_not_add_up():
 
 def test_what_is_tuned_has_no_epsilon_unless_tuning_is_public():
     entries = {"tuned": jdfl.Entry(NOISY, tune={"lr": [0.01, 0.02, 0.05]}), "given": jdfl.Entry(BATCHES, tune={})}
-    how = {"keys": [0, 1], "steps": 3, "metrics": ["objective"], "tune": jdfl.Tuning(also={}, extend=0)}
+    how = {"trials": [0, 1], "steps": 3, "metrics": ["objective"], "tuning": jdfl.Tuning(extend=0)} | {
+        "budget": {"round": None}
+    }
     with pytest.warns(UserWarning, match="lies|edge|tuned|grid"):
         hidden = jdfl.compare(entries, DRAWN(), NETWORK(), **how)
     assert set(hidden.privacy) == {"given"}

@@ -1,0 +1,161 @@
+"""Trials: what a run learns, over which network and with which key; several of them as one batch of equal shapes.
+
+Axes: t trials, m nodes, q examples per node (padded with weight 0), d slots of the table of in-neighbours.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from jdfl.engine import loop
+from jdfl.engine.metrics import Metric
+from jdfl.engine.stepping import Setting, nameless
+from jdfl.network import Graph, Network, pad
+from jdfl.problems import Problem
+
+MOST_DATA = 2**30  # bytes of problems and networks that are stacked at a time
+
+
+class Trial(NamedTuple):
+    """One draw of everything that is random: the data, the network, and the key of the algorithm's own randomness."""
+
+    key: int | Array
+    problem: Problem
+    network: Network
+
+
+def executed(
+    settings: Sequence[Setting],
+    trials: Sequence[Trial],
+    points: Sequence[Mapping[str, float]],
+    *,
+    steps: int,
+    every: int,
+    metrics: tuple[Metric, ...],
+    batch: int,
+    width: int,
+) -> list[Any]:
+    """Every run from its start to its end: parameters [m, n], counters, the record of the start, and the other records.
+
+    Trials whose problems and networks have the same shapes are lanes of one compiled program. For that, examples are
+    padded to the largest number that a node has in any trial, and tables of in-neighbours to the largest in-degree.
+    What all trials share is not copied.
+
+    Args:
+        settings: What every run is about, point by point and trial by trial.
+        trials: The trials of a point.
+        points: The values of the algorithm's fields that differ between the points.
+        steps: Maximum number of rounds.
+        every: Rounds between two records.
+        metrics: Functions that are evaluated for every record.
+        batch: How many runs go side by side by vmap.
+        width: The number of points that the program is compiled for, at least that of `points`: further lanes do no
+            rounds. Calls with the same width share a program.
+    """
+    found: list[Any] = [None] * len(settings)
+    for places, fields in _stacks(trials):
+        some = [min(i, len(points) - 1) for i in range(width)]  # points beyond the last one are idle
+        lanes = [[i * len(trials) + place for i in some] for place in places]  # [t][p]
+        ends = [[steps if i < len(points) else 0 for i in range(width)] for _ in places]
+        if not fields:  # the trials differ in their keys alone
+            lanes, ends = ([[row[i] for i in range(width) for row in table]] for table in (lanes, ends))
+        rows = [[settings[lane] for lane in row] for row in lanes]
+        first = replace(rows[0][0], **dict.fromkeys(fields))
+        dtype, values = settings[0].problem.dtype, dict[str, Any]()
+        for path in points[0]:
+            values[path] = jnp.asarray([[points[lane // len(trials)][path] for lane in row] for row in lanes], dtype)
+        plans = [[setting.algorithm.plan for setting in row] for row in rows]
+        if jax.tree.leaves(plans[0][0]):  # what the algorithms planned for themselves
+            values["plan"] = _stacked(plans)
+        keys = _stacked([[setting.keys for setting in row] for row in rows])
+        records = -(-steps // every)
+        how = jnp.asarray(ends, jnp.int32), every, records, metrics, min(batch, width * len(trials))
+        params, *rest = jax.block_until_ready(loop.lanes(first, fields, keys, values, *how))
+        host = jax.device_get(rest)
+        for t, row in enumerate(lanes):
+            for p, lane in enumerate(row):
+                if ends[t][p]:
+                    found[lane] = (params[t, p], *jax.tree.map(lambda leaf: leaf[t, p], host))  # noqa: B023
+    return found
+
+
+def _stacked(rows: Sequence[Sequence[Any]]) -> Any:
+    """Trees in rows [t][p] as one tree with leading axes [t, p]."""
+    return _stack([_stack(row) for row in rows])
+
+
+def _stack(trees: Sequence[Any]) -> Any:
+    return jax.tree.map(lambda *leaves: jnp.stack([jnp.asarray(leaf) for leaf in leaves]), *trees)
+
+
+def _stacks(trials: Sequence[Trial]) -> list[tuple[list[int], dict[str, Any]]]:
+    """The trials in as few batches as their shapes and `MOST_DATA` allow, as places of trials and their stacked fields.
+
+    Batches of trials of the same shapes have the same size, so that they share a compiled program.
+    """
+    differ = [name for name in ("problem", "network") if len({id(getattr(one, name)) for one in trials}) > 1]
+    if not differ:
+        return [(list(range(len(trials))), {})]
+    drawn = [{name: nameless(getattr(one, name)) for name in differ} for one in _of_equal_shapes(trials)]
+    groups: dict[Any, list[int]] = {}
+    for place, one in enumerate(drawn):
+        leaves, structure = jax.tree.flatten(one)
+        shapes = tuple((np.shape(leaf), jnp.result_type(leaf)) for leaf in leaves)
+        groups.setdefault((structure, shapes), []).append(place)
+    found: list[tuple[list[int], dict[str, Any]]] = []
+    for places in groups.values():
+        size = _size(drawn[places[0]], len(places))
+        for first in range(0, len(places), size):
+            some = places[first : first + size]
+            found.append((some, _stack([drawn[place] for place in some])))
+    return found
+
+
+def _size(drawn: Any, trials: int) -> int:
+    """The largest divisor of the number of trials of which the arrays stay below `MOST_DATA`; at least 1."""
+    one = sum(jnp.asarray(leaf).nbytes for leaf in jax.tree.leaves(drawn))
+    return max(size for size in range(1, trials + 1) if trials % size == 0 and (size == 1 or size * one <= MOST_DATA))
+
+
+def _of_equal_shapes(trials: Sequence[Trial]) -> list[Trial]:
+    """The trials with padded examples and padded tables."""
+    problems = {id(one.problem): one.problem for one in trials}
+    networks = {id(one.network): one.network for one in trials}
+    q = max(problem.weight.shape[1] for problem in problems.values())
+    problems = {name: _with_examples(problem, q) for name, problem in problems.items()}
+    graphs = [graph for network in networks.values() for graph in _graphs(network)]
+    if len({(graph.senders.shape, graph.format, graph.buckets is None) for graph in graphs}) > 1:
+        d = max(graph.senders.shape[1] for graph in graphs)
+        formats = {graph.format for graph in graphs}
+        format = formats.pop() if len(formats) == 1 and "buckets" not in formats else "padded"
+
+        def wide(part: Any) -> Any:
+            return replace(pad(part, d), format=format, buckets=None) if isinstance(part, Graph) else part
+
+        networks = {name: jax.tree.map(wide, network, is_leaf=_is_graph) for name, network in networks.items()}
+    return [Trial(one.key, problems[id(one.problem)], networks[id(one.network)]) for one in trials]
+
+
+def _with_examples(problem: Problem, q: int) -> Problem:
+    """The problem padded to q examples per node, with weight 0; unchanged where rows have another layout."""
+    shape = problem.weight.shape
+    if shape[1] == q or any(np.shape(leaf)[:2] != shape for leaf in jax.tree.leaves(problem.data)):
+        return problem
+
+    def longer(leaf: Any) -> Array:
+        return jnp.pad(leaf, [(0, 0), (0, q - shape[1]), *[(0, 0)] * (leaf.ndim - 2)])
+
+    return replace(problem, data=jax.tree.map(longer, problem.data), weight=longer(problem.weight))
+
+
+def _is_graph(part: Any) -> bool:
+    return isinstance(part, Graph)
+
+
+def _graphs(network: Network) -> list[Graph]:
+    return [part for part in jax.tree.leaves(network, is_leaf=_is_graph) if isinstance(part, Graph)]

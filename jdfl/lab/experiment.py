@@ -1,0 +1,177 @@
+"""An experiment: methods that are tuned alike and run on the same trials, with values beside what they cost."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from jdfl.algorithms.algorithm import Algorithm
+from jdfl.base import arguments, checks
+from jdfl.engine.data_ledger import DataLedger
+from jdfl.engine.metrics import Metric, default_metrics, resolve
+from jdfl.engine.stopping import StopRule
+from jdfl.engine.trials import Trial
+from jdfl.lab.comparison import Comparison
+from jdfl.lab.curves import AXES, LABELS
+from jdfl.lab.entries import Announce, Entry, Terms, Tuning, budgets_of, check_seeds, check_tuning, drawn
+from jdfl.lab.reported import ran
+from jdfl.network.graph import Network
+from jdfl.problems import Problem, check_problem
+
+
+@dataclass(frozen=True, kw_only=True)
+class Experiment:
+    """Methods that are tuned alike and compared on the same trials.
+
+    A trial is one draw of everything random: data, network, and the randomness of the algorithms. All methods of a
+    trial share its data, its network and its key (common random numbers), so that differences between methods are
+    paired by trial. `problem` and `network` may be functions of a seed, an int made of the trial's key: every trial
+    then has its own data, data partition or network, and intervals cover their variation. Objects are the same in all
+    trials, and intervals cover the algorithms' randomness alone. Trials of equal shapes are lanes of one compiled
+    program.
+
+    Every method is tuned first, as `tuning` says, on trials that are not reported. Every budget has a choice of values
+    and reported runs of its own, the same runs where the choice is the same.
+
+    Args:
+        problem: What the nodes learn: a problem, or a function of a seed that returns one.
+        network: The communication network: a network, or a function of a seed that returns one.
+        methods: Algorithms by label, or an `Entry` for a method with its own network, grid or number of rounds.
+        steps: Maximum number of rounds of a run, at least 1.
+        trials: Number of reported trials, with the keys 0, 1, ..., or their keys, all different.
+        budget: What all methods get equal amounts of: a mapping from amounts (round, communications, bytes, gradients,
+            examples, network_seconds, stop) to one budget, a list of budgets, or None for the largest that all methods
+            reach, but, of all amounts except rounds, at least what ten rounds of each cost. The first one is shown
+            first. "stop" compares the rounds until the stop rule fires. None: rounds, bytes and gradients.
+        tuning: How all methods are tuned; None: values as given.
+        measure: The metric that tuning judges by: a name, or a function of which less is better.
+        metrics: What is recorded, by name or as functions; None: all that the problem can give.
+        every: Rounds between two records, at least 1.
+        stop: The rule that may end a run early, also in tuning runs.
+        batch: How many runs go side by side, as for `sweep`.
+        epsilon: Privacy budget of every reported run: each method that adds noise by a mechanism gets the least noise
+            that makes its reported runs (epsilon, `delta`)-differentially private; None: noise as given.
+        delta: As for `account`.
+        ledger: The ledger of the data, as for `run`. All runs, those of tuning included, have to fit into it before the
+            first one begins, so that `extend` of `tuning` has to be 0.
+    """
+
+    problem: Problem | Callable[[int], Problem]
+    network: Network | Callable[[int], Network]
+    methods: Mapping[str, Algorithm | Entry]
+    steps: int
+    trials: int | Sequence[int] = 10
+    budget: Mapping[str, float | Sequence[float] | None] | None = None
+    tuning: Tuning | None = field(default_factory=Tuning)
+    measure: str | Metric = "objective"
+    metrics: Sequence[str | Metric] | None = None
+    every: int = 1
+    stop: StopRule | None = None
+    batch: int | None = None
+    epsilon: float | None = None
+    delta: float | None = None
+    ledger: DataLedger | None = None
+
+    def trial(self, key: int) -> Trial:
+        """The data and the network of one trial, as its runs use them.
+
+        Args:
+            key: The trial's key, a whole number from 0.
+        """
+        checks.whole(0, 2**32 - 1, key=key)
+        problem, network = drawn(self.problem, key, "problem"), drawn(self.network, key, "network")
+        check_problem(problem)
+        return Trial(key, problem, network)
+
+    def run(self, *, progress: Announce | None = None) -> Comparison:
+        """Tune all methods, run all trials, and compare.
+
+        Compiles two programs per method, one for tuning and one for all reported trials, and one per extension of a
+        grid.
+
+        Args:
+            progress: Is called with a label and what begins for it.
+
+        Returns:
+            The comparison at the first budget, with those at the other budgets in its `views`.
+
+        Warns of methods that are not tuned or have one point only, whose best value lies on the edge of its grid, whose
+        points are all alike, whose rounds the first budget does not pay for, or of whose grid no point works: the last
+        two have no results. Tables, figures and pages mark all of these, and do not rank the last three. With an
+        `epsilon` it also warns of methods without noise, or with scheduled noise, which stay as they are. Raises
+        ValueError for settings that make no sense, before anything is run.
+        """
+        terms, metrics = self._terms(progress or (lambda label, what: None))
+        return ran(self.methods, terms, metrics)
+
+    def _terms(self, announce: Announce) -> tuple[Terms, tuple[Metric, ...]]:
+        """What all methods share, and what is recorded; ValueError for settings that make no sense."""
+        arguments.settings(self)
+        if not self.methods:
+            raise ValueError(f"Expected a mapping of labels to algorithms, got methods = {self.methods!r}. Name one.")
+        keys = range(self.trials) if isinstance(self.trials, int) else self.trials
+        if isinstance(self.trials, int):
+            checks.whole(1, 100_000, trials=self.trials)
+        check_seeds(trials=keys)
+        checks.whole(1, steps=self.steps, every=self.every)
+        if self.batch is not None:
+            checks.whole(1, batch=self.batch)
+        if self.delta is not None:
+            checks.fraction(delta=self.delta)
+        if self.epsilon is not None:
+            checks.positive("It is the privacy budget of every run.", epsilon=self.epsilon)
+        tune = self.tuning
+        if tune is not None:
+            arguments.settings(tune, "tuning.")
+            check_tuning(tune, keys)
+        trials, tuning = ([self.trial(int(key)) for key in some] for some in (keys, () if tune is None else tune.keys))
+        problem = trials[0].problem
+        chosen = default_metrics(problem) if self.metrics is None else resolve(self.metrics, problem)
+        (judge,) = resolve([self.measure], problem, "measure")
+        if judge not in chosen:
+            chosen = resolve([*chosen, judge], problem)
+        for metric in chosen:
+            if metric.__name__ in (*LABELS, *AXES):
+                raise ValueError(f"Expected another name than {metric.__name__!r}, a column of the curves. Rename it.")
+        budgets = budgets_of(self.budget, self.stop) if tune is not None else []
+        if tune is None and self.budget is not None:
+            raise ValueError(f"Expected no budget without tuning, got budget = {self.budget!r}. Leave one of them out.")
+        terms = Terms(
+            trials=trials,
+            steps=self.steps,
+            tuning=tuning,
+            every=self.every,
+            stop=self.stop,
+            tune=tune,
+            budgets=budgets,
+            measure=judge,
+            batch=self.batch,
+            epsilon=self.epsilon,
+            delta=self.delta,
+            announce=announce,
+            ledger=self.ledger,
+        )
+        return terms, chosen
+
+
+@arguments.renamed({"entries": "methods=...", "keys": "trials=...", "tune": "tuning=..."})
+def compare(
+    methods: Mapping[str, Algorithm | Entry],
+    problem: Problem | Callable[[int], Problem],
+    network: Network | Callable[[int], Network],
+    *,
+    progress: Announce | None = None,
+    **settings: Any,
+) -> Comparison:
+    """Tune methods, run them on the same trials, and compare: `Experiment(...).run()` in one call.
+
+    Args:
+        methods: Algorithms by label, or an `Entry`, as for `Experiment`.
+        problem: What the nodes learn: a problem, or a function of a seed that returns one.
+        network: The communication network: a network, or a function of a seed that returns one.
+        progress: Is called with a label and what begins for it.
+        settings: The other settings of `Experiment`, of which `steps` is required.
+
+    Raises:
+        ValueError: As `Experiment.run` does.
+    """
+    return Experiment(problem=problem, network=network, methods=methods, **settings).run(progress=progress)

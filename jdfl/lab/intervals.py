@@ -1,0 +1,87 @@
+"""Means over trials with confidence intervals, and differences between methods that are paired by trial.
+
+All intervals are Student's, for independent trials whose values are about normal: mean +- t sd / sqrt(T), with T - 1
+degrees of freedom. Where k methods are compared, the best mean is compared with every other method, and each of these
+k - 1 paired differences has an interval of confidence 1 - (1 - level) / (k - 1) (Bonferroni), so that all of them hold
+together with probability `level`. A method is the best only where all of its intervals exclude zero. The probability
+that a method is called the best while another one is at least as good is then at most (1 - level) / 2: for that, the
+interval of one of the k - 1 differences from the truly best method would have to miss zero on one side.
+
+Axes: T trials, k methods.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+from scipy import stats
+
+LEVEL = 0.95
+ALIKE = 1e-6  # relative difference up to which two values are the same: rounding in float32
+
+
+def half_width(values: np.ndarray, level: float = LEVEL) -> float:
+    """Half of the length of the confidence interval of a mean; NaN for fewer than two values.
+
+    Args:
+        values: Independent values, one per trial [T].
+        level: The probability with which the interval covers the expectation.
+    """
+    size = len(values)
+    if size < 2:
+        return float("nan")
+    return float(stats.t.ppf((1 + level) / 2, size - 1) * np.std(values, ddof=1) / np.sqrt(size))
+
+
+def differences(values: pd.DataFrame, sign: int, reference: str | None = None, level: float = LEVEL) -> pd.DataFrame:
+    """Paired differences of all methods from one of them, with simultaneous confidence intervals.
+
+    Args:
+        values: A column per method and a row per trial [T, k]; NaN where a method has no value in a trial.
+        sign: 1 where low values are good, -1 where high ones are.
+        reference: The method that the others are compared with; None: the one with the best mean of those that have a
+            value in every trial.
+        level: The probability with which all intervals hold together.
+
+    Returns:
+        A row per other method: `difference`, the mean over trials of its value less that of the reference, `low` and
+            `high`, its interval, `trials`, and `verdict`: "better", "worse" or "not distinguishable". Empty where no
+            method can be the reference.
+    """
+    columns = ["reference", "difference", "low", "high", "trials", "verdict"]
+    whole = [str(name) for name in values.columns if len(values) and np.isfinite(values[name]).all()]
+    if reference is None:
+        reference = min(whole, key=lambda name: sign * float(values[name].mean()), default=None)
+    if reference is None:
+        return pd.DataFrame(columns=columns).rename_axis("label")
+    others = [str(name) for name in values.columns if name != reference]
+    each = 1 - (1 - level) / max(1, len(others))
+    rows: dict[str, list[object]] = {}
+    for label in others:
+        pairs = values[[label, reference]].to_numpy(float)
+        pairs = pairs[np.isfinite(pairs).all(axis=1)]
+        gaps = pairs[:, 0] - pairs[:, 1]
+        mean = float(gaps.mean()) if len(gaps) else float("nan")
+        half = half_width(gaps, each)
+        same = len(gaps) > 0 and np.ptp(gaps) == 0 == mean
+        far = abs(mean) > max(half, ALIKE * float(np.abs(pairs).max(initial=0.0)))
+        verdict = "not distinguishable" if same or not far else "better" if sign * mean < 0 else "worse"
+        rows[label] = [reference, mean, mean - half, mean + half, len(gaps), verdict]
+    return pd.DataFrame.from_dict(rows, orient="index", columns=columns).rename_axis("label")
+
+
+def leaders(values: pd.DataFrame, sign: int) -> list[str]:
+    """The method with the best mean, first, and all that cannot be distinguished from it.
+
+    Methods without a value in some trial are left out; with a single trial there are no intervals, and no leader.
+
+    Args:
+        values: A column per method and a row per trial [T, k].
+        sign: 1 where low values are good, -1 where high ones are.
+    """
+    whole: Sequence[str] = [str(name) for name in values.columns if len(values) and np.isfinite(values[name]).all()]
+    if len(values) < 2 or not whole:
+        return []
+    best = min(whole, key=lambda name: sign * float(values[name].mean()))
+    found = differences(values[list(whole)], sign, best)
+    return [best, *(str(label) for label in found.index[found["verdict"] == "not distinguishable"])]
