@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import jdfl
-from jdfl.algorithms import step_lengths
+from jdfl.algorithms import step_sizes
 from jdfl.algorithms.moment import Moment
 from jdfl.algorithms.program import Program
 from jdfl.base import streams
@@ -233,7 +233,7 @@ def test_long_steps_are_warned_of_and_steps_that_diverge_refused(method):
     (text,) = checked(method(lr=1.01 * low), problem, net)
     assert f"{names[method]} is only known to converge for lr <" in text
     assert f"{low:.3g}" in text
-    assert "shorter step" in text
+    assert "smaller step size" in text
     with pytest.raises(ValueError, match=rf"Expected lr <= .* = {high:.3g}.*got lr = .*Give lr < .* = {low:.3g}"):
         check_settings(method(lr=1.01 * high), problem, net)
 
@@ -271,7 +271,7 @@ def test_the_bounds_are_true(method):
 
 @pytest.mark.parametrize("m", [8, 1200], ids=str)
 def test_the_lowest_eigenvalue_of_a_ring(m):
-    assert step_lengths.lowest_eigenvalue(ring(m)) == pytest.approx(-1 / 3, abs=1e-3)
+    assert step_sizes.lowest_eigenvalue(ring(m)) == pytest.approx(-1 / 3, abs=1e-3)
 
 
 def uneven() -> jdfl.network.Static:
