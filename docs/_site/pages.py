@@ -9,6 +9,7 @@ from types import ModuleType
 from typing import Any
 
 import algorithm_fields
+import formulas
 from examples import command, example, python
 
 from jdfl.algorithms import REGISTRY
@@ -73,7 +74,7 @@ def page(name: str) -> str:
     parts = told(_module(kind).__doc__ or "")
     head = f"# {parts.title}\n\n`jdfl.{kind.__name__}`, on the command line `--algorithm {name}`.\n\n{parts.paper}"
     sections = {
-        "Update": f"{parts.update}\n\nAxes: {parts.axes[0].lower()}{parts.axes[1:]}",
+        "Update": f"$$\n{formulas.tex(parts.update)}\n$$\n\nAxes: {parts.axes[0].lower()}{parts.axes[1:]}",
         "How it is read here": parts.reading,
         "Missing neighbours": parts.missing,
         "Options": _options(kind),
