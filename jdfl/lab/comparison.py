@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -18,6 +18,9 @@ from jdfl.lab.table import Format, Grid
 from jdfl.lab.tuning import Tuned
 from jdfl.privacy import PrivacyReport
 from jdfl.privacy.together import Together
+
+if TYPE_CHECKING:
+    from jdfl.lab.drawing import Drawn
 
 
 @dataclass(frozen=True)
@@ -224,48 +227,45 @@ class Comparison:
         found = {id(run): run for one in (self, *self.views) for run in one.results[label]}
         return list(found.values())
 
-    def figure(
-        self, path: str | Path, x: Sequence[str] | None = None, y: str | None = None, *, spread: str = "range"
-    ) -> Path:
-        """Draw a metric y against amounts x, a panel for each: mean over seeds, with a band.
+    def plot(
+        self,
+        x: str | Sequence[str] | None = None,
+        y: str | None = None,
+        *,
+        marks: bool = True,
+        ax: Any = None,
+        width: "Literal['column', 'page'] | float" = "column",
+        height: float | None = None,
+        floor: float | None = None,
+    ) -> "Drawn":
+        """Draw a metric against what it cost: `fig, ax = comparison.plot(x="bytes")`.
 
-        Axes are logarithmic where values are far apart. Lines are of the runs whose values were chosen at the largest
-        budget of that amount; the axis names it, or says that there is none. Runs that diverged are left out, and the
-        legend counts them and shows every `mark`.
+        A line is the mean over the trials, with a band that the legend explains. Lines are of the runs whose values
+        were chosen at the largest budget of that amount. Runs that diverged are left out. Nothing is written: save the
+        figure with `fig.savefig("name.pdf")`, which puts the provenance into the metadata of the file.
 
         Args:
-            path: The file, whose suffix decides on its format, such as .png or .pdf.
-            x: The amounts, at least one, as for `at`; None: all that were tuned at, or all where nothing is tuned.
+            x: An amount, as for `at`, or a list of them; None: what tuning went by.
             y: The metric; None: the measure.
-            spread: What the band is over seeds: "range", from the least to the largest, or "sd", one standard deviation
-                to either side.
+            marks: Whether the legend shows every `mark` and counts runs that diverged, and the axis the budget that was
+                tuned at. Without them, say so in the caption.
+            ax: Axes of matplotlib to draw into, one per amount; None: a new figure, which pyplot does not know.
+            width: The width of a new figure: "column" (3.3 inches), "page" (7 inches), or a number of inches.
+            height: The height of a new figure in inches; None: what panels and legend need.
+            floor: The accuracy of the reference solution that a suboptimality is measured from: smaller values are
+                drawn at it. None: there is none.
 
         Returns:
-            The path.
+            The figure and its Axes, an array of Axes for a list of amounts. A notebook shows the figure where it, or
+                this value, stands on the last line of a cell.
 
         Raises:
-            ValueError: For an unknown amount, metric or spread.
+            ValueError: For an unknown amount or metric, for a size that is not positive, and for another number of
+                Axes than amounts.
         """
-        from jdfl.lab import drawing  # matplotlib, for those who draw
+        from jdfl.lab import plots  # matplotlib, for those who draw
 
-        y = self.measure if y is None else y
-        axes = axes_of(self.curves)
-        checks.one_of(metrics_of(self.curves), y=y)
-        checks.one_of(("range", "sd"), spread=spread)
-        x = ([name for name in axes if self.tuned_at(name)] or axes) if x is None else x
-        if isinstance(x, str) or not list(x):
-            raise ValueError(f"Expected a list of amounts, got x = {x!r}. For example ('round', 'bytes').")
-        panels: dict[str, pd.DataFrame] = {}
-        for name in x:
-            checks.one_of(axes, x=name)
-            band = curves.bands(self.view(name).curves, name, y)
-            if spread == "sd":
-                sd = band["sd"].fillna(0)
-                band = band.assign(low=band["mean"] - sd, high=band["mean"] + sd)
-            panels[words.axis(self, name)] = band.assign(x=band[name])
-        views = {name: self.view(name) for name in x}
-        legend = {label: words.legend(label, views) for label in self.results}
-        return drawing.bands(panels, legend, y.replace("_", " "), path, self.provenance)
+        return plots.of_comparison(self, x, y, marks=marks, ax=ax, width=width, height=height, floor=floor)
 
     def write(self, folder: str | Path, config_yaml: str = "", *, overwrite: bool = False) -> Path:
         """Write everything into a folder, whole or not at all; returns its path.
