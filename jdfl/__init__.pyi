@@ -53,6 +53,7 @@ from .lab import results
 from .lab.compare import compare
 from .lab.comparison import Comparison
 from .lab.entries import Entry, Tuning
+from .lab.stored import load
 from .observers import Exposure, Pairs, observe, observe_pairs
 from .privacy import ExactGaussian, Gaussian, Guarantee, Laplace, PrivacyReport, analytic_gaussian, classical_gaussian
 
@@ -135,6 +136,7 @@ __all__ = [
     "consensus_below",
     "gradient_below",
     "key_file",
+    "load",
     "models",
     "network",
     "nodes",

@@ -104,10 +104,10 @@ def compare(config: CompareConfig, options: Options) -> int:
     try:
         with _progress(len(entries), options.quiet) as progress:
             found = jdfl.compare(entries, problem, network, progress=progress, **arguments)
-        found.write(folder, to_yaml(config))
+        found.save(folder, config_yaml=to_yaml(config))
     except BaseException:
         with contextlib.suppress(OSError):
-            folder.rmdir()  # write leaves all or nothing
+            folder.rmdir()  # save leaves all or nothing
         raise
     if options.json:
         print(json.dumps({"folder": str(folder), **told(found)}, indent=2, allow_nan=False))

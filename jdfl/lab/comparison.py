@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from jdfl.lab.drawing import Drawn
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Comparison:
     """What `jdfl.compare` gives back: the comparison at its budget of `by`, and those at other budgets in `views`.
 
-    Each has values and reported runs of its own; `at`, `table` and `figure` take the one that was tuned at what they
+    Each has values and reported runs of its own; `at`, `table` and `plot` take the one that was tuned at what they
     show. `tuning` has a row per point, and one for what is not tuned: label, the fields' values, `mean` of the measure
     over the tuning seeds (infinite where a run diverged), `diverged`, `runs`, `extension` (0: of the first grid),
     `chosen`, `edge`. `curves` has a row per record: label, seed, `ending` of the run, round, metrics, and what it has
@@ -124,7 +124,7 @@ class Comparison:
     def equal_costs(self) -> pd.DataFrame:
         """`at` for all amounts that were tuned at (without tuning, for all), at every budget: rows (x, label).
 
-        The column `mark` is that of the algorithm there. `write` puts it into equal_costs.csv, the whole comparison in
+        The column `mark` is that of the algorithm there. `save` puts it into equal_costs.csv, the whole comparison in
         one table of plain numbers.
         """
         given = [(one.by, one) for one in (self, *self.views) if one.budget is not None and one.by != "stop"]
@@ -240,44 +240,63 @@ class Comparison:
     ) -> "Drawn":
         """Draw a metric against what it cost: `fig, ax = comparison.plot(x="bytes")`.
 
-        A line is the mean over the trials, with a band that the legend explains. Lines are of the runs whose values
-        were chosen at the largest budget of that amount. Runs that diverged are left out. Nothing is written: save the
-        figure with `fig.savefig("name.pdf")`, which puts the provenance into the metadata of the file.
+        A line is the mean over the trials, with a band that the legend explains, of the runs whose values were chosen
+        at the largest budget of that amount. Runs that diverged are left out. Nothing is written: `fig.savefig` does.
 
         Args:
             x: An amount, as for `at`, or a list of them; None: what tuning went by.
             y: The metric; None: the measure.
-            marks: Whether the legend shows every `mark` and counts runs that diverged, and the axis the budget that was
-                tuned at. Without them, say so in the caption.
-            ax: Axes of matplotlib to draw into, one per amount; None: a new figure, which pyplot does not know.
-            width: The width of a new figure: "column" (3.3 inches), "page" (7 inches), or a number of inches.
-            height: The height of a new figure in inches; None: what panels and legend need.
-            floor: The accuracy of the reference solution that a suboptimality is measured from: smaller values are
-                drawn at it. None: there is none.
+            marks: Whether the legend shows every `mark` and counts runs that diverged, and the axis names the budget
+                of tuning. Without them, say so in the caption.
+            ax: As for `Result.plot`, and so are `width`, `height` and `floor`.
+            width: "column", "page" or inches.
+            height: Inches, or None.
+            floor: The accuracy of the reference solution, or None.
 
         Returns:
-            The figure and its Axes, an array of Axes for a list of amounts. A notebook shows the figure where it, or
-                this value, stands on the last line of a cell.
+            The figure and its Axes, an array of Axes for a list of amounts.
 
         Raises:
-            ValueError: For an unknown amount or metric, for a size that is not positive, and for another number of
-                Axes than amounts.
+            ValueError: For an unknown amount or metric, a bad size, and another number of Axes than amounts.
         """
         from jdfl.lab import plots  # matplotlib, for those who draw
 
         return plots.of_comparison(self, x, y, marks=marks, ax=ax, width=width, height=height, floor=floor)
 
-    def write(self, folder: str | Path, config_yaml: str = "", *, overwrite: bool = False) -> Path:
-        """Write everything into a folder, whole or not at all; returns its path.
+    def save(self, folder: str | Path, *, config_yaml: str = "", overwrite: bool = False) -> Path:
+        """Write the comparison into a folder, whole or not at all; `jdfl.load` reads it back.
 
-        curves.csv, curves.parquet, tuning.csv, table.txt, table.md, table.tex, equal_costs.csv, figure.png, figure.pdf,
-        report.html, environment.json, provenance.json, and config.yaml where one is given.
+        The folder has comparison.json and comparison.npz for `jdfl.load`, curves.csv, curves.parquet, tuning.csv,
+        equal_costs.csv, table.txt, table.md, table.tex, figure.png, figure.pdf, report.html, environment.json and
+        provenance.json. Algorithm objects are not stored.
 
         Args:
             folder: Where to write; it is made, with the folders above it. An empty one may be there already.
             config_yaml: The settings as YAML, for config.yaml and the page; empty: neither has them.
             overwrite: Whether a folder with content is replaced; otherwise FileExistsError.
+
+        Returns:
+            The path of the folder.
         """
         from jdfl.lab.folder import write_comparison
 
         return write_comparison(self, folder, config_yaml, overwrite=overwrite)
+
+    def report(self, path: str | Path) -> Path:
+        """Write one HTML page about the comparison, a single file that loads nothing from elsewhere; returns the path.
+
+        It has tables, curves, tuning and privacy. The file at `path` is replaced if it is there.
+        """
+        from jdfl.lab.folder import write_page
+
+        return write_page(self, path)
+
+    def __repr__(self) -> str:
+        from jdfl.lab import shown
+
+        return shown.of_comparison(self)
+
+    def _repr_html_(self) -> str:
+        from jdfl.lab import shown
+
+        return shown.html_of_comparison(self)

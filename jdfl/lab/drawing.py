@@ -16,6 +16,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.collections import PolyCollection
 from matplotlib.figure import Figure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.patches import Patch
 from matplotlib.ticker import EngFormatter, MaxNLocator
 
@@ -175,8 +176,7 @@ def _sheet(panels: int, names: Mapping[str, str], width: Width, height: float | 
         told = _legend(list(names.values()), inches)["ncols"] if any(names.values()) else 1
         text = sum(max(name.count("\n") + 1 for name in row) for row in _rows(list(names.values()), told))
         height = rows * (0.45 + 0.62 * inches / columns) + (0.15 * (text + 1) if any(names.values()) else 0.0)
-    figure = Picture(figsize=(inches, height), layout="constrained")
-    figure.get_layout_engine().set(w_pad=0.02, h_pad=0.02)  # pyright: ignore[reportOptionalMemberAccess]
+    figure = Picture(figsize=(inches, height), layout=ConstrainedLayoutEngine(w_pad=0.02, h_pad=0.02))
     grid = figure.subplots(rows, columns, squeeze=False, sharey=True)
     axes = list(grid.flat)
     for axis in axes:
@@ -200,7 +200,7 @@ def _rows(labels: Sequence[str], columns: int) -> list[Sequence[str]]:
 def _legend(labels: Sequence[str], inches: float) -> dict[str, Any]:
     """How a legend above the panels is laid out: as many columns as the longest line of a label permits."""
     longest = max((len(line) for label in labels for line in label.split("\n")), default=1)
-    columns = max(1, min(4, len(labels), int(inches * 72 / (3.6 * longest + 34))))
+    columns = max(1, min(4, len(labels), int(inches * 72 / (3.7 * longest + 28))))
     sizes: Any = {"fontsize": _SMALL, "handlelength": 2.6, "columnspacing": 1.0, "borderaxespad": 0.2, "frameon": False}
     return {"ncols": columns, "labelspacing": 0.3, **sizes}
 
@@ -231,11 +231,18 @@ def _panel(axis: Axes, frame: pd.DataFrame, names: Mapping[str, str], floor: flo
             axis.axhline(mean[-1], color=style["color"], linewidth=0.8, linestyle=(0, (1, 3)))
         good = np.isfinite(x) & np.isfinite(mean)
         start = _APART * ((0.5 + 0.618 * i) % 1.0)  # markers of coincident lines alternate
-        thick = 2.2 - 1.3 * i / max(1, len(found) - 1) if len(found) > 1 else 1.4
+        first = min(2.2, 1.2 + 0.15 * len(found))
+        thick = first - (first - 0.9) * i / max(1, len(found) - 1)
         every: Any = (start, _APART) if good.sum() > 2 else None
         marker: Any = style if len(found) > 1 or good.sum() == 1 else {**style, "marker": None}
         axis.plot(
-            x[good], mean[good], label=names[label] or "_", linewidth=thick, markevery=every, zorder=2 + 0.01 * i, **marker
+            x[good],
+            mean[good],
+            label=names[label] or "_",
+            linewidth=thick,
+            markevery=every,
+            zorder=2 + 0.01 * i,
+            **marker,
         )
         shown = good & np.isfinite(low) & np.isfinite(high)
         if np.any(high[shown] > low[shown]):

@@ -1,11 +1,11 @@
-"""The folder of a comparison: tables, curves, figure and a page, whole or not there."""
+"""The folder of a comparison: what `jdfl.load` needs, tables, curves, a figure and a page."""
 
 from collections.abc import Iterator
 from pathlib import Path
 
 import pandas as pd
 
-from jdfl.lab import charts, curves, words
+from jdfl.lab import charts, curves, stored, words
 from jdfl.lab.comparison import Comparison
 from jdfl.lab.curves import AXES, axes_of, metrics_of
 from jdfl.lab.entries import ALSO
@@ -16,15 +16,15 @@ from jdfl.lab.summary import as_paragraphs, privacy_of
 from jdfl.lab.table import Format, Grid
 
 _TABLES: dict[str, Format] = {"table.txt": "text", "table.md": "markdown", "table.tex": "latex"}
-_OTHERS = "curves.csv curves.parquet tuning.csv equal_costs.csv figure.png figure.pdf environment.json provenance.json"
-FILES = (*_TABLES, *_OTHERS.split(), "report.html")
+_DATA = "comparison.json comparison.npz curves.csv curves.parquet tuning.csv equal_costs.csv environment.json"
+FILES = (*_TABLES, *_DATA.split(), "provenance.json", "figure.png", "figure.pdf", "report.html")
 
 
 def write_comparison(comparison: Comparison, folder: str | Path, config_yaml: str, *, overwrite: bool) -> Path:
-    """Write FILES, and config.yaml where there is one, beside the folder first and then rename.
+    """Write FILES, and config.yaml where there are settings, into a folder that is renamed when it is complete.
 
     Args:
-        comparison: What is written, with its views at other budgets.
+        comparison: The comparison, with its views at other budgets.
         folder: The place of the folder.
         config_yaml: The settings as YAML; empty: there is no config.yaml, and the page has no settings.
         overwrite: Whether a folder with content is replaced; FileExistsError for one otherwise.
@@ -50,11 +50,26 @@ def write_comparison(comparison: Comparison, folder: str | Path, config_yaml: st
         }
         for name, content in (contents | ({"config.yaml": config_yaml} if config_yaml else {})).items():
             write(partial / name, content)
+        stored.write_value(partial, "comparison", comparison)
+        axes = axes_of(comparison.curves)
+        amounts = [name for name in axes if comparison.tuned_at(name)] or axes
+        fig, _ = comparison.plot(amounts, width="page")
         for suffix in ("png", "pdf"):
-            comparison.figure(partial / f"figure.{suffix}")
-        title, foot = f"Comparison on {comparison.setting}", f"Made by jdfl; provenance {comparison.provenance}."
-        page(partial / "report.html", title, list(_sections(comparison, config_yaml)), foot)
+            fig.savefig(partial / f"figure.{suffix}")
+        write_page(comparison, partial / "report.html", config_yaml)
     return Path(folder)
+
+
+def write_page(comparison: Comparison, path: str | Path, config_yaml: str = "") -> Path:
+    """Write the page of a comparison; returns its path.
+
+    Args:
+        comparison: The comparison, with its views at other budgets.
+        path: The HTML file, which is replaced if it is there.
+        config_yaml: The settings as YAML; empty: the page has none.
+    """
+    foot = f"Made by jdfl; provenance {comparison.provenance}."
+    return page(path, f"Comparison on {comparison.setting}", list(_sections(comparison, config_yaml)), foot)
 
 
 def _marked(comparison: Comparison, rows: pd.DataFrame) -> pd.DataFrame:

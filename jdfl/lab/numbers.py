@@ -10,6 +10,7 @@ import numpy as np
 from jdfl.engine.metrics import COUNTS, REGISTRY
 from jdfl.lab.page import Table, Tiles
 from jdfl.lab.runs import Entry
+from jdfl.lab.summary import bytes_text
 from jdfl.lab.table import spread
 from jdfl.privacy.relation import upper, worth
 
@@ -102,9 +103,4 @@ def _spread(records: Sequence[Any], name: str, write: Callable[[float, float], s
 
 
 def _spread_of_bytes(mean: float, sd: float) -> str:
-    return _bytes(mean) + (f" ± {_bytes(sd)}" if math.isfinite(sd) else "")
-
-
-def _bytes(value: float) -> str:
-    place = next((i for i in range(5) if abs(value) < 1000 ** (i + 1)), 5)
-    return f"{value / 1000**place:.3g} {('B', 'kB', 'MB', 'GB', 'TB', 'PB')[place]}"
+    return bytes_text(mean) + (f" ± {bytes_text(sd)}" if math.isfinite(sd) else "")
