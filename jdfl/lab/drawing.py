@@ -249,7 +249,8 @@ def _panel(axis: Axes, frame: pd.DataFrame, names: Mapping[str, str], floor: flo
             banded = True
             lower = low if bottom is None else np.maximum(low, bottom)
             upper = high if bottom is None else np.maximum(high, bottom)
-            _band(axis, x[shown], lower[shown], upper[shown], style["color"])
+            alpha = max(0.06, min(0.18, 0.8 / len(found)))
+            _band(axis, x[shown], lower[shown], upper[shown], style["color"], alpha)
         ends.append(float(np.max(x[np.isfinite(x)], initial=0.0)))
     if bottom is not None:
         axis.set_yscale("log")
@@ -263,8 +264,8 @@ def _panel(axis: Axes, frame: pd.DataFrame, names: Mapping[str, str], floor: flo
     return banded
 
 
-def _band(axis: Axes, x: np.ndarray, low: np.ndarray, high: np.ndarray, colour: str) -> PolyCollection:
-    return axis.fill_between(x, low, high, color=colour, alpha=0.18, linewidth=0, zorder=1)
+def _band(axis: Axes, x: Any, low: Any, high: Any, colour: str, alpha: float) -> PolyCollection:
+    return axis.fill_between(x, low, high, color=colour, alpha=alpha, linewidth=0, zorder=1)
 
 
 def _log_bottom(means: np.ndarray, floor: float | None) -> float | None:
