@@ -50,25 +50,26 @@ class _Writer:
         self.results: list[Any] = []
         self._known: dict[int, int] = {}
 
-    def plain(self, value: Any) -> Any:
+    def plain(self, given: object) -> Any:
         """A value as JSON can hold it."""
+        value = cast(Any, given)  # whose type is not known beforehand
         if value is None or (isinstance(value, str | bool | int) and type(value).__module__ == "builtins"):
             return value
         if type(value) is float and math.isfinite(value):
             return value
-        if isinstance(value, pd.DataFrame):
+        if checks.is_a(value, pd.DataFrame):
             table = io.BytesIO()
             value.to_parquet(table)
             return {"$": "table", "at": self._keep(np.frombuffer(table.getvalue(), np.uint8))}
-        if isinstance(value, float | np.generic | np.ndarray | jax.Array):
+        if checks.is_a(value, float | np.generic | np.ndarray | jax.Array):
             array = np.asarray(value)
-            kind = "array" if isinstance(value, np.ndarray | jax.Array) else "number"
+            kind = "array" if checks.is_a(value, np.ndarray | jax.Array) else "number"
             return {"$": kind, "at": self._keep(array), "dtype": array.dtype.name, "plain": type(value) is float}
-        if isinstance(value, Absent):
+        if checks.is_a(value, Absent):
             return {"$": "absent", **vars(value)}
-        if isinstance(value, Result):
+        if checks.is_a(value, Result):
             return {"$": "result", "at": self._result(value)}
-        if isinstance(value, dict):
+        if checks.is_a(value, dict):
             return {"$": "dict", "items": [[self.plain(name), self.plain(one)] for name, one in value.items()]}
         if type(value).__name__ in _KINDS:
             return self._parts(value, {})
