@@ -23,7 +23,7 @@ from rich.table import Table
 from jdfl.engine import provenance
 from jdfl.engine.cache import use_cache
 from jdfl.lab import drawing, page
-from jdfl.lab.table import Cell, Grid, write
+from jdfl.lab.table import Cell, Grid, rounded, write
 
 QUICK_SEEDS = 2
 
@@ -183,12 +183,7 @@ def _ours(one: Row | None) -> str:
     """The mean without digits beyond the uncertainty, which has two."""
     if one is None:
         return ""
-    if one.seeds < 2 or not 0 < one.sd < math.inf or not math.isfinite(one.mean):
-        return number(one.mean) + (" (same for all seeds)" if one.seeds > 1 and one.sd == 0 else "")
-    place = 1 - math.floor(math.log10(one.sd))  # decimals of its second digit
-    if not -3 < place < 8:
-        return f"{number(one.mean)} ± {number(one.sd)}"
-    return f"{round(one.mean, place):,.{max(0, place)}f} ± {round(one.sd, place):,.{max(0, place)}f}"
+    return rounded(one.mean, one.sd) if one.seeds > 1 and math.isfinite(one.mean) else number(one.mean)
 
 
 def number(value: float) -> str:

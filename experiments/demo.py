@@ -106,7 +106,7 @@ def write_page(
         "jdfl: CEPS on Example 1 and on real data",
         [
             Section(
-                "Example 1, paper | ours",
+                "Example 1, the paper's numbers and ours",
                 [
                     "Four variants of CEPS (Sha, Zhou, Kong, Li; Table III, first column). A run ends when the nodes "
                     "agree, by the paper's rule. 'study' is an independent numpy re-implementation. The variants with "

@@ -92,7 +92,7 @@ def _parts(one: Experiment, out: Path) -> list[Part]:
     if figure:
         parts.append(Image(figure, f"Figure of: {one.title}. The table below has its numbers."))
     if rows:
-        parts.append(Fold(f"Table, {len(rows)} numbers: paper | ours", [html_table(rows)]))
+        parts.append(Fold(f"Table, {len(rows)} numbers: the paper's and ours", [html_table(rows)]))
     log = _present(out / f"{one.name}.log")
     if log:
         parts.append(Fold("What it printed", [Code(_text(log))]))

@@ -11,7 +11,7 @@ from jdfl.engine.metrics import COUNTS, REGISTRY
 from jdfl.lab.page import Table, Tiles
 from jdfl.lab.runs import Entry
 from jdfl.lab.summary import bytes_text
-from jdfl.lab.table import spread
+from jdfl.lab.table import rounded
 from jdfl.privacy.relation import upper, worth
 
 _BY_CHANNEL = ("messages", "message_bits")
@@ -93,7 +93,7 @@ def _epsilon(entry: Entry) -> tuple[str, str]:
     return value, f"at delta = {worst['delta']:g}, worst node"
 
 
-def _spread(records: Sequence[Any], name: str, write: Callable[[float, float], str] = spread) -> str:
+def _spread(records: Sequence[Any], name: str, write: Callable[[float, float], str] = rounded) -> str:
     """Mean and, over several records, standard deviation of one number; values that are not finite are counted."""
     good = [float(one[name]) for one in records if np.isfinite(one[name])]
     if not good:
