@@ -73,7 +73,7 @@ def write_page(comparison: Comparison, path: str | Path, config_yaml: str = "") 
 
 
 def _marked(comparison: Comparison, rows: pd.DataFrame) -> pd.DataFrame:
-    """Rows with the mark of their label."""
+    """Rows with the mark of their label in a column."""
     return rows.assign(mark=rows["label"].map(_marks(comparison)))
 
 
@@ -85,8 +85,8 @@ def _sections(comparison: Comparison, config_yaml: str) -> Iterator[Section]:
     grid, views = comparison.grid(), comparison.views
     yield Section("Result", ["\n\n".join(grid.caption), _table(grid)])
     yield Section("Curves", _curves(comparison))
-    others = [(one.by, one.grid()) for one in views]  # each of its own tuning
-    if comparison.budget is None:  # without tuning: those that are asked for mostly
+    others = [(one.by, one.grid()) for one in views]  # each with its own tuning
+    if comparison.budget is None:  # without tuning: the usual amounts
         others += [(x, comparison.grid(by=x)) for x in ALSO if x != comparison.by]
     for x, other in others:
         title = "Rounds to the stop rule" if x == "stop" else f"At equal {AXES[x]}"
@@ -110,8 +110,8 @@ def _curves(comparison: Comparison) -> list[Part]:
     axes = [x for x in axes if comparison.tuned_at(x)] or axes
     metrics.sort(key=lambda name: name != comparison.measure)
     about = (
-        "Mean over seeds and their range; runs that diverged are left out. Seconds are the simulation's wall time, "
-        "compilation excluded, spread evenly over the rounds."
+        f"Mean over trials, and a band: {curves.BAND}. Runs that diverged are left out. Seconds are the wall time of "
+        "the simulation without compilation, spread evenly over the rounds."
     )
     alt = f"{', '.join(metrics)} of every algorithm against {', '.join(axes)}"
     lines = [curves.views(comparison.view(x).curves, [x], metrics) for x in axes]
@@ -128,12 +128,12 @@ def _tuning(comparison: Comparison) -> list[Part]:
         for row in tuning.astype(object).itertuples(index=False)
     ]
     about = (
-        f"{comparison.criterion[:1].upper()}{comparison.criterion[1:]}. All points that were tried; an infinite mean "
-        "is that of a point where a run diverged or, where that is what counts, did not stop."
+        f"{comparison.criterion[:1].upper()}{comparison.criterion[1:]}. All points that were tried; the mean of a "
+        "point is infinite if a run diverged or, in tuning for the stop rule, did not stop."
     )
     return [about, Table(list(tuning.columns), cells)]
 
 
 def _table(grid: Grid) -> Table:
-    marks = {"best": " (best)", "tie": " (within one sd of the best)", "": ""}
+    marks = {"best": " (best)", "tie": " (not distinguishable from the best)", "": ""}
     return Table(grid.headers, [[cell.text + marks[cell.mark] for cell in row] for row in grid.rows])
