@@ -22,7 +22,7 @@ from rich.table import Table
 
 from jdfl.engine import provenance
 from jdfl.engine.cache import use_cache
-from jdfl.lab import drawing, page
+from jdfl.lab import page, picture
 from jdfl.lab.table import Cell, Grid, rounded, write
 
 QUICK_SEEDS = 2
@@ -111,7 +111,7 @@ def origin() -> provenance.Provenance:
 
 def save_figure(fig: Figure, path: str | Path) -> None:
     """Save a figure as PNG and PDF, with the hash of `origin` in the metadata of the files."""
-    drawing.save_figure(fig, path, origin().hash, also=(".pdf",))
+    picture.save_figure(fig, path, origin().hash, also=(".pdf",))
 
 
 def grid(rows: Sequence[Row]) -> Grid:

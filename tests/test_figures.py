@@ -14,8 +14,8 @@ from matplotlib.text import Text
 from PIL import Image
 
 import jdfl
-from jdfl.lab import drawing
 from jdfl.lab.drawing import COLOURS, WIDTHS, lines, look
+from jdfl.lab.picture import Picture
 from tests.report.test_page import luminance
 
 NAMES = ["D-PSGD", "CHOCO-SGD, top 5 %", "EXTRA", "NIDS", "exact diffusion", "DSGT\n(not tuned)", "CEPS", "FedAvg"]
@@ -213,4 +213,4 @@ def test_a_notebook_shows_what_is_returned(result):
     drawn = result.plot()
     assert drawn._repr_png_().startswith(b"\x89PNG")
     assert drawn.fig._repr_png_().startswith(b"\x89PNG")
-    assert isinstance(drawn.fig, drawing.Picture)
+    assert isinstance(drawn.fig, Picture)

@@ -2,6 +2,7 @@
 
 import io
 import re
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -32,7 +33,7 @@ def clock(monkeypatch):
 
 
 def play(progress: Progress, clock: list[float], snapshots: list[Snapshot]) -> None:
-    progress.begin(None)
+    progress.begin(SimpleNamespace(before=None, steps=snapshots[0].steps))  # pyright: ignore[reportArgumentType]
     for one in snapshots:
         clock[0] += 1.0
         progress(one)
@@ -61,7 +62,7 @@ def test_without_a_terminal_nothing_is_written_unless_lines_are_asked_for(clock,
     assert capsys.readouterr() == ("", "")
     play(Progress(lines=2.0), clock, [at(k, steps=200) for k in range(20, 201, 20)])
     lines = capsys.readouterr().err.splitlines()
-    assert lines[0] == "compiling"
+    assert lines[0] == "compiling 0/200"
     assert lines[1] == "rounds 20/200  objective 0.125  1.5 kB"
     assert lines[2] == "rounds 60/200  20 rounds/s  0:07 left  objective 0.125  1.5 kB"
     assert lines[-1].startswith("rounds 200/200")

@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from html import escape
+from importlib import import_module
 from typing import Any, Protocol, TextIO
 
 import numpy as np
@@ -62,9 +63,8 @@ class Progress(Callback):
         """Show that the run compiles, until its first chunk of rounds is done."""
         self._first = None
         if processes.leads():
-            before = 0 if start is None or start.before is None else start.before.rounds
-            total = None if start is None else start.steps
-            self._screen.show(self._named("compiling"), before, total, "")
+            before = 0 if start.before is None else start.before.rounds
+            self._screen.show(self._named("compiling"), before, start.steps, "")
 
     def announce(self, label: str, what: str) -> None:
         """Show what a comparison does now, such as "D-PSGD: tuning 3/5, compiling".
@@ -109,7 +109,7 @@ def announced(progress: "bool | Announce | Progress | None" = None) -> Generator
 
     Args:
         progress: None or True: as `Progress` shows it, in terminals and notebooks; False: not at all; a `Progress` of
-            other settings; or a function of (label, what).
+            other settings; or a function of (label, what). ValueError for anything else.
     """
     if progress is False:
         yield lambda label, what: None
@@ -235,9 +235,9 @@ def _screen(stream: TextIO | None, lines: float | None) -> _Screen:
 
 def _notebook() -> Callable[..., Any] | None:
     """What displays in a notebook; None where this is none."""
-    ipython: Any = sys.modules.get("IPython")
-    shell = None if ipython is None else ipython.get_ipython()
-    return ipython.display.display if hasattr(shell, "kernel") else None
+    if "IPython" not in sys.modules or not hasattr(import_module("IPython").get_ipython(), "kernel"):
+        return None
+    return import_module("IPython.display").display
 
 
 def _line(what: str, done: int, total: int | None, note: str) -> str:

@@ -22,7 +22,7 @@ from jdfl.network import Graph
 from jdfl.privacy import Guarantee
 
 if TYPE_CHECKING:
-    from jdfl.lab.drawing import Drawn
+    from jdfl.lab.picture import Drawn
 
 Cut = Literal["time limit", "interrupted", "terminated"]  # endings after which a run can be continued
 Ending = Literal["steps", "stop rule", "diverged", "budget"] | Cut

@@ -20,7 +20,7 @@ from jdfl.privacy import PrivacyReport
 from jdfl.privacy.together import Together
 
 if TYPE_CHECKING:
-    from jdfl.lab.drawing import Drawn
+    from jdfl.lab.picture import Drawn
 
 
 @dataclass(frozen=True, repr=False)
@@ -201,20 +201,18 @@ class Comparison:
 
     @property
     def setting(self) -> str:
-        """Problem and network in words.
+        """Problem, with its numbers of nodes and parameters, and network in words, as captions begin with them.
 
-        The problem's name with its numbers of nodes and parameters, and the network's name, or that algorithms have
-        networks of their own. Captions of tables begin with it.
+        Networks are not named where algorithms have different ones.
         """
         shared = set(self.networks.values())
         return f"{self.title} over {shared.pop() if len(shared) == 1 else 'networks of their own'}"
 
     @property
     def provenance(self) -> str:
-        """One hash for the provenances of all runs.
+        """One hash of 16 hexadecimal digits for the provenances of all reported runs, in whatever order they were made.
 
-        16 hexadecimal digits of the code, libraries, settings, data and seeds of the reported runs at all budgets, in
-        whatever order they were made. Figures carry it.
+        Figures carry it in the metadata of their files.
         """
         return provenance.total(run.provenance.hash for label in self.results for run in self.runs(label))
 

@@ -1,26 +1,19 @@
-"""Figures as matplotlib objects, readable in one column of a journal and in grey print.
+"""Figures as matplotlib objects, readable in one column of a journal and in grey print."""
 
-A figure is a `Picture`, which pyplot does not know: nothing has to be closed, no window opens, and figures of a script
-do not accumulate. A notebook shows one that stands on the last line of a cell, and so it does with a `Drawn`.
-"""
-
-import io
 import textwrap
 from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import Any, Literal, NamedTuple, cast
+from typing import Any, Literal
 
-import matplotlib
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.collections import PolyCollection
-from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 from matplotlib.patches import Patch
 from matplotlib.ticker import EngFormatter, MaxNLocator
 
 from jdfl.base import checks
+from jdfl.lab.picture import Drawn, Picture
 
 # M. Okabe, K. Ito, 2008, without yellow; in this order the lightness L* of neighbours differs by 12 or more
 COLOURS = ("#0072B2", "#E69F00", "#D55E00", "#56B4E9", "#009E73", "#000000", "#CC79A7")
@@ -32,49 +25,6 @@ _SMALL, _LABEL = 7, 8  # points, of ticks and legends and of axes
 _APART = 0.28  # of an axis's diagonal, between two markers of a line
 _PANEL = 2.2  # inches that a panel needs at least
 _WIDE = 20.0  # ratio of the largest to the smallest value from which an axis is logarithmic
-
-
-class Picture(Figure):
-    """A figure that writes where its numbers come from into the metadata of its files, and shows itself in notebooks.
-
-    `origin` is the hash of the provenance. PNG, PDF and SVG files carry it; nothing of it is drawn.
-    """
-
-    origin: str = ""
-
-    def savefig(self, fname: Any, *, metadata: Any = None, **options: Any) -> None:
-        """Save the figure as matplotlib does, with the provenance in its metadata.
-
-        Args:
-            fname: The file, whose suffix decides on its format, or a stream.
-            metadata: Further entries, which replace those of jdfl where they have the same name.
-            options: All that `matplotlib.figure.Figure.savefig` takes. Text in PDF files is kept as TrueType letters,
-                and the resolution is 200 dots per inch unless `dpi` says otherwise.
-        """
-        suffix = "" if hasattr(fname, "write") else Path(fname).suffix.removeprefix(".")
-        kind = options.get("format") or suffix or matplotlib.rcParams["savefig.format"]
-        known = {**_origin(kind, self.origin), **(metadata or {})}
-        given: dict[str, Any] = {"dpi": 200, **options} | ({"metadata": known} if known else {})
-        context: Any = cast(Any, matplotlib).rc_context  # whose type matplotlib leaves open
-        with context({"pdf.fonttype": 42}):
-            super().savefig(fname, **given)
-
-    def _repr_png_(self) -> bytes:
-        content = io.BytesIO()
-        self.savefig(content, format="png")
-        return content.getvalue()
-
-
-class Drawn(NamedTuple):
-    """A figure and its axes, to be taken apart: `fig, ax = result.plot()`. On the last line of a cell it is shown."""
-
-    fig: Figure
-    ax: Any  # Axes, or an array of them
-
-    def _repr_png_(self) -> bytes:
-        content = io.BytesIO()
-        self.fig.savefig(content, format="png")
-        return content.getvalue()
 
 
 def look(i: int) -> dict[str, Any]:
@@ -206,7 +156,12 @@ def _legend(labels: Sequence[str], inches: float) -> dict[str, Any]:
 
 
 def wrapped(text: str, width: Width = "column") -> str:
-    """A legend's text in lines that fit into a column."""
+    """The text of a legend in lines that fit into a figure.
+
+    Args:
+        text: The text, whose own lines are kept.
+        width: The width of the figure, as for `lines`.
+    """
     inches = WIDTHS.get(str(width), 3.3) if isinstance(width, str) else float(width)
     return "\n".join(part for line in text.split("\n") for part in textwrap.wrap(line, max(20, int(16 * inches))))
 
@@ -298,33 +253,6 @@ def figure_of_run(history: pd.DataFrame, metrics: Sequence[str], origin: str = "
     rounds.set_xlabel("rounds")
     sent.set_xlabel("bytes sent by all nodes")
     return drawing
-
-
-def save_figure(drawing: Figure, path: str | Path, origin: str = "", also: Sequence[str] = ()) -> Path:
-    """Save a figure with the hash of its provenance in the metadata.
-
-    Args:
-        drawing: A figure of matplotlib.
-        path: The file, whose suffix decides on its format.
-        origin: The hash; empty: that of a `Picture`, or none.
-        also: Further suffixes, such as ".pdf", with which the figure is saved beside `path`.
-
-    Returns:
-        The path.
-    """
-    path = Path(path)
-    context: Any = cast(Any, matplotlib).rc_context
-    for one in (path, *(path.with_suffix(suffix) for suffix in also)):
-        known = _origin(one.suffix.removeprefix(".") or "png", origin)
-        with context({"pdf.fonttype": 42}):
-            drawing.savefig(one, dpi=200, metadata=known or None)
-    return path
-
-
-def _origin(kind: str, origin: str) -> dict[str, str]:
-    """Metadata that name the provenance, in files of this kind; nothing in formats that have none."""
-    place = {"png": "Description", "pdf": "Subject", "svg": "Description", "svgz": "Description"}.get(kind.lower())
-    return {place: f"Made by jdfl; provenance {origin}"} if place and origin else {}
 
 
 def plain(axis: Axes) -> None:

@@ -12,7 +12,8 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import reverse_cuthill_mckee
 
-from jdfl.lab.drawing import COLOURS, plain, save_figure
+from jdfl.lab.drawing import COLOURS, plain
+from jdfl.lab.picture import save_figure
 from jdfl.observers import Pairs
 
 

@@ -10,7 +10,8 @@ from jdfl.engine.metrics import COUNTS
 from jdfl.engine.result import Result
 from jdfl.lab import curves, drawing, words
 from jdfl.lab.curves import AXES, axes_of, labelled, metrics_of
-from jdfl.lab.drawing import Drawn, Width
+from jdfl.lab.drawing import Width
+from jdfl.lab.picture import Drawn
 
 if TYPE_CHECKING:
     from jdfl.lab.comparison import Comparison

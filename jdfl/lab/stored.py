@@ -50,12 +50,10 @@ class _Writer:
         self.results: list[Any] = []
         self._known: dict[int, int] = {}
 
-    def plain(self, given: object) -> Any:
+    def plain(self, value: Any) -> Any:
         """A value as JSON can hold it."""
-        value = cast(Any, given)  # whose type is not known beforehand
-        if value is None or (isinstance(value, str | bool | int) and type(value).__module__ == "builtins"):
-            return value
-        if type(value) is float and math.isfinite(value):
+        kind: Any = type(value)
+        if value is None or kind in (str, bool, int) or (kind is float and math.isfinite(value)):
             return value
         if checks.is_a(value, pd.DataFrame):
             table = io.BytesIO()
@@ -63,19 +61,19 @@ class _Writer:
             return {"$": "table", "at": self._keep(np.frombuffer(table.getvalue(), np.uint8))}
         if checks.is_a(value, float | np.generic | np.ndarray | jax.Array):
             array = np.asarray(value)
-            kind = "array" if checks.is_a(value, np.ndarray | jax.Array) else "number"
-            return {"$": kind, "at": self._keep(array), "dtype": array.dtype.name, "plain": type(value) is float}
+            form = "array" if checks.is_a(value, np.ndarray | jax.Array) else "number"
+            return {"$": form, "at": self._keep(array), "dtype": array.dtype.name, "plain": kind is float}
         if checks.is_a(value, Absent):
             return {"$": "absent", **vars(value)}
         if checks.is_a(value, Result):
             return {"$": "result", "at": self._result(value)}
         if checks.is_a(value, dict):
             return {"$": "dict", "items": [[self.plain(name), self.plain(one)] for name, one in value.items()]}
-        if type(value).__name__ in _KINDS:
+        if kind.__name__ in _KINDS:
             return self._parts(value, {})
-        if type(value) in (list, tuple):
-            return {"$": type(value).__name__, "items": [self.plain(one) for one in value]}
-        raise TypeError(f"Expected a value that can be stored, got {checks.shown(value)} of {type(value).__name__}.")
+        if kind in (list, tuple):
+            return {"$": kind.__name__, "items": [self.plain(one) for one in value]}
+        raise TypeError(f"Expected a value that can be stored, got {checks.shown(value)} of {kind.__name__}.")
 
     def _result(self, result: Result) -> int:
         if id(result) not in self._known:

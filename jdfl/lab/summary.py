@@ -74,7 +74,7 @@ def summary(result: Result, *, delta: float | None = None, accounting: Accountin
 
 
 def summary_text(told: Mapping[str, Any]) -> str:
-    """A `summary` in words, as Markdown."""
+    """What a summary has `told`, in words, as Markdown."""
     ended = f"Ended after {told['rounds']} rounds ({told['ending']}): {told['reason']}."
     if told["ending"] == "diverged":
         ended = f"Diverged: {told['reason']}."
@@ -114,7 +114,7 @@ def _warnings(result: Result) -> list[str]:
 
 
 def spread_text(told: Sequence[Mapping[str, Any]]) -> str:
-    """Several summaries of one setting in words: mean and standard deviation over the runs, as Markdown."""
+    """What summaries of one setting have `told`, as Markdown: mean and standard deviation over the runs."""
     rows = [{"rounds": one["rounds"], "bytes": one["bytes"], **one["metrics"]} for one in told]
     lines = ["| over runs | mean | standard deviation | runs |", "| --- | ---: | ---: | ---: |"]
     for name in rows[0]:
@@ -127,7 +127,7 @@ def spread_text(told: Sequence[Mapping[str, Any]]) -> str:
 
 
 def together(told: Sequence[Mapping[str, Any]]) -> Together | None:
-    """The total epsilon of publishing runs on the same data, from their summaries; None where none claims anything."""
+    """The total epsilon of publishing runs on the same data, as `told` by summaries; None if none claims anything."""
     every = [one["privacy"] for one in told]
     ledgers = [None if one.get("ledger") is None else Ledger.from_dict(one["ledger"]) for one in every]
     return Together.of(ledgers, min((one["report"]["delta"] for one in every if one["report"]), default=0.0))
