@@ -188,7 +188,7 @@ def load(folder: str | Path) -> Result | Comparison:
     """Load what `Result.save`, `Comparison.save`, `jdfl run` or `jdfl compare` has written.
 
     Numbers are the ones that were saved, bit for bit: history, parameters (as a NumPy array), totals, provenance,
-    guarantee and labels. Algorithms and the state of the nodes are not stored; who asks for them gets an error with
+    guarantee and labels. Algorithms and the state of the nodes are not stored; using them raises an error that says
     what to do instead. A claim of a paper is there without what it computes for a number of releases.
 
     Args:

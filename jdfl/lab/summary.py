@@ -73,34 +73,34 @@ def summary(result: Result, *, delta: float | None = None, accounting: Accountin
     }
 
 
-def summary_text(told: Mapping[str, Any]) -> str:
-    """What a summary has `told`, in words, as Markdown."""
-    ended = f"Ended after {told['rounds']} rounds ({told['ending']}): {told['reason']}."
-    if told["ending"] == "diverged":
-        ended = f"Diverged: {told['reason']}."
-    talk, clock, published = (told[name] for name in ("communication_rounds", "network_seconds", _PUBLISHED))
-    lines = [told["run"], "", ended]
-    for warning in told["warnings"]:
+def summary_text(data: Mapping[str, Any]) -> str:
+    """The `data` of a summary in words, as Markdown."""
+    ended = f"Ended after {data['rounds']} rounds ({data['ending']}): {data['reason']}."
+    if data["ending"] == "diverged":
+        ended = f"Diverged: {data['reason']}."
+    talk, clock, published = (data[name] for name in ("communication_rounds", "network_seconds", _PUBLISHED))
+    lines = [data["run"], "", ended]
+    for warning in data["warnings"]:
         lines += ["", f"Warning: {warning}."]
     lines += ["", "| final metric | value |", "| --- | ---: |"]
-    lines += [f"| {name} | {'none' if value is None else f'{value:.6g}'} |" for name, value in told["metrics"].items()]
+    lines += [f"| {name} | {'none' if value is None else f'{value:.6g}'} |" for name, value in data["metrics"].items()]
     lines.append("")
-    for channel, count in told["messages"].items():
-        bits = told["message_bits"][channel]
+    for channel, count in data["messages"].items():
+        bits = data["message_bits"][channel]
         lines.append(f"- messages ({channel}): {count:,} of {bits:,} bits ({bits / 8:,g} bytes)")
-    lines.append(f"- bytes sent, all nodes: {told['bytes']:,.1f}")
+    lines.append(f"- bytes sent, all nodes: {data['bytes']:,.1f}")
     if published is not None:
         lines.append(f"- by the formula behind the dense rows of the paper, which counts no messages: {published:,.0f}")
     lines += [
-        f"- gradient evaluations, all nodes: {told['gradients']:,}, of {told['example_gradients']:,} examples in all",
+        f"- gradient evaluations, all nodes: {data['gradients']:,}, of {data['example_gradients']:,} examples in all",
         f"- communication rounds of a node: minimum {talk['min']}, mean {talk['mean']:.1f}, maximum {talk['max']}",
-        f"- provenance: {told['provenance']}",
-        f"- time: {told['seconds']:.2f} s, and {told['compile_seconds']:.2f} s of compilation",
+        f"- provenance: {data['provenance']}",
+        f"- time: {data['seconds']:.2f} s, and {data['compile_seconds']:.2f} s of compilation",
     ]
     if clock is not None:
         mean, last = clock["mean"], clock["last"]
         lines.append(f"- simulated time until a node was done: mean {mean:,.6g} s, last {last:,.6g} s")
-    return "\n".join([*lines, *told["privacy"]["statement"].splitlines()]) + "\n"
+    return "\n".join([*lines, *data["privacy"]["statement"].splitlines()]) + "\n"
 
 
 def _warnings(result: Result) -> list[str]:
@@ -113,22 +113,22 @@ def _warnings(result: Result) -> list[str]:
     return [f"the objective ended at {last:.4g}, above its initial value {first:.4g}: nothing was learnt"]
 
 
-def spread_text(told: Sequence[Mapping[str, Any]]) -> str:
-    """What summaries of one setting have `told`, as Markdown: mean and standard deviation over the runs."""
-    rows = [{"rounds": one["rounds"], "bytes": one["bytes"], **one["metrics"]} for one in told]
+def spread_text(runs: Sequence[Mapping[str, Any]]) -> str:
+    """Mean and standard deviation over `runs` of one setting, given by their summaries, as Markdown."""
+    rows = [{"rounds": one["rounds"], "bytes": one["bytes"], **one["metrics"]} for one in runs]
     lines = ["| over runs | mean | standard deviation | runs |", "| --- | ---: | ---: | ---: |"]
     for name in rows[0]:
         values = [row[name] for row in rows if row[name] is not None]
         mean = f"{fmean(values):.6g}" if values else "none"
         spread = f"{stdev(values):.3g}" if len(values) > 1 else "none"
         lines.append(f"| {name} | {mean} | {spread} | {len(values)} |")
-    spent = together(told)
+    spent = together(runs)
     return "\n".join(lines) + "\n" + ("" if spent is None else f"\n{spent.statement()}\n")
 
 
-def together(told: Sequence[Mapping[str, Any]]) -> Together | None:
-    """The total epsilon of publishing runs on the same data, as `told` by summaries; None if none claims anything."""
-    every = [one["privacy"] for one in told]
+def together(runs: Sequence[Mapping[str, Any]]) -> Together | None:
+    """The total epsilon of publishing `runs` on the same data, given by their summaries; None if none claims any."""
+    every = [one["privacy"] for one in runs]
     ledgers = [None if one.get("ledger") is None else Ledger.from_dict(one["ledger"]) for one in every]
     return Together.of(ledgers, min((one["report"]["delta"] for one in every if one["report"]), default=0.0))
 
