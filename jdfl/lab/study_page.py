@@ -50,7 +50,7 @@ def write_page(
     done = table[~table["ending"].isin([REFUSED, "diverged"])]
     if numeric and metrics and len(done):
         words = "Mean over runs, with a band from the smallest to the largest value; runs that diverged are left out."
-        words += " Points with the value none are left out, too." * bool(table[numeric].isna().any(axis=None))
+        words += " So are values of none." * bool(table[numeric].isna().any(axis=None))
         lines = _lines(done, numeric, [name for name in fields if name not in numeric], metrics)
         sections.append(Section("Metrics against the values that were tried", [words, lines]))
     some = "" if len(rows) <= _POINTS else f"The best {_POINTS} of {len(rows)}."
