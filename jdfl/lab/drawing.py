@@ -75,6 +75,9 @@ def lines(
         width: "column" (3.3 inches), "page" (7 inches), or inches; of no use with `ax`.
         height: Inches; None: as the panels and the legend need it.
         origin: The hash of the provenance, for the metadata of files.
+
+    Raises:
+        ValueError: Without panels, for a width, height or floor that is not positive, and for other numbers of Axes.
     """
     if not panels:
         raise ValueError("Expected at least one panel, got none.")
