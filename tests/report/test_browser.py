@@ -223,7 +223,7 @@ def test_on_a_phone_every_cell_is_on_the_screen_with_its_head(shown):
         "all => all.map(e => e.getBoundingClientRect()).map(r => [r.left, r.right])"
     )
     assert len(boxes) == 20
-    assert all(0 <= left < right <= 390 for left, right in boxes)
+    assert all(0 <= left < left + 250 < right <= 390 for left, right in boxes)
     head = page.locator(".wide td").last.evaluate("e => getComputedStyle(e, '::before').content")
     assert "column 19" in head
 

@@ -137,7 +137,7 @@ def test_thinning_loses_no_extreme(size, places, seed):
     for k, place in enumerate(places):
         mean[int(place * (size - 1))] = (100 + k) * (-1) ** k
     frame = pd.DataFrame({"label": "a", "x": np.arange(size), "mean": mean, "low": mean, "high": mean})
-    spread = frame.assign(low=mean - rng.random(size), high=mean + rng.random(size))
+    spread = frame.assign(low=mean - 300 * rng.random(size), high=mean + 300 * rng.random(size))
     (one,) = lists(charts.curves({("x", "y"): spread}, {"x": "x"}, ""), "x|y")
     assert len(one["x"]) <= 6 * 300
     assert min(one["mean"]) == pytest.approx(mean.min(), rel=1e-4)
