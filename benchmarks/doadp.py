@@ -92,7 +92,13 @@ def long_run(records: int, steps: int, goal: str) -> list[Row]:
     algorithm, problem, network = setting(records)
     every = steps // 24
     result = jdfl.run(
-        algorithm, problem, network, steps=steps, every=every, metrics=["consensus"], options=jdfl.Options(chunk=every)
+        algorithm,
+        problem,
+        network,
+        steps=steps,
+        every=every,
+        metrics=["consensus_error"],
+        options=jdfl.Options(chunk=every),
     )
     case = f"{steps:,} rounds"
     return [

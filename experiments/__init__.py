@@ -1,1 +1,1 @@
-"""The papers' tables and figures, one script each."""
+"""The tables and figures of the papers, one script each."""

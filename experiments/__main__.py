@@ -1,13 +1,13 @@
-"""All experiments, or those that are named, one after another, and an index page of what they made.
+"""Run all experiments, or the named ones, one after another, and write an index page of their results.
 
     python -m experiments all --quick              every table and figure, small
     python -m experiments ceps_table3 codecs       two of them, in full
     python -m experiments list                     their names
-    python -m experiments index                    the page again, of what is in the folder
+    python -m experiments index                    only the page, from what is in the folder
 
-Each is a process of its own, `--processes` at a time, and has its output in DIR/NAME.log. One that fails does not stop
-the others; the exit status is 1 then. Small versions are compiled sooner (`experiments.common.compile_sooner`).
-DIR/index.html shows everything that DIR has.
+Each runs in its own process, `--processes` at a time, and writes its output to DIR/NAME.log. A failure does not stop
+the others; the exit status is then 1. Small versions are compiled faster (`experiments.common.compile_sooner`).
+DIR/index.html shows everything in DIR.
 """
 
 import argparse
@@ -29,7 +29,7 @@ from experiments.gallery import Experiment, experiments, write_index
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a script ended."""
+    """The outcome of a script."""
 
     name: str
     status: int
@@ -37,7 +37,7 @@ class Outcome:
 
 
 def run(one: Experiment, flags: Sequence[str], out: Path) -> Outcome:
-    """Run a script and keep what it prints, how it was called and how long it took."""
+    """Run a script and record its output, its command line and its run time."""
     command = [sys.executable, "-m", f"experiments.{one.name}", *flags, "--out", str(out)]
     environment = {**os.environ, "COLUMNS": "160", "PYTHONUNBUFFERED": "1"}
     if "--quick" in flags:
@@ -52,7 +52,7 @@ def run(one: Experiment, flags: Sequence[str], out: Path) -> Outcome:
 
 
 def took(one: Experiment, out: Path) -> float:
-    """Seconds of the last time, or infinity: the long ones go first, so that all end together."""
+    """Seconds of the last run, or infinity: long scripts start first, so that all end together."""
     path = out / f"{one.name}.run.json"
     return json.loads(path.read_text(encoding="utf-8"))["seconds"] if path.is_file() else float("inf")
 
@@ -66,8 +66,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("names", nargs="+", help="all, list, index, or names of experiments")
     parser.add_argument("--quick", action="store_true", help="small versions, 20 to 30 minutes for all on two cores")
     parser.add_argument("--seeds", type=int, help="number of seeds of each")
-    parser.add_argument("--out", type=Path, default=Path("out"), help="folder for all that is made")
-    parser.add_argument("--processes", type=int, default=2, help="how many run at a time")
+    parser.add_argument("--out", type=Path, default=Path("out"), help="folder for all results")
+    parser.add_argument("--processes", type=int, default=2, help="number of processes at a time")
     given = parser.parse_args(arguments)
     if given.processes < 1:
         parser.error(f"Expected --processes >= 1, got {given.processes}.")
@@ -78,7 +78,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     wanted = {"all": list(known), "index": []}.get(given.names[0] if len(given.names) == 1 else "", given.names)
     unknown = sorted(set(wanted) - set(known))
     if unknown:
-        parser.error(f"Expected names that `python -m experiments list` shows, got {', '.join(unknown)}.")
+        parser.error(f"Expected names from `python -m experiments list`, got {', '.join(unknown)}.")
     flags = ["--quick"] * given.quick + (["--seeds", str(given.seeds)] if given.seeds is not None else [])
     console = Console(highlight=False)
     order = sorted((known[name] for name in dict.fromkeys(wanted)), key=lambda one: -took(one, given.out))

@@ -1,4 +1,4 @@
-"""Attacks on what enters a run beside its messages: other runs, preprocessing, stop rules, tuning, budgets."""
+"""Attacks on what enters a run besides its messages: other runs, preprocessing, stop rules, tuning, budgets."""
 
 import warnings
 from collections.abc import Callable
@@ -37,7 +37,7 @@ from jdfl.problems import averaging
 
 @jax.tree_util.register_pytree_node_class
 class OwnNoise:
-    """Gaussian noise of `z` sensitivities, by a class that is no dataclass."""
+    """Gaussian noise of `z` sensitivities, from a class that is not a dataclass."""
 
     norm = "l2"
 
@@ -45,28 +45,28 @@ class OwnNoise:
         self.z = z
 
     def check(self) -> None:
-        """Any number will do."""
+        """Accept any number."""
 
     def add(self, key: jax.Array, x: jax.Array, sensitivity: Any) -> jax.Array:
         """X [n] with noise."""
         return x + self.z * sensitivity * jax.random.normal(key, x.shape, x.dtype)
 
     def event(self) -> GaussianEvent:
-        """What one release adds."""
+        """One release, for accounting."""
         return GaussianEvent(float(self.z))
 
     def tree_flatten(self) -> tuple[tuple[Any], None]:
-        """The number, and nothing static."""
+        """The multiplier, and nothing static."""
         return (self.z,), None
 
     @classmethod
     def tree_unflatten(cls, _: None, leaves: tuple[Any]) -> "OwnNoise":
-        """From its number."""
+        """Rebuild from the multiplier."""
         return cls(*leaves)
 
 
 def two_runs(noise: Callable[[float], Any], what: str) -> Attack:
-    """Twice the first of two runs with one key, less the second, which has twice the noise."""
+    """Twice the first of two runs with one key, minus the second, which has twice the noise."""
     pair = [DESCENT.replace(gradients=NOISY.replace(mechanism=noise(times * Z))) for times in (1, 2)]
 
     def claimed() -> Claim:
@@ -81,7 +81,7 @@ def two_runs(noise: Callable[[float], Any], what: str) -> Attack:
 
 
 def prepared(words: str, make: Callable[[int], Any], seen: Callable[[Any], float]) -> Attack:
-    """An attack on what is computed from all records before a run, as a node sees it in its own records."""
+    """An attack on values computed from all records before a run, as a node sees them in its own records."""
 
     def scores(world: int, runs: int, seed: int) -> np.ndarray:
         return np.full(runs, seen(make(world)))
@@ -110,7 +110,7 @@ def stopped() -> Attack:
 
 
 def agreed() -> Attack:
-    """Whether a rule on the parameters has fired after the first round, where these hold a step without noise."""
+    """Whether a rule on the parameters has fired after the first round, where they contain a step without noise."""
     algorithm: Any = jdfl.DPDO(c=0.5, q=0.5, p=0.8, epsilon=1e4, gradients=SHORT)
     rule = jdfl.consensus_below(1e-3)
 
@@ -128,7 +128,7 @@ def agreed() -> Attack:
 
 
 def broken_off() -> Attack:
-    """Whether a run has ended after the first round, for a number that its optimizer keeps and never sends."""
+    """Whether a run ended after the first round because of a number that its optimizer keeps and never sends."""
     updates = jdfl.Updates(clip=1.0, mechanism=jdfl.Gaussian(Z))
     algorithm: Any = jdfl.DPSGD(lr=0.1, optimizer=optax.adam, updates=updates)
 
@@ -169,12 +169,12 @@ def nothing_sent() -> Attack:
 
 
 def tuned() -> Attack:
-    """The larger of two rates is chosen where there is something to learn, and the smaller where there is not."""
+    """The larger of two learning rates is chosen where there is something to learn, and otherwise the smaller one."""
 
     def compared(world: int) -> jdfl.Comparison:
         noisy = DESCENT.replace(gradients=NOISY.replace(mechanism=jdfl.Gaussian(0.9)))
         entries = {"one": jdfl.Entry(noisy, tune={"lr": [0.01, 1.0]})}
-        tune = jdfl.Tuning(keys=range(1, 101), also={}, extend=0)  # so many that their mean has little noise
+        tune = jdfl.Tuning(keys=range(1, 101), also={}, extend=0)  # enough for a mean with little noise
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # two rates have no middle one
             return jdfl.compare(entries, _learnt(world), ALONE, keys=[0], steps=1, delta=DELTA, tune=tune)
@@ -186,17 +186,17 @@ def tuned() -> Attack:
     def scores(world: int, runs: int, seed: int) -> np.ndarray:
         return np.full(runs, compared(world).tuned["one"].values["lr"])
 
-    return Attack("a rate that was chosen by looking at the data tells of no record", claimed, scores)
+    return Attack("a learning rate that was tuned on the data reveals no record", claimed, scores)
 
 
 def _learnt(world: int) -> Any:
-    """Labels that are all zero, or one of them far away."""
+    """Labels that are all zero, or with one far away."""
     found: Any = regression(0)
     return found.replace(data=(found.data[0], found.data[1] * world))
 
 
 def _of_a_run(result: jdfl.Result) -> Claim:
-    """What is claimed of a run's messages."""
+    """The claim about a run's messages."""
     try:
         return Claim(jdfl.account(result, delta=DELTA).epsilon)
     except ValueError as error:

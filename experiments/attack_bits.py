@@ -1,7 +1,7 @@
-"""The attack on the last bits of noise, of `experiments.attacks`; `python -m experiments.attack_bits` counts errors.
+"""The attack on the last bits of noise in `experiments.attacks`; `python -m experiments.attack_bits` counts errors.
 
-The attack is that of `jdfl.audit_bits` on floating-point noise, made on whole steps of D-PSGD: numbers of a release are
-looked for in the sets of what a clean gradient and any noise at all can make of one another in two worlds.
+The attack of `jdfl.audit_bits` on floating-point noise, applied to whole steps of D-PSGD: numbers of a release are
+looked up in the sets of all values that a clean gradient plus noise can take in each of two worlds.
 
 Axes: n parameters, N runs.
 """
@@ -30,18 +30,18 @@ def _world(world: int) -> LinearRegression:
 
 
 def _released(ready: Any, state: Any, _: Any) -> jax.Array:
-    """Node 0's noisy gradient [n]: the parameters were zero, and a step is as long as the gradient."""
+    """Node 0's noisy gradient [n]: the parameters were zero, and the step size is 1."""
     return -ready.params(state)[0]
 
 
 @cache
 def _clean(world: int) -> float:
-    """The clean gradient's entries in a world, all of which are the same."""
+    """The entries of the clean gradient in a world, which are all equal."""
     return float(shown(_descent(), _world(world), ALONE, 1, 1, 0, _released)[0, 0])
 
 
 def scores(world: int, runs: int, seed: int, mechanism: Any = EXACT) -> np.ndarray:
-    """How many numbers of a release are in the set of the second world and not of the first, and their sum [N]."""
+    """How many numbers of a release are only in the set of the second world, plus their sum [N]."""
     seen = shown(_descent(mechanism=mechanism), _world(world), ALONE, 1, runs, seed, _released).astype(np.float32)
     scale = MULTIPLIER * _descent(mechanism=mechanism).gradients.sensitivities(_world(world))[0]
     return float_scores(seen, _clean(0), _clean(1), scale)
@@ -57,7 +57,7 @@ def bits() -> Attack:
 
 
 def main() -> None:
-    """How often the sign of the score names the wrong world, for both kinds of noise."""
+    """Print how often the sign of the score names the wrong world, for both kinds of noise."""
     epsilon = claim(_descent(mechanism=FLOAT), _world(0), ALONE, 1).epsilon
     print(f"releases of {ENTRIES} numbers, epsilon {epsilon:.4f} by their noise")
     for mechanism, runs in ((FLOAT, 1000), (EXACT, 100_000)):

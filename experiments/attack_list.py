@@ -1,7 +1,7 @@
-"""The attacks of `experiments.attacks`: one for every statement about privacy that was refuted once.
+"""The attacks of `experiments.attacks`: one for every statement about privacy that was once refuted.
 
-An attack is a score of every run, by a rule fixed beforehand, from what the observer of the claim gets to see. Where
-that is computed from the data without noise, all runs of a world have one score. Axes: m nodes, N runs.
+An attack assigns each run a score, by a rule fixed in advance, from what the claim's observer sees. Where that is
+computed from the data without noise, all runs of a world have the same score. Axes: m nodes, N runs.
 """
 
 from collections.abc import Callable, Mapping
@@ -47,7 +47,7 @@ def _run(
     parameters: bool = False,
     **how: Any,
 ) -> Attack:
-    """An attack on runs of an algorithm; it looks at `parameters` beyond messages."""
+    """An attack on runs of an algorithm; with `parameters`, on more than messages."""
     return Attack(
         words,
         lambda: claim(algorithm, problem(0), network, steps, parameters=parameters),
@@ -57,7 +57,7 @@ def _run(
 
 
 def _parameters(algorithm: Any, look: Any) -> Attack:
-    """An attack on final parameters, by what no message has told of them."""
+    """An attack on final parameters, through the part that no message has revealed."""
     return _run("epsilon covers the final parameters", algorithm, PAIR, look, problem=_whole, parameters=True)
 
 
@@ -74,7 +74,7 @@ def _one_number(world: int, m: int) -> Any:
 
 
 def _without_guessed_noise(ready: Any, state: Any, setting: Any) -> jax.Array:
-    """What node 0 sends, less the noise that the codec's shared key would give."""
+    """What node 0 sends, minus the noise that the codec's shared key would give."""
     now = setting.keys.at_round(0)
     key = declared()["message.model"].keys(now.shared, setting.node)[0]
     scale = ready.algorithm.updates.mechanism.multiplier * ready.algorithm.updates.sensitivity(N)
@@ -82,24 +82,24 @@ def _without_guessed_noise(ready: Any, state: Any, setting: Any) -> jax.Array:
 
 
 def _without_own_noise(ready: Any, state: Any, setting: Any) -> jax.Array:
-    """Twice the mean, less what client 1 sent, its own noise, in units of the remaining noise."""
+    """Twice the mean, minus client 1's message and own noise, in units of the remaining noise."""
     own = declared()["updates.noise"].keys(setting.keys.at_round(0).private, setting.node)[1]
     scale = ready.algorithm.updates.mechanism.multiplier * ready.algorithm.updates.sensitivity(1) / M**0.5
     return (M * ready.params(state)[0, 0] - scale * jax.random.normal(own, (1,))[0]) / scale
 
 
 def _last_step(ready: Any, state: Any, _: Any) -> jax.Array:
-    """PEDFL's parameters less what came of messages."""
+    """PEDFL's parameters minus the contribution of messages."""
     return (ready.params(state)[0] - state.mixed.s[0]).sum()
 
 
 def _last_step_dpdo(ready: Any, state: Any, _: Any) -> jax.Array:
-    """DPDO's parameters less the mean of messages."""
+    """DPDO's parameters minus the mean of messages."""
     return (ready.params(state)[0] - state.sent.mean(axis=0)).sum()
 
 
 def _last_step_cpgt(ready: Any, state: Any, _: Any) -> jax.Array:
-    """CPGT's parameters after a round from zero, less what came of messages."""
+    """CPGT's parameters after a round from zero, minus the contribution of messages."""
     return (ready.params(state)[0] - ready.algorithm.gamma * (state.x_hat.mean(axis=0) - state.x_hat[0])).sum()
 
 
@@ -109,12 +109,12 @@ def _local(ready: Any, state: Any, _: Any) -> jax.Array:
 
 
 def _length(ready: Any, state: Any, _: Any) -> jax.Array:
-    """How long the noise of node 0's parameters is."""
+    """The norm of the noise in node 0's parameters."""
     return jnp.log(jnp.linalg.norm(ready.params(state)[0]))
 
 
 def attacks() -> Mapping[str, Attack]:
-    """All of them, by name."""
+    """All attacks, by name."""
     updates = jdfl.Updates(clip=1.0, mechanism=jdfl.Gaussian(Z))
     ceps: Any = jdfl.CEPS(
         s=N,
@@ -130,7 +130,7 @@ def attacks() -> Mapping[str, Attack]:
     central = jdfl.Updates(clip=1.0, mechanism=jdfl.Gaussian(2.0), trust="central")
     clients = np.repeat([0, 1], 20)
     return {
-        "noise of updates beside a codec": _run(
+        "noise of updates with a codec": _run(
             "receivers, who share keys with the codec, do not know the noise of updates",
             jdfl.DPSGD(lr=1.0, updates=updates, codec=jdfl.RandomK(k=4)),
             ALONE,
@@ -155,33 +155,33 @@ def attacks() -> Mapping[str, Attack]:
             threshold=3.65,  # four standard deviations above the mean of the first world
         ),
         "standardised columns": beside.prepared(
-            "columns standardised by means and deviations of all records tell of no record",
+            "columns standardised by means and deviations of all records reveal no record",
             lambda world: classification(
                 dataset(1e3 * world, 0, standardise=True), M, partition="clients", clients=clients, test_fraction=0.0
             ),
             lambda problem: float(np.abs(problem.data[0][1]).max()),
         ),
         "hold-out by labels": beside.prepared(
-            "which records are held out tells of no record",
+            "the choice of held-out records reveals no record",
             lambda world: classification(
                 dataset(0.0, world), M, partition="clients", clients=clients, test_fraction=0.275, seed=3
             ),
             lambda problem: float(np.sum(problem.data[0][1] * problem.weight[1][:, None])),
         ),
         "split by labels": beside.prepared(
-            "which node has a record tells of no other record",
+            "the node that has a record reveals no other record",
             lambda world: classification(dataset(0.0, world), M, partition="shards", test_fraction=0.0, seed=4),
             lambda problem: float(np.sum(problem.data[0][1])),
         ),
         "CEPS, sigma from curvature": _run(
-            "sigma_i computed from a node's records tells of none",
+            "sigma_i computed from a node's records reveals none",
             ceps.replace(s=50, sigma=None),
             ALONE,
             _length,
             problem=curved,
         ),
         "two runs with one key": beside.two_runs(jdfl.Gaussian, "other settings"),
-        "two runs, noise of one's own": beside.two_runs(beside.OwnNoise, "other noise of a class of one's own"),
+        "two runs, user-defined noise": beside.two_runs(beside.OwnNoise, "other noise of a user-defined class"),
         "PEDFL, parameters": _parameters(jdfl.PEDFL(gradients=SHORT, dpps=MESSAGES), _last_step),
         "DPDO, parameters": _parameters(jdfl.DPDO(c=0.5, q=0.5, p=0.8, epsilon=1.0, gradients=SHORT), _last_step_dpdo),
         "CPGT, parameters": _parameters(

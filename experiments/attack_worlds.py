@@ -1,4 +1,4 @@
-"""What the attacks of `experiments.attacks` are made of: neighbouring data, many runs at once, and what jdfl claims.
+"""Building blocks of `experiments.attacks`: neighbouring data, many runs at once, and what jdfl claims.
 
 Axes: m nodes, q records per node, n parameters, N runs.
 """
@@ -22,9 +22,9 @@ from jdfl.problems import Dataset, LinearRegression
 
 DELTA = 1e-5
 M, Q, N = 2, 4, 8
-FAR = 1000.0  # a label whose gradient is as long as the clip allows
+FAR = 1000.0  # a label whose gradient reaches the clip
 Z = 5.0  # of Gaussian noise, in units of the sensitivity
-ALONE = jdfl.network.from_edges([], M, connected=False)  # parameters are what would be sent
+ALONE = jdfl.network.from_edges([], M, connected=False)  # visible are the parameters that would be sent
 PAIR = jdfl.network.complete(M)
 NOISY: Any = jdfl.Gradients(clip=1.0, mechanism=jdfl.Gaussian(Z))
 DESCENT: Any = jdfl.DPSGD(lr=1.0, gradients=NOISY)
@@ -35,7 +35,7 @@ Look = Callable[[Any, Any, stepping.Setting], jax.Array]  # of the prepared algo
 
 @dataclass(frozen=True)
 class Claim:
-    """What jdfl says of what the attack looks at: epsilon at DELTA, or None, and in words why there is none."""
+    """jdfl's claim about what the attack observes: epsilon at DELTA, or None with the reason in words."""
 
     epsilon: float | None
     words: str = ""
@@ -43,22 +43,22 @@ class Claim:
 
 @dataclass(frozen=True)
 class Attack:
-    """A claim, what jdfl says of it today, and the scores [N] of N runs in a world, 0 or 1, from a seed."""
+    """A refuted statement, jdfl's current claim, and the scores [N] of N runs in a world, 0 or 1, from a seed."""
 
     claim: str
     claimed: Callable[[], Claim]
     scores: Callable[[int, int, int], np.ndarray]  # world, runs, seed
     runs: int = 4000
-    threshold: float | None = None  # above which a score is taken for the second world; None: fitted on half
+    threshold: float | None = None  # scores above it are assigned to the second world; None: fitted on half of the runs
 
 
 def claim(
     algorithm: Any, problem: Any, network: Network, steps: int, *, parameters: bool = False, delta: float = DELTA
 ) -> Claim:
-    """The epsilon of all messages, and of the final `parameters` too where these are looked at."""
+    """The epsilon of all messages, and of the final `parameters` too where the attack uses these."""
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of what a codec makes of models, which nobody trains here
+            warnings.simplefilter("ignore")  # about a codec applied to models, which are not trained here
             told = jdfl.account_plan(algorithm, problem, network, steps=steps, delta=delta)
     except ValueError as error:
         return Claim(None, str(error))
@@ -77,7 +77,7 @@ def shown(
     look: Look,
     watched: Watched = "state",
 ) -> np.ndarray:
-    """What an observer makes of every one of so many independent runs, a number each [N]; `watched` may end them."""
+    """The observer's score of each of a number of independent runs [N]; `watched` may end them."""
     program = planned(algorithm, problem, network, steps)
 
     def one(key: jax.Array) -> jax.Array:
@@ -95,7 +95,7 @@ def shown(
 
 
 def towards(ready: Any, state: Any, _: Any) -> jax.Array:
-    """Of node 0's parameters: all data lie in this direction."""
+    """The sum of node 0's parameters: all data lie in this direction."""
     return ready.params(state)[0].sum()
 
 
@@ -105,9 +105,10 @@ def sign(world: int) -> float:
 
 
 def regression(world: int, *, whole: bool = False, m: int = M, q: int = Q, n: int = N) -> LinearRegression:
-    """Least squares, all labels zero but one of node 0 (or, `whole`, all of node 0's), which is at either end.
+    """Least squares with all labels zero but one of node 0 (or, `whole`, all of node 0's), which differs between
+    worlds.
 
-    Features are the same in every entry and of length 1, so that all data are told by one direction.
+    Features are equal in all entries and of norm 1, so that a single direction describes all data.
     """
     features, targets = np.full((m, q, n), n**-0.5), np.zeros((m, q))
     targets[0, slice(None) if whole else 0] = FAR * sign(world)
@@ -115,7 +116,7 @@ def regression(world: int, *, whole: bool = False, m: int = M, q: int = Q, n: in
 
 
 def curved(world: int, n: int = 50) -> LinearRegression:
-    """Least squares in which one record of node 0 is long or short, and has the same direction and label."""
+    """Least squares in which one record of node 0 is long or short, with the same direction and label."""
     features, targets = np.full((M, Q, n), n**-0.5), np.zeros((M, Q))
     features[0, 0] *= 1 + 99 * world
     targets[0, 0] = FAR
@@ -123,7 +124,7 @@ def curved(world: int, n: int = 50) -> LinearRegression:
 
 
 def dataset(feature: float, label: int, *, standardise: bool = False) -> Dataset:
-    """Forty records, of which the first has this feature and label; the feature of the others is their number."""
+    """Forty records, the first with this feature and label; the feature of each other is its index."""
     features = np.arange(40, dtype=np.float32)[:, None] / 40
     features[0] = feature
     labels = np.arange(40, dtype=np.int32) % 2

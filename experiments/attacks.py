@@ -1,14 +1,14 @@
-"""Refuted statements about privacy, each under the attack that refuted it.
+"""Refuted statements about privacy, each with the attack that refuted it.
 
 Run `python -m experiments.attacks [--quick] [--seeds N] [--out DIR]`.
 
-Every row is a statement that an earlier version printed, an epsilon for something that shows more. An attack is a rule
-that was fixed beforehand, or a threshold that is fitted on half of the runs; what it proves is a lower bound of epsilon
-at delta = 1e-5, by Clopper and Pearson at 95 %. Verdicts:
+Every row is a statement printed by an earlier version: an epsilon for something that reveals more. An attack is a rule
+fixed in advance, or a threshold fitted on half of the runs; it proves a lower bound on epsilon at delta = 1e-5, by
+Clopper and Pearson at 95 %. Verdicts:
 
 - held: an epsilon is claimed, and the bound is no larger;
-- no claim: no epsilon is given for what the attack looks at, whatever it shows;
-- EXCEEDED: the bound is larger than what is claimed. The goal is none.
+- no claim: no epsilon is given for what the attack observes, whatever it shows;
+- EXCEEDED: the bound is larger than the claim. The goal is that this never happens.
 """
 
 import sys
@@ -30,7 +30,7 @@ CONFIDENCE = 0.95
 
 @dataclass(frozen=True)
 class Found:
-    """What an attack shows, beside what is claimed."""
+    """What an attack shows, compared with the claim."""
 
     bound: float
     epsilon: float | None  # claimed; None: nothing is
@@ -38,7 +38,7 @@ class Found:
 
     @property
     def verdict(self) -> str:
-        """In a word or two."""
+        """The verdict in a word or two."""
         if self.epsilon is None:
             return "no claim"
         return "held" if self.bound <= self.epsilon else "EXCEEDED"
@@ -54,13 +54,13 @@ def bound(one: Attack, seed: int = 0) -> float:
 
 
 def judge(one: Attack, seed: int = 0) -> Found:
-    """The claim of today, and the attack on it."""
+    """The current claim, and the attack on it."""
     told = one.claimed()
     return Found(bound(one, seed), told.epsilon, told.words)
 
 
 def collect(found: Mapping[str, Sequence[Found]]) -> list[Row]:
-    """For every attack: what is claimed, if anything, what is shown, and whether the goal is met."""
+    """For every attack: the claim, if any, the bound it shows, and whether the goal is met."""
     rows: list[Row] = []
     for name, each in found.items():
         claims = [one.epsilon for one in each if one.epsilon is not None]
@@ -78,7 +78,7 @@ def verdict(found: Mapping[str, Sequence[Found]]) -> str:
 
 
 def draw(found: Mapping[str, Sequence[Found]]) -> Figure:
-    """Bars of what is shown, and marks where an epsilon is claimed."""
+    """Bars of the attacks' bounds, and marks of the claimed epsilons."""
     names = list(found)[::-1]
     figure = Figure(figsize=(8, 0.32 * len(names) + 1.2), layout="constrained")
     axes = figure.subplots()

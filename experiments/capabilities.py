@@ -1,13 +1,12 @@
-"""What an algorithm can do, found by looking at its class and trying it on six nodes.
+"""The capabilities of an algorithm, determined by inspecting its class and trying it on six nodes.
 
-Local updates: runs with its default fields, and with those named like numbers of steps or rounds between exchanges
-raised to 3; multiple where a node takes more steps, or gradients, than it communicates.
-Participation: partial where it takes networks of which half the nodes take part in a round, or where halving one of its
-own shares halves its messages. Topology: dynamic where it takes links drawn anew in every round, none where it makes no
-difference who is linked to whom.
-Compression: the codecs smaller than dense ones that it takes, and what goes through them: differences, if what is sent
-shrinks to nothing while the parameters stay, else the model itself.
-Privacy: whether a form with noise claims a guarantee, with gradients clipped per example where it has such.
+Local updates: runs with the default fields, and with the fields that count steps or rounds between exchanges raised to
+3; multiple where a node takes more steps, or gradients, than it communicates. Participation: partial where the
+algorithm accepts networks in which half the nodes participate in a round, or where halving one of its own shares halves
+its messages. Topology: dynamic where it accepts links redrawn in every round, none where the links make no difference.
+Compression: the codecs smaller than dense ones that it accepts, and what passes through them: differences, if messages
+shrink to zero while the parameters do not, else the model itself. Privacy: whether a form with noise claims a
+guarantee, with gradients clipped per example where possible.
 """
 
 import dataclasses
@@ -34,8 +33,8 @@ COLUMNS = (
     "privacy protection",
 )
 M, N = 6, 20
-STEPS = ("local_steps", "period", "periods")  # fields that say how many steps come before an exchange
-SHARES = ("rate", "fraction")  # fields that say how many of the nodes are heard or take part
+STEPS = ("local_steps", "period", "periods")  # fields for the number of steps before an exchange
+SHARES = ("rate", "fraction")  # fields for the share of nodes that send or participate
 CODECS: dict[str, Codec] = {
     "Sparse": codecs.Sparse(share=0.25),
     "RandomK": codecs.RandomK(k=5),
@@ -59,28 +58,28 @@ class Cell:
 
     has: bool
     text: str
-    reason: str = ""  # where there is something to be said about it
+    reason: str = ""  # an explanation, where needed
 
 
 @dataclass(frozen=True)
 class Found:
-    """What one class can do."""
+    """The capabilities of one class."""
 
     cells: dict[str, Cell]
     accepts: dict[str, bool]  # network -> whether `check` takes it
 
     @property
     def networks(self) -> str:
-        """The networks that it takes."""
+        """The networks that it accepts."""
         return ", ".join(name for name, taken in self.accepts.items() if taken)
 
 
-_lengths: list[float] = []  # of what the spy was given to send
+_lengths: list[float] = []  # norms of the vectors that the spy was given to send
 
 
 @struct.dataclass
 class _Spy(codecs.Sparse):
-    """Exact messages, whose lengths are noted in order."""
+    """Exact messages whose norms are recorded in order."""
 
     @property
     def direct(self) -> bool:
@@ -88,7 +87,7 @@ class _Spy(codecs.Sparse):
         return False
 
     def encode(self, key: Any, x: Any, wire: Any) -> Any:
-        """What is sent, as it is."""
+        """Send the vector unchanged."""
         jax.debug.callback(lambda length: _lengths.append(float(length)), jnp.max(jnp.linalg.norm(x, axis=1)))
         return super().encode(key, x, wire)
 
@@ -133,11 +132,11 @@ def _takes(algorithm: Any, problem: Problem, where: Any) -> bool:
 def _run(algorithm: Any, problem: Problem, where: Any, steps: int) -> jdfl.Result:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return jdfl.run(algorithm, problem, where, key=0, steps=steps, every=steps, metrics=["consensus"])
+        return jdfl.run(algorithm, problem, where, key=0, steps=steps, every=steps, metrics=["consensus_error"])
 
 
 def _hears(algorithm: Any, problem: Problem) -> bool:
-    """Whether it makes a difference who is linked to whom; taken for granted of what is choosy."""
+    """Whether the links make a difference; assumed for algorithms that do not accept every network."""
     links = (NETWORKS["fixed"], network.ring(M))
     if not all(_takes(algorithm, problem, one) for one in (*links, *NETWORKS.values())):
         return True
@@ -146,7 +145,7 @@ def _hears(algorithm: Any, problem: Problem) -> bool:
 
 
 def _with(algorithm: Any, **values: Any) -> Any:
-    """The algorithm with those fields, if it has them all."""
+    """The algorithm with these fields, if it has them all."""
     names = {one.name for one in dataclasses.fields(algorithm)}
     return dataclasses.replace(algorithm, **values) if names >= set(values) else None
 
@@ -200,7 +199,7 @@ def _compression(algorithm: Any, problem: Problem, where: Any) -> Cell:
 
 
 def _shrinks(spied: Any, problem: Problem, where: Any) -> bool:
-    """Whether messages come to be short beside the parameters."""
+    """Whether messages become small relative to the parameters."""
     _lengths.clear()
     result = _run(spied, problem, where, 200)
     jax.effects_barrier()

@@ -1,4 +1,4 @@
-"""CEPS: what each reading of its paper does to rounds and objective, with the paper's values as lines.
+"""CEPS: the effect of each reading of its paper on rounds and objective, with the paper's values as lines.
 
 Run `python -m experiments.ceps_ambiguities [--quick] [--seeds N] [--out DIR]`: the first column of Table III (m = 32,
 eps = 0.5, r = 0.2) under the preset `CEPS.paper`, and with one reading changed at a time. "objective" is mean_i f_i at
@@ -29,11 +29,11 @@ SHOWN = ("DP-1BCS", "NoDP-Perf")
 
 @struct.dataclass
 class AgreeAtOnce(ConsensusBelow):
-    """The paper's test word for word, also while nodes agree because they have not spoken yet."""
+    """The paper's test taken literally, also while nodes agree only because they have not communicated yet."""
 
     def __call__(self, view: View) -> Array:
         """Agreement."""
-        return metrics.consensus(view.w, view.problem) <= self.tolerance * self.per
+        return metrics.consensus_error(view.w, view.problem) <= self.tolerance * self.per
 
 
 def _codec(**fields: Any) -> Callable[[str], dict[str, Any]]:
@@ -41,7 +41,7 @@ def _codec(**fields: Any) -> Callable[[str], dict[str, Any]]:
 
 
 def _as_deviation(variant: str) -> dict[str, Any]:
-    """rho_i taken for the standard deviation of the noise instead of its variance."""
+    """rho_i read as the standard deviation of the noise instead of its variance."""
     algorithm = algorithm_of(CASE, variant)
     assert algorithm.mechanism is not None
     multiplier = algorithm.mechanism.multiplier  # pyright: ignore[reportAttributeAccessIssue]
@@ -50,7 +50,7 @@ def _as_deviation(variant: str) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Reading:
-    """One answer to one question that the paper leaves open."""
+    """One answer to a question that the paper leaves open."""
 
     question: str
     answer: str
@@ -71,13 +71,13 @@ def _paper_stop(kind: Callable[..., Any], **more: Any) -> Callable[[str], StopRu
 READINGS = (
     Reading("preset", "as in Table III"),
     Reading("i in N_i", "drawn like the others", lambda v: {"own": "sampled"}),
-    Reading("i in N_i", "always in the mean", lambda v: {"own": "always"}),
+    Reading("i in N_i", "always averaged", lambda v: {"own": "always"}),
     Reading("i in N_i", "always, own w_i through 1BCS", lambda v: {"own": "always", "own_coded": True}, ("DP-1BCS",)),
     Reading("Phi", "the receiver's (Alg. 2)", lambda v: {"phi": "receiver"}, ("DP-1BCS",)),
     Reading("d_i in sigma_i", "n/2", lambda v: {"sigma_rule": "half_n"}),
     Reading("first communication", "k = 0", lambda v: {"first": "zero"}),
     Reading("stop", "from round 30 on", stop=_paper_stop(ConsensusBelow, after=30)),
-    Reading("stop", "also before anybody has spoken", stop=_paper_stop(AgreeAtOnce)),
+    Reading("stop", "also before any communication", stop=_paper_stop(AgreeAtOnce)),
     Reading("GPSP's k", "ceil(.01 d) flips", _codec(flips=5), ("DP-1BCS",)),
     Reading("inverse of the logarithm", "exact scale", _codec(inverse="exact"), ("DP-1BCS",)),
     Reading("noise", "kept in u", lambda v: {"noise": "kept"}, ("DP-1BCS",)),
@@ -145,7 +145,7 @@ def draw(rows: Sequence[Row], chosen: Options) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> list[Row]:
     """All readings, or those of a few questions with `--quick`."""
-    chosen = options("What each reading of the CEPS paper does", arguments=arguments)
+    chosen = options("The effect of each reading of the CEPS paper", arguments=arguments)
     readings = [one for one in READINGS if one.question in QUICK] if chosen.quick else READINGS
     rows = collect(readings, chosen.seeds)
     show("CEPS, Table III (m = 32, eps = 0.5, r = 0.2), one reading changed at a time", rows)

@@ -1,17 +1,19 @@
 """The baselines that the CEPS paper compares with (section V.D), as the experiments run them.
 
-The paper says that all exchange messages every 10 iterations, that D-PSGD and D-PSGD-DN hear all neighbours and the
-others ceil(r |N_i|), and no more: no learning rates, momentum, weights, nor where noise comes in. The defaults here:
+The paper says that all methods exchange messages every 10 iterations, that D-PSGD and D-PSGD-DN receive from all
+neighbours and the others from ceil(r |N_i|), and no more: no learning rates, momentum or weights, nor where noise
+enters. The defaults here:
 
-- Steps of .5/L, with DFedAvgM's momentum .1/L; L is the largest curvature of the nodes' losses.
-- Ten steps, then an exchange; the paper's stop rule looks at what the exchange gives, so that runs end after 10 j + 1
-  iterations. D-PSGD with a period of ten, looked at there, is DFedAvgM without momentum, and is run as that.
-- CEPS's noise is in the first gradient after an exchange. It has faded after nine more steps, but in the directions
-  that a node's samples do not see.
-- Metropolis weights; where neighbours are drawn, their mean with the node's own row. Momentum .8; rho = .01.
-- IHT-D-PSGD, which is not in the paper, stands beside them, since CEPS is told the true s and the baselines are dense.
+- Step size .5/L, with DFedAvgM's momentum .1/L; L is the largest curvature of the nodes' losses.
+- Ten steps, then an exchange; the paper's stop rule is evaluated after the exchange, so that runs end after 10 j + 1
+  iterations. D-PSGD with a period of ten, evaluated there, is DFedAvgM without momentum, and is run as that.
+- CEPS's noise enters the first gradient after an exchange. Nine more steps remove it, except in directions that a
+node's
+  samples do not determine.
+- Metropolis weights; where neighbours are sampled, their mean with the node's own row. Momentum .8; rho = .01.
+- IHT-D-PSGD, which is not in the paper, is included because CEPS is given the true s and the baselines are dense.
 
-What other readings give: `experiments.ceps_readings`.
+The effect of other readings: `experiments.ceps_readings`.
 """
 
 from collections.abc import Iterable, Sequence
@@ -28,9 +30,9 @@ from jdfl.network.graph import Network
 from jdfl.problems import Problem
 
 PERIOD, LIMIT = 10, 20  # iterations between exchanges; exchanges after which a run counts as never agreeing
-EVERYONE = ("D-PSGD", "D-PSGD-DN")  # those that hear all neighbours
+EVERYONE = ("D-PSGD", "D-PSGD-DN")  # methods that receive from all neighbours
 METHODS = (*EVERYONE, "D-PSGD-PC", "DFedAvgM", "DFedSAM", "IHT-D-PSGD")
-MARGIN = 0.01  # a run has learnt when its objective is at most f(w*) + MARGIN
+MARGIN = 0.01  # a run has learned when its objective is at most f(w*) + MARGIN
 EPSILONS = (0.5, 1.0, 2.0)
 TABLE4 = {  # method, epsilon: objective, rounds, seconds; None: "the algorithm diverges"
     ("D-PSGD", 0.5): None,
@@ -49,7 +51,7 @@ TABLE4 = {  # method, epsilon: objective, rounds, seconds; None: "the algorithm 
     ("DFedSAM", 1.0): (0.243, 61, 4.049),
     ("DFedSAM", 2.0): (0.150, 81, 4.914),
 }
-STUDY = {  # method, epsilon: rounds and objective of an independent numpy study with the same steps
+STUDY = {  # method, epsilon: rounds and objective of an independent NumPy study with the same step sizes
     ("D-PSGD", 1.0): (41, 0.878),
     ("D-PSGD", 2.0): (51, 0.537),
     ("D-PSGD-PC", 1.0): (71, 0.263),
@@ -72,20 +74,20 @@ class Setting:
 
 @dataclass(frozen=True)
 class Path:
-    """A run's numbers right after every exchange that mixes anything, j = 1, 2, ..."""
+    """A run's numbers after every exchange that mixes anything, j = 1, 2, ..."""
 
     iteration: np.ndarray  # 10 j + 1
     objective: np.ndarray
     consensus: np.ndarray
-    bytes: np.ndarray  # sent up to there
-    seconds: np.ndarray  # up to there; the run's time spread evenly
+    bytes: np.ndarray  # sent up to that point
+    seconds: np.ndarray  # up to that point; the run's time spread evenly
 
     def agreed(self, tolerance: float, s: int = 10) -> int | None:
-        """The place where the paper's rule ends the run."""
+        """The index at which the paper's rule ends the run."""
         return _first(self.consensus <= s * tolerance)
 
     def learnt(self, value: float) -> int | None:
-        """The first place with an objective of at most `value`."""
+        """The first index with an objective of at most `value`."""
         return _first(self.objective <= value)
 
 
@@ -133,7 +135,7 @@ def setting(
 
 
 def follow(given: Setting, problem: Problem, seed: int, exchanges: int = LIMIT, *, start: bool = False) -> Path:
-    """Run through so many exchanges, without a stop rule. `start`: an exchange of the zeros of round 0 counts too."""
+    """Run through `exchanges` exchanges, without a stop rule. `start`: an exchange of round 0's zeros counts too."""
     steps = exchanges if given.local else PERIOD * exchanges + 1
     result = jdfl.run(
         given.algorithm,
@@ -141,7 +143,7 @@ def follow(given: Setting, problem: Problem, seed: int, exchanges: int = LIMIT, 
         given.network,
         key=seed,
         steps=steps,
-        metrics=["objective", "consensus"],
+        metrics=["objective", "consensus_error"],
         options=jdfl.Options(chunk=steps),
     )
     history = result.history
@@ -149,7 +151,9 @@ def follow(given: Setting, problem: Problem, seed: int, exchanges: int = LIMIT, 
         places, iteration = np.arange(1, len(history)), PERIOD * np.arange(1, len(history)) + 1
     else:
         places = iteration = np.arange(1 if start else PERIOD + 1, len(history), PERIOD)
-    objective, consensus, sent = (history[x].to_numpy(dtype=float)[places] for x in ("objective", "consensus", "bytes"))
+    objective, consensus, sent = (
+        history[x].to_numpy(dtype=float)[places] for x in ("objective", "consensus_error", "bytes")
+    )
     return Path(iteration, objective, consensus, sent, result.seconds * places / steps)
 
 
@@ -163,10 +167,10 @@ def cells(
     study: tuple[float, float] | None = None,
     formula: tuple[int, float, float | None] | None = None,
 ) -> list[Row]:
-    """A line of a table. `paper`: objective, rounds, seconds; `study`: rounds, objective; `formula`: m, r, DTV in MB.
+    """A row of a table. `paper`: objective, rounds, seconds; `study`: rounds, objective; `formula`: m, r, DTV in MB.
 
-    Where a run is not ended by the rule, its numbers are left out, and "agreed" says of how many they are. `targets`
-    are the objectives at which the runs have learnt.
+    Runs that the rule does not end are left out of the numbers, and "agreed" gives the share of the others. `targets`
+    are the objectives at which the runs have learned.
     """
     ends = [(path, place) for path in paths if (place := path.agreed(tolerance)) is not None]
     found = [row(name, "agreed", None, [float(path.agreed(tolerance) is not None) for path in paths])]
@@ -191,9 +195,9 @@ def cells(
 
 
 def disagreements(rows: Sequence[Row], diverged: Iterable[str], target: float, apart: float = 10.0) -> list[str]:
-    """A line for every baseline whose rounds are not the paper's, with what its own numbers say of the reason.
+    """A line for every baseline whose rounds differ from the paper's, with an explanation from its own numbers.
 
-    `diverged` are cases that diverge in the paper, `target` the mean objective at which a run has learnt.
+    `diverged` are cases that diverge in the paper, `target` the mean objective at which a run has learned.
     """
     cell, lines = {(one.case, one.column): one for one in rows}, []
     for case in dict.fromkeys(one.case for one in rows if one.column == "agreed"):
@@ -208,7 +212,7 @@ def disagreements(rows: Sequence[Row], diverged: Iterable[str], target: float, a
         objective = cell[case, "objective"].mean
         said = "diverges" if gone else f"{expected:g} rounds"
         share = "" if agreed.mean == 1 else f" ({round(agreed.mean * agreed.seeds)} of {agreed.seeds} seeds)"
-        early = "the nodes agree before they have learnt" if objective > target else "the nodes have learnt by then"
+        early = "the nodes agree before they have learned" if objective > target else "the nodes have learned by then"
         lines.append(
             f"{case}: paper {said}, here {rounds.mean:.1f}{share} at objective {number(objective)}: {early}"
             + _learnt(cell, case)

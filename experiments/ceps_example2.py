@@ -2,17 +2,16 @@
 
 Run `python -m experiments.ceps_example2 [--quick] [--seeds N] [--out DIR]`. Data: QSAR oral toxicity (the paper's
 'qot') and news20 where JDFL_DATA names a folder that has them, realsim_like (generated; real-sim is the paper's 'rls'),
-and scikit-learn's breast_cancer where there is no QSAR. The paper prints the two numbers of both its data sets' sizes
-swapped, gives no s, and shows figures without numbers; the "paper" column holds those of a numpy study.
+and scikit-learn's breast_cancer where QSAR is missing. The paper prints the two dimensions of both its datasets
+swapped, gives no s, and shows figures without numbers; the "paper" column holds those of a NumPy study.
 
-1. Trajectories on all of QSAR, and where the paper's stop rule ends them: the nodes agree before they have learnt.
-2. Every data set with a fifth of it held out: objective, balanced accuracy, rounds, bytes, time, by wire format; with
-   the paper's steps doubled on QSAR, and with steps of 1 / L_i on text.
-3. A sweep of the step size on QSAR, which is ours: the paper's sigma_i makes steps of 5 / L_i, where L_i bounds a
-   curvature that the logistic loss seldom has.
+1. Trajectories on all of QSAR, and where the paper's stop rule ends them: the nodes agree before they have learned.
+2. Every dataset with a fifth of it held out: objective, balanced accuracy, rounds, bytes, time, by message format; with
+   the paper's step size doubled on QSAR, and with step sizes of 1 / L_i on text.
+3. A sweep of the step size on QSAR, which is our addition: the paper's sigma_i gives step sizes of 5 / L_i, where L_i
+   bounds a curvature that the logistic loss rarely reaches.
 
-Lines to be measured against: always predicting the base rate, and iterative hard thresholding (IHT) with all data in
-one place.
+Reference lines: always predicting the base rate, and iterative hard thresholding (IHT) with all data in one place.
 """
 
 import sys
@@ -39,13 +38,13 @@ M, RATE = 32, 0.2
 STUDY = {10: {300: 0.300, 1000: 0.285, 4000: 0.273}, 50: {300: 0.280, 1000: 0.251, 4000: 0.238}}
 STUDY_STOP = {10: 0.33, 50: 0.30}
 STUDY_IHT = {10: 0.276, 50: 0.236}
-SCALES = (1.0, 2.0, 3.0, 4.0, 6.0, 8.0)  # of the paper's step
-OWN = {"sigma_rule": "safe", "periods": (5, 7)}  # steps alike at all nodes, communications twice as often
+SCALES = (1.0, 2.0, 3.0, 4.0, 6.0, 8.0)  # of the paper's step size
+OWN = {"sigma_rule": "safe", "periods": (5, 7)}  # equal step sizes at all nodes, twice as many communications
 OWN_SCALES = (8.0, 10.0, 12.0, 14.0, 16.0)  # of 1 / L_i
 
 
 def has(name: str) -> bool:
-    """Whether the data set's file is there."""
+    """Whether the dataset's file is available."""
     try:
         locate(name)
     except FileNotFoundError:
@@ -54,7 +53,7 @@ def has(name: str) -> bool:
 
 
 def classification_of_all(name: str) -> Problem:
-    """The data set with nothing held out, as the study has it."""
+    """The dataset with nothing held out, as in the study."""
     return jdfl.problems.classification(name, M, test_fraction=0.0)
 
 
@@ -85,7 +84,7 @@ def run(problem: Problem, s: int, seed: int, steps: int, every: int, **more: Any
     stop = more.pop("stop", None)
     algorithm = jdfl.CEPS(**({"s": s, "rate": RATE, "codec": jdfl.Dense()} | more))
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="The paper's sigma_i makes steps")  # the sweep shows what they do
+        warnings.filterwarnings("ignore", message="The paper's sigma_i makes steps")  # the sweep shows their effect
         return jdfl.run(
             algorithm,
             problem,
@@ -99,7 +98,7 @@ def run(problem: Problem, s: int, seed: int, steps: int, every: int, **more: Any
 
 
 def trajectories(problem: Problem, seeds: int, rounds: Sequence[int]) -> tuple[list[Row], dict[str, pd.DataFrame]]:
-    """Objective at the given rounds, and at the paper's stop; the lines; the first seed's histories."""
+    """Objective at the given rounds, and at the paper's stop; the reference lines; the first seed's histories."""
     rows = [row(problem.name, "base rate", 0.2846, [base_rate(problem)])]
     histories: dict[str, pd.DataFrame] = {}
     for s, study in STUDY.items():
@@ -146,7 +145,7 @@ def sweep(problem: Problem, seeds: int, rounds: int) -> tuple[list[Row], dict[st
 
 
 def formats(problem: Problem, s: int, d: int | None, seeds: int, rounds: int, **more: Any) -> list[Row]:
-    """One data set with dense and sparse messages, and one-bit ones of d signs (None: without)."""
+    """One dataset with dense and sparse messages, and one-bit ones of d signs (None: without)."""
     codecs: dict[str, Codec] = {
         "Perf": jdfl.Dense(),
         "sparse int8": jdfl.Sparse(value="int8", index="enumerative"),
@@ -166,9 +165,9 @@ def formats(problem: Problem, s: int, d: int | None, seeds: int, rounds: int, **
             row(case, "objective", None, [one.final["objective"] for one in results]),
             row(case, "balanced accuracy", None, [one.final["balanced_accuracy"] for one in results]),
             row(case, "accuracy", None, [one.final["accuracy"] for one in results]),
-            row(case, "consensus", None, [one.final["consensus"] for one in results]),
+            row(case, "consensus_error", None, [one.final["consensus_error"] for one in results]),
             row(case, "rounds", None, [one.rounds for one in results]),
-            row(case, "bytes a message", None, [one.totals.message_bits["model"] / 8 for one in results]),
+            row(case, "bytes per message", None, [one.totals.message_bits["model"] / 8 for one in results]),
             row(case, "true MB", None, [one.totals.bytes / 1e6 for one in results]),
             row(case, "seconds", None, [one.seconds for one in results]),
         ]
@@ -176,7 +175,7 @@ def formats(problem: Problem, s: int, d: int | None, seeds: int, rounds: int, **
 
 
 def draw(histories: dict[str, pd.DataFrame], lines: dict[str, float], chosen: Options, name: str) -> None:
-    """DIR/NAME.png: objective against rounds, with the lines to be measured against."""
+    """DIR/NAME.png: objective against rounds, with the reference lines."""
     fig = Figure(figsize=(9, 5), layout="constrained")
     axis = fig.subplots()
     for label, history in histories.items():
@@ -205,7 +204,7 @@ def main(arguments: Sequence[str] | None = None) -> list[Row]:
         for part, more in (trajectories(everything, seeds, (300, 1000, 4000)), sweep(everything, seeds, 1000)):
             rows += part
             histories |= more
-            show("CEPS on all of QSAR: numpy study | ours", part)
+            show("CEPS on all of QSAR: NumPy study and ours", part)
     else:
         small = jdfl.problems.classification("breast_cancer", 16)
         for scale in (1.0, 4.0):
@@ -215,7 +214,7 @@ def main(arguments: Sequence[str] | None = None) -> list[Row]:
         lines = {"always the base rate": base_rate(small)}
 
     parts: list[tuple[Any, ...]] = []  # of `formats`
-    text: dict[str, Any] = {"sigma_rule": "safe"}  # on text the paper's steps leave the nodes far apart
+    text: dict[str, Any] = {"sigma_rule": "safe"}  # on text the paper's step sizes leave the nodes far apart
     if quick:
         small = jdfl.problems.classification(jdfl.problems.realsim_like(4000, 2000), M)
         parts.append((small, 50, 1536, 1, 60, text))
@@ -228,7 +227,7 @@ def main(arguments: Sequence[str] | None = None) -> list[Row]:
         parts.append((jdfl.problems.classification("realsim_like", M), 50, 2800, seeds, 100, text))
     for *setting, fields in parts:
         part = formats(*setting, **fields)
-        show("CEPS by wire format, a fifth of the data held out", part)
+        show("CEPS by message format, a fifth of the data held out", part)
         rows += part
     draw(histories, lines, chosen, "QSAR" if has("qsar") and not quick else "breast_cancer")
     print("written:", save(rows, chosen.out, NAME), chosen.out / f"{NAME}.png")

@@ -1,12 +1,12 @@
 """CEPS paper, Figure 4: the objective against iterations on Example 1, for m = 32, 64, 128 and all methods.
 
 Run `python -m experiments.ceps_figure4 [--quick] [--seeds N] [--out DIR]`. Lines are means over seeds, bands one
-standard deviation, dots the mean iteration at which the paper's stop rule ends a run; the curves go on after it. The
-paper does not say its epsilon, which is 2 here, where all its methods converge in Table IV; r = .2. The baselines
-have the rates and readings of `experiments.ceps_baselines`. IHT-D-PSGD is not in the paper.
+standard deviation, dots the mean iteration at which the paper's stop rule ends a run; the curves continue after it. The
+paper does not state its epsilon, which is 2 here, where all its methods converge in Table IV; r = .2. The baselines
+have the learning rates and readings of `experiments.ceps_baselines`. IHT-D-PSGD is not in the paper.
 
-The paper's figure has no numbers. Its text's claims are checked one by one, by what the stop rule says and by the
-iterations until the objective is at most f(w*) + 0.01, which is what the figure shows.
+The paper's figure has no numbers. The claims of its text are checked one by one, by the stop rule and by the iterations
+until the objective is at most f(w*) + 0.01, which is what the figure shows.
 """
 
 import sys
@@ -51,7 +51,7 @@ class Curve:
 
 
 def curve(method: str, problems: Sequence[Problem], exchanges: int) -> Curve:
-    """Every seed has data, network and noise of its own."""
+    """A curve whose seeds have independent data, network and noise."""
     case, objectives, stops, learnt = case_of(problems[0].m, EPSILON), [], [], []
     last = PERIOD * exchanges + 1
     iteration = np.arange(0)
@@ -66,11 +66,11 @@ def curve(method: str, problems: Sequence[Problem], exchanges: int) -> Curve:
                 base,
                 key=seed,
                 steps=rounds,
-                metrics=["objective", "consensus"],
+                metrics=["objective", "consensus_error"],
                 options=jdfl.Options(chunk=rounds),
             )
             iteration = result.history["round"].to_numpy()
-            objective, consensus = (result.history[name].to_numpy(float) for name in ("objective", "consensus"))
+            objective, consensus = (result.history[name].to_numpy(float) for name in ("objective", "consensus_error"))
             ready = iteration > int(np.max(np.asarray(result.ready.period)))  # all nodes have communicated
             agreed = ready & (consensus <= 10 * tolerance(case, CEPS[method]))
         else:
@@ -101,9 +101,9 @@ def lines(m: int, method: str, found: Curve) -> list[Row]:
 
 
 def claims(rows: Sequence[Row], sizes: Sequence[int]) -> list[str]:
-    """The claims of the paper's text, each by agreement and by learning: what they rest on, and whether they hold."""
+    """The claims of the paper's text, each by agreement and by learning, with the numbers and a verdict."""
     lines = []
-    for column, words in (("rounds", "until agreed"), ("rounds to learn", "until learnt")):
+    for column, words in (("rounds", "until agreed"), ("rounds to learn", "until learned")):
         at = {m: {} for m in sizes}
         for one in rows:
             if one.column == column:
@@ -180,7 +180,7 @@ def main(arguments: Sequence[str] | None = None) -> list[Row]:
         found |= {(m, method): curve(method, problems, EXCHANGES) for method in COLOURS}
     rows = [one for (m, method), some in found.items() for one in lines(m, method, some)]
     show("CEPS and its baselines, Figure 4 (Example 1, r = 0.2, eps = 2)", rows)
-    print(f"what does not happen in {PERIOD * EXCHANGES + 1} iterations counts as that many")
+    print(f"an event that does not happen in {PERIOD * EXCHANGES + 1} iterations counts as that many")
     print("\n".join(claims(rows, sizes)))
     draw(found, sizes, chosen)
     print("written:", save(rows, chosen.out, NAME), chosen.out / f"{NAME}.png")

@@ -1,9 +1,9 @@
 """CEPS paper, Figures 1 to 3: the objective against rounds for the four variants, over m, epsilon and r.
 
 Run `python -m experiments.ceps_figures_1_to_3 [--quick] [--seeds N] [--out DIR]`. Lines are means over seeds, bands one
-standard deviation, dots the mean round at which the paper's stop rule ends a run. The curves go on after it, which the
-paper's do not. The paper gives no numbers with its figures but those of Table III, which are shown beside. What its
-text says of each is printed with a verdict: true; FALSE; or level, where our means are not in the order it says, but
+standard deviation, dots the mean round at which the paper's stop rule ends a run. Unlike the paper's, the curves
+continue after it. The paper gives no numbers with its figures except those of Table III, which are shown too. Each
+claim of its text is printed with a verdict: true; FALSE; or level, where our means are not in the stated order, but
 within two standard errors of each other. Objectives are compared at the stop, where the paper's curves end; "closely
 coincide" and "negligible" are taken as 5 % of them.
 """
@@ -22,7 +22,7 @@ from experiments.common import Options, Row, options, row, save, save_figure, sh
 
 NAME = "ceps_figures_1_to_3"
 ROUNDS = 40
-SETTLED = 20  # rounds, after which the objective hardly falls
+SETTLED = 20  # rounds, after which the objective hardly decreases
 CLOSE = 0.05
 COMPARED = ("objective at the stop", f"objective, round {ROUNDS}")
 FIGURES = {  # cases of Table III, by what changes
@@ -44,12 +44,12 @@ def curves(case: Case, variant: str, seeds: int) -> tuple[np.ndarray, list[int]]
             network_of(case, seed),
             key=seed,
             steps=ROUNDS,
-            metrics=["objective", "consensus"],
+            metrics=["objective", "consensus_error"],
             options=jdfl.Options(chunk=ROUNDS),
         )
         objectives.append(result.history["objective"].to_numpy())
         every = int(np.max(np.asarray(result.ready.period))) + 1  # by then all nodes have communicated
-        agreed = np.flatnonzero(result.history["consensus"].to_numpy() <= 10 * tolerance(case, variant))
+        agreed = np.flatnonzero(result.history["consensus_error"].to_numpy() <= 10 * tolerance(case, variant))
         stops.append(int(min([k for k in agreed if k >= every], default=ROUNDS)))
     return np.stack(objectives), stops
 
@@ -73,7 +73,7 @@ def collect(figures: dict[str, tuple[Case, ...]], seeds: int) -> tuple[list[Row]
 
 
 def falls(pairs: Sequence[tuple[Row, Row]]) -> bool | None:
-    """Whether the first mean of all pairs is the larger; None where no pair is told to be the other way round."""
+    """Whether the first mean of all pairs is the larger; None where no pair is significantly reversed."""
     gaps = [one.mean - other.mean for one, other in pairs]
     errors = [math.hypot(one.sd / math.sqrt(one.seeds), other.sd / math.sqrt(other.seeds)) for one, other in pairs]
     if all(gap > 0 for gap in gaps):
@@ -82,7 +82,7 @@ def falls(pairs: Sequence[tuple[Row, Row]]) -> bool | None:
 
 
 def verdicts(rows: Sequence[Row], figures: dict[str, tuple[Case, ...]]) -> list[str]:
-    """What the paper's text says of its Figures 1 to 3, and whether it is so here."""
+    """The claims of the paper's text about Figures 1 to 3, and whether they hold here."""
     found = {(one.case, one.column): one for one in rows}
 
     def rounds(cases: Sequence[Case], variant: str) -> list[Row]:
@@ -133,12 +133,12 @@ def verdicts(rows: Sequence[Row], figures: dict[str, tuple[Case, ...]]) -> list[
         fewer = {variant: rounds(cases, variant) for variant in VARIANTS}
         text = "; ".join(f"{variant} {listed(line)}" for variant, line in fewer.items())
         holds = falls([pair for line in fewer.values() for pair in pairwise(line)])
-        lines.append(said(holds, "Fig. 3: rounds fall as r rises", text))
+        lines.append(said(holds, "Fig. 3: rounds decrease as r increases", text))
     return lines
 
 
 def draw(figures: dict[str, tuple[Case, ...]], found: dict[tuple[str, str], np.ndarray], chosen: Options) -> None:
-    """DIR/NAME.png: one line of panels per figure of the paper."""
+    """DIR/NAME.png: one row of panels per figure of the paper."""
     fig = Figure(figsize=(12, 3.4 * len(figures)), layout="constrained")
     panels = fig.subplots(len(figures), 3, sharex=True, sharey=True, squeeze=False)
     for line, (title, cases) in zip(panels, figures.items()):

@@ -1,17 +1,17 @@
 """CEPS paper, Figures 5 to 7: rounds, data volume and time against m = 32, 64, 128, for all methods on three problems.
 
-Run `python -m experiments.ceps_figures_5_to_7 [--quick] [--seeds N] [--out DIR]`, seven minutes a seed.
+Run `python -m experiments.ceps_figures_5_to_7 [--quick] [--seeds N] [--out DIR]`, seven minutes per seed.
 
 Columns: Example 1 (eps = 2), QSAR oral toxicity (the paper's 'qot') where JDFL_DATA names a folder that has it, and
-realsim_like, which is generated and stands for real-sim (the paper's 'rls'). r = .2, messages every 10 iterations. The
-last two are as in `experiments.ceps_example2`: s = 50, no noise, the paper's steps doubled on QSAR and steps of 1 / L_i
-on text, one-bit messages from double Hadamard sensing. The baselines have the rates and readings of
-`experiments.ceps_baselines`; IHT-D-PSGD is not in the paper.
+realsim_like, which is generated and stands in for real-sim (the paper's 'rls'). r = .2, messages every 10 iterations.
+The last two are as in `experiments.ceps_example2`: s = 50, no noise, the paper's step size doubled on QSAR and step
+sizes of 1 / L_i on text, one-bit messages from double Hadamard sensing. The baselines have the learning rates and
+readings of `experiments.ceps_baselines`; IHT-D-PSGD is not in the paper.
 
-A run ends by the paper's rule, after 201 iterations at the latest. Its objective stands beside what always predicting
-the base rate gives (on Example 1 beside f(w*)), since agreement is not progress. The paper's figures have no numbers;
-its text's claims are checked one by one. Volume is by a formula that fits dense rows of Table V, and beside it the
-bytes of the messages sent.
+A run ends by the paper's rule, after at most 201 iterations. Its objective is shown with that of always predicting the
+base rate (on Example 1 with f(w*)), since agreement is not progress. The paper's figures have no numbers; the claims of
+its text are checked one by one. Volume is by a formula that fits dense rows of Table V, and the bytes of the messages
+sent are given as well.
 """
 
 import sys
@@ -44,7 +44,7 @@ class Column:
 
     name: str
     problem: Callable[[int, int], Problem]  # of m and a seed
-    reference: Callable[[Problem], float]  # the objective to be below
+    reference: Callable[[Problem], float]  # the objective to reach
     s: int
     epsilon: float | None
     one_bit: Any
@@ -93,7 +93,7 @@ def measure(column: Column, method: str, problem: Problem, seed: int) -> dict[st
         rounds = float(path.iteration[end])
         rate = 1.0 if method in EVERYONE else RATE
         sparse = jdfl.Sparse(s=column.s, index="enumerative").bits(n) / (32 * n)
-        share = sparse if method == "IHT-D-PSGD" else 1.0  # of a dense message
+        share = sparse if method == "IHT-D-PSGD" else 1.0  # relative to a dense message
         return {
             "CR": rounds,
             "agreed": float(place is not None),
@@ -128,7 +128,7 @@ def measure(column: Column, method: str, problem: Problem, seed: int) -> dict[st
 
 
 def collect(columns: Sequence[Column], sizes: Sequence[int], seeds: int) -> list[Row]:
-    """All numbers of the figures; every seed has a network and, on Example 1, data of its own."""
+    """All numbers of the figures; every seed has its own network and, on Example 1, its own data."""
     rows: list[Row] = []
     for column in columns:
         for m in sizes:
@@ -158,7 +158,7 @@ def numbers(rows: Sequence[Row]) -> Numbers:
 
 
 def claims(rows: Sequence[Row]) -> list[str]:
-    """The claims of the paper's text: in how many of the cells each holds, and which do not."""
+    """The claims of the paper's text: the number of cells in which each holds, and the exceptions."""
     found = numbers(rows)
     places = list(dict.fromkeys((column, m) for column, m, _ in found))
     paper = METHODS[:-1]
@@ -235,7 +235,7 @@ def _judged(claim: str, places: Sequence[tuple[Any, Any]], test: Callable[[Any],
 
 
 def draw(rows: Sequence[Row], columns: Sequence[str], sizes: Sequence[int], chosen: Options) -> None:
-    """DIR/NAME.png: a line of panels per figure, a column per problem; hollow where not all runs agree."""
+    """DIR/NAME.png: a row of panels per figure, a column per problem; hollow where not all runs agree."""
     cell = {(one.case, one.column): one for one in rows}
     fig = Figure(figsize=(4.2 * len(columns) + 1, 9.5), layout="constrained")
     panels = fig.subplots(len(QUANTITIES), len(columns), sharex=True, squeeze=False)
@@ -251,7 +251,7 @@ def draw(rows: Sequence[Row], columns: Sequence[str], sizes: Sequence[int], chos
                     axis.plot(m, mean, "o", color=colour, markerfacecolor=colour if share == 1 else "white")
             axis.set(xscale="log", yscale="log", title=name if quantity == QUANTITIES[0] else "")
             axis.set_xticks(sizes, [str(m) for m in sizes])
-            axis.set_xlim(sizes[0] / 1.3, sizes[-1] * 1.3)  # also where there is one size
+            axis.set_xlim(sizes[0] / 1.3, sizes[-1] * 1.3)  # also for a single size
             axis.minorticks_off()
             axis.grid(alpha=0.3)
         line[0].set_ylabel(quantity)
@@ -280,7 +280,7 @@ def main(arguments: Sequence[str] | None = None) -> list[Row]:
         columns.append(real("realsim_like", "realsim_like", 2800, sigma_rule="safe"))
     rows = collect(columns, sizes, chosen.seeds)
     show("CEPS and its baselines, Figures 5 to 7 (r = 0.2)", rows)
-    print(f"runs end after {LAST} iterations at the latest; reference: f(w*), or always predicting the base rate")
+    print(f"runs end after at most {LAST} iterations; reference: f(w*), or always predicting the base rate")
     print("\n".join(claims(rows)))
     draw(rows, [column.name for column in columns], sizes, chosen)
     print("written:", save(rows, chosen.out, NAME), chosen.out / f"{NAME}.png")

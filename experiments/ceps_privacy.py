@@ -1,19 +1,20 @@
-"""CEPS paper, Table III and Figure 2, at honest budgets: Example 1 with a guarantee over all that a node releases.
+"""CEPS paper, Table III and Figure 2, at meaningful privacy budgets: a guarantee over all releases of a node.
 
-Run `python -m experiments.ceps_privacy [--quick] [--seeds N] [--out DIR]`. Three kinds of noise:
+Run `python -m experiments.ceps_privacy [--quick] [--seeds N] [--out DIR]`. Example 1 with three kinds of noise:
 
 - private: every example's gradient is clipped, noise is kept in u, the first u included, sigma_i is public, and noise
-  is calibrated for (epsilon, DELTA) of one replaced record over all releases of a run of ROUNDS rounds; the report of
+  is calibrated for (epsilon, DELTA) for one replaced record over all releases of a run of ROUNDS rounds; the report of
   the worst node is shown. Messages, 1BCS or not, are computed from the noisy u alone.
 - literal, as published: noise for epsilon at delta = .5 in one release, u_i = .1 assumed. There is no guarantee.
 - assumed: that noise kept in u, gradients not clipped, ROUNDS rounds, since the paper's rule never fires. There is no
   guarantee either. "study" is an independent re-implementation's objective.
 
-Beside the last two stands what three releases would compose to if u_i = .1 were true and the first u noisy, too.
+For the last two, the composition of three releases is given under the assumption that u_i = .1 and the first u is
+noisy.
 
-Public are the sizes q_i, that features are standard normal, and the noise of the targets: sigma_i comes from L_i =
-(1 + sqrt(n / q_i))^2, the edge of the Marchenko-Pastur law, and the clip is 4 noise sqrt(n): at w*, six examples in a
-hundred thousand are longer, and at 0 most are. Private runs are as long as was planned, without the paper's stop rule.
+Public are the sizes q_i, the normal distribution of features, and the noise of the targets: sigma_i comes from
+L_i = (1 + sqrt(n / q_i))^2, the edge of the Marchenko-Pastur law, and the clip is 4 noise sqrt(n). At w*, six gradients
+in a hundred thousand exceed it, and at 0 most do. Private runs have the planned length, without the paper's stop rule.
 """
 
 import math
@@ -38,10 +39,10 @@ from jdfl.problems import Problem
 NAME = "ceps_privacy"
 DELTA = 1e-6
 ROUNDS = 30  # about where the paper's rule stops
-RELEASES = 3  # of a node in so many rounds, at most
+RELEASES = 3  # per node in a run, at most
 EPSILONS = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, math.inf)
 CLIP_EPSILONS, CLIPS = (4.0, 16.0), (0.35, 0.7, 1.4, 2.8)  # the clip's sweep, in multiples of the rule
-NO_NOISE = 1e-6  # the multiplier of epsilon = inf: below the rounding of u, and no program of its own
+NO_NOISE = 1e-6  # the multiplier for epsilon = inf: below the rounding of u, and without a separate compilation
 NOISE = 0.5  # of Example 1's targets
 SHOWN = (
     *("objective", "objective, study", "support", "rounds", "releases"),
@@ -62,7 +63,7 @@ class Series:
     m: int
     records: tuple[int, int]
     rate: float = 0.2
-    stride: float = 1.0  # steps this many times as long as the paper's
+    stride: float = 1.0  # step size relative to the paper's
     rounds: int = ROUNDS
     codec: Codec = field(default_factory=jdfl.Dense)
     clips: tuple[float, ...] = ()
@@ -75,7 +76,7 @@ class Series:
         return jdfl.problems.example1(m=self.m, n=self.n, s=self.s, rows=self.records, noise=NOISE, seed=seed)
 
     def algorithm(self, problem: Problem) -> jdfl.CEPS:
-        """CEPS with public constants; its multiplier is yet to be calibrated."""
+        """CEPS with public constants; its multiplier is calibrated later."""
         edge = (1 + np.sqrt(self.n / np.asarray(problem.sizes))) ** 2
         return jdfl.CEPS(
             s=self.s,
@@ -92,7 +93,7 @@ SERIES = (
     PAPER,
     replace(PAPER, name="... 1BCS", codec=jdfl.OneBit(), clips=(), curve=False),
     replace(PAPER, name="... 60 rounds", rounds=60, clips=(), curve=False),
-    replace(PAPER, name="... r = 1, longer steps", rate=1.0, stride=2.0),  # the best of some that were tried here
+    replace(PAPER, name="... r = 1, larger step size", rate=1.0, stride=2.0),  # the best of some that were tried here
     Series("8 nodes of 1,000-3,000 records", 8, (1000, 3000)),
     Series("8 nodes of 2,500-7,500 records", 8, (2500, 7500)),
 )
@@ -100,14 +101,14 @@ SERIES = (
 
 @dataclass(frozen=True)
 class Cell:
-    """One setting with what its seeds gave."""
+    """One setting with the results of its seeds."""
 
     kind: str  # "private", "literal" or "assumed"
     series: str
     epsilon: float
     factor: float  # of the clip's rule
     columns: dict[str, list[float]]
-    curves: list[np.ndarray]  # the objective at the start and after every round, or at the end alone
+    curves: list[np.ndarray]  # the objective at the start and after every round, or only at the end
     paper: dict[str, float | None]
 
     def __str__(self) -> str:
@@ -122,7 +123,7 @@ def network_for(m: int, seed: int) -> jdfl.network.Static:
 
 
 def private(series: Series, seed: int, epsilons: Sequence[float], problem: Problem) -> list[Cell]:
-    """One seed of a series at every epsilon, and some of them with other clips."""
+    """One seed of a series at every epsilon, and some epsilons with other clips."""
     network, algorithm, rounds = network_for(series.m, seed), series.algorithm(problem), series.rounds
 
     def enough(epsilon: float) -> float:
@@ -161,7 +162,7 @@ def private(series: Series, seed: int, epsilons: Sequence[float], problem: Probl
 
 
 def measured(result: jdfl.Result, problem: Problem) -> dict[str, list[float]]:
-    """What every kind of noise is judged by; all of this looks at the data, and is not covered by any guarantee."""
+    """Measurements for every kind of noise; all of them use the data, and are not covered by any guarantee."""
     zero = float(jnp.mean(problem.values_at(jnp.zeros((problem.n,), problem.dtype))))
     return {
         "objective": [result.final["objective"]],
@@ -184,7 +185,7 @@ def published(seed: int, problem: Problem, literal: Sequence[float], assumed: Se
     cells = []
     for kind, epsilon, result in runs:
         if result.guarantee.claimed:
-            raise RuntimeError(f"Expected no guarantee of {kind} noise, got {result.guarantee}.")
+            raise RuntimeError(f"Expected no guarantee for {kind} noise, got {result.guarantee}.")
         columns = measured(result, problem)
         mu = math.sqrt(RELEASES) / float(jdfl.classical_gaussian(epsilon, PAPER_DELTA).multiplier)
         columns |= {f"would be, at {delta:g}": [gaussian_epsilon(mu, delta)] for delta in (DELTA, 1e-5)}
@@ -221,7 +222,7 @@ def collect(
     """Everything over all seeds; the published kinds on the problems of the first series."""
     found: dict[str, Cell] = {}
     for seed in range(seeds):
-        for size, some in groupby(series, lambda one: (one.m, one.records)):  # one large data set at a time
+        for size, some in groupby(series, lambda one: (one.m, one.records)):  # one large dataset at a time
             group = list(some)
             problem = group[0].problem(seed)
             cells = [cell for one in group for cell in private(one, seed, epsilons, problem)]
@@ -246,7 +247,7 @@ def table(cells: Sequence[Cell]) -> list[Row]:
 
 
 def verdict(cells: Sequence[Cell]) -> str:
-    """From which epsilon on a private run learns anything, and what stands behind the published figures."""
+    """The epsilon from which a private run learns anything, and what the published figures amount to."""
     lines = [f"private: delta = {DELTA:g}, all releases of a node, one replaced record, every message observed"]
     for name in dict.fromkeys(cell.series for cell in cells if cell.kind == "private"):
         line = [cell for cell in cells if cell.kind == "private" and cell.series == name and cell.factor == 1]
@@ -263,7 +264,7 @@ def verdict(cells: Sequence[Cell]) -> str:
     for kind, words in (("literal", "as published"), ("assumed", "kept, not clipped")):
         for cell in (cell for cell in cells if cell.kind == kind):
             lines.append(
-                f"{words}, epsilon = {cell.epsilon:g} of one release at delta = .5: NO GUARANTEE; objective "
+                f"{words}, epsilon = {cell.epsilon:g} for one release at delta = .5: NO GUARANTEE; objective "
                 f"{np.mean(cell.columns['objective']):.3g}; if u_i = .1 were true, {RELEASES} such releases would be "
                 f"({np.mean(cell.columns['would be, at 1e-05']):.3g}, 1e-5)"
             )
@@ -312,7 +313,7 @@ def draw(cells: Sequence[Cell], path: Path) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> list[Row]:
     """All series; with `--quick` the paper's nodes alone at three epsilons."""
-    chosen = options("CEPS at honest budgets", seeds=3, arguments=arguments)
+    chosen = options("CEPS at meaningful privacy budgets", seeds=3, arguments=arguments)
     if chosen.quick:
         cells = collect([replace(PAPER, clips=())], chosen.seeds, (1.0, 8.0, 32.0), literal=(0.5, 2.0), assumed=())
     else:

@@ -1,15 +1,15 @@
-"""What every reading of the CEPS paper's baselines gives.
+"""The effect of every reading of the CEPS paper's baselines.
 
 Run `python -m experiments.ceps_readings [--quick] [--seeds N] [--out DIR]`.
 
-With the settings of `experiments.ceps_baselines`, rounds are within 10 of a numpy study's in all its eight cells
-(measured, two seeds), and about as far from the paper's as those are. What other readings do:
+With the settings of `experiments.ceps_baselines`, rounds are within 10 of a NumPy study's in all its eight cells
+(measured, two seeds), and about as far from the paper's as the study is. The effect of other readings:
 
 - Noise in all gradients: of the ten cells at eps = 1 and 2, only the four of D-PSGD and D-PSGD-DN end. At eps = .5
-  none does, which is the nearest to the paper's "diverges"; with the default all end, before they have learnt.
-- The rule looks after the noisy step, not after the exchange: nothing ends. Noise mixed at once, with the exchange
-  after the noisy step: up to 15 rounds more or fewer.
-- An exchange of the zeros of round 0 counts as one: nearly everything "agrees" in round 1.
+  none does, which is closest to the paper's "diverges"; with the default all end, before they have learned.
+- The rule evaluated after the noisy step instead of after the exchange: nothing ends. Noise mixed at once, with the
+  exchange after the noisy step: up to 15 rounds more or fewer.
+- An exchange of round 0's zeros counts as one: nearly everything "agrees" in round 1.
 - Uniform weights: D-PSGD and D-PSGD-DN end 5 to 15 rounds earlier, farther from the paper.
 - Momentum .9, the usual value: DFedAvgM does not end at eps = .5, and needs 146 rounds at 2 (paper 91, study 101).
 - rho = .1: DFedSAM needs 131 rounds at eps = 2 (paper 81, study 91).
@@ -66,12 +66,12 @@ def readings(problem: Problem, base: Network, bare: Network, epsilon: float) -> 
         exact = jdfl.DPSGD(lr=plain.algorithm.lr, gradients=gradients(epsilon), period=PERIOD, order="adapt first")
         found[method, "noise mixed at once"] = Setting(exact, plain.network, False)
         late = replace(exact, order="mix first")
-        found[method, "looked at after the noisy step"] = Setting(late, plain.network, False)
+        found[method, "evaluated after the noisy step"] = Setting(late, plain.network, False)
     return found
 
 
 def collect(seeds: int, epsilons: Sequence[float], m: int = 64) -> list[Row]:
-    """All readings over all seeds; and what comes of counting an exchange of zeros."""
+    """All readings over all seeds, including the one that counts an exchange of zeros."""
     paths: dict[tuple[str, str, float], list[Path]] = {}
     targets = []
     for seed in range(seeds):
@@ -86,7 +86,7 @@ def collect(seeds: int, epsilons: Sequence[float], m: int = 64) -> list[Row]:
                 paths.setdefault((method, words, epsilon), []).append(found)
                 if words == "noise mixed at once":
                     zeros = follow(given, problem, seed, start=True)
-                    paths.setdefault((method, "so, and round 0 counts", epsilon), []).append(zeros)
+                    paths.setdefault((method, "noise mixed at once, round 0 counts", epsilon), []).append(zeros)
     rows = []
     for (method, words, epsilon), some in sorted(paths.items(), key=lambda one: METHODS.index(one[0][0])):
         paper, study = TABLE4.get((method, epsilon)), STUDY.get((method, epsilon))
@@ -96,7 +96,7 @@ def collect(seeds: int, epsilons: Sequence[float], m: int = 64) -> list[Row]:
 
 
 def verdict(rows: Sequence[Row]) -> str:
-    """How far every reading is from the paper and the study, where all its seeds agree."""
+    """The distance of every reading from the paper and the study, where all its seeds agree."""
     lines = ["mean |rounds - paper| and |rounds - study|, never counted as 10 * LIMIT + 1:"]
     cell = {(one.case, one.column): one for one in rows}
     for method, words in dict.fromkeys(_split(one.case) for one in rows):
@@ -122,7 +122,7 @@ def _split(case: str) -> tuple[str, str]:
 
 def main(arguments: Sequence[str] | None = None) -> list[Row]:
     """All readings at all epsilons, or on 16 nodes at one epsilon with `--quick`."""
-    chosen = options("The baselines of the CEPS paper: what every reading gives", seeds=2, arguments=arguments)
+    chosen = options("The baselines of the CEPS paper: the effect of every reading", seeds=2, arguments=arguments)
     rows = collect(1, (2.0,), 16) if chosen.quick else collect(chosen.seeds, EPSILONS)
     show("Baselines on Example 1, r = 0.2, by reading", rows)
     print(verdict(rows))

@@ -1,14 +1,14 @@
-"""CEPS where nodes are slow, absent or late: its paper's claim of robustness, in simulated time.
+"""CEPS with slow, absent or late nodes: the paper's claim of robustness, in simulated time.
 
-Run `python -m experiments.ceps_stragglers [--quick] [--seeds N] [--out DIR]`. Example 1 of the CEPS paper over a
-complete network, without noise, messages as they are (Perf). In section III a node combines the first t_i = r |N_i|
-that respond. Times of a gradient are exponential, log-normal or Pareto in every round, and some nodes are slow for
-good, by a factor that is drawn once. A message takes a tenth of a second.
+Run `python -m experiments.ceps_stragglers [--quick] [--seeds N] [--out DIR]`. Example 1 of the CEPS paper on a complete
+network, without noise, with exact messages (Perf). In section III a node combines the first t_i = r |N_i| neighbours to
+respond. Times of a gradient are exponential, log-normal or Pareto in every round, and some nodes are permanently slow,
+by a factor that is drawn once. A message takes a tenth of a second.
 
-Four ways to choose N_i^k: all neighbours, a random fifth, the first fifth to respond, and the first half. The table has
-the objective after all rounds, the seconds of simulated time that a node needs on average until the objective has
-fallen to a tenth of its start, and the messages until then. Then, with a random fifth: nodes that take part in a share
-of the rounds only, messages that are lost, nodes that fail and come back, and stale z_j of up to so many rounds.
+There are four ways to choose N_i^k: all neighbours, a random fifth, the first fifth to respond, and the first half. The
+table has the objective after all rounds, the seconds of simulated time that a node needs on average until the objective
+has fallen to a tenth of its initial value, and the messages until then. Then, with a random fifth: nodes that
+participate in a share of the rounds, lost messages, nodes that fail and come back, and stale z_j.
 """
 
 import sys
@@ -26,7 +26,7 @@ from jdfl import network as nw
 from jdfl.lab.drawing import COLOURS
 
 NAME = "ceps_stragglers"
-FALLEN = 0.1  # of the first objective
+FALLEN = 0.1  # of the initial objective
 LATENCY = nw.FixedTime(0.1)
 TIMES: dict[str, nw.Times] = {
     "exponential": nw.ExponentialTime(1.0),
@@ -36,9 +36,9 @@ TIMES: dict[str, nw.Times] = {
 SLOWNESS = nw.ParetoTime(1.0, 2.0)  # one node in four is twice as slow as the fastest, one in a hundred ten times
 CHOICES = {"all": (1.0, False), "random fifth": (0.2, False), "first fifth": (0.2, True), "first half": (0.5, True)}
 FAULTS: dict[str, Callable[[Any], Any]] = {
-    "nothing amiss": lambda net: net,
-    "half take part": lambda net: nw.node_participation(net, 0.5),
-    "one in five takes part": lambda net: nw.node_participation(net, 0.2),
+    "no faults": lambda net: net,
+    "half participate": lambda net: nw.node_participation(net, 0.5),
+    "one in five participates": lambda net: nw.node_participation(net, 0.2),
     "30 % lost": lambda net: nw.link_loss(net, 0.3),
     "60 % lost, in bursts of 10 rounds": lambda net: nw.bursty_loss(net, 0.15, 0.1),
     "a quarter down, for 20 rounds": lambda net: nw.outages(net, 1 / 60, 1 / 20),
@@ -49,7 +49,7 @@ FAULTS: dict[str, Callable[[Any], Any]] = {
 
 @dataclass(frozen=True)
 class Size:
-    """How large the problem is, and how long it runs."""
+    """The size of the problem and the length of its runs."""
 
     m: int
     n: int
@@ -62,25 +62,25 @@ FULL, SMALL = Size(32, 1000, 10, (250, 750), 150), Size(8, 60, 4, (40, 60), 60)
 
 
 def algorithm(size: Size, rate: float) -> jdfl.CEPS:
-    """CEPS without noise whose steps do not depend on how many neighbours a node combines."""
+    """CEPS without noise, with step sizes that do not depend on the number of combined neighbours."""
     return jdfl.CEPS(s=size.s, rate=rate, sigma_rule="safe")
 
 
 def run(size: Size, rate: float, net: Any, seed: int) -> jdfl.Result:
-    """One run on data of its own."""
+    """One run on its own data."""
     problem = jdfl.problems.example1(size.m, size.n, size.s, size.rows, seed=seed)
     metrics = ["objective", "objective_local", "support_recovery"]
     return jdfl.run(algorithm(size, rate), problem, net, key=seed, steps=size.steps, metrics=metrics)
 
 
 def until(history: pd.DataFrame, column: str) -> float:
-    """What has been spent of a column when the objective has fallen far enough; NaN where it never does."""
+    """The value of a cost column when the objective has fallen far enough; NaN where it never does."""
     there = history["objective"] <= FALLEN * history["objective"].iloc[0]
     return float(history[column].to_numpy()[there.to_numpy().argmax()]) if there.any() else np.nan
 
 
 def told(case: str, results: Sequence[jdfl.Result], *, timed: bool) -> list[Row]:
-    """The rows of a case; a number that some seed lacks is left out."""
+    """The rows of a case; numbers that are missing for some seed are left out."""
     histories = [one.history for one in results]
     found = {
         "objective": [one.final["objective"] for one in results],
@@ -132,13 +132,13 @@ def draw(histories: dict[tuple[str, str], list[pd.DataFrame]], chosen: Options) 
 
 
 def sooner(histories: dict[tuple[str, str], list[pd.DataFrame]], name: str, choice: str) -> list[float]:
-    """How many times as long a random fifth takes until the objective has fallen [seeds], by mean nodes' clocks."""
+    """How many times longer a random fifth takes until the objective has fallen [seeds], by the nodes' mean clock."""
     pairs = zip(histories[name, "random fifth"], histories[name, choice])
     return [until(one, "network_seconds") / until(other, "network_seconds") for one, other in pairs]
 
 
 def verdict(histories: dict[tuple[str, str], list[pd.DataFrame]]) -> list[str]:
-    """What taking the first that respond is worth, in words, by distribution of times."""
+    """The benefit of taking the first responses, in words, by distribution of times."""
     told = []
     for name in dict.fromkeys(name for name, _ in histories):
         ratios = sooner(histories, name, "first fifth")

@@ -1,8 +1,8 @@
-"""CEPS paper, Table I: what the algorithms can do, found by looking at the registered classes and trying them out.
+"""CEPS paper, Table I: the capabilities of the registered algorithms, found by inspecting and trying their classes.
 
 Run `python -m experiments.ceps_table1 [--quick] [--seeds N] [--out DIR]`; `--quick` takes the paper's seven. A cell of
-the file is 1 or 0, the mean over --seeds tiny problems; the paper's is there for the seven that it has. `capabilities`
-says how each is found: a class that is registered later appears by itself.
+the file is 1 or 0, the mean over --seeds tiny problems; the paper's value is given for its seven. `capabilities`
+documents how each is found; classes that are registered later appear automatically.
 """
 
 import sys
@@ -29,17 +29,17 @@ PAPER = {
     "ceps": ("Multiple", "Partial", "Dynamic Network", "1BCS", "Differential Privacy"),
 }
 NO = ("Single", "Full", "Mixing Matrix", "None")
-# why ours is not the paper's cell; what is only an option here needs no reason
+# Reasons why our cell differs from the paper's; differences that are only options here need none.
 REASONS = {
-    ("dfedsam", "local updates"): "its own paper takes K local steps a round, and that is the class's default",
-    ("matcha", "local updates"): "its own paper takes one step a round, and that is the class's default",
+    ("dfedsam", "local updates"): "its own paper takes K local steps per round, and that is the class's default",
+    ("matcha", "local updates"): "its own paper takes one step per round, and that is the class's default",
     ("d-psgd", "device participation"): "any W is taken; the CEPS paper itself runs it so, as D-PSGD-PC",
     ("d-psgd", "communication topology"): "any W is taken; the CEPS paper itself runs it so, as D-PSGD-DN",
 }
 
 
 def agrees(column: str, paper: str, cell: Cell) -> bool:
-    """Whether the paper's cell says what was found; of local updates, what is found by default."""
+    """Whether the paper's cell matches what was found; for local updates, what is found by default."""
     if column == "local updates":
         return cell.text.split(";")[0] == paper
     if column != "information compression":
@@ -49,7 +49,7 @@ def agrees(column: str, paper: str, cell: Cell) -> bool:
 
 
 def differences(found: dict[str, Found]) -> list[str]:
-    """The paper's cells that are not ours, with the reason; what is only an option here is named in one line."""
+    """The paper's cells that differ from ours, with the reason; those that are only options here share one line."""
     lines, more = [], []
     for name, cells in PAPER.items():
         for column, paper in zip(COLUMNS, cells):
@@ -65,7 +65,7 @@ def differences(found: dict[str, Found]) -> list[str]:
 
 
 def show(found: dict[str, Found]) -> None:
-    """Print the table: in every cell ours, below it the paper's where it has one."""
+    """Print the table: every cell has ours, and below it the paper's where there is one."""
     table = Table(title="CEPS paper, Table I, as found", caption="paper's cell below ours", show_lines=True)
     for header in ("algorithm", *COLUMNS, "networks"):
         table.add_column(header)
@@ -79,7 +79,7 @@ def show(found: dict[str, Found]) -> None:
 
 
 def draw(rows: Sequence[Row], path: str) -> None:
-    """A mark where an algorithm has a property, a ring where the paper says so."""
+    """A mark where an algorithm has a property, a ring where the paper says that it does."""
     cases, columns = (list(dict.fromkeys(getattr(one, part) for one in rows)) for part in ("case", "column"))
     fig = Figure(figsize=(9, 1.2 + 0.35 * len(cases)), layout="constrained")
     axis = fig.subplots()
@@ -99,7 +99,7 @@ def draw(rows: Sequence[Row], path: str) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> list[Row]:
     """Every registered algorithm, or the paper's seven with `--quick`."""
-    chosen = options("CEPS paper, Table I, as found by looking and trying", seeds=1, arguments=arguments)
+    chosen = options("CEPS paper, Table I, by inspection and trial", seeds=1, arguments=arguments)
     names = [*PAPER, *(name for name in REGISTRY if name not in PAPER and not chosen.quick)]
     trials = [{name: look(REGISTRY[name], seed) for name in names} for seed in range(chosen.seeds)]
     rows: list[Row] = []
@@ -114,7 +114,7 @@ def main(arguments: Sequence[str] | None = None) -> list[Row]:
         for column in trials[0][name].accepts:
             rows.append(row(name, f"network: {column}", None, [float(one[name].accepts[column]) for one in trials]))
     show(trials[0])
-    print("The paper's cells that are not ours:", *differences(trials[0]), sep="\n  ")
+    print("The paper's cells that differ from ours:", *differences(trials[0]), sep="\n  ")
     draw(rows, str(chosen.out / f"{NAME}.png"))
     print("written:", save(rows, chosen.out, NAME), chosen.out / f"{NAME}.png")
     return rows

@@ -61,7 +61,7 @@ CASES = (
 )
 
 # The setting of the first case is printed three times, in the columns m = 32, epsilon = .5 and r = .2, with different
-# numbers: what the table says in the last two, for the four variants: rounds, objective, seconds
+# numbers: the values of the last two columns, for the four variants: rounds, objective, seconds
 AGAIN = {
     "column eps=0.5": ((32, 29, 30, 27), (0.126, 0.126, 0.126, 0.125), (1.322, 1.171, 0.287, 0.294)),
     "column r=0.2": ((32, 29, 28, 27), (0.127, 0.126, 0.126, 0.126), (1.224, 1.086, 0.282, 0.295)),
@@ -81,7 +81,7 @@ def network_of(case: Case, seed: int, p: float = 0.45) -> jdfl.network.Static:
 
 
 def tolerance(case: Case, variant: str) -> float:
-    """Of the paper's stop rule."""
+    """The tolerance of the paper's stop rule."""
     return 0.0025 / case.epsilon if variant.startswith("DP") else 0.005
 
 
@@ -99,7 +99,7 @@ def run_variant(
 ) -> jdfl.Result:
     """One cell and seed of the preset, or of the preset with other `fields` or on another network.
 
-    Where `callbacks` look on, they are called after every record.
+    `callbacks`, if any, are called after every record.
     """
     return jdfl.run(
         replace(algorithm_of(case, variant), **fields),
@@ -143,7 +143,7 @@ def collect(cases: Sequence[Case], seeds: int) -> list[Row]:
 
 
 def again(rows: Sequence[Row]) -> list[Row]:
-    """The two columns of the paper's table that repeat the setting of the first, beside our numbers for it."""
+    """The two columns of the paper's table that repeat the setting of the first, with our numbers for it."""
     ours = {(one.case, one.column): one for one in rows}
     made = []
     for column, told in AGAIN.items():
@@ -156,7 +156,7 @@ def again(rows: Sequence[Row]) -> list[Row]:
 
 
 def verdict(rows: Sequence[Row]) -> str:
-    """How far the rounds and the objective are from what this table must reach."""
+    """The deviations of rounds and objective from the goals of this table."""
     off = {one.case: one.mean - one.paper for one in rows if one.column == "rounds, study" and one.paper is not None}
     above = {one.case: one.mean for one in rows if one.column == "above f(w*)"}
     rounds = {one.case: one.mean for one in rows if one.column == "rounds"}
@@ -171,7 +171,7 @@ def verdict(rows: Sequence[Row]) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> list[Row]:
     """The whole table, or its first column with `--quick`."""
-    chosen = options("CEPS paper, Table III, beside ours", arguments=arguments)
+    chosen = options("CEPS paper, Table III, and ours", arguments=arguments)
     rows = collect(CASES[:1] if chosen.quick else CASES, chosen.seeds)
     show("CEPS, Table III (Example 1)", rows)
     print(verdict(rows))

@@ -2,14 +2,15 @@
 
 Run `python -m experiments.ceps_table4 [--quick] [--seeds N] [--out DIR]`.
 
-1. The paper's table, with the baselines at the rates and readings of `experiments.ceps_baselines`, which says what the
-   paper leaves open; "study" is an independent numpy re-implementation. A run ends where the nodes agree, which says
-   nothing about progress: "rounds to learn" are the iterations until the objective is at most f(w*) + 0.01.
-2. The same methods with tuned steps: fewest rounds until the nodes agree and have learnt, then all at equal exchanges
-   and at equal bytes. Agreement alone would tune all steps towards zero: nodes that do not move agree.
+1. The paper's table, with the baselines at the learning rates and readings of `experiments.ceps_baselines`, which lists
+   what the paper leaves open; "study" is an independent NumPy re-implementation. A run ends where the nodes agree,
+   which does not indicate progress: "rounds to learn" are the iterations until the objective is at most f(w*) + 0.01.
+2. The same methods with tuned step sizes: fewest rounds until the nodes agree and have learned, then all at equal
+   exchanges and at equal bytes. Agreement alone would tune all step sizes towards zero: nodes that do not move agree.
 
 The paper's own rows for CEPS contradict its Table V at the same setting, r = 0.2 and eps = 2 (22 rounds against 28 and
-38), and its rounds do not rise as epsilon does although the tolerance 0.0025/eps falls. They are shown, not aimed at.
+38), and its rounds do not increase with epsilon although the tolerance 0.0025/eps decreases. They are shown, but are
+not a goal.
 """
 
 import sys
@@ -49,10 +50,10 @@ PAPER = {  # method, epsilon: objective, rounds, seconds
     ("CEPS-1BCS", 2.0): (0.123, 22, 2.161),
 }
 STUDY = {2.0: 32.0}  # rounds of both, from Table V
-FACTORS = (0.5, 1.0, 2.0, 4.0, 8.0)  # of the given steps: the grid of the tuned table
+FACTORS = (0.5, 1.0, 2.0, 4.0, 8.0)  # of the given step sizes: the grid of the tuned table
 EXCHANGES = 12  # at most, of a tuned run
 ROUNDS = 60  # at most, of a tuned run of CEPS
-EQUAL = (  # budgets of the tuned table, each with steps that are tuned for it
+EQUAL = (  # budgets of the tuned table, each with step sizes tuned for it
     ("communications", 3.0, "3 exchanges"),
     ("communications", 8.0, "8 exchanges"),
     ("bytes", 2.5e5, "250 kB"),
@@ -72,7 +73,7 @@ def ceps_cells(
     paper: tuple[float, float, float],
     study: float | None,
 ) -> list[Row]:
-    """A line of CEPS's, from runs that the rule ended and that were recorded in every round."""
+    """A row for CEPS, from runs that the rule ended and that were recorded in every round."""
     objective, rounds, seconds = paper
     learnt = [learnt_in(result, target) for result, target in zip(results, targets)]
     found = [one for one in results if one.ending == "stop rule"]
@@ -98,7 +99,7 @@ def learnt_in(result: jdfl.Result, target: float) -> float | None:
 
 
 def collect(seeds: int, epsilons: Sequence[float], m: int = 64) -> tuple[list[Row], float]:
-    """All cells of part 1 over all seeds, and the mean objective at which a run has learnt."""
+    """All cells of part 1 over all seeds, and the mean objective at which a run has learned."""
     problems = [jdfl.problems.example1(m=m, seed=seed) for seed in range(seeds)]
     targets = [jdfl.problems.value_at_truth(problem) + MARGIN for problem in problems]
     rows: list[Row] = []
@@ -126,7 +127,7 @@ def collect(seeds: int, epsilons: Sequence[float], m: int = 64) -> tuple[list[Ro
 
 
 def order(rows: Sequence[Row], settings: Sequence[str]) -> list[str]:
-    """Per setting (the beginning of its cases): whether CEPS agrees and learns first, and what is below it if not."""
+    """Per setting (the prefix of its cases): whether CEPS agrees and learns first, and otherwise what is faster."""
     lines = []
     for start in settings:
         here = [one for one in rows if one.case.startswith(start + " ")]
@@ -151,7 +152,7 @@ def order(rows: Sequence[Row], settings: Sequence[str]) -> list[str]:
 
 
 def verdict(rows: Sequence[Row], epsilons: Sequence[float], target: float) -> str:
-    """What the rows say of the paper's claims."""
+    """What the rows show about the paper's claims."""
     lines = order(rows, [f"eps={epsilon:g}" for epsilon in epsilons])
     diverged = [f"eps={epsilon:g} {method}" for (method, epsilon), value in TABLE4.items() if value is None]
     lines += disagreements(rows, diverged, target)
@@ -165,7 +166,7 @@ def _baseline(case: str) -> bool:
 
 
 def tuned(seeds: int, epsilon: float = 2.0, m: int = 64, methods: Sequence[str] = METHODS) -> list[Row]:
-    """Part 2: one problem, a grid for every method, tuning seeds of its own; prints what was chosen."""
+    """Part 2: one problem, a grid for every method, separate tuning seeds; prints what was chosen."""
     problem = jdfl.problems.example1(m=m, seed=0)
     target = jdfl.problems.value_at_truth(problem) + MARGIN
     case = case_of(m, epsilon)
@@ -181,7 +182,7 @@ def tuned(seeds: int, epsilon: float = 2.0, m: int = 64, methods: Sequence[str] 
         entries[method] = jdfl.Entry(given.algorithm, given.network, grid, steps)
     stop = jdfl.all_of(jdfl.consensus_below(0.0025 / epsilon, per=10), jdfl.objective_below(target))
     keys: dict[str, Any] = {"keys": range(seeds), "steps": PERIOD * EXCHANGES}
-    keys |= {"metrics": ["objective", "consensus"]}
+    keys |= {"metrics": ["objective", "consensus_error"]}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # notes and failures are in the table
         found = jdfl.compare(entries, problem, base, stop=stop, tune=jdfl.Tuning(by="stop", also={}, extend=1), **keys)
@@ -193,14 +194,14 @@ def tuned(seeds: int, epsilon: float = 2.0, m: int = 64, methods: Sequence[str] 
         amounts["bytes"] = [amount for x, amount, _ in EQUAL if x == "bytes"]
         tune = jdfl.Tuning(by="communications", budget=amounts["communications"][0], also=amounts, extend=1)
         equal = jdfl.compare(longer, problem, base, tune=tune, **keys)
-    print(f"tuned steps, {found.criterion}:")
+    print(f"tuned step sizes, {found.criterion}:")
     rows: list[Row] = []
     for label in entries:
         print(f"  {label}: {found.note(label)}")
         unit = PERIOD if hasattr(found.algorithms[label], "local_steps") else 1
         ended = [one for one in found.results.get(label, []) if one.ending == "stop rule"]
         if ended and unit == 1 and max(one.rounds for one in ended) <= PERIOD:
-            print("    its nodes agree before anything but zeros was exchanged: each can learn from its own samples")
+            print("    its nodes agree before anything but zeros is exchanged: each can learn from its own samples")
         name = f"tuned, eps={epsilon:g} {label}"
         if ended:
             rows += [
@@ -211,7 +212,7 @@ def tuned(seeds: int, epsilon: float = 2.0, m: int = 64, methods: Sequence[str] 
             ]
         rows.append(row(name, "stopped", None, [len(ended) / seeds]))
     for x, amount, words in EQUAL:
-        print(f"tuned steps, {equal.view(x, amount).criterion}:")
+        print(f"tuned step sizes, {equal.view(x, amount).criterion}:")
         print(*(f"  {label}: {equal.view(x, amount).note(label)}" for label in entries), sep="\n")
         at = equal.at(x, amount, metrics=["objective"])
         for label in at.index.astype(str):
@@ -226,7 +227,7 @@ def tuned(seeds: int, epsilon: float = 2.0, m: int = 64, methods: Sequence[str] 
 
 def main(arguments: Sequence[str] | None = None) -> list[Row]:
     """Both parts, or with `--quick` the first at one epsilon."""
-    chosen = options("CEPS paper, Table IV, beside ours", seeds=3, arguments=arguments)
+    chosen = options("CEPS paper, Table IV, and ours", seeds=3, arguments=arguments)
     quick = chosen.quick
     epsilons = (2.0,) if quick else EPSILONS
     rows, target = collect(chosen.seeds, epsilons)
@@ -235,7 +236,7 @@ def main(arguments: Sequence[str] | None = None) -> list[Row]:
     beside(rows, "rounds", "iterations to agreement", chosen.out / f"{NAME}.png", study="rounds, study")
     if not quick:
         second = tuned(chosen.seeds)
-        show("Tuned: rounds until agreed and learnt; objective at equal cost (Example 1, m = 64, eps = 2)", second)
+        show("Tuned: rounds until agreed and learned; objective at equal cost (Example 1, m = 64, eps = 2)", second)
         rows += second
     print("written:", save(rows, chosen.out, NAME), chosen.out / f"{NAME}.png")
     return rows

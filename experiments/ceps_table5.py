@@ -1,10 +1,9 @@
 """CEPS paper, Table V: CEPS and its baselines over r; Example 1, m = 64, eps = 2, messages every 10 iterations.
 
 Run `python -m experiments.ceps_table5 [--quick] [--seeds N] [--out DIR]`. "DTV" is the paper's data transmission
-volume, a formula beside which the bytes of the messages sent are shown; "study" is an independent numpy
-re-implementation. The baselines' rates and readings are those of `experiments.ceps_baselines`. A run ends where the
-nodes agree, which says nothing about progress: "rounds to learn" are the iterations until the objective is at most
-f(w*) + 0.01.
+volume, a formula; the bytes of the messages sent are shown as well. "study" is an independent NumPy re-implementation.
+The baselines' learning rates and readings are those of `experiments.ceps_baselines`. A run ends where the nodes agree,
+which does not indicate progress: "rounds to learn" are the iterations until the objective is at most f(w*) + 0.01.
 """
 
 import sys
@@ -19,7 +18,7 @@ from experiments.ceps_table4 import learnt_in, order
 from experiments.common import Row, beside, options, row, save, show
 
 NAME = "ceps_table5"
-GOAL = 6  # rounds between ours and the paper's, or the study's, which are up to 6 apart themselves
+GOAL = 6  # largest difference in rounds from the paper or the study, which differ by up to 6 themselves
 
 
 CASES = (  # m, epsilon, r; rounds, the study's rounds and objective of the four variants; the paper gives no times
@@ -43,7 +42,7 @@ BASELINES = {  # method, r: objective, rounds, DTV in MB
 
 
 def collect(cases: Sequence[Case], seeds: int) -> tuple[list[Row], float]:
-    """All cells of Table V over all seeds, and the mean objective at which a run has learnt."""
+    """All cells of Table V over all seeds, and the mean objective at which a run has learned."""
     rows: list[Row] = []
     problems = [jdfl.problems.example1(m=64, seed=seed) for seed in range(seeds)]
     targets = [jdfl.problems.value_at_truth(problem) + MARGIN for problem in problems]
@@ -81,7 +80,7 @@ def collect(cases: Sequence[Case], seeds: int) -> tuple[list[Row], float]:
 
 
 def verdict(rows: Sequence[Row]) -> str:
-    """How far CEPS's rounds are from the paper's and from the study's."""
+    """The largest difference of CEPS's rounds from the paper's and from the study's."""
     lines = []
     for column, who in (("rounds", "paper"), ("rounds, study", "study")):
         off = {one.case: one.mean - one.paper for one in _ceps(rows) if one.column == column and one.paper is not None}
@@ -106,14 +105,14 @@ def contradictions() -> list[str]:
 
 def main(arguments: Sequence[str] | None = None) -> list[Row]:
     """The whole table, or its first column with `--quick`."""
-    chosen = options("CEPS paper, Table V, beside ours", arguments=arguments)
+    chosen = options("CEPS paper, Table V, and ours", arguments=arguments)
     cases = CASES[:1] if chosen.quick else CASES
     rows, target = collect(cases, chosen.seeds)
     show("CEPS, Table V (Example 1, m = 64, eps = 2)", rows)
     print(verdict(rows))
     print("\n".join(order(rows, [str(case) for case in cases])))
     print("\n".join(disagreements([one for one in rows if one not in _ceps(rows)], (), target)))
-    print("The paper with itself, at r = 0.2 and eps = 2:", *contradictions(), sep="\n  ")
+    print("Contradictions within the paper, at r = 0.2 and eps = 2:", *contradictions(), sep="\n  ")
     beside(rows, "rounds", "iterations to agreement", chosen.out / f"{NAME}.png", study="rounds, study")
     print("written:", save(rows, chosen.out, NAME), chosen.out / f"{NAME}.png")
     return rows

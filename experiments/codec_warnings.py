@@ -1,14 +1,15 @@
-"""What becomes of every method with the codecs that it is warned of.
+"""The effect on every method of the codecs that it warns about.
 
 Run `python -m experiments.codec_warnings [--quick] [--seeds N] [--out DIR]`: Example 1 of the CEPS paper on a ring of 8
-nodes, n = 100, 200 rounds, in float64: in float32 the last digits of sums, which are another processor's to choose,
-decide signs and largest entries, and runs end elsewhere. Each pair of a method and a kind of codec runs twice, with
-what is warned of and with what is advised: a codec that changes the models that are sent through it, one that is
-unbiased and may add more than it sends (of differences that are sent once), and steps gamma towards public copies that
-are long for what the codec keeps.
-For Sparse the models have ten times as many nonzeros as a message holds. The objective at the end is what the warning
-says (seed 0 alone, the default); `jdfl/algorithms/consequences.py` has the lines that are printed last. --quick leaves
-out all codecs but the first of each kind.
+nodes, n = 100, 200 rounds, in float64. In float32 the last digits of sums, which depend on the processor, decide signs
+and largest entries, so runs end differently. Each pair of a method and a kind of codec runs twice, with the setting
+that is warned about and with the advised one. The kinds are: a codec that changes the models sent through it; an
+unbiased codec that may add more than it sends (for differences that are sent once); and steps gamma towards public
+copies that are too large for what the codec keeps.
+
+For Sparse the models have ten times as many nonzeros as a message holds. The final objective is what the warning quotes
+(for seed 0 alone, the default); `jdfl/algorithms/consequences.py` has the lines that are printed last. --quick uses
+only the first codec of each kind.
 """
 
 import sys
@@ -36,7 +37,7 @@ Make = Callable[[Codec, float], Any]
 
 
 class Pair(NamedTuple):
-    """A method with what is warned of, and with what is advised."""
+    """A method with the setting that is warned about, and with the advised one."""
 
     method: str  # its name in the warning
     codec: Codec
@@ -79,7 +80,7 @@ COPIES: dict[str, Make] = {
 
 
 def pairs() -> Iterator[Pair]:
-    """All that is measured."""
+    """Everything that is measured."""
     exact = jdfl.Dense()
     for methods, codecs in ((DIRECT, LOSSY), (REPLICAS, NOISY)):
         for method, make in methods.items():
@@ -94,25 +95,25 @@ def pairs() -> Iterator[Pair]:
 
 
 def _said(codec: Codec) -> str:
-    """The codec with the fields that are not the default."""
+    """The codec with its non-default fields."""
     given = {name: value for name, value in vars(codec).items() if value != getattr(type(codec)(), name)}
     return f"{type(codec).__name__}({', '.join(f'{name}={value!r}' for name, value in given.items())})"
 
 
 def problem(seed: int = 0, dtype: str = "float32") -> jdfl.problems.Problem:
-    """That of all runs, which have it in float64."""
+    """The problem of all runs, in float64."""
     return jdfl.problems.example1(m=NODES, n=SIZE, s=10, rows=(20, 30), seed=seed, dtype=dtype)
 
 
 def network() -> jdfl.network.Network:
-    """That of all runs."""
+    """The network of all runs."""
     return jdfl.network.ring(NODES)
 
 
 def ended(algorithm: Any, seed: int = 0) -> float:
     """The objective at the end; infinite where the run diverged."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # of what is measured here
+        warnings.simplefilter("ignore", UserWarning)  # about what is measured here
         with jax.enable_x64(True):
             given = algorithm, problem(seed, "float64"), network()
             result = jdfl.run(*given, key=seed, steps=ROUNDS, every=ROUNDS, metrics=["objective"])
@@ -139,11 +140,11 @@ def collect(chosen: Sequence[Pair], seeds: int) -> list[Row]:
 
 def main(arguments: Sequence[str] | None = None) -> list[Row]:
     """All pairs, or one codec of each kind with `--quick`."""
-    chosen = options("Methods with the codecs that they are warned of", seeds=1, arguments=arguments)
+    chosen = options("Methods with the codecs that they warn about", seeds=1, arguments=arguments)
     first = (LOSSY[0], NOISY[0], SMALL[0])
     wanted = [pair for pair in pairs() if not chosen.quick or pair.codec in first]
     rows = collect(wanted, chosen.seeds)
-    show("The objective with a codec that is warned of, and instead", rows)
+    show("The objective with a codec that a method warns about, and with the advised one", rows)
     for pair, bad, good in zip(wanted, rows[::2], rows[1::2], strict=True):
         bad_mean = 'float("inf")' if bad.mean >= MOST else f"{bad.mean:.3g}"
         words = f'Measured("{pair.warned}", {bad_mean}, "{pair.instead}", {good.mean:.3g})'

@@ -1,10 +1,10 @@
-"""Every wire format in the full loop of CEPS: bytes a message against error, rounds and objective.
+"""Every message format in the full loop of CEPS: bytes per message against error, rounds and objective.
 
 Run `python -m experiments.codecs [--quick] [--seeds N] [--out DIR]`: Example 1 with m = 32, n = 1000, s = 10, r = 0.2,
-no noise, until the nodes agree by the paper's rule. The relative error is that of one message whose vector is drawn as
-Example 1 draws its truth, d is the number of signs of a one-bit message, and side means that the decoder starts from
-what the receiver has (the error is that of a decoder that has nothing). The "paper" column holds the bytes of the
-study that this table repeats, where it has them, and the paper's rounds.
+no noise, until the nodes agree by the paper's rule. The relative error is that of a single message whose vector is
+drawn like Example 1's truth; d is the number of signs of a one-bit message. "side" means that the decoder starts from
+the receiver's own parameters (the error is that of a decoder without them). The "paper" column holds the bytes of the
+study that this table repeats, where available, and the paper's rounds.
 """
 
 import sys
@@ -79,11 +79,11 @@ def collect(codecs: dict[str, Codec], seeds: int) -> list[Row]:
     for name, codec in codecs.items():
         variant, v = ("NoDP-1BCS", 1) if isinstance(codec, jdfl.OneBit) else ("NoDP-Perf", 3)
         with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", message="With d = |A sparse Phi")  # what they say is shown here
+            warnings.filterwarnings("ignore", message="With d = |A sparse Phi")  # the table shows the effect
             results = [run_variant(CASES[0], variant, seed, problems[seed], codec=codec) for seed in range(seeds)]
         size = [result.totals.message_bits["model"] / 8 for result in results]
         rows += [
-            row(name, "bytes a message", STUDY_BYTES.get(name), size),
+            row(name, "bytes per message", STUDY_BYTES.get(name), size),
             row(name, "relative error", None, [error(codec, seed) for seed in range(seeds)]),
             row(name, "rounds", CASES[0].rounds[v], [result.rounds for result in results]),
             row(name, "objective", CASES[0].objective[v], [result.final["objective"] for result in results]),
@@ -95,7 +95,7 @@ def collect(codecs: dict[str, Codec], seeds: int) -> list[Row]:
 
 
 def draw(rows: Sequence[Row], chosen: Options) -> None:
-    """DIR/codecs.png: bytes a message against its error, and against the bytes of a whole run."""
+    """DIR/codecs.png: bytes per message against its error, and against the bytes of a whole run."""
     cells = {(one.case, one.column): one.mean for one in rows}
     fig = Figure(figsize=(11, 4.6), layout="constrained")
     for axis, column in zip(fig.subplots(1, 2), ("relative error", "total kB")):
@@ -103,33 +103,33 @@ def draw(rows: Sequence[Row], chosen: Options) -> None:
             cases = [case for case in dict.fromkeys(one.case for one in rows) if case.startswith(family)]
             for works in (True, False):
                 here = [case for case in cases if (cells[case, "agreed"] == 1) == works]
-                x = [cells[case, "bytes a message"] for case in here]
+                x = [cells[case, "bytes per message"] for case in here]
                 y = [max(cells[case, column], 1e-5) for case in here]
                 axis.scatter(x, y, color=colour, marker="o" if works else "x", label=family if works else None)
-        axis.set(xscale="log", yscale="log", xlabel="bytes a message", ylabel=column)
+        axis.set(xscale="log", yscale="log", xlabel="bytes per message", ylabel=column)
         axis.grid(alpha=0.3, which="both")
     fig.legend(*fig.axes[0].get_legend_handles_labels(), loc="outside upper center", ncols=3, frameon=False)
-    fig.supxlabel("crosses: the nodes did not agree within 200 rounds; no error is drawn at 1e-5", fontsize=9)
+    fig.supxlabel("crosses: the nodes did not agree within 200 rounds; zero errors are drawn at 1e-5", fontsize=9)
     save_figure(fig, chosen.out / f"{NAME}.png")
 
 
 def verdict(rows: Sequence[Row]) -> str:
-    """What the table must show."""
+    """The goals of the table."""
     cells = {(one.case, one.column): one.mean for one in rows}
     dense, int8 = cells["dense float32", "rounds"], "sparse int8, enumerative"
     return (
-        f"sparse int8 with its places: {cells[int8, 'bytes a message']:g} bytes (goal < 30), "
+        f"sparse int8 with enumerated positions: {cells[int8, 'bytes per message']:g} bytes (goal < 30), "
         f"{cells[int8, 'rounds']:g} rounds against {dense:g} of dense (goal: the same)\n"
         f"one-bit at d = 300: {cells['one-bit d=300, Hadamard', 'rounds']:g} rounds with Hadamard, "
         f"{cells['one-bit d=300, side', 'rounds']:g} with side information, {cells['one-bit d=300', 'rounds']:g} with "
-        f"Gaussian matrices that stay the same (goal {dense:g} +- 2)\n"
+        f"fixed Gaussian matrices (goal {dense:g} +- 2)\n"
         f"one-bit at d = 150 with side information: {cells['one-bit d=150, side', 'rounds']:g} rounds (goal <= 33)"
     )
 
 
 def main(arguments: Sequence[str] | None = None) -> list[Row]:
     """All codecs, or those with a goal with `--quick`."""
-    chosen = options("Wire formats in the full loop of CEPS", arguments=arguments)
+    chosen = options("Message formats in the full loop of CEPS", arguments=arguments)
     rows = collect({name: ALL[name] for name in QUICK} if chosen.quick else ALL, chosen.seeds)
     show("CEPS with every codec (Example 1, m = 32)", rows)
     print(verdict(rows))

@@ -1,6 +1,6 @@
 """The contract of every experiment: `python -m experiments.NAME [--quick] [--seeds N] [--out DIR]`.
 
-It prints the paper's numbers beside ours and writes DIR/NAME.json, a list of rows (case, column, paper, mean, sd,
+It prints the paper's numbers and ours and writes DIR/NAME.json, a list of rows (case, column, paper, mean, sd,
 seeds), the same as tables, DIR/NAME.md and DIR/NAME.tex, DIR/NAME.provenance.json, and the figure as DIR/NAME.png and
 DIR/NAME.pdf. The provenance is one hash of all runs since the command line was read, of the scripts in this folder and
 of XLA_FLAGS; it is in the metadata of the figure.
@@ -27,13 +27,13 @@ from jdfl.lab.table import Cell, Grid, rounded, write
 
 QUICK_SEEDS = 2
 
-_runs: set[str] = set()  # hashes of what has been run since the command line was read
+_runs: set[str] = set()  # hashes of all runs since the command line was read
 provenance.listen(_runs.add)
 
 
 @dataclass(frozen=True)
 class Options:
-    """What the command line said."""
+    """The command line's options."""
 
     quick: bool
     seeds: int
@@ -53,7 +53,7 @@ class Row:
 
 
 def options(description: str, *, seeds: int = 5, arguments: Sequence[str] | None = None) -> Options:
-    """Read the command line that all experiments share, and keep compiled programs for the next one."""
+    """Read the command line that all experiments share, and cache compiled programs for the next one."""
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.ArgumentDefaultsHelpFormatter)
     fewer = min(QUICK_SEEDS, seeds)
     parser.add_argument("--quick", action="store_true", help="a small version that ends in a few minutes")
@@ -70,9 +70,9 @@ def options(description: str, *, seeds: int = 5, arguments: Sequence[str] | None
 
 
 def compile_sooner(environment: MutableMapping[str, str]) -> None:
-    """Have programs compiled without XLA's fusion emitters: a quarter sooner, as fast, last digits differ.
+    """Compile without XLA's fusion emitters: a quarter less compile time, equal speed, different last digits.
 
-    For processes of this environment that have not computed anything. From jax 0.11 on XLA has no such choice.
+    For processes of this environment that have not computed anything yet. From jax 0.11 on XLA has no such option.
     """
     if jax.__version_info__ < (0, 11):
         environment["XLA_FLAGS"] = f"{environment.get('XLA_FLAGS', '')} --xla_cpu_use_fusion_emitters=false".strip()
@@ -98,14 +98,14 @@ def save(rows: Sequence[Row], out: Path, name: str) -> Path:
 
 
 def origin() -> provenance.Provenance:
-    """Of these scripts and of all runs since the command line was read."""
+    """The provenance of these scripts and of all runs since the command line was read."""
     scripts = {file.stem: file.read_text(encoding="utf-8") for file in sorted(Path(__file__).parent.glob("*.py"))}
     made = provenance.provenance(
         scripts=provenance.total(scripts.values()),
         runs=provenance.total(_runs),
         compiler=os.environ.get("XLA_FLAGS", ""),
     )
-    _runs.discard(made.hash)  # which is no run
+    _runs.discard(made.hash)  # it is not a run
     return made
 
 
@@ -133,7 +133,7 @@ def grid(rows: Sequence[Row]) -> Grid:
 
 
 def html_table(rows: Sequence[Row]) -> page.Table:
-    """The same for a page."""
+    """The table as part of a page."""
     table = grid(rows)
     return page.Table(table.headers, [[cell.text for cell in line] for line in table.rows])
 
@@ -152,7 +152,7 @@ def show(title: str, rows: Sequence[Row]) -> None:
 
 
 def beside(rows: Sequence[Row], column: str, label: str, path: Path, *, study: str = "") -> None:
-    """Draw one column case by case: ours with its deviation, the paper's, and the column `study` of the cases in it."""
+    """Draw one column case by case: ours with its deviation, the paper's, and the study's from the column `study`."""
     ours = [one for one in rows if one.column == column]
     place = np.arange(len(ours))
     fig = Figure(figsize=(max(6.0, 0.45 * len(ours)), 4.8), layout="constrained")
@@ -187,7 +187,7 @@ def _ours(one: Row | None) -> str:
 
 
 def number(value: float) -> str:
-    """Three significant digits, without an exponent where it fits."""
+    """Three significant digits, without an exponent where possible."""
     if value == 0 or not math.isfinite(value):
         return f"{value:g}"
     return f"{value:,.0f}" if 1e3 <= abs(value) < 1e7 else f"{value:.3g}"

@@ -1,23 +1,23 @@
-"""DECOR paper, the figure of least squares: the optimality gap against epsilon, of central, correlated and local noise.
+"""DECOR paper, figure of least squares: the optimality gap against epsilon for central, correlated and local noise.
 
 Run `python -m experiments.decor_figure [--quick] [--seeds N] [--out DIR]`. Y. Allouah, A. Koloskova, A. El Firdoussi,
-M. Jaggi, R. Guerraoui: "The Privacy Power of Correlated Noise in Decentralized Learning", 2024. The paper's text could
-not be read whole here; settings, noise and numbers are those of its authors' repository: the paper's number of a gap is
-the marker's height in the figure that is published there as vectors, that of an epsilon what the tables of noise say.
+M. Jaggi, R. Guerraoui: "The Privacy Power of Correlated Noise in Decentralized Learning", 2024. The full text was not
+available; settings, noise and numbers are those of its authors' repository. The paper's gap is the marker's height in
+the vector figure published there, and its epsilon is that of the noise tables.
 
 16 nodes with losses ||a_i x - b_i||^2 / 2, a_i = i / 4 for i = 1 to 16, b_i ten numbers of deviation 1 / i, start at
-x = 1 and take 3,500 steps of 1.668e-3 down gradients that are clipped to length 1, a node's whole gradient. The gap is
-the mean over nodes of ||x_i - x*||^2 and over the steps 3,301 to 3,499. delta = 1e-5. The repository does not fix the
-draw of b_i, which is ours.
+x = 1. They take 3,500 steps of size 1.668e-3 along gradients clipped to norm 1, a node's whole gradient. The gap is the
+mean over nodes of ||x_i - x*||^2 and over the steps 3,301 to 3,499. delta = 1e-5. The repository does not fix the draw
+of b_i; ours is used.
 
-- CDP: complete graph, own noise that is local noise divided by sqrt(16). What a node sends has not the epsilon then;
-  a server that everyone trusts is meant.
+- CDP: complete graph, own noise that is local noise divided by sqrt(16). A node's message does not have that epsilon; a
+  server trusted by everyone is meant.
 - LDP: own noise, on complete graph, torus ("grid") and ring.
-- DECOR: own noise and noise of links, as in the repository's tables, which aim at epsilon and miss it. "DECOR, exact":
-  the same own noise, with as much noise of links as their accountant asks for that epsilon.
+- DECOR: own noise and link noise, as in the repository's tables, which aim at epsilon and miss it. "DECOR, exact": the
+  same own noise, with as much link noise as their accountant requires for that epsilon.
 
 Epsilon is that of the paper's accountant, T r + 2 sqrt(T r ln(1 / delta)) for r = 2 max_u (S^-1)_uu, S = own^2 I +
-links^2 L with the Laplacian L; beside it jdfl's for the same noise, of the exact Gaussian mechanism.
+links^2 L with the Laplacian L. jdfl's epsilon for the same noise is given too, from the exact Gaussian mechanism.
 """
 
 import math
@@ -40,11 +40,11 @@ from jdfl.problems import Problem
 
 NAME = "decor_figure"
 M, N, LR, DELTA = 16, 10, 1.668e-3, 1e-5
-STEPS, LAST = 3500, 200  # and the records over whose gaps the mean is taken, without the very last
+STEPS, LAST = 3500, 200  # and the number of last records whose gaps are averaged, without the very last one
 EPSILONS = (1, 3, 5, 7, 10, 15, 20, 25, 30, 40)
 NETWORKS = {"complete": jdfl.network.complete(M), "grid": jdfl.network.torus(M), "ring": jdfl.network.ring(M)}
 
-# The repository's tables: own noise, noise of links, and the epsilon that they have.
+# The repository's tables: own noise, link noise, and their epsilon.
 NOISE: dict[str, tuple[tuple[float, float, float], ...]] = {
     "complete": (
         (153.8355, 251.0, 1.0946), (53.29268, 126.0, 3.0554), (33.10334, 63.0, 5.3033), (24.40329, 63.0, 7.0456),
@@ -108,7 +108,7 @@ def gap(w: Array, problem: Problem) -> Array:
 
 
 def rate(own: float, links: float, network: Static) -> float:
-    """The r of the paper's accountant, a round's Rényi divergence of order alpha divided by alpha, at clip 1."""
+    """The r of the paper's accountant: a round's Rényi divergence of order alpha divided by alpha, at clip 1."""
     joined = np.asarray(as_dense(network.graph)) != 0
     np.fill_diagonal(joined, False)
     S = own**2 * np.eye(M) + links**2 * (np.diag(joined.sum(axis=1)) - joined)
@@ -116,18 +116,18 @@ def rate(own: float, links: float, network: Static) -> float:
 
 
 def converted(r: float) -> float:
-    """The paper's epsilon of all rounds, of r of one."""
+    """The paper's epsilon for all rounds, given r of a single round."""
     return STEPS * r + 2 * math.sqrt(STEPS * r * math.log(1 / DELTA))
 
 
 def local(epsilon: float) -> float:
-    """The own noise that has an epsilon by the paper's accountant alone."""
+    """The own noise that alone has an epsilon by the paper's accountant."""
     log = math.log(1 / DELTA)
     return math.sqrt(2 * STEPS) / (math.sqrt(log + epsilon) - math.sqrt(log))
 
 
 def exactly(own: float, network: Static, epsilon: float) -> float:
-    """The noise of links that has an epsilon by the paper's accountant, beside own noise."""
+    """The link noise that, together with own noise, has an epsilon by the paper's accountant."""
 
     def over(links: float) -> float:
         return converted(rate(own, links, network)) - epsilon
@@ -146,7 +146,7 @@ def noisy(own: float) -> jdfl.Gradients:
 
 
 def gaps(algorithms: Sequence[Any], network: Static, keys: Sequence[int]) -> np.ndarray:
-    """The gap [methods, seeds] of methods that differ in their noise alone."""
+    """The gap [methods, seeds] of methods that differ only in their noise."""
     over = [
         {"gradients.mechanism.multiplier": float(one.gradients.mechanism.multiplier)}
         | ({"pairs": float(one.pairs)} if isinstance(one, jdfl.DECOR) else {})
@@ -188,7 +188,7 @@ def accounted(epsilons: Sequence[int]) -> list[Row]:
 
 
 def claims(found: Mapping[str, np.ndarray], epsilons: Sequence[int]) -> list[str]:
-    """What came out of what the paper says, with the numbers that it rests on."""
+    """The paper's claims that are reproduced, with the numbers."""
     mean = {name: values.mean(axis=1) for name, values in found.items()}
     lines = []
     for name in NETWORKS:
@@ -200,8 +200,8 @@ def claims(found: Mapping[str, np.ndarray], epsilons: Sequence[int]) -> list[str
     off = np.concatenate(
         [mean[name] / [values[EPSILONS.index(one)] for one in epsilons] for name, values in PAPER.items()]
     )
-    near = f"{float(np.median(off)):.3g} in the median, {off.min():.3g} to {off.max():.3g}"
-    return [*lines, f"our gaps by the published ones: {near}"]
+    near = f"{float(np.median(off)):.3g} median, {off.min():.3g} to {off.max():.3g}"
+    return [*lines, f"our gaps over the published ones: {near}"]
 
 
 def draw(found: Mapping[str, np.ndarray], epsilons: Sequence[int]) -> Figure:

@@ -1,8 +1,8 @@
-"""The main job in a minute: CEPS, all four variants, on its paper's Example 1 and on a real data set.
+"""An overview in a minute: CEPS, all four variants, on its paper's Example 1 and on a real dataset.
 
-Run `python -m experiments.demo [--quick] [--seeds N] [--out DIR]`. Prints a table with the paper's numbers beside ours
-and writes DIR/demo.json, DIR/demo.png and the page DIR/demo.html. The real data is QSAR oral toxicity where JDFL_DATA
-names a folder that has it, otherwise scikit-learn's breast_cancer, which is always there.
+Run `python -m experiments.demo [--quick] [--seeds N] [--out DIR]`. Prints a table with the paper's numbers and ours and
+writes DIR/demo.json, DIR/demo.png and the page DIR/demo.html. The real data is QSAR oral toxicity where JDFL_DATA names
+a folder that has it, otherwise scikit-learn's breast_cancer, which is always available.
 """
 
 import os
@@ -36,7 +36,7 @@ def real_problem(seed: int, quick: bool) -> tuple[jdfl.problems.Problem, int, in
 
 
 def real_data(seeds: int, quick: bool) -> tuple[list[Row], dict[str, pd.DataFrame]]:
-    """CEPS without noise on real data, beside always predicting the base rate and a centralised sparse optimum."""
+    """CEPS without noise on real data, with the base rate and a centralised sparse optimum for reference."""
     histories: dict[str, pd.DataFrame] = {}
     found: dict[str, list[jdfl.Result]] = {}
     lines: dict[str, list[float]] = {"always the base rate": [], "centralised, same sparsity": []}
@@ -66,14 +66,14 @@ def real_data(seeds: int, quick: bool) -> tuple[list[Row], dict[str, pd.DataFram
             rows.append(row(case, column.replace("_", " "), None, [result.final[column] for result in results]))
         rows.append(row(case, "true kB", None, [result.totals.bytes / 1e3 for result in results]))
         rows.append(
-            row(case, "bytes a message", None, [r.totals.bits / 8 / sum(r.totals.messages.values()) for r in results])
+            row(case, "bytes per message", None, [r.totals.bits / 8 / sum(r.totals.messages.values()) for r in results])
         )
     rows += [row(f"{name} {label}", "objective", None, values) for label, values in lines.items()]
     return rows, histories
 
 
 def example1_histories(quick: bool, folder: Path) -> dict[str, pd.DataFrame]:
-    """One seed of every variant, recorded in every round; what the nodes of one do is kept in the folder."""
+    """One seed of every variant, recorded in every round; the node tables of one are written to the folder."""
     problem = jdfl.problems.example1(m=CASES[0].m, seed=0)
     found = {}
     for variant in VARIANTS[:2] if quick else VARIANTS:
@@ -83,7 +83,7 @@ def example1_histories(quick: bool, folder: Path) -> dict[str, pd.DataFrame]:
 
 
 def lines(histories: Mapping[str, pd.DataFrame], metrics: Sequence[str], m: int) -> Chart:
-    """One run of every variant, against what a reader chooses."""
+    """One run of every variant, against an axis that the reader selects."""
     runs = [run.assign(label=label, seed=0, ending="steps") for label, run in histories.items()]
     table = pd.concat(runs, ignore_index=True)
     table["communications"] /= m
@@ -106,7 +106,7 @@ def write_page(
         "jdfl: CEPS on Example 1 and on real data",
         [
             Section(
-                "Example 1, the paper's numbers and ours",
+                "Example 1, paper and ours",
                 [
                     "Four variants of CEPS (Sha, Zhou, Kong, Li; Table III, first column). A run ends when the nodes "
                     "agree, by the paper's rule. 'study' is an independent numpy re-implementation. The variants with "
@@ -117,15 +117,15 @@ def write_page(
             Section(
                 "Example 1, one seed",
                 [
-                    "Choose what to see, and against what it has cost.",
+                    "Choose the metric, and the cost to plot it against.",
                     lines(example_runs, ("objective", "objective_local", "support_recovery"), CASES[0].m),
                 ],
             ),
             Section(
                 f"The network of {WATCHED}",
                 [
-                    "Nodes are coloured by what they have come to; a small one has combined no messages since the "
-                    "moment before.",
+                    "Nodes are coloured by their current value; a small node has combined no messages since the "
+                    "previous moment.",
                     charts.network(nodes, links, f"A network of {CASES[0].m} nodes"),
                     "Examples of the nodes:",
                     charts.bars(split["node"].tolist(), {"examples": split["examples"].tolist()}, "node", "examples",
@@ -136,9 +136,9 @@ def write_page(
                 "Real data",
                 [
                     "CEPS without noise, 300 rounds. The objective of always predicting the base rate and that of a "
-                    "centralised solver with the same number of nonzeros are the lines to be measured against.",
+                    "centralised solver with the same number of nonzeros are shown for reference.",
                     html_table(real),
-                    lines(real_runs, ("objective", "objective_local", "balanced_accuracy", "consensus"), real_m),
+                    lines(real_runs, ("objective", "objective_local", "balanced_accuracy", "consensus_error"), real_m),
                 ],
             ),
         ],
@@ -147,7 +147,7 @@ def write_page(
 
 
 def nodes_of(chosen: Options) -> Path:
-    """The folder with what nodes do."""
+    """The folder with the node tables."""
     folder = chosen.out / f"{NAME}_nodes"
     folder.mkdir(parents=True, exist_ok=True)
     return folder

@@ -3,9 +3,9 @@
 W. Huo et al., Decentralized Optimization with Amplified Privacy via Efficient Communication, section VI.B, has the
 circulant graph with offsets 1, 2, 3, alpha = .01, gamma = .05, beta = .15, the columns (p, k/d), and epsilon. It does
 not give the network's layers, the clip G, delta_0, the batch or the number of rounds T. Ours are `jdfl.models.cnn3`
-(4,850 parameters, tanh), G = 1, delta_0 = 1e-5, one image a round as in Theorem 1, and T = 6,000 rounds, two epochs,
-from standardised pixels, whose means and deviations are taken as public. They are the same in all columns. scikit-
-learn's digits stand in where MNIST has no files; which of them are held out for testing is taken as public, too.
+(4,850 parameters, tanh), G = 1, delta_0 = 1e-5, one image per round as in Theorem 1, and T = 6,000 rounds, two epochs,
+from standardised pixels, whose means and deviations are declared public. They are the same in all columns. scikit-
+learn's digits stand in where MNIST is not available; the choice of their test images is declared public, too.
 """
 
 import warnings
@@ -35,13 +35,13 @@ LEVELS = (1.0, 0.9, 0.8)  # epsilon
 
 
 class Column(NamedTuple):
-    """Of Table II: the chance of a node to be active, and the share of its entries that it sends."""
+    """A column of Table II: the probability that a node is active, and the share of its entries that it sends."""
 
     p: float
     share: float
 
     def __str__(self) -> str:
-        """As in the table's head."""
+        """The column's heading."""
         return f"p = {self.p:g}, k/d = {self.share:g}"
 
 
@@ -49,7 +49,7 @@ COLUMNS = (Column(1.0, 1.0), Column(0.8, 1.0), Column(1.0, 0.4), Column(0.8, 0.4
 
 
 class Noise(NamedTuple):
-    """By which accounting, and for which epsilon; None and 0: there is none."""
+    """The accounting and the epsilon that determine the noise; None and 0: no noise."""
 
     accounting: str
     epsilon: float
@@ -67,7 +67,7 @@ Histories = dict[Key, list[pd.DataFrame]]  # over seeds
 
 @dataclass(frozen=True)
 class Study:
-    """What is trained, and how long."""
+    """What is trained, and for how long."""
 
     data: str
     rounds: int = ROUNDS
@@ -90,7 +90,7 @@ def problem_of(study: Study, seed: int) -> NeuralProblem:
 
 
 def method(column: Column, *, noisy: bool = True) -> jdfl.DOADP:
-    """DO-ADP with the paper's settings and ours; its noise is yet to be calibrated."""
+    """DO-ADP with the paper's settings and ours; its noise is calibrated later."""
     mechanism = jdfl.Gaussian(1.0) if noisy else None
     return jdfl.DOADP(
         lr=RATE,
@@ -106,8 +106,8 @@ def method(column: Column, *, noisy: bool = True) -> jdfl.DOADP:
 def multipliers(study: Study) -> dict[Key, float]:
     """The noise of every column in units of 2 G, by both accountings.
 
-    What is sound depends on how often a node was active, and on nothing else of a column: the seed whose busiest node
-    was active most often decides.
+    Sound noise depends only on how often a node is active: it is calibrated for the seed whose busiest node is active
+    most often.
     """
     problem, net, found = problem_of(study, 0), network(), {}
     for p in sorted({column.p for column in COLUMNS}):
@@ -118,7 +118,7 @@ def multipliers(study: Study) -> dict[Key, float]:
             target: dict[str, Any] = {"steps": study.rounds, "epsilon": epsilon}
             sound = jdfl.calibrate(plan, problem, net, **target, delta=DELTA, key=key)
             for column in alike:
-                with warnings.catch_warnings():  # `conditions` tells them
+                with warnings.catch_warnings():  # `conditions` reports them
                     warnings.simplefilter("ignore", UserWarning)
                     paper = jdfl.calibrate(method(column), problem, net, **target, accounting="paper")
                 found[Noise("paper", epsilon), column] = float(paper.gradients.mechanism.multiplier)
@@ -127,12 +127,12 @@ def multipliers(study: Study) -> dict[Key, float]:
 
 
 def seeds(study: Study) -> range:
-    """The seeds of runs, of splits and of networks."""
+    """The seeds of runs, splits and networks."""
     return range(study.seeds)
 
 
 def of_seed(study: Study, levels: Mapping[Key, float], seed: int) -> dict[Key, jdfl.Result]:
-    """All runs of a seed: four programs, since a codec and whether there is noise are part of one."""
+    """All runs of a seed: four programs, since the codec and the presence of noise are compiled in."""
     problem, found = problem_of(study, seed), {}
     given: dict[str, Any] = {"steps": study.rounds, "every": max(1, study.rounds // study.records), "batch": 1}
     given |= {"metrics": ["accuracy", training_loss], "keys": [seed]}
@@ -165,7 +165,7 @@ def trained(study: Study, levels: Mapping[Key, float]) -> tuple[Histories, dict[
 
 
 def kinds(found: Histories) -> list[Noise]:
-    """The noises that there are, by accounting and falling epsilon."""
+    """The noises that occur, by accounting and decreasing epsilon."""
     return sorted(
         {noise for noise, _ in found}, key=lambda noise: (list(STYLES).index(noise.accounting), -noise.epsilon)
     )

@@ -1,15 +1,15 @@
-"""What the experiments of the DO-ADP paper share: its logistic regression, its network, its four columns, f*.
+"""Shared parts of the DO-ADP experiments: the paper's logistic regression, its network, its four columns, f*.
 
 W. Huo, C. Liu, K. Ding, K. H. Johansson, L. Shi, section VI.A: 20 nodes on the circulant network of offsets 1, 2, 3
 with W = I - L / 7, logistic regression with the regulariser ||x||^2 / (2 q), alpha = .001, gamma = .05, beta = .15,
-single samples, six epochs of q rounds each. The paper has epsilon's 400,000 rows, q = 20,000 at a node and 120,000
+single samples, six epochs of q rounds each. The paper has epsilon's 400,000 rows, q = 20,000 per node and 120,000
 rounds; `--records` sets q, and 2,000 is the default: Theorem 1's variance times the number of rounds is the same for
-every q, so that noise adds up to the same. `--data` takes real rows instead. Rows are `epsilon_like`, of length 1, so
-that no gradient is longer than G = 1.
+every q, so the total noise is the same. `--data` uses real rows instead. Rows are `epsilon_like`, of norm 1, so that no
+gradient has a norm above G = 1.
 
-The paper does not give delta_0; here it is 1e-6, and delta of what is sound 1e-6, too. A record that is replaced is
-hidden from whoever sees all messages, under both; the paper's claim has the delta of its proof, epsilon / sqrt(5) and
-more. f* is that of L-BFGS (the paper's, of an SGD classifier, is above it).
+The paper does not give delta_0; here it is 1e-6, as is the delta of sound guarantees. Both protect a replaced record
+against an observer of all messages; the paper's claim has the delta of its proof, at least epsilon / sqrt(5). f* is
+that of L-BFGS (the paper's, from an SGD classifier, is above it).
 
 Axes: m nodes.
 """
@@ -33,7 +33,7 @@ from jdfl.problems import LogisticRegression
 NODES, EPOCHS, PAPER_RECORDS = 20, 6, 20_000
 COLUMNS = ((1.0, 1.0), (0.8, 1.0), (1.0, 0.3), (0.8, 0.3))  # (p, k / d), from most to least communication
 COLOURS = ("#E69F00", "#009E73", "#0072B2", "#D55E00")
-LONGEST, DELTA = 1.0, 1e-6  # G; delta_0, and delta of what is sound
+LONGEST, DELTA = 1.0, 1e-6  # G; delta_0, and the delta of sound guarantees
 REAL = ("epsilon", "a9a", "w8a")
 RECORDS, POINTS = 2_000, 24  # points of a curve
 
@@ -44,11 +44,11 @@ class Task:
 
     problem: LogisticRegression
     best: float  # f*
-    zero: float  # f(0), of those who do nothing
+    zero: float  # f(0), for doing nothing
 
     @property
     def records(self) -> int:
-        """Of the node that has fewest."""
+        """The smallest number of records of a node."""
         return int(np.min(np.asarray(self.problem.sizes)))
 
     @property
@@ -63,12 +63,12 @@ class Task:
 
 
 def given(description: str, *, seeds: int = 5, arguments: Sequence[str] | None = None) -> tuple[Options, Task]:
-    """The options of the command line, and the task; with --quick 40 examples at a node unless it says otherwise."""
+    """The command line's options, and the task; with --quick 40 examples per node unless specified otherwise."""
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.ArgumentDefaultsHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="a small version that ends in about a minute")
     parser.add_argument("--seeds", type=int, default=seeds, help="number of seeds")
     parser.add_argument("--out", type=Path, default=Path("out"), help="folder for the JSON and the figure")
-    parser.add_argument("--records", type=int, help=f"of epsilon_like, at a node; the paper has {PAPER_RECORDS:,}")
+    parser.add_argument("--records", type=int, help=f"rows of epsilon_like per node; the paper has {PAPER_RECORDS:,}")
     parser.add_argument("--data", default="epsilon_like", choices=("epsilon_like", *REAL), help="the rows")
     found = parser.parse_args(arguments)
     records = (40 if found.quick else RECORDS) if found.records is None else found.records
@@ -76,24 +76,24 @@ def given(description: str, *, seeds: int = 5, arguments: Sequence[str] | None =
         if value < 1:
             parser.error(f"Expected {name} >= 1, got {value}.")
     if found.data in REAL and found.records is not None:
-        parser.error(f"Expected --records with --data epsilon_like only, got {found.data}, all rows of which are used.")
+        parser.error(f"Expected --records with --data epsilon_like only, got {found.data}, whose rows are all used.")
     found.out.mkdir(parents=True, exist_ok=True)
     here = real(found.data) if found.data in REAL else task(records)
     return Options(found.quick, 1 if found.quick else found.seeds, found.out), here
 
 
 def real(data: str) -> Task:
-    """Logistic regression on a data set of JDFL_DATA, gradients clipped to length 1 all the same."""
+    """Logistic regression on a dataset of JDFL_DATA, with gradients clipped to norm 1."""
     problem: Any = jdfl.problems.classification(data, NODES, penalty=1.0, test_fraction=0.0)
     problem = replace(problem, penalty=problem.penalty / int(np.min(np.asarray(problem.sizes))))
     return with_optimum(problem)
 
 
 def task(records: int, features: int = 2000) -> Task:
-    """Logistic regression with so many rows of epsilon_like at every node."""
+    """Logistic regression with `records` rows of epsilon_like per node."""
     data = jdfl.problems.epsilon_like(NODES * records, features)
     parts = list(zip(np.split(np.asarray(data.features), NODES), np.split(data.labels, NODES)))
-    problem = jdfl.problems.logistic_regression(parts, penalty=1 / records, name=f"{data.name}, {records} a node")
+    problem = jdfl.problems.logistic_regression(parts, penalty=1 / records, name=f"{data.name}, {records} per node")
     del data, parts  # at the paper's size 3.2 GB, and the optimum takes twice as much
     return with_optimum(problem)
 
@@ -105,12 +105,12 @@ def with_optimum(problem: LogisticRegression) -> Task:
 
 
 def network() -> jdfl.network.Static:
-    """Of the paper."""
+    """The paper's network."""
     return jdfl.network.circulant(NODES, (1, 2, 3), weights="laplacian")
 
 
 def method(p: float, share: float, multiplier: float | None) -> jdfl.DOADP:
-    """DO-ADP with noise of so many times 2 G; None: without noise."""
+    """DO-ADP with noise of `multiplier` times 2 G; None: without noise."""
     mechanism = None if multiplier is None else jdfl.Gaussian(multiplier)
     gradients = jdfl.Gradients(batch=1, clip=LONGEST, mechanism=mechanism)
     codec = jdfl.Dense() if share == 1 else jdfl.Sparse(share=share, index="enumerative")
@@ -118,7 +118,7 @@ def method(p: float, share: float, multiplier: float | None) -> jdfl.DOADP:
 
 
 def busiest(algorithm: Any, problem: Any, steps: int, seeds: int) -> int:
-    """The seed in whose run some node releases most: noise that is enough there is enough for all."""
+    """The seed in whose run some node makes the most releases: noise that suffices there suffices for all."""
     most = [jdfl.planned_releases(algorithm, problem, network(), steps=steps, key=key).max() for key in range(seeds)]
     return int(np.argmax(most))
 
@@ -153,7 +153,7 @@ def curve(here: Task, algorithm: Any, seed: int, *, steps: int | None = None) ->
         key=seed,
         steps=here.steps if steps is None else steps,
         every=here.every,
-        metrics=["objective", "objective_local", "consensus"],
+        metrics=["objective", "objective_local", "consensus_error"],
         options=jdfl.Options(chunk=here.every),
     )
     history = result.history
@@ -164,14 +164,14 @@ def curve(here: Task, algorithm: Any, seed: int, *, steps: int | None = None) ->
 
 
 def name(p: float, share: float) -> str:
-    """A column's."""
+    """A column's name."""
     return f"(p, k/d) = ({p:g}, {share:g})"
 
 
 def band(
     axis: Axes, runs: Sequence[Any], x: str, label: str, colour: str, *, y: str = "suboptimality", **style: Any
 ) -> None:
-    """The mean of several histories, and the range that they span."""
+    """The mean of several histories, and their range."""
     values = np.array([run[y] for run in runs])
     axis.plot(runs[0][x], values.mean(axis=0), color=colour, label=label, **style)
     if len(runs) > 1:
@@ -179,17 +179,17 @@ def band(
 
 
 def idle(axis: Axes, here: Task) -> None:
-    """The line of those who do nothing."""
+    """The reference line for doing nothing."""
     axis.axhline(here.zero - here.best, color="black", linestyle=":", label="do nothing (x = 0)")
 
 
 def last(runs: Sequence[Any], column: str = "suboptimality") -> list[float]:
-    """Where histories end."""
+    """The final values of histories."""
     return [float(run[column].iloc[-1]) for run in runs]
 
 
 def order(values: Mapping[Any, Sequence[float]]) -> str:
-    """Whether the mean falls from column to column, and by how much of it from the first to the last."""
+    """Whether the mean decreases from column to column, and by what share from the first to the last."""
     means = [float(np.mean(values[column])) for column in COLUMNS]
     falls = all(a > b for a, b in pairwise(means))
     return (

@@ -1,11 +1,11 @@
-"""At equal noise, how many entries DO-ADP sends has no effect on the average.
+"""At equal noise, the number of entries that DO-ADP sends does not affect the average.
 
 Run `python -m experiments.doadp_equal_noise [--quick] [--seeds N] [--records Q | --data NAME] [--out DIR]`; a minute on
 two cores.
 
-The average of the nodes moves by the momenta of active nodes and by nothing else, whatever the codec drops. With the
-same noise, samples and activity, k / d changes the gradients alone, through how far nodes are apart. So what the paper
-gains from sparser messages is the smaller noise that its theorem allows, and the bytes.
+The average of the nodes moves only by the momenta of active nodes, whatever the codec drops. With the same noise,
+samples and activity, k / d affects only the gradients, through the distances between nodes. So what the paper gains
+from sparser messages is the smaller noise that its theorem allows, and the bytes.
 
 Runs with other settings draw other noise and samples from the same seed; here all draw what the run with k = d draws.
 """
@@ -33,7 +33,7 @@ STUDY = 0.13213  # f(average) - f* for all three, by an independent study
 
 @contextmanager
 def draws_of(algorithm: Any) -> Generator[None]:
-    """Runs draw what a run of this algorithm with the same key draws, whatever their own settings are."""
+    """Make runs draw what a run of this algorithm with the same key draws, whatever their own settings."""
     usual, program = stepping.run_keys, Program(algorithm)
     with patch.object(stepping, "run_keys", lambda key, _, problem, network: usual(key, program, problem, network)):
         yield
@@ -57,7 +57,7 @@ def collect(here: common.Task, seeds: int) -> tuple[list[Row], dict[float, list[
         told = {
             "f(average) - f*": common.last(runs),
             "largest relative difference": apart,
-            "consensus": [float(run["consensus"].iloc[-1]) for run in runs],
+            "consensus_error": [float(run["consensus_error"].iloc[-1]) for run in runs],
             "GB": [float(run["gigabytes"].iloc[-1]) for run in runs],
         }
         rows += [
@@ -68,7 +68,7 @@ def collect(here: common.Task, seeds: int) -> tuple[list[Row], dict[float, list[
 
 
 def draw(here: common.Task, curves: dict[float, list[Any]], path: Path) -> None:
-    """The three curves over rounds, and how far they are apart."""
+    """The three curves over rounds, and the distances between them."""
     fig = Figure(figsize=(10, 4), layout="constrained")
     first, second = fig.subplots(1, 2)
     for share, colour in zip(SHARES, common.COLOURS):
@@ -90,7 +90,7 @@ def main(arguments: Sequence[str] | None = None) -> list[Row]:
     """Print the table and the verdict, write the JSON and the figure."""
     chosen, here = common.given(__doc__ or "", seeds=3, arguments=arguments)
     rows, curves, largest = collect(here, chosen.seeds)
-    show(f"{here.problem.name}: equal noise, p = {P:g} (study | ours)", rows)
+    show(f"{here.problem.name}: equal noise, p = {P:g} (study and ours)", rows)
     print(f"k/d changes the average by {largest:.2g} at most, relative: {'<=' if largest <= GOAL else '>'} {GOAL:g}")
     draw(here, curves, chosen.out / f"{NAME}.png")
     print("written:", save(rows, chosen.out, NAME), chosen.out / f"{NAME}.png")

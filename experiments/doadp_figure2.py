@@ -1,15 +1,15 @@
-"""Figure 2 of the DO-ADP paper: what the noise that its theorem asks for does to the objective.
+"""Figure 2 of the DO-ADP paper: the effect on the objective of the noise that its theorem requires.
 
 Run `python -m experiments.doadp_figure2 [--quick] [--seeds N] [--records Q | --data NAME] [--out DIR]`; ten minutes on
-two cores with 2,000 records at a node, a quarter of an hour for one seed of the paper's 20,000 (--records 20000 --seeds
+two cores with 2,000 records per node, a quarter of an hour for one seed of the paper's 20,000 (--records 20000 --seeds
 1).
 
-Under the paper's calibration, which gives sparser and sleepier columns less noise, suboptimality falls from column to
-column at small epsilon, and does not at epsilon = 1. At epsilon = .01 every column is worse than x = 0: the lines "do
-nothing" and "no noise" are in both panels. Conditions of the theorem that do not hold are printed; the paper's
-120,000 rounds meet T >= q^2 epsilon^2 / (4 p^2) at epsilon = .01, and not at .1 and 1.
+Under the paper's calibration, which gives columns with sparser messages and less activity less noise, suboptimality
+decreases from column to column at small epsilon, but not at epsilon = 1. At epsilon = .01 every column is worse than
+x = 0: the lines "do nothing" and "no noise" are in both panels. Conditions of the theorem that do not hold are printed;
+the paper's 120,000 rounds meet T >= q^2 epsilon^2 / (4 p^2) at epsilon = .01, but not at .1 and 1.
 
-The numbers on the left of a cell are those of an independent study on synthetic rows at the paper's size.
+The paper's column holds the numbers of an independent study on synthetic rows at the paper's size.
 """
 
 import sys
@@ -50,7 +50,7 @@ def collect(here: Task, seeds: int, accounting: Any) -> tuple[list[Row], Curves,
 
 
 def verdict(here: Task, curves: Curves) -> list[str]:
-    """The order of the columns at every epsilon, and who is worse than nothing."""
+    """The order of the columns at every epsilon, and the number that is worse than doing nothing."""
     lines, nothing = [], here.zero - here.best
     for epsilon in EPSILONS:
         values = {column: common.last(curves[epsilon, column]) for column in COLUMNS}
@@ -78,7 +78,7 @@ def draw(here: Task, curves: Curves, promise: str, path: Path) -> None:
     first.set_title(f"epsilon = {EPSILONS[0]:g}: {promise}", fontsize=9)
     second.set_xscale("log")
     second.set_xlabel("epsilon")
-    second.set_title(f"after {here.steps:,} rounds, the same promise", fontsize=9)
+    second.set_title(f"after {here.steps:,} rounds, the same guarantee", fontsize=9)
     fig.legend(*first.get_legend_handles_labels(), loc="outside upper center", ncols=3, frameon=False)
     save_figure(fig, path)
 
@@ -87,7 +87,7 @@ def main(arguments: Sequence[str] | None = None) -> list[Row]:
     """Print the table and the verdicts, write the JSON and the figure."""
     chosen, here = common.given(__doc__ or "", arguments=arguments)
     rows, curves, broken = collect(here, chosen.seeds, "paper")
-    show(f"{here.problem.name}, Theorem 1's noise: f(average) - f* (study | ours)", rows)
+    show(f"{here.problem.name}, Theorem 1's noise: f(average) - f* (study and ours)", rows)
     print("\n".join([*verdict(here, curves), *broken]))
     claim = "one record replaced, delta = .4472 epsilon and more (Theorem 1; no guarantee)"
     draw(here, curves, claim, chosen.out / f"{NAME}.png")

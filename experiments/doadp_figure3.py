@@ -1,21 +1,23 @@
-"""Figure 3 of the DO-ADP paper: DPDO, DP-DDA, CPGT and DO-ADP at one number epsilon that means different things.
+"""Figure 3 of the DO-ADP paper: DPDO, DP-DDA, CPGT and DO-ADP at one value of epsilon with different meanings.
 
 Run `python -m experiments.doadp_figure3 [--quick] [--seeds N] [--records Q | --data NAME] [--out DIR]`; four minutes on
 two cores.
 
-The paper compares all at epsilon = .01. What that protects differs, and every curve says it:
+The paper compares all methods at epsilon = .01. What that protects differs, and every curve states it:
 
 - DPDO and CPGT: a node's whole data, replaced, delta = 0, all messages (CPGT: of these rounds; DPDO: of any number).
-- DP-DDA and DO-ADP: one record, replaced. With the noise that their papers' arguments allow that is no guarantee:
-  DP-DDA's needs activity that nobody sees, DO-ADP's Theorem 1 a sensitivity that is not so. With sound noise it is.
+- DP-DDA and DO-ADP: one record, replaced. With the noise that their papers' arguments allow this is no guarantee:
+  DP-DDA's requires that nobody sees the activity, DO-ADP's Theorem 1 assumes a wrong sensitivity. With sound noise it
+  is.
 
-Curves are of what nodes have, mean_i f_i(x_i) - f*. CPGT's noise is on messages and takes from one node what it gives
-to another, so that it leaves their average as it is, which nobody knows; the table has f(average) - f*, too.
+Curves show the nodes' own models, mean_i f_i(x_i) - f*. CPGT's noise on messages takes from one node what it gives to
+another, so it does not change their average, which no node knows; the table also has f(average) - f*.
 
-So the left panel is the paper's comparison and the right one those two with the same promise, (.01, 1e-6) for a record.
-Both have the lines "do nothing" and "no noise". DP-DDA wakes 24 % of the nodes, CPGT sends 12 % of the entries of both
-its messages, as in the paper. Its other settings are not given; here lengths of steps add up to the same in all
-methods (alpha times the rounds), DPDO has q = 1 - 2 / T, p = 1 - 1 / T and a ball of radius 10, CPGT constant noise.
+So the left panel is the paper's comparison, and the right one shows the two methods with the same guarantee,
+(.01, 1e-6) for a record. Both have the lines "do nothing" and "no noise". DP-DDA activates 24 % of the nodes, CPGT
+sends 12 % of the entries of both its messages, as in the paper. Its other settings are not given. Here step sizes add
+up to the same in all methods (alpha times the rounds), DPDO has q = 1 - 2 / T, p = 1 - 1 / T and a ball of radius 10,
+CPGT constant noise.
 """
 
 import sys
@@ -42,7 +44,7 @@ RECORD = f"one record replaced, delta = {common.DELTA:g}"
 
 @dataclass(frozen=True)
 class Entry:
-    """A curve, and what its epsilon means."""
+    """A curve, and the meaning of its epsilon."""
 
     name: str
     algorithm: Any
@@ -53,7 +55,7 @@ class Entry:
 
     @property
     def label(self) -> str:
-        """In a legend."""
+        """The curve's label in the legend."""
         return f"{self.name}: {self.promise}"
 
 
@@ -94,7 +96,7 @@ def collect(here: common.Task, seeds: int) -> tuple[list[Row], dict[str, tuple[E
     for entry in entries(here, seeds):
         runs = [common.curve(here, entry.algorithm, seed) for seed in range(seeds)]
         curves[entry.name] = (entry, runs)
-        dense = 4 * here.problem.n * 6 * common.NODES  # bytes of whole vectors to six neighbours, a round
+        dense = 4 * here.problem.n * 6 * common.NODES  # bytes per round of whole vectors to six neighbours
         share = float(runs[0]["bytes"].iloc[-1]) / dense / here.steps
         rows += [
             row(entry.name, OWN, None, common.last(runs, "own")),
@@ -106,14 +108,14 @@ def collect(here: common.Task, seeds: int) -> tuple[list[Row], dict[str, tuple[E
 
 
 def verdict(rows: Sequence[Row]) -> list[str]:
-    """Who ends lowest in either panel, and who is no better than nothing."""
+    """The lowest curve in either panel, and those no better than doing nothing."""
     end = {one.case: one.mean for one in rows if one.column == OWN}
     published = {name: end[name] for name in ("DPDO", "CPGT", "DP-DDA, published", "DO-ADP, published")}
     sound = {name: end[name] for name in ("DP-DDA, sound", "DO-ADP, sound")}
     worse = [name for name, value in end.items() if value > end["do nothing"]]
     return [
         f"lowest in the paper's comparison: {min(published, key=published.__getitem__)}",
-        f"lowest of those with the same promise: {min(sound, key=sound.__getitem__)}",
+        f"lowest with the same guarantee: {min(sound, key=sound.__getitem__)}",
         f"worse than x = 0: {', '.join(worse) or 'none'}",
     ]
 
@@ -127,7 +129,7 @@ def draw(here: common.Task, curves: dict[str, tuple[Entry, list[Any]]], path: Pa
                 common.band(axis, runs, "gigabytes", entry.label, entry.colour, y="own", linestyle=entry.style)
         common.idle(axis, here)
         axis.set(yscale="log", xlabel="sent by all nodes, GB", ylabel="mean of f_i(x_i) - f*")
-        axis.set_title(f"epsilon = {EPSILON:g}, " + ("as published" if panel == 0 else "one promise"), fontsize=10)
+        axis.set_title(f"epsilon = {EPSILON:g}, " + ("as published" if panel == 0 else "equal guarantees"), fontsize=10)
         axis.legend(fontsize=7, frameon=False, loc="upper center", bbox_to_anchor=(0.5, -0.14))
     save_figure(fig, path)
 

@@ -1,13 +1,13 @@
-"""DO-ADP paper, Table II and Figure 4: a three-layer CNN on MNIST at 20 nodes, under the paper's noise and a sound one.
+"""DO-ADP paper, Table II and Figure 4: a three-layer CNN on MNIST at 20 nodes, with the paper's and with sound noise.
 
 Run `python -m experiments.doadp_figure4_table2 [--quick] [--seeds N] [--out DIR]`; fifty minutes on two cores. The
 settings, and which of them are the paper's, are in `experiments/doadp_cnn.py`.
 
-Every column is trained with the noise of Theorem 1 ("paper"), which falls with p sqrt(k / d), with noise that makes the
-run (epsilon, 1e-5)-differentially private ("sound"; a record replaced, activity public, one of q images drawn), which
-is the same for all k / d, and with none. "Do nothing" is the network as it begins.
+Every column is trained with the noise of Theorem 1 ("paper"), which scales with p sqrt(k / d), with noise that makes
+the run (epsilon, 1e-5)-differentially private ("sound"; a record replaced, activity public, one of q images drawn),
+which is the same for all k / d, and with none. "Do nothing" is the initial network.
 
-The longer the runs, the more the columns differ, since noise grows with T and the signal ends.
+The longer the runs, the more the columns differ, since noise grows with T and the signal does not.
 """
 
 import sys
@@ -61,7 +61,7 @@ def accuracies(study: Study, found: Histories) -> list[Row]:
 
 
 def prices(study: Study, found: Histories, levels: Mapping[Key, float], spent: Mapping[Key, float]) -> list[Row]:
-    """What every column has of noise, of privacy and of communication."""
+    """The noise, privacy and communication of every column."""
     noises = [noise for noise in kinds(found) if noise != NOISELESS]
     rows = [row(f"sigma / G, {noise}", str(c), None, [2 * levels[noise, c]]) for noise in noises for c in COLUMNS]
     rows += [row(f"sound epsilon of the noise of {noise}", str(c), None, [x]) for (noise, c), x in spent.items()]
@@ -73,7 +73,7 @@ def prices(study: Study, found: Histories, levels: Mapping[Key, float], spent: M
 
 
 def promise(study: Study, noise: Noise, column: Column) -> str:
-    """What is said of a curve's privacy: unit, adjacency, epsilon and delta."""
+    """The privacy of a curve: unit, adjacency, epsilon and delta."""
     if noise == NOISELESS:
         return "no privacy"
     if noise.accounting == "sound":
@@ -83,13 +83,13 @@ def promise(study: Study, noise: Noise, column: Column) -> str:
 
 
 def verdicts(found: Histories) -> list[str]:
-    """Whether accuracy rises as communication falls, and what fewer entries and fewer active rounds change alone."""
+    """Whether accuracy increases as communication decreases, and the separate effects of sparsity and of activity."""
     lines = []
     for accounting in STYLES:
         noises = [noise for noise in kinds(found) if noise.accounting == accounting]
         values = [ends(found, noise) for noise in noises]
         risen = np.array([np.diff(one.mean(0)) > 0 for one in values])
-        line = f"{accounting}: accuracy rises from column to column in {risen.sum()} of {risen.size} pairs, in "
+        line = f"{accounting}: accuracy increases from column to column in {risen.sum()} of {risen.size} pairs, in "
         line += f"{risen.all(1).sum()} of {len(risen)} whole rows."
         for noise, one in zip(noises, values):
             full, rarer, fewer, both = one.T
@@ -134,7 +134,7 @@ def draw(study: Study, found: Histories, path: str) -> None:
             for line, name in zip(axes, ("accuracy", "training_loss")):
                 for axis, x in zip(line, along):
                     band(axis, x, histories, name, **look)
-    label = "do nothing: the network as it begins"
+    label = "do nothing: the initial network"
     for line, name, scale in zip(axes, ("accuracy", "training_loss"), (100, 1)):
         start = scale * np.mean([history[name].iloc[0] for history in found[NOISELESS, COLUMNS[0]]])
         for axis in line:
@@ -150,7 +150,7 @@ def draw(study: Study, found: Histories, path: str) -> None:
 
 
 def collect(study: Study) -> tuple[list[Row], list[Row], Histories]:
-    """Accuracies, prices, and the runs they are of."""
+    """Accuracies, costs, and the underlying runs."""
     levels = multipliers(study)
     found, spent = trained(study, levels)
     return accuracies(study, found), prices(study, found, levels, spent), found
@@ -165,7 +165,7 @@ def main(arguments: Sequence[str] | None = None) -> list[Row]:
     say(f"{study.data}: cnn3, T = {study.rounds:,}, batch 1, G = {CLIP:g} (l2), delta_0 = {DELTA:g}, delta = {DELTA:g}")
     for column in COLUMNS:
         conditions = "; ".join(theorem_of(study, column).conditions(max(study.levels)))
-        say(f"{column}: {promise(study, Noise('paper', max(study.levels)), column)}; Theorem 1 asks for {conditions}")
+        say(f"{column}: {promise(study, Noise('paper', max(study.levels)), column)}; Theorem 1 requires {conditions}")
     made, paid, found = collect(study)
     show(f"Table II: test accuracy, %, {study.data}", made)
     show("Noise, privacy and communication", paid)

@@ -1,12 +1,12 @@
-"""DO-ADP with noise that is sound, beside the noise that its paper's theorem asks for.
+"""DO-ADP with sound noise, compared with the noise that its paper's theorem requires.
 
 Run `python -m experiments.doadp_sound [--quick] [--seeds N] [--records Q | --data NAME] [--out DIR]`; ten minutes on
 two cores.
 
-Sound: the whole sensitivity of a clipped gradient, whichever entries are sent; who is active is public, so that a node
-spends in the rounds in which it is; every release looks at one secret record of q; all of them composed by PLD. That
-takes several times less noise than the theorem's constants at its own epsilon = .01, more than it at epsilon = 1, and
-the same for every k / d. So sparser messages buy no privacy, and sleepier nodes as much as they release less.
+Sound means: the whole sensitivity of a clipped gradient, whichever entries are sent; activity is public, so a node
+spends privacy in the rounds in which it is active; every release uses one secret record of q; all are composed by PLD.
+That takes several times less noise than the theorem's constants at its own epsilon = .01, more at epsilon = 1, and the
+same for every k / d. So sparser messages buy no privacy, and less activity only what fewer releases save.
 """
 
 import sys
@@ -23,7 +23,7 @@ NAME = "doadp_sound"
 
 
 def levels(here: common.Task, seeds: int) -> list[Row]:
-    """Both noise levels side by side, for all columns."""
+    """Both noise levels for all columns."""
     rows = []
     for epsilon in EPSILONS:
         for column in COLUMNS:
@@ -42,9 +42,9 @@ def main(arguments: Sequence[str] | None = None) -> list[Row]:
     ratios = [one.mean for one in noise if one.column == "Theorem 1 / sound"]
     rows, curves, _ = collect(here, chosen.seeds, "sound")
     rows = [one for one in rows if "noise / 2 G" not in one.case]
-    show(f"{here.problem.name}, sound noise: f(average) - f* (study under the paper's | ours)", rows)
+    show(f"{here.problem.name}, sound noise: f(average) - f* (study under the paper's noise, and ours)", rows)
     lines = [
-        f"epsilon = {epsilon:g}: Theorem 1 asks for {min(part):.3g} to {max(part):.3g} times the noise that is sound"
+        f"epsilon = {epsilon:g}: Theorem 1 requires {min(part):.3g} to {max(part):.3g} times the sound noise"
         for epsilon, part in zip(EPSILONS, np.array(ratios).reshape(len(EPSILONS), -1))
     ]
     print("\n".join([*lines, *verdict(here, curves)]))

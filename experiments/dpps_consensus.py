@@ -1,20 +1,20 @@
-"""Average consensus by push-sum and by DPPS, over the directed networks of the library.
+"""Average consensus by push-sum and by DPPS, on the library's directed networks.
 
-Run `python -m experiments.dpps_consensus [--quick] [--seeds N] [--out DIR]`. Every node has a vector of n entries, at
-most 1 long in l1. Without noise all of them reach the mean, also where out-degrees are unequal: there the masses a_i
-that y = s / a is corrected by differ. With noise of a certified schedule every round adds to what they agree on. The
-table has, over seeds: the error (the root mean square distance of the nodes from the mean, over the mean's length), the
-least of all rounds and that of the last one; how far certified distances are above the true ones; and epsilon of the
-whole run at delta = 1e-5, of everything that is sent, when a node's vector is replaced, and when one node's messages
-are answered by another's. All of it depends on b and gamma_n by b / gamma_n alone.
+Run `python -m experiments.dpps_consensus [--quick] [--seeds N] [--out DIR]`. Every node has a vector of n entries with
+an l1 norm of at most 1. Without noise all nodes reach the mean, also with unequal out-degrees, where the masses a_i in
+the correction y = s / a differ. With noise of a certified schedule every round changes what they agree on. The table
+has, over seeds: the error (the root mean square distance of the nodes from the mean, over the mean's norm), its minimum
+over all rounds and its last value; the ratio of certified to true distances; and epsilon of the whole run at delta =
+1e-5, for all messages, when a node's vector is replaced, and when one node's messages are exchanged for another's. All
+of it depends on b and gamma_n only through b / gamma_n.
 
-What it shows: a vector is said once, in round 0, whose noise alone hides it: epsilon = b / gamma_n. Anything useful
+What it shows: a vector is sent only in round 0, whose noise alone hides it: epsilon = b / gamma_n. Useful accuracy
 takes hundreds. Where b / gamma_n is a few times n or less, noise drives nodes apart faster than mixing brings them
-together on networks of few neighbours; a schedule of noise that grows too large is refused. Synchronised nodes are
-alike after the first mean of all, so that noise ends there. Where out-degrees are unequal messages s_i never become
-alike, as a_i do not, and noise never ends. S allows for what float32 rounds messages to, so that of rounds in which
-nodes hardly differ the ratio tells nothing: it is that of rounds in which two of them are at least 1e-4 apart.
-Three seeds take 80 seconds of processor time.
+together on networks with few neighbours; a schedule whose noise grows too large is refused. Synchronised nodes are
+equal after the first global mean, so that noise ends there. Where out-degrees are unequal, messages s_i never become
+equal, since a_i do not, and noise never ends. S allows for the float32 rounding of messages, so the ratio is
+meaningless in rounds in which nodes hardly differ: it is taken over rounds in which two of them are at least 1e-4
+apart. Three seeds take 80 seconds of processor time.
 """
 
 import sys
@@ -36,18 +36,18 @@ NAME = "dpps_consensus"
 NOISE_RATE, DELTA, NEAR = 1e-3, 1e-5, 1e-5
 B = (0.1, 0.3, 1.0, 3.0)
 ROUNDS, NOISY = 3000, 60
-DIFFERENT = 1e-4  # of messages 1 long, far above their rounding
+DIFFERENT = 1e-4  # for messages of norm 1, far above their rounding errors
 
 
 def apart(w: Array, problem: Problem) -> Array:
-    """Root mean square distance of the nodes' vectors from the mean, over the mean's length."""
+    """Root mean square distance of the nodes' vectors from the mean, over the mean's norm."""
     assert problem.truth is not None
     square = jnp.mean(jnp.sum(jnp.square(w - problem.truth[None]), axis=1))
     return jnp.sqrt(square) / jnp.linalg.norm(problem.truth)
 
 
 def vectors(m: int, n: int, seed: int) -> np.ndarray:
-    """The nodes' vectors [m, n]: something in common and as much of their own, the longest of l1 length 1."""
+    """The nodes' vectors [m, n]: a shared and an individual part of equal size, the largest l1 norm being 1."""
     rng = np.random.default_rng(seed)
     drawn = rng.normal(size=(m, n)) + rng.normal(size=n)
     return drawn / np.abs(drawn).sum(axis=1).max()
@@ -76,13 +76,13 @@ class Noisy(NamedTuple):
 
 
 def exact(problem: Problem, net: Any, rounds: int) -> tuple[np.ndarray, np.ndarray]:
-    """The error round by round, and the masses at the end [m], of a run without noise."""
+    """The error round by round, and the final masses [m], of a run without noise."""
     result = jdfl.run(jdfl.AverageConsensus(), problem, net, steps=rounds, metrics=[apart])
     return result.history["apart"].to_numpy(float)[1:], np.asarray(result.state.sums.a)
 
 
 def noisy(problem: Problem, net: Any, b: float, key: int) -> Noisy:
-    """A run with certified noise; ValueError where no schedule of it ends."""
+    """A run with certified noise; ValueError where no finite schedule exists."""
     dpps = jdfl.DPPS(b=b, noise_rate=NOISE_RATE, watch=True)
     result = jdfl.run(jdfl.AverageConsensus(1.0, dpps), problem, net, steps=NOISY, key=key, metrics=[apart])
     told = privacy.report(result.guarantee, result.releases, result.records, delta=DELTA)
@@ -126,7 +126,7 @@ def measured(m: int, n: int, seeds: int) -> tuple[list[Row], dict[tuple[str, flo
             except ValueError as error:
                 if "drives the nodes apart" not in str(error):
                     raise
-                noise.append(row(noisy_case, "refused: S grows without end", None, [1]))
+                noise.append(row(noisy_case, "refused: S grows without bound", None, [1]))
                 continue
             noise += lines(noisy_case, runs)
             curves[name, b] = runs[0].error

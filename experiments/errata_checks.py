@@ -1,20 +1,21 @@
-"""What is wrong in the papers beyond their tables and figures: every number that the errata give of a step of a proof.
+"""Errors in the papers beyond their tables and figures: every number that the errata give about a step of a proof.
 
 Run `python -m experiments.errata_checks [--quick] [--seeds N] [--out DIR]`. Small examples, most of them exact:
 
-- CEPS, Theorem 2: in step k = 0 of Algorithm 1 nothing is noisy, so that two data sets that differ in one record give
-  different w for certain. Its proof, and Theorem 3's, have noise at k = 0.
-- CEPS, Assumption 5 with the experiments' u_i = .1: lengths of gradients of Example 1 at w = 0.
-- CEPS, III-E: a neighbour that was not selected has its old z_j used. In Eq. 3 it has not.
+- CEPS, Theorem 2: in step k = 0 of Algorithm 1 nothing is noisy, so two datasets that differ in one record give
+  different w with certainty. Its proof, and Theorem 3's, have noise at k = 0.
+- CEPS, Assumption 5 with the experiments' u_i = .1: norms of gradients of Example 1 at w = 0.
+- CEPS, III-E: the old z_j of a neighbour that was not selected is used. In Eq. 3 it is not.
 - CEPS, Lemma 4: E<grad f(nu), W Delta A 1 / m>, which the proof takes to be 0, on three nodes with quadratic f_i,
   summed over all choices of one of the three by each. nu contains Psi, which depends on A.
 - CEPS, Table V: units per message, from its volumes, rounds, m, r and kappa.
 - CEPS, Theorem 3: epsilon and delta of a run.
-- DPPS, Theorem 1: the length of a message's noise, from the S_i that its node broadcasts (Eq. 22), against what is left
-  of the message without the node's vector, and without another's: who knows the vectors sees whose message it is.
+- DPPS, Theorem 1: the norm of a message's noise, from the S_i that its node broadcasts (Eq. 22), compared with what is
+  left of the message without the node's vector, and without another's: an observer who knows the vectors can identify
+  the sender.
 - DPPS, Eq. 36: the mean after a round, by Lemma 3 (noise times gamma_n) and by Eq. 36 (noise times gamma_s).
 - DO-ADP, Appendices D and F: E[(eta_t - eta_(t-1)) m_t] for a constant gradient g = 1.
-- DP-DSGT: the start at y = g = 0 of its authors' code, beside `jdfl.DSGT`'s, one round later.
+- DP-DSGT: the start at y = g = 0 of its authors' code, compared with `jdfl.DSGT` one round later.
 """
 
 import itertools
@@ -65,7 +66,7 @@ def first_step(label: float, *, feature: float = 0.05, sigma: float = 1.0, mu: f
 
 
 def lengths(seed: int) -> np.ndarray:
-    """||grad f_i(0)|| [32] of Example 1, which Assumption 5 wants below u_i / 2 = .05."""
+    """||grad f_i(0)|| [32] of Example 1, which Assumption 5 requires to be below u_i / 2 = .05."""
     problem = jdfl.problems.example1(m=32, seed=seed)
     return np.linalg.norm(np.asarray(problem.gradients(problem.begin()), float), axis=1)
 
@@ -106,16 +107,16 @@ def cross_term(curvature: Sequence[float], w: Sequence[float] | np.ndarray, c: f
 
 
 def units(variant: str, rate: float) -> float:
-    """Bytes or bits per message that Table V comes to, with 12.5 rounds between messages and m / 2 neighbours."""
+    """Bytes or bits per message implied by Table V, with 12.5 rounds between messages and m / 2 neighbours."""
     rounds, volume = VOLUMES[variant, rate]
-    return volume * 1e6 / paper_volume(rounds, m=64, n=1000, rate=rate, d=-63)  # of one unit per message
+    return volume * 1e6 / paper_volume(rounds, m=64, n=1000, rate=rate, d=-63)  # for one unit per message
 
 
 def noise_told(seed: int) -> tuple[float, float]:
-    """How far apart two lengths of a message's noise are, for the node that sent it and for another one.
+    """The difference between two norms of a message's noise, for the node that sent it and for another one.
 
-    One length is told by S_i of two rounds (Eq. 22), the other is ||message - (s_i + eps_i)||_1 / gamma_n. The database
-    of the paper's definitions, all vectors, is known; which node has answered is what should stay hidden.
+    One norm is computed from S_i of two rounds (Eq. 22), the other is ||message - (s_i + eps_i)||_1 / gamma_n. The
+    database of the paper's definitions, all vectors, is known; the identity of the node should stay hidden.
     """
     draw = np.random.default_rng(seed)
     s, first, second = (draw.normal(size=(2, 20)) for _ in range(3))  # s_i, eps_i of two rounds
@@ -133,7 +134,7 @@ def noise_told(seed: int) -> tuple[float, float]:
 
 
 def mean_after(seed: int) -> tuple[float, float]:
-    """How far the nodes' mean after a round of PartPSP is from Lemma 3's, and from Eq. 36's (gamma_s for gamma_n)."""
+    """The distance of the nodes' mean after a round of PartPSP from Lemma 3's, and from Eq. 36's (with gamma_s)."""
     draw = np.random.default_rng(seed)
     N, d = 10, 20
     W = sum(np.roll(np.eye(N), shift, axis=0) for shift in range(4)) / 4  # 4-Out
@@ -199,8 +200,8 @@ def rows_of(seeds: int, count: int) -> list[Row]:
         add(f"{TABLE_V}{variant}, r = {rate:g}", 564.0 if "1BCS" in variant else 4000.0, units(variant, rate))
     for a in (1, 3, 10):
         epsilon, delta = composed(0.5, PAPER_DELTA, a)
-        add(f"CEPS Theorem 3: epsilon of a run, .5 a step, a = {a}", None, epsilon)
-        add(f"CEPS Theorem 3: delta of a run, .5 a step, a = {a}", None, delta)
+        add(f"CEPS Theorem 3: epsilon of a run, .5 per step, a = {a}", None, epsilon)
+        add(f"CEPS Theorem 3: delta of a run, .5 per step, a = {a}", None, delta)
     sent = [noise_told(seed) for seed in range(seeds)]
     add("DPPS Theorem 1: noise by S_i and by the message, of its node", 0.0, *(one for one, _ in sent))
     add("DPPS Theorem 1: noise by S_i and by the message, of another node", None, *(one for _, one in sent))
@@ -217,7 +218,7 @@ def rows_of(seeds: int, count: int) -> list[Row]:
 
 
 def draw(rows: Sequence[Row]) -> Figure:
-    """The units per message of Table V beside the formula's."""
+    """The units per message of Table V and those of the formula."""
     found = [one for one in rows if one.case.startswith(TABLE_V)]
     fig = Figure(figsize=(8, 4), layout="constrained")
     axis = fig.subplots()
@@ -234,7 +235,7 @@ def main(arguments: Sequence[str] | None = None) -> list[Row]:
     """All checks; with `--quick` fewer samples of the momentum."""
     chosen = options("Steps of proofs in the three papers", seeds=3, arguments=arguments)
     rows = rows_of(chosen.seeds, 100_000 if chosen.quick else 1_000_000)
-    show("Errata: what the paper has | what comes out", rows)
+    show("Errata: the paper's value and ours", rows)
     save_figure(draw(rows), chosen.out / f"{NAME}.png")
     print("written:", save(rows, chosen.out, NAME), chosen.out / f"{NAME}.png")
     return rows

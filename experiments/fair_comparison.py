@@ -1,15 +1,15 @@
-"""Which algorithm wins: CEPS, its fair sparse baseline and the dense ones, tuned alike, at equal cost.
+"""A fair comparison: CEPS, a comparable sparse baseline and dense methods, tuned alike, at equal cost.
 
 Run `python -m experiments.fair_comparison [--quick] [--seeds N] [--out DIR]`. Two problems over 32 nodes: Example 1 of
-the CEPS paper, whose truth has the s = 10 nonzeros that CEPS and IHT-D-PSGD are told of, and softmax regression on
-digits, whose solution is dense. No noise. "top 5 %" is the sparse message of those whose models are dense (int8 values,
-places enumerated): on D-PSGD it is naive, and shown for what it is.
+the CEPS paper, whose truth has the s = 10 nonzeros that CEPS and IHT-D-PSGD are given, and softmax regression on
+digits, whose solution is dense. No noise. "top 5 %" is the sparse message of methods with dense models (int8 values,
+enumerated positions): on D-PSGD it is naive, and labelled so.
 
-At every budget all steps are tuned for that budget, on data of a seed of its own, by the objective of the nodes' own
-models, and the runs that it shows are those with these steps. Every reported seed has data and a network of its own. A
-value is that of the last record within the budget, blank where it pays for no record but the first; what ended earlier
-keeps its last value. On digits those that send sparse models run longer, as their rounds cost little; budgets in rounds
-do not let them use that.
+At every budget all step sizes are tuned for that budget, on data of a separate seed, by the objective of the nodes' own
+models, and the reported runs use these step sizes. Every reported seed has its own data and network. A value is that of
+the last record within the budget, blank where it only pays for the initial one; runs that ended earlier keep their last
+value. On digits methods with sparse models run longer, since their rounds cost little; budgets in rounds do not let
+them use that.
 """
 
 import sys
@@ -31,13 +31,13 @@ from jdfl.engine import metrics
 from jdfl.problems import Problem
 
 NAME = "fair_comparison"
-TUNING_SEED = 1_000  # of the data, the network and the draws that steps are tuned on
+TUNING_SEED = 1_000  # of the data, the network and the draws for tuning
 TOP = jdfl.Sparse(share=0.05, value="int8", index="enumerative")
 QUANTISED = jdfl.QSGD(levels=16, norm="max")
 INT8 = jdfl.Sparse(value="int8", index="enumerative")
 EXACT = jdfl.Sparse(index="enumerative")
 QUICK = ("CEPS, int8", "IHT-D-PSGD, int8", "D-PSGD", "LocalOnly")
-DENSE_TRUTH = (  # those compared on digits, without naive messages
+DENSE_TRUTH = (  # methods compared on digits, without naive messages
     "CEPS, one-bit (1BCS)",
     "CEPS, int8",
     "IHT-D-PSGD, int8",
@@ -63,13 +63,13 @@ EVERY = 5  # rounds from one record to the next
 
 
 def nodes_objective(w: Array, problem: Problem) -> Array:
-    """mean_i f(w_i), f = mean_j f_j: every node's own model judged by the data of all. Disagreement costs."""
+    """mean_i f(w_i), f = mean_j f_j: every node's own model evaluated on all data. Disagreement increases it."""
     return jnp.mean(jax.vmap(problem.values_at)(w))
 
 
 def nodes_distance(w: Array, problem: Problem) -> Array:
     """mean_i ||w_i - w*|| / ||w*||."""
-    return jnp.mean(jax.vmap(lambda one: metrics.distance(one[None], problem))(w))
+    return jnp.mean(jax.vmap(lambda one: metrics.distance_to_truth(one[None], problem))(w))
 
 
 def nodes_support(w: Array, problem: Problem) -> Array:
@@ -118,19 +118,19 @@ def entries(setting: Setting, seed: int, quick: bool) -> dict[str, jdfl.Entry]:
 
 
 def _rates(setting: Setting) -> dict[str, tuple[float, ...]]:
-    """Learning rates beside another tuned field, fewer of them."""
+    """Learning rates for a grid with another tuned field, fewer of them."""
     steepest = float(np.max(np.asarray(setting.draw(TUNING_SEED).curvature)))
     return {"lr": tuple(2.0**k / steepest for k in range(-3, 2))}
 
 
 def compare(setting: Setting, seeds: int, quick: bool) -> jdfl.Comparison:
-    """Tune for every budget, then run every seed on data and a network of its own; a view for each budget."""
+    """Tune for every budget, then run every seed on its own data and network; a view for each budget."""
     problem = setting.draw(TUNING_SEED)
     known = (nodes_error,) if problem.truth is None else (nodes_distance, nodes_support)
     shared: dict[str, Any] = {
         "steps": setting.steps,
         "every": EVERY,
-        "metrics": [nodes_objective, *known, "objective", "consensus"],
+        "metrics": [nodes_objective, *known, "objective", "consensus_error"],
         "measure": nodes_objective,
         "batch": 8,
     }
@@ -139,7 +139,7 @@ def compare(setting: Setting, seeds: int, quick: bool) -> jdfl.Comparison:
         amounts.setdefault(column, []).append(amount)
     extend = 0 if quick else 1
     tune = jdfl.Tuning(keys=(TUNING_SEED,), by="round", budget=setting.rounds[0], also=amounts, extend=extend)
-    with warnings.catch_warnings():  # the notes of the tables say all of it
+    with warnings.catch_warnings():  # the notes of the tables repeat them
         warnings.simplefilter("ignore")
         first = entries(setting, TUNING_SEED, quick)
         tuned = jdfl.compare(first, problem, setting.network(TUNING_SEED), keys=[0], tune=tune, **shared)
@@ -165,7 +165,7 @@ def _point(view: jdfl.Comparison, label: str) -> tuple[Any, ...]:
 
 
 def _reported(view: jdfl.Comparison, parts: Sequence[jdfl.Comparison], seeds: int) -> jdfl.Comparison:
-    """What was tuned at one budget, with the runs of all seeds."""
+    """The methods tuned at one budget, with the runs of all seeds."""
     names = {label: str(_point(view, label)) for label in view.results if view.results[label]}
     runs = {
         label: [part.results[names[label]][0] for part in parts] if label in names else [] for label in view.results
@@ -179,7 +179,7 @@ def _reported(view: jdfl.Comparison, parts: Sequence[jdfl.Comparison], seeds: in
 
 def main(arguments: Sequence[str] | None = None) -> list[Row]:
     """Both problems, or small ones with few algorithms with `--quick`."""
-    chosen = options("Which algorithm wins, at equal cost", arguments=arguments)
+    chosen = options("Fair comparison at equal cost", arguments=arguments)
     rows: list[Row] = []
     for setting in SMALL if chosen.quick else FULL:
         found = compare(setting, chosen.seeds, chosen.quick)

@@ -1,4 +1,4 @@
-"""What a fair comparison spends, what every algorithm has by then, and who is best."""
+"""Budgets of the fair comparison, the value of every algorithm at each, and the best ones."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -14,25 +14,25 @@ from jdfl.lab.table import better
 from jdfl.problems import Problem, optimum, sparse_optimum, value_at_truth
 
 Cells = dict[tuple[str, str, str], np.ndarray]  # (metric, budget, label) -> values by seed
-YARDSTICK = "FedAvg"  # has a server: shown, never the best
+YARDSTICK = "FedAvg"  # has a server: shown for reference, never the best
 
 
 @dataclass(frozen=True)
 class Setting:
-    """One problem and what is spent on it."""
+    """One problem and its budgets."""
 
     problem: str
     m: int
     steps: int
-    longer: int  # times the rounds of those that send sparse models
+    longer: int  # factor on the rounds of methods that send sparse models
     shares: tuple[float, ...]  # budgets in bytes, as shares of a round of dense messages to all neighbours
     rounds: tuple[int, ...]
     communications: tuple[int, ...]
-    gradients: tuple[int, ...]  # evaluations a node
+    gradients: tuple[int, ...]  # evaluations per node
     n: int = 1000  # of Example 1
     s: int = 10
-    examples: tuple[int, int] = (250, 750)  # fewest and most of a node, of Example 1
-    wider: tuple[int, ...] = ()  # other numbers of nonzeros that sparse models are given
+    examples: tuple[int, int] = (250, 750)  # smallest and largest number per node, for Example 1
+    wider: tuple[int, ...] = ()  # other numbers of nonzeros for sparse models
 
     def draw(self, seed: int) -> Problem:
         """The problem with data of a seed; all seeds share shapes."""
@@ -41,13 +41,13 @@ class Setting:
         return jdfl.problems.classification(self.problem, self.m, seed=seed)
 
     def network(self, seed: int) -> jdfl.network.Static:
-        """Erdos-Renyi, padded and named alike so that all seeds share one compilation."""
+        """Erdos-Renyi, padded and with one name, so that all seeds share one compilation."""
         drawn = jdfl.network.erdos_renyi(self.m, 0.45, seed=seed)
         return replace(drawn, graph=jdfl.network.pad(drawn.graph, self.m - 1), name="Erdos-Renyi(0.45)")
 
 
 def budgets(setting: Setting, seeds: Sequence[int]) -> Iterator[tuple[str, str, float]]:
-    """What they are called, the column they are in, and their amounts, all nodes together where that counts."""
+    """The budgets' names, columns and amounts, over all nodes together where that applies."""
     n = setting.draw(0).n
     links = float(np.mean([2 * jdfl.network.summary(setting.network(seed)).edges for seed in seeds]))
     for share in setting.shares:
@@ -58,13 +58,13 @@ def budgets(setting: Setting, seeds: Sequence[int]) -> Iterator[tuple[str, str, 
     for k in setting.communications:
         yield f"{k} communications", "communications", float(k)
     for k in setting.gradients:
-        yield f"{k} gradients a node", "gradients", float(k * setting.m)
+        yield f"{k} gradients per node", "gradients", float(k * setting.m)
 
 
 def values_of(setting: Setting, found: jdfl.Comparison) -> Cells:
     """Every algorithm at every budget, with what was tuned for it; none where a seed diverged or paid for no round.
 
-    An algorithm whose steps all did the same there is left out: its choice means nothing.
+    An algorithm for which all step sizes gave the same result is left out: its choice is meaningless.
     """
     cells: Cells = {}
     for name, column, amount in budgets(setting, found.seeds):
@@ -80,7 +80,7 @@ def values_of(setting: Setting, found: jdfl.Comparison) -> Cells:
 
 
 def show_table(setting: Setting, cells: Cells, metric: str) -> list[Row]:
-    """Print one metric, a line per algorithm and a column per budget; the same as rows for the file."""
+    """Print one metric, a row per algorithm and a column per budget; returns the same as rows for the file."""
     here = {(name, label): values for (one, name, label), values in cells.items() if one == metric}
     names, labels = (list(dict.fromkeys(key[place] for key in here)) for place in (0, 1))
     table = Table(title=f"{setting.problem}: {metric.replace('_', ' ')} within a budget, mean ± sd over seeds")
@@ -102,7 +102,7 @@ def show_table(setting: Setting, cells: Cells, metric: str) -> list[Row]:
 
 
 def lines(setting: Setting, seeds: int) -> list[Row]:
-    """Print what all data in one place would reach, and the truth."""
+    """Print the values for all data in one place, and for the truth."""
     found: dict[str, list[float]] = {}
 
     def note(column: str, value: float) -> None:
@@ -127,9 +127,9 @@ def lines(setting: Setting, seeds: int) -> list[Row]:
 
 
 def verdict(cells: Cells, metrics: Sequence[str]) -> list[str]:
-    """Who has the best mean at every budget, who is not told apart from it, and in which places CEPS is.
+    """The best mean at every budget, the methods not distinguishable from it, and the ranks of CEPS.
 
-    Not told apart: the mean difference to the best, seed by seed, is at most twice its standard error.
+    Not distinguishable: the mean paired difference to the best is at most twice its standard error.
     """
     said = []
     for metric in metrics:
@@ -145,8 +145,8 @@ def verdict(cells: Cells, metrics: Sequence[str]) -> list[str]:
             ceps = [f"{label} {place}" for place, label in enumerate(ranked, 1) if label.startswith("CEPS")]
             said.append(
                 f"Best {metric.replace('_', ' ')} at {name}: {ranked[0]} ({number(abs(best.mean()))})"
-                + (f"; not told apart: {', '.join(near)}" if near else "")
-                + f". Of {len(ranked)} CEPS is: {', '.join(ceps) or 'not there'}."
+                + (f"; not distinguishable: {', '.join(near)}" if near else "")
+                + f". Ranks of CEPS among {len(ranked)}: {', '.join(ceps) or 'not there'}."
             )
     return said
 

@@ -1,6 +1,6 @@
-"""The index page of the experiments: a thumbnail for every one of them, its table, and how to make it.
+"""The index page of the experiments: a thumbnail, the table and the command of each.
 
-It shows what lies in a folder, made by `python -m experiments.NAME` or `python -m experiments`.
+It shows the contents of a folder made by `python -m experiments.NAME` or `python -m experiments`.
 """
 
 import ast
@@ -14,10 +14,10 @@ from experiments.common import Row, html_table
 from jdfl.lab.page import Code, Fold, Gallery, Image, Part, Section, page
 
 FOLDER = Path(__file__).parent
-PAPERS = (  # heading, what it is about, names of its experiments
+PAPERS = (  # heading, description, names of its experiments
     (
         "CEPS",
-        "Sha, Zhou, Kong, Li: Sparse Decentralized Federated Learning. Sparse models, few communications, one-bit "
+        "Sha, Zhou, Kong, Li: Sparse Decentralized Federated Learning. Sparse models, rare communication, one-bit "
         "compressed sensing.",
         r"ceps_|gpsp_",
     ),
@@ -26,14 +26,14 @@ PAPERS = (  # heading, what it is about, names of its experiments
         "Private push-sum over directed networks, where only part of a model is shared.",
         r"dpps_|partpsp_|lemma2_",
     ),
-    ("DO-ADP", "Random activation and top-k messages, and what they do for privacy.", r"doadp_|theorem1_"),
+    ("DO-ADP", "Random activation and top-k messages, and their effect on privacy.", r"doadp_|theorem1_"),
     ("Beyond the papers", "All methods and codecs side by side, attacks, unreliable networks, the demo.", r""),
 )
 
 
 @dataclass(frozen=True)
 class Experiment:
-    """A script, and what it says of itself."""
+    """A script, and its description."""
 
     name: str
     title: str
@@ -50,7 +50,7 @@ def experiments() -> list[Experiment]:
 
 
 def paper_of(name: str) -> int:
-    """The place in PAPERS of the first that has the experiment."""
+    """The index in PAPERS of the first entry that has the experiment."""
     return next(i for i, (_, _, names) in enumerate(PAPERS) if re.match(names, name))
 
 
@@ -64,7 +64,7 @@ def _text(path: Path) -> str:
 
 
 def write_index(out: Path) -> Path:
-    """OUT/index.html, with all that the folder has."""
+    """OUT/index.html, with everything in the folder."""
     sections: list[Section] = []
     known = experiments()
     for i, (heading, about, _) in enumerate(PAPERS):
@@ -72,7 +72,7 @@ def write_index(out: Path) -> Path:
         tiles = [(one.name, one.title, _present(out / f"{one.name}.png")) for one in mine]
         sections.append(Section(heading, [about, Gallery(tiles)]))
         sections += [Section(one.title, _parts(one, out), one.name) for one in mine]
-    return page(out / "index.html", "jdfl: every table and figure, ours beside the papers'", sections)
+    return page(out / "index.html", "jdfl: every table and figure, ours and the papers'", sections)
 
 
 def _parts(one: Experiment, out: Path) -> list[Part]:
@@ -87,15 +87,15 @@ def _parts(one: Experiment, out: Path) -> list[Part]:
     else:
         parts.append(f"Not here yet: python -m experiments.{one.name} --out {out}")
     if said.get("status", 0) != 0:
-        parts.append(f"Its last run ended with status {said['status']}; {one.name}.log has what it said.")
+        parts.append(f"Its last run ended with status {said['status']}; {one.name}.log has its output.")
     figure = _present(out / f"{one.name}.png")
     if figure:
         parts.append(Image(figure, f"Figure of: {one.title}. The table below has its numbers."))
     if rows:
-        parts.append(Fold(f"Table, {len(rows)} numbers: the paper's and ours", [html_table(rows)]))
+        parts.append(Fold(f"Table, {len(rows)} numbers: paper and ours", [html_table(rows)]))
     log = _present(out / f"{one.name}.log")
     if log:
-        parts.append(Fold("What it printed", [Code(_text(log))]))
+        parts.append(Fold("Printed output", [Code(_text(log))]))
     if one.about:
         parts.append(Fold("About", [one.about.replace("\n\n", "\0").replace("\n", " ").replace("\0", "\n\n")]))
     return parts

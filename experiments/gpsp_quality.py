@@ -1,8 +1,8 @@
 """The one-bit decoder: support recovered and relative error over signs d, nonzeros s and kinds of sensing matrix.
 
-Run `python -m experiments.gpsp_quality [--quick] [--seeds N] [--out DIR]`: n = 1000, vectors as Example 1 draws its
-truth, 64 of them a seed, the exact inverse. The "paper" column holds the figures of the numpy study of the decoder
-(with the paper's inverse), where it has them. Two densities stand for the CEPS paper's sparse matrices: its text says
+Run `python -m experiments.gpsp_quality [--quick] [--seeds N] [--out DIR]`: n = 1000, vectors drawn like Example 1's
+truth, 64 of them per seed, the exact inverse. The "paper" column holds the figures of the NumPy study of the decoder
+(with the paper's inverse), where available. Two densities represent the CEPS paper's sparse matrices: its text says
 "0.05 percent", its formula reads as 5 per cent.
 """
 
@@ -54,7 +54,7 @@ def vectors(s: int, seed: int) -> np.ndarray:
 
 @jax.jit
 def arrived(codec: Codec, rows: jax.Array, key: jax.Array) -> jax.Array:
-    """What receivers make of the rows, every node sending one; the codec's own s is that of the rows."""
+    """What receivers decode, with every node sending one row; the codec's own s is that of the rows."""
     node = jnp.arange(COUNT, dtype=jnp.int32)
     wire = codec.prepare(key, node, N, N, rows.dtype)
     return transmit(wire, jax.random.split(key, COUNT), rows, jnp.ones(COUNT, bool))
@@ -91,7 +91,7 @@ def collect(quick: bool, seeds: int) -> list[Row]:
 
 
 def draw(rows: Sequence[Row], chosen: Options) -> None:
-    """DIR/gpsp_quality.png: recovery and error against d, a line per s; and recovery on one axis for all."""
+    """DIR/gpsp_quality.png: recovery and error against d, a line per s; and recovery on a common axis."""
     cells = {(one.case, one.column): one.mean for one in rows}
     fig = Figure(figsize=(12, 4), layout="constrained")
     left, middle, right = fig.subplots(1, 3)
@@ -117,7 +117,7 @@ def draw(rows: Sequence[Row], chosen: Options) -> None:
 
 
 def verdict(rows: Sequence[Row]) -> str:
-    """What the kinds of matrix must reach."""
+    """The goals for the kinds of matrix."""
     cells = {(one.case, one.column): one.mean for one in rows}
     gap = abs(cells["hadamard d=500 s=10", "cosine"] - cells["gaussian d=500 s=10", "cosine"])
     sparse = {share: cells[f"sparse {share} d=500 s=10", "support"] for share in ("5 %", "0.05 %")}

@@ -1,19 +1,20 @@
-"""The attacks that people fear, beside epsilon: records that are reconstructed, and records that are known to be there.
+"""Inversion and membership attacks, with epsilon: records that are reconstructed, and records known to be present.
 
 Run `python -m experiments.leakage [--quick] [--seeds N] [--out DIR]`.
 
-Four nodes in a ring train softmax regression on real records, digits or breast_cancer, from zero. An observer sees what
-it sees for `jdfl.observe`: the messages of its neighbours, all messages, or final models.
+Four nodes in a ring train softmax regression on real records, digits or breast_cancer, from zero. An observer has the
+view of `jdfl.observe`: its neighbours' messages, all messages, or final models.
 
 - Inversion: the observer fits records that make the method send what was seen (`experiments.leakage_inversion`). A
-  record is found where it is the nearest of all 1,797 digits to what was fitted; chance is q / 1,797 for the q records
-  of a node. Beside the cosine of both is that of any two digits. Where a node has one record, and its first step is
-  seen, a closed form is a second attack.
-- Membership: was one record among the victim's (`experiments.leakage_membership`)? Area under the curve, records that
-  are caught where one in a hundred others is, and the epsilon that this proves, beside the run's own. The bound must
-  not be larger; attackers who do not know the other records stay far below it.
+  record is found if it is the nearest of all 1,797 digits to a fitted one; guessing gives q / 1,797 for the q records
+  of a node. The cosine is given together with that of any two digits. Where a node has one record, and its first step
+  is seen, a closed form is a second attack.
+- Membership: was a record among the victim's (`experiments.leakage_membership`)? The table has the area under the
+curve,
+  the share of members caught at a false-alarm rate of one in a hundred, and the epsilon that this proves, together with
+  the run's own. The bound must not be larger; attackers who do not know the other records stay far below it.
 
-No noise is the same program with noise of zero; gradients are clipped in all.
+"No noise" is the same program with zero noise; gradients are clipped in all cases.
 """
 
 import sys
@@ -33,7 +34,7 @@ PICTURES = 6
 
 
 def inversions(seeds: int, quick: bool) -> tuple[list[Row], dict[str, np.ndarray]]:
-    """Rows of all inversions, and pictures of what a neighbour makes of some records [PICTURES, 64], by budget."""
+    """Rows of all inversions, and a neighbour's reconstructions of some records [PICTURES, 64], by budget."""
     records, made, pictures = pool("digits"), list[Row](), dict[str, np.ndarray]()
     cases: list[tuple[str, int, tuple[Budget, ...]]] = [("D-PSGD", 1, (None, 8.0, 1.0))]
     if not quick:
@@ -81,7 +82,7 @@ def memberships(seeds: int, quick: bool) -> list[Row]:
 
 
 def verdict(rows: Sequence[Row]) -> str:
-    """Whether an attack shows more than is accounted for."""
+    """Whether an attack shows more than the accounted epsilon."""
     cell = {(one.case, one.column): one.mean for one in rows}
     held = [one.case for one in rows if one.column == "accounted epsilon"]
     broken = [case for case in held if cell[case, "shown epsilon"] > cell[case, "accounted epsilon"]]
@@ -90,7 +91,7 @@ def verdict(rows: Sequence[Row]) -> str:
 
 
 def figure(rows: Sequence[Row], pictures: dict[str, np.ndarray]) -> Figure:
-    """Records and what a neighbour makes of them; beside it, how many are found and what membership attacks show."""
+    """Records and a neighbour's reconstructions; the shares found, and the results of membership attacks."""
     drawing = Figure(figsize=(10.0, 4.4), layout="constrained")
     left, right = np.asarray(drawing.subfigures(1, 2, width_ratios=(1.0, 1.25)))
     grid = left.subplots(PICTURES, len(pictures), squeeze=False)
@@ -114,7 +115,7 @@ def figure(rows: Sequence[Row], pictures: dict[str, np.ndarray]) -> Figure:
 
 
 def _lines(axis: Any, cells: dict[tuple[str, str], float], prefix: str, column: str, names: Sequence[str]) -> None:
-    """A line of every observer over the budgets that there are."""
+    """A line per observer over the available budgets."""
     given = [case[len(prefix) :].split(": ") for case, what in cells if case.startswith(prefix) and what == column]
     budgets = list(dict.fromkeys(budget for budget, _ in given))
     for colour, name in zip(COLOURS, names):
@@ -125,12 +126,12 @@ def _lines(axis: Any, cells: dict[tuple[str, str], float], prefix: str, column: 
 
 def main(arguments: Sequence[str] | None = None) -> list[Row]:
     """Run and print."""
-    given = options("Attacks that people fear, beside epsilon", seeds=1, arguments=arguments)
+    given = options("Inversion and membership attacks, with epsilon", seeds=1, arguments=arguments)
     first, pictures = inversions(given.seeds, given.quick)
     second = memberships(given.seeds, given.quick)
     rows = [*first, *second]
     show("Records that are reconstructed", first)
-    show(f"Records that are known to be there, delta = {DELTA:g}", second)
+    show(f"Records known to be present, delta = {DELTA:g}", second)
     print(verdict(rows))
     save_figure(figure(rows, pictures), given.out / f"{NAME}.png")
     print("written:", save(rows, given.out, NAME), given.out / f"{NAME}.png")

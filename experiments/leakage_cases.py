@@ -1,8 +1,8 @@
-"""Runs that are attacked by `experiments.leakage`: methods, observers, and all attacks of one configuration at once.
+"""The runs attacked by `experiments.leakage`: methods, observers, and all attacks of one configuration at once.
 
-A program is compiled for every method and number of records; observers and budgets are numbers in it.
+One program is compiled for each method and number of records; observers and budgets are numbers in it.
 
-Axes: m nodes, S rows of every node that leave it.
+Axes: m nodes, S rows per node that leave it.
 """
 
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ from jdfl.observers import Everyone, FinalModels, Neighbour, Observer, Server
 
 M, VICTIM, CLIP, LR = 4, 1, 1.0, 0.5
 INVERTED, JOINED = 3, 5  # rounds of the runs of either kind
-RECORDS = 8  # of a node whose records are asked for
+RECORDS = 8  # of the node under a membership attack
 RING = jdfl.network.ring(M)
 NODES: dict[str, Observer] = {"a neighbour": Neighbour(0), "a node two links away": Neighbour(3)}
 OBSERVERS = NODES | {"everyone": Everyone(), "final models": FinalModels()}
@@ -35,7 +35,7 @@ Budget = float | None  # epsilon; None: no noise
 
 
 def methods() -> dict[str, tuple[Any, dict[str, Observer]]]:
-    """Methods, and who observes them."""
+    """Methods, with their observers."""
     made: Any = {"lr": LR, "gradients": jdfl.Gradients(clip=CLIP, mechanism=jdfl.Gaussian(1.0))}
     return {
         "D-PSGD": (jdfl.DPSGD(**made), OBSERVERS),
@@ -47,7 +47,7 @@ def methods() -> dict[str, tuple[Any, dict[str, Observer]]]:
 
 
 def words(budget: Budget) -> str:
-    """What a case says of the noise."""
+    """The description of the noise in a case."""
     return "no noise" if budget is None else f"epsilon {budget:g}"
 
 
@@ -57,7 +57,7 @@ def arrays(records: Pool) -> tuple[Array, Array]:
 
 
 def multiplier(algorithm: Any, problem: Any, steps: int, budget: Budget) -> float:
-    """The noise of a budget, by sensitivities."""
+    """The noise for a budget, in units of the sensitivity."""
     return float(budgeted(algorithm, problem, RING, steps, budget).gradients.mechanism.multiplier)
 
 
@@ -76,7 +76,7 @@ class Inversion:
     def of(
         cls, method: str, records: Pool, q: int, budgets: Sequence[Budget], trials: int, iterations: int, seed: int
     ) -> "Inversion":
-        """Run them; all observers and budgets have the same records, first guesses and directions of noise."""
+        """Run them; all observers and budgets share records, first guesses and directions of noise."""
         algorithm, observers = methods()[method]
         problem = records.held(np.arange(M * q).reshape(M, q))
         noise = [multiplier(algorithm, problem, INVERTED, one) for one in budgets]
@@ -135,7 +135,7 @@ class Inversion:
 def membership(
     method: str, records: Pool, budget: Budget, targets: int, runs: int, seed: int, *, known: bool
 ) -> dict[str, dict[str, Shown]]:
-    """What the attacks show by observer and attack, of so many targets and runs about each.
+    """The results of the attacks by observer and attack, over `targets` records with `runs` runs each.
 
     With `known` all other records are the same in all runs about a target.
     """
@@ -159,7 +159,7 @@ def membership(
 
 
 def about(program: Program, records: Pool, targets: int, runs: int, seed: int, *, known: bool) -> Shadows:
-    """The runs of `membership` about so many targets, which are drawn from the records."""
+    """The runs of `membership` about `targets` records, which are drawn from the pool."""
     random = np.random.default_rng(seed)
     chosen = jnp.asarray(random.choice(len(records.features), targets, replace=False), jnp.int32)
     ran, drawn = (jax.random.split(key, (targets, runs)) for key in jax.random.split(typed_key(seed)))

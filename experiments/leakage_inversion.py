@@ -1,15 +1,15 @@
-"""Gradient inversion: records that make a method send what was seen.
+"""Gradient inversion: fit records that make a method send the observed messages.
 
 L. Zhu, Z. Liu, S. Han: Deep Leakage from Gradients, 2019; J. Geiping, H. Bauermeister, H. Droege, M. Moeller: Inverting
-Gradients: How Easy Is It to Break Privacy in Federated Learning?, 2020, whose distance is the cosine, and whose records
-stay in the box that real ones lie in.
+Gradients: How Easy Is It to Break Privacy in Federated Learning?, 2020, who use the cosine distance and keep records in
+the box that contains the real ones.
 
 The attacker knows the method, its settings, the network and, if it is a node, its own records. It runs the method
-itself, without noise, on records and labels of all other nodes that it has made up, and follows the gradient of the
-distance of what it would see to what it has seen. Nothing here knows of any method.
+itself, without noise, on made-up records and labels of all other nodes, and follows the gradient of the distance
+between what it would see and what it has seen. Nothing here depends on a particular method.
 
-Axes: N records of a pool, p features, c classes, m nodes, q records of a node, n = p c parameters, S rows of
-every node that leave it, B trials.
+Axes: N records of a pool, p features, c classes, m nodes, q records per node, n = p c parameters, S rows per node that
+leave it, B trials.
 """
 
 from functools import partial
@@ -28,15 +28,15 @@ from jdfl.base.streams import Keys, Stream
 from jdfl.network import Network
 from jdfl.observers.watched import Recorded
 
-_RATE = 0.1  # of Adam in the beginning; it ends at zero
+_RATE = 0.1  # initial learning rate of Adam; it ends at zero
 
 
 class Found(NamedTuple):
-    """What an attacker has made of a view."""
+    """An attacker's reconstruction from a view."""
 
     features: Array  # [q, p] of the victim's records, as fitted
-    records: Array  # [q] int32 the true ones, by their number in the pool
-    distance: Array  # [] that is left, 0 to 2
+    records: Array  # [q] int32 the true ones, by their index in the pool
+    distance: Array  # [] remaining distance, 0 to 2
     view: Array  # [S, m, n] what leaves the nodes
 
 
@@ -44,7 +44,7 @@ class Rerun(Recorded):
     """A round as the attacker repeats it, without noise."""
 
     def noisy(self, mechanism: Any, x: Array, *given: Any, **counted: Any) -> Array:
-        """What is to be hidden."""
+        """The value to be hidden."""
         return x
 
     def pairwise(self, stream: Stream, x: Array) -> Array:
@@ -75,18 +75,18 @@ def inverted(
     victim: int,
     iterations: int,
 ) -> Found:
-    """What attackers find, leaves [B, ...], one for every key: a trial's records, noise and first guess are its own.
+    """What attackers find, leaves [B, ...], one per key: each trial has its own records, noise and first guess.
 
     Args:
         program: The planned method, with leaves [B, ...] where trials differ in them.
-        network: Who hears whom.
-        pool: Features [N, p] and labels [N, c] that nodes draw different records of.
+        network: The communication network.
+        pool: Features [N, p] and labels [N, c] from which nodes draw distinct records.
         mask: The rows that observers see, mask [B, S, m].
         known: The nodes that observers know, known [B, m].
-        keys: Of the trials, keys [B].
+        keys: Keys of the trials, keys [B].
         steps: Rounds of every run.
-        q: Records of a node.
-        victim: The node whose records are wanted.
+        q: Records per node.
+        victim: The node under attack.
         iterations: Steps of the attacker's descent.
     """
     features, labels = pool
@@ -130,16 +130,16 @@ def inverted(
 
 
 def closed_form(view: np.ndarray, mask: np.ndarray, victim: int, classes: int) -> np.ndarray:
-    """The record [p] of a node that has one, as the first of its messages that is not zero tells it.
+    """The record [p] of a node that has only one, recovered from the first of its messages that is not zero.
 
-    For a message that is a step of softmax regression from zero: a gradient is the outer product of the record and the
-    classes' slopes, of which that of its own class is the largest and the only negative one.
+    For a message that is a step of softmax regression from zero: the gradient is the outer product of the record and
+    the classes' slopes, and the slope of the record's own class is the largest in magnitude and the only negative one.
 
     Args:
         view: What leaves the nodes, view [S, m, n].
-        mask: What of it is seen, mask [S, m].
+        mask: The visible part of it, mask [S, m].
         victim: The node; ValueError where none of its messages is seen.
-        classes: How many there are.
+        classes: The number of classes.
     """
     rows = view[:, victim][mask[:, victim]]
     rows = rows[np.any(rows != 0, axis=1)]
@@ -150,10 +150,11 @@ def closed_form(view: np.ndarray, mask: np.ndarray, victim: int, classes: int) -
 
 
 def judged(fitted: np.ndarray, records: np.ndarray, features: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """How alike victims' records [B, q] and the nearest fitted ones [B, q, p] are, and whether they are found [B, q].
+    """The similarity of victims' records [B, q] to the nearest fitted ones [B, q, p], and whether they are found [B,
+    q].
 
-    Alike is the cosine, which does not ask for the brightness that a clipped gradient does not tell. A record is found
-    where it is, of all N records [N, p] of the pool, the nearest to one of the fitted ones.
+    Similarity is the cosine, since a clipped gradient does not reveal the brightness. A record is found if, of all N
+    records [N, p] of the pool, it is the nearest to one of the fitted ones.
     """
     unit = features / np.linalg.norm(features, axis=1, keepdims=True)
     fitted = fitted / np.maximum(np.linalg.norm(fitted, axis=2, keepdims=True), 1e-12)

@@ -1,18 +1,18 @@
-"""Membership inference: whether a record took part in a run, by its loss and by a likelihood ratio.
+"""Membership inference: whether a record was used in a run, by its loss and by a likelihood ratio.
 
 - Loss threshold (S. Yeom, I. Giacomelli, M. Fredrikson, S. Jha: Privacy Risk in Machine Learning, 2018): the mean loss
-  of the record under all parameters that are seen is small if it took part.
+  of the record under all observed parameters is small if it was used.
 - Likelihood ratio (N. Carlini, S. Chien, M. Nasr, S. Song, A. Terzis, F. Tramer: Membership Inference Attacks From
-  First Principles, 2022): shadow runs, half of which hold the record, give a Gaussian of what is seen in either world,
-  with means of every record and a covariance of all. Of a seen row it is the logit of the record's class, as there, and
-  its share in the direction of the record's gradient; a node that observes has also what it released itself.
+  First Principles, 2022): shadow runs, half of them with the record, give a Gaussian model of the view in either
+  world, with means per record and a shared covariance. Of an observed row it uses the logit of the record's class, as
+  there, and its component along the record's gradient; an observing node also has its own releases.
 
-All other records of a run are drawn anew, so that the attacker does not know them; or they are the same in all runs
-about a record, also the one in its place, as if the attacker knew them, whom differential privacy is about. The runs
-that judge had no part in the fit nor in the choice of a threshold.
+All other records of a run are redrawn, so that the attacker does not know them; or they are the same in all runs about
+a record, including its replacement, as if the attacker knew them, which is the attacker of differential privacy. The
+runs used for the results are used neither for the fit nor for the choice of a threshold.
 
-Axes: N records of a pool, m nodes, n parameters, K records under attack, B runs about each, S rows of every node that
-leave it, P releases of a node, f features.
+Axes: N records of a pool, m nodes, n parameters, K records under attack, B runs about each, S rows per node that leave
+it, P releases per node, f features.
 """
 
 from functools import partial
@@ -35,20 +35,20 @@ _AT_ONCE = 256  # runs side by side
 
 
 class Shadows(NamedTuple):
-    """Runs about records [K, B], every other of which holds its record, and what they tell of it."""
+    """Runs about records [K, B], every other one with its record, and what they reveal about it."""
 
     logit: Array  # [K, B, S, m] of the record's class, by parameters that leave a node
-    along: Array  # [K, B, S, m] these by the direction of the record's gradient at the start
-    released: Array  # [K, B, P, m] releases by the same direction
+    along: Array  # [K, B, S, m] component of these along the record's gradient at the start
+    released: Array  # [K, B, P, m] component of the releases along it
 
 
 class Shown(NamedTuple):
-    """How well runs that hold a record were told from others."""
+    """How well runs that hold a record were distinguished from others."""
 
     auc: float
-    caught: float  # of the runs with the record, where a hundredth of the others is taken for one
+    caught: float  # share of runs with the record, at a false-alarm rate of one in a hundred
     mu: float  # the distance of the two means in standard deviations
-    epsilon: float  # the bound that this proves at DELTA
+    epsilon: float  # the lower bound that this proves at DELTA
 
 
 @partial(jax.jit, static_argnames=("steps", "q", "victim"))
@@ -68,13 +68,13 @@ def shadows(
 
     Args:
         program: The planned method.
-        network: Who hears whom, m nodes.
-        pool: Features [N, p] and labels [N, c] that nodes draw records of.
-        targets: The records under attack, by their numbers, targets [K] int32.
-        keys: Of the runs, keys [K, B].
-        drawn: Of the other records of the runs, drawn [K, B].
+        network: The communication network of m nodes.
+        pool: Features [N, p] and labels [N, c] from which nodes draw records.
+        targets: The records under attack, by index, targets [K] int32.
+        keys: Keys of the runs, keys [K, B].
+        drawn: Keys for the other records of the runs, drawn [K, B].
         steps: Rounds of every run.
-        q: Records of a node.
+        q: Records per node.
         victim: The node that holds the target.
     """
     features, labels = pool
@@ -103,19 +103,19 @@ def shadows(
 
 
 def by_loss(told: Shadows, mask: np.ndarray) -> np.ndarray:
-    """Scores [K, B]: minus the mean loss of the record under the parameters that are seen, mask [S, m]."""
+    """Scores [K, B]: minus the mean loss of the record under the visible parameters, mask [S, m]."""
     return -np.logaddexp(0, -np.asarray(told.logit, float)[:, :, mask]).mean(axis=2)
 
 
-def by_ratio(told: Shadows, mask: np.ndarray, known: np.ndarray) -> np.ndarray:
-    """Scores [K, B]: logarithms of likelihood ratios, by Gaussians that are fitted to the first half of the runs.
+def by_ratio(runs: Shadows, mask: np.ndarray, known: np.ndarray) -> np.ndarray:
+    """Scores [K, B]: log-likelihood ratios, by Gaussians fitted to the first half of the runs.
 
     Args:
-        told: What runs tell.
-        mask: The rows that are seen, mask [S, m].
+        runs: What the runs have recorded.
+        mask: The visible rows, mask [S, m].
         known: The nodes that observe themselves, known [m].
     """
-    logit, along, released = (np.asarray(part) for part in told)
+    logit, along, released = (np.asarray(part) for part in runs)
     own = released[:, :, :, known].reshape(*logit.shape[:2], -1)
     features = np.concatenate([logit[:, :, mask], along[:, :, mask], own], axis=2).astype(float)  # [K, B, f]
     features = features[:, :, features.std(axis=(0, 1)) > 0]
@@ -130,7 +130,7 @@ def by_ratio(told: Shadows, mask: np.ndarray, known: np.ndarray) -> np.ndarray:
 
 
 def shown(scores: np.ndarray) -> Shown:
-    """What scores [K, B] of runs show, whose second half judges."""
+    """The results for scores [K, B] of runs, whose second half is used for testing."""
     half = scores.shape[1] // 2
     (zero, one), (without, held) = _worlds(scores[:, :half]), _worlds(scores[:, half:])
     bound = partial(excluded_epsilons, delta=DELTA)

@@ -1,7 +1,7 @@
-"""Records that attacks of `experiments.leakage` are about, softmax regression on some of them, and who observes.
+"""Record pools for the attacks of `experiments.leakage`, softmax regression on them, and observers' views.
 
-Axes: N records of a pool, p features, c classes, m nodes, q records of a node, n = p c parameters,
-S rows of every node that leave it.
+Axes: N records of a pool, p features, c classes, m nodes, q records per node, n = p c parameters, S rows per node that
+leave it.
 """
 
 from dataclasses import dataclass, replace
@@ -24,7 +24,7 @@ DELTA = 1e-5
 
 @struct.dataclass
 class Labelled(SoftmaxRegression):
-    """Softmax regression whose labels are shares of the classes [m, q, c], which can be fitted like features."""
+    """Softmax regression whose labels are class probabilities [m, q, c], which can be fitted like features."""
 
     def loss(self, w: Array, example: Any) -> Array:
         """The cross-entropy [] of one example (a [p], b [c])."""
@@ -32,13 +32,13 @@ class Labelled(SoftmaxRegression):
         return jax.nn.logsumexp(z) - jnp.vdot(example[1], z)
 
     def slopes(self, w: Array, data: Any) -> Array:
-        """The classes' probabilities, less the example's own shares [q, c]."""
+        """The classes' probabilities minus the example's own label [q, c]."""
         return jax.nn.softmax(self.products(w, data[0]), axis=1) - data[1]
 
 
 @dataclass(frozen=True)
 class Pool:
-    """Real records, of which nodes hold some."""
+    """Real records, from which nodes get theirs."""
 
     features: np.ndarray  # [N, p] float32
     labels: np.ndarray  # [N, c] float32, one of each row 1
@@ -52,7 +52,7 @@ class Pool:
         return Labelled((features, labels), weight, curvature, penalty=0.0, classes=labels.shape[-1])
 
     def held(self, records: Any) -> Labelled:
-        """The problem of nodes that hold these records [m, q]."""
+        """The problem of nodes with these records [m, q]."""
         return self.problem(jnp.asarray(self.features)[records], jnp.asarray(self.labels)[records])
 
 
@@ -66,7 +66,7 @@ def pool(name: str) -> Pool:
 
 
 def budgeted(algorithm: Any, problem: Any, network: Network, steps: int, epsilon: float | None) -> Any:
-    """The method with the noise of this epsilon at DELTA; None: with noise of zero, the same program."""
+    """The method with the noise for this epsilon at DELTA; None: with zero noise, the same program."""
     if epsilon is None:
         silent = replace(algorithm.gradients, mechanism=jdfl.Gaussian(0.0))
         return replace(algorithm, gradients=silent)
@@ -74,14 +74,14 @@ def budgeted(algorithm: Any, problem: Any, network: Network, steps: int, epsilon
 
 
 def watched(algorithm: Any, problem: Any, network: Network, steps: int) -> Observed:
-    """What may be observed of a private run."""
+    """The observed form of a private run."""
     return Observed.of(algorithm, problem, network, steps=steps, key=0, delta=DELTA)
 
 
 def view(run: Observed, observer: Observer) -> tuple[np.ndarray, np.ndarray]:
     """The rows that an observer sees, a mask [S, m] with the final parameters as the last, and the nodes it knows [m].
 
-    Raises ValueError for an observer that sees sums of rows alone.
+    Raises ValueError for an observer that only sees sums of rows.
     """
     mask, known = np.zeros((len(run.spread.places) + 1, run.spread.m), bool), np.zeros(run.spread.m, bool)
     for place, weights in observer.rows(run.spread):

@@ -1,18 +1,18 @@
-"""Lemma 2 of the DPPS paper: its constants in the experiments fail, others hold; and the certified schedule.
+"""Lemma 2 of the DPPS paper: the constants of its experiments fail, others hold; and the certified schedule.
 
 Run `python -m experiments.lemma2_counterexample [--quick] [--seeds N] [--out DIR]`.
 
-2-Out, N = 10, C' = .78, lambda = .55, no noise, everybody at zero. In every round five nodes in a row add +1, the other
-five -1. The paper's proof divides by a row of W (its Eq. 13 to 14) and concludes that the largest l1 distance between
-two nodes' messages is at most S of Eq. 22; with these constants the distances that are seen are larger in every round.
-The certified schedule, which knows W and that nobody adds more than 1, meets them exactly here.
+2-Out, N = 10, C' = .78, lambda = .55, no noise, all nodes at zero. In every round five consecutive nodes add +1, the
+other five -1. The paper's proof divides by a row of W (its Eq. 13 to 14) and concludes that the largest l1 distance
+between two nodes' messages is at most S of Eq. 22; with these constants the actual distances are larger in every round.
+The certified schedule, which knows W and that no node adds more than 1, equals them exactly here.
 
 The lemma itself says that there are constants C' > 0 and lambda in (0, 1) for which S is an upper bound, and there are:
 C' = N C, where no entry of W_(t-1) ... W_k (for k = t the identity) differs from 1 / N by more than C lambda^(t - k).
 The distance is then at most 2 C sum_l sum_k lambda^(t - k) ||delta_l^k||_1 over all nodes l, at most N times its
 largest term, which is S. The second table has distance / S with these constants, and with the experiments', for inputs
-that are made to be far apart, inputs of one node alone, and random ones with Laplace noise, on three networks, from
-equal and unequal starts.
+designed to be far apart, inputs of one node alone, and random ones with Laplace noise, on three networks, from equal
+and unequal starts.
 """
 
 import sys
@@ -65,7 +65,7 @@ def distances(rounds: int = ROUNDS) -> tuple[np.ndarray, np.ndarray, np.ndarray]
 
 
 def rows() -> list[Row]:
-    """A line per round: the study's numbers beside ours."""
+    """A row per round: the study's numbers and ours."""
     made = []
     for t, (seen, estimate, bound) in enumerate(zip(*distances())):
         case = f"round {t}"
@@ -79,7 +79,7 @@ def rows() -> list[Row]:
 def constants(W: np.ndarray, rounds: int) -> tuple[float, float]:
     """C' = N C and lambda of a doubly stochastic W [N, N], for products of at most `rounds` of it.
 
-    lambda is the second largest modulus of an eigenvalue; C is the least with abs(W^r - 1 / N) <= C lambda^r.
+    lambda is the second largest eigenvalue in modulus; C is the smallest with abs(W^r - 1 / N) <= C lambda^r.
     """
     N = len(W)
     contraction = float(np.sort(np.abs(np.linalg.eigvals(W)))[-2])
@@ -91,7 +91,7 @@ def constants(W: np.ndarray, rounds: int) -> tuple[float, float]:
 
 
 def inputs(kind: str, W: np.ndarray, rounds: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Start [N, d] and what the nodes add [rounds, N, d]."""
+    """The start [N, d] and what the nodes add [rounds, N, d]."""
     N, draw = len(W), np.random.default_rng(seed)
     start, eps = np.zeros((N, 1)), np.zeros((rounds, N, 1))
     if kind == "halves":
@@ -156,7 +156,7 @@ def rows_of_constants(rounds: int, seeds: int) -> list[Row]:
 
 
 def verdict(made: Sequence[Row]) -> list[str]:
-    """What the second table shows of either pair of constants."""
+    """What the second table shows for both pairs of constants."""
     said = []
     for label in ("C' = N C", "the paper's"):
         most = max(one.mean for one in made if one.column == f"distance / S, {label}")
@@ -165,7 +165,7 @@ def verdict(made: Sequence[Row]) -> list[str]:
 
 
 def draw(path: str) -> None:
-    """Twenty rounds of all three."""
+    """Twenty rounds of all three distances."""
     fig = Figure(figsize=(6.4, 4.2), layout="constrained")
     axis = fig.subplots()
     for values, label, style in zip(distances(20), ("real", "Eq. 22", "certified"), ("o-", "s--", "-.")):
@@ -179,7 +179,7 @@ def main(arguments: Sequence[str] | None = None) -> list[Row]:
     """Print the table, write the JSON and the figure."""
     given = options(__doc__ or "", seeds=1, arguments=arguments)
     made = rows()
-    show("Lemma 2 against 2-Out (study | ours)", made)
+    show("Lemma 2 against 2-Out (study and ours)", made)
     beside = rows_of_constants(30 if given.quick else 60, given.seeds)
     show("Lemma 2 with C' = N C, and with C' = .78, lambda = .55", beside)
     print("\n".join(verdict(beside)))

@@ -1,19 +1,19 @@
-"""What noise costs that is correlated over rounds, and what a node's neighbours learn: MAFALDA-SGD's two figures.
+"""The cost of noise correlated over rounds, and what a node's neighbours learn: MAFALDA-SGD's two figures.
 
 Run `python -m experiments.mafalda_figure [--quick] [--seeds N] [--out DIR]`; some minutes on two cores.
 
 A. Bellet, E. Cyffers, D. Frey, R. Gaudel, D. Lerévérend, F. Taïani: Unified Privacy Guarantees for Decentralized
-Learning via Matrix Factorization, 2025. Settings are those of its authors' code (the package MFDL), where they are not
-named as ours.
+Learning via Matrix Factorization, 2025. Settings are those of its authors' code (the package MFDL), unless marked as
+ours.
 
-- Utility (Figure 3): the Florentine families (15 nodes), the mean of a node and its neighbours, passes of 16 batches,
-  5 of them, a clip of 1, a step length of .1. The paper learns California housing and FEMNIST, which cannot be had
-  here; ours is softmax regression on digits (of scikit-learn). All methods have the same mu of a record in all rounds.
-- Privacy (Figure 2): mean Renyi divergence at order 2 by distance from node 0, in 10 rounds of unit noise in which all
-  records take part, on the Florentine families and an Erdos-Renyi network of 100 nodes (whose density is ours). By the
-  formula of E. Cyffers et al. (2022) as their Theorem 11 has it on arXiv, cut off at what everyone learns; and by the
-  factorization, which is what `jdfl.observe` derives. The paper calls the latter a guarantee: it is one for fixed
-  gradients alone (see `python -m experiments.observers`).
+- Utility (Figure 3): the Florentine families (15 nodes), the mean of a node and its neighbours, 5 passes of 16 batches,
+  a clip of 1, a step size of .1. The paper learns California housing and FEMNIST, which are not available here; ours is
+  softmax regression on digits (of scikit-learn). All methods have the same mu for a record over all rounds.
+- Privacy (Figure 2): mean Renyi divergence at order 2 by distance from node 0, in 10 rounds of unit noise that use all
+  records, on the Florentine families and an Erdos-Renyi graph of 100 nodes (with our choice of density). By the formula
+  of E. Cyffers et al. (2022) as in their Theorem 11 on arXiv, capped at what everyone learns; and by the factorization,
+  which `jdfl.observe` derives. The paper calls the latter a guarantee: it is one for fixed gradients only (see
+  `python -m experiments.observers`).
 """
 
 import sys
@@ -49,10 +49,10 @@ COLOURS = ("0.2", "tab:blue", "tab:orange", "tab:green", "tab:red")
 
 @struct.dataclass
 class Factored(jdfl.MAFALDA):
-    """MAFALDA-SGD with a C that does not look at the network: of independent noise, or the sums of AntiPGD."""
+    """MAFALDA-SGD with a C that does not depend on the network: for independent noise, or the sums of AntiPGD."""
 
     sums: bool = struct.field(pytree_node=False, default=False)
-    """Whether noise is the difference of what it is in this round and the last (AntiPGD)."""
+    """Whether noise is the difference between this round's and the last round's (AntiPGD)."""
 
     def plan(self, problem: Problem, network: Network, steps: int) -> Array:
         """The rows of C [T, p], whose sensitivity is 1 over the horizon."""
@@ -69,12 +69,12 @@ def mean_network(graph: Any) -> Network:
 
 
 def florentine() -> Any:
-    """Marriages and business between 15 families of Florence."""
+    """Marriages and business relations between 15 families of Florence."""
     return nx.convert_node_labels_to_integers(nx.florentine_families_graph(), ordering="sorted")
 
 
 def methods(band: int) -> dict[str, Any]:
-    """The methods, without a multiplier of their noise."""
+    """The methods, without a noise multiplier."""
     fields: Any = {"lr": LR, "horizon": ROUNDS}
     return {
         "independent noise": Factored(**fields),
@@ -85,7 +85,7 @@ def methods(band: int) -> dict[str, Any]:
 
 
 def surrogate(algorithm: Any, problem: Problem, network: Network) -> float:
-    """The mean square by which noise of a mu of 1 moves all parameters of a run."""
+    """The mean square change of all parameters of a run due to noise of mu = 1."""
     rows = np.asarray(algorithm.plan(problem, network, ROUNDS), float)
     C = np.zeros((ROUNDS, ROUNDS))
     for back in range(rows.shape[1]):
@@ -95,12 +95,12 @@ def surrogate(algorithm: Any, problem: Problem, network: Network) -> float:
 
 
 def nodes_objective(w: Array, problem: Problem) -> Array:
-    """The objective of all data at the nodes' own models, on average."""
+    """The objective on all data at the nodes' own models, averaged."""
     return jnp.mean(jax.vmap(problem.values_at)(w))
 
 
 def utility(seeds: int, mus: Sequence[float], band: int) -> list[Row]:
-    """Objectives after all passes by method and mu, and what noise does by the surrogate."""
+    """Objectives after all passes by method and mu, and the effect of noise by the surrogate."""
     network, made = mean_network(florentine()), []
     problems = [jdfl.problems.classification("digits", m=network.m, seed=seed) for seed in range(seeds)]
     batch = min(int(np.min(np.asarray(one.sizes))) for one in problems) // BATCHES
@@ -126,7 +126,7 @@ def utility(seeds: int, mus: Sequence[float], band: int) -> list[Row]:
 
 
 def formula(W: np.ndarray, attacker: int, rounds: int) -> np.ndarray:
-    """Divergences [m] at order 2 of unit noise by the corrected sum over messages, at most those of all releases."""
+    """Divergences [m] at order 2 of unit noise by the corrected sum over messages, capped at those of all releases."""
     heard = np.flatnonzero(W[attacker] * (np.arange(len(W)) != attacker))
     total, power = np.zeros(len(W)), np.eye(len(W))
     for lag in range(rounds):

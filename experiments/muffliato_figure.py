@@ -1,25 +1,26 @@
-"""Muffliato paper, first figure: what nodes learn of one another, by formula and exactly, by distance.
+"""Muffliato paper, first figure: what nodes learn about one another, by formula and exactly, by distance.
 
 Run `python -m experiments.muffliato_figure [--quick] [--out DIR]`. E. Cyffers, M. Even, A. Bellet, L. Massoulié:
-"Muffliato: Peer-to-Peer Privacy Amplification for Decentralized Optimization and Averaging", 2022. The paper could not
-be read whole here; settings and draws are those of its authors' published scripts, and the paper's numbers are read off
-the picture that is published with them, to within 5 %.
+"Muffliato: Peer-to-Peer Privacy Amplification for Decentralized Optimization and Averaging", 2022. The full text was
+not available; settings and draws are those of its authors' published scripts, and the paper's numbers are read off the
+picture published with them, to within 5 %.
 
-A node's loss is that of Rényi differential privacy at alpha = 2 with noise that makes it 1 for whoever sees the
-released value itself. It is the squared size of a Gaussian shift, and 1 is what is guaranteed against everyone.
+A node's loss is that of Rényi differential privacy at alpha = 2, with noise for which it is 1 to an observer of the
+released value itself. It is the squared size of a Gaussian shift, and 1 is the guarantee against everyone.
 
-- Published size: a hypercube of 2^11 nodes ("exponential"), Erdos-Renyi with probability ln(n) / n, points of a square
-  that hear one another up to a distance of .07 (2,048 nodes), a grid of 45 x 45 nodes, with Metropolis weights. Gossip
-  is accelerated and takes ln(n) / sqrt(l) rounds, l the spectral gap. The published loss of node 0 for an observer v is
-  a sum over its neighbours w and rounds t from 1 on, of (W^t)_w0^2 / sum_j (W^t)_wj^2, clipped at 1, with the powers of
-  W of gossip that is not accelerated.
-- The same for what one observer, node 0, learns of the others, beside what `jdfl.observe` derives of its whole view,
-  which is exact, for values are fixed: on the same hypercube, and on smaller graphs of the other kinds, the points with
-  the same mean number of neighbours. "Rounded" has noise of 2^-24 in every message on top, as of numbers in float32.
+- Published size: a hypercube of 2^11 nodes ("exponential"), Erdos-Renyi with probability ln(n) / n, a random geometric
+  graph of range .07 (2,048 nodes), a grid of 45 x 45 nodes, with Metropolis weights. Gossip is accelerated and takes
+  ln(n) / sqrt(l) rounds, l being the spectral gap. The published loss of node 0 for an observer v is a sum over its
+  neighbours w and rounds t from 1 on, of (W^t)_w0^2 / sum_j (W^t)_wj^2, clipped at 1, with the powers of W of gossip
+  without acceleration.
+- The same for what one observer, node 0, learns about the others, together with what `jdfl.observe` derives from its
+  whole view, which is exact, since values are fixed: on the same hypercube, and on smaller graphs of the other kinds,
+  the geometric one with the same mean number of neighbours. "Rounded" adds noise of 2^-24 to every message, like
+  float32 rounding.
 
-What the observer's messages span does not depend on acceleration (they are polynomials in W of every degree), and all
-losses together are as many as it spans directions: distant nodes can be known entirely.
-The paper's graphs of Facebook users are not built.
+The span of the observer's messages does not depend on acceleration (they are polynomials in W of every degree), and the
+sum of all losses is the dimension of that span: distant nodes can be known entirely.
+The paper's graphs of Facebook users are not included.
 """
 
 import math
@@ -55,20 +56,20 @@ PAPER: dict[str, dict[int, float]] = {
 
 
 def hypercube(power: int) -> Static:
-    """Nodes whose numbers differ in one of so many bits hear one another."""
+    """Nodes are linked if their numbers differ in a single one of `power` bits."""
     nodes = range(2**power)
     return from_edges([(i, i ^ (1 << bit)) for i in nodes for bit in range(power) if not i >> bit & 1], len(nodes))
 
 
 def grid(side: int) -> Static:
-    """A square of side x side nodes, whose opposite sides do not touch; node 0 is a corner."""
+    """A grid of side x side nodes without wrap-around; node 0 is a corner."""
     node = np.arange(side**2).reshape(side, side)
     ends = [(node[:, :-1], node[:, 1:]), (node[:-1], node[1:])]
     return from_edges(np.concatenate([np.stack([a.ravel(), b.ravel()], axis=1) for a, b in ends]).tolist(), side**2)
 
 
 def erdos_renyi(m: int) -> Static:
-    """Every pair with probability ln(m) / m, drawn again until all are connected; the draws are the script's."""
+    """Every pair with probability ln(m) / m, redrawn until all are connected; the draws are the script's."""
     drawn, edges = random.Random(0), []
     while not connected(edges, m):
         edges = [pair for pair in combinations(range(m), 2) if drawn.random() < math.log(m) / m]
@@ -76,9 +77,9 @@ def erdos_renyi(m: int) -> Static:
 
 
 def geometric(m: int) -> Static:
-    """Points of the unit square that are not further apart than RADIUS for 2,048 of them, drawn as the script does."""
+    """Points of the unit square within RADIUS of each other for 2,048 of them, drawn as in the script."""
     drawn = np.random.RandomState(0)
-    drawn.uniform(size=2048)  # its runs of gossip begin with these,
+    drawn.uniform(size=2048)  # the script's runs of gossip begin with these,
     drawn.randn(2048)  # and their noise
     place = drawn.random_sample((m, 2))
     apart = np.linalg.norm(place[:, None] - place[None], axis=2)
@@ -86,33 +87,33 @@ def geometric(m: int) -> Static:
 
 
 def connected(edges: Sequence[tuple[int, int]], m: int) -> bool:
-    """Whether edges join all m nodes."""
+    """Whether edges connect all m nodes."""
     ends = np.array(edges, int).reshape(-1, 2)
     return csgraph.connected_components(sp.coo_array((np.ones(len(ends)), tuple(ends.T)), (m, m)), False)[0] == 1
 
 
 @dataclass(frozen=True)
 class Gossip:
-    """Gossip on a graph, for as many rounds as the paper takes."""
+    """Gossip on a graph, for the paper's number of rounds."""
 
     W: np.ndarray  # [m, m] weights
-    links: np.ndarray  # [m, m] bool who hears whom
+    links: np.ndarray  # [m, m] bool adjacency
     gap: float
     rounds: int
 
     @classmethod
     def on(cls, network: Static) -> "Gossip":
-        """That of a network, whose weights are symmetric."""
+        """Gossip on a network whose weights are symmetric."""
         W = np.asarray(as_dense(network.graph), float)
         gap = float(1 - np.linalg.eigvalsh(W)[-2])
         return cls(W, (W != 0) & ~np.eye(len(W), dtype=bool), gap, math.ceil(math.log(len(W)) / math.sqrt(gap)))
 
     def distances(self) -> np.ndarray:
-        """Links between node 0 and every one [m]."""
+        """The number of links between node 0 and each node [m]."""
         return csgraph.shortest_path(self.links, unweighted=True, indices=[0])[0].astype(int)
 
     def told(self) -> Iterator[np.ndarray]:
-        """What a message of node w tells of node u [m, m], were it the only one, in every round from the second on."""
+        """What a single message of node w would reveal about node u [m, m], in every round from the second on."""
         W = sp.csr_array(self.W)
         power = self.W
         for _ in range(self.rounds):
@@ -124,11 +125,11 @@ class Gossip:
         return np.minimum(self.links @ sum(one[:, 0] for one in self.told()), 1.0)
 
     def formula(self) -> np.ndarray:
-        """The same of every node [m] for the observer 0."""
+        """The same for every node [m] and the observer 0."""
         return np.minimum(self.links[0] @ sum(self.told()), 1.0)
 
     def view(self, accelerated: bool = True) -> np.ndarray:
-        """How the messages [., m] that node 0 hears are made up of what all nodes release."""
+        """The messages [., m] that node 0 receives, as combinations of all nodes' releases."""
         gap = self.gap
         w = 2 * (1 - math.sqrt(gap * (1 - gap / 4))) / (1 - gap / 2) ** 2 if accelerated else 1.0
         rows = [np.eye(len(self.W))[self.links[0]]]
@@ -138,21 +139,21 @@ class Gossip:
 
 
 def known(view: np.ndarray, rounding: float) -> np.ndarray:
-    """The loss [m] of every node for the observer 0, who knows its own noise, with noise in every message on top."""
+    """The loss [m] of every node for observer 0, who knows its own noise, with additional noise in every message."""
     _, size, axes = np.linalg.svd(view[:, 1:], full_matrices=False)
     kept = size**2 / (size**2 + rounding**2) if rounding else (size > 1e-11 * size[0]).astype(float)
     return np.append(0.0, kept @ axes**2)
 
 
 def observed(network: Static, gossip: Gossip) -> tuple[np.ndarray, float]:
-    """The exact loss [m] of every node for the observer 0, and what is guaranteed against everyone, by jdfl."""
+    """The exact loss [m] of every node for observer 0, and the guarantee against everyone, by jdfl."""
     noisy = jdfl.Gradients(clip=1.0, mechanism=jdfl.Gaussian(1.0))
     algorithm = jdfl.Muffliato(lr=1.0, gradients=noisy, gossips=gossip.rounds, accelerated=True)
     problem: Any = world(network.m, 0, 1.0)
     run = Observed.of(algorithm, problem, network, steps=gossip.rounds, key=0, delta=1e-5)
     found = run.by(Neighbour(0))
     if not found.bound:
-        raise AssertionError("values are fixed, and what is seen of them is exact")
+        raise AssertionError("values are fixed, so the view of them is exact")
     return np.nan_to_num(found.mu**2), 1 / run.report.noise_multiplier**2
 
 
@@ -165,7 +166,7 @@ def curves(losses: Mapping[str, np.ndarray], distance: np.ndarray) -> Curves:
 
 
 def exact(network: Static) -> Curves:
-    """Formula, exact value, the same with rounded messages, and the guarantee, for the observer 0."""
+    """Formula, exact value, the same with rounded messages, and the guarantee, for observer 0."""
     gossip = Gossip.on(network)
     loss, guarantee = observed(network, gossip)
     losses = {"formula": gossip.formula(), "exact": loss, "rounded": known(gossip.view(), ROUNDING)}
@@ -206,7 +207,7 @@ def draw(published: Mapping[str, np.ndarray], found: Mapping[str, tuple[int, Cur
 
 
 def main(arguments: Sequence[str] | None = None) -> list[Row]:
-    """All graphs; with `--quick` small ones, beside the published hypercube."""
+    """All graphs; with `--quick` small ones, in addition to the published hypercube."""
     given = options("Muffliato paper, first figure", seeds=1, arguments=arguments)
     large = {"exponential": hypercube(11)}
     small = {"exponential": hypercube(6), "Erdos-Renyi": erdos_renyi(48)}
@@ -228,7 +229,7 @@ def main(arguments: Sequence[str] | None = None) -> list[Row]:
     show("Muffliato: the privacy loss of nodes, by their distance", rows)
     for name in published:
         gaps = [published[name][k] / paper for k, paper in PAPER[name].items()]
-        print(f"{name}: our numbers by the published formula are {min(gaps):.2f} to {max(gaps):.2f} of the paper's")
+        print(f"{name}: our numbers from the published formula are {min(gaps):.2f} to {max(gaps):.2f} of the paper's")
     print("\n".join(exceeded(name, m, one) for name, (m, one) in found.items()))
     save_figure(draw(published, found), given.out / f"{NAME}.png")
     print("written:", save(rows, given.out, NAME), given.out / f"{NAME}.png")

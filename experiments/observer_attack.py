@@ -1,9 +1,8 @@
-"""An optimal attack on what an observer sees of real runs, to hold beside what `jdfl.observe` derives.
+"""An optimal attack on an observer's view of real runs, for comparison with what `jdfl.observe` derives.
 
-Data are fixed: losses are linear, so that gradients do not depend on parameters. Runs of two worlds have the same keys,
-in which the noise of both is the same and the difference of their views is known; with the covariance of the views of
-half of the runs it gives the best linear score, which the other half is judged by. Nothing of it looks at the derived
-map.
+Data are fixed: losses are linear, so gradients do not depend on parameters. Runs of two worlds have the same keys,
+hence the same noise, and the difference of their views is known. With the covariance of the views in half of the runs
+it gives the best linear score, which is tested on the other half. Nothing here uses the derived map.
 
 Axes: m nodes, n parameters, T rounds, N runs, R vectors that an observer sees.
 """
@@ -40,7 +39,7 @@ class Fixed(Problem):
 
 
 def world(m: int, node: int, sign: float, n: int = 1) -> Fixed:
-    """Data of which only a node's are not zero: one example, as long as the clip of 1 allows."""
+    """Data in which only one node's are not zero: one example, whose norm reaches the clip of 1."""
     data = np.zeros((m, 1, n))
     data[node, 0, 0] = sign
     dtype = jnp.zeros(()).dtype
@@ -48,9 +47,9 @@ def world(m: int, node: int, sign: float, n: int = 1) -> Fixed:
 
 
 def views(algorithm: Any, problem: Problem, network: Any, steps: int, runs: int, seed: int) -> tuple[np.ndarray, ...]:
-    """What leaves the nodes in runs, their final parameters last [N, S, m], and what they release [N, P, m].
+    """What leaves the nodes in runs, with the final parameters last [N, S, m], and their releases [N, P, m].
 
-    Every run has a key of its own. Of vectors it is the first number.
+    Every run has its own key. Of each vector only the first number is kept.
     """
     program = planned(algorithm, problem, network, steps)
 
@@ -66,18 +65,18 @@ def views(algorithm: Any, problem: Problem, network: Any, steps: int, runs: int,
 def reached(
     algorithm: Any, network: Any, observer: Observer, node: int, *, steps: int, runs: int = 20_000, seed: int = 0
 ) -> tuple[float, float]:
-    """The mu that an optimal attack on a node reaches, and the one that is derived for the same change of its data.
+    """The mu that an optimal attack on a node reaches, and the derived mu for the same change of its data.
 
-    All numbers are in float64. Of what the observer sees only its places in the program are taken from what is derived.
+    All numbers are in float64. Only the places in the program that the observer sees are taken from the derivation.
 
     Args:
         algorithm: The settings, with gradients clipped to 1 and noisy.
-        network: Who hears whom, the same in all runs.
-        observer: Who observes.
-        node: Whose gradient is -1 in one world and 1 in the other, in every round.
+        network: The communication network, the same in all runs.
+        observer: The observer.
+        node: The node whose gradient is -1 in one world and 1 in the other, in every round.
         steps: Rounds.
         runs: Runs of both worlds together.
-        seed: Of the runs' keys.
+        seed: Seed of the runs' keys.
     """
     with jax.enable_x64(True):
         worlds = [world(network.m, node, sign) for sign in (-1.0, 1.0)]
@@ -92,14 +91,14 @@ def reached(
 
 
 def derived(run: Observed, observer: Observer, node: int) -> float:
-    """The mu of a node whose data change every release by as much as they may, always in the same direction."""
+    """The mu of a node whose data change every release by the largest amount, always in the same direction."""
     unknown = np.ones(run.spread.m, bool)
     unknown[list(observer.known(run.spread.m))] = False
     return float(np.sqrt(run.blocks(run.spread.rows(observer.rows(run.spread)), unknown)[node].sum()))
 
 
 def shift(first: np.ndarray, second: np.ndarray) -> float:
-    """How far the best linear score of views [N, R] of two worlds is apart, in standard deviations."""
+    """The separation of the best linear score of views [N, R] of two worlds, in standard deviations."""
     half = len(first) // 2
     difference = np.mean(second - first, axis=0)
     _, size, axes = np.linalg.svd(first[:half] - first[:half].mean(axis=0), full_matrices=False)

@@ -1,16 +1,17 @@
-"""What observers who see little learn: derived, attacked, and where that is no bound.
+"""What observers with a limited view learn: derived values, attacks, and where the derived values are not bounds.
 
 Run `python -m experiments.observers [--quick] [--seeds N] [--out DIR]`.
 
-- Attack: mu that is derived from a method's step for a node whose gradient changes as much as it may, always in one
+- Attack: mu derived from a method's step for a node whose gradient changes by the largest amount, always in one
   direction, and the mu that the best linear score reaches on what the observer sees of real runs (20,000 of them, see
-  `experiments.observer_attack`). Data are fixed, so that both are the same but for sampling.
-- Hidden slopes: four nodes in a line, of whom the last observes the first. Gradients that depend on parameters move the
-  others' messages; mu is that of fixed gradients, and the largest that slopes of so many (the step length times a
-  second derivative, for every node and round) make of it, found by changing one at a time. So mu of fixed gradients is
-  no bound for observers who do not see where gradients are taken.
-- Networks: epsilon of pairs of nodes of D-PSGD with noise of 10 sensitivities after so many rounds, for fixed
-  gradients, beside that of everyone, which is a guarantee.
+  `experiments.observer_attack`). Data are fixed, so both are equal up to sampling error.
+- Hidden slopes: four nodes in a line, whose last node observes the first. Gradients that depend on parameters move
+the
+  messages of others. Given are the mu of fixed gradients, and the largest mu for slopes (the step size times a second
+  derivative, per node and round) of limited size, found by changing one slope at a time. So mu of fixed gradients is no
+  bound for observers who do not see where gradients are taken.
+- Networks: epsilon of pairs of nodes of D-PSGD with noise of 10 sensitivities, for fixed gradients, together with that
+  of everyone, which is a guarantee.
 - Muffliato: mu^2 of one gossip in units of what a node releases, by the paper's formula, which adds up single messages,
   and exactly. The formula is a bound only where it is no smaller.
 """
@@ -62,7 +63,7 @@ class Push(jdfl.Algorithm):
 
 
 def methods() -> dict[str, tuple[Any, Any]]:
-    """Methods and the networks that they are attacked on."""
+    """Methods, each with the network that it is attacked on."""
     ring, random = jdfl.network.ring(6), jdfl.network.erdos_renyi(6, 0.5, seed=1)
     descent = {"order": "adapt first", **_EXACT}
     return {
@@ -106,9 +107,9 @@ SIGNS = {rounds: np.array(list(product((1.0, -1.0), repeat=rounds))) for rounds 
 def line(slopes: np.ndarray) -> float:
     """Mu, in units of one release's, of node 0 of a line for the last node, with slopes [T, m] of gradients.
 
-    Changes of what node 0 releases have the signs that tell most.
+    Changes of node 0's releases have the most revealing signs.
 
-    x <- W (x + slope x - y) with what is released y; the observer sees what its neighbour sends.
+    x <- W (x + slope x - y) with the released y; the observer sees what its neighbour sends.
     """
     rounds, m = slopes.shape
     W = np.asarray(as_dense(jdfl.network.from_edges([(i, i + 1) for i in range(m - 1)], m).graph), float)
@@ -125,7 +126,7 @@ def line(slopes: np.ndarray) -> float:
 
 
 def worst_slopes(low: float, high: float, rounds: int, seed: int, tries: int) -> float:
-    """The largest mu that slopes of zero or at an end of an interval make, of so many searches."""
+    """The largest mu found in `tries` searches over slopes that are zero or at an end of an interval."""
     random, ends, best = np.random.default_rng(seed), sorted({low, 0.0, high}), 0.0
     for _ in range(tries):
         slopes = random.choice(ends, (rounds, 4))
@@ -156,7 +157,7 @@ def hidden(seeds: int, quick: bool) -> list[Row]:
 
 
 def networks(quick: bool) -> tuple[list[Row], dict[str, jdfl.Pairs]]:
-    """Epsilon of pairs of nodes beside that of everyone."""
+    """Epsilon of pairs of nodes, together with that of everyone."""
     m, steps = (12, 6) if quick else (100, 100)
     known = {
         "ring": jdfl.network.ring(m),
@@ -178,7 +179,7 @@ def networks(quick: bool) -> tuple[list[Row], dict[str, jdfl.Pairs]]:
 def formula(W: np.ndarray, links: np.ndarray, observer: int, rounds: int, square: int = 2) -> np.ndarray:
     """The paper's mu^2 [m] of what an observer learns in a gossip, in units of one release: the sum over messages.
 
-    A later version has no square on top (as the code of A. Bellet et al., 2025, tells): 1 in place of it.
+    A later version has no square in the numerator (as in the code of A. Bellet et al., 2025): 1 in place of it.
     """
     power, total = np.eye(len(W)), np.zeros(len(W))
     for _ in range(rounds):
@@ -189,7 +190,7 @@ def formula(W: np.ndarray, links: np.ndarray, observer: int, rounds: int, square
 
 
 def muffliato(quick: bool) -> list[Row]:
-    """The formula and the exact value of one gossip, for the pairs of which they differ most."""
+    """The formula and the exact value of one gossip, for the pairs where they differ most."""
     line_of_three = jdfl.network.from_edges([(0, 1), (1, 2)], 3)
     cases = {"line of three": (line_of_three, 2), "ring of 12": (jdfl.network.ring(12), 3)}
     if not quick:
@@ -235,7 +236,7 @@ def figure(pairs: dict[str, jdfl.Pairs]) -> Figure:
 
 def main(arguments: Sequence[str] | None = None) -> list[Row]:
     """Run and print."""
-    given = options("What observers who see little learn", seeds=3, arguments=arguments)
+    given = options("What observers with a limited view learn", seeds=3, arguments=arguments)
     made, pairs = networks(given.quick)
     rows = [*attacked(given.seeds, given.quick), *hidden(given.seeds, given.quick), *made, *muffliato(given.quick)]
     show("What observers learn", rows)

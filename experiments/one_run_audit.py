@@ -1,10 +1,10 @@
-"""What an audit in one run finds: sound noise, and noise and clips that are not what is accounted for.
+"""What an audit in one run detects: sound noise, and noise and clips that differ from what is accounted for.
 
 Run `python -m experiments.one_run_audit [--quick] [--seeds N] [--out DIR]`; some minutes on two cores.
 
 D-PSGD on least squares, 8 nodes of 600 records, 600 parameters, 8 rounds, noise for epsilon = 4 at delta = 1e-5. Every
-seed is one run, with its own canaries and coins. What is shown is at delta = .2 / canaries, of which the accounted
-epsilon is told, too. A last case is a perceptron of 103,914 parameters on digits, with the time of a plain run beside.
+seed is one run, with its own canaries and coins. The bound is at delta = .2 / canaries, for which the accounted epsilon
+is given, too. A last case is a perceptron of 103,914 parameters on digits, with its time relative to a plain run.
 """
 
 import statistics
@@ -31,7 +31,7 @@ NODES, RECORDS, ROUNDS, EPSILON, DELTA = 8, 600, 8, 4.0, 1e-5
 
 
 def scaled(factor: float) -> Any:
-    """Noise of another size than the mechanism says."""
+    """Noise of another size than the mechanism states."""
 
     def add(self: Any, key: Any, x: Any, sensitivity: Any) -> Any:
         return x + factor * self.multiplier * sensitivity * jax.random.normal(key, x.shape, x.dtype)
@@ -53,7 +53,7 @@ def unclipped(nodes: Sequence[int]) -> Any:
 
 @contextmanager
 def broken(place: str, wrong: Any) -> Generator[None]:
-    """The library with another function in a place, whose programs are neither taken from others nor left to them."""
+    """The library with one function replaced, whose programs are neither taken from a cache nor left in it."""
     jax.clear_caches()
     with mock.patch(place, wrong):
         yield
@@ -71,7 +71,7 @@ CASES: dict[str, tuple[str, Any]] = {
 
 
 def audits(canaries: int, seeds: int) -> list[Any]:
-    """The audits of so many runs."""
+    """The audits of `seeds` runs."""
     random = np.random.default_rng(0)
     A = random.standard_normal((NODES, RECORDS, RECORDS))
     problem = jdfl.problems.linear_regression(A, A @ random.standard_normal(RECORDS))
@@ -84,7 +84,7 @@ def audits(canaries: int, seeds: int) -> list[Any]:
 
 
 def lines(case: str, found: Sequence[Any]) -> list[Row]:
-    """What was found in all seeds."""
+    """The results over all seeds."""
     return [
         row(case, "epsilon accounted", None, [found[0].epsilon_accounted]),
         row(case, "epsilon shown", None, [one.epsilon_lower for one in found]),
@@ -95,7 +95,7 @@ def lines(case: str, found: Sequence[Any]) -> list[Row]:
 
 
 def perceptron() -> list[Row]:
-    """Seconds of an audit and of a plain run, both compiled, and what is shown."""
+    """Seconds of an audit and of a plain run, both compiled, and the bound that is shown."""
     problem = jdfl.problems.neural_classification(
         "digits",
         NODES,
@@ -118,7 +118,7 @@ def perceptron() -> list[Row]:
 
 
 def draw(rows: Sequence[Row], path: Path) -> None:
-    """What was shown and what is accounted for, by case."""
+    """The bound and the accounted epsilon, by case."""
     shown = [one for one in rows if one.column == "epsilon shown"]
     accounted = [one for one in rows if one.column == "epsilon accounted"]
     fig = Figure(figsize=(8, 4), layout="constrained")

@@ -1,11 +1,11 @@
-"""What the experiments of the DPPS paper share: its networks, methods and settings as its published code has them.
+"""Shared parts of the DPPS paper's experiments: its networks, methods and settings as in its published code.
 
 Ten nodes, batches of 100 in a fixed order, 12 epochs, plain gradient descent with gamma_s = gamma_l = .1, gamma_n =
 .001, all three a tenth from epoch 5 and a hundredth from epoch 10 on (epochs counted from 0; in the code an epoch
-earlier, 4 and 9), everybody synchronised every 4th round, one network of layers for all methods: 784-10-784-10 with a
-residual connection at width 784, without the code's tanh of the scores. Pixels are scaled to [-1, 1]: of the usual
-scalings it is the one with which the study's accuracies come out. In [0, 1] private runs are 1 to 3 points worse, and
-standardised pixels make all runs, noiseless ones too, about 1 point better.
+earlier, 4 and 9), global averaging in every 4th round, one architecture for all methods: 784-10-784-10 with a residual
+connection at width 784, without the code's tanh of the scores. Pixels are scaled to [-1, 1]: of the usual scalings it
+is the one that reproduces the study's accuracies. In [0, 1] private runs are 1 to 3 points worse, and standardised
+pixels make all runs, including noiseless ones, about 1 point better.
 
 Y. Zhou, K. Xue, E. Chen: Differentially Private Perturbed Push-Sum Protocol and Its Application in Non-Convex
 Optimization, section V.
@@ -34,7 +34,7 @@ PARTS = {"1 layer": "partpsp-1", "2 layers": "partpsp-2", "all layers": "all"}  
 
 @dataclass(frozen=True)
 class Task:
-    """A model on data, and how long it is trained."""
+    """A model on data, and the length of its training."""
 
     title: str
     data: str
@@ -55,7 +55,7 @@ def on_accelerator() -> bool:
 
 
 def images(*names: str) -> str:
-    """The first of the data sets that is at hand; scikit-learn's digits where there are no files."""
+    """The first available dataset; scikit-learn's digits where there are no files."""
     for name in names:
         try:
             locate(name)
@@ -66,7 +66,7 @@ def images(*names: str) -> str:
 
 
 def mlp_task(*, quick: bool = False, **options: Any) -> Task:
-    """The paper's perceptron on MNIST (or on digits); `quick` takes 20,000 images and 4 epochs."""
+    """The paper's perceptron on MNIST (or on digits); `quick` uses 20,000 images and 4 epochs."""
     data = images("mnist")
     model = jdfl.models.mlp(shape=(8, 8, 1) if data == "digits" else (28, 28, 1))
     few = {"epochs": 4, "examples": 20_000} if quick and data != "digits" else {}
@@ -76,9 +76,9 @@ def mlp_task(*, quick: bool = False, **options: Any) -> Task:
 
 @lru_cache(maxsize=8)
 def problem_of(task: Task, shared: str, m: int = NODES, seed: int = 0) -> NeuralProblem:
-    """The task over m nodes, the preset `shared` being common to them.
+    """The task over m nodes, with the preset `shared` for the shared parameters.
 
-    Which images are held out for testing is taken as public, where the data set has no test images of its own.
+    The choice of test images is declared public, where the dataset has no test images of its own.
     """
     made = neural_classification(
         task.data,
@@ -96,13 +96,13 @@ def problem_of(task: Task, shared: str, m: int = NODES, seed: int = 0) -> Neural
 
 
 def batch_of(problem: NeuralProblem, task: Task | None = None) -> int:
-    """100 or the task's, or what the smallest node has; batches drawn with replacement fit any node."""
+    """100 or the task's batch, limited by the smallest node; batches drawn with replacement fit any node."""
     batch = BATCH if task is None else task.batch
     return batch if task is not None and task.rounds else min(batch, int(np.min(np.asarray(problem.sizes))))
 
 
 def rounds_of(task: Task, problem: NeuralProblem) -> tuple[int, tuple[int, ...]]:
-    """All rounds, and those in which rates fall."""
+    """All rounds, and those in which learning rates decrease."""
     if task.rounds is not None:
         return task.rounds, tuple(task.rounds * e // EPOCHS for e in MILESTONES)
     epoch = int(np.max(np.asarray(problem.sizes))) // batch_of(problem, task)
@@ -110,7 +110,7 @@ def rounds_of(task: Task, problem: NeuralProblem) -> tuple[int, tuple[int, ...]]
 
 
 def networks(m: int = NODES, *, every: int = SYNCHRONISED, hops: str = "code") -> Mapping[str, Any]:
-    """The paper's networks by name, synchronised every so many rounds."""
+    """The paper's networks by name, with global averaging in every `every`-th round."""
     made: dict[str, Any] = {"EXP": network.one_peer_exponential(m, hops=hops)}  # pyright: ignore[reportArgumentType]
     made |= {f"{d}-Out": network.d_out(m, d) for d in (2, 4, 6, 8, 10) if d <= m}
     return {name: network.synchronised(one, every) for name, one in made.items()}
@@ -133,7 +133,7 @@ def method(name: str, task: Task, problem: NeuralProblem, dpps: jdfl.DPPS) -> An
 
 
 def alone(problem: NeuralProblem, task: Task, *, frozen: bool = False) -> tuple[Any, NeuralProblem]:
-    """Training without communication: everything, or all but the shared part; judged with the node's own parameters."""
+    """Training without communication: everything, or all but the shared part; evaluated at own parameters."""
     _, milestones = rounds_of(task, problem)
     descent = {"optimizer": _falling(milestones), "gradients": gradients(problem, task)}
     if frozen:
@@ -143,7 +143,7 @@ def alone(problem: NeuralProblem, task: Task, *, frozen: bool = False) -> tuple[
 
 @lru_cache
 def _falling(milestones: tuple[int, ...]) -> Any:
-    """Descent whose rate falls; one object for all runs alike, which then share a compiled program."""
+    """Descent with a decreasing learning rate; one object for all equal runs, which then share a compiled program."""
     import optax
 
     return optax.sgd(optax.piecewise_constant_schedule(RATE, dict.fromkeys(milestones, 0.1)))

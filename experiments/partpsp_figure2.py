@@ -1,20 +1,20 @@
 """DPPS paper, Figure 2: real, estimated (Eq. 22) and certified distances between messages, round by round.
 
 Run `python -m experiments.partpsp_figure2 [--quick] [--seeds N] [--out DIR]`. Ten nodes train the perceptron with
-PartPSP, one or two of its layers being shared, on 2-Out and EXP: b = 5, C' = .78, lambda = .55 (one layer) or .62
-(two), everybody synchronised every 5th round. Each source of S has runs of its own, in which noise is scaled by it:
+PartPSP, with one or two of its layers shared, on 2-Out and EXP: b = 5, C' = .78, lambda = .55 (one layer) or .62 (two),
+global averaging in every 5th round. Each source of S has its own runs, in which it scales the noise:
 
 - Eq. 22, as published: gradients are not clipped;
-- Eq. 22, clipped, and certified: the shared gradient of a batch is clipped to 10 in l1, so that they can be compared.
+- Eq. 22, clipped, and certified: the shared gradient of a batch is clipped to 10 in l1, so that they are comparable.
 
-The clip decides what certified distances are worth, since they take every step for as long as the clip. 10 is the
-median l1 length of a node's first layer's gradient in most of a run without noise (95 at the start, 31 after 40 rounds
-of 720, 3 to 12 after 100); under certified noise nearly all that are looked at, twelve times in a run, are longer.
-With a clip of 30 a fifth of them are, and the median ratio of the certified to the real distance is 2.9 on 2-Out and
-EXP instead of 1.8. 4-Out and 8-Out are beside them for that ratio.
+The clip decides how tight certified distances are, since they assume that every step reaches it. 10 is the median l1
+norm of a node's first layer's gradient in most of a run without noise (95 at the start, 31 after 40 rounds of 720, 3 to
+12 after 100); under certified noise nearly all that are examined, twelve times in a run, are larger. With a clip of 30
+a fifth of them are, and the median ratio of the certified to the real distance is 2.9 on 2-Out and EXP instead of 1.8.
+4-Out and 8-Out are included for that ratio.
 
 The paper says that all its estimates are above the real distances, and that peaks fall from over 800 with two layers to
-below 300 with one; it does not say of which rounds. All of it takes 220 seconds of processor time.
+below 300 with one; it does not say in which rounds. All of it takes 220 seconds of processor time.
 """
 
 import sys
@@ -46,7 +46,7 @@ class Seen(NamedTuple):
     """One run."""
 
     distances: np.ndarray  # [rounds, 2] real, S
-    clipped: float  # share of gradients that are longer than the clip
+    clipped: float  # share of gradients whose norm exceeds the clip
 
     @property
     def violations(self) -> int:
@@ -60,12 +60,12 @@ class Seen(NamedTuple):
 
 
 def clip_of(task: Task) -> float:
-    """The clip for the data at hand."""
+    """The clip for the available data."""
     return SMALL_CLIP if task.data == "digits" else CLIP
 
 
 def longer(clip: float) -> Any:
-    """A metric: the share of nodes whose shared gradient of a batch of their first 100 examples is above the clip."""
+    """A metric: the share of nodes whose shared gradient on their first 100 examples exceeds the clip."""
 
     def share(w: Array, problem: Any) -> Array:
         few = jax.tree.map(lambda leaf: leaf[:, :100], problem.data)
@@ -92,7 +92,7 @@ def seen(task: Task, part: str, net: Any, source: str, seed: int) -> Seen:
 
 
 def rows_of(cells: Mapping[tuple[str, str, str], list[Seen]]) -> list[Row]:
-    """A line per network, part and source."""
+    """A row per network, part and source."""
     made = []
     for (part, net, source), runs in cells.items():
         case = f"{part}, {net}, {source}"
@@ -108,7 +108,7 @@ def rows_of(cells: Mapping[tuple[str, str, str], list[Seen]]) -> list[Row]:
 
 
 def claims(cells: Mapping[tuple[str, str, str], list[Seen]]) -> list[str]:
-    """What is asked of the certified distances, and what the paper says of Eq. 22."""
+    """The requirements on the certified distances, and the paper's claims about Eq. 22."""
     certified = {case[:2]: runs for case, runs in cells.items() if case[2] == "certified"}
     published = {case[:2]: runs for case, runs in cells.items() if case[2] == "Eq. 22, as published"}
     broken = sum(one.violations for runs in certified.values() for one in runs)
@@ -152,7 +152,7 @@ def main(arguments: Sequence[str] | None = None) -> list[Row]:
         for source in list(SOURCES)[1 if (part, net) in BESIDE else 0 :]
     }
     rows = rows_of(cells)
-    show(f"{task.title}: 10 nodes, b = 5, clip {clip_of(task):g} (paper's or the study's numbers | ours)", rows)
+    show(f"{task.title}: 10 nodes, b = 5, clip {clip_of(task):g} (the paper's or the study's numbers, and ours)", rows)
     print("\n".join(claims(cells)))
     draw(cells, chosen, task.title)
     print("written:", save(rows, chosen.out, NAME), chosen.out / f"{NAME}.png")

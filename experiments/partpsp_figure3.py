@@ -1,15 +1,15 @@
-"""DPPS paper, Figure 3: the mean real sensitivity (RAS) over what is shared and over the network's degree.
+"""DPPS paper, Figure 3: the mean real sensitivity (RAS) over the shared part and over the network's degree.
 
 Run `python -m experiments.partpsp_figure3 [--quick] [--seeds N] [--out DIR]`. Ten nodes train the perceptron with
-PartPSP, b = 5, everybody synchronised every 4th round, noise by Eq. 22 with C' = .95 and lambda = .55 whatever is
-shared and on every network, as the paper has it. RAS is the mean over rounds of the largest l1 distance between two
-nodes' messages before noise. Ratios to 2-Out are free of scale: they are what is compared with the paper.
+PartPSP, b = 5, global averaging in every 4th round, noise by Eq. 22 with C' = .95 and lambda = .55 for every shared
+part and network, as in the paper. RAS is the mean over rounds of the largest l1 distance between two nodes' messages
+before noise. Ratios to 2-Out do not depend on scale: they are what is compared with the paper.
 
-What S the noise has decides the ratios: with the true distances as S they are others, which is shown for one layer.
-RAS is that of the rounds before rates fall for the first time (300 of 720 on MNIST), where almost all of it arises;
-only the runs with one layer, whose ratios the paper has, go on to the end. With all layers shared noise drowns the
-runs: accuracy is that of chance, and distances are those of networks that learn nothing, different from seed to seed.
-Two seeds of everything take about 6 minutes of processor time.
+The S that scales the noise decides the ratios: with the true distances as S they are different, which is shown for one
+layer. RAS is that of the rounds before learning rates first decrease (300 of 720 on MNIST), where almost all of it
+arises; only the runs with one layer, whose ratios the paper has, continue to the end. With all layers shared, noise
+overwhelms the runs: accuracy is that of random guessing, and distances are those of networks that learn nothing,
+different from seed to seed. Two seeds of everything take about 6 minutes of processor time.
 """
 
 import sys
@@ -32,9 +32,9 @@ QUICK = ("2-Out", "6-Out", "10-Out")
 
 
 class Found(NamedTuple):
-    """A network and a part over seeds; of runs that overflow, the rounds before."""
+    """A network and a part over seeds; for runs that overflow, the rounds before."""
 
-    ras: list[float]  # of the rounds at the first rates
+    ras: list[float]  # of the rounds at the initial learning rates
     whole: list[float]  # of all rounds, where they were run
     accuracy: list[float]
     violations: list[float]  # share of rounds in which Eq. 22 is below the true distance
@@ -42,7 +42,7 @@ class Found(NamedTuple):
 
 
 def measured(task: Task, shared: str, net: Any, source: Any, seeds: int, *, whole: bool = False) -> Found:
-    """Every seed has a split, a start and noise of its own; runs end with the first rates unless they are `whole`."""
+    """Every seed has its own split, start and noise; runs end with the initial rates unless they are `whole`."""
     found = Found([], [], [], [], 0)
     dpps = jdfl.DPPS(b=B, noise_rate=NOISE_RATE, sensitivity=source, constant=CONSTANT, contraction=CONTRACTION)
     for seed in range(seeds):
@@ -60,7 +60,7 @@ def measured(task: Task, shared: str, net: Any, source: Any, seeds: int, *, whol
 
 
 def rows_of(cells: Mapping[tuple[str, str], Found], *, compared: bool) -> list[Row]:
-    """The lines of the table, network by network; the paper's numbers where data are `compared` to its own."""
+    """The rows of the table, network by network; the paper's numbers where data are `compared` to its own."""
     made = []
     for (part, name), found in cells.items():
         case, base = f"{part}, {name}", cells[part, "2-Out"]
@@ -77,7 +77,7 @@ def rows_of(cells: Mapping[tuple[str, str], Found], *, compared: bool) -> list[R
 
 
 def claims(cells: Mapping[tuple[str, str], Found], *, compared: bool) -> list[str]:
-    """What the paper says of its figure, and whether it holds here."""
+    """The paper's claims about its figure, and whether they hold here."""
     mean = {case: float(np.mean(found.ras)) for case, found in cells.items() if case[0] in PARTS}
     names = list(dict.fromkeys(name for _, name in mean))
     parts = [part for part in PARTS if (part, names[0]) in mean]
@@ -88,7 +88,7 @@ def claims(cells: Mapping[tuple[str, str], Found], *, compared: bool) -> list[st
     off = {n: np.mean(np.divide(cells["1 layer", n].whole, base)) / PAPER[n] - 1 for n in degrees if n in PAPER}
     told = ", ".join(f"{name} {value:+.0%}" for name, value in off.items())
     made = [
-        f"{_word(not more)} RAS falls with what is shared: {'not for ' + ', '.join(more) if more else 'everywhere'}",
+        f"{_word(not more)} RAS falls as less is shared: {'not for ' + ', '.join(more) if more else 'everywhere'}",
         f"{_word(not denser)} RAS falls with the degree: {'not for ' + ', '.join(denser) if denser else 'always'}",
     ]
     if compared:
@@ -102,7 +102,7 @@ def _word(holds: bool) -> str:
 
 
 def draw(cells: Mapping[tuple[str, str], Found], chosen: Options, title: str) -> None:
-    """DIR/NAME.png: RAS over the degree, and the ratios beside the paper's."""
+    """DIR/NAME.png: RAS over the degree, and the ratios with the paper's."""
     fig = Figure(figsize=(9.6, 4.2), layout="constrained")
     left, right = fig.subplots(1, 2)
     for part in dict.fromkeys(part for part, _ in cells):
@@ -137,7 +137,7 @@ def main(arguments: Sequence[str] | None = None) -> list[Row]:
     compared = task.data == "mnist"
     rows = rows_of(cells, compared=compared)
     title = f"Mean real sensitivity, {task.title}"
-    show(f"{title} (10 nodes, b = 5, noise by Eq. 22 but where real S is said)", rows)
+    show(f"{title} (10 nodes, b = 5, noise by Eq. 22 unless marked as real S)", rows)
     print("\n".join(claims(cells, compared=compared)))
     draw(cells, chosen, title)
     print("written:", save(rows, chosen.out, NAME), chosen.out / f"{NAME}.png")

@@ -1,16 +1,16 @@
 """DPPS paper, Figure 4: the mean real sensitivity (RAS) over the number of nodes, for d-Out of several degrees.
 
 Run `python -m experiments.partpsp_figure4 [--quick] [--seeds N] [--out DIR]`. PartPSP, the perceptron with one shared
-layer, b = 5, everybody synchronised every 4th round, noise by Eq. 22 with C' = .95 and lambda = .55. Every node has 600
-images, however many nodes there are, so that what it learns from does not change with N. Runs have 60 rounds at the
-first rates: after as many of the 300 in `experiments.partpsp_figure3`, ratios between the degrees 2 to 8 are what they
-are at the end to 3 per cent.
+layer, b = 5, global averaging in every 4th round, noise by Eq. 22 with C' = .95 and lambda = .55. Every node has 600
+images, whatever the number of nodes, so that its data do not change with N. Runs have 60 rounds at the initial learning
+rates: after 60 of the 300 rounds in `experiments.partpsp_figure3`, ratios between the degrees 2 to 8 are within 3 per
+cent of their final values.
 
 The paper has no numbers for it. Its claim is that RAS hardly depends on N while d is far below N. Here that means: for
-N >= 4 d the largest mean RAS of a degree is at most 1.25 times the smallest. It is not so: RAS grows by a quarter to a
-third when nodes double. It is so in the first cycle between two synchronisations, where Eq. 22 begins with the length
-of the common start and noise is nearly all of a distance: `first cycle`. Later the gradients count, which differ by
-more where more nodes are compared: `after a mean of all`, the mean distance in the first round of the other cycles.
+N >= 4 d the largest mean RAS of a degree is at most 1.25 times the smallest. It does not hold: RAS grows by a quarter
+to a third when nodes double. It holds in the first cycle between two synchronisations, where Eq. 22 starts with the
+norm of the common start and noise is nearly all of a distance: `first cycle`. Later the gradients count, which differ
+more the more nodes are compared: `after a mean of all`, the mean distance in the first round of the other cycles.
 """
 
 import sys
@@ -36,21 +36,21 @@ from experiments.partpsp_common import (
 NAME = "partpsp_figure4"
 B, CONSTANT, CONTRACTION = 5.0, 0.95, 0.55
 SIZES, DEGREES = (10, 20, 40, 80), (2, 4, 6, 8)
-EACH, EPOCHS = 600, 24  # images of a node; rates fall for the first time after 10 of 24 epochs
+EACH, EPOCHS = 600, 24  # images per node; learning rates first decrease after 10 of 24 epochs
 FAR, MOST = 4, 1.25  # the criterion: N >= FAR d, largest / smallest
 WHOLE, BEGUN, ALIKE = "", ", first cycle", ", after a mean of all"  # which rounds
 Cells = Mapping[tuple[int, int], list[float]]  # by degree and N, over seeds
 
 
 def task_of(m: int, *, quick: bool) -> Task:
-    """600 images for every node; of digits 70, which 20 nodes can have."""
+    """600 images per node; of digits 70, which suffice for 20 nodes."""
     task = mlp_task()
     each = 70 if task.data == "digits" else EACH
     return replace(task, examples=each * m, test_examples=100, epochs=EPOCHS // 2 if quick else EPOCHS)
 
 
 def mean_distances(m: int, degree: int, seed: int, *, quick: bool) -> dict[str, float]:
-    """RAS of one run, of all its rounds and of some; ValueError where it overflows."""
+    """RAS of one run, over all its rounds and over some; ValueError where it overflows."""
     task = task_of(m, quick=quick)
     problem = problem_of(task, "partpsp-1", m=m, seed=seed)
     dpps = jdfl.DPPS(b=B, noise_rate=NOISE_RATE, sensitivity="eq22", constant=CONSTANT, contraction=CONTRACTION)
@@ -70,7 +70,7 @@ def spread(cells: Cells, degree: int, *, far: bool) -> float:
 
 
 def rows_of(cells: Cells, which: str = WHOLE) -> list[Row]:
-    """A line per degree, a column per N, and the spreads."""
+    """A row per degree, a column per N, and the spreads."""
     made = [row(f"{degree}-Out{which}", f"N = {m}", None, values) for (degree, m), values in cells.items()]
     for degree in dict.fromkeys(d for d, _ in cells):
         case = f"{degree}-Out{which}"
@@ -89,7 +89,7 @@ def claim(cells: Cells, which: str = WHOLE) -> str:
 
 
 def draw(cells: Cells, chosen: Options, title: str) -> None:
-    """DIR/NAME.png: RAS over N, a line per degree; what is too near to N is hollow."""
+    """DIR/NAME.png: RAS over N, a line per degree; hollow where d is too close to N."""
     fig = Figure(figsize=(6.4, 4.4), layout="constrained")
     axis = fig.subplots()
     for place, degree in enumerate(DEGREES):

@@ -7,7 +7,7 @@ MODELS = ("mlp", "resnet", "vit")  # each over NETWORKS
 
 
 class Cell(NamedTuple):
-    """Where a number of Table II or IV stands."""
+    """The position of a number in Table II or IV."""
 
     model: str
     network: str

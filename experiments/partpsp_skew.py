@@ -1,11 +1,12 @@
-"""PartPSP under label skew: when sharing a layer helps, on everybody's classes and on a node's own.
+"""PartPSP under label skew: when sharing a layer helps, on all classes and on a node's own classes.
 
 Run `python -m experiments.partpsp_skew [--quick] [--seeds N] [--out DIR]`. The perceptron of Table II on 4-Out, split
 at random, by Dirichlet(alpha) per class, and with one label per node. "global" is the accuracy on the test set, "own"
-that on test examples in whose classes a node's training examples are distributed, both in the mean over the nodes.
+that on test examples distributed over classes like a node's training examples, both averaged over the nodes.
 
-Nodes then have from a few to thousands of examples. For all splits alike, batches of 100 are drawn with replacement,
-which fits the smallest node too, and runs have 720 rounds, rates falling at the same ones as in Table II.
+Nodes then have from a few to thousands of examples. For all splits, batches of 100 are drawn with replacement, which
+works for the smallest node too, and runs have 720 rounds, with learning rates decreasing in the same rounds as in
+Table II.
 
 The study has one label per node, on the global test set: 10 to 11 % for every PartPSP variant and LocalOnly (10.5 in
 the table), 91.8 % for noiseless SGP. 30 runs of 10 seconds on two cores.
@@ -39,11 +40,11 @@ PRIVATE = "PartPSP-1, b = 3"
 METHODS = ("PartPSP-1", "PartPSP-2", "SGP", PRIVATE, "LocalOnly", "frozen, 1 shared")
 STUDY = dict.fromkeys(METHODS, 10.5) | {"SGP": 91.8, "frozen, 1 shared": None}
 METRICS = {"global": "accuracy", "own": "accuracy_own"}
-MARGIN = 0.5  # points; accuracies that are closer are called the same
+MARGIN = 0.5  # points; accuracies that are closer are considered equal
 
 
 def task_of(split: str, *, quick: bool) -> Task:
-    """The perceptron on so split images."""
+    """The perceptron on images with this split."""
     options = dict(SPLITS[split])
     if options.get("partition") == "clients":
         options["clients"] = tuple(np.asarray(load(images("mnist")).labels).tolist())
@@ -85,7 +86,7 @@ def collect(splits: Sequence[str], seeds: int, *, quick: bool) -> tuple[list[Row
 
 
 def verdict(means: Mapping[tuple[str, str], float]) -> str:
-    """What sharing one layer, and everything, changes against training alone; and noise against none."""
+    """The effect of sharing one layer, and everything, relative to local training; and of noise relative to none."""
 
     def against(name: str, other: str, column: str) -> str:
         gap = means[name, column] - means[other, column]
@@ -94,8 +95,8 @@ def verdict(means: Mapping[tuple[str, str], float]) -> str:
 
     parts = []
     for said, name, other in (
-        ("one layer shared against training alone", "PartPSP-1", "LocalOnly"),
-        ("everything shared against training alone", "SGP", "LocalOnly"),
+        ("one layer shared against local training", "PartPSP-1", "LocalOnly"),
+        ("everything shared against local training", "SGP", "LocalOnly"),
         ("one layer shared at b = 3 against the same layer frozen", PRIVATE, "frozen, 1 shared"),
     ):
         parts.append(f"{said} is {' and '.join(against(name, other, column) for column in METRICS)}")
@@ -122,7 +123,7 @@ def main(arguments: Sequence[str] | None = None) -> list[Row]:
     given = options(__doc__ or "", seeds=1, arguments=arguments)
     splits = QUICK if given.quick else tuple(SPLITS)
     rows, verdicts = collect(splits, given.seeds, quick=given.quick)
-    show("Label skew: accuracy, % (study | ours)", rows)
+    show("Label skew: accuracy, % (study and ours)", rows)
     for said in verdicts:
         say(said)
     save(rows, given.out, NAME)

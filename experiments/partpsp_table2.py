@@ -1,20 +1,20 @@
 """DPPS paper, Table II: final accuracy of PartPSP-1, PartPSP-2, SGPDP and PEDFL at b = 1, 2, 3 and without noise.
 
 Run `python -m experiments.partpsp_table2 [--quick] [--seeds N] [--out DIR] [--rows mlp,resnet,vit]`. Noise is scaled by
-the real sensitivity, as in the paper: an oracle, so that nothing is claimed of privacy. Beside the methods always stand
-two that send nothing: LocalOnly, and the shared part frozen as it begins. ResNet-18 and ViT rows are "reduced", and on
-4-Out alone, where there is no accelerator (`experiments.partpsp_tasks`). `--quick`: the perceptron alone, on fewer
-images and one network.
+the real sensitivity, as in the paper: an oracle, so no privacy is claimed. Two methods without communication are always
+included: LocalOnly, and the shared part frozen at its initial value. ResNet-18 and ViT rows are "reduced", and on 4-Out
+only, where there is no accelerator (`experiments.partpsp_tasks`). `--quick`: the perceptron only, on fewer images and
+one network.
 
-A second table takes the certified schedule, which needs no oracle but a clip, and has epsilon of the whole run, for a
-node's data replaced and for the paper's relation, one node's message answered by another's. The "paper" beside the
-latter is b / gamma_n, which it has for a round and never composes; gamma_n falls with the rates, which makes a round's
-epsilon ten and a hundred times that.
+A second table uses the certified schedule, which needs no oracle but a clip, and has epsilon of the whole run, for a
+node's data replaced and for the paper's relation, one node's message exchanged for another's. The "paper" number of the
+latter is b / gamma_n, which it states for a round and never composes; gamma_n decreases with the learning rates, which
+makes a round's epsilon ten and a hundred times that.
 
 The study's SGPDP on the perceptron is at 10 to 11 % on 4-Out and at 5 to 17 % on EXP, whatever b.
 
 Processor time: 8 minutes for the perceptron (73 runs), one for `--quick`; of the reduced rows 8 minutes for the
-ResNet's two rates and 3 for the transformer.
+ResNet's two learning rates and 3 for the transformer.
 """
 
 import sys
@@ -33,19 +33,19 @@ from experiments.partpsp_tasks import chosen_rows, reduced, tasks
 
 NAME = "partpsp_table2"
 LEVELS: tuple[float | None, ...] = (1.0, 2.0, 3.0, None)
-MARGIN = 0.5  # points; accuracies that are closer are called the same
+MARGIN = 0.5  # points; accuracies that are closer are considered equal
 BOUNDED = (1.0, 2.0, 3.0)  # b of certified runs
-CLIP = 10.0  # of the certified runs, in l1; a perceptron's gradients are about 100 long at the start, 10 at the end
+CLIP = 10.0  # of the certified runs, in l1; a perceptron's gradients have norm 100 or so at the start, 10 at the end
 COLOURS = dict(zip(SHARED, ("#0072B2", "#56B4E9", "#D55E00", "#CC79A7")))
 
 
 def level(b: float | None) -> str:
-    """The column of a level of privacy."""
+    """The column of a noise level."""
     return "NoDP" if b is None else f"b = {b:g}"
 
 
 def accuracies(name: str, task: Task, net: str, b: float | None, seeds: int) -> list[float]:
-    """Final accuracies in per cent, over seeds, with the real sensitivity; says which runs diverged."""
+    """Final accuracies in per cent, over seeds, with the real sensitivity; prints which runs diverged."""
     found = []
     for seed in range(seeds):
         problem = problem_of(task, SHARED[name], seed=seed)
@@ -63,7 +63,7 @@ def comparable(task: Task) -> bool:
 
 
 def told(one: Row, case: str) -> bool:
-    """Whether a row is one of the case's, and not the study's copy of it."""
+    """Whether a row belongs to the case, and is not the study's copy of it."""
     return one.case == case and "study" not in one.column
 
 
@@ -83,7 +83,7 @@ def table(model: str, task: Task, nets: Sequence[str], seeds: int) -> list[Row]:
 
 
 def without_messages(task: Task, seeds: int) -> list[Row]:
-    """LocalOnly, and everything but the shared part trained alone."""
+    """LocalOnly, and everything but the shared part trained locally."""
     rows = []
     for case, shared, frozen in (
         ("LocalOnly", "partpsp-1", False),
@@ -102,7 +102,7 @@ def without_messages(task: Task, seeds: int) -> list[Row]:
 
 
 def certified(task: Task, seeds: int, *, net: str = "4-Out", levels: Sequence[float] = BOUNDED) -> list[Row]:
-    """PartPSP-1 with the certified schedule, beside the real sensitivity at the same clip."""
+    """PartPSP-1 with the certified schedule, and with the real sensitivity at the same clip."""
     rows, clipped = [], replace(task, clip=CLIP)
     for b in levels:
         found: dict[str, list[float]] = {}
@@ -126,13 +126,13 @@ def certified(task: Task, seeds: int, *, net: str = "4-Out", levels: Sequence[fl
 
 
 def median(S: np.ndarray, apart: np.ndarray) -> float:
-    """Of S / true distance over rounds in which nodes differ, and have not overflown; 0 where there are none."""
+    """The median of S / true distance over rounds in which nodes differ without overflow; 0 where there are none."""
     here = (apart > 0) & np.isfinite(apart)
     return float(np.median(S[here] / apart[here])) if here.any() else 0.0
 
 
 def verdict(rows: Sequence[Row], title: str, nets: Sequence[str]) -> str:
-    """How the methods stand to each other and to training alone."""
+    """The order of the methods, and their comparison with local training."""
     means = {(one.case.removeprefix(f"{title}, "), one.column): one.mean for one in rows}
     private = [(net, level(b)) for net in nets for b in LEVELS[:-1]]
     ordered = sum(

@@ -1,12 +1,13 @@
 """DPPS paper, Table III: PartPSP with the real sensitivity, with Eq. 22's estimate, and with the certified schedule.
 
 Run `python -m experiments.partpsp_table3 [--quick] [--seeds N] [--out DIR] [--rows mlp,resnet]`. 2-Out and EXP, one and
-two layers shared, b = 5, synchronised every 5 rounds; C' and lambda are .85 and .55 for one shared layer, .82 and .62
-for two (ResNet-18: .78 with .53 and .7, those of Fig. 2). The certified schedule needs a clip, and stands beside the
-real sensitivity at that clip. The ResNet is clipped in all columns, and "reduced" where there is no accelerator.
+two layers shared, b = 5, global averaging every 5 rounds; C' and lambda are .85 and .55 for one shared layer, .82 and
+.62 for two (ResNet-18: .78 with .53 and .7, those of Fig. 2). The certified schedule needs a clip, and is compared with
+the real sensitivity at that clip. The ResNet is clipped in all columns, and "reduced" where there is no accelerator.
 
-Beside accuracy stands in how many rounds the noise was scaled by less than the true distance between messages, which is
-what Eq. 22 is said never to do. 16 runs of 10 seconds on two cores with the perceptron.
+In addition to accuracy, the table gives the share of rounds in which the noise was scaled by less than the true
+distance between messages, which according to the paper never happens with Eq. 22. 16 runs of 10 seconds on two cores
+with the perceptron.
 """
 
 import sys
@@ -62,7 +63,7 @@ def columns(task: Task) -> list[tuple[str, str, Task]]:
 
 
 def collect(model: str, task: Task, nets: Sequence[str], seeds: int) -> list[Row]:
-    """A line per network and number of shared layers."""
+    """A row per network and number of shared layers."""
     rows = []
     for net in nets:
         for layers in LAYERS:
@@ -81,13 +82,13 @@ def collect(model: str, task: Task, nets: Sequence[str], seeds: int) -> list[Row
 
 
 def too_small(result: jdfl.Result) -> float:
-    """In how many rounds, in per cent, S was below the true distance."""
+    """The share of rounds, in per cent, in which S was below the true distance."""
     apart, S = np.asarray(result.state.shared.seen).T
     return float(100 * np.mean(apart > S))
 
 
 def verdict(rows: Sequence[Row]) -> str:
-    """What the estimate and the certificate cost, in the mean over lines."""
+    """The cost of the estimate and of the certificate, averaged over rows."""
 
     def mean(start: str, exactly: bool = False) -> float:
         named = [one.mean for one in rows if (one.column == start if exactly else one.column.startswith(start))]
@@ -104,7 +105,7 @@ def verdict(rows: Sequence[Row]) -> str:
 
 
 def draw(rows: Sequence[Row], path: str) -> None:
-    """Bars per line, the paper's numbers as crosses."""
+    """Bars per row, with the paper's numbers as crosses."""
     cases, names = list(dict.fromkeys(one.case for one in rows)), list(dict.fromkeys(one.column for one in rows))
     names = [name for name in names if "too small" not in name]
     fig = Figure(figsize=(max(6.0, 1.6 * len(cases)), 4.8), layout="constrained")

@@ -1,15 +1,15 @@
-"""DPPS paper, Table IV: how long runs of SGP, SGPDP and PartPSP-1 take, computing and talking.
+"""DPPS paper, Table IV: the time that runs of SGP, SGPDP and PartPSP-1 spend on computation and communication.
 
 Run `python -m experiments.partpsp_table4 [--quick] [--seeds N] [--out DIR] [--rows mlp,resnet,vit]`. b = 3 and S of
 Eq. 22, so that the scalars that nodes broadcast are counted, too.
 
-    compute = seconds of some rounds here, scaled to the whole run, the least of three; all ten nodes on one machine
+    compute = seconds of some rounds here, scaled to the whole run, the smallest of three; all ten nodes on one machine
     communication = 8 bytes / (nodes * 1e9): each node sends what the run counted, one message after another, at 1 Gbps
 
-Where a model is "reduced" for want of an accelerator, its compute seconds are those of the small network, while the
-communication is that of the full one: the messages that the run counted, times the full one's size. The paper's seconds
-are of other hardware: only ratios compare, and what more messages add, which depends on no hardware. Seeds repeat the
-measurement, methods in turn. Two minutes of two cores for the perceptron.
+Where a model is "reduced" because there is no accelerator, its compute seconds are those of the small network, while
+the communication is that of the full one: the messages that the run counted, times the full one's size. The paper's
+seconds are for other hardware: only ratios are comparable, and the cost of additional messages, which does not depend
+on hardware. Seeds repeat the measurement, methods in turn. Two minutes on two cores for the perceptron.
 """
 
 import sys
@@ -45,7 +45,7 @@ def measure(model: str, task: Task, net: str, name: str, rounds: int, seed: int)
     problem = problem_of(task, SHARED[kind])
     dpps = jdfl.DPPS(b=METHODS[name], sensitivity="eq22")
     algorithm = method(kind, task, problem, dpps)
-    given: dict[str, Any] = {"steps": rounds, "every": rounds, "key": seed, "metrics": ["consensus"]}
+    given: dict[str, Any] = {"steps": rounds, "every": rounds, "key": seed, "metrics": ["consensus_error"]}
     again = [jdfl.run(algorithm, problem, networks()[net], **given) for _ in range(REPEATS)]
     result = min(again, key=lambda one: one.seconds)
     times, bits = ROUNDS[model] / rounds, result.totals.message_bits
@@ -57,7 +57,7 @@ def measure(model: str, task: Task, net: str, name: str, rounds: int, seed: int)
 
 
 def collect(model: str, task: Task, nets: Sequence[str], rounds: int, seeds: int) -> list[Row]:
-    """A line per network and method."""
+    """A row per network and method."""
     rows = []
     for net in nets:
         times: dict[str, list[tuple[float, float]]] = {name: [] for name in METHODS}
@@ -72,7 +72,7 @@ def collect(model: str, task: Task, nets: Sequence[str], rounds: int, seeds: int
             both, first = ([sum(pair) for pair in times[one]] for one in (name, "SGP"))
             ratio = paper / SECONDS[Cell(model, net, "SGP")]
             if reduced(task):
-                rows.append(row(case, "paper's ratio | ours, communication", ratio, over(talk, first_talk)))
+                rows.append(row(case, "ratio, communication", ratio, over(talk, first_talk)))
                 rows.append(row(case, "ratio, compute", None, over(compute, first_compute)))
             else:
                 rows += [row(case, "both, s", paper, both), row(case, "both / SGP", ratio, over(both, first))]
@@ -86,19 +86,19 @@ def over(values: Sequence[float], others: Sequence[float]) -> list[float]:
 
 
 def verdict(model: str, title: str, rows: Sequence[Row]) -> str:
-    """What the paper's seconds grow by with the degree, beside that of the bytes."""
+    """The increase of the paper's seconds with the degree, and that of the bytes."""
     talk = {one.case.removeprefix(f"{title}, "): one.mean for one in rows if one.column == "communication, s"}
     said = []
     for name, b in METHODS.items():
         if all(f"{net}: {name}" in talk for net in ("4-Out", "8-Out")):
             paper = SECONDS[Cell(model, "8-Out", name, b)] - SECONDS[Cell(model, "4-Out", name, b)]
             ours = talk[f"8-Out: {name}"] - talk[f"4-Out: {name}"]
-            said.append(f"{name} {paper:.4g} | {ours:.4g} s")
-    return f"{title}: from 4-Out to 8-Out the paper's times grow by | the bytes at 1 Gbps take: {', '.join(said)}."
+            said.append(f"{name} {paper:.4g} and {ours:.4g} s")
+    return f"{title}: from 4-Out to 8-Out the paper's times, and the bytes at 1 Gbps, grow by: {', '.join(said)}."
 
 
 def draw(rows: Sequence[Row], path: str) -> None:
-    """A panel per model: computing and talking on top of each other, the paper's whole as crosses."""
+    """A panel per model: computation and communication stacked, the paper's total as crosses."""
     titles = list(dict.fromkeys(one.case.rpartition(", ")[0] for one in rows))
     fig = Figure(figsize=(4.6 * len(titles), 4.6), layout="constrained")
     axes = fig.subplots(1, len(titles), squeeze=False)[0]

@@ -1,11 +1,11 @@
-"""The models and data of the DPPS paper's tables, in full or in a smaller form that says so in its name.
+"""The models and data of the DPPS paper's tables, in full or in a smaller form that is marked in its name.
 
-The perceptron fits any machine. ResNet-18 (Fashion-MNIST, l1 clip 100) and the vision transformer (CIFAR-10) are run in
+The perceptron fits any machine. ResNet-18 (Fashion-MNIST, l1 clip 100) and the vision transformer (CIFAR-10) run in
 full where there is an accelerator. Elsewhere, or in small versions, they are "reduced": a narrow network, few images,
 small batches, the same ten nodes.
 
-The published code has shared rates of 1e-5 to .1 for the ResNet: both ends are cases of their own. The published
-transformers start from weights trained on CIFAR-10 itself; these start at random. GroupNorm stands for BatchNorm.
+The published code has shared learning rates of 1e-5 to .1 for the ResNet: both ends are separate cases. The published
+transformers start from weights trained on CIFAR-10 itself; these start at random. GroupNorm replaces BatchNorm.
 """
 
 import argparse
@@ -28,7 +28,7 @@ _BATCH = 20  # of the reduced forms
 def chosen_rows(
     description: str, arguments: Sequence[str] | None, there: Sequence[str] = ROWS
 ) -> tuple[Options, tuple[str, ...]]:
-    """What all experiments are asked, and what `--rows mlp,resnet,vit` chooses; an unknown row ends with the usage."""
+    """The options of all experiments, and the choice of `--rows mlp,resnet,vit`; an unknown row prints the usage."""
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     parser.add_argument("--rows", default=",".join(there))
     known, rest = parser.parse_known_args(sys.argv[1:] if arguments is None else list(arguments))
@@ -38,7 +38,7 @@ def chosen_rows(
         parser.error(f"Expected --rows to name some of {', '.join(there)}, got {', '.join(unknown)}.")
     given = options(description, seeds=1, arguments=rest)
     if given.quick and rows != ("mlp",):
-        print("--quick: the perceptron alone.")
+        print("--quick: the perceptron only.")
         rows = ("mlp",)
     return given, rows
 
@@ -75,7 +75,7 @@ def vit_task(*, small: bool) -> Task:
 
 
 def _reduced(title: str, data: str, model: jdfl.models.Model, rate: float = 0.1, clip: float | None = None) -> Task:
-    """2,000 images in batches of 20; of the digits all that there are."""
+    """2,000 images in batches of 20; all of the digits."""
     few: dict[str, Any] = {} if data == "digits" else {"examples": 2000, "test_examples": 500}
     size = "" if data == "digits" else ", 2,000 images"
     title = f"reduced: {title}{size}, batch {_BATCH}"
@@ -83,7 +83,7 @@ def _reduced(title: str, data: str, model: jdfl.models.Model, rate: float = 0.1,
 
 
 def _called(data: str) -> str:
-    """The data set's name, with what its file has lost."""
+    """The dataset's name, with a note where its file is lossy."""
     place = locate(data) if data == "cifar10" else None
     if place is None:
         return data
@@ -92,5 +92,5 @@ def _called(data: str) -> str:
 
 
 def reduced(task: Task) -> bool:
-    """Whether a case is a smaller form of what the paper has."""
+    """Whether a case is a smaller form of the paper's."""
     return task.title.startswith("reduced")

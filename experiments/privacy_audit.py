@@ -1,19 +1,19 @@
-"""Every registered private algorithm under attack, and the ways in which noise protects nobody.
+"""An attack on every registered private algorithm, and on variants whose noise protects nothing.
 
 Run `python -m experiments.privacy_audit [--quick] [--seeds N] [--out DIR]`.
 
-Least squares at 8 nodes with 200 parameters; one record of node 0 is the canary, its label at either end. In the first
-table an algorithm claims its epsilon, and the attack must not show more. In the second it claims nothing, and the
-attack must show more than the noise would buy if what is assumed held:
+Least squares at 8 nodes with 200 parameters; one record of node 0 is the canary, with its label at either extreme. In
+the first table an algorithm claims its epsilon, and the attack must not show more. In the second it claims nothing, and
+the attack must show more than the noise would give if all assumptions held:
 
 - literal: CEPS as printed, whose noise is not stored in u;
-- unclipped: CEPS with the paper's kind of assumed sensitivity, and a record whose gradient is as long as it likes;
-- between messages: D-PSGD whose gradients are noisy after an exchange only;
-- with a tenth of the noise it reports: an audit that could not fail would not notice;
-- push-sum whose clip is in its report alone.
+- unclipped: CEPS with the paper's kind of assumed sensitivity, and a record whose gradient is arbitrarily large;
+- between messages: D-PSGD whose gradients are noisy only after an exchange;
+- with a tenth of the reported noise: shows that the audit can fail;
+- push-sum whose clip exists only in its report.
 
-MATCHA, DFedAvgM and DFedSAM do not keep what they send; they are attacked over a network without links, where their
-parameters are what they would send. FedAvg is seen through its averages alone, so that little can be shown of it.
+MATCHA, DFedAvgM and DFedSAM do not keep what they send; they are attacked on a network without links, where their
+parameters are what they would send. FedAvg is observed through its averages only, so little can be shown about it.
 """
 
 import sys
@@ -48,14 +48,14 @@ class Pretender:
     norm: ClassVar[Norm] = "l2"
 
     def check(self) -> None:
-        """Nothing to refuse."""
+        """Accept any settings."""
 
     def add(self, key: Any, x: Any, sensitivity: Any) -> Any:
         """The vector with too little noise."""
         return jdfl.Gaussian(self.multiplier / 10).add(key, x, sensitivity)
 
     def event(self) -> GaussianEvent:
-        """What it says that it adds."""
+        """The event that it claims."""
         return GaussianEvent(float(self.multiplier))
 
 
@@ -78,13 +78,13 @@ class Faint(jdfl.DPDO):
         weak = replace(round.prepared, own=plan._replace(noise=plan.noise / 10))
         new = jdfl.DPDO.step(self, state, replace(round, prepared=weak))
         (stream,) = round.book.noises
-        round.book.noises[stream] = partial(self._guarantee, plan), frozenset({0})  # that of the whole noise
+        round.book.noises[stream] = partial(self._guarantee, plan), frozenset({0})  # the guarantee of the whole noise
         return new
 
 
 @struct.dataclass
 class Unclipped(jdfl.SGP):
-    """SGP whose noise is planned for a clip that it does not have."""
+    """SGP whose noise is planned for a clip that it does not apply."""
 
     def step(self, state: Any, round: jdfl.Round) -> Any:
         """One round."""
@@ -94,7 +94,7 @@ class Unclipped(jdfl.SGP):
 
 @dataclass(frozen=True)
 class Attacked:
-    """An algorithm on its network, and whether it claims what the audit holds it to."""
+    """An algorithm on its network, and whether it claims what the audit compares it with."""
 
     algorithm: Any
     network: Network
@@ -102,7 +102,7 @@ class Attacked:
 
 
 def problem(seed: int) -> jdfl.problems.LinearRegression:
-    """Least squares with few large coefficients, at features that are longer than the others."""
+    """Least squares with few large coefficients, at features that are larger than the others."""
     draw, truth = np.random.default_rng(seed), np.zeros(N)
     truth[draw.choice(N, LARGE, replace=False)] = [4.0, -3.0, 3.5]
     A = draw.standard_normal((M, RECORDS, N)) * np.where(truth != 0, 1.0, 0.1)
@@ -110,7 +110,7 @@ def problem(seed: int) -> jdfl.problems.LinearRegression:
 
 
 def attacked() -> dict[str, Attacked]:
-    """By name; every registered algorithm but LocalOnly, which sends nothing, is there."""
+    """By name; all registered algorithms except LocalOnly, which sends nothing."""
     linked, alone = jdfl.network.complete(M), jdfl.network.from_edges([], M, connected=False)
     noisy = jdfl.Gradients(clip=CLIP, mechanism=jdfl.Gaussian(NOISE))
     steps, messages = jdfl.Gradients(clip=CLIP, per="batch", norm="l1"), jdfl.DPPS(b=SHARE, noise_rate=1.0)
@@ -175,7 +175,7 @@ def attacked() -> dict[str, Attacked]:
 
 
 def collect(seeds: int, runs: int, names: Sequence[str] | None = None) -> list[Row]:
-    """Accounted and shown, for all that is attacked."""
+    """Accounted and shown epsilon and mu, for everything that is attacked."""
     rows = []
     for name, one in attacked().items():
         if names is not None and name not in names:
@@ -215,7 +215,7 @@ def verdict(rows: Sequence[Row]) -> list[str]:
 
 
 def draw(rows: Sequence[Row], path: Any) -> None:
-    """Bars of what was shown, and marks where the accounted epsilon is; what passes its mark is refuted."""
+    """Bars of the attacks' bounds, and marks of the accounted epsilon; a bar beyond its mark refutes it."""
     cell = {(one.case, one.column): one.mean for one in rows}
     names = list(dict.fromkeys(one.case for one in rows))[::-1]
     figure = Figure(figsize=(8, 0.32 * len(names) + 1.2), layout="constrained")
@@ -224,7 +224,7 @@ def draw(rows: Sequence[Row], path: Any) -> None:
     colours = ["C0" if cell[name, "claims"] else "C1" for name in names]
     axes.barh(names, shown, color=colours, height=0.6)
     axes.scatter([cell[name, "accounted epsilon"] for name in names], names, marker="|", s=140, color="black", zorder=3)
-    axes.set(xlabel="epsilon: bar, shown by the attack; line, accounted (orange: claimed by nobody)", xlim=(0, None))
+    axes.set(xlabel="epsilon: bar, shown by the attack; line, accounted (orange: not claimed)", xlim=(0, None))
     save_figure(figure, path)
 
 

@@ -1,8 +1,8 @@
-"""Runs of a method with all that leaves its nodes, for attackers of any kind.
+"""Runs of a method with everything that leaves its nodes, for attackers of any kind.
 
-Nothing is written anew for a method: its own steps are run, and what they send and release is kept on the way.
+No method is re-implemented: its own steps are run, and what they send and release is recorded.
 
-Axes: m nodes, n parameters, T rounds, S rows of every node that leave it, the final ones too, P releases of a node.
+Axes: m nodes, n parameters, T rounds, S rows per node that leave it, the final ones included, P releases per node.
 """
 
 from collections.abc import Callable
@@ -23,7 +23,7 @@ class Seen(NamedTuple):
     """What leaves the nodes of a run, in the order of the program."""
 
     sent: Array  # [S, m, n] the messages, and the final parameters as the last
-    released: Array  # [P, m, n] what mechanisms have added noise to
+    released: Array  # [P, m, n] the values that mechanisms have added noise to
 
 
 def seen(
@@ -38,10 +38,10 @@ def seen(
     """The run of a planned method with these keys; a pure function, to be batched by `jax.vmap`.
 
     Args:
-        program: The method with what is planned for so many rounds.
-        problem: The nodes' data and losses, of m nodes.
-        network: Who hears whom.
-        keys: Those of the run.
+        program: The method with its plan for `steps` rounds.
+        problem: The nodes' data and losses, for m nodes.
+        network: The communication network.
+        keys: The keys of the run.
         steps: Rounds T, at least 1.
         kind: Makes the recorded rounds.
     """

@@ -1,20 +1,21 @@
-"""DO-ADP's Theorem 1 under attack: its noise does not give what it claims.
+"""DO-ADP's Theorem 1 under attack: its noise does not give what the theorem claims.
 
 Run `python -m experiments.theorem1_counterexample [--quick] [--seeds N] [--out DIR]`; a minute and a half on two cores.
 
-W. Huo et al., Theorem 1, asks for sqrt(k / d) of the noise, since a message has k of d entries only, and for another
-factor p for nodes that sleep. An attacker who adds up what a node sends gets all entries of all its noisy gradients;
-who is awake is seen. Two nodes, least squares; one of a node's records is the canary, the gradient of which has +G /
-sqrt(d) or -G / sqrt(d) in every entry, as Assumption 2 allows; the other records are drawn at random.
+W. Huo et al., Theorem 1, requires only sqrt(k / d) of the noise, since a message has k of d entries, and another factor
+p for inactive nodes. An attacker who adds up what a node sends gets all entries of all its noisy gradients, and sees
+which nodes are active. Two nodes, least squares; one of a node's records is the canary, whose gradient has +G / sqrt(d)
+or -G / sqrt(d) in every entry, as Assumption 2 allows; the other records are drawn at random.
 
 1. The theorem as a whole, with all its conditions met: epsilon = 1, p = 1/2, messages of one entry of 2,500, 44 records
-   at a node, T = q^2 epsilon^2 / (4 p^2) = 1,936 rounds. The 95 % lower bound of delta at epsilon = 1 is above the
+   per node, T = q^2 epsilon^2 / (4 p^2) = 1,936 rounds. The 95 % lower bound on delta at epsilon = 1 is above the
    theorem's. What jdfl reports for the same run (sound: full sensitivity, activity public, one of q records sampled) is
    not refuted; neither is it for noise that is calibrated to epsilon = 1.
-2. The step that fails, alone: one record, no sleep, 40 rounds, noise of which the whole sensitivity gives mu = 3. The
-   theorem's sensitivity has mu = 3 sqrt(k / d); the attack shows 3 for every k.
+2. The step that fails, alone: one record, all nodes active, 40 rounds, noise that gives mu = 3 for the whole
+sensitivity.
+   The theorem's sensitivity has mu = 3 sqrt(k / d); the attack shows 3 for every k.
 
-mu is the distance between N(0, 1) and N(mu, 1) that are as hard to tell apart as the two data sets.
+mu is such that N(0, 1) and N(mu, 1) are as hard to distinguish as the two datasets.
 """
 
 import math
@@ -38,27 +39,27 @@ from jdfl.privacy import Accounting, gaussian_delta
 
 NAME = "theorem1_counterexample"
 LONGEST = 1.0  # G
-FAR = 1e3  # the canary's label, so large that its gradient is clipped whatever the parameters are
+FAR = 1e3  # the canary's label, so large that its gradient is clipped for all parameters that occur
 DELTA0 = 5e-5
 EPSILON = 1.0
-DELTA = 1e-3  # of what jdfl accounts for
+DELTA = 1e-3  # of jdfl's accounting
 MU = 3.0  # of the second part
 SHARES = (1.0, 0.3, 0.05)
 FITTED = 0.2  # of the runs of the first part, whose score has few weights
-LOOKS = 4  # of the second part, beside the end
+LOOKS = 4  # of the second part, besides the end
 NOISES: dict[Accounting, str] = {"paper": "noise of Theorem 1", "sound": "sound noise"}
 
 
 class Seen(NamedTuple):
-    """DO-ADP's state, and what an observer takes away from it."""
+    """DO-ADP's state, and what an observer subtracts from it."""
 
     inner: State
-    pulled: Array  # [m, n] what mixing added so far, which follows from the messages
+    pulled: Array  # [m, n] sum of the mixing terms so far, which follows from the messages
 
 
 @struct.dataclass
 class Observed(jdfl.DOADP):
-    """DO-ADP as seen by who adds up messages and takes away what mixing did."""
+    """DO-ADP as seen by an observer who adds up messages and subtracts the effect of mixing."""
 
     def init(self, round: jdfl.Round) -> Any:
         """The start."""
@@ -89,7 +90,7 @@ def data(q: int, n: int) -> tuple[jdfl.problems.LinearRegression, Any]:
 
 
 def method(network: Any, n: int, p: float, s: int, multiplier: float = 1.0) -> Any:
-    """DO-ADP under Assumption 2, with a step towards the neighbours that so small messages can follow."""
+    """DO-ADP under Assumption 2, with a mixing step small enough for such small messages."""
     gradients = jdfl.Gradients(
         batch=1, clip=LONGEST / math.sqrt(n), norm="entries", mechanism=jdfl.Gaussian(multiplier)
     )
@@ -141,12 +142,12 @@ def whole(n: int, q: int, runs: int, seeds: int) -> list[Row]:
         }
         return [row(NOISES[accounting], column, None, values) for column, values in told.items()]
 
-    with ThreadPoolExecutor() as pool:  # either audit keeps one core busy
+    with ThreadPoolExecutor() as pool:  # each audit keeps one core busy
         return [line for lines in pool.map(case, NOISES) for line in lines]
 
 
 def alone(n: int, runs: int, seeds: int) -> list[Row]:
-    """The reduced sensitivity, without sampling and sleep, by mu."""
+    """The reduced sensitivity, without sampling or inactivity, by mu."""
     steps, network = 40, jdfl.network.laplacian(jdfl.network.complete(2))
     problem, canary = data(1, n)
     rows = []
@@ -181,8 +182,8 @@ def verdict(rows: Sequence[Row]) -> list[str]:
     return [
         f"Theorem 1 {'REFUTED' if refuted else 'not refuted'}: delta >= {cell[paper, 'delta shown']:.3f} at epsilon = "
         f"{EPSILON:g}, of a claimed {cell[paper, 'published delta']:.3f}",
-        f"what jdfl accounts for: {'not refuted' if passed else 'REFUTED'}",
-        f"the reduced sensitivity is refuted alone at {', '.join(parts) or 'no k/d'}",
+        f"jdfl's accounting: {'not refuted' if passed else 'REFUTED'}",
+        f"the reduced sensitivity alone is refuted at {', '.join(parts) or 'no k/d'}",
     ]
 
 
@@ -215,7 +216,7 @@ def draw(rows: Sequence[Row], path: Any) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> list[Row]:
-    """Both parts, or with `--quick` the second alone with the runs that it needs."""
+    """Both parts, or with `--quick` the second only, with the runs that it needs."""
     chosen = options("Theorem 1 of DO-ADP under attack", seeds=1, arguments=arguments)
     small = chosen.quick
     first = whole(200 if small else 2500, 8 if small else 44, 200 if small else 600, chosen.seeds)

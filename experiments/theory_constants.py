@@ -1,21 +1,23 @@
 """The constants and preconditions of the three papers' convergence theorems, at the papers' own settings.
 
 Run `python -m experiments.theory_constants [--quick] [--seeds N] [--out DIR]`. Nothing is trained but a few rounds of
-the DPPS paper's perceptron. Numbers too large or too small for floats are told by their decimal logarithm.
+the DPPS paper's perceptron. Numbers outside the range of floats are given by their decimal logarithm.
 
-CEPS, Theorem 1, needs c >= c_0 = (80 m sqrt(l) / (1 - tau))^2 with tau = (1 - m^(-m B))^(1/B), where sigma_i = c / t_i.
-Assumption 4 wants the union of B + 1 communication rounds' selected links to be connected; the paper bounds the chance
-that every pair of nodes talks, which takes a complete network. What Assumption 4 itself asks for is simulated.
+CEPS, Theorem 1, requires c >= c_0 = (80 m sqrt(l) / (1 - tau))^2 with tau = (1 - m^(-m B))^(1/B), where sigma_i = c /
+t_i. Assumption 4 requires the union of the links selected in B + 1 communication rounds to be connected; the paper
+bounds the probability that every pair of nodes communicates, which takes a complete network. Assumption 4 itself is
+simulated.
 
-PartPSP, Theorem 2, needs gamma_s < min((1 - q) / (2 sqrt(15) C L_sc), 1 / (16 L_s + 8 A)), gamma_l < 1 / (1 + L_l) and
-gamma_n < gamma_s / 2, with A = (L_ls^2 / 2 + gamma_s L_sc^2 / 2 + 4 L_s L_sc^2 gamma_s^2) 30 C^2 / (1 - q)^2 (after its
-Eq. 55). C and q are taken to be the paper's C' and lambda. L_ls is the largest singular value of the mixed second
-derivatives. L_sc is L_s, its least value. Curvatures are those at one point, so that the theorem's constants, which
-hold everywhere, are at least as large. Assumption 2 (d), at equal points, says that clipping never changes a gradient.
+PartPSP, Theorem 2, requires gamma_s < min((1 - q) / (2 sqrt(15) C L_sc), 1 / (16 L_s + 8 A)), gamma_l < 1 / (1 + L_l)
+and gamma_n < gamma_s / 2, with A = (L_ls^2 / 2 + gamma_s L_sc^2 / 2 + 4 L_s L_sc^2 gamma_s^2) 30 C^2 / (1 - q)^2 (after
+its Eq. 55). C and q are taken to be the paper's C' and lambda. L_ls is the largest singular value of the mixed second
+derivatives. L_sc is L_s, its smallest possible value. Curvatures are those at one point, so the theorem's constants,
+which hold everywhere, are at least as large. Assumption 2 (d), at equal points, says that clipping never changes a
+gradient.
 
-DO-ADP, Theorem 2, needs gamma = rho p k / (d (16 rho + rho^2 + 4 phi^2 + 2 rho phi^2) - 8 rho p k) and alpha < (1 -
+DO-ADP, Theorem 2, requires gamma = rho p k / (d (16 rho + rho^2 + 4 phi^2 + 2 rho phi^2) - 8 rho p k) and alpha < (1 -
 beta)^2 / (2 L); Corollary 1 T >= 4 n L^2 / (1 - beta)^4, and privacy (Theorem 1) T >= (q epsilon / 2 p)^2. The bound
-of (10) is evaluated without noise.
+(10) is evaluated without noise.
 """
 
 import math
@@ -45,12 +47,12 @@ def log10_c0(m: int, smoothness: float, B: int) -> float:
 
 
 def pairs_bound(m: int, t: float, B: int) -> float:
-    """The paper's lower bound for the chance that every pair of nodes of a complete network talks in B rounds."""
+    """The paper's lower bound on the probability that every pair of a complete network communicates in B rounds."""
     return float((1 - (1 - (t - 1) / (m - 1)) ** B) ** ((m - 1) * m))
 
 
 def rounds_for_pairs(m: int, t: float, chance: float = 0.99) -> int:
-    """The least B whose bound is at least `chance`."""
+    """The smallest B whose bound is at least `chance`."""
     B = 1
     while pairs_bound(m, t, B) < chance:
         B += 1
@@ -58,7 +60,7 @@ def rounds_for_pairs(m: int, t: float, chance: float = 0.99) -> int:
 
 
 def connected(senders: Sequence[np.ndarray], t: Sequence[int], rounds: int, rng: np.random.Generator) -> bool:
-    """Whether the links that all nodes select in so many rounds, t_i of node i's neighbours each, join all nodes."""
+    """Whether the links selected in `rounds` rounds, to t_i neighbours of each node i, connect all nodes."""
     parent = list(range(len(senders)))
 
     def root(i: int) -> int:
@@ -200,7 +202,7 @@ def doadp() -> list[Row]:
     W = np.asarray(jdfl.network.as_dense(network.graph), float)
     eigenvalues = np.sort(np.abs(np.linalg.eigvalsh(W)))
     rho, phi = 1 - float(eigenvalues[-2]), float(np.linalg.norm(np.eye(n) - W, 2))
-    L, G, T = 0.25 + 1 / q, 1.0, told["epochs"] * q  # rows of length 1
+    L, G, T = 0.25 + 1 / q, 1.0, told["epochs"] * q  # rows of norm 1
     rows = []
     for p, share in PAIRS:
         below = 16 * rho + rho**2 + 4 * phi**2 + 2 * rho * phi**2 - 8 * rho * p * share
@@ -224,7 +226,7 @@ def doadp() -> list[Row]:
 
 
 def draw(rows: Sequence[Row]) -> Figure:
-    """DO-ADP's gamma, asked for and used."""
+    """DO-ADP's gamma, required and used."""
     found = [one for one in rows if one.column == "gamma"]
     figure = Figure(figsize=(6, 3.2), layout="constrained")
     axis = figure.subplots()
@@ -242,7 +244,7 @@ def main(arguments: Sequence[str] | None = None) -> list[Row]:
     parts = {
         "CEPS, Theorem 1 (c_0 must be at most c)": ceps(chosen.seeds, 100 if chosen.quick else 1000),
         "PartPSP, Theorem 2": partpsp(chosen.seeds, chosen.quick),
-        "DO-ADP, Theorems 1 and 2: used | asked for": doadp(),
+        "DO-ADP, Theorems 1 and 2: used and required": doadp(),
     }
     for title, rows in parts.items():
         show(title, rows)

@@ -1,19 +1,19 @@
-"""All methods on unreliable networks: against the share of messages that is lost, and against simulated time.
+"""All methods on unreliable networks: against the share of lost messages, and against simulated time.
 
-Run `python -m experiments.unreliable [--quick] [--seeds N] [--out DIR]`. Example 1 of the CEPS paper, with as many rows
-at every node, over one Erdos-Renyi network, without noise; every seed has data and faults of its own. Steps are half of
-1 / L, L being the largest curvature of a node's loss (a tenth for momentum), and are not tuned: the methods are
-compared with themselves, on networks that get worse.
+Run `python -m experiments.unreliable [--quick] [--seeds N] [--out DIR]`. Example 1 of the CEPS paper, with equal
+numbers of rows per node, on one Erdos-Renyi graph, without noise; every seed has its own data and faults. Step sizes
+are half of 1 / L, L being the largest curvature of a node's loss (a tenth for momentum), and are not tuned: each method
+is compared with itself, on networks that get worse.
 
-Loss: both ways of a link are lost together, with one probability in every round, or in bursts of ten rounds in the mean
-(Gilbert-Elliott) of the same share. The weight of what is missing goes to the node's own row; with push-sum the sender
-keeps it. The table has the objective of the nodes' own models on the data of all, after so many rounds.
+Loss: both directions of a link are lost together, independently in every round, or in bursts of ten rounds on average
+(Gilbert-Elliott) with the same share. The weight of a missing message goes to the node's own row; with push-sum the
+sender keeps it. The table has the objective of the nodes' own models on all data after the last round.
 
-Time: gradients take Pareto times, some nodes are slow for good, messages take a tenth of a second and 1 MB/s. Every
-round waits for all neighbours, or (those whose weights may be any rows) for the first half to respond. The table has
-the same objective after equal simulated seconds; who is done with its rounds keeps what it has.
+Time: gradients take Pareto times, some nodes are permanently slow, messages take a tenth of a second and 1 MB/s. Every
+round waits for all neighbours, or (for methods that accept any row weights) for the first half to respond. The table
+has the same objective after equal simulated seconds; a node that has finished its rounds keeps its value.
 
-Methods that refuse such networks have no line and are named below the tables: those that build on every message before,
+Methods that refuse such networks have no row and are named below the tables: those that build on every earlier message,
 and FedAvg, whose clients have no neighbours.
 """
 
@@ -48,7 +48,7 @@ FULL, SMALL = Size(32, 500, 10, (500, 500), 200), Size(8, 40, 3, (40, 40), 60)
 
 
 def methods(problem: jdfl.problems.Problem, s: int) -> dict[str, Any]:
-    """The methods that take networks with missing messages."""
+    """The methods that accept networks with missing messages."""
     lr = 0.5 / float(np.max(np.asarray(problem.curvature)))
     return {
         "CEPS": jdfl.CEPS(s=s, sigma_rule="safe"),
@@ -79,7 +79,7 @@ def refused(problem: jdfl.problems.Problem, network: Any) -> list[str]:
 
 
 def base(size: Size) -> Any:
-    """The network on which nothing is amiss."""
+    """The network without faults."""
     return nw.erdos_renyi(size.m, 0.5)
 
 
@@ -94,7 +94,7 @@ def lost(whole: Any, method: str, share: float, *, bursts: bool) -> Any:
 
 
 def timed(whole: Any, *, first: bool) -> Any:
-    """The network with times, whole or with the first half that respond."""
+    """The network with simulated times, waiting for all neighbours or for the first half to respond."""
     slow = nw.timed(
         whole,
         nw.ParetoTime(1.0, 2.0),
@@ -107,7 +107,7 @@ def timed(whole: Any, *, first: bool) -> Any:
 
 
 def run(size: Size, method: str, network: Any, seed: int) -> pd.DataFrame:
-    """The records of one run on data of its own."""
+    """The records of one run on its own data."""
     problem = jdfl.problems.example1(size.m, size.n, size.s, size.rows, seed=seed)
     algorithm = methods(problem, size.s)[method]
     result = jdfl.run(algorithm, problem, network, key=seed, steps=size.steps, every=5, metrics=[nodes_objective])
@@ -115,7 +115,7 @@ def run(size: Size, method: str, network: Any, seed: int) -> pd.DataFrame:
 
 
 def losses(size: Size, chosen: Sequence[str], seeds: int) -> list[Row]:
-    """The last objective of every method, by how many messages are lost, and how."""
+    """The final objective of every method, by the share of lost messages and the kind of loss."""
     rows = []
     for method in chosen:
         for share in (0.0, *SHARES):
@@ -129,7 +129,7 @@ def losses(size: Size, chosen: Sequence[str], seeds: int) -> list[Row]:
 
 
 def times(size: Size, chosen: Sequence[str], seeds: int) -> dict[str, list[pd.DataFrame]]:
-    """The records by method and whom it waits for, with simulated seconds."""
+    """The records by method and the neighbours it waits for, with simulated seconds."""
     found = {}
     for method in chosen:
         for first in (False, True) if method in ANY_ROWS else (False,):
@@ -140,7 +140,7 @@ def times(size: Size, chosen: Sequence[str], seeds: int) -> dict[str, list[pd.Da
 
 
 def at_seconds(found: dict[str, list[pd.DataFrame]]) -> list[Row]:
-    """The objective after equal simulated seconds; who is done with all rounds sooner keeps what it has."""
+    """The objective after equal simulated seconds; a run that has finished all rounds keeps its value."""
     rows = []
     for label, runs in found.items():
         for budget in SECONDS:
@@ -155,13 +155,13 @@ def _numbers(history: pd.DataFrame, column: str) -> np.ndarray:
 
 
 def _at(history: pd.DataFrame, seconds: float) -> float:
-    """The objective after so many seconds, which before the first record is that of the start."""
+    """The objective after `seconds`, which before the first record is that of the start."""
     done = int(np.sum(_numbers(history, "network_seconds") <= seconds))
     return float(_numbers(history, "nodes_objective")[max(done, 1) - 1])
 
 
 def draw(rows: Sequence[Row], found: dict[str, list[pd.DataFrame]], chosen: Options) -> None:
-    """DIR/NAME.png: the objective against the share that is lost, and against simulated seconds."""
+    """DIR/NAME.png: the objective against the share of lost messages, and against simulated seconds."""
     fig = Figure(figsize=(12, 4.6), layout="constrained")
     left, right = fig.subplots(1, 2)
     for method, colour, marker in zip(dict.fromkeys(one.case for one in rows), COLOURS * 2, "oooooooxxxxxxx"):
@@ -177,7 +177,7 @@ def draw(rows: Sequence[Row], found: dict[str, list[pd.DataFrame]], chosen: Opti
                 right.plot(one["network_seconds"], one["nodes_objective"], style, color=colour, alpha=0.7)
     left.set_xlabel("share of messages lost (dashed: in bursts)")
     right.set_xlabel("simulated seconds of a node (mean); dashed: the first half to respond")
-    left.set_ylabel("objective of the nodes' own models, of that with nothing lost")
+    left.set_ylabel("objective of the nodes' own models, relative to no loss")
     right.set_ylabel("objective of the nodes' own models")
     right.set_xscale("log")
     right.set_yscale("log")
@@ -195,11 +195,11 @@ def main(arguments: Sequence[str] | None = None) -> list[Row]:
     names = ("CEPS", "SGP") if chosen.quick else tuple(methods(problem, size.s))
     rows = losses(size, names, chosen.seeds)
     found = times(size, names, chosen.seeds)
-    show("Objective of the nodes' own models where messages are lost", rows)
+    show("Objective of the nodes' own models under message loss", rows)
     later = at_seconds(found)
     show("The same at equal simulated time", later)
     lossy = nw.link_loss(base(size), 0.1)
-    print("Networks whose messages are lost are refused by:", ", ".join(refused(problem, lossy)))
+    print("Networks with message loss are refused by:", ", ".join(refused(problem, lossy)))
     draw(rows, found, chosen)
     print("written:", save([*rows, *later], chosen.out, NAME), chosen.out / f"{NAME}.png")
     return [*rows, *later]

@@ -45,6 +45,7 @@ from .engine.checkpoints import Checkpoints
 from .engine.data_ledger import DataLedger
 from .engine.paths import paths
 from .engine.progress import Progress
+from .engine.rates import Rate, linear_rate
 from .engine.result import Result, Snapshot, Totals
 from .engine.runner import run
 from .engine.start import Options
@@ -114,6 +115,7 @@ __all__ = [
     "PrivacyReport",
     "Progress",
     "RandomK",
+    "Rate",
     "Result",
     "Round",
     "Sign",
@@ -136,6 +138,7 @@ __all__ = [
     "consensus_below",
     "gradient_below",
     "key_file",
+    "linear_rate",
     "load",
     "models",
     "network",

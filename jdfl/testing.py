@@ -40,7 +40,7 @@ from jdfl.privacy import flow
 NODES, PARAMETERS, EXAMPLES = 6, 20, 8  # of the problem that laws are tried on
 ROUNDS = 11
 _PLAYED = 13
-_SAME: dict[str, Any] = {"every": 2, "metrics": ["objective", "consensus"]}  # one program for all laws that run
+_SAME: dict[str, Any] = {"every": 2, "metrics": ["objective", "consensus_error"]}  # one program for all laws that run
 Start = Callable[[Program, Any], Any]
 _compiled = 0
 

@@ -25,7 +25,7 @@ found = jdfl.compare(
     network,
     keys=range(2),
     steps=30,
-    metrics=["objective", "distance"],
+    metrics=["objective", "distance_to_truth"],
 )
 print(found.table(by="round"))
 

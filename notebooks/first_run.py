@@ -33,7 +33,7 @@ result = jdfl.run(jdfl.IHT(s=5, lr=0.3), problem, network, key=0, steps=30)
 result.history.tail(3)
 
 # %%
-result.history.plot(x="round", y=["objective", "consensus"], logy=True, style=["-", "--"])
+result.history.plot(x="round", y=["objective", "consensus_error"], logy=True, style=["-", "--"])
 plt.show()
 
 # %% [markdown]

@@ -9,7 +9,7 @@ from tests.toy import Gossip, M, network, problem
 pytestmark = pytest.mark.optimized
 
 STOP = jdfl.consensus_below(0.5)
-OPTIONS = {"steps": 24, "every": 5, "metrics": ["objective", "consensus"], "stop": STOP}
+OPTIONS = {"steps": 24, "every": 5, "metrics": ["objective", "consensus_error"], "stop": STOP}
 NOISY = Gossip(mechanism=jdfl.Gaussian(0.01))
 
 

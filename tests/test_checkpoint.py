@@ -295,7 +295,7 @@ def test_as_many_steps_as_are_done_give_what_there_is(part, tmp_path):
 
 
 def test_other_metrics_are_refused(part):
-    with pytest.raises(ValueError, match=r"metrics .*\['consensus', 'objective'\], got \['objective'\]"):
+    with pytest.raises(ValueError, match=r"metrics .*\['consensus_error', 'objective'\], got \['objective'\]"):
         go(PRIVATE, 11, resume=part, metrics=["objective"])
 
 

@@ -50,7 +50,16 @@ def test_version_help_and_list(capsys):
     assert "jdfl run" in capsys.readouterr().out
     assert main(["list"]) == 0
     text = capsys.readouterr().out
-    for name in ("ceps", "example1", "qsar", "JDFL_DATA", "erdos-renyi", "one-bit", "consensus", "balanced_accuracy"):
+    for name in (
+        "ceps",
+        "example1",
+        "qsar",
+        "JDFL_DATA",
+        "erdos-renyi",
+        "one-bit",
+        "consensus_error",
+        "balanced_accuracy",
+    ):
         assert name in text
 
 

@@ -125,7 +125,7 @@ def what_codecs_reach(cells: Cells, _: Path) -> None:
     """int8 with places below 30 bytes as good as dense, one-bit at d = 300, and at 150 with side information."""
     value = {place: one.mean for place, one in cells.items()}
     dense = value["dense float32", "rounds"]
-    assert value["sparse int8, enumerative", "bytes a message"] < 30
+    assert value["sparse int8, enumerative", "bytes per message"] < 30
     assert value["sparse int8, enumerative", "rounds"] == dense
     assert abs(value["one-bit d=300, Hadamard", "rounds"] - dense) <= 2 + 1e-9
     assert abs(value["one-bit d=300, side", "rounds"] - dense) <= 2

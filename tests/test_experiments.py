@@ -135,7 +135,10 @@ def test_best_is_computed_seed_by_seed_and_never_the_yardstick():
     gaps = {"CEPS, int8": 0.2, "D-PSGD": 0.1, "FedAvg": 0.0, "NIDS": np.array([0.4, -0.3, 0.5, -0.1])}
     cells = {("nodes_objective", "1 kB", label): data + 1 + gap for label, gap in gaps.items()}
     (said,) = fair_tables.verdict(cells, ["nodes_objective", "nodes_error"])
-    assert said == "Best nodes objective at 1 kB: D-PSGD (5.1); not told apart: NIDS. Of 3 CEPS is: CEPS, int8 3."
+    assert (
+        said
+        == "Best nodes objective at 1 kB: D-PSGD (5.1); not distinguishable: NIDS. Ranks of CEPS among 3: CEPS, int8 3."
+    )
 
 
 def test_table1_cells_are_held_against_what_was_found():
@@ -187,7 +190,7 @@ def test_the_readings_of_the_neighbourhood_differ():
     objective = {one.case: one.mean for one in rows if one.column == "objective" and "NoDP" in one.case}
     preset, drawn, always = (
         objective[f"NoDP-Perf | {reading}"]
-        for reading in ("preset: as in Table III", "i in N_i: drawn like the others", "i in N_i: always in the mean")
+        for reading in ("preset: as in Table III", "i in N_i: drawn like the others", "i in N_i: always averaged")
     )
     assert preset < drawn < always
     assert np.isfinite(list(objective.values())).all()

@@ -85,7 +85,7 @@ def all_is_claimed(patch):
 
 
 OLD = {
-    "noise of updates beside a codec": one_number_for_all_streams,
+    "noise of updates with a codec": one_number_for_all_streams,
     "FedAvg, Laplace, central": laplace_as_gaussian,
     "FedAvg, Gaussian, central": own_noise_counted,
     "standardised columns": nothing_is_derived,
@@ -93,7 +93,7 @@ OLD = {
     "split by labels": nothing_is_derived,
     "CEPS, sigma from curvature": nothing_is_derived,
     "two runs with one key": keys_without_settings,
-    "two runs, noise of one's own": names_of_classes_alone,
+    "two runs, user-defined noise": names_of_classes_alone,
     "PEDFL, parameters": untyped_outputs,
     "DPDO, parameters": untyped_outputs,
     "CPGT, parameters": untyped_outputs,

@@ -95,9 +95,9 @@ def test_reasons_come_from_the_numbers():
     assert len(lines) == 4
     early, late, gone, never = lines
     assert "81 rounds, here 41.0" in early
-    assert "before they have learnt" in early
+    assert "before they have learned" in early
     assert "after 131" in early
-    assert "have learnt by then" in late
+    assert "have learned by then" in late
     assert "paper diverges, here 21.0" in gone
     assert "no seed agrees" in never
 

@@ -49,7 +49,7 @@ def test_equal_noise_leaves_the_average_as_it_is(small):
     assert largest < doadp_equal_noise.GOAL
     sent = [float(runs[0]["bytes"].iloc[-1]) for runs in curves.values()]
     assert sent[0] > 2.5 * sent[1] > 6 * sent[2]
-    apart = [float(runs[0]["consensus"].iloc[-1]) for runs in curves.values()]
+    apart = [float(runs[0]["consensus_error"].iloc[-1]) for runs in curves.values()]
     assert apart[2] > 1.01 * apart[0]  # what is sent matters to the nodes, not to their mean
     assert len(rows) == 4 * len(doadp_equal_noise.SHARES)
 

@@ -103,7 +103,7 @@ def test_what_figure3_says_depends_on_its_numbers():
     said = partpsp_figure3.claims(cells | larger, compared=True)
     assert [line.split()[0] for line in said] == ["true", "FALSE", "FALSE"]
     said = partpsp_figure3.claims(cells | {("2 layers", name): found for name in ratios}, compared=False)
-    assert said[0].startswith("FALSE RAS falls with what is shared: not for 2 layers on 2-Out")
+    assert said[0].startswith("FALSE RAS falls as less is shared: not for 2 layers on 2-Out")
     over = partpsp_figure3.rows_of({("1 layer", "2-Out"): found._replace(overflows=1)}, compared=False)
     assert [one.mean for one in over if one.column == "runs that overflow"] == [1]
 

@@ -167,8 +167,8 @@ def test_nothing_is_left_in_pyplot_and_settings(result):
 
 
 def test_one_amount_has_one_axes_and_several_have_an_array(result):
-    _, ax = result.plot("bytes", "consensus")
-    assert (ax.get_xlabel(), ax.get_ylabel()) == ("bytes sent by all nodes", "consensus")
+    _, ax = result.plot("bytes", "consensus_error")
+    assert (ax.get_xlabel(), ax.get_ylabel()) == ("bytes sent by all nodes", "consensus error")
     assert ax.get_legend() is None
     _, axes = result.plot(["round", "bytes"])
     assert axes.shape == (2,)

@@ -3,9 +3,12 @@ import functools
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from scipy import stats
 
 import jdfl
 from jdfl.engine import metrics
+from jdfl.engine.intervals import wilson
+from jdfl.lab.summary import summary, summary_text
 from tests.toy import M, N, regression
 
 problem = regression()
@@ -28,8 +31,8 @@ def test_regression_metrics_are_their_formulas():
     average = w.astype(np.float64).mean(axis=0)
     assert measure("objective") == pytest.approx(np.mean([loss(i, average) for i in range(M)]), rel=1e-5)
     assert measure("objective_local") == pytest.approx(np.mean([loss(i, w[i]) for i in range(M)]), rel=1e-5)
-    assert measure("consensus") == pytest.approx(np.mean(np.sum((w - average) ** 2, axis=1)), rel=1e-5)
-    assert measure("distance") == pytest.approx(
+    assert measure("consensus_error") == pytest.approx(np.mean(np.sum((w - average) ** 2, axis=1)), rel=1e-5)
+    assert measure("distance_to_truth") == pytest.approx(
         np.linalg.norm(average - truth) / np.linalg.norm(truth), rel=1e-5
     )  # fmt: skip
 
@@ -37,7 +40,7 @@ def test_regression_metrics_are_their_formulas():
 def test_at_the_truth_nothing_is_left():
     solved = np.broadcast_to(truth.astype(np.float32), (M, N))
     assert measure("support_recovery", solved) == 1
-    for name in ("objective", "objective_local", "consensus", "distance"):
+    for name in ("objective", "objective_local", "consensus_error", "distance_to_truth"):
         assert measure(name, solved) == pytest.approx(0, abs=1e-10)
 
 
@@ -107,8 +110,8 @@ def test_one_class_alone_is_no_division_by_zero():
 
 def test_defaults_are_what_the_problem_can_give():
     tested = classifier([0, 1, 0, 1], (np.ones((2, 3)), np.array([0, 1])))
-    always = {"objective", "objective_local", "consensus"}
-    assert {m.__name__ for m in metrics.default_metrics(problem)} == always | {"distance", "support_recovery"}
+    always = {"objective", "objective_local", "consensus_error"}
+    assert {m.__name__ for m in metrics.default_metrics(problem)} == always | {"distance_to_truth", "support_recovery"}
     assert {m.__name__ for m in metrics.default_metrics(tested)} == always | {"accuracy", "balanced_accuracy"}
     assert {m.__name__ for m in metrics.default_metrics(tested.replace(test=None))} == always
     for any_problem in (problem, tested):
@@ -121,7 +124,7 @@ def own(w, problem):
 
 
 def test_metrics_come_by_name_and_as_functions():
-    assert metrics.resolve(["consensus", own], problem) == (metrics.consensus, own)
+    assert metrics.resolve(["consensus_error", own], problem) == (metrics.consensus_error, own)
     assert metrics.resolve([], problem) == ()
 
 
@@ -137,8 +140,10 @@ def renamed(name):
     ("asked", "words"),
     [
         (["consensuss"], r"metrics to be one of 'objective', .*got metrics = 'consensuss'"),
-        (["consensus", metrics.consensus], "'consensus' twice"),
+        (["consensus_error", metrics.consensus_error], "'consensus_error' twice"),
         ([own, renamed("own")], "'own' twice"),
+        (["consensus"], "It is now called 'consensus_error'"),
+        (["distance"], "It is now called 'distance_to_truth'"),
         (["accuracy"], r"'accuracy' needs labelled test examples, which linear regression lacks"),
         ("objective", r"Write \['objective'\]"),
         ([functools.partial(own)], "named function"),
@@ -152,8 +157,8 @@ def test_metrics_that_cannot_be_given_are_refused(asked, words):
 
 
 def test_a_metric_that_needs_the_truth_is_refused_without_it():
-    with pytest.raises(ValueError, match="'distance' needs generating parameters"):
-        metrics.resolve(["distance"], problem.replace(truth=None))
+    with pytest.raises(ValueError, match="'distance_to_truth' needs generating parameters"):
+        metrics.resolve(["distance_to_truth"], problem.replace(truth=None))
 
 
 def mixed(shared, labels=((0, 1, 1, 1), (2, 2, 0, 2))):
@@ -182,7 +187,7 @@ def test_metrics_where_some_parameters_stay_with_the_nodes(shared):
     assert measure("balanced_accuracy", w, problem) == pytest.approx(per_class.mean())
     assert measure("accuracy_own", w, problem) == pytest.approx((own * per_class).sum(axis=1).mean())
     distance = w[:, :count] - w[:, :count].mean(axis=0)
-    assert measure("consensus", w, problem) == pytest.approx((distance**2).sum(axis=1).mean(), rel=1e-5, abs=1e-9)
+    assert measure("consensus_error", w, problem) == pytest.approx((distance**2).sum(axis=1).mean(), rel=1e-5, abs=1e-9)
     held = [float(problem.value(jnp.asarray(one), *problem.local(i))) for i, one in enumerate(judged(w, count))]
     assert measure("objective", w, problem) == pytest.approx(np.mean(held), rel=1e-5)
     np.testing.assert_allclose(metrics.personal(jnp.asarray(w), problem), judged(w, count), rtol=1e-6)
@@ -208,3 +213,28 @@ def test_shares_of_labels_leave_out_padding():
 def test_accuracy_on_own_classes_needs_labelled_test_examples():
     with pytest.raises(ValueError, match="'accuracy_own' needs labelled test examples"):
         metrics.resolve(["accuracy_own"], problem)
+
+
+def test_wilson_covers_the_accuracy():
+    """Exact coverage by the binomial distribution, the textbook example, and its ends."""
+    assert wilson(0.9, 100) == pytest.approx((0.8256, 0.9448), abs=1e-4)  # 90 of 100
+    assert (wilson(0.0, 10)[0], wilson(1.0, 10)[1]) == pytest.approx((0, 1))
+    assert wilson(1.0, 10)[0] == pytest.approx(10 / (10 + 1.959964**2), rel=1e-6)
+    counts = np.arange(201)
+    ends = np.array([wilson(k / 200, 200) for k in counts])
+    covered = [stats.binom.pmf(counts, 200, p)[(ends[:, 0] <= p) & (p <= ends[:, 1])].sum() for p in (0.5, 0.8, 0.95)]
+    assert np.mean(covered) == pytest.approx(0.95, abs=0.01)
+    for wrong in ({"share": 1.1}, {"examples": 0}, {"confidence": 1.0}):
+        with pytest.raises(ValueError, match=next(iter(wrong))):
+            wilson(**{"share": 0.5, "examples": 10} | wrong)
+
+
+def test_results_have_the_interval_of_their_accuracy():
+    draw = np.random.default_rng(9)
+    tested = classifier([0, 1, 0, 1], (draw.standard_normal((50, 3)), draw.integers(0, 2, 50)))
+    network = jdfl.network.ring(2) if tested.m > 2 else jdfl.network.complete(2)
+    result = jdfl.run(jdfl.DPSGD(lr=0.1), tested, network, steps=2)
+    assert result.intervals == {"accuracy": wilson(result.final["accuracy"], 50)}
+    assert "for 50 test examples" in summary_text(summary(result))
+    assert jdfl.run(jdfl.DPSGD(lr=0.1), tested.replace(test=None), network, steps=2).intervals == {}
+    assert jdfl.run(jdfl.DPSGD(lr=0.1), tested.replace(shared=2), network, steps=2).intervals == {}

@@ -10,6 +10,7 @@ import pytest
 
 import jdfl
 from jdfl.cli import main
+from jdfl.engine.metrics import FORMER
 from jdfl.lab import drawing, results
 from jdfl.lab.results import FILES, new_run_folder, read_run, write_run
 from jdfl.lab.summary import spread_text, summary, summary_text
@@ -151,6 +152,19 @@ def test_numbers_that_are_not_finite_are_no_json(result):
     assert told["diverged"] == {"round": 3, "node": 1}
     json.dumps(told, allow_nan=False)
     assert "Diverged: node 1" in summary_text(told)
+
+
+def test_runs_of_earlier_versions_are_read_with_the_names_of_now(result, tmp_path):
+    folder = write_run(tmp_path / "run", "steps: 12\n", result)
+    former = {new: old for old, new in FORMER.items()}
+    result.history.rename(columns=former).to_parquet(folder / "metrics.parquet", index=False)
+    told = json.loads((folder / "summary.json").read_text())
+    told["metrics"] = {former.get(name, name): value for name, value in told["metrics"].items()}
+    (folder / "summary.json").write_text(json.dumps(told))
+    assert "consensus" in pd.read_parquet(folder / "metrics.parquet")
+    run = read_run(folder)
+    pd.testing.assert_frame_equal(run.history, result.history)
+    assert run.summary == summary(result)
 
 
 def test_figures_of_odd_histories(tmp_path):

@@ -37,7 +37,9 @@ def test_the_stop_rule_ends_the_run_in_the_very_round(one_by_one, tolerance, eve
     params, _, _ = one_by_one
     period = np.asarray(SLOW.period)
     first = next(
-        k for k in range(1, 31) if (k >= period).all() and float(metrics.consensus(params[k - 1], problem)) <= tolerance
+        k
+        for k in range(1, 31)
+        if (k >= period).all() and float(metrics.consensus_error(params[k - 1], problem)) <= tolerance
     )
     result = run(SLOW, steps=30, every=every, stop=jdfl.consensus_below(tolerance), options=jdfl.Options(chunk=chunk))
     assert (result.rounds, result.ending) == (first, "stop rule")

@@ -54,10 +54,10 @@ def near(one, many, size=None) -> None:
 def same_history(one: pd.DataFrame, many: pd.DataFrame, params: np.ndarray) -> None:
     """Two tables of what was recorded: counts are equal, floats but for rounding, of parameters such as `params`."""
     assert list(one.columns) == list(many.columns)
-    for name in one.columns.drop("consensus", errors="ignore"):
+    for name in one.columns.drop("consensus_error", errors="ignore"):
         near(one[name], many[name])
-    if "consensus" in one:  # a squared distance of parameters
-        distances = (np.sqrt(table["consensus"]) for table in (one, many))
+    if "consensus_error" in one:  # a squared distance of parameters
+        distances = (np.sqrt(table["consensus_error"]) for table in (one, many))
         near(*distances, np.max(np.linalg.norm(params, axis=1)))
 
 
@@ -74,11 +74,11 @@ def same(one: jdfl.Result, many: jdfl.Result) -> None:
 
 @pytest.mark.parametrize(
     "other",
-    [{"round": [0, 2]}, {"objective": [1.0, 0.50001]}, {"consensus": [0.0, 1.1e-11]}],
+    [{"round": [0, 2]}, {"objective": [1.0, 0.50001]}, {"consensus_error": [0.0, 1.1e-11]}],
     ids=str,
 )
 def test_more_than_rounding_is_seen(other):
-    table = pd.DataFrame({"round": [0, 1], "objective": [1.0, 0.5], "consensus": [0.0, 0.0]})
+    table = pd.DataFrame({"round": [0, 1], "objective": [1.0, 0.5], "consensus_error": [0.0, 0.0]})
     params = np.ones((3, 4))  # rows of length 2
     same_history(table, table.assign(objective=table["objective"] * (1 + 5e-7), consensus=[0.0, 1e-12]), params)
     with pytest.raises(AssertionError):

@@ -41,7 +41,7 @@ def test_nodes_are_told_as_the_run_has_them(tmp_path):
     history = result.history.set_index("round")
     for k, one in nodes.groupby("round"):
         assert one["value"].mean() == pytest.approx(history["objective_local"][k], rel=1e-5)
-        assert (one["distance"] ** 2).mean() == pytest.approx(history["consensus"][k], rel=1e-4)
+        assert (one["distance"] ** 2).mean() == pytest.approx(history["consensus_error"][k], rel=1e-4)
 
 
 @pytest.mark.slow

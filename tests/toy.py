@@ -77,7 +77,7 @@ def ring(m: int = M) -> jdfl.network.Static:
 
 problem, network = regression(), ring()
 SLOW = Gossip(period=np.array([1, 2, 3, 1, 2, 4], np.int32), mechanism=jdfl.Gaussian(1e-3))
-FEW = ["objective", "consensus"]
+FEW = ["objective", "consensus_error"]
 
 
 def run(algorithm: Any = None, *, steps: int = 12, **options: Any) -> jdfl.Result:

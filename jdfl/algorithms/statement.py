@@ -117,7 +117,8 @@ def labels(problem: Problem) -> list[Label]:
     public = {"weight", "start", *problem.public}
 
     def label(path: Any, leaf: Any) -> Label:
-        return Label.CLEAN if not np.ndim(leaf) or getattr(path[0], "name", "") in public else Label.RAW
+        name = getattr(path[0], "name", "")
+        return Label.CLEAN if name != "optimum" and (not np.ndim(leaf) or name in public) else Label.RAW
 
     return jax.tree.leaves(jax.tree_util.tree_map_with_path(label, problem))
 

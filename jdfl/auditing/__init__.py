@@ -1,4 +1,4 @@
-"""Audits: what an attack can tell from what an algorithm shows, beside what is accounted for."""
+"""Audits: what an attack on an algorithm's messages reveals, compared with the accounted privacy."""
 
 from jdfl.auditing.bits import audit_bits
 from jdfl.auditing.one_run import audit_one_run

@@ -1,17 +1,17 @@
-"""Telling two samples apart by a linear score, and what that proves about epsilon.
+"""Distinguishing two samples by a linear score, and the lower bound on epsilon that this proves.
 
-The score is linear discriminant analysis, fitted on a first part of either sample, half of it unless told. All that is
-reported is measured on the rest, which had no part in the fit:
+The score is linear discriminant analysis, fitted on the first part of each sample, half of it by default. All reported
+numbers are measured on the rest, which is not used for fitting:
 
-- mu: the distance of the two means in units of the pooled standard deviation. For a Gaussian mechanism it estimates
-  from below the mu of N(0, 1) against N(mu, 1), because any score throws something away.
-- The area under the curve (AUC): the chance that a run of the second world scores above one of the first.
-- epsilon: a lower bound at the given confidence. With rates a (first world taken for second) and b (second for first),
-  (epsilon, delta)-differential privacy says 1 - delta - b <= e^epsilon a and 1 - delta - a <= e^epsilon b. Upper bounds
-  of both rates by C. Clopper, E. Pearson: The Use of Confidence or Fiducial Limits Illustrated in the Case of the
-  Binomial, 1934.
+- mu: the distance between the two means in pooled standard deviations. For a Gaussian mechanism it estimates the mu of
+  N(0, 1) against N(mu, 1) from below, since every score discards some information.
+- The area under the curve (AUC): the probability that a run of the second world scores above one of the first.
+- epsilon: a lower bound at the given confidence. With error rates a (first world taken for the second) and b (second
+  for the first), (epsilon, delta)-differential privacy implies 1 - delta - b <= e^epsilon a and
+  1 - delta - a <= e^epsilon b. Upper bounds on both rates are those of C. Clopper, E. Pearson: The Use of Confidence or
+  Fiducial Limits Illustrated in the Case of the Binomial, 1934.
 
-Everything here is numpy on the host. Axes: N runs, p features.
+Everything here is NumPy on the host. Axes: N runs, p features.
 """
 
 import math
@@ -26,22 +26,22 @@ import scipy
 from jdfl.base import checks
 
 _RIDGE = 1e-9  # of the mean variance; features are computed in float32, whose rounding is below it
-_CAUTION = 50  # that much less often a threshold's bound may be wrong when thresholds are compared
-_THRESHOLDS = 1000  # most that are tried
-Bound = Callable[[np.ndarray, np.ndarray], np.ndarray]  # of what two rates exclude
+_CAUTION = 50  # factor by which a threshold's bound may fail less often while thresholds are compared
+_THRESHOLDS = 1000  # maximum number tried
+Bound = Callable[[np.ndarray, np.ndarray], np.ndarray]  # what two error rates exclude
 
 
 @dataclass(frozen=True, kw_only=True)
 class Attack:
-    """How well two samples were told apart; every bound holds with the same confidence."""
+    """How well two samples were distinguished; every bound holds with the same confidence."""
 
     epsilon_lower: float
-    epsilon_most: float  # the bound that a faultless attack on so many runs would give
-    mu_hat: float  # mu as the scores have it
-    mu_low: float  # lower end of the interval that has it
-    mu_high: float  # and the upper one
-    auc: float  # chance that a score of the second world is the larger one
-    delta_lower: float | None = None  # bound of delta at an epsilon that was asked for
+    epsilon_most: float  # the bound that a faultless attack with this number of runs would give
+    mu_hat: float  # mu estimated from the scores
+    mu_low: float  # lower end of its confidence interval
+    mu_high: float  # upper end
+    auc: float  # probability that a score of the second world is the larger one
+    delta_lower: float | None = None  # lower bound on delta at the requested epsilon, if any
 
 
 def attack(
@@ -53,25 +53,23 @@ def attack(
     epsilon: float | None = None,
     fitted: float = 0.5,
 ) -> Attack:
-    """The attack on features of the runs of two worlds.
+    """Attack the features of the runs of two worlds.
 
     Args:
-        zero: Features zero [N, p] of the first world, of at least 8 runs.
-        one: Features one [N, p] of the second world, of at least 8 runs.
-        delta: That of the epsilon which is bounded from below, in (0, 1).
-        confidence: With which every bound holds, in (0, 1).
-        epsilon: An epsilon at which delta is bounded from below, too, by a threshold of its own; None: it is not.
-        fitted: The share of the runs that the score is fitted on, in (0, 1); the bounds are of the others.
+        zero: Features zero [N, p] of the first world, from at least 8 runs.
+        one: Features one [N, p] of the second world, from at least 8 runs.
+        delta: Where epsilon is bounded from below, in (0, 1).
+        confidence: Confidence level of every bound, in (0, 1).
+        epsilon: Where delta is also bounded from below, with its own threshold; None: nowhere.
+        fitted: The share of the runs that the score is fitted on, in (0, 1); the bounds use the others.
 
     Raises:
         ValueError: For too few runs and for features that are not finite.
     """
     for name, sample in {"zero": zero, "one": one}.items():
-        checks.shape((None, None), "See the features of the runs.", **{name: sample})
-        checks.whole(
-            8, remedy="Half of either sample is fitted to, half is judged by.", **{f"runs_{name}": len(sample)}
-        )
-        checks.finite("See the features of the runs.", **{name: sample})
+        checks.shape((None, None), "They are the features of the runs.", **{name: sample})
+        checks.whole(8, remedy="Half of each sample is used to fit, half to test.", **{f"runs_{name}": len(sample)})
+        checks.finite("They are the features of the runs.", **{name: sample})
     part = int(len(zero) * fitted), int(len(one) * fitted)
     score = fit(zero[: part[0]], one[: part[1]])
     known = zero[: part[0]] @ score, one[: part[1]] @ score
@@ -97,8 +95,8 @@ def attack(
 def fit(zero: np.ndarray, one: np.ndarray) -> np.ndarray:
     """The weights [p] of linear discriminant analysis on standardised features.
 
-    The covariance is that of both samples about their common mean: its inverse gives the same direction as the pooled
-    one, and also where the features of a world do not vary at all. A feature that never varies weighs nothing.
+    The covariance is that of both samples about their common mean. Its inverse gives the same direction as the pooled
+    covariance, and also works where the features of a world do not vary at all. Constant features get weight zero.
     """
     both = np.concatenate([zero, one])
     scale = both.std(axis=0)
@@ -111,15 +109,15 @@ def fit(zero: np.ndarray, one: np.ndarray) -> np.ndarray:
 
 
 def separation(zero: np.ndarray, one: np.ndarray, confidence: float) -> tuple[float, float, float]:
-    """The distance of two means in pooled standard deviations, and an interval around it.
+    """The distance between two means in pooled standard deviations, with a confidence interval.
 
     The interval is the normal approximation, with the variance 1 / n0 + 1 / n1 + mu^2 / (2 (n0 + n1)). Where scores do
-    not vary within the worlds, the distance is infinite, or 0 if the worlds are alike.
+    not vary within the worlds, the distance is infinite, or 0 if the worlds are identical.
 
     Args:
         zero: Scores zero [n0] of the first world.
         one: Scores one [n1] of the second world.
-        confidence: That of the interval, in (0, 1).
+        confidence: Confidence level of the interval, in (0, 1).
 
     Returns:
         The distance, and the lower and the upper end of the interval.
@@ -136,14 +134,14 @@ def separation(zero: np.ndarray, one: np.ndarray, confidence: float) -> tuple[fl
 
 
 def area(zero: np.ndarray, one: np.ndarray) -> float:
-    """The chance that a score of the second world is above one of the first; equal ones count half."""
+    """The probability that a score of the second world is above one of the first; ties count half."""
     n0, n1 = len(zero), len(one)
     ranks = scipy.stats.rankdata(np.concatenate([zero, one]))[n0:].sum()
     return float((ranks - n1 * (n1 + 1) / 2) / (n0 * n1))
 
 
 def errors(zero: np.ndarray, one: np.ndarray, threshold: float) -> tuple[int, int]:
-    """How many of the first world score above the threshold, and how many of the second do not."""
+    """The number of runs of the first world above the threshold, and of the second world not above it."""
     return int((zero > threshold).sum()), int((one <= threshold).sum())
 
 
@@ -153,9 +151,9 @@ def best_threshold(zero: np.ndarray, one: np.ndarray, bound: Bound, confidence: 
     Args:
         zero: Scores zero [n0] of the first world, which should be below.
         one: Scores one [n1] of the second world, which should be above.
-        bound: Gives what upper bounds of the two rates exclude, such as `excluded_epsilons` at a delta.
-        confidence: That of the bound to come. Thresholds are compared at a higher one, which is less taken in by a
-            threshold that few scores happen to be beyond.
+        bound: What upper bounds on the two rates exclude, such as `excluded_epsilons` at a delta.
+        confidence: Confidence level of the bound to be reported. Thresholds are compared at a higher one, which is less
+            easily misled by a threshold that a few scores happen to exceed.
     """
     confidence = 1 - (1 - confidence) / _CAUTION
     both = np.unique(np.concatenate([zero, one]))
@@ -167,46 +165,46 @@ def best_threshold(zero: np.ndarray, one: np.ndarray, bound: Bound, confidence: 
 
 
 def epsilon_bound(above: int, below: int, n0: int, n1: int, delta: float, confidence: float) -> float:
-    """The epsilon >= 0 that so many errors exclude at this confidence, both ways together.
+    """The epsilon >= 0 that these error counts exclude at this confidence, in both directions together.
 
     Args:
         above: Runs of the first world that were taken for the second.
         below: Runs of the second world that were taken for the first.
         n0: All runs of the first world.
         n1: All runs of the second world.
-        delta: That of the epsilon, in [0, 1).
+        delta: The delta that goes with epsilon, in [0, 1).
         confidence: With which both rates together are below their upper bounds, in (0, 1).
     """
     return max(0.0, float(excluded_epsilons(*_rates(above, below, n0, n1, confidence), delta)))
 
 
 def delta_bound(above: int, below: int, n0: int, n1: int, epsilon: float, confidence: float) -> float:
-    """The delta >= 0 that so many errors exclude at this epsilon and confidence, both ways together.
+    """The delta >= 0 that these error counts exclude at this epsilon and confidence, in both directions together.
 
     Args:
         above: Runs of the first world that were taken for the second.
         below: Runs of the second world that were taken for the first.
         n0: All runs of the first world.
         n1: All runs of the second world.
-        epsilon: At which delta is bounded, from 0.
+        epsilon: Where delta is bounded, from 0.
         confidence: With which both rates together are below their upper bounds, in (0, 1).
     """
     return max(0.0, float(excluded_deltas(*_rates(above, below, n0, n1, confidence), epsilon)))
 
 
 def _rates(above: Any, below: Any, n0: int, n1: int, confidence: float) -> tuple[np.ndarray, np.ndarray]:
-    """Upper bounds of both rates; either is exceeded with half of what confidence leaves, so that both hold."""
+    """Upper bounds on both rates; each gets half of the error that the confidence level allows, so that both hold."""
     level = 1 - (1 - confidence) / 2
     return most_likely(above, n0, level), most_likely(below, n1, level)
 
 
 def excluded_deltas(first: np.ndarray, second: np.ndarray, epsilon: float) -> np.ndarray:
-    """The deltas at this epsilon that such rates exclude, both ways together."""
+    """The deltas at this epsilon that these rates exclude, in both directions together."""
     return np.maximum(1 - second - math.exp(epsilon) * first, 1 - first - math.exp(epsilon) * second)
 
 
 def excluded_epsilons(first: np.ndarray, second: np.ndarray, delta: float) -> np.ndarray:
-    """The epsilons at this delta that such rates exclude, both ways together."""
+    """The epsilons at this delta that these rates exclude, in both directions together."""
     with np.errstate(divide="ignore"):
         one_way = np.log(np.maximum(1 - delta - second, 0)) - np.log(first)
         other_way = np.log(np.maximum(1 - delta - first, 0)) - np.log(second)
@@ -214,6 +212,6 @@ def excluded_epsilons(first: np.ndarray, second: np.ndarray, delta: float) -> np
 
 
 def most_likely(errors: np.ndarray, runs: int, level: float) -> np.ndarray:
-    """Clopper and Pearson's upper bound of a rate, which it exceeds with chance 1 - level at most."""
+    """Clopper and Pearson's upper bound on a rate, which fails with probability at most 1 - level."""
     errors = np.asarray(errors)
     return np.where(errors < runs, scipy.stats.beta.ppf(level, errors + 1, np.maximum(runs - errors, 1)), 1.0)

@@ -1,13 +1,13 @@
-"""`jdfl.audit_bits`: what the bits of a noisy release tell, beside what its noise is accounted for.
+"""`jdfl.audit_bits`: what the floating-point bits of a noisy release reveal beyond the accounted epsilon.
 
-A mechanism hides any two vectors that are no further apart than its sensitivity. It is given two such vectors many
-times, and what it releases is told apart by what numbers alone could have come from either of them:
+A mechanism must hide the difference between any two vectors at most its sensitivity apart. It is given two such vectors
+many times, and its releases are distinguished by the numbers that only one of the vectors could have produced:
 
-- Floating-point noise has at most 2^23 values, and a sum is rounded to a grid that depends on what is added. What a
-  clean number and all noise can make of one another is a set that can be listed, and a released number is looked for in
-  that of either vector (I. Mironov, "On significance of the least significant bits for differential privacy", 2012).
-- Noise on a grid is a whole number of steps. How often each comes is counted in many draws of noise alone, and what is
-  released, less either vector, is held against these counts: noise that leaves out numbers between its own shows.
+- Floating-point noise has at most 2^23 values, and a sum is rounded to a grid that depends on its terms. The set of
+  all values that a clean number can produce with such noise can be enumerated, and a released number is looked up in
+  the sets of both vectors (I. Mironov, "On significance of the least significant bits for differential privacy", 2012).
+- Noise on a grid is an integer number of steps. The frequency of each value is counted in many draws of noise alone,
+  and releases minus each vector are compared with these counts, which exposes noise that skips some grid values.
 
 Axes: n numbers of a release, k of them in which the two vectors differ, N releases.
 """
@@ -38,7 +38,7 @@ from jdfl.problems import Problem
 _RELEASES, _COUNTED = Stream("audit.bits of releases", "private"), Stream("audit.bits of noise", "private")
 _VALUES = 2**23  # of a uniform number in float32
 _DIFFER, _DRAWS = 12, 2**21  # numbers in which the vectors differ; draws of noise that are counted
-_CERTAIN = 10.0  # what a number that only one vector could have become weighs, in units of what noise shows
+_CERTAIN = 10.0  # score of a number that only one vector could have produced, relative to that of the noise
 
 
 def audit_bits(
@@ -53,37 +53,37 @@ def audit_bits(
 ) -> BitAudit:
     """Attack the bits of what a mechanism of gradients or updates releases, `Gaussian` or `ExactGaussian`.
 
-    `Gaussian` claims nothing against an observer of the bits: for it the audit says what that exclusion is worth, and
-    refutes nothing. What it shows of `ExactGaussian` beyond the epsilon of one release refutes it.
+    `Gaussian` claims nothing against an observer of the bits: for it the audit measures what this exclusion amounts to,
+    and refutes nothing. Anything shown for `ExactGaussian` beyond the epsilon of one release refutes it.
 
     Args:
-        algorithm: What is attacked; of it the mechanism, its sensitivity and what it counts a release as.
-        problem: The data, of which only sizes matter.
+        algorithm: The algorithm to attack; its mechanism, sensitivity and event are used.
+        problem: The data, used for its sizes only.
         runs: Releases of both vectors together, at least 100.
-        node: Whose sensitivity it is.
-        delta: Of the epsilons that are compared, in (0, 1).
-        key: Of all randomness: a whole number or a JAX key.
-        confidence: With which the bound holds, in (0, 1).
+        node: The node whose sensitivity is used.
+        delta: For the epsilons that are compared, in (0, 1).
+        key: For all randomness: an integer or a JAX key.
+        confidence: Confidence level of the bound, in (0, 1).
 
-    Raises ValueError for other mechanisms and for settings that make no sense.
+    Raises ValueError for other mechanisms and for invalid settings.
     """
     began = time.perf_counter()
-    checks.whole(100, remedy="Half of them are of either vector, and half of these are judged by.", runs=runs)
+    checks.whole(100, remedy="Half of them are of each vector, and half of these are used for testing.", runs=runs)
     checks.whole(0, problem.m - 1, "It is one of the problem's nodes.", node=node)
     check_level(confidence)
-    checks.fraction("It is that of both epsilons.", delta=delta)
+    checks.fraction("It is the delta of both epsilons.", delta=delta)
     noisy_guarantee(Program(algorithm), problem)
     part: Any = getattr(algorithm, owner(algorithm) or "", None)
     mechanism: Any = getattr(part, "mechanism", None)
     if type(mechanism) not in (Gaussian, ExactGaussian) or problem.dtype != jnp.float32:
         raise ValueError(
             f"Expected Gaussian or ExactGaussian noise of gradients or updates in float32, got "
-            f"{type(mechanism).__name__} in {jnp.dtype(problem.dtype).name}. What other noise may become is not known."
+            f"{type(mechanism).__name__} in {jnp.dtype(problem.dtype).name}. The values of other noise are not known."
         )
     n, seed, exact = problem.n, typed_key(key), isinstance(mechanism, ExactGaussian)
     sensitivity = jnp.broadcast_to(jnp.asarray(part.sensitivities(problem), jnp.float32), (problem.m,))[node]
-    weights = np.linspace(*((0.5, 1.5) if exact else (1.0, 1.0)), min(n, _DIFFER))  # all parts of a grid are met
-    apart = float(sensitivity) * (1 - 2.0**-20) * weights / np.linalg.norm(weights)  # 2^-20: of rounding
+    weights = np.linspace(*((0.5, 1.5) if exact else (1.0, 1.0)), min(n, _DIFFER))  # covers all parts of a grid
+    apart = float(sensitivity) * (1 - 2.0**-20) * weights / np.linalg.norm(weights)  # 2^-20: for rounding
     first, second = (np.asarray(share * apart, np.float32) for share in (-1 / 3, 2 / 3))
     keys = jax.random.split(_RELEASES.of(seed), 2 * (runs // 2)).reshape(2, -1)
     seen = [np.asarray(_released(mechanism, own, x, sensitivity, n=n)) for own, x in zip(keys, (first, second))]
@@ -110,14 +110,14 @@ def audit_bits(
 
 @partial(jax.jit, static_argnames=("n",))
 def _released(mechanism: Any, keys: Array, first: Array, sensitivity: Array, *, n: int) -> Array:
-    """The first k numbers of releases [N, k] of a vector of n numbers, of which these are the `first` ones [k]."""
+    """The first k numbers of releases [N, k] of a vector of n numbers, which starts with the numbers `first` [k]."""
     x = jnp.zeros((n,), jnp.float32).at[: len(first)].set(first)
     return lax.map(lambda key: mechanism.add(key, x, sensitivity)[: len(first)], keys)
 
 
 @jax.jit
 def reachable(clean: Array | float, deviation: Array | float) -> Array:
-    """All that `jax.random.normal` in float32 can make of a number `clean` [], at a standard deviation []; [2^23]."""
+    """All float32 values that `jax.random.normal` makes of a `clean` number [] at a standard deviation []; [2^23]."""
     bits = lax.iota(jnp.uint32, _VALUES) | jnp.uint32(0x3F800000)
     lowest = jnp.nextafter(jnp.float32(-1), jnp.float32(0))
     uniform = (lax.bitcast_convert_type(bits, jnp.float32) - 1.0) * (1.0 - lowest) + lowest
@@ -125,14 +125,14 @@ def reachable(clean: Array | float, deviation: Array | float) -> Array:
 
 
 def float_scores(seen: np.ndarray, first: float, second: float, deviation: Any) -> np.ndarray:
-    """How many more numbers of a release floating-point noise can make of the second vector than of the first [N].
+    """How many more numbers of a release could come from the second vector than from the first, by their bits [N].
 
-    What the noise itself shows is added, to tell apart what the bits do not.
+    A score by the size of the noise is added, to decide where the bits do not.
 
     Args:
         seen: Numbers of releases, seen [N, k] float32.
-        first: What all k numbers of the first vector are.
-        second: What those of the second one are.
+        first: The value of all k numbers of the first vector.
+        second: The value of those of the second one.
         deviation: The noise's standard deviation [].
     """
 
@@ -146,16 +146,16 @@ def float_scores(seen: np.ndarray, first: float, second: float, deviation: Any) 
 
 
 def grid_scores(seen: np.ndarray, noise: np.ndarray, first: np.ndarray, second: np.ndarray, step: float) -> np.ndarray:
-    """By how much likelier releases [N] are of the second vector than of the first, by counted noise.
+    """The log-likelihood ratio of releases [N], second vector against first, by counted noise.
 
-    Numbers that are off the grid by as much as one of the vectors are that vector's.
+    Numbers off the grid by the offset of one of the vectors are assigned to that vector.
 
     Args:
         seen: Numbers of releases, seen [N, k], which should be multiples of the step.
         noise: Draws of noise alone, multiples of the step.
         first: The numbers of the first vector, first [k].
         second: Those of the second one, second [k].
-        step: That of the grid.
+        step: The grid step.
     """
     counted = np.rint(noise / step).astype(np.int64)
     low = int(counted.min())

@@ -1,14 +1,14 @@
-"""The record in which two neighbouring data sets differ: what an attacker would plant.
+"""Canaries: the record in which two neighbouring datasets differ, as an attacker would plant it.
 
-A canary is only as good as its design. It has to change the clipped gradient by as much as clipping allows, in
-opposite directions in the two worlds, and where the algorithm shows it: an algorithm that reveals the s largest
-parameters hides what happens to the others.
+A canary is only as good as its design. It must change the clipped gradient by as much as clipping allows, in opposite
+directions in the two worlds, and where the algorithm shows it: an algorithm that reveals the s largest parameters hides
+changes of the others.
 
-- Least squares: features A e_j, labels B and -B. With a clip, B is so large that no run gets near it; without one,
-  features and labels are as long as the largest in the data.
-- Logistic and softmax regression: features A e_j with any A and label, the pair being the one whose clipped gradients
-  are farthest apart on the path of a pilot run.
-- Where a record is there or not, the second world has features zero instead, whose gradient is zero.
+- Least squares: features A e_j, labels B and -B. With a clip, B is too large for any run to fit; without one, features
+  and labels have the norm of the largest in the data.
+- Logistic and softmax regression: features A e_j with any A and label, the pair whose clipped gradients are farthest
+  apart on the path of a pilot run.
+- Where a record is present or absent, the second world has zero features instead, whose gradient is zero.
 - Where whole nodes are protected, all of the node's records become the canary.
 
 Axes: q examples per node, f features, n parameters, K candidates, T points of a pilot run.
@@ -27,21 +27,21 @@ from jdfl.base import checks
 from jdfl.privacy import Clip, Guarantee, clipped
 from jdfl.problems import LinearRegression, LogisticRegression, Problem, SoftmaxRegression
 
-_FAR = 1e3  # labels of least squares, in units of all that could meet them
-_SCALES = 12  # lengths of features that are tried, each twice the next
-_DIRECTIONS, _SIDE = 2, 0.2  # most that are looked along; the least share of the first one that another has
+_FAR = 1e3  # labels of least squares, relative to all predictions that could occur
+_SCALES = 12  # feature norms that are tried, each twice the previous one
+_DIRECTIONS, _SIDE = 2, 0.2  # maximum number of directions; the smallest effect of another one relative to the first
 
 
 @dataclass(frozen=True)
 class Limit:
-    """What shortens a gradient before noise is added."""
+    """What scales a gradient down before noise is added."""
 
     clip: float | None
     norm: Clip
 
     @classmethod
     def of(cls, algorithm: Algorithm) -> "Limit":
-        """That of the algorithm's updates or gradients; None for a clip that it does not have."""
+        """The limit on the algorithm's updates or gradients; None for a clip that it does not have."""
         parts = [getattr(algorithm, name, None) for name in ("updates", "gradients")]
         owner = next((part for part in parts if part is not None), None)
         norm: Clip = getattr(owner, "norm", "l2")
@@ -57,7 +57,7 @@ class Limit:
 
 @dataclass(frozen=True)
 class Canary:
-    """Two neighbouring problems, and where to look for their difference."""
+    """Two neighbouring problems, and the directions in which they differ."""
 
     zero: Problem  # the first world
     one: Problem  # the second
@@ -66,7 +66,7 @@ class Canary:
 
 
 def given(problem: Problem, pair: Any) -> tuple[Any, Any]:
-    """A person's own pair of examples, checked against the problem's data."""
+    """The user's pair of examples, checked against the problem's data."""
     if not checks.is_a(pair, tuple | list) or len(pair) != 2:
         raise ValueError(
             f"Expected canary = 'aligned', 'random' or a pair of examples, got {pair!r}. An example has the structure "
@@ -83,16 +83,16 @@ def given(problem: Problem, pair: Any) -> tuple[Any, Any]:
 
 
 def designed(problem: Problem, kind: str, mean: Array, points: Array, limit: Limit, drop: bool, key: Array) -> Any:
-    """The pair of examples for a problem that one knows how to write a record of, and what it is in words.
+    """A designed pair of examples, for problems with a known kind of record, and its description.
 
     Args:
         problem: Linear, logistic or softmax regression; ValueError for others.
-        kind: "aligned" with the largest entry of `mean`, or "random" for a direction at random.
+        kind: "aligned" with the largest entry of `mean`, or "random" for a random direction.
         mean: The average parameters mean [n] of a pilot run.
         points: The path points [T, n] of pilot runs, on which gradients are compared.
-        limit: What shortens a gradient before noise is added.
-        drop: Whether the second example has features zero, as a record that is not there.
-        key: What the direction is drawn from.
+        limit: What scales a gradient down before noise is added.
+        drop: Whether the second example has zero features, like an absent record.
+        key: Key for the direction.
     """
     if not isinstance(problem, LinearRegression | LogisticRegression | SoftmaxRegression):
         raise ValueError(
@@ -110,27 +110,33 @@ def designed(problem: Problem, kind: str, mean: Array, points: Array, limit: Lim
     lengths, apart = _effects(problem, candidates, points, limit)
     if drop:
         example = problem.take(candidates, jnp.asarray(np.argmax(lengths)))
-        return (example, jax.tree.map(jnp.zeros_like, example)), f"a record along {where} that is there or not"
+        return (example, jax.tree.map(jnp.zeros_like, example)), f"a record along {where} that is present or absent"
     first, second = np.unravel_index(np.argmax(apart), apart.shape)
     pair = tuple(problem.take(candidates, jnp.asarray(i)) for i in (first, second))
     return pair, f"a record along {where} with opposite gradients"
 
 
 def planted(
-    problem: Problem, pair: tuple[Any, Any], node: int, guarantee: Guarantee, points: Array, limit: Limit, told: str
+    problem: Problem,
+    pair: tuple[Any, Any],
+    node: int,
+    guarantee: Guarantee,
+    points: Array,
+    limit: Limit,
+    words: str,
 ) -> Canary:
     """The two worlds: `problem` with the first or the second example in place of the node's heaviest record.
 
-    All else is as it was, `problem.curvature` too, so that constants computed from it are public.
+    Everything else is unchanged, including `problem.curvature`, so constants computed from it are public.
 
     Args:
         problem: The problem without the canary.
         pair: The two examples.
-        node: Whose record is replaced; where the guarantee protects nodes, all of its records are.
-        guarantee: What the algorithm says of its privacy.
-        points: The path points [T, n] on which the examples' gradients are told apart.
-        limit: What shortens a gradient before noise is added.
-        told: What the pair is, in words.
+        node: The node whose record is replaced; where the guarantee protects nodes, all of its records are.
+        guarantee: The algorithm's guarantee.
+        points: The path points [T, n] on which the examples' gradients are compared.
+        limit: What scales a gradient down before noise is added.
+        words: Description of the pair.
 
     Raises:
         ValueError: For examples whose gradients are the same on the path, or not finite.
@@ -158,11 +164,11 @@ def planted(
         return replace(problem, data=data)
 
     zero, one = map(with_all, pair)
-    return Canary(zero, one, jnp.asarray(directions, problem.dtype), f"at node {node}{whole}, {told}")
+    return Canary(zero, one, jnp.asarray(directions, problem.dtype), f"at node {node}{whole}, {words}")
 
 
 def _effects(problem: Problem, candidates: Any, points: Array, limit: Limit) -> tuple[np.ndarray, np.ndarray]:
-    """The mean length [K] of the candidates' gradients over the points, and their mean distances [K, K]."""
+    """The mean norm [K] of the candidates' gradients over the points, and their mean distances [K, K]."""
     lengths: list[np.ndarray] = []
     apart: list[np.ndarray] = []
 
@@ -184,7 +190,7 @@ def _typed(problem: Problem, example: Any) -> Any:
 
 
 def _candidates(problem: Problem, along: Array, points: Array, limit: Limit) -> tuple[Array, Array]:
-    """Features [K, f] along a direction, and labels [K], that an attacker might write."""
+    """Features [K, f] along a direction, and labels [K], that an attacker might use."""
     features, labels = problem.data
     longest = float(jnp.max(jnp.linalg.norm(features, axis=-1)))
     if isinstance(problem, LinearRegression):
@@ -196,7 +202,7 @@ def _candidates(problem: Problem, along: Array, points: Array, limit: Limit) -> 
     top = longest if limit.clip is None else 1.2 * 2.0 ** (_SCALES - 2) * limit.clip
     lengths = top * 2.0 ** -np.arange(_SCALES)
     known = [0, 1]
-    if isinstance(problem, SoftmaxRegression):  # classes that weigh most on the features in question
+    if isinstance(problem, SoftmaxRegression):  # the classes with the largest weights on the features in question
         pull = jnp.abs(along @ jnp.mean(points, axis=0).reshape(len(along), -1))
         known = np.argsort(-np.asarray(pull))[: max(2, 64 // _SCALES)].tolist()
     signed = [(sign * length, label) for length in lengths for sign in (1.0, -1.0) for label in known]

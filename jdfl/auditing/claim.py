@@ -1,4 +1,4 @@
-"""What an audit holds an algorithm to, and what it refuses before it runs anything.
+"""The guarantee that an audit compares its attack with, and what it refuses before it runs anything.
 
 Axes: m nodes, N runs, p features.
 """
@@ -30,8 +30,8 @@ def check(
     confidence: float,
     fitted: float,
 ) -> Guarantee:
-    """Everything that can be refused before anything is run; what the algorithm says of its privacy."""
-    checks.whole(100, remedy="Half of the runs see either world, and half of these are judged by.", runs=runs)
+    """Refuse everything that can be refused before a run; returns the algorithm's guarantee."""
+    checks.whole(100, remedy="Half of the runs see each world, and half of these are used for testing.", runs=runs)
     checks.whole(0, problem.m - 1, "It is one of the problem's nodes.", node=node)
     if batch is not None:
         checks.whole(1, batch=batch)
@@ -39,11 +39,11 @@ def check(
     checks.fraction("It is the share of the runs that the score is fitted on.", fitted=fitted)
     if int(runs // 2 * fitted) < 8 or int(runs // 2 * (1 - fitted)) < 8:
         raise ValueError(
-            f"Expected fitted that leaves 8 runs of either world to fit on and 8 to judge by, got fitted = {fitted!r} "
+            f"Expected fitted that leaves 8 runs of each world to fit on and 8 to test with, got fitted = {fitted!r} "
             f"of {runs} runs. 0.5 is usual; less where there are few looks."
         )
     if isinstance(canary, str):
-        checks.one_of(("aligned", "random"), "Or give a pair of examples.", canary=canary)
+        checks.one_of(("aligned", "random"), "Or pass a pair of examples.", canary=canary)
     check_dense(problem)
     if not isinstance(canary, str):
         given(problem, canary)
@@ -70,7 +70,7 @@ def check_dense(problem: Problem) -> None:
 
 
 def noisy_guarantee(program: Program, problem: Problem) -> Guarantee:
-    """What the algorithm says of its privacy; ValueError where it has no noise."""
+    """The algorithm's guarantee; ValueError where it has no noise."""
     guarantee = guarantee_of(program, problem)
     if guarantee.event is None:
         told = f"Expected an algorithm with noise to audit, got none: {guarantee.reason}. {guarantee.remedy}"
@@ -81,7 +81,7 @@ def noisy_guarantee(program: Program, problem: Problem) -> Guarantee:
 def accounted(
     guarantee: Guarantee, problem: Problem, releases: int, node: int, delta: float | None
 ) -> tuple[float, float]:
-    """Delta and a node's epsilon after so many releases of every node, under assumptions where nothing is claimed."""
+    """Delta and a node's epsilon after all releases of every node, under assumptions where nothing is claimed."""
     records = np.asarray(problem.sizes)
     each = np.full(problem.m, releases)
     accounting = "sound" if guarantee.claimed else "paper"
@@ -90,17 +90,17 @@ def accounted(
 
 
 def check_features(seen: list[np.ndarray]) -> None:
-    """Refuse runs that did not stay finite; warn where there are too few of them for so many features."""
+    """Refuse runs that did not stay finite; warn where there are too few runs for the number of features."""
     wrong = sum(int((~np.isfinite(features)).any(axis=1).sum()) for features in seen)
     runs, weights = sum(map(len, seen)), seen[0].shape[1]
     if wrong:
         raise ValueError(
-            f"Expected runs that stay finite, got {wrong} of {runs} that do not. Lower the step length or the noise, "
-            "or give a canary that pulls less."
+            f"Expected runs that stay finite, got {wrong} of {runs} that do not. Lower the step size or the noise, "
+            "or use a weaker canary."
         )
     if weights * _FEW > runs:
         warnings.warn(
-            f"The score has {weights} weights and {runs} runs: the attack is weaker than it could be. Give more runs, "
+            f"The score has {weights} weights and {runs} runs: the attack is weaker than it could be. Use more runs, "
             "or fewer steps or looks.",
             stacklevel=3,
         )

@@ -1,4 +1,4 @@
-"""Records whose gradient is one entry: many of them fit into one run without getting in each other's way.
+"""Records whose gradient is a single entry: many of them fit into one run without interfering with each other.
 
 Axes: m nodes, q examples per node, n parameters, K canaries.
 """
@@ -14,18 +14,18 @@ from jax import Array
 from jdfl.base import struct
 from jdfl.problems import Problem
 
-_LONG = 10.0  # clips that the gradient of a canary is long: a clip that is skipped shows
+_LONG = 10.0  # norm of a canary's gradient, in clips, so that skipping the clip shows
 
 
 @struct.dataclass
 class Dirac(Problem):
-    """A problem in which some records' loss is size * w[entry], of the gradient size * e_entry at any parameters.
+    """A problem in which some records have the loss size * w[entry], and the gradient size * e_entry everywhere.
 
-    `data` are those of the problem `inner`, and of every record its entry [m, q] int32, -1 for an ordinary one, and its
-    size [m, q]. They are clipped like other records, without being formed where others are not.
+    `data` are those of the problem `inner`, and for each record its entry [m, q] int32, -1 for an ordinary one, and its
+    size [m, q]. They are clipped like other records, and formed explicitly only where others are.
     """
 
-    inner: Any = None  # the problem whose other records these are
+    inner: Any = None  # the problem that the other records belong to
 
     @property
     def n(self) -> int:
@@ -43,17 +43,17 @@ class Dirac(Problem):
         return jnp.where(entry < 0, self.inner.losses(w, own), size * w[jnp.maximum(entry, 0)])
 
     def example_gradients(self, w: Array, data: Any) -> Array:
-        """The gradients of single examples [q, n]: those of the problem, or one entry, made in one pass over them."""
+        """The gradients of single examples [q, n]: the problem's, or a single entry, built in one pass over them."""
         own, entry, size = (data[0], data[1][:, None], data[2][:, None])
         lone = jnp.where(jnp.arange(self.n, dtype=entry.dtype)[None] == entry, size, 0.0)
         return jnp.where(entry < 0, self.inner.example_gradients(w, own), lone)
 
     def regulariser(self, w: Array) -> Array:
-        """That of the problem []."""
+        """The problem's regulariser []."""
         return self.inner.regulariser(w)
 
     def slopes(self, w: Array, data: Any) -> Array | None:
-        """Those of the problem [q], or [q, classes]; a canary's features are one entry, and its slope is its size."""
+        """The problem's slopes [q], or [q, classes]; a canary's features are one entry, and its slope is its size."""
         own, entry, size = data
         slopes = self.inner.slopes(w, own)
         if slopes is None:
@@ -65,7 +65,7 @@ class Dirac(Problem):
         return jnp.where(entry[:, None] < 0, slopes, lone)
 
     def feature_lengths(self, data: Any, norm: str) -> Array:
-        """The lengths of the features [q]."""
+        """The norms of the features [q]."""
         return self.inner.feature_lengths(data[0], norm)
 
     def spread(self, slopes: Array, data: Any) -> Array:
@@ -73,16 +73,16 @@ class Dirac(Problem):
         return self.inner.spread(slopes, data[0])
 
     def each(self, function: Any, *stacked: Any) -> Any:
-        """`function` of every node's rows, as many nodes at once as the problem takes."""
+        """`function` of every node's rows, with as many nodes at once as the problem takes."""
         return self.inner.each(function, *stacked)
 
     def varied(self, key: Array, data: Any) -> Any:
-        """The problem's own records as its augmentation has them; canaries stay as they are."""
+        """The problem's own records after its augmentation; canaries are unchanged."""
         own, entry, size = data
         return self.inner.varied(key, own), entry, size
 
     def check_data(self) -> None:
-        """Nothing to refuse: the problem's own data were looked at."""
+        """Nothing to refuse: the problem's own data were checked."""
 
 
 @dataclass(frozen=True)
@@ -91,18 +91,18 @@ class Places:
 
     node: np.ndarray  # [K]
     record: np.ndarray  # [K] of that node
-    entry: np.ndarray  # [K] of the gradient, no two alike at a node
+    entry: np.ndarray  # [K] of the gradient, distinct within a node
 
 
 def room(problem: Problem) -> np.ndarray:
-    """How many canaries every node can have [m]: one a record, and one an entry."""
+    """How many canaries every node can have [m]: at most one per record, and one per entry."""
     return np.minimum(np.asarray(problem.sizes), problem.n)
 
 
 def places(problem: Problem, canaries: int, seed: int) -> Places:
-    """So many places over all nodes, as evenly as there is room; records and entries are drawn."""
+    """Places for the canaries, distributed over the nodes as evenly as possible, with random records and entries."""
     rng, most = np.random.default_rng(seed), room(problem)
-    turn = np.concatenate([np.flatnonzero(most > i) for i in range(int(most.max()))])  # one a node, then another
+    turn = np.concatenate([np.flatnonzero(most > i) for i in range(int(most.max()))])  # one per node, then another
     count = np.bincount(turn[:canaries], minlength=problem.m)
     weight = np.asarray(problem.weight)
     there = [rng.permutation(np.flatnonzero(weight[i] > 0))[:c] for i, c in enumerate(count)]
@@ -111,7 +111,7 @@ def places(problem: Problem, canaries: int, seed: int) -> Places:
 
 
 def planted(problem: Problem, places: Places) -> Dirac:
-    """The problem with canaries of size 0, which change nothing, in these places; `with_sizes` gives them others."""
+    """The problem with canaries of size 0, which change nothing, in these places; `with_sizes` sets their sizes."""
     at = places.node, places.record
     entry = jnp.full(problem.weight.shape, -1, jnp.int32).at[at].set(jnp.asarray(places.entry, jnp.int32))
     data, w = problem.data, jnp.zeros((problem.n,), problem.dtype)
@@ -135,7 +135,7 @@ def planted(problem: Problem, places: Places) -> Dirac:
 
 
 def with_sizes(problem: Dirac, places: Places, sign: np.ndarray, clip: float) -> Dirac:
-    """The problem with canaries of these signs [K], 0 for none, each ten times as long as the clip."""
+    """The problem with canaries of these signs [K], 0 for none, each with a gradient of ten times the clip."""
     own, entry, size = problem.data
     sized = size.at[places.node, places.record].set(jnp.asarray(_LONG * clip * sign, size.dtype))
     return replace(problem, data=(own, entry, sized))

@@ -1,7 +1,7 @@
-"""Tests of what repeated rounds show: each has a family, and a p-value that holds for sound noise and sampling.
+"""Tests on repeated rounds: each belongs to a family, and has a p-value that is valid for sound noise and sampling.
 
-All tests of an audit are held to one level, divided by their number: C. E. Bonferroni, "Teoria statistica delle classi
-e calcolo delle probabilità", 1936.
+All tests of an audit share one significance level, divided by their number: C. E. Bonferroni, "Teoria statistica delle
+classi e calcolo delle probabilità", 1936.
 
 Axes: N runs, T rounds, m nodes, n numbers that a node shows, r replaced records, K places of records.
 """
@@ -12,11 +12,11 @@ from typing import Literal
 import numpy as np
 import scipy
 
-LEVEL = 1e-6  # chance of an alarm in a sound setting, over all of its tests
+LEVEL = 1e-6  # probability of a false alarm in a sound setting, over all of its tests
 _SLACK = 1e-3  # relative, of sensitivities in float32
-_FEW, _MANY = 20, 200  # fewest numbers of a test of scale, and of a covariance
-_CELLS = 96  # most rows of a table of covariances
-_CLOSE = 1e-4  # how near two residuals must be to count as a collision
+_FEW, _MANY = 20, 200  # minimum sample for a test of scale, and for one of covariance
+_CELLS = 96  # maximum number of rows of a covariance table
+_CLOSE = 1e-4  # distance below which two residuals count as a collision
 
 Family = Literal[
     "residual scale",
@@ -33,24 +33,24 @@ Family = Literal[
 
 @dataclass(frozen=True)
 class Finding:
-    """One test: its family, what was measured, and how likely that is if all is sound (0 for what cannot be)."""
+    """One test: its family, the measurement, and its probability if everything is sound (0 if it is impossible)."""
 
     family: Family
     told: str
     p: float
-    level: float = 0.0  # below which p it counts, set by `fired`
+    level: float = 0.0  # below which p counts, set by `fired`
 
 
 def fired(told: list[Finding], level: float = LEVEL) -> tuple[Finding, ...]:
-    """Those of the findings that a sound setting shows with chance `level` at most in all; the clearest first."""
+    """The findings that a sound setting shows with a total probability of at most `level`, the clearest first."""
     each = level / max(1, len(told))
     found = [Finding(one.family, one.told, one.p, each) for one in told if one.p < each]
     return tuple(sorted(found, key=lambda one: one.p))
 
 
 def judge_residuals(z: np.ndarray, live: np.ndarray, gaussian: bool, precision: float) -> list[Finding]:
-    """The residual families on z [N, T, m, n], standard noise where `live` [N, T, m, n]; z is known to `precision`."""
-    if not gaussian:  # to what it would be of Gaussian noise
+    """The residual families on z [N, T, m, n], standard noise where `live` [N, T, m, n]; z has a given `precision`."""
+    if not gaussian:  # transform to standard normal
         away = scipy.stats.norm.isf(np.exp(scipy.stats.laplace.logsf(np.abs(z))))
         z = np.sign(z) * np.minimum(away, 38.0)
     runs, T, m, n = z.shape
@@ -75,21 +75,21 @@ def judge_residuals(z: np.ndarray, live: np.ndarray, gaussian: bool, precision: 
 
 
 def judge_counts(z: np.ndarray, live: np.ndarray, releases: np.ndarray) -> list[Finding]:
-    """Whether nodes show more noisy vectors than `releases` [N, T, m] says: z and `live` are [N, T, m, blocks, n].
+    """Whether nodes show more noisy vectors than `releases` [N, T, m] counts: z and `live` are [N, T, m, blocks, n].
 
-    Where one is counted, what is shown in several blocks is the same noise.
+    Where one release is counted, all blocks that show it must carry the same noise.
     """
     shown = live.any(axis=-1)
     uncounted = int(np.sum(shown.any(axis=-1) & (releases == 0)))
     apart = _apart(z, live & (releases == 1)[..., None, None])
     return [
-        Finding("release count", f"{uncounted} times noise was shown that is not counted", float(uncounted == 0)),
+        Finding("release count", f"noise was shown {uncounted} times without being counted", float(uncounted == 0)),
         Finding("release count", f"two blocks of one release differ by {apart:.3g} units", float(apart <= 0.05)),
     ]
 
 
 def _apart(x: np.ndarray, live: np.ndarray) -> float:
-    """The most by which two `live` blocks of x [..., blocks, n] differ in a number."""
+    """The largest difference between two `live` blocks of x [..., blocks, n] in a number."""
     high, low = np.where(live, x, -np.inf).max(axis=-2), np.where(live, x, np.inf).min(axis=-2)
     return float(np.where(live.any(axis=-2), high - low, 0.0).max())
 
@@ -104,10 +104,10 @@ def judge_changes(
     precision: float,
     single: bool,
 ) -> list[Finding]:
-    """Sensitivity and leaks: changes [r, m, blocks, n] by records of nodes, whose `own` [r, m] are `largest` at most.
+    """Sensitivity and leaks: changes [r, m, blocks, n] by records of nodes `own` [r, m], which may reach `largest`.
 
-    `scale` [r, m, blocks, n] is the noise's in one world and `other` in the other; where it is 0, there is none.
-    `largest` is in units of the scale. With a `single` release in a round all blocks that have its noise move alike.
+    `scale` [r, m, blocks, n] is the noise's scale in one world and `other` in the other; 0 means no noise. `largest` is
+    in units of the scale. With a `single` release per round, all blocks that show its noise must change equally.
     """
     live = scale != 0
     units = np.where(live, change / np.where(live, scale, 1), 0.0)
@@ -132,7 +132,7 @@ def judge_changes(
 
 
 def judge_hits(hit: np.ndarray, share: np.ndarray, seen: np.ndarray, independent: bool) -> list[Finding]:
-    """Sampling: `hit` [K, N, T, m], whether a record was looked at, by chance `share` [m].
+    """Sampling: `hit` [K, N, T, m], whether a record was used, which has probability `share` [m].
 
     Only where `seen` [K, N, T, m]: the record exists, and its node released something. Rounds and nodes are
     independent, and records too where `independent`.
@@ -147,7 +147,7 @@ def judge_hits(hit: np.ndarray, share: np.ndarray, seen: np.ndarray, independent
     spread = np.sqrt(np.where(drawn, share * (1 - share), 1.0))
     free = np.where(seen & drawn, (hit - share) / spread, 0.0)  # [K, N, T, m]
     largest = np.where(drawn, np.maximum(share, 1 - share) / spread, 0.0)
-    # Records of one subset depend on one another: their products are summed before they count as independent.
+    # Records of one subset are dependent: their products are summed before they count as independent.
     width, more = (1, 1) if independent else (len(hit), 2)
     for i in np.flatnonzero(drawn):
         pairs = [("rounds", free[:, :, :-1, i] * free[:, :, 1:, i], largest[i] ** 2)]
@@ -155,7 +155,7 @@ def judge_hits(hit: np.ndarray, share: np.ndarray, seen: np.ndarray, independent
             pairs.append(("records", free[:-1, ..., i] * free[1:, ..., i], largest[i] ** 2))
         pairs += [(f"nodes, the other {j},", free[..., i] * free[..., j], largest[i] * largest[j]) for j in range(i)]
         for name, products, top in pairs:
-            # S. Bernstein's inequality: products are bounded, and rare events have long tails
+            # S. Bernstein's inequality: products are bounded, and rare events have long tails.
             size, total = more * np.count_nonzero(products), abs(float(products.sum()))
             bound = 2 * np.exp(-(total**2) / 2 / max(1.0, size + width * top * total / 3))
             told.append(Finding("sampling", f"node {i}, two {name} are drawn together", float(min(1.0, bound))))
@@ -163,12 +163,12 @@ def judge_hits(hit: np.ndarray, share: np.ndarray, seen: np.ndarray, independent
 
 
 def spread(count: int, most: int = _CELLS) -> list[int]:
-    """At most so many of range(count), at equal distances."""
+    """At most `most` elements of range(count), equally spaced."""
     return np.unique(np.linspace(0, count - 1, min(count, most)).round().astype(int)).tolist()
 
 
 def _scale(where: str, cells: np.ndarray) -> list[Finding]:
-    """The variance of standard normal numbers is 1."""
+    """Test that the variance of standard normal numbers is 1."""
     if len(cells) < _FEW:
         return []
     total = float(np.sum(cells**2))
@@ -177,7 +177,7 @@ def _scale(where: str, cells: np.ndarray) -> list[Finding]:
 
 
 def _collisions(every: np.ndarray, precision: float) -> list[Finding]:
-    """Noise of few bits meets itself more often than a density would."""
+    """Test for repeated values: noise of few bits repeats more often than a density would."""
     close = max(_CLOSE, 4 * precision)
     every = np.sort(every[: 10 * 2**10])
     near = np.searchsorted(every, every + close, side="right") - np.arange(len(every)) - 1
@@ -185,11 +185,11 @@ def _collisions(every: np.ndarray, precision: float) -> list[Finding]:
     p = float(
         scipy.stats.poisson.sf(count - 1, 1.5 * expected + 10)
     )  # pairs are not independent: only a clear excess counts
-    return [Finding("residual collisions", f"{count} pairs nearer than {close:.2g}, expected {expected:.0f}", p)]
+    return [Finding("residual collisions", f"{count} pairs closer than {close:.2g}, expected {expected:.0f}", p)]
 
 
 def _covariances(rows: np.ndarray, there: np.ndarray, names: list[str]) -> list[Finding]:
-    """Of all pairs of rows: the residuals' own, and of their magnitudes, by their ranks under the law."""
+    """Covariances of all pairs of rows: of the residuals, and of their magnitudes, by their ranks under the law."""
     ranks = np.where(there > 0, np.sqrt(12.0) * (2 * scipy.stats.norm.cdf(np.abs(rows)) - 1.5), 0.0)
     return _pairs("residual covariance", rows, there, names) + _pairs("residual magnitudes", ranks, there, names)
 

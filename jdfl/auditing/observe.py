@@ -1,12 +1,12 @@
-"""Many runs of an algorithm at once, seen through what one node shows.
+"""Many runs of an algorithm at once, observed through what one node shows.
 
-What is looked at after the start and after every round is `algorithm.visible(state)`, an array [m, k] with k a multiple
-of n, where the algorithm has such a method, else its parameters. Of that, three rows are kept, as inner products with
-the directions in which the two worlds differ: the node's own, the one that mixing makes of it and of those it hears,
-and the plain mean of those it hears. A linear score can so take away what came from others.
+What is observed after the start and after every round is `algorithm.visible(state)`, an array [m, k] with k a multiple
+of n, where the algorithm has such a method, and otherwise its parameters. Three of its rows are recorded, as inner
+products with the directions in which the two worlds differ: the node's own, the weighted sum of it and its
+in-neighbours, and the plain mean of its in-neighbours. A linear score can thus subtract what came from others.
 
-A run with a key is bit for bit the one that `jdfl.run` makes with it, but for constants that `prepare` draws (periods,
-the matrices of codecs): they are public, and the same in all runs.
+A run with a key is bit for bit the one that `jdfl.run` makes with it, except for constants that `prepare` draws
+(periods, the matrices of codecs): they are public, and the same in all runs.
 
 Axes: N runs, m nodes, n parameters, c = k / n blocks, p directions, R = looks + 1 moments, T points.
 """
@@ -35,7 +35,7 @@ def visible(algorithm: Any, state: Any) -> Array:
 
 
 def watched(program: Program) -> Program:
-    """The algorithm with a state that keeps the messages themselves, where it can: those of noisy push-sum."""
+    """The algorithm with a state that keeps the messages themselves, where possible: those of noisy push-sum."""
     return (
         program
         if getattr(program.algorithm, "dpps", None) is None
@@ -71,16 +71,16 @@ def observe(
 ) -> tuple[Array, Array]:
     """Features [N, R, 3 c p] of runs, and how often the node released something [N].
 
-    Looked at are the beginnings of stretches of rounds, as long as one another up to a round, and the end.
+    Observed are the beginnings of intervals of rounds, whose lengths differ by at most one round, and the end.
 
     Args:
-        setting: What the runs are about; its keys are those of what `prepare` draws.
-        directions: Orthonormal directions [p, n] along which what is shown is looked at.
+        setting: The setting of the runs, with keys for what `prepare` draws.
+        directions: Orthonormal directions [p, n] onto which what is shown is projected.
         node: The canary's node [] int32.
         keys: The keys of the runs, leaves [N].
         steps: Rounds of every run.
-        batch: How many runs go side by side.
-        looks: How many stretches there are, R - 1; None: one for every round.
+        batch: Number of runs computed side by side.
+        looks: Number of intervals, R - 1; None: one per round.
     """
     stretches = steps if looks is None else looks
 
@@ -111,10 +111,10 @@ def observe(
 
     count = keys.run.shape[0]
     batches = -(-count // batch)
-    size = -(-count // batches)  # a last batch of another size would be compiled on its own
+    size = -(-count // batches)  # a last batch of another size would be compiled separately
     rows = jnp.arange(batches * size, dtype=jnp.int32).reshape(batches, size) % count
 
-    def lone(own: Keys) -> tuple[Array, Array]:  # without vmap its loops keep their own lengths
+    def lone(own: Keys) -> tuple[Array, Array]:  # without vmap, its loops keep their own lengths
         return some(one(some(own, 0)), None)
 
     features, releases = lax.map(jax.vmap(one) if size > 1 else lone, some(keys, rows))
@@ -130,7 +130,7 @@ def some(tree: Any, rows: Any) -> Any:
 def pilot(setting: Setting, node: Array, keys: Keys, *, steps: int, points: int) -> tuple[Array, Array]:
     """The node's parameters: their mean [n] over all rounds of the runs, and at `points` moments of each run [N, T, n].
 
-    The moments are the start and the ends of stretches of equal length.
+    The moments are the start and the ends of intervals of equal length.
     """
 
     def one(own: Keys) -> tuple[Array, Array]:
@@ -153,7 +153,7 @@ def pilot(setting: Setting, node: Array, keys: Keys, *, steps: int, points: int)
 
 
 def started(setting: Setting, own: Keys) -> tuple[Setting, Any, Info]:
-    """The setting of the run with keys of its `own`, the state before round 0, and what that cost."""
+    """The setting of the run with its `own` keys, the state before round 0, and the cost of initialisation."""
     run = replace(setting, keys=own)
     prepared = setting.algorithm.prepare(setting.problem, stepping.begun(setting))
     state, info = prepared.init(setting.problem, stepping.begun(run))
@@ -161,7 +161,7 @@ def started(setting: Setting, own: Keys) -> tuple[Setting, Any, Info]:
 
 
 def _three(rows: Array, graph: Graph, node: Array) -> Array:
-    """Of rows [m, f]: the node's own, W times rows there, and the mean of those it hears (0 for nobody) [3 f]."""
+    """From rows [m, f]: the node's own, W times rows there, and the mean over its in-neighbours (0 for none) [3 f]."""
     own, heard = rows[node], rows[graph.senders[node]]
     mixed = graph.self_weight[node].astype(rows.dtype) * own + graph.weight[node].astype(rows.dtype) @ heard
     if graph.synchronised is not None:

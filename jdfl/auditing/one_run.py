@@ -1,14 +1,14 @@
-"""`jdfl.audit_one_run`: an audit in about the time of one run, for models of which nobody makes thousands of runs.
+"""`jdfl.audit_one_run`: an audit in about the time of one run, for models too large for thousands of runs.
 
-Many records over all nodes are canaries. A fair secret coin decides of each of them which of two records it is, or
-whether it is there. The run is made, and of every coin it is guessed how it fell, from what the canary's node shows;
-`jdfl.auditing.guesses` says what so many right guesses prove of epsilon.
+Many records across all nodes are canaries. A fair secret coin decides for each of them which of two records it is, or
+whether it is present. The run is made, and each coin is guessed from what the canary's node shows;
+`jdfl.auditing.guesses` converts the number of correct guesses to a bound on epsilon.
 
-A canary's gradient is one entry, no two at a node the same (`jdfl.auditing.dirac`), so that canaries do not get into
-one another's way. Every round is repeated from the same state with the same keys, without noise and without canaries.
-What is shown less that, in units of the noise, is the noise with the canaries' gradients, as if all other records had
-none: such data are among those that the guarantee is about, whatever else an algorithm keeps or samples. A canary's
-score is the sum of its entry over all rounds.
+A canary's gradient is a single entry, distinct within each node (`jdfl.auditing.dirac`), so canaries do not interfere
+with one another. Every round is repeated from the same state with the same keys, without noise and without canaries.
+The difference, in units of the noise, is the noise plus the canaries' gradients, as if all other records had none. Such
+data are among those that the guarantee covers, whatever else an algorithm stores or samples. A canary's score is the
+sum of its entry over all rounds.
 
 Axes: m nodes, n parameters, K canaries, c blocks of n numbers that a node shows.
 """
@@ -45,8 +45,8 @@ from jdfl.privacy.analytic import check_delta
 from jdfl.problems import Problem
 
 _COINS, _WHERE = Stream("audit.coins", "private"), Stream("audit.canaries", "private")
-_MOST, _DELTA = 1000, 0.2  # canaries, and delta times their number, where nothing is said
-_SHARES = (0.5, 0.125)  # of the coins that are guessed: many where much is shown, few where little is
+_MOST, _DELTA = 1000, 0.2  # default number of canaries, and default delta times their number
+_SHARES = (0.5, 0.125)  # of the coins that are guessed: many where much is revealed, few where little is
 
 
 def audit_one_run(
@@ -63,30 +63,30 @@ def audit_one_run(
 ) -> OneRun:
     """Attack the privacy of many records in a single run of `steps` rounds.
 
-    The bound assumes nothing of the algorithm, but no attack of one run gets near the epsilon of noise that is what it
-    should be: it finds what is grossly wrong, such as noise that is missing or a clip that is skipped, in models that
-    `jdfl.audit` cannot make thousands of runs of. A record's guarantee is its own node's, and what is shown is held
-    against that of the node with the largest epsilon.
+    The bound assumes nothing about the algorithm, but no attack on a single run gets near the epsilon of correct noise.
+    It finds gross errors, such as missing noise or a skipped clip, in models too large for the thousands of runs of
+    `jdfl.audit`. A record's guarantee is its own node's, and the result is compared with that of the node with the
+    largest epsilon.
 
-    Where records are replaced, a canary's gradient points either way along its entry; where they are there or not, it
-    is that or zero. It replaces a record of the problem.
+    Where records are replaced, a canary's gradient points either way along its entry; where they are present or absent,
+    it is that or zero. A canary replaces a record of the problem.
 
     Args:
-        algorithm: What is attacked. Its gradients are clipped, and a mechanism adds noise to them.
-        problem: The data, dense; of any loss.
-        network: Over which nodes communicate.
+        algorithm: The algorithm to attack. Its gradients are clipped, and a mechanism adds noise to them.
+        problem: The data, dense, with any loss.
+        network: The communication network.
         steps: Rounds of the run.
-        canaries: How many, 100 or more; a node has room for as many as it has records, or parameters where those are
-            fewer. None: 1,000, or as many as there is room for.
-        guesses: How many coins are guessed. None: half of them, and an eighth, of which the larger bound is taken at
-            half of the error (Bonferroni).
-        delta: Of the epsilons that are compared, in (0, 1). None: .2 / canaries, since a guarantee has an epsilon for
+        canaries: Their number, at least 100; each node has room for the smaller of its number of records and the number
+            of parameters. None: 1,000, or the largest number that fits.
+        guesses: Number of coins that are guessed. None: half of them, and an eighth; the larger of the two bounds is
+            used, each at half of the error (Bonferroni).
+        delta: For the epsilons that are compared, in (0, 1). None: 0.2 / canaries, since a guarantee has an epsilon for
             every delta, and the one for a large delta is refuted by fewer canaries.
-        key: Of all randomness: a whole number or a JAX key.
-        confidence: With which the bound holds, in (0, 1).
+        key: For all randomness: an integer or a JAX key.
+        confidence: Confidence level of the bound, in (0, 1).
 
-    Raises ValueError for algorithms without such noise or clip, for guarantees of whole nodes, for settings that make
-    no sense, and for runs that do not stay finite.
+    Raises ValueError for algorithms without such noise or clip, for guarantees of whole nodes, for invalid settings,
+    and for runs that do not stay finite.
     """
     began = time.perf_counter()
     seed, clip = typed_key(key), Limit.of(algorithm).clip
@@ -105,7 +105,7 @@ def audit_one_run(
         )
     free = int(room(problem).sum())
     count = min(_MOST, free) if canaries is None else canaries
-    checks.whole(100, free, "A node has room for one a record, or one a parameter.", canaries=count)
+    checks.whole(100, free, "A node has room for one per record, or one per parameter.", canaries=count)
     if guesses is not None:
         checks.whole(2, count, "They are guesses of the canaries' coins.", guesses=guesses)
     delta = _DELTA / count if delta is None else delta
@@ -121,12 +121,12 @@ def audit_one_run(
     found = _scores(setting, stepping.nameless(absent), *at, steps=int(steps))
     scores, releases = np.asarray(found[0], np.float64), np.asarray(found[1])
     if not np.all(np.isfinite(scores)):
-        raise ValueError("Expected a run that stays finite, got one that diverges. Lower the step length or the noise.")
+        raise ValueError("Expected a run that stays finite, got one that diverges. Lower the step size or the noise.")
 
     accounted, event = Ledger.of(guarantee, releases, records_of(problem)).worst(delta)[1], guarantee.event
     sizes = [int(share * count) for share in _SHARES] if guesses is None else [int(guesses)]
     level = 1 - (1 - confidence) / len(sizes)
-    above = drop and guarantee.sampling is not None  # a sample that leaves a record out looks as if it were not there
+    above = drop and guarantee.sampling is not None  # a sample without the record looks as if it were absent
     rights = [right_guesses(scores, coins, 0 if above else r // 2, r if above else r - r // 2) for r in sizes]
     shown = [epsilon_shown(v, r, count, delta, level) for v, r in zip(rights, sizes)]
     best = int(np.argmax(shown))
@@ -157,10 +157,10 @@ def audit_one_run(
 
 @partial(jax.jit, static_argnames=("steps",))
 def _scores(setting: Setting, absent: Problem, node: Array, entry: Array, *, steps: int) -> tuple[Array, Array]:
-    """The canaries' scores [K] in a run, and how much every node released [m].
+    """The canaries' scores [K] in a run, and the number of releases per node [m].
 
     Args:
-        setting: What the run is about, with the canaries and its keys.
+        setting: The setting of the run, with the canaries and its keys.
         absent: Its problem with canaries that change nothing.
         node: The canaries' nodes [K] int32.
         entry: Their entries [K] int32.

@@ -1,14 +1,14 @@
-"""Noise, sensitivity and sampling measured, instead of attacked: a round is repeated from one state with the same keys.
+"""Direct measurement of noise, sensitivity and sampling: a round is repeated from one state with the same keys.
 
-With the mechanism's noise replaced by zero, and by one unit of what it says that its scale is, what others see gives
+With the mechanism's noise replaced by zero, and by one unit of its stated scale, what others see gives
 
 - the residuals (noisy - bare) / (unit - bare), the standard noise itself;
-- with one record replaced, the change in units of the noise's scale: it is at most 1 / multiplier, of the record's node
-  alone, and nothing may change where no noise is added;
-- how often the replaced record is looked at at all.
+- with one record replaced, the change in units of the noise's scale: it is at most 1 / multiplier, and only at the
+  record's node, and nothing may change where no noise is added;
+- how often the replaced record is used at all.
 
-This holds where noise enters linearly and shows at its own node and number, which is checked in every round by moving
-every number by an amount of its own. What it does not hold for is not probed, and the reason is told.
+This holds where noise enters linearly and appears at its own node and entry, which is checked in every round by moving
+each entry by a different amount. Where it does not hold, nothing is probed, and the reason is stated.
 
 Axes: N runs, T rounds, m nodes, n parameters, k numbers that a node shows, r replaced records, K places of records.
 """
@@ -35,18 +35,18 @@ from jdfl.privacy.accounting import scheduled
 from jdfl.privacy.mechanisms import is_exact
 from jdfl.problems import Problem
 
-_RUNS, _NUMBERS = 500, 2**22  # runs, and most numbers that all of them show, or half of what replaced records do
+_RUNS, _NUMBERS = 500, 2**22  # runs; limit on the numbers that all of them show, and on half those of replaced records
 _FEWEST = 8  # runs below which nothing is probed
-_MOST, _PLACES, _COUNTED = 2048, 16, 100  # records that are replaced; places and runs whose hits are counted
-_TOLERANCE, _PRECISION = 1e-2, 1e-3  # of linearity, and of residuals in float32
+_MOST, _PLACES, _COUNTED = 2048, 16, 100  # replaced records; places and runs in which hits are counted
+_TOLERANCE, _PRECISION = 1e-2, 1e-3  # for linearity, and for residuals in float32
 
 
 @dataclass(frozen=True, kw_only=True)
 class Probe:
-    """What was measured."""
+    """The measurements on repeated rounds."""
 
     findings: tuple[Finding, ...] = ()  # tests of repeated rounds that failed, the clearest first
-    tests: int = 0  # how many there were
+    tests: int = 0  # number of tests
     not_probed: str = ""  # why there were none
 
 
@@ -63,20 +63,20 @@ def _rows(size: int, batched: Any, units: Array, x: Array, scale: Array) -> tupl
 
 @struct.dataclass
 class _Units:
-    """A mechanism that adds so many units [m, n] of the scale in place of noise."""
+    """A mechanism that adds a number of units [m, n] of the scale in place of noise."""
 
     multiplier: Any
     units: Array
     norm: str = struct.field(pytree_node=False)
 
     def add(self, key: Array, x: Array, sensitivity: Any) -> Array:
-        """The vector x [n] of a node moved by its units: mechanisms do not know their node, vmap does."""
+        """The vector x [n] of a node moved by its units: mechanisms do not know their node, but vmap does."""
         return _placed(self.units, x, jnp.asarray(self.multiplier * sensitivity, x.dtype))
 
 
 def owner(algorithm: Any) -> str | None:
     """The field, "updates" or "gradients", that holds the mechanism; None where there is none."""
-    known = [field.name for field in fields(algorithm)] if is_dataclass(algorithm) else []  # properties do not count
+    known = [field.name for field in fields(algorithm)] if is_dataclass(algorithm) else []  # excludes properties
     noisy = (name for name in ("updates", "gradients") if name in known)
     return next((name for name in noisy if getattr(getattr(algorithm, name), "mechanism", None) is not None), None)
 
@@ -89,24 +89,24 @@ def refusal(program: Program) -> str:
     if type(part.mechanism) not in (Gaussian, Laplace, ExactGaussian):
         return f"the scale of a {type(part.mechanism).__name__} is not known"
     if isinstance(part, Updates) and part.trust == "central":
-        return "single nodes have a share of the noise alone, and others see means"
+        return "each node adds only a share of the noise, and others see means"
     return ""
 
 
 def most_runs(problem: Problem, steps: int) -> int:
-    """How many runs of so many rounds are probed: 0 where they are too large to be kept."""
+    """The number of runs to probe: 0 where they are too large to be stored."""
     runs = min(_RUNS, _NUMBERS // (problem.m * problem.n * steps))
     return runs if runs >= _FEWEST else 0
 
 
 def _scale(bare: Array, up: Array) -> Array:
-    """What one unit moves [m, k], without what rounding moves."""
+    """The change [m, k] caused by one unit, without rounding."""
     scale = up - bare
     return jnp.where(jnp.abs(scale) > 1e-3 * jnp.max(jnp.abs(scale)), scale, 0.0)
 
 
 def repeated(begun: Setting, units: Array, state: Any, k: Array) -> Array:
-    """What others see [m, k] after round k [] from `state`, with so many units [m, n] in place of noise."""
+    """What others see [m, k] after round k [] from `state`, with `units` [m, n] of the scale in place of noise."""
     algorithm, name = begun.algorithm, owner(begun.algorithm.algorithm)
     mechanism: Any = getattr(algorithm.algorithm, name or "").mechanism
     scale = mechanism.scale(begun.problem.n) if is_exact(mechanism) else mechanism.multiplier
@@ -146,9 +146,9 @@ def _residuals(setting: Setting, odd: Array, keys: Keys, *, steps: int) -> Any:
 def _changes(
     setting: Setting, keys: Keys, states: Any, where: Array, pairs: Any, places: Array
 ) -> tuple[Array, Array, Array]:
-    """What a record moves and the noise's scale in both worlds [r, m, k].
+    """The change caused by a record, and the noise's scale in both worlds [r, m, k].
 
-    Rows of `where` [r, 4] are run, round, pair and places: `places` [p, m, q] bool are the records that become those of
+    Rows of `where` [r, 4] are run, round, pair and places: `places` [p, m, q] bool are the records replaced by those of
     the pair, leaves of `pairs` [pairs, 2, ...]; `states` before all rounds have leaves [N, T, ...].
     """
     problem = setting.problem
@@ -177,18 +177,18 @@ def probe(setting: Setting, guarantee: Guarantee, pairs: list[Any], keys: Keys, 
     """All tests of repeated rounds, as `jdfl.audit` reports them.
 
     Args:
-        setting: What the runs are about.
-        guarantee: What the algorithm says of its privacy, with the event that noise is held against.
-        pairs: The records that are replaced, as pairs of examples.
-        keys: The keys of the runs, leaves [N], as many as `most_runs` says; none: nothing is probed.
+        setting: The setting of the runs.
+        guarantee: The algorithm's guarantee, with the event that noise is compared with.
+        pairs: The replacement records, as pairs of examples.
+        keys: The keys of the runs, leaves [N], at most `most_runs`; with none, nothing is probed.
         steps: Rounds of every run.
     """
     problem, event, runs = setting.problem, guarantee.event, len(keys.run)
     reason = refusal(setting.algorithm)
     if not reason and scheduled(event) is not None:
-        reason = "what a record moves in a round is no matter of that round's noise alone, which follows a schedule"
+        reason = "a record's effect in a round involves more than that round's noise, which follows a schedule"
     if not reason and not runs:
-        reason = f"{problem.m} nodes, {problem.n} parameters and {steps} rounds are more than is kept"
+        reason = f"{problem.m} nodes, {problem.n} parameters and {steps} rounds are too many to store"
     if reason or event is None:
         return Probe(not_probed=reason)
     odd = jnp.asarray(np.random.default_rng(0).normal(size=(problem.m, problem.n)), problem.dtype)
@@ -197,15 +197,15 @@ def probe(setting: Setting, guarantee: Guarantee, pairs: list[Any], keys: Keys, 
     z, scale = (_blocks(x, problem.n) for x in (z, scale))  # [N, T, m, blocks, n]
     live, single = scale != 0, releases.max() <= 1
     if not live.any() or not error.max() <= _TOLERANCE:
-        return Probe(not_probed="what others see is not each node's own noise, number by number")
+        return Probe(not_probed="what others see is not each node's own noise, entry by entry")
     if not single and not np.array_equal(live.any(axis=-1).sum(axis=-1), releases):
-        return Probe(not_probed="a round has several releases of one node, which do not show one by one")
+        return Probe(not_probed="a node makes several releases in a round, which cannot be separated")
     precision = 2.0**-23 * float(top.max()) / float(np.abs(scale[live]).min())
     if not precision <= _PRECISION:
-        return Probe(not_probed="the noise is too small beside the parameters to be read back")
+        return Probe(not_probed="the noise is too small relative to the parameters to be recovered")
     gaussian = event.kind == "gaussian"
     told = judge_counts(z, live, releases)
-    if single:  # of several blocks with the same noise, the first
+    if single:  # the first of several blocks with the same noise
         first = np.argmax(live, axis=-2)[..., None, :]
         z, live = (np.take_along_axis(x, first, axis=-2) for x in (z, live))
     z, live = (np.moveaxis(x, 3, 2).reshape(runs, -1, problem.m, problem.n) for x in (z, live))
@@ -242,7 +242,7 @@ def _blocks(x: np.ndarray, n: int) -> np.ndarray:
 def _replaced(
     problem: Problem, guarantee: Guarantee, runs: int, steps: int, pairs: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Where records are replaced [r, 4], the places [p, m, q], and of which node each is [r, m] bool."""
+    """The replacements [r, 4], their places [p, m, q], and the node of each [r, m] bool."""
     weight, most = np.asarray(problem.weight) > 0, min(_MOST, 2 * _NUMBERS // (problem.m * problem.n))
     if guarantee.unit == "node":
         places = weight[None] & np.eye(problem.m, dtype=bool)[:, :, None]
@@ -259,7 +259,7 @@ def _replaced(
 
 
 def _everywhere(problem: Problem) -> np.ndarray:
-    """Places of a record of every node at once [K, m, q], since none moves another."""
+    """Places of one record at every node at once [K, m, q], since records of different nodes do not interact."""
     chosen = spread(int(problem.weight.shape[1]), _PLACES)
     places = np.zeros((len(chosen), *problem.weight.shape), bool)
     places[np.arange(len(chosen)), :, chosen] = np.asarray(problem.weight)[:, chosen].T > 0

@@ -1,12 +1,12 @@
 """`jdfl.audit`: an attack on the privacy that an algorithm reports.
 
-Half of many runs see one data set, half a neighbouring one; a linear score of what the canary's node shows tells them
-apart, and how well it does bounds epsilon from below. A lower bound above the reported epsilon refutes the report. One
-below it proves nothing: another attack may be better. Beside that noise, sensitivity and sampling are measured where
-they can be (see `jdfl.auditing.probe`), and a measurement that cannot be chance refutes the report as well.
+Half of many runs use one dataset, half a neighbouring one. A linear score of what the canary's node shows distinguishes
+them, and how well it does so bounds epsilon from below. A lower bound above the reported epsilon refutes the report;
+one below it proves nothing, since another attack may be better. In addition, noise, sensitivity and sampling are
+measured where possible (see `jdfl.auditing.probe`), and a measurement that cannot be chance refutes the report as well.
 
-The attacker knows all settings, what `prepare` draws, all other records, and what the node and those it hears show in
-every round (see `jdfl.auditing.observe`).
+The attacker knows all settings, what `prepare` draws, all other records, and everything that the node and its
+in-neighbours show in every round (see `jdfl.auditing.observe`).
 
 Axes: m nodes.
 """
@@ -62,46 +62,45 @@ def audit(
     fitted: float = 0.5,
     confidence: float = 0.95,
 ) -> Audit:
-    """Attack the privacy of a node in many runs of `steps` rounds, half of them in either of two worlds.
+    """Attack the privacy of a node in many runs of `steps` rounds, half of them in each of two worlds.
 
-    Noise, sensitivity, leaks and sampling are measured in rounds that are repeated (`jdfl.auditing.probe`), with a
-    chance of a false alarm of 1e-6 over all of these tests (Bonferroni's correction). The outcome is `violated` where
-    the attack's bound is above the accounted epsilon or a test fails: `families` names which, `findings` are the tests
-    that failed, and `not_probed` says why there were none. Where a paper claims something else for the same settings,
-    that is held against the attack too.
+    Noise, sensitivity, leaks and sampling are measured in repeated rounds (`jdfl.auditing.probe`), with a probability
+    of a false alarm of 1e-6 over all of these tests (Bonferroni's correction). The outcome is `violated` where the
+    attack's bound is above the accounted epsilon or a test fails: `families` names which, `findings` are the tests that
+    failed, and `not_probed` says why there were none. Where a paper claims something else for the same settings, the
+    attack is compared with that claim too.
 
-    Algorithms whose state does not keep what was sent (DFedAvgM, DFedSAM, MATCHA, D-PSGD that adapts first) are seen
-    through averages only; over a network without links a node shows what it would have sent.
+    Algorithms whose state does not keep their messages (DFedAvgM, DFedSAM, MATCHA, adapt-then-combine D-PSGD) are
+    observed through averages only; over a network without links a node shows what it would have sent.
 
     sigma of CEPS, where it is not given, comes from `problem.curvature`, which stays that of the problem without the
     canary: constants computed from data are audited as if they were public.
 
     Args:
-        algorithm: What is attacked; it has noise.
+        algorithm: The algorithm to attack, with noise.
         problem: The data of the world without the canary; dense.
-        network: Over which nodes communicate.
+        network: The communication network.
         steps: Rounds of every run.
-        runs: Of both worlds together, at least 100. The more, the larger the bound that can be shown: about
-            ln(runs / 15) at most.
-        node: Whose record is the canary.
-        canary: "aligned" with what a pilot run shows most of, "random" (a direction at random, for comparison), or a
-            pair of examples with the structure of the problem's data.
-        delta: Of the epsilons that are compared, in (0, 1); None takes that of the privacy report.
-        key: Of all randomness: a whole number or a JAX key.
-        batch: Runs that go side by side; None: as memory allows.
-        looks: Stretches of rounds before each of which what is shown is looked at, and at the end; None: before every
-            round. A run of many rounds needs few, or the score has too many weights.
+        runs: In both worlds together, at least 100. More runs can show a larger bound, at most about ln(runs / 15).
+        node: The node whose record is the canary.
+        canary: "aligned" with what a pilot run shows most of, "random" (a random direction, for comparison), or a pair
+            of examples with the structure of the problem's data.
+        delta: For the epsilons that are compared, in (0, 1); None uses that of the privacy report.
+        key: For all randomness: an integer or a JAX key.
+        batch: Number of runs computed side by side; None: as memory allows.
+        looks: Number of intervals of rounds, with an observation before each and at the end; None: one per
+            round. Use few for long runs, or the score has too many weights.
         fitted: The share of the runs that the score is fitted on, in (0, 1).
-        confidence: With which every bound holds, in (0, 1).
+        confidence: Confidence level of every bound, in (0, 1).
 
-    Raises ValueError for an algorithm without noise, for settings that make no sense, for a problem that needs a pair
-    of examples, and for runs that do not stay finite.
+    Raises ValueError for an algorithm without noise, for invalid settings, for a problem that needs a pair of examples,
+    and for runs that do not stay finite.
     """
     began = time.perf_counter()
     program = check_run(algorithm, problem, network, steps, 1, None)
     guarantee = check(program, problem, runs, node, canary, delta, batch, confidence, fitted)
     steps, looks, half = int(steps), int(steps) if looks is None else looks, int(runs) // 2
-    checks.whole(1, steps, "It is the number of stretches of rounds.", looks=looks)
+    checks.whole(1, steps, "It is the number of intervals of rounds.", looks=looks)
     seed = typed_key(key)
 
     words = jnp.asarray(stepping.run_words(program, problem, network), jnp.uint32)
@@ -145,7 +144,7 @@ def audit(
 
 @partial(jax.jit, static_argnames=("half", "probes"))
 def _drawn(seed: Array, words: Array, *, half: int, probes: int) -> tuple[Keys, Array, Keys, tuple[Keys, Keys], Keys]:
-    """Keys of an audit: public, of a direction, of pilots, of `half` runs in either world, and of so many `probes`.
+    """Keys of an audit: public, for a direction, for pilots, for `half` of the runs in each world, and for `probes`.
 
     Those of runs are as `jdfl.run` has them, with one fingerprint [4], that of what is audited, in both worlds.
     """
@@ -159,12 +158,12 @@ def _drawn(seed: Array, words: Array, *, half: int, probes: int) -> tuple[Keys, 
 def _canary(
     setting: Setting, steps: int, node: int, canary: Any, guarantee: Guarantee, keys: Keys, direction: Array
 ) -> tuple[Canary, list[Any]]:
-    """The two worlds, from a few runs without a canary, and pairs of examples to repeat rounds with."""
+    """The two worlds, from a few runs without a canary, and pairs of examples for repeated rounds."""
     problem, algorithm = setting.problem, setting.algorithm.algorithm
     mean, paths = pilot(setting, jnp.int32(node), keys, steps=steps, points=_POINTS)
     points, limit = paths.reshape(-1, problem.n), Limit.of(algorithm)
     if not bool(jnp.all(jnp.isfinite(points))):
-        raise ValueError("Expected runs that stay finite, got some that diverge. Lower the step length or the noise.")
+        raise ValueError("Expected runs that stay finite, got some that diverge. Lower the step size or the noise.")
     if not isinstance(canary, str):
         pair = given(problem, canary)
         return planted(problem, pair, node, guarantee, points, limit, "the given pair of examples"), [pair]

@@ -12,6 +12,7 @@ from jdfl.base import checks
 from jdfl.cli import flags
 from jdfl.cli.running import Running, Session
 from jdfl.config import RunConfig
+from jdfl.engine.metrics import FORMER
 from jdfl.engine.provenance import recorded
 from jdfl.engine.result import Result, Snapshot
 from jdfl.lab.watch import returns
@@ -76,7 +77,7 @@ def _records(file: Path) -> pd.DataFrame:
         raise ValueError(
             f"Expected whole rounds >= 0, every one once, in {file}, got {rounds.tolist()[:5]} ... It is damaged."
         )
-    return found
+    return found.rename(columns=FORMER)
 
 
 def _made_again(config: RunConfig, options: Options, rounds: int) -> Result:

@@ -1,4 +1,4 @@
-"""Privacy of whole runs: what a finished or a planned one may say, and how much noise a target needs.
+"""Privacy of whole runs: the guarantee of a finished or planned run, and the noise that a target needs.
 
 Axes: m nodes.
 """
@@ -35,16 +35,16 @@ _PLACES = ("mechanism", "gradients.mechanism", "updates.mechanism")  # where an 
 def planned_releases(
     algorithm: Algorithm, problem: Problem, network: Network, *, steps: int, key: int | Array = 0
 ) -> np.ndarray:
-    """How many releases every node [m] makes in `steps` rounds of this run; nothing of it is computed but the counts.
+    """How many releases every node [m] makes in `steps` rounds of this run; only the counts are computed.
 
-    Whole numbers, those before the first round included. A stop rule may leave a run with fewer.
+    Whole numbers, including the releases before the first round. A stop rule may leave a run with fewer.
 
     Args:
         algorithm: The settings of the method.
         problem: The nodes' data and losses, of m nodes.
-        network: Who hears whom, of as many nodes.
+        network: The communication network, with the same number of nodes.
         steps: Rounds of the run, at least 1.
-        key: That of the run, on which the counts depend where chance decides who takes part.
+        key: The key of the run, on which the counts depend where participation is random.
 
     Raises:
         ValueError: For what `jdfl.run` refuses.
@@ -58,14 +58,14 @@ def planned_releases(
 def account(
     result: Result, *, delta: float | None = None, accounting: Accounting = "sound", warnings: tuple[str, ...] = ()
 ) -> PrivacyReport:
-    """What a finished run may say of its privacy, from the releases that it made.
+    """The privacy guarantee of a finished run, computed from the releases that it made.
 
     Args:
-        result: The finished run, be it complete or cut off.
+        result: The finished run, complete or interrupted.
         delta: The chance that the epsilon may fail, in (0, 1); None: the largest power of ten up to 1e-5 that is below
             a tenth of 1 / records, or of 1 / nodes where whole nodes are protected.
-        accounting: "sound", or "paper", which also reports what is claimed without being enforced, labelled so.
-        warnings: What is to be told beside the warnings of the run, in words.
+        accounting: "sound", or "paper", which also reports claims that are not enforced, and labels them.
+        warnings: Warnings in words, in addition to those of the run.
 
     Raises:
         ValueError: Where no epsilon can be given: no noise, no clipping, noise that does not stay, delta >= 1 /
@@ -83,10 +83,10 @@ def account(
 
 @checked
 def spent_together(results: Sequence[Result], *, delta: float | None = None) -> tuple[float, float]:
-    """(epsilon, delta) of publishing all of these `results` of runs on the same data.
+    """The (epsilon, delta) of publishing all of these `results` of runs on the same data.
 
     Runs on data that are not the same, such as another split of the same records, count as if every record were at the
-    most exposed node. How runs add up is told in `jdfl.privacy.together`: their noise has to be independent, as it is
+    most exposed node. `jdfl.privacy.together` describes how runs add up: their noise has to be independent, as it is
     in runs that differ in anything, and their settings fixed beforehand. A run that is there several times (the same
     settings, data and key, and as many rounds) releases nothing new and counts once.
 
@@ -126,17 +126,17 @@ def spent_together(results: Sequence[Result], *, delta: float | None = None) -> 
 
 
 def ledger_of_run(result: Result) -> Ledger:
-    """What a run has released."""
+    """The releases of a run, as a ledger."""
     return Ledger.of(result.guarantee, result.releases, result.records)
 
 
 def check_account(
     algorithm: Algorithm | Program, problem: Problem, *, delta: float | None, accounting: Accounting
 ) -> None:
-    """Refuse before a run what `account` would refuse after it, where anything may be said at all: ValueError.
+    """Raise ValueError before a run where `account` would raise it afterwards, if anything is claimed at all.
 
     Args:
-        algorithm: The settings of the method, or these with what is planned for a number of rounds.
+        algorithm: The settings of the method, or a program with the plan for a number of rounds.
         problem: The nodes' data and losses.
         delta: As for `account`.
         accounting: As for `account`.
@@ -159,19 +159,19 @@ def account_plan(
     accounting: Accounting = "sound",
     stop: StopRule | None = None,
 ) -> PrivacyReport:
-    """What a run of so many rounds would be able to say, without running it; raises as `account` does.
+    """The privacy guarantee of a planned run of `steps` rounds, without running it; raises as `account` does.
 
-    `calibrate` goes the other way, from an epsilon to the noise.
+    `calibrate` is the inverse, from an epsilon to the noise.
 
     Args:
         algorithm: The settings of the method, with its noise.
         problem: The nodes' data and losses, of m nodes.
-        network: Who hears whom, of as many nodes.
+        network: The communication network, with the same number of nodes.
         steps: Rounds of the run, at least 1; the report is of all of them.
-        key: That of the run, on which the number of releases may depend.
+        key: The key of the run, on which the number of releases may depend.
         delta: As for `account`.
         accounting: As for `account`.
-        stop: The rule that may end the run before; nothing is claimed for one that looks at more than is released,
+        stop: The rule that may end the run early; nothing is claimed for a rule that reads more than is released,
             unless the problem declares "stop" public. None: there is none.
     """
     releases = planned_releases(algorithm, problem, network, steps=steps, key=key)
@@ -201,13 +201,13 @@ def calibrate(
     Args:
         algorithm: The settings of the method, which has a mechanism of noise.
         problem: The nodes' data and losses, of m nodes.
-        network: Who hears whom, of as many nodes.
+        network: The communication network, with the same number of nodes.
         steps: Rounds of the run, at least 1.
         epsilon: What all rounds together may spend, above 0.
         delta: As for `account`; not used with accounting = "paper".
-        key: That of the run, on which the number of releases may depend.
-        accounting: "sound", or "paper" for the noise that the algorithm's paper asks for, whatever that is worth.
-        stop: The rule that may end the run before; None: there is none.
+        key: The key of the run, on which the number of releases may depend.
+        accounting: "sound", or "paper" for the noise that the algorithm's paper prescribes, which may not be sound.
+        stop: The rule that may end the run early; None: there is none.
 
     Raises:
         ValueError: Where nothing may be claimed, for noise that follows a schedule, with accounting = "paper" for an

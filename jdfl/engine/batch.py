@@ -20,6 +20,7 @@ from jdfl.engine.clock import Clock
 from jdfl.engine.data_ledger import DataLedger, Intent
 from jdfl.engine.guard import least
 from jdfl.engine.metrics import Metric, default_metrics, resolve
+from jdfl.engine.optimality import referenced
 from jdfl.engine.outcome import as_chunk, assemble
 from jdfl.engine.provenance import provenance
 from jdfl.engine.result import Result, Tally
@@ -111,6 +112,8 @@ def sweep(
             f"Expected at least one seed and one value, got keys = {checks.shown(keys)}, over = {checks.shown(over)}."
         )
     made = [check_run(_at(algorithm, points[0]), problem, network, steps, every, stop)]
+    chosen = default_metrics(problem) if metrics is None else resolve(metrics, problem)
+    problem = referenced(chosen, problem)
     for point in points[1:]:
         other = _at(algorithm, point)
         check_settings(other, problem, network)
@@ -121,7 +124,6 @@ def sweep(
     settings = [stepping.setting(one, *given, root, watched=watch) for one in made for root in roots]
     check_counters(network, steps)
     steps, every = int(steps), int(every)
-    chosen = default_metrics(problem) if metrics is None else resolve(metrics, problem)
     if batch is None:
         batch = len(settings) if _alike(algorithm) or jax.default_backend() != "cpu" else 1
         batch = max(1, min(batch, MOST_NUMBERS // (problem.m * problem.n)))

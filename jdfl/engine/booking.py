@@ -1,4 +1,4 @@
-"""Runs in the ledger of their data set: planned before they begin, counted when they have ended.
+"""Runs in the ledger of their data set: reserved before they begin, and counted when they have ended.
 
 Axes: m nodes.
 """
@@ -28,7 +28,7 @@ from jdfl.network.graph import Network
 from jdfl.privacy import Ledger, exposing
 from jdfl.problems import Problem
 
-_THEMSELVES = ("steps", "stop rule", "diverged", "budget")  # endings of runs that nobody has cut off
+_THEMSELVES = ("steps", "stop rule", "diverged", "budget")  # endings of runs that were not interrupted
 
 
 def intents(
@@ -43,18 +43,18 @@ def intents(
     derived: Sequence[str] = (),
     execution: tuple[Any, ...] = (),
 ) -> list[Intent]:
-    """The runs of an algorithm with these keys before their first rounds, with all that each may release.
+    """The planned runs of an algorithm, one per key, with the most that each may release.
 
     Args:
         algorithm: The settings of the method, or these with what is planned for so many rounds.
         problem: The nodes' data and losses, of m nodes, all on this process.
-        network: Who hears whom, of as many nodes.
+        network: The communication network, with the same number of nodes.
         stop: The rule that may end a run; None: there is none.
         keys: Seeds or typed keys.
         steps: Rounds of every run.
-        most: Releases that every node may make by a budget of the run's own, most [m]; None: all that are planned.
+        most: Maximum number of releases of every node by the run's own budget, most [m]; None: all that are planned.
         derived: Names of `jdfl.privacy.DERIVED` that settings were computed from, beside the problem's own.
-        execution: What else may end a run, or change its floats by rounding.
+        execution: Anything else that may end a run, or change its floats by rounding.
     """
     processes.check_whole(problem)
     program = algorithm if isinstance(algorithm, Program) else planned(algorithm, problem, network, steps)
@@ -74,25 +74,25 @@ def intents(
 
 
 class Room:
-    """Keeps room in a ledger for runs that are made one after another, until the block that it is the context of ends.
+    """A context manager that reserves budget in a ledger for runs that are made one after another.
 
-    Every run then takes what is its own. What is left goes back, also where the block fails: runs that have not begun
+    Every run takes its own part. The rest is returned when the block ends, also if it fails: runs that have not begun
     have released nothing.
 
     Args:
-        ledger: The ledger of the data; None: there is none, and nothing is kept.
+        ledger: The ledger of the data; None: there is none, and nothing is reserved.
     """
 
     def __init__(self, ledger: DataLedger | None) -> None:
         self._ledger, self._hold = ledger, None
 
     def keep(self, find: Callable[[], Sequence[Intent]]) -> None:
-        """Keep room for the runs that `find` gives, instead of what was kept; ValueError where there is none."""
+        """Reserve budget for the runs that `find` gives, instead of the former ones; ValueError where it is spent."""
         if self._ledger is not None:
             self._hold = self._ledger.reserve(find(), instead=self._hold)
 
     def standing(self) -> Standing | None:
-        """What the ledger says now; None without one."""
+        """The current standing of the ledger; None without one."""
         return None if self._ledger is None else self._ledger.standing()
 
     def __enter__(self) -> Self:
@@ -104,11 +104,11 @@ class Room:
 
 
 def booked(hold: Hold, runs: Sequence[tuple[Intent, Result]]) -> list[Result]:
-    """These results, with what the ledger says of all its runs now that these have ended.
+    """The results with the standing of the ledger after these runs have ended.
 
     Args:
-        hold: What the ledger has kept for them.
-        runs: All runs of the hold with what they have come to.
+        hold: The reservation of the ledger for these runs.
+        runs: All runs of the reservation, with their results.
     """
     ended: dict[str, Ended] = {}
     for one, result in runs:

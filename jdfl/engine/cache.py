@@ -8,10 +8,10 @@ import jax
 
 
 def use_cache() -> None:
-    """Keep compiled programs in a folder that only this user can enter, unless JDFL_CACHE=0 or it cannot be had.
+    """Keep compiled programs in a folder that only this user can enter, unless JDFL_CACHE=0 or it cannot be created.
 
-    JAX_COMPILATION_CACHE_DIR, jax's own setting, goes before. Jax does not write an entry in one step: one that another
-    process is writing, or was killed while writing, cannot be read and is compiled instead, without a warning.
+    JAX_COMPILATION_CACHE_DIR, the setting of JAX, takes precedence. JAX does not write entries atomically: one
+    that another process is writing, or was killed while writing, cannot be read and is compiled again, silently.
     """
     if os.environ.get("JDFL_CACHE", "") == "0" or os.environ.get("JAX_COMPILATION_CACHE_DIR"):
         return
@@ -19,7 +19,7 @@ def use_cache() -> None:
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         if folder.is_symlink() or folder.stat().st_uid != os.getuid():
-            return  # somebody else's: its programs would be run as ours
+            return  # it belongs to another user, whose programs would be run as ours
         folder.chmod(0o700)
     except OSError:
         return

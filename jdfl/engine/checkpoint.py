@@ -1,7 +1,7 @@
 """A run's progress: everything that goes from one round to the next, and what has been counted so far.
 
 On disk the state's arrays have positions instead of names, so that reading them needs the run's algorithm, problem and
-network, whose state tells the shapes; there is no code in it. The ledger of releases is part of it.
+network, from which the shapes follow; the file contains no code. The ledger of releases is part of it.
 """
 
 import io
@@ -21,7 +21,7 @@ from jdfl.base.absent import Absent
 from jdfl.base.arguments import checked
 from jdfl.base.keys import key_digest, typed_key
 from jdfl.engine import loop, stepping
-from jdfl.engine.metrics import COUNTS
+from jdfl.engine.metrics import COUNTS, FORMER
 from jdfl.engine.provenance import Provenance, recorded
 from jdfl.engine.result import Ending, Result, Tally
 from jdfl.network.graph import Network
@@ -35,11 +35,11 @@ _REMEDY = "Resume with the algorithm, problem and network of that run."
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """Where a run stands after `rounds` rounds.
+    """The progress of a run after `rounds` rounds.
 
-    It is all that `jdfl.run(..., resume=...)` needs to go on as if there had been no break. `read_checkpoint` reads one
-    from a folder, `Checkpoint.of` makes one of a result. The nodes' exact `state` is in it, which no privacy guarantee
-    covers.
+    It has everything that `jdfl.run(..., resume=...)` needs to continue as if the run had not been interrupted.
+    `read_checkpoint` reads one from a folder, `Checkpoint.of` makes one of a result. It contains the exact `state` of
+    the nodes, which no privacy guarantee covers.
     """
 
     rounds: int
@@ -53,19 +53,19 @@ class Checkpoint:
     message_bits: dict[str, int]  # size of one message, by channel
     warnings: tuple[str, ...]  # what these rounds did that a guarantee does not cover
     history: pd.DataFrame  # the records so far
-    ending: Ending  # how it came to be there
+    ending: Ending  # why the run ended
     reason: str  # the ending in words
     seconds: float  # wall time so far, without compilation
     compile_seconds: float  # of tracing and compiling
     provenance: Provenance | None  # None: of whatever code, libraries and settings
     moments: dict[int, np.ndarray]  # [m] releases after some rounds
-    over: bool = False  # nothing is left of its run but to tell what it came to, whatever its ending and `steps`
+    over: bool = False  # the run is over, whatever its ending and `steps`; only its result is assembled
 
     @classmethod
     def of(cls, result: Result) -> "Checkpoint":
-        """Where a finished run stands. Raises ValueError for one without a state, or one that diverged.
+        """The checkpoint of a finished run. Raises ValueError for one without a state, or one that diverged.
 
-        Those of `sweep` and `repeat` have no state. It is for writing a result into a folder; `jdfl.run` takes a result
+        Results of `sweep` and `repeat` have no state. Use it to write a result into a folder; `jdfl.run` takes a result
         to resume as it is.
         """
         if isinstance(result.state, Absent):
@@ -102,9 +102,9 @@ class Checkpoint:
         metrics: Sequence[str] | None = None,
         origin: Provenance | None = None,
     ) -> None:
-        """Refuse to go on with other noise, randomness, metrics, settings or code, or to where the run has been.
+        """Refuse to continue with other noise, randomness, metrics, settings or code, or to an earlier round.
 
-        ValueError, which tells the differences; `origin` is the code and settings of the run that goes on.
+        The ValueError lists the differences; `origin` is the code and settings of the run that continues.
         """
         self.ledger.check_same(ledger)
         if key != self.key:
@@ -135,9 +135,9 @@ class Checkpoint:
             )
 
     def carry(self, fresh: loop.Carry) -> loop.Carry:
-        """What the next round starts from, on the device; `fresh` is the start of the same run.
+        """The carry from which the next round starts, on the device; `fresh` is the start of the same run.
 
-        All arrays are copies, since a run gives the memory of its own away; the checkpoint may be used again. Raises
+        All arrays are copies, since a run donates the memory of its carry; the checkpoint may be used again. Raises
         ValueError where the state is not one of this run's.
         """
         jnp = jax.numpy
@@ -231,7 +231,7 @@ class Checkpoint:
 
 
 class _Onward(Tally):
-    """Records that go on where others end."""
+    """A tally that continues the records of another."""
 
     every = 1
 
@@ -247,7 +247,7 @@ class _Onward(Tally):
 
 @checked
 def read_checkpoint(folder: str | Path, algorithm: Algorithm, problem: Problem, network: Network) -> Checkpoint:
-    """The newest checkpoint in a folder, for a run of these; one that is damaged is warned of, and another taken.
+    """The newest checkpoint in a folder, for a run of these; a damaged one causes a warning, and an older one is taken.
 
     Raises FileNotFoundError where there is none, ValueError for those of another run, and where all are damaged.
     """
@@ -272,7 +272,7 @@ def read_checkpoint(folder: str | Path, algorithm: Algorithm, problem: Problem, 
         {name: int(value) for name, value in told["sums"].items()},
         {name: int(value) for name, value in told["message_bits"].items()},
         tuple(str(warning) for warning in told["warnings"]),
-        pd.read_parquet(io.BytesIO(held["history"].tobytes())),
+        pd.read_parquet(io.BytesIO(held["history"].tobytes())).rename(columns=FORMER),
         told["ending"],
         str(told["reason"]),
         float(told["seconds"]),

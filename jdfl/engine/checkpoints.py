@@ -16,15 +16,15 @@ from jdfl.engine.start import Start
 
 
 class Checkpoints(Callback):
-    """Writes what a run needs to go on into a folder, where it ends, unless it diverged, and while it goes on.
+    """Writes checkpoints into a folder while a run is under way and when it ends, unless it diverged.
 
-    The two newest are kept, each whole; one that cannot be written is warned of, and the run goes on. They are read by
+    The two newest are kept, each complete; if one cannot be written, a warning is given and the run continues. Read by
     `jdfl.read_checkpoint`, for another number of devices or processes also. Of several processes the first writes.
 
     Args:
-        folder: Where they are kept.
-        every: Rounds, about, between two; None: as the minutes say.
-        minutes: Minutes, about, between two; None: as `every` says.
+        folder: The folder of the checkpoints.
+        every: Approximate number of rounds between two; None: the minutes decide.
+        minutes: Approximate number of minutes between two; None: `every` decides.
     """
 
     def __init__(self, folder: str | Path, every: Count | None = None, minutes: Positive | None = None) -> None:
@@ -36,8 +36,8 @@ class Checkpoints(Callback):
     def begin(self, start: Start) -> None:
         """Look at the folder.
 
-        Raises FileNotFoundError where the folder around it is missing, and FileExistsError where a run from the `start`
-        would write over what another has kept. A run that resumes may go on in a folder that has checkpoints.
+        Raises FileNotFoundError where its parent folder is missing, and FileExistsError where a run from the `start`
+        would overwrite the checkpoints of another. A run that resumes may go on in a folder that has checkpoints.
         """
         self._rounds, self._written, self._since = -1, -1, time.monotonic()
         if not processes.leads():
@@ -56,10 +56,10 @@ class Checkpoints(Callback):
         self._writer = storage.Writer(self.folder)
 
     def between(self, now: Snapshot) -> None:
-        """Write where the run is `now`, if it is time.
+        """Write a checkpoint of the run as it is `now`, if one is due.
 
-        It is time where the rounds have passed a multiple of `every`, or where so many minutes have gone by. The run
-        goes on while files are written; one that cannot be written is warned of.
+        One is due when the rounds have passed a multiple of `every`, or after the given minutes. The run
+        continues while files are written; one that cannot be written causes a warning.
         """
         if self._rounds < 0:
             self._rounds = now.rounds
@@ -74,19 +74,19 @@ class Checkpoints(Callback):
             self._keep(now.result())
 
     def end(self, result: Result) -> None:
-        """Write where the run has ended.
+        """Write a checkpoint of the run as it ended.
 
-        Nothing is written for a run that diverged, whose last checkpoint before stays, nor where these rounds are
-        written already. The `result` has to have a state.
+        Nothing is written for a run that diverged, whose last checkpoint stays, nor if these rounds are written
+        already. The `result` must have a state.
         """
         if result.diverged is None:
             self._keep(result)
 
     def close(self) -> None:
-        """Wait for what is being written, and end the threads.
+        """Wait for checkpoints that are being written, and end the threads.
 
-        It comes after a run that failed, too, so that what was begun by then is whole. What could not be written is
-        warned of, and raises nothing.
+        It is called after a run that failed, too, so that a checkpoint that was begun is complete. Failed writes cause
+        a warning and raise nothing.
         """
         if self._writer is not None:
             with self._warned("what is not yet written is not kept"):
@@ -94,7 +94,7 @@ class Checkpoints(Callback):
             self._writer = None
 
     def _keep(self, result: Result) -> None:
-        """Begin to write where a run stands."""
+        """Begin to write a checkpoint."""
         self._rounds = result.rounds
         if self._writer is None or self._written == result.rounds:
             return

@@ -1,6 +1,6 @@
-"""Wall time, with what JAX spends on tracing and compilation apart.
+"""Wall time, with tracing and compilation by JAX measured separately.
 
-JAX tells a listener of every compilation; it is registered once, when this module is imported.
+JAX reports every compilation to a listener, which is registered once, when this module is imported.
 """
 
 import time
@@ -26,21 +26,21 @@ def compiled() -> float:
 
 
 class Spent(NamedTuple):
-    """Seconds of work, and of tracing and compilation beside it."""
+    """Seconds of work, and seconds of tracing and compilation."""
 
     seconds: float
     compile_seconds: float
 
 
 class Clock:
-    """Measures from when it is made, on top of what was `spent` before."""
+    """Measures from its creation, in addition to the time `spent` before."""
 
     def __init__(self, spent: Spent | None = None) -> None:
         self._spent = spent or Spent(0.0, 0.0)
         self._began, self._compiled = time.perf_counter(), _compile_seconds
 
     def read(self) -> Spent:
-        """All that was spent so far."""
+        """The time spent so far."""
         compiling = _compile_seconds - self._compiled
         working = max(0.0, time.perf_counter() - self._began - compiling)
         return Spent(self._spent.seconds + working, self._spent.compile_seconds + compiling)

@@ -1,7 +1,7 @@
-"""What functions, classes and objects hold, so that two that do different things are told apart.
+"""The contents of functions, classes and objects, so that provenance distinguishes those that behave differently.
 
-Of what comes with Python, or lies among the installed packages, name and version are told, and what it has been given;
-of everything else its code, too, and the values of global names that it reads.
+Of Python's own and of installed packages the name, the version and the bound arguments are recorded; of everything else
+also the code, and the values of the global names that it reads.
 """
 
 import dis
@@ -19,7 +19,7 @@ from pathlib import Path
 from types import CodeType, FunctionType, GetSetDescriptorType, MemberDescriptorType, MethodType, ModuleType
 from typing import Any, cast
 
-LIBRARIES = ("jax", "jaxlib", "numpy", "optax")  # whose versions every result tells
+LIBRARIES = ("jax", "jaxlib", "numpy", "optax")  # whose versions every result records
 _OURS = __name__.partition(".")[0]
 _INSTALLED = tuple(Path(sysconfig.get_path(kind)).resolve() for kind in ("stdlib", "purelib", "platlib"))
 _ROOMS = re.compile(r"^jdfl\.(?:arrays|base|engine)\.(\w+)$")  # whose modules lay in jdfl/ itself
@@ -30,16 +30,16 @@ _FORMER = {
     "jdfl.lab.settings": "jdfl.config.compare",
 }
 _PROCESS = uuid.uuid4().hex
-_kept: dict[int, Any] = {}  # whose ids tell them apart, which nobody else may get
+_kept: dict[int, Any] = {}  # whose ids distinguish them and must not be reused
 _MEMBERS: Any = (FunctionType, staticmethod, classmethod, property, functools.cached_property)
 _BOUND: Any = (staticmethod, classmethod)
-_DESCRIBED: Any = (MemberDescriptorType, GetSetDescriptorType)  # slots, whose values objects tell
+_DESCRIBED: Any = (MemberDescriptorType, GetSetDescriptorType)  # slots, whose values are taken from the objects
 _COMPARED = {"__eq__", "__lt__", "__le__", "__gt__", "__ge__", "__hash__"}
 _WRITTEN = {"__init__", "__new__", "__repr__", "__setattr__", "__delattr__", "__replace__"} | _COMPARED  # by dataclass
 
 
 def held(value: Any) -> tuple[str, dict[str, Any]]:
-    """What a function, a class or an object of any class is, in one text, and by name what else it holds."""
+    """A function, a class or any object in one text, and the values that it contains, by name."""
     if isinstance(value, FunctionType):
         return _function(value)
     if isinstance(value, type):
@@ -116,7 +116,7 @@ def _object(value: Any) -> tuple[str, dict[str, Any]]:
         return _name(kind), ({} if (own := own_class(value)) is None else {"class": own}) | state
     try:
         return f"{_name(kind)} {_hex(pickle.dumps(value))}", {}
-    except Exception:  # whatever a class of somebody else's raises: nobody knows what it holds
+    except Exception:  # a foreign class may raise anything: its contents are unknown
         _kept[id(value)] = value
         return f"{_name(kind)} {id(value):x} of process {_PROCESS}", {}
 
@@ -131,7 +131,7 @@ def _name(value: Any) -> str:
 
 
 def _former(module: str | None) -> str:
-    """What a module was called before the rooms: that name is hashed, so that runs keep their private noise."""
+    """The former name of a module, which is hashed, so that runs keep their private noise."""
     told = str(module)  # a function may have none
     return _FORMER.get(told) or _ROOMS.sub(r"jdfl.\1", told)
 

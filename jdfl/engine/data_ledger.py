@@ -1,7 +1,7 @@
-"""The ledger of a data set: one file for all runs on it, and what they may cost together.
+"""The ledger of a data set: one file for all runs on it, and their joint privacy budget.
 
-All that a run may release is written down before its first round, and lowered to what it did release when it has ended.
-A run that was killed therefore counts as one that has released everything. Runs with the same noise (key, settings,
+The most that a run may release is recorded before its first round, and lowered to its actual releases when it has
+ended. A run that was killed therefore counts as if it had released everything. Runs with the same noise (key, settings,
 data and network) are one entry, with the largest numbers of releases that any of them may have made.
 """
 
@@ -21,7 +21,7 @@ from jdfl.privacy.relation import check_claim, check_relation, upper, whom
 
 
 class Intent(NamedTuple):
-    """A run before its first round, and all that it may release."""
+    """A planned run, and the most that it may release."""
 
     run: str  # a hash that only runs with the same noise share
     title: str  # algorithm, problem, network and key in words
@@ -35,17 +35,17 @@ class Intent(NamedTuple):
 
     @property
     def ledger(self) -> Ledger:
-        """What the run leaves behind after all its rounds."""
+        """The ledger of the run after all its rounds."""
         return Ledger.of(self.guarantee, self.releases, self.records)
 
 
 @dataclass(frozen=True)
 class DataLedger:
-    """A file that runs on one data set join, and that refuses those that could exceed its budget before they begin.
+    """A file that all runs on one data set share, which refuses runs that could exceed the budget before they begin.
 
     `jdfl.run`, `sweep`, `repeat` and `compare` take it as `ledger`, in any number of processes at once. The first run
-    binds it to its nodes' records: another split of them is other data. It raises FileNotFoundError where there is no
-    such file, which `create` makes, and ValueError for one that is damaged.
+    binds it to its nodes' records: another partition of them counts as other data. `create` makes the file.
+    Where it is missing FileNotFoundError is raised, and where it is damaged ValueError.
 
     Args:
         path: The file.
@@ -59,15 +59,15 @@ class DataLedger:
 
     @classmethod
     def create(cls, path: str | Path, *, epsilon: float, delta: float) -> Self:
-        """A new ledger, which no run has joined yet.
+        """Create an empty ledger.
 
         Args:
-            path: The file, which must not be there, in a folder that is.
-            epsilon: What all runs on the data may spend together, above 0.
-            delta: The chance that it may fail, in (0, 1), of all of them together.
+            path: The file, which must not exist, in a folder that exists.
+            epsilon: The joint budget of all runs on the data, above 0.
+            delta: The probability, in (0, 1), that the joint guarantee fails.
 
         Raises:
-            FileExistsError: For a file that is there: nothing is begun anew.
+            FileExistsError: If the file exists: a ledger is never started again.
             ValueError: For a budget that makes no sense.
         """
         checks.positive("It is what all runs may spend together.", epsilon=epsilon)
@@ -83,11 +83,11 @@ class DataLedger:
         return cls(file)
 
     def standing(self) -> Standing:
-        """What all runs in it cost together, and how many of them have not ended; `statement` tells it in words."""
+        """The joint cost of all runs in it, and how many of them have not ended; `statement` has it in words."""
         return read(self.path).standing(self.path)
 
     def lines(self) -> list[str]:
-        """A line for every run: what it is, the most releases of a node, whether it has ended, and who is protected."""
+        """A line for every run: its settings, the most releases of a node, its state, and who is protected."""
         found: list[str] = []
         for one in read(self.path).entries.values():
             state = f"{'reserved' if one.held else 'done'}{f', no epsilon: {one.void}' if one.void else ''}"
@@ -97,18 +97,18 @@ class DataLedger:
         return found
 
     def check(self, runs: Sequence[Intent]) -> float:
-        """The epsilon of all entries with these runs; ValueError for what `reserve` refuses. The file stays."""
+        """The epsilon of all entries with these runs; ValueError where `reserve` raises it. The file stays."""
         content = read(self.path)
         for run in runs:
             self._enter(content, run)
         return self._within(content, runs)
 
     def reserve(self, runs: Sequence[Intent], *, instead: "Hold | None" = None) -> "Hold":
-        """Write down all that these runs may release, or refuse all of them and leave the file as it is.
+        """Record the most that these runs may release, or refuse all of them and leave the file unchanged.
 
         Args:
-            runs: The runs, which have not begun, or are to go on.
-            instead: What is given back at the same time; None: nothing is.
+            runs: The runs, which have not begun, or will be resumed.
+            instead: A reservation that is returned at the same time; None: there is none.
 
         Raises:
             ValueError: For runs that claim nothing, on other data, with another relation of neighbours than the
@@ -126,7 +126,7 @@ class DataLedger:
         return hold
 
     def _enter(self, content: Content, run: Intent) -> None:
-        """Add what a run may release; ValueError for one that does not belong to the others."""
+        """Add the releases of a planned run; ValueError if it does not belong to the others."""
         try:
             check_claim(run.guarantee, anyway=False)
             check_relation(run.guarantee, run.records, content.delta)
@@ -173,17 +173,16 @@ class DataLedger:
 
 
 class Hold:
-    """What a ledger keeps for runs that have not ended."""
+    """The reservation of a ledger for runs that have not ended."""
 
     def __init__(self, book: DataLedger, runs: Sequence[Intent]) -> None:
         self._book, self._runs = book, [(run.run, run.terms) for run in runs]
 
     def end(self, ended: "Mapping[str, Ended]") -> Standing:
-        """Lower what is kept to what the runs have released.
+        """Lower a reservation to the actual releases of the runs.
 
         Args:
-            ended: What they have come to, by `Intent.run`. The others have not begun, or are in the ledger by
-                themselves.
+            ended: Their releases, by `Intent.run`. The other runs have not begun, or have entries of their own.
         """
         path = self._book.path
         with alone(path):
@@ -209,7 +208,7 @@ class Hold:
 
 
 class Ended(NamedTuple):
-    """What a run has come to."""
+    """The releases of a run that has ended."""
 
     ledger: Ledger
     whole: bool  # it ended by itself, so that runs with the same `Intent.terms` release no more

@@ -1,4 +1,4 @@
-"""What ends a run that has gone wrong: the first number that is not finite, or too large, and whose it is.
+"""The divergence check: the first number that is not finite or is too large, and the node that it belongs to.
 
 Axes: m nodes, k numbers of a node.
 """
@@ -16,11 +16,11 @@ from jdfl.algorithms.program import Program
 from jdfl.devices import nodes
 
 NOWHERE = -1
-Watched = Literal["nothing", "parameters", "state"]  # what a run may end for, from the least to the most
+Watched = Literal["nothing", "parameters", "state"]  # the values whose divergence may end a run, from the fewest to all
 
 
 def least(watched: Sequence[Watched]) -> Watched:
-    """The least that one of several runs, which go side by side, may end for."""
+    """The strictest of the checks of several runs that are made side by side."""
     order: tuple[Watched, ...] = get_args(Watched)
     return min(watched, key=order.index)
 
@@ -41,7 +41,7 @@ def first_bad(program: Program, state: Any, largest: Array | None, watched: Watc
 
 
 def what_is_bad(state: Any, node: int, m: int, largest: Any, watched: Watched) -> str:
-    """Which of a node's numbers end its run, in words (on the host)."""
+    """The numbers of a node that end the run, in words (on the host)."""
     if state is None or (watched == "parameters" and largest is None):
         return "a number that is not finite"
     fields = [
@@ -55,7 +55,7 @@ def what_is_bad(state: Any, node: int, m: int, largest: Any, watched: Watched) -
 
 
 def has_rows(leaf: Array, m: int) -> bool:
-    """Whether a leaf of a state holds something of every node."""
+    """Whether a leaf of a state has a row for every node."""
     return leaf.ndim > 0 and leaf.shape[0] == m
 
 

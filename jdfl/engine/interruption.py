@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM that wait for the end of what is under way."""
+"""Ctrl-C and SIGTERM that wait for the end of the current chunk."""
 
 import signal
 import threading
@@ -10,8 +10,8 @@ _SIGNALS = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SI
 class Interruption:
     """Notes a signal in `asked` instead of acting on it while a chunk is under way, whose donated state would be lost.
 
-    A second one is a KeyboardInterrupt. Python takes signals in its main thread only; elsewhere, and where somebody
-    handles them already, nothing is changed.
+    A second signal raises KeyboardInterrupt. Python handles signals in its main thread only; in other threads, and
+    where a handler is installed already, nothing is changed.
     """
 
     def __init__(self) -> None:

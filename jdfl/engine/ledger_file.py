@@ -1,7 +1,7 @@
-"""The file of a data set's ledger: what it holds, adds up to, and how it is read and written.
+"""The file of a data set's ledger: its contents, its total, and how it is read and written.
 
-It is JSON: version, budget, hash of the records, and by the hash of a run what it has released, and what is kept for
-those that have not ended.
+It is JSON: version, budget, hash of the records, and for every run, by its hash, its releases, or the reservation if it
+has not ended.
 """
 
 import contextlib
@@ -28,7 +28,7 @@ _VERSION = 1
 
 @dataclass(frozen=True)
 class Standing:
-    """What a data set's ledger says of all its runs."""
+    """The standing of all runs in a data set's ledger."""
 
     path: str  # the file
     runs: int  # those whose noise differs
@@ -77,7 +77,7 @@ class Entry:
 
     @classmethod
     def from_dict(cls, told: Mapping[str, Any]) -> Self:
-        """What `as_dict` has told."""
+        """The inverse of `as_dict`."""
         held = {name: (Ledger.from_dict(one["ledger"]), int(one["runs"])) for name, one in told["held"].items()}
         released = None if told["released"] is None else Ledger.from_dict(told["released"])
         return cls(told["title"], told["versions"], released, held, told["void"])
@@ -85,7 +85,7 @@ class Entry:
 
 @dataclass
 class Content:
-    """What the file holds."""
+    """The content of the file."""
 
     epsilon: float
     delta: float
@@ -101,13 +101,13 @@ class Content:
         return total_epsilon(charges, self.delta) if charges else 0.0
 
     def standing(self, path: Path) -> Standing:
-        """What all of it says."""
+        """The standing of all entries."""
         unended = sum(bool(one.held) for one in self.entries.values())
         return Standing(str(path), len(self.entries), unended, self.total(), self.delta, self.epsilon)
 
 
 def joined(ledgers: Sequence[Ledger]) -> Ledger:
-    """The most of runs with the same noise: of every node the most releases, and the longest schedule."""
+    """The maximum over runs with the same noise: the most releases of every node, and the longest schedule."""
     first, *others = ledgers
     for one in others:
         first.check_same(one)
@@ -117,7 +117,7 @@ def joined(ledgers: Sequence[Ledger]) -> Ledger:
 
 @contextlib.contextmanager
 def alone(path: Path) -> Generator[None]:
-    """No other thread or process is inside for the same ledger; a file beside it, which stays, is the lock."""
+    """A lock against other threads and processes for the same ledger; it is a file beside it, which stays."""
     if not path.parent.is_dir():
         raise FileNotFoundError(f"Expected a ledger in a folder that is there, got {path}. Make its folder first.")
     with path.with_name(f".{path.name}.lock").open("w") as lock:
@@ -126,7 +126,7 @@ def alone(path: Path) -> Generator[None]:
 
 
 def write(path: Path, content: Content) -> None:
-    """Write the file whole or not at all; when this returns, it lasts."""
+    """Write the file atomically and durably."""
     told: dict[str, Any] = {
         "version": _VERSION,
         "budget": {"epsilon": content.epsilon, "delta": content.delta},
@@ -150,7 +150,7 @@ def write(path: Path, content: Content) -> None:
 
 
 def read(path: Path) -> Content:
-    """What the file holds; FileNotFoundError where it is not there, ValueError where it is not what was written."""
+    """The content of the file; FileNotFoundError where it is missing, ValueError where it is damaged."""
     if not path.is_file():
         raise FileNotFoundError(
             f"Expected the ledger of a data set at {path}, found none. Nothing is begun anew: look for the file, or "

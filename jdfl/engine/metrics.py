@@ -1,14 +1,14 @@
-"""Numbers about the nodes' parameters: functions (w [m, n], problem) -> scalar, evaluated on the device.
+"""Metrics: functions (w [m, n], problem) -> scalar of the parameters of all nodes, evaluated on the device.
 
-Where a problem has parameters that stay with the nodes (`problem.shared`), the average is that of the parameters in
-common, and every node is judged with its own of the others.
+xbar is the mean of the nodes' parameters. Where some parameters stay with the nodes (`problem.shared`), the mean is
+taken of the shared ones, and every node is evaluated with its own values of the others.
 
-REGISTRY has them by name. A metric that needs what a problem lacks (a known truth, labels) raises ValueError from
-`resolve`, before anything is compiled.
+REGISTRY has the metrics by name. `resolve` raises ValueError before anything is compiled where a problem lacks what a
+metric needs: generating parameters, labelled test examples, or an optimum.
 """
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, cast
 
 import jax
@@ -18,48 +18,43 @@ from jax import Array
 from jdfl.arrays.ops import HIGHEST
 from jdfl.base import checks
 from jdfl.devices import nodes
+from jdfl.engine.optimality import (
+    NEED_OPTIMUM,
+    Metric,
+    average,
+    check_optimum,
+    distance_to_optimum,
+    gradient_norm,
+    objective,
+    personal,
+    suboptimality,
+)
 from jdfl.problems import Problem
-
-Metric = Callable[[Array, Problem], Array]
-
-
-def average(w: Array) -> Array:
-    """The mean of the nodes' parameters [n]."""
-    return nodes.mean(w)
-
-
-def personal(w: Array, problem: Problem) -> Array:
-    """Every node's parameters [m, n] with those in common replaced by their mean over the nodes."""
-    mean = jnp.broadcast_to(average(w)[None], w.shape)
-    return jnp.where(jnp.arange(problem.n)[None] < problem.n_shared, mean, w)
-
-
-def objective(w: Array, problem: Problem) -> Array:
-    """mean_i f_i [] at the average of the nodes' parameters: what the papers call the objective."""
-    if problem.n_shared < problem.n:
-        return nodes.mean(problem.values(personal(w, problem)))
-    return nodes.mean(problem.values_at(average(w)))
 
 
 def objective_local(w: Array, problem: Problem) -> Array:
-    """mean_i f_i(w_i) []: every node judged on its own data with its own parameters."""
+    """The mean of the nodes' losses f_i(w_i) on their local data, each with its own parameters; a scalar []."""
     return nodes.mean(problem.values(w))
 
 
-def consensus(w: Array, problem: Problem) -> Array:
-    """(1/m) sum_i ||w_i - average||^2 [], over the parameters in common."""
+def consensus_error(w: Array, problem: Problem) -> Array:
+    """The mean squared distance (1/m) sum_i ||w_i - xbar||^2 [] of the nodes from their shared mean."""
     w = w[:, : problem.n_shared]
     return nodes.mean(jnp.sum((w - average(w)[None, :]) ** 2, axis=1))
 
 
-def distance(w: Array, problem: Problem) -> Array:
-    """||average - w*|| / ||w*|| [] for the generating parameters w*."""
+def distance_to_truth(w: Array, problem: Problem) -> Array:
+    """The relative distance ||xbar - w*|| / ||w*|| [] from the parameters w* that generated the data."""
     assert problem.truth is not None  # resolve
     return jnp.linalg.norm(average(w) - problem.truth) / jnp.linalg.norm(problem.truth)
 
 
 def support_recovery(w: Array, problem: Problem) -> Array:
-    """The share [] of w*'s support among as many largest entries of the average; NaN where w* is zero."""
+    """The share of the support of the generating parameters found among the largest entries of the mean.
+
+    A scalar []. As many entries are taken as the support has, and zeros are not found. NaN where the generating
+    parameters are zero.
+    """
     assert problem.truth is not None  # resolve
     magnitude = jnp.abs(average(w))
     true = problem.truth != 0
@@ -70,16 +65,15 @@ def support_recovery(w: Array, problem: Problem) -> Array:
 
 
 def class_accuracies(w: Array, problem: Problem) -> tuple[Array, Array]:
-    """The share of every class's test examples classified correctly, and the classes' shares of the test set [classes].
+    """The accuracies on the test examples of every class, and the shares of the classes in the test set.
 
     Args:
         w: Parameters w [m, n] of the nodes.
         problem: A problem with labelled test examples.
 
     Returns:
-        Accuracies [k, classes] of the k different sets of parameters that there are, one, the average, or every node's
-            where something stays with the nodes, and shares [classes] that sum to one. A class without examples has
-            accuracy 0.
+        Accuracies [k, classes], with k = 1 for the mean of the parameters, or k = m where some parameters stay with the
+            nodes; and shares [classes] that sum to one. A class without examples has accuracy 0.
     """
     labels = cast(Any, problem.test)[1].astype(jnp.int32)
     classes = max(2, getattr(problem, "classes", 2))
@@ -98,22 +92,22 @@ def class_accuracies(w: Array, problem: Problem) -> tuple[Array, Array]:
 
 
 def accuracy(w: Array, problem: Problem) -> Array:
-    """The share [] of test examples classified correctly, at the average parameters or in the mean over the nodes."""
+    """The share of test examples that the mean of the nodes' parameters classifies correctly.
+
+    A scalar []. Where some parameters stay with the nodes, it is the mean over the nodes.
+    """
     found, share = class_accuracies(w, problem)
     return _mean(jnp.dot(found, share, precision=HIGHEST), problem)
 
 
 def balanced_accuracy(w: Array, problem: Problem) -> Array:
-    """The mean [] over classes of the share of that class's test examples classified correctly."""
+    """The mean [] over the classes of the share of their test examples that are classified correctly."""
     found, share = class_accuracies(w, problem)
     return jnp.sum(_mean(found, problem)) / jnp.sum((share > 0).astype(w.dtype))
 
 
 def accuracy_own(w: Array, problem: Problem) -> Array:
-    """The accuracy [] on test examples in whose classes every node's own examples are distributed, mean over nodes.
-
-    The test set's classes are weighted by the labels of the node's training examples.
-    """
+    """The mean accuracy [] of the nodes, with the classes of the test set weighted as in each node's local data."""
     found, share = class_accuracies(w, problem)
     mix = jnp.where((share > 0)[None], label_shares(problem, found.shape[1]), 0.0)
     mix = mix / jnp.maximum(jnp.sum(mix, axis=1, keepdims=True), jnp.finfo(mix.dtype).tiny)
@@ -121,12 +115,12 @@ def accuracy_own(w: Array, problem: Problem) -> Array:
 
 
 def _mean(found: Array, problem: Problem) -> Array:
-    """The mean over the nodes of what is found [k, ...] at the k sets of parameters."""
+    """The mean over the nodes of values [k, ...] at k sets of parameters."""
     return nodes.mean(found) if problem.personal else found[0]
 
 
 def label_shares(problem: Problem, classes: int) -> Array:
-    """The share of every class among every node's examples [m, classes].
+    """The shares [m, classes] of the classes in the local data of the nodes.
 
     Args:
         problem: A problem whose data are features and labels, with a labelled example at every node.
@@ -142,8 +136,11 @@ REGISTRY: dict[str, Metric] = {
     for metric in (
         objective,
         objective_local,
-        consensus,
-        distance,
+        suboptimality,
+        gradient_norm,
+        consensus_error,
+        distance_to_optimum,
+        distance_to_truth,
         support_recovery,
         accuracy,
         balanced_accuracy,
@@ -161,7 +158,8 @@ COUNTS = (  # the history's other columns
     "network_seconds",
     "network_seconds_last",
 )
-_NEEDS_TRUTH = (distance, support_recovery)
+FORMER = {"consensus": "consensus_error", "distance": "distance_to_truth"}  # names of earlier versions
+_NEEDS_TRUTH = (distance_to_truth, support_recovery)
 _NEEDS_CLASSES = (accuracy, balanced_accuracy, accuracy_own)
 
 
@@ -170,18 +168,20 @@ def resolve(metrics: Sequence[str | Metric], problem: Problem, name: str = "metr
 
     Args:
         metrics: Names of REGISTRY, or named functions (w [m, n], problem) -> [].
-        problem: The problem of which they are evaluated.
-        name: What messages call the argument that `metrics` are.
+        problem: The problem on which they are evaluated.
+        name: Name of the argument in error messages.
 
     Raises:
-        ValueError: For an unknown name, a repeated one, one that a column of the history has already, a function that
-            does not take (w, problem), or a metric that this problem cannot give.
+        ValueError: For an unknown name, a repeated one, the name of a column of the history, a function that does not
+            take (w, problem), or a metric for which the problem lacks something.
     """
     if isinstance(metrics, str):
         raise ValueError(f"Expected a list of metrics, got {name} = {metrics!r}. Write [{metrics!r}].")
     found: list[Metric] = []
     for metric in metrics:
         if isinstance(metric, str):
+            if metric in FORMER:
+                raise ValueError(f"Expected a metric, got {name} = {metric!r}. It is now called {FORMER[metric]!r}.")
             checks.one_of(REGISTRY, **{name: metric})
             metric = REGISTRY[metric]
         if not hasattr(metric, "__name__") or not _takes_parameters(metric):
@@ -194,6 +194,8 @@ def resolve(metrics: Sequence[str | Metric], problem: Problem, name: str = "metr
             raise ValueError(f"Expected every metric once, got {metric.__name__!r} twice. Rename or drop one.")
         if metric in _NEEDS_TRUTH and problem.truth is None:
             raise ValueError(f"The metric {metric.__name__!r} needs generating parameters, which {problem.name} lacks.")
+        if metric in NEED_OPTIMUM:
+            check_optimum(metric.__name__, problem)
         if metric in _NEEDS_CLASSES and (problem.test is None or not classifies(problem)):
             raise ValueError(
                 f"The metric {metric.__name__!r} needs labelled test examples, which {problem.name} lacks."
@@ -203,7 +205,7 @@ def resolve(metrics: Sequence[str | Metric], problem: Problem, name: str = "metr
 
 
 def _takes_parameters(metric: object) -> bool:
-    """Whether it may be called with the parameters and a problem; what does not tell its arguments may."""
+    """Whether it can be called with parameters and a problem; true if its signature is not known."""
     if not callable(metric) or isinstance(metric, type):
         return False
     try:
@@ -216,13 +218,13 @@ def _takes_parameters(metric: object) -> bool:
 
 
 def classifies(problem: Problem) -> bool:
-    """Whether the problem gives scores of examples."""
+    """Whether the problem has scores of examples, that is, is a classification."""
     return type(problem).scores is not Problem.scores
 
 
 def default_metrics(problem: Problem) -> tuple[Metric, ...]:
-    """All metrics that the problem can give."""
-    chosen: list[Metric] = [objective, objective_local, consensus]
+    """The metrics that are recorded by default: all that the problem has data for, except gaps to an optimum."""
+    chosen: list[Metric] = [objective, objective_local, consensus_error]
     if problem.truth is not None:
         chosen += _NEEDS_TRUTH
     if problem.test is not None and classifies(problem):

@@ -1,7 +1,7 @@
-"""After which rounds a run returns from the device, tells its callbacks, and remembers what has been released.
+"""The rounds after which a run returns from the device, calls its callbacks, and records the releases so far.
 
-All of it follows from `every`, `chunk` and the rounds that are done, never from where a run began, so that one that is
-resumed has the same moments as one that was never interrupted.
+They depend on `every`, `chunk` and the number of rounds only, not on where a run began, so that a resumed run has the
+same moments as one that was never interrupted.
 
 Axes: m nodes.
 """
@@ -26,7 +26,7 @@ class Returns:
         self.records = min(self.chunk, self._checkpoint) // every  # between two returns, at most
 
     def after(self, done: int, last: int) -> int:
-        """The next one after `done` rounds; none is later than the `last` round."""
+        """The next return after `done` rounds, no later than the `last` round."""
         return min(last, *((done // rounds + 1) * rounds for rounds in (self.chunk, self._checkpoint)))
 
 
@@ -37,11 +37,11 @@ class Moments:
         self._chunk, self._kept = chunk, dict(before)
 
     def add(self, rounds: int, releases: Callable[[], np.ndarray]) -> None:
-        """Remember those of a run of so many rounds."""
+        """Record the releases after a number of rounds."""
         self._kept = self._chosen(rounds) | {rounds: np.asarray(releases())}
 
     def until(self, rounds: int) -> dict[int, np.ndarray]:
-        """Those of a run of so many rounds."""
+        """The recorded moments up to a number of rounds."""
         return self._chosen(rounds)
 
     def _chosen(self, rounds: int) -> dict[int, np.ndarray]:

@@ -1,4 +1,4 @@
-"""What a run comes to: the state of the device, the totals and the words, as a `Result` on the host."""
+"""The result of a run: the state of the device, the totals and the reason of its end, on the host."""
 
 from typing import Any
 
@@ -9,6 +9,7 @@ from jax import Array
 from jdfl.base.keys import key_data
 from jdfl.engine import guard, loop, stepping
 from jdfl.engine.clock import Spent
+from jdfl.engine.intervals import examples_of_accuracy
 from jdfl.engine.result import Cut, Ending, Result, Tally
 from jdfl.engine.spending import records_of, stop_tells
 from jdfl.engine.start import Start
@@ -34,18 +35,18 @@ def assemble(
     warned: tuple[str, ...] = (),
     moments: dict[int, np.ndarray] | None = None,
 ) -> Result:
-    """Everything about a run that ended or was `cut`, on the host.
+    """The result of a run that ended or was `cut`, on the host.
 
     Args:
-        start: What the run began with.
-        setting: What it is about on the device, with the prepared algorithm.
+        start: The run before its first round.
+        setting: Its setting on the device, with the prepared algorithm.
         params: The nodes' parameters, params [m, n].
         carry: The last state and counters.
         tally: Records and totals so far.
-        spent: Seconds, and those of compilation.
-        cut: How it was ended from outside, and why, in words; None: it was not.
-        warned: What was to be said of the rounds before a resumed run.
-        moments: Releases [m] by the number of rounds that were done then; None: none are kept.
+        spent: Seconds of work and of compilation.
+        cut: How the run was ended from outside, and the reason in words; None: it was not.
+        warned: Warnings of the rounds before a resumed run.
+        moments: Releases [m] by the number of rounds after which they were recorded; None: there are none.
     """
     problem, network, guarantee = start.problem, start.network, start.guarantee
     rounds, bad_node = int(carry.rounds), int(carry.bad_node)
@@ -78,6 +79,7 @@ def assemble(
         seconds=spent.seconds,
         compile_seconds=spent.compile_seconds,
         provenance=start.provenance,
+        test_examples=examples_of_accuracy(problem),
     )
 
 
@@ -85,8 +87,8 @@ READS_DATA = "a stop rule or a callback looks at more than what is released, and
 
 
 def _privacy_warnings(stop: StopRule | None, ending: Ending, guarantee: Guarantee) -> tuple[str, ...]:
-    """What the end of a run tells that its guarantee does not cover."""
-    if stop_tells(guarantee, stop):  # that it did not fire tells something too
+    """What the end of a run reveals beyond its guarantee."""
+    if stop_tells(guarantee, stop):  # that it did not fire is information, too
         return (READS_DATA,)
     if stop is None or ending != "stop rule":
         return ()

@@ -1,4 +1,4 @@
-"""How records come to everything that a run gives away or saves, read from the traced programs of a method."""
+"""How records enter all outputs of a run, read from the traced programs of a method."""
 
 from collections.abc import Sequence
 
@@ -24,7 +24,7 @@ def paths(
     steps: int = 1,
     metrics: Sequence[str | Metric] | None = None,
 ) -> dict[str, str]:
-    """Every output of a run, with the reason where records come to it otherwise than through a mechanism's noise.
+    """Every output of a run, with the reason where records enter it other than through a mechanism's noise.
 
     Keys are "message NAME" for every channel, "parameters", "metric NAME", "state PLACE" for every array of the state,
     which checkpoints hold, and the tables of nodes. An empty reason means that all of the output is computed from noisy
@@ -33,9 +33,9 @@ def paths(
 
     Args:
         algorithm: The settings of the method.
-        problem: The nodes' data and losses; what it declares public counts as that.
-        network: Who hears whom, of as many nodes.
-        steps: Rounds that are planned for, at least 1.
+        problem: The nodes' data and losses; values that it declares public count as public.
+        network: The communication network, with the same number of nodes.
+        steps: Number of planned rounds, at least 1.
         metrics: Names or functions, as for `jdfl.run`; None: all that the problem can give.
 
     Raises:

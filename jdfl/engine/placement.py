@@ -1,11 +1,10 @@
-"""Whether a run fits on its devices, and its arrays there: the network as every device needs it, the rest by rows.
+"""Whether a run fits on its devices, and the placement of its arrays: networks as each device needs them, rest by rows.
 
 What a run needs is estimated from shapes before anything is allocated:
 
     bytes = state + prepared constants + 3 m n (gradient, noise, mixture) + activations of the nodes at work
 
-The data lie on the device already. What the compiler needs beyond that is not known, so a run that passes may still
-fail.
+The data are on the device already. The compiler's own memory is not known, so a run that passes may still fail.
 
 Axes: M nodes in all, D devices, m rows on each of them, n parameters, d slots of the neighbour table.
 """
@@ -31,7 +30,7 @@ from jdfl.network.halo import halo
 from jdfl.network.links import in_run
 from jdfl.problems import Problem
 
-_COPIES = 1000  # of [M, n], beside one per node, that no state is expected to exceed
+_COPIES = 1000  # of [M, n], in addition to one per node, that no state is expected to exceed
 _REMEDY = "Use fewer nodes, fewer parameters or a device with more memory."
 
 
@@ -97,9 +96,9 @@ def _without_buckets(graph: Graph) -> Graph:
 
 
 def _spread(network: Static, devices: int) -> Static:
-    """The table [D m, d] of a fixed network whose senders count the rows that reach a device; nobody's rows hear none.
+    """The table [D m, d] of a fixed network whose senders count the rows that reach a device.
 
-    A network that is multiplied as a matrix gets all rows.
+    Padding rows receive from none. A network that is multiplied as a matrix gets all rows.
     """
     graph = _without_buckets(network.graph)
     held = nodes.per_device(graph.m, devices) * devices
@@ -119,7 +118,7 @@ def require_memory(algorithm: Algorithm, problem: Problem, network: Network, dev
     Args:
         algorithm: The settings of the method.
         problem: The nodes' data and losses.
-        network: Who hears whom.
+        network: The communication network.
         devices: How many devices share the nodes; their memory is added up, but not on CPU.
     """
     room, m = memory.available(devices), problem.m
@@ -139,7 +138,7 @@ def require_memory(algorithm: Algorithm, problem: Problem, network: Network, dev
 
 
 def estimate(algorithm: Algorithm, problem: Problem, network: Network) -> dict[str, int]:
-    """Bytes of a run by what they are for, in words, found by shapes alone."""
+    """Bytes of a run by their purpose, in words, computed from shapes alone."""
     setting = stepping.setting(planned(algorithm, problem, network, 1), problem, network, None, typed_key(0))
     prepared, carry, _ = jax.eval_shape(loop.start, setting, ())
     return {

@@ -1,17 +1,17 @@
-"""Compiled programs are mapped memory, of which Linux gives a process so many pieces only."""
+"""Compiled programs are mapped memory, and Linux limits the number of mappings of a process."""
 
 from pathlib import Path
 
 import jax
 
 _MAPS, _LIMIT = Path("/proc/self/maps"), Path("/proc/sys/vm/max_map_count")
-_SHARE = 0.5  # of the limit: what is compiled between two looks takes far less than the rest
+_SHARE = 0.5  # of the limit: programs compiled between two checks need far less than the rest
 
 
 def make_room() -> None:
-    """Forget all that JAX has compiled so far where this process is close to the limit: beyond it, it would crash.
+    """Clear all compiled programs if this process is close to the limit, beyond which it would crash.
 
-    What is used again is compiled again. On systems without such files there is nothing to do.
+    Programs that are used again are compiled again. On systems without these files nothing is done.
     """
     try:
         near = pieces() > _SHARE * int(_LIMIT.read_text())
@@ -22,5 +22,5 @@ def make_room() -> None:
 
 
 def pieces() -> int:
-    """How many pieces of memory this process has mapped; 0 where no file says so."""
+    """The number of memory mappings of this process; 0 where the system does not report it."""
     return _MAPS.read_bytes().count(b"\n") if _MAPS.exists() else 0

@@ -1,4 +1,4 @@
-"""Where a result comes from: the code, the libraries, the settings and the data, told and summed up in one hash."""
+"""The provenance of a result: code, libraries, settings and data, recorded and summarised in one hash."""
 
 import functools
 import hashlib
@@ -24,9 +24,9 @@ from jdfl.base.keys import key_digest
 from jdfl.devices.processes import Portion, portion, summed
 from jdfl.engine import contents
 
-DERIVED = ("curvature",)  # from the data, by an eigensolver that may differ between machines
+DERIVED = ("curvature", "optimum")  # from the data, by solvers that may differ between machines
 _SHORT = 16  # hexadecimal digits of a checksum
-_FEW = 4  # numbers that are told one by one
+_FEW = 4  # numbers that are recorded one by one
 _WHOLE = 2**24  # whole numbers up to here are exact in float32
 _WORDS = 2**22  # of 32 bits that are looked at together, 32 MB when multiplied
 
@@ -36,14 +36,14 @@ _sums: dict[tuple[str, int], tuple[weakref.ref[Any], str]] = {}  # of arrays tha
 
 @dataclass(frozen=True)
 class Provenance:
-    """What a result comes from."""
+    """The origin of a result."""
 
-    versions: dict[str, str]  # of the code and of what it stands on
+    versions: dict[str, str]  # of the code and of its dependencies
     settings: dict[str, str]  # by dotted path
 
     @property
     def hash(self) -> str:
-        """One for everything that is told here; how many rounds there are, and what is recorded of them, is not."""
+        """The hash of all that is recorded here; the number of rounds and the choice of metrics do not enter."""
         return _hex(json.dumps([self.versions, self.settings], sort_keys=True).encode())
 
     def as_dict(self) -> dict[str, Any]:
@@ -51,12 +51,12 @@ class Provenance:
         return {"hash": self.hash, "versions": self.versions, "settings": self.settings}
 
     def differences(self, before: "Provenance") -> tuple[list[str], list[str]]:
-        """In versions and in settings what both tell and not alike, in words."""
+        """The differences between versions and between settings that both record, in words."""
         return _differences(before.versions, self.versions), _differences(before.settings, self.settings)
 
 
 def recorded(versions: dict[str, str], settings: dict[str, str]) -> Provenance:
-    """That of a file; former ones have the words of the key."""
+    """The provenance that a file records; older files have the words of the key."""
     key = settings.get("key", "").split(" ")
     if len(key) > 1:
         settings = settings | {"key": key_digest([int(word) for word in key])}
@@ -77,7 +77,7 @@ _FORMER = {  # fields that classes had, empty, when draws were recorded: they co
 
 
 def provenance(key: str = "", **settings: Any) -> Provenance:
-    """Of a key's digest, of these settings, whatever they are, and of this process."""
+    """The provenance of a key's digest and of settings of any kind, in this process."""
     lines = {path: text for name, value in settings.items() for path, text in _lines(name, value)}
     made = Provenance(versions(), {"key": key, **lines})
     for listener in _listeners:
@@ -86,10 +86,10 @@ def provenance(key: str = "", **settings: Any) -> Provenance:
 
 
 def fingerprint(dtype: Any, **settings: Any) -> tuple[int, ...]:
-    """Four words of 32 bits that tell these settings from all others: data, and floats as a run in `dtype` has them.
+    """Four words of 32 bits that identify these settings: data, and floats as a run in `dtype` holds them.
 
-    What problems and networks are called does not count. Of data that lie on several processes the content counts as it
-    does on one (`_digest`).
+    The names of problems and networks do not enter. Data that are spread over several processes give the same words
+    as on one (`_digest`).
     """
     lines = {
         path: " ".join(_rounded(word, dtype) for word in text.split(" "))
@@ -111,17 +111,17 @@ def _rounded(word: str, dtype: Any) -> str:
 
 
 def listen(function: Callable[[str], object]) -> None:
-    """Call `function` with the hash of everything that comes to be from now on."""
+    """Call `function` with the hash of every provenance that is made from now on."""
     _listeners.append(function)
 
 
 def total(hashes: Iterable[str]) -> str:
-    """One hash for several results, in whatever order they came."""
+    """One hash of several results, in any order."""
     return _hex(" ".join(sorted(set(hashes))).encode())
 
 
 def versions() -> dict[str, str]:
-    """Those of the code and of what it stands on, by name."""
+    """The versions of the code and of its dependencies, by name."""
     return {
         "jdfl": sys.modules["jdfl"].__version__,
         "code": _code(),
@@ -138,7 +138,7 @@ def _libraries() -> Mapping[str, str]:
 
 
 def _differences(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
-    """What both tell and not alike, a line for each."""
+    """The differing entries that both have, one line each."""
     changed = [name for name, text in before.items() if not _same(text, now.get(name, text))]
     return [f"{name}: was {before[name]}, is {now[name]}" for name in changed]
 

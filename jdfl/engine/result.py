@@ -16,6 +16,7 @@ import pandas as pd
 from jax import Array
 
 from jdfl.arrays.ops import from_limbs
+from jdfl.engine.intervals import wilson
 from jdfl.engine.ledger_file import Standing
 from jdfl.engine.provenance import Provenance
 from jdfl.network import Graph
@@ -100,6 +101,7 @@ class Result:
     clock_rest: np.ndarray | None = None  # [m] seconds that rounding has left out of `clock`
     moments: dict[int, np.ndarray] = field(default_factory=dict)  # `releases` after some rounds, of noise
     standing: Standing | None = None  # the ledger of the data when this run had ended; None: there is none
+    test_examples: int | None = None  # of which the metric `accuracy` is a share; None: it is none
 
     @property
     def final(self) -> dict[str, float]:
@@ -112,6 +114,15 @@ class Result:
         if self.diverged is not None:
             rows = rows.where(np.isfinite(rows)).ffill()
         return {str(name): float(value) for name, value in rows.iloc[-1].items()}
+
+    @property
+    def intervals(self) -> dict[str, tuple[float, float]]:
+        """The 95 % interval of `accuracy` in the last record, by Wilson's formula for the number of test examples.
+
+        It is about this one run and a test set drawn at random. Empty where no such accuracy was recorded.
+        """
+        share = self.final.get("accuracy", float("nan"))
+        return {} if self.test_examples is None or np.isnan(share) else {"accuracy": wilson(share, self.test_examples)}
 
     def plot(
         self,

@@ -1,4 +1,4 @@
-"""Runs an algorithm: a jitted start, chunks of rounds on the device, totals, callbacks and words on the host."""
+"""Runs an algorithm: a jitted start, chunks of rounds on the device, and totals and callbacks on the host."""
 
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
@@ -68,28 +68,29 @@ def run(
     Args:
         algorithm: The settings of the method, such as `jdfl.CEPS.paper(s=10)`.
         problem: The nodes' data and losses, of m nodes.
-        network: Who hears whom in which round, of as many nodes.
+        network: The communication network of every round, with the same number of nodes.
         key: A seed or a typed JAX key, which decides all randomness.
-        steps: Rounds in all, those before a `resume` included.
-        every: Rounds between two records, of which there is one where the run ends, too.
+        steps: Maximum number of rounds, including those before a `resume`.
+        every: Rounds between two records; the end of the run is recorded, too.
         stop: A rule that may end the run, evaluated after every round.
-        metrics: What is recorded, names or functions of (w [m, n], problem); None: all that the problem can give.
-        callbacks: What is told of the run after about every `options.chunk` rounds and may end it: `Progress`,
+        metrics: Metrics that are recorded, names or functions of (w [m, n], problem); None: all that the problem has,
+            except those of an optimum, which is computed where they are asked for by name.
+        callbacks: Callbacks that are called about every `options.chunk` rounds and may end the run: `Progress`,
             `Checkpoints`, `Deadline`, `Budget`, other subclasses of `Callback`, or functions of a `Snapshot`. Results
-            do not depend on how often they are told.
-        resume: A finished run to go on from, or what `read_checkpoint` gives, with the same key: the outcome is that of
-            a run that was never interrupted. With as many `steps` as are done, it is that run's result.
-        ledger: The ledger of the data, which writes down all that the run may release before its first round, and
-            refuses a run that could exceed its budget. A run that is resumed goes on with its own entry.
+            do not depend on how often they are called.
+        resume: A finished run to continue, or a checkpoint of `read_checkpoint`, with the same key: the result is that
+            of a run that was never interrupted. If `steps` rounds are done already, it is that run's result.
+        ledger: The ledger of the data, which records the most that the run may release before its first round, and
+            refuses a run that could exceed its budget. A resumed run continues its own entry.
         options: Chunks, devices, and the size of a parameter that ends the run.
 
-    Ctrl-C or SIGTERM ends the run after the chunk under way and keeps what it has (a second one ends it at once, with
-    nothing). A number in a node's state that is not finite ends it in that round.
+    Ctrl-C or SIGTERM ends the run after the current chunk and keeps its results (a second one ends it at once, without
+    any). A number in a node's state that is not finite ends it in that round.
 
-    Raises ValueError for settings that make no sense, before anything is compiled (every graph of a periodic network or
-    a random choice is looked at, of others that change that of round 0), for a budget where nothing can be claimed or
-    that the first release would exceed, for a run that its ledger refuses, and for a resumed run with other noise or
-    records of other rounds, and what callbacks raise.
+    Raises ValueError for settings that make no sense, before anything is compiled (all graphs of a periodic network or
+    of a random choice are checked, of other changing networks that of round 0), for a budget where nothing can be
+    claimed or that the first release would exceed, for a run that its ledger refuses, and for a resumed run with other
+    noise or records of other rounds. Exceptions of callbacks are passed on.
     """
     start = started(
         algorithm,
@@ -123,7 +124,7 @@ def run(
 
 
 def _held(ledger: DataLedger, start: Start, limits: Sequence[tuple[Callback, np.ndarray]]) -> tuple[Hold, Intent]:
-    """What the ledger keeps for a run until it has ended; ValueError where the run does not fit."""
+    """The reservation of the ledger for a run; ValueError where the run does not fit."""
     most, given = _most(limits), (start.program, start.problem, start.network, start.stop)
     execution = start.options.diverged_above, str(start.options.devices)
     (run,) = booking.intents(*given, keys=[start.key], steps=start.steps, most=most, execution=execution)
@@ -143,9 +144,9 @@ def _callback(given: Any) -> Callback:
 
 
 class _Run:
-    """A run under way, as the host sees it between two stretches of rounds on the device.
+    """A run in progress, as seen from the host between two chunks of rounds on the device.
 
-    What it knows of the scheduler is `loop.start`, `loop.advance` and the counters of what they carry.
+    Of the scheduler it uses `loop.start`, `loop.advance` and the counters in their carry.
     """
 
     def __init__(
@@ -193,7 +194,7 @@ class _Run:
         self._seen = -1 if before is None else self._done
 
     def to_the_end(self) -> Result:
-        """All rounds that are left."""
+        """Run all remaining rounds."""
         start, returns, layout = self._start, self._returns, self._layout
         before = start.before
         last = start.steps if before is None or not before.over else before.rounds
@@ -225,7 +226,7 @@ class _Run:
             callback.between(now)
 
     def _tell(self) -> None:
-        """Let callbacks and the moments know of the rounds since they were told last, where there are any."""
+        """Report the rounds since the last call to the callbacks and the moments, if there are any."""
         if self._done <= max(self._seen, 0):
             return
         now = self._snapshot(self._tally.since(self._seen))
@@ -243,7 +244,7 @@ class _Run:
         self._end_for(wishes)
 
     def _end_for(self, wishes: Sequence[tuple[Callback, str]]) -> None:
-        """End the run where a callback, of any process, wishes it."""
+        """End the run if a callback of any process asks for it."""
         own = {(_CUTS.index(one.ending), one.reads_data): words for one, words in wishes}
         highest = processes.highest(max((1 + 2 * place + reads for place, reads in own), default=0))
         if highest:
@@ -252,7 +253,7 @@ class _Run:
             self._warned = (*self._warned, *((READS_DATA,) if reads else ()))
 
     def _heed(self) -> None:
-        """End the run where a signal, to any process, asks for it."""
+        """End the run if a signal to any process asks for it."""
         signals: tuple[Any, ...] = (None, "interrupted", "terminated")
         asked = signals[processes.highest(signals.index(self._interruption.asked))]
         if asked is not None:
@@ -260,7 +261,7 @@ class _Run:
             self._cut = asked, asked
 
     def _snapshot(self, rows: list[dict[str, Any]]) -> Snapshot:
-        """Where the run is."""
+        """A snapshot of the run."""
         start, carry, setting = self._start, self._carry, self._setting
         return Snapshot(
             rounds=self._done,
@@ -276,7 +277,7 @@ class _Run:
         )
 
     def _result(self, cut: tuple[Cut, str] | None) -> Result:
-        """Where the run is, with all nodes' rows on the host."""
+        """The result so far, with the rows of all nodes on the host."""
         here, carry, layout = self._setting, self._carry, self._layout
         if layout is not None:
             carry = layout.whole(layout.carry, carry)
@@ -286,11 +287,11 @@ class _Run:
         return assemble(self._start, here, params, carry, self._tally, spent, *told)
 
     def _rows(self, x: Array) -> Array:
-        """Those of all nodes, of an array of the carry."""
+        """The rows of all nodes, of an array of the carry."""
         return x if self._layout is None else self._layout.nodes(x)
 
     def _resumed(self, before: Checkpoint) -> loop.Carry:
-        """What a checkpoint goes on from, in the form and the places of the run's own carry."""
+        """The carry of a checkpoint, in the layout of the run's own carry."""
         layout: Layout | None = self._layout
         if layout is None:
             return before.carry(self._carry)

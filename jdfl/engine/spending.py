@@ -1,4 +1,4 @@
-"""What an algorithm may release on a problem's data, and what it has released.
+"""The releases that an algorithm may make on a problem's data, and those that it has made.
 
 Axes: m nodes.
 """
@@ -20,13 +20,13 @@ def records_of(problem: Problem) -> np.ndarray:
 
 
 def guarantee_of(algorithm: Algorithm | Program, problem: Problem, stop: StopRule | None = None) -> Guarantee:
-    """What the algorithm may say on this problem; nothing is claimed where data enter that are not declared public.
+    """The guarantee of the algorithm on this problem; none is claimed where undeclared values of the data enter.
 
     Args:
-        algorithm: The settings of the method, or these with what is planned for a number of rounds, without which
+        algorithm: The settings of the method, or a program with the plan for a number of rounds, without which
             nothing is claimed of noise that follows a schedule.
-        problem: The nodes' data and losses, with what is declared public.
-        stop: The rule that may end its runs, which may look at the data, too; None: there is none.
+        problem: The nodes' data and losses, with the values that are declared public.
+        stop: The rule that may end its runs, which may read the data, too; None: there is none.
     """
     program = algorithm if isinstance(algorithm, Program) else Program(algorithm)
     told = program.privacy(problem)
@@ -35,12 +35,12 @@ def guarantee_of(algorithm: Algorithm | Program, problem: Problem, stop: StopRul
 
 
 def stop_tells(told: Guarantee, stop: StopRule | None) -> bool:
-    """Whether all learn from the end of a run what is not covered: of the data, or of parameters that are local."""
+    """Whether the end of a run reveals values that the guarantee does not cover: of the data, or local parameters."""
     return stop is not None and (reads_data(stop) or bool(told.local))
 
 
 def watched(told: Guarantee, problem: Problem) -> Watched:
-    """What a run of which this is `told` may end for: nothing that is not covered, as everybody sees that it ends."""
+    """The values whose divergence may end a run with this guarantee: only covered ones, since all see its end."""
     if not told.claimed or "stop" in problem.public:
         return "state"
     return "nothing" if told.local else "parameters"
@@ -62,10 +62,10 @@ def release_limits(
     """How many releases every node [m] may make within (epsilon, delta), by the guarantee's own neighbouring relation.
 
     Args:
-        algorithm: The settings of the method, or these with what is planned for a number of rounds.
+        algorithm: The settings of the method, or a program with the plan for a number of rounds.
         problem: The nodes' data and losses, of m nodes.
         stop: The rule that may end the run; None: there is none.
-        epsilon: What all releases of a node together may spend, above 0.
+        epsilon: The joint budget of all releases of a node, above 0.
         delta: As for `jdfl.account`.
 
     Raises:

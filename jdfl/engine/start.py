@@ -1,4 +1,4 @@
-"""What is known of a run before its first round, and all that can be refused by then.
+"""A run before its first round, and all checks that are possible by then.
 
 Axes: m nodes.
 """
@@ -19,6 +19,7 @@ from jdfl.devices import processes
 from jdfl.devices.layout import Devices, mesh_of
 from jdfl.engine.checkpoint import Checkpoint
 from jdfl.engine.metrics import Metric, default_metrics, resolve
+from jdfl.engine.optimality import referenced
 from jdfl.engine.placement import require_memory
 from jdfl.engine.provenance import Provenance, provenance
 from jdfl.engine.result import Result
@@ -30,23 +31,23 @@ from jdfl.privacy import Guarantee
 from jdfl.privacy.accounting import scheduled
 from jdfl.problems import Problem, check_problem
 
-MOST_ROUNDS = 2**30  # rounds are counted in int32, and the next record is looked for ahead of them
+MOST_ROUNDS = 2**30  # rounds are counted in int32, and the next record is computed ahead of them
 
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """How a run is executed; its numbers do not depend on it, but for `diverged_above`, which may end it.
+    """How a run is executed. The results do not depend on it, except for `diverged_above`, which may end the run.
 
     `devices` spreads the nodes over several devices. Draws, choices, counts and ledgers are the same on any number of
-    them, floats within rounding, bits on one number of devices; what the network, metrics and stop rules need of other
-    devices' nodes is all that is exchanged. Metrics and stop rules of your own get all nodes' rows on every device,
-    unless they are marked by `jdfl.nodes.on_every_device`. The result's arrays lie on the host then.
+    devices, floats agree within rounding, and to the bit on the same number. Devices exchange only what the network,
+    metrics and stop rules need of other nodes. Your own metrics and stop rules receive the rows of all nodes on every
+    device, unless they are marked by `jdfl.nodes.on_every_device`. The result's arrays are then on the host.
     """
 
     chunk: Annotated[int, Bound("[1, 1048576]")] = 50
-    """Rounds, about, after which the device returns to Python and callbacks are told; records of all fit on it."""
+    """Approximate number of rounds after which the device returns to Python and callbacks are called."""
     devices: Devices | None = None
-    """Devices that share the nodes: how many, a list of them, or a mesh of JAX; None: the default one, without mesh."""
+    """Devices that share the nodes: a number, a list, or a JAX mesh; None: the default device, without a mesh."""
     diverged_above: Positive | None = None
     """Size of a parameter beyond which the run ends, as it does for one that is not finite; None: no such size."""
 
@@ -55,7 +56,7 @@ class Options:
 class Start:
     """A run before its first round."""
 
-    program: Program  # the algorithm, and what it plans for this network and so many rounds
+    program: Program  # the algorithm, and its plan for this network and number of rounds
     problem: Problem
     network: Network
     stop: StopRule | None
@@ -66,16 +67,16 @@ class Start:
     guarantee: Guarantee
     provenance: Provenance
     options: Options
-    before: Checkpoint | None  # what it goes on from
+    before: Checkpoint | None  # the checkpoint that it continues
 
 
 def check_settings(algorithm: Algorithm, problem: Problem, network: Network) -> None:
-    """Hold an algorithm's settings against their annotations, one another, the problem and the network: ValueError.
+    """Check an algorithm's settings against their annotations, one another, the problem and the network: ValueError.
 
     Args:
         algorithm: The settings, with their codec, mechanism and gradients.
-        problem: What the nodes are to learn.
-        network: Who hears whom, of as many nodes.
+        problem: The nodes' data and losses.
+        network: The communication network, with the same number of nodes.
     """
     arguments.settings(algorithm)
     algorithm.check(problem, network)
@@ -90,19 +91,19 @@ def check_run(
     stop: StopRule | None,
     devices: int = 1,
 ) -> Program:
-    """Everything that can be refused before anything is compiled; raises ValueError.
+    """All checks that are possible before anything is compiled; raises ValueError.
 
     Args:
         algorithm: The settings of the method.
         problem: The nodes' data and losses, of m nodes.
-        network: Who hears whom, of as many nodes.
-        steps: Rounds in all, at least 1.
+        network: The communication network, with the same number of nodes.
+        steps: Maximum number of rounds, at least 1.
         every: Rounds between two records, at least 1.
         stop: The rule that may end the run; None: there is none.
-        devices: How many devices share the nodes, for an estimate of the memory that each needs.
+        devices: Number of devices that share the nodes, for an estimate of the memory that each needs.
 
     Returns:
-        The algorithm with what it plans for this network and so many rounds.
+        The algorithm with its plan for this network and this number of rounds.
     """
     checks.whole(1, MOST_ROUNDS, steps=steps, every=every)
     check_protocol(algorithm)
@@ -161,7 +162,7 @@ def started(
     resume: Result | Checkpoint | None,
     options: Options,
 ) -> Start:
-    """A run that may begin; ValueError for one that may not. All arguments are as for `jdfl.run`."""
+    """A run that is ready to begin; ValueError if it is not valid. All arguments are as for `jdfl.run`."""
     arguments.settings(options)
     if options.devices is None:
         processes.check_whole(problem)
@@ -171,6 +172,7 @@ def started(
     origin = provenance(digest, algorithm=algorithm, problem=problem, network=network)
     program = check_run(algorithm, problem, network, steps, every, stop, devices)
     chosen = default_metrics(problem) if metrics is None else resolve(metrics, problem)
+    problem = referenced(chosen, problem)
     guarantee = guarantee_of(program, problem)
     if options.diverged_above is not None and watched(guarantee, problem) == "nothing":
         raise ValueError(
@@ -187,8 +189,8 @@ def started(
 
 
 def check_counters(network: Network, rounds: int) -> None:
-    """ValueError for stretches so long that a node's int32 message counter could overflow."""
-    largest = getattr(network, "largest_out_degree", None)  # a network of one's own need not say it
+    """ValueError for chunks so long that a node's int32 message counter could overflow."""
+    largest = getattr(network, "largest_out_degree", None)  # a user's network may lack it
     if largest is None:
         largest = np.max(np.asarray(round_of(network, 0).out_degree), initial=1)
     busiest = max(1, int(largest)) * max(1, rounds)

@@ -1,4 +1,4 @@
-"""What a run is about, and one round of it.
+"""The setting of a run, and one round of it.
 
 Axes: m nodes.
 """
@@ -24,7 +24,7 @@ from jdfl.problems import Problem
 
 
 def run_words(program: Program, problem: Problem, network: Network) -> tuple[int, ...]:
-    """What algorithm, data and network are, in the words that enter the key of private randomness."""
+    """The words that identify algorithm, data and network, which enter the key of private randomness."""
     return fingerprint(problem.dtype, algorithm=program.algorithm, problem=problem, network=network)
 
 
@@ -35,7 +35,7 @@ def run_keys(key: Array, program: Program, problem: Problem, network: Network) -
 
 @struct.dataclass
 class Setting:
-    """What a run is about; every array and every float of it is traced, so none of them recompiles."""
+    """The setting of a run; all its arrays and floats are traced, so that changing them does not recompile."""
 
     algorithm: Program
     problem: Problem
@@ -43,9 +43,9 @@ class Setting:
     stop: StopRule | None
     keys: Keys
     node: Array  # [m] int32 global ids
-    limit: Array | None = None  # [m] int32 releases that every node may make in all
-    largest: Array | None = None  # [] the most that a parameter may be in size
-    watched: guard.Watched = struct.field(pytree_node=False, default="state")  # what may end it
+    limit: Array | None = None  # [m] int32 maximum number of releases of every node
+    largest: Array | None = None  # [] largest magnitude of a parameter
+    watched: guard.Watched = struct.field(pytree_node=False, default="state")  # the values that may end it
 
 
 def setting(
@@ -61,14 +61,14 @@ def setting(
     """A setting without the names of problem and network: they are static, and a name must not recompile.
 
     Args:
-        program: The algorithm with what is planned for a number of rounds.
+        program: The algorithm with the plan for a number of rounds.
         problem: The nodes' data and losses, of m nodes.
-        network: Who hears whom.
+        network: The communication network.
         stop: The rule that may end the run; None: there is none.
         key: The run's key [], or all of its keys.
-        limit: Releases that every node may make in all, limit [m] int32; None: any number.
-        largest: The most that a parameter may be in size, largest [], beyond which the run ends; None: any finite size.
-        watched: What may end the run when it is no longer finite: "state", "parameters" or "nothing".
+        limit: Maximum number of releases of every node, limit [m] int32; None: any number.
+        largest: Largest magnitude of a parameter, largest [], beyond which the run ends; None: any finite one.
+        watched: The values that end the run when they are no longer finite: "state", "parameters" or "nothing".
     """
     node = jnp.arange(problem.m, dtype=jnp.int32)
     keys = key if isinstance(key, Keys) else run_keys(key, program, problem, network)
@@ -81,12 +81,12 @@ def nameless(named: Any) -> Any:
 
 
 def with_field(algorithm: Any, path: str, value: Any) -> Any:
-    """The algorithm, or a program with one, with another value in one field.
+    """The algorithm, or a program, with another value in one field.
 
     Args:
         algorithm: The settings, or a program, which keeps its plan.
         path: The dotted name of the field, such as "codec.gamma"; "plan" is a program's own.
-        value: What the field has then; it is not checked here.
+        value: The new value; it is not checked here.
     """
     if isinstance(algorithm, Program) and path != "plan":
         return replace(algorithm, algorithm=with_field(algorithm.algorithm, path, value))
@@ -103,7 +103,7 @@ def begun(setting: Setting) -> Moment:
 
 
 def drawn(setting: Setting, k: Array) -> Moment:
-    """Round k []: its network is drawn from keys of its own, and what lasts many rounds in it from the run's."""
+    """Round k []: its network is drawn from the round's keys, and states that last many rounds from the run's."""
     bits = sum(setting.algorithm.message_bits(setting.problem).values())
     return _drawn(setting, k, setting.keys.at_round(k), bits)
 
@@ -114,12 +114,12 @@ def _drawn(setting: Setting, k: Array, now: Keys, bits: int) -> Moment:
 
 
 def graph_of(setting: Setting, k: int) -> Graph:
-    """The graph of round k once more, with the rows of all nodes."""
+    """The graph of round k again, with the rows of all nodes."""
     return drawn(setting, jnp.int32(k)).graph
 
 
 def step(setting: Setting, state: Any, round: Moment) -> tuple[Any, Info]:
-    """One round; nodes that are away stay as they are, and did nothing."""
+    """One round; absent nodes do nothing and keep their state."""
     new, info = setting.algorithm.step(state, setting.problem, round)
     info, away = nodes.counted(info), round.graph.away
     if away is not None:
@@ -128,7 +128,7 @@ def step(setting: Setting, state: Any, round: Moment) -> tuple[Any, Info]:
 
 
 def kept(state: Any, new: Any, round: Moment) -> Any:
-    """The state `new` after a round, in which nodes that are away have the rows of the `state` before."""
+    """The state `new` after a round, in which absent nodes keep their rows of the `state` before."""
     away = round.graph.away
     if away is None:
         return new
@@ -140,7 +140,7 @@ def kept(state: Any, new: Any, round: Moment) -> Any:
 
 
 def done_at(setting: Setting, done: Seconds | None, round: Moment, info: Info) -> Seconds | None:
-    """When nodes are done with a round [m]."""
+    """The simulated times [m] at which nodes finish a round."""
     if done is None:
         return None
     slots = setting.algorithm.waits(round, setting.problem)

@@ -1,7 +1,7 @@
-"""When to stop: rules evaluated on the device after every round, so that the reported round is exact.
+"""Stop rules, evaluated on the device after every round, so that the reported round is exact.
 
 A rule is a frozen pytree with `__call__(view) -> bool []`, `check()` and a `reason` in words. Tolerances are leaves.
-Rules on agreement and rules on progress are told apart: nodes may agree long before they have learnt anything.
+Rules on consensus and rules on progress are separate: nodes may agree long before they have learnt anything.
 """
 
 from collections.abc import Callable
@@ -21,7 +21,7 @@ from jdfl.problems import Problem
 
 @struct.dataclass
 class View:
-    """What a rule may look at after a round."""
+    """The values that a rule may read after a round."""
 
     rounds: Array  # int32 [] rounds done
     w: Array  # [m, n] parameters
@@ -32,7 +32,7 @@ class View:
 class StopRule(Protocol):
     """Decides whether the run ends here.
 
-    A rule that looks at parameters alone may say `reads_data = False`; others make the end of a run depend on data.
+    A rule that reads parameters only may declare `reads_data = False`; others make the end of a run depend on data.
     """
 
     def check(self) -> None:
@@ -45,18 +45,20 @@ class StopRule(Protocol):
 
     @property
     def reason(self) -> str:
-        """What it means when this rule fired, in words."""
+        """What it means that this rule fired, in words."""
         ...
 
 
 def reads_data(stop: StopRule | None) -> bool:
-    """Whether the rule looks at more than parameters, or does not say that it does not."""
+    """Whether the rule `stop` reads more than parameters; it does unless it declares otherwise."""
     return stop is not None and getattr(stop, "reads_data", True)
 
 
 @struct.dataclass
 class ConsensusBelow:
-    """(1/m) sum_i ||w_i - average||^2 <= tolerance * per, once all nodes have communicated and `after` rounds are done.
+    """Stop when the consensus error (1/m) sum_i ||w_i - xbar||^2 is at most tolerance * per.
+
+    It may fire once all nodes have communicated and `after` rounds are done.
 
     With per = s this is the CEPS paper's test. Before every node has communicated the nodes agree trivially.
     """
@@ -64,7 +66,7 @@ class ConsensusBelow:
     tolerance: Positive
     """The tolerance; 5e-3 is the CEPS paper's."""
     per: Positive = 1.0
-    """Its factor, such as the nonzeros s of the algorithm, as in the CEPS paper."""
+    """Factor of the tolerance, such as the number of nonzeros s of the algorithm, as in the CEPS paper."""
     after: Natural | Array = 0
     """Rounds before the rule may fire."""
     reads_data: ClassVar[bool] = False
@@ -75,27 +77,27 @@ class ConsensusBelow:
         settings(self)
 
     def __call__(self, view: View) -> Array:
-        """Consensus, but not before it means something."""
+        """Whether the consensus error is small, once all nodes have communicated."""
         ready = nodes.every(view.communications > 0) & (view.rounds >= self.after)
-        return ready & (metrics.consensus(view.w, view.problem) <= self.tolerance * self.per)
+        return ready & (metrics.consensus_error(view.w, view.problem) <= self.tolerance * self.per)
 
     @property
     def reason(self) -> str:
-        """Agreement says nothing about progress."""
+        """The reason in words."""
         return "the nodes agree (consensus); that says nothing about progress"
 
 
 @struct.dataclass
 class ObjectiveBelow:
-    """Stop when the objective at the average of the nodes' parameters reaches a value.
+    """Stop when the objective at the mean of the nodes' parameters reaches a value.
 
-    mean_i f_i at the average <= value, looked at every `every` rounds.
+    The rule is evaluated every `every` rounds.
     """
 
     value: Number
     """The value to reach."""
     every: Count = struct.field(pytree_node=False, default=1)
-    """Rounds between two looks."""
+    """Rounds between two evaluations."""
     on_every_device: ClassVar[bool] = True
 
     def check(self) -> None:
@@ -103,7 +105,7 @@ class ObjectiveBelow:
         settings(self)
 
     def __call__(self, view: View) -> Array:
-        """The objective is low enough."""
+        """Whether the objective is low enough."""
 
         def low(view: View, value: Any) -> Array:
             return metrics.objective(view.w, view.problem) <= value
@@ -112,21 +114,21 @@ class ObjectiveBelow:
 
     @property
     def reason(self) -> str:
-        """Progress."""
+        """The reason in words."""
         return "the objective fell below its target"
 
 
 @struct.dataclass
 class GradientBelow:
-    """Stop when the gradient at the average of the nodes' parameters is small; for methods without sparsity.
+    """Stop when the gradient at the mean of the nodes' parameters is small; for methods without sparsity.
 
-    ||mean_i grad f_i|| at the average <= tolerance, looked at every `every` rounds.
+    The metric `gradient_norm` is compared with the tolerance every `every` rounds.
     """
 
     tolerance: Positive
     """Largest norm of the gradient."""
     every: Count = struct.field(pytree_node=False, default=1)
-    """Rounds between two looks."""
+    """Rounds between two evaluations."""
     on_every_device: ClassVar[bool] = True
 
     def check(self) -> None:
@@ -134,35 +136,34 @@ class GradientBelow:
         settings(self)
 
     def __call__(self, view: View) -> Array:
-        """The average is nearly stationary."""
+        """Whether the mean is nearly stationary."""
 
         def small(view: View, tolerance: Any) -> Array:
-            average = jnp.broadcast_to(metrics.average(view.w), view.w.shape)
-            return jnp.linalg.norm(nodes.mean(view.problem.gradients(average))) <= tolerance
+            return metrics.gradient_norm(view.w, view.problem) <= tolerance
 
         return _every(self.every, small, view, self.tolerance)
 
     @property
     def reason(self) -> str:
-        """Progress."""
+        """The reason in words."""
         return "the gradient at the average fell below its tolerance"
 
 
 @struct.dataclass
 class AllOf:
-    """Stops where every one of its rules would."""
+    """Stop when all of its rules hold in the same round."""
 
     rules: tuple[StopRule, ...]
     """The rules, at least one."""
 
     @property
     def reads_data(self) -> bool:
-        """Whether one of the rules does."""
+        """Whether one of the rules reads data."""
         return any(map(reads_data, self.rules))
 
     @property
     def on_every_device(self) -> bool:
-        """Whether all rules are content with a device's rows."""
+        """Whether all rules work on the rows of one device."""
         return all(getattr(rule, "on_every_device", False) for rule in self.rules)
 
     def check(self) -> None:
@@ -173,51 +174,51 @@ class AllOf:
             rule.check()
 
     def __call__(self, view: View) -> Array:
-        """All at once."""
+        """Whether all rules hold."""
         return jnp.all(jnp.stack([rule(view) for rule in self.rules]))
 
     @property
     def reason(self) -> str:
-        """All reasons."""
+        """The reasons of all rules."""
         return ", and ".join(rule.reason for rule in self.rules)
 
 
 def consensus_below(tolerance: float, *, per: float = 1.0, after: int = 0) -> ConsensusBelow:
-    """Stop on agreement: (1/m) ||W - average||^2 <= tolerance * per (the CEPS paper's rule with per = s).
+    """Stop when the consensus error is at most tolerance * per (the CEPS paper's rule with per = s).
 
-    It looks at parameters alone, those that are common to all. Nodes may agree before they have learnt anything:
-    combine it by `all_of`. Settings out of range raise ValueError when a run begins.
+    It reads the shared parameters only. Nodes may agree before they have learnt anything: combine it with a rule on
+    progress by `all_of`. Settings out of range raise ValueError when a run begins.
 
     Args:
-        tolerance: The mean squared distance of the nodes from their average, above 0; 5e-3 is the CEPS paper's.
-        per: Its factor, above 0, such as the nonzeros s of the algorithm.
+        tolerance: Bound > 0 on the mean squared distance of the nodes from their mean; 5e-3 is the CEPS paper's.
+        per: Factor > 0 of the tolerance, such as the number of nonzeros s of the algorithm.
         after: Rounds before the rule may fire, from 0; it never fires before every node has communicated.
     """
     return ConsensusBelow(tolerance, per, after)
 
 
 def objective_below(value: float, *, every: int = 1) -> ObjectiveBelow:
-    """Stop on progress: the objective at the average reaches `value`.
+    """Stop when the objective at the mean of the nodes' parameters reaches `value`.
 
-    It reads the data, so that nothing is claimed of a run's privacy unless its problem declares "stop" public. Settings
+    It reads the data, so that no privacy guarantee is claimed unless the problem declares "stop" public. Settings
     out of range raise ValueError when a run begins.
 
     Args:
         value: The objective at which the run ends, regulariser included.
-        every: Rounds between two looks, at least 1; each look takes a pass over all data.
+        every: Rounds between two evaluations, at least 1; each takes a pass over all data.
     """
     return ObjectiveBelow(value, every)
 
 
 def gradient_below(tolerance: float, *, every: int = 1) -> GradientBelow:
-    """Stop on progress: the average is nearly stationary, its gradient no longer than `tolerance`.
+    """Stop when the gradient at the mean of the nodes' parameters is at most `tolerance`.
 
-    It need not fall for methods that keep parameters sparse. Reads the data, as `objective_below` does. Settings out of
-    range raise ValueError when a run begins.
+    It need not become small for methods that keep parameters sparse. It reads the data, as `objective_below` does.
+    Settings out of range raise ValueError when a run begins.
 
     Args:
-        tolerance: The largest l2 norm of mean_i grad f_i at the average of the nodes' parameters, above 0.
-        every: Rounds between two looks, at least 1; each look takes a gradient of all data.
+        tolerance: Bound > 0 on the metric `gradient_norm`.
+        every: Rounds between two evaluations, at least 1; each takes a gradient of all data.
     """
     return GradientBelow(tolerance, every)
 
@@ -225,8 +226,8 @@ def gradient_below(tolerance: float, *, every: int = 1) -> GradientBelow:
 def all_of(*rules: StopRule) -> AllOf:
     """Stop when all rules hold in the same round.
 
-    For example `all_of(consensus_below(1e-3), objective_below(0.3))`. It reads the data where one of its rules does. No
-    rule at all, or one whose settings are out of range, raises ValueError when a run begins.
+    For example `all_of(consensus_below(1e-3), objective_below(0.3))`. It reads the data where one of its rules does.
+    No rules, or settings out of range, raise ValueError when a run begins.
     """
     return AllOf(rules)
 

@@ -45,6 +45,8 @@ def summary(result: Result, *, delta: float | None = None, accounting: Accountin
         "reason": result.reason,
         "diverged": None if result.diverged is None else dict(zip(("round", "node"), result.diverged)),
         "metrics": {name: finite(value) for name, value in sorted(result.final.items()) if name not in COUNTS},
+        "intervals": {name: list(ends) for name, ends in result.intervals.items()},
+        "test_examples": result.test_examples,
         "messages": dict(totals.messages),
         "message_bits": dict(totals.message_bits),
         "bytes": totals.bytes,
@@ -85,6 +87,8 @@ def summary_text(data: Mapping[str, Any]) -> str:
     lines += ["", "| final metric | value |", "| --- | ---: |"]
     lines += [f"| {name} | {'none' if value is None else f'{value:.6g}'} |" for name, value in data["metrics"].items()]
     lines.append("")
+    for name, (low, high) in data.get("intervals", {}).items():
+        lines.append(f"- {name}: 95 % interval {low:.4g} to {high:.4g} for {data['test_examples']:,} test examples")
     for channel, count in data["messages"].items():
         bits = data["message_bits"][channel]
         lines.append(f"- messages ({channel}): {count:,} of {bits:,} bits ({bits / 8:,g} bytes)")

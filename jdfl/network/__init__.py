@@ -1,6 +1,6 @@
-"""Networks: who hears whom in a round, with which weights, and the sums over it.
+"""Communication networks: topologies, mixing matrices, random and faulty links, and weighted sums over neighbours.
 
-What is public stands in __init__.pyi; a module is imported when something of it is first asked for.
+Public names are listed in __init__.pyi; each module is imported on first use.
 """
 
 import lazy_loader

@@ -1,4 +1,4 @@
-"""How often every matching of a network is active, and the step of the mixing: the two designs of MATCHA. On the host.
+"""MATCHA's two designs: the activation probability of each matching, and the mixing step alpha. Runs on the host.
 
 J. Wang, A. K. Sahu, Z. Yang, G. Joshi, S. Kar, "MATCHA: Speeding up decentralized SGD via matching decomposition
 sampling", 2019. With L_j the Laplacian of matching j, p_j the probability that it is active, Lbar = sum_j p_j L_j:
@@ -17,24 +17,24 @@ import scipy.linalg as la
 from scipy.optimize import minimize_scalar
 
 TOLERANCE = 1e-5  # relative gap between the connectivity found and its upper bound
-_MOST_STEPS = 300  # of Newton's method; 20 to 40 are taken
-_FASTER = 8.0  # factor of the weight of t from one centre to the next
+_MOST_STEPS = 300  # Newton steps at most; 20 to 40 are typical
+_FASTER = 8.0  # factor by which the weight of t grows from one centring to the next
 
 
 class Activation(NamedTuple):
-    """Probabilities of the matchings, and what they are worth."""
+    """Activation probabilities of the matchings, with the connectivity they achieve and a certified upper bound."""
 
     p: np.ndarray  # [M]
     connectivity: float  # lambda_2(sum p_j L_j)
-    bound: float  # no probabilities within the budget have a larger one
+    bound: float  # upper bound on the connectivity of any probabilities within the budget
 
 
 def laplacian(weight: np.ndarray, partner: np.ndarray) -> np.ndarray:
     """The weighted sum of the matchings' Laplacians, sum_j weight_j L_j [m, m].
 
     Args:
-        weight ([M]): Weight of every matching, such as the probability that it is active.
-        partner ([m, M]): Whom node i meets in matching j; a node without a partner is its own.
+        weight ([M]): Weight of each matching, such as its activation probability.
+        partner ([m, M]): Partner of node i in matching j; an unmatched node is its own partner.
     """
     m, count = partner.shape
     result = np.zeros((m, m))
@@ -45,12 +45,12 @@ def laplacian(weight: np.ndarray, partner: np.ndarray) -> np.ndarray:
 
 
 def _eigenvalue(X: np.ndarray, place: int) -> float:
-    """One of the eigenvalues of a symmetric X [m, m], which are in ascending order."""
+    """The eigenvalue at index `place` of a symmetric X [m, m], counted in ascending order."""
     return float(la.eigvalsh(X, subset_by_index=(place, place))[0])
 
 
 def connectivity(L: np.ndarray) -> float:
-    """lambda_2 of a Laplacian [m, m]."""
+    """The algebraic connectivity lambda_2 of a Laplacian [m, m]."""
     return _eigenvalue(L, 1)
 
 
@@ -60,7 +60,7 @@ def _inner(X: np.ndarray, partner: np.ndarray) -> np.ndarray:
 
 
 class _Barrier:
-    """-weight t - log det(Lbar - t I) - sum log p - sum log(1 - p) - log(most - sum p), Lbar on vectors of sum 0."""
+    """-weight t - log det(Lbar - t I) - sum log p - sum log(1 - p) - log(most - sum p), Lbar on zero-sum vectors."""
 
     def __init__(self, partner: np.ndarray, most: float, weight: float) -> None:
         self.partner, self.most, self.weight = partner, most, weight
@@ -83,7 +83,7 @@ class _Barrier:
         return -self.weight * t - 2 * float(np.sum(np.log(np.diagonal(factor)))) - float(rest)
 
     def step(self, p: np.ndarray, X: np.ndarray) -> tuple[np.ndarray, float]:
-        """Newton's step [M + 1] in (p, t) and its decrement, with X = (Lbar - t I)^-1 on the vectors of sum zero."""
+        """The Newton step [M + 1] in (p, t) and its decrement, where X = (Lbar - t I)^-1 on zero-sum vectors."""
         slack = self.most - p.sum()
         gradient = np.append(-_inner(X, self.partner) - 1 / p + 1 / (1 - p) + 1 / slack, np.trace(X) - self.weight)
         hessian = np.empty((self.count + 1, self.count + 1))
@@ -99,7 +99,7 @@ class _Barrier:
         return step, float(np.sqrt(max(0.0, -gradient @ step)))
 
     def length(self, p: np.ndarray, t: float, step: np.ndarray, decrement: float) -> float:
-        """How much of a step to take; 1 / (1 + decrement) of it never leaves the domain."""
+        """The fraction of the Newton step to take; the fraction 1 / (1 + decrement) never leaves the domain."""
         if decrement <= 0.25:
             return 1.0
         start, length, safe = self.value(p, t), 1.0, 1 / (1 + decrement)
@@ -112,24 +112,24 @@ class _Barrier:
 
 
 def _largest(X: np.ndarray, partner: np.ndarray, most: float) -> float:
-    """The largest <X, sum p_j L_j> / tr X within the budget: the most worthy matchings first."""
+    """The largest <X, sum p_j L_j> / tr X within the budget: matchings are filled in decreasing order of <X, L_j>."""
     worth = np.sort(_inner(X, partner))[::-1]
     whole = int(most)
     return float((worth[:whole].sum() + (most - whole) * worth[whole : whole + 1].sum()) / np.trace(X))
 
 
 def activation(partner: np.ndarray, budget: float) -> Activation:
-    """The probabilities of the matchings of a connected network, with the bound that certifies them.
+    """Optimal activation probabilities for the matchings of a connected network, with a bound that certifies them.
 
-    Newton's method on the problem with logarithmic barriers, t <= lambda_2(Lbar) being one of the constraints, for ever
-    larger weights of t (S. Boyd, L. Vandenberghe, "Convex optimization", 2004, section 11.6), until connectivity and
-    bound differ by less than `TOLERANCE`. For any X >= 0 with X 1 = 0 the largest <X, Lbar> / tr X is a bound; the
-    barrier's own X makes it tight, and more so at the end of Newton's step. A step costs M sums of m / 2 outer products
-    of vectors [m].
+    A barrier method (S. Boyd, L. Vandenberghe, "Convex optimization", 2004, section 11.6) maximises t subject to
+    t <= lambda_2(Lbar): Newton's method for increasing weights of t, until connectivity and bound differ by less than
+    `TOLERANCE`. For any X >= 0 with X 1 = 0, the largest <X, Lbar> / tr X is an upper bound; the barrier's own X makes
+    it tight, and tighter at the end of a Newton step. A step costs M sums of m / 2 outer products of vectors [m].
 
     Args:
-        partner ([m, M]): Whom node i meets in matching j; a node without a partner is its own.
-        budget: Mean share of the matchings that are active in a round, in (0, 1]; with 1 all of them always are.
+        partner ([m, M]): Partner of node i in matching j; an unmatched node is its own partner.
+        budget: Expected share of matchings that are active in a round, in (0, 1]; with 1, all are active in every
+            round.
     """
     m, count = partner.shape
     most = budget * count
@@ -143,11 +143,11 @@ def activation(partner: np.ndarray, budget: float) -> Activation:
     for _ in range(_MOST_STEPS):
         factor = barrier.factor(p, t)
         if factor is None:
-            break  # double precision resolves no more
+            break  # the limit of double precision
         X = la.cho_solve((factor, False), np.eye(m)) - 1 / m
         step, decrement = barrier.step(p, X)
         bound = min(bound, _largest(X, partner, most))
-        if decrement < 1:  # which keeps X after the step positive semidefinite
+        if decrement < 1:  # so X stays positive semidefinite after the step
             change = laplacian(step[:-1], partner) - step[-1] * np.eye(m)
             bound = min(bound, _largest(X - X @ change @ X, partner, most))
         full = p + (1 - p) * (most - p.sum()) / (count - p.sum())
@@ -164,30 +164,31 @@ def activation(partner: np.ndarray, budget: float) -> Activation:
 
 
 def moments(p: np.ndarray, partner: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Lbar and Lbar^2 + 2 Ltilde, both [m, m], for probabilities [M] of the matchings partner [m, M]."""
+    """Lbar and Lbar^2 + 2 Ltilde, both [m, m], for activation probabilities p [M] of the matchings partner [m, M]."""
     L = laplacian(p, partner)
     return L, L @ L + 2 * laplacian(p * (1 - p), partner)
 
 
 def mean_square(alpha: float, L: np.ndarray, square: np.ndarray) -> float:
-    """|| E[W^T W] - J || for a step alpha, of Lbar and of Lbar^2 + 2 Ltilde [m, m]."""
+    """|| E[W^T W] - J || for the mixing step alpha, given Lbar and Lbar^2 + 2 Ltilde [m, m]."""
     m = L.shape[0]
     return _eigenvalue(np.eye(m) - 1 / m - 2 * alpha * L + alpha**2 * square, m - 1)
 
 
 def mixing_step(p: np.ndarray, partner: np.ndarray) -> tuple[float, float]:
-    """The step alpha that makes rho least, and rho: a convex function of one number, minimised.
+    """The mixing step alpha that minimises rho, and that rho: a one-dimensional convex minimisation.
 
-    The published problem is semidefinite and has the same solution. Every unit vector v gives a parabola in alpha,
-    lowest at v^T Lbar v / v^T (Lbar^2 + 2 Ltilde) v <= 1 / lambda_2(Lbar); so is then the largest of them.
+    The published semidefinite program has the same solution. Each unit vector v gives a parabola in alpha whose minimum
+    is at v^T Lbar v / v^T (Lbar^2 + 2 Ltilde) v <= 1 / lambda_2(Lbar); the minimum of their maximum obeys this bound
+    too.
 
     Args:
-        p ([M]): Probability that a matching is active, in [0, 1].
-        partner ([m, M]): Whom node i meets in matching j, of a connected network.
+        p ([M]): Activation probability of each matching, in [0, 1].
+        partner ([m, M]): Partner of node i in matching j, for a connected network.
     """
     L, square = moments(p, partner)
     furthest = 1 / connectivity(L)
-    if np.all(p == 1):  # || I - alpha L - J ||^2, lowest where both ends of the spectrum are as far from zero
+    if np.all(p == 1):  # || I - alpha L - J ||^2 is least where both ends of the spectrum are equally far from zero
         alpha = 2 / (1 / furthest + _eigenvalue(L, L.shape[0] - 1))
     else:
         options: Any = {"bounds": (0, furthest), "method": "bounded", "options": {"xatol": 1e-9 * furthest}}

@@ -1,13 +1,13 @@
-"""Chains of two states, one for each of many keys, whose state in any round follows from key and round alone.
+"""Two-state Markov chains, one per key, whose state in any round is a function of the key and the round alone.
 
-Nothing is carried from round to round, so that a run that is resumed, or looked at anywhere, has the same states. With
-a the probability of a change to state 1 and b of one back, the states h rounds apart are connected by
+No state is carried from round to round, so a resumed run, or a query of any single round, sees the same states. With
+a the probability of a transition to state 1 and b that of a transition back, states h rounds apart are related by
 
     P(1 after h | x) = pi + l^h (x - pi),   pi = a / (a + b),   l = 1 - a - b.
 
-In rounds that are a multiple of 2^L, with |l|^(2^L) below the resolution of the numbers that are drawn, states are
-independent; in the middle of two known ones a state is drawn given both, down to the round that is asked for. The
-number that decides a round's state belongs to that round alone. States have their stationary distribution throughout.
+States in rounds that are multiples of 2^L are independent, where |l|^(2^L) is below the resolution of the random
+numbers. A state midway between two known ones is drawn conditionally on both, recursively down to the requested round.
+The random number that decides a round's state is used for that round only. All states have the stationary distribution.
 """
 
 import math
@@ -18,31 +18,31 @@ from jax import Array, lax
 
 from jdfl.network.links import uniform
 
-_RESOLUTION = 2.0**-25  # of uniform numbers in float32
-_MOST = 28  # levels, of 2^30 rounds that a run may have
-_RAREST = 2.0**-30  # probability of a change, one in as many rounds as a run may have
+_RESOLUTION = 2.0**-25  # of uniform float32 numbers
+_MOST = 28  # levels; a run has at most 2^30 rounds
+_RAREST = 2.0**-30  # smallest transition probability: one transition in the longest possible run
 
 
 def check(**named: float) -> int:
-    """Refuse two probabilities of a change that make no chain: ValueError. Returns the levels of `state` for them."""
+    """Check a pair of transition probabilities and return the number of `levels`; raises ValueError if unusable."""
     for name, p in named.items():
         if p < _RAREST:
             raise ValueError(
-                f"Expected {name} >= {_RAREST:g}, got {name} = {p!r}: no run is long enough for such a change. Use "
-                "link_loss or node_participation, whose rounds do not depend on one another."
+                f"Expected {name} >= {_RAREST:g}, got {name} = {p!r}: no run is long enough to see such a change. Use "
+                "link_loss or node_participation, whose rounds are independent."
             )
     (one, p), (other, q) = named.items()
     if p == 1 and q == 1:
-        raise ValueError(f"Expected {one} or {other} below 1, got both 1: states would only take turns. Lower one.")
+        raise ValueError(f"Expected {one} or {other} below 1, got both 1: states would only alternate. Lower one.")
     return levels(float(p), float(q))
 
 
 def levels(a: float, b: float) -> int:
-    """How often the time between two independent states is halved: whole, from 0 to 28.
+    """The number of times the interval between two independent states is halved: an integer from 0 to 28.
 
     Args:
-        a: Probability of a change to state 1, in (0, 1].
-        b: Probability of a change back, in (0, 1].
+        a: Probability of a transition to state 1, in (0, 1].
+        b: Probability of a transition back to state 0, in (0, 1].
     """
     kept = abs(1 - a - b)
     if kept in (0, 1):
@@ -52,14 +52,14 @@ def levels(a: float, b: float) -> int:
 
 
 def state(keys: Array, k: Array, a: Array, b: Array, levels: int) -> Array:
-    """The states of chains in one round: bool [...], whether they are 1.
+    """Whether each chain is in state 1 in a given round: bool [...].
 
     Args:
-        keys ([...]): A key for every chain.
+        keys ([...]): One key per chain.
         k ([]): The round, from 0.
-        a ([]): Probability of a change to state 1.
-        b ([]): Probability of a change back to state 0.
-        levels: How often the time between independent states is halved, as `check` and `levels` give it.
+        a ([]): Probability of a transition to state 1.
+        b ([]): Probability of a transition back to state 0.
+        levels: Number of halvings of the interval between independent states, from `check` or `levels`.
     """
     share = a / (a + b)
     kept = [1 - a - b]  # l^(2^i)
@@ -71,11 +71,11 @@ def state(keys: Array, k: Array, a: Array, b: Array, levels: int) -> Array:
         return uniform(at).reshape(keys.shape)
 
     def halved(carry: tuple[Array, Array, Array], at: tuple[Array, Array]) -> tuple[tuple[Array, Array, Array], None]:
-        """The half of the time from `begin` on in which k lies, and the states at its ends."""
+        """The half of the interval starting at `begin` that contains k, and the states at its ends."""
         (begin, left, right), (level, kept) = carry, at
 
         def after(x: Array) -> Array:
-            """The probability of 1 from state x, half of the time on."""
+            """The probability of state 1 half an interval after state x."""
             return share + kept * (x - share)
 
         middle = begin + (1 << level)

@@ -1,7 +1,7 @@
-"""Whom nodes combine with: a share of those that they hear, or all nodes in some rounds, whatever the network between.
+"""Networks that change what nodes combine: a random share of their in-neighbours, or periodically all nodes.
 
-In a synchronised round W = (1/m) 1 1^T. Nobody keeps a table of m - 1 neighbours for it: the graph says in a flag that
-the round is one, and `mix` takes the mean.
+In a synchronised round W = (1/m) 1 1^T. No table of m - 1 neighbours is stored for it: a flag in the graph marks the
+round, and `mix` takes the mean.
 
 Axes: m nodes, d slots of the table.
 """
@@ -24,13 +24,13 @@ _HEARD = Stream("network.asked neighbours", "network")
 
 @struct.dataclass
 class PartialCommunication(Around):
-    """A network of which a node combines a share of its in-neighbours, drawn anew in every round."""
+    """A network in which each node combines a random share of its in-neighbours, redrawn in each round."""
 
     rate: Array  # float32 [] share of the in-neighbours
-    include_self: bool = struct.field(pytree_node=False)  # a node counts among those that it asks
+    include_self: bool = struct.field(pytree_node=False)  # whether the node's own row enters the mean
 
     def at(self, k: Array, key: Array) -> Graph:
-        """The in-neighbours that the nodes ask in round k []."""
+        """The in-neighbours whose messages each node requests in round k []."""
         graph = self.base.at(k, INNER.of(key))
         node = ids(self.m)
         wanted = self.rate * graph.in_degree.astype(jnp.float32)
@@ -46,23 +46,24 @@ class PartialCommunication(Around):
             weight=jnp.where(chosen, 1 / parts[:, None], 0),
             self_weight=own / parts,
             out_degree=jnp.zeros((self.m,), jnp.int32).at[graph.senders].add(graph.taken(chosen).astype(jnp.int32)),
-            lossy=graph.timing is not None and graph.timing.first,  # all respond, not only who is first
+            lossy=graph.timing is not None and graph.timing.first,  # all in-neighbours respond, not only the first ones
         )
 
 
 @checked
 def partial_communication(base: Network, rate: Share, *, include_self: bool = True) -> PartialCommunication:
-    """Every node asks a share of those that it hears, drawn anew in every round, and takes the plain mean.
+    """Each node averages a random share of its in-neighbours, redrawn in each round (partial communication).
 
-    Of |N_i| in-neighbours it asks ceil(rate |N_i|). Sha, Zhou, Kong, Li, "Sparse Decentralized Federated Learning",
-    give their baselines such networks under the suffix "-PC". Rows of W sum to one; columns do so only on average, and
-    only in regular networks, so that the mean of all nodes is not kept. `out_degree` counts the nodes that ask. On a
-    `timed` network with `first` a node asks all and combines the first that respond, and all messages count.
+    A node with |N_i| in-neighbours requests ceil(rate |N_i|) messages. Sha, Zhou, Kong, Li, "Sparse Decentralized
+    Federated Learning", run their baselines on such networks under the suffix "-PC". Rows of W sum to one; columns do
+    so only in expectation, and only in regular networks, so the mean over nodes is not preserved. `out_degree` counts
+    the nodes that request a message. On a `timed` network with `first`, a node requests all messages and combines the
+    first that arrive; all of them count as sent.
 
     Args:
-        base: The network whose in-neighbours they are; its own weights are not used.
-        rate: Share of its in-neighbours that a node asks, in (0, 1], rounded up to a whole number.
-        include_self: Take the node's own row into the mean; otherwise a node without in-neighbours keeps its row.
+        base: The network that defines the in-neighbours; its own weights are not used.
+        rate: Share of its in-neighbours that a node combines, in (0, 1], rounded up to a whole number.
+        include_self: Include the node's own row in the average; otherwise a node without in-neighbours keeps its row.
 
     Raises:
         ValueError: For a rate out of range, and a base that is synchronised.
@@ -73,12 +74,12 @@ def partial_communication(base: Network, rate: Share, *, include_self: bool = Tr
 
 @struct.dataclass
 class Synchronised(Around):
-    """A network in which everybody takes the mean of all in every so many rounds."""
+    """A network with periodic global averaging: every `every`-th round, all nodes take the mean over all nodes."""
 
-    every: Array  # int32 [] rounds from one that is synchronised to the next
+    every: Array  # int32 [] period, in rounds, of global averaging
 
     def at(self, k: Array, key: Array) -> Graph:
-        """The graph inside; if round k [] is synchronised, own weights and `out_degree` are those of the mean."""
+        """The base's graph; in a synchronised round k [], own weights and `out_degree` are those of the global mean."""
         graph = self.base.at(k, key)
         now = (k + 1) % self.every == 0
         return replace(
@@ -90,24 +91,25 @@ class Synchronised(Around):
 
     @property
     def largest_out_degree(self) -> int:
-        """The most nodes that hear one node in any round: all others."""
+        """The largest number of receivers of one node in any round: all others."""
         return self.m - 1
 
 
 @checked
 def synchronised(base: Network, every: Annotated[Count, As(default=4)]) -> Synchronised:
-    """All nodes take the mean of all in the rounds every - 1, 2 every - 1, ..., and mix as in a network between.
+    """Periodic global averaging: all nodes take the global mean in every `every`-th round, and mix as usual in between.
 
-    In such a round a node sends its row to all others, lossless and whoever took part in the network. The published
-    code of DPPS and PartPSP has it every 4 or 5 rounds. Put it around other wrappers, not into them. Doubly stochastic
-    weights stay so. Algorithms that go by a table of neighbours refuse it.
+    The synchronised rounds are every - 1, 2 every - 1, .... In them each node sends its row to all others without loss,
+    regardless of who participates in the base network. The published code of DPPS and PartPSP synchronises every 4 or 5
+    rounds. Put it around other wrappers, not inside them. Doubly stochastic weights stay doubly stochastic. Algorithms
+    that read the table of neighbours refuse such a network.
 
     Args:
-        base: The network of the rounds between.
-        every: Rounds from one mean of all to the next, from 1.
+        base: The network of the rounds in between.
+        every: Period of global averaging, in rounds, from 1.
 
     Raises:
-        ValueError: For `every` < 1 and a base that is synchronised already, or whose messages are late.
+        ValueError: For `every` < 1, and for a base that is synchronised already or has late messages.
     """
     inside, name = around(base, f"synchronised(every={every})", on_time="synchronised")
     return Synchronised(inside, jnp.int32(every), name=name)

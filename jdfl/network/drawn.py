@@ -1,4 +1,4 @@
-"""Networks whose links are drawn anew in every round: those of a base, random neighbours, and random pairs.
+"""Networks redrawn in each round: random subsets of a base network's links, random neighbours, random pairs.
 
 Axes: m nodes, d slots of the table.
 """
@@ -32,12 +32,12 @@ _MATCHING = Stream("network.random matching", "network")
 
 @struct.dataclass
 class RandomLinks:
-    """Every link of a graph up with one probability in every round, weights by the links that are up."""
+    """A fixed network with each link up with probability p in each round; weights follow the links that are up."""
 
     graph: Graph
     p: Array  # float32 [] probability that a link is up
     weights: Weights = struct.field(pytree_node=False)
-    directed: bool = struct.field(pytree_node=False)  # whether the two ways of a link are drawn apart
+    directed: bool = struct.field(pytree_node=False)  # whether the two directions of a link are drawn independently
     name: str = struct.field(pytree_node=False, default="network")
 
     @property
@@ -46,7 +46,7 @@ class RandomLinks:
         return self.graph.m
 
     def at(self, k: Array, key: Array) -> Graph:
-        """The links that are up in round k []; both ends of one draw with the same key and send nothing for it."""
+        """The links that are up in round k []; both ends draw with the same key, so agreeing costs no messages."""
         graph, m = self.graph, self.m
         up = graph.mask & (uniform(link_keys(key, _LINK, graph, directed=self.directed)) < self.p)
         senders = jnp.where(up, graph.senders, ids(m)[:, None])
@@ -68,28 +68,29 @@ class RandomLinks:
 
     @property
     def largest_out_degree(self) -> int:
-        """The most nodes that can hear one node in a round (on the host)."""
+        """The largest number of receivers that one node can have in a round (on the host)."""
         return int(np.max(np.asarray(self.graph.out_degree)))
 
 
 @struct.dataclass
 class RandomNeighbours:
-    """Every node hears `degree` others, drawn anew in every round."""
+    """Each node receives from `degree` random others, redrawn in each round."""
 
     m: int = struct.field(pytree_node=False)
     degree: int = struct.field(pytree_node=False)
-    weights: NeighbourWeights = struct.field(pytree_node=False, default="uniform")  # of who is heard
+    weights: NeighbourWeights = struct.field(pytree_node=False, default="uniform")  # rule for the in-neighbours
     name: str = struct.field(pytree_node=False, default="network")
 
     def at(self, k: Array, key: Array) -> Graph:
-        """What the nodes draw in round k [], each with its own key.
+        """The in-neighbours drawn in round k [], by each node with its own key.
 
         R. W. Floyd's sampling without replacement (J. Bentley, R. Floyd, "Programming pearls: a sample of brilliance",
-        1987): the j-th draw is one of the first m - degree + j others and, if it was drawn before, the last of these.
+        1987): the j-th draw is among the first m - degree + j others; if it was drawn before, the last of them is
+        taken.
         """
         m, degree = self.m, self.degree
         node = ids(m)
-        bound = jnp.arange(m - degree, m, dtype=jnp.int32)  # [degree] numbers below it, the others being 0 .. m-2
+        bound = jnp.arange(m - degree, m, dtype=jnp.int32)  # [degree] exclusive upper bounds; the others are 0 .. m-2
         keys = _NEIGHBOURS.keys(key, node)
         drawn = jax.vmap(lambda one: jax.random.randint(one, (degree,), 0, bound, jnp.int32))(keys).T
 
@@ -110,19 +111,19 @@ class RandomNeighbours:
 
     @property
     def largest_out_degree(self) -> int:
-        """The most nodes that can hear one node in a round: all others, if seldom more than a few times `degree`."""
+        """The largest possible number of receivers of a node: all others, though rarely more than a few `degree`."""
         return self.m - 1
 
 
 @struct.dataclass
 class RandomMatching:
-    """Every node exchanges with one other, drawn anew in every round; an odd one is left alone."""
+    """Random pairs of nodes, redrawn in each round; with an odd number of nodes, one is unmatched."""
 
     m: int = struct.field(pytree_node=False)
     name: str = struct.field(pytree_node=False, default="network")
 
     def at(self, k: Array, key: Array) -> Graph:
-        """The pairs of round k []: neighbours in the order of 64 random bits of each node's own key."""
+        """The pairs of round k []: consecutive nodes in the order of 64 random bits from each node's own key."""
         node = ids(self.m)
         pairs = shuffled(_MATCHING.keys(key, node))[: self.m // 2 * 2].reshape(-1, 2)
         partner = node.at[pairs].set(pairs[:, ::-1])
@@ -132,22 +133,22 @@ class RandomMatching:
 
     @property
     def largest_out_degree(self) -> int:
-        """The most nodes that hear one node in a round."""
+        """The largest number of receivers of one node in a round."""
         return 1
 
 
 @checked
 def random_links(base: Annotated[Graph | Network, Static], p: Share, *, weights: Weights | None = None) -> RandomLinks:
-    """Every link of a fixed network is up with probability p, drawn anew in every round and for every link.
+    """Each link of a fixed network is up with probability p, drawn independently in each round.
 
-    Both directions of a link go together, unless the base is directed. With `base=complete(m)` this is an Erdos-Renyi
-    network drawn anew in every round. A round costs what all links of the base cost. A round's network need not be
-    connected, and a node may hear nobody: it then keeps its own row.
+    Both directions of a link are up or down together, unless the base is directed. With `base=complete(m)` this is an
+    Erdos-Renyi graph redrawn in each round. A round costs as much as all links of the base. A round's network need not
+    be connected; a node without in-neighbours keeps its own row.
 
     Args:
-        base: The network whose links they are; its own weights are not used.
+        base: The network whose links are drawn; its own weights are not used.
         p: Probability that a link is up, in (0, 1].
-        weights: Rule for the weights of the links that are up; None: metropolis, or uniform if links run one way.
+        weights: Rule for the weights of the links that are up; None: metropolis, or uniform if the base is directed.
 
     Raises:
         ValueError: For p out of range, weights that a directed network cannot have, and a base that changes.
@@ -157,7 +158,7 @@ def random_links(base: Annotated[Graph | Network, Static], p: Share, *, weights:
     if directed and weights not in ("uniform", "out-degree", None):
         raise ValueError(
             f"Expected weights = 'out-degree' or 'uniform' with a directed base, got weights = {weights!r}, which "
-            "needs every link to run both ways. Pass one of these two, or an undirected base."
+            "needs bidirectional links. Pass one of these two, or an undirected base."
         )
     rule: Weights = weights or ("uniform" if directed else "metropolis")
     return RandomLinks(graph, jnp.float32(p), rule, directed, f"random links(p={p:g}) of {called(base)}")
@@ -165,9 +166,9 @@ def random_links(base: Annotated[Graph | Network, Static], p: Share, *, weights:
 
 @checked
 def erdos_renyi_rounds(m: Count, p: Share = 0.45, *, weights: Weights | None = None) -> RandomLinks:
-    """G(m, p) drawn anew in every round, connected or not: `random_links` of the complete network.
+    """Erdos-Renyi graph G(m, p) redrawn in each round, connected or not: `random_links` of the complete network.
 
-    A round costs what all m (m - 1) / 2 links cost. The CEPS paper's D-PSGD-DN runs on it (section V).
+    A round costs as much as all m (m - 1) / 2 links. The CEPS paper runs D-PSGD-DN on it (section V).
 
     Args:
         m: The number of nodes.
@@ -181,16 +182,16 @@ def erdos_renyi_rounds(m: Count, p: Share = 0.45, *, weights: Weights | None = N
 def random_neighbours(
     m: Annotated[int, Bound("[2, 2147483647]")], degree: int, *, weights: NeighbourWeights = "uniform"
 ) -> RandomNeighbours:
-    """Every node hears `degree` distinct others in every round, drawn anew, each set being equally likely.
+    """Each node receives from `degree` distinct others, drawn uniformly at random in each round.
 
-    A round takes m degree random numbers and memory for as many slots, so that a million nodes are well possible, and
-    m degree^2 comparisons of integers, fewer than the products of one mix while degree < n.
+    A round draws m degree random numbers and stores as many slots, so a million nodes are feasible. It makes m degree^2
+    integer comparisons, fewer than the multiplications of one mix while degree < n.
 
     Args:
         m: The number of nodes, from 2.
-        degree: Nodes that a node hears, from 1 to m - 1; how many nodes hear a node differs.
-        weights: uniform, 1 / (1 + degree): rows sum to one, columns only on average; out-degree, for push-sum: a
-            node's column is in equal parts for itself and those that hear it, and sums to one.
+        degree: In-neighbours of each node, from 1 to m - 1; out-degrees vary.
+        weights: uniform, 1 / (1 + degree): rows sum to one, columns only in expectation. out-degree, for push-sum: each
+            node splits its row equally among itself and its receivers, so columns sum to one.
 
     Raises:
         ValueError: For arguments out of range.
@@ -201,11 +202,11 @@ def random_neighbours(
 
 @checked
 def random_matching(m: Count) -> RandomMatching:
-    """Random pairs of nodes in every round, drawn anew, each matching being equally likely: pairwise gossip.
+    """Pairwise gossip: a uniformly random matching of the nodes in each round.
 
-    The two nodes of a pair take the mean of their rows (weights 1/2), after S. Boyd, A. Ghosh, B. Prabhakar, D. Shah,
-    "Randomized gossip algorithms", 2006, whose pairs wake up one at a time. With m odd one node a round is left alone
-    and hears nobody.
+    The two nodes of a pair average their rows (weights 1/2), after S. Boyd, A. Ghosh, B. Prabhakar, D. Shah,
+    "Randomized gossip algorithms", 2006, in which one pair at a time is active. With m odd, one node per round is
+    unmatched and has no in-neighbours.
 
     Args:
         m: The number of nodes, from 1; otherwise `ValueError`.

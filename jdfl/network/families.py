@@ -1,7 +1,7 @@
-"""Families of networks by name, without randomness: ring, circulant, exponential, d-out, torus, star, complete.
+"""Deterministic topologies: ring, circulant, exponential, d-out, torus, star, complete.
 
-With `directed` every link runs one way only, and the weights are uniform or out-degree, which are the same where every
-node is heard by as many as it hears. Arguments out of range raise `ValueError`.
+With `directed`, each link runs one way only, and the weights are uniform or out-degree; the two agree where every
+node's in-degree equals its out-degree. Arguments out of range raise `ValueError`.
 """
 
 import math
@@ -21,11 +21,11 @@ from jdfl.network.weights import FormatChoice, Weights, build
 
 @checked
 def ring(m: Count, *, directed: bool = False, weights: Weights | None = None, format: FormatChoice = "auto") -> Static:
-    """A cycle: each node hears the one before and the one after it.
+    """Ring (cycle): each node exchanges with its two neighbours.
 
     Args:
         m: The number of nodes.
-        directed: Hear the one before only.
+        directed: Receive from the preceding node only.
         weights: Rule for the mixing weights; None: metropolis, or uniform if directed. out-degree is for push-sum.
         format: How sums over neighbours are computed; auto looks at density, degrees and backend.
     """
@@ -43,15 +43,15 @@ def circulant(
     format: FormatChoice = "auto",
     connected: bool = True,
 ) -> Static:
-    """Node i hears i - o and i + o (mod m) for every offset o.
+    """Circulant graph: node i is linked to i - o and i + o (mod m) for each offset o.
 
     Args:
         m: The number of nodes.
         offsets: The offsets, each from 1 to m // 2; to m - 1 if directed.
-        directed: Hear i - o only.
+        directed: Receive from i - o only.
         weights: Rule for the mixing weights; None: metropolis, or uniform if directed. out-degree is for push-sum.
         format: How sums over neighbours are computed; auto looks at density, degrees and backend.
-        connected: Refuse a network in several parts, as it is if the offsets and m share a divisor.
+        connected: Refuse a disconnected network, which results where the offsets and m have a common divisor.
     """
     most, far = (m - 1, "to the node before") if directed else (m // 2, "half way round")
     for place, offset in enumerate(offsets):
@@ -65,11 +65,12 @@ def circulant(
 
 @checked
 def exponential(m: Count, *, format: FormatChoice = "auto") -> Static:
-    """Node i hears i - 1, i - 2, i - 4, ... (mod m), ceil(log2 m) others, with uniform weights.
+    """Static exponential graph: node i receives from i - 1, i - 2, i - 4, ... (mod m), with uniform weights.
 
     M. Assran, N. Loizou, N. Ballas, M. Rabbat, "Stochastic gradient push for distributed deep learning", 2019; B. Ying,
     K. Yuan, Y. Chen, H. Hu, P. Pan, W. Yin, "Exponential graph is provably efficient for decentralized deep training",
-    2021: its spectral gap is 2 / (1 + ceil(log2 m)) for even m. Directed, and yet doubly stochastic.
+    2021: the spectral gap is 2 / (1 + ceil(log2 m)) for even m. Each node has ceil(log2 m) in-neighbours. The graph is
+    directed, yet doubly stochastic.
 
     Args:
         m: The number of nodes.
@@ -80,14 +81,14 @@ def exponential(m: Count, *, format: FormatChoice = "auto") -> Static:
 
 @checked
 def d_out(m: Count, d: Annotated[int, As(default=4)], *, format: FormatChoice = "auto") -> Static:
-    """Node i sends to i, i + 1, ..., i + d - 1 (mod m), itself among them, with weight 1 / d each.
+    """d-Out graph: node i sends to i, i + 1, ..., i + d - 1 (mod m), itself included, with weight 1 / d each.
 
-    The d-Out network of Y. Zhou, K. Xue, E. Chen's DPPS paper. Directed and doubly stochastic: node i hears i - 1, ...,
-    i - d + 1. With d = m it is complete averaging, with d = 1 nobody hears anybody.
+    The network of the DPPS paper by Y. Zhou, K. Xue, E. Chen. Directed and doubly stochastic: node i receives from
+    i - 1, ..., i - d + 1. With d = m it is complete averaging; with d = 1 there is no communication.
 
     Args:
         m: The number of nodes.
-        d: Nodes that a node sends to, itself among them, from 1 to m.
+        d: Receivers of each node, itself included, from 1 to m.
         format: How sums over neighbours are computed; auto looks at density, degrees and backend.
     """
     checks.whole(most=m, remedy=f"A node sends to itself and at most m - 1 = {m - 1} others.", d=d)
@@ -109,14 +110,14 @@ def torus(
     weights: Weights | None = None,
     format: FormatChoice = "auto",
 ) -> Static:
-    """A grid of rows x columns whose opposite sides touch: each node hears the one above, below, left and right.
+    """Torus (grid with wrap-around): each node exchanges with the nodes above, below, left and right.
 
     Node r * columns + c is in row r and column c.
 
     Args:
-        m: The number of nodes; without `rows` not a prime.
+        m: The number of nodes; not a prime unless `rows` is given.
         rows: Rows of the grid, a divisor of m; None: as square as m allows.
-        directed: Hear the ones above and left only.
+        directed: Receive from the nodes above and to the left only.
         weights: Rule for the mixing weights; None: metropolis, or uniform if directed. out-degree is for push-sum.
         format: How sums over neighbours are computed; auto looks at density, degrees and backend.
     """
@@ -124,7 +125,7 @@ def torus(
         rows, near = _short_side(m), max(4, m + 1)
         if rows == 1 and m > 1:
             grid = f"m = {near} ({_short_side(near)} x {near // _short_side(near)})"
-            raise ValueError(f"Expected m that is not a prime, got m = {m}, which makes no grid. Take {grid}, or ring.")
+            raise ValueError(f"Expected a composite m, got m = {m}, a prime, which makes no grid. Use {grid}, or ring.")
     checks.whole(most=m, rows=rows)
     if m % rows:
         raise ValueError(f"Expected rows that divide m, got rows = {rows} with m = {m}. Change one of them.")
@@ -135,15 +136,15 @@ def torus(
 
 
 def _short_side(m: int) -> int:
-    """The largest divisor of m that is at most its square root."""
+    """The largest divisor of m not above its square root."""
     return next(side for side in range(math.isqrt(m), 0, -1) if m % side == 0)
 
 
 @checked
 def star(m: Count, *, weights: Weights | None = None, format: FormatChoice = "auto") -> Static:
-    """Node 0 and each other node hear one another: a server and its clients.
+    """Star: node 0 is the hub, linked to every other node, like a server and its clients.
 
-    The table of neighbours is as wide as the hub's m - 1, 9 m (m - 1) bytes.
+    The table of neighbours is as wide as the hub's degree m - 1 and takes 9 m (m - 1) bytes.
 
     Args:
         m: The number of nodes.
@@ -156,7 +157,7 @@ def star(m: Count, *, weights: Weights | None = None, format: FormatChoice = "au
 
 @checked
 def complete(m: Count, *, weights: Weights | None = None, format: FormatChoice = "auto") -> Static:
-    """Every node hears every other one.
+    """Complete graph: every node exchanges with every other node.
 
     Args:
         m: The number of nodes.
@@ -167,5 +168,5 @@ def complete(m: Count, *, weights: Weights | None = None, format: FormatChoice =
 
 
 def kind(directed: bool) -> str:
-    """What comes before the name of a family."""
+    """The prefix of a family's name."""
     return "directed " if directed else ""

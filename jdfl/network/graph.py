@@ -1,7 +1,7 @@
-"""Who hears whom: the padded table of in-neighbours, and sums over it.
+"""The communication graph of a round: the padded table of in-neighbours, and weighted sums over it.
 
 The table takes 9 m d bytes, d being the largest in-degree: 36 MB for a star of 2000 nodes, 90 GB for one of 100,000.
-Buckets (`format="buckets"`) spare `mix` the time of the padding, not the memory.
+Buckets (`format="buckets"`) save `mix` the time spent on padding, but no memory.
 
 Axes: m nodes, d slots (the largest in-degree, padded), n parameters.
 """
@@ -24,50 +24,50 @@ from jdfl.network.halo import Halo
 from jdfl.network.sums import Buckets, bucket_sum, gather_sum
 
 Format = Literal["padded", "dense", "bcoo", "buckets"]
-Share: TypeAlias = Annotated[float, Bound("(0, 1]")]  # a probability that is not zero, a share that is not empty
+Share: TypeAlias = Annotated[float, Bound("(0, 1]")]  # a nonzero probability, or a nonempty share
 _SAMPLE_BLOCK = 32  # nodes that draw at a time
 
 
 @struct.dataclass
 class Timing:
-    """How long the work and the messages of a round take, in seconds."""
+    """How long computing and sending take in a round, in seconds."""
 
-    compute: Array  # [m] float32 one gradient of every node
-    travel: Array  # [m, d] float32 a message into every slot
-    response: Array  # [m, d] float32 until a neighbour has computed and its message is here
-    first: bool = struct.field(pytree_node=False)  # whether who asks only some takes the first that respond
+    compute: Array  # [m] float32 time of one gradient at each node
+    travel: Array  # [m, d] float32 travel time of the message into each slot
+    response: Array  # [m, d] float32 time until the neighbour has computed and its message has arrived
+    first: bool = struct.field(pytree_node=False)  # whether a node that samples neighbours takes the first to respond
 
 
 @struct.dataclass
 class Late:
-    """How many rounds messages are on their way."""
+    """Message delays, in rounds."""
 
-    takes: Array  # [m, d] int32 of a message that is sent in this round
-    age: Array  # [m, d] int32 since the newest message that has come was sent
-    come: Array  # [m, d] bool whether any has come yet
-    bound: int = struct.field(pytree_node=False)  # the most of both
+    takes: Array  # [m, d] int32 delay of a message sent in this round
+    age: Array  # [m, d] int32 age of the newest message that has arrived
+    come: Array  # [m, d] bool whether any message has arrived yet
+    bound: int = struct.field(pytree_node=False)  # upper bound on both
 
 
 @struct.dataclass
 class Graph:
-    """The network of one round. Row i lists the nodes that node i hears; a padded slot holds i itself, weight 0.
+    """The network of one round. Row i lists node i's in-neighbours; a padded slot holds i itself, with weight 0.
 
-    Where the nodes are spread over devices, these are the rows of one device; `senders` count rows of `gathered(x)`.
+    Where the nodes are sharded over devices, these are the rows of one device; `senders` indexes rows of `gathered(x)`.
     """
 
-    senders: Array  # [m, d] int32 in-neighbours, without the node itself
+    senders: Array  # [m, d] int32 in-neighbours, excluding the node itself
     mask: Array  # [m, d] bool, False = padding
     weight: Array  # [m, d] float32 mixing weight W[i, senders[i, j]], 0 = padding
     self_weight: Array  # [m] float32 W[i, i]
-    out_degree: Array  # [m] int32 messages that node i sends: the nodes that hear it, and in a lossy graph others
+    out_degree: Array  # [m] int32 messages that node i sends: its receivers; in a lossy graph, lost messages too
     format: Format = struct.field(pytree_node=False, default="padded")  # how `mix` multiplies
-    buckets: Buckets | None = None  # rows by in-degree, for the format "buckets"
-    lossy: bool = struct.field(pytree_node=False, default=False)  # whether `out_degree` counts lost messages too
-    synchronised: Array | None = None  # bool [] whether W is 1/m everywhere, not the table's; None: it never is
-    away: Array | None = None  # [m] bool nodes that do nothing at all in this round; None: there are none
-    timing: Timing | None = None  # None: nobody looks at the time
+    buckets: Buckets | None = None  # rows grouped by in-degree, for the format "buckets"
+    lossy: bool = struct.field(pytree_node=False, default=False)  # whether `out_degree` also counts lost messages
+    synchronised: Array | None = None  # bool [] whether W is 1/m everywhere instead of the table's; None: never
+    away: Array | None = None  # [m] bool nodes that are inactive in this round; None: none
+    timing: Timing | None = None  # None: time is not simulated
     late: Late | None = None  # None: messages arrive in the round in which they are sent
-    halo: Halo | None = None  # how rows come from other devices; None: all of them do, or there is one device
+    halo: Halo | None = None  # which rows come from other devices; None: all of them, or there is only one device
 
     @property
     def m(self) -> int:
@@ -75,20 +75,20 @@ class Graph:
         return self.senders.shape[0]
 
     def gathered(self, x: Array) -> Array:
-        """The rows that `senders` count, x [m, ...] itself on one device; others' rows come from their devices."""
+        """The rows that `senders` indexes: x [m, ...] on one device; otherwise also the rows of other devices."""
         return nodes.everyone(x) if self.halo is None or nodes.share() is None else self.halo.received(x)
 
     def taken(self, chosen: Array) -> Array:
-        """The slots [m, d] whose messages are sent where all nodes take those `chosen` [m, d].
+        """The slots [m, d] whose messages are sent if all nodes take the `chosen` ones [m, d].
 
-        Who takes the first that respond has asked all, and the others answer too.
+        A node that takes the first responses has requested all messages, and the other neighbours answer too.
         """
         if self.timing is None or not self.timing.first:
             return chosen
         return self.mask & jnp.any(chosen, axis=1, keepdims=True)
 
     def asked(self, chosen: Array) -> Array:
-        """How many of the slots `chosen` [m, d], of all nodes together, hold each node [m] int32."""
+        """How many of the `chosen` slots [m, d], over all nodes, hold each node: [m] int32."""
         here = nodes.share()
         if here is None:
             return jnp.zeros((self.m,), jnp.int32).at[self.senders].add(chosen.astype(jnp.int32))
@@ -101,16 +101,16 @@ class Graph:
 
     @property
     def in_degree(self) -> Array:
-        """[m] int32 number of nodes that node i hears, itself not counted."""
+        """[m] int32 number of in-neighbours of each node, itself excluded."""
         heard = jnp.sum(self.mask, axis=1, dtype=jnp.int32)
         return heard if self.synchronised is None else jnp.where(self.synchronised, nodes.count(self.m) - 1, heard)
 
 
 class Network(Protocol):
-    """Gives the graph of every round: fixed, periodic, or drawn anew.
+    """Supplies the graph of each round: fixed, periodic, or random.
 
-    One with something that lasts for many rounds, such as links that stay bad for a while, has a method `in_run(key,
-    bits)` too: the same network with the key of a run, from which it draws that, and the size of the run's messages.
+    A network with state that lasts for many rounds, such as links that stay bad for a while, also has a method
+    `in_run(key, bits)`: the same network with the run's key, from which it draws that state, and the message size.
     """
 
     @property
@@ -121,11 +121,11 @@ class Network(Protocol):
     def at(self, k: Array, key: Array) -> Graph:
         """The graph of a round.
 
-        It need not be connected, and a node may hear nobody in it (in-degree 0, self_weight 1).
+        It need not be connected, and a node may have no in-neighbours (in-degree 0, self_weight 1).
 
         Args:
-            k ([]): Number of the round, int32 from 0.
-            key ([]): Randomness of that round, the same for all nodes.
+            k ([]): The round number, int32 from 0.
+            key ([]): Random key of that round, shared by all nodes.
         """
         ...
 
@@ -136,7 +136,7 @@ class Static:
 
     graph: Graph
     name: str = struct.field(pytree_node=False, default="network")
-    rule: str | None = struct.field(pytree_node=False, default=None)  # the weights' name, "given" or None: unknown
+    rule: str | None = struct.field(pytree_node=False, default=None)  # name of the weights, "given", or None: unknown
 
     @property
     def m(self) -> int:
@@ -144,19 +144,19 @@ class Static:
         return self.graph.m
 
     def at(self, k: Array, key: Array) -> Graph:
-        """The one graph, whatever the round."""
+        """The same graph for every round."""
         return self.graph
 
     @property
     def largest_out_degree(self) -> int:
-        """The most nodes that hear one node in any round (on the host)."""
+        """The largest number of receivers of one node in any round (on the host)."""
         return int(np.max(np.asarray(self.graph.out_degree)))
 
 
 def round_of(network: Network, t: int) -> Graph:
-    """The graph of one round, drawn with a key of its own, for what is known of a network before a run.
+    """The graph of one round, drawn with a fixed key, to learn about a network before a run.
 
-    It is one compiled program for all rounds of a network, of which `at` alone compiles operation by operation.
+    All rounds of a network share one compiled program; calling `at` directly would compile each operation separately.
     """
     return network.graph if isinstance(network, Static) else _drawn(network, jnp.int32(t), jax.random.key(t))
 
@@ -167,7 +167,7 @@ def _drawn(network: Network, k: Array, key: Array) -> Graph:
 
 
 def as_dense(graph: Graph) -> Array:
-    """The mixing matrix W [m, m] float32; where the nodes lie on several devices, a device's rows of it [m, M]."""
+    """The mixing matrix W [m, m] float32; where the nodes are sharded over devices, this device's rows [m, M]."""
     row, every = jnp.arange(graph.m), nodes.count(graph.m)
     off_diagonal = jnp.zeros((graph.m, every), graph.weight.dtype).at[row[:, None], graph.senders].add(graph.weight)
     W = off_diagonal.at[row, nodes.ids(graph.m)].add(graph.self_weight)
@@ -177,7 +177,7 @@ def as_dense(graph: Graph) -> Array:
 def as_bcoo(graph: Graph) -> sparse.BCOO:
     """`as_dense` in JAX's BCOO format; padded slots stay as explicit zeros.
 
-    A graph that may be synchronised gives all entries, zeros among them.
+    A graph that may be synchronised stores all entries, zeros included.
     """
     m, d = graph.senders.shape
     if graph.synchronised is not None:
@@ -191,18 +191,18 @@ def as_bcoo(graph: Graph) -> sparse.BCOO:
 
 
 def mix(graph: Graph, x: Array) -> Array:
-    """W x: each node's weighted sum of its own row and of its in-neighbours' rows; in a synchronised round their mean.
+    """W x: each node's weighted sum of its own row and its in-neighbours' rows; in a synchronised round, the mean.
 
     Args:
-        graph: The network of the round, whose format says how the product is computed.
+        graph: The network of the round, whose format selects how the product is computed.
         x: Rows x [m, n] of floating-point numbers, one for every node.
 
     Returns:
         Rows [m, n] of the dtype of `x`.
 
     Raises:
-        ValueError: For whole numbers, in which weights below one are all zero, and for the format "buckets" without
-            them.
+        ValueError: For integers, in which weights below one would all be zero, and for the format "buckets" in a graph
+            without buckets.
     """
     x = jnp.asarray(x)
     if not jnp.issubdtype(x.dtype, jnp.inexact):
@@ -215,18 +215,18 @@ def mix(graph: Graph, x: Array) -> Array:
 
 
 def _mean(x: Array) -> Array:
-    """The mean of all rows, in every row."""
+    """The mean of all rows, repeated in every row."""
     return jnp.broadcast_to(nodes.mean(x), x.shape)
 
 
 def _mix(graph: Graph, x: Array) -> Array:
-    """`mix` by the table."""
+    """`mix` by the table of neighbours."""
     if graph.format == "dense":
         return jnp.dot(as_dense(graph).astype(x.dtype), nodes.everyone(x), precision=ops.HIGHEST)
     if graph.format == "bcoo":
         matrix = as_bcoo(graph)
         matrix = sparse.BCOO((matrix.data.astype(x.dtype), matrix.indices), shape=matrix.shape)
-        product = cast(Any, sparse.bcoo_dot_general)  # annotated too narrowly: it takes a precision
+        product = cast(Any, sparse.bcoo_dot_general)  # its annotation lacks the precision argument
         return product(matrix, nodes.everyone(x), dimension_numbers=(((1,), (0,)), ((), ())), precision=ops.HIGHEST)
     own = graph.self_weight.astype(x.dtype)[:, None] * x
     if graph.format == "padded":
@@ -240,17 +240,18 @@ def _mix(graph: Graph, x: Array) -> Array:
 
 
 def sample_neighbours(key: Array, graph: Graph, node: Array, count: Array, wanted: Array | None = None) -> Array:
-    """Choose some in-neighbours of every node uniformly without replacement, in exact numbers.
+    """Choose exactly `count` in-neighbours of each node, uniformly at random without replacement.
 
-    Slots are ranked by random bits of the node's own key, so that the choice does not depend on padding or on the place
-    of the node. In a graph whose timing says so it is not random: those are chosen that respond first.
+    Slots are ranked by random bits from the node's own key, so the choice depends neither on padding nor on the node's
+    position. In a graph with `timing.first` the choice is not random: the first neighbours to respond are taken.
 
     Args:
-        key: Key [] of a stream, from which nothing else is drawn.
+        key: Key [] of a stream from which nothing else is drawn.
         graph: The network of the round.
-        node: node [m] int32, the nodes' ids over all devices.
-        count: count [m] int32, how many a node chooses; one with fewer in-neighbours gets all of them.
-        wanted: wanted [m] bool, the only nodes that draw, and cost anything; the others get nobody. None: all draw.
+        node: node [m] int32, node ids across all devices.
+        count: count [m] int32, neighbours to choose per node; a node with fewer in-neighbours gets all of them.
+        wanted: wanted [m] bool, the only nodes that draw; the others get no neighbours and cost nothing. None: all
+            draw.
 
     Returns:
         The chosen slots: bool [m, d].
@@ -264,7 +265,7 @@ def sample_neighbours(key: Array, graph: Graph, node: Array, count: Array, wante
             turn = jax.vmap(lambda one: jax.random.bits(one, (d,), jnp.uint32))(keys[rows])
         else:
             turn = response[rows]
-        order = jnp.lexsort((turn, ~graph.mask[rows]), axis=1)  # padding last, then by bits or time
+        order = jnp.lexsort((turn, ~graph.mask[rows]), axis=1)  # padding last, then by random bits or response time
         rank = jnp.argsort(order, axis=1).astype(jnp.int32)
         return chosen.at[rows].set(graph.mask[rows] & (rank < count[rows][:, None]), mode="drop")
 

@@ -1,4 +1,4 @@
-"""Which rows a device gets from others so that its nodes hear their neighbours, where nodes lie on several devices.
+"""The rows that devices exchange for the neighbour sums of their nodes, where the nodes are sharded over devices.
 
 Axes: M nodes in all, m rows on a device, D devices, d slots of the table, k rows that go from one device to another.
 """
@@ -12,25 +12,25 @@ from jax import Array, lax
 from jdfl.base import struct
 from jdfl.devices import nodes
 
-WORTH = 0.75  # of the rows that `nodes.everyone` brings: from there on, that is one exchange instead of many
+WORTH = 0.75  # of the rows that `nodes.everyone` gathers; above it, one gather beats many exchanges
 
 
 @struct.dataclass
 class Halo:
-    """Per hop the own rows that go to the device so many places further, round the ring of devices."""
+    """Per hop, the local rows to send to the device that many places further round the ring of devices."""
 
     rows: tuple[Array, ...]  # per hop [k] int32
     hops: tuple[int, ...] = struct.field(pytree_node=False)
     pairs: tuple[tuple[tuple[int, int], ...], ...] = struct.field(pytree_node=False)  # per hop (from, to)
 
     def received(self, x: Array) -> Array:
-        """Own rows [m, ...] and below them those of other devices, as the senders of a placed graph count them."""
+        """The local rows [m, ...], then those of other devices, in the order that a placed graph's senders index."""
         axis = _axis()
         parts = [lax.ppermute(x[rows], axis, pairs) for rows, pairs in zip(self.rows, self.pairs)]
         return jnp.concatenate([x, *parts])
 
     def returned(self, y: Array, m: int) -> Array:
-        """Whole numbers [m] that belong to own rows, the sums over all devices of y in the order of `received`."""
+        """Integers [m] for the local rows: the sums over all devices of y, which is in the order of `received`."""
         axis, own, begin = _axis(), y[:m], m
         for rows, pairs in zip(self.rows, self.pairs):
             part = y[begin : begin + rows.shape[0]]
@@ -40,16 +40,16 @@ class Halo:
 
 
 def halo(senders: np.ndarray, mask: np.ndarray, devices: int) -> tuple[Halo, np.ndarray] | None:
-    """The exchange of rows for a table of senders that is spread over devices.
+    """The exchange of rows for a table of senders that is sharded over devices.
 
     Args:
-        senders ([D m, d]): Ids of the in-neighbours of all nodes, filled up to as many rows on every device.
-        mask ([D m, d]): Which slots hold one, bool; the others are padding.
-        devices: D, of which each has m rows in the order of the ids.
+        senders ([D m, d]): Ids of the in-neighbours of all nodes, padded to the same number of rows on every device.
+        mask ([D m, d]): Which slots hold a neighbour, bool; the others are padding.
+        devices: D, the number of devices, each with m rows in the order of the ids.
 
     Returns:
-        The halo, whose `rows` are [D k], one list of every device after another, and the senders [D m, d] as rows of
-        `received`; None where all rows might as well go.
+        The halo, whose `rows` are [D k], the devices' lists concatenated, and the senders [D m, d] as row indices of
+        `received`; None where gathering all rows is as cheap.
     """
     m = len(senders) // devices
     wanted = [_remote(senders, mask, m, device) for device in range(devices)]
@@ -65,7 +65,7 @@ def halo(senders: np.ndarray, mask: np.ndarray, devices: int) -> tuple[Halo, np.
     begin: dict[int, int] = {}
     for hop, k in size.items():
         begin[hop] = m + sum(size[earlier] for earlier in size if earlier < hop)
-        table = np.zeros((devices, k), np.int32)  # what is not filled goes to nobody's use
+        table = np.zeros((devices, k), np.int32)  # unfilled entries send row 0, which no receiver reads
         for source, own in lists[hop].items():
             table[source, : len(own)] = own
         rows.append(jnp.asarray(table.reshape(-1)))
@@ -85,7 +85,7 @@ def halo(senders: np.ndarray, mask: np.ndarray, devices: int) -> tuple[Halo, np.
 
 
 def _remote(senders: np.ndarray, mask: np.ndarray, m: int, device: int) -> np.ndarray:
-    """The ids, ascending, that a device's nodes hear and that lie elsewhere."""
+    """The ids, ascending, of a device's in-neighbours that live on other devices."""
     here = slice(device * m, (device + 1) * m)
     heard: Any = np.unique(senders[here][mask[here]])
     return heard[heard // m != device]
@@ -93,5 +93,5 @@ def _remote(senders: np.ndarray, mask: np.ndarray, m: int, device: int) -> np.nd
 
 def _axis() -> str:
     here = nodes.share()
-    assert here is not None  # a graph has a halo where it is spread over devices
+    assert here is not None  # only a graph sharded over devices has a halo
     return here.axis

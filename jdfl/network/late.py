@@ -1,10 +1,10 @@
-"""Messages that are late by a number of rounds, up to a bound, and how sums over neighbours are made of them.
+"""Messages that arrive a bounded number of rounds late, and sums over neighbours with them.
 
-Algorithms take them in one of two ways. Who mixes rows takes from every neighbour the newest that has come (`Past`), so
-that rows of W keep their sums; push-sum adds up everything that arrives, once, whenever it does (`Mail`), so that
-nothing of the sum over all nodes is lost: it is with the nodes or on its way.
+Algorithms use them in one of two ways. Those that mix rows take the newest message that has arrived from each neighbour
+(`Past`), so the row sums of W are kept. Push-sum adds each arriving message exactly once, whenever it arrives (`Mail`),
+so the sum over all nodes is conserved: it is either at the nodes or in transit.
 
-Axes: m nodes, M of all devices, n parameters, d slots of the table, b rounds of the bound.
+Axes: m nodes, M on all devices, n parameters, d slots of the table, b rounds of the bound.
 """
 
 from dataclasses import replace
@@ -28,13 +28,13 @@ _LATE, _ROUNDS = Stream("network.late", "network"), Stream("network.late rounds"
 
 @struct.dataclass
 class Delays(Lasting):
-    """A fixed network whose messages may take some rounds."""
+    """A fixed network whose messages may arrive some rounds late."""
 
     p: Array  # float32 [] probability that a message is late
-    bound: int = struct.field(pytree_node=False)  # the most rounds that a message takes
+    bound: int = struct.field(pytree_node=False)  # largest delay in rounds
 
     def at(self, k: Array, key: Array) -> Graph:
-        """The network's graph in round k [], with how long its messages take and how old those are that have come."""
+        """The graph of round k [], with the delays of its messages and the ages of those that have arrived."""
         graph = self.base.at(k, key)
         links = link_keys(self.lasting, _LATE, graph, directed=True).reshape(-1)
 
@@ -45,7 +45,7 @@ class Delays(Lasting):
             return jnp.where(late, rounds(keys), 0).astype(jnp.int32).reshape(graph.senders.shape)
 
         def older(i: Array, age: Array) -> Array:
-            back = self.bound - i  # from the oldest to this round's, so that the newest is found last
+            back = self.bound - i  # from oldest to newest, so the newest is found last
             return jnp.where((takes(k - back) <= back) & (back <= k), back, age)
 
         never = jnp.full(graph.senders.shape, self.bound + 1, jnp.int32)
@@ -56,35 +56,35 @@ class Delays(Lasting):
 
 @struct.dataclass
 class Past:
-    """The last messages of every node, of which receivers take the newest that has come."""
+    """Recent messages of each node, from which receivers take the newest that has arrived."""
 
-    rows: Array  # [m, b + 1, n] those of round k at k modulo b + 1
+    rows: Array  # [m, b + 1, n], with round k's messages at k modulo b + 1
 
     @classmethod
     def begin(cls, graph: Graph, x: Array) -> "Past | None":
-        """Nothing yet; None where messages come in the round in which they are sent.
+        """An empty record; None where messages arrive in the round in which they are sent.
 
         Args:
-            graph: The graph of the first round, which says how late messages may be.
-            x ([m, n]): Rows like the messages, of which shape and dtype count.
+            graph: The graph of the first round, which carries the bound on delays.
+            x ([m, n]): Rows with the shape and dtype of the messages.
         """
         if graph.late is None:
             return None
         return cls(jnp.zeros((x.shape[0], graph.late.bound + 1, x.shape[1]), x.dtype))
 
     def after(self, z: Array, k: Array) -> "Past":
-        """With the messages z [m, n] of round k."""
+        """The record with the messages z [m, n] of round k added."""
         return Past(self.rows.at[:, k % self.rows.shape[1]].set(z))
 
     def heard(self, graph: Graph, k: Array) -> tuple[Array, Array]:
-        """The newest messages that have come, as rows of all messages that are kept.
+        """The newest messages that have arrived, as indices into all recorded messages.
 
         Args:
             graph: The graph of the round.
             k ([]): The round.
 
         Returns:
-            Senders [m, d] as numbers of rows of what is second: all messages [M (b + 1), n].
+            Senders [m, d] as row indices of the second result: all recorded messages [M (b + 1), n].
         """
         assert graph.late is not None
         kept = self.rows.shape[1]
@@ -92,12 +92,12 @@ class Past:
         return graph.senders * kept + (k - graph.late.age) % kept, all_rows.reshape(-1, self.rows.shape[2])
 
     def mix(self, graph: Graph, x: Array, k: Array) -> Array:
-        """Weighted sums [m, n] of own rows and the neighbours' newest messages; who is not known yet is missing.
+        """Weighted sums [m, n] of own rows and the neighbours' newest messages.
 
         Args:
-            graph: The graph of the round. The weight of neighbours who are not known yet is the receiver's own.
+            graph: The graph of the round. Neighbours with no message yet leave their weight to the receiver's own row.
             x ([m, n]): The nodes' own rows.
-            k ([]): The round, whose messages `after` has put in.
+            k ([]): The round, whose messages `after` has recorded.
         """
         graph = known(graph)
         senders, rows = self.heard(graph, k)
@@ -105,39 +105,39 @@ class Past:
 
 
 def known(graph: Graph) -> Graph:
-    """The graph of those of whom a message has come; the others' weight is the receiver's own."""
+    """The graph of neighbours from which a message has arrived; the others leave their weight to the receiver."""
     if graph.late is None:
         return graph
-    return replace(without(graph, graph.late.come), senders=graph.senders)  # rows of what is gathered, on any device
+    return replace(without(graph, graph.late.come), senders=graph.senders)  # row indices after gathering, on any device
 
 
 @struct.dataclass
 class Mail:
-    """What is on its way to every node, by the round in which it arrives."""
+    """Messages in transit to each node, by the round of their arrival."""
 
-    rows: Array  # [m, b + 1, n] sums of weighted messages; those for round k at k modulo b + 1
+    rows: Array  # [m, b + 1, n] sums of weighted messages, with those for round k at k modulo b + 1
 
     @classmethod
     def begin(cls, graph: Graph, x: Array) -> "Mail | None":
-        """Nothing yet; None where messages come in the round in which they are sent.
+        """An empty record; None where messages arrive in the round in which they are sent.
 
         Args:
-            graph: The graph of the first round, which says how late messages may be.
-            x ([m, n]): Rows like the messages, of which shape and dtype count.
+            graph: The graph of the first round, which carries the bound on delays.
+            x ([m, n]): Rows with the shape and dtype of the messages.
         """
         past = Past.begin(graph, x)
         return None if past is None else cls(past.rows)
 
     def mix(self, graph: Graph, x: Array, k: Array) -> tuple[Array, "Mail"]:
-        """What nodes have in a round when all send: their own share and all that arrives.
+        """What each node holds after a round in which all nodes send: its own share plus everything that arrives.
 
         Args:
             graph: The graph of the round.
-            x ([m, n]): What every node sends; links weigh it.
+            x ([m, n]): The row that each node sends; links weight it.
             k ([]): The round.
 
         Returns:
-            The sums [m, n], and what is then still on its way.
+            The sums [m, n], and the messages still in transit.
         """
         assert graph.late is not None
         takes, kept, sent = graph.late.takes, self.rows.shape[1], graph.gathered(x)
@@ -154,16 +154,16 @@ class Mail:
 
 @checked
 def delays(base: Annotated[Network, Static], bound: Annotated[int, Bound("[1, 64]")], p: Share = 0.5) -> Delays:
-    """Messages of a fixed network are late by some rounds, up to a bound, all numbers of them alike.
+    """Messages of a fixed network arrive late with probability p, by 1 to `bound` rounds, uniformly distributed.
 
-    A late message counts as sent in its own round. Who mixes rows takes the newest message that has come of every
-    neighbour, and until the first has come goes without it; push-sum adds up what arrives. Algorithms that can do
-    neither refuse the network. Put it into other wrappers, not around them: what is lost on a link in a round can then
-    not be used in it, of whatever age it is.
+    A late message counts as sent in its own round. Algorithms that mix rows use the newest message that has arrived
+    from each neighbour, and do without that neighbour until its first message arrives; push-sum adds up whatever
+    arrives. Algorithms that support neither refuse the network. Put delays inside other wrappers, not around them: a
+    message that a lossy link drops in a round cannot be used in that round, whatever its age.
 
     Args:
-        base: The fixed network whose messages they are.
-        bound: The most rounds that a message takes, from 1 to 64; nodes keep as many messages of every other one.
+        base: The fixed network whose messages are delayed.
+        bound: Largest delay in rounds, from 1 to 64; each node's last `bound` + 1 messages are stored.
         p: Probability that a message is late, in (0, 1].
 
     Raises:
@@ -171,7 +171,7 @@ def delays(base: Annotated[Network, Static], bound: Annotated[int, Bound("[1, 64
     """
     if not isinstance(base, Static):
         raise ValueError(
-            f"Expected a fixed network whose messages are late, got base = {called(base)}. Put delays inside: "
+            f"Expected a fixed network to delay messages on, got base = {called(base)}. Put delays inside: "
             "link_loss(delays(ring(m), 3), 0.1)."
         )
     inside, name = around(base, f"delays(bound={bound}, p={p:g})")

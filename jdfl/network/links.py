@@ -1,6 +1,7 @@
-"""Networks around networks, and what those that draw links have in common: random numbers, shares, graphs without some.
+"""Wrapper networks, and what networks with random links share: random numbers, subsets of nodes, graphs with links
+removed.
 
-A network and the one around it draw with different keys, and so do wrappers in one another.
+A network and its wrapper draw with different keys, and so do nested wrappers.
 
 Axes: m nodes, d slots of the table.
 """
@@ -19,15 +20,15 @@ from jdfl.network.tables import called, kind_of, refuse_synchronised
 
 Missing = Literal["own", "rescale", "sender"]
 
-INNER = Stream("network.inside", "network")  # all that the network inside draws
-_UNBOUND = 0  # seed of what a network draws for many rounds, outside a run
+INNER = Stream("network.inside", "network")  # everything that the wrapped network draws
+_UNBOUND = 0  # seed for what lasts for many rounds, outside a run
 
 
 @struct.dataclass
 class Around:
-    """A network around another."""
+    """A network that wraps another."""
 
-    base: Network  # the network inside
+    base: Network  # the wrapped network
     name: str = struct.field(pytree_node=False, default="network", kw_only=True)
 
     @property
@@ -37,18 +38,18 @@ class Around:
 
     @property
     def largest_out_degree(self) -> int:
-        """The most messages that a node sends in a round: as in the network inside, or where it does not say, m - 1."""
+        """The most messages that a node sends in a round: the base's number or, if it has none, m - 1."""
         return getattr(self.base, "largest_out_degree", self.m - 1)
 
 
 @struct.dataclass
 class Lasting(Around):
-    """A network around another that draws from the run's key what lasts for many rounds."""
+    """A wrapper network that draws from the run's key what lasts for many rounds."""
 
-    run: Array | None = struct.field(default=None, kw_only=True)  # that key []; None: outside a run
+    run: Array | None = struct.field(default=None, kw_only=True)  # key [] of the run; None: outside a run
 
     def in_run(self, key: Array, bits: int) -> Self:
-        """The network in a run, from whose key all its rounds follow; the network inside has a key of its own.
+        """The network in a run, whose key determines all its rounds; the base gets a key of its own.
 
         Args:
             key ([]): Key of the run.
@@ -58,22 +59,22 @@ class Lasting(Around):
 
     @property
     def lasting(self) -> Array:
-        """The key [] of what lasts for many rounds: the run's, and outside a run a fixed one."""
+        """The key [] for what lasts for many rounds: derived from the run's key, or a fixed one outside a run."""
         return jax.random.key(_UNBOUND) if self.run is None else self.run
 
 
 def in_run(network: Any, key: Array, bits: int) -> Any:
-    """The network as a run has it: what belongs to many rounds is drawn from the run's key.
+    """The network as used in a run: what lasts for many rounds is drawn from the run's key.
 
-    A network says what it makes of them in a method of this name; of wrappers the network inside is asked as well.
+    A network implements this in a method of the same name; wrappers pass it on to their base.
 
     Args:
         network: The network.
         key: Key [] of the run.
-        bits: Size of one message of the run, in bits, from 0; networks whose messages take time need it.
+        bits: Size of one message of the run, in bits, from 0; needed by networks whose messages take time.
 
     Returns:
-        The network with that key and size in it, of the same class; one with nothing that lasts as it was.
+        The network of the same class with that key and size; unchanged if nothing in it lasts.
     """
     own = getattr(network, "in_run", None)
     if own is not None:
@@ -82,28 +83,27 @@ def in_run(network: Any, key: Array, bits: int) -> Any:
 
 
 def around(base: Network, name: str, *, on_time: str = "") -> tuple[Network, str]:
-    """The network inside a wrapper, and what the wrapper is called.
+    """Prepare a base network for wrapping, and name the wrapper.
 
-    The network inside has no name, which is static: networks that differ in it only are compiled once.
+    The wrapped network's name, a static field, is removed, so networks that differ only in it share one compilation.
 
     Args:
-        base: The network that is to be wrapped.
+        base: The network to wrap.
         name: What the wrapper does, with its settings, in a few words.
-        on_time: The wrapper's name, where it has rounds in which nodes send nothing, or take in nothing; "": it has
-            none.
+        on_time: The wrapper's name if nodes send or receive nothing in some of its rounds; "" otherwise.
 
     Returns:
-        The network without its name, and the name of wrapper and network together.
+        The network without its name, and the combined name of wrapper and network.
 
     Raises:
-        ValueError: For a synchronised network, of which the tables of neighbours are not all, and with `on_time` for
-            one whose messages are late.
+        ValueError: For a synchronised network, whose tables of neighbours do not show all its links, and with `on_time`
+            for one whose messages are late.
     """
-    refuse_synchronised(base, "a network around it")
+    refuse_synchronised(base, "a wrapper network")
     if on_time and kind_of(base).late is not None:
         raise ValueError(
-            f"Expected a network for {on_time} whose messages are not late, got base = {called(base)}: there are "
-            "rounds in which a node sends nothing, or takes in nothing of what arrives. Use link_loss around delays."
+            f"Expected a network for {on_time} whose messages are not late, got base = {called(base)}: in some rounds "
+            "a node sends nothing, or receives nothing of what arrives. Use link_loss around delays."
         )
     inside = replace(base, name="") if is_dataclass(base) and hasattr(base, "name") else base
     return inside, f"{name} of {called(base)}"
@@ -117,13 +117,14 @@ def ids(m: int) -> Array:
 def link_keys(key: Array, stream: Stream, graph: Graph, *, directed: bool) -> Array:
     """A key for every slot [m, d] of a graph.
 
-    They follow from the key, the stream and the two nodes, so that both know them and no other link changes them.
+    It is a function of the given key, the stream and the two nodes, so both ends derive the same key, and other links
+    do not affect it.
 
     Args:
-        key ([]): Key of the round, or of a run for what lasts.
-        stream: What is drawn with them.
-        graph: The graph whose links they are for.
-        directed: Whether the two ways of a link have keys of their own; otherwise they have the same.
+        key ([]): Key of the round, or of the run for what lasts.
+        stream: Names what is drawn with the keys.
+        graph: The graph whose links need keys.
+        directed: Whether the two directions of a link have separate keys; otherwise they share one.
     """
     node = ids(graph.m)
     one, other = jnp.broadcast_to(node[:, None], graph.senders.shape), graph.senders
@@ -133,22 +134,22 @@ def link_keys(key: Array, stream: Stream, graph: Graph, *, directed: bool) -> Ar
 
 
 def uniform(keys: Array) -> Array:
-    """A uniform number in [0, 1) from each of an array of keys."""
+    """A uniform random number in [0, 1) from each key of an array."""
     draw = jax.vmap(lambda one: jax.random.uniform(one, (), jnp.float32))
     return draw(keys.reshape(-1)).reshape(keys.shape)
 
 
 def shuffled(keys: Array) -> Array:
-    """The nodes [m] int32 in a random order, that of 64 random bits of each node's own key [m]."""
+    """The nodes [m] int32 in a random order, sorted by 64 random bits of each node's own key [m]."""
     bits = jax.vmap(lambda one: jax.random.bits(one, (2,), jnp.uint32))(keys)
     return jnp.lexsort((bits[:, 0], bits[:, 1])).astype(jnp.int32)
 
 
 def equal_shares(count: Array) -> tuple[Array, Array]:
-    """A node's row in equal parts for itself and the `count` [m] int32 that hear it: their weight, its own, both [m].
+    """Weights that split a node's row equally among itself and its `count` [m] int32 receivers: link and own, both [m].
 
-    The own one is 1 - count * weight without rounding while count < 4096: the weight is taken in two parts, whose
-    products with the count are exact in float32.
+    The own weight is exactly 1 - count * weight while count < 4096: the weight is split into two parts whose products
+    with the count are exact in float32.
     """
     number = count.astype(jnp.float32)
     weight = 1 / (1 + number)
@@ -157,15 +158,16 @@ def equal_shares(count: Array) -> tuple[Array, Array]:
 
 
 def without(graph: Graph, up: Array, weights: Missing = "own") -> Graph:
-    """The graph without some of its links; `out_degree` is as it was.
+    """The graph with some of its links removed; `out_degree` is unchanged.
 
-    Own weights are changed by what is missing, not summed anew, so that with nothing missing W stays as it is.
+    Own weights are adjusted by the missing weights rather than summed again, so W is unchanged if nothing is missing.
 
     Args:
         graph: The graph.
-        up ([m, d]): Which slots stay, bool; padding does not count.
-        weights: Where the weight of the others goes: to the receiver's own row ("own"), or to the sender's ("sender"),
-            or a receiver's weights are scaled up to sum to one ("rescale"; where none is left, a node keeps its row).
+        up ([m, d]): Which slots stay, bool; padding is ignored.
+        weights: Where the weight of removed links goes: to the receiver's own row ("own"), to the sender's ("sender"),
+            or the receiver's remaining weights are rescaled to sum to one ("rescale"; with none left, a node keeps its
+            row).
     """
     up = graph.mask & up
     node = jnp.arange(graph.m, dtype=graph.senders.dtype)[:, None]
@@ -175,22 +177,22 @@ def without(graph: Graph, up: Array, weights: Missing = "own") -> Graph:
     if weights == "own":
         return replace(left, self_weight=graph.self_weight + jnp.sum(missing, axis=1))
     if weights == "sender":
-        # Whole numbers of 2^-30, whose sum does not depend on its order.
+        # Multiples of 2^-30, whose integer sum does not depend on the order of summation.
         parts = jnp.zeros((graph.m,), jnp.int32).at[graph.senders].add(jnp.round(missing * 2.0**30).astype(jnp.int32))
         return replace(left, self_weight=graph.self_weight + parts.astype(jnp.float32) * 2.0**-30)
     rest = jnp.sum(weight, axis=1) + graph.self_weight
-    heard = rest > 0  # else all that a node gives weight to is missing
+    heard = rest > 0  # otherwise every row with a positive weight is missing
     weight = weight / jnp.where(heard, rest, 1)[:, None]
     return replace(left, weight=weight, self_weight=1 - jnp.sum(weight, axis=1))
 
 
 def between(graph: Graph, active: Array, weights: Missing = "own") -> Graph:
-    """The graph with only the links between nodes that are active; the others send nothing, and hear nobody.
+    """The graph with only the links between active nodes; the others neither send nor receive.
 
     Args:
         graph: The graph.
         active ([m]): Which nodes are active, bool.
-        weights: Where the weight of links that are missing goes, as for `without`.
+        weights: Where the weight of missing links goes, as for `without`.
     """
     left = without(graph, active[:, None] & active[graph.senders], weights)
     gone = (graph.mask & ~left.mask).astype(jnp.int32)

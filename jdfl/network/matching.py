@@ -1,13 +1,13 @@
-"""MATCHA: a network split into matchings, each active in a round with a probability of its own.
+"""MATCHA: a network decomposed into matchings, each activated in a round with its own probability.
 
 J. Wang, A. K. Sahu, Z. Yang, G. Joshi, S. Kar, "MATCHA: Speeding up decentralized SGD via matching decomposition
 sampling", 2019. In round k, with B_j = 1 with probability p_j:
 
     W = I - alpha sum_j B_j L_j           L_j the Laplacian of matching j
 
-`activation` has the choice of p and alpha. The matchings are a proper edge colouring of the network with at most one
-colour more than the largest degree (J. Misra, D. Gries, "A constructive proof of Vizing's theorem", 1992; the bound is
-V. G. Vizing's, 1964), in O(m e) steps on the host for m nodes and e edges.
+`activation` computes p and alpha. The matchings are a proper edge colouring of the network with at most one colour more
+than the largest degree (J. Misra, D. Gries, "A constructive proof of Vizing's theorem", 1992; the bound is V. G.
+Vizing's, 1964), in O(m e) steps on the host for m nodes and e edges.
 
 Axes: m nodes, M matchings.
 """
@@ -35,15 +35,15 @@ Schedule = Literal["random", "periodic"]
 
 @struct.dataclass
 class Matchings:
-    """The matchings of a network, some of them active in a round. W is symmetric and doubly stochastic in each."""
+    """A network decomposed into matchings, some of them active in a round. W is always symmetric, doubly stochastic."""
 
-    partner: Array  # [m, M] int32 whom node i meets in matching j; itself where it meets nobody
-    p: Array  # [M] float32 probability that a matching is active; the share of the rounds, if they are periodic
+    partner: Array  # [m, M] int32 partner of node i in matching j; itself if unmatched
+    p: Array  # [M] float32 activation probability of each matching; its share of rounds if periodic
     alpha: Array  # float32 [] weight of an active link
-    period: int | None = struct.field(pytree_node=False)  # rounds from one with all matchings to the next; None: random
-    rho: float  # squared disagreement after a round over that before it, at most
+    period: int | None = struct.field(pytree_node=False)  # rounds between activations of all matchings; None: random
+    rho: float  # bound on the factor by which a round changes the expected squared disagreement
     connectivity: float  # lambda_2(sum_j p_j L_j)
-    connectivity_bound: float  # what no probabilities within the budget exceed
+    connectivity_bound: float  # upper bound on it for any probabilities within the budget
     format: Format = struct.field(pytree_node=False, default="padded")  # how `mix` multiplies
     name: str = struct.field(pytree_node=False, default="network")
 
@@ -53,7 +53,7 @@ class Matchings:
         return self.partner.shape[0]
 
     def at(self, k: Array, key: Array) -> Graph:
-        """The matchings that are active in round k [], a slot for each; the key is shared: nothing is sent to agree."""
+        """The matchings active in round k [], one slot each; all nodes share the key, so agreeing costs no messages."""
         if self.period is None:
             active = jax.random.uniform(_ACTIVE.of(key), self.p.shape, jnp.float32) < self.p
         else:
@@ -66,35 +66,36 @@ class Matchings:
 
     @property
     def _met(self) -> np.ndarray:
-        """Whether node i meets somebody in matching j: bool [m, M] (on the host)."""
+        """Whether node i has a partner in matching j: bool [m, M] (on the host)."""
         return np.asarray(self.partner) != np.arange(self.m)[:, None]
 
     @property
     def expected_edges(self) -> float:
-        """The mean number of active links of a round (on the host)."""
+        """Expected number of active links per round (on the host)."""
         return float(np.asarray(self.p, np.float64) @ self._met.sum(axis=0) / 2)
 
     @property
     def largest_out_degree(self) -> int:
-        """The most nodes that can hear one node in a round: its neighbours in the whole network (on the host)."""
+        """The largest possible number of receivers of a node in a round: its degree in the base (on the host)."""
         return int(self._met.sum(axis=1).max())
 
 
 class _Colouring:
-    """at[i][c] is the node at the other end of i's edge of colour c."""
+    """An edge colouring in progress: at[i][c] is the other end of node i's edge with colour c."""
 
     def __init__(self, m: int, colours: int) -> None:
         self.at: list[dict[int, int]] = [{} for _ in range(m)]
         self.colours = range(colours)
 
     def free(self, i: int) -> Iterator[int]:
-        """The colours that no edge of node i has."""
+        """The colours not used by any edge of node i."""
         return (c for c in self.colours if c not in self.at[i])
 
     def fan(self, u: int, v: int) -> tuple[list[int], int]:
-        """Neighbours of u, v first, each one's edge to u of a colour free at the one before; a colour free at the last.
+        """A fan of u starting at v: each neighbour's edge to u has a colour free at its predecessor; and its last
+        colour.
 
-        The fan ends where that colour is free at u too, or else where no neighbour continues it.
+        The fan ends where a colour free at its last neighbour is free at u too, or where no neighbour can extend it.
         """
         fan = [v]
         while True:
@@ -109,7 +110,7 @@ class _Colouring:
             fan.append(following)
 
     def invert(self, u: int, c: int, d: int) -> None:
-        """Exchange c and d along the path of these colours that begins at u, where c is free."""
+        """Swap the colours c and d along the path of these colours that starts at u, where c is free."""
         path, colour = [u], d
         while colour in self.at[path[-1]]:
             path.append(self.at[path[-1]][colour])
@@ -118,11 +119,11 @@ class _Colouring:
             self.at[i] = {{c: d, d: c}.get(one, one): other for one, other in self.at[i].items()}
 
     def add(self, u: int, v: int) -> None:
-        """Colour the edge u - v: edges of a fan take the colours of those that follow them."""
+        """Colour the edge u - v: each edge of the fan takes the colour of the next one."""
         fan, d = self.fan(u, v)
         if d in self.at[u]:
             self.invert(u, next(self.free(u)), d)
-        last = next(i for i, x in enumerate(fan) if d not in self.at[x])  # the shortest part of it, still a fan
+        last = next(i for i, x in enumerate(fan) if d not in self.at[x])  # the shortest prefix that is still a fan
         colour_of = {other: colour for colour, other in self.at[u].items()}
         moved = [colour_of[x] for x in fan[1 : last + 1]]
         for x, colour in zip(fan[1:], moved):
@@ -133,22 +134,22 @@ class _Colouring:
 
 @checked
 def matchings(base: Graph | Network) -> np.ndarray:
-    """A fixed undirected network as matchings: every link is in exactly one of the M <= Delta + 1 of them.
+    """Decompose a fixed undirected network into matchings: each link is in exactly one of the M <= Delta + 1 matchings.
 
     Args:
-        base: The network; Delta is its largest number of neighbours.
+        base: The network; Delta is its largest degree.
 
     Returns:
-        partner [m, M] int32, whom node i meets in matching j, or itself.
+        partner [m, M] int32, the partner of node i in matching j, or i itself.
 
     Raises:
-        ValueError: For a network that changes or has links of one way only.
+        ValueError: For a network that changes or is directed.
     """
     links = arcs_of(graph_of(base))
     if not links.symmetric:
         raise ValueError(
-            f"Expected a base whose links run both ways, got {called(base)}, which is directed: its links are no "
-            "matchings. Take an undirected one, such as jdfl.network.erdos_renyi(m)."
+            f"Expected an undirected base, got {called(base)}, which is directed: its links do not form matchings. Use "
+            "an undirected one, such as jdfl.network.erdos_renyi(m)."
         )
     degree = np.bincount(links.receiver, minlength=links.m)
     colouring = _Colouring(links.m, int(degree.max()) + 1)
@@ -166,23 +167,24 @@ def matcha(
     *,
     schedule: Schedule = "random",
 ) -> Matchings:
-    """A network split into matchings, each active with a probability that makes them connect it best.
+    """MATCHA: a network decomposed into matchings, each activated with a probability that maximises connectivity.
 
-    Probabilities are within a relative 1e-5 of the best connectivity (`connectivity_bound` certifies it), and alpha
+    The probabilities are within a relative 1e-5 of the best connectivity (`connectivity_bound` certifies it), and alpha
     minimises rho = || E[W^T W] - J ||. The work grows as m^3 M: a tenth of a second for 64 nodes and 40 matchings, ten
-    seconds for 300 nodes and 116. As matchings differ in size, `expected_edges` says what a round costs. Own weights
-    1 - alpha (active links of a node) may be negative.
+    seconds for 300 nodes and 116. Matchings differ in size; `expected_edges` gives the mean cost of a round. Own
+    weights 1 - alpha (active links of a node) may be negative.
 
     Args:
-        base: The undirected, connected network that is split; its own weights are not used.
-        budget: The share of the matchings that are active in a round, from 1e-9 to 1; 1 is the base in every round,
+        base: The undirected, connected network to decompose; its own weights are not used.
+        budget: Expected share of matchings active in a round, from 1e-9 to 1; 1 uses the whole base in every round,
             with the best alpha.
-        schedule: random: each matching with its probability. periodic: the paper's baseline P-DecenSGD, all of them in
-            the last of every 1 / budget rounds and none in the others, with rho the mean (geometric) of a round.
+        schedule: random: each matching is active with its probability. periodic: the paper's baseline P-DecenSGD, all
+            matchings in the last of every 1 / budget rounds and none in the others; rho is then the geometric mean over
+            rounds.
 
     Raises:
-        ValueError: For a budget out of range, a periodic one whose inverse is not whole, and a base that changes, is
-            directed, is not connected or has one node.
+        ValueError: For a budget out of range, a periodic one whose inverse is not an integer, and a base that changes,
+            is directed, is not connected or has one node.
     """
     partner = matchings(base)
     graph, m = graph_of(base), partner.shape[0]
@@ -193,7 +195,7 @@ def matcha(
     period = round(1 / budget) if schedule == "periodic" else None
     if period is not None and abs(period * budget - 1) > 1e-6:
         raise ValueError(
-            f"Expected 1 / budget to be a whole number of rounds with schedule = 'periodic', got budget = {budget:g}. "
+            f"Expected 1 / budget to be an integer with schedule = 'periodic', got budget = {budget:g}. "
             f"Take {1 / period:.6g} or {1 / (period + 1):.6g}."
         )
     chosen = activation(partner, 1.0 if period else float(budget))

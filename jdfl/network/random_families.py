@@ -1,4 +1,4 @@
-"""Families of random networks, drawn once: Erdos-Renyi, regular, k-in, small-world, scale-free, geometric.
+"""Random topologies, drawn once: Erdos-Renyi, regular, k-in, small-world, scale-free, geometric.
 
 All are redrawn from `seed` until connected (strongly, if directed). They raise `ValueError` for arguments out of range
 and if none of `tries` draws is connected. NumPy and networkx on the host.
@@ -36,20 +36,20 @@ def erdos_renyi(
     format: FormatChoice = "auto",
     connected: bool = True,
 ) -> Static:
-    """G(m, p): every link is there with probability p, redrawn until the network is connected.
+    """Erdos-Renyi graph G(m, p): each link is present with probability p, redrawn until connected.
 
-    The cost is that of the links drawn, not of the pairs (V. Batagelj, U. Brandes, "Efficient generation of large
-    random networks", 2005).
+    The cost is proportional to the links drawn, not to the pairs of nodes (V. Batagelj, U. Brandes, "Efficient
+    generation of large random networks", 2005).
 
     Args:
         m: The number of nodes.
         p: Probability of a link, in (0, 1].
-        directed: Draw every direction of a link apart.
+        directed: Draw the two directions of a link independently.
         seed: Seed of the links, from 0.
-        tries: Most draws until one is connected, from 1.
+        tries: Maximum number of draws until one is connected, from 1.
         weights: Rule for the mixing weights; None: metropolis, or uniform if directed. out-degree is for push-sum.
         format: How sums over neighbours are computed; auto looks at density, degrees and backend.
-        connected: Refuse a network in several parts; otherwise the first draw is taken.
+        connected: Require a connected network; otherwise the first draw is taken.
     """
     remedy = f"Raise p (connected draws become likely above ln(m)/m = {np.log(m) / m:.2g}), {_ANY}"
     family, given, alone = f"{kind(directed)}Erdos-Renyi", f"m = {m}, p = {p:g}", m * (1 - p) ** (m - 1)
@@ -58,7 +58,7 @@ def erdos_renyi(
 
 
 def _random_arcs(m: int, p: float, directed: bool, rng: np.random.Generator) -> Arcs:
-    """One draw of G(m, p): the pairs (i > j, or all) stand in a line, and the steps from link to link are geometric."""
+    """One draw of G(m, p): the pairs (i > j, or all) are put in a line; gaps between links are geometric."""
     pairs = m * (m - 1) // (1 if directed else 2)
     batch = int(pairs * p + 6 * np.sqrt(pairs * p) + 16)
     places: list[np.ndarray] = []
@@ -88,20 +88,20 @@ def k_regular(
     weights: Weights | None = None,
     format: FormatChoice = "auto",
 ) -> Static:
-    """A connected random network in which every node hears `degree` others, both ways.
+    """Random regular graph: each node has exactly `degree` neighbours, redrawn until connected.
 
     networkx draws it, by A. Steger, N. C. Wormald, "Generating random regular graphs quickly", 1999. A draw is
-    connected almost surely for degree >= 3, seldom for degree 2 and large m (use `ring`).
+    almost surely connected for degree >= 3, and rarely for degree 2 and large m (use `ring`).
 
     Args:
         m: The number of nodes; m * degree is even.
         degree: Neighbours of a node, from 2 to m - 1.
         seed: Seed of the links, from 0.
-        tries: Most draws until one is connected, from 1.
+        tries: Maximum number of draws until one is connected, from 1.
         weights: Rule for the mixing weights; None: metropolis. out-degree is for push-sum.
         format: How sums over neighbours are computed; auto looks at density, degrees and backend.
     """
-    why = f"Fewer than 2 never connect all, and a node has m - 1 = {m - 1} others."
+    why = f"With fewer than 2 it cannot be connected, and a node has m - 1 = {m - 1} others."
     checks.whole(min(2, m - 1), m - 1, why, degree=degree)
     if m * degree % 2:
         raise ValueError(f"Expected m * degree even, got m = {m}, degree = {degree}. Change one of them by one.")
@@ -120,18 +120,18 @@ def k_in(
     format: FormatChoice = "auto",
     connected: bool = True,
 ) -> Static:
-    """A directed network in which every node hears `degree` others, chosen at random; how many hear it differs.
+    """Random k-in graph: each node receives from `degree` others, chosen at random; out-degrees vary.
 
-    Nobody hears a node with probability about exp(-degree), so that strongly connected draws need a degree near ln(m).
+    A node has no receivers with probability about exp(-degree), so strongly connected draws need a degree near ln(m).
 
     Args:
         m: The number of nodes.
-        degree: Nodes that a node hears, from 1 to m - 1.
+        degree: In-neighbours of each node, from 1 to m - 1.
         seed: Seed of the links, from 0.
-        tries: Most draws until one is strongly connected, from 1.
+        tries: Maximum number of draws until one is strongly connected, from 1.
         weights: Rule for the mixing weights, uniform or out-degree; None: uniform. out-degree is for push-sum.
         format: How sums over neighbours are computed; auto looks at density, degrees and backend.
-        connected: Refuse a network that is not strongly connected; otherwise the first draw is taken.
+        connected: Require a strongly connected network; otherwise the first draw is taken.
     """
     others(m, min(1, m - 1), degree=degree)
 
@@ -160,22 +160,22 @@ def watts_strogatz(
     weights: Weights | None = None,
     format: FormatChoice = "auto",
 ) -> Static:
-    """A small world: a ring of `degree` nearest neighbours whose links are moved at one end with probability p.
+    """Watts-Strogatz small world: a ring of `degree` nearest neighbours, each link rewired with probability p.
 
     D. J. Watts, S. H. Strogatz, "Collective dynamics of 'small-world' networks", 1998 (networkx draws it).
 
     Args:
         m: The number of nodes.
-        degree: Neighbours of a node before links are moved, an even number from 2 to m - 1.
-        p: Probability that a link is moved, in (0, 1]. For p = 0 use circulant.
+        degree: Neighbours of each node before rewiring, an even number from 2 to m - 1.
+        p: Probability that a link is rewired at one end, in (0, 1]. For p = 0 use circulant.
         seed: Seed of the links, from 0.
-        tries: Most draws until one is connected, from 1.
+        tries: Maximum number of draws until one is connected, from 1.
         weights: Rule for the mixing weights; None: metropolis. out-degree is for push-sum.
         format: How sums over neighbours are computed; auto looks at density, degrees and backend.
     """
     others(m, 2, degree=degree)
     if degree % 2:
-        raise ValueError(f"Expected an even degree, got degree = {degree}. Half of them are on either side.")
+        raise ValueError(f"Expected an even degree, got degree = {degree}. Half of the neighbours are on either side.")
     draw = _by_networkx(nx.watts_strogatz_graph, m, degree, p)
     return _drawn(draw, "Watts-Strogatz", f"m = {m}, degree = {degree}, p = {p:g}", seed, tries, weights, format)
 
@@ -184,14 +184,14 @@ def watts_strogatz(
 def barabasi_albert(
     m: Count, links: int, *, seed: Seed = 0, weights: Weights | None = None, format: FormatChoice = "auto"
 ) -> Static:
-    """A network with hubs: nodes come one by one and join earlier ones, the likelier the more links these have.
+    """Barabasi-Albert scale-free graph: nodes are added one by one and link preferentially to well-connected ones.
 
     A.-L. Barabasi, R. Albert, "Emergence of scaling in random networks", 1999 (networkx draws it). Always connected,
-    with few hubs of many neighbours: the largest degree, and so the table's width, grows as sqrt(m).
+    with a few hubs of high degree: the largest degree, and so the table's width, grows as sqrt(m).
 
     Args:
         m: The number of nodes.
-        links: Links that a new node makes, from 1 to m - 1.
+        links: Links that each new node makes, from 1 to m - 1.
         seed: Seed of the links, from 0.
         weights: Rule for the mixing weights; None: metropolis. out-degree is for push-sum.
         format: How sums over neighbours are computed; auto looks at density, degrees and backend.
@@ -213,23 +213,23 @@ def random_geometric(
     format: FormatChoice = "auto",
     connected: bool = True,
 ) -> Static:
-    """Nodes at random places in the unit square hear those in whose range they lie.
+    """Random geometric graph: nodes at random points of the unit square, linked within transmission range.
 
-    With one range for all it is that of E. N. Gilbert, "Random plane networks", 1961. The cost is that of the links
-    (and of those within the longest range), not of the pairs.
+    With equal ranges it is the model of E. N. Gilbert, "Random plane networks", 1961. The cost is proportional to the
+    links (and to the pairs within the longest range), not to all pairs.
 
     Args:
         m: The number of nodes.
-        radius: The range of a node, above 0, in sides of the square.
-        spread: Ranges are uniform in radius (1 - spread) .. radius (1 + spread), in [0, 1]; above 0 the network is
-            directed.
-        seed: Seed of places and ranges, from 0.
-        tries: Most draws until one is connected, from 1.
+        radius: Transmission range of a node, above 0, in sides of the square.
+        spread: Relative spread of the ranges, in [0, 1]: they are uniform in radius (1 - spread) .. radius (1 +
+            spread). Above 0 the network is directed.
+        seed: Seed of positions and ranges, from 0.
+        tries: Maximum number of draws until one is connected, from 1.
         weights: Rule for the mixing weights; None: metropolis, or uniform if directed. out-degree is for push-sum.
         format: How sums over neighbours are computed; auto looks at density, degrees and backend.
-        connected: Refuse a network in several parts; otherwise the first draw is taken.
+        connected: Require a connected network; otherwise the first draw is taken.
     """
-    radius = min(radius, 1e9)  # all the same beyond the square, and its square is a number
+    radius = min(radius, 1e9)  # beyond the square all radii act alike, and the square of this one is finite
 
     def draw(rng: np.random.Generator) -> Arcs:
         place = rng.random((m, 2))
@@ -248,12 +248,12 @@ def random_geometric(
 
 
 def others(m: int, least: int = 1, **named: int) -> None:
-    """Refuse numbers of neighbours that no node of m can have, or fewer than `least`."""
-    checks.whole(least, m - 1, f"A node has m - 1 = {m - 1} others to join.", **named)
+    """Refuse numbers of neighbours that no node of m can have, or fewer than `least`: ValueError."""
+    checks.whole(least, m - 1, f"A node has m - 1 = {m - 1} other nodes.", **named)
 
 
 def _by_networkx(generator: Any, *given: float) -> Callable[[np.random.Generator], Arcs]:
-    """How a generator of networkx draws the links of a graph on nodes 0 .. m-1, from a seed of NumPy's."""
+    """A function that draws a graph on nodes 0 .. m-1 with a networkx generator, seeded from a NumPy generator."""
 
     def draw(rng: np.random.Generator) -> Arcs:
         drawn: nx.Graph[int] = generator(*given, seed=int(rng.integers(2**31)))
@@ -274,15 +274,15 @@ def _drawn(
     remedy: str = "Raise degree or tries.",
     alone: float = 0.0,
 ) -> Static:
-    """The network of the first connected one of at most `tries` draws; None: of the first one.
+    """The network of the first connected one of at most `tries` draws; None: of the first draw.
 
-    It is called by its family and what was `given`; so many nodes `alone` are expected cut off.
+    It is named by its family and the `given` settings; `alone` is the expected number of isolated nodes.
     """
     rng = np.random.default_rng(seed)
-    # The number of nodes cut off is near Poisson, so no draw has none with probability below tries exp(-alone).
+    # The number of isolated nodes is near Poisson, so no draw has none with probability below tries exp(-alone).
     if tries is not None and alone > math.log(tries) + 20:
         raise ValueError(
-            f"Expected a network that can be connected, got {given}: about {alone:.0f} nodes are cut off in every "
+            f"Expected a network that can be connected, got {given}: about {alone:.0f} nodes are isolated in each "
             f"draw. {remedy}"
         )
     links = draw(rng)

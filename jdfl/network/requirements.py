@@ -1,8 +1,8 @@
-"""What a method needs of its network, asked on the host before a run: a refusal names method, property and remedy.
+"""Checks of what a method needs from its network, on the host before a run: errors name method, property and remedy.
 
-Mixing must not expand. The disagreement of rows x is x - J x, J having all entries 1 / m. Where rows of W sum to one, a
-round turns its square into at most || E[W^T (I - J) W] || times that in expectation, as in "MATCHA" (see `activation`).
-Rounds that are known come back after p of them, in which x - J x is multiplied by prod_k (I - J) W_k.
+Mixing must not expand. The disagreement of rows x is x - J x, where all entries of J are 1 / m. Where rows of W sum to
+one, a round multiplies its expected square by at most || E[W^T (I - J) W] ||, as in "MATCHA" (see `activation`). Rounds
+known in advance repeat after p of them; over one period x - J x is multiplied by prod_k (I - J) W_k.
 
 Axes: m nodes.
 """
@@ -35,35 +35,34 @@ from jdfl.network.tables import (
 )
 from jdfl.network.timing import Timed
 
-_ROUNDS = 3  # in which a network that changes is looked at
-_DRAWN = 200  # rounds of which a mean is estimated, half of them to find the direction that grows most
+_ROUNDS = 3  # rounds of a changing network that are checked
+_DRAWN = 200  # rounds from which a mean is estimated, half of them to find the direction of fastest growth
 _PRODUCTS = 30  # of the power method
 _SURE = 3.0  # standard errors
 
 
-_PROPERTIES: tuple[tuple[Callable[[Arcs, Any], bool], str], ...] = (  # of arcs and W, and what is said without them
+_PROPERTIES: tuple[tuple[Callable[[Arcs, Any], bool], str], ...] = (  # tests of arcs and W, and their error messages
     (
         lambda links, W: links.symmetric,
-        "an undirected network for {method}, which answers those that it hears, got {network}, which has links of one "
-        "way only{when}. Use an undirected one, such as jdfl.network.erdos_renyi(m).",
+        "an undirected network for {method}, whose nodes reply to their in-neighbours, got {network}, which has "
+        "one-way links{when}. Use an undirected one, such as jdfl.network.erdos_renyi(m).",
     ),
     (
         lambda links, W: stochastic(W, 0) and stochastic(W, 1),
-        "doubly stochastic weights for {method}, which relies on mixing to keep the mean of all nodes, got {network}, "
+        "doubly stochastic weights for {method}, which relies on mixing to preserve the mean of nodes, got {network}, "
         "which has rows or columns of weights that do not sum to one{when}. Use weights='metropolis' on an undirected "
         "network, such as jdfl.network.erdos_renyi(m).",
     ),
     (
         lambda links, W: stochastic(W, 0),
-        "column-stochastic weights for {method}, which relies on mixing to keep the sum over all nodes, got {network}, "
+        "column-stochastic weights for {method}, which relies on mixing to preserve the sum over nodes, got {network}, "
         "which has columns of weights that do not sum to one{when}. Use weights='out-degree', or "
         "jdfl.network.d_out(m, d).",
     ),
     (
         lambda links, W: bool(abs(W - W.T).max() <= TOLERANCE),
-        "symmetric weights for {method}, whose two ends of a link weigh one another alike, got {network}, which has "
-        "weights W with W_ij != W_ji{when}. Use weights='metropolis' on an undirected network, such as "
-        "jdfl.network.erdos_renyi(m).",
+        "symmetric weights for {method}, which needs W_ij = W_ji on each link, got {network}, which has weights W with "
+        "W_ij != W_ji{when}. Use weights='metropolis' on an undirected network, such as jdfl.network.erdos_renyi(m).",
     ),
 )
 
@@ -80,32 +79,31 @@ def require(
     symmetric_weights: bool = False,
     connected: bool = False,
 ) -> None:
-    """Refuse a network that lacks what a method needs.
+    """Refuse a network that lacks a property that a method needs.
 
-    What is asked of links and weights is tested on the graph, weights within 1e-5; of a periodic network or a random
-    choice, on every graph, of others that change, on those of their first three rounds, so that a rare exception may
-    pass.
+    Links and weights are tested on the graph, weights to within 1e-5. For a periodic network or a random choice every
+    graph is tested; for other changing networks, those of the first three rounds, so a rare exception may pass.
 
     Args:
         network: Any network.
-        method: Who needs it, as the message names it.
-        fixed: The same neighbours in every round and no lost message, which only a `Static` network promises.
+        method: The method that needs the properties, as named in the message.
+        fixed: The same neighbours in every round and no lost message, which only a `Static` network guarantees.
         undirected: Every link runs both ways.
         doubly_stochastic: Rows and columns of W sum to one.
         column_stochastic: Columns of W sum to one.
         symmetric_weights: W = W^T.
-        connected: The links of all rounds of a fixed or periodic network together lead from every node to every other
-            one. Of wrappers the network in them is asked, of networks that are drawn anew in every round nothing;
-            where all nodes meet in synchronised rounds they are connected.
+        connected: The links of all rounds of a fixed or periodic network together form a strongly connected graph. For
+            wrappers the innermost network is tested; networks that are redrawn in each round are not tested; one with
+            synchronised rounds counts as connected.
 
     Raises:
         ValueError: It names the method, the property, why it is needed, the network, and one that has it.
     """
     if fixed and not isinstance(network, Static):
         raise ValueError(
-            f"Expected a fixed network for {method}, which builds on all that the same neighbours have sent in earlier "
-            f"rounds, so that no message may be lost, got {called(network)}, which may change from round to round. Use "
-            "a fixed one, such as jdfl.network.erdos_renyi(m), or D-PSGD, which takes any network."
+            f"Expected a fixed network for {method}, which builds on everything that the same neighbours sent in "
+            f"earlier rounds, so that no message may be lost, got {called(network)}, which may change from round to "
+            "round. Use a fixed one, such as jdfl.network.erdos_renyi(m), or D-PSGD, which takes any network."
         )
     inner = inmost(network)
     if connected and isinstance(inner, Static | Periodic) and kind_of(network).synchronised is None:
@@ -114,8 +112,8 @@ def require(
         count, largest = components(arcs(receiver, sender, network.m))
         if count > 1:
             raise ValueError(
-                f"Expected a strongly connected network for {method}, in which what one node knows comes to all "
-                f"others, got {called(network)}, whose links make {count} components, the largest with {largest} of "
+                f"Expected a strongly connected network for {method}, in which information from each node reaches all "
+                f"others, got {called(network)}, whose links form {count} components, the largest with {largest} of "
                 f"{network.m} nodes. Use a connected one, such as jdfl.network.d_out(m, 2) or "
                 "jdfl.network.one_peer_exponential(m)."
             )
@@ -128,11 +126,11 @@ def require(
 
 
 def inmost(network: Any, *last: type) -> Any:
-    """The network in all wrappers.
+    """The innermost network of nested wrappers.
 
     Args:
         network: The network, wrapped or not.
-        *last: Classes of wrappers that are not looked into: the first of one of them is the result.
+        *last: Wrapper classes at which to stop: the outermost instance of one of them is the result.
     """
     while hasattr(network, "base") and not isinstance(network, last):
         network = network.base
@@ -140,13 +138,14 @@ def inmost(network: Any, *last: type) -> Any:
 
 
 def graphs_of(network: Network, rounds: int) -> Iterator[tuple[str, Graph]]:
-    """The graphs of a network, each with the words for which it is.
+    """The graphs of a network, each with a label.
 
-    All of a fixed or periodic network, wrapped or not, and of a random choice (those of probability zero left out).
+    All graphs of a fixed or periodic network, wrapped or not, and of a random choice (except those of probability
+    zero).
 
     Args:
         network: Any network.
-        rounds: Of how many first rounds graphs are drawn, of other networks and of wrappers around a random choice.
+        rounds: For other networks, and wrappers around a random choice, the number of initial rounds to draw.
     """
     inner: Any = inmost(network)
     if isinstance(network, Static):
@@ -165,29 +164,29 @@ def graphs_of(network: Network, rounds: int) -> Iterator[tuple[str, Graph]]:
 
 @checked
 def check_weights(network: Network, method: str, *, columns: bool = False, mixes: bool = True) -> None:
-    """Check the graphs of a network before a run: as `check_graph`, and that mixing does not expand.
+    """Check the graphs of a network before a run: `check_graph`, and that mixing does not expand.
 
-    The graphs are all of fixed and periodic networks and of random choices, one round of a network that is drawn anew,
-    and three of one that is none of jdfl's. Where a method mixes, negative weights are accepted only where differences
-    between nodes do not grow, as they never do with weights of zero and more whose rows sum to one; single rounds may
-    expand. Of fixed and periodic networks no eigenvalue of the product of W - J over a period may exceed one in modulus
-    (within 1e-5; J: all entries 1 / m). Of networks that draw their weights the mean over rounds is asked for,
-    || E[W^T W] - J || < 1: exactly of random choices and of MATCHA's matchings; others in which negative weights were
-    seen are refused where the mean of 100 rounds, or of 100 periods, is above one by three standard errors.
+    Checked are all graphs of fixed and periodic networks and of random choices, one round of a network that is redrawn
+    in each round, and three of one defined outside jdfl. Where a method mixes, negative weights are accepted only if
+    differences between nodes do not grow; with nonnegative weights whose rows sum to one they never do. Single rounds
+    may expand. For fixed and periodic networks, no eigenvalue of the product of W - J over a period may exceed one in
+    modulus (within 1e-5; J: all entries 1 / m). For networks with random weights, the mean over rounds must satisfy
+    || E[W^T W] - J || < 1: computed exactly for random choices and MATCHA's matchings; others in which negative weights
+    were seen are refused if the mean of 100 rounds, or of 100 periods, exceeds one by three standard errors.
 
     Args:
         network: Any network.
-        method: Who runs on it, as the message names it.
-        columns: Columns of W sum to one, for push-sum, whose weights of nodes could vanish with negative ones: these
-            are refused.
+        method: The method that runs on it, as named in the message.
+        columns: Require columns of W that sum to one, for push-sum; negative weights are then refused, since the
+            push-sum weights of nodes could vanish.
         mixes: Whether the method multiplies by W.
 
     Raises:
         ValueError: It says which graph fails, and how.
     """
-    inner = inmost(network, PartialCommunication)  # which has weights of its own
+    inner = inmost(network, PartialCommunication)  # which has its own weights
     lowest, where = 0.0, called(network)
-    if isinstance(inner, Matchings):  # a node may meet all its neighbours in one round
+    if isinstance(inner, Matchings):  # a node may be linked to all its neighbours in one round
         alpha = float(inner.alpha)
         lowest = min(alpha, 1 - alpha * inner.largest_out_degree)
     elif isinstance(inner, Static | Periodic | RandomChoice) and inner is not network:
@@ -207,7 +206,7 @@ def check_weights(network: Network, method: str, *, columns: bool = False, mixes
         return
     if columns:
         raise ValueError(
-            f"Expected weights >= 0 for {method}, whose push-sum weights could vanish otherwise, got {lowest:.6g} "
+            f"Expected weights >= 0 for {method}, whose push-sum weights could otherwise vanish, got {lowest:.6g} "
             f"in {where}. Use weights='out-degree', or jdfl.network.d_out(m, d)."
         )
     if mixes:
@@ -226,9 +225,9 @@ def _refuse_expanding(network: Network, method: str, lowest: float) -> None:
         p = len(graphs)
         what, often = ("W", "round") if p == 1 else (f"the product of W over its {p} rounds", "period")
         raise ValueError(
-            f"Expected mixing for {method} that does not expand, every eigenvalue of {what} at most 1 in modulus, "
+            f"Expected mixing for {method} that does not expand, with every eigenvalue of {what} at most 1 in modulus, "
             f"got {radius:.6g} in {called(network)}, whose lowest weight is {lowest:.6g}: differences between nodes "
-            f"would grow by that factor each {often}. Use weights >= 0, or weights='metropolis' on undirected links."
+            f"would grow by that factor in each {often}. Use weights >= 0, or weights='metropolis' on undirected links."
         )
 
 
@@ -245,26 +244,26 @@ def _refuse_growing(network: Network, method: str, lowest: float) -> None:
 
 
 class Growth(NamedTuple):
-    """The mean factor of the squared disagreement in a round."""
+    """The factor by which a round changes the squared disagreement, in expectation."""
 
-    most: float  # of any disagreement, exactly; or of one that was looked for, estimated
-    error: float | None  # standard error of it; None: it is exact
+    most: float  # over all disagreements, exactly; or an estimate for the one that grows fastest
+    error: float | None  # its standard error; None: it is exact
 
     @property
     def too_large(self) -> bool:
-        """Whether it is one or more: exactly, or beyond what the estimate leaves open."""
+        """Whether the factor is one or more: exactly, or beyond the uncertainty of the estimate."""
         return not (self.most - _SURE * self.error <= 1 if self.error is not None else self.most < 1)
 
 
 def mean_growth(network: Network) -> Growth:
-    """The mean growth of the squared disagreement in a round, or in a period of what is periodic inside wrappers.
+    """The expected growth of the squared disagreement in a round, or in a period of a periodic network inside wrappers.
 
-    || E[W^T (I - J) W] ||, exact for matchings and random choices, estimated for other networks: the growth of the
-    disagreement that grows most in the mean of some rounds, in the mean of as many others.
+    || E[W^T (I - J) W] ||, exact for matchings and random choices and estimated for other networks: the disagreement
+    with the largest mean growth is found on one half of the rounds, and its growth measured on the other half.
     """
-    while isinstance(network, Timed):  # which has the weights of the network in it
+    while isinstance(network, Timed):  # which has the weights of its base
         network = network.base
-    if isinstance(network, Matchings):  # of periodic ones that of the round in which they are active
+    if isinstance(network, Matchings):  # a periodic one as in the round in which its matchings are active
         p = np.asarray(network.p if network.period is None else np.ones(network.p.shape), np.float64)
         return Growth(mean_square(float(network.alpha), *moments(p, np.asarray(network.partner))), None)
     if isinstance(network, RandomChoice):
@@ -285,5 +284,5 @@ def mean_growth(network: Network) -> Growth:
 
 
 def _squared(matrices: list[tuple[float, Any]], x: np.ndarray) -> np.ndarray:
-    """(I - J) sum_c p_c W_c^T (I - J) W_c x for chances p_c and matrices W_c."""
+    """(I - J) sum_c p_c W_c^T (I - J) W_c x for probabilities p_c and matrices W_c."""
     return centred(sum(chance * (W.T @ centred(W @ x)) for chance, W in matrices))

@@ -1,4 +1,4 @@
-"""Networks that are one of several given graphs in every round, and the rounds that are known before a run.
+"""Networks that choose one of several given graphs in each round, and matrices of rounds that are known in advance.
 
 Axes: m nodes, d slots of the table, p graphs.
 """
@@ -27,7 +27,7 @@ _MOST_ENTRIES = 2**28  # of all mixing matrices of a period
 
 
 class _Choosing:
-    """One of p graphs in every round."""
+    """One of p graphs in each round."""
 
     graphs: Any
 
@@ -42,47 +42,47 @@ class _Choosing:
         return int(self.graphs.senders.shape[0])
 
     def turn(self, place: Array | int) -> Graph:
-        """The graph at a place [] from 0 to p - 1."""
+        """The graph at index [] from 0 to p - 1."""
         return jax.tree.map(lambda leaf: leaf[place], self.graphs)
 
     @property
     def largest_out_degree(self) -> int:
-        """The most nodes that hear one node in any round (on the host)."""
+        """The largest number of receivers of one node in any round (on the host)."""
         return int(np.max(np.asarray(self.graphs.out_degree)))
 
 
 @struct.dataclass
 class Periodic(_Choosing):
-    """Graph k mod p in round k."""
+    """A periodic sequence of graphs: graph k mod p in round k."""
 
-    graphs: Graph  # every array with p in front
+    graphs: Graph  # every array with a leading axis p
     name: str = struct.field(pytree_node=False, default="network")
 
     def at(self, k: Array, key: Array) -> Graph:
-        """The graph whose turn it is in round k []."""
+        """The graph of round k []."""
         return self.turn(k % self.size)
 
 
 @struct.dataclass
 class RandomChoice(_Choosing):
-    """One of p graphs, drawn anew in every round."""
+    """One of p graphs, drawn independently in each round."""
 
-    graphs: Graph  # every array with p in front
+    graphs: Graph  # every array with a leading axis p
     probability: Array  # [p] float32
     name: str = struct.field(pytree_node=False, default="network")
 
     def at(self, k: Array, key: Array) -> Graph:
-        """The graph that this round's key [] draws."""
+        """The graph drawn with this round's key []."""
         return self.turn(jax.random.choice(key, self.size, p=self.probability))
 
 
 @checked
 def periodic(networks: Sequence[Graph | Network]) -> Periodic:
-    """The given fixed networks in turn: network k mod p in round k.
+    """Cycle through the given fixed networks: network k mod p in round k.
 
     Args:
-        networks: The networks or graphs [p], all of the same number of nodes. Their tables are padded to the widest
-            one; formats that differ, and buckets, give way to "padded".
+        networks: The networks or graphs [p], all with the same number of nodes. Their tables are padded to the widest
+            one; the format becomes "padded" unless all share one other than "buckets".
 
     Raises:
         ValueError: For no networks, for different numbers of nodes, and for a network that itself changes.
@@ -95,11 +95,11 @@ def periodic(networks: Sequence[Graph | Network]) -> Periodic:
 def random_choice(
     networks: Sequence[Graph | Network], probability: Sequence[float] | np.ndarray | None = None
 ) -> RandomChoice:
-    """One of the given fixed networks, chosen at random in every round.
+    """Draw one of the given fixed networks at random in each round.
 
     Args:
         networks: The networks or graphs [p], as for `periodic`.
-        probability: Of each of them, `probability` [p] that sum to one; None: all alike.
+        probability: The probability of each network, `probability` [p] that sum to one; None: equal.
 
     Raises:
         ValueError: As `periodic`, and for probabilities that are negative or do not sum to one.
@@ -115,14 +115,14 @@ def random_choice(
 
 
 def table_of(network: Graph | Network) -> Graph:
-    """The one graph of a fixed network, refused where its table is not all there is to it."""
+    """The graph of a fixed network; refused where its table does not describe it completely."""
     graph = graph_of(network)
     refuse_synchronised(graph, "a network that chooses among graphs or their links")
     return graph
 
 
 def _stacked(networks: Sequence[Graph | Network]) -> tuple[Graph, str]:
-    """The graphs as one with p in front of every array, and their names in a few words."""
+    """The graphs stacked along a leading axis p, and a short description of them."""
     graphs = [table_of(network) for network in networks]
     if not graphs:
         raise ValueError(f"Expected at least one network, got networks = {networks!r}.")
@@ -143,21 +143,22 @@ def _stacked(networks: Sequence[Graph | Network]) -> tuple[Graph, str]:
 
 @checked
 def one_peer_exponential(m: Count, *, hops: Hops = "minimal") -> Periodic:
-    """Node i sends to node i + 2^(k mod tau) alone in round k, so that it hears i - 2^(k mod tau); means of the two.
+    """One-peer exponential graph: in round k, node i sends only to node i + 2^(k mod tau), and each takes a mean of
+    two.
 
     B. Ying, K. Yuan, Y. Chen, H. Hu, P. Pan, W. Yin, "Exponential graph is provably efficient for decentralized deep
-    training", 2021. Directed and doubly stochastic. Ids are mod m, and `hops` says how many there are in turn:
+    training", 2021. Directed and doubly stochastic; node ids are mod m. `hops` sets the period:
 
         minimal   tau = ceil(log2 m)                  every power of two below m
-        paper     tau = ceil(log2(m - 1)) + 1         as the paper of DPPS and PartPSP has it: 5 for m = 10
-        code      tau = floor(log2(m - 1)) + 1        as its published code has it: 4 for m = 10, always the minimal one
+        paper     tau = ceil(log2(m - 1)) + 1         in the paper of DPPS and PartPSP: 5 for m = 10
+        code      tau = floor(log2(m - 1)) + 1        in its published code: 4 for m = 10, always the minimal one
 
-    Where m is a power of two, tau rounds give everyone the mean of all exactly; the paper's last hop is then m itself
-    (but for m = 2), and all are alone in that round. One node hears nobody.
+    Where m is a power of two, every node has the exact global mean after tau rounds. The paper's last hop is then m
+    itself (except for m = 2), a round without communication. A single node has no in-neighbours.
 
     Args:
         m: The number of nodes, from 1; otherwise `ValueError`.
-        hops: How many there are in turn: ceil(log2 m), ceil(log2(m - 1)) + 1, or floor(log2(m - 1)) + 1.
+        hops: Which period to use: ceil(log2 m), ceil(log2(m - 1)) + 1, or floor(log2(m - 1)) + 1.
     """
     offsets = exponential_offsets(m)
     if hops == "paper" and m > 1:
@@ -169,7 +170,7 @@ def one_peer_exponential(m: Count, *, hops: Hops = "minimal") -> Periodic:
 
 @checked
 def period_of(network: Graph | Network) -> int | None:
-    """The number of rounds after which a network is the same again; None for one that is drawn at random.
+    """The period of a network in rounds; None for one that is random.
 
     Args:
         network: Any network, or a graph.
@@ -188,24 +189,24 @@ def matrices(network: Network, rounds: Count, purpose: str) -> Callable[[int], n
 
     Args:
         network: A fixed or periodic network, synchronised or not.
-        rounds: How many of the first rounds are asked for, from 1.
-        purpose: What they are for, as the message says it.
+        rounds: Number of initial rounds needed, from 1.
+        purpose: What the matrices are for, as named in the message.
 
     Raises:
-        ValueError: For a network that is drawn at random, whose matrices are not known before the run, and for more
-            than memory should hold.
+        ValueError: For a random network, whose matrices are not known before the run, and for matrices that exceed the
+            memory limit.
     """
     m, period = network.m, period_of(network)
     if period is None:
         raise ValueError(
-            f"Expected a network that is known before the run for {purpose}, got {called(network)}, which is drawn at "
-            "random. Use a fixed or a periodic one, such as jdfl.network.d_out."
+            f"Expected a network that is known before the run for {purpose}, got {called(network)}, which is random. "
+            "Use a fixed or a periodic one, such as jdfl.network.d_out."
         )
     count = min(period, rounds)
     if count * m**2 > _MOST_ENTRIES:
         raise ValueError(
             f"Expected at most {_MOST_ENTRIES} entries of mixing matrices for {purpose}, got {count} rounds of "
-            f"{m} x {m}. Take fewer nodes, or a network of a shorter period."
+            f"{m} x {m}. Use fewer nodes, or a network with a shorter period."
         )
     known: dict[bytes, np.ndarray] = {}
     found: list[np.ndarray] = []

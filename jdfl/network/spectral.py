@@ -1,4 +1,4 @@
-"""What a network is like, on the host: its spectral gap and a summary for a person to read."""
+"""Properties of a network, computed on the host: its spectral gap, and a summary for display."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -16,22 +16,23 @@ from jdfl.network.weights import table
 
 Stochastic = Literal["doubly", "row", "column", "neither"]
 
-DENSE_UP_TO = 1500  # nodes: all eigenvalues of a dense matrix
+DENSE_UP_TO = 1500  # nodes; up to here all eigenvalues of a dense matrix are computed
 DIAMETER_UP_TO = 2000  # nodes
 _RESTARTS = 30  # of the Krylov methods
 
 
 @checked
 def spectral_gap(network: Graph | Network) -> float:
-    """1 - |second largest eigenvalue of W| in modulus: the larger, the faster plain averaging agrees.
+    """The spectral gap of W, one minus its second largest eigenvalue in modulus: larger means faster consensus.
 
-    One node has gap 1, a network in several parts 0.
+    A single node has gap 1, a disconnected network gap 0.
 
     Args:
-        network: A fixed network, or the graph of one round, of W [m, m].
+        network: A fixed network, or the graph of one round, with W [m, m].
 
     Returns:
-        A number without unit, from 0, where nodes never agree, to 1, where they do in one round; below 0 if W expands.
+        A dimensionless number from 0, where nodes never agree, to 1, where they agree in one round; negative if W
+        expands.
 
     Raises:
         ValueError: For a network that changes from round to round.
@@ -42,7 +43,7 @@ def spectral_gap(network: Graph | Network) -> float:
     if m == 1:
         return 1.0
     rows_sum = stochastic(stored, 1)
-    # the float32 rounding of the diagonal would hide small gaps
+    # The float32 rounding of the diagonal would hide small gaps.
     W = stored + sp.diags_array(1 - np.asarray(stored.sum(axis=1))) if rows_sum else stored
     symmetric = abs(W - W.T).max() < 1e-9
     if m <= DENSE_UP_TO:
@@ -55,13 +56,13 @@ def spectral_gap(network: Graph | Network) -> float:
 
 
 def centred(x: Any) -> np.ndarray:
-    """Rows [m] or [m, n] without their mean."""
+    """Rows [m] or [m, n] minus their mean."""
     rows: np.ndarray = np.asarray(x)
     return rows - rows.mean(axis=0)
 
 
 def spectral_radius(graphs: Sequence[Graph]) -> float:
-    """The largest modulus of an eigenvalue of the product of (I - J) W over the graphs in turn, J averaging the nodes.
+    """The spectral radius of the product of (I - J) W over the graphs in turn; all entries of J are 1 / m.
 
     Infinite where the iteration for a large product does not converge.
     """
@@ -70,13 +71,13 @@ def spectral_radius(graphs: Sequence[Graph]) -> float:
 
 
 def largest_modulus(product: Callable[[np.ndarray], np.ndarray], m: int) -> float:
-    """The largest modulus of an eigenvalue of a matrix [m, m] that is given by its products.
+    """The spectral radius of a matrix [m, m] given as a function that multiplies by it.
 
-    Infinite where the iteration for a large one does not converge.
+    Infinite where the iteration for a large matrix does not converge.
 
     Args:
-        product: The matrix times columns x [m] or [m, k], as a function of x.
-        m: Rows of the matrix; up to `DENSE_UP_TO` all its eigenvalues are computed.
+        product: The product of the matrix and columns x [m] or [m, k], as a function of x.
+        m: Size of the matrix; up to `DENSE_UP_TO` all eigenvalues are computed.
     """
     if m <= DENSE_UP_TO:
         return float(np.max(np.abs(np.linalg.eigvals(product(np.eye(m))))))
@@ -88,19 +89,19 @@ def largest_modulus(product: Callable[[np.ndarray], np.ndarray], m: int) -> floa
 
 
 def _start(m: int) -> np.ndarray:
-    """Where the Krylov methods begin."""
+    """The start vector of the Krylov methods."""
     return np.random.default_rng(0).standard_normal(m)
 
 
 def _second_symmetric(W: Any) -> float:
-    """The second eigenvalue in modulus of a symmetric W whose rows sum to one, so that W 1 = 1 can be taken out."""
+    """The second eigenvalue in modulus of a symmetric W whose rows sum to one, so that W 1 = 1 can be deflated."""
     m = int(W.shape[0])
     start, one = _start(m), np.ones((m, 1))
     rest = spla.aslinearoperator(W) - spla.aslinearoperator(one) @ spla.aslinearoperator(one.T / m)
     try:
         return float(abs(spla.eigsh(rest, k=1, v0=start, maxiter=_RESTARTS, return_eigenvectors=False)[0]))
     except spla.ArpackNoConvergence:
-        # Slow convergence means a small gap, hence a network that is easy to cut: a factorisation fills in little.
+        # Slow convergence means a small gap, hence a network with small cuts, whose factorisation has little fill-in.
         near: Any = partial(spla.eigsh, W, v0=start, return_eigenvectors=False)
         top, bottom = near(k=2, sigma=1 + 1e-9), near(k=1, sigma=-1 - 1e-9, tol=1e-3)
         return float(max(abs(top.min()), abs(bottom[0])))
@@ -123,9 +124,9 @@ def _stochastic(W: Any) -> Stochastic:
 
 
 def _diameter(links: Arcs) -> int:
-    """The longest of the shortest paths of a connected network.
+    """The diameter of a connected network.
 
-    Powers of I + A by doubling, then bisection: about 2 log2(diameter) products of 0/1 matrices, whatever the density.
+    Doubles powers of I + A, then bisects: about 2 log2(diameter) products of 0/1 matrices, independent of the density.
     """
 
     def times(a: np.ndarray, b: np.ndarray) -> np.ndarray:
@@ -135,10 +136,10 @@ def _diameter(links: Arcs) -> int:
         return 0
     reach = np.eye(links.m, dtype=np.float32)
     reach[links.receiver, links.sender] = 1
-    powers = [reach]  # powers[k]: within 2^k steps
+    powers = [reach]  # powers[k]: reachable within 2^k steps
     while not powers[-1].all():
         powers.append(times(powers[-1], powers[-1]))
-    length, within = 0, np.eye(links.m, dtype=np.float32)  # the longest walk length that does not reach everyone
+    length, within = 0, np.eye(links.m, dtype=np.float32)  # the longest walk length that does not reach every node
     for k in reversed(range(len(powers) - 1)):
         further = times(within, powers[k])
         if not further.all():
@@ -148,24 +149,24 @@ def _diameter(links: Arcs) -> int:
 
 @dataclass(frozen=True)
 class Summary:
-    """What `summary` found; `str` gives it in a few lines."""
+    """The result of `summary`; `str` formats it in a few lines."""
 
     name: str
     nodes: int  # m
-    edges: int  # links if every one runs both ways, arcs if directed
+    edges: int  # undirected links, or arcs if directed
     directed: bool
-    degree_min: int  # of the in-degree, the node itself not counted
-    degree_mean: float  # of it
-    degree_max: int  # of it
-    density: float  # arcs over m (m - 1)
-    padding_ratio: float  # share of the table's slots that hold no neighbour
+    degree_min: int  # in-degree, excluding the node itself
+    degree_mean: float
+    degree_max: int
+    density: float  # arcs / (m (m - 1))
+    padding_ratio: float  # share of the table's slots that are padding
     connected: bool  # strongly, if directed
-    diameter: int | None  # None: not connected, or too large a network to compute it
-    stochastic: Stochastic  # which sums of W are one
+    diameter: int | None  # None: not connected, or too large to compute
+    stochastic: Stochastic  # whether rows, columns, both or neither of W sum to one
     spectral_gap: float | None  # None: did not converge
-    rule: str | None  # the name of the weights, "given" for a matrix's or edges' own; None: not known
+    rule: str | None  # name of the weights, or "given" for those of a given matrix or edge list; None: unknown
     format: Format
-    mix_slots: int  # slots that one `mix` in this format goes through
+    mix_slots: int  # slots that one `mix` in this format reads
 
     def __str__(self) -> str:
         if self.diameter is None:
@@ -177,7 +178,7 @@ class Summary:
         gap = "not computed (no convergence)" if self.spectral_gap is None else f"{self.spectral_gap:.4g}"
         rule = "" if self.rule is None else f"{self.rule}, "
         links = "directed arcs" if self.directed else "links"
-        slots = f"\n{'':13}mixing goes through {self.mix_slots:,} slots" if self.format == "buckets" else ""
+        slots = f"\n{'':13}mixing reads {self.mix_slots:,} slots" if self.format == "buckets" else ""
         return (
             f"{self.name}\n"
             f"  nodes      {self.nodes:,}\n"
@@ -191,7 +192,7 @@ class Summary:
 
 @checked
 def summary(network: Graph | Network) -> Summary:
-    """Size, degrees, connectivity, weights (which ones are used, and their gap) and cost of a fixed network.
+    """Size, degrees, connectivity, mixing weights with their spectral gap, and storage of a fixed network.
 
     The diameter is computed up to 2000 nodes.
 
@@ -199,7 +200,7 @@ def summary(network: Graph | Network) -> Summary:
         network: A fixed network, or the graph of one round; `ValueError` for one that changes from round to round.
 
     Returns:
-        Numbers of nodes, links, neighbours and slots, shares in [0, 1], and what `spectral_gap` returns.
+        Counts of nodes, links, neighbours and slots, shares in [0, 1], and the result of `spectral_gap`.
     """
     graph = graph_of(network)
     links = arcs_of(graph)

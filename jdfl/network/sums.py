@@ -1,8 +1,8 @@
-"""Weighted sums over the neighbour table: slot by slot over all rows, or over buckets of rows of like degree.
+"""Weighted sums over the neighbour table: slot by slot for all rows, or by buckets of rows with similar degree.
 
-A table [m, d] is as wide as its largest in-degree, so that one hub makes every row long. Buckets group the rows by
-degree, rounded up to a power of two or one and a half; a row then costs less than 1.5 times its degree, whatever the
-hub's.
+A table [m, d] is as wide as its largest in-degree, so a single hub makes every row long. Buckets group the rows by
+degree, rounded up to 2^k or 1.5 * 2^k; a row then costs less than 1.5 times its own degree, whatever the degree of the
+hub.
 
 Axes: m nodes, d slots, n parameters, b rows of a block.
 """
@@ -16,35 +16,35 @@ from jax import Array, lax
 
 from jdfl.base import struct
 
-_UNROLL = 16  # slots that are summed in one pass over the rows
+_UNROLL = 16  # slots summed in one pass over the rows
 
 
 @struct.dataclass
 class Buckets:
-    """Every row of a table in one group; the rows of a group have nothing beyond its width."""
+    """The rows of a table grouped by width; slots beyond a group's width are padding in all its rows."""
 
-    rows: tuple[Array, ...]  # [r] int32 per group, the rows in it
-    place: Array  # [m] int32 where row i is when the groups stand one below the other
-    widths: tuple[int, ...] = struct.field(pytree_node=False)  # slots of a row that count, per group
+    rows: tuple[Array, ...]  # [r] int32 per group, its row indices
+    place: Array  # [m] int32 position of row i in the concatenated groups
+    widths: tuple[int, ...] = struct.field(pytree_node=False)  # slots per row in each group
 
     @property
     def slots(self) -> int:
-        """How many slots a sum goes through, padding in them counted."""
+        """The number of slots that a sum reads, padding included."""
         return sum(rows.shape[-1] * width for rows, width in zip(self.rows, self.widths))
 
 
 def bucket_widths(degree: np.ndarray, d: int) -> np.ndarray:
-    """The width [m] of the bucket of every row: its degree rounded up to 1, 2, 3, 4, 6, 8, 12, ..., at most d."""
+    """The bucket width [m] of each row: its degree rounded up to 1, 2, 3, 4, 6, 8, 12, ..., at most d."""
     degree = np.maximum(degree, 1)
     step = 2 ** np.maximum(np.floor(np.log2(degree)).astype(np.int64) - 1, 0)
     return np.minimum(-(-degree // step) * step, d)
 
 
 def group(degree: np.ndarray, d: int) -> Buckets:
-    """Buckets for the rows of a table, in which rows of the same width keep their order.
+    """Buckets for the rows of a table; rows of equal width keep their order.
 
     Args:
-        degree ([m]): How many of the first slots of a row count.
+        degree ([m]): Number of leading slots used in each row.
         d: Slots of the table.
     """
     width = bucket_widths(degree, d)
@@ -69,11 +69,11 @@ def _slots_sum(senders: Array, weight: Array, x: Array, unroll: int) -> Array:
 def gather_sum(senders: Array, weight: Array, x: Array) -> Array:
     """The weighted sums of rows over a table of neighbours, sum_j weight[:, j] x[senders[:, j]].
 
-    There is never an array [b, d, n].
+    No array [b, d, n] is ever formed.
 
     Args:
-        senders: senders [b, d] int32, rows of x.
-        weight: weight [b, d], their weights.
+        senders: senders [b, d] int32, row indices of x.
+        weight: weight [b, d], the weights.
         x: Rows x [m, n].
 
     Returns:
@@ -84,8 +84,8 @@ def gather_sum(senders: Array, weight: Array, x: Array) -> Array:
     if d > _UNROLL:
         return _slots_sum(senders, weight, x, _UNROLL)
     one_pass = partial(_slots_sum, unroll=d)
-    # In one pass XLA would compute what x comes from, noise say, again in every slot, and the sum for all who use it.
-    # On a CPU only a condition keeps it from that, here one that always holds, which XLA does not see.
+    # In a single pass XLA would recompute the producer of x (say, noise) for every slot, and the sum for every
+    # consumer. On a CPU only a conditional prevents this; the one here is always true, which XLA cannot see.
     if jax.default_backend() != "cpu":
         return lax.optimization_barrier(one_pass(*lax.optimization_barrier((senders, weight, x))))
     always = lax.optimization_barrier(jnp.bool_(True))
@@ -94,13 +94,13 @@ def gather_sum(senders: Array, weight: Array, x: Array) -> Array:
 
 
 def bucket_sum(buckets: Buckets, senders: Array, weight: Array, x: Array) -> Array:
-    """`gather_sum` of a whole table, bucket by bucket.
+    """`gather_sum` over a whole table, bucket by bucket.
 
     Args:
-        buckets: The rows in groups, from `group` for this table.
-        senders ([m, d] int32): In-neighbours, rows of x.
-        weight ([m, d]): Their weights, 0 for padding.
-        x ([m, n]): A row for every node.
+        buckets: The grouped rows of this table, from `group`.
+        senders ([m, d] int32): In-neighbours, row indices of x.
+        weight ([m, d]): Mixing weights, 0 for padding.
+        x ([m, n]): One row per node.
 
     Returns:
         The sums [m, n].
@@ -108,7 +108,7 @@ def bucket_sum(buckets: Buckets, senders: Array, weight: Array, x: Array) -> Arr
     senders, weight, x = jnp.asarray(senders), jnp.asarray(weight), jnp.asarray(x)
     parts: list[Array] = []
     for rows, width in zip(buckets.rows, buckets.widths):
-        # Two passes or more: a sum in one pass would be fused into the reordering below, which made it 5 times slower.
+        # At least two passes: a single pass would be fused into the reordering below, which was 5 times slower.
         part = _slots_sum(senders[rows, :width], weight[rows, :width], x, min(_UNROLL, width // 2))
         parts.append(part)
     return jnp.concatenate(parts)[buckets.place]

@@ -1,7 +1,7 @@
-"""A network on the host: who hears whom as a list, its matrix, and checks and changes of a padded table.
+"""A network on the host: its arcs and mixing matrix, and checks and transformations of a padded table.
 
-A list of arcs (receiver, sender), sorted by receiver and then by sender, without repeats or loops, is the form between
-what a person passes in and the table.
+A list of arcs (receiver, sender), sorted by receiver and then by sender, without repeats or loops, is the intermediate
+form between the user's input and the table.
 
 Axes: m nodes, d slots of the table, e arcs.
 """
@@ -20,17 +20,17 @@ from jdfl.base.arguments import checked
 from jdfl.network.graph import Graph, Network, Static
 from jdfl.network.sums import group
 
-TOLERANCE = 1e-5  # of weights and of the sums of their rows and columns, in float32
+TOLERANCE = 1e-5  # for float32 weights and the sums of their rows and columns
 _ROWS = (
-    "Set self_weight to 1 minus the sum of the row's weights; take weights='uniform' or 'metropolis', or a push-sum "
+    "Set self_weight to 1 minus the sum of the row's weights; use weights='uniform' or 'metropolis', or a push-sum "
     "algorithm such as jdfl.SGP."
 )
-_COLUMNS = "Set self_weight to 1 minus the sum of the column's other weights; the networks take weights='out-degree'."
+_COLUMNS = "Set self_weight to 1 minus the sum of the column's other weights, or build it with weights='out-degree'."
 _DTYPES = {"senders": "int32", "mask": "bool", "weight": "float32", "self_weight": "float32", "out_degree": "int32"}
 
 
 class Arcs(NamedTuple):
-    """Node receiver[e] hears node sender[e]."""
+    """The arcs of a network: node receiver[e] receives from node sender[e]."""
 
     m: int
     receiver: np.ndarray  # [e] int64, ascending
@@ -43,7 +43,7 @@ class Arcs(NamedTuple):
 
 
 def arcs(receiver: np.ndarray, sender: np.ndarray, m: int) -> Arcs:
-    """Sort the arcs [e], drop repeats, and drop loops (a node always hears itself)."""
+    """Sort the arcs [e], and drop repeats and loops (every node has its own row anyway)."""
     keep = receiver != sender
     code = np.sort(receiver[keep].astype(np.int64) * m + sender[keep])
     code = code[np.diff(code, prepend=-1) > 0]
@@ -51,24 +51,24 @@ def arcs(receiver: np.ndarray, sender: np.ndarray, m: int) -> Arcs:
 
 
 def linked(u: np.ndarray, v: np.ndarray, m: int, directed: bool = False) -> Arcs:
-    """Edges as arcs, sorted, without repeats or loops.
+    """Convert edges to arcs, sorted, without repeats or loops.
 
     Args:
-        u ([e]): One end of every edge.
-        v ([e]): Its other end, which hears u[e].
+        u ([e]): One end of each edge, the sender if directed.
+        v ([e]): The other end, the receiver if directed.
         m: The number of nodes.
-        directed: Whether an edge is this one arc; otherwise u[e] hears v[e], too.
+        directed: Whether an edge is a single arc; otherwise it stands for both directions.
     """
     return arcs(v, u, m) if directed else arcs(np.concatenate([u, v]), np.concatenate([v, u]), m)
 
 
 def all_arcs(m: int) -> Arcs:
-    """The arcs of a network in which everyone hears everyone else."""
+    """The arcs of a complete network."""
     return arcs(*np.divmod(np.arange(m * m), m), m)
 
 
 def arcs_of(graph: Graph) -> Arcs:
-    """The arcs of a table; in a synchronised round, all."""
+    """The arcs of a table; in a synchronised round, those of the complete network."""
     if synchronised_now(graph):
         return all_arcs(graph.m)
     receiver, slot = np.nonzero(np.asarray(graph.mask))
@@ -76,14 +76,14 @@ def arcs_of(graph: Graph) -> Arcs:
 
 
 def components(links: Arcs) -> tuple[int, int]:
-    """How many connected parts (strongly connected, if directed) there are, and the size of the largest."""
+    """The number of connected components (strongly connected, if directed), and the size of the largest."""
     matrix = sp.csr_array((np.ones(links.sender.size, np.int8), (links.receiver, links.sender)), shape=(links.m,) * 2)
     count, label = csgraph.connected_components(matrix, directed=not links.symmetric, connection="strong")
     return int(count), int(np.bincount(label).max())
 
 
 def graph_of(network: Graph | Network) -> Graph:
-    """The one graph of a fixed network; ValueError for a network that changes from round to round."""
+    """The graph of a fixed network; ValueError for a network that changes from round to round."""
     if isinstance(network, Graph | Static):
         return network.graph if isinstance(network, Static) else network
     raise ValueError(
@@ -93,7 +93,7 @@ def graph_of(network: Graph | Network) -> Graph:
 
 
 def called(network: Graph | Network) -> str:
-    """What messages call a network."""
+    """A network's name, for messages."""
     return getattr(network, "name", "graph")
 
 
@@ -103,25 +103,26 @@ def synchronised_now(graph: Graph) -> bool:
 
 
 def kind_of(network: Graph | Network) -> Graph:
-    """What a network's graphs consist of, with shapes and dtypes in place of arrays."""
+    """The structure of a network's graphs, with shapes and dtypes in place of arrays."""
     return network if isinstance(network, Graph) else jax.eval_shape(network.at, jnp.int32(0), jax.random.key(0))
 
 
 @checked
 def refuse_synchronised(network: Graph | Network, method: str) -> None:
-    """Refuse a network with rounds in which all nodes take the mean of all, which no table of neighbours shows.
+    """Refuse a network with synchronised rounds, in which all nodes take the global mean: no neighbour table shows
+    them.
 
     Args:
         network: The network or the graph of one round.
-        method: Who reads its tables of neighbours, as the message names it.
+        method: The method that reads the tables of neighbours, as named in the message.
 
     Raises:
         ValueError: It names the method, the network, and what to use.
     """
     if kind_of(network).synchronised is not None:
         raise ValueError(
-            f"Expected a network without synchronised rounds for {method}, which goes by the table of neighbours, got "
-            f"{called(network)}. Use the network in it; jdfl.network.synchronised goes around other networks, last."
+            f"Expected a network without synchronised rounds for {method}, which reads the table of neighbours, got "
+            f"{called(network)}. Use the network inside it; jdfl.network.synchronised goes around other networks, last."
         )
 
 
@@ -131,7 +132,7 @@ def stochastic(W: Any, axis: int) -> bool:
 
 
 def sum_to_one(total: np.ndarray, remedy: str, line: str = "row") -> None:
-    """Raise `ValueError` unless the sum [m] of every row (or what `line` says) is one, within 1e-5."""
+    """Raise `ValueError` unless the sums [m] of all rows (or what `line` says) are one, within 1e-5."""
     bad = np.flatnonzero(~(np.abs(total - 1) <= TOLERANCE))
     if bad.size:
         raise ValueError(
@@ -142,9 +143,9 @@ def sum_to_one(total: np.ndarray, remedy: str, line: str = "row") -> None:
 
 @checked
 def to_scipy(network: Graph | Network) -> sp.csr_array:
-    """The mixing matrix W [m, m] of a fixed network, float64, its diagonal included; none of padded slots is stored.
+    """The mixing matrix W [m, m] of a fixed network, sparse float64, with its diagonal and without padded slots.
 
-    `from_scipy(to_scipy(graph), weights="given")` gives the graph back, its slots sorted by sender.
+    `from_scipy(to_scipy(graph), weights="given")` restores the graph, with its slots sorted by sender.
 
     Args:
         network: A fixed network, or the graph of one round.
@@ -165,11 +166,11 @@ def pad(graph: Graph, d: int) -> Graph:
 
     Args:
         graph: The graph.
-        d: Slots of the table, from as many as it has; otherwise `ValueError`.
+        d: Number of slots, at least the current number; otherwise `ValueError`.
     """
     m, width = graph.senders.shape
     most = max(width, (2**31 - 1) // max(1, m))
-    checks.whole(width, most, f"The table has {width} slots already, and 2^31 of all nodes are too many.", d=d)
+    checks.whole(width, most, f"The table already has {width} slots, and all nodes may have 2^31 in total.", d=d)
     own = jnp.repeat(jnp.arange(m, dtype=graph.senders.dtype)[:, None], d - width, axis=1)
     mask, weight = (jnp.pad(part, ((0, 0), (0, d - width))) for part in (graph.mask, graph.weight))
     return replace(graph, senders=jnp.concatenate([graph.senders, own], axis=1), mask=mask, weight=weight)
@@ -177,11 +178,11 @@ def pad(graph: Graph, d: int) -> Graph:
 
 @checked
 def bucketed(graph: Graph) -> Graph:
-    """The same graph in the format "buckets", in which `mix` costs about the number of links.
+    """The same graph in the format "buckets", for which the cost of `mix` is proportional to the number of links.
 
     Args:
-        graph: The graph. Its table stays as it is, and the buckets read it: weights may change afterwards and
-            neighbours may be masked, but no slot may come into use beyond the last one that a row uses now.
+        graph: The graph. Its table is unchanged and the buckets refer to it: weights may change later and neighbours
+            may be masked, but a row may not use more slots than it does now.
     """
     return replace(graph, format="buckets", buckets=group(_used(graph), graph.senders.shape[1]))
 
@@ -194,7 +195,7 @@ def _used(graph: Graph) -> np.ndarray:
 
 @checked
 def relabel(graph: Graph, order: Any) -> Graph:
-    """The same graph with its nodes in another order; slots stay in place.
+    """The same graph with its nodes reordered; each row keeps the order of its slots.
 
     Mixing commutes with it: mix(relabel(graph, order), x[order]) = mix(graph, x)[order].
 
@@ -218,18 +219,18 @@ def relabel(graph: Graph, order: Any) -> Graph:
 
 @checked
 def check_graph(graph: Graph, *, columns: bool = False) -> None:
-    """Check a graph that was put together by hand; connectivity is not asked for (`summary` tells it).
+    """Check a hand-built graph; connectivity is not required (`summary` reports it).
 
     Args:
         graph: The graph.
-        columns: Ask that columns of W sum to one, as push-sum needs, and not rows.
+        columns: Require columns of W that sum to one, as push-sum needs, instead of rows.
 
     Raises:
-        ValueError: Unless shapes and dtypes are those of `Graph`, ids lie in range, no slot holds the node itself or a
-            neighbour twice, padded slots hold the node itself with weight 0, weights are finite, every row (column) of
-            W sums to one (within 1e-5), `out_degree` counts the arcs (in a lossy graph, the lost ones too), and
-            buckets, where there are some, hold every row in full. In a synchronised round `self_weight` is to be 1 / m
-            and `out_degree` m - 1.
+        ValueError: Unless shapes and dtypes are those of `Graph`, ids are in range, and weights are finite. No slot may
+            hold the node itself or a neighbour twice; padded slots hold the node itself with weight 0. Every row
+            (column) of W sums to one (within 1e-5). `out_degree` counts the arcs (in a lossy graph, the lost ones too).
+            Buckets, if any, contain every row in full. In a synchronised round `self_weight` is 1 / m and `out_degree`
+            m - 1.
     """
     senders, mask, weight, own, sent = (np.asarray(getattr(graph, name)) for name in _DTYPES)
     checks.shape((None, None), "Rows are nodes, columns are slots.", senders=senders)
@@ -246,13 +247,13 @@ def check_graph(graph: Graph, *, columns: bool = False) -> None:
     _refuse_slots(~mask & (senders != node), senders, "padded slots to hold the node itself")
     _refuse_slots(~mask & (weight != 0), weight, "padded slots of weight 0", "weight")
     checks.finite(weight=weight, self_weight=own)
-    neighbour = np.sort(np.where(mask, senders, m + np.arange(int(d))), axis=1)  # padding made distinct
-    _refuse_slots(np.diff(neighbour, axis=1) == 0, neighbour, "every neighbour once in its row", "sorted senders")
+    neighbour = np.sort(np.where(mask, senders, m + np.arange(int(d))), axis=1)  # makes padding distinct
+    _refuse_slots(np.diff(neighbour, axis=1) == 0, neighbour, "each neighbour once per row", "sorted senders")
     if graph.synchronised is not None:
         checks.shape((), "It is one bool for all nodes.", synchronised=graph.synchronised)
     together = synchronised_now(graph)
     if together:
-        sum_to_one(m * own.astype(np.float64), "In a synchronised round every self_weight is 1 / m.")
+        sum_to_one(m * own.astype(np.float64), "In a synchronised round every self_weight must be 1 / m.")
     else:
         axis, remedy, line = (0, _COLUMNS, "column") if columns else (1, _ROWS, "row")
         sum_to_one(np.asarray(to_scipy(graph).sum(axis=axis)), remedy, line)
@@ -262,7 +263,7 @@ def check_graph(graph: Graph, *, columns: bool = False) -> None:
         i = wrong[0]
         expected = f"from {heard[i]} to {m - 1}, at least" if graph.lossy else f"= {heard[i]},"
         raise ValueError(
-            f"Expected out_degree[{i}] {expected} the number of nodes that hear node {i}, got {sent[i]} "
+            f"Expected out_degree[{i}] {expected} the number of nodes that receive from node {i}, got {sent[i]} "
             f"({wrong.size} such nodes)."
         )
     if graph.format == "buckets" or graph.buckets is not None:
@@ -276,7 +277,7 @@ def _check_buckets(graph: Graph) -> None:
     rows = np.concatenate([np.zeros(0, np.int32), *map(np.asarray, graph.buckets.rows)])
     place = np.asarray(graph.buckets.place)
     if rows.size != graph.m or not np.array_equal(rows.take(place, mode="clip"), np.arange(graph.m)):
-        raise ValueError(f"Expected every row from 0 to {graph.m - 1} once, at its place, in buckets.rows. {remedy}")
+        raise ValueError(f"Expected every row from 0 to {graph.m - 1} once, in place, in buckets.rows. {remedy}")
     width = np.repeat(graph.buckets.widths, [part.shape[0] for part in graph.buckets.rows])
     used = _used(graph)[rows]
     narrow = np.flatnonzero(used > width)

@@ -1,12 +1,13 @@
-"""Simulated time: how long nodes compute and messages travel, and who is waited for.
+"""Simulated time: how long nodes compute, how long messages travel, and which messages a node waits for.
 
     response of node j to node i  =  compute_j + latency_ij + bits / bandwidth
 
-A node starts a round when it has done the one before. It is done when it has computed and has heard those that it
-combines in this round (`advanced`). Nobody waits for messages that are lost, or for nodes that are away; there are no
-timeouts. In a synchronised round all wait for all, as long as the slowest message takes on any link. Compute times are
-those of one gradient, and a node that evaluates more, or none, takes as much longer, or no time. Response times decide
-who is first to respond, as if all had started together.
+A node starts a round when it has finished the previous one. It finishes when it has computed and has received the
+messages that it combines in this round (`advanced`). Nodes do not wait for lost messages or for nodes that are away;
+there are no timeouts. In a synchronised round all nodes wait for all others, and for the slowest message on any link.
+Compute times are those of one gradient; a node that evaluates several gradients takes that many times as long, and one
+that evaluates none takes no time. Response times decide which neighbour responds first, as if all nodes had started
+together.
 
 Axes: m nodes, d slots of the table.
 """
@@ -34,91 +35,91 @@ _SLOW = Stream("network.slowness", "network")
 
 
 class Times(ABC):
-    """A distribution of times, or of factors of them: a dataclass of its settings, and how it draws."""
+    """A distribution of times, or of factors of times: a dataclass of settings that can be sampled."""
 
     @abstractmethod
     def draw(self, key: Array) -> Array:
-        """One number [] float32 > 0 from a key []."""
+        """One positive float32 number [] drawn with a key []."""
 
     def check(self, name: str) -> None:
-        """Refuse settings out of range: ValueError, in which `name` is what the times are."""
+        """Check the settings; `name` says what the times are. Raises ValueError for settings out of range."""
         settings(self, f"{name}.")
 
 
 @struct.dataclass
 class FixedTime(Times):
-    """The same number of seconds always."""
+    """A constant time, in seconds."""
 
     seconds: NotNegative = 1.0
     """The time, from 0, in seconds."""
 
     def draw(self, key: Array) -> Array:
-        """The time [], whatever the key []."""
+        """The constant time [], whatever the key []."""
         return jnp.float32(self.seconds)
 
 
 @struct.dataclass
 class ExponentialTime(Times):
-    """Exponential times: mean and standard deviation are the same."""
+    """Exponentially distributed times: mean and standard deviation are equal."""
 
     mean: Positive = 1.0
-    """Their mean, above 0, in seconds."""
+    """Mean, above 0, in seconds."""
 
     def draw(self, key: Array) -> Array:
-        """One time [] from a key []."""
+        """One time [] drawn with a key []."""
         return self.mean * jax.random.exponential(key, (), jnp.float32)
 
 
 @struct.dataclass
 class LogNormalTime(Times):
-    """Times whose logarithm is normal: median exp(N(0, sigma^2))."""
+    """Log-normal times: the median times exp(N(0, sigma^2))."""
 
     median: Positive = 1.0
-    """Their median, above 0, in seconds."""
+    """Median, above 0, in seconds."""
     sigma: Positive = 1.0
-    """Standard deviation of their logarithm, above 0."""
+    """Standard deviation of the logarithm, above 0."""
 
     def draw(self, key: Array) -> Array:
-        """One time [] from a key []."""
+        """One time [] drawn with a key []."""
         return self.median * jnp.exp(self.sigma * jax.random.normal(key, (), jnp.float32))
 
 
 @struct.dataclass
 class ParetoTime(Times):
-    """Times with a heavy tail, P(T > t) = (least / t)^shape for t >= least; no mean for a shape <= 1."""
+    """Pareto (heavy-tailed) times: P(T > t) = (least / t)^shape for t >= least; the mean is infinite for shape <= 1."""
 
     least: Positive = 1.0
-    """The shortest of them, above 0, in seconds."""
+    """Shortest time, above 0, in seconds."""
     shape: Positive = 2.0
-    """The exponent of the tail, above 0; the smaller, the heavier."""
+    """Tail exponent, above 0; smaller means heavier."""
 
     def draw(self, key: Array) -> Array:
-        """One time [] from a key []."""
+        """One time [] drawn with a key []."""
         return self.least * jnp.exp(jax.random.exponential(key, (), jnp.float32) / self.shape)
 
 
 @struct.dataclass
 class Timed(Lasting):
-    """A network whose nodes and messages take time."""
+    """A network whose nodes and messages take simulated time."""
 
     compute: Times  # of one gradient
     latency: Times  # of one message, whatever its size
-    bandwidth: Array  # float32 [] bits per second, of one message
-    slowness: Times | None  # factor of a node's compute times in a run
+    bandwidth: Array  # float32 [] bits per second per message
+    slowness: Times | None  # factor on a node's compute times, constant within a run
     first: bool = struct.field(pytree_node=False)
-    bits: int = struct.field(pytree_node=False, default=0)  # of a message
+    bits: int = struct.field(pytree_node=False, default=0)  # size of a message
 
     def in_run(self, key: Array, bits: int) -> Self:
-        """The network in a run, from whose key follows who is slow.
+        """The network in a run, whose key determines which nodes are slow.
 
         Args:
             key ([]): Key of the run.
-            bits: Size of one message of the run, in bits, which take their time at the network's bandwidth.
+            bits: Size of one message of the run, in bits; divided by the bandwidth it gives a transmission time.
         """
         return replace(super().in_run(key, bits), bits=bits)
 
     def at(self, k: Array, key: Array) -> Graph:
-        """The network's graph with the times of round k []."""
+        """The base's graph with the times of round k []."""
         graph = self.base.at(k, INNER.of(key))
         compute = jax.vmap(self.compute.draw)(_COMPUTE.keys(key, ids(self.m))) * self.slow()
         keys = link_keys(key, _LATENCY, graph, directed=True)
@@ -126,7 +127,7 @@ class Timed(Lasting):
         return replace(graph, timing=Timing(compute, travel, compute[graph.senders] + travel, self.first))
 
     def slow(self) -> Array:
-        """By how much every node is slower than the others, in all rounds: [m]."""
+        """The slowness factor of each node, the same in all rounds: [m]."""
         if self.slowness is None:
             return jnp.ones((self.m,), jnp.float32)
         return jax.vmap(self.slowness.draw)(_SLOW.keys(self.lasting, ids(self.m)))
@@ -142,19 +143,19 @@ def timed(
     slowness: Times | None = None,
     first: bool = False,
 ) -> Timed:
-    """Nodes and messages of a network take time, which the run adds up: it then records `network_seconds`.
+    """Nodes and messages take simulated time, which the run adds up and records as `network_seconds`.
 
-    Distributions are `FixedTime`, `ExponentialTime`, `LogNormalTime` and `ParetoTime`.
+    The distributions are `FixedTime`, `ExponentialTime`, `LogNormalTime` and `ParetoTime`.
 
     Args:
-        base: The network whose times they are.
-        compute: Seconds of one gradient, drawn anew in every round.
-        latency: Seconds of a message, beside its bits, drawn anew in every round.
-        bandwidth: Bits per second of a message, above 0; None: its size takes no time.
-        slowness: How many times as long a node computes, drawn once for all rounds; None: all alike.
-        first: Who combines some of its neighbours, such as CEPS and `partial_communication` around this network, takes
-            the first that respond instead of a random few; it has then asked all of them, and all answers count as
-            sent.
+        base: The network whose nodes and messages take time.
+        compute: Seconds per gradient, redrawn in each round.
+        latency: Seconds per message on top of its transmission time, redrawn in each round.
+        bandwidth: Bits per second per message, above 0; None: transmission takes no time.
+        slowness: Factor on each node's compute times, drawn once for all rounds; None: all nodes are equal.
+        first: A node that combines only some of its neighbours, as in CEPS and in `partial_communication` around this
+            network, takes the first to respond instead of a random subset. It then requests all messages, and all
+            responses count as sent.
 
     Raises:
         ValueError: For settings of the distributions and a bandwidth out of range; for a base that is synchronised.
@@ -168,18 +169,18 @@ def timed(
     return Timed(inside, compute, latency, speed, slowness, first, name=name)
 
 
-Seconds = tuple[Array, Array]  # floats, and what rounding has left out of each of them
+Seconds = tuple[Array, Array]  # floats, and the rounding error of each
 
 
 def added(time: Seconds, more: Array) -> Seconds:
-    """A sum of two times [...], with an error that does not grow with the number of sums.
+    """The sum of two times [...], with a rounding error that does not grow with the number of additions.
 
-    A float32 that grows by .1 at a time is wrong by percents after some million sums. What rounding leaves out of a sum
-    (Knuth's TwoSum) is carried along in a second float here. XLA keeps the order of sums of floats.
+    A float32 that grows by 0.1 at a time is off by percents after some million additions. Here the rounding error of
+    each sum (Knuth's TwoSum) is carried along in a second float. XLA preserves the order of floating-point additions.
 
     Args:
-        time: Floats [...], and what rounding has left out of each of them [...].
-        more ([...]): What is added, in the same unit.
+        time: Floats [...] and their rounding errors [...].
+        more ([...]): What to add, in the same unit.
 
     Returns:
         The sum, as two floats like `time`.
@@ -199,18 +200,18 @@ def _later(one: Seconds, other: Seconds) -> Seconds:
 
 
 def _last(time: Seconds, most: Callable[[Array], Array]) -> Seconds:
-    """The latest of times by `most`, which gives the largest of floats in the shape of a factor of theirs."""
+    """The latest of several times; `most` takes the maximum of floats, in a shape that broadcasts against them."""
     whole = most(time[0])
     return whole, most(jnp.where(time[0] == whole, time[1], -jnp.inf))
 
 
 def advanced(graph: Graph, clock: Seconds, grads: Array, waits: Array) -> Seconds:
-    """The times at which nodes are done with a round, [m] twice, as `added` has them.
+    """The times at which nodes finish a round, [m] twice, in the form of `added`.
 
     Args:
         graph: The graph of the round, with its timing.
-        clock: When they were done with the round before: seconds [m], and what rounding has left out of them [m].
-        grads: grads [m], how many gradients a node evaluates.
+        clock: When the nodes finished the previous round: seconds [m] and their rounding errors [m].
+        grads: grads [m], number of gradients that each node evaluates.
         waits: waits [m, d] bool, the slots that a node waits for.
     """
     assert graph.timing is not None

@@ -1,15 +1,15 @@
-"""The weights of a network and its padded table. NumPy on the host; the arrays reach JAX in `table`, the last step.
+"""Mixing weights and the padded table. NumPy on the host; only `table`, the last step, creates JAX arrays.
 
-The rules for the mixing matrix W, with deg the number of neighbours of a node:
+The rules for the mixing matrix W, where deg is the number of neighbours of a node:
 
     metropolis   W_ij = 1 / (1 + max(deg_i, deg_j))     symmetric, doubly stochastic
     laplacian    W = I - L / (1 + max_i deg_i)          symmetric, doubly stochastic; the maximum-degree rule
-    uniform      W_ij = 1 / (1 + deg_i)                 rows sum to one; the average over itself and its neighbours
-    out-degree   W_ij = 1 / (1 + out_j)                 columns sum to one; a node's row in equal parts, for push-sum
+    uniform      W_ij = 1 / (1 + deg_i)                 rows sum to one; the average over a node and its in-neighbours
+    out-degree   W_ij = 1 / (1 + out_j)                 columns sum to one; a node splits its row equally, for push-sum
 
-deg_i counts the nodes that i hears, out_j those that hear j; links that run one way tell them apart. Without a choice
-(None) a network whose links all run both ways has metropolis weights, a directed one uniform weights. Of the rules here
-a directed network can have these and out-degree.
+deg_i is the in-degree of i and out_j the out-degree of j; they differ only in directed networks. By default (None) an
+undirected network has metropolis weights and a directed one uniform weights. A directed network can only have uniform
+or out-degree weights.
 
 Sources: L. Xiao, S. Boyd, "Fast linear iterations for distributed averaging", 2004 (maximum degree); L. Xiao, S. Boyd,
 S. Lall, "A scheme for robust distributed sensor fusion based on average consensus", 2005 (Metropolis); D. Kempe,
@@ -32,15 +32,15 @@ from jdfl.network.tables import Arcs, arcs_of, called, components
 Weights = Literal["metropolis", "uniform", "laplacian", "out-degree"]
 FormatChoice = Literal["auto", "padded", "dense", "bcoo", "buckets"]
 
-DENSE_FROM = {"cpu": 0.5}  # density of W from which one matrix product beats the gathers, per backend
+DENSE_FROM = {"cpu": 0.5}  # density of W above which one matrix product is faster than gathers, per backend
 DENSE_FROM_ACCELERATOR = 0.04
-DENSE_UP_TO = 8192  # nodes: W is built again in each round, 256 MiB at this size
-BUCKETS_FROM = 2.5  # times the work of buckets that the padded table must be for them to win, beside the reordering
+DENSE_UP_TO = 8192  # nodes; W is rebuilt in each round, 256 MiB at this size
+BUCKETS_FROM = 2.5  # ratio of the padded table's work to that of buckets above which these win despite the reordering
 MOST_SLOTS = 2**31  # of a table: 19 GB
 
 
 def refuse_parts(links: Arcs, remedy: str = "") -> None:
-    """Raise `ValueError` for a network in several parts."""
+    """Raise `ValueError` for a network that is not connected."""
     count, largest = components(links)
     if count > 1:
         kind = "connected" if links.symmetric else "strongly connected"
@@ -50,7 +50,7 @@ def refuse_parts(links: Arcs, remedy: str = "") -> None:
 
 
 def _mixing(links: Arcs, weights: Weights) -> np.ndarray:
-    """The weight [e] of every arc, by the rules at the top of this file."""
+    """The weight [e] of each arc, by the rules at the top of this file."""
     degree = np.bincount(links.receiver, minlength=links.m)
     if weights == "uniform":
         return 1 / (1 + degree[links.receiver])
@@ -59,7 +59,7 @@ def _mixing(links: Arcs, weights: Weights) -> np.ndarray:
     if not links.symmetric:
         raise ValueError(
             f"Expected weights = 'out-degree' or 'uniform' for a directed network, got weights = {weights!r}, which "
-            "needs every link to run both ways. Pass one of these two, or an undirected graph."
+            "needs bidirectional links. Pass one of these two, or an undirected graph."
         )
     if weights == "metropolis":
         return 1 / (1 + np.maximum(degree[links.receiver], degree[links.sender]))
@@ -67,7 +67,7 @@ def _mixing(links: Arcs, weights: Weights) -> np.ndarray:
 
 
 def _format(links: Arcs, degree: np.ndarray, d: int) -> Format:
-    """How `mix` is to multiply: by density, size, backend and how much of a table with `d` slots is padding."""
+    """Choose how `mix` multiplies: by density, size, backend and how much of a table with `d` slots is padding."""
     density = (links.sender.size + links.m) / links.m**2
     enough = DENSE_FROM.get(jax.default_backend(), DENSE_FROM_ACCELERATOR)
     if links.m <= DENSE_UP_TO and density > enough:
@@ -79,15 +79,15 @@ def _format(links: Arcs, degree: np.ndarray, d: int) -> Format:
 def table(
     links: Arcs, weight: np.ndarray, own: np.ndarray | None, format: FormatChoice = "auto", *, columns: bool = False
 ) -> Graph:
-    """The padded table of a network.
+    """Build the padded table of a network.
 
     Args:
         links: The arcs [e], sorted by receiver.
         weight ([e]): Their weights.
-        own ([m]): The nodes' own weights; None: what the float32 weights of a row leave to one, so that their rounding
-            does not add up over the rounds.
+        own ([m]): The nodes' own weights; None: one minus the sum of the row's float32 weights, so that rounding errors
+            do not accumulate over the rounds.
         format: How sums over neighbours are computed; auto looks at density, degrees and backend.
-        columns: Without `own`, let columns sum to one instead of rows.
+        columns: If `own` is None, make columns sum to one instead of rows.
 
     Raises:
         ValueError: For a table too large for any machine's memory.
@@ -123,18 +123,18 @@ def table(
 def build(
     links: Arcs, weights: Weights | None, format: FormatChoice, name: str, *, connected: bool = True, remedy: str = ""
 ) -> Static:
-    """The fixed network of some arcs: checked, weighed, and in a table.
+    """Build a fixed network from arcs: check connectivity, compute weights, build the table.
 
     Args:
         links: The arcs.
-        weights: Rule for the mixing weights; None: metropolis, or uniform if links run one way.
+        weights: Rule for the mixing weights; None: metropolis, or uniform if directed.
         format: How sums over neighbours are computed; auto looks at density, degrees and backend.
-        name: What reports call the network.
-        connected: Refuse a network in several parts.
-        remedy: What to do about such a network, a sentence; "": the usual advice.
+        name: The network's name in reports.
+        connected: Require a connected network.
+        remedy: Advice in the error for a disconnected network, a sentence; "": the usual advice.
 
     Raises:
-        ValueError: For a network in several parts, a rule that a directed network cannot have, and a table too large.
+        ValueError: For a disconnected network, a rule that a directed network cannot have, and a table too large.
     """
     if connected:
         refuse_parts(links, remedy)
@@ -146,28 +146,28 @@ def build(
 def laplacian(
     base: Static, iota: Annotated[float, Bound("(0, inf)")] | None = None, *, format: FormatChoice = "auto"
 ) -> Static:
-    """The links of a fixed undirected network with W = I - L / iota, L being its Laplacian: every link weighs 1 / iota.
+    """Laplacian weights W = I - L / iota on a fixed undirected network: every link has weight 1 / iota.
 
-    W is symmetric and doubly stochastic, and every node keeps some weight of its own.
+    L is the graph Laplacian. W is symmetric and doubly stochastic, with positive own weights.
 
     Args:
-        base: The network whose links they are; its own weights are not used.
-        iota: Larger than d_max, the largest number of neighbours. None: d_max + 1, as `weights="laplacian"` does.
+        base: The network that supplies the links; its own weights are not used.
+        iota: Larger than d_max, the largest degree. None: d_max + 1, as `weights="laplacian"` does.
         format: How sums over neighbours are computed; auto looks at density, degrees and backend.
 
     Raises:
-        ValueError: For iota <= d_max, and for networks that change or have links of one way only.
+        ValueError: For iota <= d_max, and for networks that change or are directed.
     """
     links = arcs_of(base.graph)
     if not links.symmetric:
         raise ValueError(
-            f"Expected an undirected network, got {called(base)}, which has links of one way only. Its Laplacian would "
+            f"Expected an undirected network, got {called(base)}, which has one-way links. Its Laplacian would "
             "not be symmetric."
         )
     most = int(np.bincount(links.receiver, minlength=links.m).max())
     iota = most + 1.0 if iota is None else iota
     if not iota > most:
-        remedy = f"With less, a node would have a negative weight of its own, or none; {most + 1} is usual."
-        checks.refuse(f"iota > d_max = {most}, the largest number of neighbours", "iota", iota, remedy)
+        remedy = f"With less, a node's own weight would be negative or zero; {most + 1} is usual."
+        checks.refuse(f"iota > d_max = {most}, the largest degree", "iota", iota, remedy)
     graph = table(links, np.full(len(links.receiver), 1 / float(iota)), None, format)
     return Static(graph, f"laplacian({called(base)}, iota={float(iota):g})")

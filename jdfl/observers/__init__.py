@@ -1,4 +1,4 @@
-"""What observers who see little learn about each node, derived from a method's own step."""
+"""What observers with a limited view learn about each node, derived from a method's own step."""
 
 from jdfl.observers.observe import observe, observe_pairs
 from jdfl.observers.observer import Coalition, Everyone, FinalModels, Neighbour, Observer, Server

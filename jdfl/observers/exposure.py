@@ -1,13 +1,13 @@
-"""What a linear view of noisy releases tells about each node: exact for fixed data, by linear algebra.
+"""What a linear view of noisy releases reveals about each node: exact for fixed data, by linear algebra.
 
-A view is A g + B z, with data g of every release and node, and unit noises z that the observer does not know. Where the
-data of node u change by d, it is a Gaussian shift, whose squared size in units of the noise is d^T M d with
-M = A_u^T (B B^T)^+ A_u [P, P]; it is infinite where A_u shows what B does not cover.
+A view is A g + B z, with the data g of all releases and nodes, and unit noises z unknown to the observer. A change d of
+the data of node u makes it a Gaussian shift, whose squared size in units of the noise is d^T M d with
+M = A_u^T (B B^T)^+ A_u [P, P]; it is infinite where A_u shows something that B does not cover.
 
 A. Bellet, E. Cyffers, D. Frey, R. Gaudel, D. Lerévérend, F. Taiani: Unified Privacy Guarantees for Decentralized
 Learning via Matrix Factorization, 2025.
 
-Axes: m nodes, P releases of a node, R rows of a view.
+Axes: m nodes, P releases per node, R rows of a view.
 """
 
 import math
@@ -15,22 +15,22 @@ import math
 import numpy as np
 import scipy.linalg
 
-_RANK = 1e-11  # of the largest singular value: below, a direction is taken for rounding
+_RANK = 1e-11  # of the largest singular value: smaller directions are taken for rounding errors
 _CLEAR = 1e-4  # smallest pivot of rows that are clearly independent
-_ROUNDS, _ENOUGH = 300, 1e-4  # of the search for the worst changes, and the gap at which it ends
+_ROUNDS, _ENOUGH = 300, 1e-4  # of the search for the worst changes, and the gap at which it stops
 
 
 def flat(rows: np.ndarray, unknown: np.ndarray) -> np.ndarray:
-    """Of rows [R, P, m] the columns [R, N] of nodes that are unknown [m]."""
+    """The columns [R, N] of rows [R, P, m] that belong to unknown nodes [m]."""
     return rows[:, :, unknown].reshape(len(rows), rows.shape[1] * int(unknown.sum()))
 
 
 def blocks(rows: np.ndarray, noise: np.ndarray) -> np.ndarray:
-    """What a view tells about every node, M [m, P, P]; infinite where something is shown without noise.
+    """What a view reveals about each node, M [m, P, P]; infinite where something is shown without noise.
 
     Args:
         rows: The view's coefficients of data [R, P, m].
-        noise: Its coefficients of unit noises [R, N] that are not known.
+        noise: Its coefficients of unit noises [R, N] that the observer does not know.
     """
     count, releases, m = rows.shape
     white = whitened(rows.reshape(count, releases * m), noise).reshape(-1, releases, m)
@@ -39,7 +39,7 @@ def blocks(rows: np.ndarray, noise: np.ndarray) -> np.ndarray:
 
 
 def whitened(data: np.ndarray, noise: np.ndarray) -> np.ndarray:
-    """A view's data [R, D] in coordinates in which its noise [R, N] is white; infinite where there is data alone."""
+    """A view's data [R, D] in coordinates in which its noise [R, N] is white; infinite where data has no noise."""
     length = np.linalg.norm(noise, axis=1)
     bare = length <= _RANK * np.max(length, initial=0.0)
     shown = np.any(np.abs(data[bare]) > _RANK * np.max(np.abs(data), initial=0.0), axis=0)
@@ -67,11 +67,11 @@ def _whitened(data: np.ndarray, noise: np.ndarray) -> np.ndarray:
 
 
 def largest(M: np.ndarray) -> np.ndarray:
-    """Bounds [m] of the largest sums of M_ts <d_t, d_s> over vectors no longer than one, for M [m, P, P] >= 0.
+    """Upper bounds [m] on the sums of M_ts <d_t, d_s> over vectors of norm at most one, for M [m, P, P] >= 0.
 
-    A bound is the sum of M where no entry is negative. Elsewhere the worst vectors are looked for, one after another;
-    what bounds all others then is sum y for a y with diag(y) >= M, which is found from them (the dual of this
-    semidefinite program), where that is less than the sum of |M| and P times the largest eigenvalue.
+    The bound is the sum of M where no entry is negative. Elsewhere a search finds the worst vectors. From them follows
+    an upper bound sum y with diag(y) >= M (the dual of this semidefinite program); the smallest of it, the sum of |M|,
+    and P times the largest eigenvalue is used.
     """
     found = np.full(len(M), np.inf)
     finite = np.isfinite(M).all(axis=(1, 2))
@@ -80,7 +80,7 @@ def largest(M: np.ndarray) -> np.ndarray:
 
 
 def _bounds(M: np.ndarray) -> np.ndarray:
-    """`largest` where all is finite."""
+    """`largest` for finite entries."""
     found = np.abs(M).sum(axis=(1, 2))
     signed = np.flatnonzero(M.min(axis=(1, 2)) < -1e-12 * np.abs(M).max(axis=(1, 2)))
     if signed.size:
@@ -89,7 +89,7 @@ def _bounds(M: np.ndarray) -> np.ndarray:
 
 
 def _signed(M: np.ndarray) -> np.ndarray:
-    """The bounds [m] by the dual, for M [m, P, P] with negative entries."""
+    """Upper bounds [m] by the dual, for M [m, P, P] with negative entries."""
     count = M.shape[1]
     value, vector = np.linalg.eigh(M)
     most = count * value[:, -1]
@@ -112,7 +112,7 @@ def _signed(M: np.ndarray) -> np.ndarray:
 
 
 def spans(rows: np.ndarray, wanted: np.ndarray) -> bool:
-    """Whether rows [R, N] span all that is wanted [k, N]."""
+    """Whether rows [R, N] span all rows of `wanted` [k, N]."""
     size = np.linalg.norm(wanted, axis=1)
     if not np.any(size > 0):
         return True

@@ -1,6 +1,6 @@
-"""What an observer who sees little learns about each node, beside what everyone learns: `jdfl.observe`.
+"""What an observer with a limited view learns about each node, compared with the run's guarantee: `jdfl.observe`.
 
-Axes: m nodes, P releases of a node.
+Axes: m nodes, P releases per node.
 """
 
 import math
@@ -29,9 +29,9 @@ from jdfl.privacy.analytic import MOST_MU
 from jdfl.privacy.slips import paid
 from jdfl.problems import Problem
 
-_MOST_ROWS, _MOST_ENTRIES = 8000, 2**28  # of a view, whose square is kept, and of its coefficients
-_EVERY = Gradients()  # of methods whose noise is on something else
-_ALL = "all messages"  # of whom the run's epsilon bounds what every other observer learns
+_MOST_ROWS, _MOST_ENTRIES = 8000, 2**28  # of a view, whose square is stored, and of its coefficients
+_EVERY = Gradients()  # for methods that add noise to something else
+_ALL = "all messages"  # the observer for which the run's epsilon bounds what every other observer learns
 
 
 @checked
@@ -45,7 +45,7 @@ def observe_pairs(
     delta: float | None = None,
     sums: bool = False,
 ) -> Pairs:
-    """What every node learns about every other one in a run of so many rounds: `observe` for every node.
+    """What each node learns about each other one in a run of `steps` rounds: `observe` for every node.
 
     Args:
         algorithm: As for `observe`.
@@ -54,7 +54,7 @@ def observe_pairs(
         steps: As for `observe`.
         key: As for `observe`.
         delta: As for `observe`.
-        sums: Whether nodes see secure sums of their neighbours' messages alone.
+        sums: Whether nodes see only secure sums of their neighbours' messages.
 
     Raises:
         ValueError: As for `observe`.
@@ -84,28 +84,28 @@ def observe(
     key: int | Array = 0,
     delta: float | None = None,
 ) -> Exposure:
-    """What an observer learns about every node in a run of so many rounds; nothing is run.
+    """What an observer learns about each node in a run of `steps` rounds; nothing is run.
 
-    The observer's view follows from the method's own step, whose noisy releases are replaced by inputs: any method goes
-    whose step is affine in them, and treats the numbers of a vector alike, such as D-PSGD, gradient tracking, EXTRA,
-    local steps and push-sum, on any network.
+    The observer's view is derived from the method's own step, with inputs in place of its noisy releases. It works for
+    every method whose step is affine in its releases and treats the entries of a vector alike, such as D-PSGD, gradient
+    tracking, EXTRA, local steps and push-sum, on any network.
 
-    Numbers are exact for gradients that do not depend on what is released. For others they are a guarantee only where
-    all gradients are taken at points that the observer can tell beforehand from what it has seen: nodes that see little
-    cannot, and what they do not see may amplify what they learn.
+    Results are exact for gradients that do not depend on what is released. For others they are a guarantee only if all
+    gradients are taken at points that the observer can compute from what it has seen before. Observers with a limited
+    view cannot, and what they do not see may amplify what they learn.
 
     Args:
         algorithm: The settings of the method, with Gaussian noise.
-        problem: The nodes' data and losses, of m nodes.
-        network: Who hears whom; random ones are those of the run with this key.
-        observer: Who observes: `jdfl.observers.Neighbour`, `Coalition`, `Everyone`, `FinalModels` or `Server`.
+        problem: The nodes' data and losses, for m nodes.
+        network: The communication network; random ones are those of the run with this key.
+        observer: The observer: `jdfl.observers.Neighbour`, `Coalition`, `Everyone`, `FinalModels` or `Server`.
         steps: Rounds of the run, at least 1.
-        key: That of the run.
+        key: The run's key.
         delta: As for `jdfl.account`.
 
     Raises:
-        ValueError: Where nothing is claimed of the run at all, for an observer that the network does not have, and for
-            a method whose step is not affine, with the reason.
+        ValueError: Where the run has no guarantee at all, for an observer that the network does not have, and for a
+            method whose step is not affine, with the reason.
     """
     run = Observed.of(algorithm, problem, network, steps=steps, key=key, delta=delta)
     return run.by(observer)
@@ -113,12 +113,12 @@ def observe(
 
 @dataclass(frozen=True)
 class Observed:
-    """A run that may be observed: its map from releases to messages, and what is guaranteed against everyone."""
+    """A run that can be observed: its map from releases to messages, and its guarantee against everyone."""
 
     spread: Spread
     guarantee: Guarantee
     report: PrivacyReport
-    passes: np.ndarray  # [m] rounds from one in which a record is looked at to the next; 1: it may be in all
+    passes: np.ndarray  # [m] rounds between two uses of a record; 1: it may be used in every round
 
     @classmethod
     def of(
@@ -131,15 +131,15 @@ class Observed:
         key: int | Array,
         delta: float | None,
     ) -> "Observed":
-        """That of a run; ValueError where it cannot be."""
+        """The observed form of a run; ValueError where there is none."""
         report = account_plan(algorithm, problem, network, steps=steps, key=key, delta=delta)
         program = check_run(algorithm, problem, network, steps, 1, None)
         guarantee = guarantee_of(program, problem)
         if not isinstance(guarantee.event, GaussianEvent):
-            _refuse(program, f"its noise is {report.mechanism}, of which only everyone's epsilon is known")
+            _refuse(program, f"its noise is {report.mechanism}, for which only everyone's epsilon is known")
         try:
             found, passes = spread(program, problem, network, steps, key), np.ones(problem.m, int)
-            if guarantee.unit == "record" and found.rounds == list(range(steps)):  # a release a round, of one step
+            if guarantee.unit == "record" and found.rounds == list(range(steps)):  # one release and step per round
                 passes = getattr(program.algorithm, "gradients", _EVERY).passes(problem)
             return cls(found, guarantee, report, passes)
         except NoMapError as error:
@@ -161,8 +161,7 @@ class Observed:
         if len(wanted) > most:
             raise ValueError(
                 f"Expected a view of at most {most} vectors in {found.steps} rounds of {m} nodes, got observer = "
-                f"{observer!r}, who sees {len(wanted)}. Take fewer rounds or nodes; what everyone learns is in "
-                "jdfl.account."
+                f"{observer!r}, who sees {len(wanted)}. Use fewer rounds or nodes; what everyone learns is in "
             )
         rows = found.rows(wanted)
         mu = np.sqrt(self._largest(self.blocks(rows, unknown)))
@@ -186,19 +185,19 @@ class Observed:
 
     @property
     def releases(self) -> int:
-        """How many a node makes."""
+        """The number of releases per node."""
         return sum(one is not None for one in self.spread.inputs)
 
     def blocks(self, rows: np.ndarray, unknown: np.ndarray) -> np.ndarray:
-        """What a view of rows [R, P, m] tells about every node [m, releases, releases].
+        """What a view of rows [R, P, m] reveals about each node [m, releases, releases].
 
-        Its noise is that of the nodes that are unknown [m].
+        Its noise is that of the unknown nodes [m].
         """
         noise = (self.spread.noises(unknown).T @ rows.reshape(len(rows), -1).T).T
         return exposure.blocks(rows[:, [one is not None for one in self.spread.inputs]], noise)
 
     def _largest(self, M: np.ndarray) -> np.ndarray:
-        """What a view tells at most [m] about a record that is looked at in some of the rounds, from M [m, T, T]."""
+        """A bound [m] on what a view reveals about a record that is used in some of the rounds, from M [m, T, T]."""
         found = np.zeros(len(M))
         for length in np.unique(self.passes).tolist():
             nodes = np.flatnonzero(self.passes == length)
@@ -208,7 +207,7 @@ class Observed:
         return found
 
     def _bound(self, rows: np.ndarray, unknown: np.ndarray) -> tuple[bool, str]:
-        """Whether all gradients are taken at points that follow from what was seen before, and a sentence on it."""
+        """Whether all gradients are taken at points that follow from what was seen before, with an explanation."""
         points: dict[int, list[int]] = {}
         for release, place in self.spread.points:
             points.setdefault(release, []).append(place)
@@ -227,7 +226,7 @@ class Observed:
         return True, "all gradients are taken at points that the observer knows from what it has seen before"
 
     def _epsilons(self, mu: np.ndarray) -> np.ndarray:
-        """The epsilons of shifts mu [...]; everybody's tables of exact noise take their part of delta."""
+        """The epsilons of shifts mu [...]; the tables of exact noise use up their part of delta."""
         event: Any = self.guarantee.event
         count, delta = self.releases * self.spread.m, self.report.delta
         known = {float(one): _epsilon(float(one), event, count, delta) for one in np.unique(mu[~np.isnan(mu)])}
@@ -244,7 +243,7 @@ def _epsilon(mu: float, event: Event, count: int, delta: float) -> float:
 
 
 def _refuse(program: Program, reason: str, cause: Exception | None = None) -> None:
-    """ValueError for a method whose observers cannot be told apart."""
+    """ValueError for a method whose observers cannot be distinguished."""
     raise ValueError(
         f"Expected a method whose messages are an affine map of its Gaussian releases, got "
         f"{type(program.algorithm).__name__}: {reason}. What everyone learns is in jdfl.account."

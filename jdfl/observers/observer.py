@@ -1,4 +1,4 @@
-"""Who observes: which rows of what leaves the nodes an observer sees, and whose noise it knows.
+"""Observers: which messages an observer sees, and whose noise it knows.
 
 Axes: m nodes, T rounds.
 """
@@ -16,18 +16,18 @@ Row = tuple[int, np.ndarray]  # a place, and the weights [m] of the nodes there
 
 
 class Observer(Protocol):
-    """Sees some of what leaves the nodes, and knows the data and noise of some."""
+    """Sees some of what leaves the nodes, and knows the data and noise of some nodes."""
 
     def known(self, m: int) -> Sequence[int]:
-        """The nodes whose data and noise it knows; ValueError for nodes that there are none of."""
+        """The nodes whose data and noise it knows; ValueError for nodes that do not exist."""
         ...
 
     def rows(self, spread: Spread) -> list[Row]:
-        """What it sees, in the order of the program."""
+        """The rows that it sees, in the order of the program."""
         ...
 
     def words(self) -> str:
-        """Who it is."""
+        """A description of the observer."""
         ...
 
 
@@ -47,13 +47,13 @@ class _Nodes:
             checks.whole(0, m - 1, "Observers are nodes of the network.", node=node)
         if not 0 < len(self.members) < m:
             raise ValueError(
-                f"Expected a coalition of some of the {m} nodes, got {len(self.members)} of them. Somebody has to be "
-                "in it, and somebody has to be left whom it observes."
+                f"Expected a coalition of some of the {m} nodes, got {len(self.members)} of them. It needs at least 1 "
+                "member, and at least one node must be left to observe."
             )
         return self.members
 
     def rows(self, spread: Spread) -> list[Row]:
-        """What reaches them."""
+        """The messages that reach them."""
         found: list[Row] = []
         for index, place in enumerate(spread.places):
             if place.to == "one":
@@ -67,7 +67,7 @@ class _Nodes:
         return found
 
     def _weights(self, spread: Spread, k: int, node: int) -> np.ndarray:
-        """The weights [m] with which others' messages of round k count at a node; 1 where it sees every one."""
+        """The weights [m] of others' messages at a node in round k; 1 where it sees each one."""
         found, k = np.zeros(spread.m), max(k, 0)
         if spread.everyone[k]:
             found[:] = 1.0
@@ -78,25 +78,24 @@ class _Nodes:
         return found
 
     def words(self) -> str:
-        """Who it is."""
+        """A description of the observer."""
         names = ", ".join(map(str, self.members))
         what = f"node {names}" if len(self.members) == 1 else f"nodes {names} together"
-        return f"{what}, of secure sums of neighbours' messages" if self.sums else what
+        return f"{what}, seeing secure sums of neighbours' messages" if self.sums else what
 
 
 @dataclass(frozen=True)
 class Neighbour(_Nodes):
     """One node of the network, which sees what its in-neighbours send, and knows its own data and noise.
 
-    With `sums` it learns of a round no more than the weighted sum of what they send, as if these had added it up
-    securely.
+    With `sums` it learns no more in a round than the weighted sum of their messages, as from secure aggregation.
     """
 
     kind: ClassVar[str] = "neighbour"
     node: int
-    """Its id."""
+    """Node id."""
     sums: bool = False
-    """Whether it sees a secure sum of its neighbours' messages alone."""
+    """Whether it sees only a secure sum of its neighbours' messages."""
 
     @property
     def members(self) -> list[int]:
@@ -106,16 +105,16 @@ class Neighbour(_Nodes):
 
 @dataclass(frozen=True)
 class Coalition(_Nodes):
-    """Nodes that put together what their in-neighbours send them and what they know of their own.
+    """Nodes that share everything that their in-neighbours send them and that they know themselves.
 
-    With `sums` every one of them learns of a round no more than the weighted sum of what its neighbours send.
+    With `sums` each of them learns no more in a round than the weighted sum of what its neighbours send.
     """
 
     kind: ClassVar[str] = "coalition"
     nodes: tuple[int, ...]
-    """Their ids."""
+    """Node ids."""
     sums: bool = False
-    """Whether each sees a secure sum of its neighbours' messages alone."""
+    """Whether each sees only a secure sum of its neighbours' messages."""
 
     @property
     def members(self) -> list[int]:
@@ -125,7 +124,7 @@ class Coalition(_Nodes):
 
 @dataclass(frozen=True)
 class Everyone:
-    """An observer outside of the network that reads all messages, such as an eavesdropper; it knows no noise."""
+    """An outside observer that reads all messages, such as an eavesdropper; it knows no node's noise."""
 
     kind: ClassVar[str] = "everyone"
 
@@ -140,22 +139,22 @@ class Everyone:
         ]
 
     def words(self) -> str:
-        """Who it is."""
-        return "everyone, of all messages"
+        """A description of the observer."""
+        return "everyone, seeing all messages"
 
 
 @dataclass(frozen=True)
 class FinalModels:
-    """Whoever gets the parameters that some nodes, or all of them, have in the end, and nothing else."""
+    """An observer who gets only the final parameters, of all nodes or of some of them."""
 
     kind: ClassVar[str] = "final-models"
     nodes: tuple[int, ...] | None = None
-    """Whose parameters are published; None: all nodes'."""
+    """The nodes whose parameters are published; None: all nodes."""
 
     def known(self, m: int) -> Sequence[int]:
         """Nobody."""
         for node in self.nodes or ():
-            checks.whole(0, m - 1, "Models are those of nodes of the network.", node=node)
+            checks.whole(0, m - 1, "They are ids of the network's nodes.", node=node)
         return ()
 
     def rows(self, spread: Spread) -> list[Row]:
@@ -164,8 +163,8 @@ class FinalModels:
         return [(spread.final, _one(node, spread.m)) for node in nodes]
 
     def words(self) -> str:
-        """Who it is."""
-        return "everyone, of the final models" + ("" if self.nodes is None else f" of {self.nodes}")
+        """A description of the observer."""
+        return "everyone, seeing the final models" + ("" if self.nodes is None else f" of {self.nodes}")
 
 
 @dataclass(frozen=True)
@@ -174,14 +173,14 @@ class Server:
 
     kind: ClassVar[str] = "server"
     sums: bool = False
-    """Whether it sees a secure sum over the clients of a round alone."""
+    """Whether it sees only a secure sum over the clients of a round."""
 
     def known(self, m: int) -> Sequence[int]:
-        """Nobody."""
+        """No node."""
         return ()
 
     def rows(self, spread: Spread) -> list[Row]:
-        """What clients and server send one another."""
+        """The messages between clients and server."""
         found: list[Row] = []
         for index, place in enumerate(spread.places):
             if place.to == "one" and self.sums:
@@ -190,14 +189,14 @@ class Server:
                 found += [(index, _one(node, spread.m)) for node in _senders(spread, index)]
         if not found:
             raise ValueError(
-                "Expected a method with a server, such as jdfl.FedAvg, got observer = Server() of one without: its "
+                "Expected a method with a server, such as jdfl.FedAvg, got observer = Server() for one without: its "
                 "nodes send to their neighbours."
             )
         return found
 
     def words(self) -> str:
-        """Who it is."""
-        return "the server, of secure sums over clients" if self.sums else "the server, of all that clients send"
+        """A description of the observer."""
+        return "the server, seeing secure sums over clients" if self.sums else "the server, seeing all client messages"
 
 
 def _senders(spread: Spread, index: int) -> Any:

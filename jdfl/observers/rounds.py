@@ -1,11 +1,11 @@
 """A method's rounds as an affine map from its releases to its messages, derived from its step.
 
-With inputs in place of the noisy releases, the program of all rounds gives what leaves the nodes. Every row of that is
-a combination of the inputs, whose coefficients are found by differentiating the program backwards, many rows at a time,
-one in each column. That this is right is checked with random inputs: the program has to be affine, to treat coordinates
-alike, and to send the same whatever is released.
+With inputs in place of the noisy releases, the program of all rounds computes what leaves the nodes. Each of these rows
+is a linear combination of the inputs, whose coefficients are found by reverse-mode differentiation, many rows at a
+time, one per column. Random inputs check the result: the program must be affine, treat coordinates alike, and send the
+same messages whatever is released.
 
-Axes: m nodes, T rounds, P inputs of a node in all, S places of the program at which rows are kept, c columns.
+Axes: m nodes, T rounds, P inputs per node, S places of the program at which rows are recorded, c columns.
 """
 
 from dataclasses import fields, replace
@@ -31,19 +31,19 @@ from jdfl.observers.spread import Place, Spread
 from jdfl.observers.watched import Given, Log, NoMapError, Shape, Watched
 from jdfl.problems import Problem
 
-_ENTRIES = 2**24  # of what one backward pass is asked for
+_ENTRIES = 2**24  # computed in one backward pass
 _MOST_COLUMNS = 512
-_TOLERANCE = 1e-9  # of affinity, in float64
+_TOLERANCE = 1e-9  # for affinity, in float64
 
 
 def spread(program: Program, problem: Problem, network: Network, steps: int, key: int | Array) -> Spread:
-    """The map of a planned program in so many rounds; NoMapError where there is none, with the reason."""
+    """The map of a planned program over `steps` rounds; NoMapError where there is none, with the reason."""
     with jax.enable_x64(True):
         return _Rounds(program, problem, network, steps, key).spread()
 
 
 class _Rounds:
-    """The program of all rounds, whose releases are inputs."""
+    """The program of all rounds, with its releases as inputs."""
 
     def __init__(self, program: Program, problem: Problem, network: Network, steps: int, key: int | Array) -> None:
         self.m, self.steps, self.plan = problem.m, steps, program.plan
@@ -103,7 +103,7 @@ class _Rounds:
         )
 
     def _checked(self, shapes: list[tuple[int, int, int]]) -> tuple[np.ndarray, Graph, bool, np.ndarray]:
-        """Who sends at every place [messages, m], the graphs, `fixed`, and rows of C; NoMapError for no affine map."""
+        """The senders at every place [messages, m], the graphs, `fixed`, and rows of C; NoMapError if not affine."""
         random = np.random.default_rng(0)
         a, b = ([random.standard_normal((*shape[:2], 3)) for shape in shapes] for _ in range(2))
         alike = [np.broadcast_to(one[:, :, :1], one.shape) for one in b]
@@ -114,15 +114,15 @@ class _Rounds:
         bys = [np.asarray(by) for _, (by, *_) in ran]
         bare = [np.asarray(one) for _, (_, _, one, _) in ran]
         if any((by != bys[0]).any() for by in bys):
-            raise NoMapError("who sends in a round depends on what has been released")
+            raise NoMapError("the senders of a round depend on what has been released")
         f_a, f_b, f_both, f_0, f_alike = rows
         size = np.max(np.abs(np.stack(rows)))
         gaps = {
             "its step is not affine in what is released": f_both - f_0 - 2 * (f_a - f_0) + 3 * (f_b - f_0),
-            "its step does not treat every number of a vector alike": f_alike - f_b[:, :, :1],
+            "its step does not treat the entries of a vector alike": f_alike - f_b[:, :, :1],
         }
         for reason, gap in gaps.items():
-            if not np.max(np.abs(gap)) <= _TOLERANCE * size:  # NaN is no map, too
+            if not np.max(np.abs(gap)) <= _TOLERANCE * size:  # NaN is not a map either
                 raise NoMapError(f"{reason} (by {np.max(np.abs(gap)) / size:.1g} of its size)")
         _, graphs, _, factors = ran[0][1]
         return bys[0].copy(), graphs, all(np.array_equal(one, bare[0]) for one in bare), np.asarray(factors)
@@ -130,8 +130,8 @@ class _Rounds:
     def forward(self, first: Array, rest: Array) -> tuple[Array, tuple[Array, Graph, Array, Array]]:
         """Rows [S, m, c] of messages, of points and of the final parameters, given inputs [P, m, c].
 
-        Also who sends [messages, m], the graphs of all rounds, what noise would be added to [., m, c], and how noise is
-        correlated over rounds [T, p], or an array without rows.
+        Also the senders [messages, m], the graphs of all rounds, the values that noise would be added to [., m, c], and
+        the correlation of noise over rounds [T, p], or an array without rows.
         """
         shape = self._shape(first.shape[2])
         state, log = self._begin(first, shape)
@@ -154,7 +154,7 @@ class _Rounds:
         return rows, (together(began[2], by), graphs, every, factors[:, 0] if factors.shape[1] else factors[:0])
 
     def _logs(self) -> tuple[Log, Log]:
-        """What is done before the first round and in a round."""
+        """What happens before the first round, and in a round."""
         shape, logs = self._shape(2), []
 
         def once() -> Any:
@@ -192,7 +192,7 @@ class _Rounds:
 
 
 def _arrays(log: Log, shape: tuple[int, ...]) -> tuple[Array, Array, Array]:
-    """The rows of messages and of points [., m, c] of a log, and who sends [., m]."""
+    """The rows of messages and of points [., m, c] of a log, and the senders [., m]."""
     sent = jnp.zeros((0, *shape)) if not log.sent else jnp.stack([one.x for one in log.sent])
     points = jnp.zeros((0, *shape)) if not log.points else jnp.stack([x for _, x in log.points])
     by = jnp.zeros((0, shape[0]), jnp.bool_) if not log.sent else jnp.stack([one.by for one in log.sent])
@@ -200,14 +200,14 @@ def _arrays(log: Log, shape: tuple[int, ...]) -> tuple[Array, Array, Array]:
 
 
 def _rows_of(log: Log) -> Array:
-    """The row [1, p] of C in a round whose noise is correlated with that before, or none [0, 0]."""
+    """The row [1, p] of C in a round whose noise is correlated with earlier noise, or none [0, 0]."""
     if log.factors and len(log.inputs) > 1:
         raise NoMapError("it makes several releases in a round, whose noise is correlated over rounds")
     return jnp.stack(log.factors) if log.factors else jnp.zeros((0, 0))
 
 
 def _factor(count: int, rows: np.ndarray) -> np.ndarray | None:
-    """C^-1 [P, P] of releases that are correlated, from the rows [P, p] of C, diagonal first; None: they are not."""
+    """C^-1 [P, P] for correlated releases, from the rows [P, p] of C, diagonal first; None: not correlated."""
     if not len(rows):
         return None
     C = np.zeros((count, count))
@@ -217,26 +217,26 @@ def _factor(count: int, rows: np.ndarray) -> np.ndarray | None:
 
 
 def _followed(algorithm: Any, problem: Problem) -> Any:
-    """The settings, with given gradients, in float64; NoMapError for what cannot be replaced."""
+    """The settings with given gradients, in float64; NoMapError for parts that cannot be replaced."""
     if hasattr(algorithm, "gradients"):
         if type(algorithm.gradients) is not Gradients:
-            raise NoMapError(f"its gradients are of a class of their own, {type(algorithm.gradients).__name__}")
+            raise NoMapError(f"its gradients have their own class, {type(algorithm.gradients).__name__}")
         inner = {one.name: getattr(algorithm.gradients, one.name) for one in fields(GradientSettings)}
         scale = jnp.asarray(np.asarray(algorithm.gradients.sensitivities(problem), np.float64))
         algorithm = replace(algorithm, gradients=Given(**inner, slope=_slope(problem), scale=scale))
     if not hasattr(algorithm, "codec"):
         return algorithm
     if not exact(codec_of(algorithm, problem), jnp.zeros((1, 1), problem.dtype)):
-        raise NoMapError(f"its codec {algorithm.codec!r} loses something")
+        raise NoMapError(f"its codec {algorithm.codec!r} loses information")
     return replace(algorithm, codec=Dense("float64"))
 
 
 def _slope(problem: Problem) -> float:
-    """The s of a regulariser s / 2 ||w||^2; NoMapError for another one."""
+    """The s of a regulariser s / 2 ||w||^2; NoMapError for any other."""
     w = jnp.asarray(np.random.default_rng(0).standard_normal((2, problem.n)), problem.dtype)
     g = np.asarray(jax.vmap(jax.grad(problem.regulariser))(w), np.float64)
     at = np.asarray(w, np.float64)
     slope = float(np.sum(g * at) / np.sum(at * at))
     if np.max(np.abs(g - slope * at)) > 1e-5 * np.max(np.abs(g)):
-        raise NoMapError("its regulariser is no multiple of the squared length")
+        raise NoMapError("its regulariser is not a multiple of the squared norm")
     return slope

@@ -1,6 +1,6 @@
-"""How what nodes release spreads through a method's messages: an affine map, whose rows are derived as they are asked.
+"""How a node's releases spread through a method's messages: an affine map whose rows are derived on request.
 
-Axes: m nodes, d slots of the neighbour table, T rounds, P inputs of a node in all, c columns.
+Axes: m nodes, d slots of the neighbour table, T rounds, P inputs per node, c columns.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,7 +19,7 @@ from jdfl.algorithms.messages import To
 
 @dataclass(frozen=True)
 class Place:
-    """Where rows of all nodes leave them: in a round, or before all (-1), and to whom."""
+    """A point in the program where rows leave all nodes: in a round, or before all rounds (-1), with the recipient."""
 
     round: int
     to: To
@@ -27,29 +27,29 @@ class Place:
 
 @dataclass(frozen=True)
 class Spread:
-    """The map from inputs, releases and noise of pairs, to what leaves the nodes, of so many rounds of a run."""
+    """The map from inputs (releases and pairwise noise) to everything that leaves the nodes in the rounds of a run."""
 
     m: int
     steps: int
-    inputs: list[float | None]  # [P] of releases, the noise in units of their sensitivity; None: noise of pairs
-    factor: np.ndarray | None  # [P, P] how the noise of releases follows from fresh noise; None: each is its own
-    rounds: list[int]  # [P] in which they enter; -1: before all
+    inputs: list[float | None]  # [P] noise of each release in units of its sensitivity; None: pairwise noise
+    factor: np.ndarray | None  # [P, P] maps independent noise to that of the releases; None: identity
+    rounds: list[int]  # [P] in which they enter; -1: before all rounds
     places: list[Place]  # of messages, in the order of the program
-    by: np.ndarray  # [messages, m] bool who sends
+    by: np.ndarray  # [messages, m] bool senders
     senders: np.ndarray  # [T, m, d] int32 the neighbour table
-    heard: np.ndarray  # [T, m, d] bool whose messages arrive
+    heard: np.ndarray  # [T, m, d] bool slots whose messages arrive
     weight: np.ndarray  # [T, m, d] float32 mixing weights
-    everyone: np.ndarray  # [T] bool rounds in which everyone hears everyone
+    everyone: np.ndarray  # [T] bool rounds in which all nodes receive from all others
     points: list[tuple[int, int]]  # releases among the inputs, and the places where their gradients are taken
-    fixed: bool  # whether noise is added to nothing that depends on inputs but through gradients
+    fixed: bool  # whether noise is added only to values that depend on inputs through gradients, if at all
     final: int  # the place of the final parameters
     pull: Callable[[Array, Array], tuple[Array, Array]]  # coefficients, from places [c] and weights of nodes [m, c]
     columns: int
 
     def rows(self, wanted: Sequence[tuple[int, np.ndarray]]) -> np.ndarray:
-        """The coefficients [len(wanted), P, m] of rows: each a place and weights [m] of the nodes there.
+        """The coefficients [len(wanted), P, m] of rows, each given by a place and weights [m] of the nodes there.
 
-        Releases are in units of their sensitivities, noise of pairs as it is added at a node.
+        Releases are in units of their sensitivities, pairwise noise as it is added at a node.
         """
         found = np.zeros((len(wanted), len(self.inputs), self.m))
         for start in range(0, len(wanted), self.columns):
@@ -64,7 +64,7 @@ class Spread:
         return found
 
     def distances(self) -> np.ndarray:
-        """How many links lie between nodes [m, m], from those that send to those that hear, in any round."""
+        """The number of links from each node to each other one [m, m], along links used in any round."""
         heard = np.zeros((self.m, self.m), bool)
         for senders, mask in zip(self.senders, self.heard):
             heard[np.nonzero(mask)[0], senders[mask]] = True
@@ -72,9 +72,9 @@ class Spread:
         return csgraph.shortest_path(heard, unweighted=True)
 
     def noises(self, unknown: np.ndarray) -> Any:
-        """How unit noises that are not known make the noise of inputs: [P m, noises], of unknown nodes [m].
+        """How unknown unit noises combine into the noise of inputs: [P m, noises], for unknown nodes [m].
 
-        They are a node's own for every release, and of pairs one for every link in that round, known to both its nodes.
+        Each release has its node's own noise; pairwise noise has one unit per link and round, known to both its nodes.
         """
         if self.factor is not None:
             own = np.eye(self.m)[:, unknown]

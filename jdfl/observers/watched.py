@@ -1,4 +1,5 @@
-"""A method's rounds with inputs in place of noisy releases: what leaves the nodes, and where they take gradients.
+"""A method's rounds with inputs in place of noisy releases, recording what leaves the nodes and where gradients are
+taken.
 
 Axes: m nodes, c columns, which stand for coordinates of parameters.
 """
@@ -25,12 +26,12 @@ T = TypeVar("T")
 
 
 class NoMapError(ValueError):
-    """A method of which nothing can be said here; the message says why."""
+    """The method has no affine map; the message says why."""
 
 
 @struct.dataclass
 class Shape(Problem):
-    """A problem of the same nodes with so many columns, whose losses are zero: gradients are put in from outside."""
+    """A problem of the same nodes with a number of columns, whose losses are zero: gradients are supplied as inputs."""
 
     width: int = struct.field(pytree_node=False, default=1)
 
@@ -46,7 +47,7 @@ class Shape(Problem):
 
 @struct.dataclass
 class Given(Gradients):
-    """Gradients of zero, whose noise is put in from outside, beside those of a regulariser slope / 2 ||w||^2."""
+    """Zero gradients plus those of a regulariser slope / 2 ||w||^2, with noise supplied as inputs."""
 
     slope: float = 0.0
     scale: Any = None  # [m] the sensitivities of the problem's own data
@@ -56,7 +57,7 @@ class Given(Gradients):
         return Ready()
 
     def sensitivities(self, problem: Problem) -> Array:
-        """Those of the problem's own data [m]."""
+        """The sensitivities for the problem's own data [m]."""
         return self.scale
 
     def _taken(self, w: Array, round: Any, part: slice | None) -> tuple[Array, Array]:
@@ -72,8 +73,8 @@ class Sent:
     """The rows of all nodes that leave them at one place of the program."""
 
     x: Array  # [m, c]
-    by: Array  # [m] bool who sends
-    to: To  # whom
+    by: Array  # [m] bool senders
+    to: To  # recipients
 
 
 @dataclass
@@ -82,26 +83,26 @@ class Log:
 
     sent: list[Sent] = field(default_factory=list)
     released: list[Array] = field(default_factory=list)  # [m, c] each
-    inputs: list[float | None] = field(default_factory=list)  # multipliers of releases; None: noise of pairs
+    inputs: list[float | None] = field(default_factory=list)  # multipliers of releases; None: pairwise noise
     points: list[tuple[int, Array]] = field(default_factory=list)  # inputs, and where their gradients are taken [m, c]
     factors: list[Array] = field(default_factory=list)  # [p] each, how noise of the releases so far is correlated
-    bare: list[Array] = field(default_factory=list)  # [m, c] what noise would be added to, of gradients of zero
+    bare: list[Array] = field(default_factory=list)  # [m, c] values that noise would be added to, with zero gradients
 
 
 @dataclass(frozen=True, kw_only=True)
 class Recorded(Round):
-    """A round whose messages and releases are kept; it works on all nodes at once, and unrolls local steps."""
+    """A round that records messages and releases; it works on all nodes at once, and unrolls local steps."""
 
     log: Log
     due: Array | None = None  # [m] bool the only nodes that work; None: all
 
     def noisy(self, *given: Any, **counted: Any) -> Array:
-        """What is released, kept."""
+        """Record the released value."""
         self.log.released.append(super().noisy(*given, **counted))
         return self.log.released[-1]
 
     def pairwise(self, stream: Stream, x: Array) -> Array:
-        """Noise that cancels over links, that of every link kept."""
+        """Noise that cancels over links, recorded per link."""
         graph, slot = self.graph, jnp.arange(self.graph.mask.shape[1])
         masks = [graph.mask & (slot == one)[None] for one in range(len(slot))]
         moments = [replace(self.moment, graph=replace(graph, mask=mask)) for mask in masks]
@@ -110,9 +111,9 @@ class Recorded(Round):
         return sum(links, jnp.zeros_like(x))
 
     def leaving(self, channel: Channel, x: Array, by: Array | None = None, *, to: To = "neighbours") -> Array:
-        """The rows, kept."""
+        """Record the rows."""
         if to == "asked":
-            raise NoMapError("its nodes ask some neighbours at a time")
+            raise NoMapError("its nodes request only some neighbours' messages at a time")
         on = jnp.ones((self.m,), jnp.bool_)
         for some in (by, self.due, self.exchanging):
             on = on if some is None else on & some
@@ -120,7 +121,7 @@ class Recorded(Round):
         return x
 
     def mix(self, x: Array, channel: Channel | None = MODEL) -> Array:
-        """W x, in rounds of exchange."""
+        """W x, in exchange rounds."""
         if self.exchanging is None or channel is None:
             return super().mix(x, channel)
         x = self.leaving(channel, x)
@@ -134,7 +135,7 @@ class Recorded(Round):
         return carry
 
     def each_of(self, due: Array, block: int | None, work: Callable[[Any], T], otherwise: T | None = None) -> T:
-        """The work of all nodes, of which that of the nodes that are due counts."""
+        """The work of all nodes; only the results of the due nodes are kept."""
         made = work(self._of(due))
         if block is None or otherwise is None:
             return made
@@ -146,12 +147,12 @@ class Recorded(Round):
 
 @dataclass(frozen=True, kw_only=True)
 class Watched(Recorded):
-    """A round whose releases are inputs in units of their sensitivities, and whose messages are kept.
+    """A round whose releases are inputs in units of their sensitivities, and whose messages are recorded.
 
     Noise that cancels over links is an input of its own.
     """
 
-    given: Array | None  # [inputs, m, c] what is released, and noise of pairs; None: nothing but zeros
+    given: Array | None  # [inputs, m, c] releases and pairwise noise; None: zeros
 
     def noisy(
         self,
@@ -162,7 +163,7 @@ class Watched(Recorded):
         told: Told | Stream,
         **counted: Any,
     ) -> Array:
-        """What is given in place of x and its noise."""
+        """The given input in place of x and its noise."""
         event = mechanism.event()
         if isinstance(told, Stream) or not isinstance(event, GaussianEvent):
             raise NoMapError(f"its noise of the stream {stream.name!r} is not Gaussian, or a part of another release")
@@ -173,12 +174,12 @@ class Watched(Recorded):
     def correlated(
         self, mechanism: Mechanism, x: Array, sensitivity: Any, stream: Stream, told: Told, row: Array, hidden: Array
     ) -> tuple[Array, Array]:
-        """What is given in place of x and its noise, of which the correlation is kept."""
+        """The given input in place of x and its noise, whose correlation is recorded."""
         self.log.factors.append(row)
         return self.noisy(mechanism, x, sensitivity, stream, told), hidden
 
     def pairwise(self, stream: Stream, x: Array) -> Array:
-        """What is given in place of noise that cancels over links."""
+        """The given input in place of noise that cancels over links."""
         return self._input(x, None)
 
     def _input(self, x: Array, multiplier: float | None) -> Array:

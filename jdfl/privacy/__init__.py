@@ -1,4 +1,4 @@
-"""Noise mechanisms, clipping, what may be claimed, and what releases add up to."""
+"""Verifiable privacy accounting: noise mechanisms, clipping, guarantees, and the composition of releases."""
 
 from jdfl.privacy.accounting import Sampled, epsilon, epsilon_pure, epsilon_rdp, epsilons
 from jdfl.privacy.analytic import (

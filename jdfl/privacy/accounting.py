@@ -1,23 +1,25 @@
-"""What releases add up to, by dp-accounting (which `replaced` imports, too) and beside it.
+"""Composition of releases, with dp-accounting (which `replaced` imports too) and bounds of its own.
 
-Privacy loss distributions (PLD) give the totals, Renyi differential privacy (RDP) the second opinion. Where noise is
-Laplace, `jdfl.privacy.laplace` adds the pure epsilons up, since dp-accounting has no delta = 0, and noise that differs
+Privacy loss distributions (PLD) give the totals, Renyi differential privacy (RDP) a second opinion. For Laplace noise,
+`jdfl.privacy.laplace` adds the pure epsilons, since dp-accounting has no delta = 0, and composes noise that differs
 from release to release.
 
-Events are relative to the sensitivity under the neighbouring relation at hand, so that without sampling an event is
-the same pair of distributions under every relation. dp-accounting doubles the sensitivity of an event under
-REPLACE_ONE when it composes PLDs and does not when it composes RDP; nothing here leaves that to it.
+Events are relative to the sensitivity under the neighbouring relation in use, so without sampling an event is the same
+pair of distributions under every relation. dp-accounting doubles the sensitivity of an event under REPLACE_ONE when it
+composes PLDs but not when it composes RDP; nothing here relies on either.
 
 With sampling the relation matters:
 
 - Under add-remove and Poisson sampling with rate r the pair is N(0) and (1 - r) N(0) + r N(1): dp-accounting has it,
-  and for Gaussian noise `jdfl.privacy.numerical` integrates it once more.
-- Under replace-one, `jdfl.privacy.replaced` bounds the profile of one sample, with the proof, and says how loose it
-  is. Poisson sampling needs that a record that is left out changes half as much as one that is replaced, as in sums
-  of clipped gradients.
-- Under both, whoever is told in which samples the record was sees Gaussian releases, a binomial number of them.
+  and for Gaussian noise `jdfl.privacy.numerical` integrates it as well.
+- Under replace-one, `jdfl.privacy.replaced` bounds the privacy profile of one sample, with a proof, and states how
+loose
+  the bound is. Poisson sampling requires that omitting a record changes half as much as replacing it, as in sums of
+  clipped gradients.
+- Under both, an adversary who is also given the samples that contain the record sees a binomial number of Gaussian
+  releases.
 
-Of all bounds the least is used, and `epsilons` names them.
+The smallest of all bounds is used, and `epsilons` names them.
 """
 
 import logging
@@ -37,57 +39,57 @@ from jdfl.privacy.mechanisms import Event, GaussianEvent, GaussianSchedule, Lapl
 from jdfl.privacy.slips import paid
 
 Adjacency = Literal["replace-one", "add-remove"]
-_MOST_MU = 20.0  # above it e^epsilon leaves floating point, and the closed form, in logarithms, takes over
-_LEAST_DELTA = 1e-18  # below it what dp-accounting cuts off is not small, and the closed form takes over, too
-_MOST_LOSS = 500.0  # of one release: above it e^loss leaves floating point, and PLDs of samples are not made
+_MOST_MU = 20.0  # above it e^epsilon overflows, and the closed form, computed in logarithms, takes over
+_LEAST_DELTA = 1e-18  # below it dp-accounting's truncation is not negligible, and the closed form takes over, too
+_MOST_LOSS = 500.0  # of one release: above it e^loss overflows, and no PLDs of samples are built
 
 
 @dataclass(frozen=True)
 class Sampled:
-    """Every release looks at a fresh random sample of the records, which nobody else gets to know.
+    """Every release uses a fresh random sample of the records, kept secret from all others.
 
-    Of `kind` "poisson": each record with probability batch / records, independently; "subset": `batch` different ones.
+    `kind` "poisson": each record with probability batch / records, independently; "subset": `batch` distinct records.
     """
 
     kind: Literal["poisson", "subset"]
     batch: int  # expected or exact size
-    records: int  # that it is drawn from
-    looks: int = 1  # releases from one sample
+    records: int  # size of the pool
+    looks: int = 1  # releases per sample
 
     @property
     def rate(self) -> float:
-        """The chance of a record to be in the sample, batch / records.
+        """The probability that a record is in the sample, batch / records.
 
         At 1 a subset holds everything and nothing is gained; the smaller the rate, the smaller the epsilon of a
-        release. It is 1 at most for sizes that `check` lets pass.
+        release. Sizes that pass `check` have a rate of at most 1.
         """
         return self.batch / self.records
 
     def check(self) -> None:
-        """Refuse sizes that make no sense: ValueError naming them.
+        """Refuse invalid sizes: ValueError naming them.
 
-        The kind has to be "poisson" or "subset", records and looks whole numbers from 1, and batch one from 1 to the
-        number of records. `jdfl.privacy.epsilon` and all that account for a sampled event call it.
+        The kind must be "poisson" or "subset", records and looks integers from 1, and batch an integer from 1 to the
+        number of records. `jdfl.privacy.epsilon` and everything else that accounts for a sampled event call it.
         """
         checks.one_of(("poisson", "subset"), kind=self.kind)
         checks.whole(1, records=self.records, looks=self.looks)
-        checks.whole(1, self.records, "It is the number of records drawn of all.", batch=self.batch)
+        checks.whole(1, self.records, "It is the number of records drawn from all of them.", batch=self.batch)
 
 
 @checked
 def epsilon(
     event: Event, releases: int, delta: float, *, sampled: Sampled | None = None, adjacency: Adjacency = "replace-one"
 ) -> float:
-    """The epsilon at `delta` of so many releases together: the least of `epsilons`; 0 for no releases.
+    """The epsilon at `delta` of a number of releases together: the smallest of `epsilons`; 0 for no releases.
 
     Args:
         event: One release; its multiplier is relative to the sensitivity under `adjacency`.
-        releases: How many of them, >= 0.
+        releases: Number of releases, >= 0.
         delta: In (0, 1).
-        sampled: How every release draws the records that it looks at; None: it looks at all.
-        adjacency: What neighbouring data sets differ in: a record that is replaced, or one that is there or not.
+        sampled: How each release samples the records that it uses; None: it uses all of them.
+        adjacency: What neighbouring datasets differ in: a record that is replaced, or one that is present or absent.
 
-    Raises ValueError for a delta outside (0, 1), and for subsets under add-remove, whose size would tell.
+    Raises ValueError for a delta outside (0, 1), and for subsets under add-remove, whose size would reveal the record.
     """
     return min(epsilons(event, releases, delta, sampled=sampled, adjacency=adjacency).values())
 
@@ -96,12 +98,12 @@ def epsilon(
 def epsilons(
     event: Event, releases: int, delta: float, *, sampled: Sampled | None = None, adjacency: Adjacency = "replace-one"
 ) -> dict[str, float]:
-    """Every proven bound of epsilon at `delta` by the name of its method; each of them holds.
+    """Every proven upper bound on epsilon at `delta`, by the name of its method; each of them holds.
 
-    Names: PLD, RDP, numerical integration (Poisson samples under add-remove, Gaussian noise), participations (Gaussian
-    noise, as if it were told in which samples the record is), all records (as if samples held everything), closed form
-    (Gaussian noise where mu or delta leave what PLDs resolve), the sum of pure epsilons (Laplace noise). Those that do
-    not apply are left out. Raises ValueError like `epsilon`.
+    Names: PLD and RDP; for Gaussian noise, numerical integration (Poisson samples under add-remove), participations (as
+    if the adversary knew which samples hold the record) and closed form (where mu or delta exceed the resolution of
+    PLDs); for Laplace noise, the sum of pure epsilons. With sampling also all records (as if samples held everything).
+    Inapplicable ones are left out. Raises ValueError like `epsilon`.
     """
     check_releases(event, releases, sampled, adjacency)
     check_delta(delta)
@@ -114,7 +116,7 @@ def epsilons(
 
 
 def quick_epsilon(event: Event, releases: int, delta: float, sampled: Sampled | None, adjacency: Adjacency) -> float:
-    """The least of those bounds that take no time: where a search for `epsilon` begins."""
+    """The smallest of the bounds that are fast to compute: the starting point of a search for `epsilon`."""
 
     def found(event: Event, delta: float) -> dict[str, float]:
         return _quick(event, releases, delta, sampled, adjacency)
@@ -126,10 +128,10 @@ def quick_epsilon(event: Event, releases: int, delta: float, sampled: Sampled | 
 def epsilon_rdp(
     event: Event, releases: int, delta: float, *, sampled: Sampled | None = None, adjacency: Adjacency = "replace-one"
 ) -> float | None:
-    """The same by RDP, looser or equal; None where dp-accounting has no bound for this event.
+    """The same by RDP, which is looser or equal; None where dp-accounting has no bound for this event.
 
-    All arguments are those of `epsilon`, which takes this bound into account wherever it is the least. It is for a
-    second opinion, and for comparing with papers that account by Renyi differential privacy. There is none for Poisson
+    All arguments are those of `epsilon`, which uses this bound wherever it is the smallest. It serves as a second
+    opinion, and for comparison with papers that account by Renyi differential privacy. There is none for Poisson
     samples under replace-one. Raises ValueError like `epsilon`.
     """
     check_releases(event, releases, sampled, adjacency)
@@ -155,7 +157,7 @@ def _renyi(event: Event, releases: int, delta: float, sampled: Sampled | None, a
         if adjacency == "add-remove":
             one = dp.PoissonSampledDpEvent(sampled.rate, one)
         elif sampled.kind == "subset":
-            relation = dp.NeighboringRelation.REPLACE_ONE  # RDP does not double the sensitivity, replace-one's already
+            relation = dp.NeighboringRelation.REPLACE_ONE  # RDP does not double the sensitivity: it is replace-one's
             one = dp.SampledWithoutReplacementDpEvent(sampled.records, sampled.batch, one)
         else:
             return None
@@ -169,7 +171,7 @@ def _renyi(event: Event, releases: int, delta: float, sampled: Sampled | None, a
 def epsilon_pure(event: Event, releases: int, *, sampled: Sampled | None = None) -> float | None:
     """The sum of the releases' epsilons at delta = 0; None for Gaussian noise, which has none.
 
-    A release with Laplace noise has 1 / noise_multiplier, or what is left of that for a sample. For many releases
+    A release with Laplace noise has 1 / noise_multiplier, or less if amplified by sampling. For many releases,
     `epsilon` at some delta > 0 is far smaller. `sampled` and the ValueErrors are as for `epsilon`.
     """
     check_releases(event, releases, sampled, "replace-one")
@@ -184,21 +186,21 @@ def epsilon_pure(event: Event, releases: int, *, sampled: Sampled | None = None)
 
 
 def check_releases(event: Event, releases: int, sampled: Sampled | None, adjacency: Adjacency) -> None:
-    """Refuse what cannot be accounted for: ValueError naming it."""
+    """Refuse releases that cannot be accounted for: ValueError naming the reason."""
     checks.positive(noise_multiplier=event.noise_multiplier)
     checks.whole(0, releases=releases)
     checks.one_of(("replace-one", "add-remove"), adjacency=adjacency)
     if (planned := scheduled(event)) is not None and releases > planned:
         raise ValueError(
-            f"Expected at most the {planned} releases that the noise is scheduled for, got releases "
-            f"= {releases}. Nothing is known of the noise of later ones; make the schedule longer, or release less."
+            f"Expected at most the {planned} releases that the noise is scheduled for, got releases = {releases}. "
+            "The noise of later ones is undefined; make the schedule longer, or release less often."
         )
     if sampled is not None:
         sampled.check()
         if planned is not None:
             raise ValueError(
-                f"Expected sampled = None with noise that follows a schedule, got sampled = {sampled!r}. What samples "
-                "buy is accounted for where all releases have the same noise."
+                f"Expected sampled = None with noise that follows a schedule, got sampled = {sampled!r}. Amplification "
+                "by sampling is only accounted for where all releases have the same noise."
             )
         if sampled.kind == "subset" and adjacency == "add-remove":
             raise ValueError(
@@ -208,7 +210,7 @@ def check_releases(event: Event, releases: int, sampled: Sampled | None, adjacen
 
 
 def scheduled(event: Event | None) -> int | None:
-    """How many releases noise is scheduled for; None for noise that is the same in all."""
+    """The number of releases that noise is scheduled for; None for noise that is the same in all."""
     if isinstance(event, GaussianSchedule):
         return len(event.mu)
     return len(event.multipliers) if isinstance(event, LaplaceSchedule) else None
@@ -221,7 +223,7 @@ def _quick(
     if releases == 0:
         return {"PLD": 0.0}
     found = _all_epsilons(event, releases, delta)
-    if sampled is not None:  # no samples tell more than all records
+    if sampled is not None:  # a sample reveals no more than all records
         found = {**_sampled_epsilons(event, releases, delta, sampled, adjacency), "all records": min(found.values())}
         if (pure := epsilon_pure(event, releases, sampled=sampled)) is not None:
             found["the sum of pure epsilons"] = pure
@@ -241,7 +243,7 @@ def _slow(event: Event, releases: int, delta: float, sampled: Sampled | None, ad
 
 
 def _samples(event: Event, releases: int, sampled: Sampled | None) -> tuple[int, float]:
-    """The number of samples, and the multiplier of the releases from one, which are together one with less noise."""
+    """The number of samples, and the multiplier of one release equivalent to all releases from a sample."""
     if isinstance(event, GaussianSchedule):
         return 1, 1 / float(event.shift(releases))
     if sampled is None:
@@ -252,7 +254,7 @@ def _samples(event: Event, releases: int, sampled: Sampled | None) -> tuple[int,
 
 
 def _all_epsilons(event: Event, releases: int, delta: float) -> dict[str, float]:
-    """Bounds of releases that look at all records."""
+    """Bounds for releases that use all records."""
     pld = _dp().pld.privacy_loss_distribution
     if isinstance(event, GaussianEvent):
         mu = float(event.shift(releases))
@@ -266,16 +268,16 @@ def _all_epsilons(event: Event, releases: int, delta: float) -> dict[str, float]
 def _sampled_epsilons(
     event: Event, releases: int, delta: float, sampled: Sampled, adjacency: Adjacency
 ) -> dict[str, float]:
-    """Bounds of releases that look at a fresh sample each, or a few at one."""
+    """Bounds for releases that use a fresh sample each, or where a few releases share one."""
     (steps, z), rate = _samples(event, releases, sampled), sampled.rate
     gaussian = isinstance(event, GaussianEvent)
     found = {"participations": participating_epsilon(z, rate, steps, delta)} if gaussian else {}
-    # The loss of a record that is in the sample is as good as never more than this.
+    # The loss of a record that is in the sample exceeds this with negligible probability.
     largest = (0.5 + 9.5 * z) / z**2 if gaussian else 1 / z
     if largest > _MOST_LOSS or delta < _LEAST_DELTA:
         return found
     pld, most = _dp().pld.privacy_loss_distribution, math.log1p(rate * math.expm1(largest))
-    square = min(rate**2 * math.expm1(min(1 / z**2, 600.0)), rate * largest**2)  # of a step's loss, about
+    square = min(rate**2 * math.expm1(min(1 / z**2, 600.0)), rate * largest**2)  # approximate, of one step's loss
     grid = max(resolved(math.sqrt(steps * square) + steps * square / 2), most / 2**16)
     if adjacency == "add-remove":
         make = pld.from_gaussian_mechanism if gaussian else pld.from_laplace_mechanism
@@ -289,9 +291,9 @@ def _sampled_epsilons(
 
 @cache
 def _dp() -> Any:
-    """dp-accounting, imported when it is needed: it takes half a second."""
+    """dp-accounting, imported on first use: it takes half a second."""
     import dp_accounting
 
-    # It tells of orders that do not converge, which it leaves out: the bound of the others holds.
+    # It warns about orders that do not converge and leaves them out: the bound from the others holds.
     logging.getLogger("absl").addFilter(lambda record: "rdp_privacy_accountant" not in record.pathname)
     return dp_accounting

@@ -1,7 +1,8 @@
 """The Gaussian mechanism in closed form.
 
 B. Balle, Y.-X. Wang: Improving the Gaussian Mechanism for Differential Privacy: Analytical Calibration and Optimal
-Denoising, 2018 (Theorem 8). Releases with noise multipliers z_1, z_2, ... are together one with mu^2 = sum 1 / z_k^2.
+Denoising, 2018 (Theorem 8). Releases with noise multipliers z_1, z_2, ... are equivalent to one with mu^2 = sum
+1/z_k^2.
 """
 
 import math
@@ -15,22 +16,22 @@ from jdfl.base import checks
 from jdfl.base.arguments import checked
 from jdfl.privacy.mechanisms import Gaussian
 
-MOST_MU = 1e100  # whose square is a float
+MOST_MU = 1e100  # its square is still a float
 
 
 @checked
 def gaussian_delta(mu: float, epsilon: float) -> float:
-    """The least delta at which noise of 1 / mu times the sensitivity is (epsilon, delta)-DP.
+    """The smallest delta at which noise of 1 / mu times the sensitivity is (epsilon, delta)-DP.
 
     It is Phi(mu / 2 - epsilon / mu) - e^epsilon Phi(-mu / 2 - epsilon / mu).
 
     Args:
-        mu: The sensitivity over the standard deviation of the noise, above 0; of several releases with noise
-            multipliers z_k together the root of sum 1 / z_k^2.
-        epsilon: At which delta is computed, from 0.
+        mu: The sensitivity over the standard deviation of the noise, above 0; for several releases with noise
+            multipliers z_k, the square root of sum 1 / z_k^2.
+        epsilon: Where delta is computed, from 0.
 
     Raises:
-        ValueError: For numbers that are no mu or epsilon.
+        ValueError: For an invalid mu or epsilon.
     """
     checks.positive(mu=mu)
     checks.not_negative(epsilon=epsilon)
@@ -43,14 +44,14 @@ def gaussian_delta(mu: float, epsilon: float) -> float:
 
 @checked
 def gaussian_epsilon(mu: float, delta: float) -> float:
-    """The least epsilon >= 0 at this delta; 0 where mu is so small that no more is needed.
+    """The smallest epsilon >= 0 at this delta; 0 where mu is small enough.
 
     Args:
         mu: The sensitivity over the standard deviation of the noise, as for `gaussian_delta`.
-        delta: The chance that the epsilon may fail, in (0, 1).
+        delta: The probability that the epsilon may fail, in (0, 1).
 
     Raises:
-        ValueError: For a delta outside (0, 1), and for a mu of which epsilon would leave floating point.
+        ValueError: For a delta outside (0, 1), and for a mu whose epsilon would overflow.
     """
     check_delta(delta)
     if mu > MOST_MU:
@@ -61,24 +62,24 @@ def gaussian_epsilon(mu: float, delta: float) -> float:
 
 
 def participating_epsilon(multiplier: float, rate: float, steps: int, delta: float) -> float:
-    """The epsilon at `delta` of Gaussian releases that each look at a record with chance `rate`, independently.
+    """The epsilon at `delta` of Gaussian releases that each use a record with probability `rate`, independently.
 
-    As if it were told which ones do, a binomial number K: by joint convexity delta <= E gaussian_delta(sqrt(K) /
-    multiplier, epsilon), for Poisson samples and for subsets. Nearly tight where noise is little. Infinite for more
-    than 10,000 expected participations.
+    Computed as if the adversary knew which releases do, a binomial number K: by joint convexity
+    delta <= E gaussian_delta(sqrt(K) / multiplier, epsilon), for Poisson samples and for subsets. Nearly tight where
+    the noise is small. Infinite for more than 10,000 expected participations.
 
     Args:
-        multiplier: The standard deviation of the noise over the sensitivity, above 0: that of replace-one or of
-            add-remove, whichever relation the epsilon is to be of.
-        rate: The chance of a record to be looked at in a release, in (0, 1].
+        multiplier: The standard deviation of the noise over the sensitivity, above 0, under the relation (replace-one
+            or add-remove) that the epsilon is for.
+        rate: The probability that a release uses the record, in (0, 1].
         steps: The number of releases, at least 1.
-        delta: The chance that the epsilon may fail, in (0, 1).
+        delta: The probability that the epsilon may fail, in (0, 1).
     """
     if steps * rate > 1e4:
         return math.inf
     from scipy.stats import binom  # takes a second to import
 
-    least = 1e-4 * delta  # of participations that are counted as seen without noise
+    least = 1e-4 * delta  # probability of the participation counts that are treated as if released without noise
     most = min(steps, int(binom.isf(least, steps, rate)) + 1)
     rest, k = float(binom.sf(most, steps, rate)), np.arange(1, most + 1)
     chance, mu = binom.pmf(k, steps, rate), np.sqrt(k) / multiplier
@@ -95,19 +96,19 @@ def participating_epsilon(multiplier: float, rate: float, steps: int, delta: flo
 
 @checked
 def analytic_gaussian(epsilon: float, delta: float, releases: int = 1) -> Gaussian:
-    """The least Gaussian noise with which `releases` releases together are (epsilon, delta)-DP.
+    """The smallest Gaussian noise with which `releases` releases together are (epsilon, delta)-DP.
 
-    The calibration of B. Balle and Y.-X. Wang (2018, Theorem 8), for releases that each look at all records. The
-    multiplier is in units of their l2 sensitivity, which something has to enforce. For a whole run, or with sampling,
-    use `jdfl.calibrate`.
+    The calibration of B. Balle and Y.-X. Wang (2018, Theorem 8), for releases that each use all records. The multiplier
+    is in units of their l2 sensitivity, which must be enforced elsewhere. For a whole run, or with sampling, use
+    `jdfl.calibrate`.
 
     Args:
-        epsilon: What all releases together may spend, above 0.
-        delta: The chance that the epsilon may fail, in (0, 1).
-        releases: How many there are, at least 1, all with the same noise.
+        epsilon: The privacy budget of all releases together, above 0.
+        delta: The probability that the epsilon may fail, in (0, 1).
+        releases: Their number, at least 1, all with the same noise.
 
     Raises:
-        ValueError: For targets that make no sense.
+        ValueError: For invalid targets.
     """
     check_target(epsilon, delta)
     checks.whole(1, releases=releases)
@@ -121,15 +122,15 @@ def analytic_gaussian(epsilon: float, delta: float, releases: int = 1) -> Gaussi
 def classical_gaussian(epsilon: float, delta: float) -> Gaussian:
     """The textbook calibration sqrt(2 ln(1.25/delta)) / epsilon (CEPS paper, Eq. 13).
 
-    It is a guarantee for one release, epsilon <= 1 and an enforced sensitivity only; here it reproduces papers. For a
-    guarantee use `analytic_gaussian`, or `calibrate` for several releases.
+    It is a guarantee only for a single release, epsilon <= 1 and an enforced sensitivity; here it reproduces papers.
+    For a guarantee use `analytic_gaussian`, or `calibrate` for several releases.
 
     Args:
-        epsilon: What the release may spend, above 0; larger ones than 1 are not refused.
-        delta: The chance that the epsilon may fail, in (0, 1).
+        epsilon: The privacy budget of the release, above 0; values above 1 are not refused.
+        delta: The probability that the epsilon may fail, in (0, 1).
 
     Raises:
-        ValueError: For an epsilon or delta that is none.
+        ValueError: For an invalid epsilon or delta.
     """
     check_target(epsilon, delta)
     return Gaussian(math.sqrt(2 * math.log(1.25 / delta)) / epsilon)
@@ -137,22 +138,22 @@ def classical_gaussian(epsilon: float, delta: float) -> Gaussian:
 
 @checked
 def central_multiplier(multiplier: float, clients: int) -> float:
-    """The noise multiplier that hides a sum from one of the `clients` whose equal Gaussian noises it carries.
+    """The noise multiplier that protects a sum against one of the `clients` who contributed equal Gaussian noise to it.
 
-    A client that takes part knows its own noise and subtracts it; the other clients' noise has the variance (clients -
-    1) / clients of the whole. The multiplier left is `multiplier` sqrt((clients - 1) / clients), and mu grows by the
-    inverse of that root.
+    A participating client knows its own noise and subtracts it; the other clients' noise has the variance
+    (clients - 1) / clients of the whole. The remaining multiplier is `multiplier` sqrt((clients - 1) / clients), and mu
+    grows by the inverse of that root.
 
     Args:
         multiplier: The noise of the whole sum in units of the sensitivity, above 0.
-        clients: How many clients' noise is in the sum, at least 2; of one the sum without noise would be seen.
+        clients: The number of clients whose noise is in the sum, at least 2; one alone would see the sum without noise.
 
     Raises:
         ValueError: For a multiplier that is not positive, and for fewer than two clients.
     """
     checks.shape((), multiplier=multiplier)
     checks.positive(multiplier=multiplier)
-    checks.whole(2, None, "A client alone subtracts all of the noise; let every client hide itself.", clients=clients)
+    checks.whole(2, None, "A single client subtracts all of the noise; use local noise per client.", clients=clients)
     return float(multiplier) * math.sqrt((clients - 1) / clients)
 
 
@@ -171,14 +172,14 @@ def doubled(short: Callable[[float], bool]) -> float:
 def bisected(
     short: Callable[[float], bool], low: float, high: float, *, relative: float = 0.0, absolute: float = 0.0
 ) -> tuple[float, float]:
-    """The ends of a short interval that what is looked for lies in.
+    """Bisect for a threshold: the ends of a short interval that contains it.
 
     Args:
-        short: Whether a number is below what is looked for.
-        low: A number that is.
-        high: A number that is not, above `low`.
-        relative: How long the interval may be, in units of its upper end.
-        absolute: How long it may be in any case. One of the two has to be above 0, or the search has no end.
+        short: Whether a number is below the threshold.
+        low: A number below it.
+        high: A number not below it, above `low`.
+        relative: Maximum length of the interval, in units of its upper end.
+        absolute: Length that is always short enough. One of the two must be above 0 for the search to end.
     """
     while high - low > max(absolute, relative * high):
         middle = (low + high) / 2
@@ -188,7 +189,7 @@ def bisected(
 
 def check_delta(delta: float) -> None:
     """Refuse a delta outside (0, 1)."""
-    remedy = "It is the chance that the guarantee fails, below one over the number of records."
+    remedy = "It is the probability that the guarantee fails, below one over the number of records."
     checks.shape((), delta=delta)
     checks.fraction(remedy, delta=delta)
     if not delta < 1:
@@ -196,7 +197,7 @@ def check_delta(delta: float) -> None:
 
 
 def check_target(epsilon: float, delta: float) -> None:
-    """Refuse an epsilon or a delta that is no target."""
+    """Refuse an invalid target epsilon or delta."""
     checks.shape((), epsilon=epsilon)
-    checks.positive("It is what is to be guaranteed; 1 is usual, 10 protects little.", epsilon=epsilon)
+    checks.positive("It is the guarantee to reach; 1 is usual, 10 protects little.", epsilon=epsilon)
     check_delta(delta)

@@ -1,4 +1,4 @@
-"""Accounting the other way round: the noise for a target, and the releases that a target allows."""
+"""Calibration: the noise for a target (epsilon, delta), and the number of releases that a target allows."""
 
 import math
 from bisect import bisect_left
@@ -23,20 +23,20 @@ def noise_multiplier(
     sampled: Sampled | None = None,
     adjacency: Adjacency = "replace-one",
 ) -> float:
-    """The least noise, in units of the sensitivity, with which so many releases are (epsilon, delta)-DP together.
+    """The smallest noise, in units of the sensitivity, with which `releases` releases are (epsilon, delta)-DP together.
 
-    `accounting.epsilon` of the result is at most the target, and above it by less than 1e-4 less noise.
+    `accounting.epsilon` of the result is at most the target; a relative 1e-4 less noise would exceed it.
 
     Args:
-        kind: That of the noise: "gaussian", for an l2 sensitivity, or "laplace", for an l1 sensitivity.
-        epsilon: What all releases together may spend, from 1e-100 to 1e100.
-        delta: The chance that the epsilon may fail, in (0, 1).
-        releases: How many there are, at least 1, all with the same noise.
-        sampled: How every release draws the records that it looks at; None: it looks at all.
-        adjacency: The relation that the sensitivity and epsilon are of: "replace-one" or "add-remove".
+        kind: The noise: "gaussian", for an l2 sensitivity, or "laplace", for an l1 sensitivity.
+        epsilon: The privacy budget of all releases together, from 1e-100 to 1e100.
+        delta: The probability that the epsilon may fail, in (0, 1).
+        releases: Their number, at least 1, all with the same noise.
+        sampled: How each release samples the records that it uses; None: it uses all of them.
+        adjacency: The relation for sensitivity and epsilon: "replace-one" or "add-remove".
 
     Raises:
-        ValueError: For targets that make no sense, and for subsets under add-remove.
+        ValueError: For invalid targets, and for subsets under add-remove.
     """
     checks.one_of(("gaussian", "laplace"), kind=kind)
     check_target(epsilon, delta)
@@ -45,7 +45,7 @@ def noise_multiplier(
         checks.refuse("epsilon from 1e-100 to 1e100", "epsilon", epsilon)
     make = GaussianEvent if kind == "gaussian" else LaplaceEvent
 
-    def quick(x: float) -> bool:  # of the multiplier's logarithm
+    def quick(x: float) -> bool:  # x is the logarithm of the multiplier
         return quick_epsilon(make(math.exp(x)), releases, delta, sampled, adjacency) <= epsilon
 
     def enough(x: float) -> bool:
@@ -58,12 +58,12 @@ def noise_multiplier(
 
 
 def least_enough(enough: Callable[[float], bool], guess: float, step: float = 2e-5) -> float:
-    """The least number that is enough, and less than 2e-5 above it, as all larger ones are.
+    """The smallest number that is enough, to within 2e-5 from above; all larger numbers are enough too.
 
     Args:
-        enough: Whether a number is.
+        enough: Whether a number is enough.
         guess: Where the search begins.
-        step: How far from it is looked first.
+        step: First distance from the guess that is tried.
     """
     low, high, further = guess, guess, step
     while not enough(high):
@@ -83,20 +83,20 @@ def most_releases(
     adjacency: Adjacency = "replace-one",
     most: int = 2**30,
 ) -> int:
-    """How many releases together stay within (epsilon, delta); 0 means that not even one does.
+    """The largest number of releases that together stay within (epsilon, delta); 0 if a single one exceeds it.
 
-    `jdfl.privacy.epsilon` of so many releases is at most the target.
+    `jdfl.privacy.epsilon` of this number of releases is at most the target.
 
     Args:
-        event: One release, or a schedule of them, of which there are no more than it is long.
-        epsilon: What all releases together may spend, above 0.
-        delta: The chance that the epsilon may fail, in (0, 1).
-        sampled: How every release draws the records that it looks at; None: it looks at all.
-        adjacency: The relation that the event's multiplier and epsilon are of: "replace-one" or "add-remove".
-        most: Where the search ends: the result is this number where even more releases would do.
+        event: One release, or a schedule of releases, whose length limits the result.
+        epsilon: The privacy budget of all releases together, above 0.
+        delta: The probability that the epsilon may fail, in (0, 1).
+        sampled: How each release samples the records that it uses; None: it uses all of them.
+        adjacency: The relation for the event's multiplier and epsilon: "replace-one" or "add-remove".
+        most: Upper limit of the search; the result is this number where even more releases would fit.
 
     Raises:
-        ValueError: For targets that make no sense, and for events that cannot be accounted for.
+        ValueError: For invalid targets, and for events that cannot be accounted for.
     """
     check_releases(event, 1, sampled, adjacency)
     check_target(epsilon, delta)
@@ -113,7 +113,7 @@ def most_releases(
 
 
 def _last(fits: Callable[[int], bool], low: int, most: int) -> int:
-    """The last number up to `most` that fits, from one that does."""
+    """The largest number up to `most` that fits, starting from one that does."""
     step = 1
     while low < most and fits(min(low + step, most)):
         low, step = min(low + step, most), 2 * step

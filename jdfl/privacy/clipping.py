@@ -1,8 +1,8 @@
-"""Clipping in l1, l2 and linf, or of every entry, and what it bounds.
+"""Clipping in l1, l2 and linf norm, or of every entry, and the bounds it enforces.
 
-A vector is shortened, its direction kept: x min(1, clip / ||x||). So the norm in which it is clipped need not be the
-one that a mechanism's noise goes by; `stretch` says what is lost between them. "entries" cuts every entry off at +-clip
-instead, which bounds what "linf" bounds, and turns the vector.
+A vector is scaled down, its direction kept: x min(1, clip / ||x||). The clipping norm need not be the norm of a
+mechanism's noise; `stretch` converts between them. "entries" instead clips every entry to +-clip, which gives the same
+bound as "linf" but changes the vector's direction.
 """
 
 import math
@@ -20,29 +20,29 @@ Clip = Literal["l1", "l2", "linf", "entries"]
 
 
 def factor(lengths: Array, clip: Array | float) -> Array:
-    """What vectors are multiplied by, [...], to be no longer than a clip; 0 for a length that is not finite.
+    """The factors [...] that scale vectors down to a clip; 0 for a norm that is not finite.
 
-    A length too large for its type is not known, so that nothing but 0 bounds what such a vector contributes. Factors
-    too small for all of their digits are 0, too: rounded up they would not bound.
+    A norm that overflows is unknown, so only 0 bounds such a vector's contribution. Factors so small that they lose
+    precision are 0, too, since rounded up they would not bound.
 
     Args:
-        lengths: The vectors' lengths [...], from 0.
-        clip: The most that they may be, clip [], above 0.
+        lengths: The vectors' norms [...], from 0.
+        clip: Their upper bound, clip [], above 0.
     """
     scale = jnp.minimum(1.0, clip / jnp.where(lengths > clip, lengths, clip))
     return jnp.where(jnp.isfinite(lengths) & (scale >= jnp.finfo(scale.dtype).tiny), scale, 0.0)
 
 
 def clipped(x: Array, norm: Clip, clip: Array | float) -> Array:
-    """The vectors x [..., n], each no longer than `clip` []; a vector with an entry that is not finite becomes 0.
+    """The vectors x [..., n] clipped to a norm of at most `clip` []; a vector with a non-finite entry becomes 0.
 
-    Noise by another norm needs `stretch`, too.
+    Noise calibrated in another norm also needs `stretch`.
 
     Args:
         x: Vectors x [..., n].
-        norm: In which length is measured, "l1", "l2" or "linf": a vector that is too long is scaled down, its direction
-            kept. "entries" cuts every entry off at +-clip instead, which turns the vector.
-        clip: The most that a vector, or an entry, may be, clip [], above 0.
+        norm: "l1", "l2" or "linf": a vector whose norm is too large is scaled down, its direction kept. "entries" clips
+            every entry to +-clip instead, which changes the direction.
+        clip: The upper bound on a vector's norm, or on its entries' magnitude, clip [], above 0.
     """
     if norm == "entries":
         whole = jnp.all(jnp.isfinite(x), axis=-1, keepdims=True)
@@ -53,10 +53,10 @@ def clipped(x: Array, norm: Clip, clip: Array | float) -> Array:
 
 @checked
 def stretch(clipped_in: Clip, measured_in: Norm, n: int) -> float:
-    """The most that a vector [n] of length 1 in the norm `clipped_in` may measure in the norm `measured_in`.
+    """The largest value in the norm `measured_in` of a vector [n] with norm 1 in `clipped_in`.
 
-    A sensitivity is the clip times this factor where noise goes by another norm: sqrt(n) for a clip in l2 and Laplace
-    noise, n for one in linf or of entries, 1 for equal norms.
+    The sensitivity is the clip times this factor where the noise uses another norm: sqrt(n) for an l2 clip and Laplace
+    noise, n for a linf clip or entries, 1 for equal norms.
 
     Args:
         clipped_in: The norm of the clip: "l1", "l2", "linf" or "entries".

@@ -1,24 +1,24 @@
-"""Gaussian noise that is exact to the last bit: whole numbers of a grid, drawn with whole numbers alone.
+"""Gaussian noise that is exact to the last bit: integers on a grid, drawn with integer arithmetic only.
 
-Noise in floating point lies on a grid that depends on what it is added to, so that the bits of one release may tell
-two data sets apart whatever its epsilon (I. Mironov, "On significance of the least significant bits for differential
-privacy", 2012). Here a vector is rounded to the multiples of gamma, discrete Gaussian noise on the whole numbers is
-added (C. Canonne, G. Kamath, T. Steinke, "The discrete Gaussian for differential privacy", 2020), and only the sum,
-a whole number, is turned into a float again.
+Floating-point noise lies on a grid that depends on the value it is added to, so the bits of one release may distinguish
+two datasets whatever its epsilon (I. Mironov, "On significance of the least significant bits for differential privacy",
+2012). Here a vector is rounded to multiples of gamma, discrete Gaussian noise on the integers is added (C. Canonne,
+G. Kamath, T. Steinke, "The discrete Gaussian for differential privacy", 2020), and only the sum, an integer, is
+converted back to a float.
 
-The noise. N = N_1 + 32 N_2 + 32^2 N_3 + ..., every level an independent discrete Gaussian of standard deviation 64,
-the last of 100. A level is one lookup in an alias table (A. Walker, 1977) of 2048 cells whose weights are whole numbers
-that add up to 2^64, with the 64 random bits of one block of threefry.
+The noise. N = N_1 + 32 N_2 + 32^2 N_3 + ..., where every level is an independent discrete Gaussian of standard
+deviation 64, and the last of 100. A level is one lookup in an alias table (A. Walker, 1977) of 2048 cells whose integer
+weights add up to 2^64, with the 64 random bits of one block of threefry.
 
-The claim. By Poisson summation, N(x, s^2 - 4) followed by a discrete Gaussian of standard deviation 2 around what was
-drawn is the discrete Gaussian of s around a whole number x, up to a factor 1 +- 4 exp(-8 pi^2): the exact mechanism is
-a function of the continuous one with sqrt(1 - 4 / s^2) of its noise, so that every theorem about Gaussian noise holds
-for it. In the same way the levels add up to one discrete Gaussian, up to a factor 1 +- 4 exp(-2 pi^2 t^2) with t = 2,
-the product of a level's standard deviation and 32 times the next ones' by that of both. Three such factors change no
-probability by more than one part in 2^100, which is counted with what the table cannot hold.
+The claim. By Poisson summation, N(x, s^2 - 4) followed by a discrete Gaussian of standard deviation 2 around the draw
+is the discrete Gaussian of s around an integer x, up to a factor 1 +- 4 exp(-8 pi^2). The exact mechanism is therefore
+a function of the continuous one with sqrt(1 - 4 / s^2) of its noise, so every theorem about Gaussian noise applies to
+it. Likewise the levels add up to one discrete Gaussian, up to a factor 1 +- 4 exp(-2 pi^2 t^2) with t = 2: the product
+of a level's standard deviation and 32 times that of the next ones, divided by that of both together. Three such factors
+change no probability by more than one part in 2^100, which is counted together with the error of the table.
 
-The table's weights are rounded to 2^-64 each: a number of a level differs from its distribution by `SLIP` in total
-variation, which the accountant takes from delta (`Event.slip`).
+The table's weights are rounded to 2^-64 each: one level differs from its distribution by `SLIP` in total variation,
+which the accountant subtracts from delta (`Event.slip`).
 
 Axes: n numbers of a vector.
 """
@@ -40,31 +40,31 @@ from jdfl.base.settings import As, Positive
 from jdfl.privacy.flow import near, released
 from jdfl.privacy.mechanisms import GaussianEvent, Norm, known
 
-_CELLS, _STEP, LEVELS = 2048, 32, 4  # LEVELS: at most
+_CELLS, _STEP, LEVELS = 2048, 32, 4  # LEVELS: the maximum
 _LOWER, _LAST = 64, 100  # standard deviations of a level, and of the last one
-_SHARE = 2**64 // _CELLS  # of a cell; the last 53 of 64 bits are held against its threshold
-_SMOOTH = 2  # standard deviation of what turns continuous noise into a discrete one
-_COARSE = 0.01  # by how much noise may grow for the rounding to the grid, where a finer one is to be had
-_MOST = 2**30  # whole numbers that are rounded to; larger ones are cut off, which brings no two vectors apart
+_SHARE = 2**64 // _CELLS  # of a cell; the last 53 of 64 bits are compared with its threshold
+_SMOOTH = 2  # standard deviation of the noise that turns continuous into discrete noise
+_COARSE = 0.01  # relative increase of the noise allowed for rounding to the grid, where a finer grid exists
+_MOST = 2**30  # largest integer rounded to; larger values are clipped, which moves no two vectors apart
 SLIP = 2.0**-56
-"""The most by which a number of one level differs in total variation from what it should be."""
+"""The largest total-variation distance of one level from its exact distribution."""
 
 
 class Table(NamedTuple):
-    """Cells of an alias table: below the threshold a cell stands for itself, otherwise for another one."""
+    """An alias table: below its threshold a cell stands for itself, otherwise for another one."""
 
     high: np.ndarray  # [2048] uint32: the other cell in the first 11 bits, then 21 bits of the threshold
     low: np.ndarray  # [2048] uint32: the last 32 bits of the threshold
 
 
 def weights(sd: int) -> tuple[list[int], float]:
-    """Whole weights of -1024, ..., 1023 that add up to 2^64, and how far they are from a discrete Gaussian.
+    """Integer weights of -1024, ..., 1023 that add up to 2^64, and their distance from a discrete Gaussian.
 
     Args:
-        sd: Its standard deviation, at most 100: what lies beyond the table is below 2^-78.
+        sd: Its standard deviation, at most 100: the mass beyond the table is below 2^-78.
 
     Returns:
-        The weights, each the exact one rounded down or up, and a bound of the distance in total variation.
+        The weights, each the exact one rounded down or up, and a bound on the distance in total variation.
     """
     with localcontext() as context:
         context.prec = 60
@@ -77,13 +77,13 @@ def weights(sd: int) -> tuple[list[int], float]:
         for i in sorted(range(_CELLS), key=lambda i: found[i] - exact[i])[:missing]:
             found[i] += 1
         off = sum((abs(one - other) for one, other in zip(found, exact)), Decimal(0)) / 2 / 2**64
-        beyond = 2 * half[-1] * sd  # of the tails, by what they are next to the middle
+        beyond = 2 * half[-1] * sd  # bound on the tails, relative to the centre
         return found, float(off + beyond)
 
 
 @cache
 def table(sd: int) -> Table:
-    """The alias table of a discrete Gaussian: every weight is met exactly."""
+    """The alias table of a discrete Gaussian, which realises every weight exactly."""
     left, alias = weights(sd)[0], list(range(_CELLS))
     threshold = [0] * _CELLS
     small = [i for i, weight in enumerate(left) if weight < _SHARE]
@@ -99,14 +99,14 @@ def table(sd: int) -> Table:
 
 
 def level(key: Array, n: int, sd: int) -> Array:
-    """Whole numbers [n] int32 of a discrete Gaussian of a standard deviation."""
-    # Fused with a lookup, XLA would compute the words one by one, and once more for each that is made of them.
+    """Integers [n] int32 from a discrete Gaussian of the given standard deviation."""
+    # Fused with a lookup, XLA would compute the words one by one, and again for each number derived from them.
     high, low = lax.optimization_barrier(words(key, (n,)))
     cells = table(sd)
     cell, rest = high >> 21, jnp.uint32(2**21 - 1)
     found = tuple(jnp.asarray(part).at[cell].get(mode="promise_in_bounds") for part in cells)
-    # On a GPU what is found is better used where it is found: three levels take 2.4 times as long as normal numbers in
-    # place of 4.3 (an H200), and the bits are the same.
+    # On a GPU the lookup is better fused: three levels take 2.4 times as long as normal numbers instead of 4.3 (on an
+    # H200), and the bits are the same.
     first, second = lax.optimization_barrier(found) if jax.default_backend() == "cpu" else found
     here, limit = high & rest, first & rest
     own = (here < limit) | ((here == limit) & (low < second))
@@ -114,12 +114,12 @@ def level(key: Array, n: int, sd: int) -> Array:
 
 
 def discrete_gaussian(key: Array, n: int, levels: int) -> Array:
-    """Whole numbers [n] int32 of a discrete Gaussian of standard deviation `spread(levels)`.
+    """Integers [n] int32 from a discrete Gaussian of standard deviation `spread(levels)`.
 
     Args:
-        key: The key [] that all of them come from.
-        n: How many.
-        levels: From 1 to 4; each takes one block of threefry a number.
+        key: The key [] from which all of them are drawn.
+        n: The number of integers.
+        levels: From 1 to 4; each takes one block of threefry per number.
     """
     total = jnp.zeros((n,), jnp.int32)
     for place, own in enumerate(jax.random.split(key, levels)):
@@ -128,35 +128,35 @@ def discrete_gaussian(key: Array, n: int, levels: int) -> Array:
 
 
 def spread(levels: int) -> float:
-    """The standard deviation of the noise of so many levels, in steps of the grid."""
+    """The standard deviation, in grid steps, of noise with this number of levels."""
     return math.hypot(*(_STEP**place * _LOWER for place in range(levels - 1)), _STEP ** (levels - 1) * _LAST)
 
 
 @struct.dataclass
 class ExactGaussian:
-    """Gaussian noise on a grid, for an observer of every bit.
+    """Exact Gaussian noise on a grid, with a guarantee even for an observer of every bit.
 
-    A vector is rounded to multiples of a step gamma, and discrete Gaussian noise on the grid is added. It is worth what
-    `Gaussian` with the same multiplier is: the noise is larger by what rounding may add to the sensitivity, one part in
-    a hundred or less, and delta pays for what a table of finite words cannot hold.
+    A vector is rounded to multiples of a step gamma, and discrete Gaussian noise on the grid is added. Its guarantee is
+    that of `Gaussian` with the same multiplier: the noise is larger by what rounding may add to the sensitivity, at
+    most one part in a hundred, and delta includes the error of a table of finite words.
 
     C. Canonne, G. Kamath, T. Steinke, "The discrete Gaussian for differential privacy", 2020.
     """
 
     kind: ClassVar[str] = "exact-gaussian"
     multiplier: Annotated[Positive, As(float | None, known, None)] = struct.field(pytree_node=False)
-    """Standard deviation of the noise by the l2 sensitivity; None: the least for a run's or comparison's epsilon."""
+    """Standard deviation of the noise / l2 sensitivity; None: calibrated to the epsilon of a run or comparison."""
     norm: ClassVar[Norm] = "l2"
     exact: ClassVar[bool] = True
 
     def check(self) -> None:
-        """Refuse a multiplier that is not one positive number: ValueError naming it."""
+        """Refuse a multiplier that is not a single positive number: ValueError naming it."""
         settings(self)
 
     def levels(self, n: int) -> int:
-        """How many levels of noise vectors of n entries need, so that rounding costs one part in a hundred at most.
+        """The number of levels that vectors of n entries need so that rounding costs at most one part in a hundred.
 
-        Raises ValueError where the finest grid costs more than that.
+        Raises ValueError where even the finest grid costs more than that.
         """
         wanted = self.multiplier * math.sqrt(n) / _COARSE
         for levels in range(1, LEVELS + 1):
@@ -170,48 +170,48 @@ class ExactGaussian:
         )
 
     def add(self, key: Array, x: Array, sensitivity: Array | float) -> Array:
-        """The vector x [n] on the grid, with noise.
+        """The vector x [n] rounded to the grid, plus noise.
 
-        gamma = z D / (f - z sqrt(n)) for a multiplier z, a sensitivity D and noise of f steps: rounding both of two
-        vectors moves them apart by gamma sqrt(n) at most. A sensitivity that is no number, or too small for steps of
-        x's type, as 0 is, gives NaN.
+        gamma = z D / (f - z sqrt(n)) for a multiplier z, a sensitivity D and noise of f steps: rounding moves two
+        vectors apart by at most gamma sqrt(n). A sensitivity that is NaN, or too small for steps in x's type, such as
+        0, gives NaN.
 
         Args:
-            key: The key [] that all noise comes from.
+            key: The key [] from which all noise is drawn.
             x: The vector x [n], finite.
-            sensitivity: The most that neighbouring data change x in l2, sensitivity [], as float arithmetic makes it
-                and with one more rounding of every entry.
+            sensitivity: The largest l2 change of x between neighbouring datasets, sensitivity [], as computed in
+                floating point, including one more rounding of every entry.
         """
         n = x.size
         levels = self.levels(n)
         gamma = jnp.asarray(sensitivity, x.dtype) * x.dtype.type(self.scale(n) / spread(levels))
-        gamma = jnp.where(gamma >= jnp.finfo(x.dtype).tiny, gamma, jnp.nan)  # of which nothing is shown
+        gamma = jnp.where(gamma >= jnp.finfo(x.dtype).tiny, gamma, jnp.nan)  # NaN releases nothing
         noisy = released(near(_rounded, x, gamma) + discrete_gaussian(key, n, levels).reshape(x.shape))
         return noisy.astype(x.dtype) * gamma
 
     def scale(self, n: int) -> float:
-        """The standard deviation of noise on vectors of n entries by the sensitivity, with what the grid takes.
+        """The standard deviation of the noise on vectors of n entries over the sensitivity, with the cost of the grid.
 
-        It is above the multiplier by one part in a hundred at most, and what `add` draws with.
+        It exceeds the multiplier by at most one part in a hundred, and is what `add` uses.
         """
         levels = self.levels(n)
         step = self.multiplier / (_fine(levels) - self.multiplier * math.sqrt(n))
         return float(spread(levels) * step * (1 + 2.0**-20))
 
     def event(self) -> GaussianEvent:
-        """One release of this noise, for accounting, as for continuous noise; `slip` says what delta has to pay."""
+        """One release of this noise, for accounting as continuous noise; `slip` gives its cost in delta."""
         return GaussianEvent(float(self.multiplier))
 
     def slip(self, n: int) -> float:
-        """How far a release of n numbers is in total variation from a function of the continuous mechanism."""
+        """The total-variation distance of a release of n numbers from a function of the continuous mechanism."""
         return n * self.levels(n) * SLIP
 
 
 def _rounded(x: Array, gamma: Array) -> Array:
-    """The nearest whole numbers [n] int32 of steps gamma []."""
+    """The nearest integers [n] int32 in steps of gamma []."""
     return jnp.clip(jnp.round(x / gamma), -_MOST, _MOST).astype(jnp.int32)
 
 
 def _fine(levels: int) -> float:
-    """The standard deviation in steps of the continuous noise whose function the discrete one is."""
+    """The standard deviation, in steps, of the continuous noise from which the discrete one can be derived."""
     return math.sqrt(spread(levels) ** 2 - _SMOOTH**2)

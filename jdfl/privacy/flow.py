@@ -1,14 +1,13 @@
-"""Whether all that leaves a node is computed from noisy releases: a walk through the program that JAX traced.
+"""Static verification that everything leaving a node is computed from noisy releases, on the program that JAX traced.
 
-Every value is CLEAN (no record of a node has entered it but through an enforced release), BOUNDED (a public value plus
-something whose length a clip bounds) or RAW. Records start RAW. A clip marks its result BOUNDED, a mechanism marks its
-result as released, which makes BOUNDED CLEAN, and a channel marks what it sends. Adding CLEAN values, moving and
-choosing rows keep a label; everything else that is done to a value which is not CLEAN makes it RAW, also to repeat it,
-a primitive that is not known here, or a choice by a RAW condition. A claim holds if every message is CLEAN.
+Every value is CLEAN (records of a node enter it only through an enforced release), BOUNDED (a public value plus a term
+whose norm a clip bounds) or RAW. Records start RAW. A clip marks its result BOUNDED, a mechanism marks its result as
+released, which turns BOUNDED into CLEAN, and a channel marks what it sends. Adding CLEAN values, and moving or
+selecting rows, keep a label. Everything else done to a value that is not CLEAN makes it RAW: repeating it, a primitive
+not known here, or a choice by a RAW condition. A claim holds if every message is CLEAN.
 
-What is marked is trusted: that a clip bounds, and that a mechanism's noise has the scale that it says. A scaled value
-is RAW again, so that bounds are marked after the last scaling. What is not covered: when messages are sent, and how
-long they are.
+The marks are trusted: that a clip bounds, and that a mechanism's noise has the stated scale. A scaled value is RAW
+again, so bounds are marked after the last scaling. Not covered: when messages are sent, and how long they are.
 """
 
 from collections.abc import Callable, Sequence
@@ -25,7 +24,7 @@ _BOUNDED, _RELEASED, _MESSAGE, _NEAR = "jdfl.bounded", "jdfl.released", "jdfl.me
 
 
 class Label(IntEnum):
-    """What records of a node have to do with a value; of several values, the largest counts."""
+    """How a value depends on the records of a node; for several values, the largest label counts."""
 
     CLEAN = 0
     BOUNDED = 1
@@ -40,22 +39,22 @@ WHY = {
 
 
 def bounded(x: Array) -> Array:
-    """The x that neighbouring data change by a bounded length, marked so; for clips and proven bounds alone."""
+    """Mark x as a value that neighbouring data change by a bounded norm; for clips and proven bounds only."""
     return checkpoint_name(x, _BOUNDED)
 
 
 def released(x: Array) -> Array:
-    """The x to which a mechanism has added its noise, marked so; for mechanisms alone."""
+    """Mark x as a value to which a mechanism has added its noise; for mechanisms only."""
     return checkpoint_name(x, _RELEASED)
 
 
 def near(function: Callable[..., Array], x: Array, *rest: Any) -> Array:
-    """`function(x, *rest)`, marked so that it is BOUNDED where x is; for mechanisms alone.
+    """`function(x, *rest)`, marked so that it is BOUNDED where x is; for mechanisms only.
 
     Args:
-        function: What brings no two values of x further apart than the mechanism counts.
-        x: What noise is to be added to.
-        rest: What else it depends on, which holds no data.
+        function: A function that moves no two values of x further apart than the mechanism accounts for.
+        x: The value that noise will be added to.
+        rest: Other arguments, which hold no data.
     """
 
     def jdfl_near(x: Array, *rest: Any) -> Array:
@@ -65,19 +64,19 @@ def near(function: Callable[..., Array], x: Array, *rest: Any) -> Array:
 
 
 def sent(x: Array, channel: str) -> Array:
-    """The x that leaves a node on a channel, marked so."""
+    """Mark x as leaving a node on a channel."""
     return checkpoint_name(x, _MESSAGE + channel)
 
 
 @dataclass
 class Flow:
-    """What a walk has found."""
+    """The result of walking through a program."""
 
     leaks: dict[str, str] = field(default_factory=dict)  # by channel: what made its message other than CLEAN
-    noise_counts: ClassVar[bool] = True  # whether noise hides what it is added to; a law asks what is left without
+    noise_counts: ClassVar[bool] = True  # whether noise hides its argument; a law tests what is left without
 
     def walk(self, closed: ClosedJaxpr, labels: Sequence[Label]) -> list[Label]:
-        """The labels of a program's results, from those of its arguments."""
+        """The labels of a program's results, given those of its arguments."""
         jaxpr = closed.jaxpr
         known: dict[Any, Label] = dict.fromkeys(jaxpr.constvars, Label.CLEAN)
         known.update(zip(jaxpr.invars, labels))
@@ -132,7 +131,7 @@ class Flow:
             if wider == carry:
                 break
             carry = wider
-        # What is stacked may have a bounded value in every row, unless every row is of another value.
+        # A stacked result may hold a bounded value in every row, unless every row comes from a different value.
         again = [label and Label.RAW for label in (*given[:consts], *carry)]
         worst = Flow().walk(body, [*again, *given[consts + carried :]])
         return [*carry, *(label and other for label, other in zip(out[carried:], worst[carried:]))]
@@ -150,18 +149,18 @@ class Flow:
 
 
 def _stacked(outer: Sequence[Any], inner: Sequence[Any]) -> int:
-    """How many values of a scan have an axis more outside than in its body, which all versions of JAX can be asked."""
+    """How many values of a scan have an extra axis outside its body, determined in a way common to all JAX versions."""
     return sum(one.aval.ndim > other.aval.ndim for one, other in zip(outer, inner))
 
 
 def leaking(
     started: ClosedJaxpr, going: ClosedJaxpr, data: list[Label], leaves: int
 ) -> tuple[dict[str, str], list[Label]]:
-    """The channels on which something leaks in a run, with the reasons, and the labels of all that the programs give.
+    """The leaking channels of a run, with reasons, and the labels of all outputs.
 
     Args:
-        started: the program of data that gives a state, of so many `leaves`, and what else there is to know.
-        going: the program of state and data that gives the next state and the same.
+        started: the program from data to an initial state of `leaves` arrays, and further outputs.
+        going: the program from state and data to the next state and the same outputs.
         data: the labels of the data.
         leaves: the number of arrays of a state.
     """
@@ -185,7 +184,7 @@ _INNER = {
     "remat2": "jaxpr",
     "checkpoint": "jaxpr",
 }
-_MOVES = {  # of which the first argument is moved, by the others
+_MOVES = {  # primitives that move their first argument as directed by the others
     "broadcast_in_dim",
     "convert_element_type",
     "copy",
@@ -203,7 +202,7 @@ _MOVES = {  # of which the first argument is moved, by the others
 
 
 def _keeps(equation: Any, given: list[Label]) -> bool:
-    """Whether a primitive leaves its arguments' labels as they are; what is repeated gets longer."""
+    """Whether a primitive leaves its arguments' labels unchanged; repetition increases the norm."""
     name = equation.primitive.name
     if name in ("add", "add_any", "sub"):
         return min(given) == Label.CLEAN
@@ -211,7 +210,7 @@ def _keeps(equation: Any, given: list[Label]) -> bool:
         return given[0] == Label.CLEAN and sum(label > Label.CLEAN for label in given) == 1
     if name == "concatenate":
         return sum(label > Label.CLEAN for label in given) == 1
-    if name in ("scatter", "dynamic_update_slice"):  # into the first argument is written
+    if name in ("scatter", "dynamic_update_slice"):  # these write into their first argument
         old, new, place = given[0], *((given[2], given[1:2]) if name == "scatter" else (given[1], given[2:]))
         return min(old, new) == Label.CLEAN and max(place, default=Label.CLEAN) == Label.CLEAN
     if name not in _MOVES or (equation.outvars[0].aval.size > equation.invars[0].aval.size and name != "pad"):

@@ -1,17 +1,17 @@
-"""What releases with Laplace noise add up to, be their noise equal or not.
+"""Composition of releases with Laplace noise, whether their scales are equal or not.
 
 A release of multiplier z has a privacy loss of at most a = 1 / z, its pure epsilon, and at order e^x, |x| <= a, the
-divergence 1 - e^((x - a) / 2). The total is the least of three bounds, each of which holds:
+divergence 1 - e^((x - a) / 2). The total is the smallest of three valid bounds:
 
 - the sum of all a;
-- Renyi differential privacy, whose divergence at every order is a closed form (I. Mironov: Renyi Differential Privacy,
-  2017, Table II) and adds up exactly, at the best order, turned into epsilon by C. Canonne, G. Kamath, T. Steinke: The
-  Discrete Gaussian for Differential Privacy, 2020, Proposition 12;
+- Renyi differential privacy, whose divergence at every order has a closed form (I. Mironov: Renyi Differential Privacy,
+  2017, Table II) and composes exactly, at the best order, converted to epsilon by C. Canonne, G. Kamath, T. Steinke:
+  The Discrete Gaussian for Differential Privacy, 2020, Proposition 12;
 - privacy loss distributions on one grid, composed by dp-accounting, of at most 64 different a, to which the others are
-  rounded up. Where Renyi's bound is above 300 they are not computed: their grid would be huge, or coarse. Nor are
-  they for more than a million releases.
+  rounded up. They are not computed where the Renyi bound is above 300, since their grid would be huge or coarse, nor
+  for more than a million releases.
 
-Axes: g different sizes of noise, k releases.
+Axes: g different noise scales, k releases.
 """
 
 import math
@@ -24,12 +24,12 @@ from scipy.optimize import minimize_scalar
 from jdfl.privacy.mechanisms import LaplaceEvent, LaplaceSchedule
 
 _MOST_SIZES = 64
-_MOST_COMPOSED = 300.0  # above it distributions are not composed: e^epsilon leaves floating point soon
-_MOST_RELEASES = 10**6  # above it rounding errors add up
+_MOST_COMPOSED = 300.0  # above it distributions are not composed: e^epsilon would soon overflow
+_MOST_RELEASES = 10**6  # above it rounding errors accumulate
 _AT_ONCE = 1000
 _MOST_CELLS = 2**17
 _ORDERS = np.geomspace(1e-4, 1e7, 67)  # minus one
-Sizes = tuple[np.ndarray, np.ndarray]  # pure epsilons [g] of one release, and how many releases have them [g]
+Sizes = tuple[np.ndarray, np.ndarray]  # distinct pure epsilons [g] of a release, and the number of releases with each
 
 
 def pure_epsilon(event: LaplaceEvent | LaplaceSchedule, releases: int) -> float:
@@ -45,7 +45,7 @@ def renyi_epsilon(event: LaplaceEvent | LaplaceSchedule, releases: int, delta: f
 
 
 def epsilons(pld: Any, event: LaplaceEvent | LaplaceSchedule, releases: int, delta: float) -> dict[str, float]:
-    """Bounds of epsilon at `delta` of the first `releases` >= 1, by name; that by PLD only where it is the least.
+    """Upper bounds on epsilon at `delta` of the first `releases` >= 1, by name; PLD only where it is the smallest.
 
     `pld` is dp-accounting's module `privacy_loss_distribution`.
     """
@@ -63,16 +63,16 @@ def epsilons(pld: Any, event: LaplaceEvent | LaplaceSchedule, releases: int, del
 
 @lru_cache(maxsize=64)
 def rounded(schedule: LaplaceSchedule) -> np.ndarray:
-    """The pure epsilons [k] of all releases, those beyond 64 different ones rounded up to others of them.
+    """The pure epsilons [k] of all releases, with at most 64 distinct values: others are rounded up to one of them.
 
-    They do not depend on how many releases are looked at. Neighbours in size go together so that their mean losses, of
-    about a^2 / (2 + a), grow by little altogether: in the limit of many sizes the groups are of equal width in the
-    integral of the root of that loss's density.
+    They do not depend on how many of the releases are made. Neighbouring sizes are grouped so that their mean losses,
+    of about a^2 / (2 + a), grow little in total: in the limit of many sizes the groups are of equal width in the
+    integral of the square root of that loss's density.
     """
     exact = 1 / np.asarray(schedule.multipliers)
     kinds, which, counts = np.unique(exact, return_inverse=True, return_counts=True)
     if len(kinds) > _MOST_SIZES:
-        width = np.sqrt(np.maximum(np.diff(kinds**2 / (2 + kinds)), 0.0) * counts[:-1])  # below 0 by rounding alone
+        width = np.sqrt(np.maximum(np.diff(kinds**2 / (2 + kinds)), 0.0) * counts[:-1])  # negative only by rounding
         along = np.concatenate([[0.0], np.cumsum(width)])
         group = np.minimum((along * _MOST_SIZES / (along[-1] or 1.0)).astype(int), _MOST_SIZES - 1)
         last = np.searchsorted(group, group, side="right") - 1  # the largest of the group
@@ -83,7 +83,7 @@ def rounded(schedule: LaplaceSchedule) -> np.ndarray:
 
 
 def _sizes(event: LaplaceEvent | LaplaceSchedule, releases: int) -> Sizes:
-    """All sizes as they are."""
+    """All scales, not rounded."""
     if isinstance(event, LaplaceSchedule):
         return np.unique(1 / np.asarray(event.multipliers[:releases]), return_counts=True)
     return np.array([1 / event.noise_multiplier]), np.array([releases])
@@ -93,7 +93,7 @@ def _renyi(sizes: Sizes, delta: float) -> float:
     a, count = sizes
 
     def at(less: float) -> float:
-        """The bound at the order 1 + less; every order's holds."""
+        """The bound at the order 1 + less; the bound at any order holds."""
         order = 1 + less
         both = np.logaddexp(math.log(order) + less * a, math.log(less) - order * a) - math.log(2 * order - 1)
         return float(count @ both) / less + math.log(less / order) - (math.log(order) + math.log(delta)) / less
@@ -106,7 +106,7 @@ def _renyi(sizes: Sizes, delta: float) -> float:
 
 
 def _times(one: Any, count: int) -> Any:
-    """A distribution composed with itself; dp-accounting's bounds for the tails of very many at once are loose."""
+    """A distribution composed with itself; dp-accounting's tail bounds for very many at once are loose."""
     if count <= _AT_ONCE:
         return one if count == 1 else one.self_compose(int(count))
     whole, rest = divmod(count, _AT_ONCE)
@@ -115,12 +115,12 @@ def _times(one: Any, count: int) -> Any:
 
 
 def resolved(scale: float) -> float:
-    """The step of a grid on which losses of this size are resolved."""
+    """A grid step that resolves losses of this size."""
     return min(1e-2, max(1e-7, scale / 2000))
 
 
 def _grid(sizes: Sizes, loose: float) -> float:
-    """The step of a grid on which the losses of all are resolved, and what rounding to it adds is little."""
+    """A grid step that resolves all losses and adds little by rounding."""
     a, count = sizes
     scale = math.sqrt(float(count @ a**2))
     step = resolved(scale)

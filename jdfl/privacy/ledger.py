@@ -1,4 +1,4 @@
-"""How often every node has released something: all that an accountant needs, in a form that can be stored.
+"""The number of releases of each node: everything that an accountant needs, in a form that can be stored.
 
 Axes: m nodes.
 """
@@ -21,104 +21,104 @@ _EVENTS = {"gaussian": GaussianEvent, "laplace": LaplaceEvent}
 
 @dataclass(frozen=True)
 class Ledger:
-    """Releases of all nodes, which are alike but for their numbers and the sizes of the samples' pools.
+    """The releases of all nodes, which differ only in their number and in the number of records sampled from.
 
-    It is all that an accountant has to know of a run. `of` makes it, checkpoints keep it, and `check_same` compares it
-    with that of a run that goes on. Epsilons from it are upper bounds, and promise something only where it is
+    It is everything that an accountant needs of a run. `of` creates it, checkpoints store it, and `check_same` compares
+    it with that of a continued run. Epsilons from it are upper bounds, and guarantee something only where it is
     `claimed`.
     """
 
     event: Event | None  # None: nothing noisy is released
     adjacency: str
     sampling: Sampling | None  # performed, and hidden from the observer
-    releases: np.ndarray  # [m] whole numbers
-    records: np.ndarray  # [m] whole numbers: what samples are drawn from
-    unit: str  # whose data the noise hides
-    observer: str  # from whom
-    claimed: bool  # whether something enforces it
-    failure: float = 0.0  # chance that what enforces it fails, a part of every delta
+    releases: np.ndarray  # [m] integers
+    records: np.ndarray  # [m] integers: sizes of the pools that samples are drawn from
+    unit: str  # whose data are protected
+    observer: str  # what the observer sees
+    claimed: bool  # whether the sensitivity is enforced
+    failure: float = 0.0  # probability that its bound fails, a part of every delta
 
     @classmethod
     def of(cls, guarantee: Guarantee, releases: np.ndarray, records: np.ndarray) -> "Ledger":
-        """What so many releases under this guarantee leave behind, be it claimed or not.
+        """The ledger of a number of releases per node under this guarantee, claimed or not.
 
-        In the ledger `claimed` is about the noise alone: it stays true where only values that enter without noise
-        (`derived`) take the guarantee's claim away.
+        In the ledger `claimed` concerns the noise only: it stays true where the guarantee's claim is lost only because
+        values enter without noise (`derived`).
 
         Args:
-            guarantee: What is promised of one release.
-            releases: How many every node has made, releases [m], whole numbers.
-            records: How many every node has, records [m], whole numbers.
+            guarantee: The guarantee of one release.
+            releases: Number of releases per node, releases [m], integers.
+            records: Number of records per node, records [m], integers.
         """
         counts = np.asarray(releases, np.int64), np.asarray(records, np.int64)
-        enforced = guarantee.claimed or bool(guarantee.derived and guarantee.enforced_by)  # of the noise alone
+        enforced = guarantee.claimed or bool(guarantee.derived and guarantee.enforced_by)  # of the noise only
         terms = guarantee.unit, guarantee.observer, enforced, guarantee.failure
         return cls(guarantee.event, guarantee.adjacency, guarantee.sampling, *counts, *terms)
 
     def sampled(self, node: int) -> Sampled | None:
-        """How releases of a node draw its records, with their number; None where they look at all of them.
+        """How releases of a node sample its records, with their number; None where they use all of them.
 
-        The batch is the same for all nodes, so that a node of few records has a higher rate, and a larger epsilon from
-        as many releases.
+        The batch is the same for all nodes, so a node with few records has a higher rate, and a larger epsilon for the
+        same number of releases.
         """
         told = self.sampling
         return None if told is None else Sampled(told.kind, told.batch, int(self.records[node]), told.looks)
 
     def terms(self, node: int) -> dict[str, Any]:
-        """What functions of `accounting` and `calibration` have to know beside a node's event and releases.
+        """The arguments of functions in `accounting` and `calibration` besides a node's event and releases.
 
-        They are the keyword arguments `sampled` and `adjacency`, for example of `jdfl.privacy.epsilon`; delta has to be
-        given less the ledger's `failure`.
+        They are the keyword arguments `sampled` and `adjacency`, for example of `jdfl.privacy.epsilon`; the ledger's
+        `failure` has to be subtracted from delta first.
         """
         return {"sampled": self.sampled(node), "adjacency": self.relation}
 
     def ranked(self) -> np.ndarray:
         """The nodes [m] from the least to the most exposed.
 
-        Without sampling that is the order of their releases. With it the order goes by sqrt(releases) times the rate,
-        which is a guess between nodes of which neither has both higher; `worst` does not rely on it.
+        Without sampling this is the order of their releases. With sampling it is the order of sqrt(releases) times the
+        rate, a heuristic between nodes where neither exceeds the other in both; `worst` does not rely on it.
         """
         if self.sampling is None:
             return np.argsort(self.releases, kind="stable")
-        # Epsilon rises with releases and rate; between two nodes of which neither has both higher, this order is a
-        # guess, so `worst` looks at all that could be.
+        # Epsilon increases with releases and rate; between two nodes where neither exceeds the other in both, this
+        # order is a heuristic, so `worst` evaluates all candidates.
         exposure = np.sqrt(self.releases) * self.sampling.batch / self.records
         return np.argsort(exposure, kind="stable")
 
     def worst(self, delta: float) -> tuple[int, float]:
         """The most exposed node and its epsilon at `delta`.
 
-        Only the `candidates` are accounted for, each on its own, since no other node can have a larger epsilon. It is
-        infinite as for `epsilon`: without noise, and where delta is not above `failure`.
+        Only the `candidates` are accounted for, since no other node can have a larger epsilon. Epsilon is infinite in
+        the same cases as in `epsilon`: without noise, and where delta is not above `failure`.
         """
         found = {node: self.epsilon(node, delta) for node in self.candidates()}
         node = max(found, key=found.__getitem__)
         return node, found[node]
 
     def epsilon(self, node: int, delta: float) -> float:
-        """The epsilon of a node's releases, the least of all bounds that `jdfl.privacy.epsilons` has at `delta`.
+        """The epsilon of a node's releases: the smallest of all bounds in `jdfl.privacy.epsilons` at `delta`.
 
         It is 0 for a node without releases, and infinite without any noise.
 
         Args:
             node: The node, from 0 to m - 1.
-            delta: The chance that the epsilon may fail, in (0, 1). `failure` is taken from it first; the epsilon is
-                infinite where that leaves nothing.
+            delta: The probability that the epsilon may fail, in (0, 1). `failure` is subtracted first; the epsilon is
+                infinite where nothing is left.
         """
         if self.event is None or delta <= self.failure:
             return np.inf
         return epsilon(self.event, int(self.releases[node]), delta - self.failure, **self.terms(node))
 
     def limits(self, target: float, delta: float) -> np.ndarray:
-        """How many releases every node may make within (target, delta) [m].
+        """The maximum number of releases per node within (target, delta) [m].
 
-        With samples from pools of many sizes all get what the smallest allows: a search takes seconds. Where noise
-        follows a schedule, no more than it is long.
+        With samples from pools of different sizes, every node gets the limit of the smallest pool, since each search
+        takes seconds. Noise that follows a schedule limits releases to its length.
 
         Args:
             target: The epsilon of all releases of a node together, above 0.
-            delta: The chance that it may fail, in (0, 1). `failure` is taken from it first; nothing is allowed where
-                that leaves nothing.
+            delta: The probability that it may fail, in (0, 1). `failure` is subtracted first; nothing is allowed where
+                nothing is left.
         """
         if self.event is None or delta <= self.failure:
             return np.zeros_like(self.releases)
@@ -131,27 +131,26 @@ class Ledger:
         return np.array(found, np.int64)[which]
 
     def check_same(self, other: "Ledger") -> None:
-        """Refuse to go on with other noise: ValueError naming what differs.
+        """Refuse to continue a run with other noise: ValueError naming what differs.
 
-        Event, sampling, unit, adjacency, observer, claim, failure and the nodes' records have to be those of this
-        ledger. Multipliers may differ by the rounding of a float32, and of two schedules only what both have is
-        compared.
+        Event, sampling, unit, adjacency, observer, claim, failure and the nodes' records must be those of this ledger.
+        Multipliers may differ by the rounding of a float32. Two schedules are compared only as far as both extend.
         """
         for name in ("event", "adjacency", "sampling", "unit", "observer", "claimed", "failure"):
             mine, theirs = getattr(self, name), getattr(other, name)
             if mine != theirs and (where := _difference(mine, theirs)) is not None:
                 raise ValueError(
                     f"Expected the noise of the run that is resumed, {name} = {mine!r}, got {theirs!r}{where}. What "
-                    "was released stays released with the noise it had; resume with the same mechanism, or begin anew."
+                    "was released keeps the noise it had; resume with the same mechanism, or start a new run."
                 )
         if not np.array_equal(self.records, other.records):
-            raise ValueError("Expected the records of the run that is resumed, got other numbers of them per node.")
+            raise ValueError("Expected the records of the run that is resumed, got other numbers of records per node.")
 
     def as_dict(self) -> dict[str, Any]:
         """Plain data for JSON; `from_dict` reads it.
 
-        All fields by name: releases and records as lists of m whole numbers, the event as a dictionary with its kind,
-        or None. Checkpoints hold it, and summaries of runs that of their most exposed node.
+        All fields by name: releases and records as lists of m integers, the event as a dictionary with its kind, or
+        None. Checkpoints contain it, and summaries of runs contain that of their most exposed node.
         """
         event = None if self.event is None else {"kind": self.event.kind, **asdict(self.event)}
         counts = {"releases": self.releases.tolist(), "records": self.records.tolist()}
@@ -159,10 +158,10 @@ class Ledger:
 
     @classmethod
     def from_dict(cls, told: Mapping[str, Any]) -> "Ledger":
-        """The ledger that `as_dict` has told, with releases and records as arrays [m] of int64.
+        """The ledger that `as_dict` described, with releases and records as arrays [m] of int64.
 
-        It is for adding up or going on with runs whose results are files. Data that `as_dict` did not write are not
-        looked at closely, and may fail with KeyError or TypeError.
+        Use it to compose or continue runs whose results are files. Data that `as_dict` did not write are not validated
+        closely, and may fail with KeyError or TypeError.
         """
         known: dict[str, Any] = {name: np.asarray(told[name], np.int64) for name in ("releases", "records")}
         known["event"] = _event(told["event"])
@@ -171,22 +170,22 @@ class Ledger:
 
     @property
     def relation(self) -> Adjacency:
-        """What neighbouring data sets differ in; where nothing is claimed, replace-one.
+        """What neighbouring datasets differ in; where nothing is claimed, replace-one.
 
-        "replace-one": one record, or node, is another one. "add-remove": one is there or not. Functions of accounting
-        take it as `adjacency`; epsilons of the two do not compare.
+        "replace-one": one record, or node, is replaced. "add-remove": one is present or absent. Accounting functions
+        take it as `adjacency`; epsilons under the two relations are not comparable.
         """
         return "add-remove" if self.adjacency == "add-remove" else "replace-one"
 
     def candidates(self) -> list[int]:
         """Nodes that no other exceeds both in releases and in rate.
 
-        One of them has the largest epsilon, which rises with both, so that the others need not be accounted for.
-        Without sampling it is one node, the first of those with most releases.
+        One of them has the largest epsilon, which increases with both, so the others need not be accounted for. Without
+        sampling it is a single node, the first with the most releases.
         """
         if self.sampling is None:
             return [int(np.argmax(self.releases))]
-        order = np.lexsort((self.records, -self.releases))  # most releases first, fewest records first among equals
+        order = np.lexsort((self.records, -self.releases))  # most releases first; among equals, fewest records first
         fewest = np.minimum.accumulate(self.records[order])
         return [int(order[i]) for i in range(len(order)) if i == 0 or fewest[i] < fewest[i - 1]]
 
@@ -201,10 +200,9 @@ def _event(told: Mapping[str, Any] | None) -> Event | None:
 
 
 def _difference(one: Any, other: Any) -> str | None:
-    """Where two events differ by more than the rounding of a float32, in words; None where they do not.
+    """Where two events differ by more than the rounding of a float32, as text; None where they do not.
 
-    Of schedules, whose longer one's rest is to come, the first release that does; nothing for what are no events of
-    one kind.
+    For schedules, the first release that differs, as far as both extend; empty for events of different kinds.
     """
     if type(one) is not type(other) or not isinstance(one, GaussianEvent | LaplaceEvent | LaplaceSchedule):
         return ""

@@ -1,7 +1,7 @@
-"""Noise, and the event that it adds to a node's record of releases.
+"""Noise mechanisms, and the events that they add to a node's record of releases.
 
-A mechanism scales its noise by a sensitivity: the most that what is released may change, in the norm that the noise
-goes by, when the data are replaced by neighbouring ones. What neighbouring means is said by whoever bounds the change.
+A mechanism scales its noise by a sensitivity: the largest change of what is released, in the norm of the noise, between
+neighbouring datasets. Which datasets are neighbouring is defined where the change is bounded.
 """
 
 import math
@@ -24,28 +24,28 @@ Norm = Literal["l1", "l2", "linf"]
 class GaussianEvent:
     """One release with Gaussian noise of `noise_multiplier` times the l2 sensitivity.
 
-    It is what accountants compose: the pair N(0, z^2) and N(1, z^2) for a multiplier z. What neighbouring data sets
-    are, and what bounds the sensitivity, is for a `Guarantee` to say.
+    Accountants compose it as the pair N(0, z^2) and N(1, z^2) for a multiplier z. A `Guarantee` states which datasets
+    are neighbouring, and what bounds the sensitivity.
     """
 
     noise_multiplier: float
-    slip: float = field(default=0.0, repr=False)  # how far off it is in total variation; every delta pays for it
+    slip: float = field(default=0.0, repr=False)  # total-variation distance from it; subtracted from every delta
     kind: ClassVar[Literal["gaussian"]] = "gaussian"
 
     def shift(self, releases: int | np.ndarray) -> Any:
-        """The mu of so many releases [...] together, a number or an array: they are as one with noise of 1 / mu.
+        """The mu of `releases` [...] releases together, a number or an array: equivalent to one with noise 1 / mu.
 
-        The pair of all of them is N(0, 1) and N(mu, 1), which is what an attack on Gaussian noise can reach at best.
+        The pair of all of them is N(0, 1) and N(mu, 1), the best that an attack on Gaussian noise can achieve.
         """
         return np.sqrt(releases) / self.noise_multiplier
 
 
 @dataclass(frozen=True)
 class GaussianSchedule(GaussianEvent):
-    """Successive releases with Gaussian noise that tell different amounts, such as noise that is correlated over time.
+    """Successive Gaussian releases of unequal information, such as noise that is correlated over time.
 
-    As releases that are alike it has the least `noise_multiplier` with which none of its beginnings would tell less.
-    `of` makes it. Raises ValueError for an empty schedule, and for a mu that is not positive, finite or falls.
+    Its `noise_multiplier` is the smallest that, used for equal releases, bounds every prefix of the schedule. `of`
+    creates it. Raises ValueError for an empty schedule, and for a mu that is not positive, not finite or decreasing.
     """
 
     mu: tuple[float, ...] = ()  # [k] of the first 1, 2, ... releases together
@@ -54,7 +54,7 @@ class GaussianSchedule(GaussianEvent):
         mu = np.asarray(self.mu, float)
         if not mu.size or not np.all((mu > 0) & np.isfinite(mu)) or np.any(np.diff(mu) < 0):
             raise ValueError(
-                f"Expected mu of at least one release, positive, finite and not falling, got mu = {self.mu!r}."
+                f"Expected mu of at least one release, positive, finite and not decreasing, got mu = {self.mu!r}."
             )
 
     @classmethod
@@ -68,7 +68,7 @@ class GaussianSchedule(GaussianEvent):
         return f"GaussianSchedule of {len(self.mu)} releases, mu {self.mu[0]:.6g} to {self.mu[-1]:.6g}"
 
     def shift(self, releases: int | np.ndarray) -> Any:
-        """The mu of the first releases [...] together, so many, a number or an array; 0 for none."""
+        """The mu of the first `releases` [...] releases together, a number or an array; 0 for none."""
         return np.concatenate([[0.0], self.mu])[releases]
 
 
@@ -76,8 +76,8 @@ class GaussianSchedule(GaussianEvent):
 class LaplaceEvent:
     """One release with Laplace noise of scale `noise_multiplier` times the l1 sensitivity.
 
-    It is what accountants compose; by itself it is (1 / noise_multiplier, 0)-differentially private. For noise that
-    differs from release to release there is `LaplaceSchedule`.
+    Accountants compose it; by itself it is (1 / noise_multiplier, 0)-differentially private. For noise that differs
+    from release to release there is `LaplaceSchedule`.
     """
 
     noise_multiplier: float
@@ -86,10 +86,10 @@ class LaplaceEvent:
 
 @dataclass(frozen=True, repr=False)
 class LaplaceSchedule:
-    """Successive releases with Laplace noise, each of a scale of its own in units of the l1 sensitivity.
+    """Successive releases with Laplace noise, each with its own scale in units of the l1 sensitivity.
 
-    A number of releases is that of the first ones. Raises ValueError for an empty schedule, and for a multiplier that
-    is not positive.
+    A number of releases refers to the first ones. Raises ValueError for an empty schedule, and for a multiplier that is
+    not positive.
     """
 
     multipliers: tuple[float, ...]  # [k] in the order of release
@@ -103,7 +103,7 @@ class LaplaceSchedule:
         if bad is not None:
             raise ValueError(
                 f"Expected multipliers > 0 and finite, got multipliers[{bad}] = {told[bad]!r}. A release without noise "
-                "has no epsilon; one that is not made is left out."
+                "has no epsilon; leave out a release that is not made."
             )
         object.__setattr__(self, "multipliers", told)
 
@@ -115,10 +115,10 @@ class LaplaceSchedule:
 
     @property
     def noise_multiplier(self) -> float:
-        """The smallest of the multipliers, that of the release which tells most.
+        """The smallest of the multipliers, that of the release that reveals most.
 
-        It is for places that show one number. Accounting takes every release with its own multiplier, so that the
-        epsilon of the schedule is no more than if all had this one.
+        For places that show a single number. Accounting uses each release's own multiplier, so the epsilon of the
+        schedule is no larger than if all had this one.
         """
         return min(self.multipliers)
 
@@ -129,17 +129,17 @@ Event = GaussianEvent | LaplaceEvent | LaplaceSchedule
 class Mechanism(Protocol):
     """Adds noise scaled by a sensitivity, and names the event that an accountant composes.
 
-    `Gaussian` and `Laplace` are mechanisms; one of your own has these methods, and an event of `jdfl.privacy.Event`. It
-    bounds nothing itself: what it is given has to be clipped before, in `norm` or in another one with `stretch`.
+    `Gaussian` and `Laplace` are mechanisms; your own needs these methods, and an event of `jdfl.privacy.Event`. A
+    mechanism bounds nothing itself: its input must be clipped before, in `norm` or in another norm with `stretch`.
     """
 
     norm: ClassVar[Norm]  # in which the sensitivity is measured
 
     def check(self) -> None:
-        """Raise ValueError if the settings make no sense.
+        """Raise ValueError for invalid settings.
 
         `check_mechanism` calls it on the host, before a run is compiled. Settings that would leave no noise, such as a
-        multiplier of 0, have to be refused: they have no epsilon.
+        multiplier of 0, must be refused: they have no epsilon.
         """
         ...
 
@@ -149,70 +149,68 @@ class Mechanism(Protocol):
         A pure function under jit, and under vmap over nodes.
 
         Args:
-            key: The key [] that all noise comes from, which is used once.
-            x: The vector x [n], clipped before.
-            sensitivity: The most that neighbouring data change x, a number [] in the mechanism's norm, by which noise
-                is scaled.
+            key: The key [] from which all noise is drawn; it is used once.
+            x: The vector x [n], already clipped.
+            sensitivity: The largest change of x between neighbouring datasets, a number [] in the mechanism's norm, by
+                which noise is scaled.
         """
         ...
 
     def event(self) -> Event:
-        """What one release adds (on the host).
+        """One release, as the accountant sees it (on the host).
 
-        The event says how much noise there is in units of the sensitivity, as a plain number, and so does not depend on
+        The event gives the amount of noise in units of the sensitivity, as a plain number, so it does not depend on
         data or nodes. Ledgers, reports and budgets are computed from it alone.
         """
         ...
 
 
 def event_of(mechanism: Mechanism, n: int) -> Event:
-    """What one release of vectors of n entries adds: `mechanism.event()`, with its slip where it says one."""
+    """One release of vectors of n entries: `mechanism.event()`, with the mechanism's slip if it has one."""
     event, slip = mechanism.event(), getattr(mechanism, "slip", None)
     return event if slip is None else replace(event, slip=slip(n))
 
 
 def is_exact(mechanism: Any) -> bool:
-    """Whether a mechanism's noise holds for every bit of what is released, so that rounding has to be counted."""
+    """Whether a mechanism's guarantee holds for every bit of what is released, so that rounding has to be counted."""
     return getattr(mechanism, "exact", False)
 
 
 def known(multiplier: float | None) -> float:
-    """The multiplier of a mechanism as it is written; ValueError for none, which something has to be found for."""
+    """The multiplier of a mechanism; ValueError for None, which stands for one that is still to be calibrated."""
     if multiplier is None:
         raise ValueError(
-            "Expected a multiplier of the noise, got none. Give the mechanism's multiplier; a single run may have "
-            "privacy.epsilon instead, and a comparison epsilon, to which the multiplier is then calibrated."
+            "Expected a multiplier of the noise, got none. Give the mechanism's multiplier; alternatively set "
+            "privacy.epsilon for a single run, or epsilon for a comparison, and the multiplier is calibrated to it."
         )
     return multiplier
 
 
 @struct.dataclass
 class Gaussian:
-    """Gaussian noise on every entry of what is released.
+    """Gaussian noise N(0, (multiplier * sensitivity)^2) on every entry, for an l2 sensitivity.
 
-    N(0, (multiplier * sensitivity)^2) on every entry, for an l2 sensitivity.
-
-    C. Dwork, A. Roth, "The algorithmic foundations of differential privacy", 2014; what it guarantees is computed by
-    `jdfl.privacy.epsilon`, not by their bound.
+    `jdfl.privacy.epsilon` computes its guarantee, not the bound in the book that introduced it: C. Dwork, A. Roth, "The
+    algorithmic foundations of differential privacy", 2014.
     """
 
     kind: ClassVar[str] = "gaussian"
     multiplier: Annotated[Positive, As(float | None, known, None)]
-    """Standard deviation of the noise by the l2 sensitivity; None: the least for a run's or comparison's epsilon."""
+    """Standard deviation of the noise / l2 sensitivity; None: calibrated to the epsilon of a run or comparison."""
     norm: ClassVar[Norm] = "l2"
 
     def check(self) -> None:
-        """Refuse a multiplier that is not one positive number.
+        """Refuse a multiplier that is not a single positive number.
 
-        The ValueError names it and says what it is for. An array is refused, too, for all nodes have the same noise in
-        units of their sensitivities, which may differ.
+        The ValueError names it and its purpose. An array is refused, too: all nodes have the same noise in units of
+        their sensitivities, which may differ.
         """
         settings(self)
 
     def add(self, key: Array, x: Array, sensitivity: Any) -> Array:
         """The vector x [n] with noise of standard deviation multiplier * sensitivity.
 
-        Every entry has noise of its own, in the type of x. `sensitivity` is one number [] in l2, of the whole vector; x
+        Entries have independent noise, in the type of x. `sensitivity` is one number [] in l2, for the whole vector; x
         is not clipped here. A sensitivity of 0 adds nothing.
         """
         return x + self.multiplier * sensitivity * jax.random.normal(key, x.shape, x.dtype)
@@ -220,38 +218,36 @@ class Gaussian:
     def event(self) -> GaussianEvent:
         """One release of this noise, for accounting: a `GaussianEvent` with the multiplier as a plain float.
 
-        `jdfl.privacy.epsilon` makes an epsilon of it for a number of releases. It cannot be asked for while a
-        multiplier is traced by JAX, as in a sweep.
+        `jdfl.privacy.epsilon` converts it to an epsilon for a number of releases. It is not available while JAX traces
+        the multiplier, as in a sweep.
         """
         return GaussianEvent(float(self.multiplier))
 
 
 @struct.dataclass
 class Laplace:
-    """Laplace noise on every entry of what is released.
-
-    Laplace noise of scale multiplier * sensitivity on every entry, for an l1 sensitivity: (1 / multiplier, 0)-DP.
+    """Laplace noise of scale multiplier * sensitivity on every entry, for an l1 sensitivity: (1 / multiplier, 0)-DP.
 
     C. Dwork, F. McSherry, K. Nissim, A. Smith, "Calibrating noise to sensitivity in private data analysis", 2006.
     """
 
     kind: ClassVar[str] = "laplace"
     multiplier: Annotated[Positive, As(float | None, known, None)]
-    """Scale of the noise by the l1 sensitivity; None: the least for a run's or comparison's epsilon."""
+    """Scale of the noise / l1 sensitivity; None: calibrated to the epsilon of a run or comparison."""
     norm: ClassVar[Norm] = "l1"
 
     def check(self) -> None:
-        """Refuse a multiplier that is not one positive number.
+        """Refuse a multiplier that is not a single positive number.
 
-        The ValueError names it and says what it is for. An array is refused, too, for all nodes have the same noise in
-        units of their sensitivities, which may differ.
+        The ValueError names it and its purpose. An array is refused, too: all nodes have the same noise in units of
+        their sensitivities, which may differ.
         """
         settings(self)
 
     def add(self, key: Array, x: Array, sensitivity: Any) -> Array:
         """The vector x [n] with noise of scale multiplier * sensitivity (standard deviation sqrt(2) times that).
 
-        Every entry has noise of its own, in the type of x. `sensitivity` is one number [] in l1, of the whole vector; x
+        Entries have independent noise, in the type of x. `sensitivity` is one number [] in l1, for the whole vector; x
         is not clipped here. A sensitivity of 0 adds nothing.
         """
         return x + self.multiplier * sensitivity * jax.random.laplace(key, x.shape, x.dtype)
@@ -259,17 +255,17 @@ class Laplace:
     def event(self) -> LaplaceEvent:
         """One release of this noise, for accounting: a `LaplaceEvent` with the multiplier as a plain float.
 
-        `jdfl.privacy.epsilon` makes an epsilon of it for a number of releases, and `epsilon_pure` one at delta = 0. It
-        cannot be asked for while a multiplier is traced by JAX, as in a sweep.
+        `jdfl.privacy.epsilon` converts it to an epsilon for a number of releases, and `epsilon_pure` to one at
+        delta = 0. It is not available while JAX traces the multiplier, as in a sweep.
         """
         return LaplaceEvent(float(self.multiplier))
 
 
 @checked
 def check_mechanism(mechanism: Any) -> None:
-    """ValueError for what is no noise mechanism, and for one whose settings make no sense.
+    """Refuse an object that is not a noise mechanism, or one with invalid settings: ValueError.
 
-    A mechanism has `add`, `event` and `norm`, and its own `check` looks at its settings. Algorithms call it for theirs
+    A mechanism has `add`, `event` and `norm`, and its own `check` validates its settings. Algorithms call it for theirs
     before a run; None, which stands for no noise in settings, is refused here.
     """
     remedy = "Use Gaussian(multiplier) or Laplace(multiplier), or None for no noise."

@@ -1,24 +1,24 @@
-"""Epsilon of Poisson-sampled Gaussian noise under add-remove, integrated numerically, by a proven upper bound.
+"""A proven upper bound on epsilon for Poisson-sampled Gaussian noise under add-remove, by numerical integration.
 
 A step's pair is P = (1 - r) N(0, z^2) + r N(1, z^2) and Q = N(0, z^2), or the two exchanged; epsilon is the larger.
 With L the privacy loss log(dP / dQ) under P and Y the sum of the losses of T steps, delta(e) = E max(0, 1 - e^(e -
 Y)).
 
-- Given all other steps, that is an increasing function of a step's loss and a convex one of e^(-L). So delta grows
-  where the mass of L in a cell of a grid moves to the two ends of the cell in such a way that the mean of e^(-L),
-  which is Q(cell) / P(cell), stays (Jensen's inequality).
-- Loss above the grid counts as infinite; loss below the grid is moved to its end.
-- The sum's distribution is found by a discrete Fourier transform of the tilted masses p(l) e^(theta l) / M(theta),
-  with M(theta) = E e^(theta L) and theta the order of the Chernoff bound at the answer: whatever a transform's
-  rounding errors, they are small relative to delta. What a transform wraps around lands on some cell, so it only adds;
-  what belongs above the last cell is at most M(theta)^T e^(-theta top) and is added.
+- Given all other steps, that is an increasing function of a step's loss and a convex one of e^(-L). So delta increases
+  when the mass of L in a grid cell is moved to the two ends of the cell in such a way that the mean of e^(-L), which is
+  Q(cell) / P(cell), is preserved (Jensen's inequality).
+- Losses above the grid count as infinite; losses below the grid are moved to its lower end.
+- The sum's distribution is the discrete Fourier transform of the tilted masses p(l) e^(theta l) / M(theta), with
+  M(theta) = E e^(theta L) and theta the order of the Chernoff bound at the answer: the rounding errors of a transform
+  are then small relative to delta. Mass that wraps around lands in some cell, so it only adds; mass that belongs above
+  the last cell is at most M(theta)^T e^(-theta top), and is added.
 - Rounding errors of the transform are bounded in the l2 norm (N. Higham: Accuracy and Stability of Numerical
   Algorithms, 2002, Theorem 24.2) and added; those of distribution functions are a relative 1e-9 of masses, which is
   added to the mass at the upper ends and, once for each step, to delta.
 
-A. Koskela, J. Jälkö, A. Honkela: Computing Tight Differential Privacy Guarantees Using FFT, 2020, take the transform;
-V. Doroshenko et al.: Connect the Dots, 2022, the ends of cells. A bound from below on the same grids, for which all
-mass of a cell falls to its lower end, is held against this one in the tests.
+A. Koskela, J. Jälkö, A. Honkela: Computing Tight Differential Privacy Guarantees Using FFT, 2020, use the transform;
+V. Doroshenko et al.: Connect the Dots, 2022, the ends of cells. The tests compare this bound with a lower bound on the
+same grids, in which all mass of a cell is moved to its lower end.
 
 Axes: n cells, k their ends (one more), w cells of the transform.
 """
@@ -32,24 +32,24 @@ from scipy.special import log_ndtr, logsumexp, ndtri
 
 from jdfl.privacy.analytic import bisected
 
-_NEGLIGIBLE = 1e-6  # of delta: tails that are cut off
-_RESOLVED = 1e-4  # of epsilon: what the upper bound is meant to lose
+_NEGLIGIBLE = 1e-6  # of delta: truncated tails
+_RESOLVED = 1e-4  # of epsilon: intended looseness of the upper bound
 _MOST_CELLS = 2**18
-_SHIFTS = 2.0 ** np.arange(-4, 4)  # of the order, at which Chernoff's bounds are tried
-_ROUNDING = 1e-9  # relative, of masses; an upper bound of what `_log_mass` and exponentials of its results are off
-_TRANSFORM = 8 * float(np.finfo(float).eps)  # of a transform, times the logarithm of its length
+_SHIFTS = 2.0 ** np.arange(-4, 4)  # factors on the order at which Chernoff bounds are tried
+_ROUNDING = 1e-9  # relative, of masses: upper bound on the errors of `_log_mass` and of exponentials of its results
+_TRANSFORM = 8 * float(np.finfo(float).eps)  # relative error of a transform over the logarithm of its length
 
 
 @dataclass(frozen=True)
 class _Pair:
-    """One direction: P the mixture (`removed`), or P the normal law that it is compared with."""
+    """One direction: P is the mixture (`removed`), or P is the normal law that it is compared with."""
 
     z: float
     rate: float
     removed: bool
 
     def span(self, tail: float) -> tuple[float, float]:
-        """Losses between which all lie but for a mass of at most 2 `tail` under P; `tail` >= 1e-300."""
+        """An interval of losses that holds all but a mass of at most 2 `tail` under P; `tail` >= 1e-300."""
         reach = self.z * -float(ndtri(tail))
         ends = [self.loss(x) for x in (-reach, 1 + reach)]
         return min(ends), max(ends)
@@ -60,7 +60,7 @@ class _Pair:
         return mixed if self.removed else -mixed
 
     def log_masses(self, ends: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The logarithms of P and of Q [n + 2] of the cells between these losses [k]; the outer cells have no end."""
+        """The logarithms of P and Q [n + 2] of the cells between these losses [k]; the outer cells are unbounded."""
         mixed = ends if self.removed else -ends[::-1]
         with np.errstate(divide="ignore", invalid="ignore"):
             ratio = mixed + np.log1p(-np.exp(math.log1p(-self.rate) - mixed)) - math.log(self.rate)
@@ -72,15 +72,15 @@ class _Pair:
 
 
 def upper_bound(multiplier: float, rate: float, steps: int, delta: float) -> float:
-    """An upper bound of the epsilon at `delta` of Poisson-sampled Gaussian releases under add-remove.
+    """An upper bound on the epsilon at `delta` of Poisson-sampled Gaussian releases under add-remove.
 
     It holds for that relation and Poisson sampling only, and takes less than a second.
 
     Args:
         multiplier: The standard deviation of the noise in units of the add-remove sensitivity, above 0.
-        rate: The chance of a record to be in a sample, in (0, 1).
+        rate: The probability that a record is in a sample, in (0, 1).
         steps: The number of samples, at least 1.
-        delta: The chance that the epsilon may fail, in (0, 1).
+        delta: The probability that the epsilon may fail, in (0, 1).
     """
     plans = [_plan(_Pair(multiplier, rate, removed), steps, delta) for removed in (True, False)]
     return max((_above(plan) for plan in plans if plan), default=0.0)
@@ -88,7 +88,7 @@ def upper_bound(multiplier: float, rate: float, steps: int, delta: float) -> flo
 
 @dataclass(frozen=True)
 class _Plan:
-    """What to integrate: any order, grid and window give bounds; these give narrow ones."""
+    """What to integrate: any order, grid and window give valid bounds; these give tight ones."""
 
     pair: _Pair
     steps: int
@@ -99,7 +99,7 @@ class _Plan:
     window: tuple[float, float]  # of the sum
 
     def range(self) -> float:
-        """What a grid reaches over."""
+        """The length of the grid."""
         return max(self.losses[1] - self.losses[0], self.window[1] - self.window[0])
 
 
@@ -107,7 +107,7 @@ def _plan(pair: _Pair, steps: int, delta: float) -> _Plan | None:
     """None where epsilon = 0 by Chernoff's bound."""
     bottom, top = pair.span(max(_NEGLIGIBLE * delta / steps, 1e-300))
     ends = np.linspace(bottom, top, 4001)
-    masses = pair.log_masses(ends)[0][:-1]  # every cell's at its upper end
+    masses = pair.log_masses(ends)[0][:-1]  # each cell's mass at its upper end
 
     def log_m(order: float) -> float:
         return steps * float(logsumexp(masses + order * ends))
@@ -132,7 +132,7 @@ def _above(plan: _Plan) -> float:
     step = min(math.sqrt(8 * _RESOLVED * plan.about / (plan.steps * order * (1 + order))), whole / 1000)
     step = max(min(step, plan.about / 1000), plan.range() / _MOST_CELLS)
     at, log_p, log_q = _cells(plan, step)
-    # P - e^(lower end) Q >= 0, of which this part of P goes to the upper end.
+    # P - e^(lower end) Q >= 0; this part of P goes to the upper end.
     with np.errstate(divide="ignore", invalid="ignore"):
         ratio = np.where(log_p > -np.inf, step * (at - 1) + log_q - log_p, 0.0)[1:-1]
         share = np.clip((-np.expm1(np.minimum(ratio, 0.0)) + _ROUNDING * step) / -math.expm1(-step), 0.0, 1.0)
@@ -157,7 +157,7 @@ def _cells(plan: _Plan, step: float) -> tuple[np.ndarray, np.ndarray, np.ndarray
 
 
 class _Sum:
-    """The tilted distribution of the sum of losses with these masses at these multiples of a step."""
+    """The tilted distribution of the sum of losses with the given masses at multiples of a step."""
 
     def __init__(self, plan: _Plan, log_mass: np.ndarray, at: np.ndarray, step: float) -> None:
         steps, order, last = plan.steps, plan.order, math.ceil(plan.window[1] / step)
@@ -179,7 +179,7 @@ class _Sum:
             self.beyond = math.exp(min(over, 0.0))
 
     def above(self, epsilon: float) -> float:
-        """An upper bound of delta, without infinite losses."""
+        """An upper bound on delta, without infinite losses."""
         return self.inside(epsilon) + self.most(epsilon) * self.error + self.beyond
 
     def most(self, epsilon: float) -> float:
@@ -187,7 +187,7 @@ class _Sum:
         return math.exp(min(self.log_m - self.order * epsilon, 700.0))
 
     def inside(self, epsilon: float) -> float:
-        """What the masses of the window give for delta."""
+        """The contribution to delta of the masses in the window."""
         start = int(np.searchsorted(self.y, epsilon, side="right"))
         y = self.y[start:]
         weight = np.exp(np.minimum(self.log_m - self.order * y, 700.0)) * -np.expm1(epsilon - y)
@@ -195,7 +195,7 @@ class _Sum:
 
 
 def _log_mass(x: np.ndarray) -> np.ndarray:
-    """The logarithms [n] of the standard normal law's masses between rising points [n + 1]."""
+    """The logarithms [n] of the standard normal masses between increasing points [n + 1]."""
     a, b = x[:-1], x[1:]
     right = a + b > 0  # there, the mirror image is exact
     a, b = np.where(right, -b, a), np.where(right, -a, b)

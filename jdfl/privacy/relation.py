@@ -1,4 +1,4 @@
-"""What a run may say under one neighbouring relation: what is refused, and in which words the rest is told.
+"""Privacy statements under one neighbouring relation: what is refused, and how the rest is worded.
 
 Axes: m nodes.
 """
@@ -26,7 +26,7 @@ _PROTECTED = {
 
 
 def default_delta(records: int) -> float:
-    """The largest power of ten that is at most 1e-5 and below .1 / records."""
+    """The largest power of ten that is at most 1e-5 and below 0.1 / records."""
     power = -5
     while 10.0**power >= 0.1 / records:
         power -= 1
@@ -34,30 +34,30 @@ def default_delta(records: int) -> float:
 
 
 def counted(guarantee: Guarantee, records: np.ndarray) -> tuple[str, int]:
-    """What delta is held against: records, or where more than one of a node's are protected the nodes, in all."""
+    """What delta is compared with: the total number of records, or of nodes where whole nodes are protected."""
     nodes = guarantee.unit in ("node", "node-swap")
     return ("nodes", len(records)) if nodes else ("records", int(records.sum()))
 
 
 def check_relation(guarantee: Guarantee, records: np.ndarray, delta: float) -> None:
-    """Refuse a delta that says nothing about these records [m], and one that is spent beforehand: ValueError."""
+    """Refuse a delta that is meaningless for these records [m], and one that is used up beforehand: ValueError."""
     check_delta(delta)
     unit, total = counted(guarantee, records)
     if delta >= 1 / total:
         raise ValueError(
             f"Expected delta < 1 / {unit} = {1 / total:.3g}, got delta = {delta:g}. Publishing a {unit[:-1]} picked at "
-            f"random has such a delta; {default_delta(total):g} would do."
+            f"random has such a delta; use {default_delta(total):g}."
         )
     if guarantee.event is not None and delta <= guarantee.failure:
         raise ValueError(
-            f"Expected delta > failure = {guarantee.failure:g}, got delta = {delta:g}. Failure is the chance that what "
-            f"enforces the sensitivity ({guarantee.enforced_by}) fails, and a part of delta; make it smaller, or give "
-            "a larger delta."
+            f"Expected delta > failure = {guarantee.failure:g}, got delta = {delta:g}. Failure is the probability that "
+            f"the bound on the sensitivity ({guarantee.enforced_by}) fails, and a part of delta; make it smaller, or "
+            "use a larger delta."
         )
 
 
 def check_claim(guarantee: Guarantee, *, anyway: bool) -> None:
-    """Refuse a report where there is no event to account for, and where nothing is claimed, if not `anyway`."""
+    """Refuse a report where there is no event to account for, and unless `anyway`, where nothing is claimed."""
     why = f"{guarantee.reason}. {guarantee.remedy}".strip()
     if guarantee.reason == NO_NOISE.reason:
         raise ValueError(f"Expected an algorithm with noise for a privacy report, got none: {why}")
@@ -65,12 +65,12 @@ def check_claim(guarantee: Guarantee, *, anyway: bool) -> None:
         raise ValueError(f"No epsilon can be given: {why}")
     if not (guarantee.claimed or anyway):
         raise ValueError(
-            f"No epsilon can be given: {why} accounting = 'paper' shows what would follow if all that is assumed held."
+            f"No epsilon can be given: {why} accounting = 'paper' shows what would follow if all assumptions held."
         )
 
 
 def span(event: Event, releases: int) -> tuple[float, float]:
-    """The least and the most of the noise multipliers of the first releases; of all of them if there were none."""
+    """The smallest and largest noise multiplier of the first releases; of all of them if none were made."""
     if isinstance(event, LaplaceSchedule):
         told = event.multipliers[:releases] or event.multipliers
         return min(told), max(told)
@@ -81,7 +81,7 @@ def span(event: Event, releases: int) -> tuple[float, float]:
 
 
 def spent(guarantee: Guarantee, ledger: Ledger, delta: float) -> dict[str, Any]:
-    """The noise, and what the most exposed node has spent in all, purely, and in the release that tells most.
+    """The noise, and the epsilon of the most exposed node: in total, pure, and of its most revealing release.
 
     The keys are fields of a report. `guarantee` has an event.
     """
@@ -104,16 +104,16 @@ def spent(guarantee: Guarantee, ledger: Ledger, delta: float) -> dict[str, Any]:
 def beside(
     guarantee: Guarantee, releases: np.ndarray, records: np.ndarray, delta: float, *, sound: bool
 ) -> dict[str, Any]:
-    """What the same releases say under another relation, as plain data.
+    """The guarantee of the same releases under another relation, as plain data.
 
-    No epsilon is among it where nothing is claimed.
+    It has no epsilon where nothing is claimed.
 
     Args:
         guarantee: The guarantee under that relation.
-        releases: How many every node has made, releases [m].
-        records: How many every node has, records [m].
-        delta: The chance that epsilon may fail, the same as that of the report; ValueError where it says nothing.
-        sound: Whether what is assumed is enforced; otherwise the statement says that it holds if that is so.
+        releases: Number of releases per node, releases [m].
+        records: Number of records per node, records [m].
+        delta: The probability that epsilon may fail, that of the report; ValueError where it is meaningless.
+        sound: Whether the assumptions are enforced; otherwise the statement says that it depends on them.
     """
     event = guarantee.event
     told = {name: getattr(guarantee, name) for name in (*SHARED[:-1], "claimed", "reason")} | {
@@ -123,12 +123,13 @@ def beside(
     }
     if event is None or guarantee.sensitivity is None or not guarantee.claimed:
         numbers = ("noise_multiplier", "largest_multiplier", "epsilon", "epsilon_pure", "epsilon_one_release")
-        statement = f"beside it, of {protected(guarantee.unit, guarantee.adjacency)}: NO GUARANTEE: {guarantee.reason}"
+        whose = protected(guarantee.unit, guarantee.adjacency)
+        statement = f"in addition, for {whose}: NO GUARANTEE: {guarantee.reason}"
         return told | dict.fromkeys(numbers) | {"statement": statement}
     check_relation(guarantee, records, delta)
     found = spent(guarantee, Ledger.of(guarantee, releases, records), delta)
     statement = (
-        f"beside it{'' if sound else ', if what is assumed held'}: {promise(guarantee, delta, found['epsilon'])}; "
+        f"in addition{'' if sound else ', if all assumptions held'}: {promise(guarantee, delta, found['epsilon'])}; "
         f"{noise(event.kind, found, guarantee.sensitivity, guarantee.enforced_by)}; "
         + listed([("pure", found["epsilon_pure"]), ("of one release", found["epsilon_one_release"])], guarantee.failure)
     )
@@ -136,59 +137,59 @@ def beside(
 
 
 def protected(unit: str, adjacency: str) -> str:
-    """Who is protected, in words."""
+    """The unit of protection and the relation, in words."""
     return _PROTECTED[unit] % adjacency
 
 
 def whom(unit: str, adjacency: str, observer: str) -> str:
-    """Whose data are protected, and against whom, in words."""
-    return f"of {protected(unit, adjacency)} against an observer of {observer}"
+    """Whose data are protected against which observer, in words."""
+    return f"for {protected(unit, adjacency)} against an observer of {observer}"
 
 
 def promise(told: Any, delta: float, total: float) -> str:
-    """(epsilon, delta) of whom against whom, in words; `told` has unit, adjacency, observer."""
+    """(epsilon, delta), whose data and against which observer, in words; `told` has unit, adjacency, observer."""
     return f"({upper(total)}, {delta:g})-differential privacy {whom(told.unit, told.adjacency, told.observer)}"
 
 
 def worth(told: Mapping[str, Any]) -> str:
-    """Whom the epsilon of a report, as plain data, protects against whom and at which delta, in words."""
+    """What the epsilon of a report, as plain data, protects against which observer and at which delta, in words."""
     if not told["sound"]:
         return "as published, no guarantee"
     return f"{whom(told['unit'], told['adjacency'], told['observer'])} at delta = {told['delta']:g}"
 
 
 def noise(kind: str, told: Mapping[str, Any], sensitivity: float, enforced_by: str | None) -> str:
-    """The noise and what it is scaled by, in words; `told` is what `spent` gives."""
+    """The noise and the sensitivity that scales it, in words; `told` is the result of `spent`."""
     least, most = short(told["noise_multiplier"]), short(told["largest_multiplier"] or told["noise_multiplier"])
     multiplier = least if least == most else f"{least} to {most}"
-    bound = f"enforced by {enforced_by}" if enforced_by else "which nothing enforces"
+    bound = f"enforced by {enforced_by}" if enforced_by else "not enforced"
     return f"noise: {kind}, {multiplier} times the sensitivity, at most {short(sensitivity)}, {bound}"
 
 
 def listed(bounds: Sequence[tuple[str, float | None]], failure: float) -> str:
-    """Bounds of epsilon by what they are of, but for None, and what part of delta is no matter of noise, in words."""
+    """Bounds on epsilon by name (None is left out), and the part of delta that does not concern noise, in words."""
     told = "; ".join(f"{name} {upper(value)}" for name, value in bounds if value is not None)
     if not failure:
         return told
     return (
-        f"{told}; of delta, {failure:g} is the chance that what enforces the sensitivity fails, and pure epsilons with "
-        "it"
+        f"{told}; delta includes {failure:g}, the probability that the bound on the sensitivity fails; pure epsilons "
+        "then fail too"
     )
 
 
 def uncovered(local: str, delta: float | None = None) -> str:
-    """That the final parameters are not covered, and why."""
+    """A sentence that the final parameters are not covered, and why."""
     covered = "(epsilon, delta)" if delta is None else f"(epsilon, {delta:g})"
-    return f"the saved parameters are not covered by {covered}, which is of messages alone: {local}"
+    return f"the saved parameters are not covered by {covered}, which covers only the messages: {local}"
 
 
 def short(value: float) -> str:
-    """A number in four digits."""
+    """A number with four significant digits."""
     return f"{value:.4g}"
 
 
 def upper(value: float, digits: int = 4) -> str:
-    """A number in so many digits, rounded up: a bound that is no lower than it was computed."""
+    """A number with this many significant digits, rounded up: it remains an upper bound."""
     if not math.isfinite(value):
         return f"{value:g}"
     found = Context(prec=digits, rounding=ROUND_CEILING).create_decimal(repr(float(value)))

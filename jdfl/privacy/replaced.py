@@ -1,32 +1,32 @@
-"""A record that is replaced where every release looks at a fresh random sample: the profile of one sample as losses.
+"""Replace-one with fresh random samples: the privacy profile of one sample as a privacy loss distribution.
 
-With r the chance of the record to be in the sample, mu_0 the law of a release without it, mu_1 and mu_1' those with
-the record and with what replaces it, neighbours release M = (1 - r) mu_0 + r mu_1 and M' = (1 - r) mu_0 + r mu_1'.
+With r the probability that the record is in the sample, mu_0 the law of a release without it, mu_1 and mu_1' those with
+the record and with its replacement, neighbours release M = (1 - r) mu_0 + r mu_1 and M' = (1 - r) mu_0 + r mu_1'.
 For t = e^eps >= 1, alpha = 1 + (t - 1) / r and beta = t / alpha, which is at most 1,
 
     M - t M' = r [mu_1 - alpha ((1 - beta) mu_0 + beta mu_1')],
 
-so that their hockey-stick divergence is r H_alpha(mu_1, (1 - beta) mu_0 + beta mu_1') (advanced joint convexity: B.
+so their hockey-stick divergence is r H_alpha(mu_1, (1 - beta) mu_0 + beta mu_1') (advanced joint convexity: B.
 Balle, G. Barthe, M. Gaboardi: Privacy Amplification by Subsampling, 2018, Theorem 2), and by joint convexity at most
 
     r [(1 - beta) H_alpha(mu_1, mu_0) + beta H_alpha(mu_1, mu_1')].
 
-The laws mix over who else is in the sample, on which joint convexity holds once more. The multiplier z is in units of
-the replace-one sensitivity Delta, so that H_alpha(mu_1, mu_1') is at most that of a shift by Delta, of mu = 1 / z for
-Gaussian noise. Where samples are Poisson, who else is in them does not depend on the record, and a sum of clipped
-contributions divided by a fixed number changes by at most Delta / 2 when one is left out: H_alpha(mu_1, mu_0) is that
-of a shift by Delta / 2. Where samples have a fixed size another record takes the place, the shift may be Delta, and
-both terms are the same: r H_alpha(Delta) (Y. Zhu, J. Dong, Y.-X. Wang: Optimal Accounting of Differential Privacy via
+The laws are mixtures over the rest of the sample, to which joint convexity applies once more. The multiplier z is in
+units of the replace-one sensitivity Delta, so H_alpha(mu_1, mu_1') is at most that of a shift by Delta, of mu = 1 / z
+for Gaussian noise. With Poisson sampling the rest of the sample does not depend on the record, and a sum of clipped
+contributions divided by a fixed number changes by at most Delta / 2 when one is omitted: H_alpha(mu_1, mu_0) is that
+of a shift by Delta / 2. With samples of a fixed size another record takes its place, the shift may be Delta, and both
+terms are the same: r H_alpha(Delta) (Y. Zhu, J. Dong, Y.-X. Wang: Optimal Accounting of Differential Privacy via
 Characteristic Function, 2022, Theorem 11).
 
-The relation being symmetric, delta(-eps) = 1 - e^-eps + e^-eps delta(eps). Losses of a measure whose hockey-stick is
-at least this at the points of a grid, and linear in t between them, dominate, since those of laws are convex in t;
-they compose. That measure is dp-accounting's "connect the dots"; masses that would be negative become 0, which adds.
+Since the relation is symmetric, delta(-eps) = 1 - e^-eps + e^-eps delta(eps). Hockey-stick divergences of laws are
+convex in t, so a measure whose divergence is at least this at the points of a grid, and linear in t between them,
+dominates; such measures compose. That measure is dp-accounting's "connect the dots"; negative masses are set to 0,
+which only adds.
 
-How loose this is: mu_0 at 0 with mu_1 and mu_1' at -1/2 and 1/2, the antipodal pair, is a pair of neighbours, of a
-smaller epsilon (at delta = 1e-6, z = .6, r = .001 and 1,000 samples .21 where the bound gives .51). No worse
-pair of neighbours is known to us, and that there is none is not proven; what lies between the two is looseness of the
-bound.
+How loose this is: mu_0 at 0 with mu_1 and mu_1' at -1/2 and 1/2, the antipodal pair, is a pair of neighbours with a
+smaller epsilon (at delta = 1e-6, z = .6, r = .001 and 1,000 samples, .21 where the bound gives .51). We know of no
+worse pair of neighbours, but it is not proven that none exists; the gap between the two is how loose the bound may be.
 """
 
 import math
@@ -39,15 +39,15 @@ Kind = Literal["gaussian", "laplace"]
 
 
 def divergence(kind: Kind, z: float, rate: float, epsilon: np.ndarray, *, poisson: bool) -> np.ndarray:
-    """The bound for delta at every epsilon of one sample, of the shape of `epsilon`.
+    """Upper bound on delta at every epsilon for one sample, in the shape of `epsilon`.
 
     Args:
         kind: "gaussian" or "laplace".
         z: The noise multiplier in units of the replace-one sensitivity, above 0.
-        rate: The chance of the record to be in the sample, in (0, 1].
+        rate: The probability that the record is in the sample, in (0, 1].
         epsilon: Where delta is bounded, epsilon [k] >= 0.
-        poisson: Whether every record is drawn by itself, which needs that one that is left out changes half as much as
-            one that is replaced; otherwise samples have a fixed size.
+        poisson: Whether records are drawn independently, which requires that omitting one changes half as much as
+            replacing it; otherwise samples have a fixed size.
     """
     log_alpha = np.log(np.expm1(epsilon) + rate) - math.log(rate)
     whole = _shifted(kind, 1 / z, log_alpha)
@@ -58,14 +58,14 @@ def divergence(kind: Kind, z: float, rate: float, epsilon: np.ndarray, *, poisso
 
 
 def losses(kind: Kind, z: float, rate: float, grid: float, top: int, *, poisson: bool) -> Any:
-    """One sample as dp-accounting's distribution of losses, which dominates the true one.
+    """One sample as dp-accounting's privacy loss distribution, which dominates the true one.
 
     Args:
         kind: "gaussian" or "laplace".
         z: The noise multiplier in units of the replace-one sensitivity, above 0.
-        rate: The chance of the record to be in the sample, in (0, 1].
-        grid: The distance of two losses, above 0.
-        top: The largest loss, in units of `grid`, at least 1; the least is its negative.
+        rate: The probability that the record is in the sample, in (0, 1].
+        grid: The spacing of losses, above 0.
+        top: The largest loss, in units of `grid`, at least 1; the smallest is its negative.
         poisson: As for `divergence`.
     """
     from dp_accounting.pld import pld_pmf, privacy_loss_distribution
@@ -79,7 +79,7 @@ def losses(kind: Kind, z: float, rate: float, grid: float, top: int, *, poisson:
 
 
 def _shifted(kind: Kind, shift: float, log_order: np.ndarray) -> np.ndarray:
-    """The hockey-stick divergence at these orders of noise of scale 1 from itself, shifted."""
+    """The hockey-stick divergence, at these orders, between noise of scale 1 and the same noise shifted."""
     if kind == "gaussian":
         p, q = ndtr(shift / 2 - log_order / shift), ndtr(-shift / 2 - log_order / shift)
         return np.maximum(p - np.exp(log_order) * q, 0.0)

@@ -1,4 +1,4 @@
-"""What may be said of a run's privacy, with everything that decides it."""
+"""The privacy report of a run, with everything that it depends on."""
 
 import math
 from dataclasses import asdict, dataclass
@@ -31,24 +31,24 @@ from jdfl.privacy.relation import (
 
 Accounting = Literal["sound", "paper"]
 _EXACT = (
-    "the key is secret, which a seed is not, as all its 32 bits can be tried (--key-file has 64): whoever finds it "
-    "removes the noise, which is drawn by JAX's generator, that is not cryptographic (the noise itself is exact, for "
-    "an observer of every bit that is sent; chances of records to be in a sample are so within 2^-23)"
+    "the key is secret; a seed is not, since all of its 32 bits can be tried (--key-file has 64): knowing it removes "
+    "the noise, which is drawn by JAX's generator, which is not cryptographic (the noise itself is exact, for an "
+    "observer of every bit that is sent; the probability that a record is in a sample is exact within 2^-23)"
 )
 ASSUMPTIONS = (
-    "it holds in real arithmetic and for a secret key, which a seed is not, as all its 32 bits can be tried "
-    "(--key-file has 64), and is void against an observer of the bits of floating-point numbers (noise is drawn in "
+    "it holds in real arithmetic and for a secret key; a seed is not secret, since all of its 32 bits can be tried "
+    "(--key-file has 64); it is void against an observer of the bits of floating-point numbers (noise is drawn in "
     "floating point, by JAX's generator, which is not cryptographic)",
     "numbers of records, weights and all settings are public and were not chosen by looking at the data",
-    "metrics, curves, summaries and tables of nodes (nodes.csv, split.csv) of this run, among them exact objectives "
-    "and numbers of labels, are computed from private data without noise, and checkpoints hold the exact state of the "
-    "nodes: none of these is covered",
+    "not covered: this run's metrics, curves, summaries and node tables (nodes.csv, split.csv), which include exact "
+    "objectives and label counts and are computed from private data without noise, and checkpoints, which hold the "
+    "exact state of the nodes",
 )
 
 
 @dataclass(frozen=True)
 class PrivacyReport:
-    """Epsilon at delta, and who is protected against whom by what.
+    """Epsilon at delta, what is protected against which observer, and by what.
 
     Under accounting = "sound" it is a guarantee under `assumptions`. Under "paper", `sound` is False, `reason` says
     why, and `epsilon` is what the composition would give if everything that the paper assumes held.
@@ -59,64 +59,62 @@ class PrivacyReport:
     reason: str
     unit: str  # whose data are protected: record, node, node-swap
     adjacency: str
-    observer: str  # against whom
+    observer: str  # what the observer sees
     mechanism: str  # kind of noise
     noise_multiplier: float  # the smallest of the releases'
-    sensitivity: float  # largest of any node
+    sensitivity: float  # largest over nodes
     enforced_by: str | None  # what bounds it
     releases: dict[str, float]  # per node: least, median, most; total; node with the largest epsilon
     records: dict[str, int]  # per node: least; total
     sampling: dict[str, Any] | None  # kind, batch, largest rate
     delta: float
-    epsilon: float  # of the worst node, the least of all bounds
+    epsilon: float  # of the worst node, the smallest of all bounds
     epsilon_nodes: dict[str, float]  # least and median over nodes
     epsilon_rdp: float | None  # of the worst node
     epsilon_pure: float | None  # at delta = failure, Laplace noise only
-    epsilon_unamplified: float  # of the node with the most releases, without what sampling buys
-    epsilon_one_release: float  # that tells most
+    epsilon_unamplified: float  # of the node with the most releases, without amplification by sampling
+    epsilon_one_release: float  # of the most revealing release
     published: dict[str, Any] | None  # epsilon, delta, source, unsound, conditions; run: the same for all releases
     warnings: tuple[str, ...]
     assumptions: tuple[str, ...] = ASSUMPTIONS
     largest_multiplier: float | None = None  # of the releases, where they differ
-    failure: float = 0.0  # chance that what enforces the sensitivity fails, a part of delta
+    failure: float = 0.0  # probability that the bound on the sensitivity fails, a part of delta
     beside: tuple[dict[str, Any], ...] = ()  # the same releases under other neighbouring relations
-    sound_multiplier: float | None = None  # accounting = "paper": what the published epsilon needs at `delta`
-    public: tuple[str, ...] = ()  # values from the data that enter without noise and are taken as public
+    sound_multiplier: float | None = None  # accounting = "paper": what the published epsilon requires at `delta`
+    public: tuple[str, ...] = ()  # values from the data that enter without noise and are declared public
     local: str = ""  # why the final parameters are not covered; empty: they are
-    method: str = "PLD"  # by which bound `epsilon` is the least
+    method: str = "PLD"  # the bound that gives `epsilon`
 
     def as_dict(self) -> dict[str, Any]:
         """Plain data for JSON; numbers that are not finite become None.
 
-        All fields by name, tuples as lists, as summaries of runs and `jdfl account --json` hold them. An epsilon of
-        None is thus an infinite one; where nothing may be said there is no report at all.
+        All fields by name, tuples as lists, as in the summaries of runs and `jdfl account --json`. An epsilon of None
+        is therefore an infinite one; where nothing can be stated there is no report at all.
         """
         return plain(asdict(self))
 
     def statement(self) -> str:
         """The report in words, as Markdown list items.
 
-        The first item is the promise, (epsilon, delta) of whom against whom, or NO GUARANTEE with the reason. Those
-        that follow name what is public, what a paper claims, the noise and its bound, releases, sampling, and warnings;
-        the last one is what all of it assumes. Epsilons of the run are rounded up.
+        The first item is the guarantee, with (epsilon, delta), whose data and against which observer, or NO GUARANTEE
+        with the reason. The next ones state what is declared public, what a paper claims, the noise and its bound,
+        releases, sampling, and warnings; the last one lists the assumptions. Epsilons of the run are rounded up.
         """
         releases, number = self.releases, promise(self, self.delta, self.epsilon)
         lines = [f"privacy: {number}"] if self.sound else [f"privacy: NO GUARANTEE: {self.reason}"]
         if self.local:
             lines.append(uncovered(self.local, self.delta))
         if self.public:
-            lines.append(f"taken as public, as declared: {'; '.join(DERIVED[name] for name in self.public)}")
+            lines.append(f"declared public: {'; '.join(DERIVED[name] for name in self.public)}")
         if self.published is not None:
             told = self.published
             lines.append(
                 f"as published, unsound: epsilon = {short(told['epsilon'])} at delta = {told['delta']:g} "
                 f"({told['source']}); {told['unsound']}"
             )
-            lines += [f"which asks for {condition}" for condition in told["conditions"]]
+            lines += [f"which requires {condition}" for condition in told["conditions"]]
             if (run := told["run"]) is not None:
-                nothing = (
-                    "; any algorithm keeps a delta of one or more: this claims nothing" if run["delta"] >= 1 else ""
-                )
+                nothing = "; any algorithm satisfies a delta of 1 or more: no claim" if run["delta"] >= 1 else ""
                 lines.append(
                     f"as published for {run['releases']} releases: epsilon = {short(run['epsilon'])} at delta = "
                     f"{run['delta']:g} ({run['source']}){nothing}"
@@ -127,7 +125,7 @@ class PrivacyReport:
                     f"the sensitivity; sound at delta = {self.delta:g}: {short(self.sound_multiplier)} times"
                 )
         if not self.sound:
-            lines.append(f"if what is assumed held, it would be {number}")
+            lines.append(f"if all assumptions held, it would be {number}")
         each = f"{releases['least']:g}"
         if releases["least"] != releases["most"]:
             each += f" to {releases['most']:g}"
@@ -139,15 +137,15 @@ class PrivacyReport:
         ]
         lines += [
             noise(self.mechanism, vars(self), self.sensitivity, self.enforced_by),
-            f"releases of a node: {each}, median {releases['median']:g}; epsilon of nodes: least "
-            f"{upper(self.epsilon_nodes['least'])}, median {upper(self.epsilon_nodes['median'])}, worst "
+            f"releases per node: {each}, median {releases['median']:g}; epsilon per node: minimum "
+            f"{upper(self.epsilon_nodes['least'])}, median {upper(self.epsilon_nodes['median'])}, maximum "
             f"{upper(self.epsilon)} (node {int(releases['worst_node'])})",
             f"epsilon by {self.method}; {listed(bounds, self.failure)}",
         ]
         if self.sampling is not None:
             lines.append(
-                f"sampling: {self.sampling['kind']} of {self.sampling['batch']} records, at most "
-                f"{self.sampling['rate']:.3g} of a node's, drawn anew and kept secret"
+                f"sampling: {self.sampling['kind']} of {self.sampling['batch']} records, at most a share "
+                f"{self.sampling['rate']:.3g} of a node's, redrawn for every sample and kept secret"
             )
         lines += [other["statement"] for other in self.beside]
         lines += [f"warning: {warning}" for warning in self.warnings]
@@ -163,21 +161,21 @@ def report(
     accounting: Accounting = "sound",
     warnings: tuple[str, ...] = (),
 ) -> PrivacyReport:
-    """What may be said of so many releases under a guarantee.
+    """The privacy report of a number of releases under a guarantee.
 
     Args:
-        guarantee: What the algorithm promises, and what enforces it.
-        releases ([m]): How many every node has made.
-        records ([m]): How many every node has.
-        delta: The total, of which the chance that what enforces the sensitivity fails is a part. None: the largest
-            power of ten that is at most 1e-5 and below .1 / records, records being those of all nodes together (where
-            whole nodes are protected, the nodes).
+        guarantee: What the algorithm guarantees, and what enforces it.
+        releases ([m]): Number of releases per node.
+        records ([m]): Number of records per node.
+        delta: The total, which includes the probability that the bound on the sensitivity fails. None: the largest
+            power of ten that is at most 1e-5 and below 0.1 / records, where records counts those of all nodes together
+            (or the nodes, where whole nodes are protected).
         accounting: "sound", or "paper" to report what is claimed without being enforced, labelled so.
-        warnings: What is to be told beside those of the guarantee.
+        warnings: Warnings in addition to those of the guarantee.
 
-    Raises ValueError for delta >= 1 / records, for delta <= the chance of that failure, for a run without noise, and,
-    unless accounting is "paper", where nothing is claimed: for noise without clipping, for gradients without noise. For
-    a heuristic sensitivity there is no event to account for, and no epsilon in either accounting.
+    Raises ValueError for delta >= 1 / records, for delta <= the probability of that failure, for a run without noise,
+    and, unless accounting is "paper", where nothing is claimed: for noise without clipping, for gradients without
+    noise. For a heuristic sensitivity there is no event to account for, and no epsilon in either accounting.
     """
     checks.one_of(("sound", "paper"), accounting=accounting)
     ledger, event = Ledger.of(guarantee, releases, records), guarantee.event
@@ -191,10 +189,10 @@ def report(
     if delta >= 0.1 / total:
         warnings = (f"delta = {delta:g} is not below a tenth of 1 / {unit} = {1 / total:.3g}", *warnings)
     if guarantee.published is not None and guarantee.published.epsilon > 1:
-        warnings = (*warnings, f"the published formula asks for epsilon <= 1, here {guarantee.published.epsilon:.4g}")
+        warnings = (*warnings, f"the published formula requires epsilon <= 1, here {guarantee.published.epsilon:.4g}")
     reason = "" if guarantee.claimed else guarantee.reason
     if accounting == "paper" and guarantee.claimed:
-        reason = guarantee.published.unsound if guarantee.published else "accounting = 'paper' was asked for"
+        reason = guarantee.published.unsound if guarantee.published else "accounting = 'paper' was requested"
     node, left = ledger.worst(delta)[0], delta - guarantee.failure
     count, terms, order = int(ledger.releases[node]), ledger.terms(node), ledger.ranked()
     bounds, sampling = epsilons(event, count, left, **terms), guarantee.sampling
@@ -236,7 +234,7 @@ def report(
 
 
 def _sound(guarantee: Guarantee, count: int, delta: float, terms: dict[str, Any]) -> float | None:
-    """The noise that the published epsilon needs; None where nothing is published, or nothing could be claimed."""
+    """The noise that the published epsilon requires; None where nothing is published, or nothing could be claimed."""
     told = guarantee.published
     if told is None or not guarantee.claimed or not isinstance(guarantee.event, GaussianEvent) or not count:
         return None

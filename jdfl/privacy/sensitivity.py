@@ -1,26 +1,27 @@
-"""How far apart the nodes' messages of a round may be: observed, estimated as published, and bounded by a schedule.
+"""The largest distance between the nodes' messages of a round: observed, estimated as published, and certified.
 
 Perturbed push-sum sends s_i + eps_i + gamma n_i, with Laplace noise n_i of scale S / b per entry, S being the largest
 l1 distance between two nodes' s_i + eps_i (Y. Zhou, K. Xue, E. Chen: Differentially Private Perturbed Push-Sum Protocol
-and Its Application in Non-Convex Optimization, Definition 5). Where S comes from decides what it is worth:
+and Its Application in Non-Convex Optimization, Definition 5). The guarantee depends on where S comes from:
 
-- `real` looks at all nodes' true vectors: an oracle.
-- `published` is the paper's Eq. 22, with constants C' and lambda. Lemma 2 says that there are some for which it is an
-  upper bound. Its proof cancels a matrix row (Eq. 13 to 14), and with those of the paper's experiments the distances
-  exceed it. It is one with C' = N C and lambda where every entry of W_{t-1} ... W_k (for k = t the identity) differs
-  from 1/N by at most C lambda^(t-k), N being the number of nodes: `python -m experiments.lemma2_counterexample`.
+- `real` uses all nodes' true vectors: an oracle.
+- `published` is the paper's Eq. 22, with constants C' and lambda. Lemma 2 says that for some constants it is an upper
+  bound. Its proof cancels a matrix row (Eq. 13 to 14), and with the constants of the paper's experiments the distances
+  exceed it. It is a bound with C' = N C and lambda where every entry of W_{t-1} ... W_k (for k = t the identity)
+  differs from 1/N by at most C lambda^(t-k), N being the number of nodes: `python -m
+  experiments.lemma2_counterexample`.
 - `certified` is public before the run and holds with probability 1 - failure over all rounds together. With the mixing
   matrices W_t and P_{t,k} = W_{t-1} ... W_k, messages of round t are sum_k P_{t,k} (eps_k + gamma_k n_k), where
   ||eps_k||_1 <= e_k is enforced by clipping. For two nodes i, j and c_k = row i minus row j of P_{t,k},
 
       S_t = max_ij sum_{k<=t} e_k ||c_k||_1 + (1 + eta_t) d sqrt(2/pi) sqrt(2 sum_{k<t} (gamma_k S_k / b)^2 ||c_k||_2^2)
 
-  bounds the distance: an entry of the noise's part is symmetric with a log-concave density, so that its modulus is
+  bounds the distance. An entry of the noise term is symmetric with a log-concave density, so its absolute value is
   below an exponential variable of the same mean in the convex order, and the mean is at most sqrt(2/pi) standard
   deviations. Chernoff's bound for d of them gives eta_t - ln(1 + eta_t) = ln((m + pairs) / failure_t) / d, with
   failure_t = failure 6 / (pi (t+1))^2, which sums to `failure` over any number of rounds.
 
-Axes: m nodes, d entries of a vector, T rounds, K earlier rounds that still tell nodes apart.
+Axes: m nodes, d entries of a vector, T rounds, K earlier rounds whose contributions still differ between nodes.
 """
 
 import math
@@ -36,17 +37,17 @@ from scipy.optimize import brentq
 from jdfl.arrays import ops
 from jdfl.base import checks
 
-MOST_WORK = 2e10  # numbers that a schedule may take
+MOST_WORK = 2e10  # numbers that a schedule may process
 MOST = 1e18  # of a schedule, in float32
-_NUMBERS, _NUMBERS_ELSEWHERE = 2**16, 2**26  # that `real` looks at together, on a CPU and on other devices
-_SAME = 1e-10  # what nodes do not share of a round; below it the round is followed no further
+_NUMBERS, _NUMBERS_ELSEWHERE = 2**16, 2**26  # that `real` processes at a time, on a CPU and on other devices
+_SAME = 1e-10  # the unshared part of a round's contribution below which the round is no longer tracked
 
 
 def real(x: Array) -> Array:
     """max_ij ||x_i - x_j||_1 [] over the rows of x [m, d].
 
-    Every pair is looked at once: rows j and j + 1, then j and j + 2, ..., up to m // 2. Entries are taken a piece at a
-    time that stays in a CPU's cache, and summed by a product with ones, which there is faster than a sum.
+    Every pair is compared once: rows j and j + 1, then j and j + 2, ..., up to m // 2. Entries are processed in pieces
+    that fit a CPU's cache, and summed by a product with ones, which is faster there than a sum.
     """
     m, d = x.shape
     most = _NUMBERS if jax.default_backend() == "cpu" else _NUMBERS_ELSEWHERE
@@ -71,11 +72,11 @@ def real(x: Array) -> Array:
 def published(
     before: Array, noise: Array, step: Array, start: Array, first: Array, *, constant: Any, contraction: Any
 ) -> Array:
-    """The paper's S_i [m] (Eq. 22), a bound or not as the constants are.
+    """The paper's S_i [m] (Eq. 22), which is a bound or not depending on the constants.
 
     Args:
-        before: S_i of the round before, before [m].
-        noise: ||gamma_n n_i||_1 of the round before, noise [m].
+        before: S_i of the previous round, before [m].
+        noise: ||gamma_n n_i||_1 of the previous round, noise [m].
         step: ||eps_i||_1 of this round, step [m].
         start: ||s_i^0||_1, start [m].
         first: Whether this is round 0, first [] bool, in which neither `before` nor `noise` counts.
@@ -96,18 +97,18 @@ def certified(
     start: float = 0.0,
     rounding: float = 0.0,
 ) -> np.ndarray:
-    """The schedule S_t [T].
+    """The certified schedule S_t [T].
 
     Args:
         mixing: W_t ([m, m]) of round t, whose columns sum to one.
-        bounds ([T]): e_t, what is enforced of ||eps_t||_1.
+        bounds ([T]): e_t, the enforced bound on ||eps_t||_1.
         noise ([T]): gamma_t / b, 0 for none.
         d: Entries of a vector.
-        failure: The chance that a distance exceeds the schedule in any round, in (0, 1).
+        failure: The probability that a distance exceeds the schedule in any round, in (0, 1).
         start: The l1 norm of the vector that all nodes start with, which matters where rows of W do not sum to one.
-        rounding: One more perturbation in every round is so many times as long as a node's vector may be by then.
+        rounding: Rounding error per round, as a multiple of the norm that a node's vector may have reached by then.
 
-    Raises ValueError for a network too large to be followed, and for noise that grows without end.
+    Raises ValueError for a network too large to be tracked, and for noise that grows without bound.
     """
     checks.positive(failure=failure)
     follower = _Follower(mixing, len(bounds))
@@ -127,8 +128,8 @@ def certified(
         if schedule[t] > MOST:
             raise ValueError(
                 f"Expected a schedule of noise below {MOST:g}, got {schedule[t]:.3g} in round {t}: noise drives the "
-                "nodes apart, and so makes itself grow. Synchronise more often, share fewer parameters, take a network "
-                "with more neighbours, a smaller noise rate or a larger b."
+                "nodes apart, which in turn increases the noise. Synchronise more often, share fewer parameters, use a "
+                "network with more neighbours, a smaller noise rate or a larger b."
             )
         follower.advance(t, step, scale)
     return schedule
@@ -141,13 +142,13 @@ def _excess(x: float) -> float:
 
 
 class _Follower:
-    """The rows of P_{t,k}, for every k that matters, and what was enforced and added in round k.
+    """The rows of P_{t,k}, for every relevant k, and what was enforced and added in round k.
 
-    Where every W_t is circulant, so are their products: row 0 tells all others, and pairs (0, j) stand for all.
+    Where every W_t is circulant, so are their products: row 0 determines all others, and pairs (0, j) represent all.
 
-    Mixing makes P_{t,k} the product a r^T of the masses a and a row r that all nodes share, with a difference D whose
-    entries' moduli sum to less and less: mixing by columns that sum to one lets that sum never grow. From _SAME on, r's
-    lengths and a bound on D stand for the round. Where rows of W sum to one, a is 1 and r tells no node from another.
+    Mixing makes P_{t,k} the product a r^T of the masses a and a row r that all nodes share, plus a difference D whose
+    absolute column sums decrease: mixing by columns that sum to one never increases them. From _SAME on, the norms of r
+    and a bound on D represent the round. Where rows of W sum to one, a is 1 and r distinguishes no nodes.
     """
 
     def __init__(self, mixing: Callable[[int], np.ndarray], rounds: int) -> None:
@@ -157,10 +158,10 @@ class _Follower:
         self.circulant = all(_circulant(W) for W in known.values())
         self.rows = np.zeros((0, 1 if self.circulant else self.m, self.m))
         self.bound, self.scale = np.zeros(0), np.zeros(0)
-        self.shared_length = self.shared_square = 0.0  # of r, over rounds that are followed no further
-        self.kept_length = self.kept_square = 0.0  # of D, over the same
+        self.shared_length = self.shared_square = 0.0  # of r, over rounds that are no longer tracked
+        self.kept_length = self.kept_square = 0.0  # of D, over the same rounds
         self.mass = np.ones(self.m)  # a, the row sums of P_{t,0}
-        self.row_sum = 1.0  # which those of no P_{t,k} exceed
+        self.row_sum = 1.0  # upper bound on the row sums of any P_{t,k}
         self.left = MOST_WORK
 
     def distances(self) -> tuple[np.ndarray, np.ndarray]:
@@ -173,8 +174,8 @@ class _Follower:
         if self.left < 0:
             raise ValueError(
                 f"Expected a network of fewer nodes for a certified schedule, got m = {self.m}: all pairs of nodes are "
-                "followed through all rounds. Use a circulant network, such as jdfl.network.d_out, synchronise, or "
-                "take fewer nodes or rounds."
+                "tracked through all rounds. Use a circulant network, such as jdfl.network.d_out, synchronise, or "
+                "use fewer nodes or rounds."
             )
         for rows, bound, scale in zip(self.rows, self.bound, self.scale):
             every = _shifted(rows[0]) if self.circulant else rows
@@ -185,7 +186,7 @@ class _Follower:
         return length, square
 
     def square(self) -> float:
-        """sum_k scale_k^2 ||row of P_{t,k}||_2^2 of the node with the most."""
+        """The largest value over nodes of sum_k scale_k^2 ||row of P_{t,k}||_2^2."""
         followed = np.einsum("k,kij->i", self.scale**2, self.rows**2)
         kept = self.mass * math.sqrt(self.shared_square) + math.sqrt(self.kept_square)
         return float(np.max(followed + kept**2))
@@ -195,7 +196,7 @@ class _Follower:
         return 0.0 if self.circulant else np.abs(self.mass[:, None] - self.mass[None])
 
     def advance(self, t: int, bound: float, scale: float) -> None:
-        """Mix with W_t what there was, and what round t adds."""
+        """Mix what there was with W_t, and append the contribution of round t."""
         W = self.mixing(t)
         self.mass = W @ self.mass
         self.row_sum = min(float(self.m), self.row_sum * max(1.0, float(W.sum(axis=1).max())))
@@ -208,7 +209,7 @@ class _Follower:
         self._keep_what_agrees()
 
     def _keep_what_agrees(self) -> None:
-        """Put away the rounds of which hardly more than r is left."""
+        """Drop the rounds for which hardly more than r is left, and keep bounds on them."""
         if self.circulant:
             shared = np.full((len(self.rows), self.m), 1 / self.m)
             left = self.m * (self.rows.max(axis=(1, 2)) - self.rows.min(axis=(1, 2)))  # >= ||c||_1

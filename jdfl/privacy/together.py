@@ -1,10 +1,10 @@
-"""What several runs on the same data add up to.
+"""The joint privacy cost of several runs on the same data.
 
-Runs whose releases are alike are one longer run. Releases of Gaussian noise that look at all records are together one
-with less noise, whatever they are: the inverses of the variances add up (J. Dong, A. Roth, W. Su, "Gaussian
-Differential Privacy", 2022, Corollary 2). What is left adds up by basic composition, of epsilons and of deltas
-(C. Dwork and A. Roth, "The Algorithmic Foundations of Differential Privacy", 2014, Theorem 3.16). All of it holds for
-noise that is independent from run to run, and for runs whose settings were fixed before the first was seen.
+Runs with identical releases are one longer run. Gaussian releases that use all records are together equivalent to one
+with less noise: the inverses of the variances add up (J. Dong, A. Roth, W. Su, "Gaussian Differential Privacy", 2022,
+Corollary 2). The rest follows basic composition, of epsilons and of deltas (C. Dwork and A. Roth, "The Algorithmic
+Foundations of Differential Privacy", 2014, Theorem 3.16). All of it holds for noise that is independent between runs,
+and for runs whose settings were fixed before the first was seen.
 
 Axes: m nodes.
 """
@@ -25,22 +25,22 @@ from jdfl.privacy.slips import left_after_slips
 
 @dataclass(frozen=True)
 class Together:
-    """What publishing all runs of a table costs."""
+    """The privacy cost of publishing all runs of a table."""
 
-    runs: int  # that claim something
-    silent: int  # others, which claim nothing
-    epsilon: float | None  # of the former; None where they do not protect the same, so that nothing adds up
+    runs: int  # with a guarantee
+    silent: int  # without one
+    epsilon: float | None  # of the former; None where they protect different things, so that nothing adds up
     delta: float
 
     @classmethod
     def of(cls, ledgers: Sequence[Ledger | None], delta: float) -> "Together | None":
-        """Those of all runs together; None if no run claims anything.
+        """The joint cost of all runs; None if no run has a guarantee.
 
         Args:
-            ledgers: Those of all runs on the same data, None for a run that has none. Those that claim nothing are
+            ledgers: The ledgers of all runs on the same data, None for a run without one. Runs that claim nothing are
                 counted, and left out of the sum.
-            delta: That of all runs together, in (0, 1). There is no epsilon where runs protect different units or
-                neighbours.
+            delta: The delta of all runs together, in (0, 1). There is no epsilon where runs protect different units or
+                use different neighbouring relations.
         """
         known = [ledger for ledger in ledgers if ledger is not None and ledger.claimed]
         if not known:
@@ -55,7 +55,7 @@ class Together:
     def statement(self) -> str:
         """The same in a sentence or two."""
         if self.epsilon is None:
-            spent = "have no epsilon together: they do not protect the same"
+            spent = "have no epsilon together: they do not protect the same unit under the same relation"
         elif math.isinf(self.epsilon):
             spent = f"have no epsilon together at delta = {self.delta:g}"
         else:
@@ -63,28 +63,28 @@ class Together:
         if not self.silent:
             return f"All {self.runs} runs, if they are published on the same data, {spent}."
         return (
-            f"Of {self.runs + self.silent} runs {self.silent} claim nothing, and publishing all has no epsilon. The "
-            f"other {self.runs}, on the same data, {spent}."
+            f"{self.silent} of the {self.runs + self.silent} runs have no guarantee, so publishing all has no epsilon. "
+            f"The other {self.runs}, on the same data, {spent}."
         )
 
 
 def total_epsilon(ledgers: Sequence[Ledger], delta: float) -> float:
-    """The epsilon at `delta` of all releases of these runs on the same data, of the most exposed node.
+    """The epsilon at `delta` of all releases of these runs on the same data, for the most exposed node.
 
     Args:
-        ledgers: Those of the runs. Where they have different numbers of nodes, all runs' most exposed nodes count as
-            one.
-        delta: That of all runs together, in (0, 1), which is shared out among them.
+        ledgers: The ledgers of the runs. Where they have different numbers of nodes, the most exposed nodes of all runs
+            count as one.
+        delta: The delta of all runs together, in (0, 1), which is divided among them.
 
     Raises:
-        ValueError: Where a run claims nothing, and where runs protect different units or neighbours.
+        ValueError: Where a run claims nothing, and where runs protect different units or use different relations.
     """
     for place, ledger in enumerate(ledgers):
         if ledger.event is None or not ledger.claimed:
-            raise ValueError(f"Expected runs that claim something, got ledgers[{place}] that does not. Leave it out.")
+            raise ValueError(f"Expected runs with a guarantee, got ledgers[{place}] without one. Leave it out.")
     if len(protected := _protected(ledgers)) > 1:
-        raise ValueError(f"Expected runs that protect the same, got {protected}. Their epsilons do not add up.")
-    if len({len(ledger.releases) for ledger in ledgers}) > 1:  # nobody knows which node is which
+        raise ValueError(f"Expected runs that protect the same unit, got {protected}. Their epsilons do not add up.")
+    if len({len(ledger.releases) for ledger in ledgers}) > 1:  # the correspondence of nodes is unknown
         ledgers = [compact(ledger) for ledger in ledgers]
     whole = [isinstance(ledger.event, GaussianEvent) and ledger.sampling is None for ledger in ledgers]
     parts = _merged([ledger for ledger, one in zip(ledgers, whole) if not one])
@@ -95,18 +95,18 @@ def total_epsilon(ledgers: Sequence[Ledger], delta: float) -> float:
 
 
 def compact(ledger: Ledger) -> Ledger:
-    """A ledger of one node, with the most releases and the fewest records of all: no node spends more."""
+    """A ledger of a single node, with the most releases and the fewest records of all: no node spends more."""
     most, fewest = ledger.releases.max(keepdims=True), ledger.records.min(keepdims=True)
     return replace(ledger, releases=most, records=fewest)
 
 
 def _protected(ledgers: Sequence[Ledger]) -> list[tuple[str, str]]:
-    """The units and neighbours that are protected."""
+    """The units and relations that are protected."""
     return sorted({(ledger.unit, ledger.adjacency) for ledger in ledgers})
 
 
 def _gaussian(ledgers: Sequence[Ledger], delta: float) -> float:
-    """That of Gaussian releases which look at all records."""
+    """The epsilon of Gaussian releases that use all records."""
     squares: Any = sum(
         ledger.event.shift(ledger.releases) ** 2 for ledger in ledgers if isinstance(ledger.event, GaussianEvent)
     )
@@ -122,12 +122,12 @@ def _gaussian(ledgers: Sequence[Ledger], delta: float) -> float:
 
 
 def _merged(ledgers: Sequence[Ledger]) -> list[Ledger]:
-    """A ledger for all those whose releases are alike; a sample that a run has not used up counts as used up."""
+    """One ledger for all runs with identical releases; a sample that a run has not used up counts as used up."""
     found: dict[Any, Ledger] = {}
     for place, ledger in enumerate(ledgers):
         looks = 1 if ledger.sampling is None else ledger.sampling.looks
         one = replace(ledger, releases=-(-ledger.releases // looks) * looks)
-        # Noise that follows a schedule begins anew in each run.
+        # Noise that follows a schedule starts over in each run.
         alike = place if isinstance(one.event, LaplaceSchedule) else (one.event, one.sampling, *one.records.tolist())
         if (other := found.get(alike)) is not None:
             one = replace(one, releases=other.releases + one.releases, failure=other.failure + one.failure)

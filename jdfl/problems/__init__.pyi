@@ -28,11 +28,13 @@ from .logistic import softmax_regression as softmax_regression
 from .neural import NeuralProblem as NeuralProblem
 from .readers import read_libsvm as read_libsvm
 from .readers import read_qsar as read_qsar
+from .reference import Optimum as Optimum
 from .sparse import SparseLogisticRegression as SparseLogisticRegression
 from .sparse import sparse_logistic_regression as sparse_logistic_regression
-from .yardsticks import Optimum as Optimum
 from .yardsticks import base_rate as base_rate
 from .yardsticks import optimum as optimum
+from .yardsticks import solved as solved
 from .yardsticks import sparse_optimum as sparse_optimum
+from .yardsticks import suboptimality_floor as suboptimality_floor
 from .yardsticks import value_at as value_at
 from .yardsticks import value_at_truth as value_at_truth

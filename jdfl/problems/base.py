@@ -14,6 +14,7 @@ from jax import Array
 
 from jdfl.base import checks, struct
 from jdfl.base.arguments import checked
+from jdfl.problems.reference import Optimum
 from jdfl.problems.rows import Rows, check_finite
 
 _PUBLIC = ("standardise", "holdout", "partition", "curvature", "tuning", "stop")  # as in jdfl.privacy.DERIVED
@@ -23,13 +24,11 @@ _PUBLIC = ("standardise", "holdout", "partition", "curvature", "tuning", "stop")
 class Problem(Rows):
     """f_i(w) = sum_t weight[i,t] loss(w, data[i,t]) / sum_t weight[i,t] + regulariser(w).
 
-    A subclass gives `n` and `loss` of one example, and may give `regulariser` and `scores`. The first
-    `shared` parameters are meant to be common to all nodes and the others to stay with every node; which of them an
-    algorithm sends is its own affair.
+    A subclass gives `n` and `loss` of one example, and may give `regulariser` and `scores`. The first `shared`
+    parameters are common to all nodes and the others stay with every node; an algorithm decides which it sends.
 
-    Methods take the parameters w [n] of one node (`values` and `gradients` w [m, n], those of all) and the `data`
-    of one, leaves [q, ...], with their weight [q]. What a problem does not have raises TypeError, `check_data` and
-    `check_test` raise ValueError.
+    Methods take the parameters w [n] of one node and its `data`, leaves [q, ...], with their weight [q] (`values` and
+    `gradients` take w [m, n]). What a problem lacks raises TypeError, `check_data` and `check_test` raise ValueError.
     """
 
     data: Any  # pytree of arrays [m, q, ...]
@@ -38,6 +37,7 @@ class Problem(Rows):
     truth: Array | None = None  # [n] the generating parameters, where they are known
     test: Any | None = None  # pytree of arrays [N, ...] like `data` without its node axis
     start: Array | None = None  # [n] the parameters that every node begins with; None: zeros
+    optimum: Optimum | None = None  # what metrics compare with, see `solved`; None: not known
     shared: int | None = struct.field(pytree_node=False, default=None)  # leading parameters in common; None: all
     name: str = struct.field(pytree_node=False, default="problem")
     derived: tuple[str, ...] = struct.field(pytree_node=False, default=())  # from all records, see `declared`
@@ -253,8 +253,7 @@ class Problem(Rows):
 
         Args:
             w ([n]): Parameters of the node.
-            data: Its own examples, leaves [q, ...]; they matter to models alone that take statistics from them, as
-                batch normalisation does.
+            data: Its own examples, leaves [q, ...], from which batch normalisation takes its statistics.
         """
         scores = self.scores(w, cast(Any, self.test)[0])
         return (jnp.argmax(scores, axis=1) if scores.ndim == 2 else scores > 0).astype(jnp.int32)
@@ -290,7 +289,8 @@ def check_problem(problem: Problem) -> None:
     checks.shape((m,), curvature=problem.curvature)
     check_finite("curvature", problem.curvature)
     checks.not_negative(curvature=problem.curvature)
-    same: dict[str, Any] = {"truth": problem.truth, "start": problem.start}
+    reference = None if problem.optimum is None else problem.optimum.w
+    same: dict[str, Any] = {"truth": problem.truth, "start": problem.start, "optimum": reference}
     for named in ({name: value} for name, value in same.items() if value is not None):
         checks.shape((problem.n,), "It is the same for all nodes.", **named)
         checks.finite(**named)

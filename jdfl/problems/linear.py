@@ -67,6 +67,19 @@ class LinearModel(Problem):
         """A^T slopes [n] for the features A [q, n] of one node's data and slopes [q]."""
         return jnp.dot(slopes, self.made(data)[0], precision=ops.HIGHEST)
 
+    def divergences(self, w: Array, step: Array, data: Any) -> Array:
+        """How much every loss [q] at w + step exceeds its tangent at w, by a formula in which nothing cancels.
+
+        That is loss(w + step) - loss(w) - loss'(w) step, at least zero. The metric `suboptimality` is computed from it
+        in problems that have this method and a regulariser that is a quadratic form; here it raises TypeError.
+
+        Args:
+            w ([n]): Parameters at which the tangent is taken.
+            step ([n]): The difference from there.
+            data: The examples of one node, leaves [q, ...].
+        """
+        raise TypeError(f"{type(self).__name__} does not define the divergences of its losses")
+
     def exact(self, scores: np.ndarray, targets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Losses and their slopes in float64, on the host, of scores that are known.
 
@@ -116,6 +129,10 @@ class LinearRegression(LinearModel):
         A, b = self.made(data)
         return self.products(w, A) - b
 
+    def divergences(self, w: Array, step: Array, data: Any) -> Array:
+        """<a_t, step>^2 / 2 [q] of one node's data, whatever w is."""
+        return 0.5 * jnp.square(self.products(step, self.made(data)[0]))
+
     def exact(self, scores: np.ndarray, targets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Half the squared residuals [N], and the residuals [N], which are the slopes.
 
@@ -164,6 +181,10 @@ class Averaging(Problem):
     def loss(self, w: Array, example: Any) -> Array:
         """||w - v||^2 / 2 [] of one vector v [n] at the parameters w [n]."""
         return 0.5 * jnp.sum(jnp.square(w - example))
+
+    def divergences(self, w: Array, step: Array, data: Any) -> Array:
+        """||step||^2 / 2 [1] for a `step` [n], whatever w is."""
+        return 0.5 * jnp.sum(jnp.square(step))[None]
 
 
 @checked

@@ -20,6 +20,7 @@ from jdfl.arrays import ops
 from jdfl.base import checks, struct
 from jdfl.base.arguments import checked
 from jdfl.base.settings import MOST
+from jdfl.problems import reference
 from jdfl.problems.linear import LinearModel
 from jdfl.problems.stack import floating, gram_eigenvalues, stack
 
@@ -57,6 +58,10 @@ class LogisticRegression(Classifier):
     def slopes(self, w: Array, data: Any) -> Array:
         """1 / (1 + e^-<a_t, w>) - b_t [q] of one node's data."""
         return jax.nn.sigmoid(self.products(w, data[0])) - data[1]
+
+    def divergences(self, w: Array, step: Array, data: Any) -> Array:
+        """How much every loss [q] at w + step exceeds its tangent at w, for one node's data."""
+        return reference.binary(self.products(w, data[0]), self.products(step, data[0]))
 
     def exact(self, scores: np.ndarray, targets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Losses and slopes [N] in float64, on the host, of scores <a_t, w> and labels in {0, 1}.
@@ -117,6 +122,10 @@ class SoftmaxRegression(Classifier):
     def spread(self, slopes: Array, data: Any) -> Array:
         """A^T slopes [p, classes] as [n]."""
         return jnp.dot(data[0].T, slopes, precision=ops.HIGHEST).ravel()
+
+    def divergences(self, w: Array, step: Array, data: Any) -> Array:
+        """How much every loss [q] at w + step exceeds its tangent at w, for one node's data."""
+        return reference.categorical(self.products(w, data[0]), self.products(step, data[0]))
 
     def exact(self, scores: np.ndarray, targets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Losses [N] and slopes [N, classes] in float64, on the host.

@@ -1,53 +1,127 @@
-"""The centralised yardsticks: what all data in one place would reach. Host only, float64.
+"""What an algorithm with all data in one place would reach: optima and other references. Host only, float64.
 
 Everything minimises mean_i f_i(w). Axes: m nodes, N examples of all nodes, p features, n parameters.
 """
 
-from dataclasses import dataclass
-from typing import Any
+import weakref
+from dataclasses import replace
+from typing import Any, TypeVar
 
+import jax.numpy as jnp
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.optimize import minimize
-from scipy.sparse import vstack
 from scipy.special import xlogy
 
 from jdfl.base import checks
 from jdfl.base.arguments import checked
 from jdfl.problems.base import Problem
-from jdfl.problems.linear import LinearModel, LinearRegression
+from jdfl.problems.linear import Averaging, LinearModel, LinearRegression
 from jdfl.problems.logistic import Classifier
-from jdfl.problems.sparse import SparseLogisticRegression
+from jdfl.problems.minima import Linked, Minimum, Quadratic, penalty_of, shaped
+from jdfl.problems.reference import Optimum
 
-
-@dataclass(frozen=True)
-class Optimum:
-    """Parameters [n] in float64 and their objective mean_i f_i(w), found with all data in one place.
-
-    `optimum` and `sparse_optimum` give it. Its `value` is what the `objective` of a run is compared with, and `w` what
-    its parameters are; no node of a decentralised run could compute either.
-    """
-
-    w: np.ndarray  # [n] float64
-    value: float  # mean_i f_i(w)
+P = TypeVar("P", bound=Problem)
+_known_optima: dict[int, tuple[weakref.ref[Any], Optimum]] = {}  # of problems that are still there, by id
 
 
 @checked
 def optimum(problem: Problem, *, tolerance: float = 1e-6) -> Optimum:
-    """The minimiser of mean_i f_i: normal equations for least squares, L-BFGS for logistic and softmax.
+    """The minimiser of mean_i f_i: normal equations for least squares, L-BFGS and Newton for logistic and softmax.
+
+    Its `accuracy` bounds value - min f by strong convexity, ||gradient||^2 / (2 mu), the rounding of the gradient
+    included: mu is the least curvature of least squares, and the penalty of a classification; of a logistic regression
+    without penalty it is the curvature at the result, which bounds that near it. NaN: nothing is proven.
 
     Least squares with fewer examples than parameters gives the minimiser of least norm. With penalty 0 and separable
     classes there is no minimiser, only points of ever smaller gradient: the result is one of them.
 
     Args:
-        problem: A linear, logistic or softmax regression.
+        problem: A linear, logistic or softmax regression, or one of `averaging`.
         tolerance: Largest gradient norm > 0 of the result.
 
     Raises RuntimeError if the gradient norm of the result exceeds `tolerance`, ValueError if that is not positive or
     data is not finite, TypeError for other problems.
     """
     checks.positive(tolerance=tolerance)
-    return _objective(problem).minimise(np.arange(problem.n), tolerance)
+    return _reference(problem, _objective(problem).minimise(np.arange(problem.n), tolerance, proven=True))
+
+
+@checked
+def solved(problem: P) -> P:
+    """The problem with its `optimum`, from which the metrics `suboptimality` and `distance_to_optimum` are computed.
+
+    Runs that are asked for these metrics by name do this themselves. The result is kept for as long as the problem is,
+    so that another run on the same problem does not compute it again. A problem that has an optimum keeps it, if it
+    fits the data.
+
+    Args:
+        problem: A linear, logistic or softmax regression with a unique minimum, or one of `averaging`, whose parameters
+            are common to all nodes. Of any other problem a value that is known is given as
+            `problem.replace(optimum=jdfl.problems.Optimum(w, value))`.
+
+    Raises ValueError for problems whose minimum is not known to be one, and for an optimum of other data.
+    """
+    known = _known_optima.get(id(problem))
+    if known is None or known[0]() is not problem:
+        place = id(problem)
+        known = weakref.ref(problem, lambda _: _known_optima.pop(place, None)), _found(problem)
+        _known_optima[place] = known
+    return problem if problem.optimum is not None else replace(problem, optimum=known[1])
+
+
+def _found(problem: Problem) -> Optimum:
+    """The optimum that a problem has or should have; ValueError where there is none, or another one."""
+    given = problem.optimum
+    if given is not None:
+        if given.gradient is not None and isinstance(problem, LinearModel):
+            value = value_at(problem, np.asarray(given.w))
+            if not np.isclose(value, float(given.value), rtol=1e-6, atol=1e-12):
+                raise ValueError(
+                    f"Expected an optimum of these data, got one with objective {float(given.value):g}, which is "
+                    f"{value:g} here. Drop it: problem.replace(optimum=None)."
+                )
+        return given
+    if not solvable(problem):
+        raise ValueError(
+            f"Expected a convex problem of jdfl.problems whose parameters are common to all nodes, got {problem.name}, "
+            "whose optimum is not known. Give a reference: problem.replace(optimum=jdfl.problems.Optimum(w, value))."
+        )
+    best = optimum(problem)
+    if np.isnan(best.accuracy):
+        raise ValueError(
+            f"Expected a problem with one minimum, got {problem.name} with penalty = 0, which may have none, or many. "
+            "Give it a penalty > 0."
+        )
+    return best
+
+
+def solvable(problem: Problem) -> bool:
+    """Whether `solved` knows how to find the optimum: linear models and averaging, all parameters in common."""
+    return isinstance(problem, LinearModel | Averaging) and problem.n_shared == problem.n
+
+
+@checked
+def suboptimality_floor(problem: Problem) -> float:
+    """The suboptimality below which a run on this problem says nothing: where axes and fits of rates should end.
+
+    It is the larger one of the accuracy of `problem.optimum` and of what parameters in the problem's type can reach:
+    those next to w* leave about L (u ||w*||)^2 / 2, with the rounding unit u and the mean curvature L of the nodes.
+    Where the objective's gradient at the reference is not known, losses are subtracted, and it is u times their size.
+
+    Args:
+        problem: A problem with an optimum, such as `solved` gives.
+
+    Raises ValueError for a problem without one.
+    """
+    best = problem.optimum
+    if best is None:
+        raise ValueError(f"Expected a problem with an optimum, got {problem.name}. Use jdfl.problems.solved(problem).")
+    unit = 0.5 * float(jnp.finfo(problem.dtype).eps)
+    proven = float(np.nan_to_num(best.accuracy, nan=0.0))
+    if best.w is None or best.gradient is None:
+        return max(proven, unit * abs(float(best.value)))
+    L = float(np.mean(np.asarray(problem.curvature, np.float64))) + penalty_of(problem)
+    return max(proven, 0.5 * L * (unit * float(np.linalg.norm(best.w))) ** 2)
 
 
 @checked
@@ -63,8 +137,12 @@ def sparse_optimum(
 
     From w, the minimiser on its support, try P_s(w - t grad) for t = 2^15/L, 2^14/L, ..., 1/L, each replaced by the
     minimiser on its own support, and move to the first that is lower; done when none is. The result is a stationary
-    point of min mean_i f_i subject to ||w||_0 <= s (a thresholding step of length 1/L keeps its support); nothing
-    proves it to be the global minimum.
+    point of min mean_i f_i subject to ||w||_0 <= s (a thresholding step of size 1/L keeps its support); nothing
+    proves it to be the global minimum, and its `accuracy` is NaN.
+
+    The metric `suboptimality` refers to the minimum over all w unless the problem has this point as its reference:
+    `problem.replace(optimum=sparse_optimum(problem, s))`. It is then the gap to the sparse point, below zero for
+    parameters with more nonzeros that are better.
 
     Args:
         problem: A linear, logistic or softmax regression.
@@ -85,9 +163,9 @@ def sparse_optimum(
     first = problem.truth if start is None else start
     w = np.zeros(problem.n) if first is None else np.array(first, dtype=np.float64)
     checks.shape((problem.n,), start=w)
-    L = float(np.mean(np.asarray(problem.curvature, np.float64))) + _penalty(problem) or 1.0  # 0: constant
+    L = float(np.mean(np.asarray(problem.curvature, np.float64))) + penalty_of(problem) or 1.0  # 0: constant
     free = _support(w, s)
-    best = smooth.minimise(free, tolerance) if free.size else Optimum(w, smooth.at(w)[0])
+    best = smooth.minimise(free, tolerance) if free.size else Minimum(w, *smooth.at(w), np.nan)
     for _ in range(steps):
         gradient = smooth.at(best.w)[1]
         tried = {tuple(_support(best.w, s))}
@@ -101,7 +179,7 @@ def sparse_optimum(
                 best = found
                 break
         else:
-            return best
+            return _reference(problem, best._replace(accuracy=np.nan))
     raise RuntimeError(f"The support still changed after steps = {steps}. Allow more steps.")
 
 
@@ -122,9 +200,9 @@ def value_at(problem: Problem, w: ArrayLike) -> float:
     checks.real(w=w)
     point = np.asarray(w, dtype=np.float64)
     checks.shape((model.n,), w=point)
-    shaped = _shaped(model, point)
-    mean = sum(float(c @ model.exact(X @ shaped, y)[0]) for X, y, c in model.host_examples())
-    return mean + 0.5 * _penalty(model) * float(point @ point)
+    own = shaped(model, point)
+    mean = sum(float(c @ model.exact(X @ own, y)[0]) for X, y, c in model.host_examples())
+    return mean + 0.5 * penalty_of(model) * float(point @ point)
 
 
 @checked
@@ -174,95 +252,11 @@ def _known(problem: Problem) -> LinearModel:
     return problem
 
 
-def _shaped(problem: LinearModel, w: np.ndarray) -> np.ndarray:
-    """Parameters [n] as what features [N, p] are multiplied by to give scores."""
-    return w if problem.outputs == 1 else w.reshape(-1, problem.outputs)
+def _objective(problem: Problem) -> Quadratic | Linked:
+    return Quadratic(problem) if isinstance(problem, LinearRegression | Averaging) else Linked(_known(problem))
 
 
-def _penalty(problem: Problem) -> float:
-    return float(problem.penalty) if isinstance(problem, Classifier) else 0.0
-
-
-class _Quadratic:
-    """Least squares through its normal equations: w^T H w / 2 - g^T w + c."""
-
-    def __init__(self, problem: LinearRegression) -> None:
-        n = problem.n
-        self.hessian, self.g, self.c = np.zeros((n, n)), np.zeros(n), 0.0
-        for X, y, c in problem.host_examples():
-            self.hessian += X.T @ (c[:, None] * X)
-            self.g += X.T @ (c * y)
-            self.c += 0.5 * float(c @ (y * y))
-
-    def at(self, w: np.ndarray) -> tuple[float, np.ndarray]:
-        """The objective and its gradient [n] at w [n]."""
-        return 0.5 * float(w @ self.hessian @ w) - float(self.g @ w) + self.c, self.hessian @ w - self.g
-
-    def minimise(self, free: np.ndarray, tolerance: float) -> Optimum:
-        """The minimiser whose entries outside `free` are zero."""
-        scale, basis = np.linalg.eigh(self.hessian[np.ix_(free, free)])
-        kept = scale > scale[-1] * len(free) * np.finfo(np.float64).eps
-        basis = basis[:, kept]
-        w = np.zeros(len(self.g))
-        w[free] = basis @ ((basis.T @ self.g[free]) / scale[kept])
-        value, gradient = self.at(w)
-        _converged(gradient[free], tolerance, "the normal equations")
-        return Optimum(w, value)
-
-
-class _Linked:
-    """Logistic or softmax regression through its scores."""
-
-    def __init__(self, problem: LinearModel) -> None:
-        nodes, rest = problem.host_examples(), list[tuple[np.ndarray, np.ndarray]]()
-        if isinstance(problem, SparseLogisticRegression):
-            X, *others = zip(*nodes)
-            features: Any = vstack(X, format="csc")  # columns are taken
-            rest.extend(zip(*others))
-        else:  # the features are the largest thing there is: once in float64, and no more
-            ends = np.cumsum(np.asarray(problem.sizes))
-            features = np.empty((ends[-1], problem.n // problem.outputs))
-            for end, (rows, y, c) in zip(ends, nodes):
-                features[end - len(y) : end] = rows
-                rest.append((y, c))
-        self.X, self.problem, self.penalty = features, problem, _penalty(problem)
-        self.y, self.c = (np.concatenate(arrays) for arrays in zip(*rest))
-
-    def at(self, w: np.ndarray, features: Any = None) -> tuple[float, np.ndarray]:
-        """The objective and its gradient [n] at w [n], for some of the features, or all."""
-        X = self.X if features is None else features
-        losses, slopes = self.problem.exact(X @ _shaped(self.problem, w), self.y)
-        gradient = X.T @ ((self.c if slopes.ndim == 1 else self.c[:, None]) * slopes)
-        value = float(self.c @ losses) + 0.5 * self.penalty * float(w @ w)
-        return value, gradient.ravel() + self.penalty * w
-
-    def minimise(self, free: np.ndarray, tolerance: float) -> Optimum:
-        """The minimiser whose entries outside `free` are zero."""
-        each = self.problem.outputs
-        used = np.unique(free // each)  # only these features matter while the other parameters are zero
-        X = self.X if len(used) == self.X.shape[1] else self.X[:, used]
-        at = np.searchsorted(used, free // each) * each + free % each
-        small = np.zeros(X.shape[1] * each)
-
-        def both(v: np.ndarray) -> tuple[float, np.ndarray]:
-            small[at] = v
-            value, gradient = self.at(small, X)
-            return value, gradient[at]
-
-        options = {"maxiter": 20_000, "maxfun": 40_000, "ftol": 0.0, "gtol": tolerance / np.sqrt(len(at)), "maxcor": 30}
-        found = minimize(both, np.zeros(len(at)), jac=True, method="L-BFGS-B", options=options)
-        value, gradient = both(found.x)
-        _converged(gradient, tolerance, "L-BFGS")
-        w = np.zeros(self.problem.n)
-        w[free] = found.x
-        return Optimum(w, value)
-
-
-def _objective(problem: Problem) -> _Quadratic | _Linked:
-    return _Quadratic(problem) if isinstance(problem, LinearRegression) else _Linked(_known(problem))
-
-
-def _converged(gradient: np.ndarray, tolerance: float, method: str) -> None:
-    norm = float(np.linalg.norm(gradient))
-    if not norm <= tolerance:
-        raise RuntimeError(f"Expected a gradient norm <= {tolerance:g}, got {norm:g} from {method}: no minimum found.")
+def _reference(problem: Problem, found: Minimum) -> Optimum:
+    """The minimum as a part of its problem."""
+    rest = found.w - found.w.astype(problem.dtype)
+    return Optimum(found.w, np.float64(found.value), np.float64(found.accuracy), rest, found.gradient)

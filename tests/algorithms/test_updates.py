@@ -63,7 +63,7 @@ def test_another_nodes_data_change_its_update_by_the_sensitivity_at_most(name):
 @pytest.mark.parametrize("name", METHODS)
 def test_every_round_is_one_release_of_a_whole_nodes_data(name):
     algorithm = METHODS[name].replace(updates=UPDATES)
-    result = jdfl.run(algorithm, PROBLEM(), network(), steps=3, metrics=["consensus"])
+    result = jdfl.run(algorithm, PROBLEM(), network(), steps=3, metrics=["consensus_error"])
     assert result.releases.tolist() == [3] * M
     told = jdfl.account(result)
     assert (told.unit, told.adjacency, told.sound) == ("node", "replace-one", True)

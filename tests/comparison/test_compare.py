@@ -90,7 +90,7 @@ def test_reported_runs_are_those_of_the_chosen_values_on_the_reported_seeds(comp
 def test_the_order_of_the_entries_changes_no_number(compared):
     turned = dict(reversed(ENTRIES.items()))
     other = jdfl.compare(turned, problem, network, tune=TUNE, **OPTIONS)
-    columns = ["label", "seed", "round", "objective", "consensus", "bytes", "gradients", "communications"]
+    columns = ["label", "seed", "round", "objective", "consensus_error", "bytes", "gradients", "communications"]
     one, two = (c.curves[columns].sort_values(["label", "seed", "round"]) for c in (compared, other))
     np.testing.assert_array_equal(one.to_numpy(), two.to_numpy())
     for label in ENTRIES:
@@ -517,7 +517,7 @@ def test_equally_good_points_give_the_middle_one():
         )
     assert found.tuned["a"].values == {"rate": 0.02}
     assert found.measure == "flat"
-    assert {"objective", "consensus", "flat"} <= set(found.curves)
+    assert {"objective", "consensus_error", "flat"} <= set(found.curves)
 
 
 @pytest.mark.parametrize(

@@ -90,7 +90,7 @@ def test_epsilons_of_other_promises_are_not_ranked(problem, network):
     said = found.table()
     assert "Epsilons do not promise the same, so nobody is ranked." in said
     for label, who in {"replaced": "one record (replace-one)", "nodes": "a whole node's data (replace-one)"}.items():
-        assert f"{label}: of {who} against an observer of all messages" in said
+        assert f"{label}: for {who} against an observer of all messages" in said
     given = jdfl.compare(entries, problem, network, **OPTIONS)  # equal rounds, epsilon beside them
     assert "Epsilons do not promise the same. replaced" in given.table()
     assert any(cell.mark == "best" for row in given.grid().rows for cell in row)

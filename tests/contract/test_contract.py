@@ -18,7 +18,7 @@ from jdfl.network.links import between
 from tests.contract.table import GOSSIP, TABLE, Row
 
 M, N = testing.NODES, testing.PARAMETERS
-SAME = {"every": 2, "metrics": ["objective", "consensus"]}  # one compiled program for most runs of a row
+SAME = {"every": 2, "metrics": ["objective", "consensus_error"]}  # one compiled program for most runs of a row
 
 
 SLOW = {f"CEPS-1BCS, {kind}" for kind in ("Hadamard", "shared Phi", "side information", "receiver's Phi")}

@@ -7,6 +7,7 @@ from typing import Any
 import jax.numpy as jnp
 import networkx as nx
 import numpy as np
+import pandas as pd
 from scipy.sparse import csr_array
 
 import jdfl
@@ -53,6 +54,9 @@ GOOD = Named(
         "consensus_below": {"tolerance": 0.1},
         "gradient_below": {"tolerance": 0.1},
         "objective_below": {"value": 0.1},
+        "linear_rate": lambda: {
+            "run": pd.DataFrame({"round": range(60), "suboptimality": [0.9**k for k in range(60)]})
+        },
         "planned_releases": PLAN,
         "repeat": lambda: PLAN() | {"keys": [1]},
         "run": PLAN,
@@ -147,6 +151,8 @@ GOOD = Named(
         "problems.realsim_like": {"n_examples": 20, "n_features": 9, "words": 3.0},
         "problems.softmax_regression": {"parts": PARTS},
         "problems.sparse_logistic_regression": {"parts": [(csr_array(x), y) for x, y in PARTS]},
+        "problems.solved": lambda: {"problem": PROBLEM()},
+        "problems.suboptimality_floor": lambda: {"problem": problems.solved(PROBLEM())},
         "problems.sparse_optimum": lambda: {"problem": PROBLEM(), "s": 2},
         "problems.value_at": lambda: {"problem": PROBLEM(), "w": np.zeros(6)},
         "problems.value_at_truth": lambda: {"problem": PROBLEM()},

@@ -99,7 +99,7 @@ def test_mixing_over_a_hub_needs_memory_for_rows_only(form):
 def test_the_summary_tells_what_buckets_save():
     assert str(nw.summary(nw.star(200))).splitlines()[-2:] == [
         "  format     buckets, 99.0% of the table is padding",
-        "             mixing goes through 398 slots",
+        "             mixing reads 398 slots",
     ]
 
 
@@ -115,7 +115,7 @@ star = Later(lambda: nw.star(6, format="buckets").graph)
         ),
         (
             Later(lambda: replace(star(), buckets=replace(star().buckets, rows=star().buckets.rows[::-1]))),
-            r"every row from 0 to 5 once, at its place, in buckets\.rows.*bucketed",
+            r"every row from 0 to 5 once, in place, in buckets\.rows.*bucketed",
         ),
         (Later(lambda: replace(star(), buckets=replace(star().buckets, rows=()))), r"every row from 0 to 5 once"),
         (

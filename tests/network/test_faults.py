@@ -278,7 +278,7 @@ def test_a_network_of_ones_own_can_be_wrapped():
         (lambda: nw.link_loss(RING(), 0.1, directed=2), r"directed to be one of False, True, got directed = 2"),
         (lambda: nw.node_participation(RING()), r"either p or count, got p = None and count = None\. Give one"),
         (lambda: nw.node_participation(RING(), 0.5, count=2), r"either p or count, got p = 0\.5 and count = 2"),
-        (lambda: nw.node_participation(RING(), 0), r"p in \(0, 1\], got p = 0\..*takes part"),
+        (lambda: nw.node_participation(RING(), 0), r"p in \(0, 1\], got p = 0\..*participates"),
         (lambda: nw.node_participation(RING(), count=7), r"count >= 1 and <= 6, got count = 7.*m = 6 nodes"),
         (lambda: nw.node_participation(RING().graph, 0.5), r"base to be a network"),
         (lambda: nw.partial_communication(RING(), 0), r"rate in \(0, 1\], got rate = 0\..*in-neighbours"),

@@ -203,13 +203,13 @@ parts = Later(nw.circulant, 8, [2], connected=False)
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: nw.matcha(BASE(), 0), r"budget in \[1e-9, 1\], got budget = 0\..*share of the matchings"),
+        (lambda: nw.matcha(BASE(), 0), r"budget in \[1e-9, 1\], got budget = 0\..*share of matchings"),
         (lambda: nw.matcha(BASE(), 1.5), r"budget in \[1e-9, 1\], got budget = 1\.5"),
         (lambda: nw.matcha(BASE(), [0.5]), r"budget to be a number, got budget = \[0\.5\]"),
         (lambda: nw.matcha(BASE(), 0.5, schedule="often"), r"schedule to be one of 'random', 'periodic', got.*'often'"),
-        (lambda: nw.matcha(BASE(), 0.4, schedule="periodic"), r"whole number.*budget = 0\.4\. Take 0\.5 or 0\.333333"),
+        (lambda: nw.matcha(BASE(), 0.4, schedule="periodic"), r"an integer.*budget = 0\.4\. Take 0\.5 or 0\.333333"),
         (lambda: nw.matcha(nw.random_matching(4), 0.5), r"a Graph or a Static network, got RandomMatching"),
-        (lambda: nw.matcha(nw.exponential(8), 0.5), r"both ways, got exponential\(m=8\).*directed.*erdos_renyi"),
+        (lambda: nw.matcha(nw.exponential(8), 0.5), r"undirected base, got exponential\(m=8\).*directed.*erdos_renyi"),
         (lambda: nw.matcha(parts(), 0.5), r"connected base of two.*got circulant\(m=8, offsets=\[2\]\) with 2 comp"),
         (lambda: nw.matcha(nw.ring(1), 0.5), r"connected base of two nodes or more, got ring\(m=1\) with one node"),
     ],

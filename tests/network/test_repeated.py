@@ -56,7 +56,7 @@ def test_every_kind_of_network_is_here():
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_repeated_run_is_the_run_of_its_seed(kind):
     algorithm = OTHERS.get(kind, Gossip(mechanism=jdfl.Gaussian(0.1)))
-    options = {"steps": STEPS, "every": STEPS, "metrics": ["consensus"]}
+    options = {"steps": STEPS, "every": STEPS, "metrics": ["consensus_error"]}
     lanes = jdfl.repeat(algorithm, problem, KINDS[kind], keys=SEEDS, batch=2, **options)
     for lane, seed in zip(lanes, SEEDS, strict=True):
         alone = jdfl.run(algorithm, problem, KINDS[kind], key=seed, **options)

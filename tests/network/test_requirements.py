@@ -71,19 +71,15 @@ def test_a_network_with_the_properties_passes(name, needs):
 
 
 FIXED = (
-    r"fixed network for M-1, .*same neighbours have sent in .*no message may be lost, got {}, which may change from "
+    r"fixed network for M-1, .*no message may be lost, got {}, which may change from "
     r"round to round\. Use a fixed one, such as jdfl\.network\.erdos_renyi\(m\), or D-PSGD, which takes any network"
 )
-TWO_WAY = (
-    r"an undirected network for M-1, which answers.*got {}, which has links of one way only{}\. Use .*erdos_renyi\(m\)"
-)
-SUMS = r"doubly stochastic weights for M-1, .*mean of all nodes, got {}, which has rows or columns .*{}\. Use weights='"
+TWO_WAY = r"an undirected network for M-1, .*got {}, which has one-way links{}\. Use .*erdos_renyi\(m\)"
+SUMS = r"doubly stochastic weights for M-1, .*mean of nodes, got {}, which has rows or columns .*{}\. Use weights='"
 ALIKE = r"symmetric weights for M-1, .*got {}, which has weights W with W_ij != W_ji{}\. Use weights='metropolis'"
 
 
-COLUMNS = (
-    r"column-stochastic weights for M-1, .*sum over all nodes, got {}, which has columns .*{}\. Use .*'out-degree'"
-)
+COLUMNS = r"column-stochastic weights for M-1, .*sum over nodes, got {}, which has columns .*{}\. Use .*'out-degree'"
 APART = (
     r"strongly connected network for M-1, .*got {}, whose links make {} components, the largest with {} .*d_out\(m, 2"
 )

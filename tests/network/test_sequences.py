@@ -249,7 +249,7 @@ def test_a_summary_asks_for_one_round():
             r"weights = 'out-degree' or 'uniform' with a directed base, got weights = 'laplacian'.*one of these two",
         ),
         (lambda: nw.random_neighbours(1, 1), r"m >= 2.*got m = 1"),
-        (lambda: nw.random_neighbours(5, 5), r"degree >= 1 and <= 4, got degree = 5.*4 others"),
+        (lambda: nw.random_neighbours(5, 5), r"degree >= 1 and <= 4, got degree = 5.*4 other nodes"),
         (lambda: nw.random_neighbours(5, 0), r"degree >= 1.*got degree = 0"),
         (lambda: nw.random_matching(0), r"m >= 1.*got m = 0"),
         (lambda: nw.erdos_renyi_rounds(5, 1.2), r"p in \(0, 1\], got p = 1.2"),

@@ -135,8 +135,8 @@ def test_a_lossy_message_does_not_touch_the_own_row(codec):
 def test_all_nodes_of_a_run_agree_after_a_synchronised_round():
     problem = jdfl.problems.example1(m=4, n=6, s=2, rows=(4, 6))
     algorithm = jdfl.DPSGD(lr=0.1, order="adapt first")
-    result = jdfl.run(algorithm, problem, sync(nw.ring(4)), steps=3, metrics=["consensus"])
-    spread = result.history["consensus"].to_numpy()  # before the first round and after each
+    result = jdfl.run(algorithm, problem, sync(nw.ring(4)), steps=3, metrics=["consensus_error"])
+    spread = result.history["consensus_error"].to_numpy()  # before the first round and after each
     assert spread[1:3].min() > 1e-4
     assert np.ptp(np.asarray(result.params), axis=0).max() == 0
     assert result.totals.messages["model"] == 4 * (2 + 2 + 3)
@@ -167,21 +167,21 @@ def test_a_graph_that_is_wrongly_synchronised_is_found():
 
 SYNC = Later(lambda: sync(nw.ring(4)))
 MET = Later(lambda: SYNC().at(jnp.int32(0), KEY))
-WHY = r"without synchronised rounds for {}, which goes by the table.*got {}\. Use the network in it; .*synchronised"
+WHY = r"without synchronised rounds for {}, which reads the table.*got {}\. Use the network inside it; .*synchronised"
 
 
 @pytest.mark.parametrize(
     ("call", "message"),
     [
         (lambda: nw.refuse_synchronised(SYNC(), "CEPS"), WHY.format("CEPS", r"synchronised\(every=3\) of ring\(m=4\)")),
-        (lambda: nw.link_loss(SYNC(), 0.5), WHY.format("a network around it", "synchronised.*")),
-        (lambda: nw.node_participation(SYNC(), 0.5), WHY.format("a network around it", "synchronised.*")),
-        (lambda: nw.partial_communication(SYNC(), 0.5), WHY.format("a network around it", "synchronised.*")),
-        (lambda: sync(SYNC()), WHY.format("a network around it", "synchronised.*")),
+        (lambda: nw.link_loss(SYNC(), 0.5), WHY.format("a wrapper network", "synchronised.*")),
+        (lambda: nw.node_participation(SYNC(), 0.5), WHY.format("a wrapper network", "synchronised.*")),
+        (lambda: nw.partial_communication(SYNC(), 0.5), WHY.format("a wrapper network", "synchronised.*")),
+        (lambda: sync(SYNC()), WHY.format("a wrapper network", "synchronised.*")),
         (lambda: nw.periodic([nw.ring(4).graph, MET()]), WHY.format("a network that chooses .*", "graph")),
         (lambda: nw.random_links(MET(), 0.5), WHY.format("a network that chooses .*", "graph")),
         (lambda: nw.periodic([SYNC()]), r"a Graph or a Static network, got Synchronised"),
-        (lambda: sync(nw.ring(4), 0), r"every >= 1.*got every = 0\. every: Rounds from one mean of all to the next"),
+        (lambda: sync(nw.ring(4), 0), r"every >= 1.*got every = 0\. every: Period of global averaging"),
         (lambda: sync(nw.ring(4), 2.5), r"every to be a whole number, got every = 2\.5"),
         (lambda: sync(nw.ring(4).graph), r"base to be a network, got base = Graph"),
     ],

@@ -229,7 +229,7 @@ ring = Later(_ring)
             Later(lambda: _ring(weight=ring().weight.at[2, 1].set(np.nan))),
             r"finite numbers in weight, got nan at index \(2, 1\)",
         ),
-        (Later(lambda: _ring(senders=ring().senders.at[1, :2].set(0))), r"every neighbour once in its row"),
+        (Later(lambda: _ring(senders=ring().senders.at[1, :2].set(0))), r"each neighbour once.*senders\[1, 0\]"),
         (
             Later(lambda: _ring(self_weight=ring().self_weight.at[3].set(1))),
             r"sum to 1, got 1.66667 in row 3.*Set self_weight",
@@ -244,7 +244,7 @@ def test_check_graph_finds_the_fault(graph, message):
 
 
 def test_pad_and_relabel_refuse():
-    with pytest.raises(ValueError, match=r"d >= 3.*, got d = 2\..*has 3 slots already"):
+    with pytest.raises(ValueError, match=r"d >= 3.*, got d = 2\..*3 slots"):
         nw.pad(ring(), 2)
     with pytest.raises(ValueError, match=r"every node from 0 to 3 once"):
         nw.relabel(ring(), [0, 1, 2, 2])

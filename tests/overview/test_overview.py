@@ -126,10 +126,10 @@ def test_epsilons_of_other_promises_are_told_apart(runs, tmp_path):
 
     removed = made("removed", "--algorithm.adjacency", "add-remove")
     paper = made("paper", "--privacy.accounting", "paper")
-    for other, words in ((removed, "of one record (add-remove) against"), (paper, "as published, no guarantee")):
+    for other, words in ((removed, "for one record (add-remove) against"), (paper, "as published, no guarantee")):
         entries = read([*runs["private"], *other])
         first, second = (row[-1] for row in compared(entries).rows)
-        assert "of one record (replace-one) against an observer of all messages at delta" in first
+        assert "for one record (replace-one) against an observer of all messages at delta" in first
         assert words in second
         path = overview.write_overview([*runs["private"], *other], tmp_path / "page.html")
         assert "epsilon" not in {x for x, _ in charts_of(path)[0][1]["x"]}

@@ -184,14 +184,14 @@ def test_no_epsilon_in_a_statement_is_below_the_computed_one(noise, sampling):
     first, *_ = told.beside
     bounds = {
         r"privacy: \((\S+), ": told.epsilon,
-        r"nodes: least (\S+),": told.epsilon_nodes["least"],
-        r", median (\S+), worst": told.epsilon_nodes["median"],
-        r"worst (\S+) \(": told.epsilon,
+        r"minimum (\S+),": told.epsilon_nodes["least"],
+        r", median (\S+), maximum": told.epsilon_nodes["median"],
+        r"maximum (\S+) \(": told.epsilon,
         r"by RDP ([^\s;]+)": told.epsilon_rdp,
         r"pure ([^\s;]+)": told.epsilon_pure,
         r"without sampling ([^\s;]+)": told.epsilon_unamplified if sampling else None,
         r"of one release ([^\s;]+)": told.epsilon_one_release,
-        r"beside it: \((\S+), ": first["epsilon"],
+        r"in addition: \((\S+), ": first["epsilon"],
     }
     for pattern, bound in bounds.items():
         found = re.search(pattern, told.statement())
@@ -201,7 +201,7 @@ def test_no_epsilon_in_a_statement_is_below_the_computed_one(noise, sampling):
 
 def test_a_sound_report_states_its_guarantee():
     told = report_of()
-    assert told.statement().startswith(f"- privacy: ({upper(told.epsilon)}, 1e-05)-differential privacy of one record")
+    assert told.statement().startswith(f"- privacy: ({upper(told.epsilon)}, 1e-05)-differential privacy for one record")
     for words in ("replace-one", "all messages", "enforced by l2 clipping", "0 to 9", "(node 1)", *ASSUMPTIONS):
         assert words in told.statement()
     assert "NO GUARANTEE" not in told.statement()
@@ -210,7 +210,7 @@ def test_a_sound_report_states_its_guarantee():
 
 @pytest.mark.parametrize("delta", [1 / 350, 0.01, 0.5])
 def test_a_delta_that_publishes_a_record_is_refused(delta):
-    with pytest.raises(ValueError, match=r"delta < 1 / records = 0.00286.*1e-05 would do"):
+    with pytest.raises(ValueError, match=r"delta < 1 / records = 0.00286.*use 1e-05"):
         report_of(delta=delta)
 
 
@@ -255,8 +255,8 @@ def test_a_paper_s_accounting_is_labelled_unsound():
     told = report_of(UNCLAIMED, accounting="paper")
     assert not told.sound
     assert told.statement().startswith("- privacy: NO GUARANTEE: nothing is clipped\n")
-    assert "if what is assumed held, it would be" in told.statement()
-    assert "which nothing enforces" in told.statement()
+    assert "if all assumptions held, it would be" in told.statement()
+    assert "not enforced" in told.statement()
     assert "\n- privacy: (" not in told.statement()
     assert told.epsilon == report_of().epsilon
 

@@ -70,17 +70,17 @@ def found(algorithm, problem=None, **options):
 
 
 def test_what_is_computed_from_releases_is_covered_and_what_looks_at_records_is_not():
-    told = found(Ahead(), metrics=[scaled, labelled, "consensus", "objective"])
+    told = found(Ahead(), metrics=[scaled, labelled, "consensus_error", "objective"])
     covered = {output for output, why in told.items() if not why}
     assert covered == {"message model", "parameters", "metric scaled", "metric consensus", "state [0]", "state [1]"}
     assert {"metric labelled", "metric objective", "nodes.csv", "split.csv"} == set(told) - covered
 
 
 def test_a_step_without_noise_is_seen_where_it_is_kept():
-    kept = found(Ahead(where="state"), metrics=["consensus"])
+    kept = found(Ahead(where="state"), metrics=["consensus_error"])
     assert (kept["state [0]"], kept["parameters"], kept["metric consensus"]) == ("", "", "")
     assert kept["state [1]"] == "has no noise"
-    last = found(Last(), metrics=["consensus"])
+    last = found(Last(), metrics=["consensus_error"])
     assert last["message model"] == ""
     assert all(last[output] for output in ("parameters", "metric consensus", "state [1]"))
 

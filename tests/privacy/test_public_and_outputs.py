@@ -177,8 +177,8 @@ def test_every_statement_names_the_arithmetic_and_the_metrics():
     assert told.count("real arithmetic") == 1
     assert "void against an observer of the bits" in told
     assert "exact objectives" in told
-    assert "checkpoints hold the exact state" in told
-    assert "tables of nodes (nodes.csv, split.csv)" in told
+    assert "checkpoints, which hold the exact state" in told
+    assert "node tables (nodes.csv, split.csv)" in told
 
 
 def test_a_checkpoint_holds_what_no_noise_covers(tmp_path):

@@ -105,8 +105,8 @@ def test_what_may_fail_is_a_part_of_delta():
     assert told.epsilon == epsilon(LaplaceEvent(8.0), 4, DELTA - 4e-6) > epsilon(LaplaceEvent(8.0), 4, DELTA)
     assert told.epsilon_rdp == epsilon_rdp(LaplaceEvent(8.0), 4, DELTA - 4e-6)
     assert told.epsilon_one_release == epsilon(LaplaceEvent(8.0), 1, DELTA - 4e-6)
-    assert "of delta, 4e-06 is the chance that what enforces the sensitivity fails" in told.statement()
-    assert "is the chance that" not in report_of(WHOLE).statement()
+    assert "delta includes 4e-06, the probability that" in told.statement()
+    assert "delta includes" not in report_of(WHOLE).statement()
     assert report_of(SWAP, delta=None).delta == 1e-5
 
 
@@ -145,21 +145,23 @@ def test_a_relation_beside_is_told_what_a_report_of_its_own_says():
         assert other[name] == getattr(alone, name)
     for name in ("epsilon", "epsilon_pure", "epsilon_one_release", "largest_multiplier", "mechanism"):
         assert other[name] == getattr(alone, name)
-    first, second = (line for line in told.statement().splitlines() if "-differential privacy of" in line)
-    assert first.startswith(f"- privacy: ({upper(told.epsilon)}, 1e-05)-differential privacy of a whole node's data (r")
+    first, second = (line for line in told.statement().splitlines() if "-differential privacy for" in line)
+    assert first.startswith(
+        f"- privacy: ({upper(told.epsilon)}, 1e-05)-differential privacy for a whole node's data (r"
+    )
     assert second == f"- {other['statement']}"
-    assert f"({upper(alone.epsilon)}, 1e-05)-differential privacy of one node's answer" in second
+    assert f"({upper(alone.epsilon)}, 1e-05)-differential privacy for one node's answer" in second
     assert "(node-swap, replace-one)" in second
     assert "enforced by a certified schedule" in second
-    assert "of delta, 4e-06" in second
+    assert "delta includes 4e-06" in second
 
 
 def test_by_the_paper_s_accounting_both_relations_are_labelled():
     text = report_of(accounting="paper").statement()
     assert "privacy: NO GUARANTEE" in text
-    lines = [line for line in text.splitlines() if "-differential privacy of" in line]
+    lines = [line for line in text.splitlines() if "-differential privacy for" in line]
     assert len(lines) == 2
-    assert all("if what is assumed held" in line for line in lines)
+    assert all("if all assumptions held" in line for line in lines)
 
 
 @pytest.mark.parametrize("accounting", ["sound", "paper"])

@@ -210,12 +210,12 @@ CLIPPED = jdfl.Gradients(clip=1.0, per="batch", norm="l1")
         (
             jdfl.SGP(gradients=CLIPPED, dpps=jdfl.DPPS(b=1.0)),
             Later(lambda: nw.random_links(uneven(6), 0.5, weights="out-degree")),
-            ["random links", "known before the run", "drawn at random", "d_out"],
+            ["random links", "known before the run", "which is random", "d_out"],
         ),
         (
             jdfl.SGP(gradients=CLIPPED, dpps=jdfl.DPPS(b=1e-9, noise_rate=1.0)),
             Later(uneven, 6),
-            ["below 1e+18", "round", "makes itself grow", "Synchronise"],
+            ["below 1e+18", "round", "increases the noise", "Synchronise"],
         ),
     ],
     ids=["clip", "vector", "random", "explodes"],

@@ -69,7 +69,7 @@ def test_other_splits_count_at_the_most_exposed_node():
 
 
 def test_what_does_not_add_up_is_refused():
-    with pytest.raises(ValueError, match=r"claim something, got ledgers\[1\]"):
+    with pytest.raises(ValueError, match=r"got ledgers\[1\] without"):
         total_epsilon([ledger(1.0, [1]), ledger(1.0, [1], claimed=False)], DELTA)
     with pytest.raises(ValueError, match=r"protect the same.*node"):
         total_epsilon([ledger(1.0, [1]), ledger(1.0, [1], unit="node")], DELTA)

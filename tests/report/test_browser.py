@@ -27,7 +27,7 @@ def example(path: Path) -> Path:
     line = {"label": "CEPS", "x": rounds, "mean": 1 / rounds, "low": 0.9 / rounds, "high": 1.1 / rounds}
     frames = [pd.DataFrame({**line, "label": label, "mean": 1 / rounds**k}) for k, label in enumerate(("CEPS", "SGP"))]
     both = pd.concat(frames, ignore_index=True)
-    views = {(x, y): both for x in ("round", "bytes") for y in ("objective", "consensus")}
+    views = {(x, y): both for x in ("round", "bytes") for y in ("objective", "consensus_error")}
     m, moments = 12, (2, 4, 6)
     nodes = pd.DataFrame(
         [(k, i, 1 / k + i, k * (i % 2)) for k in moments for i in range(m)],
@@ -168,9 +168,9 @@ def test_the_slider_goes_by_keyboard(shown):
 def test_curves_are_shown_against_what_is_chosen(shown):
     page = shown()
     figure = page.locator("figure[data-kind=curves]")
-    figure.locator("select").nth(0).select_option("consensus")
+    figure.locator("select").nth(0).select_option("consensus_error")
     figure.locator("select").nth(1).select_option("bytes")
-    assert "consensus" in figure.locator(".ytitle").text_content()
+    assert "consensus_error" in figure.locator(".ytitle").text_content()
     assert "bytes sent" in figure.locator(".xtitle").text_content()
     ticks = "all => all.map(e => e.textContent)"
     before = figure.locator(".plot text").evaluate_all(ticks)

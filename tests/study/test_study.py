@@ -138,8 +138,8 @@ def test_tables_say_what_an_epsilon_is_worth(accounting):
         assert set(told) == {"as published, no guarantee"}
     else:
         assert [one.split(" against")[0] for one in told] == [
-            "of one record (replace-one)",
-            "of one record (add-remove)",
+            "for one record (replace-one)",
+            "for one record (add-remove)",
         ]
 
 
