@@ -54,6 +54,7 @@ from .lab import results
 from .lab.comparison import Comparison
 from .lab.entries import Entry, Tuning
 from .lab.experiment import Experiment, compare
+from .lab.stored import load
 from .observers import Exposure, Pairs, observe, observe_pairs
 from .privacy import ExactGaussian, Gaussian, Guarantee, Laplace, PrivacyReport, analytic_gaussian, classical_gaussian
 
@@ -139,6 +140,7 @@ __all__ = [
     "gradient_below",
     "key_file",
     "linear_rate",
+    "load",
     "models",
     "network",
     "nodes",

@@ -167,7 +167,7 @@ ELSEWHERE = {  # functions whose arguments are arrays of a run, made by it alone
         ("network.as_bcoo", "network.as_dense", "network.mix", "network.sample_neighbours"), "inside a run"
     ),
     **dict.fromkeys(("privacy.clipped", "privacy.factor", "privacy.exposing", "privacy.report"), "inside a run"),
-    **dict.fromkeys(("account", "audit", "read_checkpoint", "spent_together"), "of finished runs, or many runs"),
+    **dict.fromkeys(("account", "audit", "load", "read_checkpoint", "spent_together"), "of finished runs, or many"),
     "audit_bits": "test_bits",
     "key_file": "test_key_file",
     "audit_one_run": "test_one_run",
