@@ -13,10 +13,11 @@ from jax import Array, lax
 
 from jdfl.base import checks
 from jdfl.devices.processes import held, portion
+from jdfl.problems.about import Described
 
 
-class Rows:
-    """What a `Problem` does with its examples alone, whatever the loss."""
+class Rows(Described):
+    """The part of a `Problem` that concerns its examples alone, whatever the loss."""
 
     data: Any
     weight: Array
@@ -30,6 +31,14 @@ class Rows:
         nodes of one device.
         """
         return self.weight.shape[0]
+
+    @property
+    def class_names(self) -> tuple[Any, ...]:
+        """The label of every class in the order of the class numbers, for problems made of labelled data.
+
+        Class k of a prediction is `class_names[k]`. Empty where classes have numbers alone.
+        """
+        return self.about.classes
 
     @property
     def dtype(self) -> Any:
