@@ -182,6 +182,14 @@ class Model:
                 module.set_attributes(use_running_average=True, raise_if_not_found=False)
             return module(x).astype(w.dtype)
 
+    def module(self, w: Array) -> Any:
+        """The Flax NNX module with the parameters w [n]; ValueError for another shape.
+
+        BatchNorm in it takes the statistics of the batch that it is given.
+        """
+        checks.shape((self.n,), "Give the parameters of one node, or their mean over the nodes.", w=w)
+        return self._layout.module(self.unravel(w))
+
     def unravel(self, w: Array) -> dict[str, Array]:
         """The leaves of w [..., n] by path, each [..., *its shape]; ValueError for another n.
 

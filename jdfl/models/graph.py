@@ -57,8 +57,8 @@ def layout(make: Callable[[nnx.Rngs], nnx.Module]) -> Layout:
         for path, leaf in (_flat(rest) | arrays).items():
             kind = type(leaf).__name__ if checks.is_a(leaf, nnx.Variable) else "an array"
             raise ValueError(
-                f"Expected only parameters and BatchNorm's statistics in the module, got {kind} at {path}. "
-                "Leave out layers with random numbers or a state, and build constants in __call__."
+                f"Expected a model with parameters and BatchNorm's statistics alone, got {kind} at {path}. "
+                "Leave out layers with random numbers (dropout) or a state, and build constants in __call__."
             )
         return params, stats
 
@@ -67,9 +67,11 @@ def layout(make: Callable[[nnx.Rngs], nnx.Module]) -> Layout:
     leaves = _flat(params)
     for path, leaf in leaves.items():
         if leaf.dtype != jnp.float32:
-            raise ValueError(f"Expected parameters in float32, got {leaf.dtype} at {path}. See param_dtype.")
+            raise ValueError(
+                f"Expected a model with parameters in float32, got {leaf.dtype} at {path}. Set param_dtype=jnp.float32."
+            )
     if not leaves:
-        raise ValueError(f"Expected a module with parameters, got none from {make!r}.")
+        raise ValueError(f"Expected a model with parameters, got none in {make!r}. Add a layer such as nnx.Linear.")
     natural = found["natural"]
     paths = sorted(leaves, key=lambda path: natural.get(path, len(natural)))
     return Layout(
@@ -85,7 +87,45 @@ def layout(make: Callable[[nnx.Rngs], nnx.Module]) -> Layout:
 
 def leaves(make: Callable[[nnx.Rngs], nnx.Module], key: Array) -> dict[str, Array]:
     """The parameters by path of a module made with this key."""
-    return {path: leaf[...] for path, leaf in _flat(_untyped.state(make(nnx.Rngs(key)), nnx.Param)).items()}
+    return parameters(make(nnx.Rngs(key)))
+
+
+class Copy:
+    """Makes modules of the same structure as one that is there, with parameters of zero.
+
+    Copies are equal where the modules have the same structure and shapes, so that their models are equal, too.
+    """
+
+    def __init__(self, module: Any) -> None:
+        self.graphdef, state = _untyped.split(module)
+        self.state = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), state)
+        shapes = tuple((leaf.shape, str(leaf.dtype)) for leaf in jax.tree.leaves(self.state))
+        self.known: Any = (self.graphdef, jax.tree.structure(self.state), shapes)
+        try:
+            hash(self.known)
+        except TypeError:
+            self.known = object()  # of a structure that cannot be compared: equal to itself alone
+        self.name = type(module).__name__
+
+    def __call__(self, rngs: Any) -> Any:
+        """A module with parameters of zero; random numbers are not used."""
+        zeros = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), self.state)
+        return nnx.merge(self.graphdef, zeros, copy=True)
+
+    def __eq__(self, other: object) -> bool:
+        """Whether the other one makes the same modules."""
+        return isinstance(other, Copy) and self.known == other.known
+
+    def __hash__(self) -> int:
+        return hash(self.known)
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+def parameters(module: Any) -> dict[str, Array]:
+    """The parameters of a module by path."""
+    return {path: leaf[...] for path, leaf in _flat(_untyped.state(module, nnx.Param)).items()}
 
 
 def _flat(state: Any) -> dict[str, Any]:

@@ -38,3 +38,8 @@ from .yardsticks import sparse_optimum as sparse_optimum
 from .yardsticks import suboptimality_floor as suboptimality_floor
 from .yardsticks import value_at as value_at
 from .yardsticks import value_at_truth as value_at_truth
+from .tables import from_arrays as from_arrays
+from .losses import LossProblem as LossProblem
+from .losses import from_loss as from_loss
+from .modules import from_model as from_model
+from .neural import NeuralRegression as NeuralRegression

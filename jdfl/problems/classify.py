@@ -16,6 +16,7 @@ from jdfl.base import checks
 from jdfl.base.arguments import checked
 from jdfl.base.settings import As
 from jdfl.devices.processes import portion
+from jdfl.problems.about import About
 from jdfl.problems.dataset import Dataset, Features
 from jdfl.problems.datasets import NAMES, DataName, load
 from jdfl.problems.jagged import canonical
@@ -83,22 +84,39 @@ def classification(
     features: Any = dataset.features
     labels, test = dataset.labels, dataset.test
     if dataset.standardise:  # by the training examples alone
-        mean, deviation = features.mean(axis=0, dtype=float), features.std(axis=0, dtype=float)
-        deviation = np.where(deviation > 0, deviation, 1.0)
-        features = (features - mean) / deviation
-        test = None if test is None else ((test[0] - mean) / deviation, test[1])
+        features, test = standardised(features, test)
 
     index = drawn(partition, labels, m, alpha=alpha, shards_per_node=shards_per_node, clients=clients, seed=seed)
     kept = range(m) if issparse(features) else portion(m)
     parts = [(features[index[i]], labels[index[i]]) for i in kept]
     given: dict[str, Any] = {"penalty": penalty, "test": test, "intercept": intercept, "name": dataset.name}
-    if issparse(features):
-        problem = sparse_logistic_regression(parts, dtype=dtype, **given)
-    elif dataset.classes <= 2:
-        problem = joined(logistic_regression(parts, dtype=dtype, **given), m)
-    else:
-        problem = joined(softmax_regression(parts, classes=dataset.classes, dtype=dtype, **given), m)
-    return replace(problem, derived=derived).declared(*public)
+    problem = linear_classifier(parts, m, dataset.classes, dtype=dtype, **given)
+    about = About("classification", partition if partition != "dirichlet" else f"Dirichlet, alpha = {alpha:g}")
+    return replace(problem, derived=derived, about=about).declared(*public)
+
+
+def linear_classifier(parts: Any, m: int, classes: int, **given: Any) -> LogisticRegression | SoftmaxRegression:
+    """Logistic regression for two classes, on sparse rows where they are sparse, and softmax regression for more.
+
+    Args:
+        parts: Features and labels of every node, or of the nodes of this process.
+        m: Number of all nodes.
+        classes: Number of classes.
+        **given: Further arguments of `logistic_regression`.
+    """
+    if issparse(parts[0][0]):
+        return sparse_logistic_regression(parts, **given)
+    if classes <= 2:
+        return joined(logistic_regression(parts, **given), m)
+    return joined(softmax_regression(parts, classes=classes, **given), m)
+
+
+def standardised(features: Any, test: Any) -> tuple[Any, Any]:
+    """Features [N, p] with mean 0 and variance 1 of every column, and those of a test set by the same numbers."""
+    mean, deviation = features.mean(axis=0, dtype=float), features.std(axis=0, dtype=float)
+    deviation = np.where(deviation > 0, deviation, 1.0)
+    features = (features - mean) / deviation
+    return features, None if test is None else ((test[0] - mean) / deviation, test[1])
 
 
 def check_share(**named: float) -> None:
@@ -198,8 +216,17 @@ def holdout(features: Features, labels: np.ndarray, fraction: float, *, seed: in
             held[rows] = True
             room[label] -= len(rows)
     if fraction > 0 and (held.all() or not held.any()):
-        raise ValueError(f"Expected examples on both sides of the split, got {held.sum()} of {len(held)} held out.")
+        raise ValueError(
+            f"Expected examples for training and for testing, got fraction = {fraction:g}, which holds out "
+            f"{held.sum()} of {len(held)}."
+        )
     return held
+
+
+def same_rows(features: Features, row: int) -> np.ndarray:
+    """Which rows are equal to a given one: bool [N]."""
+    keys = list(_keys(features))
+    return np.array([key == keys[row] for key in keys], bool)
 
 
 def _keys(features: Features) -> Iterator[bytes]:

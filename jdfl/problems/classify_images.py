@@ -116,11 +116,11 @@ def neural_classification(
     if test is not None:
         test = _rows(test, _some(len(test[1]), test_examples, "test_examples", seed + 1))
     index = drawn(partition, train[1], m, alpha=alpha, shards_per_node=shards_per_node, clients=clients, seed=seed)
-    _check_memory(network, train[0], test, index)
+    check_memory(network, train[0], test, index)
 
     kinds = (train[0].dtype, np.dtype(np.int32))
     (images, labels), weight = stack([_rows(train, index[int(i)]) for i in portion(m)], kinds)
-    mean, deviation = _channels(train[0]) if standardised else (None, None)
+    mean, deviation = channels(train[0]) if standardised else (None, None)
     problem = NeuralProblem(
         data=(jnp.asarray(images), jnp.asarray(labels)),
         weight=jnp.asarray(weight.astype(np.float32)),
@@ -190,7 +190,7 @@ def _rows(part: tuple[Any, ...], chosen: np.ndarray | slice) -> tuple[Any, ...]:
     return tuple(array[chosen] for array in part)
 
 
-def _channels(images: np.ndarray) -> tuple[Any, Any]:
+def channels(images: np.ndarray) -> tuple[Any, Any]:
     """The mean and the deviation of every channel, of bytes as fractions of 255."""
     if images.dtype == np.uint8:
         counts = [np.bincount(images[..., c].ravel(), minlength=256) for c in range(images.shape[-1])]
@@ -204,7 +204,7 @@ def _channels(images: np.ndarray) -> tuple[Any, Any]:
     return tuple(mean.tolist()), tuple(deviation.tolist())
 
 
-def _check_memory(model: Model, images: np.ndarray, test: Any, index: list[np.ndarray]) -> None:
+def check_memory(model: Model, images: np.ndarray, test: Any, index: list[np.ndarray]) -> None:
     """Refuse more data and parameters than the device has memory for: ValueError."""
     m, q = len(index), max(map(len, index))
     each = images[0].nbytes + 8  # with a label and a weight

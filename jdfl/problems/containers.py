@@ -75,7 +75,7 @@ def column(name: str, value: Any) -> np.ndarray:
 
 def array_of(name: str, value: Any, remedy: str) -> np.ndarray:
     """The value as a NumPy array of whatever type; ValueError for what is none, and for a masked one."""
-    wrong = checks.is_a(value, str | bytes | type | Mapping | set | frozenset | None) or checks.is_a(value, Tracer)
+    wrong = checks.is_a(value, str | bytes | type | Mapping | set | frozenset | Tracer | None)
     if checks.is_a(value, Tracer):
         remedy = "Call the function outside of jax.jit, with arrays that have values."
     elif checks.is_a(value, str):
@@ -84,7 +84,8 @@ def array_of(name: str, value: Any, remedy: str) -> np.ndarray:
         remedy = f"{remedy} pandas.DataFrame({name}) makes a table of a dict of columns."
     if wrong:
         checks.refuse(f"{name} to be an array", name, value, remedy)
-    checks.plain_array(remedy, **{name: value}) if checks.is_a(value, np.ma.MaskedArray) else None
+    if checks.is_a(value, np.ma.MaskedArray):
+        checks.plain_array(remedy, **{name: value})
     try:
         if all(hasattr(value, method) for method in _TORCH):
             value = value.detach().cpu()
@@ -172,7 +173,7 @@ def _series(name: str, value: Any) -> np.ndarray:
     if series.dtype.kind in "mM" or "period" in str(series.dtype):
         raise ValueError(f"Expected numbers or labels in {name}, got dtype {series.dtype}. {_DATES}")
     array = series.to_numpy()
-    return np.asarray(array.tolist()) if array.dtype.kind == "O" and _alike(name, array) is not None else array
+    return array if array.dtype.kind != "O" else _alike(name, array)
 
 
 def _alike(name: str, array: np.ndarray) -> np.ndarray:
@@ -181,7 +182,8 @@ def _alike(name: str, array: np.ndarray) -> np.ndarray:
     if all(text):
         return array.astype(str)
     if not any(text):
-        return _numbers(name, array)
+        found = np.asarray(array.tolist())
+        return found if found.dtype.kind in "biuf" else _numbers(name, array)
     i, j = text.index(True), text.index(False)
     raise ValueError(
         f"Expected labels of one kind in {name}, got {name}[{i}] = {array[i]!r} and {name}[{j}] = {array[j]!r}. Make "

@@ -76,8 +76,8 @@ class NeuralProblem(Streamed):
     def module(self, w: Any) -> Any:
         """The Flax NNX module with the parameters w [n], for predictions outside of a run.
 
-        Its inputs are what the model is given here: bytes divided by 255, and standardised features if the problem
-        standardises them. For example `problem.module(result.params.mean(axis=0))(x)`.
+        Its inputs are what the model is given here: bytes divided by 255, and features standardised like those in
+        `data`, if they are. For example `problem.module(result.params.mean(axis=0))(x)`.
         """
         return self.model.module(jnp.asarray(w))
 
