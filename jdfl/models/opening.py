@@ -52,8 +52,8 @@ def from_nnx(
 _INSTANCE = "Give an instance of a flax.nnx.Module, such as MyModel(..., rngs=nnx.Rngs(0))."
 
 
-def from_instance(model: Any, shape: Shape, init_seed: int) -> tuple[Model, Any, tuple[int, ...]]:
-    """An nnx module as a model, its own parameters as the start, and the shape of its output for one example.
+def opened(model: Any, shape: Shape, init_seed: int) -> tuple[Model, Callable[[], Any], tuple[int, ...]]:
+    """An nnx module as a model, what gives the parameters to start from, and the shape of its output for one example.
 
     Args:
         model: The module; or a function of nnx.Rngs that makes it, which is given `init_seed`; or a jdfl model.
@@ -61,41 +61,42 @@ def from_instance(model: Any, shape: Shape, init_seed: int) -> tuple[Model, Any,
         init_seed: Seed of the parameters where the module is not there yet.
 
     Returns:
-        The model, whose number of classes is the number of outputs (1 for a single one), the start [n] and the shape.
+        The model, whose number of classes is the number of outputs (1 for a single one); a function that gives the
+        parameters by path, before which nothing is compiled; and the shape.
 
     Raises ValueError for what is no such module, and for one that does not take examples of this shape.
     """
     if checks.is_a(model, Model):
-        known, w = model, None
-    else:
-        module = _module(model, init_seed)
-        copy = graph.Copy(module)
-        graph.layout(copy)
-        known = Model(type(module).__name__, copy, shape, 1)
-        w = known.ravel(graph.parameters(module))
-    outputs = _outputs(known, shape)
-    if not checks.is_a(model, Model):
-        known = Model(known.name, known.make, shape, outputs[0] if outputs else 1)
-    return known, known.init(init_seed) if w is None else w, outputs
+        return model, lambda: model.unravel(model.init(init_seed)), _outputs(model, shape)
+    module = _module(model)
+    make: Any = graph.Copy(module) if module is model else model
+    graph.layout(make)
+    name = type(module).__name__
+    outputs = _outputs(Model(name, make, shape, 1), shape)
+    known = Model(name, make, shape, outputs[0] if outputs else 1)
+    if module is model:
+        return known, lambda: graph.parameters(module), outputs
+    return known, lambda: known.unravel(known.init(init_seed)), outputs
 
 
-def _module(model: Any, init_seed: int) -> Any:
-    """The module itself, or the one that a function makes."""
+def _module(model: Any) -> Any:
+    """The module itself, or one without values that a function makes."""
     if isinstance(model, type):
         checks.refuse("model to be an instance, not a class", "model", model, _INSTANCE)
-    module = model
+    found: list[Any] = [model]
     if not isinstance(model, nnx.Module) and callable(model) and _is_function(model):
         try:
-            module = model(nnx.Rngs(init_seed))
+            with relaxed():
+                jax.eval_shape(lambda: found.append(model(nnx.Rngs(0))))
         except Exception as error:
             raise ValueError(
                 f"Expected model to be a function of nnx.Rngs that makes a module, got model = {checks.shown(model)} "
-                f"that raised {type(error).__name__}: {checks.said(error)} {_INSTANCE}"
+                f"that raised {type(error).__name__}: {checks.said(error).rstrip('.')}. {_INSTANCE}"
             ) from error
+    module = found[-1]
     if not isinstance(module, nnx.Module):
-        other = _other_remedy(module)
         what = "model" if module is model else "model(rngs)"
-        checks.refuse("model to be a flax.nnx.Module", what, module, other or _INSTANCE)
+        checks.refuse("model to be a flax.nnx.Module", what, module, _other_remedy(module) or _INSTANCE)
     if not callable(module):
         checks.refuse("model to have a method __call__(x)", "model", type(module), "It gives the outputs of a batch x.")
     return module
@@ -130,7 +131,7 @@ def _outputs(model: Model, shape: Shape) -> tuple[int, ...]:
     except Exception as error:
         raise ValueError(
             f"Expected model to take a batch of examples of shape {shape}, as X has, got model = {model.name}, whose "
-            f"first parameters are {layers}, that raised {type(error).__name__}: {checks.said(error)} Build the model "
+            f"first parameters are {layers}, that raised {type(error).__name__}: {checks.said(error).rstrip('.')}. Build the model "
             "for this shape, or reshape X."
         ) from error
     if len(found.shape) not in (1, 2) or found.shape[0] != 3:

@@ -18,7 +18,7 @@ from jdfl.problems.about import About
 from jdfl.problems.reference import Optimum
 from jdfl.problems.rows import Rows, check_finite
 
-_PUBLIC = ("standardise", "holdout", "partition", "curvature", "tuning", "stop")  # as in jdfl.privacy.DERIVED
+PUBLIC = ("standardise", "holdout", "partition", "curvature", "tuning", "stop")  # as in jdfl.privacy.DERIVED
 
 
 @struct.dataclass
@@ -59,7 +59,7 @@ class Problem(Rows):
         Raises ValueError for other names.
         """
         for name in names:
-            checks.one_of(_PUBLIC, public=name)
+            checks.one_of(PUBLIC, "See Problem.declared.", public=name)
         return replace(self, public=tuple(dict.fromkeys(names)))
 
     @property

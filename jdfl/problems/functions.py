@@ -49,13 +49,6 @@ def check_loss(loss: Callable[..., Any], packing: Packing, example: Any, kind: n
 def check_predict(predict: Callable[..., Any], packing: Packing, example: Any, kind: np.dtype) -> int:
     """The number of classes of the scores that a function gives for one example's features; ValueError for others."""
     check_arguments("predict", predict, ("params", "features"))
-    if not checks.is_a(example, tuple | list) or len(example) != 2:
-        checks.refuse(
-            "examples (features, label) beside predict",
-            "data",
-            example,
-            "Give data as a pair of features and labels, or leave predict out.",
-        )
     call = "predict(params, features)"
     found = traced("predict", call, predict, packing, kind, example[0])
     leaves = jax.tree.leaves(found)
@@ -63,9 +56,16 @@ def check_predict(predict: Callable[..., Any], packing: Packing, example: Any, k
     if not fits or not jnp.issubdtype(leaves[0].dtype, jnp.floating):
         raise ValueError(
             f"Expected {call} to give scores [classes] of one example in floating point, got predict that gives "
-            f"{_shown(found)}. Return the scores, not the class."
+            f"{described(found)}. Return the scores, not the class."
         )
     return max(2, int(np.prod(leaves[0].shape)))
+
+
+def check_pair(example: Any) -> None:
+    """Refuse examples that are no pair of features and a label, which accuracies need: ValueError."""
+    if not checks.is_a(example, tuple | list) or len(example) != 2 or not hasattr(example[1], "shape"):
+        remedy = "Give data as a pair of features and labels, or leave predict out."
+        raise ValueError(f"Expected data of pairs (features, label) for predict, got data of {described(example)}. {remedy}")
 
 
 def check_arguments(name: str, function: Callable[..., Any], wanted: tuple[str, ...]) -> None:
@@ -89,7 +89,7 @@ def check_number(name: str, found: Any) -> None:
     leaves = jax.tree.leaves(found)
     if len(leaves) != 1 or not hasattr(leaves[0], "shape"):
         remedy = "Return the loss alone, without auxiliary values." if leaves else "Return the loss."
-        raise ValueError(f"Expected {name} to give one number, got {name} that gives {_shown(found)}. {remedy}")
+        raise ValueError(f"Expected {name} to give one number, got {name} that gives {described(found)}. {remedy}")
     if int(np.prod(leaves[0].shape)) != 1:
         raise ValueError(
             f"Expected {name} to give one number for one example, got {name} that gives shape {leaves[0].shape}. Take "
@@ -117,7 +117,7 @@ def traced(
         shapes = ", ".join(f"{path} {shape}" for path, shape in zip(packing.paths, packing.shapes))
         raise ValueError(
             f"Expected {call} to run on one example, got {name} that raised {type(error).__name__}: "
-            f"{checks.said(error)} The example has {_shown(example)}, params have {shapes[:300]}. Write {name} for one "
+            f"{ended(checks.said(error))} The example has {described(example)}, params have {shapes[:300]}. Write {name} for one "
             "example, without an axis of examples, in JAX."
         ) from error
 
@@ -158,6 +158,11 @@ def _at_start(problem: Any, w: Array, data: Any) -> tuple[Array, Array]:
     return jax.lax.map(one, data)
 
 
+def ended(text: str) -> str:
+    """A text that ends with a full stop."""
+    return text if text.rstrip().endswith((".", "!", "?")) else f"{text.rstrip()}."
+
+
 def _reaches(program: Any, start: Any) -> bool:
     """Whether the results of a traced program depend on one of its inputs."""
     seen = {start}
@@ -167,7 +172,7 @@ def _reaches(program: Any, start: Any) -> bool:
     return any(not hasattr(one, "val") and one in seen for one in program.outvars)
 
 
-def _shown(tree: Any) -> str:
+def described(tree: Any) -> str:
     """A tree in a message, with shapes and types instead of arrays."""
 
     def one(leaf: Any) -> str:

@@ -19,10 +19,10 @@ from jdfl.base import checks, struct
 from jdfl.devices.processes import portion
 from jdfl.models.base import relaxed
 from jdfl.problems.about import About
-from jdfl.problems.functions import check_loss, check_predict, check_start
+from jdfl.problems.functions import check_loss, check_pair, check_predict, check_start
 from jdfl.problems.packing import Packing, packed
 from jdfl.problems.partition import iid
-from jdfl.problems.stack import floating, joined
+from jdfl.problems.stack import check_public, floating, joined
 from jdfl.problems.streamed import Streamed
 from jdfl.problems.trees import check_classes, of_nodes, of_test, take
 
@@ -139,6 +139,7 @@ def from_loss(
     loss that is not finite there.
     """
     kind = floating(dtype)
+    check_public(public)
     for argument, value in (("loss", loss), ("predict", predict)):
         if not callable(value) and not (argument == "predict" and value is None):
             checks.refuse(f"{argument} to be a function", argument, value, f"Write def {argument}(params, ...).")
@@ -153,6 +154,8 @@ def from_loss(
     packing, start, count = packed(params, shared, kind)
     stacked, weights, m = of_nodes(data, weight, nodes, lambda total, m: iid(total, m, seed=seed), kind)
     one = jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape[2:], leaf.dtype), stacked)
+    if predict is not None:
+        check_pair(one)
     check_loss(loss, packing, one, kind)
     tests = None if test is None else of_test(test, stacked, kind)
     given: dict[str, Any] = {}

@@ -15,13 +15,13 @@ from scipy.sparse import issparse
 from jdfl.base import checks
 from jdfl.devices.processes import portion
 from jdfl.models import build
-from jdfl.models.opening import from_instance
+from jdfl.models.opening import opened
 from jdfl.models.registry import ModelName
 from jdfl.problems.classify_images import channels, check_memory
-from jdfl.problems.functions import check_arguments, check_number
+from jdfl.problems.functions import check_arguments, check_number, ended
 from jdfl.problems.intake import Intake, Split, Task, floats_fit, parts_of, taken_in
 from jdfl.problems.neural import NeuralProblem, NeuralRegression
-from jdfl.problems.stack import joined, stack
+from jdfl.problems.stack import check_public, joined, stack
 
 _CALIBRATION = 100
 
@@ -86,6 +86,7 @@ def from_model(
 
     Raises ValueError for a model, data and settings that do not fit together, before anything is compiled.
     """
+    check_public(public)
     checks.not_negative("It is the weight of the squared norm, such as 0.001.", penalty=penalty)
     checks.shape((), "It is one number.", penalty=penalty)
     checks.one_of((True, False), "It is either on or off.", standardise=standardise)
@@ -117,14 +118,13 @@ def from_model(
     if isinstance(model, str):
         checks.one_of(get_args(ModelName), "Or give an nnx.Module.", model=model)
         model = build(model, shape=shape, classes=max(2, classes))
-    network, start, outputs = from_instance(model, shape, init_seed)
+    network, begin, outputs = opened(model, shape, init_seed)
     _check_outputs(network.name, outputs, classes, loss)
     if shared is not None:
         _check_shared(shared)
-        whole, network = network, network.split(tuple(shared) if isinstance(shared, list) else shared)
-        start = network.ravel(whole.unravel(start))
+        network = network.split(tuple(shared) if isinstance(shared, list) else shared)
     check_memory(network, taken.features, taken.test, taken.index)
-    return _built(taken, network, start, loss, penalty, bool(standardise), nodes_at_once, name).declared(*public)
+    return _built(taken, network, network.ravel(begin()), loss, penalty, bool(standardise), nodes_at_once, name).declared(*public)
 
 
 def _built(
@@ -203,7 +203,8 @@ def _check_outputs(name: str, outputs: tuple[int, ...], classes: int, loss: Any)
     except Exception as error:
         raise ValueError(
             f"Expected loss(output, target) to run on one example, got loss that raised {type(error).__name__}: "
-            f"{checks.said(error)} The output has shape {outputs}, the target is one {target.dtype}."
+            f"{ended(checks.said(error))} The output has shape {outputs}, the target is one {target.dtype}. Write loss "
+            "for one example, in JAX."
         ) from error
     check_number("loss", found)
 

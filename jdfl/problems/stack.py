@@ -16,12 +16,21 @@ from jax.typing import DTypeLike
 from jdfl.arrays import ops
 from jdfl.base import checks
 from jdfl.devices.processes import Portion, gathered
-from jdfl.problems.base import Problem
+from jdfl.problems.base import PUBLIC, Problem
 
 P = TypeVar("P", bound=Problem)
 
 EIGEN_STEPS = 40  # size of the Krylov space: six digits or more on Gaussian matrices, whose spectrum ends without a gap
+_KINDS = "Write dtype='float32', or 'float64' with JAX_ENABLE_X64=1."
 _BATCH, _NUMBERS = 4, 2**16  # nodes worked on at once: so many, or more where their data are smaller than that
+
+
+def check_public(public: Any) -> None:
+    """Refuse what is no list of names that `Problem.declared` takes: ValueError."""
+    if not checks.is_a(public, tuple | list):
+        checks.refuse("public to be a list of names", "public", public, f"They are {', '.join(PUBLIC)}.")
+    for name in public:
+        checks.one_of(PUBLIC, "See Problem.declared.", public=name)
 
 
 def floating(dtype: DTypeLike) -> np.dtype:
@@ -29,11 +38,11 @@ def floating(dtype: DTypeLike) -> np.dtype:
     try:
         asked = np.dtype(dtype)
     except (TypeError, ValueError):
-        checks.refuse("dtype float32 or float64", "dtype", dtype)
+        checks.refuse("dtype float32 or float64", "dtype", dtype, _KINDS)
     if asked not in (np.dtype(np.float32), np.dtype(np.float64)):
-        raise ValueError(f"Expected dtype float32 or float64, got dtype = {asked.name!r}.")
+        raise ValueError(f"Expected dtype float32 or float64, got dtype = {asked.name!r}. {_KINDS}")
     if asked == np.float64 and not jax.config.jax_enable_x64:  # pyright: ignore[reportAttributeAccessIssue]
-        raise ValueError("Expected dtype = 'float32', got 'float64'. Set jax_enable_x64 to use 64 bits.")
+        raise ValueError("Expected dtype = 'float32', got dtype = 'float64'. Set jax_enable_x64 to use 64 bits.")
     return asked
 
 

@@ -18,7 +18,7 @@ from jdfl.problems.intake import Intake, Split, Task, floats_fit, parts_of, take
 from jdfl.problems.least_squares import linear_regression
 from jdfl.problems.linear import LinearRegression
 from jdfl.problems.logistic import LogisticRegression, SoftmaxRegression
-from jdfl.problems.stack import floating, joined
+from jdfl.problems.stack import check_public, floating, joined
 
 _PENALTY = 1e-3
 
@@ -84,6 +84,7 @@ def from_arrays(
     Raises ValueError for data, labels and settings that do not fit together, before anything is compiled.
     """
     kind = floating(dtype)
+    check_public(public)
     for argument, value in (("standardise", standardise), ("intercept", intercept)):
         checks.one_of((True, False), "It is either on or off.", **{argument: value})
     if sparse is not None:

@@ -56,7 +56,7 @@ def of_nodes(
             for i, (_, size) in enumerate(parts)
         ]
         return _padded([tree for tree, _ in parts], own, kind)
-    tree = _arrays("data", data, kind, 2, "[nodes, examples, ...]. With nodes=..., leaves are [examples, ...]")
+    tree = _arrays("data", data, kind, 2, "[nodes, examples, ...]", "With nodes=..., leaves are [examples, ...].")
     (first, leaf), *others = tree_leaves_with_path(tree)
     m, q = leaf.shape[:2]
     for path, other in others:
@@ -115,7 +115,7 @@ def take(tree: Any, chosen: Any) -> Any:
 
 def _examples(name: str, value: Any, kind: np.dtype) -> tuple[Any, int]:
     """A tree with leaves [N, ...], and N."""
-    tree = _arrays(name, value, kind, 1, "[examples, ...]")
+    tree = _arrays(name, value, kind, 1, "[examples, ...]", "Stack the examples.")
     (first, leaf), *others = tree_leaves_with_path(tree)
     for path, other in others:
         if len(other) != len(leaf):
@@ -128,12 +128,12 @@ def _examples(name: str, value: Any, kind: np.dtype) -> tuple[Any, int]:
     return tree, len(leaf)
 
 
-def _arrays(name: str, value: Any, kind: np.dtype, least: int, wanted: str) -> Any:
+def _arrays(name: str, value: Any, kind: np.dtype, least: int, wanted: str, remedy: str) -> Any:
     """The tree with NumPy arrays of at least some axes, of types that JAX takes."""
     found = tree_leaves_with_path(value, is_leaf=_is_table)
     if not found:
         checks.refuse(f"{name} with at least one array", name, value, _ARRAYS)
-    leaves = [_array(f"{name}{keystr(path)}", leaf, kind, least, wanted) for path, leaf in found]
+    leaves = [_array(f"{name}{keystr(path)}", leaf, kind, least, wanted, remedy) for path, leaf in found]
     return jax.tree.unflatten(jax.tree.structure(value, is_leaf=_is_table), leaves)
 
 
@@ -145,7 +145,7 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, bool | int | float | complex | str) or (isinstance(value, list) and _is_table(value))
 
 
-def _array(name: str, leaf: Any, kind: np.dtype, least: int, wanted: str) -> np.ndarray:
+def _array(name: str, leaf: Any, kind: np.dtype, least: int, wanted: str, remedy: str) -> np.ndarray:
     array = array_of(name, leaf.to_numpy() if hasattr(leaf, "to_numpy") else leaf, _ARRAYS)
     if jax.numpy.issubdtype(array.dtype, jax.numpy.floating):
         wide = array.astype(kind)
@@ -168,7 +168,7 @@ def _array(name: str, leaf: Any, kind: np.dtype, least: int, wanted: str) -> np.
         what = {"c": "complex numbers", "m": "durations", "M": "dates"}.get(array.dtype.kind, "text or objects")
         raise ValueError(f"Expected numbers in {name}, got {what} (dtype {array.dtype}). {_ARRAYS}")
     if array.ndim < least:
-        raise ValueError(f"Expected {name} of shape {wanted}, got {name} of shape {array.shape}.")
+        raise ValueError(f"Expected {name} of shape {wanted}, got {name} of shape {array.shape}. {remedy}")
     return array
 
 
