@@ -47,12 +47,11 @@ def table(name: str, value: Any, rank: int | None = 2) -> tuple[Any, tuple[str, 
     return array, names
 
 
-def column(name: str, value: Any) -> np.ndarray:
+def column(name: str, value: Any, remedy: str = "Give one label or number for every example.") -> np.ndarray:
     """Labels or targets as an array [N] without missing values; one column of two axes [N, 1] is taken as well.
 
     Raises ValueError for anything else; it names the argument, the place and a remedy.
     """
-    remedy = "Give one label or number for every example."
     if issparse(value):
         checks.refuse(f"{name} to be a dense array", name, value, f"Use {name}.toarray().ravel().")
     if is_pandas(value):
@@ -210,7 +209,7 @@ def _numbers(name: str, array: np.ndarray) -> np.ndarray:
             "their own."
         )
     if kind in "SU":
-        first = array.ravel()[0] if array.size else ""
+        first = array.ravel()[0].item() if array.size else ""
         raise ValueError(f"Expected numbers in {name}, got text such as {first!r}. {_ENCODE.format(name=name)}")
     if kind in "mM":
         raise ValueError(f"Expected numbers in {name}, got dtype {array.dtype}. {_DATES}")

@@ -117,7 +117,7 @@ def traced(
         shapes = ", ".join(f"{path} {shape}" for path, shape in zip(packing.paths, packing.shapes))
         raise ValueError(
             f"Expected {call} to run on one example, got {name} that raised {type(error).__name__}: "
-            f"{ended(checks.said(error))} The example has {described(example)}, params have {shapes[:300]}. Write {name} for one "
+            f"{said_by(error)} One example is {described(example)}, params are {shapes[:300]}. Write {name} for one "
             "example, without an axis of examples, in JAX."
         ) from error
 
@@ -158,9 +158,10 @@ def _at_start(problem: Any, w: Array, data: Any) -> tuple[Array, Array]:
     return jax.lax.map(one, data)
 
 
-def ended(text: str) -> str:
-    """A text that ends with a full stop."""
-    return text if text.rstrip().endswith((".", "!", "?")) else f"{text.rstrip()}."
+def said_by(error: Exception) -> str:
+    """The first line of what an error says, as a sentence."""
+    text = (checks.said(error).strip().splitlines() or ["nothing"])[0].strip()
+    return text if text.endswith((".", "!", "?")) else f"{text}."
 
 
 def _reaches(program: Any, start: Any) -> bool:

@@ -143,7 +143,7 @@ def _given(
         parts.append(part)
     names: tuple[str, ...] = ()
     if clients is not None:
-        own = column("clients", clients)
+        own = column("clients", clients, "Give the name of every node.")
         checks.shape((len(parts),), 'With partition="given", clients are the names of the nodes.', clients=own)
         names = tuple(map(str, own))
         twice = [name for name in names if names.count(name) > 1]
@@ -184,7 +184,7 @@ def _task(targets: np.ndarray, task: Task | None) -> tuple[Task, str]:
     if task is not None:
         if task == "regression" and kind not in "iuf":
             raise ValueError(
-                f'Expected numbers in y with task = "regression", got labels such as {targets[0]!r}. Use '
+                f'Expected numbers in y with task = "regression", got labels such as {targets[0].item()!r}. Use '
                 'task="classification", or give numbers.'
             )
         return task, str(task)
@@ -199,7 +199,7 @@ def _task(targets: np.ndarray, task: Task | None) -> tuple[Task, str]:
     values = f"{len(different):,} different whole numbers" if whole else f"the values {named(tuple(different.tolist()))}"
     raise ValueError(
         f'Expected task = "classification" or "regression", got task = None with y that has {values}, which may be '
-        "either. Say task=... ."
+        'either. Write task="classification" or task="regression".'
     )
 
 
@@ -241,7 +241,7 @@ def _test(
 ) -> tuple[tuple[tuple[Any, np.ndarray], tuple[Any, np.ndarray] | None], Any, bool]:
     """Training and test examples, the clients of the training examples, and whether any were held out."""
     if clients is not None:
-        clients = column("clients", clients)
+        clients = column("clients", clients, "Give the client of every example.")
         checks.shape(targets.shape, "Give the client of every example.", clients=clients)
     if test is not None:
         return ((features, targets), _test_set(features, columns, classes, test)), clients, False
@@ -283,7 +283,7 @@ def _test_set(features: Any, columns: tuple[str, ...], classes: tuple[Any, ...],
         rows = rows.toarray() if issparse(rows) else type(features)(rows)
     if not classes:
         if labels.dtype.kind not in "iuf":
-            raise ValueError(f"Expected numbers in test[1], got labels such as {labels[0]!r}. Give numbers as in y.")
+            raise ValueError(f"Expected numbers in test[1], got labels such as {labels[0].item()!r}. Give numbers as in y.")
         return rows, labels.astype(np.float64)
     known = np.asarray(classes)
     if (known.dtype.kind in "SU") != (labels.dtype.kind in "SU"):

@@ -18,7 +18,7 @@ from jdfl.models import build
 from jdfl.models.opening import opened
 from jdfl.models.registry import ModelName
 from jdfl.problems.classify_images import channels, check_memory
-from jdfl.problems.functions import check_arguments, check_number, ended
+from jdfl.problems.functions import check_arguments, check_number, said_by
 from jdfl.problems.intake import Intake, Split, Task, floats_fit, parts_of, taken_in
 from jdfl.problems.neural import NeuralProblem, NeuralRegression
 from jdfl.problems.stack import check_public, joined, stack
@@ -203,7 +203,7 @@ def _check_outputs(name: str, outputs: tuple[int, ...], classes: int, loss: Any)
     except Exception as error:
         raise ValueError(
             f"Expected loss(output, target) to run on one example, got loss that raised {type(error).__name__}: "
-            f"{ended(checks.said(error))} The output has shape {outputs}, the target is one {target.dtype}. Write loss "
+            f"{said_by(error)} The output has shape {outputs}, the target is one {target.dtype}. Write loss "
             "for one example, in JAX."
         ) from error
     check_number("loss", found)
