@@ -131,8 +131,8 @@ def _outputs(model: Model, shape: Shape) -> tuple[int, ...]:
     except Exception as error:
         raise ValueError(
             f"Expected model to take a batch of examples of shape {shape}, as X has, got model = {model.name}, whose "
-            f"first parameters are {layers}, that raised {type(error).__name__}: {checks.said(error).rstrip('.')}. Build the model "
-            "for this shape, or reshape X."
+            f"first parameters are {layers}, that raised {type(error).__name__}: {checks.said(error).rstrip('.')}. "
+            "Build the model for this shape, or reshape X."
         ) from error
     if len(found.shape) not in (1, 2) or found.shape[0] != 3:
         raise ValueError(

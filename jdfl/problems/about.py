@@ -62,8 +62,7 @@ class Described:
     def _repr_html_(self) -> str:
         """The same as a table, for notebooks."""
         rows = "".join(
-            f'<tr><th style="text-align:left">{escape(title)}</th>'
-            f'<td style="text-align:left">{escape(text)}</td></tr>'
+            f'<tr><th style="text-align:left">{escape(title)}</th><td style="text-align:left">{escape(text)}</td></tr>'
             for title, text in _rows(self)
         )
         title = f"{type(self).__name__}: {self.name}"

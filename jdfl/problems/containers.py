@@ -8,7 +8,7 @@ Axes: N examples, p features.
 
 import sys
 from collections.abc import Mapping, Sequence
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 from jax.core import Tracer
@@ -17,7 +17,9 @@ from scipy.sparse import csr_array, issparse
 from jdfl.base import checks
 from jdfl.problems.about import named
 
-_ENCODE = "Encode text and categories as numbers, for example with pandas.get_dummies({name}, dtype=float), or drop them."
+_ENCODE = (
+    "Encode text and categories as numbers, for example with pandas.get_dummies({name}, dtype=float), or drop them."
+)
 _DATES = "Turn dates and times into numbers, for example days since the first one, or drop them."
 _MISSING = "Drop the examples with missing or infinite values, or fill them in."
 _TORCH = ("detach", "cpu", "numpy")
@@ -41,7 +43,7 @@ def table(name: str, value: Any, rank: int | None = 2) -> tuple[Any, tuple[str, 
     else:
         array, names = _numbers(name, array_of(name, value, "Give an array [examples, features].")), ()
     _check_shape(name, array, rank)
-    stored = array.data if issparse(array) else array
+    stored: Any = array.data if issparse(array) else array
     if stored.dtype.kind == "f" and not np.isfinite(stored).all():
         _refuse_values(name, array, names)
     return array, names
@@ -54,15 +56,14 @@ def column(name: str, value: Any, remedy: str = "Give one label or number for ev
     """
     if issparse(value):
         checks.refuse(f"{name} to be a dense array", name, value, f"Use {name}.toarray().ravel().")
-    if is_pandas(value):
-        array = _series(name, value)
-    else:
-        array = array_of(name, value, remedy)
+    array = _series(name, value) if is_pandas(value) else array_of(name, value, remedy)
     checks.labels(remedy, **{name: array})
     if array.ndim == 2 and array.shape[1] == 1:
         array = array[:, 0]
     if array.ndim != 1:
-        raise ValueError(f"Expected {name} of shape [examples], got {name} of shape {array.shape}. {_flat(name, array)}")
+        raise ValueError(
+            f"Expected {name} of shape [examples], got {name} of shape {array.shape}. {_flat(name, array)}"
+        )
     if array.dtype.kind == "O":
         array = _alike(name, array)
     if array.dtype.kind == "V":
@@ -235,7 +236,7 @@ def _objects(name: str, array: np.ndarray) -> np.ndarray:
                 f"Expected numbers in {name}, got {where} = {checks.shown(one)}. {_ENCODE.format(name=name)}"
             )
         try:
-            found[place] = float(cast(Any, one))
+            found[place] = float(one)
         except (TypeError, ValueError, OverflowError):
             raise ValueError(f"Expected numbers in {name}, got {where} = {checks.shown(one)}. {_MISSING}") from None
     return found
@@ -282,13 +283,13 @@ def _refuse_ragged(name: str, value: Any) -> None:
             found = ["a single number" if one < 0 else f"{one} entries" for one in (lengths[0], length)]
             raise ValueError(
                 f"Expected rows of the same length in {name}, got {name}[0] with {found[0]} and {name}[{i}] with "
-                f"{found[1]}. Give every example the same features. For one array per node use partition=\"given\"."
+                f'{found[1]}. Give every example the same features. For one array per node use partition="given".'
             ) from None
 
 
 def _flat(name: str, array: np.ndarray) -> str:
     """How labels of another shape become one column."""
-    if array.ndim == 2 and array.shape[1] > 1 and array.dtype.kind in "biuf":
-        if np.isin(array, (0, 1)).all() and (array.sum(axis=1) == 1).all():
-            return f"One-hot rows become labels by {name}.argmax(axis=1)."
+    counted = array.ndim == 2 and array.shape[1] > 1 and array.dtype.kind in "biuf"
+    if counted and np.isin(array, (0, 1)).all() and (array.sum(axis=1) == 1).all():
+        return f"One-hot rows become labels by {name}.argmax(axis=1)."
     return f"Choose one column, for example {name}[:, 0]." if array.ndim == 2 else "Give one value for every example."

@@ -65,7 +65,9 @@ def check_pair(example: Any) -> None:
     """Refuse examples that are no pair of features and a label, which accuracies need: ValueError."""
     if not checks.is_a(example, tuple | list) or len(example) != 2 or not hasattr(example[1], "shape"):
         remedy = "Give data as a pair of features and labels, or leave predict out."
-        raise ValueError(f"Expected data of pairs (features, label) for predict, got data of {described(example)}. {remedy}")
+        raise ValueError(
+            f"Expected data of pairs (features, label) for predict, got data of {described(example)}. {remedy}"
+        )
 
 
 def check_arguments(name: str, function: Callable[..., Any], wanted: tuple[str, ...]) -> None:

@@ -130,9 +130,7 @@ def _given(
     parts: list[tuple[Any, np.ndarray]] = []
     for i, (one, labels) in enumerate(zip(X, y)):
         if np.shape(labels) == (0,) or getattr(one, "shape", (1,))[:1] == (0,):
-            raise ValueError(
-                f"Expected examples at every node, got X[{i}] and y[{i}] without any. Leave node {i} out."
-            )
+            raise ValueError(f"Expected examples at every node, got X[{i}] and y[{i}] without any. Leave node {i} out.")
         part = table(f"X[{i}]", one, rank)[0], column(f"y[{i}]", labels)
         _same_length(f"X[{i}]", part[0], f"y[{i}]", part[1])
         if part[0].shape[1:] != (shape := (parts or [part])[0][0].shape[1:]):
@@ -196,7 +194,9 @@ def _task(targets: np.ndarray, task: Task | None) -> tuple[Task, str]:
         return "classification", f"classification (inferred: y has {len(different)} different whole numbers)"
     if not whole and len(different) > 2:
         return "regression", "regression (inferred: y has numbers with fractions)"
-    values = f"{len(different):,} different whole numbers" if whole else f"the values {named(tuple(different.tolist()))}"
+    values = (
+        f"{len(different):,} different whole numbers" if whole else f"the values {named(tuple(different.tolist()))}"
+    )
     raise ValueError(
         f'Expected task = "classification" or "regression", got task = None with y that has {values}, which may be '
         'either. Write task="classification" or task="regression".'
@@ -206,10 +206,10 @@ def _task(targets: np.ndarray, task: Task | None) -> tuple[Task, str]:
 def _numbered(targets: np.ndarray) -> tuple[tuple[Any, ...], np.ndarray]:
     """The labels in sorted order, and the number of every example's label."""
     labels, numbers = np.unique(targets, return_inverse=True)
-    classes = tuple(labels.tolist())
+    classes: tuple[Any, ...] = tuple(labels.tolist())
     if len(classes) < 2:
         raise ValueError(
-            f"Expected at least two classes in y, got y with the label {classes[0]!r} alone. Check that y is the right "
+            f"Expected at least two classes in y, got y with the label {targets.tolist()[0]!r} alone. Check that y is the right "
             "column."
         )
     if len(classes) > len(targets) / 2:
@@ -224,7 +224,8 @@ def _real(targets: np.ndarray) -> np.ndarray:
     found = targets.astype(np.float64)
     if np.all(found == found[0]):
         raise ValueError(
-            f"Expected different targets in y, got y = {found[0]:.6g} in every example. Check that y is the right column."
+            f"Expected different targets in y, got y = {found[0]:.6g} in every example. Check that y is the right "
+            "column."
         )
     return found
 
@@ -283,7 +284,9 @@ def _test_set(features: Any, columns: tuple[str, ...], classes: tuple[Any, ...],
         rows = rows.toarray() if issparse(rows) else type(features)(rows)
     if not classes:
         if labels.dtype.kind not in "iuf":
-            raise ValueError(f"Expected numbers in test[1], got labels such as {labels[0].item()!r}. Give numbers as in y.")
+            raise ValueError(
+                f"Expected numbers in test[1], got labels such as {labels[0].item()!r}. Give numbers as in y."
+            )
         return rows, labels.astype(np.float64)
     known = np.asarray(classes)
     if (known.dtype.kind in "SU") != (labels.dtype.kind in "SU"):
@@ -332,8 +335,8 @@ def _split(
     if m * each > len(targets):
         pieces = f" of {each} shards each" if each > 1 else ""
         raise ValueError(
-            f"Expected nodes = {len(targets) // each} at most{pieces} for {len(targets)} training examples, got nodes = "
-            f"{m}. Use fewer nodes, more examples, or a smaller test_fraction."
+            f"Expected nodes = {len(targets) // each} at most{pieces} for {len(targets)} training examples, got "
+            f"nodes = {m}. Use fewer nodes, more examples, or a smaller test_fraction."
         )
     if partition == "dirichlet" and task == "regression":
         raise ValueError(
@@ -351,7 +354,7 @@ def floats_fit(name: str, array: Any, kind: np.dtype) -> None:
     most = float(np.finfo(kind).max)
     if stored.dtype.kind == "f" and stored.size and not float(np.max(np.abs(stored))) <= most:
         raise ValueError(
-            f"Expected numbers in {name} up to {most:.3g}, the largest of {kind}, got {float(np.max(np.abs(stored))):.3g}. "
+            f"Expected numbers in {name} up to {most:.3g}, the largest of {kind}, got {np.max(np.abs(stored)):.3g}. "
             "Scale the features, or use standardise=True."
         )
 

@@ -90,7 +90,9 @@ def from_model(
     checks.not_negative("It is the weight of the squared norm, such as 0.001.", penalty=penalty)
     checks.shape((), "It is one number.", penalty=penalty)
     checks.one_of((True, False), "It is either on or off.", standardise=standardise)
-    checks.whole(0, 2**32 - 1, "The seed decides on the initial parameters, for example init_seed=0.", init_seed=init_seed)
+    checks.whole(
+        0, 2**32 - 1, "The seed decides on the initial parameters, for example init_seed=0.", init_seed=init_seed
+    )
     if nodes_at_once is not None:
         checks.whole(1, remedy="None takes as many as suit the device.", nodes_at_once=nodes_at_once)
     if name is not None and not checks.is_a(name, str):
@@ -124,18 +126,28 @@ def from_model(
         _check_shared(shared)
         network = network.split(tuple(shared) if isinstance(shared, list) else shared)
     check_memory(network, taken.features, taken.test, taken.index)
-    return _built(taken, network, network.ravel(begin()), loss, penalty, bool(standardise), nodes_at_once, name).declared(*public)
+    problem = _built(
+        taken,
+        start=network.ravel(begin()),
+        shared=None if network.n_shared == network.n else network.n_shared,
+        name=name or network.name,
+        about=taken.about,
+        derived=("standardise",) * bool(standardise) + taken.derived,
+        penalty=None if penalty == 0 else jnp.float32(penalty),
+        model=network,
+        nodes_at_once=nodes_at_once,
+        calibration=min(_CALIBRATION, *map(len, taken.index)),
+        criterion=loss,
+        **_scale(taken, bool(standardise)),
+    )
+    return problem.declared(*public)
 
 
-def _built(
-    taken: Intake, network: Any, start: Any, loss: Any, penalty: float, standardise: bool, at_once: int | None, name: Any
-) -> NeuralProblem:
-    """The problem of checked parts."""
+def _built(taken: Intake, **fields: Any) -> NeuralProblem:
+    """The problem of checked examples, and of the `fields` that do not hold examples."""
     target = np.dtype(np.int32 if taken.classes else np.float32)
     m = len(taken.index)
     (images, labels), weight = stack(parts_of(taken, [int(i) for i in portion(m)]), (taken.features.dtype, target))
-    in_bytes = taken.features.dtype == np.uint8
-    mean, deviation = channels(taken.features) if standardise and in_bytes else (None, None)
     made = NeuralProblem if taken.classes else NeuralRegression
     test = taken.test
     problem = made(
@@ -143,19 +155,16 @@ def _built(
         weight=jnp.asarray(weight.astype(np.float32)),
         curvature=jnp.zeros(len(weight), jnp.float32),
         test=None if test is None else (jnp.asarray(test[0]), jnp.asarray(test[1], target)),
-        start=start,
-        shared=None if network.n_shared == network.n else network.n_shared,
-        name=name or network.name,
-        about=taken.about,
-        mean=mean,
-        deviation=deviation,
-        penalty=None if penalty == 0 else jnp.float32(penalty),
-        model=network,
-        nodes_at_once=at_once,
-        calibration=min(_CALIBRATION, *map(len, taken.index)),
-        criterion=loss,
+        **fields,
     )
-    return replace(joined(problem, m), derived=("standardise",) * standardise + taken.derived)
+    return joined(problem, m)
+
+
+def _scale(taken: Intake, standardise: bool) -> dict[str, Any]:
+    """The mean and the deviation of the channels of images in bytes, which are standardised where they are used."""
+    if not standardise or taken.features.dtype != np.uint8:
+        return {}
+    return dict(zip(("mean", "deviation"), channels(taken.features)))
 
 
 def _pictures(taken: Intake, standardise: bool) -> Intake:
@@ -168,6 +177,7 @@ def _pictures(taken: Intake, standardise: bool) -> Intake:
                 f"Expected test[0] in bytes as X is, got dtype {taken.test[0].dtype}. Give both in the same type."
             )
         return taken
+    taken = replace(taken, features=taken.features.astype(np.result_type(taken.features, np.float32)))
     mean, deviation = channels(taken.features) if standardise else (0.0, 1.0)
 
     def stored(features: Any, name: str) -> np.ndarray:

@@ -108,16 +108,16 @@ def packed(params: Any, shared: tuple[str, ...] | None, kind: np.dtype) -> tuple
 def _parameter(where: str, leaf: Any, kind: np.dtype) -> Any:
     """A leaf as an array of floating-point numbers."""
     named = f"params at {where}" if where != "params" else "params"
-    if jax.dtypes.issubdtype(getattr(leaf, "dtype", np.float32), jax.dtypes.extended):
+    if jnp.issubdtype(getattr(leaf, "dtype", np.float32), jax.dtypes.extended):
         raise ValueError(
-            f"Expected arrays of parameters in params, got a random key at {where}. Leave random state out, for example "
-            "with nnx.split(model, nnx.Param, ...)."
+            f"Expected arrays of parameters in params, got a random key at {where}. Leave random state out, for "
+            "example with nnx.split(model, nnx.Param, ...)."
         )
     array = array_of(named, leaf, _ARRAYS)
     if jnp.issubdtype(array.dtype, jnp.complexfloating):
         raise ValueError(
-            f"Expected real parameters in params, got {array.dtype} at {where}. Give real and imaginary parts as arrays "
-            "of their own."
+            f"Expected real parameters in params, got {array.dtype} at {where}. Give real and imaginary parts as "
+            "arrays of their own."
         )
     if not jnp.issubdtype(array.dtype, jnp.floating):
         raise ValueError(
@@ -143,9 +143,7 @@ def _shared(paths: tuple[str, ...], patterns: tuple[str, ...] | None) -> tuple[s
         checks.refuse("shared to be a tuple of patterns", "shared", patterns, 'For example shared=("encoder.*",).')
     for pattern in patterns:
         if not any(fnmatchcase(path, pattern) for path in paths):
-            checks.refuse(
-                "shared to fit names of parameters", "shared", pattern, f"They are {', '.join(paths)[:300]}."
-            )
+            checks.refuse("shared to fit names of parameters", "shared", pattern, f"They are {', '.join(paths)[:300]}.")
     first = tuple(path for path in paths if any(fnmatchcase(path, pattern) for pattern in patterns))
     if not first:
         checks.refuse("shared to choose at least one parameter", "shared", patterns, "None shares all.")

@@ -163,6 +163,4 @@ def _stored(taken: Intake, sparse: bool | None, standardise: bool) -> Intake:
         return csr_array(rows) if wanted else rows.toarray()
 
     test = taken.test
-    return replace(
-        taken, features=stored(taken.features), test=None if test is None else (stored(test[0]), test[1])
-    )
+    return replace(taken, features=stored(taken.features), test=None if test is None else (stored(test[0]), test[1]))

@@ -188,9 +188,7 @@ def test_the_logistic_loss_is_logistic_regression():
         np.testing.assert_allclose(own.values(w), known.values(w), rtol=1e-9)
         np.testing.assert_allclose(own.gradients(w), known.gradients(w), rtol=1e-9, atol=1e-12)
         for i, size in enumerate((7, 33, 20)):
-            found, wanted = (
-                problem.example_gradients(w[i], problem.local(i)[0])[:size] for problem in (own, known)
-            )
+            found, wanted = (problem.example_gradients(w[i], problem.local(i)[0])[:size] for problem in (own, known))
             np.testing.assert_allclose(found, wanted, rtol=1e-9, atol=1e-12)
         np.testing.assert_allclose(own.test_loss(w[0], None), known.test_loss(w[0], None), rtol=1e-9)
 
@@ -302,7 +300,9 @@ def test_images_in_bytes_stay_bytes_and_batch_normalisation_is_tested_with_a_nod
     found = from_model(Normal(nnx.Rngs(0)), images, NAMES, 3, standardise=True)
     assert found.data[0].dtype == jnp.uint8
     assert found.personal
-    result = jdfl.run(jdfl.DPSGD(lr=0.1), found, jdfl.network.ring(3), key=0, steps=3, metrics=["accuracy", "test_loss"])
+    result = jdfl.run(
+        jdfl.DPSGD(lr=0.1), found, jdfl.network.ring(3), key=0, steps=3, metrics=["accuracy", "test_loss"]
+    )
     assert np.isfinite(result.history.iloc[-1]).all()
 
 
@@ -397,7 +397,9 @@ def test_every_algorithm_learns_a_loss_as_it_learns_the_problem_that_it_comes_fr
     np.testing.assert_allclose(own[:5], known[:5], rtol=1e-6, atol=1e-8)
 
 
-@pytest.mark.parametrize("how", [{}, {"norm": "entries"}, {"per": "batch"}, {"sampling": "poisson", "batch": 3}], ids=str)
+@pytest.mark.parametrize(
+    "how", [{}, {"norm": "entries"}, {"per": "batch"}, {"sampling": "poisson", "batch": 3}], ids=str
+)
 def test_every_way_to_clip_is_that_of_linear_regression(how):
     known, own = played(jdfl.DPSGD(lr=0.05, gradients=jdfl.Gradients(clip=0.3, **how)), testing.small_problem())
     np.testing.assert_allclose(own, known, rtol=1e-6, atol=1e-9)
