@@ -12,15 +12,14 @@ from scipy.sparse import issparse, vstack
 
 from jdfl.base import checks
 from jdfl.problems.about import About, named
-from jdfl.problems.classify import check_share, holdout, same_rows
+from jdfl.problems.classify import holdout, same_rows
 from jdfl.problems.containers import column, same_order, table
+from jdfl.problems.labels import TASKS, Task, numbered, real, task_of
 from jdfl.problems.partition import Partition, by_client, drawn
 
-Task = Literal["classification", "regression"]
 Split = Literal["iid", "dirichlet", "shards", "clients", "given"]
-_TASKS, _SPLITS = ("classification", "regression"), ("iid", "dirichlet", "shards", "clients", "given")
+_SPLITS = ("iid", "dirichlet", "shards", "clients", "given")
 _NODES = 20  # where nothing says otherwise
-_FEW = 20  # different whole numbers that are taken for classes
 _PARTS = 'With partition="given", X and y are lists with one entry for every node.'
 
 
@@ -78,9 +77,10 @@ def taken_in(
         checks.whole(1, None, "Give the number of nodes, for example nodes=20.", nodes=nodes)
     checks.one_of(_SPLITS, "The partition says how the nodes share the examples.", partition=partition)
     if task is not None:
-        checks.one_of(_TASKS, "None infers the task from y.", task=task)
+        checks.one_of(TASKS, "None infers the task from y.", task=task)
     checks.whole(0, None, "The seed decides on the split, for example seed=0.", seed=seed)
     checks.positive("Small values of alpha, such as 0.1, give unequal nodes; 100 gives similar ones.", alpha=alpha)
+    checks.shape((), "It is one number for all classes.", alpha=alpha)
     checks.whole(1, None, "It is the number of pieces of each node.", shards_per_node=shards_per_node)
     _number(test_fraction=test_fraction)
 
@@ -93,12 +93,12 @@ def taken_in(
         targets = column("y", y)
         _same_length("X", features, "y", targets)
         same_order(X, y, ("X", "y"))
-    found, said = _task(targets, task)
+    found, said = task_of(targets, task)
     classes: tuple[Any, ...] = ()
     if found == "classification":
-        classes, targets = _numbered(targets)
+        classes, targets = numbered(targets)
     else:
-        targets = _real(targets)
+        targets = real(targets)
     train, clients, held_out = _test(features, targets, columns, classes, test, test_fraction, clients, seed)
     index, words, nodes_of = _split(train[0][1], nodes, partition, found, alpha, shards_per_node, clients, seed)
     about = About(said, words, classes, columns, names or nodes_of)
@@ -113,7 +113,6 @@ def _number(**named: Any) -> None:
             checks.refuse(
                 f"{name} in [0, 1)", name, value, "Give the share of the examples to hold out for testing, such as 0.2."
             )
-    check_share(**named)
 
 
 def _given(
@@ -174,60 +173,6 @@ def _same_length(one: str, features: Any, other: str, targets: np.ndarray) -> No
             f"Expected {one} and {other} of the same length, got {features.shape[0]} rows in {one} and {len(targets)} "
             f"in {other}. {remedy}"
         )
-
-
-def _task(targets: np.ndarray, task: Task | None) -> tuple[Task, str]:
-    """The task, given or inferred, and the words that say it."""
-    kind = targets.dtype.kind
-    if task is not None:
-        if task == "regression" and kind not in "iuf":
-            raise ValueError(
-                f'Expected numbers in y with task = "regression", got labels such as {targets[0].item()!r}. Use '
-                'task="classification", or give numbers.'
-            )
-        return task, str(task)
-    if kind in "SUb":
-        return "classification", "classification (inferred: y has labels)"
-    different = np.unique(targets)
-    whole = bool(np.all(different == np.rint(different)))
-    if whole and len(different) <= _FEW:
-        return "classification", f"classification (inferred: y has {len(different)} different whole numbers)"
-    if not whole and len(different) > 2:
-        return "regression", "regression (inferred: y has numbers with fractions)"
-    values = (
-        f"{len(different):,} different whole numbers" if whole else f"the values {named(tuple(different.tolist()))}"
-    )
-    raise ValueError(
-        f'Expected task = "classification" or "regression", got task = None with y that has {values}, which may be '
-        'either. Write task="classification" or task="regression".'
-    )
-
-
-def _numbered(targets: np.ndarray) -> tuple[tuple[Any, ...], np.ndarray]:
-    """The labels in sorted order, and the number of every example's label."""
-    labels, numbers = np.unique(targets, return_inverse=True)
-    classes: tuple[Any, ...] = tuple(labels.tolist())
-    if len(classes) < 2:
-        raise ValueError(
-            f"Expected at least two classes in y, got y with the label {targets.tolist()[0]!r} alone. Check that y is the right "
-            "column."
-        )
-    if len(classes) > len(targets) / 2:
-        raise ValueError(
-            f"Expected fewer classes than half of the examples, got y with {len(classes):,} different labels among "
-            f'{len(targets):,} examples. Use task="regression" for numbers, or another column.'
-        )
-    return classes, numbers.astype(np.int64)
-
-
-def _real(targets: np.ndarray) -> np.ndarray:
-    found = targets.astype(np.float64)
-    if np.all(found == found[0]):
-        raise ValueError(
-            f"Expected different targets in y, got y = {found[0]:.6g} in every example. Check that y is the right "
-            "column."
-        )
-    return found
 
 
 def _test(
@@ -346,17 +291,6 @@ def _split(
     how: dict[str, Any] = {"alpha": alpha, "shards_per_node": shards_per_node, "seed": seed}
     words = {"iid": "iid", "dirichlet": f"Dirichlet, alpha = {alpha:g}", "shards": f"{shards_per_node} shards per node"}
     return drawn(cast(Partition, partition), targets, m, **how), words[partition], ()
-
-
-def floats_fit(name: str, array: Any, kind: np.dtype) -> None:
-    """Refuse numbers that become infinite in the type of a problem: ValueError."""
-    stored = array.data if issparse(array) else array
-    most = float(np.finfo(kind).max)
-    if stored.dtype.kind == "f" and stored.size and not float(np.max(np.abs(stored))) <= most:
-        raise ValueError(
-            f"Expected numbers in {name} up to {most:.3g}, the largest of {kind}, got {np.max(np.abs(stored)):.3g}. "
-            "Scale the features, or use standardise=True."
-        )
 
 
 def parts_of(taken: Intake, here: Sequence[int]) -> list[tuple[Any, np.ndarray]]:

@@ -19,9 +19,10 @@ from jdfl.models.opening import opened
 from jdfl.models.registry import ModelName
 from jdfl.problems.classify_images import channels, check_memory
 from jdfl.problems.functions import check_arguments, check_number, said_by
-from jdfl.problems.intake import Intake, Split, Task, floats_fit, parts_of, taken_in
+from jdfl.problems.intake import Intake, Split, parts_of, taken_in
+from jdfl.problems.labels import Task
 from jdfl.problems.neural import NeuralProblem, NeuralRegression
-from jdfl.problems.stack import check_public, joined, stack
+from jdfl.problems.stack import check_public, floats_fit, joined, stack
 
 _CALIBRATION = 100
 
@@ -220,6 +221,6 @@ def _check_outputs(name: str, outputs: tuple[int, ...], classes: int, loss: Any)
 
 
 def _check_shared(shared: Any) -> None:
-    fits = isinstance(shared, str) or callable(shared)
-    if not fits and not (isinstance(shared, tuple | list) and all(isinstance(one, str) for one in shared)):
+    fits = isinstance(shared, tuple | list) and all(isinstance(one, str) for one in shared)
+    if not fits and not isinstance(shared, str):
         checks.refuse("shared to be a tuple of patterns", "shared", shared, 'For example shared=("encoder.*",).')

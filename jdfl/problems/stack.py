@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 from jax.typing import DTypeLike
+from scipy.sparse import issparse
 
 from jdfl.arrays import ops
 from jdfl.base import checks
@@ -44,6 +45,17 @@ def floating(dtype: DTypeLike) -> np.dtype:
     if asked == np.float64 and not jax.config.jax_enable_x64:  # pyright: ignore[reportAttributeAccessIssue]
         raise ValueError("Expected dtype = 'float32', got dtype = 'float64'. Set jax_enable_x64 to use 64 bits.")
     return asked
+
+
+def floats_fit(name: str, array: Any, kind: np.dtype) -> None:
+    """Refuse numbers that become infinite in the type of a problem: ValueError."""
+    stored = array.data if issparse(array) else array
+    most = float(np.finfo(kind).max)
+    if stored.dtype.kind == "f" and stored.size and not float(np.max(np.abs(stored))) <= most:
+        raise ValueError(
+            f"Expected numbers in {name} up to {most:.3g}, the largest of {kind}, got {np.max(np.abs(stored)):.3g}. "
+            "Scale the features, or use standardise=True."
+        )
 
 
 def stack(

@@ -14,11 +14,12 @@ from scipy.sparse import csr_array, issparse
 from jdfl.base import checks
 from jdfl.devices.processes import portion
 from jdfl.problems.classify import linear_classifier, standardised
-from jdfl.problems.intake import Intake, Split, Task, floats_fit, parts_of, taken_in
+from jdfl.problems.intake import Intake, Split, parts_of, taken_in
+from jdfl.problems.labels import Task
 from jdfl.problems.least_squares import linear_regression
 from jdfl.problems.linear import LinearRegression
 from jdfl.problems.logistic import LogisticRegression, SoftmaxRegression
-from jdfl.problems.stack import check_public, floating, joined
+from jdfl.problems.stack import check_public, floating, floats_fit, joined
 
 _PENALTY = 1e-3
 
