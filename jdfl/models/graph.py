@@ -1,7 +1,7 @@
-"""The border to flax.nnx: modules taken apart into named leaves, and put together again.
+"""The interface to flax.nnx: modules split into named leaves, and merged again.
 
-A module may have parameters (nnx.Param, float32) and the statistics of BatchNorm; nothing else that is an array, since
-nothing else would be carried along. Parameters that two layers share are one leaf.
+A module may have parameters (nnx.Param, float32) and the statistics of BatchNorm, and no other arrays, since no other
+state is kept between calls. Parameters that two layers share are one leaf.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -22,7 +22,7 @@ _untyped: Any = nnx  # flax says little of its states
 
 @dataclass(frozen=True, eq=False)
 class Layout:
-    """What a module is made of, without values."""
+    """The structure of a module, without values."""
 
     paths: tuple[str, ...]  # of the parameters, in the order in which the module creates them
     shapes: tuple[Shape, ...]
@@ -33,7 +33,7 @@ class Layout:
     order: tuple[str, ...]  # the paths in flax's order
 
     def module(self, leaves: Mapping[str, Array]) -> Any:
-        """The module with these parameters, in training mode, BatchNorm set to take the statistics of one batch."""
+        """The module with these parameters, in training mode; BatchNorm uses the statistics of one batch."""
         state = jax.tree.unflatten(self.params, [leaves[path] for path in self.order])
         stats = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), self.stats)  # never read
         module = nnx.merge(self.graphdef, state, stats, copy=True)  # copy: also below vmap and grad
@@ -45,7 +45,7 @@ class Layout:
 
 @lru_cache(maxsize=64)
 def layout(make: Callable[[nnx.Rngs], nnx.Module]) -> Layout:
-    """The layout of what `make` makes, found without computing; ValueError for arrays that could not be carried."""
+    """The layout of the module of `make`, found without computing; ValueError for other arrays than parameters."""
     found: dict[str, Any] = {}
 
     def trace() -> tuple[Any, Any]:
@@ -86,7 +86,7 @@ def layout(make: Callable[[nnx.Rngs], nnx.Module]) -> Layout:
 
 
 def leaves(make: Callable[[nnx.Rngs], nnx.Module], key: Array) -> dict[str, Array]:
-    """The parameters by path of a module made with this key."""
+    """The parameters by path of a module created with this key."""
     return parameters(make(nnx.Rngs(key)))
 
 

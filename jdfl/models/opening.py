@@ -21,19 +21,18 @@ def from_nnx(
 ) -> Model:
     """Any flax.nnx network as a model.
 
-    Two models are equal where `make` is: hand over one function, or a `Maker`, which compares by its options, rather
-    than a new lambda each time. BatchNorm is set to the batch's own statistics; other layers with a state or with
-    random numbers (dropout) are refused.
+    Two models are equal where `make` is: pass the same function, or a `Maker`, which compares by its options, rather
+    than a new lambda each time. BatchNorm uses the statistics of the batch; other layers with a state or with random
+    numbers (dropout) are refused.
 
     Args:
-        make: What makes a module: `make(rngs)(x [B, *shape])` is the scores [B, classes].
-        shape: An example's axes.
+        make: The function that makes a module: `make(rngs)(x [B, *shape])` returns the scores [B, classes].
+        shape: Shape of an example.
         classes: Number of classes, at least 2.
-        name: What reports call the model.
-        presets: Names of splits, with the patterns of the paths that each shares; None: there are none.
+        name: Name of the model in reports.
+        presets: Names of splits, with the patterns of the paths that each of them shares; None: there are none.
 
-    Raises ValueError for layers that could not be carried, for parameters that are not float32, and for scores of
-    another shape.
+    Raises ValueError for layers that are refused, for parameters that are not float32, and for scores of another shape.
     """
     sizes = check_sizes(shape, classes)
     if not callable(make) or not checks.is_a(make, Hashable):
