@@ -217,7 +217,7 @@ def holdout(features: Features, labels: np.ndarray, fraction: float, *, seed: in
             room[label] -= len(rows)
     if fraction > 0 and (held.all() or not held.any()):
         raise ValueError(
-            f"Expected examples for training and for testing, got fraction = {fraction:g}, which holds out "
+            f"Expected examples on both sides of the split, got fraction = {fraction:g}, which holds out "
             f"{held.sum()} of {len(held)}."
         )
     return held
