@@ -204,7 +204,6 @@ def resolve(metrics: Sequence[str | Metric], problem: Problem, name: str = "metr
             raise ValueError(f"The metric {metric.__name__!r} needs generating parameters, which {problem.name} lacks.")
         if metric in NEED_OPTIMUM:
             check_optimum(metric.__name__, problem)
-        if metric is REGISTRY["test_loss"] and problem.test is None:
         if metric is test_loss and problem.test is None:
             raise ValueError(
                 f"The metric 'test_loss' needs test examples, which {problem.name} lacks. Give the problem a test set."

@@ -36,7 +36,6 @@ from .reference import Optimum as Optimum
 from .sparse import SparseLogisticRegression as SparseLogisticRegression
 from .sparse import sparse_logistic_regression as sparse_logistic_regression
 from .tables import from_arrays as from_arrays
-from .yardsticks import Optimum as Optimum
 from .yardsticks import base_rate as base_rate
 from .yardsticks import optimum as optimum
 from .yardsticks import solved as solved
