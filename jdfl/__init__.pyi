@@ -57,6 +57,7 @@ from .lab.experiment import Experiment, compare
 from .lab.stored import load
 from .observers import Exposure, Pairs, observe, observe_pairs
 from .privacy import ExactGaussian, Gaussian, Guarantee, Laplace, PrivacyReport, analytic_gaussian, classical_gaussian
+from .problems import from_arrays, from_loss, from_model
 
 __version__: str
 
@@ -137,6 +138,9 @@ __all__ = [
     "classical_gaussian",
     "compare",
     "consensus_below",
+    "from_arrays",
+    "from_loss",
+    "from_model",
     "gradient_below",
     "key_file",
     "linear_rate",
