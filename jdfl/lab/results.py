@@ -216,7 +216,8 @@ def read_run(folder: str | Path) -> Run:
     names a damaged file.
     """
     folder = Path(folder)
-    missing = [name for name in FILES if not (folder / name).is_file()]
+    needed = [name for name in FILES if not name.startswith("result.")]  # earlier versions have no such files
+    missing = [name for name in needed if not (folder / name).is_file()]
     if "summary.json" in missing and (folder / "config.yaml").is_file():
         raise FileNotFoundError(
             f"Expected a finished run at {folder}, found one that was cut off. Resume it: jdfl resume {folder}"

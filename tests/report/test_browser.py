@@ -170,7 +170,7 @@ def test_curves_are_shown_against_what_is_chosen(shown):
     figure = page.locator("figure[data-kind=curves]")
     figure.locator("select").nth(0).select_option("consensus_error")
     figure.locator("select").nth(1).select_option("bytes")
-    assert "consensus_error" in figure.locator(".ytitle").text_content()
+    assert "consensus error" in figure.locator(".ytitle").text_content()
     assert "bytes sent" in figure.locator(".xtitle").text_content()
     ticks = "all => all.map(e => e.textContent)"
     before = figure.locator(".plot text").evaluate_all(ticks)
